@@ -1,0 +1,62 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provision
+
+import "errors"
+
+// Reason is why a hosted cluster is not what was asked for. The set is closed; the value appears as a condition reason.
+type Reason string
+
+// The reasons of a Problem.
+const (
+	// ReasonProcessDied: a process or container of the cluster ended by itself.
+	ReasonProcessDied Reason = "ProcessDied"
+	// ReasonBinaryMissing: a program that the cluster runs is not there or cannot be executed.
+	ReasonBinaryMissing Reason = "BinaryMissing"
+	// ReasonImageUnavailable: a container image cannot be pulled.
+	ReasonImageUnavailable Reason = "ImageUnavailable"
+	// ReasonPortsTaken: something else listens on a port that the cluster was given.
+	ReasonPortsTaken Reason = "PortsTaken"
+	// ReasonDiskFull: there is no room for the data.
+	ReasonDiskFull Reason = "DiskFull"
+	// ReasonDataDamaged: there is data, and it cannot be used.
+	ReasonDataDamaged Reason = "DataDamaged"
+	// ReasonUnschedulable: no node takes the pod, or its volume cannot be had.
+	ReasonUnschedulable Reason = "Unschedulable"
+	// ReasonRefused: the API server that the operator talks to refused an object: quota, admission, authorization.
+	ReasonRefused Reason = "Refused"
+	// ReasonNotAnswering: everything runs, and /readyz gives no answer or a negative one.
+	ReasonNotAnswering Reason = "NotAnswering"
+	// ReasonStartTimedOut: it was started and did not become ready in the time that the runtime gives it.
+	ReasonStartTimedOut Reason = "StartTimedOut"
+	// ReasonNotHere: this operator cannot act on the cluster; another replica, which holds its data, can.
+	ReasonNotHere Reason = "NotHere"
+	// ReasonOther: none of the above.
+	ReasonOther Reason = "Other"
+)
+
+// Problem is one thing that is wrong with one hosted cluster. It is also the error that Start, Stop and Delete return
+// for what they know at once; what shows later is found in the next Observation.
+type Problem struct {
+	Reason Reason
+	// Component is the process or container concerned: etcd, kube-apiserver, kube-controller-manager. Empty when it is none of them.
+	Component string
+	// Message is one clear sentence for a user, with the component, the cause and, where there is one, the way out. It holds no
+	// time stamps or counters, so that it is stable, and no credentials.
+	Message string
+}
+
+// Error returns the message.
+func (p *Problem) Error() string { return p.Message }
+
+// AsProblem returns the Problem in err's chain; any other error becomes one of ReasonOther with its text. It returns nil for nil.
+func AsProblem(err error) *Problem {
+	if err == nil {
+		return nil
+	}
+	if p, ok := errors.AsType[*Problem](err); ok {
+		return p
+	}
+	return &Problem{Reason: ReasonOther, Message: err.Error()}
+}

@@ -1,0 +1,106 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package provision is the vocabulary shared by everything that runs hosted clusters and the controller that asks for
+// them: which cluster is meant, what was observed of it, what went wrong, and how to reach it. It runs nothing itself.
+//
+// The port is declared where it is used, in package controller/clusterdeployment; what an implementation must do is
+// pinned by the cases of package provision/contract.
+package provision
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ClusterRef identifies one hosted cluster for its whole life. The UID is part of the identity: a ClusterDeployment that was deleted
+// and made again under the same name is another cluster and must never see the data of the first.
+type ClusterRef struct {
+	// Namespace of the ClusterDeployment.
+	Namespace string
+	// Name of the ClusterDeployment.
+	Name string
+	// UID of the ClusterDeployment. Unique over all clusters, so a runtime may use it alone as the key of what it keeps.
+	UID types.UID
+}
+
+// String returns namespace/name, for messages and logs.
+func (r ClusterRef) String() string { return r.Namespace + "/" + r.Name }
+
+// NamespacedName returns the key of the ClusterDeployment.
+func (r ClusterRef) NamespacedName() types.NamespacedName {
+	return types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
+}
+
+// Spec is what the first start of a cluster needs to know besides its identity. Later starts keep what the first one laid down.
+type Spec struct {
+	// ClusterName is the short name of the cluster; it names the cluster, user and context of the kubeconfig.
+	ClusterName string
+	// BaseDomain is the DNS domain of the cluster, for runtimes that publish an address below it. It may be empty.
+	BaseDomain string
+}
+
+// State is what a runtime found of one hosted cluster.
+type State string
+
+// The states of a hosted cluster. StateFailed and StateUnreachable always come with a Problem.
+const (
+	// StateAbsent: neither data nor anything running.
+	StateAbsent State = "Absent"
+	// StateStopped: data is kept, nothing runs and nothing is meant to.
+	StateStopped State = "Stopped"
+	// StateStarting: it was started and its /readyz has not answered with success since.
+	StateStarting State = "Starting"
+	// StateReady: /readyz answered with success during this very observation.
+	StateReady State = "Ready"
+	// StateUnreachable: it runs and was ready since it was started, and /readyz does not answer with success now.
+	StateUnreachable State = "Unreachable"
+	// StateFailed: it was started and it is not fully running; it stays so until Start is called again. Data is kept.
+	StateFailed State = "Failed"
+	// StateStopping: it was told to stop and something of it still runs.
+	StateStopping State = "Stopping"
+	// StateDeleting: it was told to go and something of it is still there.
+	StateDeleting State = "Deleting"
+)
+
+// Observation is what a runtime found of one cluster, at the moment of asking.
+type Observation struct {
+	State State
+	// ID identifies the data, as a random UUID: made by the first Start, the same until Delete. A ClusterDeployment that records another ID
+	// belongs to data that is not here. Empty when the state is Absent.
+	ID string
+	// URL of the API server, https://host:port. Empty while it is not known.
+	URL string
+	// Version of Kubernetes that the API server reports, as v1.36.3. Empty unless the state is Ready.
+	Version string
+	// Since is when the state was entered, as far as the runtime knows; zero when it does not, as after a restart of the operator.
+	Since time.Time
+	// Failures counts the failed starts and deaths since the cluster was last ready; 0 once it is Ready. A runtime may forget it over a restart
+	// of the operator.
+	Failures int32
+	// Problem says why the cluster is not what was asked for. It is nil when nothing is wrong.
+	Problem *Problem
+}
+
+// Access is how the administrator reaches a hosted cluster. It is made by the first Start and is the same until Delete.
+// It prints as a placeholder, so that it does not reach a log or an error.
+type Access struct {
+	// Kubeconfig of the administrator, complete: address, authority, credentials.
+	Kubeconfig []byte
+	// Password of the administrator. The API server takes it as a bearer token of a member of system:masters.
+	Password string
+}
+
+// String hides the credentials.
+func (Access) String() string { return "[credentials]" }
+
+// GoString hides the credentials.
+func (Access) GoString() string { return "[credentials]" }
+
+// Format hides the credentials, whatever the verb.
+func (Access) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[credentials]")) }
+
+// MarshalLog hides the credentials from structured loggers.
+func (Access) MarshalLog() any { return "[credentials]" }
