@@ -1,0 +1,60 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import "strings"
+
+// HasBMC reports whether the host names a management controller or credentials. Empty strings name neither.
+func (h *BareMetalHost) HasBMC() bool {
+	return h.Spec.BMC != nil && (h.Spec.BMC.Address != "" || h.Spec.BMC.CredentialsName != "")
+}
+
+// HasPowerControl reports whether the host's power can be switched: only with both an address and credentials of a
+// management controller. A host without power control is never powered on, powered off or rebooted.
+func (h *BareMetalHost) HasPowerControl() bool {
+	return h.Spec.BMC != nil && h.Spec.BMC.Address != "" && h.Spec.BMC.CredentialsName != ""
+}
+
+// NeedsHardwareInspection reports whether the host has to be inspected before it can be used: not when the hardware is
+// known already, was provisioned by something else, or inspection is disabled.
+func (h *BareMetalHost) NeedsHardwareInspection() bool {
+	if h.Spec.ExternallyProvisioned || h.InspectionDisabled() {
+		return false
+	}
+	return h.Status.HardwareDetails == nil
+}
+
+// InspectionDisabled reports whether the user does not want the host inspected, in the field or in the old annotation.
+func (h *BareMetalHost) InspectionDisabled() bool {
+	return h.Spec.InspectionMode == InspectionDisabled || h.Annotations[InspectAnnotation] == "disabled"
+}
+
+// HasStatus reports whether somebody has written the host's status.
+func (h *BareMetalHost) HasStatus() bool {
+	return h.Status.LastUpdated != nil
+}
+
+// InUse reports whether somebody has use for the host, so that discovery must leave it alone.
+func (h *BareMetalHost) InUse() bool {
+	return h.Spec.ConsumerRef != nil || h.Spec.Image != nil || h.Spec.CustomDeploy != nil || h.Spec.ExternallyProvisioned
+}
+
+// MACAddresses returns every MAC that the host is known by, in lower case, without repetition, the boot MAC first.
+func (h *BareMetalHost) MACAddresses() []string {
+	var macs []string
+	seen := map[string]bool{"": true}
+	add := func(mac string) {
+		if mac = strings.ToLower(mac); !seen[mac] {
+			seen[mac] = true
+			macs = append(macs, mac)
+		}
+	}
+	add(h.Spec.BootMACAddress)
+	if h.Status.HardwareDetails != nil {
+		for i := range h.Status.HardwareDetails.NIC {
+			add(h.Status.HardwareDetails.NIC[i].MAC)
+		}
+	}
+	return macs
+}

@@ -1,0 +1,94 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Condition types of a BareMetalHostDiscovery.
+const (
+	// ConditionReady is the summary: True while Ironic answers and every machine that this resource takes is a host or
+	// waits for nothing but its own data.
+	ConditionReady = "Ready"
+	// ConditionEndpointReady says whether Ironic can be read, and if not, why.
+	ConditionEndpointReady = "EndpointReady"
+	// ConditionStalled is present and True while only a change of the resource can help.
+	ConditionStalled = "Stalled"
+)
+
+// Reasons of ConditionEndpointReady, and of ConditionReady while the endpoint is what is wrong.
+const (
+	ReasonReachable           = "Reachable"
+	ReasonNotPolledYet        = "NotPolledYet"
+	ReasonEndpointMissing     = "EndpointMissing"
+	ReasonEndpointUnreachable = "EndpointUnreachable"
+	ReasonEndpointTimedOut    = "EndpointTimedOut"
+	ReasonCredentialsMissing  = "CredentialsMissing"
+	ReasonCredentialsRefused  = "CredentialsRefused"
+	ReasonAPITooOld           = "APITooOld"
+	ReasonAnswerInvalid       = "AnswerInvalid"
+	// ReasonNodesDisappeared says that most nodes went at once: another database, or another Ironic. Nothing is deleted.
+	ReasonNodesDisappeared = "NodesDisappeared"
+)
+
+// Further reasons of ConditionReady and ConditionStalled.
+const (
+	ReasonDiscovering     = "Discovering"
+	ReasonPaused          = "Paused"
+	ReasonMachinesWaiting = "MachinesWaiting"
+	ReasonMachinesRefused = "MachinesRefused"
+	ReasonSelectorInvalid = "SelectorInvalid"
+	ReasonTemplateInvalid = "TemplateInvalid"
+)
+
+// Reasons why a machine waits.
+const (
+	WaitingForPorts     = "WaitingForPorts"
+	WaitingForInventory = "WaitingForInventory"
+	WaitingForRate      = "WaitingForRate"
+	WaitingForResume    = "WaitingForResume"
+	WaitingForName      = "WaitingForName"
+	WaitingForNode      = "WaitingForNode"
+	WaitingForCreation  = "WaitingForCreation"
+)
+
+// Reasons why a machine is refused.
+const (
+	RefusedDiscoveryFailed  = "DiscoveryFailed"
+	RefusedDuplicateMAC     = "DuplicateMAC"
+	RefusedDuplicateSerial  = "DuplicateSerial"
+	RefusedDuplicateBMC     = "DuplicateBMC"
+	RefusedNameTaken        = "NameTaken"
+	RefusedMACUnusable      = "MACUnusable"
+	RefusedNodeInUse        = "NodeInUse"
+	RefusedMaxHosts         = "MaxHostsReached"
+	RefusedReserved         = "ReservedElsewhere"
+	RefusedTemplateInvalid  = "TemplateInvalid"
+	RefusedHostNameRejected = "HostRejected"
+)
+
+// Reasons of events on a BareMetalHostDiscovery and its hosts.
+const (
+	EventHostDiscovered  = "HostDiscovered"
+	EventNameFellBack    = "NameFellBack"
+	EventMachineRefused  = "MachineRefused"
+	EventNodeDeleted     = "NodeDeleted"
+	EventNodeKept        = "NodeKept"
+	EventNodeReplaced    = "NodeReplaced"
+	EventHandedOver      = "HandedOver"
+	EventHandOverWaiting = "HandOverWaiting"
+)
+
+// ConditionHandedOver on a discovered BareMetalHost says how far the hand-over to the operator that manages hosts is.
+const ConditionHandedOver = "HandedOver"
+
+// Reasons of ConditionHandedOver.
+const (
+	ReasonWaitingForCredentials = "WaitingForCredentials"
+	ReasonWaitingForApproval    = "WaitingForApproval"
+	ReasonCredentialsNotFound   = "CredentialsNotFound"
+	ReasonBMCUnsupported        = "BMCUnsupported"
+	ReasonDriverRefused         = "DriverRefused"
+	ReasonDriverSwitching       = "DriverSwitching"
+	ReasonNodeNotFound          = "NodeNotFound"
+	ReasonNodeMoved             = "NodeMoved"
+	ReasonHandedOver            = "HandedOver"
+)

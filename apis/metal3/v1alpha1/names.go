@@ -1,0 +1,52 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Annotations and finalizers that other operators share.
+const (
+	// PausedAnnotation stops every operator that manages hosts. Only who set it removes it.
+	PausedAnnotation = "baremetalhost.metal3.io/paused"
+	// StatusAnnotation holds a whole status as JSON, restored once when the host has none.
+	StatusAnnotation = "baremetalhost.metal3.io/status"
+	// HardwareDetailsAnnotation holds HardwareDetails as JSON; it is accepted only while inspection is disabled.
+	HardwareDetailsAnnotation = "inspect.metal3.io/hardwaredetails"
+	// InspectAnnotation set to "disabled" is the old form of spec.inspectionMode.
+	InspectAnnotation = "inspect.metal3.io"
+	// RebootAnnotation, alone or followed by "/<key>", asks for a reboot.
+	RebootAnnotation = "reboot.metal3.io"
+	// DetachedAnnotation takes a host out of management without deleting it.
+	DetachedAnnotation = "baremetalhost.metal3.io/detached"
+	// BareMetalHostFinalizer is held by the operator that manages a host.
+	BareMetalHostFinalizer = "baremetalhost.metal3.io"
+)
+
+// Names that discovery uses on hosts and reservations.
+const (
+	// DiscoveryPausedValue is the value of PausedAnnotation while discovery holds a host.
+	DiscoveryPausedValue = "discovery.metal3.io"
+	// DiscoveryFinalizer is held from discovery to hand-over, so that the node in Ironic goes with the host.
+	DiscoveryFinalizer = "discovery.metal3.io/node"
+	// DiscoveredByLabel names the BareMetalHostDiscovery that made the host. Hosts without it are never changed.
+	DiscoveredByLabel = "discovery.metal3.io/discovered-by"
+	// ApprovalLabel is "pending" while somebody has to look at the host first, then "approved".
+	ApprovalLabel = "discovery.metal3.io/approval"
+	// ApprovedAnnotation set to "true" by a user releases a host of a resource with Manual approval.
+	ApprovedAnnotation = "discovery.metal3.io/approved"
+	// NodeAnnotation is the UUID of the node in Ironic that the host was made for.
+	NodeAnnotation = "discovery.metal3.io/node"
+	// NameDetailAnnotation says which detail of the hardware gave the host its name.
+	NameDetailAnnotation = "discovery.metal3.io/name-from"
+	// BootMACRuleAnnotation says which rule chose the boot MAC.
+	BootMACRuleAnnotation = "discovery.metal3.io/boot-mac-from"
+	// KeepNodeAnnotation set to "true" leaves the node in Ironic when the host is deleted.
+	KeepNodeAnnotation = "discovery.metal3.io/keep-node"
+	// ReservationLabel marks the Leases that reserve a boot MAC.
+	ReservationLabel = "discovery.metal3.io/reservation"
+	// IgnoredLabel marks a reservation whose machine shall not become a host again.
+	IgnoredLabel = "discovery.metal3.io/ignored"
+	// HostAnnotation names, as namespace/name, the host that a reservation is for.
+	HostAnnotation = "discovery.metal3.io/host"
+	// OnDeletionAnnotation says what becomes of a reservation when its host is deleted: Release or Ignore.
+	OnDeletionAnnotation = "discovery.metal3.io/on-deletion"
+)
