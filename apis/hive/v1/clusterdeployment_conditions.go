@@ -1,0 +1,144 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1
+
+// Power states. Spec knows PowerStateRunning and PowerStateHibernating; status all of them.
+const (
+	// PowerStateRunning: the cluster runs and its API answers.
+	PowerStateRunning PowerState = "Running"
+	// PowerStateHibernating: the cluster is stopped, its data is kept.
+	PowerStateHibernating PowerState = "Hibernating"
+	// PowerStateSyncSetsNotApplied: the cluster is not stopped before its first configuration was applied.
+	PowerStateSyncSetsNotApplied PowerState = "SyncSetsNotApplied"
+	// PowerStateStopping: the cluster is being stopped.
+	PowerStateStopping PowerState = "Stopping"
+	// PowerStateFailedToStop: stopping failed and is tried again.
+	PowerStateFailedToStop PowerState = "FailedToStop"
+	// PowerStateWaitingForMachinesToStop: machines were told to stop and have not yet.
+	PowerStateWaitingForMachinesToStop PowerState = "WaitingForMachinesToStop"
+	// PowerStateStartingMachines: the cluster is being started (step 1 of 4).
+	PowerStateStartingMachines PowerState = "StartingMachines"
+	// PowerStateFailedToStartMachines: starting failed and is tried again.
+	PowerStateFailedToStartMachines PowerState = "FailedToStartMachines"
+	// PowerStateWaitingForMachines: machines, or processes, were told to start and have not yet (step 1 of 4).
+	PowerStateWaitingForMachines PowerState = "WaitingForMachines"
+	// PowerStateWaitingForNodes: nodes are not ready yet (step 2 of 4).
+	PowerStateWaitingForNodes PowerState = "WaitingForNodes"
+	// PowerStatePausingForClusterOperatorsToSettle: cluster operators get time to notice that they were asleep (step 3 of 4).
+	PowerStatePausingForClusterOperatorsToSettle PowerState = "PausingForClusterOperatorsToSettle"
+	// PowerStateWaitingForClusterOperators: cluster operators, or the API's own readiness checks, are not ready yet (step 4 of 4).
+	PowerStateWaitingForClusterOperators PowerState = "WaitingForClusterOperators"
+	// PowerStateUnknown: nobody looks, because power is paused or the cluster is being deleted.
+	PowerStateUnknown PowerState = "Unknown"
+)
+
+// Condition types of a ClusterDeployment that pools, power and hosted clusters read or write.
+const (
+	// ClusterDeploymentReady is True while the cluster runs and is usable.
+	ClusterDeploymentReady = "Ready"
+	// ClusterDeploymentHibernating is True while the cluster is stopped.
+	ClusterDeploymentHibernating = "Hibernating"
+	// ClusterDeploymentProvisioned is True once the cluster is installed.
+	ClusterDeploymentProvisioned = "Provisioned"
+	// ClusterDeploymentProvisionStopped is True when installation failed for good.
+	ClusterDeploymentProvisionStopped = "ProvisionStopped"
+	// ClusterDeploymentProvisionFailed is True when an attempt of installation failed.
+	ClusterDeploymentProvisionFailed = "ProvisionFailed"
+	// ClusterDeploymentRequirementsMet is True when everything that installation needs is there.
+	ClusterDeploymentRequirementsMet = "RequirementsMet"
+	// ClusterDeploymentUnreachable is True when the cluster should answer and does not.
+	ClusterDeploymentUnreachable = "Unreachable"
+)
+
+// Condition types that mirror those of the install object.
+const (
+	// ClusterDeploymentInstallRequirementsMet mirrors ClusterInstallRequirementsMet.
+	ClusterDeploymentInstallRequirementsMet = "ClusterInstallRequirementsMet"
+	// ClusterDeploymentInstallCompleted mirrors ClusterInstallCompleted.
+	ClusterDeploymentInstallCompleted = "ClusterInstallCompleted"
+	// ClusterDeploymentInstallFailed mirrors ClusterInstallFailed.
+	ClusterDeploymentInstallFailed = "ClusterInstallFailed"
+	// ClusterDeploymentInstallStopped mirrors ClusterInstallStopped.
+	ClusterDeploymentInstallStopped = "ClusterInstallStopped"
+)
+
+// Reasons of ClusterDeploymentHibernating and ClusterDeploymentReady, besides the names of power states and ReasonRunning.
+const (
+	// ReasonStoppingOrHibernating: the cluster is stopped or being stopped. Ready is False.
+	ReasonStoppingOrHibernating = "StoppingOrHibernating"
+	// ReasonResumingOrRunning: the cluster runs or is being started. Hibernating is False.
+	ReasonResumingOrRunning = "ResumingOrRunning"
+	// ReasonSyncSetsNotApplied: the first configuration was not applied yet, so the cluster is not stopped.
+	ReasonSyncSetsNotApplied = "SyncSetsNotApplied"
+	// ReasonSyncSetsApplied: the first configuration was applied.
+	ReasonSyncSetsApplied = "SyncSetsApplied"
+	// ReasonUnsupported: nobody here can stop and start clusters of this platform.
+	ReasonUnsupported = "Unsupported"
+	// ReasonPowerStatePaused: AnnotationPowerStatePause is set. The status is Unknown.
+	ReasonPowerStatePaused = "PowerStatePaused"
+	// ReasonClusterDeploymentDeleted: the cluster is being deleted. The status is Unknown.
+	ReasonClusterDeploymentDeleted = "ClusterDeploymentDeleted"
+	// ReasonStopping: the cluster is being stopped.
+	ReasonStopping = "Stopping"
+	// ReasonFailedToStop: stopping failed and is tried again.
+	ReasonFailedToStop = "FailedToStop"
+	// ReasonWaitingForMachinesToStop: machines were told to stop and have not yet.
+	ReasonWaitingForMachinesToStop = "WaitingForMachinesToStop"
+	// ReasonStartingMachines: the cluster is being started (step 1 of 4).
+	ReasonStartingMachines = "StartingMachines"
+	// ReasonFailedToStartMachines: starting failed and is tried again.
+	ReasonFailedToStartMachines = "FailedToStartMachines"
+	// ReasonWaitingForMachines: machines, or processes, were told to start and have not yet (step 1 of 4).
+	ReasonWaitingForMachines = "WaitingForMachines"
+	// ReasonWaitingForNodes: nodes are not ready yet (step 2 of 4).
+	ReasonWaitingForNodes = "WaitingForNodes"
+	// ReasonPausingForClusterOperatorsToSettle: cluster operators get time to settle (step 3 of 4).
+	ReasonPausingForClusterOperatorsToSettle = "PausingForClusterOperatorsToSettle"
+	// ReasonWaitingForClusterOperators: cluster operators, or the API's own readiness checks, are not ready yet (step 4 of 4).
+	ReasonWaitingForClusterOperators = "WaitingForClusterOperators"
+	// ReasonNotAnswering: the cluster ran, and its API no longer answers.
+	ReasonNotAnswering = "NotAnswering"
+)
+
+// Reasons of ClusterDeploymentProvisioned.
+const (
+	// ReasonProvisioned: the cluster is installed. The condition is True.
+	ReasonProvisioned = "Provisioned"
+	// ReasonProvisioning: installation is under way.
+	ReasonProvisioning = "Provisioning"
+	// ReasonProvisionStopped: installation failed for good.
+	ReasonProvisionStopped = "ProvisionStopped"
+	// ReasonDeprovisioning: the cluster is being taken down.
+	ReasonDeprovisioning = "Deprovisioning"
+	// ReasonDeprovisioned: the cluster was taken down.
+	ReasonDeprovisioned = "Deprovisioned"
+	// ReasonDeprovisionFailed: taking the cluster down failed and is tried again.
+	ReasonDeprovisionFailed = "DeprovisionFailed"
+)
+
+// Reasons of ClusterDeploymentRequirementsMet.
+const (
+	// ReasonRequirementsMet: everything that installation needs is there.
+	ReasonRequirementsMet = "AllRequirementsMet"
+	// ReasonImageSetNotFound: the ClusterImageSet does not exist.
+	ReasonImageSetNotFound = "ClusterImageSetNotFound"
+	// ReasonInstallRefNotFound: the object that clusterInstallRef names does not exist.
+	ReasonInstallRefNotFound = "ClusterInstallNotFound"
+)
+
+// Reasons that hosted clusters give when installing, starting or stopping fails.
+const (
+	// ReasonPortsUnavailable: no free ports, or a port is taken by somebody else.
+	ReasonPortsUnavailable = "PortsUnavailable"
+	// ReasonStorageFull: there is no space left for the cluster's data.
+	ReasonStorageFull = "StorageFull"
+	// ReasonBinaryMissing: a control plane binary is not where it should be.
+	ReasonBinaryMissing = "BinaryMissing"
+	// ReasonProcessExited: a process of the control plane ended by itself; the message has its last words.
+	ReasonProcessExited = "ProcessExited"
+	// ReasonStartTimedOut: the control plane did not become ready in time.
+	ReasonStartTimedOut = "StartTimedOut"
+	// ReasonRuntimeFailed: what runs the control plane (processes or pods) refused; the message says how.
+	ReasonRuntimeFailed = "RuntimeFailed"
+)

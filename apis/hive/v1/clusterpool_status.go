@@ -1,0 +1,213 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ClusterPoolStatus says how a pool stands and what it is about to do.
+type ClusterPoolStatus struct {
+	// observedGeneration is the generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// size is the number of unclaimed clusters: installing, standby, ready and broken.
+	// +optional
+	Size int32 `json:"size"`
+
+	// standby is the number of unclaimed clusters that are installed and not running.
+	// +optional
+	Standby int32 `json:"standby,omitempty"`
+
+	// ready is the number of unclaimed clusters that are installed and running.
+	// +optional
+	Ready int32 `json:"ready"`
+
+	// installing is the number of unclaimed clusters that are not installed yet, broken ones left out.
+	// +optional
+	Installing int32 `json:"installing,omitempty"`
+
+	// broken is the number of unclaimed clusters whose installation stopped or that do not resume.
+	// +optional
+	Broken int32 `json:"broken,omitempty"`
+
+	// claimed is the number of clusters that claims have.
+	// +optional
+	Claimed int32 `json:"claimed,omitempty"`
+
+	// deleting is the number of clusters, claimed or not, that are being deleted.
+	// +optional
+	Deleting int32 `json:"deleting,omitempty"`
+
+	// pendingClaims is the number of claims that wait for a cluster.
+	// +optional
+	PendingClaims int32 `json:"pendingClaims,omitempty"`
+
+	// selector selects the pool's ClusterDeployments, in the form that autoscalers read from the scale subresource.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Selector string `json:"selector,omitempty"`
+
+	// conditions say what is and is not as it should be; the reasons are declared with the types.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []Condition `json:"conditions,omitempty"`
+
+	// clusterNameUsage says for each name of the inventory in which namespace the ClusterDeployment that has it lives; empty means that the name is free.
+	// A name is taken here before its cluster is created, and released when the cluster is gone.
+	// +kubebuilder:validation:MaxProperties=2048
+	// +optional
+	ClusterNameUsage map[string]string `json:"clusterNameUsage,omitempty"`
+
+	// operations are the creations and deletions that were decided and whose effect has not been seen yet. Each is recorded here before it is carried out and is
+	// carried out again after a crash.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=namespace
+	// +optional
+	Operations []ClusterPoolOperation `json:"operations,omitempty"`
+
+	// observed says how new the view was on which the last creations and deletions were decided. A later decision needs a view at least as new.
+	// +optional
+	Observed *ClusterPoolObservation `json:"observed,omitempty"`
+
+	// provisioning says how installing goes, and when it is tried again after failures.
+	// +optional
+	Provisioning *ClusterPoolProvisioning `json:"provisioning,omitempty"`
+
+	// recommendation says which runningCount would fit what the pool saw.
+	// +optional
+	Recommendation *RunningCountRecommendation `json:"recommendation,omitempty"`
+}
+
+// OperationKind says what an operation does.
+// +kubebuilder:validation:Enum=Create;Delete;ReapNamespace
+type OperationKind string
+
+const (
+	// OperationCreate creates a namespace and the ClusterDeployment in it.
+	OperationCreate OperationKind = "Create"
+	// OperationDelete deletes a ClusterDeployment.
+	OperationDelete OperationKind = "Delete"
+	// OperationReapNamespace deletes the namespace of a cluster that is gone.
+	OperationReapNamespace OperationKind = "ReapNamespace"
+)
+
+// ClusterPoolOperation is one creation or deletion that was decided.
+type ClusterPoolOperation struct {
+	// namespace of the cluster, which is also the name of its ClusterDeployment.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	Namespace string `json:"namespace"`
+
+	// kind says what is done: Create, Delete or ReapNamespace.
+	// +required
+	Kind OperationKind `json:"kind"`
+
+	// clusterName is the spec.clusterName that a cluster to be created gets.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	ClusterName string `json:"clusterName,omitempty"`
+
+	// uid is that of the ClusterDeployment or namespace to be deleted; another object of the same name is left alone.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
+}
+
+// ClusterPoolObservation says how new a view of the cluster was, per kind.
+type ClusterPoolObservation struct {
+	// clusterDeployments is the resourceVersion up to which the view of ClusterDeployments had come.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	ClusterDeployments string `json:"clusterDeployments,omitempty"`
+
+	// namespaces is the resourceVersion up to which the view of Namespaces had come.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	Namespaces string `json:"namespaces,omitempty"`
+}
+
+// CircuitBreakerState says whether a pool creates clusters after failures.
+// +kubebuilder:validation:Enum=Closed;Open;HalfOpen
+type CircuitBreakerState string
+
+const (
+	// CircuitBreakerClosed means that clusters are created as usual.
+	CircuitBreakerClosed CircuitBreakerState = "Closed"
+	// CircuitBreakerOpen means that no cluster is created before nextAttemptTime.
+	CircuitBreakerOpen CircuitBreakerState = "Open"
+	// CircuitBreakerHalfOpen means that one cluster is being tried; its outcome closes or opens the breaker.
+	CircuitBreakerHalfOpen CircuitBreakerState = "HalfOpen"
+)
+
+// ClusterPoolProvisioning says how installing clusters of a pool goes.
+type ClusterPoolProvisioning struct {
+	// circuitBreaker is Closed when clusters are created as usual, Open when creation pauses until nextAttemptTime, HalfOpen while a single cluster is tried.
+	// +optional
+	CircuitBreaker CircuitBreakerState `json:"circuitBreaker,omitempty"`
+
+	// consecutiveFailures counts the clusters that broke since one was last installed.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	ConsecutiveFailures int32 `json:"consecutiveFailures,omitempty"`
+
+	// lastFailureReason is the reason that the last broken cluster gave.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	LastFailureReason string `json:"lastFailureReason,omitempty"`
+
+	// lastFailureMessage is the sentence that the last broken cluster gave, cut to what fits.
+	// +kubebuilder:validation:MaxLength=2048
+	// +optional
+	LastFailureMessage string `json:"lastFailureMessage,omitempty"`
+
+	// lastFailureCluster is the namespace of the last broken cluster.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	LastFailureCluster string `json:"lastFailureCluster,omitempty"`
+
+	// lastFailureTime is when the last broken cluster was noticed.
+	// +optional
+	LastFailureTime *metav1.Time `json:"lastFailureTime,omitempty"`
+
+	// nextAttemptTime is when the next cluster is created after a failure.
+	// +optional
+	NextAttemptTime *metav1.Time `json:"nextAttemptTime,omitempty"`
+}
+
+// RunningCountRecommendation says which runningCount would fit what the pool saw: the claims that arrive while a cluster becomes usable, rounded up, which is
+// claims × timeToUsableSeconds / windowSeconds.
+type RunningCountRecommendation struct {
+	// runningCount that is recommended.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	RunningCount int32 `json:"runningCount"`
+
+	// claims that arrived in the window.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Claims int32 `json:"claims,omitempty"`
+
+	// windowSeconds is the length of the window, in seconds.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	WindowSeconds int32 `json:"windowSeconds,omitempty"`
+
+	// timeToUsableSeconds is how long a sleeping cluster took to become usable, in seconds, on average over the window.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	TimeToUsableSeconds int32 `json:"timeToUsableSeconds,omitempty"`
+
+	// samples is the number of resumes that timeToUsableSeconds is the average of; 0 means that installation times were used instead.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Samples int32 `json:"samples,omitempty"`
+}
