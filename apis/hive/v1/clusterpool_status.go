@@ -80,13 +80,13 @@ type ClusterPoolStatus struct {
 	// +optional
 	Provisioning *ClusterPoolProvisioning `json:"provisioning,omitempty"`
 
-	// recommendation says which runningCount would fit what the pool saw.
+	// runningCountRecommendation says which runningCount would fit what the pool saw.
 	// +optional
-	Recommendation *RunningCountRecommendation `json:"recommendation,omitempty"`
+	RunningCountRecommendation *RunningCountRecommendation `json:"runningCountRecommendation,omitempty"`
 }
 
 // OperationKind says what an operation does.
-// +kubebuilder:validation:Enum=Create;Delete;ReapNamespace
+// +kubebuilder:validation:Enum=Create;Delete
 type OperationKind string
 
 const (
@@ -94,8 +94,6 @@ const (
 	OperationCreate OperationKind = "Create"
 	// OperationDelete deletes a ClusterDeployment.
 	OperationDelete OperationKind = "Delete"
-	// OperationReapNamespace deletes the namespace of a cluster that is gone.
-	OperationReapNamespace OperationKind = "ReapNamespace"
 )
 
 // ClusterPoolOperation is one creation or deletion that was decided.
@@ -106,7 +104,7 @@ type ClusterPoolOperation struct {
 	// +required
 	Namespace string `json:"namespace"`
 
-	// kind says what is done: Create, Delete or ReapNamespace.
+	// kind says what is done: Create or Delete.
 	// +required
 	Kind OperationKind `json:"kind"`
 
@@ -115,19 +113,37 @@ type ClusterPoolOperation struct {
 	// +optional
 	ClusterName string `json:"clusterName,omitempty"`
 
-	// uid is that of the ClusterDeployment or namespace to be deleted; another object of the same name is left alone.
+	// running says that a cluster to be created is to run when it is installed; otherwise it hibernates.
+	// +optional
+	Running bool `json:"running,omitempty"`
+
+	// uid is that of the ClusterDeployment to be deleted; another one of the same name is left alone.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
+
+	// why says in one word what led to the decision, the same word that log, event and metric use.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Why string `json:"why,omitempty"`
+
+	// recordedAt is when the operation was decided.
+	// +optional
+	RecordedAt metav1.Time `json:"recordedAt,omitempty,omitzero"`
 }
 
-// ClusterPoolObservation says how new a view of the cluster was, per kind.
+// ClusterPoolObservation says how new a view was, per kind.
 type ClusterPoolObservation struct {
 	// clusterDeployments is the resourceVersion up to which the view of ClusterDeployments had come.
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	ClusterDeployments string `json:"clusterDeployments,omitempty"`
+
+	// clusterClaims is the resourceVersion up to which the view of ClusterClaims had come.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	ClusterClaims string `json:"clusterClaims,omitempty"`
 
 	// namespaces is the resourceVersion up to which the view of Namespaces had come.
 	// +kubebuilder:validation:MaxLength=128
@@ -183,31 +199,21 @@ type ClusterPoolProvisioning struct {
 	NextAttemptTime *metav1.Time `json:"nextAttemptTime,omitempty"`
 }
 
-// RunningCountRecommendation says which runningCount would fit what the pool saw: the claims that arrive while a cluster becomes usable, rounded up, which is
-// claims × timeToUsableSeconds / windowSeconds.
+// RunningCountRecommendation says which runningCount would fit what the pool saw: the number of claims that arrive while a sleeping cluster becomes usable, rounded up, which is
+// claimsPerHour × secondsToUsable / 3600.
 type RunningCountRecommendation struct {
 	// runningCount that is recommended.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	RunningCount int32 `json:"runningCount"`
 
-	// claims that arrived in the window.
+	// claimsPerHour is how many claims arrived per hour, rounded up.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
-	Claims int32 `json:"claims,omitempty"`
+	ClaimsPerHour int32 `json:"claimsPerHour,omitempty"`
 
-	// windowSeconds is the length of the window, in seconds.
+	// secondsToUsable is how long a sleeping cluster took to become usable, in seconds.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
-	WindowSeconds int32 `json:"windowSeconds,omitempty"`
-
-	// timeToUsableSeconds is how long a sleeping cluster took to become usable, in seconds, on average over the window.
-	// +kubebuilder:validation:Minimum=0
-	// +optional
-	TimeToUsableSeconds int32 `json:"timeToUsableSeconds,omitempty"`
-
-	// samples is the number of resumes that timeToUsableSeconds is the average of; 0 means that installation times were used instead.
-	// +kubebuilder:validation:Minimum=0
-	// +optional
-	Samples int32 `json:"samples,omitempty"`
+	SecondsToUsable int32 `json:"secondsToUsable,omitempty"`
 }

@@ -8,10 +8,12 @@ package v1
 // ClusterPoolObservationApplyConfiguration represents a declarative configuration of the ClusterPoolObservation type for use
 // with apply.
 //
-// ClusterPoolObservation says how new a view of the cluster was, per kind.
+// ClusterPoolObservation says how new a view was, per kind.
 type ClusterPoolObservationApplyConfiguration struct {
 	// clusterDeployments is the resourceVersion up to which the view of ClusterDeployments had come.
 	ClusterDeployments *string `json:"clusterDeployments,omitempty"`
+	// clusterClaims is the resourceVersion up to which the view of ClusterClaims had come.
+	ClusterClaims *string `json:"clusterClaims,omitempty"`
 	// namespaces is the resourceVersion up to which the view of Namespaces had come.
 	Namespaces *string `json:"namespaces,omitempty"`
 }
@@ -27,6 +29,14 @@ func ClusterPoolObservation() *ClusterPoolObservationApplyConfiguration {
 // If called multiple times, the ClusterDeployments field is set to the value of the last call.
 func (b *ClusterPoolObservationApplyConfiguration) WithClusterDeployments(value string) *ClusterPoolObservationApplyConfiguration {
 	b.ClusterDeployments = &value
+	return b
+}
+
+// WithClusterClaims sets the ClusterClaims field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ClusterClaims field is set to the value of the last call.
+func (b *ClusterPoolObservationApplyConfiguration) WithClusterClaims(value string) *ClusterPoolObservationApplyConfiguration {
+	b.ClusterClaims = &value
 	return b
 }
 

@@ -7,6 +7,7 @@ package v1
 
 import (
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	types "k8s.io/apimachinery/pkg/types"
 )
 
@@ -17,12 +18,18 @@ import (
 type ClusterPoolOperationApplyConfiguration struct {
 	// namespace of the cluster, which is also the name of its ClusterDeployment.
 	Namespace *string `json:"namespace,omitempty"`
-	// kind says what is done: Create, Delete or ReapNamespace.
+	// kind says what is done: Create or Delete.
 	Kind *hivev1.OperationKind `json:"kind,omitempty"`
 	// clusterName is the spec.clusterName that a cluster to be created gets.
 	ClusterName *string `json:"clusterName,omitempty"`
-	// uid is that of the ClusterDeployment or namespace to be deleted; another object of the same name is left alone.
+	// running says that a cluster to be created is to run when it is installed; otherwise it hibernates.
+	Running *bool `json:"running,omitempty"`
+	// uid is that of the ClusterDeployment to be deleted; another one of the same name is left alone.
 	UID *types.UID `json:"uid,omitempty"`
+	// why says in one word what led to the decision, the same word that log, event and metric use.
+	Why *string `json:"why,omitempty"`
+	// recordedAt is when the operation was decided.
+	RecordedAt *metav1.Time `json:"recordedAt,omitempty"`
 }
 
 // ClusterPoolOperationApplyConfiguration constructs a declarative configuration of the ClusterPoolOperation type for use with
@@ -55,10 +62,34 @@ func (b *ClusterPoolOperationApplyConfiguration) WithClusterName(value string) *
 	return b
 }
 
+// WithRunning sets the Running field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Running field is set to the value of the last call.
+func (b *ClusterPoolOperationApplyConfiguration) WithRunning(value bool) *ClusterPoolOperationApplyConfiguration {
+	b.Running = &value
+	return b
+}
+
 // WithUID sets the UID field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the UID field is set to the value of the last call.
 func (b *ClusterPoolOperationApplyConfiguration) WithUID(value types.UID) *ClusterPoolOperationApplyConfiguration {
 	b.UID = &value
+	return b
+}
+
+// WithWhy sets the Why field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Why field is set to the value of the last call.
+func (b *ClusterPoolOperationApplyConfiguration) WithWhy(value string) *ClusterPoolOperationApplyConfiguration {
+	b.Why = &value
+	return b
+}
+
+// WithRecordedAt sets the RecordedAt field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the RecordedAt field is set to the value of the last call.
+func (b *ClusterPoolOperationApplyConfiguration) WithRecordedAt(value metav1.Time) *ClusterPoolOperationApplyConfiguration {
+	b.RecordedAt = &value
 	return b
 }

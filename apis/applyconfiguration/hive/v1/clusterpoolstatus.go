@@ -42,8 +42,8 @@ type ClusterPoolStatusApplyConfiguration struct {
 	Observed *ClusterPoolObservationApplyConfiguration `json:"observed,omitempty"`
 	// provisioning says how installing goes, and when it is tried again after failures.
 	Provisioning *ClusterPoolProvisioningApplyConfiguration `json:"provisioning,omitempty"`
-	// recommendation says which runningCount would fit what the pool saw.
-	Recommendation *RunningCountRecommendationApplyConfiguration `json:"recommendation,omitempty"`
+	// runningCountRecommendation says which runningCount would fit what the pool saw.
+	RunningCountRecommendation *RunningCountRecommendationApplyConfiguration `json:"runningCountRecommendation,omitempty"`
 }
 
 // ClusterPoolStatusApplyConfiguration constructs a declarative configuration of the ClusterPoolStatus type for use with
@@ -188,10 +188,10 @@ func (b *ClusterPoolStatusApplyConfiguration) WithProvisioning(value *ClusterPoo
 	return b
 }
 
-// WithRecommendation sets the Recommendation field in the declarative configuration to the given value
+// WithRunningCountRecommendation sets the RunningCountRecommendation field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Recommendation field is set to the value of the last call.
-func (b *ClusterPoolStatusApplyConfiguration) WithRecommendation(value *RunningCountRecommendationApplyConfiguration) *ClusterPoolStatusApplyConfiguration {
-	b.Recommendation = value
+// If called multiple times, the RunningCountRecommendation field is set to the value of the last call.
+func (b *ClusterPoolStatusApplyConfiguration) WithRunningCountRecommendation(value *RunningCountRecommendationApplyConfiguration) *ClusterPoolStatusApplyConfiguration {
+	b.RunningCountRecommendation = value
 	return b
 }

@@ -8,19 +8,15 @@ package v1
 // RunningCountRecommendationApplyConfiguration represents a declarative configuration of the RunningCountRecommendation type for use
 // with apply.
 //
-// RunningCountRecommendation says which runningCount would fit what the pool saw: the claims that arrive while a cluster becomes usable, rounded up, which is
-// claims × timeToUsableSeconds / windowSeconds.
+// RunningCountRecommendation says which runningCount would fit what the pool saw: the number of claims that arrive while a sleeping cluster becomes usable, rounded up, which is
+// claimsPerHour × secondsToUsable / 3600.
 type RunningCountRecommendationApplyConfiguration struct {
 	// runningCount that is recommended.
 	RunningCount *int32 `json:"runningCount,omitempty"`
-	// claims that arrived in the window.
-	Claims *int32 `json:"claims,omitempty"`
-	// windowSeconds is the length of the window, in seconds.
-	WindowSeconds *int32 `json:"windowSeconds,omitempty"`
-	// timeToUsableSeconds is how long a sleeping cluster took to become usable, in seconds, on average over the window.
-	TimeToUsableSeconds *int32 `json:"timeToUsableSeconds,omitempty"`
-	// samples is the number of resumes that timeToUsableSeconds is the average of; 0 means that installation times were used instead.
-	Samples *int32 `json:"samples,omitempty"`
+	// claimsPerHour is how many claims arrived per hour, rounded up.
+	ClaimsPerHour *int32 `json:"claimsPerHour,omitempty"`
+	// secondsToUsable is how long a sleeping cluster took to become usable, in seconds.
+	SecondsToUsable *int32 `json:"secondsToUsable,omitempty"`
 }
 
 // RunningCountRecommendationApplyConfiguration constructs a declarative configuration of the RunningCountRecommendation type for use with
@@ -37,34 +33,18 @@ func (b *RunningCountRecommendationApplyConfiguration) WithRunningCount(value in
 	return b
 }
 
-// WithClaims sets the Claims field in the declarative configuration to the given value
+// WithClaimsPerHour sets the ClaimsPerHour field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Claims field is set to the value of the last call.
-func (b *RunningCountRecommendationApplyConfiguration) WithClaims(value int32) *RunningCountRecommendationApplyConfiguration {
-	b.Claims = &value
+// If called multiple times, the ClaimsPerHour field is set to the value of the last call.
+func (b *RunningCountRecommendationApplyConfiguration) WithClaimsPerHour(value int32) *RunningCountRecommendationApplyConfiguration {
+	b.ClaimsPerHour = &value
 	return b
 }
 
-// WithWindowSeconds sets the WindowSeconds field in the declarative configuration to the given value
+// WithSecondsToUsable sets the SecondsToUsable field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the WindowSeconds field is set to the value of the last call.
-func (b *RunningCountRecommendationApplyConfiguration) WithWindowSeconds(value int32) *RunningCountRecommendationApplyConfiguration {
-	b.WindowSeconds = &value
-	return b
-}
-
-// WithTimeToUsableSeconds sets the TimeToUsableSeconds field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the TimeToUsableSeconds field is set to the value of the last call.
-func (b *RunningCountRecommendationApplyConfiguration) WithTimeToUsableSeconds(value int32) *RunningCountRecommendationApplyConfiguration {
-	b.TimeToUsableSeconds = &value
-	return b
-}
-
-// WithSamples sets the Samples field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Samples field is set to the value of the last call.
-func (b *RunningCountRecommendationApplyConfiguration) WithSamples(value int32) *RunningCountRecommendationApplyConfiguration {
-	b.Samples = &value
+// If called multiple times, the SecondsToUsable field is set to the value of the last call.
+func (b *RunningCountRecommendationApplyConfiguration) WithSecondsToUsable(value int32) *RunningCountRecommendationApplyConfiguration {
+	b.SecondsToUsable = &value
 	return b
 }
