@@ -9,8 +9,8 @@ import (
 )
 
 // ClusterClaimSpec says from which pool a cluster is wanted, for whom and for how long.
-// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !has(self.namespace) || size(self.namespace) == 0",optionalOldSelf=true,fieldPath=".namespace",reason=FieldValueForbidden,message="leave spec.namespace out: it is where the operator writes which cluster the claim got"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.namespace) || size(oldSelf.namespace) == 0 || self.clusterPoolName == oldSelf.clusterPoolName",fieldPath=".clusterPoolName",message="the claim already has a cluster of this pool; delete the claim and create one for the other pool"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !has(self.__namespace__) || size(self.__namespace__) == 0",optionalOldSelf=true,fieldPath=".namespace",reason=FieldValueForbidden,message="leave spec.namespace out: it is where the operator writes which cluster the claim got"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.__namespace__) || size(oldSelf.__namespace__) == 0 || self.clusterPoolName == oldSelf.clusterPoolName",fieldPath=".clusterPoolName",message="the claim already has a cluster of this pool; delete the claim and create one for the other pool"
 type ClusterClaimSpec struct {
 	// clusterPoolName names the pool, in the claim's namespace.
 	// +kubebuilder:validation:MaxLength=253

@@ -173,11 +173,10 @@ type ClusterInstallLocalReference struct {
 }
 
 // ClusterPoolReference names the pool that created a cluster and the claim that has it.
-// +kubebuilder:validation:XValidation:rule="self.namespace == oldSelf.namespace && self.poolName == oldSelf.poolName",message="namespace and poolName cannot change; a cluster belongs to the pool that created it"
+// +kubebuilder:validation:XValidation:rule="self.__namespace__ == oldSelf.__namespace__ && self.poolName == oldSelf.poolName",message="namespace and poolName cannot change; a cluster belongs to the pool that created it"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.claimName) || size(oldSelf.claimName) == 0 || (has(self.claimName) && self.claimName == oldSelf.claimName)",fieldPath=".claimName",message="claimName cannot change once it is set; delete the claim to release the cluster"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.claimUID) || size(oldSelf.claimUID) == 0 || (has(self.claimUID) && self.claimUID == oldSelf.claimUID)",fieldPath=".claimUID",message="claimUID cannot change once it is set; delete the claim to release the cluster"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.claimedTimestamp) || (has(self.claimedTimestamp) && self.claimedTimestamp == oldSelf.claimedTimestamp)",fieldPath=".claimedTimestamp",message="claimedTimestamp cannot change once it is set"
-// +kubebuilder:pruning:PreserveUnknownFields
 type ClusterPoolReference struct {
 	// namespace of the pool and of its claims.
 	// +kubebuilder:validation:MaxLength=63
