@@ -1,0 +1,70 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// IPClaimSpec says which pool an address is wanted from.
+type IPClaimSpec struct {
+	// pool is the IPPool, in the namespace of the claim. It cannot be modified.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="has(self.name) && size(self.name) > 0",message="pool.name must name an IPPool"
+	// +kubebuilder:validation:XValidation:rule="(has(self.name) ? self.name : 'unset') == (has(oldSelf.name) ? oldSelf.name : 'unset') && (has(self.__namespace__) ? self.__namespace__ : 'unset') == (has(oldSelf.__namespace__) ? oldSelf.__namespace__ : 'unset') && (has(self.kind) ? self.kind : 'unset') == (has(oldSelf.kind) ? oldSelf.kind : 'unset')",message="pool cannot be modified; create another claim"
+	Pool ObjectReference `json:"pool"`
+}
+
+// IPClaimStatus says which address the claim has.
+type IPClaimStatus struct {
+	// address is the IPAddress of the claim.
+	// +optional
+	Address *ObjectReference `json:"address,omitempty"`
+	// errorMessage says why the claim has no address. It is retried the moment its cause changes.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	ErrorMessage *string `json:"errorMessage,omitempty"`
+	// observedGeneration is the generation of the spec that conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// conditions are Ready: the claim has its address.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// IPClaim asks for one address of a pool. The annotation ipAddress asks for that very address.
+//
+// +genclient
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=ipclaims,scope=Namespaced,categories=cluster-api,shortName=ipc;ipclaim;m3ipc;m3ipclaim;m3ipclaims;metal3ipc;metal3ipclaim;metal3ipclaims
+// +kubebuilder:metadata:labels="cluster.x-k8s.io/provider=ipam-metal3"
+// +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta1=v1beta1"
+// +kubebuilder:printcolumn:name="Pool",type="string",JSONPath=`.spec.pool.name`,description="Pool that the address comes from"
+// +kubebuilder:printcolumn:name="Address",type="string",JSONPath=`.status.address.name`,description="IPAddress of the claim"
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the claim has its address"
+// +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why, or why not"
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
+type IPClaim struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says which pool an address is wanted from.
+	// +optional
+	Spec IPClaimSpec `json:"spec,omitempty"`
+	// status says which address the claim has.
+	// +optional
+	Status IPClaimStatus `json:"status,omitempty"`
+}
+
+// IPClaimList is a list of claims.
+//
+// +kubebuilder:object:root=true
+type IPClaimList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	// items are the claims.
+	Items []IPClaim `json:"items"`
+}

@@ -1,0 +1,199 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// AllocationStrategy says how an address is chosen from the free ones of a pool entry. Entries are used in order
+// whatever the strategy.
+//
+// +kubebuilder:validation:Enum=sequential;random
+type AllocationStrategy string
+
+const (
+	// SequentialAllocation chooses the lowest free address.
+	SequentialAllocation AllocationStrategy = "sequential"
+	// RandomAllocation chooses any free address.
+	RandomAllocation AllocationStrategy = "random"
+)
+
+// IPPoolSpec describes the addresses that a pool hands out.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.allocationStrategy) ? self.allocationStrategy : 'sequential') == (has(oldSelf.allocationStrategy) ? oldSelf.allocationStrategy : 'sequential')",message="allocationStrategy cannot be modified after creation; create another pool",fieldPath=".allocationStrategy"
+// +kubebuilder:validation:XValidation:rule="!has(self.allocationStrategy) || self.allocationStrategy != 'random' || !has(self.pools) || self.pools.all(p, has(p.end) || has(p.subnet))",message="with allocationStrategy random every entry of pools needs an end or a subnet",fieldPath=".pools"
+type IPPoolSpec struct {
+	// clusterName is the name of the Cluster that the pool belongs to. The pool is then owned by that Cluster and moves
+	// with it; nothing is allocated while the Cluster is absent or paused.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ClusterName *string `json:"clusterName,omitempty"`
+	// pools are the ranges of addresses, used in this order.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
+	Pools []Pool `json:"pools,omitempty"`
+	// preAllocations maps the name of a claim to the address that it gets, and nobody else. The address lies in an entry
+	// of pools, or in the subnet of one.
+	// +optional
+	PreAllocations map[string]IPAddressStr `json:"preAllocations,omitempty"`
+	// prefix is the length of the network prefix in bits, for entries of pools that state none.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=128
+	Prefix int `json:"prefix,omitempty"`
+	// gateway is the default gateway, for entries of pools that state none.
+	// +optional
+	Gateway *IPAddressStr `json:"gateway,omitempty"`
+	// dnsServers are addresses of name servers, for entries of pools that state none.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	DNSServers []IPAddressStr `json:"dnsServers,omitempty"`
+	// namePrefix is the beginning of the names of the pool's IPAddress objects; the rest is the address. Pools of one
+	// namespace with the same namePrefix never hand out the same address twice.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=200
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*-*$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="namePrefix cannot be modified; create another pool"
+	NamePrefix string `json:"namePrefix"`
+	// allocationStrategy says how an address is chosen from the free ones of an entry: the lowest (sequential) or any
+	// (random). It cannot be modified.
+	// +optional
+	// +kubebuilder:default=sequential
+	AllocationStrategy AllocationStrategy `json:"allocationStrategy,omitempty"`
+	// excludedAddresses are never chosen and cannot be requested: single addresses, networks in CIDR notation or ranges
+	// "first-last". A preAllocation may name one of them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
+	ExcludedAddresses []AddressSpan `json:"excludedAddresses,omitempty"`
+	// allocateReservedAddresses lets entries with a subnet hand out the network address, the IPv4 broadcast address and
+	// the gateway. Without it they are given only to claims that ask for them.
+	// +optional
+	AllocateReservedAddresses bool `json:"allocateReservedAddresses,omitempty"`
+	// addressReuseGracePeriodSeconds is how long an address stays taken after its claim gave it back, in seconds.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=31536000
+	AddressReuseGracePeriodSeconds int64 `json:"addressReuseGracePeriodSeconds,omitempty"`
+}
+
+// AddressSpan is an address, a network in CIDR notation or a range "first-last".
+//
+// +kubebuilder:validation:MinLength=2
+// +kubebuilder:validation:MaxLength=91
+// +kubebuilder:validation:Pattern=`^[0-9a-fA-F.:]+(/[0-9]{1,3}|-[0-9a-fA-F.:]+)?$`
+// +kubebuilder:validation:XValidation:rule="self.contains('/') ? isCIDR(self) : self.split('-').all(a, isIP(a))",message="write an address, a network such as 192.168.0.0/28, or a range such as 192.168.0.10-192.168.0.20"
+type AddressSpan string
+
+// Pool is one range of addresses: from start to end, inside of subnet. Without start, the range begins behind the
+// address that subnet states; without end, it goes to the end of subnet.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.start) || has(self.end) || has(self.subnet)",message="pool entry must specify at least one of start, end, or subnet"
+// +kubebuilder:validation:XValidation:rule="!has(self.start) || !has(self.end) || ip(self.start).family() == ip(self.end).family()",message="start and end must be of the same family, IPv4 or IPv6"
+// +kubebuilder:validation:XValidation:rule="!has(self.start) || !has(self.subnet) || cidr(self.subnet).containsIP(self.start)",message="start must lie inside of subnet",fieldPath=".start"
+// +kubebuilder:validation:XValidation:rule="!has(self.end) || !has(self.subnet) || cidr(self.subnet).containsIP(self.end)",message="end must lie inside of subnet",fieldPath=".end"
+// +kubebuilder:validation:XValidation:rule="!has(self.prefix) || self.prefix <= 32 || (has(self.start) ? self.start.contains(':') : has(self.subnet) ? self.subnet.contains(':') : true)",message="the prefix of an IPv4 range is at most 32",fieldPath=".prefix"
+// +kubebuilder:validation:XValidation:rule="!has(self.gateway) || !has(self.start) || ip(self.gateway).family() == ip(self.start).family()",message="gateway must be of the family of the range, IPv4 or IPv6",fieldPath=".gateway"
+// +kubebuilder:validation:XValidation:rule="!has(self.gateway) || has(self.start) || !has(self.subnet) || ip(self.gateway).family() == cidr(self.subnet).ip().family()",message="gateway must be of the family of subnet, IPv4 or IPv6",fieldPath=".gateway"
+// +kubebuilder:validation:XValidation:rule="!has(self.start) || !has(self.end) || self.start.contains(':') != self.end.contains(':') || [self.start, self.end].map(a, a.contains(':') ? [string(ip(a)).split('::').map(q, size(q) == 0 ? q : q.split(':').map(g, ('000' + g).substring(size(g) - 1)).join())].map(h, size(h) == 1 ? h[0] : h[0] + '00000000000000000000000000000000'.substring(size(h[0]) + size(h[1])) + h[1])[0] : a.split('.').map(g, ('00' + g).substring(size(g) - 1)).join()).isSorted()",message="start must not be greater than end",fieldPath=".end"
+type Pool struct {
+	// start is the first address of the range.
+	// +optional
+	Start *IPAddressStr `json:"start,omitempty"`
+	// end is the last address of the range.
+	// +optional
+	End *IPAddressStr `json:"end,omitempty"`
+	// subnet bounds the range. Where start is not given, the range begins at the address before the slash plus one:
+	// 192.168.0.0/24 begins at 192.168.0.1.
+	// +optional
+	Subnet *IPSubnetStr `json:"subnet,omitempty"`
+	// prefix is the length of the network prefix in bits. It overrides that of the pool.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=128
+	Prefix int `json:"prefix,omitempty"`
+	// gateway is the default gateway. It overrides that of the pool.
+	// +optional
+	Gateway *IPAddressStr `json:"gateway,omitempty"`
+	// dnsServers are addresses of name servers. They override those of the pool.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	DNSServers []IPAddressStr `json:"dnsServers,omitempty"`
+}
+
+// IPPoolStatus is what is taken of a pool, at most a second or so behind the IPAddress objects that it is made from.
+type IPPoolStatus struct {
+	// lastUpdated is when indexes changed.
+	// +optional
+	LastUpdated *metav1.Time `json:"lastUpdated,omitempty"`
+	// indexes maps the name of a claim to its address. A pool with more than 4096 addresses in use shows the first 4096
+	// claims by name, and indexesTruncated is true.
+	// +optional
+	// +mapType=atomic
+	Allocations map[string]IPAddressStr `json:"indexes,omitempty"`
+	// indexesTruncated says that indexes is cut; the counts are not.
+	// +optional
+	IndexesTruncated bool `json:"indexesTruncated,omitempty"`
+	// total is the number of addresses that the pool can hand out; 9223372036854775807 stands for any greater number.
+	// +optional
+	Total *int64 `json:"total,omitempty"`
+	// used is the number of addresses in use.
+	// +optional
+	Used *int64 `json:"used,omitempty"`
+	// free is the number of addresses that any claim can get; 9223372036854775807 stands for any greater number.
+	// +optional
+	Free *int64 `json:"free,omitempty"`
+	// outOfRange is the number of addresses in use that the pool would not hand out any more.
+	// +optional
+	OutOfRange *int64 `json:"outOfRange,omitempty"`
+	// observedGeneration is the generation of the spec that conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// conditions are Ready (the spec is used as written) and Exhausted (no address is free).
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// IPPool is a set of addresses that claims are served from.
+//
+// +genclient
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=ippools,scope=Namespaced,categories=cluster-api,shortName=ipp;ippool;m3ipp;m3ippool;m3ippools;metal3ipp;metal3ippool;metal3ippools
+// +kubebuilder:metadata:labels="cluster.x-k8s.io/provider=ipam-metal3"
+// +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta1=v1beta1"
+// +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=`.metadata.labels.cluster\.x-k8s\.io/cluster-name`,description="Cluster that the pool belongs to"
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the spec is used as written"
+// +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why, or why not"
+// +kubebuilder:printcolumn:name="Total",type="integer",JSONPath=`.status.total`,description="Addresses that the pool can hand out"
+// +kubebuilder:printcolumn:name="Used",type="integer",JSONPath=`.status.used`,description="Addresses in use"
+// +kubebuilder:printcolumn:name="Free",type="integer",JSONPath=`.status.free`,description="Addresses that any claim can get"
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
+type IPPool struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec describes the addresses.
+	// +optional
+	Spec IPPoolSpec `json:"spec,omitempty"`
+	// status is what is taken of them.
+	// +optional
+	Status IPPoolStatus `json:"status,omitempty"`
+}
+
+// IPPoolList is a list of pools.
+//
+// +kubebuilder:object:root=true
+type IPPoolList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	// items are the pools.
+	Items []IPPool `json:"items"`
+}

@@ -1,0 +1,78 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Kinds of this group.
+const (
+	// IPPoolKind is the kind of a pool.
+	IPPoolKind = "IPPool"
+	// IPClaimKind is the kind of a claim.
+	IPClaimKind = "IPClaim"
+	// IPAddressKind is the kind of an address.
+	IPAddressKind = "IPAddress"
+)
+
+// Finalizers that the operator puts on the objects of this group.
+const (
+	// IPPoolFinalizer keeps a pool until none of its addresses is left.
+	IPPoolFinalizer = "ippool.ipam.metal3.io"
+	// IPClaimFinalizer keeps a claim until its address is given back.
+	IPClaimFinalizer = "ipclaim.ipam.metal3.io"
+	// IPAddressFinalizer keeps an address until its claim has given it back.
+	IPAddressFinalizer = "ipaddress.ipam.metal3.io"
+)
+
+// Labels and annotations on the objects of this group.
+const (
+	// ClusterNameLabel names the Cluster that a pool, a claim or an address belongs to.
+	ClusterNameLabel = "cluster.x-k8s.io/cluster-name"
+	// ProviderLabel marks a pool as one of this provider.
+	ProviderLabel = "cluster.x-k8s.io/provider"
+	// ProviderName is the value of ProviderLabel.
+	ProviderName = "ipam-metal3"
+	// PausedAnnotation, with any value, stops everything for an object that carries it, and for what belongs to it.
+	PausedAnnotation = "cluster.x-k8s.io/paused"
+	// DeleteForMoveAnnotation marks an object that is deleted here because it lives on in another management cluster.
+	DeleteForMoveAnnotation = "clusterctl.cluster.x-k8s.io/delete-for-move"
+	// RequestedAddressAnnotation on a claim asks for the address that it holds.
+	RequestedAddressAnnotation = "ipAddress"
+)
+
+// Condition types of this group.
+const (
+	// ReadyCondition sums up: a pool whose spec is usable, a claim that has its address.
+	ReadyCondition = "Ready"
+	// ExhaustedCondition is true while a pool has no address to give.
+	ExhaustedCondition = "Exhausted"
+)
+
+// Reasons of the conditions of a pool.
+const (
+	// ReasonPoolUsable says that every part of the spec is used as written.
+	ReasonPoolUsable = "Usable"
+	// ReasonPoolInvalid says that a part of the spec cannot be used; the message names it.
+	ReasonPoolInvalid = "InvalidSpec"
+	// ReasonPoolDeleting says that the pool waits for its addresses to be given back.
+	ReasonPoolDeleting = "Deleting"
+	// ReasonAddressesOutOfRange says that addresses in use lie outside of the ranges.
+	ReasonAddressesOutOfRange = "AddressesOutOfRange"
+	// ReasonAddressesFree says that the pool has addresses to give.
+	ReasonAddressesFree = "AddressesFree"
+	// ReasonNoAddressFree says that every address is taken or reserved.
+	ReasonNoAddressFree = "NoAddressFree"
+)
+
+// Reasons of the condition Ready of a claim.
+const (
+	// ReasonAllocated says that the claim has its address.
+	ReasonAllocated = "Allocated"
+	// ReasonPoolExhausted says that the pool has no address to give.
+	ReasonPoolExhausted = "PoolExhausted"
+	// ReasonAllocationFailed says that the claim asks for what it cannot get; the message says why.
+	ReasonAllocationFailed = "AllocationFailed"
+	// ReasonPoolNotReady says that the pool is absent, being deleted or not usable.
+	ReasonPoolNotReady = "PoolNotReady"
+	// ReasonClusterNotFound says that the Cluster that the pool names does not exist yet.
+	ReasonClusterNotFound = "ClusterNotFound"
+)
