@@ -1,0 +1,45 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package render_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/muster-io/muster/e2e/checkout"
+	"github.com/muster-io/muster/e2e/render"
+)
+
+// operatorSources returns the operators' Go sources as one text, tests left out.
+func operatorSources(t *testing.T) string {
+	t.Helper()
+	root, err := checkout.Root()
+	require.NoError(t, err)
+	var all strings.Builder
+	for _, module := range []string{"pool-operator", "ipam-operator", "discovery-operator", "agent-service"} {
+		err := filepath.WalkDir(filepath.Join(root, module), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			all.Write(text)
+			return err
+		})
+		require.NoError(t, err)
+	}
+	return all.String()
+}
+
+func mustRender(t *testing.T, dir string) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := render.Directory(dir)
+	require.NoError(t, err)
+	return objects
+}
