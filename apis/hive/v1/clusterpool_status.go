@@ -86,7 +86,7 @@ type ClusterPoolStatus struct {
 }
 
 // OperationKind says what an operation does.
-// +kubebuilder:validation:Enum=Create;Delete
+// +kubebuilder:validation:Enum=Create;Delete;Withdraw
 type OperationKind string
 
 const (
@@ -94,6 +94,8 @@ const (
 	OperationCreate OperationKind = "Create"
 	// OperationDelete deletes a ClusterDeployment.
 	OperationDelete OperationKind = "Delete"
+	// OperationWithdraw makes sure that a cluster whose creation was refused is never created.
+	OperationWithdraw OperationKind = "Withdraw"
 )
 
 // ClusterPoolOperation is one creation or deletion that was decided.
@@ -104,7 +106,7 @@ type ClusterPoolOperation struct {
 	// +required
 	Namespace string `json:"namespace"`
 
-	// kind says what is done: Create or Delete.
+	// kind says what is done: Create, Delete, or Withdraw (make sure that a cluster whose creation was refused is never created).
 	// +required
 	Kind OperationKind `json:"kind"`
 
@@ -144,11 +146,6 @@ type ClusterPoolObservation struct {
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	ClusterClaims string `json:"clusterClaims,omitempty"`
-
-	// namespaces is the resourceVersion up to which the view of Namespaces had come.
-	// +kubebuilder:validation:MaxLength=128
-	// +optional
-	Namespaces string `json:"namespaces,omitempty"`
 }
 
 // CircuitBreakerState says whether a pool creates clusters after failures.

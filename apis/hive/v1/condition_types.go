@@ -11,7 +11,6 @@ import (
 // Condition says one thing about an object of this group. The shape is that of the kinds in the field: it has a probe time and no observedGeneration.
 type Condition struct {
 	// type names what the condition is about; there is one condition of a type.
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=316
 	// +required
 	Type string `json:"type"`

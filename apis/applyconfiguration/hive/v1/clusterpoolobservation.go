@@ -14,8 +14,6 @@ type ClusterPoolObservationApplyConfiguration struct {
 	ClusterDeployments *string `json:"clusterDeployments,omitempty"`
 	// clusterClaims is the resourceVersion up to which the view of ClusterClaims had come.
 	ClusterClaims *string `json:"clusterClaims,omitempty"`
-	// namespaces is the resourceVersion up to which the view of Namespaces had come.
-	Namespaces *string `json:"namespaces,omitempty"`
 }
 
 // ClusterPoolObservationApplyConfiguration constructs a declarative configuration of the ClusterPoolObservation type for use with
@@ -37,13 +35,5 @@ func (b *ClusterPoolObservationApplyConfiguration) WithClusterDeployments(value 
 // If called multiple times, the ClusterClaims field is set to the value of the last call.
 func (b *ClusterPoolObservationApplyConfiguration) WithClusterClaims(value string) *ClusterPoolObservationApplyConfiguration {
 	b.ClusterClaims = &value
-	return b
-}
-
-// WithNamespaces sets the Namespaces field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Namespaces field is set to the value of the last call.
-func (b *ClusterPoolObservationApplyConfiguration) WithNamespaces(value string) *ClusterPoolObservationApplyConfiguration {
-	b.Namespaces = &value
 	return b
 }
