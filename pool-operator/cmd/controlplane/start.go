@@ -1,0 +1,133 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/muster-io/muster/pool-operator/internal/controlplane"
+)
+
+// startOptions are the flags of the start command.
+type startOptions struct {
+	dir, binaries string
+	bind          netip.Addr
+	services      string
+	crds          []string
+	noFsync       bool
+	untilStdin    bool
+}
+
+func parseStart(args []string) (startOptions, error) {
+	var o startOptions
+	flags := flag.NewFlagSet("start", flag.ExitOnError)
+	flags.StringVar(&o.dir, "dir", "", "data directory, kept at the end (default: a temporary one, removed at the end)")
+	flags.StringVar(&o.binaries, "binaries", "", "directory to look for the programs in first")
+	flags.TextVar(&o.bind, "bind", netip.AddrFrom4([4]byte{127, 0, 0, 1}), "`address` that the API server listens on")
+	flags.StringVar(&o.services, "service-cluster-ip-range", "10.96.0.0/16", "`prefix` of the addresses of Services")
+	flags.BoolVar(&o.noFsync, "unsafe-no-fsync", false, "do not wait for the disk; data may be lost in a power cut")
+	flags.BoolVar(&o.untilStdin, "until-stdin-closes", false, "end when standard input is closed")
+	flags.Func("crds", "`directory` of CustomResourceDefinitions to install; may be repeated", func(dir string) error {
+		o.crds = append(o.crds, dir)
+		return nil
+	})
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	return o, nil
+}
+
+// start runs a control plane until the context ends or the process that started this one does.
+func start(ctx context.Context, args []string) error {
+	o, err := parseStart(args)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go watchParent(ctx, cancel, o.untilStdin)
+
+	services, err := netip.ParsePrefix(o.services)
+	if err != nil {
+		return fmt.Errorf("--service-cluster-ip-range: %w", err)
+	}
+	programs, err := controlplane.FindBinaries(o.binaries)
+	if err != nil {
+		return err
+	}
+	dir := o.dir
+	if dir == "" {
+		scratch, err := controlplane.NewScratch(ctx)
+		if err != nil {
+			return err
+		}
+		defer scratch.Remove()
+		dir = scratch.Dir
+	}
+	plane, err := controlplane.Open(ctx, controlplane.Options{
+		Dir: dir, Binaries: programs, Host: o.bind, ServiceClusterIPRange: services, UnsafeNoFsync: o.noFsync,
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(serve(ctx, plane, o), end(plane, o))
+}
+
+// serve brings the control plane up, says so, and returns when it is to end or has ended by itself.
+func serve(ctx context.Context, plane *controlplane.Plane, o startOptions) error {
+	err := plane.Start(ctx)
+	if err == nil {
+		err = installCRDs(ctx, plane, o.crds)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case err != nil:
+		return explain(err)
+	}
+	fmt.Println(plane.KubeconfigPath())
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-plane.Done():
+		return explain(plane.Err())
+	}
+}
+
+// end stops the processes. Data that are thrown away need no orderly shutdown.
+func end(plane *controlplane.Plane, o startOptions) error {
+	if o.dir == "" {
+		return plane.Destroy()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	plane.Stop(ctx)
+	return plane.Close()
+}
+
+// explain prints the end of the log that belongs to an error.
+func explain(err error) error {
+	var died *controlplane.ProcessDiedError
+	var notReady *controlplane.NotReadyError
+	var tail []string
+	switch {
+	case errors.As(err, &died):
+		tail = died.LogTail
+	case errors.As(err, &notReady):
+		tail = notReady.LogTail
+	}
+	for _, line := range tail {
+		fmt.Fprintln(os.Stderr, "  |", line)
+	}
+	return err
+}

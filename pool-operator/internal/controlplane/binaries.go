@@ -1,0 +1,105 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// Pinned versions; hack/controlplane/go.mod and go.sum say the same, and a test compares them.
+const (
+	// KubernetesVersion is the version of kube-apiserver, kube-controller-manager and kubectl.
+	KubernetesVersion = "v1.36.3"
+	// EtcdVersion is the version of etcd.
+	EtcdVersion = "v3.7.3"
+	// sumHash is the beginning of the SHA-256 of hack/controlplane/go.sum.
+	sumHash = "39e5eba3eb9b"
+)
+
+// Names of the programs.
+const (
+	etcdName              = "etcd"
+	apiServerName         = "kube-apiserver"
+	controllerManagerName = "kube-controller-manager"
+	kubectlName           = "kubectl"
+)
+
+// Binaries are the paths of a control plane's programs.
+type Binaries struct {
+	Etcd              string
+	APIServer         string
+	ControllerManager string
+	// Kubectl may be empty: no control plane needs it to run.
+	Kubectl string
+}
+
+// FindBinaries looks for the programs in dir when that is not empty, else in $KUBEBUILDER_ASSETS and then in the cache
+// that hack/controlplane/build fills. What dir or KUBEBUILDER_ASSETS lacks is taken from the cache. It returns a
+// MissingBinaryError for the first program that is found nowhere.
+func FindBinaries(dir string) (Binaries, error) {
+	var found Binaries
+	looked := searchPath(dir)
+	for _, want := range []struct {
+		name string
+		into *string
+	}{
+		{etcdName, &found.Etcd},
+		{apiServerName, &found.APIServer},
+		{controllerManagerName, &found.ControllerManager},
+		{kubectlName, &found.Kubectl},
+	} {
+		*want.into = findIn(looked, want.name)
+		if *want.into == "" && want.name != kubectlName {
+			return Binaries{}, &MissingBinaryError{Name: want.name, Looked: looked}
+		}
+	}
+	return found, nil
+}
+
+// CacheDir is where hack/controlplane/build keeps the programs of the pinned versions; "" without a home directory.
+func CacheDir() string {
+	base := os.Getenv("XDG_CACHE_HOME")
+	if base == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return ""
+		}
+		base = filepath.Join(home, ".cache")
+	}
+	return filepath.Join(base, "muster", "controlplane", cacheKey())
+}
+
+// cacheKey names the pinned versions for this platform, as "hack/controlplane/build --key" does.
+func cacheKey() string {
+	return KubernetesVersion + "-etcd-" + EtcdVersion + "-" + runtime.GOOS + "-" + runtime.GOARCH + "-" + sumHash
+}
+
+func searchPath(dir string) []string {
+	var path []string
+	for _, candidate := range []string{dir, os.Getenv("KUBEBUILDER_ASSETS"), CacheDir()} {
+		if candidate == "" {
+			continue
+		}
+		if absolute, err := filepath.Abs(candidate); err == nil {
+			path = append(path, absolute)
+		}
+	}
+	if dir != "" && len(path) > 2 {
+		// An explicit directory is not mixed with whatever the environment names.
+		path = []string{path[0], path[2]}
+	}
+	return path
+}
+
+func findIn(dirs []string, name string) string {
+	for _, dir := range dirs {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return path
+		}
+	}
+	return ""
+}

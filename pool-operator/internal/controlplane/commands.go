@@ -1,0 +1,88 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"strconv"
+)
+
+// Sockets are named relative to run/, the working directory of the processes: the path of a unix socket is limited to
+// about 100 bytes, the path of a data directory is not.
+const (
+	etcdSocket = "etcd.sock"
+	peerSocket = "peer.sock"
+	// noPeer is announced as etcd's peer address. A single member never dials it, and nothing can listen on port 1 of
+	// loopback without being root.
+	noPeer = "http://127.0.0.1:1"
+)
+
+func (p *Plane) etcdArgs() []string {
+	args := []string{
+		"--name=default",
+		"--data-dir=" + p.dir.etcdData(),
+		"--listen-client-urls=unix://" + etcdSocket,
+		"--advertise-client-urls=unix://" + etcdSocket,
+		"--listen-peer-urls=unix://" + peerSocket,
+		"--initial-advertise-peer-urls=" + noPeer,
+		"--initial-cluster=default=" + noPeer,
+		"--log-level=warn",
+	}
+	if p.options.UnsafeNoFsync {
+		args = append(args, "--unsafe-no-fsync")
+	}
+	return args
+}
+
+func (p *Plane) apiServerArgs() []string {
+	args := []string{
+		"--etcd-servers=unix://" + etcdSocket,
+		"--bind-address=" + p.options.Host.String(),
+		"--advertise-address=" + p.options.Host.String(),
+		"--secure-port=" + strconv.Itoa(p.reserved.port),
+		// The port is held by a bound socket of the parent; see reservation.
+		"--permit-port-sharing=true",
+		// No pod ever dials the service "kubernetes", and an endpoint on loopback is not valid.
+		"--endpoint-reconciler-type=none",
+		"--service-cluster-ip-range=" + p.options.ServiceClusterIPRange.String(),
+		"--allow-privileged=true",
+		"--authorization-mode=Node,RBAC",
+		"--client-ca-file=" + p.dir.pki("ca.crt"),
+		"--tls-cert-file=" + p.dir.pki("apiserver.crt"),
+		"--tls-private-key-file=" + p.dir.pki("apiserver.key"),
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + p.dir.pki("sa.pub"),
+		"--service-account-signing-key-file=" + p.dir.pki("sa.key"),
+		"--requestheader-client-ca-file=" + p.dir.pki("front-proxy-ca.crt"),
+		"--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + p.dir.pki("front-proxy-client.crt"),
+		"--proxy-client-key-file=" + p.dir.pki("front-proxy-client.key"),
+		"--profiling=false",
+	}
+	if len(p.options.Tokens) > 0 {
+		args = append(args, "--token-auth-file="+p.dir.tokens())
+	}
+	return args
+}
+
+func (p *Plane) controllerManagerArgs() []string {
+	return []string{
+		"--kubeconfig=" + p.dir.managerConfig(),
+		"--use-service-account-credentials=true",
+		"--service-account-private-key-file=" + p.dir.pki("sa.key"),
+		"--root-ca-file=" + p.dir.pki("ca.crt"),
+		"--cluster-signing-cert-file=" + p.dir.pki("ca.crt"),
+		"--cluster-signing-key-file=" + p.dir.pki("ca.key"),
+		"--service-cluster-ip-range=" + p.options.ServiceClusterIPRange.String(),
+		"--leader-elect=false",
+		// Nobody scrapes it, and a second port is a second thing that can be taken.
+		"--secure-port=0",
+		"--profiling=false",
+		// The server queues fairly by itself; waiting in the client only delays the first service accounts by seconds.
+		"--kube-api-qps=1000",
+		"--kube-api-burst=1000",
+	}
+}

@@ -1,0 +1,92 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// leftoverGrace is for how long the processes of a killed owner may take to end after they were killed.
+const leftoverGrace = 15 * time.Second
+
+// takeLock makes this process the owner of the directory. The returned file is also handed to every child process: the
+// lock becomes free only when the owner and all its children have ended, so holding it proves that none is left.
+func (d layout) takeLock(ctx context.Context) (*os.File, error) {
+	file, err := os.OpenFile(d.lock(), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, asDiskFull(string(d), fmt.Errorf("locking the data directory: %w", err))
+	}
+	if err := d.waitForLock(ctx, file); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	if err := d.removeLeftovers(); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	self, err := identify(os.Getpid())
+	if err == nil {
+		err = d.write(d.owner(), []byte(self.String()))
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// waitForLock returns once the lock is held. While a living owner holds it that is refused at once; the processes that a
+// dead owner left are killed and waited for.
+func (d layout) waitForLock(ctx context.Context, file *os.File) error {
+	deadline := time.Now().Add(leftoverGrace)
+	for {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return fmt.Errorf("locking %s: %w", d.lock(), err)
+		}
+		owner := readIdentity(d.owner())
+		if owner.alive() || time.Now().After(deadline) {
+			return &InUseError{Dir: string(d), PID: owner.pid}
+		}
+		d.killLeftovers()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// killLeftovers ends the processes that the pid files name.
+func (d layout) killLeftovers() {
+	for _, name := range d.processNames() {
+		readIdentity(d.pid(name)).kill()
+	}
+}
+
+// removeLeftovers ends what a pid file still names (only where children do not hold the lock can there be any) and
+// removes what dead processes left in run/.
+func (d layout) removeLeftovers() error {
+	d.killLeftovers()
+	if err := os.RemoveAll(d.run()); err != nil {
+		return fmt.Errorf("clearing %s: %w", d.run(), err)
+	}
+	return d.create()
+}
+
+// locked tells whether some living process holds the directory's lock.
+func (d layout) locked() bool {
+	file, err := os.OpenFile(d.lock(), os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	return unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil
+}

@@ -1,0 +1,193 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Options describe a control plane.
+type Options struct {
+	// Dir is the data directory; it is created when missing.
+	Dir string
+	// Binaries are the programs to run.
+	Binaries Binaries
+	// Name of the cluster in the kubeconfig; default "controlplane".
+	Name string
+	// Host is the address that the API server listens on; default 127.0.0.1.
+	Host netip.Addr
+	// Ports to choose from when the directory has no port yet; by default the kernel chooses.
+	Ports PortRange
+	// SkipPort excludes ports of the range, for example those of stopped control planes; may be nil.
+	SkipPort func(port int) bool
+	// ServiceClusterIPRange holds the addresses of Services; default 10.96.0.0/16.
+	ServiceClusterIPRange netip.Prefix
+	// Tokens are static bearer tokens; they change when the control plane is started.
+	Tokens []Token
+	// UnsafeNoFsync makes writes fast and a power cut fatal for the data.
+	UnsafeNoFsync bool
+}
+
+// Token is a bearer token that the API server accepts for as long as it runs.
+type Token struct {
+	Secret string
+	User   string
+	Groups []string
+}
+
+func (o *Options) setDefaults() error {
+	var err error
+	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
+		return fmt.Errorf("finding the data directory: %w", err)
+	}
+	if o.Name == "" {
+		o.Name = "controlplane"
+	}
+	if !o.Host.IsValid() {
+		o.Host = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	if !o.ServiceClusterIPRange.IsValid() {
+		o.ServiceClusterIPRange = netip.MustParsePrefix("10.96.0.0/16")
+	}
+	return nil
+}
+
+// Plane is one control plane whose directory this process owns. Its methods may be called concurrently.
+type Plane struct {
+	options  Options
+	dir      layout
+	lock     *os.File
+	reserved *reservation
+
+	// life serialises Start and Stop.
+	life sync.Mutex
+
+	mu      sync.Mutex
+	current *run
+}
+
+// Open takes ownership of a data directory: it ends what a killed owner left, takes the lock, and prepares port, keys
+// and kubeconfig. Nothing runs yet. Errors: InUseError, PortTakenError, NoFreePortError, DiskFullError.
+func Open(ctx context.Context, options Options) (*Plane, error) {
+	if err := options.setDefaults(); err != nil {
+		return nil, err
+	}
+	p := &Plane{options: options, dir: layout(options.Dir)}
+	if err := p.dir.create(); err != nil {
+		return nil, err
+	}
+	var err error
+	if p.lock, err = p.dir.takeLock(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.prepare(); err != nil {
+		return nil, errors.Join(err, p.release())
+	}
+	return p, nil
+}
+
+// prepare fills the directory.
+func (p *Plane) prepare() error {
+	if err := p.reservePort(); err != nil {
+		return err
+	}
+	return p.writeCredentials()
+}
+
+// writeCredentials makes or renews what expires, and the files that depend on it.
+func (p *Plane) writeCredentials() error {
+	serviceIP := net.IP(p.options.ServiceClusterIPRange.Masked().Addr().Next().AsSlice())
+	if err := p.dir.ensurePKI(time.Now(), p.options.Host, serviceIP); err != nil {
+		return err
+	}
+	if err := p.writeTokens(); err != nil {
+		return err
+	}
+	return p.dir.writeKubeconfigs(p.options.Name, p.URL())
+}
+
+// reservePort holds the recorded port, or chooses one and records it. A port that no client can know yet is replaced
+// when somebody else has taken it.
+func (p *Plane) reservePort() error {
+	recorded, err := p.dir.readRecord()
+	if err != nil {
+		return err
+	}
+	if recorded.Port != 0 {
+		p.reserved, err = reserve(p.options.Host, recorded.Port)
+		var taken *PortTakenError
+		if err == nil || recorded.Served || !errors.As(err, &taken) {
+			return err
+		}
+	}
+	if p.reserved, err = reserveIn(p.options.Host, p.options.Ports, p.options.SkipPort); err != nil {
+		return err
+	}
+	return p.dir.writeRecord(record{Port: p.reserved.port})
+}
+
+func (p *Plane) writeTokens() error {
+	var content bytes.Buffer
+	w := csv.NewWriter(&content)
+	for _, token := range p.options.Tokens {
+		if err := w.Write([]string{token.Secret, token.User, token.User, strings.Join(token.Groups, ",")}); err != nil {
+			return fmt.Errorf("writing static tokens: %w", err)
+		}
+	}
+	w.Flush()
+	return p.dir.write(p.dir.tokens(), content.Bytes())
+}
+
+// URL is the address of the API server; it never changes once the API server was ready.
+func (p *Plane) URL() string {
+	return "https://" + net.JoinHostPort(p.options.Host.String(), strconv.Itoa(p.reserved.port))
+}
+
+// Port of the API server.
+func (p *Plane) Port() int { return p.reserved.port }
+
+// Dir is the absolute path of the data directory.
+func (p *Plane) Dir() string { return string(p.dir) }
+
+// KubeconfigPath is the file with the admin's kubeconfig.
+func (p *Plane) KubeconfigPath() string { return p.dir.kubeconfig() }
+
+// Kubeconfig is the admin's kubeconfig: it holds a client certificate and its key, and names no file.
+func (p *Plane) Kubeconfig() ([]byte, error) {
+	content, err := os.ReadFile(p.dir.kubeconfig())
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	return content, nil
+}
+
+// Close kills what still runs and gives the directory up; the data stays.
+func (p *Plane) Close() error {
+	p.Kill()
+	return p.release()
+}
+
+// Destroy kills what still runs, removes the directory with all data and gives it up.
+func (p *Plane) Destroy() error {
+	p.Kill()
+	err := os.RemoveAll(string(p.dir))
+	return errors.Join(err, p.release())
+}
+
+func (p *Plane) release() error {
+	err := p.reserved.release()
+	return errors.Join(err, p.lock.Close())
+}
