@@ -1,0 +1,122 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"errors"
+
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
+
+// Want asks for the report of a machine; it is in the mirror some time later. Asking again costs nothing.
+func (p *Poller) Want(uuid string) {
+	p.mu.Lock()
+	m := p.machines[uuid]
+	wanted := m != nil && m.Report == nil && !m.Asked
+	p.mu.Unlock()
+	if wanted {
+		p.queue.Add(uuid)
+	}
+}
+
+// Drop forgets the report of a machine.
+func (p *Poller) Drop(uuid string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m := p.machines[uuid]; m != nil && (m.Report != nil || m.Asked) {
+		next := *m
+		next.Report, next.Asked = nil, false
+		p.machines[uuid] = &next
+	}
+}
+
+func (p *Poller) fetchLoop(ctx context.Context) {
+	for {
+		uuid, shut := p.queue.Get()
+		if shut {
+			return
+		}
+		if p.fetch(ctx, uuid) {
+			p.queue.Forget(uuid)
+		} else if ctx.Err() == nil {
+			p.queue.AddRateLimited(uuid)
+		}
+		p.queue.Done(uuid)
+	}
+}
+
+// fetch reads the report of a machine, and its ports again when some were missing. It returns false to be called again.
+func (p *Poller) fetch(ctx context.Context, uuid string) (done bool) {
+	p.mu.Lock()
+	m := p.machines[uuid]
+	p.mu.Unlock()
+	if m == nil {
+		return true
+	}
+	source, err := p.connect(ctx)
+	if err != nil {
+		return false
+	}
+	report := m.Report
+	if report == nil {
+		report, err = source.Report(ctx, uuid)
+		if err != nil {
+			p.asked(uuid)
+			// An inventory that cannot be read will not become better by itself.
+			return errors.Is(err, inventory.ErrRefused)
+		}
+	}
+	var ports []inventory.Port
+	if missingPorts(m, report) {
+		if ports, err = source.PortsOf(ctx, uuid); err != nil {
+			ports = nil
+		}
+	}
+	return p.keep(uuid, report, ports)
+}
+
+func missingPorts(m *inventory.Machine, r *inventory.Report) bool {
+	have := map[string]bool{}
+	for _, port := range m.Ports {
+		have[port.MAC] = true
+	}
+	for _, mac := range r.MACs {
+		if !have[mac] {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Poller) asked(uuid string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m := p.machines[uuid]; m != nil && !m.Asked {
+		next := *m
+		next.Asked = true
+		p.machines[uuid] = &next
+	}
+}
+
+// keep puts a report, and ports if there are any, into the mirror. It returns whether the machine is whole.
+func (p *Poller) keep(uuid string, r *inventory.Report, ports []inventory.Port) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m := p.machines[uuid]
+	if m == nil {
+		return true
+	}
+	next := *m
+	next.Report = r
+	if len(ports) > 0 {
+		next.Ports = ports
+		for _, port := range ports {
+			p.ports[port.UUID] = true
+		}
+	}
+	p.machines[uuid] = &next
+	p.tell()
+	return !missingPorts(&next, r)
+}

@@ -1,0 +1,222 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
+
+// Bounds of a poller's work.
+const (
+	// fetchers is how many inventories are read at once.
+	fetchers = 8
+	// maxBackoff is the longest wait after an error.
+	maxBackoff = 2 * time.Minute
+	// settle is how long news are collected before they are told.
+	settle = 100 * time.Millisecond
+	// confirmations is how many missing nodes one reading of everything asks for by name.
+	confirmations = 50
+)
+
+// Pace is how often a poller reads.
+type Pace struct {
+	// News is the time between two readings of what is new.
+	News time.Duration
+	// Full is the time between two readings of everything; up to a tenth is added at random.
+	Full time.Duration
+}
+
+// Health is how the last readings went.
+type Health struct {
+	// Err is nil while Ironic answers. Before the first reading, Polled is false.
+	Err    error
+	Polled bool
+	// Version of the API.
+	Version string
+	// Changed is when a reading last changed something or read everything; Full says that it read everything, Requests how
+	// many lists that took.
+	Changed  time.Time
+	Full     bool
+	Requests int
+	// Success is when Ironic last answered, FullSuccess when everything was last read.
+	Success, FullSuccess time.Time
+}
+
+// Poller mirrors one Ironic. Its methods are safe for concurrent use.
+type Poller struct {
+	connect Connect
+	notify  func()
+	observe func(kind string, took time.Duration, err error)
+	queue   workqueue.TypedRateLimitingInterface[string]
+	kick    chan struct{}
+
+	mu       sync.Mutex
+	pace     Pace
+	health   Health
+	machines map[string]*inventory.Machine
+	order    []string
+	ports    map[string]bool
+	// lastNode and lastPort are the markers.
+	lastNode, lastPort string
+	nextFull           time.Time
+	failures           int
+	telling            *time.Timer
+	closed             bool
+}
+
+// NewPoller makes a poller; Run starts it. notify is called, never concurrently with itself being pending, when the mirror or
+// the health changed. observe is told of each reading and may be nil.
+func NewPoller(connect Connect, pace Pace, notify func(), observe func(kind string, took time.Duration, err error)) *Poller {
+	return &Poller{
+		connect: connect, pace: pace, notify: notify, observe: observe, kick: make(chan struct{}, 1),
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](500*time.Millisecond, time.Minute)),
+		machines: map[string]*inventory.Machine{}, ports: map[string]bool{},
+	}
+}
+
+// Run polls until the context ends.
+func (p *Poller) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for range fetchers {
+		wg.Go(func() { p.fetchLoop(ctx) })
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			p.stop()
+			wg.Wait()
+			return
+		case <-timer.C:
+		case <-p.kick:
+		}
+		timer.Reset(p.Poll(ctx))
+	}
+}
+
+func (p *Poller) stop() {
+	p.queue.ShutDown()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	if p.telling != nil {
+		p.telling.Stop()
+	}
+}
+
+// SetPace changes how often is read, from the next reading on.
+func (p *Poller) SetPace(pace Pace) {
+	p.mu.Lock()
+	changed := p.pace != pace
+	p.pace = pace
+	if soon := time.Now().Add(pace.Full); p.nextFull.After(soon) {
+		p.nextFull = soon
+	}
+	p.mu.Unlock()
+	if changed {
+		p.Kick()
+	}
+}
+
+// Kick makes the next reading happen now.
+func (p *Poller) Kick() {
+	select {
+	case p.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Health returns how the last readings went.
+func (p *Poller) Health() Health {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.health
+}
+
+// Machines returns the mirror, in the order in which Ironic made the nodes.
+func (p *Poller) Machines() []*inventory.Machine {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make([]*inventory.Machine, 0, len(p.order))
+	for _, uuid := range p.order {
+		if m := p.machines[uuid]; m != nil {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// Poll reads once and returns when to read again.
+func (p *Poller) Poll(ctx context.Context) time.Duration {
+	began := time.Now()
+	p.mu.Lock()
+	full := p.lastNode == "" || !began.Before(p.nextFull)
+	p.mu.Unlock()
+	kind := "news"
+	if full {
+		kind = "full"
+	}
+	err := p.read(ctx, full)
+	if errors.Is(err, inventory.ErrNotFound) && !full { // the marker is gone
+		kind = "full"
+		err = p.read(ctx, true)
+	}
+	if ctx.Err() != nil {
+		return 0
+	}
+	if p.observe != nil {
+		p.observe(kind, time.Since(began), err)
+	}
+	return p.settleHealth(err)
+}
+
+// settleHealth records how a reading went and returns when to read again.
+func (p *Poller) settleHealth(err error) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	changed := !p.health.Polled || (err == nil) != (p.health.Err == nil) || err != nil && problem(err) != problem(p.health.Err)
+	p.health.Err, p.health.Polled = err, true
+	if changed {
+		p.tell()
+	}
+	if err == nil {
+		p.failures = 0
+		p.health.Success = time.Now()
+		return p.pace.News
+	}
+	p.failures++
+	wait := min(p.pace.News<<min(p.failures-1, 10), maxBackoff)
+	return wait + rand.N(wait/10+1) //nolint:gosec // jitter is no secret
+}
+
+func problem(err error) inventory.Problem {
+	var e *inventory.EndpointError
+	if errors.As(err, &e) {
+		return e.Problem
+	}
+	return ""
+}
+
+// tell calls notify soon; what happens until then is told with it. The lock is held.
+func (p *Poller) tell() {
+	if p.telling != nil || p.closed {
+		return
+	}
+	p.telling = time.AfterFunc(settle, func() {
+		p.mu.Lock()
+		p.telling = nil
+		p.mu.Unlock()
+		p.notify()
+	})
+}

@@ -1,0 +1,173 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
+
+// read lists nodes and ports, all of them or those after the markers, and takes them into the mirror.
+func (p *Poller) read(ctx context.Context, full bool) error {
+	source, err := p.connect(ctx)
+	if err != nil {
+		return fmt.Errorf("connecting to Ironic: %w", err)
+	}
+	afterNode, afterPort := "", ""
+	if !full {
+		p.mu.Lock()
+		afterNode, afterPort = p.lastNode, p.lastPort
+		p.mu.Unlock()
+	}
+	nodes, err := source.Nodes(ctx, afterNode)
+	if err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	ports, err := source.Ports(ctx, afterPort)
+	if err != nil {
+		return fmt.Errorf("listing ports: %w", err)
+	}
+	version, err := source.Version(ctx)
+	if err != nil {
+		return fmt.Errorf("asking for the version: %w", err)
+	}
+	var gone map[string]bool
+	if full {
+		gone = p.confirmGone(ctx, source, nodes)
+	}
+	p.take(nodes, ports, full, gone)
+	p.mu.Lock()
+	p.health.Version = version
+	p.mu.Unlock()
+	return nil
+}
+
+// confirmGone asks by name for nodes that a list of everything lacks: lists have been known to leave nodes out.
+func (p *Poller) confirmGone(ctx context.Context, source Source, listed []inventory.Node) map[string]bool {
+	present := make(map[string]bool, len(listed))
+	for i := range listed {
+		present[listed[i].UUID] = true
+	}
+	p.mu.Lock()
+	var missing []string
+	for _, uuid := range p.order {
+		if p.machines[uuid] != nil && !present[uuid] {
+			missing = append(missing, uuid)
+		}
+	}
+	p.mu.Unlock()
+	gone := map[string]bool{}
+	for _, uuid := range missing[:min(len(missing), confirmations)] {
+		if _, err := source.Node(ctx, uuid); errors.Is(err, inventory.ErrNotFound) {
+			gone[uuid] = true
+		}
+	}
+	if len(gone) == confirmations { // so many at once are believed for the rest, too: nothing is deleted because of it
+		for _, uuid := range missing {
+			gone[uuid] = true
+		}
+	}
+	return gone
+}
+
+// take puts what was listed into the mirror.
+func (p *Poller) take(nodes []inventory.Node, ports []inventory.Port, full bool, gone map[string]bool) {
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	changed := len(gone) > 0
+	for uuid := range gone {
+		delete(p.machines, uuid)
+	}
+	if full {
+		p.order = slices.DeleteFunc(p.order, func(uuid string) bool { return p.machines[uuid] == nil })
+		p.ports = make(map[string]bool, len(ports))
+	}
+	byNode := map[string][]inventory.Port{}
+	for _, port := range ports {
+		if !p.ports[port.UUID] {
+			p.ports[port.UUID] = true
+			byNode[port.Node] = append(byNode[port.Node], port)
+		}
+		p.lastPort = port.UUID
+	}
+	if full && len(ports) == 0 {
+		p.lastPort = ""
+	}
+	for i := range nodes {
+		changed = p.takeNode(now, nodes[i]) || changed
+		p.lastNode = nodes[i].UUID
+	}
+	if full && len(nodes) == 0 {
+		p.lastNode = ""
+	}
+	if full {
+		for uuid := range p.machines {
+			changed = p.takePorts(uuid, byNode[uuid], true) || changed
+		}
+	} else {
+		for uuid, list := range byNode {
+			changed = p.takePorts(uuid, list, false) || changed
+		}
+	}
+	p.finish(now, full, changed)
+}
+
+// finish records a reading that went well. The lock is held.
+func (p *Poller) finish(now time.Time, full, changed bool) {
+	if full {
+		p.health.FullSuccess = now
+		p.nextFull = now.Add(p.pace.Full + rand.N(p.pace.Full/10+1)) //nolint:gosec // jitter is no secret
+	}
+	if full || changed {
+		p.health.Changed, p.health.Full = now, full
+		p.health.Requests = 2
+		if full {
+			p.health.Requests = len(p.machines)/1000 + len(p.ports)/1000 + 2
+		}
+	}
+	if changed || full {
+		p.tell()
+	}
+}
+
+func (p *Poller) takeNode(now time.Time, n inventory.Node) bool {
+	old := p.machines[n.UUID]
+	if old == nil {
+		p.machines[n.UUID] = &inventory.Machine{Node: n, FirstSeen: now}
+		p.order = append(p.order, n.UUID)
+		return true
+	}
+	if old.Node == n {
+		return false
+	}
+	next := *old
+	next.Node = n
+	p.machines[n.UUID] = &next
+	return true
+}
+
+// takePorts adds ports to a machine, or replaces them when the list is whole.
+func (p *Poller) takePorts(uuid string, list []inventory.Port, whole bool) bool {
+	old := p.machines[uuid]
+	if old == nil {
+		return false
+	}
+	if !whole {
+		list = append(slices.Clone(old.Ports), list...)
+	}
+	if slices.Equal(old.Ports, list) {
+		return false
+	}
+	next := *old
+	next.Ports = list
+	p.machines[uuid] = &next
+	return true
+}

@@ -1,0 +1,134 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Registry holds the pollers, one per endpoint, for as long as some resource uses them.
+type Registry struct {
+	mu      sync.Mutex
+	entries map[string]*entry
+	// base ends all pollers; it is set when the registry starts.
+	base    context.Context //nolint:containedctx // pollers outlive the call that asks for them
+	wg      sync.WaitGroup
+	observe func(endpoint, kind string, took time.Duration, err error)
+}
+
+type entry struct {
+	poller *Poller
+	cancel context.CancelFunc
+	users  map[string]user
+}
+
+type user struct {
+	pace   Pace
+	notify func()
+}
+
+// NewRegistry makes an empty registry. observe is told of each reading and may be nil.
+func NewRegistry(observe func(endpoint, kind string, took time.Duration, err error)) *Registry {
+	return &Registry{entries: map[string]*entry{}, observe: observe}
+}
+
+// Start lets pollers run until the context ends. It implements a manager's Runnable.
+func (r *Registry) Start(ctx context.Context) error {
+	r.mu.Lock()
+	r.base = ctx
+	for _, e := range r.entries {
+		r.run(e)
+	}
+	r.mu.Unlock()
+	<-ctx.Done()
+	r.wg.Wait()
+	return nil
+}
+
+// NeedLeaderElection makes only the leader poll.
+func (r *Registry) NeedLeaderElection() bool { return true }
+
+// run starts the poller of an entry. The lock is held.
+func (r *Registry) run(e *entry) {
+	ctx, cancel := context.WithCancel(r.base)
+	e.cancel = cancel
+	r.wg.Go(func() { e.poller.Run(ctx) })
+}
+
+// Use returns the poller of an endpoint and counts the user among those that share it. The key tells endpoints apart; the
+// fastest pace of all users counts.
+func (r *Registry) Use(name, key, endpoint string, connect Connect, pace Pace, notify func()) *Poller {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.release(name, key)
+	e := r.entries[key]
+	if e == nil {
+		e = &entry{users: map[string]user{}}
+		e.poller = NewPoller(connect, pace, func() { r.notify(key) }, func(kind string, took time.Duration, err error) {
+			if r.observe != nil {
+				r.observe(endpoint, kind, took, err)
+			}
+		})
+		r.entries[key] = e
+		if r.base != nil && r.base.Err() == nil {
+			r.run(e)
+		}
+	}
+	e.users[name] = user{pace, notify}
+	for _, u := range e.users {
+		pace.News, pace.Full = min(pace.News, u.pace.News), min(pace.Full, u.pace.Full)
+	}
+	e.poller.SetPace(pace)
+	return e.poller
+}
+
+// Release ends a user's share of all pollers.
+func (r *Registry) Release(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.release(name, "")
+}
+
+// release takes the user out of all entries but the one to keep, and ends those that nobody uses. The lock is held.
+func (r *Registry) release(name, keep string) {
+	for key, e := range r.entries {
+		if key == keep {
+			continue
+		}
+		delete(e.users, name)
+		if len(e.users) == 0 {
+			if e.cancel != nil {
+				e.cancel()
+			}
+			delete(r.entries, key)
+		}
+	}
+}
+
+func (r *Registry) notify(key string) {
+	r.mu.Lock()
+	var calls []func()
+	if e := r.entries[key]; e != nil {
+		for _, u := range e.users {
+			calls = append(calls, u.notify)
+		}
+	}
+	r.mu.Unlock()
+	for _, call := range calls {
+		call()
+	}
+}
+
+// Healths returns the health and the size of the mirror of every endpoint in use.
+func (r *Registry) Healths() map[string]Health {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make(map[string]Health, len(r.entries))
+	for key, e := range r.entries {
+		out[key] = e.poller.Health()
+	}
+	return out
+}

@@ -1,0 +1,52 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import "fmt"
+
+// Problem is why Ironic cannot be read or changed, in the words of a condition.
+type Problem string
+
+// Problems. The first group concerns the endpoint as a whole, the second one node.
+const (
+	ProblemUnreachable Problem = "EndpointUnreachable"
+	ProblemTimedOut    Problem = "EndpointTimedOut"
+	ProblemCredentials Problem = "CredentialsRefused"
+	ProblemNoSecret    Problem = "CredentialsMissing"
+	ProblemTooOld      Problem = "APITooOld"
+	ProblemInvalid     Problem = "AnswerInvalid"
+	ProblemNoEndpoint  Problem = "EndpointMissing"
+
+	ProblemNotFound Problem = "NotFound"
+	ProblemBusy     Problem = "Busy"
+	ProblemRefused  Problem = "Refused"
+)
+
+// EndpointError is an error of Ironic, or on the way to it, without credentials in any part of it.
+type EndpointError struct {
+	Problem Problem
+	// Text says what was attempted and what came back.
+	Text string
+}
+
+// Error returns the text.
+func (e *EndpointError) Error() string { return e.Text }
+
+// Is makes errors.Is compare the problem alone.
+func (e *EndpointError) Is(target error) bool {
+	t, ok := target.(*EndpointError) //nolint:errorlint // Is is asked about one error of the chain, not about the chain
+	return ok && t.Problem == e.Problem
+}
+
+// Errors to compare with.
+var (
+	ErrNotFound = &EndpointError{Problem: ProblemNotFound, Text: "not found"}
+	ErrBusy     = &EndpointError{Problem: ProblemBusy, Text: "busy"}
+	ErrRefused  = &EndpointError{Problem: ProblemRefused, Text: "refused"}
+)
+
+// Failf makes an EndpointError.
+func Failf(p Problem, format string, args ...any) *EndpointError {
+	return &EndpointError{Problem: p, Text: fmt.Sprintf(format, args...)}
+}

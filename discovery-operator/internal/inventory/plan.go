@@ -1,0 +1,265 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"fmt"
+	"time"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+)
+
+// BatchSize bounds the hosts that one decision creates, so that what it rests on does not grow old.
+const BatchSize = 500
+
+// fetchSize bounds the reports that one decision asks for; the rest follows when these have come.
+const fetchSize = 2000
+
+// Plan decides for one resource about every machine, in the order in which Ironic made them.
+func Plan(s Snapshot) Decision {
+	p := &planner{Snapshot: s, index: newIndex(s.Hosts), ordered: order(s.Resources)}
+	for i := range p.ordered {
+		if p.ordered[i].Ref == s.Self {
+			p.self = &p.ordered[i]
+		}
+	}
+	if p.self == nil {
+		return Decision{}
+	}
+	p.countHosts()
+	nodes := make(map[string]bool, len(s.Machines))
+	for _, m := range s.Machines {
+		nodes[m.Node.UUID] = true
+	}
+	p.nodes = nodes
+	for _, m := range s.Machines {
+		p.judge(m)
+	}
+	for i := range s.Hosts {
+		if h := &s.Hosts[i]; p.ours(h) && h.NodeID != "" && !nodes[h.NodeID] {
+			p.LostHosts++
+		}
+	}
+	p.Counts.Nodes = int32(len(s.Machines)) //nolint:gosec // a list of machines is shorter than 2^31
+	return p.Decision
+}
+
+type planner struct {
+	Snapshot
+	Decision
+	index   *index
+	ordered []Resource
+	self    *Resource
+	nodes   map[string]bool
+	fetched int
+	created int
+	hosts   int
+}
+
+func (p *planner) ours(h *Host) bool {
+	return h.Resource == p.Self.Name && h.Namespace == p.Self.Namespace
+}
+
+func (p *planner) countHosts() {
+	for i := range p.Hosts {
+		if p.ours(&p.Hosts[i]) {
+			p.hosts++
+		}
+	}
+	p.Counts.Hosts = int32(p.hosts) //nolint:gosec // a list of hosts is shorter than 2^31
+}
+
+// judge decides about one machine.
+func (p *planner) judge(m *Machine) {
+	if h := p.index.owner(m); h != nil {
+		p.known(m, h)
+		return
+	}
+	if v, refused := p.unfit(m); refused {
+		p.report(v)
+		return
+	}
+	if m.Report == nil {
+		p.fetch(m)
+	}
+	v, whole := incomplete(p.Now, m)
+	if !whole {
+		if v.Waiting {
+			p.wakeAt(m)
+		}
+		p.report(v)
+		return
+	}
+	if p.Reservations[v.BootMAC].Ignored {
+		p.Counts.Ignored++
+		p.drop(m)
+		return
+	}
+	facts := factsOf(m, v.BootMAC)
+	if p.winner(facts) != p.self {
+		p.Counts.NotSelected++
+		return
+	}
+	p.take(m, v, facts)
+}
+
+// known looks after a machine that has a host. A host that this resource made gets the status that it lacks.
+func (p *planner) known(m *Machine, h *Host) {
+	p.Counts.Known++
+	replaced := ""
+	if h.NodeID != "" && h.NodeID != m.Node.UUID && !p.nodes[h.NodeID] {
+		replaced = h.NodeID
+	}
+	if !p.ours(h) || !h.Held || h.Going || h.HasStatus && replaced == "" {
+		p.drop(m)
+		return
+	}
+	if m.Report == nil {
+		p.fetch(m)
+		return
+	}
+	p.Actions = append(p.Actions, WriteStatus{Host: h.Ref, UID: h.UID, Node: m.Node.UUID, Report: m.Report, Replaced: replaced})
+}
+
+// unfit refuses machines without looking at their report: somebody uses the node, or a MAC stands in another host.
+func (p *planner) unfit(m *Machine) (Verdict, bool) {
+	v := Verdict{Node: m.Node.UUID}
+	if m.Node.Instance != "" || !idle(m.Node.State) {
+		v.Reason, v.Message = metal3v1.RefusedNodeInUse, fmt.Sprintf("the node is %s and belongs to somebody else", m.Node.State)
+		return v, true
+	}
+	if h, kind, value := p.index.double(m); h != nil {
+		v.Reason = map[string]string{
+			"MAC": metal3v1.RefusedDuplicateMAC, "serial": metal3v1.RefusedDuplicateSerial, "BMC": metal3v1.RefusedDuplicateBMC,
+		}[kind]
+		v.Message = fmt.Sprintf("%s %s stands in host %s too", kind, value, h.Ref)
+		return v, true
+	}
+	return v, false
+}
+
+// winner is the resource that takes a machine: the first in order whose selector accepts it; nil if there is none.
+func (p *planner) winner(f Facts) *Resource {
+	for i := range p.ordered {
+		r := &p.ordered[i]
+		if !r.Going && r.Broken == "" && (r.Selects == nil || r.Selects.Match(f)) {
+			return r
+		}
+	}
+	return nil
+}
+
+// take creates the host of a whole machine that this resource has won, or says what it waits for.
+func (p *planner) take(m *Machine, v Verdict, facts Facts) {
+	name, detail := hostName(p.self.Template, naming{report: m.Report, bootMAC: v.BootMAC, node: m.Node.UUID})
+	v.Name = name
+	create, err := p.creation(m, v, detail, facts)
+	switch {
+	case name == "":
+		v.Reason = metal3v1.WaitingForName
+		v.Message = fmt.Sprintf("the machine has no usable %s, and no fallback gives a name", p.self.Template.HardwareDetails)
+	case p.index.byName[p.self.Namespace+"~"+name] != nil:
+		v.Waiting, v.Reason = false, metal3v1.RefusedNameTaken
+		v.Message = fmt.Sprintf("host %s has the name already, for another machine", Ref{p.self.Namespace, name})
+	case err != nil:
+		v.Waiting, v.Reason, v.Message = false, metal3v1.RefusedTemplateInvalid, clean(err.Error())
+	case p.self.MaxHosts != nil && p.hosts >= int(*p.self.MaxHosts):
+		v.Waiting, v.Reason = false, metal3v1.RefusedMaxHosts
+		v.Message = fmt.Sprintf("rateLimit.maxHosts %d is reached", *p.self.MaxHosts)
+	case p.self.Paused:
+		v.Reason, v.Message = metal3v1.WaitingForResume, "the resource is paused"
+	case p.Frozen:
+		v.Reason, v.Message = metal3v1.WaitingForNode, "Ironic does not answer"
+	case p.created >= p.Tokens:
+		v.Reason, v.Message = metal3v1.WaitingForRate, "rateLimit.hostsPerMinute is reached"
+		p.wake(p.NextToken)
+	case p.created >= BatchSize:
+		v.Reason, v.Message = metal3v1.WaitingForCreation, "hosts are created in batches"
+		p.wake(time.Millisecond)
+	default:
+		p.created++
+		p.hosts++
+		p.Actions = append(p.Actions, create)
+		v.Reason, v.Message = metal3v1.WaitingForCreation, "the host is being created"
+		p.claim(m, v)
+	}
+	p.report(v)
+}
+
+// claim makes the rest of the pass see the host that is about to be created.
+func (p *planner) claim(m *Machine, v Verdict) {
+	p.index.add(&Host{
+		Ref: Ref{p.self.Namespace, v.Name}, NodeID: m.Node.UUID, BootMAC: v.BootMAC, MACs: m.Report.MACs,
+		Serial: NormalSerial(m.Report.Hardware.SystemVendor.SerialNumber), BMC: reportedBMC(m.Report),
+	})
+}
+
+func reportedBMC(r *Report) string {
+	if r.BMCAddress == "" {
+		return ""
+	}
+	return NormalBMC(r.BMCAddress)
+}
+
+func (p *planner) creation(m *Machine, v Verdict, detail metal3v1.HardwareDetail, facts Facts) (CreateHost, error) {
+	_, rule := bootMAC(m)
+	c := CreateHost{
+		Host: Ref{p.self.Namespace, v.Name}, Node: m.Node.UUID, BootMAC: v.BootMAC, BootRule: rule, Detail: detail,
+		FellBack: detail != p.self.Template.HardwareDetails, Manual: p.self.Manual, Report: m.Report, Machine: m,
+		Labels: map[string]string{}, Annotations: map[string]string{},
+	}
+	for key, text := range p.self.Labels {
+		value, err := text.Value(facts)
+		if err != nil {
+			return c, fmt.Errorf("label %s: %w", key, err)
+		}
+		c.Labels[key] = LegalLabel(value)
+	}
+	for key, text := range p.self.Annotations {
+		value, err := text.Value(facts)
+		if err != nil {
+			return c, fmt.Errorf("annotation %s: %w", key, err)
+		}
+		c.Annotations[key] = clean(value)
+	}
+	return c, nil
+}
+
+func (p *planner) fetch(m *Machine) {
+	if p.fetched < fetchSize {
+		p.fetched++
+		p.Actions = append(p.Actions, FetchReport{Node: m.Node.UUID})
+	}
+}
+
+func (p *planner) drop(m *Machine) {
+	if m.Report != nil {
+		p.Actions = append(p.Actions, DropReport{Node: m.Node.UUID})
+	}
+}
+
+func (p *planner) report(v Verdict) {
+	if v.Waiting {
+		p.Counts.Waiting++
+	} else {
+		p.Counts.Refused++
+	}
+	p.Verdicts = append(p.Verdicts, v)
+}
+
+// wakeAt asks for another look when time alone changes what is thought of an incomplete machine.
+func (p *planner) wakeAt(m *Machine) {
+	age := p.Now.Sub(m.FirstSeen)
+	if m.Report != nil && age < SettleTime {
+		p.wake(SettleTime - age)
+	} else {
+		p.wake(PatienceTime - age)
+	}
+}
+
+func (p *planner) wake(after time.Duration) {
+	if after > 0 && (p.RequeueAfter == 0 || after < p.RequeueAfter) {
+		p.RequeueAfter = after
+	}
+}

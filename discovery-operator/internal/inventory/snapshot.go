@@ -1,0 +1,165 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+)
+
+// Snapshot is everything that a decision about one resource rests on.
+type Snapshot struct {
+	Now time.Time
+	// Self is the resource to decide for; it is one of Resources.
+	Self Ref
+	// Resources are all that ask the same Ironic.
+	Resources []Resource
+	// Machines are what that Ironic knows, in the order in which it made them.
+	Machines []*Machine
+	// Hosts are all BareMetalHosts of the cluster.
+	Hosts []Host
+	// Reservations are held boot MACs.
+	Reservations map[string]Reservation
+	// Tokens is how many hosts may be created now; NextToken is how long until one more may.
+	Tokens    int
+	NextToken time.Duration
+	// Frozen says that Ironic does not answer: nothing is created on old knowledge.
+	Frozen bool
+}
+
+// Ref names an object.
+type Ref struct{ Namespace, Name string }
+
+// String is namespace/name.
+func (r Ref) String() string { return r.Namespace + "/" + r.Name }
+
+// Machine is a node with its ports and, once somebody wanted it, its report. It is not changed after it was made.
+type Machine struct {
+	Node  Node
+	Ports []Port
+	// Report is nil until it was wanted and found.
+	Report *Report
+	// Asked says that the report was wanted and Ironic had none so far.
+	Asked bool
+	// FirstSeen is when the node was first listed.
+	FirstSeen time.Time
+}
+
+// Resource is a BareMetalHostDiscovery.
+type Resource struct {
+	Ref
+	Created time.Time
+	UID     string
+	Paused  bool
+	// Going says that the resource is being deleted; it takes nothing any more.
+	Going    bool
+	Template metal3v1.ResourceNameTemplate
+	// Selects is nil when the resource takes every machine.
+	Selects *Expression
+	// Labels and Annotations for hosts.
+	Labels, Annotations map[string]*Text
+	// Broken says why no host can be made with this resource, empty if one can.
+	Broken   string
+	Manual   bool
+	MaxHosts *int32
+}
+
+// Host is what matters of a BareMetalHost.
+type Host struct {
+	Ref
+	UID string
+	// NodeID is status.provisioning.ID, or what discovery recorded of it.
+	NodeID string
+	// BootMAC and MACs are in lower case.
+	BootMAC string
+	MACs    []string
+	// Serial and BMC are normal: see NormalSerial and NormalBMC.
+	Serial, BMC string
+	// Resource is the BareMetalHostDiscovery that made the host, empty for others.
+	Resource string
+	// Held says that discovery still holds the host.
+	Held      bool
+	HasStatus bool
+	Going     bool
+}
+
+// Reservation is a boot MAC that is held for a host, or kept away.
+type Reservation struct {
+	Host    Ref
+	Ignored bool
+}
+
+// Decision is what is to be done, and how things are.
+type Decision struct {
+	Actions []Action
+	Counts  metal3v1.DiscoveryCounts
+	// Verdicts are about the machines that are not hosts and concern this resource, in the order of the machines.
+	Verdicts []Verdict
+	// LostHosts is the number of this resource's hosts whose node Ironic does not list.
+	LostHosts int
+	// RequeueAfter is when time alone changes the decision; 0 means never.
+	RequeueAfter time.Duration
+}
+
+// Verdict explains why a machine is not a host.
+type Verdict struct {
+	Node, BootMAC, Name string
+	// Waiting says that the machine will become a host by itself or by lifting what is named; otherwise it is refused.
+	Waiting bool
+	Reason  string
+	Message string
+}
+
+// Action is something to do. The set is closed.
+type Action interface{ isAction() }
+
+// FetchReport asks for the report of a node.
+type FetchReport struct{ Node string }
+
+// CreateHost makes a host of a machine: the reservation of its boot MAC, the host, and its status.
+type CreateHost struct {
+	Host    Ref
+	Node    string
+	BootMAC string
+	// BootRule says which rule chose the boot MAC.
+	BootRule BootRule
+	// Detail gave the host its name; FellBack says that it was not the first choice.
+	Detail              metal3v1.HardwareDetail
+	FellBack            bool
+	Labels, Annotations map[string]string
+	Manual              bool
+	Report              *Report
+	Machine             *Machine
+}
+
+// WriteStatus gives a host that discovery made its status: it has none yet, or its machine has a new node.
+type WriteStatus struct {
+	Host   Ref
+	UID    string
+	Node   string
+	Report *Report
+	// Replaced is the node that is gone, empty when there was none.
+	Replaced string
+}
+
+// DropReport says that the report of a node is not needed any more.
+type DropReport struct{ Node string }
+
+func (FetchReport) isAction() {}
+func (CreateHost) isAction()  {}
+func (WriteStatus) isAction() {}
+func (DropReport) isAction()  {}
+
+// order is the order in which resources choose: the oldest first, then by name, then by UID.
+func order(resources []Resource) []Resource {
+	resources = slices.Clone(resources)
+	slices.SortFunc(resources, func(a, b Resource) int {
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.String(), b.String()), strings.Compare(a.UID, b.UID))
+	})
+	return resources
+}

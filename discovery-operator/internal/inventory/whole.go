@@ -1,0 +1,126 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+)
+
+// SettleTime is how long ports may come in after the node. A machine whose boot interface has a port is whole after it even
+// if other interfaces have none, because Ironic can be told not to make ports for all.
+const SettleTime = 30 * time.Second
+
+// PatienceTime is how long a machine may stay without inventory before its discovery counts as failed.
+const PatienceTime = 5 * time.Minute
+
+// BootRule says how the boot MAC was found.
+type BootRule string
+
+// Rules, the most trustworthy first.
+const (
+	// BootReported: the machine said which interface it booted from.
+	BootReported BootRule = "reported"
+	// BootPort: Ironic marks one port for booting.
+	BootPort BootRule = "pxe-port"
+	// BootCarrier: the first interface with a link.
+	BootCarrier BootRule = "first-with-carrier"
+	// BootFirst: the first interface.
+	BootFirst BootRule = "first"
+)
+
+// bootMAC chooses the MAC that identifies the machine.
+func bootMAC(m *Machine) (string, BootRule) {
+	if m.Report.BootMAC != "" {
+		return m.Report.BootMAC, BootReported
+	}
+	for _, p := range m.Ports {
+		if p.PXE && UsableMAC(p.MAC) {
+			return p.MAC, BootPort
+		}
+	}
+	if m.Report.CarrierMAC != "" {
+		return m.Report.CarrierMAC, BootCarrier
+	}
+	return m.Report.FirstMAC, BootFirst
+}
+
+// incomplete says why a machine cannot be judged yet, or never will be; ok means that its data is whole.
+func incomplete(now time.Time, m *Machine) (v Verdict, ok bool) {
+	v = Verdict{Node: m.Node.UUID, Waiting: true}
+	age := now.Sub(m.FirstSeen)
+	switch {
+	case m.Report == nil && len(m.Ports) == 0 && m.Node.LastError != "":
+		return failed(v, "Ironic could not take the machine in: "+m.Node.LastError), false
+	case m.Report == nil && age >= PatienceTime:
+		return failed(v, "Ironic has no inventory of the node; a node made by hand has to be inspected first"), false
+	case m.Report == nil && len(m.Ports) == 0:
+		v.Reason, v.Message = metal3v1.WaitingForPorts, "Ironic has made no port for the node yet"
+		return v, false
+	case m.Report == nil:
+		v.Reason, v.Message = metal3v1.WaitingForInventory, "Ironic has no inventory of the node yet"
+		return v, false
+	case m.Report.Failed != "":
+		return failed(v, "the machine reported an error: "+m.Report.Failed), false
+	case len(m.Report.MACs) == 0:
+		v.Waiting, v.Reason = false, metal3v1.RefusedMACUnusable
+		v.Message = "no interface has a MAC that can identify the machine"
+		return v, false
+	}
+	boot, _ := bootMAC(m)
+	v.BootMAC = boot
+	var missing []string
+	for _, mac := range m.Report.MACs {
+		if !hasPort(m, mac) {
+			missing = append(missing, mac)
+		}
+	}
+	switch {
+	case len(missing) == 0, age >= SettleTime && hasPort(m, boot):
+		return v, true
+	case age >= PatienceTime:
+		return failed(v, fmt.Sprintf("Ironic made no port for the boot interface %s", boot)), false
+	default:
+		v.Reason, v.Message = metal3v1.WaitingForPorts, fmt.Sprintf("%d of %d interfaces have no port yet", len(missing), len(m.Report.MACs))
+		return v, false
+	}
+}
+
+func failed(v Verdict, message string) Verdict {
+	v.Waiting, v.Reason, v.Message = false, metal3v1.RefusedDiscoveryFailed, message
+	return v
+}
+
+func hasPort(m *Machine, mac string) bool {
+	return slices.ContainsFunc(m.Ports, func(p Port) bool { return p.MAC == mac })
+}
+
+// NormalBMC returns the host of a management controller's address as an identity: a bare IP, or a URL such as
+// redfish+https://192.0.2.1:8443/redfish/v1/Systems/1. Loopback addresses identify nothing.
+func NormalBMC(address string) string {
+	if ip, err := netip.ParseAddr(address); err == nil {
+		return ip.String()
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		u, err = url.Parse("ipmi://" + address)
+		if err != nil {
+			return ""
+		}
+	}
+	host := strings.ToLower(u.Hostname())
+	if ip, err := netip.ParseAddr(host); err == nil {
+		if ip.IsUnspecified() || ip.IsLoopback() {
+			return ""
+		}
+		return ip.String()
+	}
+	return host
+}

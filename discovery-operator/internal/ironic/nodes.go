@@ -1,0 +1,183 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ironic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
+
+// pageSize is the largest page that Ironic serves.
+const pageSize = "1000"
+
+// maxPages bounds one list: ten million rows.
+const maxPages = 10000
+
+const nodeFields = "uuid,name,driver,provision_state,last_error,instance_uuid,reservation"
+
+type rawNode struct {
+	UUID        string `json:"uuid"`
+	Name        string `json:"name"`
+	Driver      string `json:"driver"`
+	State       string `json:"provision_state"`
+	LastError   string `json:"last_error"`
+	Instance    string `json:"instance_uuid"`
+	Reservation string `json:"reservation"`
+}
+
+func (r rawNode) node() inventory.Node {
+	return inventory.Node{
+		UUID: r.UUID, Name: r.Name, Driver: r.Driver, State: r.State, LastError: bounded256(r.LastError), Instance: r.Instance,
+		Locked: r.Reservation != "",
+	}
+}
+
+type rawPort struct {
+	UUID    string `json:"uuid"`
+	Node    string `json:"node_uuid"`
+	Address string `json:"address"`
+	PXE     bool   `json:"pxe_enabled"`
+}
+
+// Nodes lists the nodes that were made after the one named, or all when it is empty, oldest first. It fails with
+// ErrNotFound when the named node is gone.
+func (c *Client) Nodes(ctx context.Context, after string) ([]inventory.Node, error) {
+	query := url.Values{"fields": {nodeFields}, "limit": {pageSize}}
+	s, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.version >= versionChildren {
+		// A node can be its own parent by a fault of a widespread version; lists leave it out unless asked so.
+		query.Set("include_children", "true")
+	}
+	var nodes []inventory.Node
+	err = pages(after, func(marker string) (rows int, last string, more bool, err error) {
+		var page struct {
+			Nodes []rawNode `json:"nodes"`
+			Next  string    `json:"next"`
+		}
+		setMarker(query, marker)
+		if err := c.call(ctx, "list_nodes", http.MethodGet, "nodes?"+query.Encode(), nil, &page); err != nil {
+			return 0, "", false, err
+		}
+		for _, r := range page.Nodes {
+			nodes = append(nodes, r.node())
+			last = r.UUID
+		}
+		return len(page.Nodes), last, page.Next != "", nil
+	})
+	return nodes, err
+}
+
+// Ports lists the ports that were made after the one named, or all when it is empty, oldest first. It fails with
+// ErrNotFound when the named port is gone.
+func (c *Client) Ports(ctx context.Context, after string) ([]inventory.Port, error) {
+	return c.ports(ctx, url.Values{"fields": {"uuid,address,node_uuid,pxe_enabled"}, "limit": {pageSize}}, after)
+}
+
+// PortsOf lists the ports of one node.
+func (c *Client) PortsOf(ctx context.Context, node string) ([]inventory.Port, error) {
+	return c.ports(ctx, url.Values{"fields": {"uuid,address,node_uuid,pxe_enabled"}, "limit": {pageSize}, "node": {node}}, "")
+}
+
+func (c *Client) ports(ctx context.Context, query url.Values, after string) ([]inventory.Port, error) {
+	var ports []inventory.Port
+	err := pages(after, func(marker string) (rows int, last string, more bool, err error) {
+		var page struct {
+			Ports []rawPort `json:"ports"`
+			Next  string    `json:"next"`
+		}
+		setMarker(query, marker)
+		if err := c.call(ctx, "list_ports", http.MethodGet, "ports?"+query.Encode(), nil, &page); err != nil {
+			return 0, "", false, err
+		}
+		for _, r := range page.Ports {
+			ports = append(ports, inventory.Port{UUID: r.UUID, Node: r.Node, MAC: strings.ToLower(r.Address), PXE: r.PXE})
+			last = r.UUID
+		}
+		return len(page.Ports), last, page.Next != "", nil
+	})
+	return ports, err
+}
+
+func setMarker(query url.Values, marker string) {
+	query.Del("marker")
+	if marker != "" {
+		query.Set("marker", marker)
+	}
+}
+
+// pages calls fetch with the marker of each page. The next page begins after the last row of this one; the address that the
+// service proposes for it is only taken as a sign that there is one.
+func pages(marker string, fetch func(marker string) (rows int, last string, more bool, err error)) error {
+	for range maxPages {
+		rows, last, more, err := fetch(marker)
+		if err != nil {
+			return err
+		}
+		if !more || rows == 0 {
+			return nil
+		}
+		if last == "" || last == marker {
+			return inventory.Failf(inventory.ProblemInvalid, "a page of a list does not lead on to the next one")
+		}
+		marker = last
+	}
+	return inventory.Failf(inventory.ProblemInvalid, "a list has more than %d pages", maxPages)
+}
+
+// Node reads one node. ErrNotFound is the only proof that a node is gone.
+func (c *Client) Node(ctx context.Context, uuid string) (inventory.Node, error) {
+	var r rawNode
+	if err := c.call(ctx, "get_node", http.MethodGet, "nodes/"+url.PathEscape(uuid)+"?fields="+nodeFields, nil, &r); err != nil {
+		return inventory.Node{}, err
+	}
+	return r.node(), nil
+}
+
+// Report reads what the machine said during inspection: from Ironic, else from ironic-inspector if there is one. It fails
+// with ErrNotFound while there is nothing.
+func (c *Client) Report(ctx context.Context, uuid string) (*inventory.Report, error) {
+	s, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var data json.RawMessage
+	if s.version >= versionInventory && s.inspector == nil {
+		err = c.call(ctx, "get_inventory", http.MethodGet, "nodes/"+url.PathEscape(uuid)+"/inventory", nil, &data)
+	} else {
+		_, err = c.send(ctx, s.inspector, "get_introspection", http.MethodGet, "introspection/"+url.PathEscape(uuid)+"/data", nil, &data)
+		if errors.Is(err, inventory.ErrNotFound) && s.version >= versionInventory {
+			err = c.call(ctx, "get_inventory", http.MethodGet, "nodes/"+url.PathEscape(uuid)+"/inventory", nil, &data)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	report, err := inventory.ParseReport(data)
+	if err != nil {
+		return nil, inventory.Failf(inventory.ProblemRefused, "inventory of node %s: %s", uuid, bounded256(err.Error()))
+	}
+	return report, nil
+}
+
+// SetDriver switches the driver of a node and resets its interfaces to the defaults of that driver. It fails with ErrBusy
+// while Ironic works on the node, and with ErrRefused when the driver is not enabled.
+func (c *Client) SetDriver(ctx context.Context, uuid, driver string) error {
+	patch := []map[string]string{{"op": "replace", "path": "/driver", "value": driver}}
+	return c.call(ctx, "set_driver", http.MethodPatch, "nodes/"+url.PathEscape(uuid)+"?reset_interfaces=True", patch, nil)
+}
+
+// DeleteNode removes a node with its ports and inventory. It fails with ErrNotFound when the node is gone already, and with
+// ErrBusy while Ironic works on it or something uses it.
+func (c *Client) DeleteNode(ctx context.Context, uuid string) error {
+	return c.call(ctx, "delete_node", http.MethodDelete, "nodes/"+url.PathEscape(uuid), nil, nil)
+}

@@ -1,0 +1,62 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ironic
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"time"
+)
+
+// maxReply bounds one reply. A page of 1,000 nodes has 0.4 MB; an inventory of a large machine 0.2 MB.
+const maxReply = 32 << 20
+
+var errTooLong = errors.New("the reply is longer than 32 MiB")
+
+// Observer is told of each request: the operation, the status (0 when there was no reply) and the time it took.
+type Observer func(operation string, status int, took time.Duration)
+
+type operationKey struct{}
+
+// bounded limits replies and counts requests.
+type bounded struct {
+	next    http.RoundTripper
+	observe Observer
+}
+
+func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
+	began := time.Now()
+	resp, err := b.next.RoundTrip(req)
+	operation, ok := req.Context().Value(operationKey{}).(string)
+	if !ok {
+		operation = "authenticate"
+	}
+	status := 0
+	if err == nil {
+		status = resp.StatusCode
+		resp.Body = &limited{ReadCloser: resp.Body, left: maxReply}
+	}
+	if b.observe != nil {
+		b.observe(operation, status, time.Since(began))
+	}
+	return resp, err
+}
+
+type limited struct {
+	io.ReadCloser
+	left int64
+}
+
+func (l *limited) Read(p []byte) (int, error) {
+	if l.left <= 0 {
+		return 0, errTooLong
+	}
+	if int64(len(p)) > l.left {
+		p = p[:l.left]
+	}
+	n, err := l.ReadCloser.Read(p)
+	l.left -= int64(n)
+	return n, err
+}

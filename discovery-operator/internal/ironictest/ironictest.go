@@ -1,0 +1,154 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ironictest starts a real Ironic on loopback for tests, with the scripts of hack/ironic.
+package ironictest
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/muster-io/muster/discovery-operator/internal/ironic"
+)
+
+// Ironic is a running instance of its own, with ports and data of its own.
+type Ironic struct {
+	// Dir holds its configuration, data and logs.
+	Dir string
+	// Endpoint and Inspector are its URLs; Inspector is empty where Ironic discovers by itself.
+	Endpoint, Inspector string
+	env                 []string
+}
+
+// Start starts an Ironic that ends with the test. Where the packages cannot be had the test is skipped with a sentence that says
+// so, or fails when CI is true.
+func Start(t testing.TB, name string, env ...string) *Ironic {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a real Ironic is not started in a short run")
+	}
+	if _, err := exec.LookPath("apt-get"); err != nil {
+		cannot(t, "a real Ironic comes from Debian packages, and there is no apt-get here")
+	}
+	i := &Ironic{Dir: filepath.Join(t.TempDir(), "ironic-"+name)}
+	i.env = append(os.Environ(), "IRONIC_DIR="+i.Dir, "IRONIC_DRIVERS=fake-hardware,ipmi",
+		"IRONIC_PORT="+freePort(t), "IRONIC_INSPECTOR_PORT="+freePort(t), "IRONIC_RPC_PORT="+freePort(t))
+	i.env = append(i.env, env...)
+	t.Cleanup(func() { i.run(t, "", "down", "--purge") })
+	i.Up(t)
+	return i
+}
+
+func cannot(t testing.TB, why string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
+// freePort asks the kernel for a port that nobody uses.
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("looking for a free port: %v", err)
+	}
+	defer func() { _ = l.Close() }()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+func script(name string) string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..", "..", "hack", "ironic", name)
+}
+
+func (i *Ironic) run(t testing.TB, stdin, name string, args ...string) (string, bool) {
+	t.Helper()
+	cmd := exec.Command(script(name), args...)
+	var out, errs bytes.Buffer
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.Stdin = i.env, &out, &errs, strings.NewReader(stdin)
+	if err := cmd.Run(); err != nil {
+		t.Logf("%s: %v\n%s", name, err, errs.String())
+		return errs.String(), false
+	}
+	return out.String(), true
+}
+
+// Up starts it again after Down, on the same ports and data.
+func (i *Ironic) Up(t testing.TB) {
+	t.Helper()
+	out, ok := i.run(t, "", "up")
+	if !ok {
+		cannot(t, "no real Ironic: "+strings.TrimSpace(out))
+	}
+	for line := range strings.Lines(out) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		switch key {
+		case "IRONIC_ENDPOINT":
+			i.Endpoint = value
+		case "IRONIC_INSPECTOR_ENDPOINT":
+			i.Inspector = value
+		}
+	}
+}
+
+// Down stops it and keeps the data; with purge the data go, too.
+func (i *Ironic) Down(t testing.TB, purge bool) {
+	t.Helper()
+	args := []string{}
+	if purge {
+		args = append(args, "--purge")
+	}
+	if _, ok := i.run(t, "", "down", args...); !ok {
+		t.Fatal("Ironic does not stop")
+	}
+}
+
+// Enrol makes count unknown machines report, beginning with number first, and returns their nodes.
+func (i *Ironic) Enrol(t testing.TB, count, first int) []string {
+	t.Helper()
+	return i.enrolled(t, "", strconv.Itoa(count), strconv.Itoa(first))
+}
+
+// EnrolReport makes one machine report what the test says.
+func (i *Ironic) EnrolReport(t testing.TB, report []byte) string {
+	t.Helper()
+	return i.enrolled(t, string(report), "-")[0]
+}
+
+func (i *Ironic) enrolled(t testing.TB, stdin string, args ...string) []string {
+	t.Helper()
+	out, ok := i.run(t, stdin, "enroll", args...)
+	if !ok {
+		t.Fatalf("enrolling: %s", out)
+	}
+	var uuids []string
+	for line := range strings.Lines(out) {
+		if fields := strings.Fields(line); len(fields) == 3 {
+			uuids = append(uuids, fields[1])
+		}
+	}
+	return uuids
+}
+
+// Seed writes count more machines into the database of a stopped Ironic that has one.
+func (i *Ironic) Seed(t testing.TB, count int) {
+	t.Helper()
+	if out, ok := i.run(t, "", "seed", strconv.Itoa(count)); !ok {
+		t.Fatalf("seeding: %s", out)
+	}
+}
+
+// Config is how to reach it.
+func (i *Ironic) Config() ironic.Config {
+	return ironic.Config{Endpoint: i.Endpoint, InspectorEndpoint: i.Inspector}
+}
