@@ -170,6 +170,7 @@ type BareMetalHostDiscoverySpec struct {
 	// interval between two polls for news. The shortest interval of all resources of one Ironic counts. At least 1s.
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="interval must be between 1s and 24h, for example 10s"
 	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:default="10s"
 	// +optional
 	Interval *metav1.Duration `json:"interval,omitempty"`
@@ -177,6 +178,7 @@ type BareMetalHostDiscoverySpec struct {
 	// At least 10s. A random tenth is added.
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('168h')",message="resyncInterval must be between 10s and 168h, for example 15m"
 	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:default="15m"
 	// +optional
 	ResyncInterval *metav1.Duration `json:"resyncInterval,omitempty"`

@@ -83,6 +83,7 @@ type CPU struct {
 	// +optional
 	Model string `json:"model,omitempty"`
 	// clockMegahertz is the clock frequency in MHz.
+	// +kubebuilder:validation:Format=double
 	// +optional
 	ClockMegahertz float64 `json:"clockMegahertz,omitempty"`
 	// flags are the features of the processor, sorted.
