@@ -9,11 +9,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/muster-io/muster/pool-operator/internal/controlplane"
 )
+
+// exitMissing is the exit status when a program has to be built first.
+const exitMissing = 3
 
 const usage = `usage: controlplane <command>
 
@@ -38,6 +44,9 @@ func dispatch(ctx context.Context, args []string) int {
 	}
 	if err := commands[args[0]](ctx, args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "controlplane:", err)
+		if _, missing := errors.AsType[*controlplane.MissingBinaryError](err); missing {
+			return exitMissing
+		}
 		return 1
 	}
 	return 0

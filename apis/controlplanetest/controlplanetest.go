@@ -1,0 +1,98 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controlplanetest gives tests a real Kubernetes API server with RBAC, admission and the controllers of a normal
+// cluster, and with the CustomResourceDefinitions of Muster installed.
+//
+// One control plane serves all tests of a test binary, so tests keep apart by namespace. It ends with the test binary,
+// however that ends, and leaves neither a process nor a file behind.
+//
+//	func TestSomething(t *testing.T) {
+//		config := controlplanetest.Start(t)
+//		…
+//	}
+//
+// The control plane is bin/controlplane at the root of the workspace ("make controlplane" builds it), or the program that
+// the environment variable MUSTER_CONTROLPLANE names. Where it is missing the test is skipped, or fails when CI=true.
+package controlplanetest
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/muster-io/muster/apis/crd"
+)
+
+// startTimeout is for how long the control plane may take to come up; a machine that runs many tests is slow.
+const startTimeout = 3 * time.Minute
+
+// Option adds to what a test needs from the control plane.
+type Option func(*requirements)
+
+type requirements struct {
+	crds []fs.FS
+}
+
+// WithCRDs installs the CustomResourceDefinitions of the YAML files of a directory in addition to those of Muster.
+// Other tests of the same test binary see them too.
+func WithCRDs(dir fs.FS) Option {
+	return func(r *requirements) { r.crds = append(r.crds, dir) }
+}
+
+// Start returns the configuration of an administrator's client for the control plane of this test binary; the first
+// call starts it. The client does not limit its rate. Every call returns its own copy.
+func Start(t testing.TB, options ...Option) *rest.Config {
+	t.Helper()
+	required := requirements{crds: []fs.FS{crd.FS}}
+	for _, option := range options {
+		option(&required)
+	}
+	kubeconfig := Kubeconfig(t)
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatalf("reading the kubeconfig of the control plane: %v", err)
+	}
+	config.QPS = -1
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	for _, dir := range required.crds {
+		if err := installed.install(ctx, config, dir); err != nil {
+			t.Fatalf("installing CustomResourceDefinitions: %v", err)
+		}
+	}
+	return config
+}
+
+// Kubeconfig returns the path of an administrator's kubeconfig for the control plane of this test binary; the first
+// call starts it. CustomResourceDefinitions are installed by Start.
+func Kubeconfig(t testing.TB) string {
+	t.Helper()
+	kubeconfig, err := shared()
+	var missing *missingError
+	switch {
+	case errors.As(err, &missing) && os.Getenv("CI") != "true":
+		t.Skip(err.Error())
+	case err != nil:
+		t.Fatalf("starting a control plane: %v", err)
+	}
+	return kubeconfig
+}
+
+// shared starts the one control plane of this process.
+var shared = sync.OnceValues(func() (string, error) {
+	program, err := findProgram()
+	if err != nil {
+		return "", err
+	}
+	return startProgram(program)
+})
+
+var installed = installer{names: map[string]bool{}}
