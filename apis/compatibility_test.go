@@ -165,6 +165,9 @@ func compareSchemas(path string, ours, theirs *apiextensionsv1.JSONSchemaProps, 
 	if theirs.XListType != nil && ours.XListType != nil && *theirs.XListType != *ours.XListType {
 		add(path, "is a list of type %s, was %s", *ours.XListType, *theirs.XListType)
 	}
+	if theirs.Nullable && !ours.Nullable {
+		add(path, "cannot be null")
+	}
 	if preserves(theirs) && !preserves(ours) {
 		add(path, "drops fields that it does not name")
 	}
@@ -172,7 +175,7 @@ func compareSchemas(path string, ours, theirs *apiextensionsv1.JSONSchemaProps, 
 
 func compareObjects(path string, ours, theirs *apiextensionsv1.JSONSchemaProps, add addFinding) {
 	for _, name := range ours.Required {
-		if !slices.Contains(theirs.Required, name) && hasProperty(theirs, name) {
+		if !slices.Contains(theirs.Required, name) {
 			add(path+"."+name, "is required, was not")
 		}
 	}
@@ -251,11 +254,6 @@ func compareLengths(path string, ours, theirs *apiextensionsv1.JSONSchemaProps, 
 			add(path, "needs at least %d %s", *bound.ours, bound.what)
 		}
 	}
-}
-
-func hasProperty(schema *apiextensionsv1.JSONSchemaProps, name string) bool {
-	_, ok := schema.Properties[name]
-	return ok
 }
 
 func typeOf(schema *apiextensionsv1.JSONSchemaProps) string {

@@ -1,0 +1,216 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apis_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// pool completes the manifest of a ClusterPool with what every pool needs.
+func pool(spec string) string {
+	return `
+apiVersion: hive.openshift.io/v1
+kind: ClusterPool
+metadata: {generateName: pool-}
+spec:
+  baseDomain: example.com
+  imageSetRef: {name: v1}
+` + spec
+}
+
+// cluster completes the manifest of a ClusterDeployment with what every cluster needs.
+func cluster(spec string) string {
+	return `
+apiVersion: hive.openshift.io/v1
+kind: ClusterDeployment
+metadata: {generateName: cluster-}
+spec:
+  baseDomain: example.com
+  clusterName: blue
+` + spec
+}
+
+func claim(spec string) string {
+	return `
+apiVersion: hive.openshift.io/v1
+kind: ClusterClaim
+metadata: {generateName: claim-}
+spec:
+` + spec
+}
+
+const hostedPool = `
+  platform: {hosted: {}}
+  size: 1
+`
+
+// acceptedManifests are manifests that the API server takes as they are.
+var acceptedManifests = map[string]string{
+	"the smallest hosted pool":              pool(hostedPool),
+	"a pool that keeps nothing":             pool("  platform: {hosted: {}}\n  size: 0\n  runningCount: 0\n  maxSize: 0\n  maxConcurrent: 0\n"),
+	"more running clusters than size":       pool(hostedPool + "  runningCount: 5\n"),
+	"a maximum below the size":              pool(hostedPool + "  maxSize: 0\n"),
+	"an inventory":                          pool(hostedPool + "  inventory: {clusterDeployments: [{name: blue}, {name: red-2}, {name: '3'}]}\n"),
+	"an inventory without names":            pool(hostedPool + "  inventory: {}\n"),
+	"a resume timeout of zero":              pool(hostedPool + "  hibernationConfig: {resumeTimeout: 0s}\n"),
+	"an install template":                   pool("  platform: {agentBareMetal: {agentSelector: {matchLabels: {rack: a}}}}\n  size: 1\n  clusterInstallTemplate: {apiVersion: extensions.hive.openshift.io/v1beta1, kind: AgentClusterInstall, spec: {provisionRequirements: {controlPlaneAgents: 1}, any: [thing]}}\n"),
+	"a cluster that nobody has":             cluster("  platform: {hosted: {}}\n  clusterPoolRef: {namespace: a, poolName: b}\n"),
+	"a cluster with an empty power state":   cluster("  platform: {none: {}}\n  powerState: ''\n"),
+	"a cluster with a field of tomorrow":    cluster("  platform: {hosted: {}}\n  tomorrow: {a: 1}\n"),
+	"a claim":                               claim("  clusterPoolName: p\n  lifetime: 8h\n  queueTimeout: 1h30m\n  subjects: [{kind: Group, apiGroup: rbac.authorization.k8s.io, name: system:authenticated}]\n"),
+	"a claim with an empty namespace":       claim("  clusterPoolName: p\n  namespace: ''\n"),
+	"an image set":                          "apiVersion: hive.openshift.io/v1\nkind: ClusterImageSet\nmetadata: {generateName: v1-}\nspec: {releaseImage: registry.example.com/release:4.20}\n",
+	"a pool on AWS as users have it today":  awsPool,
+	"a pool on vSphere as users have it":    vspherePool,
+	"a cluster on AWS as users have it":     awsCluster,
+	"a cluster on bare metal as users have": agentCluster,
+}
+
+const awsPool = `
+apiVersion: hive.openshift.io/v1
+kind: ClusterPool
+metadata:
+  name: openshift-ci-aws
+  labels: {product: ocp, version: "4.20"}
+spec:
+  annotations: {tags: "a,b"}
+  baseDomain: ci.example.com
+  claimLifetime: {default: 12h, maximum: 72h0m0s}
+  customizationRef: {name: fips}
+  hibernateAfter: 30m
+  hibernationConfig: {resumeTimeout: 20m0s}
+  imageSetRef: {name: ocp-4.20.1-for-ci}
+  installAttemptsLimit: 1
+  installConfigSecretTemplateRef: {name: install-config-aws}
+  installerEnv:
+  - {name: OPENSHIFT_INSTALL_X, value: "1"}
+  - {name: TOKEN, valueFrom: {secretKeyRef: {name: token, key: token}}}
+  labels: {tp.openshift.io/owner: ci}
+  maxConcurrent: 4
+  maxSize: 20
+  platform:
+    aws:
+      credentialsSecretRef: {name: hive-aws-credentials}
+      privateLink: {enabled: false}
+      region: us-east-1
+      userTags: {expirationDate: "2026-01-01"}
+  pullSecretRef: {name: pull-secret}
+  runningCount: 1
+  size: 3
+  skipMachinePools: true
+`
+
+const vspherePool = `
+apiVersion: hive.openshift.io/v1
+kind: ClusterPool
+metadata: {name: vsphere}
+spec:
+  baseDomain: ci.example.com
+  imageSetRef: {name: ocp}
+  platform:
+    vsphere:
+      certificatesSecretRef: {name: certs}
+      credentialsSecretRef: {name: creds}
+      infrastructure:
+        vcenters: [{server: vc.example.com, user: u, password: p, datacenters: [dc1]}]
+        failureDomains: [{name: a, region: r, zone: z, server: vc.example.com, topology: {computeCluster: /dc1/host/c, datacenter: dc1, datastore: /dc1/datastore/d, networks: [n]}}]
+  size: 2
+`
+
+const awsCluster = `
+apiVersion: hive.openshift.io/v1
+kind: ClusterDeployment
+metadata:
+  name: blue
+  labels: {hive.openshift.io/cluster-platform: aws}
+spec:
+  baseDomain: ci.example.com
+  certificateBundles: [{name: bundle, generate: true, certificateSecretRef: {name: cert}}]
+  clusterMetadata:
+    adminKubeconfigSecretRef: {name: kubeconfig}
+    adminPasswordSecretRef: {name: password}
+    clusterID: 0b2ee1f0-1b2e-4b5b-9d7a-1a2b3c4d5e6f
+    infraID: blue-x7k2p
+    platform: {aws: {hostedZoneRole: role}}
+  clusterName: blue
+  controlPlaneConfig:
+    apiServerIPOverride: 10.0.0.1
+    servingCertificates: {default: bundle}
+  ingress: [{name: default, domain: apps.example.com, servingCertificate: bundle}]
+  installed: true
+  manageDNS: true
+  platform: {aws: {region: us-east-1, credentialsSecretRef: {name: creds}}}
+  powerState: Running
+  preserveOnDelete: false
+  provisioning:
+    imageSetRef: {name: ocp}
+    installConfigSecretRef: {name: ic}
+    sshKnownHosts: [a, b]
+    sshPrivateKeySecretRef: {name: ssh}
+  pullSecretRef: {name: ps}
+`
+
+const agentCluster = `
+apiVersion: hive.openshift.io/v1
+kind: ClusterDeployment
+metadata: {name: metal}
+spec:
+  baseDomain: lab.example.com
+  clusterInstallRef: {group: extensions.hive.openshift.io, kind: AgentClusterInstall, name: metal, version: v1beta1}
+  clusterName: metal
+  controlPlaneConfig: {servingCertificates: {}}
+  platform:
+    agentBareMetal:
+      agentSelector: {matchLabels: {location: lab}, matchExpressions: [{key: a, operator: In, values: [b]}]}
+  pullSecretRef: {name: ps}
+`
+
+func TestManifestsThatAreAccepted(t *testing.T) {
+	a := newAPI(t)
+	for sentence, manifest := range acceptedManifests {
+		t.Run(sentence, func(t *testing.T) {
+			_, err := a.create(t, manifest)
+			assert.NoError(t, err)
+		})
+	}
+}
+
+// refusedManifests are manifests that the API server refuses, with the sentence that it says.
+var refusedManifests = map[string]struct{ manifest, sentence string }{
+	"negative size":                       {pool("  platform: {hosted: {}}\n  size: -1\n"), "size must not be negative; write 0 to keep no clusters"},
+	"negative maximum":                    {pool(hostedPool + "  maxSize: -1\n"), "maxSize must not be negative; leave it out for no limit"},
+	"negative running count":              {pool(hostedPool + "  runningCount: -3\n"), "runningCount must not be negative; write 0 to let all unclaimed clusters hibernate"},
+	"negative concurrency":                {pool(hostedPool + "  maxConcurrent: -1\n"), "maxConcurrent must not be negative; leave it out for no limit, or write 0 to freeze the pool"},
+	"no platform":                         {pool("  platform: {}\n  size: 1\n"), "set exactly one platform: hosted, agentBareMetal, aws"},
+	"two platforms":                       {pool("  platform: {hosted: {}, aws: {region: a}}\n  size: 1\n"), "set exactly one platform: hosted, agentBareMetal, aws"},
+	"an unknown platform":                 {pool("  platform: {hostd: {}}\n  size: 1\n"), `unknown field "spec.platform.hostd"`},
+	"a setting that hosted does not have": {pool("  platform: {hosted: {version: 5}}\n  size: 1\n"), `unknown field "spec.platform.hosted.version"`},
+	"a name twice":                        {pool(hostedPool + "  inventory: {clusterDeployments: [{name: blue}, {name: blue}]}\n"), `Duplicate value: {"name":"blue"}`},
+	"an empty name":                       {pool(hostedPool + "  inventory: {clusterDeployments: [{name: ''}]}\n"), "write a name of lower-case letters, digits and '-' that begins and ends with a letter or digit, such as 'blue-1'"},
+	"an entry without a name":             {pool(hostedPool + "  inventory: {clusterDeployments: [{}]}\n"), "spec.inventory.clusterDeployments[0].name: Required value"},
+	"a name with capitals":                {pool(hostedPool + "  inventory: {clusterDeployments: [{name: Blue}]}\n"), "write a name of lower-case letters, digits and '-'"},
+	"a name that fits no namespace":       {pool(hostedPool + "  inventory: {clusterDeployments: [{name: a123456789012345678901234567890123456789012345678901234567}]}\n"), "may not be more than 57"},
+	"a list of customizations":            {pool(hostedPool + "  inventory: [{name: a}]\n"), "spec.inventory"},
+	"a claim policy of one's own":         {pool(hostedPool + "  claimPolicy: NewestFirst\n"), `supported values: "OldestFirst", "RunningFirst"`},
+	"a duration without a unit":           {pool(hostedPool + "  hibernateAfter: '30'\n"), "spec.hibernateAfter"},
+	"a duration beyond measure":           {claim("  clusterPoolName: p\n  lifetime: 9999999h\n"), "the duration is too long to be represented; write at most 99999h"},
+	"an install object without a group":   {pool(hostedPool + "  clusterInstallTemplate: {apiVersion: v1, kind: A}\n"), "write group and version of the install object, such as 'extensions.hive.openshift.io/v1beta1'"},
+	"a claim that presets its cluster":    {claim("  clusterPoolName: p\n  namespace: blue-abcde\n"), "leave spec.namespace out: it is where the operator writes which cluster the claim got"},
+	"a claim without a pool":              {claim("  lifetime: 1h\n"), "spec.clusterPoolName: Required value"},
+	"a cluster of two platforms":          {cluster("  platform: {none: {}, hosted: {}}\n"), "set exactly one platform"},
+	"a cluster with a power of its own":   {cluster("  platform: {none: {}}\n  powerState: Off\n"), `supported values: "", "Running", "Hibernating"`},
+	"a pool without a size":               {pool("  platform: {hosted: {}}\n"), "spec.size: Required value"},
+}
+
+func TestManifestsThatAreRefused(t *testing.T) {
+	a := newAPI(t)
+	for name, test := range refusedManifests {
+		t.Run(name, func(t *testing.T) {
+			_, err := a.create(t, test.manifest)
+			assertRefused(t, err, test.sentence)
+		})
+	}
+}

@@ -1,0 +1,211 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apis_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1ac "github.com/muster-io/muster/apis/applyconfiguration/hive/v1"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+// What other controllers write into a cluster survives what we write beside it.
+func TestPartsThatAreNotModelledSurvive(t *testing.T) {
+	a := newAPI(t)
+	u := a.mustCreate(t, awsCluster)
+	status := map[string]any{"clusterVersionStatus": map[string]any{"desired": map[string]any{"version": "4.20.1"}}, "installerImage": "i"}
+	require.NoError(t, unstructured.SetNestedMap(u.Object, status, "status"))
+	require.NoError(t, a.Status().Update(t.Context(), u))
+	before := u.DeepCopy()
+
+	require.NoError(t, a.Apply(t.Context(), hivev1ac.ClusterDeployment("blue", a.namespace).WithSpec(
+		hivev1ac.ClusterDeploymentSpec().WithPowerState(hivev1.PowerStateHibernating)), client.FieldOwner("power"), client.ForceOwnership))
+	require.NoError(t, a.Status().Apply(t.Context(), hivev1ac.ClusterDeployment("blue", a.namespace).WithStatus(
+		hivev1ac.ClusterDeploymentStatus().WithPowerState(hivev1.PowerStateStopping)), client.FieldOwner("power"), client.ForceOwnership))
+
+	require.NoError(t, a.Get(t.Context(), client.ObjectKeyFromObject(u), u))
+	want := before.Object["spec"].(map[string]any)
+	want["powerState"] = "Hibernating"
+	assert.Equal(t, want, u.Object["spec"])
+	status["powerState"] = "Stopping"
+	assert.Equal(t, status, u.Object["status"])
+}
+
+// A platform that we know nothing about goes from a pool to a cluster as it was written.
+func TestPlatformIsCopiedAsItIs(t *testing.T) {
+	a := newAPI(t)
+	a.mustCreate(t, vspherePool)
+	p := &hivev1.ClusterPool{}
+	require.NoError(t, a.Get(t.Context(), client.ObjectKey{Namespace: a.namespace, Name: "vsphere"}, p))
+	assert.Equal(t, hivev1.PlatformVSphere, p.Spec.Platform.Name())
+
+	require.NoError(t, a.Create(t.Context(), &hivev1.ClusterDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: "copied"},
+		Spec:       hivev1.ClusterDeploymentSpec{BaseDomain: "example.com", ClusterName: "copied", Platform: p.Spec.Platform},
+	}))
+	require.NoError(t, a.Apply(t.Context(), hivev1ac.ClusterDeployment("applied", a.namespace).WithSpec(
+		hivev1ac.ClusterDeploymentSpec().WithBaseDomain("example.com").WithClusterName("applied").WithPlatform(
+			hivev1ac.Platform().WithVSphere(*p.Spec.Platform.VSphere))), client.FieldOwner("pool")))
+
+	want := a.object(t, vspherePool).Object["spec"].(map[string]any)["platform"]
+	for _, name := range []string{"copied", "applied"} {
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(hivev1.GroupVersion.WithKind("ClusterDeployment"))
+		require.NoError(t, a.Get(t.Context(), client.ObjectKey{Namespace: a.namespace, Name: name}, u))
+		got, _, _ := unstructured.NestedMap(u.Object, "spec", "platform")
+		assert.Equal(t, want, got, name)
+	}
+}
+
+// Two controllers write conditions of one cluster and leave each other's alone.
+func TestConditionsHaveSeveralWriters(t *testing.T) {
+	a := newAPI(t)
+	a.mustCreate(t, agentCluster)
+	now := metav1.NewTime(time.Now().Truncate(time.Second))
+	write := func(owner string, conditions ...string) {
+		status := hivev1ac.ClusterDeploymentStatus()
+		for _, condition := range conditions {
+			status.WithConditions(hivev1ac.Condition().WithType(condition).WithStatus(corev1.ConditionTrue).WithReason("Test").WithLastTransitionTime(now))
+		}
+		require.NoError(t, a.Status().Apply(t.Context(), hivev1ac.ClusterDeployment("metal", a.namespace).WithStatus(status), client.FieldOwner(owner)))
+	}
+	types := func() []string {
+		d := &hivev1.ClusterDeployment{}
+		require.NoError(t, a.Get(t.Context(), client.ObjectKey{Namespace: a.namespace, Name: "metal"}, d))
+		var types []string
+		for _, condition := range d.Status.Conditions {
+			types = append(types, condition.Type)
+		}
+		return types
+	}
+
+	write("power", hivev1.ClusterDeploymentReady, hivev1.ClusterDeploymentHibernating)
+	write("installer", hivev1.ClusterDeploymentProvisioned)
+	assert.ElementsMatch(t, []string{"Ready", "Hibernating", "Provisioned"}, types())
+	write("power", hivev1.ClusterDeploymentReady)
+	assert.ElementsMatch(t, []string{"Ready", "Provisioned"}, types())
+}
+
+func TestStatusIsWrittenApart(t *testing.T) {
+	a := newAPI(t)
+	u := a.mustCreate(t, awsPool)
+	require.NoError(t, unstructured.SetNestedField(u.Object, int64(7), "status", "size"))
+	require.NoError(t, a.Update(t.Context(), u))
+	_, found, _ := unstructured.NestedMap(u.Object, "status")
+	assert.False(t, found, "an update of the object must not write its status")
+
+	require.NoError(t, a.Status().Apply(t.Context(), hivev1ac.ClusterPool(u.GetName(), a.namespace).WithStatus(
+		hivev1ac.ClusterPoolStatus().WithSize(2).WithReady(1).WithObserved(hivev1ac.ClusterPoolObservation().WithClusterDeployments("12"))), client.FieldOwner("pool")))
+	p := &hivev1.ClusterPool{}
+	require.NoError(t, a.Get(t.Context(), client.ObjectKeyFromObject(u), p))
+	assert.Equal(t, int32(2), p.Status.Size)
+	assert.Equal(t, "12", p.Status.Observed.ClusterDeployments)
+}
+
+func TestPoolIsScaledByAutoscalers(t *testing.T) {
+	a := newAPI(t)
+	u := a.mustCreate(t, awsPool)
+	require.NoError(t, a.Status().Apply(t.Context(), hivev1ac.ClusterPool(u.GetName(), a.namespace).WithStatus(
+		hivev1ac.ClusterPoolStatus().WithSize(2).WithSelector("hive.openshift.io/clusterpool-name=a")), client.FieldOwner("pool")))
+
+	p := &hivev1.ClusterPool{}
+	require.NoError(t, a.Get(t.Context(), client.ObjectKeyFromObject(u), p))
+	scale := &autoscalingv1.Scale{}
+	require.NoError(t, a.SubResource("scale").Get(t.Context(), p, scale))
+	assert.Equal(t, int32(3), scale.Spec.Replicas)
+	assert.Equal(t, int32(2), scale.Status.Replicas)
+	assert.Equal(t, "hive.openshift.io/clusterpool-name=a", scale.Status.Selector)
+
+	scale.Spec.Replicas = 5
+	require.NoError(t, a.SubResource("scale").Update(t.Context(), p, client.WithSubResourceBody(scale)))
+	require.NoError(t, a.Get(t.Context(), client.ObjectKeyFromObject(u), p))
+	assert.Equal(t, int32(5), p.Spec.Size)
+
+	scale.ResourceVersion = ""
+	scale.Spec.Replicas = -1
+	assert.Error(t, a.SubResource("scale").Update(t.Context(), p, client.WithSubResourceBody(scale)))
+}
+
+func TestClaimsOfAPoolCanBeSelected(t *testing.T) {
+	a := newAPI(t)
+	a.mustCreate(t, claim("  clusterPoolName: one\n"))
+	two := a.mustCreate(t, claim("  clusterPoolName: two\n"))
+	claims := &hivev1.ClusterClaimList{}
+	require.NoError(t, a.List(t.Context(), claims, client.InNamespace(a.namespace), client.MatchingFields{"spec.clusterPoolName": "two"}))
+	require.Len(t, claims.Items, 1)
+	assert.Equal(t, two.GetName(), claims.Items[0].Name)
+}
+
+// What belongs to a cluster's identity does not change once it is there.
+func TestChangesThatAreRefused(t *testing.T) {
+	a := newAPI(t)
+	u := a.mustCreate(t, cluster("  platform: {hosted: {}}\n  clusterPoolRef: {namespace: a, poolName: b}\n"))
+	ref := func(field string) []string { return []string{"spec", "clusterPoolRef", field} }
+
+	assertRefused(t, a.set(t, u, "c", ref("poolName")...), "namespace and poolName cannot change; a cluster belongs to the pool that created it")
+	require.NoError(t, a.set(t, u, map[string]any{"namespace": "a", "poolName": "b", "claimName": "c", "claimUID": "1", "claimedTimestamp": "2026-01-02T03:04:05Z"}, "spec", "clusterPoolRef"))
+	assertRefused(t, a.set(t, u, "d", ref("claimName")...), "claimName cannot change once it is set; delete the claim to release the cluster")
+	assertRefused(t, a.set(t, u, "2", ref("claimUID")...), "claimUID cannot change once it is set")
+	assertRefused(t, a.set(t, u, "2026-01-02T03:04:06Z", ref("claimedTimestamp")...), "claimedTimestamp cannot change once it is set")
+	assertRefused(t, a.set(t, u, nil, "spec", "clusterPoolRef"), "clusterPoolRef can be neither added nor removed")
+	require.NoError(t, a.set(t, u, true, "spec", "installed"))
+	assertRefused(t, a.set(t, u, false, "spec", "installed"), "installed cannot go back to false")
+	require.NoError(t, a.set(t, u, "Hibernating", "spec", "powerState"))
+
+	c := a.mustCreate(t, claim("  clusterPoolName: one\n"))
+	require.NoError(t, a.set(t, c, "two", "spec", "clusterPoolName"))
+	require.NoError(t, a.set(t, c, "two-abcde", "spec", "namespace"))
+	assertRefused(t, a.set(t, c, "one", "spec", "clusterPoolName"), "the claim already has a cluster of this pool; delete the claim and create one for the other pool")
+}
+
+// An object that was stored before a rule existed can be changed everywhere but where it breaks the rule.
+func TestRulesRatchet(t *testing.T) {
+	a := newAPI(t)
+	key := client.ObjectKey{Name: "clusterpools.hive.openshift.io"}
+	strict := &apiextensionsv1.CustomResourceDefinition{}
+	require.NoError(t, a.Get(t.Context(), key, strict))
+	setSpec := func(properties apiextensionsv1.JSONSchemaProps) {
+		ctx := context.WithoutCancel(t.Context())
+		c := &apiextensionsv1.CustomResourceDefinition{}
+		require.NoError(t, a.Get(ctx, key, c))
+		c.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = properties
+		require.NoError(t, a.Update(ctx, c))
+	}
+	spec := strict.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+	setSpec(apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)})
+	t.Cleanup(func() { setSpec(spec) })
+
+	u := a.object(t, pool("  platform: {}\n  size: 1\n  maxSize: -1\n"))
+	require.Eventually(t, func() bool { return a.Create(t.Context(), u) == nil }, 20*time.Second, 50*time.Millisecond, "the lax schema is not in force")
+	setSpec(spec)
+	require.Eventually(t, func() bool {
+		_, err := a.create(t, pool("  platform: {}\n  size: 1\n"))
+		return err != nil
+	}, 20*time.Second, 50*time.Millisecond, "the strict schema is not in force")
+
+	require.NoError(t, a.set(t, u, int64(2), "spec", "size"))
+	require.NoError(t, a.set(t, u, "b", "metadata", "labels", "a"))
+	assertRefused(t, a.set(t, u, int64(-2), "spec", "maxSize"), "maxSize must not be negative")
+	require.NoError(t, a.set(t, u, int64(3), "spec", "maxSize"))
+}
+
+// What is embedded raw keeps its place when it is copied in Go.
+func TestRawPartsAreDeepCopied(t *testing.T) {
+	p := hivev1.Platform{AWS: &runtime.RawExtension{Raw: []byte(`{"region":"a"}`)}}
+	c := p.DeepCopy()
+	c.AWS.Raw[2] = 'X'
+	assert.Equal(t, `{"region":"a"}`, string(p.AWS.Raw))
+}
