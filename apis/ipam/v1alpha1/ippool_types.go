@@ -85,7 +85,7 @@ type IPPoolSpec struct {
 // +kubebuilder:validation:MinLength=2
 // +kubebuilder:validation:MaxLength=91
 // +kubebuilder:validation:Pattern=`^[0-9a-fA-F.:]+(/[0-9]{1,3}|-[0-9a-fA-F.:]+)?$`
-// +kubebuilder:validation:XValidation:rule="self.contains('/') ? isCIDR(self) : self.split('-').all(a, isIP(a))",message="write an address, a network such as 192.168.0.0/28, or a range such as 192.168.0.10-192.168.0.20"
+// +kubebuilder:validation:XValidation:rule="self.contains('/') ? isCIDR(self) : self.contains('-') ? isIP(self.substring(0, self.indexOf('-'))) && isIP(self.substring(self.indexOf('-') + 1)) : isIP(self)",message="write an address, a network such as 192.168.0.0/28, or a range such as 192.168.0.10-192.168.0.20"
 type AddressSpan string
 
 // Pool is one range of addresses: from start to end, inside of subnet. Without start, the range begins behind the
@@ -98,7 +98,6 @@ type AddressSpan string
 // +kubebuilder:validation:XValidation:rule="!has(self.prefix) || self.prefix <= 32 || (has(self.start) ? self.start.contains(':') : has(self.subnet) ? self.subnet.contains(':') : true)",message="the prefix of an IPv4 range is at most 32",fieldPath=".prefix"
 // +kubebuilder:validation:XValidation:rule="!has(self.gateway) || !has(self.start) || ip(self.gateway).family() == ip(self.start).family()",message="gateway must be of the family of the range, IPv4 or IPv6",fieldPath=".gateway"
 // +kubebuilder:validation:XValidation:rule="!has(self.gateway) || has(self.start) || !has(self.subnet) || ip(self.gateway).family() == cidr(self.subnet).ip().family()",message="gateway must be of the family of subnet, IPv4 or IPv6",fieldPath=".gateway"
-// +kubebuilder:validation:XValidation:rule="!has(self.start) || !has(self.end) || self.start.contains(':') != self.end.contains(':') || [self.start, self.end].map(a, a.contains(':') ? [string(ip(a)).split('::').map(q, size(q) == 0 ? q : q.split(':').map(g, ('000' + g).substring(size(g) - 1)).join())].map(h, size(h) == 1 ? h[0] : h[0] + '00000000000000000000000000000000'.substring(size(h[0]) + size(h[1])) + h[1])[0] : a.split('.').map(g, ('00' + g).substring(size(g) - 1)).join()).isSorted()",message="start must not be greater than end",fieldPath=".end"
 type Pool struct {
 	// start is the first address of the range.
 	// +optional
