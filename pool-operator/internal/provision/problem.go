@@ -11,15 +11,15 @@ type Reason string
 // The reasons of a Problem.
 const (
 	// ReasonProcessDied: a process or container of the cluster ended by itself.
-	ReasonProcessDied Reason = "ProcessDied"
+	ReasonProcessDied Reason = "ProcessExited"
 	// ReasonBinaryMissing: a program that the cluster runs is not there or cannot be executed.
 	ReasonBinaryMissing Reason = "BinaryMissing"
 	// ReasonImageUnavailable: a container image cannot be pulled.
 	ReasonImageUnavailable Reason = "ImageUnavailable"
 	// ReasonPortsTaken: something else listens on a port that the cluster was given.
-	ReasonPortsTaken Reason = "PortsTaken"
+	ReasonPortsTaken Reason = "PortsUnavailable"
 	// ReasonDiskFull: there is no room for the data.
-	ReasonDiskFull Reason = "DiskFull"
+	ReasonDiskFull Reason = "StorageFull"
 	// ReasonDataDamaged: there is data, and it cannot be used.
 	ReasonDataDamaged Reason = "DataDamaged"
 	// ReasonUnschedulable: no node takes the pod, or its volume cannot be had.
@@ -33,7 +33,7 @@ const (
 	// ReasonNotHere: this operator cannot act on the cluster; another replica, which holds its data, can.
 	ReasonNotHere Reason = "NotHere"
 	// ReasonOther: none of the above.
-	ReasonOther Reason = "Other"
+	ReasonOther Reason = "RuntimeFailed"
 )
 
 // Problem is one thing that is wrong with one hosted cluster. It is also the error that Start, Stop and Delete return

@@ -27,8 +27,9 @@ type Observer interface {
 	Access(ctx context.Context, ref provision.ClusterRef) (provision.Access, error)
 }
 
-// Actuator changes what runs. What it knows at once to be impossible it returns as a *provision.Problem; the observation then says
-// the same, with the state Failed (or Absent, if nothing was laid down yet) and a greater count of failures.
+// Actuator changes what runs. What it knows at once to be impossible it returns as a *provision.Problem; the observation then has the same
+// problem and a greater count of failures, with the state Failed (or Absent, if nothing was laid down yet) after Start, Stopping after Stop
+// and Deleting after Delete.
 type Actuator interface {
 	// Start makes the cluster run: the first time with new data, identity, certificates and password, later with what it has. It does nothing when the
 	// cluster is starting or ready. After StateFailed it tries again; whoever calls it decides how often.

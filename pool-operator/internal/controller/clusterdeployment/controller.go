@@ -1,0 +1,130 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterdeployment
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/hostedplan"
+)
+
+// FieldOwner owns what this controller applies: its part of the status of a ClusterDeployment, and the Secrets beside it.
+const FieldOwner = client.FieldOwner("pool-operator/clusterdeployment")
+
+// Clock tells the time.
+type Clock interface{ Now() time.Time }
+
+// Dependencies are what a Reconciler works with; all are required.
+type Dependencies struct {
+	// Client reads from caches and writes.
+	Client client.Client
+	// Live reads from the API server. It is asked before something is started for the first time or removed as an orphan.
+	Live client.Reader
+	// Runtime runs the clusters.
+	Runtime Runtime
+	// Recorder publishes events about ClusterDeployments.
+	Recorder events.EventRecorder
+	// Clock tells the time.
+	Clock Clock
+}
+
+// Reconciler looks after hosted clusters. Only the leader may run it: with processes, the data is on the leader's own disk, and two
+// operators must never run one cluster.
+type Reconciler struct{ Dependencies }
+
+// New returns a Reconciler.
+func New(d Dependencies) *Reconciler { return &Reconciler{Dependencies: d} }
+
+// concurrency is how many clusters are looked after at a time. A pass waits for a /readyz at the longest, so a few that hang must not hold up others.
+const concurrency = 32
+
+// SetupWithManager registers the controller and the removal of orphans; both run on the leader only.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	if err := mgr.Add(&orphans{Dependencies: r.Dependencies}); err != nil {
+		return fmt.Errorf("registering the removal of orphaned hosted clusters: %w", err)
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("clusterdeployment-hosted").
+		For(&hivev1.ClusterDeployment{}, builder.WithPredicates(predicate.NewPredicateFuncs(isHosted))).
+		Owns(&corev1.Secret{}, builder.OnlyMetadata, builder.WithPredicates(onlyDeletions())).
+		WatchesRawSource(wakeUps(r.Runtime.Changes())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, NeedLeaderElection: new(true)}).
+		Complete(r)
+}
+
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconcile looks after one hosted cluster: get, then observe, plan and execute until nothing is left to do, then report.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	cluster := &hivev1.ClusterDeployment{}
+	if err := r.Client.Get(ctx, request.NamespacedName, cluster); err != nil {
+		if apierrors.IsNotFound(err) {
+			return ctrl.Result{}, r.removeLeftovers(ctx, request.NamespacedName)
+		}
+		return ctrl.Result{}, fmt.Errorf("reading ClusterDeployment %s: %w", request, err)
+	}
+	if !hostedplan.Hosted(cluster) {
+		return ctrl.Result{}, nil
+	}
+	decision, err := r.settle(ctx, cluster)
+	if err == nil {
+		err = r.report(ctx, cluster, decision.Status)
+	}
+	if apierrors.IsConflict(err) || (apierrors.IsNotFound(err) && cluster.DeletionTimestamp != nil) {
+		logf.FromContext(ctx).V(1).Info("ClusterDeployment changed meanwhile, starting over")
+		return ctrl.Result{RequeueAfter: jitter(request)}, nil
+	}
+	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, err
+}
+
+// maxRounds bounds how often one pass observes again after it did something. The longest chain is that of a cluster that becomes ready and
+// should hibernate: published, stopped, seen to be stopping.
+const maxRounds = 4
+
+// settle observes, plans and executes until a plan has no actions, and returns that plan: what it says is true of what was done.
+// The cluster is replaced by what the API server made of it.
+func (r *Reconciler) settle(ctx context.Context, cluster *hivev1.ClusterDeployment) (hostedplan.Decision, error) {
+	var decision hostedplan.Decision
+	refused := false
+	for range maxRounds {
+		snapshot, err := r.observe(ctx, cluster)
+		if err != nil {
+			return decision, err
+		}
+		decision = hostedplan.Plan(r.Clock.Now(), snapshot)
+		if len(decision.Actions) == 0 || refused {
+			return decision, nil
+		}
+		if refused, err = r.execute(ctx, cluster, decision.Actions); err != nil {
+			return decision, err
+		}
+	}
+	decision.RequeueAfter = time.Second
+	return decision, nil
+}
+
+// jitter spreads those who lost a race, by name rather than by chance.
+func jitter(request ctrl.Request) time.Duration {
+	sum := 0
+	for _, b := range []byte(request.Namespace) {
+		sum = sum*31 + int(b)
+	}
+	return time.Duration(20+uint(sum)%80) * time.Millisecond
+}

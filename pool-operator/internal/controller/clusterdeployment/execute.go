@@ -1,0 +1,93 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterdeployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/hostedplan"
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+)
+
+// execute carries out the actions in order. Refused says that the runtime could not do one of them; what it says about that is in its next
+// observation, so it is no error here.
+func (r *Reconciler) execute(ctx context.Context, cluster *hivev1.ClusterDeployment, actions []hostedplan.Action) (refused bool, err error) {
+	for _, action := range actions {
+		log := logf.FromContext(ctx).WithValues("action", fmt.Sprintf("%T", action), "why", action.Purpose())
+		err := r.do(ctx, cluster, action)
+		if problem, ok := errors.AsType[*provision.Problem](err); ok {
+			log.Info("hosted cluster could not be changed", "reason", problem.Reason, "message", problem.Message)
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		log.Info("hosted cluster was changed")
+	}
+	return false, nil
+}
+
+func (r *Reconciler) do(ctx context.Context, cluster *hivev1.ClusterDeployment, action hostedplan.Action) error {
+	switch a := action.(type) {
+	case hostedplan.AddFinalizer:
+		return r.patch(ctx, cluster, "adding the finalizer to", func(c *hivev1.ClusterDeployment) {
+			controllerutil.AddFinalizer(c, hivev1.FinalizerDeprovision)
+		})
+	case hostedplan.RemoveFinalizer:
+		return r.patch(ctx, cluster, "removing the finalizer from", func(c *hivev1.ClusterDeployment) {
+			controllerutil.RemoveFinalizer(c, hivev1.FinalizerDeprovision)
+		})
+	case hostedplan.Start:
+		return r.start(ctx, cluster, a)
+	case hostedplan.Stop:
+		return r.Runtime.Stop(ctx, refOf(cluster))
+	case hostedplan.Delete:
+		return r.Runtime.Delete(ctx, refOf(cluster))
+	case hostedplan.PublishAccess:
+		return r.publishAccess(ctx, cluster, a.Metadata)
+	case hostedplan.RecordInstalled:
+		return r.patch(ctx, cluster, "recording the installation of", func(c *hivev1.ClusterDeployment) {
+			c.Spec.Installed = true
+			c.Spec.ClusterMetadata = &a.Metadata
+			if c.Labels == nil {
+				c.Labels = map[string]string{}
+			}
+			maps.Copy(c.Labels, a.Labels)
+		})
+	}
+	return fmt.Errorf("hosted cluster %s: no way to carry out %T", refOf(cluster), action)
+}
+
+// start starts the cluster. Before there is anything of it, the API server is asked whether the cluster is still wanted: data that is laid down for a
+// ClusterDeployment that went away, while the cache did not know, would be nobody's.
+func (r *Reconciler) start(ctx context.Context, cluster *hivev1.ClusterDeployment, a hostedplan.Start) error {
+	if a.Why == hostedplan.WhyNew {
+		live := &hivev1.ClusterDeployment{}
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(cluster), live); err != nil {
+			return fmt.Errorf("reading ClusterDeployment %s before its first start: %w", refOf(cluster), err)
+		}
+		if live.UID != cluster.UID || live.DeletionTimestamp != nil {
+			return &provision.Problem{Reason: provision.ReasonRefused, Message: "the ClusterDeployment was deleted meanwhile"}
+		}
+	}
+	return r.Runtime.Start(ctx, refOf(cluster), provision.Spec{ClusterName: cluster.Spec.ClusterName, BaseDomain: cluster.Spec.BaseDomain})
+}
+
+// patch changes the cluster if it is still the one that was read, and takes over what the API server made of it.
+func (r *Reconciler) patch(ctx context.Context, cluster *hivev1.ClusterDeployment, what string, change func(*hivev1.ClusterDeployment)) error {
+	before := client.MergeFromWithOptions(cluster.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	change(cluster)
+	if err := r.Client.Patch(ctx, cluster, before, FieldOwner); err != nil {
+		return fmt.Errorf("%s ClusterDeployment %s: %w", what, refOf(cluster), err)
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterdeployment
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/hostedplan"
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+)
+
+// observe reads all that a plan depends on.
+func (r *Reconciler) observe(ctx context.Context, cluster *hivev1.ClusterDeployment) (hostedplan.Snapshot, error) {
+	snapshot := hostedplan.Snapshot{Cluster: cluster}
+	if hostedplan.Paused(cluster) {
+		return snapshot, nil
+	}
+	var err error
+	if snapshot.Observed, err = r.Runtime.Observe(ctx, refOf(cluster)); err != nil {
+		return snapshot, fmt.Errorf("observing hosted cluster %s: %w", refOf(cluster), err)
+	}
+	if cluster.Spec.Installed && cluster.DeletionTimestamp == nil {
+		snapshot.AccessMissing, err = r.accessMissing(ctx, cluster)
+	}
+	return snapshot, err
+}
+
+// accessMissing looks for the Secrets in the cache of metadata; their content is never read. A Secret that this pass wrote may not be in the cache
+// yet: writing it again changes nothing.
+func (r *Reconciler) accessMissing(ctx context.Context, cluster *hivev1.ClusterDeployment) (bool, error) {
+	for _, name := range secretNames(cluster.Spec.ClusterMetadata) {
+		secret := &metav1.PartialObjectMetadata{}
+		secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: name}, secret)
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("looking for Secret %s/%s: %w", cluster.Namespace, name, err)
+		}
+	}
+	return false, nil
+}
+
+// secretNames lists the Secrets that hold the credentials of a cluster.
+func secretNames(metadata *hivev1.ClusterMetadata) []string {
+	if metadata == nil {
+		return nil
+	}
+	names := []string{metadata.AdminKubeconfigSecretRef.Name}
+	for _, ref := range []*hivev1.LocalObjectReference{metadata.AdminPasswordSecretRef, metadata.MetadataJSONSecretRef} {
+		if ref != nil {
+			names = append(names, ref.Name)
+		}
+	}
+	return names
+}
+
+// refOf names the cluster to the runtime.
+func refOf(cluster *hivev1.ClusterDeployment) provision.ClusterRef {
+	return provision.ClusterRef{Namespace: cluster.Namespace, Name: cluster.Name, UID: cluster.UID}
+}

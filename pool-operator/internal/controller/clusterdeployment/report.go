@@ -1,0 +1,95 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterdeployment
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1ac "github.com/muster-io/muster/apis/applyconfiguration/hive/v1"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/hostedplan"
+)
+
+// report makes the status say what the plan says, in one write, or none when it says so already. The write holds the resourceVersion of
+// what was read, so that times that were set once are not set again by somebody whose cache lags.
+func (r *Reconciler) report(ctx context.Context, cluster *hivev1.ClusterDeployment, status *hivev1.ClusterDeploymentStatus) error {
+	if status == nil || equality.Semantic.DeepEqual(own(cluster.Status), own(*status)) {
+		return nil
+	}
+	apply := hivev1ac.ClusterDeployment(cluster.Name, cluster.Namespace).
+		WithUID(cluster.UID).WithResourceVersion(cluster.ResourceVersion).WithStatus(applyStatus(own(*status)))
+	if err := r.Client.Status().Apply(ctx, apply, FieldOwner, client.ForceOwnership); err != nil {
+		return fmt.Errorf("writing the status of ClusterDeployment %s: %w", refOf(cluster), err)
+	}
+	r.announce(cluster, *status)
+	return nil
+}
+
+// own returns the part of a status that this controller writes, in an order that can be compared.
+func own(status hivev1.ClusterDeploymentStatus) hivev1.ClusterDeploymentStatus {
+	mine := hivev1.ClusterDeploymentStatus{
+		PowerState: status.PowerState, APIURL: status.APIURL, InstallRestarts: status.InstallRestarts, InstallVersion: status.InstallVersion,
+		InstallStartedTimestamp: status.InstallStartedTimestamp, InstalledTimestamp: status.InstalledTimestamp,
+	}
+	for _, conditionType := range hostedplan.Conditions() {
+		if c := hivev1.FindCondition(status.Conditions, conditionType); c != nil {
+			mine.Conditions = append(mine.Conditions, *c)
+		}
+	}
+	return mine
+}
+
+func applyStatus(status hivev1.ClusterDeploymentStatus) *hivev1ac.ClusterDeploymentStatusApplyConfiguration {
+	apply := hivev1ac.ClusterDeploymentStatus()
+	for _, c := range status.Conditions {
+		apply.WithConditions(hivev1ac.Condition().WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).WithMessage(c.Message).
+			WithLastProbeTime(c.LastProbeTime).WithLastTransitionTime(c.LastTransitionTime))
+	}
+	if status.PowerState != "" {
+		apply.WithPowerState(status.PowerState)
+	}
+	if status.APIURL != "" {
+		apply.WithAPIURL(status.APIURL)
+	}
+	if status.InstallRestarts != 0 {
+		apply.WithInstallRestarts(status.InstallRestarts)
+	}
+	apply.InstallVersion = status.InstallVersion
+	apply.InstallStartedTimestamp = status.InstallStartedTimestamp
+	apply.InstalledTimestamp = status.InstalledTimestamp
+	return apply
+}
+
+// announce publishes an event for each condition whose reason became one that a user would want to know of.
+func (r *Reconciler) announce(cluster *hivev1.ClusterDeployment, status hivev1.ClusterDeploymentStatus) {
+	for _, c := range status.Conditions {
+		before := hivev1.FindCondition(cluster.Status.Conditions, c.Type)
+		if before != nil && before.Status == c.Status && before.Reason == c.Reason {
+			continue
+		}
+		if kind, ok := eventType(c); ok {
+			r.Recorder.Eventf(cluster, nil, kind, c.Reason, "Report", "%s", c.Message)
+		}
+	}
+}
+
+// eventType says whether a condition is an outcome worth an event, and of which type.
+func eventType(c hivev1.Condition) (string, bool) {
+	bad := []string{hivev1.ClusterDeploymentProvisionFailed, hivev1.ClusterDeploymentProvisionStopped, hivev1.ClusterDeploymentUnreachable}
+	good := []string{hivev1.ClusterDeploymentProvisioned, hivev1.ClusterDeploymentHibernating, hivev1.ClusterDeploymentReady}
+	switch {
+	case c.Status != corev1.ConditionTrue:
+		return "", false
+	case slices.Contains(bad, c.Type):
+		return corev1.EventTypeWarning, true
+	default:
+		return corev1.EventTypeNormal, slices.Contains(good, c.Type)
+	}
+}

@@ -1,0 +1,88 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostedplan
+
+import hivev1 "github.com/muster-io/muster/apis/hive/v1"
+
+// Why says what an action is for. The set is closed: it is a log field and a metric label.
+type Why string
+
+// The purposes of actions.
+const (
+	WhyNew         Why = "New"         // the cluster was never started
+	WhyResume      Why = "Resume"      // it is stopped and should run
+	WhyRetry       Why = "Retry"       // it failed, and the pause is over
+	WhyHang        Why = "Hang"        // it runs and has not answered for long
+	WhyHibernate   Why = "Hibernate"   // it runs and should not
+	WhyGivenUp     Why = "GivenUp"     // its installation used all its attempts
+	WhyInstalled   Why = "Installed"   // its API answers for the first time
+	WhyRestore     Why = "Restore"     // something that belongs to an installed cluster is missing
+	WhyDeleted     Why = "Deleted"     // its ClusterDeployment is being deleted
+	WhyNothingLeft Why = "NothingLeft" // it is being deleted and nothing is left of it
+)
+
+// Action is one effect on a cluster. The set is closed. The actions of a decision are carried out in order, each only if the one before it worked.
+type Action interface {
+	// Purpose says what the action is for.
+	Purpose() Why
+	action()
+}
+
+// AddFinalizer puts hivev1.FinalizerDeprovision on the ClusterDeployment, if it is still the one that was read.
+type AddFinalizer struct{ Why Why }
+
+// RemoveFinalizer takes hivev1.FinalizerDeprovision from the ClusterDeployment, if it is still the one that was read.
+type RemoveFinalizer struct{ Why Why }
+
+// Start starts the cluster.
+type Start struct{ Why Why }
+
+// Stop stops the cluster and keeps its data.
+type Stop struct{ Why Why }
+
+// Delete stops the cluster and removes its data.
+type Delete struct{ Why Why }
+
+// PublishAccess writes the Secrets with the administrator's kubeconfig, password and the metadata of the cluster, with
+// the names that Metadata refers to.
+type PublishAccess struct {
+	Why      Why
+	Metadata hivev1.ClusterMetadata
+}
+
+// RecordInstalled sets spec.installed, spec.clusterMetadata and the labels in one write, if the ClusterDeployment is still the one that was read.
+type RecordInstalled struct {
+	Why      Why
+	Metadata hivev1.ClusterMetadata
+	Labels   map[string]string
+}
+
+// Purpose implements Action.
+func (a AddFinalizer) Purpose() Why { return a.Why }
+
+// Purpose implements Action.
+func (a RemoveFinalizer) Purpose() Why { return a.Why }
+
+// Purpose implements Action.
+func (a Start) Purpose() Why { return a.Why }
+
+// Purpose implements Action.
+func (a Stop) Purpose() Why { return a.Why }
+
+// Purpose implements Action.
+func (a Delete) Purpose() Why { return a.Why }
+
+// Purpose implements Action.
+func (a PublishAccess) Purpose() Why { return a.Why }
+
+// Purpose implements Action.
+func (a RecordInstalled) Purpose() Why { return a.Why }
+
+func (AddFinalizer) action()    {}
+func (RemoveFinalizer) action() {}
+func (Start) action()           {}
+func (Stop) action()            {}
+func (Delete) action()          {}
+func (PublishAccess) action()   {}
+func (RecordInstalled) action() {}

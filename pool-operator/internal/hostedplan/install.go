@@ -1,0 +1,100 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostedplan
+
+import (
+	"strings"
+	"time"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+)
+
+// planInstall brings a new cluster to its first answer, whatever its power state, and then publishes how to get into it.
+func planInstall(now time.Time, s Snapshot) Decision {
+	if provisionStopped(s) && s.Observed.State != provision.StateReady {
+		return planGivenUp(now, s)
+	}
+	d := Decision{Status: statusInstalling(now, s), RequeueAfter: checkUnready}
+	switch s.Observed.State {
+	case provision.StateReady:
+		d.Actions = publish(s)
+	case provision.StateAbsent:
+		if s.Observed.Problem != nil {
+			return planFailedInstall(now, s)
+		}
+		d.Actions = []Action{Start{Why: WhyNew}}
+	case provision.StateStopped:
+		d.Actions = []Action{Start{Why: WhyResume}}
+	case provision.StateFailed:
+		return planFailedInstall(now, s)
+	case provision.StateUnreachable:
+		d.Actions = stopIfHanging(now, s.Observed)
+	case provision.StateStarting, provision.StateStopping, provision.StateDeleting:
+	}
+	return d
+}
+
+// planFailedInstall tries again after a pause.
+func planFailedInstall(now time.Time, s Snapshot) Decision {
+	d := Decision{Status: statusInstalling(now, s)}
+	d.Actions, d.RequeueAfter = retry(now, s.Observed, Start{Why: WhyRetry})
+	return d
+}
+
+// planGivenUp leaves nothing running of an installation that used all its attempts.
+func planGivenUp(now time.Time, s Snapshot) Decision {
+	d := Decision{Status: statusInstalling(now, s)}
+	switch s.Observed.State {
+	case provision.StateStarting, provision.StateUnreachable, provision.StateFailed:
+		d.Actions = []Action{Stop{Why: WhyGivenUp}}
+	case provision.StateAbsent, provision.StateStopped, provision.StateReady, provision.StateStopping, provision.StateDeleting:
+	}
+	return d
+}
+
+// publish makes the cluster usable by others: its credentials first, then the word that it is installed, so that nobody is sent to
+// Secrets that do not exist yet.
+func publish(s Snapshot) []Action {
+	metadata := metadataOf(s)
+	return []Action{
+		PublishAccess{Why: WhyInstalled, Metadata: metadata},
+		RecordInstalled{Why: WhyInstalled, Metadata: metadata, Labels: map[string]string{
+			hivev1.LabelClusterPlatform: hivev1.PlatformHosted,
+			hivev1.LabelClusterVersion:  strings.TrimPrefix(s.Observed.Version, "v"),
+		}},
+	}
+}
+
+// Lengths that keep the names of Secrets within what an object may be called.
+const (
+	infraNameLength   = 27
+	infraSuffixLength = 8
+)
+
+// metadataOf says how to get into the cluster. All of it follows from the name and the identity of the data, so that a second attempt
+// writes the same Secrets again.
+func metadataOf(s Snapshot) hivev1.ClusterMetadata {
+	name := strings.TrimRight(s.Cluster.Spec.ClusterName[:min(len(s.Cluster.Spec.ClusterName), infraNameLength)], "-.")
+	suffix := s.Observed.ID[:min(len(s.Observed.ID), infraSuffixLength)]
+	infraID := strings.ToLower(name + "-" + suffix)
+	return hivev1.ClusterMetadata{
+		ClusterID:                s.Observed.ID,
+		InfraID:                  infraID,
+		AdminKubeconfigSecretRef: hivev1.LocalObjectReference{Name: infraID + "-admin-kubeconfig"},
+		AdminPasswordSecretRef:   &hivev1.LocalObjectReference{Name: infraID + "-admin-password"},
+		MetadataJSONSecretRef:    &hivev1.LocalObjectReference{Name: infraID + "-metadata-json"},
+	}
+}
+
+// attempts counts failed attempts of installation. The runtime may forget them when the operator restarts; the status does not.
+func attempts(s Snapshot) int {
+	return max(s.Cluster.Status.InstallRestarts, int(s.Observed.Failures))
+}
+
+// provisionStopped says whether an installation has failed as often as it may.
+func provisionStopped(s Snapshot) bool {
+	limit := s.Cluster.Spec.InstallAttemptsLimit
+	return !s.Cluster.Spec.Installed && limit != nil && *limit > 0 && attempts(s) >= int(*limit)
+}

@@ -1,0 +1,124 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostedplan
+
+import (
+	"slices"
+	"time"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+)
+
+// Snapshot is all that a plan for one cluster depends on, besides the time. A plan does not change it.
+type Snapshot struct {
+	// Cluster as read; its platform is hosted.
+	Cluster *hivev1.ClusterDeployment
+	// Observed is what the runtime found just now.
+	Observed provision.Observation
+	// AccessMissing says that one of the Secrets that spec.clusterMetadata names does not exist.
+	AccessMissing bool
+}
+
+// Decision is what to do now, what to say, and when to look again.
+type Decision struct {
+	// Actions in the order in which they are carried out.
+	Actions []Action
+	// Status is what the status should say, as far as it is this controller's to say: the conditions of Conditions, powerState, apiURL and what starts with
+	// install. It is nil when nothing should be said: the cluster is paused, or as good as gone.
+	Status *hivev1.ClusterDeploymentStatus
+	// RequeueAfter is when to plan again if nothing else happens. 0: not by itself.
+	RequeueAfter time.Duration
+}
+
+// Intervals of looking at a cluster that gives no sign of itself.
+const (
+	// checkReady is how often a running cluster is asked whether it is ready: a process that hangs wakes nobody.
+	checkReady = time.Minute
+	// checkUnready is the same for one that starts, stops, goes or does not answer.
+	checkUnready = 10 * time.Second
+	// hangAfter is how long a cluster may run without an answer before it is stopped, and then started.
+	hangAfter = 5 * time.Minute
+)
+
+// Hosted says whether the cluster is one that this package plans for: of the hosted platform, and not left to an install object.
+func Hosted(cluster *hivev1.ClusterDeployment) bool {
+	return cluster.Spec.Platform.Hosted != nil && cluster.Spec.ClusterInstallRef == nil
+}
+
+// Paused says whether somebody asked that nothing be done about the cluster.
+func Paused(cluster *hivev1.ClusterDeployment) bool {
+	return cluster.Annotations[hivev1.AnnotationReconcilePause] == "true"
+}
+
+// Plan decides what to do about one hosted cluster. Carrying out the actions and planning again ends with a plan without actions.
+func Plan(now time.Time, s Snapshot) Decision {
+	switch {
+	case Paused(s.Cluster):
+		return Decision{}
+	case s.Cluster.DeletionTimestamp != nil:
+		return planDelete(now, s)
+	case !slices.Contains(s.Cluster.Finalizers, hivev1.FinalizerDeprovision):
+		return Decision{Actions: []Action{AddFinalizer{Why: WhyNew}}}
+	case !s.Cluster.Spec.Installed:
+		return planInstall(now, s)
+	case s.Cluster.Annotations[hivev1.AnnotationPowerStatePause] == "true":
+		return Decision{Status: statusPowerPaused(now, s)}
+	case !dataIsHere(s):
+		return Decision{Status: statusDataMissing(now, s), RequeueAfter: checkReady}
+	}
+	return planPower(now, s)
+}
+
+// dataIsHere says whether what was observed is the cluster that was installed, and not nothing, or something that another replica began.
+func dataIsHere(s Snapshot) bool {
+	metadata := s.Cluster.Spec.ClusterMetadata
+	return s.Observed.State != provision.StateAbsent && metadata != nil && metadata.ClusterID == s.Observed.ID
+}
+
+// planDelete removes what there is, and lets the ClusterDeployment go when nothing is left.
+func planDelete(now time.Time, s Snapshot) Decision {
+	if !slices.Contains(s.Cluster.Finalizers, hivev1.FinalizerDeprovision) {
+		return Decision{}
+	}
+	switch s.Observed.State {
+	case provision.StateAbsent:
+		return Decision{Actions: []Action{RemoveFinalizer{Why: WhyNothingLeft}}}
+	case provision.StateDeleting:
+		d := Decision{Status: statusDeleting(now, s), RequeueAfter: checkUnready}
+		if s.Observed.Problem == nil {
+			return d
+		}
+		d.Actions, d.RequeueAfter = retry(now, s.Observed, Delete{Why: WhyRetry})
+		return d
+	default:
+		return Decision{Actions: []Action{Delete{Why: WhyDeleted}}, Status: statusDeleting(now, s), RequeueAfter: checkUnready}
+	}
+}
+
+// retry returns the action if the pause after the last failure is over, else the time until then.
+func retry(now time.Time, observed provision.Observation, action Action) ([]Action, time.Duration) {
+	if wait := nextTry(observed).Sub(now); wait > 0 {
+		return nil, wait
+	}
+	return []Action{action}, checkUnready
+}
+
+// nextTry is when something that failed is tried again. A runtime that does not know when it failed gets one try at once.
+func nextTry(observed provision.Observation) time.Time {
+	return observed.Since.Add(Backoff(observed.Failures))
+}
+
+// Backoff is the pause after so many failures in a row: a second, doubled with each failure, at most a minute, so that a full disk that was
+// emptied or a port that was freed is noticed soon.
+func Backoff(failures int32) time.Duration {
+	const longest = time.Minute
+	if failures <= 0 {
+		return 0
+	}
+	if failures > 6 {
+		return longest
+	}
+	return min(time.Second<<(failures-1), longest)
+}

@@ -1,0 +1,65 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostedplan
+
+import (
+	"time"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+)
+
+// planPower brings an installed cluster to the power state that is asked for, and puts back Secrets that were lost.
+func planPower(now time.Time, s Snapshot) Decision {
+	var d Decision
+	if s.Cluster.Spec.PowerState == hivev1.PowerStateHibernating {
+		d = planHibernating(now, s)
+	} else {
+		d = planRunning(now, s)
+	}
+	if s.AccessMissing {
+		d.Actions = append([]Action{PublishAccess{Why: WhyRestore, Metadata: *s.Cluster.Spec.ClusterMetadata}}, d.Actions...)
+	}
+	return d
+}
+
+func planRunning(now time.Time, s Snapshot) Decision {
+	d := Decision{Status: statusPower(now, s), RequeueAfter: checkUnready}
+	switch s.Observed.State {
+	case provision.StateReady:
+		d.RequeueAfter = checkReady
+	case provision.StateStopped:
+		d.Actions = []Action{Start{Why: WhyResume}}
+	case provision.StateFailed:
+		d.Actions, d.RequeueAfter = retry(now, s.Observed, Start{Why: WhyRetry})
+	case provision.StateUnreachable:
+		d.Actions = stopIfHanging(now, s.Observed)
+	case provision.StateStarting, provision.StateStopping, provision.StateDeleting, provision.StateAbsent:
+	}
+	return d
+}
+
+func planHibernating(now time.Time, s Snapshot) Decision {
+	d := Decision{Status: statusPower(now, s), RequeueAfter: checkUnready}
+	switch s.Observed.State {
+	case provision.StateStopped:
+		d.RequeueAfter = 0
+	case provision.StateStopping:
+		if s.Observed.Problem != nil {
+			d.Actions, d.RequeueAfter = retry(now, s.Observed, Stop{Why: WhyRetry})
+		}
+	case provision.StateReady, provision.StateStarting, provision.StateUnreachable, provision.StateFailed:
+		d.Actions = []Action{Stop{Why: WhyHibernate}}
+	case provision.StateDeleting, provision.StateAbsent:
+	}
+	return d
+}
+
+// stopIfHanging stops a cluster that has not answered for long; stopped, it is started again by the next plan.
+func stopIfHanging(now time.Time, observed provision.Observation) []Action {
+	if observed.Since.IsZero() || now.Sub(observed.Since) < hangAfter {
+		return nil
+	}
+	return []Action{Stop{Why: WhyHang}}
+}

@@ -1,0 +1,108 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostedplan
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+)
+
+// power is how one observed state reads on an installed cluster.
+type power struct {
+	state              hivev1.PowerState
+	hibernating        corev1.ConditionStatus
+	hibernatingReason  string
+	hibernatingMessage string
+	ready              corev1.ConditionStatus
+	readyReason        string
+	readyMessage       string
+}
+
+// statusPower says whether an installed cluster runs, as observed.
+func statusPower(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatus {
+	d := draftInstalled(now, s)
+	p := powerOf(s)
+	d.status.PowerState = p.state
+	d.set(hivev1.ClusterDeploymentHibernating, p.hibernating, p.hibernatingReason, p.hibernatingMessage)
+	d.set(hivev1.ClusterDeploymentReady, p.ready, p.readyReason, p.readyMessage)
+	setUnreachable(d, s)
+	return &d.status
+}
+
+func powerOf(s Snapshot) power {
+	switch s.Observed.State {
+	case provision.StateReady:
+		return up(hivev1.PowerStateRunning, corev1.ConditionTrue, "Running", "The API of the cluster answers.")
+	case provision.StateFailed:
+		return up(hivev1.PowerStateFailedToStartMachines, corev1.ConditionFalse, hivev1.ReasonFailedToStartMachines,
+			"The cluster is started again: "+problemMessage(s))
+	case provision.StateUnreachable:
+		return up(hivev1.PowerStateWaitingForClusterOperators, corev1.ConditionFalse, hivev1.ReasonNotAnswering, problemMessage(s))
+	case provision.StateStopping, provision.StateDeleting, provision.StateAbsent:
+		return down(s)
+	case provision.StateStopped:
+		if s.Cluster.Spec.PowerState == hivev1.PowerStateHibernating {
+			return down(s)
+		}
+	case provision.StateStarting:
+	}
+	return up(hivev1.PowerStateStartingMachines, corev1.ConditionFalse, hivev1.ReasonStartingMachines,
+		"The control plane is started, and its API does not answer yet (step 1 of 1).")
+}
+
+// up is a cluster that runs or is on its way.
+func up(state hivev1.PowerState, ready corev1.ConditionStatus, reason, message string) power {
+	return power{
+		state:       state,
+		hibernating: corev1.ConditionFalse, hibernatingReason: hivev1.ReasonResumingOrRunning, hibernatingMessage: "The cluster runs or is being started.",
+		ready: ready, readyReason: reason, readyMessage: message,
+	}
+}
+
+// down is a cluster that is stopped or on its way.
+func down(s Snapshot) power {
+	p := power{ready: corev1.ConditionFalse, readyReason: hivev1.ReasonStoppingOrHibernating, readyMessage: "The cluster is stopped or being stopped."}
+	switch {
+	case s.Observed.State == provision.StateStopped:
+		p.state, p.hibernating, p.hibernatingReason = hivev1.PowerStateHibernating, corev1.ConditionTrue, hivev1.ReasonHibernating
+		p.hibernatingMessage = "Nothing of the cluster runs; its data is kept."
+	case s.Observed.Problem != nil:
+		p.state, p.hibernating, p.hibernatingReason = hivev1.PowerStateFailedToStop, corev1.ConditionFalse, hivev1.ReasonFailedToStop
+		p.hibernatingMessage = "Stopping is tried again: " + s.Observed.Problem.Message
+	default:
+		p.state, p.hibernating, p.hibernatingReason = hivev1.PowerStateStopping, corev1.ConditionFalse, hivev1.ReasonStopping
+		p.hibernatingMessage = "The control plane is being stopped."
+	}
+	return p
+}
+
+// setUnreachable tells a cluster that should answer and does not from one that is not expected to. While it is started again it stays as it was, so
+// that the reason of the last death can be read until the cluster answers.
+func setUnreachable(d *draft, s Snapshot) {
+	switch s.Observed.State {
+	case provision.StateReady:
+		d.set(hivev1.ClusterDeploymentUnreachable, corev1.ConditionFalse, "Running", "The API of the cluster answers.")
+	case provision.StateFailed, provision.StateUnreachable:
+		reason := string(provision.ReasonNotAnswering)
+		if s.Observed.Problem != nil {
+			reason = string(s.Observed.Problem.Reason)
+		}
+		d.set(hivev1.ClusterDeploymentUnreachable, corev1.ConditionTrue, reason, problemMessage(s))
+	case provision.StateStopped, provision.StateStarting, provision.StateStopping, provision.StateDeleting, provision.StateAbsent:
+		if !d.has(hivev1.ClusterDeploymentUnreachable) || s.Cluster.Spec.PowerState == hivev1.PowerStateHibernating {
+			d.set(hivev1.ClusterDeploymentUnreachable, corev1.ConditionFalse, hivev1.ReasonStoppingOrHibernating, "The cluster is not meant to answer.")
+		}
+	}
+}
+
+func problemMessage(s Snapshot) string {
+	if s.Observed.Problem != nil {
+		return s.Observed.Problem.Message
+	}
+	return "the API of the cluster does not answer"
+}

@@ -1,0 +1,150 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostedplan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+)
+
+// ReasonDataMissing is the reason of hivev1.ClusterDeploymentUnreachable when the data of an installed cluster is not where this operator runs clusters.
+const ReasonDataMissing = "DataMissing"
+
+// ReasonNotStopped is the reason of hivev1.ClusterDeploymentProvisionStopped while installation goes on or has succeeded.
+const ReasonNotStopped = "ProvisionNotStopped"
+
+// Conditions lists the types of the conditions that a plan says something about; all others belong to somebody else.
+func Conditions() []string {
+	return []string{
+		hivev1.ClusterDeploymentProvisioned, hivev1.ClusterDeploymentProvisionStopped, hivev1.ClusterDeploymentProvisionFailed,
+		hivev1.ClusterDeploymentHibernating, hivev1.ClusterDeploymentReady, hivev1.ClusterDeploymentUnreachable,
+	}
+}
+
+// draft is a status that is being written, beginning with what it says now.
+type draft struct {
+	status hivev1.ClusterDeploymentStatus
+	now    metav1.Time
+}
+
+func newDraft(now time.Time, s Snapshot) *draft {
+	old := s.Cluster.Status
+	d := &draft{now: metav1.NewTime(now.Truncate(time.Second)), status: hivev1.ClusterDeploymentStatus{
+		PowerState: old.PowerState, APIURL: old.APIURL, InstallVersion: old.InstallVersion, InstallRestarts: old.InstallRestarts,
+		InstallStartedTimestamp: old.InstallStartedTimestamp, InstalledTimestamp: old.InstalledTimestamp,
+	}}
+	for _, c := range old.Conditions {
+		if slices.Contains(Conditions(), c.Type) {
+			d.status.Conditions = append(d.status.Conditions, c)
+		}
+	}
+	if s.Observed.URL != "" {
+		d.status.APIURL = s.Observed.URL
+	}
+	return d
+}
+
+func (d *draft) set(conditionType string, status corev1.ConditionStatus, reason, message string) {
+	hivev1.SetCondition(&d.status.Conditions, hivev1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}, d.now)
+}
+
+func (d *draft) has(conditionType string) bool {
+	return hivev1.FindCondition(d.status.Conditions, conditionType) != nil
+}
+
+// statusInstalling says how far the installation is.
+func statusInstalling(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatus {
+	d := newDraft(now, s)
+	if d.status.InstallStartedTimestamp == nil {
+		d.status.InstallStartedTimestamp = &d.now
+	}
+	d.status.InstallRestarts = attempts(s)
+	message := "The control plane is being started for the first time."
+	if p := s.Observed.Problem; p != nil {
+		message = "Installation is tried again: " + p.Message
+		d.set(hivev1.ClusterDeploymentProvisionFailed, corev1.ConditionTrue, string(p.Reason), p.Message)
+	}
+	reason := hivev1.ReasonProvisioning
+	if provisionStopped(s) {
+		reason = hivev1.ReasonProvisionStopped
+		message = fmt.Sprintf("Installation failed %d times, which is all that installAttemptsLimit allows. %s", attempts(s), lastFailure(s, d))
+		d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionTrue, "InstallAttemptsLimitReached", message)
+	} else {
+		d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionFalse, ReasonNotStopped, "Installation goes on.")
+	}
+	d.set(hivev1.ClusterDeploymentProvisioned, corev1.ConditionFalse, reason, message)
+	d.set(hivev1.ClusterDeploymentReady, corev1.ConditionFalse, reason, message)
+	return &d.status
+}
+
+// lastFailure is what the last attempt died of: as observed, or as the status remembers it.
+func lastFailure(s Snapshot, d *draft) string {
+	if s.Observed.Problem != nil {
+		return s.Observed.Problem.Message
+	}
+	if c := hivev1.FindCondition(d.status.Conditions, hivev1.ClusterDeploymentProvisionFailed); c != nil {
+		return c.Message
+	}
+	return ""
+}
+
+// draftInstalled says what is true of every installed cluster.
+func draftInstalled(now time.Time, s Snapshot) *draft {
+	d := newDraft(now, s)
+	if d.status.InstalledTimestamp == nil {
+		d.status.InstalledTimestamp = &d.now
+	}
+	if d.status.InstallVersion == nil && s.Observed.Version != "" {
+		d.status.InstallVersion = new(strings.TrimPrefix(s.Observed.Version, "v"))
+	}
+	d.set(hivev1.ClusterDeploymentProvisioned, corev1.ConditionTrue, hivev1.ReasonProvisioned, "The cluster is installed.")
+	d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionFalse, ReasonNotStopped, "The cluster is installed.")
+	if d.has(hivev1.ClusterDeploymentProvisionFailed) {
+		d.set(hivev1.ClusterDeploymentProvisionFailed, corev1.ConditionFalse, hivev1.ReasonProvisioned, "The cluster is installed.")
+	}
+	return d
+}
+
+// statusPowerPaused says that nobody looks.
+func statusPowerPaused(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatus {
+	d := draftInstalled(now, s)
+	message := "Power is neither looked at nor changed while the annotation " + hivev1.AnnotationPowerStatePause + " is true."
+	d.status.PowerState = hivev1.PowerStateUnknown
+	d.set(hivev1.ClusterDeploymentHibernating, corev1.ConditionUnknown, hivev1.ReasonPowerStatePaused, message)
+	d.set(hivev1.ClusterDeploymentReady, corev1.ConditionUnknown, hivev1.ReasonPowerStatePaused, message)
+	return &d.status
+}
+
+// statusDataMissing says that an installed cluster cannot run because its data is elsewhere or lost.
+func statusDataMissing(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatus {
+	d := draftInstalled(now, s)
+	message := "The cluster is installed and its data is not here: it is on another machine, or lost. It is not started from nothing; restore the data, or delete the cluster."
+	d.status.PowerState = hivev1.PowerStateFailedToStartMachines
+	d.set(hivev1.ClusterDeploymentHibernating, corev1.ConditionFalse, hivev1.ReasonResumingOrRunning, message)
+	d.set(hivev1.ClusterDeploymentReady, corev1.ConditionFalse, hivev1.ReasonFailedToStartMachines, message)
+	d.set(hivev1.ClusterDeploymentUnreachable, corev1.ConditionTrue, ReasonDataMissing, message)
+	return &d.status
+}
+
+// statusDeleting says that the cluster goes.
+func statusDeleting(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatus {
+	d := newDraft(now, s)
+	reason, message := hivev1.ReasonDeprovisioning, "What runs is being stopped and the data removed."
+	if p := s.Observed.Problem; p != nil && s.Observed.State == provision.StateDeleting {
+		reason, message = hivev1.ReasonDeprovisionFailed, "Removing the cluster is tried again: "+p.Message
+	}
+	d.status.PowerState = hivev1.PowerStateUnknown
+	d.set(hivev1.ClusterDeploymentProvisioned, corev1.ConditionFalse, reason, message)
+	d.set(hivev1.ClusterDeploymentHibernating, corev1.ConditionUnknown, hivev1.ReasonClusterDeploymentDeleted, message)
+	d.set(hivev1.ClusterDeploymentReady, corev1.ConditionUnknown, hivev1.ReasonClusterDeploymentDeleted, message)
+	return &d.status
+}

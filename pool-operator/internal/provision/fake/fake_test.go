@@ -1,0 +1,49 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fake_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/muster-io/muster/pool-operator/internal/controller/clusterdeployment"
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+	"github.com/muster-io/muster/pool-operator/internal/provision/contract"
+	"github.com/muster-io/muster/pool-operator/internal/provision/fake"
+)
+
+func TestContract(t *testing.T) {
+	world := fake.NewWorld()
+	var marks sync.Map
+	contract.Run(t, contract.Harness{
+		Open:  func(*testing.T) clusterdeployment.Runtime { return world.Open() },
+		Crash: func(*testing.T, clusterdeployment.Runtime) {},
+		Kill: func(_ *testing.T, ref provision.ClusterRef) {
+			world.Fail(ref, provision.Problem{Reason: provision.ReasonProcessDied, Component: "etcd", Message: "etcd ended with exit code 2"})
+		},
+		Namespace: func(*testing.T) string { return "clusters" },
+		Use:       func(_ context.Context, access provision.Access) error { return world.Check(access) },
+		Remember: func(_ context.Context, access provision.Access, mark string) error {
+			marks.Store(access.Password, mark)
+			return world.Check(access)
+		},
+		Recall: func(_ context.Context, access provision.Access) (string, error) {
+			mark, ok := marks.Load(access.Password)
+			if !ok {
+				return "", fmt.Errorf("nothing was remembered")
+			}
+			return mark.(string), world.Check(access)
+		},
+		Leftovers: func(_ context.Context, ref provision.ClusterRef) ([]string, error) {
+			if world.Has(ref) {
+				return []string{ref.String()}, nil
+			}
+			return nil, nil
+		},
+		Timeout: time.Second,
+	})
+}
