@@ -28,11 +28,15 @@ func Directory(path string) ([]*unstructured.Unstructured, error) {
 	}
 	objects := make([]*unstructured.Unstructured, 0, resources.Size())
 	for _, resource := range resources.Resources() {
-		fields, err := resource.Map()
+		raw, err := resource.MarshalJSON()
 		if err != nil {
 			return nil, fmt.Errorf("reading %s from %s: %w", resource.CurId(), path, err)
 		}
-		objects = append(objects, &unstructured.Unstructured{Object: fields})
+		object := &unstructured.Unstructured{}
+		if err := object.UnmarshalJSON(raw); err != nil {
+			return nil, fmt.Errorf("reading %s from %s: %w", resource.CurId(), path, err)
+		}
+		objects = append(objects, object)
 	}
 	return objects, nil
 }

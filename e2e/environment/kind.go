@@ -1,0 +1,197 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package environment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/muster-io/muster/e2e/checkout"
+	"github.com/muster-io/muster/e2e/render"
+)
+
+// KindOptions say what a Kind environment holds.
+type KindOptions struct {
+	// NodeImage of the cluster; the variable KIND_NODE_IMAGE when it is empty.
+	NodeImage string
+	// Say is told what happens, a sentence at a time. It may be nil.
+	Say func(string)
+}
+
+// Kind is a kind cluster of its own with deploy/overlays/kind applied, from images of this checkout.
+type Kind struct {
+	name, dir string
+	say       func(string)
+	guard     *Guard
+	closed    bool
+}
+
+// removeCluster is what is left to do when this process is gone.
+const removeCluster = `
+"$1" delete cluster --name "$2" --kubeconfig "$3/kubeconfig" >/dev/null 2>&1
+rm -rf "$3"
+`
+
+// NewKind makes the cluster and returns when every operator is available. It needs a container engine and a node image.
+func NewKind(ctx context.Context, options KindOptions) (*Kind, error) {
+	if options.Say == nil {
+		options.Say = func(string) {}
+	}
+	image := options.NodeImage
+	if image == "" {
+		image = os.Getenv("KIND_NODE_IMAGE")
+	}
+	if image == "" {
+		return nil, errors.New("there is no node image for kind: set KIND_NODE_IMAGE to one that the container engine has or can pull")
+	}
+	program, err := checkout.Binary("kind")
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "muster-kind-")
+	if err != nil {
+		return nil, fmt.Errorf("making a directory: %w", err)
+	}
+	k := &Kind{name: strings.ToLower(filepath.Base(dir)), dir: dir, say: options.Say}
+	if k.guard, err = startGuard(removeCluster, program, k.name, dir); err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, err
+	}
+	if err := k.start(ctx, program, image); err != nil {
+		return nil, errors.Join(err, k.Close(ctx))
+	}
+	return k, nil
+}
+
+func (k *Kind) start(ctx context.Context, kind, image string) error {
+	build, err := checkout.Path("hack", "images", "build")
+	if err != nil {
+		return err
+	}
+	k.say("building images")
+	archives, err := run(ctx, build, "--tag=dev")
+	if err != nil {
+		return err
+	}
+	k.say("creating the cluster " + k.name + " from " + image)
+	if _, err := run(ctx, kind, "create", "cluster", "--name", k.name, "--image", image, "--kubeconfig", k.Kubeconfig(), "--wait", "120s"); err != nil {
+		return err
+	}
+	for _, archive := range strings.Fields(archives) {
+		k.say("loading " + filepath.Base(archive))
+		if _, err := run(ctx, kind, "load", "image-archive", archive, "--name", k.name); err != nil {
+			return err
+		}
+	}
+	config, err := Config(k)
+	if err != nil {
+		return err
+	}
+	objects, err := render.Directory("deploy/overlays/kind")
+	if err != nil {
+		return err
+	}
+	if err := render.Apply(ctx, config, objects); err != nil {
+		return err
+	}
+	k.say(fmt.Sprintf("applied deploy/overlays/kind: %d objects", len(objects)))
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	return k.untilAvailable(ctx, clients)
+}
+
+// untilAvailable waits for every Deployment of the cluster: the operators, and the name service that hosted clusters need.
+func (k *Kind) untilAvailable(ctx context.Context, clients kubernetes.Interface) error {
+	waiting := ""
+	err := wait.PollUntilContextTimeout(ctx, time.Second, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
+		list, err := clients.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, nil //nolint:nilerr // a young API server may not answer at times
+		}
+		for _, deployment := range list.Items {
+			if !available(deployment) {
+				waiting = deployment.Namespace + "/" + deployment.Name
+				return false, nil
+			}
+		}
+		return len(list.Items) > 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the deployment %s: %w\n%s", waiting, err, k.Describe(ctx))
+	}
+	k.say("every deployment is available")
+	return nil
+}
+
+func available(deployment appsv1.Deployment) bool {
+	for _, condition := range deployment.Status.Conditions {
+		if condition.Type == appsv1.DeploymentAvailable {
+			return condition.Status == corev1.ConditionTrue && deployment.Status.ObservedGeneration >= deployment.Generation
+		}
+	}
+	return false
+}
+
+// Describe returns what kubectl says about the pods, for the report of a failure. It is best effort.
+func (k *Kind) Describe(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+	defer cancel()
+	var out strings.Builder
+	for _, args := range [][]string{
+		{"get", "pods", "-A", "-o", "wide"},
+		{"get", "events", "-A", "--sort-by=.lastTimestamp"},
+		{"logs", "-n", "muster-pool-operator", "deployment/pool-operator", "--tail=40"},
+	} {
+		text, err := exec.CommandContext(ctx, "docker", append([]string{
+			"exec", k.name + "-control-plane", "kubectl", "--kubeconfig=/etc/kubernetes/admin.conf",
+		}, args...)...).CombinedOutput()
+		fmt.Fprintf(&out, "$ kubectl %s\n%s", strings.Join(args, " "), text)
+		if err != nil {
+			fmt.Fprintln(&out, err)
+		}
+	}
+	return out.String()
+}
+
+// Kubeconfig returns the path of the administrator's kubeconfig.
+func (k *Kind) Kubeconfig() string { return filepath.Join(k.dir, "kubeconfig") }
+
+// Close deletes the cluster.
+func (k *Kind) Close(context.Context) error {
+	if k.closed {
+		return nil
+	}
+	k.closed = true
+	k.say("deleting the cluster " + k.name)
+	return k.guard.Close()
+}
+
+// run runs a command and returns its standard output; the error holds the end of what it said.
+func run(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+		if len(lines) > 30 {
+			lines = lines[len(lines)-30:]
+		}
+		return "", fmt.Errorf("%s %s: %w\n%s", filepath.Base(name), strings.Join(args, " "), err, strings.Join(lines, "\n"))
+	}
+	return stdout.String(), nil
+}

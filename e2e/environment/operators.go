@@ -1,0 +1,29 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package environment
+
+import "path/filepath"
+
+// Operator says how one operator runs as a process.
+type Operator struct {
+	// Name is that of the program in bin/ and of the directories in deploy/base and deploy/overlays/*.
+	Name string
+	// Namespace and ServiceAccount say whose rights it has.
+	Namespace, ServiceAccount string
+	// Args are its flags besides --kubeconfig and the addresses. dir is a directory of its own that lives as long as the environment.
+	Args func(dir string) []string
+}
+
+// PoolOperator runs hosted clusters as child processes.
+func PoolOperator() Operator {
+	return Operator{
+		Name: "pool-operator", Namespace: "muster-pool-operator", ServiceAccount: "pool-operator",
+		Args: func(dir string) []string {
+			return []string{"--hosted-runtime=process", "--hosted-data-dir=" + filepath.Join(dir, "hosted")}
+		},
+	}
+}
+
+// All returns every operator that overlays/local holds.
+func All() []Operator { return []Operator{PoolOperator()} }
