@@ -4,6 +4,7 @@
 package apis_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -202,6 +203,8 @@ var refusedManifests = map[string]struct{ manifest, sentence string }{
 	"a claim without a pool":              {claim("  lifetime: 1h\n"), "spec.clusterPoolName: Required value"},
 	"a cluster of two platforms":          {cluster("  platform: {none: {}, hosted: {}}\n"), "set exactly one platform"},
 	"a cluster with a power of its own":   {cluster("  platform: {none: {}}\n  powerState: Off\n"), `supported values: "", "Running", "Hibernating"`},
+	"a pool whose name fits no label":     {strings.Replace(pool(hostedPool), "generateName: pool-", "name: p"+strings.Repeat("o", 62)+"l", 1), "write a name of at most 63 characters and without dots"},
+	"a pool whose name has a dot":         {strings.Replace(pool(hostedPool), "generateName: pool-", "name: v4.20", 1), "write a name of at most 63 characters and without dots"},
 	"a pool without a size":               {pool("  platform: {hosted: {}}\n"), "spec.size: Required value"},
 }
 
