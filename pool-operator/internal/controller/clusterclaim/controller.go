@@ -1,0 +1,118 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterclaim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/muster-io/muster/pool-operator/internal/claimplan"
+)
+
+// FieldOwner owns what this controller writes: a claim's cluster, finalizer and status, the claim in a cluster, and the rights of the claim's subjects.
+const FieldOwner = client.FieldOwner("pool-operator/clusterclaim")
+
+// Clock tells the time.
+type Clock interface{ Now() time.Time }
+
+// Dependencies are what a Reconciler works with; all are required.
+type Dependencies struct {
+	// Client reads from caches, which have the indexes of [AddIndexes], and writes.
+	Client client.Client
+	// Live reads from the API server. It is asked before anything is concluded from the absence of an object.
+	Live client.Reader
+	// Recorder publishes events about ClusterClaims.
+	Recorder events.EventRecorder
+	// Clock tells the time.
+	Clock Clock
+	// Metrics count.
+	Metrics *Metrics
+}
+
+// Reconciler looks after ClusterClaims, each by itself.
+type Reconciler struct{ Dependencies }
+
+// New returns a Reconciler.
+func New(d Dependencies) *Reconciler { return &Reconciler{Dependencies: d} }
+
+// maxSteps bounds the steps of a pass. A claim is bound in four; the rest is room for lost races.
+const maxSteps = 12
+
+// errAgain ends a pass that has to begin again with a newer view.
+var errAgain = errors.New("the view is out of date")
+
+// The rights on the kinds of the group are those that a claim's subjects get: nobody can grant what he does not hold, and holding exactly this
+// is less than the right to escalate, which is the other way.
+//
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterclaims,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterclaims/status,verbs=patch
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterpools,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeploymentcustomizations;clusterdeployments;clusterdeprovisions;clusterprovisions;clusterstates;dnszones;machinepools;syncidentityproviders;syncsets,verbs=create;delete;deletecollection;get;list;patch;update;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconcile looks after one claim: observe, then plan and execute until nothing is left to do, then report.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	p, err := r.observe(ctx, request.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("observing claim %s: %w", request.NamespacedName, err)
+	}
+	if err := r.releaseOrphans(ctx, request.NamespacedName, p); err != nil {
+		return outcome(ctx, claimplan.Decision{}, err)
+	}
+	if p == nil {
+		return ctrl.Result{}, nil
+	}
+	decision, err := r.advance(ctx, p)
+	if !p.ended {
+		err = errors.Join(err, r.report(ctx, p, decision, err))
+	}
+	return outcome(ctx, decision, err)
+}
+
+// pass is one reconciliation of one claim: the snapshot, brought up to date by every action.
+type pass struct {
+	claimplan.Snapshot
+	// ended says that the claim is not ours to look after any more.
+	ended bool
+}
+
+// advance plans and executes until nothing is left to do.
+func (r *Reconciler) advance(ctx context.Context, p *pass) (claimplan.Decision, error) {
+	for range maxSteps {
+		decision := claimplan.Plan(r.Clock.Now(), p.Snapshot)
+		if decision.Action == nil {
+			return decision, nil
+		}
+		if err := r.execute(ctx, p, decision.Action); err != nil || p.ended {
+			return decision, err
+		}
+	}
+	return claimplan.Decision{}, errAgain
+}
+
+// outcome maps the end of a pass to what the queue does. A lost race is normal: the pass begins again soon, and not together with the winner's.
+func outcome(ctx context.Context, decision claimplan.Decision, err error) (ctrl.Result, error) {
+	if err == nil {
+		return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nil
+	}
+	if isAgain(err) {
+		logf.FromContext(ctx).V(1).Info("begins again", "cause", err.Error())
+		again := 20*time.Millisecond + rand.N(80*time.Millisecond) //nolint:gosec // spreads competitors, hides nothing
+		return ctrl.Result{RequeueAfter: again}, nil
+	}
+	return ctrl.Result{}, err
+}
+
+func isAgain(err error) bool { return errors.Is(err, errAgain) || apierrors.IsConflict(err) }

@@ -1,0 +1,103 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterclaim
+
+import (
+	"context"
+	"fmt"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/claimplan"
+)
+
+// observe reads what the claim's next step depends on, from caches; nil when there is no such claim. A claim that has its cluster costs a few lookups, one that waits
+// also those of its pool's clusters and claims.
+func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*pass, error) {
+	claim := &hivev1.ClusterClaim{}
+	if err := r.Client.Get(ctx, key, claim); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	p := &pass{}
+	p.Claim = claim
+	poolKey := types.NamespacedName{Namespace: claim.Namespace, Name: claim.Spec.ClusterPoolName}
+	var err error
+	if p.Pool, err = r.pool(ctx, poolKey); err != nil {
+		return nil, err
+	}
+	if claim.Spec.Namespace != "" {
+		if err := r.observeOwn(ctx, r.Client, &p.Snapshot, claim.Spec.Namespace); err != nil {
+			return nil, err
+		}
+	}
+	if p.HasOwn() {
+		return p, nil
+	}
+	return p, r.observeQueue(ctx, &p.Snapshot, poolKey)
+}
+
+func (r *Reconciler) pool(ctx context.Context, key types.NamespacedName) (*hivev1.ClusterPool, error) {
+	pool := &hivev1.ClusterPool{}
+	if err := r.Client.Get(ctx, key, pool, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return pool, nil
+}
+
+// observeOwn reads the cluster in the namespace, and the rights there.
+func (r *Reconciler) observeOwn(ctx context.Context, reader client.Reader, s *claimplan.Snapshot, namespace string) error {
+	s.Own, s.Role, s.Binding = nil, nil, nil
+	cd := &hivev1.ClusterDeployment{}
+	switch err := reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: namespace}, cd); {
+	case err == nil:
+		s.Own = new(claimplan.ClusterOf(cd))
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("reading cluster %s: %w", namespace, err)
+	}
+	return r.observeRights(ctx, reader, s, namespace)
+}
+
+func (r *Reconciler) observeRights(ctx context.Context, reader client.Reader, s *claimplan.Snapshot, namespace string) error {
+	key := types.NamespacedName{Namespace: namespace, Name: hivev1.ClaimOwnerRoleName}
+	role, binding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
+	s.Role, s.Binding = nil, nil
+	switch err := reader.Get(ctx, key, role); {
+	case err == nil:
+		s.Role = role
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("reading role %s: %w", key, err)
+	}
+	switch err := reader.Get(ctx, key, binding); {
+	case err == nil:
+		s.Binding = binding
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("reading role binding %s: %w", key, err)
+	}
+	return nil
+}
+
+// observeQueue reads the clusters and claims of the pool. They are read in place, since only values are taken from them.
+func (r *Reconciler) observeQueue(ctx context.Context, s *claimplan.Snapshot, pool types.NamespacedName) error {
+	var clusters hivev1.ClusterDeploymentList
+	if err := r.Client.List(ctx, &clusters, client.MatchingFields{indexClusterPool: pool.String()}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing clusters of pool %s: %w", pool, err)
+	}
+	var claims hivev1.ClusterClaimList
+	if err := r.Client.List(ctx, &claims, client.InNamespace(pool.Namespace), client.MatchingFields{indexClaimPool: pool.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing claims of pool %s: %w", pool, err)
+	}
+	s.Clusters = make([]claimplan.Cluster, 0, len(clusters.Items))
+	for i := range clusters.Items {
+		s.Clusters = append(s.Clusters, claimplan.ClusterOf(&clusters.Items[i]))
+	}
+	s.Claims = make([]claimplan.Waiter, 0, len(claims.Items))
+	for i := range claims.Items {
+		s.Claims = append(s.Claims, claimplan.WaiterOf(&claims.Items[i]))
+	}
+	return nil
+}
