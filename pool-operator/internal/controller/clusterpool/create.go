@@ -1,0 +1,187 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterpool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/poolplan"
+)
+
+// createCluster creates a cluster's namespace, what belongs into it, and last the ClusterDeployment: when that is in view, everything is there. Each of them may exist
+// already, because the operation may have been interrupted.
+func (r *Reconciler) createCluster(ctx context.Context, p *pass, a poolplan.CreateCluster) error {
+	if err := p.sources.load(ctx, r.Live); err != nil {
+		return err
+	}
+	err := r.createNamespace(ctx, p.pool, a.Namespace)
+	if err == nil {
+		err = r.createContents(ctx, p, a)
+	}
+	if refused(err) {
+		// What was refused will be refused again: the pool withdraws the creation and slows down.
+		r.memory.change(func() { p.memory.refused[a.Namespace] = reasonOf(err) })
+		log.FromContext(ctx).Info("was refused the creation of a cluster", "ClusterDeployment", a.Namespace, "reason", reasonOf(err))
+		return apierrors.NewConflict(hivev1.GroupVersion.WithResource("clusterpools").GroupResource(), p.pool.Name, errOldPool)
+	}
+	if err != nil {
+		return fmt.Errorf("creating cluster %s: %w", a.Namespace, err)
+	}
+	log.FromContext(ctx).Info("created cluster", "ClusterDeployment", a.Namespace, "clusterName", a.ClusterName, "why", a.Why)
+	if !a.Replay {
+		related := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Namespace}}
+		r.event(p.pool, related, a.Why, "CreateCluster", "Created cluster "+a.Namespace)
+	}
+	return nil
+}
+
+func (r *Reconciler) createContents(ctx context.Context, p *pass, a poolplan.CreateCluster) error {
+	objects, err := p.contents(a)
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		err := r.Client.Create(ctx, object, client.FieldOwner(FieldOwner))
+		if client.IgnoreAlreadyExists(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// createNamespace creates the namespace of a new cluster. If there is one already it has to be this pool's.
+func (r *Reconciler) createNamespace(ctx context.Context, pool *hivev1.ClusterPool, name string) error {
+	labels := map[string]string{hivev1.LabelNamespaceClusterPoolName: pool.Name, hivev1.LabelNamespaceClusterPoolNamespace: pool.Namespace}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	err := r.Client.Create(ctx, ns, client.FieldOwner(FieldOwner))
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	existing := &metav1.PartialObjectMetadata{}
+	existing.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := r.Live.Get(ctx, client.ObjectKey{Name: name}, existing); err != nil {
+		return err
+	}
+	if existing.Labels[hivev1.LabelNamespaceClusterPoolName] != pool.Name || existing.Labels[hivev1.LabelNamespaceClusterPoolNamespace] != pool.Namespace {
+		return errNotOurs
+	}
+	return nil
+}
+
+// refused says whether an answer of the API server will be the same next time.
+func refused(err error) bool {
+	if errors.Is(err, errNotOurs) || errors.Is(err, errNoObject) {
+		return true
+	}
+	return (apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// reasonOf is the API server's sentence.
+func reasonOf(err error) string {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return status.Status().Message
+	}
+	return err.Error()
+}
+
+// contents are the objects of a new cluster, in the order in which they are created.
+func (p *pass) contents(a poolplan.CreateCluster) ([]client.Object, error) {
+	var objects []client.Object
+	cd := newClusterDeployment(p.pool, a)
+	if p.sources.pull != nil {
+		cd.Spec.PullSecretRef = &hivev1.LocalObjectReference{Name: a.Namespace + "-pull-secret"}
+		objects = append(objects, newSecret(a.Namespace, cd.Spec.PullSecretRef.Name, corev1.SecretTypeDockerConfigJson, corev1.DockerConfigJsonKey, p.sources.pull))
+	}
+	if p.sources.template != nil {
+		config, err := renderInstallConfig(p.sources.template, a.ClusterName, p.pool.Spec.BaseDomain)
+		if err != nil {
+			return nil, err
+		}
+		cd.Spec.Provisioning.InstallConfigSecretRef = &hivev1.LocalObjectReference{Name: a.Namespace + "-install-config"}
+		objects = append(objects, newSecret(a.Namespace, cd.Spec.Provisioning.InstallConfigSecretRef.Name, corev1.SecretTypeOpaque, hivev1.SecretKeyInstallConfig, config))
+	}
+	if template := p.pool.Spec.ClusterInstallTemplate; template != nil {
+		install, err := newInstall(p.pool, template, a.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, install)
+		gvk := install.GroupVersionKind()
+		cd.Spec.ClusterInstallRef = &hivev1.ClusterInstallLocalReference{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Name: a.Namespace}
+	}
+	return append(objects, cd), nil
+}
+
+func newSecret(namespace, name string, kind corev1.SecretType, key string, value []byte) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: kind, Data: map[string][]byte{key: value}}
+}
+
+// newClusterDeployment makes the ClusterDeployment of a new cluster from the pool's spec.
+func newClusterDeployment(pool *hivev1.ClusterPool, a poolplan.CreateCluster) *hivev1.ClusterDeployment {
+	labels := map[string]string{}
+	maps.Copy(labels, pool.Spec.Labels)
+	labels[hivev1.LabelClusterPoolNamespace], labels[hivev1.LabelClusterPoolName] = pool.Namespace, pool.Name
+	annotations := map[string]string{}
+	maps.Copy(annotations, pool.Spec.Annotations)
+	annotations[hivev1.AnnotationClusterPoolSpecHash] = a.Version
+	return &hivev1.ClusterDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Namespace, Labels: labels, Annotations: annotations},
+		Spec: hivev1.ClusterDeploymentSpec{
+			ClusterName:          a.ClusterName,
+			BaseDomain:           pool.Spec.BaseDomain,
+			Platform:             *pool.Spec.Platform.DeepCopy(),
+			PowerState:           a.Power,
+			HibernateAfter:       pool.Spec.HibernateAfter,
+			InstallAttemptsLimit: pool.Spec.InstallAttemptsLimit,
+			ClusterPoolRef:       &hivev1.ClusterPoolReference{Namespace: pool.Namespace, PoolName: pool.Name},
+			Provisioning: &hivev1.Provisioning{
+				ImageSetRef:      &hivev1.ClusterImageSetReference{Name: pool.Spec.ImageSetRef.Name},
+				InstallerEnv:     pool.Spec.InstallerEnv,
+				CustomizationRef: pool.Spec.CustomizationRef,
+			},
+		},
+	}
+}
+
+// newInstall makes the install object of a new cluster from the pool's template. It has the cluster's name.
+func newInstall(pool *hivev1.ClusterPool, template *hivev1.ClusterInstallTemplate, name string) (*unstructured.Unstructured, error) {
+	gv, err := schema.ParseGroupVersion(template.APIVersion)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoObject, err)
+	}
+	install := &unstructured.Unstructured{Object: map[string]any{}}
+	if template.Spec != nil && len(template.Spec.Raw) > 0 {
+		spec := map[string]any{}
+		if err := decodeJSON(template.Spec.Raw, &spec); err != nil {
+			return nil, errNoObject
+		}
+		install.Object["spec"] = spec
+	}
+	install.SetGroupVersionKind(gv.WithKind(template.Kind))
+	install.SetNamespace(name)
+	install.SetName(name)
+	install.SetLabels(template.Labels)
+	install.SetAnnotations(template.Annotations)
+	if err := unstructured.SetNestedField(install.Object, name, "spec", "clusterDeploymentRef", "name"); err != nil {
+		return nil, errNoObject
+	}
+	if _, found, _ := unstructured.NestedString(install.Object, "spec", "imageSetRef", "name"); !found {
+		if err := unstructured.SetNestedField(install.Object, pool.Spec.ImageSetRef.Name, "spec", "imageSetRef", "name"); err != nil {
+			return nil, errNoObject
+		}
+	}
+	return install, nil
+}

@@ -1,0 +1,173 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterpool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+// sources are the Secrets that new clusters get copies of. They are read once in a pass, and only if a cluster is created in it.
+type sources struct {
+	pool     *hivev1.ClusterPool
+	once     sync.Once
+	pull     []byte
+	template []byte
+	err      error
+}
+
+// load reads the Secrets. In a pool that is being deleted a missing one is no obstacle: its cluster is created only to be deleted.
+func (s *sources) load(ctx context.Context, live client.Reader) error {
+	s.once.Do(func() {
+		s.pull, s.err = readKey(ctx, live, s.pool, s.pool.Spec.PullSecretRef, hivev1.SecretKeyDockerConfigJSON)
+		if s.err == nil {
+			s.template, s.err = readKey(ctx, live, s.pool, s.pool.Spec.InstallConfigSecretTemplateRef, hivev1.SecretKeyInstallConfig)
+		}
+		if apierrors.IsNotFound(s.err) && !s.pool.DeletionTimestamp.IsZero() {
+			s.err = nil
+		}
+	})
+	return s.err
+}
+
+func readKey(ctx context.Context, live client.Reader, pool *hivev1.ClusterPool, ref *hivev1.LocalObjectReference, key string) ([]byte, error) {
+	if ref == nil {
+		return nil, nil
+	}
+	secret := &corev1.Secret{}
+	if err := live.Get(ctx, client.ObjectKey{Namespace: pool.Namespace, Name: ref.Name}, secret); err != nil {
+		return nil, fmt.Errorf("reading secret %s/%s: %w", pool.Namespace, ref.Name, err)
+	}
+	if len(secret.Data[key]) == 0 {
+		return nil, fmt.Errorf("secret %s/%s has no key %s", pool.Namespace, ref.Name, key)
+	}
+	return secret.Data[key], nil
+}
+
+// missingDependencies says what new clusters of the pool need and is not there.
+func (r *Reconciler) missingDependencies(ctx context.Context, p *pass) ([]string, error) {
+	var missing []string
+	imageSet := &hivev1.ClusterImageSet{}
+	err := r.Client.Get(ctx, client.ObjectKey{Name: p.pool.Spec.ImageSetRef.Name}, imageSet)
+	switch {
+	case apierrors.IsNotFound(err):
+		missing = append(missing, fmt.Sprintf("cluster image set: clusterimagesets.hive.openshift.io %q not found", p.pool.Spec.ImageSetRef.Name))
+	case err != nil:
+		return nil, fmt.Errorf("reading cluster image set %s: %w", p.pool.Spec.ImageSetRef.Name, err)
+	}
+	for _, need := range secretsNeeded(p.pool) {
+		sentence, err := r.missingSecret(ctx, p, need)
+		if err != nil {
+			return nil, err
+		}
+		if sentence != "" {
+			missing = append(missing, need.label+": "+sentence)
+		}
+	}
+	return missing, nil
+}
+
+// need is a Secret in the pool's namespace that new clusters need, and the key it must have.
+type need struct {
+	label, name, key string
+}
+
+func secretsNeeded(pool *hivev1.ClusterPool) []need {
+	var needs []need
+	if ref := pool.Spec.PullSecretRef; ref != nil {
+		needs = append(needs, need{"pull secret", ref.Name, hivev1.SecretKeyDockerConfigJSON})
+	}
+	if ref := pool.Spec.InstallConfigSecretTemplateRef; ref != nil {
+		needs = append(needs, need{"install config template secret", ref.Name, hivev1.SecretKeyInstallConfig})
+	}
+	if name := credentials(pool.Spec.Platform); name != "" {
+		needs = append(needs, need{"credentials secret", name, ""})
+	}
+	return needs
+}
+
+// missingSecret says in which way a Secret is missing. Its content is read once per version of it.
+func (r *Reconciler) missingSecret(ctx context.Context, p *pass, n need) (string, error) {
+	key := client.ObjectKey{Namespace: p.pool.Namespace, Name: n.name}
+	meta := &metav1.PartialObjectMetadata{}
+	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	err := r.Metadata.Get(ctx, key, meta)
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Sprintf("secrets %q not found", n.name), nil
+	case err != nil:
+		return "", fmt.Errorf("reading metadata of secret %s: %w", key, err)
+	case n.key == "" || p.memory.secrets[n.label] == meta.ResourceVersion:
+		return "", nil
+	}
+	secret := &corev1.Secret{}
+	if err := r.Live.Get(ctx, key, secret); err != nil {
+		if apierrors.IsNotFound(err) {
+			return fmt.Sprintf("secrets %q not found", n.name), nil
+		}
+		return "", fmt.Errorf("reading secret %s: %w", key, err)
+	}
+	if len(secret.Data[n.key]) == 0 {
+		return fmt.Sprintf("secret %q has no key %s", n.name, n.key), nil
+	}
+	if n.key == hivev1.SecretKeyInstallConfig {
+		if _, err := renderInstallConfig(secret.Data[n.key], "name", "domain"); err != nil {
+			return fmt.Sprintf("key %s of secret %q is no YAML object", n.key, n.name), nil
+		}
+	}
+	r.memory.change(func() { p.memory.secrets[n.label] = secret.ResourceVersion })
+	return "", nil
+}
+
+// credentials is the name of the Secret with the credentials of a platform that another controller installs; empty when the platform names none.
+func credentials(platform hivev1.Platform) string {
+	raw, err := json.Marshal(platform)
+	if err != nil {
+		return ""
+	}
+	var platforms map[string]struct {
+		CredentialsSecretRef hivev1.LocalObjectReference `json:"credentialsSecretRef"`
+	}
+	if err := json.Unmarshal(raw, &platforms); err != nil {
+		return ""
+	}
+	for _, settings := range platforms {
+		return settings.CredentialsSecretRef.Name
+	}
+	return ""
+}
+
+// errNoObject says that a template is not what it should be. What it is is not repeated: it may hold secrets.
+var errNoObject = errors.New("the install-config template is no YAML object")
+
+// renderInstallConfig puts name and base domain into an install-config template. All else is kept.
+func renderInstallConfig(template []byte, name, baseDomain string) ([]byte, error) {
+	config := map[string]any{}
+	if err := yaml.Unmarshal(template, &config); err != nil || len(config) == 0 {
+		return nil, errNoObject
+	}
+	metadata, ok := config["metadata"].(map[string]any)
+	if !ok {
+		metadata = map[string]any{}
+	}
+	metadata["name"] = name
+	config["metadata"] = metadata
+	config["baseDomain"] = baseDomain
+	out, err := yaml.Marshal(config)
+	if err != nil {
+		return nil, errNoObject
+	}
+	return out, nil
+}

@@ -1,0 +1,196 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterpool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/poolplan"
+)
+
+var (
+	// errOldPool says that the pool changed since it was read.
+	errOldPool = errors.New("the pool changed since it was read")
+	// errNotOurs says that a namespace of the name of a new cluster belongs to somebody else.
+	errNotOurs = errors.New("the namespace exists and is not one of this pool")
+)
+
+// execute does what was decided, Writers actions at a time. What fails does not keep the rest from being done. again is when to plan again because something was lost
+// against another writer.
+func (r *Reconciler) execute(ctx context.Context, p *pass, actions []poolplan.Action, hold bool) (again time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
+	var (
+		mu   sync.Mutex
+		errs []error
+		wait sync.WaitGroup
+		free = make(chan struct{}, r.Writers)
+	)
+	for _, a := range actions {
+		if ticketed(a) && (!hold || r.recently(p, a)) {
+			continue
+		}
+		free <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-free }()
+			err := r.do(ctx, p, a)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case apierrors.IsConflict(err):
+				again = conflictRetry
+				log.FromContext(ctx).V(1).Info("lost an object to another writer and will plan again", "action", fmt.Sprintf("%T", a), "why", a.Reason())
+			case err != nil:
+				errs = append(errs, err)
+			}
+		})
+	}
+	wait.Wait()
+	return again, errors.Join(errs...)
+}
+
+func (r *Reconciler) recently(p *pass, a poolplan.Action) (yes bool) {
+	r.memory.change(func() { yes = p.memory.recently(a, r.Clock.Now()) })
+	return yes
+}
+
+// do carries out one action.
+func (r *Reconciler) do(ctx context.Context, p *pass, a poolplan.Action) error {
+	var (
+		kind string
+		err  error
+	)
+	switch a := a.(type) {
+	case poolplan.HoldPool:
+		kind, err = "HoldPool", r.setFinalizer(ctx, p.pool, true)
+	case poolplan.ReleasePool:
+		kind, err = "ReleasePool", r.releasePool(ctx, p.pool)
+	case poolplan.CreateCluster:
+		kind, err = "CreateCluster", r.createCluster(ctx, p, a)
+	case poolplan.DeleteCluster:
+		kind, err = "DeleteCluster", r.deleteCluster(ctx, p, a)
+	case poolplan.WithdrawCluster:
+		kind, err = "WithdrawCluster", r.withdrawCluster(ctx, p, a)
+	case poolplan.SetPower:
+		kind, err = "SetPower", r.setPower(ctx, p, a)
+	case poolplan.DeleteNamespace:
+		kind, err = "DeleteNamespace", r.deleteNamespace(ctx, a)
+	}
+	r.Meter.Action(kind, a.Reason(), err != nil && !apierrors.IsConflict(err))
+	if err == nil {
+		if key := operationKey(a); key != "" {
+			r.memory.change(func() { p.memory.done[key] = r.Clock.Now() })
+		}
+	}
+	return err
+}
+
+func (r *Reconciler) setFinalizer(ctx context.Context, pool *hivev1.ClusterPool, on bool) error {
+	next := pool.DeepCopy()
+	if on {
+		controllerutil.AddFinalizer(next, hivev1.FinalizerClusterPool)
+	} else {
+		controllerutil.RemoveFinalizer(next, hivev1.FinalizerClusterPool)
+	}
+	err := r.Client.Patch(ctx, next, client.MergeFromWithOptions(pool, client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldOwner))
+	if err = client.IgnoreNotFound(err); err != nil {
+		return fmt.Errorf("changing finalizers of pool %s/%s: %w", pool.Namespace, pool.Name, err)
+	}
+	return nil
+}
+
+// releasePool lets the pool go. The API server is asked once more whether anything is left: nobody looks after it afterwards.
+func (r *Reconciler) releasePool(ctx context.Context, pool *hivev1.ClusterPool) error {
+	clusters := metadataList("")
+	clusters.SetGroupVersionKind(hivev1.GroupVersion.WithKind("ClusterDeploymentList"))
+	err := r.Live.List(ctx, clusters, client.Limit(1), client.MatchingLabels{hivev1.LabelClusterPoolNamespace: pool.Namespace, hivev1.LabelClusterPoolName: pool.Name})
+	if err != nil {
+		return fmt.Errorf("looking for clusters of pool %s/%s: %w", pool.Namespace, pool.Name, err)
+	}
+	if len(clusters.Items) > 0 {
+		return apierrors.NewConflict(hivev1.GroupVersion.WithResource("clusterpools").GroupResource(), pool.Name, errOldPool)
+	}
+	return r.setFinalizer(ctx, pool, false)
+}
+
+// deleteCluster deletes a ClusterDeployment as it was seen. One that is gone is fine.
+func (r *Reconciler) deleteCluster(ctx context.Context, p *pass, a poolplan.DeleteCluster) error {
+	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name}}
+	err := r.Client.Delete(ctx, cd, client.Preconditions{UID: &a.UID, ResourceVersion: &a.ResourceVersion})
+	if err = client.IgnoreNotFound(err); err != nil {
+		return fmt.Errorf("deleting cluster %s: %w", a.Namespace, err)
+	}
+	log.FromContext(ctx).Info("deleted cluster", "ClusterDeployment", a.Namespace, "why", a.Why)
+	if !a.Replay {
+		r.event(p.pool, cd, a.Why, "DeleteCluster", "Deleted cluster "+a.Name)
+	}
+	return nil
+}
+
+// withdrawCluster asks the API server whether a cluster that was refused exists after all. If so, it will come into view and is dealt with as any other.
+func (r *Reconciler) withdrawCluster(ctx context.Context, p *pass, a poolplan.WithdrawCluster) error {
+	cd := &metav1.PartialObjectMetadata{}
+	cd.SetGroupVersionKind(hivev1.GroupVersion.WithKind("ClusterDeployment"))
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: a.Namespace}, cd)
+	switch {
+	case apierrors.IsNotFound(err):
+		r.memory.change(func() { p.memory.absent[a.Namespace] = true })
+	case err != nil:
+		return fmt.Errorf("looking for withdrawn cluster %s: %w", a.Namespace, err)
+	}
+	return apierrors.NewConflict(hivev1.GroupVersion.WithResource("clusterpools").GroupResource(), p.pool.Name, errOldPool)
+}
+
+// setPower changes spec.powerState and nothing else, of the ClusterDeployment as it was seen.
+func (r *Reconciler) setPower(ctx context.Context, p *pass, a poolplan.SetPower) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": a.UID, "resourceVersion": a.ResourceVersion},
+		"spec":     map[string]any{"powerState": a.Power},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding power state of cluster %s: %w", a.Namespace, err)
+	}
+	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name}}
+	err = r.Client.Patch(ctx, cd, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldOwner))
+	if err = client.IgnoreNotFound(err); err != nil {
+		return fmt.Errorf("setting power state of cluster %s: %w", a.Namespace, err)
+	}
+	log.FromContext(ctx).Info("set power state of cluster", "ClusterDeployment", a.Namespace, "powerState", a.Power, "why", a.Why)
+	r.event(p.pool, cd, a.Why, "SetPower", fmt.Sprintf("Set power state of cluster %s to %s", a.Name, a.Power))
+	return nil
+}
+
+func (r *Reconciler) deleteNamespace(ctx context.Context, a poolplan.DeleteNamespace) error {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.Name}}
+	err := r.Client.Delete(ctx, ns, client.Preconditions{UID: &a.UID})
+	if err = client.IgnoreNotFound(err); err != nil {
+		return fmt.Errorf("deleting namespace %s: %w", a.Name, err)
+	}
+	log.FromContext(ctx).Info("deleted namespace", "Namespace", a.Name, "why", a.Why)
+	return nil
+}
+
+// isEmpty asks the API server whether there is no ClusterDeployment in a namespace.
+func (r *Reconciler) isEmpty(ctx context.Context, namespace string) (bool, error) {
+	list := metadataList("")
+	list.SetGroupVersionKind(hivev1.GroupVersion.WithKind("ClusterDeploymentList"))
+	if err := r.Live.List(ctx, list, client.InNamespace(namespace), client.Limit(1)); err != nil {
+		return false, fmt.Errorf("looking for clusters in namespace %s: %w", namespace, err)
+	}
+	return len(list.Items) == 0, nil
+}

@@ -1,0 +1,250 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterpool_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/muster-io/muster/apis/controlplanetest"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/controller/clusterpool"
+	"github.com/muster-io/muster/pool-operator/internal/poolplan"
+	"github.com/muster-io/muster/pool-operator/internal/testobj"
+)
+
+const (
+	patience = 60 * time.Second
+	tick     = 20 * time.Millisecond
+)
+
+var scheme = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, hivev1.AddToScheme} {
+		if err := add(s); err != nil {
+			panic(err)
+		}
+	}
+	return s
+}()
+
+type wallClock struct{}
+
+func (wallClock) Now() time.Time { return time.Now() }
+
+type noMeter struct{}
+
+func (noMeter) Action(string, poolplan.Why, bool) {}
+
+// world is one namespace of the control plane, with an administrator's client.
+type world struct {
+	t      *testing.T
+	config *rest.Config
+	client client.Client
+	ns     string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	cfg := controlplanetest.Start(t)
+	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "pools-"}}
+	require.NoError(t, c.Create(t.Context(), ns))
+	require.NoError(t, client.IgnoreAlreadyExists(c.Create(t.Context(), testobj.ClusterImageSet(testobj.ImageSetName))))
+	return &world{t: t, config: cfg, client: c, ns: ns.Name}
+}
+
+// replica runs the controller for pools of the world's namespace until the test ends, or until stop is called.
+func (w *world) replica(change ...func(*rest.Config)) (stop func()) {
+	w.t.Helper()
+	cfg := rest.CopyConfig(w.config)
+	for _, f := range change {
+		f(cfg)
+	}
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme:     scheme,
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: new(true)},
+		Cache:      cache.Options{ByObject: w.cacheByObject()},
+	})
+	require.NoError(w.t, err)
+	r := clusterpool.New(clusterpool.Deps{
+		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(), Progress: clusterpool.CacheProgress{Informers: mgr.GetCache()},
+		Recorder: mgr.GetEventRecorder("clusterpool"), Clock: wallClock{}, Meter: noMeter{}, Workers: 4, Writers: 10,
+	})
+	require.NoError(w.t, r.SetupWithManager(w.t.Context(), mgr))
+	return run(w.t, mgr)
+}
+
+// cacheByObject keeps tests apart that share a control plane: a replica sees the pools of its world only.
+func (w *world) cacheByObject() map[client.Object]cache.ByObject {
+	byObject := clusterpool.CacheByObject()
+	byObject[&hivev1.ClusterPool{}] = cache.ByObject{Namespaces: map[string]cache.Config{w.ns: {}}}
+	return byObject
+}
+
+func run(t *testing.T, mgr ctrl.Manager) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			<-done
+		})
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// installer stands in for whoever installs clusters: it writes what an installer writes, and nothing else.
+func (w *world) installer() {
+	w.t.Helper()
+	mgr, err := ctrl.NewManager(w.config, ctrl.Options{
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)},
+	})
+	require.NoError(w.t, err)
+	err = ctrl.NewControllerManagedBy(mgr).Named("installer").For(&hivev1.ClusterDeployment{}).
+		Complete(&standIn{client: mgr.GetClient(), pools: w.ns})
+	require.NoError(w.t, err)
+	run(w.t, mgr)
+}
+
+type standIn struct {
+	client client.Client
+	pools  string
+}
+
+func (s *standIn) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cd := &hivev1.ClusterDeployment{}
+	if err := s.client.Get(ctx, req.NamespacedName, cd); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if cd.Spec.ClusterPoolRef == nil || cd.Spec.ClusterPoolRef.Namespace != s.pools || !cd.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	if !cd.Spec.Installed {
+		before := cd.DeepCopy()
+		cd.Spec.Installed = true
+		if err := s.client.Patch(ctx, cd, client.MergeFrom(before)); err != nil {
+			return ctrl.Result{}, client.IgnoreNotFound(err)
+		}
+	}
+	want := cd.Spec.PowerState
+	if cd.Status.InstalledTimestamp == nil || cd.Status.PowerState != want {
+		before := cd.DeepCopy()
+		if cd.Status.InstalledTimestamp == nil {
+			cd.Status.InstalledTimestamp = new(metav1.Now())
+		}
+		cd.Status.PowerState = want
+		if err := s.client.Status().Patch(ctx, cd, client.MergeFrom(before)); err != nil {
+			return ctrl.Result{}, client.IgnoreNotFound(err)
+		}
+	}
+	return ctrl.Result{}, nil
+}
+
+func (w *world) create(objects ...client.Object) {
+	w.t.Helper()
+	for _, o := range objects {
+		require.NoError(w.t, w.client.Create(w.t.Context(), o))
+	}
+}
+
+func (w *world) pool(name string) *hivev1.ClusterPool {
+	w.t.Helper()
+	pool := &hivev1.ClusterPool{}
+	require.NoError(w.t, w.client.Get(w.t.Context(), client.ObjectKey{Namespace: w.ns, Name: name}, pool))
+	return pool
+}
+
+// editPool changes a pool's spec.
+func (w *world) editPool(name string, change func(*hivev1.ClusterPool)) {
+	w.t.Helper()
+	pool := w.pool(name)
+	before := pool.DeepCopy()
+	change(pool)
+	require.NoError(w.t, w.client.Patch(w.t.Context(), pool, client.MergeFrom(before)))
+}
+
+// clusters are the ClusterDeployments of the world's pool that are not being deleted.
+func (w *world) clusters(pool string) []hivev1.ClusterDeployment {
+	w.t.Helper()
+	list := &hivev1.ClusterDeploymentList{}
+	require.NoError(w.t, w.client.List(w.t.Context(), list, client.MatchingLabels{
+		hivev1.LabelClusterPoolNamespace: w.ns, hivev1.LabelClusterPoolName: pool,
+	}))
+	var out []hivev1.ClusterDeployment
+	for _, cd := range list.Items {
+		if cd.DeletionTimestamp.IsZero() {
+			out = append(out, cd)
+		}
+	}
+	return out
+}
+
+// namespaces are the names of the namespaces of the pool's clusters that are not being deleted.
+func (w *world) namespaces(pool string) []string {
+	w.t.Helper()
+	list := &corev1.NamespaceList{}
+	require.NoError(w.t, w.client.List(w.t.Context(), list, client.MatchingLabels{
+		hivev1.LabelNamespaceClusterPoolNamespace: w.ns, hivev1.LabelNamespaceClusterPoolName: pool,
+	}))
+	var out []string
+	for _, ns := range list.Items {
+		if ns.DeletionTimestamp.IsZero() {
+			out = append(out, ns.Name)
+		}
+	}
+	return out
+}
+
+func (w *world) eventually(what string, holds func() bool) {
+	w.t.Helper()
+	require.Eventually(w.t, holds, patience, tick, what)
+}
+
+// settled waits until the pool says that it is filled, has that many clusters, and has nothing left to do.
+func (w *world) settled(name string, size int) {
+	w.t.Helper()
+	var last string
+	holds := func() bool {
+		pool := w.pool(name)
+		clusters, namespaces := w.clusters(name), w.namespaces(name)
+		ready := hivev1.FindCondition(pool.Status.Conditions, hivev1.ClusterPoolReady)
+		last = fmt.Sprintf("%d clusters, %d namespaces, status %+v", len(clusters), len(namespaces), pool.Status)
+		return ready != nil && ready.Status == corev1.ConditionTrue && len(clusters) == size && len(namespaces) == size && len(pool.Status.Operations) == 0
+	}
+	deadline := time.Now().Add(patience)
+	for !holds() {
+		require.True(w.t, time.Now().Before(deadline), "pool %s did not settle at %d: %s", name, size, last)
+		select {
+		case <-w.t.Context().Done():
+			w.t.FailNow()
+		case <-time.After(tick):
+		}
+	}
+	for _, cd := range w.clusters(name) {
+		require.True(w.t, strings.HasSuffix(cd.Name, cd.Namespace), "cluster and namespace have one name")
+	}
+}

@@ -1,0 +1,88 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterpool
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// replayAfter is how long an operation that this process carried out may stay out of view before it is carried out again.
+const replayAfter = time.Minute
+
+// memory is what the controller remembers between passes. All of it can be lost: it saves requests, and holds answers of the API server until they were planned with.
+type memory struct {
+	mu    sync.Mutex
+	pools map[types.NamespacedName]*poolMemory
+}
+
+type poolMemory struct {
+	uid types.UID
+	// done is when an operation was carried out, by doneKey.
+	done map[string]time.Time
+	// refused is why the API server refused a creation, by namespace.
+	refused map[string]string
+	// absent are withdrawn clusters that the API server does not have.
+	absent map[string]bool
+	// secrets are the versions of Secrets that hold the key that is needed.
+	secrets map[string]string
+	written time.Time
+	waits   int
+}
+
+func newMemory() *memory { return &memory{pools: map[types.NamespacedName]*poolMemory{}} }
+
+// of returns what is remembered of a pool. One reconcile at a time works on a pool, but its actions run in parallel: they go through methods of memory.
+func (m *memory) of(key types.NamespacedName, uid types.UID) *poolMemory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.pools[key]
+	if p == nil || p.uid != uid {
+		p = &poolMemory{uid: uid, done: map[string]time.Time{}, refused: map[string]string{}, absent: map[string]bool{}, secrets: map[string]string{}}
+		m.pools[key] = p
+	}
+	return p
+}
+
+func (m *memory) forget(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.pools, key)
+}
+
+// waited counts a pass that waited for the cache and returns how many did in a row.
+func (m *memory) waited(key types.NamespacedName) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.pools[key]
+	if p == nil {
+		return 0
+	}
+	p.waits++
+	return p.waits
+}
+
+// change runs f while nothing else reads or changes the memory.
+func (m *memory) change(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f()
+}
+
+// keep drops what is remembered of operations that are over.
+func (p *poolMemory) keep(outstanding map[string]bool) {
+	prune(p.done, outstanding)
+	prune(p.refused, outstanding)
+	prune(p.absent, outstanding)
+}
+
+func prune[V any](answers map[string]V, outstanding map[string]bool) {
+	for key := range answers {
+		if !outstanding[key] {
+			delete(answers, key)
+		}
+	}
+}

@@ -1,0 +1,192 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterpool
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/poolplan"
+)
+
+// pass is one reconcile of one pool.
+type pass struct {
+	pool     *hivev1.ClusterPool
+	snapshot poolplan.Snapshot
+	memory   *poolMemory
+	sources  sources
+}
+
+// observe reads everything that a decision about the pool is made from, from the cache.
+func (r *Reconciler) observe(ctx context.Context, pool *hivev1.ClusterPool) (*pass, error) {
+	p := r.newPass(pool)
+	// How far the caches are is asked first: what is read afterwards can only be newer.
+	view, err := r.Progress.View(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.snapshot.View = view
+	clusters := &hivev1.ClusterDeploymentList{}
+	if err := r.Client.List(ctx, clusters, client.MatchingFields{indexPool: poolKey(pool.Namespace, pool.Name)}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing clusters of pool %s/%s: %w", pool.Namespace, pool.Name, err)
+	}
+	claims := &hivev1.ClusterClaimList{}
+	if err := r.Client.List(ctx, claims, client.MatchingFields{indexPool: poolKey(pool.Namespace, pool.Name)}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing claims of pool %s/%s: %w", pool.Namespace, pool.Name, err)
+	}
+	return p, r.complete(ctx, p, clusters.Items, claims.Items)
+}
+
+// observeLive reads the pool and then its clusters and claims from the API server, so that the view is as new as can be.
+func (r *Reconciler) observeLive(ctx context.Context, key types.NamespacedName) (*pass, error) {
+	pool := &hivev1.ClusterPool{}
+	if err := r.Live.Get(ctx, key, pool); err != nil {
+		return nil, err
+	}
+	p := r.newPass(pool)
+	clusters := &hivev1.ClusterDeploymentList{}
+	if err := r.Live.List(ctx, clusters, client.MatchingLabels{
+		hivev1.LabelClusterPoolNamespace: pool.Namespace, hivev1.LabelClusterPoolName: pool.Name,
+	}); err != nil {
+		return nil, fmt.Errorf("listing clusters of pool %s/%s: %w", pool.Namespace, pool.Name, err)
+	}
+	claims := &hivev1.ClusterClaimList{}
+	if err := r.Live.List(ctx, claims, client.InNamespace(pool.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing claims of pool %s/%s: %w", pool.Namespace, pool.Name, err)
+	}
+	p.snapshot.Live = true
+	p.snapshot.View = hivev1.ClusterPoolObservation{ClusterDeployments: clusters.ResourceVersion, ClusterClaims: claims.ResourceVersion}
+	return p, r.complete(ctx, p, clusters.Items, claims.Items)
+}
+
+func (r *Reconciler) newPass(pool *hivev1.ClusterPool) *pass {
+	p := &pass{pool: pool, memory: r.memory.of(client.ObjectKeyFromObject(pool), pool.UID)}
+	p.sources.pool = pool
+	p.snapshot = poolplan.Snapshot{Pool: pool, Slugs: slugs(poolplan.SliceOfPass + 5)}
+	return p
+}
+
+// complete adds the rest of the snapshot.
+func (r *Reconciler) complete(ctx context.Context, p *pass, clusters []hivev1.ClusterDeployment, claims []hivev1.ClusterClaim) error {
+	for i := range clusters {
+		if ref := clusters[i].Spec.ClusterPoolRef; ref != nil && ref.Namespace == p.pool.Namespace && ref.PoolName == p.pool.Name {
+			p.snapshot.Clusters = append(p.snapshot.Clusters, clusterOf(&clusters[i]))
+		}
+	}
+	for i := range claims {
+		if claims[i].Spec.ClusterPoolName == p.pool.Name {
+			p.snapshot.Claims = append(p.snapshot.Claims, claimOf(&claims[i]))
+		}
+	}
+	namespaces, err := r.namespacesOf(ctx, client.ObjectKeyFromObject(p.pool))
+	if err != nil {
+		return err
+	}
+	p.snapshot.Namespaces = namespaces
+	p.snapshot.Missing, err = r.missingDependencies(ctx, p)
+	if err != nil {
+		return err
+	}
+	r.memory.change(func() { p.recall() })
+	return nil
+}
+
+// recall puts what the API server answered earlier into the snapshot, and forgets answers about operations that are over.
+func (p *pass) recall() {
+	p.memory.waits = 0
+	outstanding := map[string]bool{}
+	for _, op := range p.pool.Status.Operations {
+		outstanding[op.Namespace] = true
+		outstanding[doneKey(op.Kind, op.Namespace)] = true
+	}
+	p.memory.keep(outstanding)
+	p.snapshot.Refused, p.snapshot.Absent = map[string]string{}, map[string]bool{}
+	for namespace, why := range p.memory.refused {
+		p.snapshot.Refused[namespace] = why
+	}
+	for namespace := range p.memory.absent {
+		p.snapshot.Absent[namespace] = true
+	}
+}
+
+// namespacesOf reads the namespaces that were made for clusters of a pool.
+func (r *Reconciler) namespacesOf(ctx context.Context, pool types.NamespacedName) ([]poolplan.Namespace, error) {
+	list := metadataList("Namespace")
+	if err := r.Metadata.List(ctx, list, client.MatchingFields{indexPool: poolKey(pool.Namespace, pool.Name)}); err != nil {
+		return nil, fmt.Errorf("listing namespaces of pool %s: %w", pool, err)
+	}
+	var out []poolplan.Namespace
+	for i := range list.Items {
+		ns := &list.Items[i]
+		var inside hivev1.ClusterDeploymentList
+		if err := r.Client.List(ctx, &inside, client.InNamespace(ns.Name), client.Limit(1), client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing clusters in namespace %s: %w", ns.Name, err)
+		}
+		out = append(out, poolplan.Namespace{Name: ns.Name, UID: ns.UID, Deleting: !ns.DeletionTimestamp.IsZero(), Occupied: len(inside.Items) > 0})
+	}
+	return out, nil
+}
+
+func clusterOf(cd *hivev1.ClusterDeployment) poolplan.Cluster {
+	c := poolplan.Cluster{
+		Namespace: cd.Namespace, Name: cd.Name, UID: cd.UID, ResourceVersion: cd.ResourceVersion, Created: cd.CreationTimestamp.Time,
+		ClusterName: cd.Spec.ClusterName, Version: cd.Annotations[hivev1.AnnotationClusterPoolSpecHash],
+		Deleting:    !cd.DeletionTimestamp.IsZero(),
+		Marked:      cd.Annotations[hivev1.AnnotationRemoveFromPool] == "true" || cd.Annotations[hivev1.AnnotationRemoveFromPoolOld] == "true",
+		Protected:   cd.Annotations[hivev1.AnnotationProtectedDelete] == "true" || cd.Annotations[hivev1.AnnotationReconcilePause] == "true",
+		PowerPaused: cd.Annotations[hivev1.AnnotationPowerStatePause] == "true" || cd.Annotations[hivev1.AnnotationReconcilePause] == "true",
+		Installed:   cd.Spec.Installed, Power: cd.Spec.PowerState, ObservedPower: cd.Status.PowerState,
+	}
+	if ref := cd.Spec.ClusterPoolRef; ref != nil {
+		c.ClaimName, c.ClaimUID = ref.ClaimName, ref.ClaimUID
+	}
+	if cd.Status.InstalledTimestamp != nil {
+		c.InstalledAt = cd.Status.InstalledTimestamp.Time
+	}
+	if stopped := hivev1.FindCondition(cd.Status.Conditions, hivev1.ClusterDeploymentProvisionStopped); stopped != nil && stopped.Status == corev1.ConditionTrue {
+		c.InstallStopped = &poolplan.Failure{Reason: stopped.Reason, Message: stopped.Message}
+	}
+	hibernating := hivev1.FindCondition(cd.Status.Conditions, hivev1.ClusterDeploymentHibernating)
+	if hibernating != nil && hibernating.Status == corev1.ConditionFalse && hibernating.Reason == hivev1.ReasonResumingOrRunning {
+		c.ResumingSince = hibernating.LastTransitionTime.Time
+	}
+	return c
+}
+
+func claimOf(claim *hivev1.ClusterClaim) poolplan.Claim {
+	c := poolplan.Claim{
+		Name: claim.Name, UID: claim.UID, Created: claim.CreationTimestamp.Time, Namespace: claim.Spec.Namespace, Deleting: !claim.DeletionTimestamp.IsZero(),
+	}
+	if timeout := claim.Spec.QueueTimeout; timeout != nil {
+		c.Expires = claim.CreationTimestamp.Add(timeout.Duration)
+	}
+	return c
+}
+
+// slugs makes n random slugs.
+func slugs(n int) []string {
+	random := make([]byte, n*poolplan.SlugLength)
+	_, _ = rand.Read(random) // never fails; the program ends instead
+	for i := range random {
+		random[i] = poolplan.SlugAlphabet[int(random[i])%len(poolplan.SlugAlphabet)]
+	}
+	out := make([]string, n)
+	for i := range out {
+		out[i] = string(random[i*poolplan.SlugLength : (i+1)*poolplan.SlugLength])
+	}
+	return out
+}
+
+func metadataList(kind string) *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind + "List"))
+	return list
+}

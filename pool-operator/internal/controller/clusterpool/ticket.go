@@ -1,0 +1,135 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterpool
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/poolplan"
+)
+
+// conflictRetry is when a pass that lost against another writer is tried again: the cache needs a moment to bring what the other wrote.
+const conflictRetry = 50 * time.Millisecond
+
+// ticket makes sure that the decision stands: either its status was written, with the resourceVersion that was read as precondition, or nothing has to be written and the
+// pool is still what it was. hold says that the actions that need a ticket may be carried out; delay is when a report that was put off is due.
+func (r *Reconciler) ticket(ctx context.Context, p *pass, d poolplan.Decision) (hold bool, delay time.Duration, err error) {
+	needed := needsTicket(p.memory, d.Actions, r.Clock.Now())
+	switch d.Change {
+	case poolplan.StatusTicket:
+		return true, 0, r.writeStatus(ctx, p, d.Status)
+	case poolplan.StatusReport:
+		wait := reportInterval - r.Clock.Now().Sub(p.memory.written)
+		if needed || wait <= 0 {
+			return true, 0, r.writeStatus(ctx, p, d.Status)
+		}
+		return false, wait, nil
+	case poolplan.StatusSame:
+	}
+	if !needed {
+		return false, 0, nil
+	}
+	return true, 0, r.confirm(ctx, p.pool)
+}
+
+// needsTicket says whether an action is among them that stands on the pool's status and on nothing else.
+func needsTicket(memory *poolMemory, actions []poolplan.Action, now time.Time) bool {
+	for _, a := range actions {
+		if ticketed(a) && !memory.recently(a, now) {
+			return true
+		}
+	}
+	return false
+}
+
+// ticketed says whether an action stands on the pool's status. The others carry the resourceVersion of the one object that they change.
+func ticketed(a poolplan.Action) bool {
+	switch a.(type) {
+	case poolplan.CreateCluster, poolplan.DeleteCluster, poolplan.WithdrawCluster, poolplan.DeleteNamespace:
+		return true
+	case poolplan.HoldPool, poolplan.ReleasePool, poolplan.SetPower:
+		return false
+	}
+	return true
+}
+
+func (r *Reconciler) writeStatus(ctx context.Context, p *pass, status hivev1.ClusterPoolStatus) error {
+	next := p.pool.DeepCopy()
+	next.Status = status
+	patch := client.MergeFromWithOptions(p.pool, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, next, patch, client.FieldOwner(FieldOwner)); err != nil {
+		return fmt.Errorf("writing status of pool %s/%s: %w", p.pool.Namespace, p.pool.Name, err)
+	}
+	p.pool = next
+	r.memory.change(func() { p.memory.written = r.Clock.Now() })
+	return nil
+}
+
+// confirm asks the API server whether the pool is still what it was when it was read. Otherwise operations that were finished and forgotten could be carried out again.
+func (r *Reconciler) confirm(ctx context.Context, pool *hivev1.ClusterPool) error {
+	now := &metav1.PartialObjectMetadata{}
+	now.SetGroupVersionKind(hivev1.GroupVersion.WithKind("ClusterPool"))
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(pool), now); err != nil {
+		return fmt.Errorf("confirming pool %s/%s: %w", pool.Namespace, pool.Name, err)
+	}
+	if now.UID != pool.UID || now.ResourceVersion != pool.ResourceVersion {
+		return apierrors.NewConflict(hivev1.GroupVersion.WithResource("clusterpools").GroupResource(), pool.Name, errOldPool)
+	}
+	return nil
+}
+
+// operationKey identifies the operation that an action carries out; empty for actions that are no operations.
+func operationKey(a poolplan.Action) string {
+	switch a := a.(type) {
+	case poolplan.CreateCluster:
+		return doneKey(hivev1.OperationCreate, a.Namespace)
+	case poolplan.DeleteCluster:
+		return doneKey(hivev1.OperationDelete, a.Namespace)
+	case poolplan.HoldPool, poolplan.ReleasePool, poolplan.WithdrawCluster, poolplan.SetPower, poolplan.DeleteNamespace:
+	}
+	return ""
+}
+
+func doneKey(kind hivev1.OperationKind, namespace string) string {
+	return string(kind) + "/" + namespace
+}
+
+// recently says whether this process carried out the operation and should see its effect soon.
+func (m *poolMemory) recently(a poolplan.Action, now time.Time) bool {
+	key := operationKey(a)
+	if key == "" {
+		return false
+	}
+	at, done := m.done[key]
+	return done && now.Sub(at) < replayAfter
+}
+
+// sweep deletes namespaces that were made for clusters of a pool that is gone, and that hold no cluster.
+func (r *Reconciler) sweep(ctx context.Context, key types.NamespacedName) error {
+	namespaces, err := r.namespacesOf(ctx, key)
+	if err != nil {
+		return err
+	}
+	for _, a := range poolplan.Orphans(namespaces) {
+		empty, err := r.isEmpty(ctx, a.Name)
+		if err != nil {
+			return err
+		}
+		if !empty {
+			continue
+		}
+		if err := r.deleteNamespace(ctx, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}

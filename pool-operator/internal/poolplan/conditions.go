@@ -1,0 +1,177 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package poolplan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+// longestMessage bounds condition messages that list names.
+const longestMessage = 4096
+
+// setConditions says in the status what is and is not as it should be.
+func (p *pass) setConditions(status *hivev1.ClusterPoolStatus) {
+	for _, c := range []hivev1.Condition{
+		p.missingDependencies(),
+		p.capacityAvailable(),
+		p.allClustersCurrent(),
+		p.inventoryValid(),
+		p.deletionPossible(),
+		p.provisioningHealthy(),
+		p.ready(),
+	} {
+		hivev1.SetCondition(&status.Conditions, c, metav1.NewTime(p.now))
+	}
+}
+
+func condition(kind string, status corev1.ConditionStatus, reason, message string) hivev1.Condition {
+	return hivev1.Condition{Type: kind, Status: status, Reason: reason, Message: cut(message, longestMessage)}
+}
+
+func (p *pass) missingDependencies() hivev1.Condition {
+	if len(p.in.Missing) > 0 {
+		return condition(hivev1.ClusterPoolMissingDependencies, corev1.ConditionTrue, hivev1.ReasonMissing, strings.Join(p.in.Missing, "; "))
+	}
+	return condition(hivev1.ClusterPoolMissingDependencies, corev1.ConditionFalse, hivev1.ReasonVerified, "Dependencies verified")
+}
+
+func (p *pass) capacityAvailable() hivev1.Condition {
+	kind := hivev1.ClusterPoolCapacityAvailable
+	switch {
+	case p.capacity() == 0:
+		return condition(kind, corev1.ConditionFalse, hivev1.ReasonMaxCapacity,
+			fmt.Sprintf("Pool is at maximum capacity of %d waiting and claimed clusters.", *p.spec.MaxSize))
+	case p.exhausted():
+		return condition(kind, corev1.ConditionFalse, hivev1.ReasonInventoryExhausted,
+			fmt.Sprintf("All %d names of the inventory are taken; add names, or release claims.", len(p.listedNames())))
+	}
+	return condition(kind, corev1.ConditionTrue, hivev1.ReasonAvailable, "There is capacity to add more clusters to the pool.")
+}
+
+// exhausted says that the inventory has no name left.
+func (p *pass) exhausted() bool {
+	return p.spec.Inventory != nil && p.names != nil && len(p.freeNames()) == 0
+}
+
+func (p *pass) allClustersCurrent() hivev1.Condition {
+	var stale, unknown []string
+	for _, m := range p.members {
+		switch {
+		case !m.unclaimed() || m.Version == p.version:
+		case m.Version == "":
+			unknown = append(unknown, m.Name)
+		default:
+			stale = append(stale, m.Name)
+		}
+	}
+	slices.Sort(stale)
+	slices.Sort(unknown)
+	kind := hivev1.ClusterPoolAllClustersCurrent
+	switch {
+	case len(stale) > 0:
+		return condition(kind, corev1.ConditionFalse, hivev1.ReasonSomeClusterDeploymentsStale,
+			"These clusters are of an earlier version of the pool and are being replaced: "+strings.Join(stale, ", "))
+	case len(unknown) > 0:
+		return condition(kind, corev1.ConditionUnknown, hivev1.ReasonSomeClusterDeploymentsUnknown,
+			"These clusters do not say which version of the pool they are of and are being replaced: "+strings.Join(unknown, ", "))
+	}
+	return condition(kind, corev1.ConditionTrue, hivev1.ReasonClusterDeploymentsCurrent, "All unclaimed clusters are of the pool's present version")
+}
+
+func (p *pass) inventoryValid() hivev1.Condition {
+	if p.spec.Inventory == nil {
+		return condition(hivev1.ClusterPoolInventoryValid, corev1.ConditionUnknown, hivev1.ReasonInitialized, "The pool has no inventory")
+	}
+	return condition(hivev1.ClusterPoolInventoryValid, corev1.ConditionTrue, hivev1.ReasonValid, "All entries of the inventory can be used")
+}
+
+func (p *pass) deletionPossible() hivev1.Condition {
+	kind := hivev1.ClusterPoolDeletionPossible
+	if !p.deleting() {
+		return condition(kind, corev1.ConditionUnknown, hivev1.ReasonInitialized, "The pool is not being deleted")
+	}
+	var names []string
+	for _, m := range p.members {
+		names = append(names, m.Name)
+	}
+	if len(names) == 0 {
+		return condition(kind, corev1.ConditionTrue, hivev1.ReasonDeletionPossible, "No ClusterDeployments pending cleanup")
+	}
+	slices.Sort(names)
+	return condition(kind, corev1.ConditionFalse, hivev1.ReasonClusterDeploymentsPendingCleanup,
+		"These clusters have to go first, and claimed ones have to be released: "+strings.Join(names, ", "))
+}
+
+func (p *pass) provisioningHealthy() hivev1.Condition {
+	kind := hivev1.ClusterPoolProvisioningHealthy
+	n := p.health.ConsecutiveFailures
+	if n == 0 {
+		return condition(kind, corev1.ConditionTrue, hivev1.ReasonHealthy, "No cluster broke since one was last installed")
+	}
+	reason := hivev1.ReasonBackingOff
+	if n >= breakerThreshold {
+		reason = hivev1.ReasonCircuitBreakerOpen
+	}
+	return condition(kind, corev1.ConditionFalse, reason, fmt.Sprintf("%d clusters in a row broke, the last, %s, for the reason %s; status.provisioning says when the next is tried",
+		n, p.health.LastFailureCluster, p.health.LastFailureReason))
+}
+
+func (p *pass) ready() hivev1.Condition {
+	reason, obstacle := p.obstacle()
+	installed := p.count(standby, ready)
+	status := corev1.ConditionFalse
+	if reason == hivev1.ReasonPoolFilled {
+		status = corev1.ConditionTrue
+	}
+	message := fmt.Sprintf("%d of %d clusters are installed", installed, p.target())
+	if obstacle != "" {
+		message += "; " + obstacle
+	}
+	return condition(hivev1.ClusterPoolReady, status, reason, message)
+}
+
+// obstacle says why the pool does not have what its spec asks for.
+func (p *pass) obstacle() (reason, sentence string) {
+	lacking := p.target() - p.countUnclaimed()
+	switch {
+	case p.deleting():
+		return hivev1.ReasonPoolDeleting, "the pool is being deleted"
+	case lacking > 0:
+		return p.obstacleToCreation(lacking)
+	case lacking < 0 && p.frozen():
+		return hivev1.ReasonPoolFrozen, "maxConcurrent is 0, so that none is deleted"
+	case lacking < 0:
+		return hivev1.ReasonPoolScalingDown, fmt.Sprintf("%d too many are being deleted", -lacking)
+	case p.count(installing, broken) > 0:
+		return hivev1.ReasonPoolFilling, fmt.Sprintf("%d are installing, %d are broken", p.count(installing), p.count(broken))
+	}
+	return hivev1.ReasonPoolFilled, ""
+}
+
+func (p *pass) obstacleToCreation(lacking int) (reason, sentence string) {
+	switch {
+	case len(p.in.Missing) > 0:
+		return hivev1.ReasonMissing, "none is created before the missing dependencies are there"
+	case p.frozen():
+		return hivev1.ReasonPoolFrozen, "maxConcurrent is 0, so that none is created"
+	case p.capacity() == 0:
+		return hivev1.ReasonMaxCapacity, "the pool has maxSize clusters, claimed ones included"
+	case p.exhausted():
+		return hivev1.ReasonInventoryExhausted, "every name of the inventory is taken"
+	case p.breaker() != hivev1.CircuitBreakerClosed:
+		return hivev1.ReasonCircuitBreakerOpen, "so many broke in a row that one at a time is tried"
+	case p.health.ConsecutiveFailures > 0 && p.allowedByFailures() == 0:
+		return hivev1.ReasonBackingOff, "the next is created when status.provisioning.nextAttemptTime is reached"
+	}
+	return hivev1.ReasonPoolFilling, fmt.Sprintf("%d more are to be created", lacking)
+}
+
+func (p *pass) frozen() bool { return p.spec.MaxConcurrent != nil && *p.spec.MaxConcurrent == 0 }

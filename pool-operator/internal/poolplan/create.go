@@ -1,0 +1,83 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package poolplan
+
+import (
+	"math"
+	"strings"
+)
+
+// addClusters records the creations that are missing, as far as budget, capacity, names and failures allow.
+func (p *pass) addClusters() {
+	p.wanted = max(0, p.target()-p.countUnclaimed())
+	if len(p.in.Missing) > 0 {
+		return
+	}
+	n := min(p.wanted, p.budget(), p.capacity(), p.slice(), p.allowedByFailures())
+	for range n {
+		name, clusterName, ok := p.nextName()
+		if !ok {
+			return
+		}
+		p.recordCreation(name, clusterName, p.countRunnable() < p.runningTarget())
+	}
+}
+
+// capacity is how many clusters may be added before the pool has maxSize, claimed and deleting ones included.
+func (p *pass) capacity() int {
+	if p.spec.MaxSize == nil {
+		return math.MaxInt
+	}
+	return max(0, int(*p.spec.MaxSize)-len(p.members))
+}
+
+// nextName makes the name of a new cluster, which is that of its namespace too, and its short name.
+func (p *pass) nextName() (namespace, clusterName string, ok bool) {
+	prefix := p.pool.Name
+	if p.spec.Inventory != nil {
+		free := p.freeNames()
+		if len(free) == 0 {
+			return "", "", false
+		}
+		prefix = free[0]
+	}
+	for len(p.slugs) > 0 {
+		namespace = withSlug(prefix, p.slugs[0])
+		p.slugs = p.slugs[1:]
+		if p.nameInUse(namespace) {
+			continue
+		}
+		if p.spec.Inventory == nil {
+			return namespace, namespace, true
+		}
+		p.names[prefix] = namespace
+		return namespace, prefix, true
+	}
+	return "", "", false
+}
+
+// withSlug joins prefix and slug to a name that a namespace may have, at most 63 characters.
+func withSlug(prefix, slug string) string {
+	prefix = strings.ReplaceAll(prefix, ".", "-")
+	return strings.TrimRight(cut(prefix, 62-len(slug)), "-") + "-" + slug
+}
+
+func (p *pass) nameInUse(namespace string) bool {
+	for _, m := range p.members {
+		if m.Namespace == namespace {
+			return true
+		}
+	}
+	for _, n := range p.in.Namespaces {
+		if n.Name == namespace {
+			return true
+		}
+	}
+	for _, op := range p.ops {
+		if op.Namespace == namespace {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,120 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package poolplan
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+// settleOperations keeps the operations whose effect is not in view yet, and repeats them. An operation leaves the list only in a view that shows its effect, and whoever
+// plans later has a view at least as new: so nobody decides it again.
+func (p *pass) settleOperations() {
+	at := map[string]int{}
+	for i, m := range p.members {
+		if !m.planned {
+			at[m.Namespace] = i
+		}
+	}
+	for _, op := range p.pool.Status.Operations {
+		i, visible := at[op.Namespace]
+		var seen *member
+		if visible {
+			seen = &p.members[i]
+		}
+		switch {
+		case op.Kind == hivev1.OperationCreate:
+			p.settleCreation(op, seen)
+		case op.UID == "":
+			p.settleWithdrawal(op, seen)
+		default:
+			p.settleDeletion(op, seen)
+		}
+	}
+}
+
+func (p *pass) settleCreation(op hivev1.ClusterPoolOperation, seen *member) {
+	if seen != nil {
+		return
+	}
+	if refusal, refused := p.in.Refused[op.Namespace]; refused {
+		p.withdraw(op, refusal)
+		return
+	}
+	p.ops = append(p.ops, op)
+	p.act(CreateCluster{
+		Namespace: op.Namespace, ClusterName: op.ClusterName, Power: power(op.Running), Version: p.version, Replay: true, Why: WhyRecorded,
+	})
+}
+
+// settleDeletion drops a deletion that happened, and one whose cluster a claim got first.
+func (p *pass) settleDeletion(op hivev1.ClusterPoolOperation, seen *member) {
+	if seen == nil || seen.UID != op.UID || seen.Cluster.Deleting || seen.state == claimed {
+		return
+	}
+	p.ops = append(p.ops, op)
+	p.act(DeleteCluster{
+		Namespace: seen.Namespace, Name: seen.Name, UID: seen.UID, ResourceVersion: seen.ResourceVersion, Replay: true, Why: WhyRecorded,
+	})
+}
+
+// withdraw turns a creation that the API server refuses into its opposite, so that it neither blocks the pool nor happens later.
+func (p *pass) withdraw(op hivev1.ClusterPoolOperation, refusal string) {
+	p.ops = append(p.ops, hivev1.ClusterPoolOperation{
+		Namespace: op.Namespace, Kind: hivev1.OperationDelete, ClusterName: op.ClusterName, Why: string(WhyCreationRefused), RecordedAt: metav1.NewTime(p.now),
+	})
+	p.recorded++
+	p.fail(op.Namespace, Failure{Reason: string(WhyCreationRefused), Message: refusal})
+	p.wakeAt(p.now.Add(WithdrawalTime))
+}
+
+// settleWithdrawal waits until nobody can be about to create the cluster any more, and then until the API server says that it is not there.
+func (p *pass) settleWithdrawal(op hivev1.ClusterPoolOperation, seen *member) {
+	if seen != nil || p.in.Absent[op.Namespace] {
+		return
+	}
+	p.ops = append(p.ops, op)
+	due := op.RecordedAt.Add(WithdrawalTime)
+	if p.now.Before(due) {
+		p.wakeAt(due)
+		return
+	}
+	p.act(WithdrawCluster{Namespace: op.Namespace, Why: WhyCreationRefused})
+}
+
+// recordCreation puts a creation into the ticket.
+func (p *pass) recordCreation(namespace, clusterName string, running bool) {
+	p.record(hivev1.ClusterPoolOperation{
+		Namespace: namespace, Kind: hivev1.OperationCreate, ClusterName: clusterName, Running: running, Why: string(WhyBelowTarget),
+	})
+	p.act(CreateCluster{Namespace: namespace, ClusterName: clusterName, Power: power(running), Version: p.version, Why: WhyBelowTarget})
+	p.members = append(p.members, p.unseen(p.ops[len(p.ops)-1], false))
+}
+
+// recordDeletion puts the deletion of the member into the ticket.
+func (p *pass) recordDeletion(i int, why Why) {
+	m := &p.members[i]
+	p.record(hivev1.ClusterPoolOperation{Namespace: m.Namespace, Kind: hivev1.OperationDelete, UID: m.UID, Why: string(why)})
+	p.act(DeleteCluster{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Why: why})
+	if why == WhyBroken {
+		p.fail(m.Namespace, m.failure)
+	}
+	m.state = deleting
+}
+
+func (p *pass) record(op hivev1.ClusterPoolOperation) {
+	op.RecordedAt = metav1.NewTime(p.now)
+	p.ops = append(p.ops, op)
+	p.recorded++
+}
+
+// deletable says whether the member's deletion can be recorded now.
+func (p *pass) deletable(i int) bool {
+	m := p.members[i]
+	return !m.planned && !m.Protected && m.state != deleting && p.slice() > 0 && p.budget() > 0 &&
+		!slices.ContainsFunc(p.ops, func(op hivev1.ClusterPoolOperation) bool { return op.Namespace == m.Namespace })
+}

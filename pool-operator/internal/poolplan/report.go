@@ -1,0 +1,74 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package poolplan
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+// decision puts together what the pass found.
+func (p *pass) decision() Decision {
+	d := Decision{Actions: p.actions, Status: p.status()}
+	if !p.wake.IsZero() {
+		d.RequeueAfter = max(time.Second, p.wake.Sub(p.now))
+	}
+	d.Change = p.change(d.Status)
+	if d.Change != StatusSame {
+		// Finished operations leave the list with this write as well, so whoever plans next has to have seen that they are finished.
+		d.Status.Observed = new(p.in.View)
+	}
+	return d
+}
+
+func (p *pass) status() hivev1.ClusterPoolStatus {
+	out := *p.pool.Status.DeepCopy()
+	out.ObservedGeneration = p.pool.Generation
+	out.Size = int32(p.countUnclaimed())
+	out.Standby = int32(p.count(standby))
+	out.Ready = int32(p.count(ready))
+	out.Installing = int32(p.count(installing))
+	out.Broken = int32(p.count(broken))
+	out.Claimed = int32(p.count(claimed))
+	out.Deleting = int32(p.count(deleting))
+	out.PendingClaims = int32(p.pending)
+	out.Selector = Selector(p.pool)
+	out.Operations = p.ops
+	out.ClusterNameUsage = p.usage()
+	out.Provisioning = p.provisioning()
+	p.setConditions(&out)
+	return out
+}
+
+// usage is the usage of inventory names; nil when there are none.
+func (p *pass) usage() map[string]string {
+	if p.names == nil {
+		return p.pool.Status.ClusterNameUsage
+	}
+	if len(p.names) == 0 {
+		return nil
+	}
+	return p.names
+}
+
+// Selector selects the ClusterDeployments of the pool by their labels, in the form that autoscalers read.
+func Selector(pool *hivev1.ClusterPool) string {
+	return labels.Set{hivev1.LabelClusterPoolNamespace: pool.Namespace, hivev1.LabelClusterPoolName: pool.Name}.String()
+}
+
+// change compares what the status is to be with what was read. New operations have to be written before they are carried out; a list that only got shorter can wait, since a
+// longer one only makes later decisions more careful.
+func (p *pass) change(next hivev1.ClusterPoolStatus) StatusChange {
+	switch {
+	case p.recorded > 0:
+		return StatusTicket
+	case equality.Semantic.DeepEqual(p.pool.Status, next):
+		return StatusSame
+	}
+	return StatusReport
+}
