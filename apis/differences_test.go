@@ -10,4 +10,8 @@ var knownDifferences = map[string]string{
 	"clusterpools.hive.openshift.io .spec.maxSize":           "a negative number meant a pool that can never have a cluster; it is refused with a sentence",
 	"clusterpools.hive.openshift.io .spec.maxConcurrent":     "a negative number meant a pool that stands still, as 0 does; it is refused with a sentence",
 	"baremetalhosts.metal3.io .status.provisioningFailCount": "is required as in the newer of the two forms in the field, and has a default",
+	"ippools.ipam.metal3.io .spec.namePrefix":                "must give valid object names; a pool with another prefix never handed out an address",
+	"ippools.ipam.metal3.io .spec.prefix":                    "a negative prefix never meant anything; it is refused",
+	"ippools.ipam.metal3.io .spec.pools[].prefix":            "a negative prefix never meant anything; it is refused",
+	"ipaddresses.ipam.metal3.io .spec.prefix":                "a negative prefix never meant anything; it is refused",
 }

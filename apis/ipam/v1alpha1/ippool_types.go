@@ -36,6 +36,7 @@ type IPPoolSpec struct {
 	// preAllocations maps the name of a claim to the address that it gets, and nobody else. The address lies in an entry
 	// of pools, or in the subnet of one.
 	// +optional
+	// +kubebuilder:validation:MaxProperties=10000
 	PreAllocations map[string]IPAddressStr `json:"preAllocations,omitempty"`
 	// prefix is the length of the network prefix in bits, for entries of pools that state none.
 	// +optional
@@ -98,6 +99,7 @@ type AddressSpan string
 // +kubebuilder:validation:XValidation:rule="!has(self.prefix) || self.prefix <= 32 || (has(self.start) ? self.start.contains(':') : has(self.subnet) ? self.subnet.contains(':') : true)",message="the prefix of an IPv4 range is at most 32",fieldPath=".prefix"
 // +kubebuilder:validation:XValidation:rule="!has(self.gateway) || !has(self.start) || ip(self.gateway).family() == ip(self.start).family()",message="gateway must be of the family of the range, IPv4 or IPv6",fieldPath=".gateway"
 // +kubebuilder:validation:XValidation:rule="!has(self.gateway) || has(self.start) || !has(self.subnet) || ip(self.gateway).family() == cidr(self.subnet).ip().family()",message="gateway must be of the family of subnet, IPv4 or IPv6",fieldPath=".gateway"
+// +kubebuilder:validation:XValidation:rule="!has(self.start) || !has(self.end) || self.start.contains(':') || self.end.contains(':') || [self.start, self.end].map(a, a.split('.', 4)).map(o, int(o[0]) * 16777216 + int(o[1]) * 65536 + int(o[2]) * 256 + int(o[3])).isSorted()",message="start must not be greater than end",fieldPath=".end"
 type Pool struct {
 	// start is the first address of the range.
 	// +optional
@@ -133,6 +135,7 @@ type IPPoolStatus struct {
 	// claims by name, and indexesTruncated is true.
 	// +optional
 	// +mapType=atomic
+	// +kubebuilder:validation:MaxProperties=4096
 	Allocations map[string]IPAddressStr `json:"indexes,omitempty"`
 	// indexesTruncated says that indexes is cut; the counts are not.
 	// +optional
@@ -165,7 +168,7 @@ type IPPoolStatus struct {
 // +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:path=ippools,scope=Namespaced,categories=cluster-api,shortName=ipp;ippool;m3ipp;m3ippool;m3ippools;metal3ipp;metal3ippool;metal3ippools
+// +kubebuilder:resource:path=ippools,scope=Namespaced,categories=cluster-api;muster,shortName=ipp;ippool;m3ipp;m3ippool;m3ippools;metal3ipp;metal3ippool;metal3ippools
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/provider=ipam-metal3"
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta1=v1beta1"
 // +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=`.metadata.labels.cluster\.x-k8s\.io/cluster-name`,description="Cluster that the pool belongs to"

@@ -1,0 +1,121 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocate
+
+import (
+	"net/netip"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/ipset"
+)
+
+// Free is what is left of a Layout: the addresses that nobody has. It is not safe for concurrent use.
+type Free struct {
+	Layout *Layout
+
+	sets  []*ipset.Set       // one for each entry
+	taken map[netip.Addr]int // how many objects stand for the address
+}
+
+// NewFree returns all addresses of a layout.
+func NewFree(layout *Layout) *Free {
+	f := &Free{Layout: layout, taken: map[netip.Addr]int{}}
+	for i := range layout.entries {
+		f.sets = append(f.sets, layout.entries[i].base.Clone())
+	}
+	return f
+}
+
+// Take marks an address as taken, whether the pool would hand it out or not. It is free again after as many calls of
+// Release as there were of Take: several objects may stand for one address.
+func (f *Free) Take(addr netip.Addr) {
+	f.taken[addr]++
+	if home := f.Layout.home(addr); home >= 0 {
+		f.sets[home].Take(addr)
+	}
+}
+
+// Release undoes one Take and reports whether the address is free now.
+func (f *Free) Release(addr netip.Addr) bool {
+	if f.taken[addr] > 1 {
+		f.taken[addr]--
+		return false
+	}
+	if _, ok := f.taken[addr]; !ok {
+		return false
+	}
+	delete(f.taken, addr)
+	if home := f.Layout.home(addr); home >= 0 {
+		f.sets[home].Release(addr)
+	}
+	return true
+}
+
+// IsTaken reports whether somebody has an address.
+func (f *Free) IsTaken(addr netip.Addr) bool {
+	_, ok := f.taken[addr]
+	return ok
+}
+
+// Choosable reports whether any claim could get an address.
+func (f *Free) Choosable(addr netip.Addr) bool {
+	for _, set := range f.sets {
+		if set.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// choose returns the address that the strategy says: the lowest of the first entry that has one, or the one of that
+// entry that the random number stands for.
+func (f *Free) choose(random ipset.Number) (netip.Addr, bool) {
+	for _, set := range f.sets {
+		if set.Count().IsZero() {
+			continue
+		}
+		if f.Layout.Strategy == ipamv1.SequentialAllocation {
+			return set.First()
+		}
+		return set.Pick(random)
+	}
+	return netip.Addr{}, false
+}
+
+// Counts are the numbers of a pool. Numbers beyond 64 bits are the greatest int64.
+type Counts struct {
+	// Total is what the pool can hand out.
+	Total int64
+	// Used is what somebody has, in range or not.
+	Used int64
+	// Free is what any claim can get.
+	Free int64
+	// OutOfRange is what somebody has and the pool would not hand out.
+	OutOfRange int64
+}
+
+// Counts tells the numbers. It looks at each taken address once.
+func (f *Free) Counts() Counts {
+	free := ipset.Number{}
+	for _, set := range f.sets {
+		free = free.Plus(set.Count())
+	}
+	counts := Counts{Total: f.Layout.Total(), Used: int64(len(f.taken)), Free: free.Int64()}
+	for addr := range f.taken {
+		if !f.Layout.InBounds(addr) {
+			counts.OutOfRange++
+		}
+	}
+	return counts
+}
+
+// HasFree reports whether any claim can get an address.
+func (f *Free) HasFree() bool {
+	for _, set := range f.sets {
+		if !set.Count().IsZero() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,266 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package allocate decides which address a claim gets. It is pure: it sees values and returns values.
+package allocate
+
+import (
+	"fmt"
+	"net/netip"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/ipset"
+)
+
+// Claim is what matters of a claim, of whatever kind.
+type Claim struct {
+	Name string
+	// Requested is the text of the annotation that asks for an address.
+	Requested string
+	// Bound is the name of the IPAddress that the status names.
+	Bound string
+	// Deleting says that the claim is going away.
+	Deleting bool
+	// Finalized says that the claim carries the finalizer of the operator.
+	Finalized bool
+	// ForeignFinalizers says that somebody else still needs the claim.
+	ForeignFinalizers bool
+	// Reported says that the status tells what is so: the address, or nothing wrong.
+	Reported bool
+}
+
+// Address is an IPAddress that belongs to the claim.
+type Address struct {
+	Name string
+	UID  string
+	IP   netip.Addr
+}
+
+// Hold says why nothing may be done for a claim.
+type Hold string
+
+// Holds.
+const (
+	// NotHeld lets everything happen.
+	NotHeld Hold = ""
+	// HeldPaused stops everything: cluster, pool or claim is paused, or the claim is being moved away.
+	HeldPaused Hold = "Paused"
+	// HeldClusterMissing stops allocation: the Cluster that the pool names is not there.
+	HeldClusterMissing Hold = "ClusterNotFound"
+)
+
+// Pool is what matters of a pool.
+type Pool struct {
+	// Name of the pool that the claim names.
+	Name string
+	// Found says that it exists.
+	Found bool
+	// Deleting says that it is going away.
+	Deleting bool
+	// Finalized says that it carries the finalizer that keeps it while it has addresses.
+	Finalized bool
+	// Free is what it has to give; nil unless it is found.
+	Free *Free
+}
+
+// Snapshot is everything that a decision rests on.
+type Snapshot struct {
+	Claim Claim
+	Pool  Pool
+	Hold  Hold
+	// Owned are the IPAddress objects of this claim, oldest first.
+	Owned []Address
+	// Random is a random number; any value is as good as any other.
+	Random ipset.Number
+}
+
+// Why names the cause of a decision. It is the reason in logs and events and a label of metrics.
+type Why string
+
+// Causes.
+const (
+	WhyServed            Why = "Served"
+	WhyPaused            Why = "Paused"
+	WhyForeignFinalizers Why = "ForeignFinalizers"
+	WhyDeleted           Why = "Deleted"
+	WhyFound             Why = "AddressFound"
+	WhyPreallocated      Why = "PreAllocated"
+	WhyRequested         Why = "Requested"
+	WhyRestored          Why = "Restored"
+	WhyChosen            Why = "Chosen"
+	WhyPoolNotReady      Why = ipamv1.ReasonPoolNotReady
+	WhyClusterNotFound   Why = ipamv1.ReasonClusterNotFound
+	WhyExhausted         Why = ipamv1.ReasonPoolExhausted
+	WhyRefused           Why = ipamv1.ReasonAllocationFailed
+)
+
+// Action is what is to be done: one of Nothing, Adopt, Create, Release and Refuse.
+//
+//sumtype:decl
+type Action interface{ action() }
+
+// Nothing leaves everything as it is.
+type Nothing struct{}
+
+// Adopt makes the status name an IPAddress that the claim has already, and gives back any other one that it has: after
+// a crash, or when two replicas served the claim at once.
+type Adopt struct {
+	Address Address
+	Surplus []Address
+}
+
+// Create takes an address by creating an IPAddress.
+type Create struct {
+	IP      netip.Addr
+	Name    string
+	Network Network
+}
+
+// Release gives the addresses of a deleted claim back and lets the claim go.
+type Release struct{ Addresses []Address }
+
+// Refuse tells the claim why it gets nothing for now.
+type Refuse struct {
+	// Error is the text for status.errorMessage; empty while the claim only waits.
+	Error string
+	// Message is the text for the condition.
+	Message string
+}
+
+func (Nothing) action() {}
+func (Adopt) action()   {}
+func (Create) action()  {}
+func (Release) action() {}
+func (Refuse) action()  {}
+
+// Decision is an action and its cause.
+type Decision struct {
+	Action Action
+	Why    Why
+}
+
+// The wording that users and their tools know.
+const (
+	errExhausted   = "Exhausted IP Pools"
+	errAnnotation  = `Invalid ipAddress annotation "%s": not a valid IP address`
+	errConflicting = "PreAllocation and requested ip address are conflicting"
+	errNotFree     = "Requested IP not available"
+	errOutOfBounds = "Pre-allocated IP out of bounds"
+)
+
+// Plan decides what is to be done for a claim.
+func Plan(s Snapshot) Decision {
+	switch {
+	case s.Hold == HeldPaused:
+		return Decision{Nothing{}, WhyPaused}
+	case s.Claim.Deleting && s.Claim.ForeignFinalizers:
+		return Decision{Nothing{}, WhyForeignFinalizers}
+	case s.Claim.Deleting:
+		return Decision{Release{Addresses: s.Owned}, WhyDeleted}
+	case len(s.Owned) > 0:
+		return adopt(s)
+	case s.Hold == HeldClusterMissing:
+		return Decision{Refuse{Message: "the Cluster of the pool does not exist yet"}, WhyClusterNotFound}
+	case !s.Pool.Found:
+		return Decision{Refuse{Message: fmt.Sprintf("IPPool %s does not exist", s.Pool.Name)}, WhyPoolNotReady}
+	case s.Pool.Deleting:
+		return Decision{Refuse{Message: fmt.Sprintf("IPPool %s is being deleted", s.Pool.Name)}, WhyPoolNotReady}
+	case !s.Pool.Finalized:
+		return Decision{Refuse{Message: fmt.Sprintf("IPPool %s is not ready yet", s.Pool.Name)}, WhyPoolNotReady}
+	}
+	return allocateNew(s)
+}
+
+// adopt keeps the address that the status names, and without one the oldest: every replica decides alike.
+func adopt(s Snapshot) Decision {
+	keep := 0
+	for i, address := range s.Owned {
+		if address.Name == s.Claim.Bound {
+			keep = i
+		}
+	}
+	var surplus []Address
+	for i, address := range s.Owned {
+		if i != keep {
+			surplus = append(surplus, address)
+		}
+	}
+	if len(surplus) == 0 && s.Claim.Reported && s.Claim.Finalized && s.Owned[keep].Name == s.Claim.Bound {
+		return Decision{Nothing{}, WhyServed}
+	}
+	return Decision{Adopt{Address: s.Owned[keep], Surplus: surplus}, WhyFound}
+}
+
+func allocateNew(s Snapshot) Decision {
+	layout := s.Pool.Free.Layout
+	var requested netip.Addr
+	if s.Claim.Requested != "" {
+		addr, err := ParseAddr(s.Claim.Requested)
+		if err != nil {
+			return refuse(fmt.Sprintf(errAnnotation, s.Claim.Requested), "")
+		}
+		requested = addr
+	}
+	reserved, preallocated := layout.Reserved(s.Claim.Name)
+	switch {
+	case preallocated && requested.IsValid() && requested != reserved:
+		return refuse(errConflicting, fmt.Sprintf("the claim asks for %s, the pool has %s for it", requested, reserved))
+	case preallocated:
+		return preallocate(s, reserved)
+	case requested.IsValid():
+		return request(s, requested)
+	}
+	if before, ok := AddressOfName(layout.NamePrefix, s.Claim.Bound); ok && s.Pool.Free.Choosable(before) {
+		network, _ := layout.network(before)
+		return create(s, before, network, WhyRestored)
+	}
+	addr, ok := s.Pool.Free.choose(s.Random)
+	if !ok {
+		return Decision{Refuse{Error: errExhausted, Message: errExhausted + ": every address of " + s.Pool.Name + " is taken or reserved"}, WhyExhausted}
+	}
+	network, _ := layout.network(addr)
+	return create(s, addr, network, WhyChosen)
+}
+
+func preallocate(s Snapshot, addr netip.Addr) Decision {
+	network, ok := s.Pool.Free.Layout.reservation(addr)
+	if !ok {
+		return refuse(errOutOfBounds, fmt.Sprintf("%s lies in no entry of IPPool %s", addr, s.Pool.Name))
+	}
+	if owner, _ := s.Pool.Free.Layout.ReservedFor(addr); owner != s.Claim.Name {
+		return refuse(errNotFree, fmt.Sprintf("%s is pre-allocated to claim %s", addr, owner))
+	}
+	if s.Pool.Free.IsTaken(addr) {
+		return refuse(errNotFree, fmt.Sprintf("%s is taken", addr))
+	}
+	return create(s, addr, network, WhyPreallocated)
+}
+
+func request(s Snapshot, addr netip.Addr) Decision {
+	layout := s.Pool.Free.Layout
+	network, ok := layout.network(addr)
+	owner, isReserved := layout.ReservedFor(addr)
+	switch {
+	case !ok:
+		return refuse(errNotFree, fmt.Sprintf("%s lies in no entry of IPPool %s", addr, s.Pool.Name))
+	case layout.isExcluded(addr):
+		return refuse(errNotFree, fmt.Sprintf("%s is excluded", addr))
+	case isReserved:
+		return refuse(errNotFree, fmt.Sprintf("%s is pre-allocated to claim %s", addr, owner))
+	case s.Pool.Free.IsTaken(addr):
+		return refuse(errNotFree, fmt.Sprintf("%s is taken", addr))
+	}
+	return create(s, addr, network, WhyRequested)
+}
+
+func create(s Snapshot, addr netip.Addr, network Network, why Why) Decision {
+	return Decision{Create{IP: addr, Name: AddressName(s.Pool.Free.Layout.NamePrefix, addr), Network: network}, why}
+}
+
+func refuse(wire, detail string) Decision {
+	message := wire
+	if detail != "" {
+		message += ": " + detail
+	}
+	return Decision{Refuse{Error: wire, Message: message}, WhyRefused}
+}

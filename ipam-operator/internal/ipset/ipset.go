@@ -1,0 +1,162 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ipset keeps a set of IP addresses as sorted disjoint intervals, so that its size is what was cut out of it and
+// not how many addresses it holds: a /64 costs no more than a /24.
+//
+// The intervals are the nodes of a balanced search tree that also knows how many addresses each branch holds. Finding,
+// taking and releasing an address, and picking the lowest one or the n-th one, take time that grows with the logarithm of
+// the number of intervals.
+package ipset
+
+import (
+	"fmt"
+	"iter"
+	"net/netip"
+)
+
+// Range is the addresses from First to Last, both included. Both are of one family and First is not greater than Last.
+type Range struct{ First, Last netip.Addr }
+
+// String is the form "first-last", or the address alone.
+func (r Range) String() string {
+	if r.First == r.Last {
+		return r.First.String()
+	}
+	return fmt.Sprintf("%s-%s", r.First, r.Last)
+}
+
+// Contains reports whether the range holds an address.
+func (r Range) Contains(addr netip.Addr) bool {
+	return addr.IsValid() && r.First.Is4() == addr.Is4() && r.First.Compare(addr) <= 0 && addr.Compare(r.Last) <= 0
+}
+
+// PrefixRange is the range that a network spans.
+func PrefixRange(prefix netip.Prefix) Range {
+	first := prefix.Masked().Addr()
+	raw := first.As16()
+	bit := prefix.Bits()
+	if first.Is4() {
+		bit += 96
+	}
+	for ; bit < 128; bit++ {
+		raw[bit/8] |= 1 << (7 - bit%8)
+	}
+	last := netip.AddrFrom16(raw)
+	if first.Is4() {
+		last = last.Unmap()
+	}
+	return Range{First: first, Last: last}
+}
+
+// Set is a set of addresses of one family. The zero value is empty. A Set is not safe for concurrent use.
+type Set struct{ root *node }
+
+// New returns the set of all addresses of the ranges, which may overlap.
+func New(ranges ...Range) *Set {
+	set := &Set{}
+	for _, r := range ranges {
+		set.Add(r)
+	}
+	return set
+}
+
+// Add puts every address of a range into the set.
+func (s *Set) Add(r Range) {
+	s.add(interval{numberOf(r.First), numberOf(r.Last)})
+}
+
+// Remove takes every address of a range out of the set.
+func (s *Set) Remove(r Range) {
+	s.remove(interval{numberOf(r.First), numberOf(r.Last)})
+}
+
+// Take removes one address and reports whether the set had it.
+func (s *Set) Take(addr netip.Addr) bool {
+	if !s.Contains(addr) {
+		return false
+	}
+	n := numberOf(addr)
+	s.remove(interval{n, n})
+	return true
+}
+
+// Release adds one address and reports whether the set lacked it.
+func (s *Set) Release(addr netip.Addr) bool {
+	if s.Contains(addr) {
+		return false
+	}
+	n := numberOf(addr)
+	s.add(interval{n, n})
+	return true
+}
+
+// Contains reports whether the set has an address.
+func (s *Set) Contains(addr netip.Addr) bool {
+	if !addr.IsValid() {
+		return false
+	}
+	n := numberOf(addr)
+	for at := s.root; at != nil; {
+		switch {
+		case n.less(at.first):
+			at = at.left
+		case at.last.less(n):
+			at = at.right
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// Count is the number of addresses.
+func (s *Set) Count() Number { return s.root.total() }
+
+// First returns the lowest address; false means that the set is empty.
+func (s *Set) First() (netip.Addr, bool) {
+	if s.root == nil {
+		return netip.Addr{}, false
+	}
+	at := s.root
+	for at.left != nil {
+		at = at.left
+	}
+	return at.first.addr(), true
+}
+
+// Pick returns the address that a random number stands for: every address of the set is as likely as any other. The
+// set is not changed; false means that it is empty.
+func (s *Set) Pick(random Number) (netip.Addr, bool) {
+	if s.root == nil {
+		return netip.Addr{}, false
+	}
+	rank := random.modulo(s.root.count)
+	at := s.root
+	for {
+		left := at.left.total()
+		if rank.less(left) {
+			at = at.left
+			continue
+		}
+		rank = rank.minus(left)
+		own := at.size()
+		if rank.less(own) {
+			return at.first.Plus(rank).addr(), true
+		}
+		rank = rank.minus(own)
+		at = at.right
+	}
+}
+
+// Clone returns a set of the same addresses that can be changed on its own.
+func (s *Set) Clone() *Set { return &Set{root: s.root.clone()} }
+
+// Ranges goes through the intervals in order. No two of them overlap or touch.
+func (s *Set) Ranges() iter.Seq[Range] {
+	return func(yield func(Range) bool) {
+		s.root.walk(func(i interval) bool {
+			return yield(Range{First: i.first.addr(), Last: i.last.addr()})
+		})
+	}
+}

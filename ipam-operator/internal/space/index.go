@@ -1,0 +1,332 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package space keeps in memory which addresses of every pool are free. It is fed by the watch of address objects and by
+// what this process has written and not seen yet. It is a hint: the name of the IPAddress object decides.
+package space
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+)
+
+// Key names an object that stands for an address: IPAddress objects of two API groups may have the same name.
+type Key struct {
+	Group string
+	types.NamespacedName
+}
+
+// Record is an object that stands for an address.
+type Record struct {
+	Key Key
+	// Pool that the object names.
+	Pool types.NamespacedName
+	IP   netip.Addr
+	// UID of the object.
+	UID types.UID
+}
+
+// record is a Record and how it is known.
+type record struct {
+	Record
+	// unseenSince is when a write or a read told about the object; zero once the watch has shown it.
+	unseenSince time.Time
+	// claim is the claim that this process made the object for, until the watch has shown it.
+	claim types.UID
+}
+
+type pool struct {
+	lock types.NamespacedName // namespace and namePrefix: pools that share it share their addresses
+	free *allocate.Free
+}
+
+// attempt is an address that this process is about to write, or does not know whether it has written.
+type attempt struct {
+	pool     types.NamespacedName
+	free     *allocate.Free // to tell whether the pool has changed since
+	decision allocate.Decision
+	ip       netip.Addr
+}
+
+// Index is the free addresses of all pools. It is safe for concurrent use.
+type Index struct {
+	mu       sync.Mutex
+	pools    map[types.NamespacedName]*pool
+	records  map[Key]*record
+	byPool   map[types.NamespacedName]map[Key]*record
+	byLock   map[types.NamespacedName]map[Key]*record
+	locks    map[types.NamespacedName]map[types.NamespacedName]*pool
+	attempts map[types.UID]*attempt
+	made     map[types.UID]*record
+}
+
+// New returns an Index that knows nothing.
+func New() *Index {
+	return &Index{
+		pools:    map[types.NamespacedName]*pool{},
+		records:  map[Key]*record{},
+		byPool:   map[types.NamespacedName]map[Key]*record{},
+		byLock:   map[types.NamespacedName]map[Key]*record{},
+		locks:    map[types.NamespacedName]map[types.NamespacedName]*pool{},
+		attempts: map[types.UID]*attempt{},
+		made:     map[types.UID]*record{},
+	}
+}
+
+// SetPool makes a pool known, or takes its new layout over.
+func (x *Index) SetPool(name types.NamespacedName, layout *allocate.Layout) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.dropPool(name)
+	p := &pool{lock: types.NamespacedName{Namespace: name.Namespace, Name: layout.NamePrefix}, free: allocate.NewFree(layout)}
+	x.pools[name] = p
+	put(x.locks, p.lock, name, p)
+	for _, r := range x.byPool[name] {
+		p.free.Take(r.IP)
+	}
+	for _, r := range x.byLock[p.lock] {
+		if r.Pool != name {
+			p.free.Take(r.IP)
+		}
+	}
+	for _, a := range x.attempts {
+		if a.pool == name {
+			a.free = p.free
+			p.free.Take(a.ip)
+		}
+	}
+}
+
+// DropPool forgets a pool.
+func (x *Index) DropPool(name types.NamespacedName) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.dropPool(name)
+}
+
+func (x *Index) dropPool(name types.NamespacedName) {
+	if p, ok := x.pools[name]; ok {
+		drop(x.locks, p.lock, name)
+		delete(x.pools, name)
+	}
+}
+
+// Observe takes over what the watch shows.
+func (x *Index) Observe(r Record) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.observe(&record{Record: r})
+}
+
+// Learn takes over what a read or a write of this process told, now, before the watch shows it.
+func (x *Index) Learn(r Record, now time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.observe(&record{Record: r, unseenSince: now})
+}
+
+// Made is Learn for an object that this process made for a claim. The attempt of the claim is over.
+func (x *Index) Made(r Record, claim types.UID, now time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.observe(&record{Record: r, unseenSince: now, claim: claim})
+	x.giveUp(claim)
+}
+
+func (x *Index) observe(r *record) {
+	if known, ok := x.records[r.Key]; ok {
+		if known.unseenSince.IsZero() && !r.unseenSince.IsZero() && known.UID == r.UID {
+			return
+		}
+		x.forget(known)
+	}
+	x.records[r.Key] = r
+	put(x.byPool, r.Pool, r.Key, r)
+	if lock, ok := r.lock(); ok {
+		put(x.byLock, lock, r.Key, r)
+	}
+	for _, p := range x.affected(r) {
+		p.free.Take(r.IP)
+	}
+	if r.claim != "" {
+		x.made[r.claim] = r
+	}
+}
+
+// Forget takes over that an object is gone. The pools that have an address more are returned.
+func (x *Index) Forget(key Key) []types.NamespacedName {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	r, ok := x.records[key]
+	if !ok {
+		return nil
+	}
+	return x.forget(r)
+}
+
+func (x *Index) forget(r *record) []types.NamespacedName {
+	delete(x.records, r.Key)
+	drop(x.byPool, r.Pool, r.Key)
+	if lock, ok := r.lock(); ok {
+		drop(x.byLock, lock, r.Key)
+	}
+	if r.claim != "" && x.made[r.claim] == r {
+		delete(x.made, r.claim)
+	}
+	var gained []types.NamespacedName
+	for name, p := range x.affected(r) {
+		if p.free.Release(r.IP) {
+			gained = append(gained, name)
+		}
+	}
+	return gained
+}
+
+// affected are the pools that an object takes an address from: the one that it names, and those that would give their
+// object the same name.
+func (x *Index) affected(r *record) map[types.NamespacedName]*pool {
+	out := map[types.NamespacedName]*pool{}
+	if p, ok := x.pools[r.Pool]; ok {
+		out[r.Pool] = p
+	}
+	if lock, ok := r.lock(); ok {
+		for name, p := range x.locks[lock] {
+			out[name] = p
+		}
+	}
+	return out
+}
+
+func (r *record) lock() (types.NamespacedName, bool) {
+	prefix, ok := allocate.PrefixOfName(r.Key.Name, r.IP)
+	return types.NamespacedName{Namespace: r.Key.Namespace, Name: prefix}, ok
+}
+
+// Decide plans for a claim with what its pool has free; nil where the pool is unknown. An address that the plan takes is
+// taken at once, so that no two claims of this process choose the same. Where an earlier attempt may have been written
+// without an answer, the decision is the same again.
+func (x *Index) Decide(name types.NamespacedName, claim types.UID, plan func(*allocate.Free) allocate.Decision) allocate.Decision {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var free *allocate.Free
+	if p, ok := x.pools[name]; ok {
+		free = p.free
+	}
+	before := x.attempts[claim]
+	if before != nil {
+		x.giveUp(claim)
+	}
+	decision := plan(free)
+	take, ok := decision.Action.(allocate.Create)
+	if !ok {
+		return decision
+	}
+	if before != nil && before.free == free && free.Choosable(before.ip) {
+		decision, take.IP = before.decision, before.ip
+	}
+	x.attempts[claim] = &attempt{pool: name, free: free, decision: decision, ip: take.IP}
+	free.Take(take.IP)
+	return decision
+}
+
+// GiveUp ends the attempt of a claim: nothing was written.
+func (x *Index) GiveUp(claim types.UID) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.giveUp(claim)
+}
+
+func (x *Index) giveUp(claim types.UID) {
+	if a, ok := x.attempts[claim]; ok {
+		delete(x.attempts, claim)
+		if p, ok := x.pools[a.pool]; ok && p.free == a.free {
+			p.free.Release(a.ip)
+		}
+	}
+}
+
+// MadeFor is the object that this process made for a claim and that the watch has not shown yet.
+func (x *Index) MadeFor(claim types.UID) (Record, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if r, ok := x.made[claim]; ok {
+		return r.Record, true
+	}
+	return Record{}, false
+}
+
+// Unseen are the objects that this process learnt about before a time and that the watch has not shown since: they may be
+// gone without an event.
+func (x *Index) Unseen(name types.NamespacedName, before time.Time) (old []Record, younger bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, r := range x.byPool[name] {
+		switch {
+		case r.unseenSince.IsZero():
+		case r.unseenSince.Before(before):
+			old = append(old, r.Record)
+		default:
+			younger = true
+		}
+	}
+	return old, younger
+}
+
+// Counts are the numbers of a pool; false means that it is unknown.
+func (x *Index) Counts(name types.NamespacedName) (allocate.Counts, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	p, ok := x.pools[name]
+	if !ok {
+		return allocate.Counts{}, false
+	}
+	return p.free.Counts(), true
+}
+
+// HasFree reports whether any claim can get an address of a pool.
+func (x *Index) HasFree(name types.NamespacedName) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	p, ok := x.pools[name]
+	return ok && p.free.HasFree()
+}
+
+// Layout is the layout of a pool; nil means that it is unknown.
+func (x *Index) Layout(name types.NamespacedName) *allocate.Layout {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if p, ok := x.pools[name]; ok {
+		return p.free.Layout
+	}
+	return nil
+}
+
+// Pools are the names of all pools.
+func (x *Index) Pools() []types.NamespacedName {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	out := make([]types.NamespacedName, 0, len(x.pools))
+	for name := range x.pools {
+		out = append(out, name)
+	}
+	return out
+}
+
+func put[A, B comparable, V any](m map[A]map[B]V, a A, b B, v V) {
+	if m[a] == nil {
+		m[a] = map[B]V{}
+	}
+	m[a][b] = v
+}
+
+func drop[A, B comparable, V any](m map[A]map[B]V, a A, b B) {
+	delete(m[a], b)
+	if len(m[a]) == 0 {
+		delete(m, a)
+	}
+}
