@@ -73,9 +73,9 @@ const (
 	// SecretKeyPassword is the key of a password.
 	SecretKeyPassword = "password"
 	// SecretKeyMetadataJSON is the key of what an installer says about a cluster.
-	SecretKeyMetadataJSON = "metadata.json"
+	SecretKeyMetadataJSON = "metadata.json" //nolint:gosec // the name of a key, no credential
 	// SecretKeyInstallConfig is the key of an install-config, or of the template of one.
-	SecretKeyInstallConfig = "install-config.yaml"
+	SecretKeyInstallConfig = "install-config.yaml" //nolint:gosec // the name of a key, no credential
 	// SecretKeyDockerConfigJSON is the key of a pull secret.
-	SecretKeyDockerConfigJSON = ".dockerconfigjson"
+	SecretKeyDockerConfigJSON = ".dockerconfigjson" //nolint:gosec // the name of a key, no credential
 )
