@@ -1,0 +1,218 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterdeployment_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+)
+
+func TestAClusterIsInstalled(t *testing.T) {
+	s := newShell(t)
+	s.world.Slow = true
+	s.run()
+	assert.Equal(t, "False/Provisioning", said(s.cluster(), hivev1.ClusterDeploymentProvisioned))
+	assert.False(t, s.cluster().Spec.Installed)
+	assert.Empty(t, s.secrets(), "there is nothing to publish yet")
+
+	s.world.Finish(s.ref())
+	s.run()
+	cluster := s.cluster()
+	assert.True(t, cluster.Spec.Installed)
+	assert.Equal(t, hivev1.PowerStateRunning, cluster.Status.PowerState)
+	assert.Equal(t, "True/Running", said(cluster, hivev1.ClusterDeploymentReady))
+	assert.NotEmpty(t, cluster.Status.APIURL)
+	assert.NotNil(t, cluster.Status.InstalledTimestamp)
+	assert.Equal(t, "1.36.3", *cluster.Status.InstallVersion)
+	assert.Equal(t, "1.36.3", cluster.Labels[hivev1.LabelClusterVersion])
+	s.requireOwnSecrets()
+	assert.Equal(t, []string{"patch", "apply status", "apply", "apply", "apply", "patch", "apply status"}, s.writes.log,
+		"finalizer, status; three Secrets, spec, status")
+
+	s.run()
+	assert.Len(t, s.writes.log, 7, "a pass without news writes nothing")
+}
+
+func TestAClusterThatShouldHibernateIsInstalledFirst(t *testing.T) {
+	s := newShell(t, asleep)
+	s.run()
+	cluster := s.cluster()
+	assert.True(t, cluster.Spec.Installed)
+	assert.Equal(t, hivev1.PowerStateHibernating, cluster.Status.PowerState)
+	assert.Equal(t, "True/Hibernating", said(cluster, hivev1.ClusterDeploymentHibernating))
+	s.requireOwnSecrets()
+	assert.Equal(t, 1, s.world.Starts(s.ref()))
+}
+
+func TestPowerFollowsTheSpecWithTwoWritesAtMost(t *testing.T) {
+	s := newShell(t)
+	s.run()
+	s.world.Slow = true
+	for range 3 {
+		s.writes.log = nil
+		s.edit(asleep)
+		s.run()
+		assert.Equal(t, hivev1.PowerStateStopping, s.cluster().Status.PowerState)
+		s.world.Finish(s.ref())
+		s.run()
+		assert.Equal(t, hivev1.PowerStateHibernating, s.cluster().Status.PowerState)
+		assert.Equal(t, []string{"apply status", "apply status"}, s.writes.log)
+
+		s.writes.log = nil
+		s.edit(func(c *hivev1.ClusterDeployment) { c.Spec.PowerState = hivev1.PowerStateRunning })
+		s.run()
+		assert.Equal(t, hivev1.PowerStateStartingMachines, s.cluster().Status.PowerState)
+		s.world.Finish(s.ref())
+		s.run()
+		assert.Equal(t, hivev1.PowerStateRunning, s.cluster().Status.PowerState)
+		assert.Equal(t, []string{"apply status", "apply status"}, s.writes.log)
+	}
+	s.requireOwnSecrets()
+}
+
+func TestADeadClusterSaysWhyAndComesBack(t *testing.T) {
+	s := newShell(t)
+	s.run()
+	s.world.Fail(s.ref(), provision.Problem{Reason: provision.ReasonProcessDied, Component: "etcd", Message: "etcd ended with exit code 2"})
+	result, err := s.pass()
+	require.NoError(t, err)
+	assert.Equal(t, time.Second, result.RequeueAfter)
+	assert.Equal(t, "True/ProcessExited", said(s.cluster(), hivev1.ClusterDeploymentUnreachable))
+	assert.Equal(t, "False/FailedToStartMachines", said(s.cluster(), hivev1.ClusterDeploymentReady))
+	assert.Contains(t, hivev1.FindCondition(s.cluster().Status.Conditions, hivev1.ClusterDeploymentReady).Message, "etcd ended with exit code 2")
+	s.run()
+	assert.Equal(t, "True/Running", said(s.cluster(), hivev1.ClusterDeploymentReady))
+	assert.Equal(t, "False/Running", said(s.cluster(), hivev1.ClusterDeploymentUnreachable))
+}
+
+func TestWhatTheRuntimeRefusesBecomesAConditionAndIsTriedAgain(t *testing.T) {
+	for reason, sentence := range map[provision.Reason]string{
+		provision.ReasonPortsTaken:    "port 30001 is taken by another program",
+		provision.ReasonDiskFull:      "there is no room for the data of etcd",
+		provision.ReasonBinaryMissing: "the program etcd is missing",
+	} {
+		t.Run(string(reason), func(t *testing.T) {
+			s := newShell(t)
+			s.world.Refuse(s.ref(), &provision.Problem{Reason: reason, Message: sentence})
+			for try := range 3 {
+				result, err := s.pass()
+				require.NoError(t, err, "it is not an error of the pass, so it does not hold up others")
+				require.Positive(t, result.RequeueAfter)
+				assert.Equal(t, "True/"+string(reason), said(s.cluster(), hivev1.ClusterDeploymentProvisionFailed))
+				assert.Contains(t, hivev1.FindCondition(s.cluster().Status.Conditions, hivev1.ClusterDeploymentProvisioned).Message, sentence)
+				assert.Equal(t, try+1, s.cluster().Status.InstallRestarts)
+				s.clock.now = s.clock.now.Add(result.RequeueAfter)
+			}
+			s.world.Refuse(s.ref(), nil)
+			s.run()
+			assert.Equal(t, "True/Provisioned", said(s.cluster(), hivev1.ClusterDeploymentProvisioned))
+			assert.Equal(t, "False/Provisioned", said(s.cluster(), hivev1.ClusterDeploymentProvisionFailed))
+		})
+	}
+}
+
+func TestInstallationEndsWhenItsAttemptsAreUsed(t *testing.T) {
+	s := newShell(t, func(c *hivev1.ClusterDeployment) { c.Spec.InstallAttemptsLimit = new(int32(2)) })
+	s.world.Refuse(s.ref(), &provision.Problem{Reason: provision.ReasonDiskFull, Message: "there is no room"})
+	s.run()
+	assert.Equal(t, "True/InstallAttemptsLimitReached", said(s.cluster(), hivev1.ClusterDeploymentProvisionStopped))
+	s.world.Refuse(s.ref(), nil)
+	s.clock.now = s.clock.now.Add(time.Hour)
+	s.restart()
+	s.run()
+	assert.Zero(t, s.world.Starts(s.ref()))
+}
+
+func TestDeletionLeavesNothing(t *testing.T) {
+	s := newShell(t)
+	s.run()
+	s.world.Slow = true
+	s.delete()
+	s.run()
+	assert.Equal(t, "False/Deprovisioning", said(s.cluster(), hivev1.ClusterDeploymentProvisioned))
+	s.world.Finish(s.ref())
+	s.run()
+	assert.True(t, s.gone())
+	assert.False(t, s.world.Has(s.ref()))
+}
+
+func TestAnInstalledClusterIsNeverMadeAnew(t *testing.T) {
+	s := newShell(t)
+	s.run()
+	s.world.Lose(s.ref())
+	s.run()
+	assert.Equal(t, "True/DataMissing", said(s.cluster(), hivev1.ClusterDeploymentUnreachable))
+	assert.False(t, s.world.Has(s.ref()))
+}
+
+func TestAPausedClusterIsLeftAlone(t *testing.T) {
+	s := newShell(t, func(c *hivev1.ClusterDeployment) { c.Annotations = map[string]string{hivev1.AnnotationReconcilePause: "true"} })
+	s.run()
+	assert.Empty(t, s.writes.log)
+	assert.False(t, s.world.Has(s.ref()))
+}
+
+func TestLostCredentialsComeBackUnchanged(t *testing.T) {
+	s := newShell(t)
+	s.run()
+	before := s.secrets()
+	for i := range before {
+		require.NoError(t, s.client.Delete(t.Context(), &before[i]))
+		s.run()
+	}
+	s.requireOwnSecrets()
+}
+
+func TestOfAClusterWhoseObjectVanishedNothingIsLeft(t *testing.T) {
+	s := newShell(t)
+	s.run()
+	s.edit(func(c *hivev1.ClusterDeployment) { c.Finalizers = nil })
+	s.delete()
+	require.True(t, s.gone())
+	s.run()
+	assert.False(t, s.world.Has(s.ref()))
+}
+
+// TestACrashAtAnyWriteIsMadeGood runs a whole life, with the operator dying at the n-th write, before or after it took effect, for every n.
+func TestACrashAtAnyWriteIsMadeGood(t *testing.T) {
+	life := func(s *shell) {
+		s.run()
+		require.Equal(s, hivev1.PowerStateHibernating, s.cluster().Status.PowerState)
+		s.requireOwnSecrets()
+		first := s.cluster().Spec.ClusterMetadata
+		s.edit(func(c *hivev1.ClusterDeployment) { c.Spec.PowerState = hivev1.PowerStateRunning })
+		s.run()
+		require.Equal(s, hivev1.PowerStateRunning, s.cluster().Status.PowerState)
+		require.Equal(s, first, s.cluster().Spec.ClusterMetadata)
+		s.edit(asleep)
+		s.run()
+		require.Equal(s, hivev1.PowerStateHibernating, s.cluster().Status.PowerState)
+		require.Equal(s, 2, s.world.Starts(s.ref()), "once to install, once to resume")
+		s.requireOwnSecrets()
+		s.delete()
+		s.run()
+		require.True(s, s.gone())
+		require.False(s, s.world.Has(s.ref()))
+	}
+	undisturbed := newShell(t, asleep)
+	life(undisturbed)
+	total := len(undisturbed.writes.log)
+	require.Greater(t, total, 8)
+	for n := 1; n <= total; n++ {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprintf("write %d of %d, after it: %t", n, total, after), func(t *testing.T) {
+				s := newShell(t, asleep)
+				s.writes.failAt, s.writes.after = n, after
+				life(s)
+			})
+		}
+	}
+}

@@ -1,0 +1,246 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostedplan_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/hostedplan"
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+)
+
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+const id = "0f1e2d3c-0000-4000-8000-000000000001"
+
+type option func(*hostedplan.Snapshot)
+
+func snapshot(options ...option) hostedplan.Snapshot {
+	s := hostedplan.Snapshot{
+		Cluster: &hivev1.ClusterDeployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "blue-x", Name: "blue-x", UID: "u", Finalizers: []string{hivev1.FinalizerDeprovision}},
+			Spec:       hivev1.ClusterDeploymentSpec{ClusterName: "blue", BaseDomain: "example.org", Platform: hivev1.Platform{Hosted: &hivev1.HostedPlatform{}}},
+		},
+		Observed: provision.Observation{State: provision.StateAbsent},
+	}
+	for _, o := range options {
+		o(&s)
+	}
+	return s
+}
+
+func observed(state provision.State) option {
+	return func(s *hostedplan.Snapshot) {
+		s.Observed = provision.Observation{State: state, ID: id, URL: "https://127.0.0.1:1", Since: now}
+		if state == provision.StateReady {
+			s.Observed.Version = "v1.36.3"
+		}
+	}
+}
+
+func failing(failures int32, ago time.Duration) option {
+	return func(s *hostedplan.Snapshot) {
+		s.Observed.Failures, s.Observed.Since = failures, now.Add(-ago)
+		s.Observed.Problem = &provision.Problem{Reason: provision.ReasonDiskFull, Component: "etcd", Message: "etcd has no room for its data"}
+	}
+}
+
+func since(ago time.Duration) option {
+	return func(s *hostedplan.Snapshot) { s.Observed.Since = now.Add(-ago) }
+}
+
+func installed(s *hostedplan.Snapshot) {
+	s.Cluster.Spec.Installed = true
+	s.Cluster.Spec.ClusterMetadata = &hivev1.ClusterMetadata{ClusterID: id, InfraID: "blue-0f1e2d3c",
+		AdminKubeconfigSecretRef: hivev1.LocalObjectReference{Name: "k"}}
+}
+
+func hibernate(s *hostedplan.Snapshot) { s.Cluster.Spec.PowerState = hivev1.PowerStateHibernating }
+func deleting(s *hostedplan.Snapshot)  { s.Cluster.DeletionTimestamp = &metav1.Time{Time: now} }
+func unmarked(s *hostedplan.Snapshot)  { s.Cluster.Finalizers = nil }
+func lostAccess(s *hostedplan.Snapshot) {
+	s.AccessMissing = true
+}
+
+func annotated(key string) option {
+	return func(s *hostedplan.Snapshot) { s.Cluster.Annotations = map[string]string{key: "true"} }
+}
+
+func limited(limit int32) option {
+	return func(s *hostedplan.Snapshot) { s.Cluster.Spec.InstallAttemptsLimit = &limit }
+}
+
+func restarted(times int) option {
+	return func(s *hostedplan.Snapshot) { s.Cluster.Status.InstallRestarts = times }
+}
+
+func TestActions(t *testing.T) {
+	start := func(w hostedplan.Why) []hostedplan.Action { return []hostedplan.Action{hostedplan.Start{Why: w}} }
+	stop := func(w hostedplan.Why) []hostedplan.Action { return []hostedplan.Action{hostedplan.Stop{Why: w}} }
+	for name, c := range map[string]struct {
+		snapshot hostedplan.Snapshot
+		actions  []hostedplan.Action
+		requeue  time.Duration
+	}{
+		"a paused cluster is left alone, even when it is being deleted": {
+			snapshot(deleting, annotated(hivev1.AnnotationReconcilePause)), nil, 0},
+		"nothing runs before the finalizer is there": {
+			snapshot(unmarked), []hostedplan.Action{hostedplan.AddFinalizer{Why: hostedplan.WhyNew}}, 0},
+		"a new cluster is started":                               {snapshot(), start(hostedplan.WhyNew), 10 * time.Second},
+		"a new cluster that should hibernate is installed first": {snapshot(hibernate), start(hostedplan.WhyNew), 10 * time.Second},
+		"an installation that was interrupted goes on":           {snapshot(observed(provision.StateStopped)), start(hostedplan.WhyResume), 10 * time.Second},
+		"a cluster that starts is waited for":                    {snapshot(observed(provision.StateStarting)), nil, 10 * time.Second},
+		"an installation goes on although power is paused": {
+			snapshot(annotated(hivev1.AnnotationPowerStatePause)), start(hostedplan.WhyNew), 10 * time.Second},
+		"the first failure is followed by a second of pause": {
+			snapshot(observed(provision.StateFailed), failing(1, 0)), nil, time.Second},
+		"after the pause installation is tried again": {
+			snapshot(observed(provision.StateFailed), failing(1, time.Second)), start(hostedplan.WhyRetry), 10 * time.Second},
+		"pauses grow": {snapshot(observed(provision.StateFailed), failing(4, time.Second)), nil, 7 * time.Second},
+		"pauses do not grow for ever": {
+			snapshot(observed(provision.StateFailed), failing(1000, time.Minute)), start(hostedplan.WhyRetry), 10 * time.Second},
+		"a start that left nothing behind is tried again after the pause too": {
+			snapshot(failing(2, time.Second)), nil, time.Second},
+		"attempts that are used up are used up": {
+			snapshot(observed(provision.StateFailed), failing(2, time.Hour), limited(2)), stop(hostedplan.WhyGivenUp), 0},
+		"attempts are counted over a restart of the operator": {
+			snapshot(observed(provision.StateStopped), limited(2), restarted(2)), nil, 0},
+		"a running cluster runs":                             {snapshot(installed, observed(provision.StateReady)), nil, time.Minute},
+		"a stopped cluster that should run is started":       {snapshot(installed, observed(provision.StateStopped)), start(hostedplan.WhyResume), 10 * time.Second},
+		"a running cluster that should hibernate is stopped": {snapshot(installed, hibernate, observed(provision.StateReady)), stop(hostedplan.WhyHibernate), 10 * time.Second},
+		"a cluster that starts and should hibernate is stopped": {
+			snapshot(installed, hibernate, observed(provision.StateStarting)), stop(hostedplan.WhyHibernate), 10 * time.Second},
+		"a failed cluster that should hibernate is stopped, not started": {
+			snapshot(installed, hibernate, observed(provision.StateFailed), failing(1, time.Hour)), stop(hostedplan.WhyHibernate), 10 * time.Second},
+		"a hibernating cluster sleeps without being looked at":     {snapshot(installed, hibernate, observed(provision.StateStopped)), nil, 0},
+		"a cluster that should run and still stops is waited for":  {snapshot(installed, observed(provision.StateStopping)), nil, 10 * time.Second},
+		"a stop that failed is tried again":                        {snapshot(installed, hibernate, observed(provision.StateStopping), failing(1, time.Minute)), stop(hostedplan.WhyRetry), 10 * time.Second},
+		"a dead cluster is started after a pause":                  {snapshot(installed, observed(provision.StateFailed), failing(1, 0)), nil, time.Second},
+		"a cluster that does not answer is given time":             {snapshot(installed, observed(provision.StateUnreachable), since(time.Minute)), nil, 10 * time.Second},
+		"a cluster that hangs is stopped":                          {snapshot(installed, observed(provision.StateUnreachable), since(time.Hour)), stop(hostedplan.WhyHang), 10 * time.Second},
+		"an installed cluster without data is not made anew":       {snapshot(installed), nil, time.Minute},
+		"data of another identity is not taken for the cluster's":  {snapshot(installed, observed(provision.StateStopped), func(s *hostedplan.Snapshot) { s.Observed.ID = "other" }), nil, time.Minute},
+		"what another installed, without saying where, is left":    {snapshot(func(s *hostedplan.Snapshot) { s.Cluster.Spec.Installed = true }), nil, time.Minute},
+		"power that is paused is not touched":                      {snapshot(installed, hibernate, observed(provision.StateReady), annotated(hivev1.AnnotationPowerStatePause)), nil, 0},
+		"a cluster that is deleted is removed":                     {snapshot(installed, deleting, observed(provision.StateReady)), []hostedplan.Action{hostedplan.Delete{Why: hostedplan.WhyDeleted}}, 10 * time.Second},
+		"a cluster that goes is waited for":                        {snapshot(deleting, observed(provision.StateDeleting)), nil, 10 * time.Second},
+		"a removal that failed is tried again":                     {snapshot(deleting, observed(provision.StateDeleting), failing(1, time.Minute)), []hostedplan.Action{hostedplan.Delete{Why: hostedplan.WhyRetry}}, 10 * time.Second},
+		"when nothing is left the ClusterDeployment may go":        {snapshot(deleting), []hostedplan.Action{hostedplan.RemoveFinalizer{Why: hostedplan.WhyNothingLeft}}, 0},
+		"a ClusterDeployment that others hold is none of our care": {snapshot(deleting, unmarked), nil, 0},
+		"lost credentials are put back, whatever the power state": {
+			snapshot(installed, hibernate, lostAccess, observed(provision.StateStopped)),
+			[]hostedplan.Action{hostedplan.PublishAccess{Why: hostedplan.WhyRestore, Metadata: *snapshot(installed).Cluster.Spec.ClusterMetadata}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := hostedplan.Plan(now, c.snapshot)
+			assert.Equal(t, c.actions, d.Actions)
+			assert.Equal(t, c.requeue, d.RequeueAfter)
+		})
+	}
+}
+
+func TestAReadyClusterIsPublishedBeforeItIsCalledInstalled(t *testing.T) {
+	d := hostedplan.Plan(now, snapshot(observed(provision.StateReady), hibernate))
+	require.Len(t, d.Actions, 2)
+	published, ok := d.Actions[0].(hostedplan.PublishAccess)
+	require.True(t, ok)
+	recorded, ok := d.Actions[1].(hostedplan.RecordInstalled)
+	require.True(t, ok)
+	assert.Equal(t, published.Metadata, recorded.Metadata)
+	assert.Equal(t, "blue-0f1e2d3c", recorded.Metadata.InfraID)
+	assert.Equal(t, id, recorded.Metadata.ClusterID)
+	assert.Equal(t, "1.36.3", recorded.Labels[hivev1.LabelClusterVersion])
+	assert.NotNil(t, recorded.Metadata.AdminPasswordSecretRef)
+	assert.NotNil(t, recorded.Metadata.MetadataJSONSecretRef)
+}
+
+func TestStatus(t *testing.T) {
+	type said struct {
+		power                                    hivev1.PowerState
+		provisioned, ready, hibernating, problem string
+	}
+	for name, c := range map[string]struct {
+		snapshot hostedplan.Snapshot
+		said     said
+	}{
+		"installing": {snapshot(observed(provision.StateStarting)), said{"", "False/Provisioning", "False/Provisioning", "", ""}},
+		"failing to install": {snapshot(observed(provision.StateFailed), failing(1, 0)),
+			said{"", "False/Provisioning", "False/Provisioning", "", ""}},
+		"given up": {snapshot(observed(provision.StateFailed), failing(1, 0), limited(1)),
+			said{"", "False/ProvisionStopped", "False/ProvisionStopped", "", ""}},
+		"running": {snapshot(installed, observed(provision.StateReady)),
+			said{hivev1.PowerStateRunning, "True/Provisioned", "True/Running", "False/ResumingOrRunning", "False/Running"}},
+		"still running although it should not, until it is seen to stop": {snapshot(installed, hibernate, observed(provision.StateReady)),
+			said{hivev1.PowerStateRunning, "True/Provisioned", "True/Running", "False/ResumingOrRunning", "False/Running"}},
+		"resuming": {snapshot(installed, observed(provision.StateStarting)),
+			said{hivev1.PowerStateStartingMachines, "True/Provisioned", "False/StartingMachines", "False/ResumingOrRunning", "False/StoppingOrHibernating"}},
+		"dead": {snapshot(installed, observed(provision.StateFailed), failing(1, 0)),
+			said{hivev1.PowerStateFailedToStartMachines, "True/Provisioned", "False/FailedToStartMachines", "False/ResumingOrRunning", "True/StorageFull"}},
+		"silent": {snapshot(installed, observed(provision.StateUnreachable)),
+			said{hivev1.PowerStateWaitingForClusterOperators, "True/Provisioned", "False/NotAnswering", "False/ResumingOrRunning", "True/NotAnswering"}},
+		"stopping": {snapshot(installed, hibernate, observed(provision.StateStopping)),
+			said{hivev1.PowerStateStopping, "True/Provisioned", "False/StoppingOrHibernating", "False/Stopping", "False/StoppingOrHibernating"}},
+		"failing to stop": {snapshot(installed, hibernate, observed(provision.StateStopping), failing(1, 0)),
+			said{hivev1.PowerStateFailedToStop, "True/Provisioned", "False/StoppingOrHibernating", "False/FailedToStop", "False/StoppingOrHibernating"}},
+		"hibernating": {snapshot(installed, hibernate, observed(provision.StateStopped)),
+			said{hivev1.PowerStateHibernating, "True/Provisioned", "False/StoppingOrHibernating", "True/Hibernating", "False/StoppingOrHibernating"}},
+		"paused": {snapshot(installed, observed(provision.StateReady), annotated(hivev1.AnnotationPowerStatePause)),
+			said{hivev1.PowerStateUnknown, "True/Provisioned", "Unknown/PowerStatePaused", "Unknown/PowerStatePaused", ""}},
+		"without its data": {snapshot(installed),
+			said{hivev1.PowerStateFailedToStartMachines, "True/Provisioned", "False/FailedToStartMachines", "False/ResumingOrRunning", "True/DataMissing"}},
+		"going": {snapshot(installed, deleting, observed(provision.StateDeleting)),
+			said{hivev1.PowerStateUnknown, "False/Deprovisioning", "Unknown/ClusterDeploymentDeleted", "Unknown/ClusterDeploymentDeleted", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := hostedplan.Plan(now, c.snapshot).Status
+			require.NotNil(t, status)
+			assert.Equal(t, c.said, said{status.PowerState,
+				read(*status, hivev1.ClusterDeploymentProvisioned), read(*status, hivev1.ClusterDeploymentReady),
+				read(*status, hivev1.ClusterDeploymentHibernating), read(*status, hivev1.ClusterDeploymentUnreachable)})
+			again := c.snapshot
+			again.Cluster = again.Cluster.DeepCopy()
+			again.Cluster.Status = *status
+			assert.Equal(t, status, hostedplan.Plan(now.Add(time.Hour), again).Status, "a later plan without news says the same")
+		})
+	}
+}
+
+func read(status hivev1.ClusterDeploymentStatus, conditionType string) string {
+	c := hivev1.FindCondition(status.Conditions, conditionType)
+	if c == nil {
+		return ""
+	}
+	return string(c.Status) + "/" + c.Reason
+}
+
+func TestAFailureSaysWhyUntilTheClusterAnswers(t *testing.T) {
+	s := snapshot(installed, observed(provision.StateFailed), failing(1, 0))
+	s.Cluster.Status = *hostedplan.Plan(now, s).Status
+	observed(provision.StateStarting)(&s)
+	s.Cluster.Status = *hostedplan.Plan(now, s).Status
+	c := hivev1.FindCondition(s.Cluster.Status.Conditions, hivev1.ClusterDeploymentUnreachable)
+	assert.Equal(t, corev1.ConditionTrue, c.Status)
+	assert.Equal(t, "etcd has no room for its data", c.Message)
+	observed(provision.StateReady)(&s)
+	assert.Equal(t, "False/Running", read(*hostedplan.Plan(now, s).Status, hivev1.ClusterDeploymentUnreachable))
+}
+
+func TestBackoffGrowsToAMinute(t *testing.T) {
+	assert.Zero(t, hostedplan.Backoff(0))
+	last := time.Duration(0)
+	for failures := range int32(200) {
+		pause := hostedplan.Backoff(failures)
+		assert.GreaterOrEqual(t, pause, last)
+		assert.LessOrEqual(t, pause, time.Minute)
+		last = pause
+	}
+	assert.Equal(t, time.Minute, last)
+}
