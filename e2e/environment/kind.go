@@ -100,6 +100,9 @@ func (k *Kind) start(ctx context.Context, kind, image string) error {
 	if err != nil {
 		return err
 	}
+	if err := k.addVolumes(ctx, config); err != nil {
+		return err
+	}
 	objects, err := render.Directory("deploy/overlays/kind")
 	if err != nil {
 		return err

@@ -1,0 +1,70 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package environment
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// volumes is how many hosted clusters a kind environment can hold in its life.
+const volumes = 40
+
+// addVolumes lays out volumes that an account without rights can write to. The provisioner of host paths, which small node images have, makes directories
+// of root and knows no fsGroup; a volume that is there already goes before one that has to be made.
+func (k *Kind) addVolumes(ctx context.Context, config *rest.Config) error {
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	class, err := defaultStorageClass(ctx, clients)
+	if err != nil || class == "" {
+		return err
+	}
+	script := fmt.Sprintf("mkdir -p /var/muster && cd /var/muster && seq %d | xargs mkdir && chmod 0777 *", volumes)
+	if _, err := run(ctx, "docker", "exec", k.name+"-control-plane", "sh", "-c", script); err != nil {
+		return err
+	}
+	for n := 1; n <= volumes; n++ {
+		volume := &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("muster-%d", n)},
+			Spec: corev1.PersistentVolumeSpec{
+				Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("100Gi")},
+				AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+				StorageClassName:              class,
+				PersistentVolumeSource: corev1.PersistentVolumeSource{
+					HostPath: &corev1.HostPathVolumeSource{Path: fmt.Sprintf("/var/muster/%d", n)},
+				},
+			},
+		}
+		if _, err := clients.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating a volume: %w", err)
+		}
+	}
+	return nil
+}
+
+// defaultStorageClass returns the name of the default class if it is one of host paths, and "" if volumes can be left to it.
+func defaultStorageClass(ctx context.Context, clients kubernetes.Interface) (string, error) {
+	classes, err := clients.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", fmt.Errorf("listing storage classes: %w", err)
+	}
+	for _, class := range classes.Items {
+		if class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" && hostPath(class) {
+			return class.Name, nil
+		}
+	}
+	return "", nil
+}
+
+func hostPath(class storagev1.StorageClass) bool { return class.Provisioner == "kubernetes.io/host-path" }
