@@ -117,6 +117,14 @@ const (
 	ReasonDeprovisionFailed = "DeprovisionFailed"
 )
 
+// Reasons of ClusterDeploymentProvisionStopped.
+const (
+	// ReasonProvisionNotStopped: installation goes on or has succeeded. The condition is False.
+	ReasonProvisionNotStopped = "ProvisionNotStopped"
+	// ReasonInstallAttemptsLimitReached: installation failed as often as installAttemptsLimit allows. The condition is True.
+	ReasonInstallAttemptsLimitReached = "InstallAttemptsLimitReached"
+)
+
 // Reasons of ClusterDeploymentRequirementsMet.
 const (
 	// ReasonRequirementsMet: everything that installation needs is there.
@@ -137,6 +145,18 @@ const (
 	ReasonBinaryMissing = "BinaryMissing"
 	// ReasonProcessExited: a process of the control plane ended by itself; the message has its last words.
 	ReasonProcessExited = "ProcessExited"
+	// ReasonImageUnavailable: a container image cannot be pulled.
+	ReasonImageUnavailable = "ImageUnavailable"
+	// ReasonUnschedulable: no node takes the pod, or its volume cannot be had.
+	ReasonUnschedulable = "Unschedulable"
+	// ReasonRefused: the API server refused an object: quota, admission or authorization.
+	ReasonRefused = "Refused"
+	// ReasonDataDamaged: there is data of the cluster, and it cannot be used.
+	ReasonDataDamaged = "DataDamaged"
+	// ReasonDataMissing: the cluster is installed, and its data is not here: it is on another machine, or lost.
+	ReasonDataMissing = "DataMissing"
+	// ReasonNotHere: another replica of the operator holds the cluster's data and acts on it.
+	ReasonNotHere = "NotHere"
 	// ReasonStartTimedOut: the control plane did not become ready in time.
 	ReasonStartTimedOut = "StartTimedOut"
 	// ReasonRuntimeFailed: what runs the control plane (processes or pods) refused; the message says how.
