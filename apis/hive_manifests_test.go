@@ -58,6 +58,8 @@ var acceptedManifests = map[string]string{
 	"an inventory without names":            pool(hostedPool + "  inventory: {}\n"),
 	"a resume timeout of zero":              pool(hostedPool + "  hibernationConfig: {resumeTimeout: 0s}\n"),
 	"an install template":                   pool("  platform: {agentBareMetal: {agentSelector: {matchLabels: {rack: a}}}}\n  size: 1\n  clusterInstallTemplate: {apiVersion: extensions.hive.openshift.io/v1beta1, kind: AgentClusterInstall, spec: {provisionRequirements: {controlPlaneAgents: 1}, any: [thing]}}\n"),
+	"a pool whose name has a dot":           strings.Replace(pool(hostedPool), "generateName: pool-", "name: v4.20", 1),
+	"a pool whose name has a dot":           strings.Replace(pool(hostedPool), "generateName: pool-", "name: v4.20", 1),
 	"a cluster that nobody has":             cluster("  platform: {hosted: {}}\n  clusterPoolRef: {namespace: a, poolName: b}\n"),
 	"a cluster with an empty power state":   cluster("  platform: {none: {}}\n  powerState: ''\n"),
 	"a cluster with a field of tomorrow":    cluster("  platform: {hosted: {}}\n  tomorrow: {a: 1}\n"),
@@ -203,8 +205,7 @@ var refusedManifests = map[string]struct{ manifest, sentence string }{
 	"a claim without a pool":              {claim("  lifetime: 1h\n"), "spec.clusterPoolName: Required value"},
 	"a cluster of two platforms":          {cluster("  platform: {none: {}, hosted: {}}\n"), "set exactly one platform"},
 	"a cluster with a power of its own":   {cluster("  platform: {none: {}}\n  powerState: Off\n"), `supported values: "", "Running", "Hibernating"`},
-	"a pool whose name fits no label":     {strings.Replace(pool(hostedPool), "generateName: pool-", "name: p"+strings.Repeat("o", 62)+"l", 1), "write a name of at most 63 characters and without dots"},
-	"a pool whose name has a dot":         {strings.Replace(pool(hostedPool), "generateName: pool-", "name: v4.20", 1), "write a name of at most 63 characters and without dots"},
+	"a pool whose name fits no label":     {strings.Replace(pool(hostedPool), "generateName: pool-", "name: p"+strings.Repeat("o", 62)+"l", 1), "write a name of at most 63 characters"},
 	"a pool without a size":               {pool("  platform: {hosted: {}}\n"), "spec.size: Required value"},
 }
 

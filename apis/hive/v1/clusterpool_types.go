@@ -212,7 +212,7 @@ type ClusterInstallTemplate struct {
 }
 
 // ClusterPool keeps clusters ready for people who ask for one with a ClusterClaim. A cluster that was claimed is replaced by a new one.
-// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || (self.metadata.name.size() <= 63 && !self.metadata.name.contains('.'))",optionalOldSelf=true,message="write a name of at most 63 characters and without dots: it becomes a label of the pool's clusters and the beginning of their namespaces' names"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 63",optionalOldSelf=true,message="write a name of at most 63 characters: it becomes a label of the pool's clusters"
 // +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
