@@ -59,7 +59,6 @@ var acceptedManifests = map[string]string{
 	"a resume timeout of zero":              pool(hostedPool + "  hibernationConfig: {resumeTimeout: 0s}\n"),
 	"an install template":                   pool("  platform: {agentBareMetal: {agentSelector: {matchLabels: {rack: a}}}}\n  size: 1\n  clusterInstallTemplate: {apiVersion: extensions.hive.openshift.io/v1beta1, kind: AgentClusterInstall, spec: {provisionRequirements: {controlPlaneAgents: 1}, any: [thing]}}\n"),
 	"a pool whose name has a dot":           strings.Replace(pool(hostedPool), "generateName: pool-", "name: v4.20", 1),
-	"a pool whose name has a dot":           strings.Replace(pool(hostedPool), "generateName: pool-", "name: v4.20", 1),
 	"a cluster that nobody has":             cluster("  platform: {hosted: {}}\n  clusterPoolRef: {namespace: a, poolName: b}\n"),
 	"a cluster with an empty power state":   cluster("  platform: {none: {}}\n  powerState: ''\n"),
 	"a cluster with a field of tomorrow":    cluster("  platform: {hosted: {}}\n  tomorrow: {a: 1}\n"),
