@@ -55,10 +55,11 @@ type ProcessDiedError struct {
 
 func (e *ProcessDiedError) Error() string {
 	message := fmt.Sprintf("%s died (%s)", e.Process, e.State)
-	if len(e.LogTail) == 0 {
+	if len(e.LogTail) == 0 || strings.HasPrefix(e.State, "signal:") {
+		// Whoever was killed did not get to say why.
 		return message
 	}
-	return message + ": " + e.LogTail[len(e.LogTail)-1]
+	return message + ": " + essence(e.LogTail[len(e.LogTail)-1])
 }
 
 // DiskFullError says that the file system of the data directory has no space left.
@@ -97,6 +98,21 @@ type NotReadyError struct {
 func (e *NotReadyError) Error() string {
 	return fmt.Sprintf("the API server was not ready after %s: %s", e.Waited, e.Last)
 }
+
+// DamagedError says that a file of the data directory is there and cannot be used. It is not replaced, since clients
+// depend on what it held.
+type DamagedError struct {
+	File string
+	// Cause never holds content of the file.
+	Cause error
+}
+
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("%s is damaged: %v", e.File, e.Cause)
+}
+
+// Unwrap returns the cause.
+func (e *DamagedError) Unwrap() error { return e.Cause }
 
 // asDiskFull turns a write error into a DiskFullError where that is its cause.
 func asDiskFull(dir string, err error) error {

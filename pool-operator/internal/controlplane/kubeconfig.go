@@ -39,8 +39,8 @@ func (d layout) writeKubeconfigs(name, server string) error {
 func kubeconfig(name, server string, ca []byte, user *clientcmdapi.AuthInfo) *clientcmdapi.Config {
 	return &clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: server, CertificateAuthorityData: ca}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"admin": user},
-		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: "admin"}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: user},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
 		CurrentContext: name,
 	}
 }

@@ -61,10 +61,10 @@ func (d layout) readRecord() (record, error) {
 		return r, nil
 	}
 	if err != nil {
-		return r, fmt.Errorf("reading the recorded port: %w", err)
+		return r, &DamagedError{File: d.record(), Cause: err}
 	}
 	if err := json.Unmarshal(content, &r); err != nil {
-		return r, fmt.Errorf("reading the recorded port: %s: %w", d.record(), err)
+		return r, &DamagedError{File: d.record(), Cause: err}
 	}
 	return r, nil
 }

@@ -81,6 +81,41 @@ func (d layout) removeLeftovers() error {
 	return d.create()
 }
 
+// Reap ends what a killed owner left running in a data directory, and returns when it is gone. It does nothing while the
+// owner lives or when nothing runs; a directory that does not exist is no error.
+func Reap(ctx context.Context, dir string) error {
+	d := layout(dir)
+	if !d.locked() {
+		return nil
+	}
+	file, err := os.OpenFile(d.lock(), os.O_RDWR, 0)
+	if err != nil {
+		return nil // The directory has just gone.
+	}
+	defer file.Close()
+	err = d.waitForLock(ctx, file)
+	if _, inUse := errors.AsType[*InUseError](err); inUse && readIdentity(d.owner()).alive() {
+		return nil
+	}
+	return err
+}
+
+// Owned tells whether a living process owns a data directory, and which.
+func Owned(dir string) (pid int, owned bool) {
+	d := layout(dir)
+	owner := readIdentity(d.owner())
+	return owner.pid, owner.alive() && d.locked()
+}
+
+// RecordedPort is the port that a data directory holds on to, 0 when there is none.
+func RecordedPort(dir string) int {
+	recorded, err := layout(dir).readRecord()
+	if err != nil {
+		return 0
+	}
+	return recorded.Port
+}
+
 // locked tells whether some living process holds the directory's lock.
 func (d layout) locked() bool {
 	file, err := os.OpenFile(d.lock(), os.O_RDWR, 0)

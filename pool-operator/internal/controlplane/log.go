@@ -4,6 +4,7 @@
 package controlplane
 
 import (
+	"encoding/json"
 	"os"
 	"regexp"
 	"strings"
@@ -66,9 +67,10 @@ func (l *boundedLog) rotate() error {
 }
 
 const (
-	tailBytes    = 16 << 10
-	tailLines    = 12
-	maxLineBytes = 400
+	tailBytes = 16 << 10
+	tailLines = 12
+	// maxEssence bounds what of a log line goes into a sentence, in bytes.
+	maxEssence = 400
 )
 
 // logTail returns the last lines of a log without secrets, those that say what went wrong last: warnings and worse,
@@ -88,9 +90,6 @@ func logTail(path string) []string {
 	var bad, all []string
 	for _, line := range lines {
 		line = redact(line)
-		if len(line) > maxLineBytes {
-			line = line[:maxLineBytes] + "…"
-		}
 		if line == "" {
 			continue
 		}
@@ -112,4 +111,29 @@ var (
 
 func redact(line string) string {
 	return secrets.ReplaceAllString(strings.TrimSpace(line), "$1$2[redacted]")
+}
+
+var (
+	klogHeader = regexp.MustCompile(`^[IWEF]\d{4} [0-9:.]+\s+\d+ [^ ]+\] `)
+	timestamp  = regexp.MustCompile(`^\d{4}[-/]\d\d[-/]\d\d[T ][0-9:.]+Z?\s*`)
+)
+
+// essence is what a log line says, without the time and place that would make every repetition look new.
+func essence(line string) string {
+	var structured struct {
+		Msg   string `json:"msg"`
+		Error string `json:"error"`
+	}
+	if json.Unmarshal([]byte(line), &structured) == nil && structured.Msg != "" {
+		return shorten(strings.TrimSuffix(structured.Msg+": "+structured.Error, ": "))
+	}
+	line = timestamp.ReplaceAllString(klogHeader.ReplaceAllString(line, ""), "")
+	return shorten(strings.Trim(strings.TrimPrefix(line, "Error: "), `"`))
+}
+
+func shorten(sentence string) string {
+	if len(sentence) <= maxEssence {
+		return sentence
+	}
+	return strings.ToValidUTF8(sentence[:maxEssence], "") + "…"
 }

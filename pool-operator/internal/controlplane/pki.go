@@ -21,9 +21,14 @@ import (
 )
 
 const (
-	caLifetime   = 10 * 365 * 24 * time.Hour
-	leafLifetime = 2 * 365 * 24 * time.Hour
-	clockSkew    = 5 * time.Minute
+	caLifetime = 10 * 365 * 24 * time.Hour
+	// adminLifetime is that of the authority: the admin's kubeconfig is handed out once and must not change under its
+	// users.
+	adminLifetime = caLifetime
+	leafLifetime  = 2 * 365 * 24 * time.Hour
+	// renewBefore is how long before its end a certificate is replaced.
+	renewBefore = 120 * 24 * time.Hour
+	clockSkew   = 5 * time.Minute
 )
 
 // authority is a certificate authority in memory.
@@ -42,6 +47,7 @@ type leaf struct {
 	dnsNames     []string
 	ips          []net.IP
 	usage        x509.ExtKeyUsage
+	lifetime     time.Duration
 	byFrontProxy bool
 }
 
@@ -49,20 +55,23 @@ type leaf struct {
 func leaves(host netip.Addr, serviceIP net.IP) []leaf {
 	return []leaf{
 		{
-			file: "apiserver", user: "kube-apiserver", usage: x509.ExtKeyUsageServerAuth,
+			file: "apiserver", user: "kube-apiserver", usage: x509.ExtKeyUsageServerAuth, lifetime: leafLifetime,
 			dnsNames: []string{
 				"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "localhost",
 			},
 			ips: []net.IP{net.IP(host.AsSlice()), net.IPv4(127, 0, 0, 1), serviceIP},
 		},
-		{file: "admin", user: "system:admin", groups: []string{"system:masters"}, usage: x509.ExtKeyUsageClientAuth},
-		{file: "controller-manager", user: "system:kube-controller-manager", usage: x509.ExtKeyUsageClientAuth},
-		{file: "front-proxy-client", user: "front-proxy-client", usage: x509.ExtKeyUsageClientAuth, byFrontProxy: true},
+		{
+			file: "admin", user: "system:admin", groups: []string{"system:masters"},
+			usage: x509.ExtKeyUsageClientAuth, lifetime: adminLifetime,
+		},
+		{file: "controller-manager", user: "system:kube-controller-manager", usage: x509.ExtKeyUsageClientAuth, lifetime: leafLifetime},
+		{file: "front-proxy-client", user: "front-proxy-client", usage: x509.ExtKeyUsageClientAuth, lifetime: leafLifetime, byFrontProxy: true},
 	}
 }
 
-// ensurePKI makes the keys and certificates that are missing, invalid or have used two thirds of their lifetime. It
-// never replaces an authority or the service-account key that can be read: kubeconfigs and tokens depend on them.
+// ensurePKI makes the keys and certificates that are missing, invalid or near their end. It never
+// replaces an authority or the service-account key that can be read: kubeconfigs and tokens depend on them.
 func (d layout) ensurePKI(now time.Time, host netip.Addr, serviceIP net.IP) error {
 	cluster, err := d.ensureAuthority(now, "ca", "kubernetes")
 	if err != nil {
@@ -90,7 +99,7 @@ func (d layout) ensureAuthority(now time.Time, file, name string) (authority, er
 		return authority{name: name, certificate: certificate, key: key, pem: raw}, nil
 	}
 	if !os.IsNotExist(err) {
-		return authority{}, fmt.Errorf("reading the certificate authority %s: %w", d.pki(file+".crt"), err)
+		return authority{}, &DamagedError{File: d.pki(file + ".crt"), Cause: err}
 	}
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: name},
@@ -116,7 +125,7 @@ func (d layout) ensureLeaf(now time.Time, signer authority, want leaf) error {
 	return d.issue(want.file, &x509.Certificate{
 		Subject:     pkix.Name{CommonName: want.user, Organization: want.groups},
 		NotBefore:   now.Add(-clockSkew),
-		NotAfter:    now.Add(leafLifetime),
+		NotAfter:    now.Add(want.lifetime),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{want.usage},
 		DNSNames:    want.dnsNames,
@@ -125,16 +134,15 @@ func (d layout) ensureLeaf(now time.Time, signer authority, want leaf) error {
 }
 
 func (l leaf) satisfiedBy(certificate *x509.Certificate, signer authority, now time.Time) bool {
-	renewAt := certificate.NotAfter.Add(-leafLifetime / 3)
+	renewAt := certificate.NotAfter.Add(-renewBefore)
 	return certificate.CheckSignatureFrom(signer.certificate) == nil &&
 		now.After(certificate.NotBefore) && now.Before(renewAt) &&
 		certificate.Subject.CommonName == l.user && slices.Equal(certificate.Subject.Organization, l.groups) &&
 		slices.Equal(certificate.DNSNames, l.dnsNames) && slices.EqualFunc(certificate.IPAddresses, l.ips, net.IP.Equal)
 }
 
-// issue makes a key and a certificate for it, signed by the signer or, when that is the zero authority, by itself.
-// The two are one file until the certificate is split off: the key is written first and a certificate is only ever
-// accepted together with its own key.
+// issue makes a key and a certificate for it, signed by the signer or, when that is the zero authority, by itself. The key
+// is written first; a certificate counts only together with its own key.
 func (d layout) issue(file string, template *x509.Certificate, signer authority) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -168,12 +176,16 @@ func (d layout) writeKey(path string, key *ecdsa.PrivateKey) error {
 func (d layout) ensureServiceAccountKey() error {
 	key, err := readKey(d.pki("sa.key"))
 	if os.IsNotExist(err) {
-		if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err == nil {
-			err = d.writeKey(d.pki("sa.key"), key)
+		if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+			return fmt.Errorf("generating the service-account key: %w", err)
+		}
+		err = d.writeKey(d.pki("sa.key"), key)
+		if err != nil {
+			return err
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("preparing the service-account key: %w", err)
+		return &DamagedError{File: d.pki("sa.key"), Cause: err}
 	}
 	der, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {

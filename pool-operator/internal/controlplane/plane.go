@@ -25,7 +25,7 @@ type Options struct {
 	Dir string
 	// Binaries are the programs to run.
 	Binaries Binaries
-	// Name of the cluster in the kubeconfig; default "controlplane".
+	// Name of cluster, user and context in the kubeconfig; default "controlplane".
 	Name string
 	// Host is the address that the API server listens on; default 127.0.0.1.
 	Host netip.Addr
@@ -77,6 +77,7 @@ type Plane struct {
 
 	mu      sync.Mutex
 	current *run
+	probe   *probe
 }
 
 // Open takes ownership of a data directory: it ends what a killed owner left, takes the lock, and prepares port, keys
@@ -151,6 +152,20 @@ func (p *Plane) writeTokens() error {
 	return p.dir.write(p.dir.tokens(), content.Bytes())
 }
 
+// Renew replaces certificates that near their end, also while the control plane runs: its processes notice.
+func (p *Plane) Renew() error {
+	p.life.Lock()
+	defer p.life.Unlock()
+	return p.writeCredentials()
+}
+
+// SetBinaries changes the programs that the next Start runs.
+func (p *Plane) SetBinaries(binaries Binaries) {
+	p.life.Lock()
+	defer p.life.Unlock()
+	p.options.Binaries = binaries
+}
+
 // URL is the address of the API server; it never changes once the API server was ready.
 func (p *Plane) URL() string {
 	return "https://" + net.JoinHostPort(p.options.Host.String(), strconv.Itoa(p.reserved.port))
@@ -188,6 +203,9 @@ func (p *Plane) Destroy() error {
 }
 
 func (p *Plane) release() error {
+	if asked := p.setProbe(nil); asked != nil {
+		asked.close()
+	}
 	err := p.reserved.release()
 	return errors.Join(err, p.lock.Close())
 }

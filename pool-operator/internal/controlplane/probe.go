@@ -7,23 +7,25 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 )
 
 // probeTimeout bounds one question to the API server.
 const probeTimeout = 5 * time.Second
 
-// probe asks an API server questions as its admin.
+// probe asks an API server questions as its admin. It may be used concurrently.
 type probe struct {
 	client *http.Client
 	url    string
-	// last is what the last failed question brought.
-	last string
 }
 
 func (p *Plane) newProbe() (*probe, error) {
@@ -38,8 +40,7 @@ func (p *Plane) newProbe() (*probe, error) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
 	return &probe{
-		url:  p.URL(),
-		last: "it was not asked yet",
+		url: p.URL(),
 		client: &http.Client{
 			Timeout: probeTimeout,
 			Transport: &http.Transport{TLSClientConfig: &tls.Config{
@@ -49,25 +50,39 @@ func (p *Plane) newProbe() (*probe, error) {
 	}, nil
 }
 
-// ok tells whether the API server answers a GET of the path with 200.
-func (p *probe) ok(ctx context.Context, path string) bool {
+// get returns the answer to a GET of the path when its status is 200. The error is one stable sentence.
+func (p *probe) get(ctx context.Context, path string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+path, http.NoBody)
 	if err != nil {
-		p.last = err.Error()
-		return false
+		return nil, err
 	}
 	response, err := p.client.Do(request)
 	if err != nil {
-		p.last = err.Error()
-		return false
+		return nil, fmt.Errorf("%s gives no answer: %w", path, rootCause(err))
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, 4<<10))
-	if err == nil && response.StatusCode == http.StatusOK {
-		return true
+	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	if err != nil {
+		return nil, fmt.Errorf("%s gives no complete answer: %w", path, rootCause(err))
 	}
-	p.last = path + ": " + response.Status + failedChecks(string(body))
-	return false
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %s%s", path, response.Status, failedChecks(string(body)))
+	}
+	return body, nil
+}
+
+// rootCause drops the layers that name ports of clients and times, which differ from one attempt to the next.
+func rootCause(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || os.IsTimeout(err) {
+		return errors.New("timed out")
+	}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno
+	}
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		return wrapped.Err
+	}
+	return err
 }
 
 // failedChecks picks the checks out of an answer of /readyz that did not pass.
@@ -87,15 +102,47 @@ func failedChecks(body string) string {
 
 func (p *probe) close() { p.client.CloseIdleConnections() }
 
-// Ready asks the running API server whether it is ready; the error says what it waits for.
-func (p *Plane) Ready(ctx context.Context) error {
-	asked, err := p.newProbe()
+// Check asks the running API server whether it is ready, and for its version; the error says what it waits for.
+func (p *Plane) Check(ctx context.Context) (version string, err error) {
+	asked, err := p.sharedProbe()
 	if err != nil {
-		return err
+		return "", err
 	}
-	defer asked.close()
-	if !asked.ok(ctx, "/readyz") {
-		return fmt.Errorf("the API server is not ready: %s", asked.last)
+	if _, err := asked.get(ctx, "/readyz"); err != nil {
+		return "", err
 	}
-	return nil
+	body, err := asked.get(ctx, "/version")
+	if err != nil {
+		return "", err
+	}
+	var answer struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return "", fmt.Errorf("reading the answer of /version: %w", err)
+	}
+	return answer.GitVersion, nil
+}
+
+// sharedProbe keeps one connection for all checks.
+func (p *Plane) sharedProbe() (*probe, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.probe == nil {
+		asked, err := p.newProbe()
+		if err != nil {
+			return nil, err
+		}
+		p.probe = asked
+	}
+	return p.probe, nil
+}
+
+// setProbe replaces the shared probe and returns the one before.
+func (p *Plane) setProbe(next *probe) *probe {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	previous := p.probe
+	p.probe = next
+	return previous
 }

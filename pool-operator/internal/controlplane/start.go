@@ -6,6 +6,7 @@ package controlplane
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"time"
@@ -65,18 +66,31 @@ func (p *Plane) bringUp(ctx context.Context, r *run) error {
 		return err
 	}
 	defer probe.close()
-	if err := r.until(ctx, probeInterval, func() bool { return probe.ok(ctx, "/readyz") }); err != nil {
-		return p.notReady(err, apiServerName, probe.last)
+	if err := p.untilAnswered(ctx, r, probe, "/readyz", apiServerName); err != nil {
+		return err
 	}
 	if err := p.launch(r, controllerManagerName, p.options.Binaries.ControllerManager, p.controllerManagerArgs()); err != nil {
 		return err
 	}
 	// The account is what makes a namespace usable, and its presence shows that controllers work.
 	const account = "/api/v1/namespaces/default/serviceaccounts/default"
-	if err := r.until(ctx, probeInterval, func() bool { return probe.ok(ctx, account) }); err != nil {
-		return p.notReady(err, controllerManagerName, probe.last)
+	if err := p.untilAnswered(ctx, r, probe, account, controllerManagerName); err != nil {
+		return err
 	}
 	return p.recordServed()
+}
+
+// untilAnswered asks for a path until the answer is good. The process is the one that is waited for.
+func (p *Plane) untilAnswered(ctx context.Context, r *run, asked *probe, path, process string) error {
+	var last error
+	err := r.until(ctx, probeInterval, func() bool {
+		_, last = asked.get(ctx, path)
+		return last == nil
+	})
+	if err == nil {
+		return nil
+	}
+	return p.notReady(err, process, fmt.Sprint(last))
 }
 
 func (p *Plane) launch(r *run, name, path string, args []string) error {

@@ -1,0 +1,186 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/muster-io/muster/pool-operator/internal/controlplane"
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+)
+
+// cluster is one hosted cluster. Its methods change what is wanted and return; at most one goroutine, work, brings it
+// about.
+type cluster struct {
+	runtime *Runtime
+	ref     provision.ClusterRef
+	dir     string
+
+	mu sync.Mutex
+	// plane is nil until the first start by this runtime.
+	plane *controlplane.Plane
+	// id identifies the data, "" until it was read.
+	id string
+	// state is StateReady for as long as everything runs; whether it answers is asked by observe.
+	state    provision.State
+	since    time.Time
+	failures int32
+	problem  *provision.Problem
+	// want is what work drives to: StateReady, StateStopped or StateAbsent.
+	want    provision.State
+	working bool
+	// cancel ends the start that is under way.
+	cancel context.CancelFunc
+	// closed is set when the runtime has given the cluster up, forgotten when another object may stand for the cluster.
+	closed, forgotten bool
+}
+
+// start makes the cluster run, whatever it does now.
+func (c *cluster) start(spec provision.Spec) (problem *provision.Problem, forgotten bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.forgotten {
+		return nil, true
+	}
+	switch c.state {
+	case provision.StateStarting, provision.StateReady, provision.StateUnreachable:
+		return nil, false
+	case provision.StateDeleting:
+		return &provision.Problem{Reason: provision.ReasonOther, Message: "the cluster is being removed"}, false
+	case provision.StateStopping:
+		c.want = provision.StateReady
+		return nil, false
+	case provision.StateAbsent, provision.StateStopped, provision.StateFailed:
+	}
+	if err := c.prepare(spec); err != nil {
+		problem := explain(err)
+		c.fail(problem)
+		return problem, false
+	}
+	c.problem = nil
+	c.move(provision.StateStarting)
+	c.drive(provision.StateReady)
+	return nil, false
+}
+
+// stop ends what runs.
+func (c *cluster) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch c.state {
+	case provision.StateStarting, provision.StateReady, provision.StateUnreachable:
+		c.move(provision.StateStopping)
+		c.drive(provision.StateStopped)
+	case provision.StateStopping:
+		c.want = provision.StateStopped
+	case provision.StateFailed:
+		// After a failure nothing runs.
+		c.failures, c.problem = 0, nil
+		c.move(provision.StateStopped)
+	case provision.StateAbsent, provision.StateStopped, provision.StateDeleting:
+	}
+}
+
+// delete ends what runs and removes the data. The rename is the decision: whoever looks after it finds no cluster.
+func (c *cluster) delete() *provision.Problem {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state == provision.StateAbsent {
+		c.failures, c.problem = 0, nil
+		c.runtime.forget(c)
+		return nil
+	}
+	if pid, owned := controlplane.Owned(c.dir); owned && pid != os.Getpid() {
+		return &provision.Problem{Reason: provision.ReasonNotHere, Message: fmt.Sprintf("another operator, process %d, runs the cluster", pid)}
+	}
+	err := os.Rename(c.dir, c.runtime.gone(c.ref))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		problem := explain(fmt.Errorf("removing the cluster: %w", err))
+		c.failures++
+		c.problem = problem
+		c.move(provision.StateDeleting)
+		return problem
+	}
+	if c.state != provision.StateDeleting {
+		c.move(provision.StateDeleting)
+	}
+	c.drive(provision.StateAbsent)
+	return nil
+}
+
+// prepare lays the cluster down if it is new, and takes its directory.
+func (c *cluster) prepare(spec provision.Spec) error {
+	programs, err := c.runtime.options.Binaries()
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(c.dir); errors.Is(err, os.ErrNotExist) {
+		if err := c.closePlane(); err != nil {
+			return err
+		}
+		if err := c.runtime.layDown(c.ref, spec); err != nil {
+			return err
+		}
+	}
+	if c.plane != nil {
+		c.plane.SetBinaries(programs)
+		return nil
+	}
+	record, err := readRecord(c.dir)
+	if err != nil {
+		return err
+	}
+	password, err := readPassword(c.dir)
+	if err != nil {
+		return fmt.Errorf("reading the password: %w", err)
+	}
+	o := c.runtime.options
+	// The port of a cluster that sleeps is nobody's to take, also while this operator has not opened its directory.
+	taken := c.runtime.recordedPorts()
+	c.plane, err = controlplane.Open(context.Background(), controlplane.Options{
+		Dir: c.dir, Binaries: programs, Name: record.ClusterName, Host: o.Host, Ports: o.Ports, UnsafeNoFsync: o.UnsafeNoFsync,
+		SkipPort: func(port int) bool { return taken[port] },
+		Tokens:   []controlplane.Token{{Secret: password, User: "kube:admin", Groups: []string{"system:masters"}}},
+	})
+	c.id = record.ID
+	return err
+}
+
+func (c *cluster) closePlane() error {
+	if c.plane == nil {
+		return nil
+	}
+	err := c.plane.Close()
+	c.plane = nil
+	return err
+}
+
+// move enters a state and wakes the controller. c.mu is held.
+func (c *cluster) move(state provision.State) {
+	c.state, c.since = state, time.Now()
+	c.runtime.changes.Add(c.ref)
+}
+
+// fail enters the state that follows a failure. c.mu is held.
+func (c *cluster) fail(problem *provision.Problem) {
+	c.failures++
+	c.problem = problem
+	state := provision.StateFailed
+	if _, err := os.Stat(c.dir); errors.Is(err, os.ErrNotExist) {
+		state = provision.StateAbsent
+	}
+	c.move(state)
+}
+
+// present tells whether there is anything to remove.
+func (c *cluster) present() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state != provision.StateAbsent
+}

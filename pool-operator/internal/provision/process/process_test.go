@@ -1,0 +1,189 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package process_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/muster-io/muster/pool-operator/internal/controller/clusterdeployment"
+	"github.com/muster-io/muster/pool-operator/internal/controlplane"
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+	"github.com/muster-io/muster/pool-operator/internal/provision/contract"
+	"github.com/muster-io/muster/pool-operator/internal/provision/process"
+)
+
+// patience bounds the waits for a cluster.
+const patience = 2 * time.Minute
+
+// requireBinaries skips, or fails where nothing may be missing, when there is no control plane to run.
+func requireBinaries(t testing.TB) {
+	t.Helper()
+	if _, err := controlplane.FindBinaries(""); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip(err.Error())
+	}
+}
+
+func open(t testing.TB, root string) *process.Runtime {
+	t.Helper()
+	r, err := process.New(t.Context(), process.Options{Root: root, UnsafeNoFsync: true})
+	require.NoError(t, err)
+	return r
+}
+
+func TestContract(t *testing.T) {
+	requireBinaries(t)
+	root := t.TempDir()
+	var opened []*process.Runtime
+	t.Cleanup(func() {
+		for _, r := range opened {
+			r.Crash()
+		}
+	})
+	contract.Run(t, contract.Harness{
+		Open: func(t *testing.T) clusterdeployment.Runtime {
+			r := open(t, root)
+			opened = append(opened, r)
+			return r
+		},
+		Crash:     func(_ *testing.T, r clusterdeployment.Runtime) { r.(*process.Runtime).Crash() },
+		Kill:      func(t *testing.T, ref provision.ClusterRef) { killOne(t, root, ref, "etcd") },
+		Namespace: func(*testing.T) string { return "contract" },
+		Use:       use,
+		Remember:  remember,
+		Recall:    recall,
+		Leftovers: func(_ context.Context, ref provision.ClusterRef) ([]string, error) {
+			return leftovers(t, root, ref), nil
+		},
+		Timeout: patience,
+	})
+}
+
+// client returns a client with the credentials of an administrator: with the password when asked to, else with the
+// kubeconfig as it is.
+func client(access provision.Access, byPassword bool) (*kubernetes.Clientset, error) {
+	config, err := clientcmd.RESTConfigFromKubeConfig(access.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	if byPassword {
+		config.CertData, config.KeyData = nil, nil
+		config.BearerToken = access.Password
+	}
+	config.Timeout = 10 * time.Second
+	return kubernetes.NewForConfig(config)
+}
+
+func use(ctx context.Context, access provision.Access) error {
+	for _, byPassword := range []bool{false, true} {
+		c, err := client(access, byPassword)
+		if err != nil {
+			return err
+		}
+		created, err := c.CoreV1().ConfigMaps("default").Create(ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "use-"}}, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("by password %t: %w", byPassword, err)
+		}
+		if _, err := c.CoreV1().ConfigMaps("default").Get(ctx, created.Name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func remember(ctx context.Context, access provision.Access, mark string) error {
+	c, err := client(access, false)
+	if err != nil {
+		return err
+	}
+	_, err = c.CoreV1().ConfigMaps("default").Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "mark"}, Data: map[string]string{"mark": mark}}, metav1.CreateOptions{})
+	return err
+}
+
+func recall(ctx context.Context, access provision.Access) (string, error) {
+	c, err := client(access, false)
+	if err != nil {
+		return "", err
+	}
+	found, err := c.CoreV1().ConfigMaps("default").Get(ctx, "mark", metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	return found.Data["mark"], nil
+}
+
+// running returns the processes that work for a cluster, as command → pids. They are found by what they have open, so
+// also when no pid file names them.
+func running(t testing.TB, root string, uid string) map[string][]int {
+	t.Helper()
+	links, err := filepath.Glob("/proc/[0-9]*/cwd")
+	require.NoError(t, err)
+	found := map[string][]int{}
+	for _, link := range links {
+		cwd, err := os.Readlink(link)
+		if err != nil || !strings.HasPrefix(cwd, root) || !strings.Contains(cwd, uid) {
+			continue
+		}
+		pid, err := strconv.Atoi(strings.Split(link, "/")[2])
+		require.NoError(t, err)
+		command, err := os.ReadFile(filepath.Join(filepath.Dir(link), "comm"))
+		if err == nil {
+			name := strings.TrimSpace(string(command))
+			found[name] = append(found[name], pid)
+		}
+	}
+	return found
+}
+
+func killOne(t testing.TB, root string, ref provision.ClusterRef, name string) {
+	t.Helper()
+	pids := running(t, root, string(ref.UID))[name]
+	require.Len(t, pids, 1, "one %s runs for %s", name, ref)
+	require.NoError(t, syscall.Kill(pids[0], syscall.SIGKILL))
+}
+
+func leftovers(t testing.TB, root string, ref provision.ClusterRef) []string {
+	t.Helper()
+	var left []string
+	for name, pids := range running(t, root, string(ref.UID)) {
+		left = append(left, fmt.Sprintf("%s %v", name, pids))
+	}
+	entries, err := os.ReadDir(root)
+	require.NoError(t, err)
+	for _, entry := range entries {
+		if strings.Contains(entry.Name(), string(ref.UID)) {
+			left = append(left, entry.Name())
+		}
+	}
+	slices.Sort(left)
+	return left
+}
+
+// problemOf returns the problem that an error is.
+func problemOf(t testing.TB, err error) *provision.Problem {
+	t.Helper()
+	problem, ok := errors.AsType[*provision.Problem](err)
+	require.True(t, ok, "%v is a problem", err)
+	return problem
+}

@@ -1,0 +1,171 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/muster-io/muster/pool-operator/internal/controlplane"
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+)
+
+// renewInterval is how often the certificates of a running cluster are looked at.
+const renewInterval = 24 * time.Hour
+
+// drive makes work bring about what is wanted. c.mu is held.
+func (c *cluster) drive(want provision.State) {
+	c.want = want
+	if c.cancel != nil {
+		c.cancel()
+	}
+	if !c.working && !c.closed {
+		c.working = true
+		go c.work()
+	}
+}
+
+// work acts until the state is what is wanted or an action failed. What is wanted may change meanwhile.
+func (c *cluster) work() {
+	for {
+		c.mu.Lock()
+		want := c.want
+		if c.closed {
+			c.working = false
+			c.mu.Unlock()
+			return
+		}
+		var done bool
+		switch want {
+		case provision.StateReady:
+			done = c.bringUp()
+		case provision.StateAbsent:
+			done = c.remove()
+		default:
+			done = c.bringDown()
+		}
+		if done {
+			c.working = false
+			c.mu.Unlock()
+			return
+		}
+		c.mu.Unlock()
+	}
+}
+
+// bringUp starts the control plane. It is called with c.mu held, gives it up meanwhile, and tells whether work is done.
+func (c *cluster) bringUp() (done bool) {
+	if c.state != provision.StateStarting {
+		c.move(provision.StateStarting)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	plane := c.plane
+	c.cancel = cancel
+	c.mu.Unlock()
+	err := c.runtime.startInTurn(ctx, plane)
+	c.mu.Lock()
+	c.cancel = nil
+	switch {
+	case c.want != provision.StateReady || c.closed:
+		return false
+	case err != nil:
+		c.fail(explain(err))
+		return true
+	}
+	c.failures, c.problem = 0, nil
+	c.move(provision.StateReady)
+	go c.watch(plane, plane.Done())
+	return true
+}
+
+// startInTurn waits until not too many others are starting: together they would all be slow, and some too slow.
+func (r *Runtime) startInTurn(ctx context.Context, plane *controlplane.Plane) error {
+	select {
+	case r.starting <- struct{}{}:
+		defer func() { <-r.starting }()
+		return plane.Start(ctx)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// bringDown stops the control plane; see bringUp.
+func (c *cluster) bringDown() (done bool) {
+	plane := c.plane
+	c.mu.Unlock()
+	plane.Stop(context.Background())
+	c.mu.Lock()
+	if c.want != provision.StateStopped || c.closed {
+		return false
+	}
+	c.failures, c.problem = 0, nil
+	c.move(provision.StateStopped)
+	return true
+}
+
+// remove ends the control plane and removes what the rename has put aside; see bringUp.
+func (c *cluster) remove() (done bool) {
+	plane := c.plane
+	c.mu.Unlock()
+	var err error
+	if plane != nil {
+		err = plane.Close()
+	}
+	dir := c.runtime.gone(c.ref)
+	err = errors.Join(err, controlplane.Reap(context.Background(), dir), os.RemoveAll(dir))
+	c.mu.Lock()
+	c.plane = nil
+	if err != nil {
+		c.failures++
+		c.problem = explain(err)
+		c.move(provision.StateDeleting)
+		return true
+	}
+	c.failures, c.problem = 0, nil
+	c.move(provision.StateAbsent)
+	c.runtime.forget(c)
+	return true
+}
+
+// watch notices that a running control plane has ended by itself, and renews its certificates while it runs.
+func (c *cluster) watch(plane *controlplane.Plane, ended <-chan struct{}) {
+	ticker := time.NewTicker(renewInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			// What cannot be renewed now has months left and is tried again tomorrow.
+			_ = plane.Renew()
+			continue
+		case <-ended:
+		}
+		break
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state == provision.StateReady && c.plane == plane && !c.closed {
+		c.fail(explain(plane.Err()))
+	}
+}
+
+// close stops the control plane because the operator ends; the state stays as it was.
+func (c *cluster) close(ctx context.Context) {
+	c.mu.Lock()
+	c.closed = true
+	if c.cancel != nil {
+		c.cancel()
+	}
+	plane := c.plane
+	c.mu.Unlock()
+	if plane == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, closeGrace)
+	defer cancel()
+	plane.Stop(ctx)
+	_ = plane.Close()
+}
