@@ -1,0 +1,285 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package claimplan
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+// disturb lets something happen that is not the operator's doing.
+func (w *world) disturb() {
+	switch n := w.rng.IntN(100); {
+	case n < 30:
+		w.newClaim()
+	case n < 38:
+		if c := pick(w, w.claims); c != nil && c.DeletionTimestamp.IsZero() {
+			w.deleteClaim(c.Name, "deleted by its user")
+		}
+	case n < 58 && len(w.cds) < 8:
+		w.newCluster()
+	case n < 72:
+		if cd := pick(w, w.cds); cd != nil {
+			w.install(cd.Name)
+		}
+	case n < 78: // the pool scales down: an unclaimed cluster that nobody names
+		if cd := pick(w, w.cds); cd != nil && cd.Spec.ClusterPoolRef.ClaimName == "" && cd.DeletionTimestamp == nil {
+			_, _ = w.changeCluster(cd.Name, "", cd.ResourceVersion, "deleted by the pool", func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = new(metav1.NewTime(w.now)) })
+		}
+	case n < 92: // deletions end, the pool deletes what is marked
+		w.deprovision()
+	case n < 94: // somebody reaches for a cluster
+		if c, cd := pick(w, w.claims), pick(w, w.cds); c != nil && cd != nil && len(c.Finalizers) == 0 {
+			_, _ = w.changeClaim(c.Name, "", "", "presets a namespace", func(c *hivev1.ClusterClaim) { c.Spec.Namespace = cd.Name })
+			w.preset[c.UID] = true
+		}
+	case n < 96:
+		pool := w.pool.DeepCopy()
+		pool.Spec.MaxConcurrent = []*int32{nil, new(int32(2))}[w.rng.IntN(2)]
+		pool.Spec.ClaimPolicy = []hivev1.ClaimPolicy{hivev1.ClaimPolicyOldestFirst, hivev1.ClaimPolicyRunningFirst}[w.rng.IntN(2)]
+		w.pool = pool
+		w.record("pool changes")
+	default:
+		w.now = w.now.Add(time.Duration(w.rng.IntN(30)) * time.Second)
+	}
+}
+
+func (w *world) deprovision() {
+	for _, name := range slices.Sorted(maps.Keys(w.cds)) {
+		cd := w.cds[name]
+		switch {
+		case cd.DeletionTimestamp != nil:
+			delete(w.cds, name)
+			delete(w.rights, name)
+			w.nextVersion()
+			w.record("cluster %s: gone", name)
+		case cd.Annotations[hivev1.AnnotationRemoveFromPool] == "true":
+			_, _ = w.changeCluster(name, "", "", "marked, deleted by the pool", func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = new(metav1.NewTime(w.now)) })
+		}
+	}
+}
+
+func (w *world) newClaim() {
+	w.serial++
+	name := claimName(w)
+	if w.claims[name] != nil {
+		return
+	}
+	c := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: simNamespace, Name: name, UID: types.UID(fmt.Sprintf("u%d", w.serial)), CreationTimestamp: metav1.NewTime(w.now.Truncate(time.Second)),
+	}}
+	c.Spec.ClusterPoolName = "p"
+	if w.rng.IntN(2) == 0 {
+		c.Spec.Subjects = subjects()
+	}
+	if w.rng.IntN(4) == 0 {
+		c.Spec.Lifetime = &metav1.Duration{Duration: time.Minute}
+	}
+	if w.rng.IntN(4) == 0 {
+		c.Spec.QueueTimeout = &metav1.Duration{Duration: time.Minute}
+	}
+	w.putClaim(c, "created")
+}
+
+func claimName(w *world) string { return fmt.Sprintf("c%d", w.rng.IntN(5)) }
+
+func (w *world) newCluster() {
+	w.serial++
+	name := fmt.Sprintf("p-%d", w.serial)
+	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: name, Name: name, UID: types.UID("cd" + name), CreationTimestamp: metav1.NewTime(w.now.Truncate(10 * time.Second)),
+	}}
+	cd.Spec.ClusterPoolRef = &hivev1.ClusterPoolReference{Namespace: simNamespace, PoolName: "p"}
+	w.putCluster(cd, "created")
+	if w.rng.IntN(2) == 0 {
+		w.install(name)
+	}
+}
+
+func (w *world) install(name string) {
+	_, _ = w.changeCluster(name, "", "", "installs or changes power", func(cd *hivev1.ClusterDeployment) {
+		cd.Spec.Installed = true
+		cd.Spec.ClusterMetadata = &hivev1.ClusterMetadata{AdminKubeconfigSecretRef: hivev1.LocalObjectReference{Name: "kubeconfig"}}
+		cd.Status.PowerState = []hivev1.PowerState{hivev1.PowerStateRunning, hivev1.PowerStateHibernating, hivev1.PowerStateWaitingForMachines}[w.rng.IntN(3)]
+	})
+}
+
+func pick[T any](w *world, m map[string]*T) *T {
+	keys := slices.Sorted(maps.Keys(m))
+	if len(keys) == 0 {
+		return nil
+	}
+	return m[keys[w.rng.IntN(len(keys))]]
+}
+
+// check holds after every single write.
+func (w *world) check() error {
+	if w.forbidden != nil {
+		return w.forbidden
+	}
+	clusterOf := map[types.UID]string{}
+	for name, cd := range w.cds {
+		uid := cd.Spec.ClusterPoolRef.ClaimUID
+		if uid == "" {
+			continue
+		}
+		if before := w.owner[name]; before != "" && before != uid {
+			return fmt.Errorf("cluster %s went from claim %s to claim %s", name, before, uid)
+		}
+		w.owner[name] = uid
+		if other := clusterOf[uid]; other != "" {
+			return fmt.Errorf("claim %s has clusters %s and %s", uid, name, other)
+		}
+		clusterOf[uid] = name
+	}
+	for namespace, uid := range w.rights {
+		if cd := w.cds[namespace]; cd == nil || cd.Spec.ClusterPoolRef.ClaimUID != uid {
+			return fmt.Errorf("claim %s has rights in %s, which is not its cluster", uid, namespace)
+		}
+	}
+	return nil
+}
+
+// settled says what is left undone when everybody has seen everything and nothing happens any more.
+func (w *world) settled() error {
+	free := 0
+	for _, cd := range w.cds {
+		c := ClusterOf(cd)
+		if c.Usable() {
+			free++
+		}
+		if c.claimed() && !c.Deleting && !c.Marked {
+			if claim := w.claims[c.ClaimName]; claim == nil || claim.UID != c.ClaimUID {
+				return fmt.Errorf("cluster %s is kept for claim %s, which is gone", c.Namespace, c.ClaimUID)
+			} else if claim.Spec.Namespace != c.Namespace || !hasFinalizer(claim) {
+				return fmt.Errorf("claim %s does not name its cluster %s", claim.Name, c.Namespace)
+			}
+		}
+	}
+	for namespace := range w.rights {
+		if c := ClusterOf(w.cds[namespace]); w.claims[c.ClaimName] == nil || !w.claims[c.ClaimName].DeletionTimestamp.IsZero() {
+			return fmt.Errorf("somebody has rights in %s, whose claim is gone", namespace)
+		}
+	}
+	for _, claim := range w.claims {
+		pending := hivev1.FindCondition(claim.Status.Conditions, hivev1.ClusterClaimPending)
+		waiter := WaiterOf(claim)
+		switch {
+		case !claim.DeletionTimestamp.IsZero():
+			if cd := w.cds[claim.Spec.Namespace]; cd == nil || cd.DeletionTimestamp == nil {
+				return fmt.Errorf("claim %s is deleted and stays", claim.Name)
+			}
+		case pending == nil:
+			return fmt.Errorf("claim %s says nothing", claim.Name)
+		case pending.Status == corev1.ConditionTrue && !waiter.left(w.now) && claim.Spec.Namespace == "" && free > 0:
+			return fmt.Errorf("claim %s waits while %d clusters are free", claim.Name, free)
+		case pending.Status == corev1.ConditionTrue && claim.Spec.Namespace == "" && hasFinalizer(claim):
+			return fmt.Errorf("claim %s waits with a finalizer", claim.Name)
+		}
+	}
+	return nil
+}
+
+// settle lets everybody see everything until nobody does anything.
+func (w *world) settle(replicas []*replica) error {
+	for range 60 {
+		busy := false
+		before := len(w.history)
+		w.deprovision()
+		w.deprovision()
+		names := map[string]bool{}
+		for name := range w.claims {
+			names[name] = true
+		}
+		for _, cd := range w.cds {
+			names[cd.Spec.ClusterPoolRef.ClaimName] = true
+		}
+		for _, r := range replicas {
+			r.crashAfter = -1
+			for _, name := range slices.Sorted(maps.Keys(names)) {
+				r.sync()
+				busy = r.reconcile(name) || busy
+				if err := w.check(); err != nil {
+					return err
+				}
+			}
+		}
+		if !busy && before == len(w.history) {
+			return w.settled()
+		}
+	}
+	return fmt.Errorf("nothing settles")
+}
+
+func seeds(t *testing.T, n int) []uint64 {
+	if s := os.Getenv("CLAIMPLAN_SEED"); s != "" {
+		seed, err := strconv.ParseUint(s, 10, 64)
+		require.NoError(t, err)
+		return []uint64{seed}
+	}
+	out := make([]uint64, n)
+	for i := range out {
+		out[i] = uint64(i + 1)
+	}
+	return out
+}
+
+func TestRandomInterleavingsOfTwoReplicasWithLaggingViews(t *testing.T) {
+	n, steps := 400, 1000
+	if testing.Short() {
+		n = 40
+	}
+	bound := 0
+	for _, seed := range seeds(t, n) {
+		w := newWorld(seed)
+		replicas := []*replica{newReplica(w), newReplica(w)}
+		fail := func(err error) {
+			t.Helper()
+			if err != nil {
+				last := w.trace[max(0, len(w.trace)-40):]
+				t.Fatalf("seed %d (run again with CLAIMPLAN_SEED=%d): %v\n%s", seed, seed, err, joinLines(last))
+			}
+		}
+		for range steps {
+			if w.rng.IntN(5) == 0 {
+				w.disturb()
+			} else {
+				r := replicas[w.rng.IntN(len(replicas))]
+				r.catchUp()
+				if w.rng.IntN(30) == 0 {
+					r.crashAfter = w.rng.IntN(5)
+				}
+				_, _ = r.step(claimName(w))
+			}
+			fail(w.check())
+			if w.rng.IntN(100) == 0 {
+				fail(w.settle(replicas))
+			}
+		}
+		fail(w.settle(replicas))
+		bound += len(w.owner)
+	}
+	t.Logf("%d seeds × %d steps, %d clusters were claimed", n, steps, bound)
+	require.Positive(t, bound)
+}
+
+func joinLines(lines []string) string {
+	out := ""
+	for _, l := range lines {
+		out += l + "\n"
+	}
+	return out
+}
