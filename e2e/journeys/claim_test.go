@@ -1,0 +1,113 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package journeys_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/e2e/access"
+)
+
+// enter gets into a claimed cluster as one of the claim's subjects.
+func (w *world) enter(as client.Client, namespace string) kubernetes.Interface {
+	w.t.Helper()
+	kubeconfig, err := access.Kubeconfig(w.ctx, as, namespace)
+	require.NoError(w.t, err)
+	config, err := access.Config(kubeconfig, administrator)
+	require.NoError(w.t, err)
+	inside, err := kubernetes.NewForConfig(config)
+	require.NoError(w.t, err)
+	return inside
+}
+
+func note(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"hello": "world"}}
+}
+
+// Somebody claims a cluster, works in it, and gives it back.
+func TestAClaimGetsAWorkingClusterAndThePoolRefills(t *testing.T) {
+	w := newWorld(t)
+	pool := w.hostedPool("ready", 2, 1)
+	w.create(pool)
+	w.untilFilled(pool)
+	oldest := w.clusters(t, pool.Name)[0].Name
+
+	account, accountName := serviceAccount(w.namespace, "builder")
+	claim := w.claim("mine", pool.Name, user("alice"), account)
+	namespace := w.untilUsable(claim)
+	assert.Equal(t, oldest, namespace, "the oldest cluster goes first")
+
+	inside := w.enter(w.as("alice"), namespace)
+	version, err := inside.Discovery().ServerVersion()
+	require.NoError(t, err)
+	assert.Equal(t, "1", version.Major)
+	_, err = inside.CoreV1().ConfigMaps("default").Create(t.Context(), note("hello"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	list, err := w.enter(w.as(accountName), namespace).CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err, "every subject of the claim gets in")
+	assert.True(t, hasNamed(list.Items, "hello"))
+
+	assert.True(t, apierrors.IsForbidden(w.as("alice").List(t.Context(), &corev1.SecretList{}, client.InNamespace(namespace))), "the credentials, and no other secret")
+	_, err = access.Kubeconfig(t.Context(), w.as("bob"), namespace)
+	assert.True(t, apierrors.IsForbidden(err), "nobody else gets in: %v", err)
+
+	w.untilFilled(pool)
+	assert.Len(t, w.clusters(t, pool.Name), 3, "the claimed one was replaced")
+
+	require.NoError(t, w.admin.Delete(t.Context(), claim))
+	w.untilGone(&hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: namespace}}, patience)
+	w.untilGone(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, patience)
+	w.untilGone(claim, moment)
+	require.Eventually(t, func() bool {
+		_, err := inside.Discovery().ServerVersion()
+		return err != nil
+	}, moment, interval, "the cluster still answers")
+	w.untilFilled(pool)
+	assert.Len(t, w.clusters(t, pool.Name), 2)
+}
+
+func hasNamed(list []corev1.ConfigMap, name string) bool {
+	for _, item := range list {
+		if item.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// A claim that comes first waits for the first cluster; the second waits for the second.
+func TestClaimsAreServedInTheirOrder(t *testing.T) {
+	w := newWorld(t)
+	first := w.claim("a-late-name-first", "soon", user("alice"))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		w.refresh(c, first)
+		message := requireCondition(c, first.Status.Conditions, hivev1.ClusterClaimPending, corev1.ConditionTrue, hivev1.ReasonPoolNotFound)
+		assert.Contains(c, message, "soon")
+	}, moment, interval)
+
+	pool := w.hostedPool("soon", 0, 0)
+	pool.Spec.MaxSize = new(int32(1))
+	w.create(pool)
+	w.untilUsable(first)
+	second := w.claim("second", "soon", user("bob"))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		w.refresh(c, second)
+		requireCondition(c, second.Status.Conditions, hivev1.ClusterClaimPending, corev1.ConditionTrue, hivev1.ReasonNoClusters)
+		assert.Equal(c, hivev1.WaitPoolAtCapacity, second.Status.WaitingFor)
+		assert.Equal(c, int32(1), second.Status.QueuePosition)
+	}, moment, interval)
+
+	require.NoError(t, w.admin.Delete(t.Context(), first))
+	w.untilUsable(second)
+	assert.Len(t, w.clusters(t, pool.Name), 1)
+}

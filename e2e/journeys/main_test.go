@@ -1,0 +1,82 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package journeys_test walks the ways of users, through a cluster in which Muster runs and of which it knows nothing but a kubeconfig.
+// See environment.FromEnvironment for the clusters that there are.
+package journeys_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/go-logr/logr"
+
+	"github.com/muster-io/muster/e2e/environment"
+)
+
+var (
+	// administrator is the configuration that the kubeconfig holds; nil with -short.
+	administrator *rest.Config
+	// local is the environment when this program owns its processes, for the journeys in which they die.
+	local *environment.Local
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	log.SetLogger(logr.Discard())
+	if testing.Short() {
+		os.Exit(m.Run())
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	env, err := environment.FromEnvironment(ctx, func(s string) { fmt.Println("e2e:", s) })
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	defer func() {
+		if err := env.Close(context.WithoutCancel(ctx)); err != nil {
+			fmt.Fprintln(os.Stderr, "e2e:", err)
+		}
+	}()
+	interrupted := context.AfterFunc(ctx, func() { // tests do not listen to it, and nothing may be left behind
+		_ = env.Close(context.Background())
+		os.Exit(130)
+	})
+	defer interrupted()
+	if administrator, err = environment.Config(env); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	local, _ = env.(*environment.Local)
+	code := m.Run()
+	describe(env, code)
+	return code
+}
+
+// describe prints what helps to find the cause of a failure.
+func describe(env environment.Environment, code int) {
+	if code == 0 {
+		return
+	}
+	if local != nil {
+		if err := local.Failed(); err != nil {
+			fmt.Fprintln(os.Stderr, "e2e:", err)
+		}
+	}
+	if kind, ok := env.(*environment.Kind); ok {
+		fmt.Fprintln(os.Stderr, kind.Describe(context.Background()))
+	}
+}
