@@ -1,0 +1,165 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package app wires pool-operator: options, caches, controllers, metrics and probes.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/zapr"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/muster-io/muster/pool-operator/internal/controller/clusterclaim"
+	"github.com/muster-io/muster/pool-operator/internal/controller/clusterpool"
+	"github.com/muster-io/muster/pool-operator/internal/metrics"
+)
+
+// leaderElectionID is the name of the lease.
+const leaderElectionID = "pool-operator"
+
+// shutdownTimeout is how long what runs may take to end.
+const shutdownTimeout = 20 * time.Second
+
+var errNotSynced = errors.New("the caches are not filled yet")
+
+var errNoPods = errors.New("--hosted-runtime=pod is not part of this build")
+
+// wallClock tells the time of the machine.
+type wallClock struct{}
+
+func (wallClock) Now() time.Time { return time.Now() }
+
+// Run runs the operator until ctx ends.
+func Run(ctx context.Context, o Options) error {
+	if err := setLogger(o.LogLevel); err != nil {
+		return err
+	}
+	requests := metrics.NewRequests()
+	mgr, err := newManager(o, requests)
+	if err != nil {
+		return err
+	}
+	if err := addMetrics(mgr, requests); err != nil {
+		return err
+	}
+	if err := addControllers(ctx, mgr, o); err != nil {
+		return err
+	}
+	if err := addProbes(mgr); err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("running the operator: %w", err)
+	}
+	return nil
+}
+
+// setLogger makes all logging JSON.
+func setLogger(level string) error {
+	config := zap.NewProductionConfig()
+	parsed, err := zapcore.ParseLevel(level)
+	if err != nil {
+		return fmt.Errorf("reading the log level: %w", err)
+	}
+	config.Level = zap.NewAtomicLevelAt(parsed)
+	config.Sampling = nil
+	config.DisableCaller = true
+	config.EncoderConfig.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	logger, err := config.Build()
+	if err != nil {
+		return fmt.Errorf("building the logger: %w", err)
+	}
+	ctrl.SetLogger(zapr.NewLogger(logger))
+	klog.SetLogger(zapr.NewLogger(logger))
+	return nil
+}
+
+// loadConfig returns the configuration of the client. Its rate is not limited here: priority and fairness in the API server do that for all clients together.
+func loadConfig(o Options, requests *metrics.Requests) (*rest.Config, error) {
+	config, err := ctrl.GetConfig()
+	if o.Kubeconfig != "" {
+		config, err = clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config.QPS = -1
+	config.UserAgent = "pool-operator"
+	config.Wrap(requests.Wrap)
+	return config, nil
+}
+
+func newManager(o Options, requests *metrics.Requests) (ctrl.Manager, error) {
+	config, err := loadConfig(o, requests)
+	if err != nil {
+		return nil, err
+	}
+	scheme, err := NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: scheme,
+		Cache:  cache.Options{ByObject: cacheByObject()},
+		// The content of Secrets is read when it is needed and never cached; what is watched is their metadata.
+		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+		Metrics: metricsserver.Options{
+			BindAddress: o.MetricsBindAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization,
+		},
+		HealthProbeBindAddress:        o.HealthProbeBindAddress,
+		LeaderElection:                o.LeaderElect,
+		LeaderElectionID:              leaderElectionID,
+		LeaderElectionNamespace:       o.LeaderElectionNamespace,
+		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       new(shutdownTimeout),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("preparing the operator: %w", err)
+	}
+	return mgr, nil
+}
+
+func cacheByObject() map[client.Object]cache.ByObject {
+	byObject := clusterpool.CacheByObject()
+	clusterclaim.CacheRoles(byObject)
+	return byObject
+}
+
+// addProbes makes the operator ready when its caches are filled.
+func addProbes(mgr ctrl.Manager) error {
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("adding the health probe: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("caches", synced(mgr.GetCache())); err != nil {
+		return fmt.Errorf("adding the readiness probe: %w", err)
+	}
+	return nil
+}
+
+// synced is a check that the caches are filled.
+func synced(c cache.Cache) healthz.Checker {
+	return func(request *http.Request) error {
+		ctx, cancel := context.WithTimeout(request.Context(), time.Second)
+		defer cancel()
+		if !c.WaitForCacheSync(ctx) {
+			return errNotSynced
+		}
+		return nil
+	}
+}

@@ -1,0 +1,91 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/muster-io/muster/pool-operator/internal/controller/clusterclaim"
+	"github.com/muster-io/muster/pool-operator/internal/controller/clusterdeployment"
+	"github.com/muster-io/muster/pool-operator/internal/controller/clusterpool"
+	"github.com/muster-io/muster/pool-operator/internal/metrics"
+)
+
+// addMetrics registers what is measured of the operator as a whole.
+func addMetrics(mgr ctrl.Manager, requests *metrics.Requests) error {
+	return register(requests, metrics.NewPools(mgr.GetCache()))
+}
+
+func register(collectors ...prometheus.Collector) error {
+	for _, c := range collectors {
+		if err := ctrlmetrics.Registry.Register(c); err != nil {
+			return fmt.Errorf("registering metrics: %w", err)
+		}
+	}
+	return nil
+}
+
+func addControllers(ctx context.Context, mgr ctrl.Manager, o Options) error {
+	if err := addPools(ctx, mgr, o); err != nil {
+		return err
+	}
+	if err := addClaims(ctx, mgr); err != nil {
+		return err
+	}
+	return addHostedClusters(ctx, mgr, o)
+}
+
+func addPools(ctx context.Context, mgr ctrl.Manager, o Options) error {
+	actions := metrics.NewPoolActions()
+	if err := register(actions); err != nil {
+		return err
+	}
+	return clusterpool.New(clusterpool.Deps{
+		Client:   mgr.GetClient(),
+		Metadata: mgr.GetCache(),
+		Live:     mgr.GetAPIReader(),
+		Progress: clusterpool.CacheProgress{Informers: mgr.GetCache()},
+		Recorder: mgr.GetEventRecorder("clusterpool"),
+		Clock:    wallClock{},
+		Meter:    actions,
+		Workers:  o.PoolWorkers,
+		Writers:  o.PoolWriters,
+	}).SetupWithManager(ctx, mgr)
+}
+
+func addClaims(ctx context.Context, mgr ctrl.Manager) error {
+	counts := clusterclaim.NewMetrics()
+	if err := register(counts); err != nil {
+		return err
+	}
+	if err := clusterclaim.AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	err := clusterclaim.New(clusterclaim.Dependencies{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("clusterclaim"), Clock: wallClock{}, Metrics: counts,
+	}).SetupWithManager(mgr)
+	if err != nil {
+		return fmt.Errorf("setting up the controller of claims: %w", err)
+	}
+	return nil
+}
+
+func addHostedClusters(ctx context.Context, mgr ctrl.Manager, o Options) error {
+	runtime, err := newRuntime(ctx, mgr, o)
+	if err != nil || runtime == nil {
+		return err
+	}
+	err = clusterdeployment.New(clusterdeployment.Dependencies{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Runtime: runtime, Recorder: mgr.GetEventRecorder("clusterdeployment"), Clock: wallClock{},
+	}).SetupWithManager(mgr)
+	if err != nil {
+		return fmt.Errorf("setting up the controller of hosted clusters: %w", err)
+	}
+	return nil
+}

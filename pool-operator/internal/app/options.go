@@ -1,0 +1,108 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Runtimes of hosted clusters.
+const (
+	// RuntimeProcess runs hosted clusters as processes of the operator's own machine.
+	RuntimeProcess = "process"
+	// RuntimePod runs hosted clusters as pods in the operator's own cluster.
+	RuntimePod = "pod"
+	// RuntimeNone leaves hosted clusters alone.
+	RuntimeNone = "none"
+)
+
+// Options are the operator's settings, one per flag.
+type Options struct {
+	Kubeconfig              string
+	LeaderElect             bool
+	LeaderElectionNamespace string
+	MetricsBindAddress      string
+	HealthProbeBindAddress  string
+	LogLevel                string
+	PoolWorkers             int
+	PoolWriters             int
+	HostedRuntime           string
+	HostedDataDir           string
+	HostedBinDir            string
+	HostedImage             string
+	HostedStorageClass      string
+	HostedStorageSize       string
+}
+
+// ParseOptions reads options from arguments, without the program's name, and validates them. flag.ErrHelp is returned when help was asked for.
+func ParseOptions(arguments []string) (Options, error) {
+	var o Options
+	flags := flag.NewFlagSet("pool-operator", flag.ContinueOnError)
+	o.bind(flags)
+	if err := flags.Parse(arguments); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q: all settings are flags", flags.Arg(0))
+	}
+	return o, o.Validate()
+}
+
+func (o *Options) bind(flags *flag.FlagSet) {
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "path of the kubeconfig; empty for $KUBECONFIG, the service account of the pod, or ~/.kube/config")
+	flags.BoolVar(&o.LeaderElect, "leader-elect", false, "let one replica of several act")
+	flags.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease; empty for that of the pod")
+	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", ":8443", "address of metrics, served with authentication and authorization; 0 for none")
+	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 for none")
+	flags.StringVar(&o.LogLevel, "log-level", "info", "debug, info or error")
+	flags.IntVar(&o.PoolWorkers, "pool-workers", 10, "pools that are reconciled at a time")
+	flags.IntVar(&o.PoolWriters, "pool-writers", 10, "writes of one pool that are in flight at a time")
+	flags.StringVar(&o.HostedRuntime, "hosted-runtime", RuntimeNone, "what runs hosted clusters: process, pod or none")
+	flags.StringVar(&o.HostedDataDir, "hosted-data-dir", "", "directory of hosted clusters, with --hosted-runtime=process")
+	flags.StringVar(&o.HostedBinDir, "hosted-bin-dir", "",
+		"directory of etcd, kube-apiserver and kube-controller-manager, with --hosted-runtime=process; empty for $KUBEBUILDER_ASSETS, then the user's cache")
+	flags.StringVar(&o.HostedImage, "hosted-image", "", "image with etcd, kube-apiserver and kube-controller-manager, with --hosted-runtime=pod")
+	flags.StringVar(&o.HostedStorageClass, "hosted-storage-class", "", "StorageClass of hosted clusters' volumes, with --hosted-runtime=pod; empty for the default class")
+	flags.StringVar(&o.HostedStorageSize, "hosted-storage-size", "1Gi", "size of a hosted cluster's volume, with --hosted-runtime=pod")
+}
+
+// Validate says everything that is wrong with the options.
+func (o *Options) Validate() error {
+	var errs []error
+	if !slices.Contains([]string{"debug", "info", "error"}, o.LogLevel) {
+		errs = append(errs, fmt.Errorf("--log-level=%s: write debug, info or error", o.LogLevel))
+	}
+	if o.PoolWorkers < 1 {
+		errs = append(errs, fmt.Errorf("--pool-workers=%d: write 1 or more", o.PoolWorkers))
+	}
+	if o.PoolWriters < 1 {
+		errs = append(errs, fmt.Errorf("--pool-writers=%d: write 1 or more", o.PoolWriters))
+	}
+	return errors.Join(append(errs, o.validateHosted())...)
+}
+
+func (o *Options) validateHosted() error {
+	switch o.HostedRuntime {
+	case RuntimeNone:
+		return nil
+	case RuntimeProcess:
+		if o.HostedDataDir == "" {
+			return errors.New("--hosted-runtime=process needs --hosted-data-dir, the directory of the clusters' data")
+		}
+		if o.LeaderElect {
+			return errors.New("--hosted-runtime=process and --leader-elect exclude each other: the clusters' data is on one machine")
+		}
+		return nil
+	case RuntimePod:
+		if o.HostedImage == "" {
+			return errors.New("--hosted-runtime=pod needs --hosted-image, the image with the programs of a control plane")
+		}
+		return nil
+	}
+	return fmt.Errorf("--hosted-runtime=%s: write %s", o.HostedRuntime, strings.Join([]string{RuntimeProcess, RuntimePod, RuntimeNone}, ", "))
+}

@@ -1,0 +1,45 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app_test
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/pool-operator/internal/app"
+)
+
+func TestParseOptions(t *testing.T) {
+	for name, c := range map[string]struct {
+		arguments []string
+		refusal   string
+	}{
+		"no flag is needed":                          {nil, ""},
+		"processes need a data directory":            {[]string{"--hosted-runtime=process"}, "needs --hosted-data-dir"},
+		"processes with a data directory":            {[]string{"--hosted-runtime=process", "--hosted-data-dir=/data"}, ""},
+		"processes live on one machine":              {[]string{"--hosted-runtime=process", "--hosted-data-dir=/data", "--leader-elect"}, "exclude each other"},
+		"pods need an image":                         {[]string{"--hosted-runtime=pod"}, "needs --hosted-image"},
+		"an unknown runtime is refused":              {[]string{"--hosted-runtime=vm"}, "write process, pod, none"},
+		"an unknown log level is refused":            {[]string{"--log-level=loud"}, "write debug, info or error"},
+		"no worker is refused":                       {[]string{"--pool-workers=0"}, "write 1 or more"},
+		"arguments that are no flags are refused":    {[]string{"run"}, "all settings are flags"},
+		"everything that is wrong is said at a time": {[]string{"--log-level=loud", "--pool-writers=-1"}, "--pool-writers=-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := app.ParseOptions(c.arguments)
+			if c.refusal == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.refusal)
+		})
+	}
+}
+
+func TestHelpIsNoFailure(t *testing.T) {
+	_, err := app.ParseOptions([]string{"-h"})
+	require.ErrorIs(t, err, flag.ErrHelp)
+}

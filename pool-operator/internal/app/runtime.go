@@ -1,0 +1,55 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/muster-io/muster/pool-operator/internal/controller/clusterdeployment"
+	"github.com/muster-io/muster/pool-operator/internal/controlplane"
+	"github.com/muster-io/muster/pool-operator/internal/provision/process"
+)
+
+// newRuntime returns what runs hosted clusters; nil when they are left alone.
+func newRuntime(ctx context.Context, mgr ctrl.Manager, o Options) (clusterdeployment.Runtime, error) {
+	switch o.HostedRuntime {
+	case RuntimeProcess:
+		runtime, err := process.New(ctx, process.Options{
+			Root:     o.HostedDataDir,
+			Binaries: func() (controlplane.Binaries, error) { return controlplane.FindBinaries(o.HostedBinDir) },
+		})
+		if err != nil {
+			return nil, fmt.Errorf("preparing hosted clusters in %s: %w", o.HostedDataDir, err)
+		}
+		if err := mgr.Add(closer{runtime}); err != nil {
+			return nil, fmt.Errorf("registering the end of hosted clusters: %w", err)
+		}
+		return runtime, nil
+	case RuntimePod:
+		return nil, errNoPods
+	}
+	return nil, nil //nolint:nilnil // no runtime is an answer
+}
+
+// closer ends the processes of hosted clusters when the operator ends, after the controllers have stopped. Their data stays.
+type closer struct {
+	runtime *process.Runtime
+}
+
+// NeedLeaderElection makes it end after everything that only the leader does.
+func (closer) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (c closer) Start(ctx context.Context) error {
+	<-ctx.Done()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	if err := c.runtime.Close(ctx); err != nil {
+		return fmt.Errorf("ending hosted clusters: %w", err)
+	}
+	return nil
+}
