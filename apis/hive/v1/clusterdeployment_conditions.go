@@ -111,8 +111,6 @@ const (
 	ReasonProvisionStopped = "ProvisionStopped"
 	// ReasonDeprovisioning: the cluster is being taken down.
 	ReasonDeprovisioning = "Deprovisioning"
-	// ReasonDeprovisioned: the cluster was taken down.
-	ReasonDeprovisioned = "Deprovisioned"
 	// ReasonDeprovisionFailed: taking the cluster down failed and is tried again.
 	ReasonDeprovisionFailed = "DeprovisionFailed"
 )
@@ -123,16 +121,6 @@ const (
 	ReasonProvisionNotStopped = "ProvisionNotStopped"
 	// ReasonInstallAttemptsLimitReached: installation failed as often as installAttemptsLimit allows. The condition is True.
 	ReasonInstallAttemptsLimitReached = "InstallAttemptsLimitReached"
-)
-
-// Reasons of ClusterDeploymentRequirementsMet.
-const (
-	// ReasonRequirementsMet: everything that installation needs is there.
-	ReasonRequirementsMet = "AllRequirementsMet"
-	// ReasonImageSetNotFound: the ClusterImageSet does not exist.
-	ReasonImageSetNotFound = "ClusterImageSetNotFound"
-	// ReasonInstallRefNotFound: the object that clusterInstallRef names does not exist.
-	ReasonInstallRefNotFound = "ClusterInstallNotFound"
 )
 
 // Reasons that hosted clusters give when installing, starting or stopping fails.

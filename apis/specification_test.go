@@ -1,0 +1,92 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apis_test
+
+import (
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+// specifications is where every kind is described for its users.
+const specifications = "../docs/spec"
+
+// TestEveryFieldIsSpecified wants the page of a kind to name every field of its spec and status.
+func TestEveryFieldIsSpecified(t *testing.T) {
+	pages := 0
+	for _, c := range ourCRDs(t) {
+		page, err := os.ReadFile(filepath.Join(specifications, c.Spec.Names.Singular+".md"))
+		if errors.Is(err, fs.ErrNotExist) && c.Spec.Group != hivev1.GroupName {
+			continue
+		}
+		require.NoError(t, err, "%s has no page", c.Spec.Names.Kind)
+		pages++
+		root := c.Spec.Versions[0].Schema.OpenAPIV3Schema
+		for _, part := range []string{"spec", "status"} {
+			for field := range root.Properties[part].Properties {
+				assert.True(t, strings.Contains(string(page), field), "the page of %s says nothing about %s.%s", c.Spec.Names.Kind, part, field)
+			}
+		}
+	}
+	assert.GreaterOrEqual(t, pages, 4)
+}
+
+// TestEveryReasonIsSpecified wants every reason of a condition, and every answer to what a claim waits for, to stand on a page.
+func TestEveryReasonIsSpecified(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join(specifications, "*.md"))
+	require.NoError(t, err)
+	var text strings.Builder
+	for _, page := range pages {
+		data, err := os.ReadFile(page)
+		require.NoError(t, err)
+		text.Write(data)
+	}
+	for name, value := range stringConstants(t, "hive/v1") {
+		if strings.HasPrefix(name, "Reason") || strings.HasPrefix(name, "Wait") {
+			assert.True(t, strings.Contains(text.String(), "`"+value+"`"), "no page says what %s (%s) means", name, value)
+		}
+	}
+}
+
+// stringConstants returns the string constants that a package declares, by name.
+func stringConstants(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	require.NoError(t, err)
+	constants := map[string]string{}
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok {
+				return true
+			}
+			for i, name := range spec.Names {
+				if i >= len(spec.Values) {
+					break
+				}
+				if literal, ok := spec.Values[i].(*ast.BasicLit); ok && literal.Kind == token.STRING {
+					value, err := strconv.Unquote(literal.Value)
+					require.NoError(t, err)
+					constants[name.Name] = value
+				}
+			}
+			return false
+		})
+	}
+	return constants
+}
