@@ -5,8 +5,8 @@ package v1alpha1
 
 // Condition types of a BareMetalHostDiscovery.
 const (
-	// ConditionReady is the summary: True while Ironic answers and every machine that this resource takes is a host or
-	// waits for nothing but its own data.
+	// ConditionReady is the summary: True while Ironic answers and hosts can be made. Machines that wait or are refused do
+	// not make it False; its message counts them.
 	ConditionReady = "Ready"
 	// ConditionEndpointReady says whether Ironic can be read, and if not, why.
 	ConditionEndpointReady = "EndpointReady"
@@ -52,17 +52,17 @@ const (
 
 // Reasons why a machine is refused.
 const (
-	RefusedDiscoveryFailed  = "DiscoveryFailed"
-	RefusedDuplicateMAC     = "DuplicateMAC"
-	RefusedDuplicateSerial  = "DuplicateSerial"
-	RefusedDuplicateBMC     = "DuplicateBMC"
-	RefusedNameTaken        = "NameTaken"
-	RefusedMACUnusable      = "MACUnusable"
-	RefusedNodeInUse        = "NodeInUse"
-	RefusedMaxHosts         = "MaxHostsReached"
-	RefusedReserved         = "ReservedElsewhere"
-	RefusedTemplateInvalid  = "TemplateInvalid"
-	RefusedHostNameRejected = "HostRejected"
+	RefusedDiscoveryFailed = "DiscoveryFailed"
+	RefusedDuplicateMAC    = "DuplicateMAC"
+	RefusedDuplicateSerial = "DuplicateSerial"
+	RefusedDuplicateBMC    = "DuplicateBMC"
+	RefusedNameTaken       = "NameTaken"
+	RefusedMACUnusable     = "MACUnusable"
+	RefusedNodeInUse       = "NodeInUse"
+	RefusedMaxHosts        = "MaxHostsReached"
+	RefusedReserved        = "ReservedElsewhere"
+	RefusedTemplateInvalid = "TemplateInvalid"
+	RefusedHostRejected    = "HostRejected"
 )
 
 // Reasons of events on a BareMetalHostDiscovery and its hosts.

@@ -41,6 +41,8 @@ const (
 	BootMACRuleAnnotation = "discovery.metal3.io/boot-mac-from"
 	// KeepNodeAnnotation set to "true" leaves the node in Ironic when the host is deleted.
 	KeepNodeAnnotation = "discovery.metal3.io/keep-node"
+	// IronicAnnotation holds the spec.ironic, as JSON, of the resource that made the host; absent for the operator's own Ironic.
+	IronicAnnotation = "discovery.metal3.io/ironic"
 	// ReservationLabel marks the Leases that reserve a boot MAC.
 	ReservationLabel = "discovery.metal3.io/reservation"
 	// IgnoredLabel marks a reservation whose machine shall not become a host again.

@@ -119,7 +119,9 @@ func (p *planner) known(m *Machine, h *Host) {
 		p.fetch(m)
 		return
 	}
-	p.Actions = append(p.Actions, WriteStatus{Host: h.Ref, UID: h.UID, Node: m.Node.UUID, Report: m.Report, Replaced: replaced})
+	p.Actions = append(p.Actions, WriteStatus{
+		Host: h.Ref, UID: h.UID, Node: m.Node.UUID, Report: m.Report, Replaced: replaced, Manual: h.Unapproved,
+	})
 }
 
 // unfit refuses machines without looking at their report: somebody uses the node, or a MAC stands in another host.

@@ -82,10 +82,10 @@ type Host struct {
 	Serial, BMC string
 	// Resource is the BareMetalHostDiscovery that made the host, empty for others.
 	Resource string
-	// Held says that discovery still holds the host.
-	Held      bool
-	HasStatus bool
-	Going     bool
+	// Held says that discovery still holds the host, Unapproved that somebody has to look at it first.
+	Held, Unapproved bool
+	HasStatus        bool
+	Going            bool
 }
 
 // Reservation is a boot MAC that is held for a host, or kept away.
@@ -145,6 +145,8 @@ type WriteStatus struct {
 	Report *Report
 	// Replaced is the node that is gone, empty when there was none.
 	Replaced string
+	// Manual says that the host waits for approval.
+	Manual bool
 }
 
 // DropReport says that the report of a node is not needed any more.

@@ -1,0 +1,26 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command discovery-operator makes BareMetalHosts of the machines that Ironic has discovered.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/muster-io/muster/discovery-operator/internal/app"
+)
+
+func main() {
+	options, err := app.Parse(os.Args[1:], os.Getenv)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "discovery-operator:", err)
+		os.Exit(2)
+	}
+	if err := app.Run(ctrl.SetupSignalHandler(), options); err != nil {
+		fmt.Fprintln(os.Stderr, "discovery-operator:", err)
+		os.Exit(1)
+	}
+}

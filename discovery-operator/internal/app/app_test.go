@@ -1,0 +1,208 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/testr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-io/muster/apis/controlplanetest"
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/demo"
+)
+
+func init() { ctrl.SetLogger(logr.Discard()) }
+
+// world is a namespace of a real API server with operators in it.
+type world struct {
+	*testing.T
+	client.Client
+	config *rest.Config
+	ns     string
+	// system holds the reservations of the operators of this test.
+	system string
+	rack   *demo.Rack
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	config := controlplanetest.Start(t)
+	scheme, err := newScheme()
+	require.NoError(t, err)
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "rack-"}}
+	require.NoError(t, c.Create(t.Context(), ns))
+	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.Name + "-system"}}
+	require.NoError(t, c.Create(t.Context(), system))
+	w := &world{T: t, Client: c, config: config, ns: ns.Name, system: system.Name, rack: demo.New()}
+	// All tests share one API server, and an operator looks at the hosts of all namespaces: leave none behind.
+	t.Cleanup(func() { w.clear() })
+	return w
+}
+
+func (w *world) clear() {
+	ctx := context.Background()
+	var discoveries metal3v1.BareMetalHostDiscoveryList
+	require.NoError(w, w.List(ctx, &discoveries))
+	for i := range discoveries.Items {
+		_ = w.Delete(ctx, &discoveries.Items[i])
+	}
+	var hosts metal3v1.BareMetalHostList
+	require.NoError(w, w.List(ctx, &hosts))
+	for i := range hosts.Items {
+		h := &hosts.Items[i]
+		_ = w.Patch(ctx, h, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+		_ = w.Delete(ctx, h)
+	}
+}
+
+// operate runs an operator until the function that it returns is called, or the test ends.
+func (w *world) operate(change ...func(*Options)) (stop func()) {
+	w.Helper()
+	o, err := Parse([]string{"--metrics-bind-address=0", "--health-probe-bind-address=0", "--namespace=" + w.system},
+		func(string) string { return "" })
+	require.NoError(w, err)
+	o.rack, o.several = w.rack, true
+	for _, c := range change {
+		c(&o)
+	}
+	require.NoError(w, o.Validate())
+	ctx, cancel := context.WithCancel(context.Background())
+	ctx = logr.NewContext(ctx, testr.NewWithOptions(w.T, testr.Options{Verbosity: -10}))
+	done := make(chan error, 1)
+	go func() { done <- RunWith(ctx, o, rest.CopyConfig(w.config)) }()
+	stopped := false
+	stop = func() {
+		if !stopped {
+			stopped = true
+			cancel()
+			require.NoError(w, <-done)
+		}
+	}
+	w.Cleanup(stop)
+	return stop
+}
+
+// discover makes a resource that polls fast.
+func (w *world) discover(name string, change ...func(*metal3v1.BareMetalHostDiscovery)) *metal3v1.BareMetalHostDiscovery {
+	w.Helper()
+	d := &metal3v1.BareMetalHostDiscovery{}
+	d.Namespace, d.Name = w.ns, name
+	d.Spec.ResourceNameTemplate = metal3v1.ResourceNameTemplate{HardwareDetails: metal3v1.DetailHostname}
+	d.Spec.Interval = &metav1.Duration{Duration: time.Second}
+	d.Spec.ResyncInterval = &metav1.Duration{Duration: 10 * time.Second}
+	for _, c := range change {
+		c(d)
+	}
+	require.NoError(w, w.Create(w.Context(), d))
+	return d
+}
+
+func (w *world) enrol(i int, change ...func(map[string]any)) string {
+	w.Helper()
+	uuid, err := w.rack.Enrol(demo.Machine(i, change...))
+	require.NoError(w, err)
+	return uuid
+}
+
+func (w *world) eventually(what string, condition func() bool) {
+	w.Helper()
+	require.Eventually(w, condition, 60*time.Second, 50*time.Millisecond, what)
+}
+
+func (w *world) hosts() []metal3v1.BareMetalHost {
+	var list metal3v1.BareMetalHostList
+	require.NoError(w, w.List(w.Context(), &list, client.InNamespace(w.ns)))
+	return list.Items
+}
+
+// host waits for a host with a status.
+func (w *world) host(name string) *metal3v1.BareMetalHost {
+	w.Helper()
+	var h metal3v1.BareMetalHost
+	w.eventually("host "+name+" appears", func() bool {
+		return w.Get(w.Context(), types.NamespacedName{Namespace: w.ns, Name: name}, &h) == nil && h.HasStatus()
+	})
+	return &h
+}
+
+// status waits until the resource says what the test wants.
+func (w *world) status(d *metal3v1.BareMetalHostDiscovery, what string, want func(*metal3v1.BareMetalHostDiscoveryStatus) bool) {
+	w.Helper()
+	var last metal3v1.BareMetalHostDiscoveryStatus
+	ok := assert.Eventually(w, func() bool {
+		require.NoError(w, w.Get(w.Context(), client.ObjectKeyFromObject(d), d))
+		last = d.Status
+		return want(&d.Status)
+	}, 60*time.Second, 50*time.Millisecond, what)
+	require.True(w, ok, fmt.Sprintf("%+v", last))
+}
+
+func ready(reason string) func(*metal3v1.BareMetalHostDiscoveryStatus) bool {
+	return func(s *metal3v1.BareMetalHostDiscoveryStatus) bool {
+		c := meta.FindStatusCondition(s.Conditions, metal3v1.ConditionReady)
+		return c != nil && c.Reason == reason
+	}
+}
+
+func TestAnUnknownMachineBecomesAHost(t *testing.T) {
+	w := newWorld(t)
+	uuid := w.enrol(1)
+	w.operate()
+	d := w.discover("all")
+	h := w.host("node-00001")
+
+	assert.Equal(t, demo.MAC(1, 0), h.Spec.BootMACAddress)
+	assert.False(t, h.HasBMC())
+	assert.True(t, h.Spec.Online)
+	assert.Equal(t, "x86_64", h.Spec.Architecture)
+	assert.Equal(t, metal3v1.DiscoveryPausedValue, h.Annotations[metal3v1.PausedAnnotation])
+	assert.Equal(t, []string{metal3v1.DiscoveryFinalizer}, h.Finalizers)
+	assert.Equal(t, metal3v1.OperationalStatusDiscovered, h.Status.OperationalStatus)
+	assert.Equal(t, metal3v1.StateUnmanaged, h.Status.Provisioning.State)
+	assert.Equal(t, uuid, h.Status.Provisioning.ID)
+	assert.Equal(t, "SN00000001", h.Status.HardwareDetails.SystemVendor.SerialNumber)
+	assert.Len(t, h.Status.HardwareDetails.NIC, 2)
+	assert.Len(t, h.Status.HardwareDetails.Storage, 2)
+	c := meta.FindStatusCondition(h.Status.Conditions, metal3v1.ConditionHandedOver)
+	require.NotNil(t, c)
+	assert.Equal(t, metal3v1.ReasonWaitingForCredentials, c.Reason)
+
+	w.status(d, "the status counts it", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool {
+		return s.Counts == metal3v1.DiscoveryCounts{Nodes: 1, Known: 1, Hosts: 1} && ready(metal3v1.ReasonDiscovering)(s)
+	})
+	w.enrol(2)
+	w.host("node-00002")
+}
+
+func TestAStatusIsAnUnmanagedHostToOthers(t *testing.T) {
+	w := newWorld(t)
+	w.enrol(1)
+	w.operate()
+	w.discover("all")
+	h := w.host("node-00001")
+	for _, state := range []metal3v1.ProvisioningState{metal3v1.StateDiscovered, metal3v1.StateImporting} {
+		assert.NotEqual(t, state, h.Status.Provisioning.State, "no other operator knows this state")
+	}
+	assert.False(t, h.Status.PoweredOn)
+	assert.Empty(t, h.Status.ErrorMessage)
+	assert.NotNil(t, h.Status.LastUpdated)
+	assert.False(t, strings.Contains(h.Annotations[metal3v1.NodeAnnotation], "~"))
+}

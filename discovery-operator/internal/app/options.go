@@ -1,0 +1,101 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package app wires the operator together.
+package app
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap/zapcore"
+
+	"github.com/muster-io/muster/discovery-operator/internal/demo"
+)
+
+// Where machines come from when a resource names no Ironic.
+const (
+	ProvisionerDemo   = "demo"
+	ProvisionerIronic = "ironic"
+)
+
+// Options are the settings of the operator.
+type Options struct {
+	// Kubeconfig is the path of a kubeconfig; empty means the cluster that the operator runs in.
+	Kubeconfig string
+	// LeaderElect lets several replicas run, one of them acting.
+	LeaderElect bool
+	// MetricsBindAddress serves metrics with authentication over TLS; "0" serves none.
+	MetricsBindAddress string
+	// HealthProbeBindAddress serves /healthz and /readyz; "0" serves none.
+	HealthProbeBindAddress string
+	// LogLevel is debug, info or error.
+	LogLevel string
+	// Namespace holds the leader's Lease and the reservations of boot MACs.
+	Namespace string
+	// Provisioner is demo or ironic.
+	Provisioner string
+	// ManageHosts makes this operator own the whole early life of hosts. Without it, another operator does.
+	ManageHosts bool
+	// DemoMachines is how many machines the demo's rack powers up, DemoInterval the time between two of them.
+	DemoMachines int
+	DemoInterval time.Duration
+
+	level zapcore.Level
+	env   func(string) string
+	// rack replaces the demo's own, and several lets more than one operator run in a process; both are for tests.
+	rack    *demo.Rack
+	several bool
+}
+
+// Parse reads the settings from the command line.
+func Parse(args []string, getenv func(string) string) (Options, error) {
+	o := Options{env: getenv}
+	fs := flag.NewFlagSet("discovery-operator", flag.ContinueOnError)
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", getenv("KUBECONFIG"), "path of a kubeconfig; empty: the cluster that the operator runs in")
+	fs.BoolVar(&o.LeaderElect, "leader-elect", false, "let several replicas run, one of them acting")
+	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", ":8443", "address of the metrics, authenticated and over TLS; 0: none")
+	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", ":8081", "address of the probes; 0: none")
+	fs.StringVar(&o.LogLevel, "log-level", "info", "debug, info or error")
+	fs.StringVar(&o.Namespace, "namespace", first(getenv("POD_NAMESPACE"), "muster-discovery"),
+		"namespace of the leader's Lease and of the reservations of boot MACs")
+	fs.StringVar(&o.Provisioner, "provisioner", ProvisionerDemo,
+		"where machines come from when a resource names no Ironic: demo (a rack in memory) or ironic (IRONIC_ENDPOINT and the like)")
+	fs.BoolVar(&o.ManageHosts, "manage-hosts", false, "own the early life of hosts; without it another operator manages them")
+	fs.IntVar(&o.DemoMachines, "demo-machines", 8, "how many machines the demo's rack powers up")
+	fs.DurationVar(&o.DemoInterval, "demo-interval", 3*time.Second, "time between two machines of the demo's rack")
+	if err := fs.Parse(args); err != nil {
+		return o, fmt.Errorf("reading the command line: %w", err)
+	}
+	return o, o.Validate()
+}
+
+// Validate completes the settings and says what is wrong with them.
+func (o *Options) Validate() error {
+	var errs []error
+	if err := o.level.UnmarshalText([]byte(o.LogLevel)); err != nil {
+		errs = append(errs, fmt.Errorf("--log-level %q: use debug, info or error", o.LogLevel))
+	}
+	if o.Provisioner != ProvisionerDemo && o.Provisioner != ProvisionerIronic {
+		errs = append(errs, fmt.Errorf("--provisioner %q: use demo or ironic", o.Provisioner))
+	}
+	if o.Namespace == "" {
+		errs = append(errs, errors.New("--namespace is empty: name the namespace of the operator"))
+	}
+	if o.ManageHosts {
+		errs = append(errs, errors.New("--manage-hosts is not available yet: run an operator that manages hosts beside this one"))
+	}
+	if o.DemoMachines < 0 || o.DemoInterval <= 0 {
+		errs = append(errs, errors.New("--demo-machines and --demo-interval have to be positive"))
+	}
+	return errors.Join(errs...)
+}
+
+func first(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,70 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
+	"github.com/muster-io/muster/discovery-operator/internal/demo"
+	"github.com/muster-io/muster/discovery-operator/internal/fleet"
+	"github.com/muster-io/muster/discovery-operator/internal/ironic"
+)
+
+// sources finds the Ironic of a resource or host: the one that it names, else the operator's own, which can be the demo's rack.
+type sources struct {
+	dialer *ironic.Dialer
+	// rack is nil where the operator's own Ironic is a real one.
+	rack *demo.Rack
+}
+
+func newSources(o Options, live client.Reader, observe ironic.Observer) *sources {
+	s := &sources{}
+	if o.Provisioner == ProvisionerDemo {
+		if s.rack = o.rack; s.rack == nil {
+			s.rack = demo.New()
+		}
+	}
+	s.dialer = ironic.NewDialer(
+		func() (ironic.Config, error) { return ironic.FromEnvironment(o.env, os.ReadFile) },
+		func(ctx context.Context, namespace, name string) (map[string][]byte, error) {
+			var secret corev1.Secret
+			if err := live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &secret); err != nil {
+				return nil, fmt.Errorf("reading Secret %s/%s: %w", namespace, name, err)
+			}
+			return secret.Data, nil
+		}, observe)
+	return s
+}
+
+// Key implements baremetalhostdiscovery.Sources.
+func (s *sources) Key(namespace string, ref *metal3v1.IronicReference) (key, endpoint string) {
+	if ref == nil && s.rack != nil {
+		return "", "demo"
+	}
+	return s.dialer.Key(namespace, ref)
+}
+
+// Source implements baremetalhostdiscovery.Sources.
+func (s *sources) Source(ctx context.Context, namespace string, ref *metal3v1.IronicReference) (fleet.Source, error) {
+	if ref == nil && s.rack != nil {
+		return s.rack, nil
+	}
+	return s.dialer.Client(ctx, namespace, ref)
+}
+
+// Provisioner implements baremetalhost.Provisioners.
+func (s *sources) Provisioner(ctx context.Context, namespace string, ref *metal3v1.IronicReference) (baremetalhost.Provisioner, error) {
+	if ref == nil && s.rack != nil {
+		return s.rack, nil
+	}
+	return s.dialer.Client(ctx, namespace, ref)
+}

@@ -1,0 +1,120 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package baremetalhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/handover"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
+
+// clean removes what belongs to a deleted host, in an order in which each step can be repeated: the node, the reservation, and
+// last the finalizer. A user who sets the annotation discovery.metal3.io/keep-node to "true" ends a deletion that waits for Ironic.
+func (r *Reconciler) clean(ctx context.Context, host *metal3v1.BareMetalHost, c handover.Clean) (ctrl.Result, error) {
+	ignore := c.Keep
+	if !c.Keep && c.Node != "" {
+		kept, err := r.deleteNode(ctx, host, c.Node)
+		if errors.Is(err, inventory.ErrBusy) {
+			return ctrl.Result{RequeueAfter: busyRetry}, nil
+		}
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		ignore = kept
+	}
+	reservations, err := r.reservationsOf(ctx, inventory.Ref{Namespace: host.Namespace, Name: host.Name})
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	for i := range reservations {
+		if err := r.giveBack(ctx, &reservations[i], ignore); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	before := host.DeepCopy()
+	controllerutil.RemoveFinalizer(host, metal3v1.DiscoveryFinalizer)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	err = r.Client.Patch(ctx, host, patch, client.FieldOwner(FieldOwner))
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: busyRetry}, nil
+	}
+	return ctrl.Result{}, client.IgnoreNotFound(wrap(err, "removing the finalizer of host %s", client.ObjectKeyFromObject(host)))
+}
+
+// deleteNode removes the node of a deleted host. It returns true when the node has to stay.
+func (r *Reconciler) deleteNode(ctx context.Context, host *metal3v1.BareMetalHost, uuid string) (kept bool, err error) {
+	p, err := r.provisioner(ctx, host)
+	if err != nil {
+		return false, err
+	}
+	node, err := p.Node(ctx, uuid)
+	if errors.Is(err, inventory.ErrNotFound) {
+		return false, nil
+	} else if err != nil {
+		return false, wrap(err, "reading node %s", uuid)
+	}
+	if why, ok := handover.Deletable(node, host); !ok {
+		r.Events.Eventf(host, nil, corev1.EventTypeWarning, metal3v1.EventNodeKept, "Delete", "Node %s stays in Ironic: %s", uuid, why)
+		return true, nil
+	}
+	if err := p.DeleteNode(ctx, uuid); err != nil && !errors.Is(err, inventory.ErrNotFound) {
+		return false, wrap(err, "deleting node %s", uuid)
+	}
+	r.Counter.NodeDeleted()
+	r.Events.Eventf(host, nil, corev1.EventTypeNormal, metal3v1.EventNodeDeleted, "Delete", "Deleted node %s in Ironic", uuid)
+	ctrl.LoggerFrom(ctx).Info("node deleted", "BareMetalHost", client.ObjectKeyFromObject(host).String(), "node", uuid)
+	return false, nil
+}
+
+// giveBack ends a reservation, or makes it keep the machine away for good.
+func (r *Reconciler) giveBack(ctx context.Context, lease *coordinationv1.Lease, ignore bool) error {
+	if lease.Labels[metal3v1.IgnoredLabel] == "true" {
+		return nil
+	}
+	if ignore || lease.Annotations[metal3v1.OnDeletionAnnotation] == "Ignore" {
+		lease = lease.DeepCopy()
+		lease.Labels[metal3v1.IgnoredLabel] = "true"
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = nil, nil
+		return wrap(r.Client.Update(ctx, lease, client.FieldOwner(FieldOwner)), "keeping %s away", lease.Name)
+	}
+	err := r.Client.Delete(ctx, lease, client.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion})
+	return client.IgnoreNotFound(wrap(err, "giving back %s", lease.Name))
+}
+
+// afterHost gives back the reservations of a host that is gone. A young one is respected: its host may be on its way.
+func (r *Reconciler) afterHost(ctx context.Context, host inventory.Ref) (ctrl.Result, error) {
+	reservations, err := r.reservationsOf(ctx, host)
+	if err != nil || len(reservations) == 0 {
+		return ctrl.Result{}, err
+	}
+	var result ctrl.Result
+	for i := range reservations {
+		lease := &reservations[i]
+		if lease.Spec.RenewTime != nil {
+			if left := r.Grace - r.now().Sub(lease.Spec.RenewTime.Time); left > 0 {
+				result.RequeueAfter = max(result.RequeueAfter, left)
+				continue
+			}
+		}
+		var present metal3v1.BareMetalHost
+		if err := r.Live.Get(ctx, client.ObjectKey(host), &present); !apierrors.IsNotFound(err) {
+			return result, wrap(err, "reading host %s", host)
+		}
+		if err := r.giveBack(ctx, lease, false); err != nil {
+			return result, fmt.Errorf("after host %s: %w", host, err)
+		}
+	}
+	return result, nil
+}

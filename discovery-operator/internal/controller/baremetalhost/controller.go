@@ -1,0 +1,100 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package baremetalhost
+
+import (
+	"context"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/handover"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
+
+// FieldOwner owns what this controller applies.
+const FieldOwner = "discovery-operator/baremetalhost"
+
+// holderIndex finds the reservations of a host.
+const holderIndex = "host"
+
+// Provisioner changes nodes.
+type Provisioner interface {
+	Node(ctx context.Context, uuid string) (inventory.Node, error)
+	SetDriver(ctx context.Context, uuid, driver string) error
+	DeleteNode(ctx context.Context, uuid string) error
+}
+
+// Provisioners finds the Ironic of a host.
+type Provisioners interface {
+	Provisioner(ctx context.Context, namespace string, ref *metal3v1.IronicReference) (Provisioner, error)
+}
+
+// Counter is told what happened.
+type Counter interface {
+	HandedOver()
+	NodeDeleted()
+}
+
+// Deps is what the controller works with.
+type Deps struct {
+	// Client reads from the cache, sees its own writes in it, and writes.
+	Client client.Client
+	// Live reads from the API server, where a stale answer would be a wrong one.
+	Live         client.Reader
+	Events       events.EventRecorder
+	Provisioners Provisioners
+	Counter      Counter
+	// Namespace holds the reservations of boot MACs.
+	Namespace string
+	// Grace is how long a reservation without host is respected.
+	Grace time.Duration
+}
+
+// Reconciler reconciles BareMetalHost.
+type Reconciler struct {
+	Deps
+	now func() time.Time
+}
+
+// New makes a reconciler.
+func New(d Deps) *Reconciler { return &Reconciler{Deps: d, now: time.Now} }
+
+// +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts/status,verbs=get;patch
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=muster-discovery,resources=leases,verbs=get;list;watch;update;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+
+// Reconcile does what is next for a host that discovery made.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var host metal3v1.BareMetalHost
+	if err := r.Client.Get(ctx, req.NamespacedName, &host); apierrors.IsNotFound(err) {
+		return r.afterHost(ctx, inventory.Ref(req.NamespacedName))
+	} else if err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	switch step := handover.Next(&host).(type) {
+	case handover.Clean:
+		return r.clean(ctx, &host, step)
+	case handover.Switch:
+		return r.handOver(ctx, &host, step)
+	case handover.Wait:
+		return ctrl.Result{}, r.say(ctx, &host, step)
+	default:
+		return ctrl.Result{}, nil
+	}
+}
+
+// reservationsOf are the reservations that name a host.
+func (r *Reconciler) reservationsOf(ctx context.Context, host inventory.Ref) ([]coordinationv1.Lease, error) {
+	var list coordinationv1.LeaseList
+	err := r.Client.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{holderIndex: host.String()})
+	return list.Items, wrap(err, "listing reservations of host %s", host)
+}

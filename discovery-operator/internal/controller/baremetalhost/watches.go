@@ -1,0 +1,54 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package baremetalhost
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+)
+
+// workers is how many hosts are looked after at the same time; most of that is waiting for Ironic.
+const workers = 8
+
+// passTimeout bounds one pass, which waits for the cache to show the writes of the one before.
+const passTimeout = 2 * time.Minute
+
+// Index makes the cache find reservations by the host that they name.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	err := indexer.IndexField(ctx, &coordinationv1.Lease{}, holderIndex, func(o client.Object) []string {
+		if host := o.GetAnnotations()[metal3v1.HostAnnotation]; host != "" {
+			return []string{host}
+		}
+		return nil
+	})
+	return wrap(err, "indexing reservations")
+}
+
+// SetupWithManager makes the manager call the reconciler: for changes of hosts, and for reservations, so that one whose host went
+// while nobody looked is given back.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("baremetalhost").
+		For(&metal3v1.BareMetalHost{}).
+		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+			namespace, name, ok := strings.Cut(o.GetAnnotations()[metal3v1.HostAnnotation], "/")
+			if !ok {
+				return nil
+			}
+			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
+		})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: passTimeout}).
+		Complete(r)
+}

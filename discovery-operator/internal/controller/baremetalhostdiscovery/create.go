@@ -1,0 +1,163 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package baremetalhostdiscovery
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	metal3v1ac "github.com/muster-io/muster/apis/applyconfiguration/metal3/v1alpha1"
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/handover"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
+
+// errNameTaken says that a host of the name exists for another machine.
+var errNameTaken = errors.New("the name of the host is taken")
+
+// create makes the host of a machine: first the reservation, then the host, held, then its status. Each step succeeds again, so a
+// process that dies in between is continued by the next pass.
+func (r *Reconciler) create(ctx context.Context, o *observation, c inventory.CreateHost) error {
+	if err := r.reserve(ctx, o.discovery, c); err != nil {
+		return err
+	}
+	within, cancel := context.WithTimeout(ctx, ReservationTime/2)
+	defer cancel()
+	host, err := newHost(o.discovery, c)
+	if err != nil {
+		return err
+	}
+	err = r.Client.Create(within, host, client.FieldOwner(FieldOwner))
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		if host, err = r.existing(within, o.discovery, c); err != nil {
+			return err
+		}
+	case err != nil:
+		return fmt.Errorf("creating host %s: %w", c.Host, err)
+	default:
+		o.memory.limiter.AllowN(r.now(), 1)
+		r.Counter.Created()
+	}
+	if err := r.writeStatus(ctx, c.Host, string(host.UID), c.Node, c.Report, handover.First(c.Manual)); err != nil {
+		return err
+	}
+	r.announce(ctx, o.discovery, host, c)
+	return nil
+}
+
+// newHost is the host of a machine. It has no BMC, and is paused until somebody gives it one.
+func newHost(d *metal3v1.BareMetalHostDiscovery, c inventory.CreateHost) (*metal3v1.BareMetalHost, error) {
+	labels := maps.Clone(c.Labels)
+	labels[metal3v1.DiscoveredByLabel] = d.Name
+	annotations := maps.Clone(c.Annotations)
+	annotations[metal3v1.PausedAnnotation] = metal3v1.DiscoveryPausedValue
+	annotations[metal3v1.NodeAnnotation] = c.Node
+	annotations[metal3v1.NameDetailAnnotation] = string(c.Detail)
+	annotations[metal3v1.BootMACRuleAnnotation] = string(c.BootRule)
+	if c.Manual {
+		labels[metal3v1.ApprovalLabel] = "pending"
+	}
+	if d.Spec.NodeDeletion == metal3v1.NodeDeletionKeep {
+		annotations[metal3v1.KeepNodeAnnotation] = "true"
+	}
+	if d.Spec.Ironic != nil {
+		data, err := json.Marshal(d.Spec.Ironic)
+		if err != nil {
+			return nil, fmt.Errorf("recording the endpoint on host %s: %w", c.Host, err)
+		}
+		annotations[metal3v1.IronicAnnotation] = string(data)
+	}
+	return &metal3v1.BareMetalHost{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.Host.Namespace, Name: c.Host.Name, Labels: labels, Annotations: annotations,
+			Finalizers: []string{metal3v1.DiscoveryFinalizer},
+		},
+		Spec: metal3v1.BareMetalHostSpec{
+			BootMACAddress: c.BootMAC, Online: true, Architecture: c.Report.Hardware.CPU.Arch,
+			AutomatedCleaningMode: "metadata",
+		},
+	}, nil
+}
+
+// existing looks at the host that has the name already: it may be the one that an earlier pass made for the same machine.
+func (r *Reconciler) existing(ctx context.Context, d *metal3v1.BareMetalHostDiscovery, c inventory.CreateHost) (*metal3v1.BareMetalHost, error) {
+	var host metal3v1.BareMetalHost
+	if err := r.Live.Get(ctx, types.NamespacedName(c.Host), &host); err != nil {
+		return nil, fmt.Errorf("reading host %s: %w", c.Host, err)
+	}
+	ours := host.Labels[metal3v1.DiscoveredByLabel] == d.Name && strings.EqualFold(host.Spec.BootMACAddress, c.BootMAC) &&
+		host.Annotations[metal3v1.PausedAnnotation] == metal3v1.DiscoveryPausedValue && host.DeletionTimestamp == nil
+	if !ours {
+		return nil, fmt.Errorf("%w: %s exists", errNameTaken, c.Host)
+	}
+	return &host, nil
+}
+
+// complete writes the status of a host that an earlier pass made, or whose machine has a new node.
+func (r *Reconciler) complete(ctx context.Context, a inventory.WriteStatus) error {
+	if err := r.writeStatus(ctx, a.Host, a.UID, a.Node, a.Report, handover.First(a.Manual)); err != nil {
+		return err
+	}
+	ctrl.LoggerFrom(ctx).Info("host completed", "BareMetalHost", a.Host.String(), "node", a.Node, "replacedNode", a.Replaced)
+	if a.Replaced != "" {
+		host := &metal3v1.BareMetalHost{}
+		host.Namespace, host.Name, host.UID = a.Host.Namespace, a.Host.Name, types.UID(a.UID)
+		r.Events.Eventf(host, nil, corev1.EventTypeNormal, metal3v1.EventNodeReplaced, "Discover",
+			"The node %s is gone and the machine came back as node %s", a.Replaced, a.Node)
+	}
+	return nil
+}
+
+// writeStatus gives a host the form of status that other operators accept: they know the node and have the hardware, so that
+// they need not inspect the machine again.
+func (r *Reconciler) writeStatus(ctx context.Context, host inventory.Ref, uid, node string, report *inventory.Report, first handover.Wait) error {
+	now := metav1.NewTime(r.now())
+	status := metal3v1.BareMetalHostStatus{
+		OperationalStatus: metal3v1.OperationalStatusDiscovered,
+		LastUpdated:       &now,
+		HardwareDetails:   &report.Hardware,
+		Provisioning: metal3v1.ProvisionStatus{
+			State: metal3v1.StateUnmanaged, ID: node, Image: &metal3v1.Image{URL: ""},
+		},
+		Conditions: []metav1.Condition{{
+			Type: metal3v1.ConditionHandedOver, Status: metav1.ConditionFalse, Reason: first.Reason, Message: first.Message,
+			LastTransitionTime: now,
+		}},
+	}
+	data, err := json.Marshal(status)
+	if err != nil {
+		return fmt.Errorf("writing the status of host %s: %w", host, err)
+	}
+	applied := metal3v1ac.BareMetalHostStatus()
+	if err := json.Unmarshal(data, applied); err != nil {
+		return fmt.Errorf("writing the status of host %s: %w", host, err)
+	}
+	object := metal3v1ac.BareMetalHost(host.Name, host.Namespace).WithUID(types.UID(uid)).WithStatus(applied)
+	err = r.Client.SubResource("status").Apply(ctx, object, client.FieldOwner(FieldOwner), client.ForceOwnership)
+	return wrap(err, "writing the status of host %s", host)
+}
+
+// announce says what happened where users look.
+func (r *Reconciler) announce(ctx context.Context, d *metal3v1.BareMetalHostDiscovery, host *metal3v1.BareMetalHost, c inventory.CreateHost) {
+	r.Events.Eventf(host, d, corev1.EventTypeNormal, metal3v1.EventHostDiscovered, "Discover",
+		"Discovered as node %s; boot MAC %s (%s)", c.Node, c.BootMAC, c.BootRule)
+	if c.FellBack {
+		r.Events.Eventf(host, d, corev1.EventTypeWarning, metal3v1.EventNameFellBack, "Discover",
+			"The machine has no usable %s; its %s names the host", d.Spec.ResourceNameTemplate.HardwareDetails, c.Detail)
+	}
+	ctrl.LoggerFrom(ctx).Info("host created", "BareMetalHost", c.Host.String(), "node", c.Node, "bootMAC", c.BootMAC,
+		"nameFrom", string(c.Detail), "bootMACFrom", string(c.BootRule))
+}

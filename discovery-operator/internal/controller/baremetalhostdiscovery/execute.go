@@ -1,0 +1,84 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package baremetalhostdiscovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
+
+// execute does what was decided. Creations run side by side, and one that fails does not hinder the others. What a creation ran
+// into is written into the verdict on its machine.
+func (r *Reconciler) execute(ctx context.Context, o *observation, d *inventory.Decision) error {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var failures []error
+	slots := make(chan struct{}, r.Workers)
+	run := func(node string, f func() error) {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if err := f(); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failures = append(failures, r.explain(ctx, d, node, err))
+			}
+		})
+	}
+	for _, action := range d.Actions {
+		switch a := action.(type) {
+		case inventory.FetchReport:
+			o.poller.Want(a.Node)
+		case inventory.DropReport:
+			o.poller.Drop(a.Node)
+		case inventory.CreateHost:
+			run(a.Node, func() error { return r.create(ctx, o, a) })
+		case inventory.WriteStatus:
+			run(a.Node, func() error { return r.complete(ctx, a) })
+		}
+	}
+	wg.Wait()
+	return errors.Join(failures...)
+}
+
+// explain turns what a creation ran into into the verdict on its machine. It returns what should be retried with back-off.
+func (r *Reconciler) explain(ctx context.Context, d *inventory.Decision, node string, err error) error {
+	i := slices.IndexFunc(d.Verdicts, func(v inventory.Verdict) bool { return v.Node == node })
+	refuse := func(reason string) {
+		if i >= 0 {
+			d.Verdicts[i].Waiting, d.Verdicts[i].Reason, d.Verdicts[i].Message = false, reason, err.Error()
+			d.Counts.Waiting--
+			d.Counts.Refused++
+		}
+	}
+	switch {
+	case errors.Is(err, errReserved):
+		refuse(metal3v1.RefusedReserved)
+		return nil
+	case errors.Is(err, errNameTaken):
+		refuse(metal3v1.RefusedNameTaken)
+		return nil
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
+		refuse(metal3v1.RefusedHostRejected)
+		return nil
+	case errors.Is(err, errSoon), apierrors.IsConflict(err):
+		ctrl.LoggerFrom(ctx).V(1).Info("another process was faster", "node", node, "why", err.Error())
+		if d.RequeueAfter == 0 || d.RequeueAfter > 5*time.Second {
+			d.RequeueAfter = 5 * time.Second
+		}
+		return nil
+	default:
+		return fmt.Errorf("node %s: %w", node, err)
+	}
+}

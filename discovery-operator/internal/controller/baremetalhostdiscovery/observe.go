@@ -1,0 +1,183 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package baremetalhostdiscovery
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/fleet"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
+
+// observation is what one pass works with.
+type observation struct {
+	discovery *metal3v1.BareMetalHostDiscovery
+	snapshot  inventory.Snapshot
+	self      inventory.Resource
+	endpoint  string
+	poller    *fleet.Poller
+	health    fleet.Health
+	memory    *memory
+}
+
+// memory is what a process remembers of a resource between passes. Losing it costs nothing but repetition.
+type memory struct {
+	limiter   *rate.Limiter
+	perMinute int32
+	// refused are the reasons that were told for machines, by node.
+	refused  map[string]string
+	compiled map[string]compiled
+}
+
+// observe reads everything that the decision about a resource rests on.
+func (r *Reconciler) observe(ctx context.Context, d *metal3v1.BareMetalHostDiscovery) (*observation, error) {
+	o := &observation{discovery: d, memory: r.remember(d)}
+	var key string
+	key, o.endpoint = r.Sources.Key(d.Namespace, d.Spec.Ironic)
+	o.poller = r.poller(d, key, o.endpoint)
+	o.health = o.poller.Health()
+	now := r.now()
+	o.snapshot = inventory.Snapshot{
+		Now: now, Self: inventory.Ref{Namespace: d.Namespace, Name: d.Name}, Machines: o.poller.Machines(),
+		Frozen: o.health.Err != nil || !o.health.Polled,
+	}
+	o.snapshot.Tokens, o.snapshot.NextToken = o.memory.tokens(now)
+	var err error
+	if o.snapshot.Resources, err = r.resources(ctx, key, o); err != nil {
+		return nil, err
+	}
+	if o.snapshot.Hosts, err = r.hosts(ctx); err != nil {
+		return nil, err
+	}
+	if o.snapshot.Reservations, err = r.ignored(ctx); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+func (r *Reconciler) poller(d *metal3v1.BareMetalHostDiscovery, key, endpoint string) *fleet.Poller {
+	pace := fleet.Pace{News: 10 * time.Second, Full: 15 * time.Minute}
+	if d.Spec.Interval != nil {
+		pace.News = d.Spec.Interval.Duration
+	}
+	if d.Spec.ResyncInterval != nil {
+		pace.Full = d.Spec.ResyncInterval.Duration
+	}
+	namespace, ref := d.Namespace, d.Spec.Ironic.DeepCopy()
+	wake := &metal3v1.BareMetalHostDiscovery{}
+	wake.Namespace, wake.Name = d.Namespace, d.Name
+	return r.Fleets.Use(inventory.Ref{Namespace: d.Namespace, Name: d.Name}.String(), key, endpoint,
+		func(ctx context.Context) (fleet.Source, error) { return r.Sources.Source(ctx, namespace, ref) }, pace,
+		func() { r.wake <- event.TypedGenericEvent[*metal3v1.BareMetalHostDiscovery]{Object: wake} })
+}
+
+func (r *Reconciler) remember(d *metal3v1.BareMetalHostDiscovery) *memory {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ref := inventory.Ref{Namespace: d.Namespace, Name: d.Name}
+	m := r.memory[ref]
+	if m == nil {
+		m = &memory{refused: map[string]string{}, compiled: map[string]compiled{}}
+		r.memory[ref] = m
+	}
+	perMinute := d.Spec.RateLimit.HostsPerMinute
+	if perMinute == 0 {
+		perMinute = 1200
+	}
+	if m.perMinute != perMinute {
+		m.perMinute = perMinute
+		// Ten seconds' worth may be created at once, so that a rack that is switched on is not taken in drop by drop.
+		m.limiter = rate.NewLimiter(rate.Limit(float64(perMinute)/60), max(1, int(perMinute)/6))
+	}
+	return m
+}
+
+func (m *memory) tokens(now time.Time) (int, time.Duration) {
+	tokens := m.limiter.TokensAt(now)
+	missing := 1 - tokens
+	if missing < 0 {
+		missing = 1
+	}
+	return int(tokens), max(time.Duration(missing/float64(m.limiter.Limit())*float64(time.Second)), 100*time.Millisecond)
+}
+
+// resources are all that ask the same Ironic, this one among them.
+func (r *Reconciler) resources(ctx context.Context, key string, o *observation) ([]inventory.Resource, error) {
+	var list metal3v1.BareMetalHostDiscoveryList
+	if err := r.Client.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing BareMetalHostDiscoveries: %w", err)
+	}
+	var out []inventory.Resource
+	for i := range list.Items {
+		d := &list.Items[i]
+		if other, _ := r.Sources.Key(d.Namespace, d.Spec.Ironic); other != key {
+			continue
+		}
+		res := o.memory.resource(d)
+		if res.Ref == o.snapshot.Self {
+			o.self = res
+		}
+		out = append(out, res)
+	}
+	return out, nil
+}
+
+// hosts are all BareMetalHosts of the cluster.
+func (r *Reconciler) hosts(ctx context.Context) ([]inventory.Host, error) {
+	var list metal3v1.BareMetalHostList
+	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing BareMetalHosts: %w", err)
+	}
+	out := make([]inventory.Host, 0, len(list.Items))
+	for i := range list.Items {
+		out = append(out, hostOf(&list.Items[i]))
+	}
+	return out, nil
+}
+
+// hostOf is what matters of a host. The object is shared with the cache and is not changed.
+func hostOf(h *metal3v1.BareMetalHost) inventory.Host {
+	out := inventory.Host{
+		Ref: inventory.Ref{Namespace: h.Namespace, Name: h.Name}, UID: string(h.UID), NodeID: h.Status.Provisioning.ID,
+		BootMAC: strings.ToLower(h.Spec.BootMACAddress), MACs: h.MACAddresses(), Resource: h.Labels[metal3v1.DiscoveredByLabel],
+		Held:       h.Annotations[metal3v1.PausedAnnotation] == metal3v1.DiscoveryPausedValue,
+		Unapproved: h.Labels[metal3v1.ApprovalLabel] == "pending" && h.Annotations[metal3v1.ApprovedAnnotation] != "true",
+		HasStatus:  h.HasStatus(), Going: h.DeletionTimestamp != nil,
+	}
+	if out.NodeID == "" {
+		out.NodeID = h.Annotations[metal3v1.NodeAnnotation]
+	}
+	if h.Status.HardwareDetails != nil {
+		out.Serial = inventory.NormalSerial(h.Status.HardwareDetails.SystemVendor.SerialNumber)
+	}
+	if h.Spec.BMC != nil && h.Spec.BMC.Address != "" {
+		out.BMC = inventory.NormalBMC(h.Spec.BMC.Address)
+	}
+	return out
+}
+
+// ignored are the boot MACs that are kept away.
+func (r *Reconciler) ignored(ctx context.Context) (map[string]inventory.Reservation, error) {
+	var list coordinationv1.LeaseList
+	err := r.Client.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingLabels{metal3v1.IgnoredLabel: "true"})
+	if err != nil {
+		return nil, fmt.Errorf("listing reservations: %w", err)
+	}
+	out := make(map[string]inventory.Reservation, len(list.Items))
+	for i := range list.Items {
+		if mac := macOf(list.Items[i].Name); mac != "" {
+			out[mac] = inventory.Reservation{Ignored: true}
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,137 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package handover decides, for a host that discovery holds, whether the operator that manages hosts may have it, and what
+// becomes of its node when it is deleted. The package is pure.
+package handover
+
+import (
+	"fmt"
+	"strings"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
+
+// Step is what is next for a host. The set is closed.
+type Step interface{ isStep() }
+
+// Leave says that the host is not discovery's business.
+type Leave struct{}
+
+// Clean says that the host is being deleted and its node goes first, unless Keep.
+type Clean struct {
+	Node string
+	Keep bool
+}
+
+// Wait says that the host stays held, and why.
+type Wait struct{ Reason, Message string }
+
+// Switch says that the node gets the driver of the host's management controller, and the host is released after that.
+type Switch struct {
+	Node, Driver string
+	// Secret in the namespace of the host has to exist.
+	Secret string
+}
+
+func (Leave) isStep()  {}
+func (Clean) isStep()  {}
+func (Wait) isStep()   {}
+func (Switch) isStep() {}
+
+// drivers by the scheme of a management controller's address, without +http and +https.
+var drivers = map[string]string{
+	"": "ipmi", "ipmi": "ipmi", "libvirt": "ipmi",
+	"redfish": "redfish", "redfish-virtualmedia": "redfish", "redfish-uefihttp": "redfish",
+	"ilo5-redfish": "redfish", "ilo5-virtualmedia": "redfish",
+	"idrac-redfish": "idrac", "idrac-virtualmedia": "idrac",
+}
+
+// Driver returns Ironic's driver for the address of a management controller; false when there is none.
+func Driver(address string) (string, bool) {
+	scheme, _, found := strings.Cut(address, "://")
+	if !found {
+		scheme = ""
+	}
+	scheme, _, _ = strings.Cut(strings.ToLower(scheme), "+")
+	driver, ok := drivers[scheme]
+	return driver, ok
+}
+
+// NodeOf is the node that is recorded for a host.
+func NodeOf(h *metal3v1.BareMetalHost) string {
+	if h.Status.Provisioning.ID != "" {
+		return h.Status.Provisioning.ID
+	}
+	return h.Annotations[metal3v1.NodeAnnotation]
+}
+
+// First is what a new host waits for: for somebody's approval if that is wanted, then for credentials.
+func First(approval bool) Wait {
+	if approval {
+		return Wait{metal3v1.ReasonWaitingForApproval,
+			`The host is held until the annotation ` + metal3v1.ApprovedAnnotation + ` is set to "true".`}
+	}
+	return Wait{metal3v1.ReasonWaitingForCredentials,
+		"The host has no power control. Set spec.bmc.address and spec.bmc.credentialsName to have it managed."}
+}
+
+// Next says what is next for a host.
+func Next(h *metal3v1.BareMetalHost) Step {
+	held := false
+	for _, f := range h.Finalizers {
+		held = held || f == metal3v1.DiscoveryFinalizer
+	}
+	if h.Labels[metal3v1.DiscoveredByLabel] == "" || !held {
+		return Leave{}
+	}
+	if h.DeletionTimestamp != nil {
+		return Clean{Node: NodeOf(h), Keep: h.Annotations[metal3v1.KeepNodeAnnotation] == "true"}
+	}
+	if value, paused := h.Annotations[metal3v1.PausedAnnotation]; !h.HasStatus() || paused && value != metal3v1.DiscoveryPausedValue {
+		// Without status the next pass of discovery writes one; somebody else's pause is theirs to remove.
+		return Leave{}
+	}
+	if h.Labels[metal3v1.ApprovalLabel] == "pending" && h.Annotations[metal3v1.ApprovedAnnotation] != "true" {
+		return First(true)
+	}
+	if !h.HasPowerControl() {
+		return First(false)
+	}
+	driver, ok := Driver(h.Spec.BMC.Address)
+	if !ok {
+		scheme, _, _ := strings.Cut(h.Spec.BMC.Address, "://")
+		return Wait{metal3v1.ReasonBMCUnsupported, fmt.Sprintf("No driver is known for the scheme %q of spec.bmc.address.", scheme)}
+	}
+	return Switch{Node: NodeOf(h), Driver: driver, Secret: h.Spec.BMC.CredentialsName}
+}
+
+// Ready says whether a node, as it was read back, may be handed over with a host; if not, why.
+func Ready(n inventory.Node, h *metal3v1.BareMetalHost, driver string) (Wait, bool) {
+	switch {
+	case n.UUID != NodeOf(h):
+		return Wait{metal3v1.ReasonNodeMoved, "Ironic answered with another node than the one recorded."}, false
+	case n.State != inventory.NodeEnroll:
+		return Wait{metal3v1.ReasonNodeMoved, fmt.Sprintf(
+			"The node is %s, it has to be enroll: somebody else works with it.", n.State)}, false
+	case n.Name != "" && n.Name != h.Namespace+"~"+h.Name:
+		return Wait{metal3v1.ReasonNodeMoved, "The node got a name that is not this host's: somebody else works with it."}, false
+	case n.Driver != driver:
+		return Wait{metal3v1.ReasonDriverSwitching, fmt.Sprintf("The node has driver %s, it has to be %s.", n.Driver, driver)}, false
+	}
+	return Wait{}, true
+}
+
+// Deletable says whether the node of a deleted host may be deleted, and if not, why.
+func Deletable(n inventory.Node, h *metal3v1.BareMetalHost) (why string, ok bool) {
+	switch {
+	case n.Instance != "":
+		return "something occupies it", false
+	case n.Name != "" && n.Name != h.Namespace+"~"+h.Name:
+		return "it has a name that is not this host's", false
+	case n.State != inventory.NodeEnroll:
+		return "it is " + n.State + ", not enroll", false
+	}
+	return "", true
+}
