@@ -1,0 +1,78 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPinnedVersionsAreThoseOfTheModule(t *testing.T) {
+	pins := filepath.Join("..", "..", "..", "hack", "controlplane")
+	module, err := os.ReadFile(filepath.Join(pins, "go.mod"))
+	require.NoError(t, err)
+	assert.Contains(t, string(module), "k8s.io/kubernetes "+KubernetesVersion+" ")
+	assert.Contains(t, string(module), "go.etcd.io/etcd/server/v3 "+EtcdVersion+" ")
+	sums, err := os.ReadFile(filepath.Join(pins, "go.sum"))
+	require.NoError(t, err)
+	hash := sha256.Sum256(sums)
+	assert.Equal(t, hex.EncodeToString(hash[:])[:len(sumHash)], sumHash, "sumHash is the hash of hack/controlplane/go.sum")
+}
+
+func program(t *testing.T, dir, name string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700))
+	return path
+}
+
+func TestBinariesAreFoundInOrder(t *testing.T) {
+	home, assets, explicit := t.TempDir(), t.TempDir(), t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", home)
+	t.Setenv("KUBEBUILDER_ASSETS", assets)
+	inCache := map[string]string{}
+	for _, name := range []string{etcdName, apiServerName, controllerManagerName, kubectlName} {
+		inCache[name] = program(t, CacheDir(), name)
+	}
+	assetEtcd := program(t, assets, etcdName)
+
+	found, err := FindBinaries("")
+	require.NoError(t, err)
+	assert.Equal(t, Binaries{
+		Etcd: assetEtcd, APIServer: inCache[apiServerName],
+		ControllerManager: inCache[controllerManagerName], Kubectl: inCache[kubectlName],
+	}, found, "what KUBEBUILDER_ASSETS lacks comes from the cache")
+
+	explicitServer := program(t, explicit, apiServerName)
+	found, err = FindBinaries(explicit)
+	require.NoError(t, err)
+	assert.Equal(t, explicitServer, found.APIServer)
+	assert.Equal(t, inCache[etcdName], found.Etcd, "an explicit directory is not mixed with KUBEBUILDER_ASSETS")
+}
+
+func TestMissingBinaryIsNamedWithTheWayOut(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("KUBEBUILDER_ASSETS", "")
+	program(t, CacheDir(), etcdName)
+	_, err := FindBinaries("")
+	var missing *MissingBinaryError
+	require.ErrorAs(t, err, &missing)
+	assert.Equal(t, apiServerName, missing.Name)
+	assert.Contains(t, err.Error(), "make controlplane")
+	assert.False(t, strings.Contains(err.Error(), "\n"), "one sentence")
+}
+
+func TestFileThatCannotBeExecutedIsNoBinary(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, etcdName), nil, 0o600))
+	assert.Empty(t, findIn([]string{dir}, etcdName))
+}
