@@ -29,9 +29,7 @@ func planInstall(now time.Time, s Snapshot) Decision {
 		d.Actions = []Action{Start{Why: WhyResume}}
 	case provision.StateFailed:
 		return planFailedInstall(now, s)
-	case provision.StateUnreachable:
-		d.Actions = stopIfHanging(now, s.Observed)
-	case provision.StateStarting, provision.StateStopping, provision.StateDeleting:
+	case provision.StateStarting, provision.StateUnreachable, provision.StateStopping, provision.StateDeleting:
 	}
 	return d
 }

@@ -53,8 +53,11 @@ func failing(failures int32, ago time.Duration) option {
 	}
 }
 
-func since(ago time.Duration) option {
-	return func(s *hostedplan.Snapshot) { s.Observed.Since = now.Add(-ago) }
+func silentFor(long time.Duration) option {
+	return func(s *hostedplan.Snapshot) {
+		s.Cluster.Status.Conditions = []hivev1.Condition{{Type: hivev1.ClusterDeploymentReady, Status: corev1.ConditionFalse,
+			Reason: hivev1.ReasonNotAnswering, LastTransitionTime: metav1.NewTime(now.Add(-long))}}
+	}
 }
 
 func installed(s *hostedplan.Snapshot) {
@@ -124,8 +127,8 @@ func TestActions(t *testing.T) {
 		"a cluster that should run and still stops is waited for":  {snapshot(installed, observed(provision.StateStopping)), nil, 10 * time.Second},
 		"a stop that failed is tried again":                        {snapshot(installed, hibernate, observed(provision.StateStopping), failing(1, time.Minute)), stop(hostedplan.WhyRetry), 10 * time.Second},
 		"a dead cluster is started after a pause":                  {snapshot(installed, observed(provision.StateFailed), failing(1, 0)), nil, time.Second},
-		"a cluster that does not answer is given time":             {snapshot(installed, observed(provision.StateUnreachable), since(time.Minute)), nil, 10 * time.Second},
-		"a cluster that hangs is stopped":                          {snapshot(installed, observed(provision.StateUnreachable), since(time.Hour)), stop(hostedplan.WhyHang), 10 * time.Second},
+		"a cluster that does not answer is given time":             {snapshot(installed, observed(provision.StateUnreachable), silentFor(time.Minute)), nil, 10 * time.Second},
+		"a cluster that hangs is stopped":                          {snapshot(installed, observed(provision.StateUnreachable), silentFor(time.Hour)), stop(hostedplan.WhyHang), 10 * time.Second},
 		"an installed cluster without data is not made anew":       {snapshot(installed), nil, time.Minute},
 		"data of another identity is not taken for the cluster's":  {snapshot(installed, observed(provision.StateStopped), func(s *hostedplan.Snapshot) { s.Observed.ID = "other" }), nil, time.Minute},
 		"what another installed, without saying where, is left":    {snapshot(func(s *hostedplan.Snapshot) { s.Cluster.Spec.Installed = true }), nil, time.Minute},
@@ -183,6 +186,8 @@ func TestStatus(t *testing.T) {
 		"resuming": {snapshot(installed, observed(provision.StateStarting)),
 			said{hivev1.PowerStateStartingMachines, "True/Provisioned", "False/StartingMachines", "False/ResumingOrRunning", "False/StoppingOrHibernating"}},
 		"dead": {snapshot(installed, observed(provision.StateFailed), failing(1, 0)),
+			said{hivev1.PowerStateFailedToStartMachines, "True/Provisioned", "False/FailedToStartMachines", "False/ResumingOrRunning", "True/StorageFull"}},
+		"starting, with something in the way": {snapshot(installed, observed(provision.StateStarting), failing(1, 0)),
 			said{hivev1.PowerStateFailedToStartMachines, "True/Provisioned", "False/FailedToStartMachines", "False/ResumingOrRunning", "True/StorageFull"}},
 		"silent": {snapshot(installed, observed(provision.StateUnreachable)),
 			said{hivev1.PowerStateWaitingForClusterOperators, "True/Provisioned", "False/NotAnswering", "False/ResumingOrRunning", "True/NotAnswering"}},

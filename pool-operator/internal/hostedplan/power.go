@@ -34,7 +34,7 @@ func planRunning(now time.Time, s Snapshot) Decision {
 	case provision.StateFailed:
 		d.Actions, d.RequeueAfter = retry(now, s.Observed, Start{Why: WhyRetry})
 	case provision.StateUnreachable:
-		d.Actions = stopIfHanging(now, s.Observed)
+		d.Actions = stopIfHanging(now, s)
 	case provision.StateStarting, provision.StateStopping, provision.StateDeleting, provision.StateAbsent:
 	}
 	return d
@@ -56,9 +56,11 @@ func planHibernating(now time.Time, s Snapshot) Decision {
 	return d
 }
 
-// stopIfHanging stops a cluster that has not answered for long; stopped, it is started again by the next plan.
-func stopIfHanging(now time.Time, observed provision.Observation) []Action {
-	if observed.Since.IsZero() || now.Sub(observed.Since) < hangAfter {
+// stopIfHanging stops a cluster that has not answered for long; stopped, it is started again by the next plan. How long is what the status says: the
+// runtime may know only since when it runs.
+func stopIfHanging(now time.Time, s Snapshot) []Action {
+	ready := hivev1.FindCondition(s.Cluster.Status.Conditions, hivev1.ClusterDeploymentReady)
+	if ready == nil || ready.Reason != hivev1.ReasonNotAnswering || now.Sub(ready.LastTransitionTime.Time) < hangAfter {
 		return nil
 	}
 	return []Action{Stop{Why: WhyHang}}

@@ -50,6 +50,10 @@ func powerOf(s Snapshot) power {
 			return down(s)
 		}
 	case provision.StateStarting:
+		if s.Observed.Problem != nil {
+			return up(hivev1.PowerStateFailedToStartMachines, corev1.ConditionFalse, hivev1.ReasonFailedToStartMachines,
+				"The cluster is being started, and has not come up: "+problemMessage(s))
+		}
 	}
 	return up(hivev1.PowerStateStartingMachines, corev1.ConditionFalse, hivev1.ReasonStartingMachines,
 		"The control plane is started, and its API does not answer yet (step 1 of 1).")
@@ -84,7 +88,11 @@ func down(s Snapshot) power {
 // setUnreachable tells a cluster that should answer and does not from one that is not expected to. While it is started again it stays as it was, so
 // that the reason of the last death can be read until the cluster answers.
 func setUnreachable(d *draft, s Snapshot) {
-	switch s.Observed.State {
+	state := s.Observed.State
+	if state == provision.StateStarting && s.Observed.Problem != nil {
+		state = provision.StateFailed
+	}
+	switch state {
 	case provision.StateReady:
 		d.set(hivev1.ClusterDeploymentUnreachable, corev1.ConditionFalse, "Running", "The API of the cluster answers.")
 	case provision.StateFailed, provision.StateUnreachable:

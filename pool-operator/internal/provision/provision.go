@@ -51,7 +51,8 @@ const (
 	StateAbsent State = "Absent"
 	// StateStopped: data is kept, nothing runs and nothing is meant to.
 	StateStopped State = "Stopped"
-	// StateStarting: it was started and its /readyz has not answered with success since.
+	// StateStarting: it was started and its /readyz has not answered with success since. With a Problem: something is in the way, and the runtime
+	// itself tries on, as a kubelet does.
 	StateStarting State = "Starting"
 	// StateReady: /readyz answered with success during this very observation.
 	StateReady State = "Ready"

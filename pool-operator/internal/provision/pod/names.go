@@ -1,0 +1,43 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+)
+
+// What marks the objects of hosted clusters.
+const (
+	// Label on every object: the UID of the ClusterDeployment.
+	Label = "hosted.muster.io/uid"
+	// NameAnnotation on the Secret and the StatefulSet: the name of the ClusterDeployment, which may be longer than a label.
+	NameAnnotation = "hosted.muster.io/cluster-deployment"
+	// FieldOwner owns what is applied.
+	FieldOwner = "pool-operator/hosted"
+)
+
+// uidLength is how much of the UID stands in names: enough to tell namesakes in one namespace apart.
+const uidLength = 13
+
+// objectName is the name of all objects of a cluster.
+func objectName(ref provision.ClusterRef) string {
+	return "hosted-" + string(ref.UID[:min(len(ref.UID), uidLength)])
+}
+
+func podName(ref provision.ClusterRef) string    { return objectName(ref) + "-0" }
+func volumeName(ref provision.ClusterRef) string { return dataVolume + "-" + podName(ref) }
+
+func key(ref provision.ClusterRef, name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: ref.Namespace, Name: name}
+}
+
+func labelsOf(ref provision.ClusterRef) map[string]string {
+	return map[string]string{
+		Label:                          string(ref.UID),
+		"app.kubernetes.io/name":       "hosted-cluster",
+		"app.kubernetes.io/managed-by": "pool-operator",
+	}
+}

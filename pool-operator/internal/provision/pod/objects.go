@@ -1,0 +1,171 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+)
+
+// Volumes and where the containers see them.
+const (
+	dataVolume = "data"
+	dataPath   = "/data"
+	pkiVolume  = "pki"
+	pkiPath    = "/pki"
+	runVolume  = "run"
+	runPath    = "/run/muster"
+	account    = 65532
+)
+
+func service(ref provision.ClusterRef) *corev1ac.ServiceApplyConfiguration {
+	return corev1ac.Service(objectName(ref), ref.Namespace).WithLabels(labelsOf(ref)).WithSpec(corev1ac.ServiceSpec().
+		WithSelector(map[string]string{Label: string(ref.UID)}).
+		WithPorts(corev1ac.ServicePort().WithName("api").WithPort(port).WithTargetPort(intstr.FromInt32(port)).WithProtocol(corev1.ProtocolTCP)))
+}
+
+func statefulSet(ref provision.ClusterRef, options *Options, replicas int32) *appsv1ac.StatefulSetApplyConfiguration {
+	return appsv1ac.StatefulSet(objectName(ref), ref.Namespace).WithLabels(labelsOf(ref)).
+		WithAnnotations(map[string]string{NameAnnotation: ref.Name}).
+		WithSpec(appsv1ac.StatefulSetSpec().
+			WithReplicas(replicas).
+			WithServiceName(objectName(ref)).
+			WithSelector(metav1ac.LabelSelector().WithMatchLabels(map[string]string{Label: string(ref.UID)})).
+			WithPersistentVolumeClaimRetentionPolicy(appsv1ac.StatefulSetPersistentVolumeClaimRetentionPolicy().
+				WithWhenDeleted(appsv1.DeletePersistentVolumeClaimRetentionPolicyType).
+				WithWhenScaled(appsv1.RetainPersistentVolumeClaimRetentionPolicyType)).
+			WithVolumeClaimTemplates(volumeClaim(ref, options)).
+			WithTemplate(corev1ac.PodTemplateSpec().WithLabels(labelsOf(ref)).WithAnnotations(map[string]string{NameAnnotation: ref.Name}).WithSpec(podSpec(ref, options))))
+}
+
+func volumeClaim(ref provision.ClusterRef, options *Options) *corev1ac.PersistentVolumeClaimApplyConfiguration {
+	spec := corev1ac.PersistentVolumeClaimSpec().
+		WithAccessModes(corev1.ReadWriteOnce).
+		WithResources(corev1ac.VolumeResourceRequirements().WithRequests(corev1.ResourceList{corev1.ResourceStorage: options.VolumeSize}))
+	if options.StorageClass != "" {
+		spec.WithStorageClassName(options.StorageClass)
+	}
+	claim := corev1ac.PersistentVolumeClaim(dataVolume, "").WithLabels(labelsOf(ref)).
+		WithAnnotations(map[string]string{NameAnnotation: ref.Name}).WithSpec(spec)
+	claim.Namespace = nil
+	return claim
+}
+
+func podSpec(ref provision.ClusterRef, options *Options) *corev1ac.PodSpecApplyConfiguration {
+	return corev1ac.PodSpec().
+		WithAutomountServiceAccountToken(false).
+		WithEnableServiceLinks(false).
+		WithTerminationGracePeriodSeconds(20).
+		WithSecurityContext(corev1ac.PodSecurityContext().
+			WithRunAsNonRoot(true).WithRunAsUser(account).WithRunAsGroup(account).WithFSGroup(account).
+			WithFSGroupChangePolicy(corev1.FSGroupChangeOnRootMismatch).
+			WithSeccompProfile(corev1ac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault))).
+		WithVolumes(
+			corev1ac.Volume().WithName(pkiVolume).WithSecret(corev1ac.SecretVolumeSource().WithSecretName(objectName(ref)).WithDefaultMode(0o440)),
+			corev1ac.Volume().WithName(runVolume).WithEmptyDir(corev1ac.EmptyDirVolumeSource()),
+		).
+		WithContainers(
+			container("etcd", options.Images.Etcd, etcdArgs(), "50m", "96Mi").
+				WithVolumeMounts(corev1ac.VolumeMount().WithName(dataVolume).WithMountPath(dataPath)),
+			container("kube-apiserver", options.Images.APIServer, apiServerArgs(), "100m", "256Mi").
+				WithEnv(corev1ac.EnvVar().WithName("POD_IP").WithValueFrom(corev1ac.EnvVarSource().
+					WithFieldRef(corev1ac.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath("status.podIP")))).
+				WithPorts(corev1ac.ContainerPort().WithName("api").WithContainerPort(port).WithProtocol(corev1.ProtocolTCP)).
+				WithStartupProbe(probe("/livez", 1, 300)).
+				WithReadinessProbe(probe("/readyz", 1, 3)).
+				WithLivenessProbe(probe("/livez", 10, 6)),
+			container("kube-controller-manager", options.Images.ControllerManager, controllerManagerArgs(), "25m", "64Mi"),
+		)
+}
+
+// container is one program, run from where etcd's sockets are: they are named relative to it.
+func container(name, image string, args []string, cpu, memory string) *corev1ac.ContainerApplyConfiguration {
+	return corev1ac.Container().WithName(name).WithImage(image).WithCommand(name).WithArgs(args...).WithWorkingDir(runPath).
+		WithImagePullPolicy(corev1.PullIfNotPresent).
+		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).
+		WithResources(corev1ac.ResourceRequirements().WithRequests(corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
+		})).
+		WithSecurityContext(corev1ac.SecurityContext().
+			WithAllowPrivilegeEscalation(false).WithReadOnlyRootFilesystem(true).
+			WithCapabilities(corev1ac.Capabilities().WithDrop("ALL"))).
+		WithVolumeMounts(
+			corev1ac.VolumeMount().WithName(pkiVolume).WithMountPath(pkiPath).WithReadOnly(true),
+			corev1ac.VolumeMount().WithName(runVolume).WithMountPath(runPath),
+		)
+}
+
+func probe(path string, period, failures int32) *corev1ac.ProbeApplyConfiguration {
+	return corev1ac.Probe().WithPeriodSeconds(period).WithFailureThreshold(failures).WithTimeoutSeconds(3).
+		WithHTTPGet(corev1ac.HTTPGetAction().WithPath(path).WithPort(intstr.FromInt32(port)).WithScheme(corev1.URISchemeHTTPS))
+}
+
+func etcdArgs() []string {
+	// A single member never dials its peer address; port 1 of loopback is nobody's.
+	const noPeer = "http://127.0.0.1:1"
+	return []string{
+		"--name=default",
+		"--data-dir=" + dataPath + "/etcd",
+		"--listen-client-urls=unix://etcd.sock",
+		"--advertise-client-urls=unix://etcd.sock",
+		"--listen-peer-urls=unix://peer.sock",
+		"--initial-advertise-peer-urls=" + noPeer,
+		"--initial-cluster=default=" + noPeer,
+		"--log-level=warn",
+	}
+}
+
+func apiServerArgs() []string {
+	return []string{
+		"--etcd-servers=unix://etcd.sock",
+		fmt.Sprintf("--secure-port=%d", port),
+		"--advertise-address=$(POD_IP)",
+		"--endpoint-reconciler-type=none",
+		"--service-cluster-ip-range=" + serviceRange,
+		"--allow-privileged=true",
+		"--authorization-mode=Node,RBAC",
+		"--client-ca-file=" + pkiPath + "/ca.crt",
+		"--tls-cert-file=" + pkiPath + "/apiserver.crt",
+		"--tls-private-key-file=" + pkiPath + "/apiserver.key",
+		"--token-auth-file=" + pkiPath + "/" + tokensKey,
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + pkiPath + "/sa.pub",
+		"--service-account-signing-key-file=" + pkiPath + "/sa.key",
+		"--requestheader-client-ca-file=" + pkiPath + "/front-proxy-ca.crt",
+		"--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + pkiPath + "/front-proxy-client.crt",
+		"--proxy-client-key-file=" + pkiPath + "/front-proxy-client.key",
+		"--profiling=false",
+	}
+}
+
+func controllerManagerArgs() []string {
+	return []string{
+		"--kubeconfig=" + pkiPath + "/" + managerKey,
+		"--use-service-account-credentials=true",
+		"--service-account-private-key-file=" + pkiPath + "/sa.key",
+		"--root-ca-file=" + pkiPath + "/ca.crt",
+		"--cluster-signing-cert-file=" + pkiPath + "/ca.crt",
+		"--cluster-signing-key-file=" + pkiPath + "/ca.key",
+		"--service-cluster-ip-range=" + serviceRange,
+		"--leader-elect=false",
+		"--secure-port=0",
+		"--profiling=false",
+		// The server queues fairly by itself; waiting in the client only delays the first service accounts by seconds.
+		"--kube-api-qps=1000",
+		"--kube-api-burst=1000",
+	}
+}

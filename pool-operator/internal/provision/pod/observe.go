@@ -1,0 +1,168 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+)
+
+// found is what there is of a cluster; what is not there is nil.
+type found struct {
+	secret *corev1.Secret
+	set    *appsv1.StatefulSet
+	pod    *corev1.Pod
+	volume *corev1.PersistentVolumeClaim
+}
+
+// Observe implements the port.
+func (r *Runtime) Observe(ctx context.Context, ref provision.ClusterRef) (provision.Observation, error) {
+	f, err := r.look(ctx, ref)
+	if err != nil {
+		return provision.Observation{}, fmt.Errorf("looking for hosted cluster %s: %w", ref, err)
+	}
+	o := f.judge()
+	if o.State == provision.StateReady {
+		r.check(ctx, f.secret, &o)
+	}
+	r.overlay(ref, &o)
+	return o, nil
+}
+
+// look reads all objects of a cluster, without a cache.
+func (r *Runtime) look(ctx context.Context, ref provision.ClusterRef) (found, error) {
+	var f found
+	var err error
+	if f.secret, err = read(ctx, r.options.Client, ref, objectName(ref), &corev1.Secret{}); err != nil {
+		return f, err
+	}
+	if f.set, err = read(ctx, r.options.Client, ref, objectName(ref), &appsv1.StatefulSet{}); err != nil {
+		return f, err
+	}
+	if f.pod, err = read(ctx, r.options.Client, ref, podName(ref), &corev1.Pod{}); err != nil {
+		return f, err
+	}
+	if f.secret == nil { // only then does it matter whether the volume is gone too
+		f.volume, err = read(ctx, r.options.Client, ref, volumeName(ref), &corev1.PersistentVolumeClaim{})
+	}
+	return f, err
+}
+
+// read returns nil for what is not there, or belongs to a namesake whose UID begins alike.
+func read[T client.Object](ctx context.Context, c client.Client, ref provision.ClusterRef, name string, into T) (T, error) {
+	var none T
+	if err := c.Get(ctx, key(ref, name), into); err != nil {
+		return none, client.IgnoreNotFound(err)
+	}
+	if into.GetLabels()[Label] != string(ref.UID) {
+		return none, nil
+	}
+	return into, nil
+}
+
+// judge says what the objects mean, before anybody asked the cluster itself.
+func (f found) judge() provision.Observation {
+	switch {
+	case f.secret == nil && f.set == nil && f.pod == nil && f.volume == nil:
+		return provision.Observation{State: provision.StateAbsent}
+	case f.secret == nil && f.set != nil && f.set.DeletionTimestamp == nil:
+		return provision.Observation{State: provision.StateFailed, Problem: &provision.Problem{
+			Reason: provision.ReasonDataDamaged, Message: "the Secret with the keys of the cluster was deleted: " + f.set.Name}}
+	case f.secret == nil:
+		return provision.Observation{State: provision.StateDeleting}
+	}
+	o := provision.Observation{ID: string(f.secret.Data[idKey]), URL: string(f.secret.Data[urlKey])}
+	switch {
+	case f.wanted() && f.pod != nil && f.pod.DeletionTimestamp == nil:
+		f.judgePod(&o)
+	case f.wanted():
+		o.State, o.Since = provision.StateStarting, f.set.CreationTimestamp.Time
+	case f.pod != nil:
+		o.State = provision.StateStopping
+	default:
+		o.State = provision.StateStopped
+	}
+	return o
+}
+
+// wanted says whether the cluster is meant to run.
+func (f found) wanted() bool {
+	return f.set != nil && f.set.DeletionTimestamp == nil && (f.set.Spec.Replicas == nil || *f.set.Spec.Replicas > 0)
+}
+
+// judgePod says how far the pod is. A ready pod is asked itself; what is in the way of one that is not ready is on it, and its kubelet tries on.
+func (f found) judgePod(o *provision.Observation) {
+	o.State, o.Since = provision.StateStarting, f.pod.CreationTimestamp.Time
+	for _, c := range f.pod.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			o.State, o.Since = provision.StateReady, c.LastTransitionTime.Time
+			return
+		}
+	}
+	o.Problem, o.Failures = obstacle(f.pod)
+}
+
+// checkTimeout bounds the question to the cluster.
+const checkTimeout = 3 * time.Second
+
+// check asks the cluster itself, through its Service.
+func (r *Runtime) check(ctx context.Context, secret *corev1.Secret, o *provision.Observation) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	version, err := r.ask(ctx, secret.Data[probeKey])
+	if err == nil {
+		o.Version = version
+		return
+	}
+	o.State = provision.StateUnreachable
+	o.Problem = &provision.Problem{Reason: provision.ReasonNotAnswering, Component: apiServer,
+		Message: fmt.Sprintf("kube-apiserver runs but is not ready: %v", err)}
+}
+
+func (r *Runtime) ask(ctx context.Context, kubeconfig []byte) (string, error) {
+	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	if err != nil {
+		return "", fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config.Dial, config.Timeout = r.options.Dial, checkTimeout
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return "", err
+	}
+	if err := client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
+		return "", err
+	}
+	version, err := client.ServerVersion()
+	if err != nil {
+		return "", err
+	}
+	return version.GitVersion, nil
+}
+
+// overlay adds what the API server refused to do, which leaves no trace on any object.
+func (r *Runtime) overlay(ref provision.ClusterRef, o *provision.Observation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f, refused := r.failures[ref]
+	if !refused {
+		return
+	}
+	switch o.State {
+	case provision.StateReady, provision.StateStarting, provision.StateUnreachable, provision.StateFailed:
+		return
+	case provision.StateStopped:
+		o.State = provision.StateFailed
+	case provision.StateAbsent, provision.StateStopping, provision.StateDeleting:
+	}
+	o.Problem, o.Failures, o.Since = &f.problem, f.count, f.since
+}

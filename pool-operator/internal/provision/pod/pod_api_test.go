@@ -1,0 +1,137 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-io/muster/apis/controlplanetest"
+	"github.com/muster-io/muster/pool-operator/internal/controller/clusterdeployment"
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+	"github.com/muster-io/muster/pool-operator/internal/provision/contract"
+	"github.com/muster-io/muster/pool-operator/internal/provision/pod"
+)
+
+func statefulSet(name string) *appsv1.StatefulSet {
+	return &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// newRuntime returns a runtime whose wake-ups come for as long as the context lives.
+func newRuntime(ctx context.Context, t *testing.T, k *kubelet) *pod.Runtime {
+	t.Helper()
+	r := pod.New(pod.Options{Client: k.client, Images: pod.OneImage("control-plane:test"), Dial: k.dial})
+	watcher, err := r.Watch(controlplanetest.Start(t), clientgoscheme.Scheme)
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		assert.NoError(t, watcher.Start(ctx))
+	}()
+	t.Cleanup(func() { <-done })
+	return r
+}
+
+func newClient(t *testing.T) client.Client {
+	t.Helper()
+	c, err := client.New(controlplanetest.Start(t), client.Options{Scheme: clientgoscheme.Scheme})
+	require.NoError(t, err)
+	return c
+}
+
+// TestContract runs the cases on a real API server with the real controllers of StatefulSets and volumes. The pods themselves do not run: see kubelet.
+func TestContract(t *testing.T) {
+	k := newKubelet(t, newClient(t))
+	ends := map[clusterdeployment.Runtime]context.CancelFunc{}
+	contract.Run(t, contract.Harness{
+		Open: func(t *testing.T) clusterdeployment.Runtime {
+			ctx, cancel := context.WithCancel(t.Context())
+			r := newRuntime(ctx, t, k)
+			ends[r] = cancel
+			t.Cleanup(cancel)
+			return r
+		},
+		Crash:     func(_ *testing.T, r clusterdeployment.Runtime) { ends[r]() },
+		Namespace: k.namespace,
+		Use: func(ctx context.Context, access provision.Access) error {
+			_, err := k.do(ctx, access, http.MethodGet, "/readyz", "")
+			return err
+		},
+		Remember: func(ctx context.Context, access provision.Access, mark string) error {
+			_, err := k.do(ctx, access, http.MethodPut, "/mark", mark)
+			return err
+		},
+		Recall: func(ctx context.Context, access provision.Access) (string, error) {
+			return k.do(ctx, access, http.MethodGet, "/mark", "")
+		},
+		Leftovers: k.leftovers,
+		Timeout:   60 * time.Second,
+	})
+}
+
+func TestARefusalIsAProblemThatTheNextObservationRepeats(t *testing.T) {
+	c := newClient(t)
+	k := &kubelet{T: t, client: c}
+	ref := provision.ClusterRef{Namespace: k.namespace(t), Name: "blue", UID: "11111111-2222-4333-8444-555555555555"}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: "none"},
+		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/services": resource.MustParse("0")}}}
+	require.NoError(t, c.Create(t.Context(), quota))
+	r := pod.New(pod.Options{Client: c, Images: pod.OneImage("control-plane:test")})
+	require.Eventually(t, func() bool {
+		return c.Get(t.Context(), client.ObjectKeyFromObject(quota), quota) == nil && quota.Status.Hard != nil
+	}, 20*time.Second, 50*time.Millisecond, "a quota counts from when it was first computed")
+	require.Error(t, r.Start(t.Context(), ref, provision.Spec{ClusterName: "blue"}))
+	o, err := r.Observe(t.Context(), ref)
+	require.NoError(t, err)
+	assert.Equal(t, provision.StateFailed, o.State)
+	require.NotNil(t, o.Problem)
+	assert.Equal(t, provision.ReasonRefused, o.Problem.Reason)
+	assert.Contains(t, o.Problem.Message, "exceeded quota")
+	assert.Positive(t, o.Failures)
+
+	require.NoError(t, c.Delete(t.Context(), quota))
+	require.Eventually(t, func() bool { return r.Start(t.Context(), ref, provision.Spec{ClusterName: "blue"}) == nil }, 20*time.Second, 100*time.Millisecond)
+	o, err = r.Observe(t.Context(), ref)
+	require.NoError(t, err)
+	assert.Equal(t, provision.StateStarting, o.State)
+	assert.Nil(t, o.Problem)
+}
+
+func TestWhatRunsIsConfined(t *testing.T) {
+	c := newClient(t)
+	k := &kubelet{T: t, client: c}
+	ref := provision.ClusterRef{Namespace: k.namespace(t), Name: "blue", UID: "11111111-2222-4333-8444-666666666666"}
+	var namespace corev1.Namespace
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: ref.Namespace}, &namespace))
+	namespace.Labels["pod-security.kubernetes.io/enforce"] = "restricted"
+	require.NoError(t, c.Update(t.Context(), &namespace))
+	r := pod.New(pod.Options{Client: c, Images: pod.OneImage("control-plane:test"), Address: "https://{clusterName}.{baseDomain}:8443"})
+	require.NoError(t, r.Start(t.Context(), ref, provision.Spec{ClusterName: "blue", BaseDomain: "example.org"}))
+	var p corev1.Pod
+	require.Eventually(t, func() bool {
+		return c.Get(t.Context(), client.ObjectKey{Namespace: ref.Namespace, Name: "hosted-11111111-2222-0"}, &p) == nil
+	}, 20*time.Second, 50*time.Millisecond, "the pod is admitted where only restricted ones are")
+	for _, container := range p.Spec.Containers {
+		assert.True(t, *container.SecurityContext.ReadOnlyRootFilesystem, container.Name)
+	}
+	assert.False(t, *p.Spec.AutomountServiceAccountToken)
+	o, err := r.Observe(t.Context(), ref)
+	require.NoError(t, err)
+	assert.Equal(t, "https://blue.example.org:8443", o.URL)
+	access, err := r.Access(t.Context(), ref)
+	require.NoError(t, err)
+	assert.Contains(t, string(access.Kubeconfig), o.URL)
+	require.NoError(t, r.Delete(t.Context(), ref))
+}

@@ -1,0 +1,74 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+)
+
+const apiServer = "kube-apiserver"
+
+// obstacle says what keeps a pod from becoming ready, and how often that happened; nil when it only needs time.
+func obstacle(pod *corev1.Pod) (*provision.Problem, int32) {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+			return &provision.Problem{Reason: provision.ReasonUnschedulable, Message: "no node takes the pod: " + c.Message}, 0
+		}
+	}
+	for _, status := range pod.Status.ContainerStatuses {
+		if waiting := status.State.Waiting; waiting != nil {
+			if problem := waitingProblem(status, waiting); problem != nil {
+				return problem, status.RestartCount
+			}
+		}
+		if ended := status.State.Terminated; ended != nil {
+			return died(status.Name, ended), status.RestartCount + 1
+		}
+	}
+	return nil, 0
+}
+
+func waitingProblem(status corev1.ContainerStatus, waiting *corev1.ContainerStateWaiting) *provision.Problem {
+	switch waiting.Reason {
+	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull":
+		return &provision.Problem{Reason: provision.ReasonImageUnavailable, Component: status.Name,
+			Message: fmt.Sprintf("the image %s of %s cannot be pulled", status.Image, status.Name)}
+	case "CreateContainerError", "RunContainerError", "CreateContainerConfigError":
+		return &provision.Problem{Reason: provision.ReasonBinaryMissing, Component: status.Name,
+			Message: fmt.Sprintf("%s cannot be run from the image %s", status.Name, status.Image)}
+	case "CrashLoopBackOff":
+		if ended := status.LastTerminationState.Terminated; ended != nil {
+			return died(status.Name, ended)
+		}
+	}
+	return nil
+}
+
+// died explains how a container ended; its last words tell a full disk from other causes.
+func died(name string, ended *corev1.ContainerStateTerminated) *provision.Problem {
+	if strings.Contains(ended.Message, "no space left on device") {
+		return &provision.Problem{Reason: provision.ReasonDiskFull, Component: name, Message: "there is no room for the data of " + name}
+	}
+	return &provision.Problem{Reason: provision.ReasonProcessDied, Component: name,
+		Message: fmt.Sprintf("%s ended with exit code %d (%s)", name, ended.ExitCode, ended.Reason)}
+}
+
+// refusal is a problem when the API server said no, and nil when it may say yes to the same a moment later.
+func refusal(what string, ref provision.ClusterRef, err error) *provision.Problem {
+	if problem, ok := errors.AsType[*provision.Problem](err); ok {
+		return problem
+	}
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		return &provision.Problem{Reason: provision.ReasonRefused,
+			Message: fmt.Sprintf("%s the pod of hosted cluster %s was refused: %v", what, ref, err)}
+	}
+	return nil
+}

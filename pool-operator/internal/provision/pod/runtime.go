@@ -1,0 +1,186 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+)
+
+// Runtime implements the port of package controller/clusterdeployment.
+type Runtime struct {
+	options Options
+	changes *provision.Changes
+
+	mu sync.Mutex
+	// failures are of what could not even be asked for; what fails later is seen on the pod.
+	failures map[provision.ClusterRef]failure
+}
+
+// failure remembers what the API server refused.
+type failure struct {
+	problem provision.Problem
+	count   int32
+	since   time.Time
+}
+
+// New returns a runtime. It starts nothing; Watch brings its wake-ups.
+func New(options Options) *Runtime {
+	options.setDefaults()
+	return &Runtime{options: options, changes: provision.NewChanges(), failures: map[provision.ClusterRef]failure{}}
+}
+
+// Changes implements the port.
+func (r *Runtime) Changes() *provision.Changes { return r.changes }
+
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;create;delete
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;delete
+// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch;delete
+
+// Start implements the port.
+func (r *Runtime) Start(ctx context.Context, ref provision.ClusterRef, spec provision.Spec) error {
+	err := r.ensureIdentity(ctx, ref, spec)
+	if err == nil {
+		err = r.options.Client.Apply(ctx, service(ref), client.FieldOwner(FieldOwner), client.ForceOwnership)
+	}
+	if err == nil {
+		err = r.options.Client.Apply(ctx, statefulSet(ref, &r.options, 1), client.FieldOwner(FieldOwner), client.ForceOwnership)
+	}
+	return r.record(ref, "starting", err)
+}
+
+// Stop implements the port.
+func (r *Runtime) Stop(ctx context.Context, ref provision.ClusterRef) error {
+	var current appsv1.StatefulSet
+	err := r.options.Client.Get(ctx, key(ref, objectName(ref)), &current)
+	if apierrors.IsNotFound(err) {
+		return r.record(ref, "stopping", nil)
+	}
+	if err == nil && (current.Spec.Replicas == nil || *current.Spec.Replicas != 0) {
+		apply := statefulSet(ref, &r.options, 0).WithUID(current.UID).WithResourceVersion(current.ResourceVersion)
+		err = r.options.Client.Apply(ctx, apply, client.FieldOwner(FieldOwner), client.ForceOwnership)
+	}
+	return r.record(ref, "stopping", err)
+}
+
+// Delete implements the port. The Secret goes last: for as long as it is there, the cluster is, and Delete is called again.
+func (r *Runtime) Delete(ctx context.Context, ref provision.ClusterRef) error {
+	for _, object := range []client.Object{
+		&corev1.Service{ObjectMeta: named(ref, objectName(ref))},
+		&appsv1.StatefulSet{ObjectMeta: named(ref, objectName(ref))},
+		&corev1.PersistentVolumeClaim{ObjectMeta: named(ref, volumeName(ref))},
+		&corev1.Secret{ObjectMeta: named(ref, objectName(ref))},
+	} {
+		if err := r.deleteObject(ctx, object); err != nil {
+			return r.record(ref, "deleting", err)
+		}
+	}
+	r.changes.Add(ref)
+	return r.record(ref, "deleting", nil)
+}
+
+// deleteObject deletes what is there now and not what somebody makes under the same name in the meantime.
+func (r *Runtime) deleteObject(ctx context.Context, object client.Object) error {
+	if err := r.options.Client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if object.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	uid := object.GetUID()
+	err := r.options.Client.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	return client.IgnoreNotFound(err)
+}
+
+func named(ref provision.ClusterRef, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: ref.Namespace, Name: name}
+}
+
+// ensureIdentity creates the Secret unless it is there. Of two who try at once the first one's counts.
+func (r *Runtime) ensureIdentity(ctx context.Context, ref provision.ClusterRef, spec provision.Spec) error {
+	err := r.options.Client.Get(ctx, key(ref, objectName(ref)), &corev1.Secret{})
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	secret, err := newIdentity(time.Now(), ref, spec, &r.options)
+	if err != nil {
+		return err
+	}
+	if err := r.options.Client.Create(ctx, secret, client.FieldOwner(FieldOwner)); !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return nil
+}
+
+// Access implements the port.
+func (r *Runtime) Access(ctx context.Context, ref provision.ClusterRef) (provision.Access, error) {
+	var secret corev1.Secret
+	if err := r.options.Client.Get(ctx, key(ref, objectName(ref)), &secret); err != nil {
+		return provision.Access{}, fmt.Errorf("reading the identity of hosted cluster %s: %w", ref, err)
+	}
+	return provision.Access{Kubeconfig: secret.Data[kubeconfigKey], Password: string(secret.Data[passwordKey])}, nil
+}
+
+// List implements the port. A cluster without a Secret is on its way out by itself, but a StatefulSet or a volume that lost its Secret is not.
+func (r *Runtime) List(ctx context.Context) ([]provision.ClusterRef, error) {
+	seen := map[types.UID]provision.ClusterRef{}
+	for kind, list := range map[string]*metav1.PartialObjectMetadataList{
+		"SecretList": {}, "StatefulSetList": {}, "PersistentVolumeClaimList": {},
+	} {
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+		if kind == "StatefulSetList" {
+			list.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(kind))
+		}
+		if err := r.options.Client.List(ctx, list, client.HasLabels{Label}); err != nil {
+			return nil, fmt.Errorf("listing hosted clusters: %w", err)
+		}
+		for i := range list.Items {
+			ref := refOf(&list.Items[i])
+			if ref.Name != "" || seen[ref.UID].UID == "" {
+				seen[ref.UID] = ref
+			}
+		}
+	}
+	refs := make([]provision.ClusterRef, 0, len(seen))
+	for _, ref := range seen {
+		refs = append(refs, ref)
+	}
+	return refs, nil
+}
+
+// refOf reads from an object whose it is.
+func refOf(object client.Object) provision.ClusterRef {
+	return provision.ClusterRef{
+		Namespace: object.GetNamespace(), Name: object.GetAnnotations()[NameAnnotation], UID: types.UID(object.GetLabels()[Label]),
+	}
+}
+
+// record remembers a refusal for the next observation, and forgets the one before when there is none. What may pass by itself is returned as it is.
+func (r *Runtime) record(ref provision.ClusterRef, what string, err error) error {
+	problem := refusal(what, ref, err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		delete(r.failures, ref)
+		return nil
+	}
+	if problem == nil {
+		return fmt.Errorf("%s hosted cluster %s: %w", what, ref, err)
+	}
+	r.failures[ref] = failure{problem: *problem, count: r.failures[ref].count + 1, since: time.Now()}
+	return problem
+}
