@@ -154,3 +154,17 @@ func dashboards(t *testing.T, objects []*unstructured.Unstructured) []string {
 	}
 	return out
 }
+
+// Every metric of an operator that is deployed in production has a place on a dashboard.
+func TestEveryMetricIsOnADashboard(t *testing.T) {
+	declared := regexp.MustCompile(`"((?:pool|ipam|discovery)_operator_[a-z0-9_]+|agent_service_[a-z0-9_]+)"`)
+	all := ""
+	for _, object := range mustRender(t, "deploy/overlays/production") {
+		for _, dashboard := range dashboards(t, []*unstructured.Unstructured{object}) {
+			all += dashboard
+		}
+	}
+	for _, match := range declared.FindAllStringSubmatch(operatorSources(t), -1) {
+		assert.Contains(t, all, match[1])
+	}
+}

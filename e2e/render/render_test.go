@@ -4,7 +4,6 @@
 package render_test
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -150,9 +149,9 @@ func checkContainer(t *testing.T, name string, container corev1.Container) {
 	assert.False(t, container.Resources.Requests.Memory().IsZero(), "%s: memory request", name)
 	assert.False(t, container.Resources.Limits.Memory().IsZero(), "%s: memory limit", name)
 	checkImage(t, name, container.Image)
-	for _, arg := range container.Args {
-		if flag, image, ok := strings.Cut(arg, "="); ok && strings.HasSuffix(flag, "-image") {
-			checkImage(t, name+" "+flag, image)
+	for _, variable := range container.Env {
+		if strings.HasSuffix(variable.Name, "_IMAGE") {
+			checkImage(t, name+" "+variable.Name, variable.Value)
 		}
 	}
 }
@@ -171,7 +170,10 @@ func checkImage(t *testing.T, name, image string) {
 
 // Every account has rights, every binding has an account and a role, and what a pod runs as exists.
 func TestAccountsAreBound(t *testing.T) {
-	each(t, func(t *testing.T, _ string, objects []*unstructured.Unstructured) {
+	each(t, func(t *testing.T, dir string, objects []*unstructured.Unstructured) {
+		if strings.HasPrefix(dir, "deploy/samples") {
+			t.Skip("what a sample's account may do, the operator grants")
+		}
 		accounts, bound := map[string]bool{}, map[string]bool{}
 		for _, account := range ofKind[corev1.ServiceAccount](t, objects, "ServiceAccount") {
 			accounts[account.Namespace+"/"+account.Name] = true
@@ -231,11 +233,12 @@ func TestNamespacedObjectsHaveANamespaceOfTheirOperator(t *testing.T) {
 func TestEveryOperatorDeploysAlone(t *testing.T) {
 	root, err := checkout.Root()
 	require.NoError(t, err)
-	bases, err := os.ReadDir(filepath.Join(root, "deploy", "base"))
+	bases, err := filepath.Glob(filepath.Join(root, "deploy", "base", "*", "kustomization.yaml"))
 	require.NoError(t, err)
 	for _, base := range bases {
-		t.Run(base.Name(), func(t *testing.T) {
-			crds, err := render.Directory("deploy/crds/" + base.Name())
+		operator := filepath.Base(filepath.Dir(base))
+		t.Run(operator, func(t *testing.T) {
+			crds, err := render.Directory("deploy/crds/" + operator)
 			require.NoError(t, err)
 			groups := map[string]bool{}
 			for _, crd := range crds {
@@ -244,7 +247,7 @@ func TestEveryOperatorDeploysAlone(t *testing.T) {
 				groups[group] = true
 			}
 			for _, environment := range []string{"local", "kind", "production"} {
-				objects, err := render.Directory("deploy/overlays/" + environment + "/" + base.Name())
+				objects, err := render.Directory("deploy/overlays/" + environment + "/" + operator)
 				require.NoError(t, err)
 				all, err := render.Directory("deploy/overlays/" + environment)
 				require.NoError(t, err)
@@ -256,6 +259,23 @@ func TestEveryOperatorDeploysAlone(t *testing.T) {
 			assert.NotEmpty(t, groups)
 		})
 	}
+}
+
+// What is only there when somebody built it by hand is no image for production.
+func TestProductionImagesCanBePulled(t *testing.T) {
+	each(t, func(t *testing.T, dir string, objects []*unstructured.Unstructured) {
+		if !strings.HasPrefix(dir, "deploy/overlays/production") {
+			t.Skip("not production")
+		}
+		for _, deployment := range ofKind[appsv1.Deployment](t, objects, "Deployment") {
+			for _, container := range deployment.Spec.Template.Spec.Containers {
+				assert.NotContains(t, container.Image, "muster.local/")
+				for _, variable := range container.Env {
+					assert.NotContains(t, variable.Value, "muster.local/", variable.Name)
+				}
+			}
+		}
+	})
 }
 
 func names(objects []*unstructured.Unstructured) []string {
