@@ -48,6 +48,9 @@ func (c *cluster) start(spec provision.Spec) (problem *provision.Problem, forgot
 	if c.forgotten {
 		return nil, true
 	}
+	if c.closed {
+		return &provision.Problem{Reason: provision.ReasonOther, Message: "the operator is ending"}, false
+	}
 	switch c.state {
 	case provision.StateStarting, provision.StateReady, provision.StateUnreachable:
 		return nil, false

@@ -52,6 +52,8 @@ type Runtime struct {
 
 	mu       sync.Mutex
 	clusters map[provision.ClusterRef]*cluster
+	// closed says that the operator ends: nothing is started any more.
+	closed bool
 }
 
 // New returns a runtime over whatever earlier ones left below the root. It starts nothing.
@@ -206,6 +208,7 @@ func (r *Runtime) Changes() *provision.Changes { return r.changes }
 // runtime must not be used after it.
 func (r *Runtime) Close(ctx context.Context) error {
 	r.mu.Lock()
+	r.closed = true
 	clusters := slices.Collect(maps.Values(r.clusters))
 	r.mu.Unlock()
 	var group sync.WaitGroup
@@ -236,7 +239,7 @@ func (r *Runtime) obtain(ref provision.ClusterRef) *cluster {
 	defer r.mu.Unlock()
 	c := r.clusters[ref]
 	if c == nil {
-		c = &cluster{runtime: r, ref: ref, dir: r.dir(ref), state: provision.StateAbsent}
+		c = &cluster{runtime: r, ref: ref, dir: r.dir(ref), state: provision.StateAbsent, closed: r.closed}
 		if _, err := os.Stat(c.dir); err == nil {
 			c.state = provision.StateStopped
 		}
