@@ -40,16 +40,22 @@ type Dependencies struct {
 }
 
 // Reconciler looks after ClusterClaims, each by itself.
-type Reconciler struct{ Dependencies }
+type Reconciler struct {
+	Dependencies
+	memory *memory
+}
 
 // New returns a Reconciler.
-func New(d Dependencies) *Reconciler { return &Reconciler{Dependencies: d} }
+func New(d Dependencies) *Reconciler { return &Reconciler{Dependencies: d, memory: newMemory()} }
 
 // maxSteps bounds the steps of a pass. A claim is bound in four; the rest is room for lost races.
 const maxSteps = 12
 
 // errAgain ends a pass that has to begin again with a newer view.
 var errAgain = errors.New("the view is out of date")
+
+// catchUp is when a claim is looked at again whose last write a cache has not seen. The write's own event comes first, unless the watch was cut.
+const catchUp = 2 * time.Second
 
 // The rights on the kinds of the group are those that a claim's subjects get: nobody can grant what he does not hold, and holding exactly this
 // is less than the right to escalate, which is the other way.
@@ -74,6 +80,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if p == nil {
 		return ctrl.Result{}, nil
 	}
+	if p.behind {
+		return ctrl.Result{RequeueAfter: catchUp}, nil
+	}
 	decision, err := r.advance(ctx, p)
 	if !p.ended {
 		err = errors.Join(err, r.report(ctx, p, decision, err))
@@ -86,6 +95,8 @@ type pass struct {
 	claimplan.Snapshot
 	// ended says that the claim is not ours to look after any more.
 	ended bool
+	// behind says that a cache has not seen yet what this process wrote last.
+	behind bool
 }
 
 // advance plans and executes until nothing is left to do.

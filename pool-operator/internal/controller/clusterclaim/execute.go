@@ -92,6 +92,7 @@ func (r *Reconciler) patchClaim(ctx context.Context, p *pass, finalizers []strin
 		return err
 	}
 	p.Claim = claim
+	r.memory.wrote(claim.UID, claim.ResourceVersion)
 	return nil
 }
 
@@ -115,13 +116,14 @@ func (r *Reconciler) recordClaim(ctx context.Context, p *pass, a claimplan.Recor
 		return fmt.Errorf("recording the claim in cluster %s: %w", a.Cluster, err)
 	}
 	p.adopt(cd)
+	r.memory.wrote(cd.UID, cd.ResourceVersion)
 	logf.FromContext(ctx).Info("claimed a cluster", "ClusterDeployment", a.Cluster, "why", a.Why)
 	return nil
 }
 
 // verifyCluster reads the cluster and the rights there from the API server.
 func (r *Reconciler) verifyCluster(ctx context.Context, p *pass, a claimplan.VerifyCluster) error {
-	if err := r.observeOwn(ctx, r.Live, &p.Snapshot, a.Cluster); err != nil {
+	if err := r.observeOwn(ctx, r.Live, p, a.Cluster); err != nil {
 		return err
 	}
 	p.Verified = true
@@ -185,6 +187,7 @@ func (r *Reconciler) dropFinalizer(ctx context.Context, p *pass) error {
 	if err := r.mergePatch(ctx, p.Claim.DeepCopy(), patch); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("letting the claim go: %w", err)
 	}
+	r.memory.forget(p.Claim.UID)
 	p.ended = true
 	return nil
 }

@@ -23,7 +23,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*pa
 	if err := r.Client.Get(ctx, key, claim); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	p := &pass{}
+	p := &pass{behind: r.memory.ahead(claim)}
 	p.Claim = claim
 	poolKey := types.NamespacedName{Namespace: claim.Namespace, Name: claim.Spec.ClusterPoolName}
 	var err error
@@ -31,11 +31,11 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*pa
 		return nil, err
 	}
 	if claim.Spec.Namespace != "" {
-		if err := r.observeOwn(ctx, r.Client, &p.Snapshot, claim.Spec.Namespace); err != nil {
+		if err := r.observeOwn(ctx, r.Client, p, claim.Spec.Namespace); err != nil {
 			return nil, err
 		}
 	}
-	if p.HasOwn() {
+	if p.behind || p.HasOwn() {
 		return p, nil
 	}
 	return p, r.observeQueue(ctx, &p.Snapshot, poolKey)
@@ -50,16 +50,19 @@ func (r *Reconciler) pool(ctx context.Context, key types.NamespacedName) (*hivev
 }
 
 // observeOwn reads the cluster in the namespace, and the rights there.
-func (r *Reconciler) observeOwn(ctx context.Context, reader client.Reader, s *claimplan.Snapshot, namespace string) error {
-	s.Own, s.Role, s.Binding = nil, nil, nil
+func (r *Reconciler) observeOwn(ctx context.Context, reader client.Reader, p *pass, namespace string) error {
+	p.Own, p.Role, p.Binding = nil, nil, nil
 	cd := &hivev1.ClusterDeployment{}
 	switch err := reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: namespace}, cd); {
 	case err == nil:
-		s.Own = new(claimplan.ClusterOf(cd))
+		p.Own = new(claimplan.ClusterOf(cd))
+		if p.behind = p.behind || r.memory.ahead(cd); p.behind {
+			return nil
+		}
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("reading cluster %s: %w", namespace, err)
 	}
-	return r.observeRights(ctx, reader, s, namespace)
+	return r.observeRights(ctx, reader, &p.Snapshot, namespace)
 }
 
 func (r *Reconciler) observeRights(ctx context.Context, reader client.Reader, s *claimplan.Snapshot, namespace string) error {

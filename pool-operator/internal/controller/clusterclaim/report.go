@@ -35,6 +35,9 @@ func (r *Reconciler) report(ctx context.Context, p *pass, d claimplan.Decision, 
 	if err := r.Client.Status().Apply(ctx, config, FieldOwner, client.ForceOwnership); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the claim's status: %w", err)
 	}
+	if config.ResourceVersion != nil {
+		r.memory.wrote(p.Claim.UID, *config.ResourceVersion)
+	}
 	r.announce(ctx, p, d.Status)
 	return nil
 }

@@ -1,0 +1,111 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterclaim
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+// TestEveryWriteMayBeTheLast kills the operator at its n-th write, before or after it took effect, while claims are bound and given back, for every n until the story ends without a
+// crash; another replica then finishes it.
+func TestEveryWriteMayBeTheLast(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		for n := 1; ; n++ {
+			survived := false
+			t.Run(fmt.Sprintf("write %d, took effect %t", n, late), func(t *testing.T) { survived = crashAt(t, n, late) })
+			if survived || t.Failed() {
+				break
+			}
+		}
+	}
+}
+
+func crashAt(t *testing.T, n int, late bool) (survived bool) {
+	s := newSuite(t)
+	var change []func(*hivev1.ClusterPool)
+	if n%2 == 0 {
+		change = append(change, func(p *hivev1.ClusterPool) { p.Spec.MaxConcurrent = new(int32(5)) })
+	}
+	s.pool("p", change...)
+	for range 3 {
+		s.cluster("p")
+	}
+	s.claim("a", "p")
+	r := s.start(func(w *writes) { w.fuse, w.late = n, late })
+	dead := func() bool {
+		select {
+		case <-r.writes.blown:
+			return true
+		default:
+			return false
+		}
+	}
+	s.claim("b", "p")
+	bound := func(name string) bool {
+		c := hivev1.FindCondition(s.get(name).Status.Conditions, hivev1.ClusterClaimPending)
+		return c != nil && c.Reason == hivev1.ReasonClusterClaimed
+	}
+	require.True(t, s.eventually(func() bool { return dead() || bound("a") && bound("b") }))
+	require.NoError(t, s.client.Delete(t.Context(), s.get("a")))
+	absent := func(name string) bool {
+		return apierrors.IsNotFound(s.client.Get(t.Context(), types.NamespacedName{Namespace: s.namespace, Name: name}, &hivev1.ClusterClaim{}))
+	}
+	marked := func() bool {
+		for _, cd := range s.clusters() {
+			if cd.Annotations[hivev1.AnnotationRemoveFromPool] == "true" {
+				return true
+			}
+		}
+		return false
+	}
+	require.True(t, s.eventually(func() bool { return dead() || absent("a") || marked() }))
+	survived = !dead()
+	r.stop()
+	s.start()
+	require.True(t, s.eventually(func() bool {
+		s.deleteMarked()
+		return absent("a") && bound("b")
+	}), "nobody finishes what was begun")
+	require.Equal(t, 1, s.requirePairs())
+	s.requireNoForeignRights()
+	return survived
+}
+
+// deleteMarked is what a pool with a budget does.
+func (s *suite) deleteMarked() {
+	for _, cd := range s.clusters() {
+		if cd.Annotations[hivev1.AnnotationRemoveFromPool] == "true" {
+			_ = s.client.Delete(s.t.Context(), &cd)
+		}
+	}
+}
+
+// requireNoForeignRights asserts that rights exist in the namespace of a claimed cluster only, for that claim's subjects.
+func (s *suite) requireNoForeignRights() {
+	s.t.Helper()
+	require.True(s.t, s.eventually(func() bool {
+		owners := map[string]string{}
+		for _, cd := range s.clusters() {
+			owners[cd.Namespace] = cd.Spec.ClusterPoolRef.ClaimName
+		}
+		var bindings rbacv1.RoleBindingList
+		require.NoError(s.t, s.client.List(s.t.Context(), &bindings))
+		for i := range bindings.Items {
+			b := &bindings.Items[i]
+			owner, mine := owners[b.Namespace]
+			if b.Name == hivev1.ClaimOwnerRoleName && mine && (owner == "" || b.Subjects[0].Name != "user-of-"+owner) {
+				return false
+			}
+		}
+		return true
+	}))
+}

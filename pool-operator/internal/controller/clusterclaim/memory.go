@@ -1,0 +1,51 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterclaim
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// memory knows what this process wrote last and has not seen in a cache yet. Nothing depends on it for being right; it spares the passes that would start from a view
+// older than their own writes, and the conflicts that these would end with.
+type memory struct {
+	mu       sync.Mutex
+	versions map[types.UID]string
+}
+
+func newMemory() *memory { return &memory{versions: map[types.UID]string{}} }
+
+// wrote remembers the version that an object has after a write.
+func (m *memory) wrote(uid types.UID, version string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.versions[uid] = version
+}
+
+// forget ends the memory of an object that was deleted.
+func (m *memory) forget(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.versions, uid)
+}
+
+// ahead says whether the object was written by this process after the version that the cache has.
+func (m *memory) ahead(cached client.Object) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	written, ok := m.versions[cached.GetUID()]
+	if !ok {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), written)
+	if err == nil && order < 0 {
+		return true
+	}
+	delete(m.versions, cached.GetUID())
+	return false
+}

@@ -1,0 +1,158 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterclaim
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+// gone waits until the object does not exist any more.
+func (s *suite) gone(obj client.Object) {
+	s.t.Helper()
+	require.True(s.t, s.eventually(func() bool {
+		return apierrors.IsNotFound(s.client.Get(s.t.Context(), client.ObjectKeyFromObject(obj), obj))
+	}), "%T %s stays", obj, obj.GetName())
+}
+
+func TestAReleasedClusterIsDeletedWithTwoWrites(t *testing.T) {
+	s := newSuite(t)
+	s.pool("p")
+	cd := s.cluster("p")
+	r := s.start()
+	claim := s.claim("c", "p", func(c *hivev1.ClusterClaim) { c.Spec.Subjects = nil })
+	s.waitFor("c", hivev1.ClusterClaimPending, hivev1.ReasonClusterClaimed)
+	require.NoError(t, s.client.Delete(t.Context(), claim))
+	s.gone(claim)
+	s.gone(cd)
+	counts := r.writes.snapshot()
+	t.Logf("writes of a life without subjects: %v", counts)
+	require.Equal(t, 1, counts["DELETE clusterdeployments"])
+	require.Equal(t, 2, counts["PATCH clusterclaims"], "assigned, let go")
+}
+
+func TestAPoolWithABudgetDeletesWhatIsReleased(t *testing.T) {
+	s := newSuite(t)
+	s.pool("p", func(p *hivev1.ClusterPool) { p.Spec.MaxConcurrent = new(int32(1)) })
+	cd := s.cluster("p")
+	s.start()
+	claim := s.claim("c", "p")
+	s.waitFor("c", hivev1.ClusterClaimPending, hivev1.ReasonClusterClaimed)
+	require.NoError(t, s.client.Delete(t.Context(), claim))
+	s.waitFor("c", hivev1.ClusterClaimRunning, hivev1.ReasonClusterDeleting)
+	require.True(t, s.eventually(func() bool {
+		return s.client.Get(t.Context(), client.ObjectKeyFromObject(cd), cd) == nil && cd.Annotations[hivev1.AnnotationRemoveFromPool] == "true"
+	}))
+	require.True(t, cd.DeletionTimestamp.IsZero(), "the pool deletes it")
+	s.gone(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: cd.Namespace, Name: hivev1.ClaimOwnerRoleName}})
+	require.NoError(t, s.client.Delete(t.Context(), cd))
+	s.gone(claim)
+}
+
+func TestAProtectedClusterKeepsItsClaim(t *testing.T) {
+	s := newSuite(t)
+	s.pool("p")
+	cd := s.cluster("p", func(cd *hivev1.ClusterDeployment) {
+		cd.Annotations = map[string]string{hivev1.AnnotationProtectedDelete: "true"}
+	})
+	s.start()
+	claim := s.claim("c", "p")
+	s.waitFor("c", hivev1.ClusterClaimPending, hivev1.ReasonClusterClaimed)
+	require.NoError(t, s.client.Delete(t.Context(), claim))
+	claim = s.waitFor("c", hivev1.ClusterClaimRunning, hivev1.ReasonClusterDeleting)
+	require.Contains(t, hivev1.FindCondition(claim.Status.Conditions, hivev1.ClusterClaimRunning).Message, "protected")
+	require.NoError(t, s.client.Patch(t.Context(), cd, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":null}}`))))
+	s.gone(cd)
+	s.gone(claim)
+}
+
+func TestADeletedClusterIsReportedAndTheClaimGetsNoOther(t *testing.T) {
+	s := newSuite(t)
+	s.pool("p")
+	s.cluster("p")
+	s.start()
+	s.claim("c", "p")
+	claim := s.waitFor("c", hivev1.ClusterClaimPending, hivev1.ReasonClusterClaimed)
+	s.cluster("p")
+	require.NoError(t, s.client.Delete(t.Context(), &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Spec.Namespace, Name: claim.Spec.Namespace}}))
+	after := s.waitFor("c", hivev1.ClusterClaimRunning, hivev1.ReasonClusterDeleted)
+	require.Equal(t, claim.Spec.Namespace, after.Spec.Namespace)
+	require.Zero(t, s.requirePairs())
+	require.NoError(t, s.client.Delete(t.Context(), after))
+	s.gone(after)
+}
+
+func TestAClusterWhoseClaimIsGoneIsReleased(t *testing.T) {
+	s := newSuite(t)
+	s.pool("p")
+	orphan := s.cluster("p")
+	recreated := s.cluster("p")
+	for cd, name := range map[*hivev1.ClusterDeployment]string{orphan: "never-was", recreated: "again"} {
+		patch := fmt.Appendf(nil, `{"spec":{"clusterPoolRef":{"claimName":%q,"claimUID":"gone"}}}`, name)
+		require.NoError(t, s.client.Patch(t.Context(), cd, client.RawPatch(types.MergePatchType, patch)))
+	}
+	s.claim("again", "p")
+	s.start()
+	s.gone(orphan)
+	s.gone(recreated)
+	s.waitFor("again", hivev1.ClusterClaimPending, hivev1.ReasonNoClusters)
+}
+
+func TestALifetimeEndsWithTheClaim(t *testing.T) {
+	s := newSuite(t)
+	s.pool("p", func(p *hivev1.ClusterPool) {
+		p.Spec.ClaimLifetime = &hivev1.ClusterPoolClaimLifetime{Default: &metav1.Duration{Duration: 2 * time.Hour}, Maximum: &metav1.Duration{Duration: 3 * time.Hour}}
+	})
+	s.cluster("p")
+	s.cluster("p")
+	r := s.start()
+	s.claim("default", "p")
+	s.claim("long", "p", func(c *hivev1.ClusterClaim) { c.Spec.Lifetime = &metav1.Duration{Duration: 100 * time.Hour} })
+	s.claim("waiting", "p", func(c *hivev1.ClusterClaim) { c.Spec.Lifetime = &metav1.Duration{Duration: time.Minute} })
+	short := s.waitFor("default", hivev1.ClusterClaimPending, hivev1.ReasonClusterClaimed)
+	long := s.waitFor("long", hivev1.ClusterClaimPending, hivev1.ReasonClusterClaimed)
+	require.Equal(t, 2*time.Hour, short.Status.Lifetime.Duration)
+	require.Equal(t, 3*time.Hour, long.Status.Lifetime.Duration)
+	s.waitFor("waiting", hivev1.ClusterClaimPending, hivev1.ReasonNoClusters)
+
+	touch := func(name string, n int) {
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"test":"%d"}}}`, n)
+		require.NoError(t, s.client.Patch(t.Context(), s.get(name), client.RawPatch(types.MergePatchType, patch)))
+	}
+	r.clock.advance(2*time.Hour + time.Minute)
+	for i, name := range []string{"default", "long", "waiting"} {
+		touch(name, i) // a real timer would have rung
+	}
+	s.gone(short)
+	require.True(t, s.get("long").DeletionTimestamp.IsZero())
+	require.True(t, s.get("waiting").DeletionTimestamp.IsZero(), "a claim that waits does not expire")
+}
+
+func TestQueueTimeoutTakesAClaimOutOfTheQueueAndBack(t *testing.T) {
+	s := newSuite(t)
+	s.pool("p")
+	s.start()
+	s.claim("c", "p", func(c *hivev1.ClusterClaim) { c.Spec.QueueTimeout = &metav1.Duration{Duration: 2 * time.Second} })
+	s.waitFor("c", hivev1.ClusterClaimPending, hivev1.ReasonNoClusters)
+	claim := s.waitFor("c", hivev1.ClusterClaimPending, hivev1.ReasonQueueTimedOut)
+	require.Zero(t, claim.Status.QueuePosition)
+	s.cluster("p")
+	s.claim("next", "p")
+	s.waitFor("next", hivev1.ClusterClaimPending, hivev1.ReasonClusterClaimed)
+	claim.Spec.QueueTimeout = &metav1.Duration{Duration: time.Hour}
+	require.NoError(t, s.client.Update(t.Context(), claim))
+	s.waitFor("c", hivev1.ClusterClaimPending, hivev1.ReasonNoClusters)
+	s.cluster("p")
+	s.waitFor("c", hivev1.ClusterClaimPending, hivev1.ReasonClusterClaimed)
+}
