@@ -44,16 +44,9 @@ const (
 )
 
 func (c *Clusters) state(ctx context.Context, name types.NamespacedName) (state, error) {
-	kind := c.served.Load()
-	if kind == nil {
-		return missing, nil
-	}
-	cluster := &unstructured.Unstructured{}
-	cluster.SetGroupVersionKind(*kind)
-	if err := c.reader.Get(ctx, name, cluster); apierrors.IsNotFound(err) {
-		return missing, nil
-	} else if err != nil {
-		return missing, fmt.Errorf("reading Cluster %s: %w", name, err)
+	cluster, err := c.Get(ctx, name)
+	if err != nil || cluster == nil {
+		return missing, err
 	}
 	if stop, _, _ := unstructured.NestedBool(cluster.Object, "spec", "paused"); stop || IsPaused(cluster) {
 		return paused, nil
@@ -114,4 +107,20 @@ func (c *Clusters) Hold(ctx context.Context, obj client.Object, pool *ipamv1.IPP
 		}
 	}
 	return hold, nil
+}
+
+// Slim is what matters of a Cluster: who it is, and whether it is paused.
+func Slim(cluster *unstructured.Unstructured) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{}
+	out.SetGroupVersionKind(cluster.GroupVersionKind())
+	out.SetNamespace(cluster.GetNamespace())
+	out.SetName(cluster.GetName())
+	out.SetUID(cluster.GetUID())
+	out.SetResourceVersion(cluster.GetResourceVersion())
+	out.SetDeletionTimestamp(cluster.GetDeletionTimestamp())
+	out.SetAnnotations(cluster.GetAnnotations())
+	if stop, found, _ := unstructured.NestedBool(cluster.Object, "spec", "paused"); found {
+		_ = unstructured.SetNestedField(out.Object, stop, "spec", "paused")
+	}
+	return out
 }

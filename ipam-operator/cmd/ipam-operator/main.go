@@ -1,0 +1,35 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command ipam-operator gives addresses of pools to claims. "ipam-operator check" looks for contradictions in a cluster.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/muster-io/muster/ipam-operator/internal/app"
+)
+
+func main() {
+	ctx := ctrl.SetupSignalHandler()
+	if len(os.Args) > 1 && os.Args[1] == "check" {
+		os.Exit(app.Check(ctx, os.Args[2:], os.Stdout, os.Stderr))
+	}
+	options, err := app.ParseOptions(os.Args[1:])
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	if err := app.Run(ctx, options); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,157 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package app wires ipam-operator: options, caches, controllers, metrics and probes.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/zapr"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+// leaderElectionID is the name of the lease. It is the one that users' present manager takes, so that in one namespace
+// only one of the two ever acts.
+const leaderElectionID = "controller-leader-election-ipam-capm3"
+
+// shutdownTimeout is how long what runs may take to end.
+const shutdownTimeout = 20 * time.Second
+
+var errNotSynced = errors.New("the caches are not filled yet")
+
+// Run runs the operator until ctx ends.
+func Run(ctx context.Context, o Options) error {
+	if err := setLogger(o.LogLevel); err != nil {
+		return err
+	}
+	config, err := loadConfig(o.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	return RunWith(ctx, o, config)
+}
+
+// RunWith runs the operator with a client configuration until ctx ends.
+func RunWith(ctx context.Context, o Options, config *rest.Config) error {
+	mgr, err := newManager(o, config)
+	if err != nil {
+		return err
+	}
+	if err := addControllers(ctx, mgr, o); err != nil {
+		return err
+	}
+	if err := addProbes(mgr); err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("running the operator: %w", err)
+	}
+	return nil
+}
+
+// setLogger makes all logging JSON.
+func setLogger(level string) error {
+	config := zap.NewProductionConfig()
+	parsed, err := zapcore.ParseLevel(level)
+	if err != nil {
+		return fmt.Errorf("reading the log level: %w", err)
+	}
+	config.Level = zap.NewAtomicLevelAt(parsed)
+	config.Sampling = nil
+	config.DisableCaller = true
+	config.EncoderConfig.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	logger, err := config.Build()
+	if err != nil {
+		return fmt.Errorf("building the logger: %w", err)
+	}
+	ctrl.SetLogger(zapr.NewLogger(logger))
+	klog.SetLogger(zapr.NewLogger(logger))
+	return nil
+}
+
+// loadConfig returns the configuration of the client. Its rate is not limited here: priority and fairness in the API
+// server do that for all clients together.
+func loadConfig(kubeconfig string) (*rest.Config, error) {
+	config, err := ctrl.GetConfig()
+	if kubeconfig != "" {
+		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config.QPS = -1
+	config.UserAgent = "ipam-operator"
+	return config, nil
+}
+
+func newManager(o Options, config *rest.Config) (ctrl.Manager, error) {
+	scheme, err := NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:     scheme,
+		Cache:      cacheOptions(o.Namespace),
+		Controller: ctrlconfig.Controller{SkipNameValidation: &o.several},
+		Metrics: metricsserver.Options{
+			BindAddress: o.MetricsBindAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization,
+		},
+		HealthProbeBindAddress:        o.HealthProbeBindAddress,
+		LeaderElection:                o.LeaderElect,
+		LeaderElectionID:              leaderElectionID,
+		LeaderElectionNamespace:       o.LeaderElectionNamespace,
+		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       new(shutdownTimeout),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("preparing the operator: %w", err)
+	}
+	return mgr, nil
+}
+
+// cacheOptions keep in memory what decisions need and no more.
+func cacheOptions(namespace string) cache.Options {
+	options := cache.Options{DefaultTransform: slim}
+	if namespace != "" {
+		options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	}
+	return options
+}
+
+// addProbes makes the operator ready when its caches are filled.
+func addProbes(mgr ctrl.Manager) error {
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("adding the health probe: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("caches", synced(mgr.GetCache())); err != nil {
+		return fmt.Errorf("adding the readiness probe: %w", err)
+	}
+	return nil
+}
+
+// synced is a check that the caches are filled.
+func synced(c cache.Cache) healthz.Checker {
+	return func(request *http.Request) error {
+		ctx, cancel := context.WithTimeout(request.Context(), time.Second)
+		defer cancel()
+		if !c.WaitForCacheSync(ctx) {
+			return errNotSynced
+		}
+		return nil
+	}
+}

@@ -1,0 +1,62 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-io/muster/ipam-operator/internal/check"
+)
+
+// Check is the command "ipam-operator check": it prints every contradiction that it finds and returns the exit code: 0
+// for none, 1 for some, 2 when it could not look.
+func Check(ctx context.Context, arguments []string, out, problems io.Writer) int {
+	var kubeconfig, namespace string
+	flags := flag.NewFlagSet("ipam-operator check", flag.ContinueOnError)
+	flags.SetOutput(problems)
+	flags.StringVar(&kubeconfig, "kubeconfig", "", "path of the kubeconfig; empty for $KUBECONFIG, the service account of the pod, or ~/.kube/config")
+	flags.StringVar(&namespace, "namespace", "", "look at this namespace only; empty for all")
+	switch err := flags.Parse(arguments); {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
+	}
+	findings, err := findings(ctx, kubeconfig, namespace)
+	if err != nil {
+		fmt.Fprintln(problems, err)
+		return 2
+	}
+	for _, finding := range findings {
+		fmt.Fprintln(out, finding)
+	}
+	if len(findings) > 0 {
+		fmt.Fprintf(out, "%d contradictions\n", len(findings))
+		return 1
+	}
+	fmt.Fprintln(out, "no contradictions")
+	return 0
+}
+
+func findings(ctx context.Context, kubeconfig, namespace string) ([]check.Finding, error) {
+	config, err := loadConfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	scheme, err := NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	reader, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("preparing the client: %w", err)
+	}
+	return check.Run(ctx, reader, namespace)
+}

@@ -1,0 +1,106 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+	"github.com/muster-io/muster/ipam-operator/internal/capi"
+	"github.com/muster-io/muster/ipam-operator/internal/controller/ipaddress"
+	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
+	"github.com/muster-io/muster/ipam-operator/internal/controller/ippool"
+	"github.com/muster-io/muster/ipam-operator/internal/metrics"
+	"github.com/muster-io/muster/ipam-operator/internal/space"
+)
+
+// reporter is the operator's name in events.
+const reporter = "ipam-operator"
+
+// clusterFollower is a controller whose objects Clusters hold up.
+type clusterFollower interface {
+	WatchClusters(c cache.Cache, kind schema.GroupVersionKind) error
+}
+
+func addControllers(ctx context.Context, mgr ctrl.Manager, o Options) error {
+	if err := ipclaim.Indexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	clusters := capi.NewClusters(mgr.GetClient())
+	index := space.New()
+	waiting := &waitingClaims{}
+	instruments := metrics.New(o.registry(), index, waiting)
+	recorder := mgr.GetEventRecorder(reporter)
+
+	claims := ipclaim.New(ipclaim.Deps{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Kind: ipclaim.IPClaims(mgr.GetClient()), Index: index, Clusters: clusters,
+		Recorder: recorder, Metrics: instruments, Clock: clock.RealClock{}, Strategy: ipamv1.AllocationStrategy(o.DefaultStrategy),
+		Workers: o.ClaimWorkers,
+	})
+	waiting.claims = append(waiting.claims, claims)
+	pools := ippool.New(ippool.Deps{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clusters: clusters, Verifier: claims, Recorder: recorder, Clock: clock.RealClock{},
+		Strategy: ipamv1.AllocationStrategy(o.DefaultStrategy), StatusInterval: o.PoolStatusInterval, Workers: o.PoolWorkers,
+	})
+	addresses := ipaddress.New(ipaddress.Deps{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clusters: clusters, Releaser: claims.Releaser, Clock: clock.RealClock{},
+	})
+	for name, controller := range map[string]interface {
+		SetupWithManager(mgr ctrl.Manager, name string) error
+	}{"ipclaim": claims, "ippool": pools, "ipaddress": addresses} {
+		if err := controller.SetupWithManager(mgr, name); err != nil {
+			return err
+		}
+	}
+	return followClusters(mgr, clusters, claims, pools, addresses)
+}
+
+// followClusters watches Clusters as soon as they can be.
+func followClusters(mgr ctrl.Manager, clusters *capi.Clusters, followers ...clusterFollower) error {
+	start := func(kind schema.GroupVersionKind) error {
+		clusters.Serve(kind)
+		for _, follower := range followers {
+			if err := follower.WatchClusters(mgr.GetCache(), kind); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := capi.Discover(mgr, capi.ClusterKind, "clusters.cluster.x-k8s.io", start); err != nil {
+		return fmt.Errorf("looking for Clusters: %w", err)
+	}
+	return nil
+}
+
+func (o Options) registry() prometheus.Registerer {
+	if o.several {
+		return prometheus.NewRegistry()
+	}
+	return ctrlmetrics.Registry
+}
+
+// waitingClaims adds up the claims that wait.
+type waitingClaims struct {
+	claims []metrics.Waiting
+}
+
+// Waiting implements metrics.Waiting.
+func (w *waitingClaims) Waiting() map[allocate.Why]int {
+	out := map[allocate.Why]int{}
+	for _, claims := range w.claims {
+		for why, n := range claims.Waiting() {
+			out[why] += n
+		}
+	}
+	return out
+}

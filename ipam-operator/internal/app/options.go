@@ -1,0 +1,83 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"time"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+)
+
+// Options are the operator's settings, one per flag.
+type Options struct {
+	Kubeconfig              string
+	LeaderElect             bool
+	LeaderElectionNamespace string
+	MetricsBindAddress      string
+	HealthProbeBindAddress  string
+	LogLevel                string
+	Namespace               string
+	ClaimWorkers            int
+	PoolWorkers             int
+	PoolStatusInterval      time.Duration
+	DefaultStrategy         string
+
+	// several lets more than one operator run in one process, for tests: metrics are not shared and names not unique.
+	several bool
+}
+
+// ParseOptions reads options from arguments, without the program's name, and validates them. flag.ErrHelp is returned
+// when help was asked for.
+func ParseOptions(arguments []string) (Options, error) {
+	var o Options
+	flags := flag.NewFlagSet("ipam-operator", flag.ContinueOnError)
+	o.bind(flags)
+	if err := flags.Parse(arguments); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q: all settings are flags", flags.Arg(0))
+	}
+	return o, o.Validate()
+}
+
+func (o *Options) bind(flags *flag.FlagSet) {
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "path of the kubeconfig; empty for $KUBECONFIG, the service account of the pod, or ~/.kube/config")
+	flags.BoolVar(&o.LeaderElect, "leader-elect", false, "let one replica of several act")
+	flags.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease; empty for that of the pod")
+	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", ":8443", "address of metrics, served with authentication and authorization; 0 for none")
+	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 for none")
+	flags.StringVar(&o.LogLevel, "log-level", "info", "debug, info or error")
+	flags.StringVar(&o.Namespace, "namespace", "", "look after this namespace only; empty for all")
+	flags.IntVar(&o.ClaimWorkers, "claim-workers", 50, "claims that are served at a time")
+	flags.IntVar(&o.PoolWorkers, "pool-workers", 10, "pools whose status is written at a time")
+	flags.DurationVar(&o.PoolStatusInterval, "pool-status-interval", time.Second, "how far apart the writes of one pool's status are at least")
+	flags.StringVar(&o.DefaultStrategy, "default-allocation-strategy", string(ipamv1.RandomAllocation),
+		"random or sequential, for pools that state no allocationStrategy; the schema of IPPool makes new ones state sequential")
+}
+
+// Validate says everything that is wrong with the options.
+func (o *Options) Validate() error {
+	var errs []error
+	if !slices.Contains([]string{"debug", "info", "error"}, o.LogLevel) {
+		errs = append(errs, fmt.Errorf("--log-level=%s: write debug, info or error", o.LogLevel))
+	}
+	if !slices.Contains([]string{string(ipamv1.RandomAllocation), string(ipamv1.SequentialAllocation)}, o.DefaultStrategy) {
+		errs = append(errs, fmt.Errorf("--default-allocation-strategy=%s: write random or sequential", o.DefaultStrategy))
+	}
+	if o.ClaimWorkers < 1 {
+		errs = append(errs, fmt.Errorf("--claim-workers=%d: write 1 or more", o.ClaimWorkers))
+	}
+	if o.PoolWorkers < 1 {
+		errs = append(errs, fmt.Errorf("--pool-workers=%d: write 1 or more", o.PoolWorkers))
+	}
+	if o.PoolStatusInterval < 0 {
+		errs = append(errs, fmt.Errorf("--pool-status-interval=%s: write a time that is not negative", o.PoolStatusInterval))
+	}
+	return errors.Join(errs...)
+}

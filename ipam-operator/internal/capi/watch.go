@@ -1,0 +1,100 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package capi
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// OnChange handles Clusters that appear, go away, are paused or go on; nothing else of a Cluster matters here.
+func OnChange(handle func(context.Context, client.Object, workqueue.TypedRateLimitingInterface[reconcile.Request])) handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			handle(ctx, e.Object, q)
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			if isStopped(e.ObjectOld) != isStopped(e.ObjectNew) {
+				handle(ctx, e.ObjectNew, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			handle(ctx, e.Object, q)
+		},
+	}
+}
+
+func isStopped(obj client.Object) bool {
+	if cluster, ok := obj.(*unstructured.Unstructured); ok {
+		if stop, _, _ := unstructured.NestedBool(cluster.Object, "spec", "paused"); stop {
+			return true
+		}
+	}
+	return IsPaused(obj)
+}
+
+// discovery waits for a kind that is not there yet: its CustomResourceDefinition says when it is.
+type discovery struct {
+	mapper meta.RESTMapper
+	kind   schema.GroupKind
+	start  func(schema.GroupVersionKind) error
+	mu     sync.Mutex
+	done   bool
+}
+
+// Discover calls start once, as soon as a kind is served: at once, or when the CustomResourceDefinition of this name
+// appears.
+func Discover(mgr ctrl.Manager, kind schema.GroupKind, crd string, start func(schema.GroupVersionKind) error) error {
+	d := &discovery{mapper: mgr.GetRESTMapper(), kind: kind, start: start}
+	if err := d.try(); err == nil || !meta.IsNoMatchError(err) {
+		return err
+	}
+	obj := &metav1.PartialObjectMetadata{}
+	obj.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	named := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetName() == crd })
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("discovery-"+crd).
+		WatchesMetadata(obj, &handler.EnqueueRequestForObject{}, builder.WithPredicates(named)).
+		WithOptions(controller.TypedOptions[reconcile.Request]{NeedLeaderElection: new(false)}).
+		Complete(d)
+	if err != nil {
+		return fmt.Errorf("watching for %s: %w", crd, err)
+	}
+	return nil
+}
+
+func (d *discovery) try() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.done {
+		return nil
+	}
+	mapping, err := d.mapper.RESTMapping(d.kind)
+	if err != nil {
+		return fmt.Errorf("looking for %s: %w", d.kind, err)
+	}
+	d.done = true
+	return d.start(mapping.GroupVersionKind)
+}
+
+// Reconcile looks whether the kind is served by now; between its definition and that lies a moment, hence the back-off.
+func (d *discovery) Reconcile(context.Context, ctrl.Request) (ctrl.Result, error) {
+	return ctrl.Result{}, d.try()
+}

@@ -1,0 +1,165 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ipaddress gives back addresses that nobody has any more: those whose claim went away without the finalizer that
+// would have kept it, and those that cool down before they are used again.
+package ipaddress
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+	"github.com/muster-io/muster/ipam-operator/internal/capi"
+	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
+)
+
+// Deps is what the controller works with.
+type Deps struct {
+	// Client reads from the cache and writes.
+	Client client.Client
+	// Live reads from the API server.
+	Live client.Reader
+	// Clusters tells what is paused.
+	Clusters *capi.Clusters
+	// Releaser gives addresses back.
+	Releaser ipclaim.Releaser
+	// Clock tells the time.
+	Clock clock.PassiveClock
+}
+
+// Reconciler gives addresses back.
+type Reconciler struct {
+	Deps
+	control controller.Controller
+}
+
+// New returns a Reconciler.
+func New(deps Deps) *Reconciler { return &Reconciler{Deps: deps} }
+
+// Reconcile gives one address back, if nobody has it.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	address := &ipamv1.IPAddress{}
+	if err := r.Client.Get(ctx, req.NamespacedName, address); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if used, err := r.inUse(ctx, r.Client, address); used || err != nil {
+		return ctrl.Result{}, err
+	}
+	pool, hold, err := r.observe(ctx, address)
+	if err != nil || hold == allocate.HeldPaused {
+		return ctrl.Result{}, err
+	}
+	// The cache may be behind: only the API server knows that a claim is gone.
+	if used, err := r.inUse(ctx, r.Live, address); used || err != nil {
+		return ctrl.Result{}, err
+	}
+	return r.release(ctx, address, time.Duration(pool.Spec.AddressReuseGracePeriodSeconds)*time.Second)
+}
+
+// inUse reports whether somebody has the address: the claim with the UID that the owner reference states. An address that
+// no claim owns was made by hand to reserve it and stays until it is deleted.
+func (r *Reconciler) inUse(ctx context.Context, reader client.Reader, address *ipamv1.IPAddress) (bool, error) {
+	owner := ipclaim.ClaimOwner(address)
+	if owner == "" && address.DeletionTimestamp.IsZero() || ipclaim.ClaimKind(address) != ipamv1.IPClaimKind {
+		return true, nil
+	}
+	claim := &ipamv1.IPClaim{}
+	key := types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Claim.Name}
+	if err := reader.Get(ctx, key, claim); apierrors.IsNotFound(err) {
+		return false, nil
+	} else if err != nil {
+		return true, fmt.Errorf("reading IPClaim %s: %w", key, err)
+	}
+	return owner == "" || owner == claim.UID, nil
+}
+
+func (r *Reconciler) observe(ctx context.Context, address *ipamv1.IPAddress) (*ipamv1.IPPool, allocate.Hold, error) {
+	pool := &ipamv1.IPPool{}
+	key := types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Pool.Name}
+	if err := r.Client.Get(ctx, key, pool); client.IgnoreNotFound(err) != nil {
+		return nil, allocate.NotHeld, fmt.Errorf("reading IPPool %s: %w", key, err)
+	}
+	hold, err := r.Clusters.Hold(ctx, address, pool)
+	return pool, hold, err
+}
+
+// release deletes the address, and lets it go when it has cooled down. The time of the deletion is on the object, so that
+// it outlives this process.
+func (r *Reconciler) release(ctx context.Context, address *ipamv1.IPAddress, grace time.Duration) (ctrl.Result, error) {
+	ip, _ := allocate.ParseAddr(string(address.Spec.Address))
+	known := allocate.Address{Name: address.Name, UID: string(address.UID), IP: ip}
+	if address.DeletionTimestamp.IsZero() {
+		ctrl.LoggerFrom(ctx).Info("Gave back the address of a claim that is gone", "IPClaim", address.Spec.Claim.Name)
+		return ctrl.Result{}, r.Releaser.Release(ctx, address.Namespace, known, grace == 0, "ClaimGone")
+	}
+	if left := address.DeletionTimestamp.Add(grace).Sub(r.Clock.Now()); left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	return ctrl.Result{}, r.Releaser.Unprotect(ctx, address.DeepCopy())
+}
+
+// SetupWithManager starts the controller with the manager.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
+	c, err := ctrl.NewControllerManagedBy(mgr).
+		Named(name).
+		For(&ipamv1.IPAddress{}).
+		Watches(&ipamv1.IPClaim{}, handler.Funcs{DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q ipclaim.Queue) {
+			r.enqueue(ctx, q, e.Object.GetNamespace(), client.MatchingFields{
+				ipclaim.AddressByClaim: ipclaim.ClaimIndex(ipamv1.IPClaimKind, e.Object.GetName()),
+			})
+		}}).
+		Watches(&ipamv1.IPPool{}, handler.Funcs{UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q ipclaim.Queue) {
+			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || capi.IsPaused(e.ObjectOld) != capi.IsPaused(e.ObjectNew) {
+				r.enqueue(ctx, q, e.ObjectNew.GetNamespace(), client.MatchingFields{ipclaim.AddressByPool: e.ObjectNew.GetName()})
+			}
+		}}).
+		WithOptions(controller.TypedOptions[reconcile.Request]{
+			MaxConcurrentReconciles: 4, ReconciliationTimeout: time.Minute, EnableWarmup: new(true),
+		}).
+		Build(r)
+	if err != nil {
+		return fmt.Errorf("building the controller %s: %w", name, err)
+	}
+	r.control = c
+	return nil
+}
+
+// WatchClusters makes addresses follow Clusters, from now on.
+func (r *Reconciler) WatchClusters(c cache.Cache, kind schema.GroupVersionKind) error {
+	return ipclaim.WatchKind(r.control, c, kind, capi.OnChange(func(ctx context.Context, cluster client.Object, q ipclaim.Queue) {
+		pools := &ipamv1.IPPoolList{}
+		err := r.Client.List(ctx, pools, client.InNamespace(cluster.GetNamespace()), client.MatchingFields{ipclaim.PoolByCluster: cluster.GetName()})
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Pools of a Cluster could not be listed from the cache")
+		}
+		for i := range pools.Items {
+			r.enqueue(ctx, q, cluster.GetNamespace(), client.MatchingFields{ipclaim.AddressByPool: pools.Items[i].Name})
+		}
+	}))
+}
+
+// enqueue looks again at the addresses that an index finds.
+func (r *Reconciler) enqueue(ctx context.Context, q ipclaim.Queue, namespace string, index client.MatchingFields) {
+	list := &ipamv1.IPAddressList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(namespace), index, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Addresses could not be listed from the cache")
+	}
+	for i := range list.Items {
+		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+}

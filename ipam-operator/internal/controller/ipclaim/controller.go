@@ -1,0 +1,140 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ipclaim gives every claim its address, and takes it back.
+//
+// The name of the IPAddress object is the lock: it is made from the address, so that the API server lets one claim have
+// it. The status of the claim is written under the claim's resourceVersion, so that a claim has one address.
+package ipclaim
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+	"github.com/muster-io/muster/ipam-operator/internal/capi"
+	"github.com/muster-io/muster/ipam-operator/internal/metrics"
+	"github.com/muster-io/muster/ipam-operator/internal/space"
+)
+
+// Recorder writes events about claims.
+type Recorder interface {
+	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
+}
+
+// Deps is what the controller works with.
+type Deps struct {
+	// Client reads from the cache and writes.
+	Client client.Client
+	// Live reads from the API server.
+	Live client.Reader
+	// Kind is the kind of claim that is served.
+	Kind Kind
+	// Index is what is free.
+	Index *space.Index
+	// Clusters tells what is paused.
+	Clusters *capi.Clusters
+	// Recorder writes events.
+	Recorder Recorder
+	// Metrics measures.
+	Metrics *metrics.Metrics
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Strategy is the allocation strategy of pools that state none.
+	Strategy ipamv1.AllocationStrategy
+	// Workers is how many claims are served at once.
+	Workers int
+}
+
+// Reconciler serves claims.
+type Reconciler struct {
+	Deps
+	Releaser
+	waiting *waiting
+	seen    *firstSeen
+	written *written
+	nudges  chan event.GenericEvent
+	control controller.Controller
+}
+
+// New returns a Reconciler.
+func New(deps Deps) *Reconciler {
+	return &Reconciler{
+		Deps:     deps,
+		Releaser: Releaser{Writer: deps.Client, Reader: deps.Live, Count: deps.Metrics},
+		waiting:  newWaiting(), seen: newFirstSeen(), written: newWritten(),
+		nudges: make(chan event.GenericEvent, 16),
+	}
+}
+
+// Waiting counts the claims that have no address, by reason.
+func (r *Reconciler) Waiting() map[allocate.Why]int { return r.waiting.count() }
+
+// +kubebuilder:rbac:groups=ipam.metal3.io,resources=ipclaims,verbs=get;list;watch;update;patch
+// +kubebuilder:rbac:groups=ipam.metal3.io,resources=ipclaims/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=ipam.metal3.io,resources=ipclaims/finalizers,verbs=update
+// +kubebuilder:rbac:groups=ipam.metal3.io,resources=ippools,verbs=get;list;watch
+// +kubebuilder:rbac:groups=ipam.metal3.io,resources=ipaddresses,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconcile gives one claim its address, or takes it back.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	subject, err := r.Kind.Get(ctx, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("reading %s %s: %w", r.Kind.Name(), req, err)
+	}
+	if subject == nil {
+		r.forget(req.NamespacedName)
+		r.written.drop(req.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	if r.written.isAhead(subject.Object) {
+		return ctrl.Result{}, nil // the event of what was written is on the way
+	}
+	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("IPPool", subject.Pool.Name))
+	snapshot, err := r.observe(ctx, subject)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	result, err := r.serve(ctx, subject, snapshot)
+	if apierrors.IsConflict(err) {
+		// The claim has changed; its event is on the way or was handled already.
+		r.Metrics.Conflict(metrics.ClaimChanged)
+		ctrl.LoggerFrom(ctx).V(1).Info("Claim changed while it was served")
+		return ctrl.Result{RequeueAfter: time.Duration(20+rand.IntN(80)) * time.Millisecond}, nil //nolint:gosec // jitter needs no secrecy
+	}
+	return result, err
+}
+
+// serve plans and executes until there is nothing to try again: a name that somebody else has got first is an answer,
+// and the next address is tried at once.
+func (r *Reconciler) serve(ctx context.Context, subject *Subject, snapshot allocate.Snapshot) (ctrl.Result, error) {
+	for {
+		decision := r.Index.Decide(subject.Pool, subject.UID(), func(free *allocate.Free) allocate.Decision {
+			snapshot.Pool.Free = free
+			snapshot.Pool.Found = snapshot.Pool.Found && free != nil
+			snapshot.Random.Hi, snapshot.Random.Lo = rand.Uint64(), rand.Uint64() //nolint:gosec // any free address will do
+			return allocate.Plan(snapshot)
+		})
+		again, err := r.execute(ctx, subject, decision)
+		if err != nil || !again {
+			return ctrl.Result{}, err
+		}
+		if err := ctx.Err(); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+}

@@ -1,0 +1,248 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ipclaim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+	"github.com/muster-io/muster/ipam-operator/internal/metrics"
+)
+
+// FieldOwner is the name that writes of this controller carry.
+const FieldOwner = "ipam-operator/ipclaim"
+
+// errCreate is the known wording for an IPAddress that the API server does not take.
+const errCreate = "Failed to create associated IPAddress object"
+
+// execute does what was decided. It reports whether to decide again at once.
+func (r *Reconciler) execute(ctx context.Context, subject *Subject, decision allocate.Decision) (again bool, err error) {
+	switch action := decision.Action.(type) {
+	case allocate.Nothing:
+		ctrl.LoggerFrom(ctx).V(1).Info("Nothing to do", "why", decision.Why)
+		if decision.Why == allocate.WhyServed {
+			r.forget(subject.Key())
+		}
+		return false, nil
+	case allocate.Create:
+		return r.create(ctx, subject, action, decision.Why)
+	case allocate.Adopt:
+		return false, r.adopt(ctx, subject, action, decision.Why)
+	case allocate.Release:
+		return false, r.release(ctx, subject, action)
+	case allocate.Refuse:
+		return false, r.refuse(ctx, subject, action, decision.Why)
+	}
+	return false, nil
+}
+
+// create takes an address. Where the name is taken, the object is read: this claim's own is kept, another claim's makes
+// the address taken, and the next one is tried.
+func (r *Reconciler) create(ctx context.Context, subject *Subject, action allocate.Create, why allocate.Why) (again bool, err error) {
+	pool := &ipamv1.IPPool{}
+	if err := r.Client.Get(ctx, subject.Pool, pool); err != nil {
+		r.Index.GiveUp(subject.UID())
+		return false, fmt.Errorf("reading IPPool %s: %w", subject.Pool, err)
+	}
+	r.seen.mark(subject.Key(), r.Clock.Now())
+	address := newAddress(subject, pool, action)
+	err = r.Client.Create(ctx, address, client.FieldOwner(FieldOwner))
+	switch {
+	case err == nil:
+	case apierrors.IsAlreadyExists(err) || isUnanswered(err):
+		holder, readErr := r.holder(ctx, address)
+		switch {
+		case readErr != nil:
+			return false, errors.Join(fmt.Errorf("creating IPAddress %s: %w", address.Name, err), readErr)
+		case holder == nil && apierrors.IsAlreadyExists(err):
+			r.Index.GiveUp(subject.UID())
+			return true, nil
+		case holder == nil:
+			r.Index.GiveUp(subject.UID())
+			return false, fmt.Errorf("creating IPAddress %s: %w", address.Name, err)
+		case !isOwner(holder, subject) || ClaimOwner(holder) == "":
+			r.Metrics.Conflict(metrics.NameTaken)
+			ctrl.LoggerFrom(ctx).V(1).Info("Address was taken by another claim", "IPAddress", address.Name)
+			r.Index.Learn(RecordOf(holder), r.Clock.Now())
+			r.Index.GiveUp(subject.UID())
+			return true, nil
+		}
+		address = holder
+	default:
+		r.Index.GiveUp(subject.UID())
+		refusal := allocate.Refuse{Error: errCreate, Message: errCreate + ": " + string(apierrors.ReasonForError(err))}
+		return false, errors.Join(fmt.Errorf("creating IPAddress %s: %w", address.Name, err), r.refuse(ctx, subject, refusal, allocate.WhyRefused))
+	}
+	r.Index.Made(RecordOf(address), subject.UID(), r.Clock.Now())
+	return false, r.publish(ctx, subject, address, why)
+}
+
+// isUnanswered reports whether an error leaves open if the write took effect.
+func isUnanswered(err error) bool {
+	reason := apierrors.ReasonForError(err)
+	switch reason {
+	case metav1.StatusReasonUnknown, metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout, metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable:
+		return true
+	default:
+		return false
+	}
+}
+
+// holder reads the object that has the name of an address; nil means that there is none.
+func (r *Reconciler) holder(ctx context.Context, address *ipamv1.IPAddress) (*ipamv1.IPAddress, error) {
+	holder := &ipamv1.IPAddress{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(address), holder); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading IPAddress %s: %w", address.Name, err)
+	}
+	return holder, nil
+}
+
+// newAddress is the IPAddress that a claim takes.
+func newAddress(subject *Subject, pool *ipamv1.IPPool, action allocate.Create) *ipamv1.IPAddress {
+	address := &ipamv1.IPAddress{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: action.Name, Namespace: subject.Object.GetNamespace(),
+			Labels: maps.Clone(subject.Object.GetLabels()), Finalizers: []string{ipamv1.IPAddressFinalizer},
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: ipamv1.GroupVersion.String(), Kind: ipamv1.IPPoolKind, Name: pool.Name, UID: pool.UID},
+				subject.owner(),
+			},
+		},
+		Spec: ipamv1.IPAddressSpec{
+			Address:    ipamv1.IPAddressStr(action.IP.String()),
+			Pool:       ipamv1.ObjectReference{Name: pool.Name, Namespace: pool.Namespace},
+			Claim:      ipamv1.ObjectReference{Name: subject.Object.GetName(), Namespace: subject.Object.GetNamespace()},
+			Prefix:     action.Network.Prefix,
+			Gateway:    action.Network.Gateway,
+			DNSServers: action.Network.DNSServers,
+		},
+	}
+	if subject.Kind != ipamv1.IPClaimKind {
+		address.Spec.Claim.Kind, address.Spec.Claim.APIVersion = subject.Kind, subject.APIVersion
+	}
+	return address
+}
+
+// adopt makes the claim name an address that it has already, and only then gives back what it has beside.
+func (r *Reconciler) adopt(ctx context.Context, subject *Subject, action allocate.Adopt, why allocate.Why) error {
+	address := &ipamv1.IPAddress{}
+	key := types.NamespacedName{Namespace: subject.Object.GetNamespace(), Name: action.Address.Name}
+	err := r.Client.Get(ctx, key, address)
+	if apierrors.IsNotFound(err) {
+		err = r.Live.Get(ctx, key, address)
+	}
+	if apierrors.IsNotFound(err) {
+		// It is gone and nobody has told: the next pass finds the claim without address.
+		r.Index.Forget(IndexKey(key))
+		return fmt.Errorf("adopting IPAddress %s: %w", key, err)
+	}
+	if err != nil {
+		return fmt.Errorf("reading IPAddress %s: %w", key, err)
+	}
+	if err := r.publish(ctx, subject, address, why); err != nil {
+		return err
+	}
+	var errs []error
+	for _, surplus := range action.Surplus {
+		ctrl.LoggerFrom(ctx).Info("Gave back a second address of a claim", "IPAddress", surplus.Name)
+		errs = append(errs, r.Release(ctx, subject.Object.GetNamespace(), surplus, true, "Surplus"))
+	}
+	return errors.Join(errs...)
+}
+
+// publish makes the claim name its address. The finalizer comes last, where admission has not put it on the claim: an
+// address whose claim is gone is found and given back without it.
+func (r *Reconciler) publish(ctx context.Context, subject *Subject, address *ipamv1.IPAddress, why allocate.Why) error {
+	served := subject.Claim.Reported && subject.Claim.Bound == address.Name
+	err := r.Kind.Publish(ctx, subject, address)
+	if err != nil {
+		if apierrors.IsNotFound(err) {
+			return r.Release(ctx, address.Namespace, addressOf(address), true, "ClaimGone")
+		}
+		return err
+	}
+	if !served {
+		r.written.note(subject.Object)
+		if since, ok := r.seen.take(subject.Key()); ok {
+			r.Metrics.Allocated(why, r.Clock.Since(since))
+		}
+		ctrl.LoggerFrom(ctx).Info("Claim has its address", "IPAddress", address.Name, "why", why)
+	}
+	r.forget(subject.Key())
+	return r.setFinalizer(ctx, subject, true)
+}
+
+// setFinalizer puts the finalizer on the claim, or takes it off, unless that is so already.
+func (r *Reconciler) setFinalizer(ctx context.Context, subject *Subject, on bool) error {
+	before := subject.Object.DeepCopyObject().(client.Object)
+	var changed bool
+	if on {
+		changed = controllerutil.AddFinalizer(subject.Object, subject.Finalizer)
+	} else {
+		changed = controllerutil.RemoveFinalizer(subject.Object, subject.Finalizer)
+	}
+	if !changed {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	err := r.Client.Patch(ctx, subject.Object, patch, client.FieldOwner(FieldOwner))
+	if err == nil {
+		r.written.note(subject.Object)
+	}
+	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return client.IgnoreNotFound(err)
+	}
+	return fmt.Errorf("writing the finalizers of %s %s: %w", subject.Kind, subject.Key(), err)
+}
+
+// release gives back the addresses of a deleted claim and lets it go.
+func (r *Reconciler) release(ctx context.Context, subject *Subject, action allocate.Release) error {
+	pool := &ipamv1.IPPool{}
+	if err := r.Client.Get(ctx, subject.Pool, pool); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading IPPool %s: %w", subject.Pool, err)
+	}
+	atOnce := pool.Spec.AddressReuseGracePeriodSeconds == 0
+	for _, address := range action.Addresses {
+		if err := r.Release(ctx, subject.Object.GetNamespace(), address, atOnce, string(allocate.WhyDeleted)); err != nil {
+			return err
+		}
+		ctrl.LoggerFrom(ctx).Info("Claim gave its address back", "IPAddress", address.Name)
+	}
+	r.Index.GiveUp(subject.UID())
+	r.forget(subject.Key())
+	return r.setFinalizer(ctx, subject, false)
+}
+
+// refuse tells the claim why it has no address; the event says it when it changes.
+func (r *Reconciler) refuse(ctx context.Context, subject *Subject, refusal allocate.Refuse, why allocate.Why) error {
+	if subject.Foreign != "" {
+		refusal.Message = subject.Foreign
+	}
+	r.seen.mark(subject.Key(), r.Clock.Now())
+	subject.Told = func(refusal allocate.Refuse) bool { return r.waiting.told(subject.Key(), subject.UID(), refusal) }
+	wrote, err := r.Kind.Refuse(ctx, subject, why, refusal)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	r.waiting.set(subject.Key(), subject.UID(), why, refusal)
+	if wrote {
+		r.written.note(subject.Object)
+		ctrl.LoggerFrom(ctx).Info("Claim waits", "why", why, "message", refusal.Message)
+		r.Recorder.Eventf(subject.Object, nil, eventTypeWarning, string(why), "Allocate", "%s", refusal.Message)
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ipclaim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+)
+
+// Kind is a kind of claim: how one is read and told. Two kinds are served from the same pools.
+type Kind interface {
+	// Name is the name of the kind.
+	Name() string
+	// Get reads a claim from the cache; nil means that it is gone or is not ours to serve.
+	Get(ctx context.Context, name types.NamespacedName) (*Subject, error)
+	// Publish makes the claim name its address. It writes only what differs, under the resourceVersion of the claim.
+	Publish(ctx context.Context, subject *Subject, address *ipamv1.IPAddress) error
+	// Refuse tells the claim why it has no address. It writes only what differs, under the resourceVersion of the claim, and
+	// reports whether it wrote.
+	Refuse(ctx context.Context, subject *Subject, why allocate.Why, refusal allocate.Refuse) (bool, error)
+}
+
+// Subject is a claim of either kind.
+type Subject struct {
+	// Object is the claim. It is a copy that may be changed.
+	Object client.Object
+	// APIVersion and Kind of the claim.
+	APIVersion, Kind string
+	// Pool that the claim names.
+	Pool types.NamespacedName
+	// Claim is what the plan sees.
+	Claim allocate.Claim
+	// Finalizer that keeps the claim until its address is given back.
+	Finalizer string
+	// Told says that this process has told the claim the same refusal before: where the stored kind lacks the conditions,
+	// the claim cannot show it.
+	Told func(allocate.Refuse) bool
+	// Foreign says that the claim names a pool that it cannot be served from.
+	Foreign string
+}
+
+// UID of the claim.
+func (s *Subject) UID() types.UID { return s.Object.GetUID() }
+
+// Key of the claim.
+func (s *Subject) Key() types.NamespacedName { return client.ObjectKeyFromObject(s.Object) }
+
+func (s *Subject) owner() metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: s.APIVersion, Kind: s.Kind, Name: s.Object.GetName(), UID: s.UID()}
+}
+
+// NewSubject fills in what is the same for every kind.
+func NewSubject(obj client.Object, gv, kind, finalizer string) *Subject {
+	finalizers := obj.GetFinalizers()
+	return &Subject{
+		Object: obj, APIVersion: gv, Kind: kind, Finalizer: finalizer,
+		Claim: allocate.Claim{
+			Name:              obj.GetName(),
+			Requested:         obj.GetAnnotations()[ipamv1.RequestedAddressAnnotation],
+			Deleting:          !obj.GetDeletionTimestamp().IsZero(),
+			Finalized:         controllerutil.ContainsFinalizer(obj, finalizer),
+			ForeignFinalizers: slices.ContainsFunc(finalizers, func(f string) bool { return f != finalizer }),
+		},
+	}
+}
+
+// ipClaims is the kind IPClaim.
+type ipClaims struct{ client client.Client }
+
+// IPClaims serves IPClaim.
+func IPClaims(c client.Client) Kind { return ipClaims{c} }
+
+// Name implements Kind.
+func (ipClaims) Name() string { return ipamv1.IPClaimKind }
+
+// Get implements Kind.
+func (k ipClaims) Get(ctx context.Context, name types.NamespacedName) (*Subject, error) {
+	claim := &ipamv1.IPClaim{}
+	if err := k.client.Get(ctx, name, claim); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if !servedReference(claim.Spec.Pool) {
+		return nil, nil
+	}
+	s := NewSubject(claim, ipamv1.GroupVersion.String(), ipamv1.IPClaimKind, ipamv1.IPClaimFinalizer)
+	s.Pool = types.NamespacedName{Namespace: claim.Namespace, Name: claim.Spec.Pool.Name}
+	if ns := claim.Spec.Pool.Namespace; ns != "" && ns != claim.Namespace {
+		s.Foreign = fmt.Sprintf("IPPool %s is in namespace %s; a claim is served from pools of its own namespace", claim.Spec.Pool.Name, ns)
+	}
+	if claim.Status.Address != nil {
+		s.Claim.Bound = claim.Status.Address.Name
+	}
+	s.Claim.Reported = claim.Status.ErrorMessage == nil && s.Claim.Bound != ""
+	return s, nil
+}
+
+// servedReference reports whether a reference can mean an IPPool: group and kind count where they are stated.
+func servedReference(ref ipamv1.ObjectReference) bool {
+	if ref.Kind != "" && ref.Kind != ipamv1.IPPoolKind {
+		return false
+	}
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
+	return ref.APIVersion == "" || err == nil && gv.Group == ipamv1.GroupVersion.Group
+}
+
+// Publish implements Kind.
+func (k ipClaims) Publish(ctx context.Context, s *Subject, address *ipamv1.IPAddress) error {
+	claim := s.Object.(*ipamv1.IPClaim)
+	before := claim.DeepCopy()
+	claim.Status.Address = &ipamv1.ObjectReference{Name: address.Name, Namespace: address.Namespace}
+	claim.Status.ErrorMessage = nil
+	claim.Status.ObservedGeneration = claim.Generation
+	meta.SetStatusCondition(&claim.Status.Conditions, metav1.Condition{
+		Type: ipamv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: ipamv1.ReasonAllocated,
+		Message: "The claim has " + string(address.Spec.Address), ObservedGeneration: claim.Generation,
+	})
+	if s.Claim.Reported && s.Claim.Bound == address.Name {
+		return nil
+	}
+	return k.patchStatus(ctx, claim, before)
+}
+
+// Refuse implements Kind.
+func (k ipClaims) Refuse(ctx context.Context, s *Subject, why allocate.Why, refusal allocate.Refuse) (bool, error) {
+	claim := s.Object.(*ipamv1.IPClaim)
+	before := claim.DeepCopy()
+	claim.Status.Address = nil
+	claim.Status.ErrorMessage = nil
+	if refusal.Error != "" {
+		claim.Status.ErrorMessage = new(refusal.Error)
+	}
+	claim.Status.ObservedGeneration = claim.Generation
+	changed := meta.SetStatusCondition(&claim.Status.Conditions, metav1.Condition{
+		Type: ipamv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: string(why),
+		Message: refusal.Message, ObservedGeneration: claim.Generation,
+	})
+	same := before.Status.Address == nil && (before.Status.ErrorMessage == nil) == (refusal.Error == "") &&
+		(before.Status.ErrorMessage == nil || *before.Status.ErrorMessage == refusal.Error)
+	if same && (!changed || s.Told(refusal)) {
+		return false, nil
+	}
+	return true, k.patchStatus(ctx, claim, before)
+}
+
+// patchStatus writes the difference under the resourceVersion of the claim. It is not an apply: a status that was written
+// before this operator ran has another owner, and an apply could not clear its errorMessage.
+func (k ipClaims) patchStatus(ctx context.Context, claim, before *ipamv1.IPClaim) error {
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	err := k.client.Status().Patch(ctx, claim, patch, client.FieldOwner(FieldOwner))
+	if err != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("writing the status of IPClaim %s: %w", client.ObjectKeyFromObject(claim), err)
+	}
+	return err
+}

@@ -1,0 +1,129 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ipclaim
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+)
+
+// observe reads what a decision rests on, all of it by name or by index.
+func (r *Reconciler) observe(ctx context.Context, subject *Subject) (allocate.Snapshot, error) {
+	s := allocate.Snapshot{Claim: subject.Claim, Pool: allocate.Pool{Name: subject.Pool.Name}}
+	pool := &ipamv1.IPPool{}
+	switch err := r.Client.Get(ctx, subject.Pool, pool); {
+	case apierrors.IsNotFound(err):
+		pool = nil
+	case err != nil:
+		return s, fmt.Errorf("reading IPPool %s: %w", subject.Pool, err)
+	default:
+		s.Pool.Found = subject.Foreign == ""
+		s.Pool.Deleting = !pool.DeletionTimestamp.IsZero()
+		s.Pool.Finalized = slices.Contains(pool.Finalizers, ipamv1.IPPoolFinalizer)
+	}
+	hold, err := r.Clusters.Hold(ctx, subject.Object, pool)
+	if err != nil {
+		return s, err
+	}
+	s.Hold = hold
+	if hold == allocate.HeldPaused {
+		return s, nil
+	}
+	s.Owned, err = r.owned(ctx, subject)
+	return s, err
+}
+
+// owned are the addresses of a claim, oldest first: those that the cache shows, the one that this process has just made,
+// and the one that the status names, if it is there.
+func (r *Reconciler) owned(ctx context.Context, subject *Subject) ([]allocate.Address, error) {
+	list := &ipamv1.IPAddressList{}
+	err := r.Client.List(ctx, list, client.InNamespace(subject.Object.GetNamespace()),
+		client.MatchingFields{AddressByClaim: ClaimIndex(subject.Kind, subject.Object.GetName())}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("listing the addresses of %s %s: %w", subject.Kind, subject.Key(), err)
+	}
+	slices.SortFunc(list.Items, func(a, b ipamv1.IPAddress) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	var out []allocate.Address
+	for i := range list.Items {
+		if isOwner(&list.Items[i], subject) {
+			out = append(out, addressOf(&list.Items[i]))
+		}
+	}
+	known := func(name string) bool {
+		return slices.ContainsFunc(out, func(a allocate.Address) bool { return a.Name == name })
+	}
+	if made, ok := r.Index.MadeFor(subject.UID()); ok && !known(made.Key.Name) {
+		out = append(out, allocate.Address{Name: made.Key.Name, UID: string(made.UID), IP: made.IP})
+	}
+	if bound := subject.Claim.Bound; bound != "" && !known(bound) {
+		live, err := r.live(ctx, subject, bound)
+		if err != nil {
+			return nil, err
+		}
+		if live != nil {
+			out = append(out, addressOf(live))
+		}
+	}
+	return out, nil
+}
+
+// live reads an IPAddress from the API server; nil means that it is not there or belongs to somebody else.
+func (r *Reconciler) live(ctx context.Context, subject *Subject, name string) (*ipamv1.IPAddress, error) {
+	address := &ipamv1.IPAddress{}
+	key := types.NamespacedName{Namespace: subject.Object.GetNamespace(), Name: name}
+	if err := r.Live.Get(ctx, key, address); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading IPAddress %s: %w", key, err)
+	}
+	r.Index.Learn(RecordOf(address), r.Clock.Now())
+	if !isOwner(address, subject) {
+		return nil, nil
+	}
+	return address, nil
+}
+
+// isOwner reports whether an address belongs to a claim. A claim that was created again under the same name is another
+// one: the owner reference decides by UID. An address without owner reference to a claim belongs to the one that it names.
+func isOwner(address *ipamv1.IPAddress, subject *Subject) bool {
+	if ClaimKind(address) != subject.Kind || address.Spec.Claim.Name != subject.Object.GetName() {
+		return false
+	}
+	owner := ClaimOwner(address)
+	return owner == "" || owner == subject.UID()
+}
+
+// ClaimKind is the kind of the claim that has an address.
+func ClaimKind(address *ipamv1.IPAddress) string {
+	return cmp.Or(address.Spec.Claim.Kind, ipamv1.IPClaimKind)
+}
+
+// ClaimOwner is the UID of the claim that an address belongs to; empty where no owner reference says so.
+func ClaimOwner(address *ipamv1.IPAddress) types.UID {
+	for _, owner := range address.OwnerReferences {
+		if owner.Kind == ClaimKind(address) && owner.Name == address.Spec.Claim.Name {
+			return owner.UID
+		}
+	}
+	return ""
+}
+
+func addressOf(address *ipamv1.IPAddress) allocate.Address {
+	ip, _ := allocate.ParseAddr(string(address.Spec.Address))
+	return allocate.Address{Name: address.Name, UID: string(address.UID), IP: ip}
+}
+
+const eventTypeWarning = corev1.EventTypeWarning

@@ -1,0 +1,84 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ipclaim
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+	"github.com/muster-io/muster/ipam-operator/internal/metrics"
+)
+
+// Releaser gives addresses back.
+type Releaser struct {
+	// Writer reads from the cache and writes.
+	Writer client.Client
+	// Reader reads from the API server.
+	Reader client.Reader
+	// Count counts what is given back.
+	Count *metrics.Metrics
+}
+
+// Release gives an address back: its own object with this UID, and no other that has its name by now. At once means
+// that the address can be used again; otherwise the object stays, marked as deleted, for as long as its pool says.
+func (r Releaser) Release(ctx context.Context, namespace string, address allocate.Address, atOnce bool, why string) error {
+	key := types.NamespacedName{Namespace: namespace, Name: address.Name}
+	obj := &ipamv1.IPAddress{}
+	err := r.Writer.Get(ctx, key, obj)
+	if apierrors.IsNotFound(err) {
+		err = r.Reader.Get(ctx, key, obj)
+	}
+	if apierrors.IsNotFound(err) || err == nil && string(obj.UID) != address.UID {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading IPAddress %s: %w", key, err)
+	}
+	deleting := !obj.DeletionTimestamp.IsZero()
+	if atOnce {
+		if err := r.Unprotect(ctx, obj); err != nil {
+			return err
+		}
+	}
+	if !deleting {
+		uid := types.UID(address.UID)
+		err := r.Writer.Delete(ctx, obj, client.Preconditions{UID: &uid})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("deleting IPAddress %s: %w", key, err)
+		}
+		r.Count.Released(allocate.Why(why))
+	}
+	return nil
+}
+
+// Unprotect takes the finalizer off an address.
+func (r Releaser) Unprotect(ctx context.Context, obj *ipamv1.IPAddress) error {
+	for {
+		before := obj.DeepCopy()
+		if !controllerutil.RemoveFinalizer(obj, ipamv1.IPAddressFinalizer) {
+			return nil
+		}
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		err := r.Writer.Patch(ctx, obj, patch, client.FieldOwner(FieldOwner))
+		switch {
+		case err == nil || apierrors.IsNotFound(err):
+			return nil
+		case !apierrors.IsConflict(err):
+			return fmt.Errorf("letting IPAddress %s go: %w", obj.Name, err)
+		}
+		// The cache was behind: look again, at the same object only.
+		uid := obj.UID
+		obj = &ipamv1.IPAddress{}
+		if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(before), obj); err != nil || obj.UID != uid {
+			return client.IgnoreNotFound(err)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ipclaim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+)
+
+// Indexes of the cache.
+const (
+	// AddressByClaim finds IPAddress objects by kind and name of their claim.
+	AddressByClaim = "spec.claim"
+	// AddressByPool finds IPAddress objects by the name of their pool.
+	AddressByPool = "spec.pool"
+	// PoolByCluster finds pools by the name of their Cluster.
+	PoolByCluster = "spec.clusterName"
+	// ClaimPendingInPool finds claims that have no address or are being deleted by the name of their pool.
+	ClaimPendingInPool = "pending.pool"
+	// ClaimPendingInCluster finds those claims by the Cluster that their label names.
+	ClaimPendingInCluster = "pending.cluster"
+)
+
+// reconcileTimeout ends a pass whose API server does not answer.
+const reconcileTimeout = time.Minute
+
+// ClaimIndex is the value of the index AddressByClaim for a claim.
+func ClaimIndex(kind, name string) string { return kind + "/" + name }
+
+// Indexes registers the indexes that the controllers of this operator read by.
+func Indexes(ctx context.Context, indexer client.FieldIndexer) error {
+	pending := func(value func(*ipamv1.IPClaim) string) client.IndexerFunc {
+		return func(obj client.Object) []string {
+			claim := obj.(*ipamv1.IPClaim)
+			if claim.Status.Address != nil && claim.DeletionTimestamp.IsZero() {
+				return nil
+			}
+			return []string{value(claim)}
+		}
+	}
+	for _, index := range []struct {
+		obj  client.Object
+		name string
+		of   client.IndexerFunc
+	}{
+		{&ipamv1.IPAddress{}, AddressByClaim, func(obj client.Object) []string {
+			address := obj.(*ipamv1.IPAddress)
+			return []string{ClaimIndex(ClaimKind(address), address.Spec.Claim.Name)}
+		}},
+		{&ipamv1.IPAddress{}, AddressByPool, func(obj client.Object) []string {
+			return []string{obj.(*ipamv1.IPAddress).Spec.Pool.Name}
+		}},
+		{&ipamv1.IPPool{}, PoolByCluster, func(obj client.Object) []string {
+			if name := obj.(*ipamv1.IPPool).Spec.ClusterName; name != nil {
+				return []string{*name}
+			}
+			return nil
+		}},
+		{&ipamv1.IPClaim{}, ClaimPendingInPool, pending(func(c *ipamv1.IPClaim) string { return c.Spec.Pool.Name })},
+		{&ipamv1.IPClaim{}, ClaimPendingInCluster, pending(func(c *ipamv1.IPClaim) string { return c.Labels[ipamv1.ClusterNameLabel] })},
+	} {
+		if err := indexer.IndexField(ctx, index.obj, index.name, index.of); err != nil {
+			return fmt.Errorf("indexing %T by %s: %w", index.obj, index.name, err)
+		}
+	}
+	return nil
+}
+
+// SetupWithManager starts the controller with the manager.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
+	c, err := ctrl.NewControllerManagedBy(mgr).
+		Named(name).
+		For(&ipamv1.IPClaim{}).
+		Watches(&ipamv1.IPPool{}, r.poolHandler()).
+		Watches(&ipamv1.IPAddress{}, r.addressHandler()).
+		WatchesRawSource(source.Channel(r.nudges, r.nudgeHandler())).
+		WithOptions(controller.TypedOptions[reconcile.Request]{
+			MaxConcurrentReconciles: r.Workers, ReconciliationTimeout: reconcileTimeout, EnableWarmup: new(true),
+		}).
+		Build(r)
+	if err != nil {
+		return fmt.Errorf("building the controller %s: %w", name, err)
+	}
+	r.control = c
+	return nil
+}
+
+// WatchClusters makes claims follow Clusters, from now on.
+func (r *Reconciler) WatchClusters(c cache.Cache, kind schema.GroupVersionKind) error {
+	return WatchKind(r.control, c, kind, r.clusterHandler())
+}
+
+// WatchKind starts a watch of a kind that this operator has no Go type of.
+func WatchKind(control controller.Controller, c cache.Cache, kind schema.GroupVersionKind, h handler.EventHandler) error {
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(kind)
+	if err := control.Watch(source.Kind[client.Object](c, obj, h)); err != nil {
+		return fmt.Errorf("watching %s: %w", kind.Kind, err)
+	}
+	return nil
+}

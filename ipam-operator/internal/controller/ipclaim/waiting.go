@@ -1,0 +1,127 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ipclaim
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+)
+
+// waiting is the claims that were told that they get nothing for now.
+type waiting struct {
+	mu     sync.Mutex
+	claims map[types.NamespacedName]waiter
+}
+
+type waiter struct {
+	uid     types.UID
+	why     allocate.Why
+	refusal allocate.Refuse
+}
+
+func newWaiting() *waiting { return &waiting{claims: map[types.NamespacedName]waiter{}} }
+
+func (w *waiting) set(claim types.NamespacedName, uid types.UID, why allocate.Why, refusal allocate.Refuse) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.claims[claim] = waiter{uid, why, refusal}
+}
+
+func (w *waiting) told(claim types.NamespacedName, uid types.UID, refusal allocate.Refuse) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known, ok := w.claims[claim]
+	return ok && known.uid == uid && known.refusal == refusal
+}
+
+func (w *waiting) drop(claim types.NamespacedName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.claims, claim)
+}
+
+func (w *waiting) count() map[allocate.Why]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := map[allocate.Why]int{}
+	for _, claim := range w.claims {
+		out[claim.why]++
+	}
+	return out
+}
+
+// firstSeen is when claims without an address were first looked at, to measure how long they waited.
+type firstSeen struct {
+	mu sync.Mutex
+	at map[types.NamespacedName]time.Time
+}
+
+func newFirstSeen() *firstSeen { return &firstSeen{at: map[types.NamespacedName]time.Time{}} }
+
+func (f *firstSeen) mark(claim types.NamespacedName, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, ok := f.at[claim]; !ok {
+		f.at[claim] = now
+	}
+}
+
+func (f *firstSeen) take(claim types.NamespacedName) (time.Time, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at, ok := f.at[claim]
+	delete(f.at, claim)
+	return at, ok
+}
+
+// written is the resourceVersions that this process wrote: a claim that the cache shows in an older one is decided about
+// when the cache has caught up.
+type written struct {
+	mu       sync.Mutex
+	versions map[types.NamespacedName]uint64
+}
+
+func newWritten() *written { return &written{versions: map[types.NamespacedName]uint64{}} }
+
+func (w *written) note(obj client.Object) {
+	version, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.versions[client.ObjectKeyFromObject(obj)] = version
+}
+
+func (w *written) isAhead(obj client.Object) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ours, ok := w.versions[client.ObjectKeyFromObject(obj)]
+	if !ok {
+		return false
+	}
+	version, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
+	if err == nil && version < ours {
+		return true
+	}
+	delete(w.versions, client.ObjectKeyFromObject(obj))
+	return false
+}
+
+func (w *written) drop(claim types.NamespacedName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.versions, claim)
+}
+
+func (r *Reconciler) forget(claim types.NamespacedName) {
+	r.waiting.drop(claim)
+	r.seen.take(claim)
+}

@@ -1,0 +1,195 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ipclaim
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+	"github.com/muster-io/muster/ipam-operator/internal/capi"
+	"github.com/muster-io/muster/ipam-operator/internal/space"
+)
+
+// wakeAtOnce is how many of the oldest waiting claims look again the moment an address is free; the others look again
+// after wakeRest, so that a single address does not wake ten thousand claims at once.
+const (
+	wakeAtOnce = 64
+	wakeRest   = time.Second
+)
+
+// Queue is the work queue of a controller.
+type Queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// IndexKey is the key of an IPAddress in the index of what is free.
+func IndexKey(name types.NamespacedName) space.Key {
+	return space.Key{Group: ipamv1.GroupVersion.Group, NamespacedName: name}
+}
+
+// RecordOf is an IPAddress as the index of what is free knows it.
+func RecordOf(address *ipamv1.IPAddress) space.Record {
+	ip, _ := allocate.ParseAddr(string(address.Spec.Address))
+	return space.Record{
+		Key:  IndexKey(client.ObjectKeyFromObject(address)),
+		Pool: types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Pool.Name},
+		IP:   ip, UID: address.UID,
+	}
+}
+
+// addressHandler feeds the index of what is free and wakes the claims that an address concerns.
+func (r *Reconciler) addressHandler() handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q Queue) {
+			address := e.Object.(*ipamv1.IPAddress)
+			r.Index.Observe(RecordOf(address))
+			if !e.IsInInitialList {
+				r.wakeUnlessBound(ctx, address, q)
+			}
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q Queue) {
+			address := e.ObjectNew.(*ipamv1.IPAddress)
+			r.Index.Observe(RecordOf(address))
+			r.wakeUnlessBound(ctx, address, q)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q Queue) {
+			address := e.Object.(*ipamv1.IPAddress)
+			if ClaimKind(address) == r.Kind.Name() {
+				q.Add(requestFor(address.Namespace, address.Spec.Claim.Name))
+			}
+			for _, pool := range r.Index.Forget(IndexKey(client.ObjectKeyFromObject(address))) {
+				r.wake(ctx, pool, string(address.Spec.Address), q)
+			}
+		},
+	}
+}
+
+// wakeUnlessBound wakes the claim of an address that its status does not name: it may have two, or none that it knows of.
+func (r *Reconciler) wakeUnlessBound(ctx context.Context, address *ipamv1.IPAddress, q Queue) {
+	if ClaimKind(address) != r.Kind.Name() || address.Spec.Claim.Name == "" {
+		return
+	}
+	claim := types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Claim.Name}
+	subject, err := r.Kind.Get(ctx, claim)
+	if err == nil && subject != nil && subject.Claim.Bound != address.Name {
+		q.Add(reconcile.Request{NamespacedName: claim})
+	}
+}
+
+// wake makes waiting claims of a pool look again: the oldest ones and those that ask for the very address at once.
+func (r *Reconciler) wake(ctx context.Context, pool types.NamespacedName, address string, q Queue) {
+	pending := r.pendingInPool(ctx, pool)
+	layout := r.Index.Layout(pool)
+	for i, claim := range pending {
+		req := requestFor(claim.Namespace, claim.Name)
+		reserved := ""
+		if layout != nil {
+			if ip, ok := layout.Reserved(claim.Name); ok {
+				reserved = ip.String()
+			}
+		}
+		if i < wakeAtOnce || reserved == address || claim.Annotations[ipamv1.RequestedAddressAnnotation] == address {
+			q.Add(req)
+		} else {
+			q.AddAfter(req, wakeRest)
+		}
+	}
+}
+
+// pendingInPool are the claims of a pool that have no address or are being deleted, oldest first. They are those of the
+// cache and must not be changed.
+func (r *Reconciler) pendingInPool(ctx context.Context, pool types.NamespacedName) []ipamv1.IPClaim {
+	return r.pending(ctx, pool.Namespace, client.MatchingFields{ClaimPendingInPool: pool.Name})
+}
+
+func (r *Reconciler) pending(ctx context.Context, namespace string, index client.MatchingFields) []ipamv1.IPClaim {
+	list := &ipamv1.IPClaimList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(namespace), index, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Waiting claims could not be listed from the cache")
+	}
+	slices.SortFunc(list.Items, func(a, b ipamv1.IPClaim) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return list.Items
+}
+
+// poolHandler takes new layouts over and wakes the claims that a change concerns.
+func (r *Reconciler) poolHandler() handler.EventHandler {
+	wakeAll := func(ctx context.Context, pool client.Object, q Queue) {
+		for _, claim := range r.pendingInPool(ctx, client.ObjectKeyFromObject(pool)) {
+			q.Add(requestFor(claim.Namespace, claim.Name))
+		}
+	}
+	set := func(pool *ipamv1.IPPool) {
+		r.Index.SetPool(client.ObjectKeyFromObject(pool), allocate.Parse(&pool.Spec, r.Strategy))
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q Queue) {
+			set(e.Object.(*ipamv1.IPPool))
+			if !e.IsInInitialList {
+				wakeAll(ctx, e.Object, q)
+			}
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q Queue) {
+			before, after := e.ObjectOld.(*ipamv1.IPPool), e.ObjectNew.(*ipamv1.IPPool)
+			if before.Generation != after.Generation || before.UID != after.UID {
+				set(after)
+			}
+			if before.Generation != after.Generation || before.UID != after.UID || capi.IsPaused(before) != capi.IsPaused(after) ||
+				before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || len(before.Finalizers) != len(after.Finalizers) {
+				wakeAll(ctx, after, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q Queue) {
+			r.Index.DropPool(client.ObjectKeyFromObject(e.Object))
+			wakeAll(ctx, e.Object, q)
+		},
+	}
+}
+
+// clusterHandler wakes the claims that a Cluster held up.
+func (r *Reconciler) clusterHandler() handler.EventHandler {
+	return capi.OnChange(func(ctx context.Context, cluster client.Object, q Queue) {
+		pools := &ipamv1.IPPoolList{}
+		if err := r.Client.List(ctx, pools, client.InNamespace(cluster.GetNamespace()), client.MatchingFields{PoolByCluster: cluster.GetName()}); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Pools of a Cluster could not be listed from the cache")
+		}
+		claims := r.pending(ctx, cluster.GetNamespace(), client.MatchingFields{ClaimPendingInCluster: cluster.GetName()})
+		for i := range pools.Items {
+			claims = append(claims, r.pendingInPool(ctx, client.ObjectKeyFromObject(&pools.Items[i]))...)
+		}
+		for i := range claims {
+			q.Add(requestFor(claims[i].Namespace, claims[i].Name))
+		}
+	})
+}
+
+// nudge wakes the waiting claims of a pool without an event of the API server.
+func (r *Reconciler) nudge(ctx context.Context, pool types.NamespacedName) {
+	select {
+	case r.nudges <- event.GenericEvent{Object: &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: pool.Namespace, Name: pool.Name}}}:
+	case <-ctx.Done():
+	}
+}
+
+func (r *Reconciler) nudgeHandler() handler.EventHandler {
+	return handler.Funcs{GenericFunc: func(ctx context.Context, e event.GenericEvent, q Queue) {
+		r.wake(ctx, client.ObjectKeyFromObject(e.Object), "", q)
+	}}
+}
+
+func requestFor(namespace, name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+}

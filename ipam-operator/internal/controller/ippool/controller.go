@@ -1,0 +1,112 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ippool tells what is taken of every pool, and keeps a pool while it has addresses.
+package ippool
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/capi"
+)
+
+// FieldOwner is the name that writes of this controller carry.
+const FieldOwner = "ipam-operator/ippool"
+
+// Recorder writes events about pools.
+type Recorder interface {
+	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
+}
+
+// Verifier asks the API server about addresses that the watch should have shown by now.
+type Verifier interface {
+	// Verify returns when to ask again; zero means never.
+	Verify(ctx context.Context, pool types.NamespacedName) (time.Duration, error)
+}
+
+// Deps is what the controller works with.
+type Deps struct {
+	// Client reads from the cache and writes.
+	Client client.Client
+	// Live reads from the API server.
+	Live client.Reader
+	// Clusters finds the Cluster that owns a pool.
+	Clusters *capi.Clusters
+	// Verifier asks about addresses that nobody has seen.
+	Verifier Verifier
+	// Recorder writes events.
+	Recorder Recorder
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Strategy is the allocation strategy of pools that state none.
+	Strategy ipamv1.AllocationStrategy
+	// StatusInterval is how far apart two writes of one pool's status are that its addresses cause.
+	StatusInterval time.Duration
+	// Workers is how many pools are looked at at once.
+	Workers int
+}
+
+// Reconciler looks after pools.
+type Reconciler struct {
+	Deps
+	told    *told
+	control controller.Controller
+}
+
+// New returns a Reconciler.
+func New(deps Deps) *Reconciler { return &Reconciler{Deps: deps, told: newTold()} }
+
+// +kubebuilder:rbac:groups=ipam.metal3.io,resources=ippools,verbs=get;list;watch;update;patch
+// +kubebuilder:rbac:groups=ipam.metal3.io,resources=ippools/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=ipam.metal3.io,resources=ippools/finalizers,verbs=update
+
+// Reconcile brings the metadata and the status of one pool up to date.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	pool := &ipamv1.IPPool{}
+	if err := r.Client.Get(ctx, req.NamespacedName, pool); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.told.drop(req.NamespacedName)
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if _, moving := pool.Annotations[ipamv1.DeleteForMoveAnnotation]; moving {
+		return ctrl.Result{}, nil
+	}
+	again, err := r.Verifier.Verify(ctx, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	observed, err := r.observe(ctx, pool)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.metadata(ctx, pool, observed); err != nil {
+		return r.retry(err)
+	}
+	if err := r.report(ctx, pool, observed); err != nil {
+		return r.retry(err)
+	}
+	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+// retry treats a conflict as what it is: somebody else wrote first, and the event of it is on the way.
+func (r *Reconciler) retry(err error) (ctrl.Result, error) {
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: r.StatusInterval}, nil
+	}
+	if err = client.IgnoreNotFound(err); err != nil {
+		return ctrl.Result{}, fmt.Errorf("writing the pool: %w", err)
+	}
+	return ctrl.Result{}, nil
+}

@@ -1,0 +1,85 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ippool
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
+)
+
+// observation is what a pass over a pool rests on.
+type observation struct {
+	layout *allocate.Layout
+	// holders maps the name of a claim to its address.
+	holders map[string]ipamv1.IPAddressStr
+	used    map[netip.Addr]struct{}
+	// addresses says that an address of the pool exists. For a pool that is being deleted the API server was asked.
+	addresses bool
+	cluster   *unstructured.Unstructured
+}
+
+func (r *Reconciler) observe(ctx context.Context, pool *ipamv1.IPPool) (observation, error) {
+	o := observation{
+		layout:  allocate.Parse(&pool.Spec, r.Strategy),
+		holders: map[string]ipamv1.IPAddressStr{}, used: map[netip.Addr]struct{}{},
+	}
+	list := &ipamv1.IPAddressList{}
+	err := r.Client.List(ctx, list, client.InNamespace(pool.Namespace), client.MatchingFields{ipclaim.AddressByPool: pool.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return o, fmt.Errorf("listing the addresses of IPPool %s: %w", client.ObjectKeyFromObject(pool), err)
+	}
+	for i := range list.Items {
+		o.add(&list.Items[i])
+	}
+	if o.addresses = len(list.Items) > 0; !o.addresses && !pool.DeletionTimestamp.IsZero() {
+		if o.addresses, err = r.hasAddresses(ctx, pool); err != nil {
+			return o, err
+		}
+	}
+	if name := pool.Spec.ClusterName; name != nil && *name != "" {
+		o.cluster, err = r.Clusters.Get(ctx, types.NamespacedName{Namespace: pool.Namespace, Name: *name})
+	}
+	return o, err
+}
+
+// add takes an address over. Where claims of two kinds have one name, the IPClaim stands under it.
+func (o *observation) add(address *ipamv1.IPAddress) {
+	if ip, err := allocate.ParseAddr(string(address.Spec.Address)); err == nil {
+		o.used[ip] = struct{}{}
+	}
+	claim := address.Spec.Claim.Name
+	if _, ok := o.holders[claim]; ok && ipclaim.ClaimKind(address) != ipamv1.IPClaimKind {
+		return
+	}
+	if claim != "" {
+		o.holders[claim] = address.Spec.Address
+	}
+}
+
+// hasAddresses asks the API server: a pool must not go away because the cache is behind.
+func (r *Reconciler) hasAddresses(ctx context.Context, pool *ipamv1.IPPool) (bool, error) {
+	for token := ""; ; {
+		list := &ipamv1.IPAddressList{}
+		if err := r.Live.List(ctx, list, client.InNamespace(pool.Namespace), client.Limit(500), client.Continue(token)); err != nil {
+			return false, fmt.Errorf("listing the addresses of namespace %s: %w", pool.Namespace, err)
+		}
+		for i := range list.Items {
+			if list.Items[i].Spec.Pool.Name == pool.Name {
+				return true, nil
+			}
+		}
+		if token = list.Continue; token == "" {
+			return false, nil
+		}
+	}
+}

@@ -1,0 +1,131 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ippool
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+)
+
+// maxIndexes is how many claims status.indexes shows: with the longest names they still fit into one object.
+const maxIndexes = 4096
+
+// maxProblems is how many problems of a spec a condition names.
+const maxProblems = 5
+
+const (
+	eventNormal  = corev1.EventTypeNormal
+	eventWarning = corev1.EventTypeWarning
+)
+
+// status is what a pool's status should be.
+func status(pool *ipamv1.IPPool, o observation, now metav1.Time) ipamv1.IPPoolStatus {
+	counts := allocate.Tally(o.layout, o.used)
+	wanted := *pool.Status.DeepCopy()
+	wanted.Allocations = nil
+	if len(o.holders) > 0 {
+		wanted.Allocations = make(map[string]ipamv1.IPAddressStr, min(len(o.holders), maxIndexes))
+		for _, claim := range sortedFirst(o.holders, maxIndexes) {
+			wanted.Allocations[claim] = o.holders[claim]
+		}
+	}
+	wanted.IndexesTruncated = len(o.holders) > maxIndexes
+	if !maps.Equal(wanted.Allocations, pool.Status.Allocations) {
+		wanted.LastUpdated = &now
+	}
+	wanted.Total, wanted.Used, wanted.Free, wanted.OutOfRange = &counts.Total, &counts.Used, &counts.Free, &counts.OutOfRange
+	wanted.ObservedGeneration = pool.Generation
+	for _, condition := range []metav1.Condition{ready(pool, o, counts), exhausted(counts)} {
+		condition.ObservedGeneration = pool.Generation
+		condition.LastTransitionTime = now
+		if before := meta.FindStatusCondition(wanted.Conditions, condition.Type); before != nil && before.Status == condition.Status {
+			condition.LastTransitionTime = before.LastTransitionTime
+		}
+		meta.SetStatusCondition(&wanted.Conditions, condition)
+	}
+	return wanted
+}
+
+func ready(pool *ipamv1.IPPool, o observation, counts allocate.Counts) metav1.Condition {
+	c := metav1.Condition{Type: ipamv1.ReadyCondition, Status: metav1.ConditionFalse}
+	switch problems := o.layout.Problems; {
+	case !pool.DeletionTimestamp.IsZero():
+		c.Reason, c.Message = ipamv1.ReasonPoolDeleting, fmt.Sprintf("Waiting for %d addresses to be given back", counts.Used)
+	case len(problems) > 0:
+		c.Reason, c.Message = ipamv1.ReasonPoolInvalid, strings.Join(problems[:min(len(problems), maxProblems)], "; ")
+		if more := len(problems) - maxProblems; more > 0 {
+			c.Message += fmt.Sprintf("; and %d more", more)
+		}
+	case counts.OutOfRange > 0:
+		c.Reason, c.Message = ipamv1.ReasonAddressesOutOfRange, fmt.Sprintf("%d addresses in use are out of bounds of the pools given", counts.OutOfRange)
+	default:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ipamv1.ReasonPoolUsable, "The pool hands out addresses as its spec says"
+	}
+	return c
+}
+
+func exhausted(counts allocate.Counts) metav1.Condition {
+	if counts.Free > 0 {
+		return metav1.Condition{Type: ipamv1.ExhaustedCondition, Status: metav1.ConditionFalse, Reason: ipamv1.ReasonAddressesFree, Message: "Addresses are free"}
+	}
+	return metav1.Condition{
+		Type: ipamv1.ExhaustedCondition, Status: metav1.ConditionTrue, Reason: ipamv1.ReasonNoAddressFree,
+		Message: "Every address is taken or reserved",
+	}
+}
+
+// told is what was written last: where the stored kind lacks the newer fields, a status cannot show that it was written.
+type told struct {
+	mu    sync.Mutex
+	pools map[types.NamespacedName]lastTold
+}
+
+type lastTold struct {
+	uid             types.UID
+	wanted, written ipamv1.IPPoolStatus
+}
+
+func newTold() *told { return &told{pools: map[types.NamespacedName]lastTold{}} }
+
+func (t *told) note(pool *ipamv1.IPPool, wanted ipamv1.IPPoolStatus) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pools[client.ObjectKeyFromObject(pool)] = lastTold{pool.UID, wanted, *pool.Status.DeepCopy()}
+}
+
+// same reports whether this very status was written before and what it became is still there.
+func (t *told) same(pool *ipamv1.IPPool, wanted ipamv1.IPPoolStatus) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last, ok := t.pools[client.ObjectKeyFromObject(pool)]
+	if !ok || last.uid != pool.UID || !equality.Semantic.DeepEqual(last.written, pool.Status) {
+		return false
+	}
+	// Times of transition are of no account where the conditions are not kept.
+	a, b := last.wanted.DeepCopy(), wanted.DeepCopy()
+	for _, s := range []*ipamv1.IPPoolStatus{a, b} {
+		for i := range s.Conditions {
+			s.Conditions[i].LastTransitionTime = metav1.Time{}
+		}
+	}
+	return equality.Semantic.DeepEqual(a, b)
+}
+
+func (t *told) drop(pool types.NamespacedName) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.pools, pool)
+}

@@ -1,0 +1,98 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ippool
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
+)
+
+// SetupWithManager starts the controller with the manager.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
+	c, err := ctrl.NewControllerManagedBy(mgr).
+		Named(name).
+		Watches(&ipamv1.IPPool{}, r.poolHandler()).
+		Watches(&ipamv1.IPAddress{}, r.addressHandler()).
+		WithOptions(controller.TypedOptions[reconcile.Request]{
+			MaxConcurrentReconciles: r.Workers, ReconciliationTimeout: time.Minute, EnableWarmup: new(true),
+		}).
+		Build(r)
+	if err != nil {
+		return fmt.Errorf("building the controller %s: %w", name, err)
+	}
+	r.control = c
+	return nil
+}
+
+// poolHandler looks at a pool at once when its spec or metadata changes. What only changes the status, as this controller
+// does, is looked at later, so that many addresses make few writes.
+func (r *Reconciler) poolHandler() handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q ipclaim.Queue) {
+			q.Add(request(client.ObjectKeyFromObject(e.Object)))
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q ipclaim.Queue) {
+			req := request(client.ObjectKeyFromObject(e.ObjectNew))
+			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || len(e.ObjectOld.GetFinalizers()) != len(e.ObjectNew.GetFinalizers()) {
+				q.Add(req)
+			} else {
+				q.AddAfter(req, r.StatusInterval)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q ipclaim.Queue) {
+			q.Add(request(client.ObjectKeyFromObject(e.Object)))
+		},
+	}
+}
+
+// addressHandler looks at the pool of an address a little later, so that many addresses make one write.
+func (r *Reconciler) addressHandler() handler.EventHandler {
+	later := func(obj client.Object, q ipclaim.Queue) {
+		address := obj.(*ipamv1.IPAddress)
+		q.AddAfter(request(types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Pool.Name}), r.StatusInterval)
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q ipclaim.Queue) {
+			if !e.IsInInitialList {
+				later(e.Object, q)
+			}
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q ipclaim.Queue) { later(e.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q ipclaim.Queue) { later(e.Object, q) },
+	}
+}
+
+// WatchClusters makes pools follow Clusters, from now on.
+func (r *Reconciler) WatchClusters(c cache.Cache, kind schema.GroupVersionKind) error {
+	return ipclaim.WatchKind(r.control, c, kind, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, cluster client.Object) []reconcile.Request {
+		pools := &ipamv1.IPPoolList{}
+		err := r.Client.List(ctx, pools, client.InNamespace(cluster.GetNamespace()), client.MatchingFields{ipclaim.PoolByCluster: cluster.GetName()})
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Pools of a Cluster could not be listed from the cache")
+		}
+		out := make([]reconcile.Request, 0, len(pools.Items))
+		for i := range pools.Items {
+			out = append(out, request(client.ObjectKeyFromObject(&pools.Items[i])))
+		}
+		return out
+	}))
+}
+
+func request(name types.NamespacedName) reconcile.Request {
+	return reconcile.Request{NamespacedName: name}
+}
