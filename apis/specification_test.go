@@ -37,7 +37,9 @@ func TestEveryFieldIsSpecified(t *testing.T) {
 		root := c.Spec.Versions[0].Schema.OpenAPIV3Schema
 		for _, part := range []string{"spec", "status"} {
 			for field := range root.Properties[part].Properties {
-				assert.True(t, strings.Contains(string(page), field), "the page of %s says nothing about %s.%s", c.Spec.Names.Kind, part, field)
+				if !strings.Contains(string(page), field) {
+					t.Errorf("the page of %s says nothing about %s.%s", c.Spec.Names.Kind, part, field)
+				}
 			}
 		}
 	}
@@ -55,8 +57,9 @@ func TestEveryReasonIsSpecified(t *testing.T) {
 		text.Write(data)
 	}
 	for name, value := range stringConstants(t, "hive/v1") {
-		if strings.HasPrefix(name, "Reason") || strings.HasPrefix(name, "Wait") {
-			assert.True(t, strings.Contains(text.String(), "`"+value+"`"), "no page says what %s (%s) means", name, value)
+		explained := strings.Contains(text.String(), "`"+value+"`")
+		if !explained && (strings.HasPrefix(name, "Reason") || strings.HasPrefix(name, "Wait")) {
+			t.Errorf("no page says what %s (%s) means", name, value)
 		}
 	}
 }
