@@ -38,8 +38,6 @@ const shutdownTimeout = 20 * time.Second
 
 var errNotSynced = errors.New("the caches are not filled yet")
 
-var errNoPods = errors.New("--hosted-runtime=pod is not part of this build")
-
 // wallClock tells the time of the machine.
 type wallClock struct{}
 

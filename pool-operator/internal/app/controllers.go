@@ -82,7 +82,8 @@ func addHostedClusters(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	err = clusterdeployment.New(clusterdeployment.Dependencies{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Runtime: runtime, Recorder: mgr.GetEventRecorder("clusterdeployment"), Clock: wallClock{},
+		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(), Runtime: runtime,
+		Recorder: mgr.GetEventRecorder("clusterdeployment"), Clock: wallClock{},
 	}).SetupWithManager(mgr)
 	if err != nil {
 		return fmt.Errorf("setting up the controller of hosted clusters: %w", err)

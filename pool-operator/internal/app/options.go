@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // Runtimes of hosted clusters.
@@ -37,6 +39,7 @@ type Options struct {
 	HostedImage             string
 	HostedStorageClass      string
 	HostedStorageSize       string
+	HostedAddress           string
 }
 
 // ParseOptions reads options from arguments, without the program's name, and validates them. flag.ErrHelp is returned when help was asked for.
@@ -69,6 +72,9 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.HostedImage, "hosted-image", "", "image with etcd, kube-apiserver and kube-controller-manager, with --hosted-runtime=pod")
 	flags.StringVar(&o.HostedStorageClass, "hosted-storage-class", "", "StorageClass of hosted clusters' volumes, with --hosted-runtime=pod; empty for the default class")
 	flags.StringVar(&o.HostedStorageSize, "hosted-storage-size", "1Gi", "size of a hosted cluster's volume, with --hosted-runtime=pod")
+	flags.StringVar(&o.HostedAddress, "hosted-address", "",
+		"URL at which clients reach a hosted cluster, as https://{clusterName}.{baseDomain}:6443, also with {name} and {namespace}, with --hosted-runtime=pod; "+
+			"empty for the name of its Service")
 }
 
 // Validate says everything that is wrong with the options.
@@ -101,6 +107,9 @@ func (o *Options) validateHosted() error {
 	case RuntimePod:
 		if o.HostedImage == "" {
 			return errors.New("--hosted-runtime=pod needs --hosted-image, the image with the programs of a control plane")
+		}
+		if _, err := resource.ParseQuantity(o.HostedStorageSize); err != nil {
+			return fmt.Errorf("--hosted-storage-size=%s: write a quantity such as 1Gi", o.HostedStorageSize)
 		}
 		return nil
 	}

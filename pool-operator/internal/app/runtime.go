@@ -7,10 +7,13 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/pool-operator/internal/controller/clusterdeployment"
 	"github.com/muster-io/muster/pool-operator/internal/controlplane"
+	"github.com/muster-io/muster/pool-operator/internal/provision/pod"
 	"github.com/muster-io/muster/pool-operator/internal/provision/process"
 )
 
@@ -30,9 +33,32 @@ func newRuntime(ctx context.Context, mgr ctrl.Manager, o Options) (clusterdeploy
 		}
 		return runtime, nil
 	case RuntimePod:
-		return nil, errNoPods
+		return newPodRuntime(mgr, o)
 	}
 	return nil, nil //nolint:nilnil // no runtime is an answer
+}
+
+// newPodRuntime returns the runtime of pods. It reads without a cache; only its watch, on the leader, holds pods.
+func newPodRuntime(mgr ctrl.Manager, o Options) (clusterdeployment.Runtime, error) {
+	size, err := resource.ParseQuantity(o.HostedStorageSize)
+	if err != nil {
+		return nil, fmt.Errorf("reading --hosted-storage-size: %w", err)
+	}
+	direct, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return nil, fmt.Errorf("preparing hosted clusters in pods: %w", err)
+	}
+	runtime := pod.New(pod.Options{
+		Client: direct, Images: pod.OneImage(o.HostedImage), VolumeSize: size, StorageClass: o.HostedStorageClass, Address: o.HostedAddress,
+	})
+	watcher, err := runtime.Watch(mgr.GetConfig(), mgr.GetScheme())
+	if err != nil {
+		return nil, err
+	}
+	if err := mgr.Add(watcher); err != nil {
+		return nil, fmt.Errorf("registering the watch of hosted clusters: %w", err)
+	}
+	return runtime, nil
 }
 
 // closer ends the processes of hosted clusters when the operator ends, after the controllers have stopped. Their data stays.

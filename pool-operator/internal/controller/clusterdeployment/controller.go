@@ -32,6 +32,8 @@ type Clock interface{ Now() time.Time }
 type Dependencies struct {
 	// Client reads from caches and writes.
 	Client client.Client
+	// Metadata reads the metadata of Secrets from the cache that is watched.
+	Metadata client.Reader
 	// Live reads from the API server. It is asked before something is started for the first time or removed as an orphan.
 	Live client.Reader
 	// Runtime runs the clusters.
@@ -44,7 +46,10 @@ type Dependencies struct {
 
 // Reconciler looks after hosted clusters. Only the leader may run it: with processes, the data is on the leader's own disk, and two
 // operators must never run one cluster.
-type Reconciler struct{ Dependencies }
+type Reconciler struct {
+	Dependencies
+	memory memory
+}
 
 // New returns a Reconciler.
 func New(d Dependencies) *Reconciler { return &Reconciler{Dependencies: d} }
@@ -76,12 +81,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	cluster := &hivev1.ClusterDeployment{}
 	if err := r.Client.Get(ctx, request.NamespacedName, cluster); err != nil {
 		if apierrors.IsNotFound(err) {
+			r.memory.forget(request.NamespacedName)
 			return ctrl.Result{}, r.removeLeftovers(ctx, request.NamespacedName)
 		}
 		return ctrl.Result{}, fmt.Errorf("reading ClusterDeployment %s: %w", request, err)
 	}
 	if !hostedplan.Hosted(cluster) {
 		return ctrl.Result{}, nil
+	}
+	if r.memory.ahead(request.NamespacedName, cluster) {
+		return ctrl.Result{RequeueAfter: jitter(request)}, nil
 	}
 	decision, err := r.settle(ctx, cluster)
 	if err == nil {

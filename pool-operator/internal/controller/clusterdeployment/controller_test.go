@@ -154,7 +154,9 @@ func TestAnInstalledClusterIsNeverMadeAnew(t *testing.T) {
 }
 
 func TestAPausedClusterIsLeftAlone(t *testing.T) {
-	s := newShell(t, func(c *hivev1.ClusterDeployment) { c.Annotations = map[string]string{hivev1.AnnotationReconcilePause: "true"} })
+	s := newShell(t, func(c *hivev1.ClusterDeployment) {
+		c.Annotations = map[string]string{hivev1.AnnotationReconcilePause: "true"}
+	})
 	s.run()
 	assert.Empty(t, s.writes.log)
 	assert.False(t, s.world.Has(s.ref()))

@@ -89,5 +89,6 @@ func (r *Reconciler) patch(ctx context.Context, cluster *hivev1.ClusterDeploymen
 	if err := r.Client.Patch(ctx, cluster, before, FieldOwner); err != nil {
 		return fmt.Errorf("%s ClusterDeployment %s: %w", what, refOf(cluster), err)
 	}
+	r.memory.wrote(client.ObjectKeyFromObject(cluster), cluster.ResourceVersion)
 	return nil
 }

@@ -33,13 +33,17 @@ func (r *Reconciler) observe(ctx context.Context, cluster *hivev1.ClusterDeploym
 	return snapshot, err
 }
 
-// accessMissing looks for the Secrets in the cache of metadata; their content is never read. A Secret that this pass wrote may not be in the cache
-// yet: writing it again changes nothing.
+// accessMissing looks for the Secrets by their metadata; their content is never read. What the cache does not have is looked for in the API server: it
+// may have been written a moment ago.
 func (r *Reconciler) accessMissing(ctx context.Context, cluster *hivev1.ClusterDeployment) (bool, error) {
 	for _, name := range secretNames(cluster.Spec.ClusterMetadata) {
 		secret := &metav1.PartialObjectMetadata{}
 		secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-		err := r.Client.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: name}, secret)
+		key := client.ObjectKey{Namespace: cluster.Namespace, Name: name}
+		err := r.Metadata.Get(ctx, key, secret)
+		if apierrors.IsNotFound(err) {
+			err = r.Live.Get(ctx, key, secret)
+		}
 		if apierrors.IsNotFound(err) {
 			return true, nil
 		}

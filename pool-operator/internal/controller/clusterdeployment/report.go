@@ -28,6 +28,9 @@ func (r *Reconciler) report(ctx context.Context, cluster *hivev1.ClusterDeployme
 	if err := r.Client.Status().Apply(ctx, apply, FieldOwner, client.ForceOwnership); err != nil {
 		return fmt.Errorf("writing the status of ClusterDeployment %s: %w", refOf(cluster), err)
 	}
+	if apply.ResourceVersion != nil {
+		r.memory.wrote(client.ObjectKeyFromObject(cluster), *apply.ResourceVersion)
+	}
 	r.announce(cluster, *status)
 	return nil
 }

@@ -6,6 +6,7 @@ package clusterdeployment_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -117,7 +118,7 @@ func asleep(c *hivev1.ClusterDeployment) { c.Spec.PowerState = hivev1.PowerState
 // restart is a new operator over what the old one left.
 func (s *shell) restart() {
 	s.reconciler = clusterdeployment.New(clusterdeployment.Dependencies{
-		Client: s.client, Live: s.client, Runtime: s.world.Open(), Recorder: events.NewFakeRecorder(1000), Clock: s.clock,
+		Client: s.client, Metadata: s.client, Live: s.client, Runtime: s.world.Open(), Recorder: events.NewFakeRecorder(1000), Clock: s.clock,
 	})
 }
 
@@ -200,9 +201,7 @@ func (s *shell) requireOwnSecrets() {
 	for _, secret := range secrets {
 		require.True(s, slices.Contains(names, secret.Name), secret.Name)
 		require.Len(s, secret.OwnerReferences, 1)
-		for key, value := range secret.Data {
-			content[key] = value
-		}
+		maps.Copy(content, secret.Data)
 	}
 	access, err := s.world.Open().Access(s.Context(), s.ref())
 	require.NoError(s, err)
