@@ -207,9 +207,12 @@ func TestStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			status := hostedplan.Plan(now, c.snapshot).Status
 			require.NotNil(t, status)
-			assert.Equal(t, c.said, said{status.PowerState,
+			actual := said{
+				status.PowerState,
 				read(*status, hivev1.ClusterDeploymentProvisioned), read(*status, hivev1.ClusterDeploymentReady),
-				read(*status, hivev1.ClusterDeploymentHibernating), read(*status, hivev1.ClusterDeploymentUnreachable)})
+				read(*status, hivev1.ClusterDeploymentHibernating), read(*status, hivev1.ClusterDeploymentUnreachable),
+			}
+			assert.Equal(t, c.said, actual)
 			again := c.snapshot
 			again.Cluster = again.Cluster.DeepCopy()
 			again.Cluster.Status = *status

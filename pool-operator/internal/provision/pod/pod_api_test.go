@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/apis/controlplanetest"
@@ -30,10 +31,10 @@ func statefulSet(name string) *appsv1.StatefulSet {
 }
 
 // newRuntime returns a runtime whose wake-ups come for as long as the context lives.
-func newRuntime(ctx context.Context, t *testing.T, k *kubelet) *pod.Runtime {
+func newRuntime(ctx context.Context, t *testing.T, k *kubelet, config *rest.Config) *pod.Runtime {
 	t.Helper()
 	r := pod.New(pod.Options{Client: k.client, Images: pod.OneImage("control-plane:test"), Dial: k.dial})
-	watcher, err := r.Watch(controlplanetest.Start(t), clientgoscheme.Scheme)
+	watcher, err := r.Watch(config, clientgoscheme.Scheme)
 	require.NoError(t, err)
 	done := make(chan struct{})
 	go func() {
@@ -53,12 +54,13 @@ func newClient(t *testing.T) client.Client {
 
 // TestContract runs the cases on a real API server with the real controllers of StatefulSets and volumes. The pods themselves do not run: see kubelet.
 func TestContract(t *testing.T) {
+	config := controlplanetest.Start(t)
 	k := newKubelet(t, newClient(t))
 	ends := map[clusterdeployment.Runtime]context.CancelFunc{}
 	contract.Run(t, contract.Harness{
 		Open: func(t *testing.T) clusterdeployment.Runtime {
 			ctx, cancel := context.WithCancel(t.Context())
-			r := newRuntime(ctx, t, k)
+			r := newRuntime(ctx, t, k, config)
 			ends[r] = cancel
 			t.Cleanup(cancel)
 			return r
