@@ -10,12 +10,11 @@ import (
 
 // addClusters records the creations that are missing, as far as budget, capacity, names and failures allow.
 func (p *pass) addClusters() {
-	p.wanted = max(0, p.target()-p.countUnclaimed())
 	if len(p.in.Missing) > 0 {
 		return
 	}
-	n := min(p.wanted, p.budget(), p.capacity(), p.slice(), p.allowedByFailures())
-	for range n {
+	n := min(p.target()-p.countUnclaimed(), p.budget(), p.capacity(), p.slice(), p.allowedByFailures())
+	for range max(0, n) {
 		name, clusterName, ok := p.nextName()
 		if !ok {
 			return
@@ -30,6 +29,18 @@ func (p *pass) capacity() int {
 		return math.MaxInt
 	}
 	return max(0, int(*p.spec.MaxSize)-len(p.members))
+}
+
+// attainable is how many unclaimed clusters there can be: the target, unless maxSize or the inventory allow fewer.
+func (p *pass) attainable() int {
+	room := p.capacity()
+	if p.spec.Inventory != nil {
+		room = min(room, len(p.freeNames()))
+	}
+	if room > p.target() {
+		return p.target()
+	}
+	return min(p.target(), p.countUnclaimed()+room)
 }
 
 // nextName makes the name of a new cluster, which is that of its namespace too, and its short name.

@@ -75,7 +75,6 @@ type pass struct {
 	health   hivev1.ClusterPoolProvisioning
 	actions  []Action
 	wake     time.Time
-	wanted   int
 }
 
 func newPass(now time.Time, s Snapshot) *pass {

@@ -77,10 +77,10 @@ func (p *pass) surplusOrder() []int {
 	return order
 }
 
-// replaceStale deletes clusters of earlier versions, once the pool is full: those that do not say their version first, then the oldest. At most half of the unclaimed
+// replaceStale deletes clusters of earlier versions, once the pool is as full as it can be: those that do not say their version first, then the oldest. At most half of the unclaimed
 // clusters are away at a time, and a single one if the pool does not say how many may be (maxConcurrent).
 func (p *pass) replaceStale() {
-	if p.wanted > 0 || p.countUnclaimed() < p.target() || len(p.in.Missing) > 0 || p.allowedByFailures() == 0 {
+	if p.countUnclaimed() < p.attainable() || len(p.in.Missing) > 0 || p.allowedByFailures() == 0 {
 		return
 	}
 	away := p.count(installing, deleting)
