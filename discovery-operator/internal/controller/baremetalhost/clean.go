@@ -46,7 +46,8 @@ func (r *Reconciler) clean(ctx context.Context, host *metal3v1.BareMetalHost, c 
 	before := host.DeepCopy()
 	controllerutil.RemoveFinalizer(host, metal3v1.DiscoveryFinalizer)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	err = r.Client.Patch(ctx, host, patch, client.FieldOwner(FieldOwner))
+	// The write ends the host, so the cache will never show it: no later read may wait for that.
+	err = r.Client.Patch(ctx, host, patch, client.FieldOwner(FieldOwner), client.DisableReadYourWritesConsistency)
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: busyRetry}, nil
 	}

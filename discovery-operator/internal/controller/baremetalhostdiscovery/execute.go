@@ -18,6 +18,21 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
+const (
+	// lookAgain is when the next pass counts what this one did.
+	lookAgain = time.Millisecond
+	// retryRaced is when a machine is tried again that another process was creating, or had reserved.
+	retryRaced = 5 * time.Second
+	// retryRefused is when a machine is tried again that the API server refused.
+	retryRefused = time.Minute
+)
+
+func sooner(d *inventory.Decision, after time.Duration) {
+	if d.RequeueAfter == 0 || after < d.RequeueAfter {
+		d.RequeueAfter = after
+	}
+}
+
 // execute does what was decided. Creations run side by side, and one that fails does not hinder the others. What a creation ran
 // into is written into the verdict on its machine.
 func (r *Reconciler) execute(ctx context.Context, o *observation, d *inventory.Decision) error {
@@ -29,10 +44,14 @@ func (r *Reconciler) execute(ctx context.Context, o *observation, d *inventory.D
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if err := f(); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
+			err := f()
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
 				failures = append(failures, r.explain(ctx, d, node, err))
+				sooner(d, retryRefused)
+			} else {
+				sooner(d, lookAgain)
 			}
 		})
 	}
@@ -74,9 +93,7 @@ func (r *Reconciler) explain(ctx context.Context, d *inventory.Decision, node st
 		return nil
 	case errors.Is(err, errSoon), apierrors.IsConflict(err):
 		ctrl.LoggerFrom(ctx).V(1).Info("another process was faster", "node", node, "why", err.Error())
-		if d.RequeueAfter == 0 || d.RequeueAfter > 5*time.Second {
-			d.RequeueAfter = 5 * time.Second
-		}
+		sooner(d, retryRaced)
 		return nil
 	default:
 		return fmt.Errorf("node %s: %w", node, err)
