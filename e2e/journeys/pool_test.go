@@ -93,7 +93,7 @@ func TestBadInputIsRefusedWithASentence(t *testing.T) {
 		claim.Namespace, claim.Name = w.namespace, "greedy"
 		err := w.admin.Create(t.Context(), claim)
 		require.True(t, apierrors.IsForbidden(err) || apierrors.IsInvalid(err), "%v", err)
-		assert.Contains(t, err.Error(), "spec.namespace is where the operator writes")
+		assert.Contains(t, err.Error(), "it is where the operator writes which cluster the claim got")
 	})
 }
 

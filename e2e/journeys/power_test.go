@@ -38,7 +38,7 @@ func TestAClusterSleepsAndWakesWithItsData(t *testing.T) {
 	pool := w.hostedPool("sleepy", 1, 0)
 	w.create(pool)
 	w.untilFilled(pool)
-	assert.Equal(t, hivev1.PowerStateHibernating, w.clusters(t, pool.Name)[0].Status.PowerState)
+	w.untilPower(w.clusters(t, pool.Name)[0].Name, hivev1.PowerStateHibernating)
 	w.update(pool, func() { pool.Spec.Size = 0 })
 	// Scaling down would take the only cluster; a claim in the same moment keeps it or makes another one: both are right.
 	claim := w.claim("mine", pool.Name, user("alice"))
@@ -75,8 +75,8 @@ func TestRunningCountMovesClustersBetweenSleepAndWork(t *testing.T) {
 	w.update(pool, func() { pool.Spec.RunningCount = 1 })
 	w.untilFilled(pool)
 	clusters := w.clusters(t, pool.Name)
-	assert.Equal(t, hivev1.PowerStateRunning, clusters[0].Status.PowerState, "the oldest runs")
-	assert.Equal(t, hivev1.PowerStateHibernating, clusters[1].Status.PowerState)
+	w.untilPower(clusters[0].Name, hivev1.PowerStateRunning)
+	w.untilPower(clusters[1].Name, hivev1.PowerStateHibernating)
 	w.update(pool, func() { pool.Spec.RunningCount = 0 })
 	w.untilFilled(pool)
 }
