@@ -185,36 +185,44 @@ func TestOfAClusterWhoseObjectVanishedNothingIsLeft(t *testing.T) {
 
 // TestACrashAtAnyWriteIsMadeGood runs a whole life, with the operator dying at the n-th write, before or after it took effect, for every n.
 func TestACrashAtAnyWriteIsMadeGood(t *testing.T) {
-	life := func(s *shell) {
-		s.run()
-		require.Equal(s, hivev1.PowerStateHibernating, s.cluster().Status.PowerState)
-		s.requireOwnSecrets()
-		first := s.cluster().Spec.ClusterMetadata
-		s.edit(func(c *hivev1.ClusterDeployment) { c.Spec.PowerState = hivev1.PowerStateRunning })
-		s.run()
-		require.Equal(s, hivev1.PowerStateRunning, s.cluster().Status.PowerState)
-		require.Equal(s, first, s.cluster().Spec.ClusterMetadata)
-		s.edit(asleep)
-		s.run()
-		require.Equal(s, hivev1.PowerStateHibernating, s.cluster().Status.PowerState)
-		require.Equal(s, 2, s.world.Starts(s.ref()), "once to install, once to resume")
-		s.requireOwnSecrets()
-		s.delete()
-		s.run()
-		require.True(s, s.gone())
-		require.False(s, s.world.Has(s.ref()))
-	}
-	undisturbed := newShell(t, asleep)
-	life(undisturbed)
+	crashAtEveryWrite(t, func(t *testing.T) *shell { return newShell(t, asleep) })
+}
+
+func crashAtEveryWrite(t *testing.T, begin func(*testing.T) *shell) {
+	t.Helper()
+	undisturbed := begin(t)
+	undisturbed.life()
 	total := len(undisturbed.writes.log)
 	require.Greater(t, total, 8)
 	for n := 1; n <= total; n++ {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("write %d of %d, after it: %t", n, total, after), func(t *testing.T) {
-				s := newShell(t, asleep)
+				s := begin(t)
 				s.writes.failAt, s.writes.after = n, after
-				life(s)
+				s.life()
 			})
 		}
 	}
+}
+
+// life installs a cluster that should hibernate, resumes it, puts it to sleep and deletes it.
+func (s *shell) life() {
+	s.Helper()
+	s.run()
+	require.Equal(s, hivev1.PowerStateHibernating, s.cluster().Status.PowerState)
+	s.requireOwnSecrets()
+	first := s.cluster().Spec.ClusterMetadata
+	s.edit(func(c *hivev1.ClusterDeployment) { c.Spec.PowerState = hivev1.PowerStateRunning })
+	s.run()
+	require.Equal(s, hivev1.PowerStateRunning, s.cluster().Status.PowerState)
+	require.Equal(s, first, s.cluster().Spec.ClusterMetadata)
+	s.edit(asleep)
+	s.run()
+	require.Equal(s, hivev1.PowerStateHibernating, s.cluster().Status.PowerState)
+	require.Equal(s, 2, s.world.Starts(s.ref()), "once to install, once to resume")
+	s.requireOwnSecrets()
+	s.delete()
+	s.run()
+	require.True(s, s.gone())
+	require.False(s, s.world.Has(s.ref()))
 }

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -78,6 +79,7 @@ type shell struct {
 	clock      *clock
 	reconciler *clusterdeployment.Reconciler
 	key        client.ObjectKey
+	uid        types.UID
 }
 
 func scheme(t *testing.T) *runtime.Scheme {
@@ -88,15 +90,21 @@ func scheme(t *testing.T) *runtime.Scheme {
 	return s
 }
 
+// newShell begins with one cluster, in a client that is not real.
 func newShell(t *testing.T, change ...func(*hivev1.ClusterDeployment)) *shell {
 	t.Helper()
 	cluster := newCluster("blue-x", change...)
 	cluster.UID = "11111111-0000-4000-8000-000000000000"
-	s := &shell{T: t, writes: &writes{}, world: fake.NewWorld(), clock: &clock{now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)},
-		key: client.ObjectKeyFromObject(cluster)}
-	s.world.Now = s.clock.Now
+	s := &shell{T: t, writes: &writes{}, key: client.ObjectKeyFromObject(cluster), uid: cluster.UID}
 	s.client = fakeclient.NewClientBuilder().WithScheme(scheme(t)).WithStatusSubresource(&hivev1.ClusterDeployment{}).
 		WithObjects(cluster).WithInterceptorFuncs(s.writes.intercept()).Build()
+	return s.begin()
+}
+
+// begin starts the first operator in a new world.
+func (s *shell) begin() *shell {
+	s.world, s.clock = fake.NewWorld(), &clock{now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	s.world.Now = s.clock.Now
 	s.restart()
 	return s
 }
@@ -123,7 +131,7 @@ func (s *shell) restart() {
 }
 
 func (s *shell) ref() provision.ClusterRef {
-	return provision.ClusterRef{Namespace: s.key.Namespace, Name: s.key.Name, UID: "11111111-0000-4000-8000-000000000000"}
+	return provision.ClusterRef{Namespace: s.key.Namespace, Name: s.key.Name, UID: s.uid}
 }
 
 func (s *shell) pass() (ctrl.Result, error) {
