@@ -1,0 +1,202 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/go-logr/zapr"
+
+	"github.com/muster-io/muster/apis/controlplanetest"
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/check"
+)
+
+const patience = 60 * time.Second
+
+// world is a namespace of the control plane and a user of it.
+type world struct {
+	t         *testing.T
+	config    *rest.Config
+	user      client.Client
+	namespace string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	config := controlplanetest.Start(t)
+	logs := zap.NewProductionConfig()
+	logs.Level = zap.NewAtomicLevelAt(zapcore.ErrorLevel)
+	logger, err := logs.Build()
+	require.NoError(t, err)
+	ctrl.SetLogger(zapr.NewLogger(logger))
+	scheme, err := NewScheme()
+	require.NoError(t, err)
+	user, err := client.New(config, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "ipam-"}}
+	require.NoError(t, user.Create(t.Context(), namespace))
+	return &world{t: t, config: config, user: user, namespace: namespace.Name}
+}
+
+func testOptions(namespace string) Options {
+	return Options{
+		MetricsBindAddress: "0", HealthProbeBindAddress: "0", LogLevel: "error", Namespace: namespace, ClaimWorkers: 20, PoolWorkers: 2,
+		PoolStatusInterval: 100 * time.Millisecond, DefaultStrategy: "random", several: true,
+	}
+}
+
+// operator runs a replica until the test ends or stop is called; stop waits for its end.
+func (w *world) operator(wrap func(http.RoundTripper) http.RoundTripper) (stop func()) {
+	w.t.Helper()
+	config := rest.CopyConfig(w.config)
+	if wrap != nil {
+		config.Wrap(wrap)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- RunWith(ctx, testOptions(w.namespace), config) }()
+	ended := false
+	stop = func() {
+		if ended {
+			return
+		}
+		ended = true
+		cancel()
+		select {
+		case <-done:
+		case <-time.After(patience):
+			w.t.Error("the operator did not end")
+		}
+	}
+	w.t.Cleanup(stop)
+	return stop
+}
+
+func (w *world) pool(name string, change func(*ipamv1.IPPoolSpec)) *ipamv1.IPPool {
+	w.t.Helper()
+	pool := &ipamv1.IPPool{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		Spec:       ipamv1.IPPoolSpec{NamePrefix: name, Prefix: 24, Gateway: new(ipamv1.IPAddressStr("10.0.0.1"))},
+	}
+	change(&pool.Spec)
+	require.NoError(w.t, w.user.Create(w.t.Context(), pool))
+	return pool
+}
+
+func span(first, last string) ipamv1.Pool {
+	return ipamv1.Pool{Start: new(ipamv1.IPAddressStr(first)), End: new(ipamv1.IPAddressStr(last))}
+}
+
+func (w *world) newClaim(name, pool string) *ipamv1.IPClaim {
+	return &ipamv1.IPClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: map[string]string{"for": name}},
+		Spec:       ipamv1.IPClaimSpec{Pool: ipamv1.ObjectReference{Name: pool}},
+	}
+}
+
+func (w *world) claim(name, pool string) *ipamv1.IPClaim {
+	w.t.Helper()
+	claim := w.newClaim(name, pool)
+	require.NoError(w.t, w.user.Create(w.t.Context(), claim))
+	return claim
+}
+
+// eventually waits until a claim is as it should be.
+func (w *world) eventually(what string, ok func() bool) {
+	w.t.Helper()
+	require.Eventually(w.t, ok, patience, 20*time.Millisecond, what)
+}
+
+// address is what a claim gets.
+func (w *world) address(claim string) *ipamv1.IPAddress {
+	w.t.Helper()
+	address := &ipamv1.IPAddress{}
+	w.eventually(claim+" has no address", func() bool {
+		got := w.getClaim(claim)
+		if got == nil || got.Status.Address == nil {
+			return false
+		}
+		return w.user.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: got.Status.Address.Name}, address) == nil
+	})
+	return address
+}
+
+func (w *world) getClaim(name string) *ipamv1.IPClaim {
+	claim := &ipamv1.IPClaim{}
+	err := w.user.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, claim)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(w.t, err)
+	return claim
+}
+
+func (w *world) getPool(name string) *ipamv1.IPPool {
+	pool := &ipamv1.IPPool{}
+	err := w.user.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, pool)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(w.t, err)
+	return pool
+}
+
+// refused waits for the text that a claim is refused with.
+func (w *world) refused(claim, text string) {
+	w.t.Helper()
+	w.eventually(claim+" is not refused with "+text, func() bool {
+		got := w.getClaim(claim)
+		return got != nil && got.Status.ErrorMessage != nil && *got.Status.ErrorMessage == text
+	})
+}
+
+func (w *world) delete(obj client.Object) {
+	w.t.Helper()
+	require.NoError(w.t, client.IgnoreNotFound(w.user.Delete(w.t.Context(), obj)))
+}
+
+func (w *world) gone(obj client.Object) {
+	w.t.Helper()
+	w.eventually(obj.GetName()+" is still there", func() bool {
+		return apierrors.IsNotFound(w.user.Get(w.t.Context(), client.ObjectKeyFromObject(obj), obj.DeepCopyObject().(client.Object)))
+	})
+}
+
+// settled waits until a checker finds nothing.
+func (w *world) settled() {
+	w.t.Helper()
+	var findings []check.Finding
+	ok := func() bool {
+		var err error
+		findings, err = check.Run(w.t.Context(), w.user, w.namespace)
+		return err == nil && len(findings) == 0
+	}
+	for deadline := time.Now().Add(patience); !ok(); {
+		if time.Now().After(deadline) {
+			require.Empty(w.t, findings)
+		}
+		wait(w.t.Context(), 50*time.Millisecond)
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
