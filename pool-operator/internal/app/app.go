@@ -27,6 +27,7 @@ import (
 
 	"github.com/muster-io/muster/pool-operator/internal/controller/clusterclaim"
 	"github.com/muster-io/muster/pool-operator/internal/controller/clusterpool"
+	"github.com/muster-io/muster/pool-operator/internal/controller/pooladmin"
 	"github.com/muster-io/muster/pool-operator/internal/metrics"
 )
 
@@ -41,6 +42,7 @@ var errNotSynced = errors.New("the caches are not filled yet")
 // wallClock tells the time of the machine.
 type wallClock struct{}
 
+// Now returns the time of the machine.
 func (wallClock) Now() time.Time { return time.Now() }
 
 // Run runs the operator until ctx ends.
@@ -136,6 +138,7 @@ func newManager(o Options, requests *metrics.Requests) (ctrl.Manager, error) {
 func cacheByObject() map[client.Object]cache.ByObject {
 	byObject := clusterpool.CacheByObject()
 	clusterclaim.CacheRoles(byObject)
+	pooladmin.CacheBindings(byObject)
 	return byObject
 }
 

@@ -38,6 +38,12 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err := addClaims(ctx, mgr); err != nil {
 		return err
 	}
+	if err := addHibernation(mgr); err != nil {
+		return err
+	}
+	if err := addPoolAdmins(ctx, mgr); err != nil {
+		return err
+	}
 	return addHostedClusters(ctx, mgr, o)
 }
 

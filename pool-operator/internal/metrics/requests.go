@@ -47,6 +47,7 @@ func (r *Requests) Wrap(next http.RoundTripper) http.RoundTripper {
 
 type roundTripper func(*http.Request) (*http.Response, error)
 
+// RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 // classify says what a request does to which resource. Names are left out, so that the label comes from a closed set.

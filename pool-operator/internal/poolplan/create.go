@@ -5,6 +5,7 @@ package poolplan
 
 import (
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -14,6 +15,7 @@ func (p *pass) addClusters() {
 		return
 	}
 	n := min(p.target()-p.countUnclaimed(), p.budget(), p.capacity(), p.slice(), p.allowedByFailures())
+	p.sortSlugs(max(0, n))
 	for range max(0, n) {
 		name, clusterName, ok := p.nextName()
 		if !ok {
@@ -21,6 +23,13 @@ func (p *pass) addClusters() {
 		}
 		p.recordCreation(name, clusterName, p.countRunnable() < p.runningTarget())
 	}
+}
+
+// sortSlugs sorts the slugs that are used next. Clusters of one pass are created in the order of their names, which is also how clusters of one age are ordered: so those that
+// are created running are those that are to run.
+func (p *pass) sortSlugs(n int) {
+	p.slugs = slices.Clone(p.slugs)
+	slices.Sort(p.slugs[:min(n, len(p.slugs))])
 }
 
 // capacity is how many clusters may be added before the pool has maxSize, claimed and deleting ones included.

@@ -13,11 +13,11 @@ import (
 type StatusChange int
 
 const (
-	// StatusSame: there is nothing to write.
+	// StatusSame means that there is nothing to write.
 	StatusSame StatusChange = iota
-	// StatusReport: counts, conditions or finished operations changed; the write can wait for more to come.
+	// StatusReport means that counts, conditions or finished operations changed; the write can wait for more to come.
 	StatusReport
-	// StatusTicket: new operations are in it, so that it must be written before the actions.
+	// StatusTicket means that new operations are in it, so that it must be written before the actions.
 	StatusTicket
 )
 

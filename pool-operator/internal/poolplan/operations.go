@@ -53,7 +53,7 @@ func (p *pass) settleCreation(op hivev1.ClusterPoolOperation, seen *member) {
 
 // settleDeletion drops a deletion that happened, and one whose cluster a claim got first.
 func (p *pass) settleDeletion(op hivev1.ClusterPoolOperation, seen *member) {
-	if seen == nil || seen.UID != op.UID || seen.Cluster.Deleting || seen.state == claimed {
+	if seen == nil || seen.UID != op.UID || seen.Deleting || seen.state == claimed {
 		return
 	}
 	p.ops = append(p.ops, op)

@@ -5,6 +5,7 @@ package poolplan
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -93,12 +94,7 @@ func paused(pool *hivev1.ClusterPool) bool {
 func (p *pass) deleting() bool { return !p.pool.DeletionTimestamp.IsZero() }
 
 func (p *pass) held() bool {
-	for _, f := range p.pool.Finalizers {
-		if f == hivev1.FinalizerClusterPool {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(p.pool.Finalizers, hivev1.FinalizerClusterPool)
 }
 
 func (p *pass) act(a Action) { p.actions = append(p.actions, a) }

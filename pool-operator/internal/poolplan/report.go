@@ -4,6 +4,7 @@
 package poolplan
 
 import (
+	"math"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -29,14 +30,14 @@ func (p *pass) decision() Decision {
 func (p *pass) status() hivev1.ClusterPoolStatus {
 	out := *p.pool.Status.DeepCopy()
 	out.ObservedGeneration = p.pool.Generation
-	out.Size = int32(p.countUnclaimed())
-	out.Standby = int32(p.count(standby))
-	out.Ready = int32(p.count(ready))
-	out.Installing = int32(p.count(installing))
-	out.Broken = int32(p.count(broken))
-	out.Claimed = int32(p.count(claimed))
-	out.Deleting = int32(p.count(deleting))
-	out.PendingClaims = int32(p.pending)
+	out.Size = count32(p.countUnclaimed())
+	out.Standby = count32(p.count(standby))
+	out.Ready = count32(p.count(ready))
+	out.Installing = count32(p.count(installing))
+	out.Broken = count32(p.count(broken))
+	out.Claimed = count32(p.count(claimed))
+	out.Deleting = count32(p.count(deleting))
+	out.PendingClaims = count32(p.pending)
 	out.Selector = Selector(p.pool)
 	out.Operations = p.ops
 	out.ClusterNameUsage = p.usage()
@@ -71,4 +72,9 @@ func (p *pass) change(next hivev1.ClusterPoolStatus) StatusChange {
 		return StatusSame
 	}
 	return StatusReport
+}
+
+// count32 is a count as the API has it.
+func count32(n int) int32 {
+	return int32(min(n, math.MaxInt32)) //nolint:gosec // bounded in the same line
 }

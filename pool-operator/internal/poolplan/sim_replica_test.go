@@ -183,6 +183,7 @@ func ticketed(a poolplan.Action) bool {
 	switch a.(type) {
 	case poolplan.CreateCluster, poolplan.DeleteCluster, poolplan.WithdrawCluster, poolplan.DeleteNamespace:
 		return true
+	case poolplan.HoldPool, poolplan.ReleasePool, poolplan.SetPower:
 	}
 	return false
 }
@@ -193,6 +194,7 @@ func key(a poolplan.Action) string {
 		return "create/" + a.Namespace
 	case poolplan.DeleteCluster:
 		return "delete/" + a.Namespace
+	case poolplan.HoldPool, poolplan.ReleasePool, poolplan.SetPower, poolplan.WithdrawCluster, poolplan.DeleteNamespace:
 	}
 	return ""
 }

@@ -123,12 +123,17 @@ func (r *Reconciler) missingSecret(ctx context.Context, p *pass, n need) (string
 		return fmt.Sprintf("secret %q has no key %s", n.name, n.key), nil
 	}
 	if n.key == hivev1.SecretKeyInstallConfig {
-		if _, err := renderInstallConfig(secret.Data[n.key], "name", "domain"); err != nil {
+		if !isObject(secret.Data[n.key]) {
 			return fmt.Sprintf("key %s of secret %q is no YAML object", n.key, n.name), nil
 		}
 	}
 	r.memory.change(func() { p.memory.secrets[n.label] = secret.ResourceVersion })
 	return "", nil
+}
+
+func isObject(template []byte) bool {
+	_, err := renderInstallConfig(template, "name", "domain")
+	return err == nil
 }
 
 // credentials is the name of the Secret with the credentials of a platform that another controller installs; empty when the platform names none.

@@ -110,7 +110,9 @@ func run(t *testing.T, mgr ctrl.Manager) (stop func()) {
 	stop = func() {
 		once.Do(func() {
 			cancel()
-			<-done
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
 		})
 	}
 	t.Cleanup(stop)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -109,12 +110,8 @@ func (p *pass) recall() {
 	}
 	p.memory.keep(outstanding)
 	p.snapshot.Refused, p.snapshot.Absent = map[string]string{}, map[string]bool{}
-	for namespace, why := range p.memory.refused {
-		p.snapshot.Refused[namespace] = why
-	}
-	for namespace := range p.memory.absent {
-		p.snapshot.Absent[namespace] = true
-	}
+	maps.Copy(p.snapshot.Refused, p.memory.refused)
+	maps.Copy(p.snapshot.Absent, p.memory.absent)
 }
 
 // namespacesOf reads the namespaces that were made for clusters of a pool.

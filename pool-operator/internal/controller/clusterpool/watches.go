@@ -55,9 +55,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("clusterpool").
 		For(&hivev1.ClusterPool{}).
-		Watches(&hivev1.ClusterDeployment{}, handler.EnqueueRequestsFromMapFunc(poolOfCluster), builder.WithPredicates(changed(clusterOfObject))).
-		Watches(&hivev1.ClusterClaim{}, handler.EnqueueRequestsFromMapFunc(poolOfClaim), builder.WithPredicates(changed(claimOfObject))).
-		Watches(metadataObject(corev1.SchemeGroupVersion.WithKind("Namespace")), handler.EnqueueRequestsFromMapFunc(poolOfNamespace),
+		Watches(&hivev1.ClusterDeployment{}, handler.EnqueueRequestsFromMapFunc(direct(poolOfCluster)), builder.WithPredicates(changed(clusterOfObject))).
+		Watches(&hivev1.ClusterClaim{}, handler.EnqueueRequestsFromMapFunc(direct(poolOfClaim)), builder.WithPredicates(changed(claimOfObject))).
+		Watches(metadataObject(corev1.SchemeGroupVersion.WithKind("Namespace")), handler.EnqueueRequestsFromMapFunc(direct(poolOfNamespace)),
 			builder.OnlyMetadata).
 		Watches(&hivev1.ClusterImageSet{}, handler.EnqueueRequestsFromMapFunc(r.poolsOf("imageset"))).
 		Watches(metadataObject(corev1.SchemeGroupVersion.WithKind("Secret")), handler.EnqueueRequestsFromMapFunc(r.poolsOf("secret")), builder.OnlyMetadata).
@@ -88,14 +88,19 @@ func index(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 // keys turns a mapping to pools into an index.
-func keys(mapping handler.MapFunc) client.IndexerFunc {
+func keys(mapping func(client.Object) []reconcile.Request) client.IndexerFunc {
 	return func(o client.Object) []string {
 		var out []string
-		for _, request := range mapping(context.TODO(), o) {
+		for _, request := range mapping(o) {
 			out = append(out, poolKey(request.Namespace, request.Name))
 		}
 		return out
 	}
+}
+
+// direct is a mapping that needs no cache.
+func direct(mapping func(client.Object) []reconcile.Request) handler.MapFunc {
+	return func(_ context.Context, o client.Object) []reconcile.Request { return mapping(o) }
 }
 
 func request(namespace, name string) []reconcile.Request {
@@ -105,7 +110,7 @@ func request(namespace, name string) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 }
 
-func poolOfCluster(_ context.Context, o client.Object) []reconcile.Request {
+func poolOfCluster(o client.Object) []reconcile.Request {
 	cd, ok := o.(*hivev1.ClusterDeployment)
 	if !ok || cd.Spec.ClusterPoolRef == nil {
 		return nil
@@ -113,7 +118,7 @@ func poolOfCluster(_ context.Context, o client.Object) []reconcile.Request {
 	return request(cd.Spec.ClusterPoolRef.Namespace, cd.Spec.ClusterPoolRef.PoolName)
 }
 
-func poolOfClaim(_ context.Context, o client.Object) []reconcile.Request {
+func poolOfClaim(o client.Object) []reconcile.Request {
 	claim, ok := o.(*hivev1.ClusterClaim)
 	if !ok {
 		return nil
@@ -121,7 +126,7 @@ func poolOfClaim(_ context.Context, o client.Object) []reconcile.Request {
 	return request(claim.Namespace, claim.Spec.ClusterPoolName)
 }
 
-func poolOfNamespace(_ context.Context, o client.Object) []reconcile.Request {
+func poolOfNamespace(o client.Object) []reconcile.Request {
 	return request(o.GetLabels()[hivev1.LabelNamespaceClusterPoolNamespace], o.GetLabels()[hivev1.LabelNamespaceClusterPoolName])
 }
 

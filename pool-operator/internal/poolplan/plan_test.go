@@ -1,0 +1,292 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package poolplan_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/poolplan"
+	"github.com/muster-io/muster/pool-operator/internal/testobj"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// snapshot is a pool after its first pass, and clusters.
+func snapshot(pool *hivev1.ClusterPool, list ...poolplan.Cluster) poolplan.Snapshot {
+	testobj.Held()(pool)
+	s := poolplan.Snapshot{Pool: pool, Clusters: list, Slugs: []string{"bbbbb", "ccccc", "ddddd", "fffff", "ggggg"}}
+	s.View = hivev1.ClusterPoolObservation{ClusterDeployments: "100", ClusterClaims: "100"}
+	for i := range s.Clusters {
+		if s.Clusters[i].Version == "" {
+			s.Clusters[i].Version = poolplan.Version(pool.Spec)
+		}
+	}
+	return s
+}
+
+// free is an unclaimed cluster that is installed; it is older the higher its age.
+func free(name string, age int) poolplan.Cluster {
+	return poolplan.Cluster{
+		Namespace: name, Name: name, UID: types.UID("uid-of-" + name), ResourceVersion: "7", ClusterName: name, Created: now.Add(-time.Duration(age) * time.Minute),
+		Installed: true, Power: hivev1.PowerStateHibernating, ObservedPower: hivev1.PowerStateHibernating,
+	}
+}
+
+func with(c poolplan.Cluster, change func(*poolplan.Cluster)) poolplan.Cluster {
+	change(&c)
+	return c
+}
+
+// kinds are the actions in short.
+func kinds(actions []poolplan.Action) []string {
+	out := []string{}
+	for _, a := range actions {
+		switch a := a.(type) {
+		case poolplan.HoldPool:
+			out = append(out, "hold")
+		case poolplan.ReleasePool:
+			out = append(out, "release")
+		case poolplan.CreateCluster:
+			out = append(out, "create "+a.Namespace)
+		case poolplan.DeleteCluster:
+			out = append(out, "delete "+a.Namespace)
+		case poolplan.WithdrawCluster:
+			out = append(out, "withdraw "+a.Namespace)
+		case poolplan.SetPower:
+			out = append(out, "power "+a.Namespace+" "+string(a.Power))
+		case poolplan.DeleteNamespace:
+			out = append(out, "reap "+a.Name)
+		}
+	}
+	return out
+}
+
+func TestPlan(t *testing.T) {
+	running := func(c *poolplan.Cluster) {
+		c.Power, c.ObservedPower = hivev1.PowerStateRunning, hivev1.PowerStateRunning
+	}
+	claimedBy := func(name string) func(*poolplan.Cluster) {
+		return func(c *poolplan.Cluster) { c.ClaimName, c.ClaimUID = name, types.UID("uid-of-"+name) }
+	}
+	marked := func(c *poolplan.Cluster) { c.Marked = true }
+	protected := func(c *poolplan.Cluster) { c.Protected = true }
+	for name, c := range map[string]struct {
+		snapshot poolplan.Snapshot
+		actions  []string
+	}{
+		"a full pool does nothing": {
+			snapshot(testobj.Pool("p", testobj.Size(2)), free("p-a", 2), free("p-b", 1)), []string{},
+		},
+		"a paused pool does nothing": {
+			snapshot(testobj.Pool("p", func(p *hivev1.ClusterPool) {
+				p.Annotations = map[string]string{hivev1.AnnotationReconcilePause: "true"}
+			})), []string{},
+		},
+		"claims that wait come on top of size, and their clusters run": {
+			func() poolplan.Snapshot {
+				s := snapshot(testobj.Pool("p", testobj.Size(1)), free("p-a", 2))
+				s.Claims = []poolplan.Claim{{Name: "a", UID: "uid-of-a", Created: now}}
+				return s
+			}(), []string{"create p-bbbbb", "power p-a Running"},
+		},
+		"a claim that left the queue is not counted": {
+			func() poolplan.Snapshot {
+				s := snapshot(testobj.Pool("p", testobj.Size(0)))
+				s.Claims = []poolplan.Claim{{Name: "a", UID: "uid-of-a", Created: now, Expires: now}}
+				return s
+			}(), []string{},
+		},
+		"a cluster that a claim names is the claim's, before it says so itself": {
+			func() poolplan.Snapshot {
+				s := snapshot(testobj.Pool("p", testobj.Size(0)), free("p-a", 2))
+				s.Claims = []poolplan.Claim{{Name: "a", UID: "uid-of-a", Namespace: "p-a", Created: now}}
+				return s
+			}(), []string{},
+		},
+		"a claim whose cluster records another claim waits again": {
+			func() poolplan.Snapshot {
+				s := snapshot(testobj.Pool("p", testobj.Size(0)), with(free("p-a", 2), claimedBy("b")))
+				s.Claims = []poolplan.Claim{{Name: "a", UID: "uid-of-a", Namespace: "p-a", Created: now}, {Name: "b", UID: "uid-of-b", Created: now}}
+				return s
+			}(), []string{"create p-bbbbb"},
+		},
+		"a claimed cluster is not deleted, whatever size says": {
+			snapshot(testobj.Pool("p", testobj.Size(0)), with(free("p-a", 2), claimedBy("a"))), []string{},
+		},
+		"a marked cluster goes, claimed or not": {
+			snapshot(testobj.Pool("p", testobj.Size(0)), with(with(free("p-a", 2), claimedBy("a")), marked)), []string{"delete p-a"},
+		},
+		"a protected cluster stays": {
+			snapshot(testobj.Pool("p", testobj.Size(0)), with(free("p-a", 2), protected)), []string{},
+		},
+		"clusters of one age are ordered by name": {
+			snapshot(testobj.Pool("p", testobj.Size(2), testobj.RunningCount(1)), free("p-b", 1), free("p-a", 1)), []string{"power p-a Running"},
+		},
+		"nothing is created without what clusters need, and the rest goes on": {
+			func() poolplan.Snapshot {
+				s := snapshot(testobj.Pool("p", testobj.Size(3), testobj.RunningCount(1)), free("p-a", 2))
+				s.Missing = []string{"pull secret: gone"}
+				return s
+			}(), []string{"power p-a Running"},
+		},
+		"maxSize counts claimed and deleting clusters": {
+			snapshot(testobj.Pool("p", testobj.Size(3), testobj.MaxSize(3)), with(free("p-a", 2), claimedBy("a")), with(free("p-b", 2), func(c *poolplan.Cluster) { c.Deleting = true })),
+			[]string{"create p-bbbbb"},
+		},
+		"a name that exists is not made again": {
+			func() poolplan.Snapshot {
+				s := snapshot(testobj.Pool("p", testobj.Size(1)))
+				s.Namespaces = []poolplan.Namespace{{Name: "p-bbbbb", UID: "n", Deleting: true}}
+				s.Slugs = []string{"bbbbb", "ccccc"}
+				return s
+			}(), []string{"create p-ccccc"},
+		},
+		"an empty namespace of a cluster that is gone is reaped, one with a cluster in it or another name is not": {
+			func() poolplan.Snapshot {
+				s := snapshot(testobj.Pool("p", testobj.Size(0)))
+				s.Namespaces = []poolplan.Namespace{{Name: "p-bbbbb"}, {Name: "p-ccccc", Occupied: true}, {Name: "kube-system"}}
+				return s
+			}(), []string{"reap p-bbbbb"},
+		},
+		"power that is paused stays": {
+			snapshot(testobj.Pool("p", testobj.Size(1)), with(with(free("p-a", 2), running), func(c *poolplan.Cluster) { c.PowerPaused = true })), []string{},
+		},
+		"an unset power state is Running": {
+			snapshot(testobj.Pool("p", testobj.Size(2), testobj.RunningCount(1)), with(free("p-a", 2), func(c *poolplan.Cluster) { c.Power = "" }), free("p-b", 1)), []string{},
+		},
+		"a cluster of unknown version goes before one of an earlier version": {
+			func() poolplan.Snapshot {
+				s := snapshot(testobj.Pool("p", testobj.Size(2)), with(free("p-a", 9), func(c *poolplan.Cluster) { c.Version = "old" }), free("p-b", 1))
+				s.Clusters[1].Version = ""
+				return s
+			}(), []string{"delete p-b"},
+		},
+		"while a pool cannot fill, stale clusters are replaced nevertheless": {
+			snapshot(testobj.Pool("p", testobj.Size(5), testobj.MaxSize(1)), with(free("p-a", 9), func(c *poolplan.Cluster) { c.Version = "old" })), []string{"delete p-a"},
+		},
+		"while a pool fills, stale clusters stay": {
+			snapshot(testobj.Pool("p", testobj.Size(2)), with(free("p-a", 9), func(c *poolplan.Cluster) { c.Version = "old" }),
+				with(free("p-b", 1), func(c *poolplan.Cluster) { c.Installed = false })), []string{},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := c.snapshot.Pool.DeepCopy()
+			d := poolplan.Plan(now, c.snapshot)
+			require.Equal(t, c.actions, kinds(d.Actions))
+			require.Equal(t, before, c.snapshot.Pool, "the snapshot is not changed")
+		})
+	}
+}
+
+func TestPlanWaitsForAViewAsNewAsTheLastTicket(t *testing.T) {
+	s := snapshot(testobj.Pool("p", testobj.Size(1)))
+	for name, c := range map[string]struct {
+		last hivev1.ClusterPoolObservation
+		live bool
+		wait bool
+	}{
+		"as new":                     {hivev1.ClusterPoolObservation{ClusterDeployments: "100", ClusterClaims: "100"}, false, false},
+		"older clusters":             {hivev1.ClusterPoolObservation{ClusterDeployments: "101", ClusterClaims: "9"}, false, true},
+		"older claims":               {hivev1.ClusterPoolObservation{ClusterDeployments: "99", ClusterClaims: "1000"}, false, true},
+		"nonsense":                   {hivev1.ClusterPoolObservation{ClusterDeployments: "x"}, false, true},
+		"no view is newer than live": {hivev1.ClusterPoolObservation{ClusterDeployments: "1000"}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.Pool.Status.Observed, s.Live = &c.last, c.live
+			d := poolplan.Plan(now, s)
+			require.Equal(t, c.wait, d.Wait)
+			require.Equal(t, c.wait, len(d.Actions) == 0)
+		})
+	}
+}
+
+func TestPassIsBounded(t *testing.T) {
+	s := snapshot(testobj.Pool("p", testobj.Size(1000)))
+	s.Slugs = nil
+	for a := range 26 {
+		for b := range 26 {
+			s.Slugs = append(s.Slugs, "bbb"+string(rune('a'+a))+string(rune('a'+b)))
+		}
+	}
+	var operations int
+	for range 10 {
+		d := poolplan.Plan(now, s)
+		require.LessOrEqual(t, len(d.Status.Operations)-operations, poolplan.SliceOfPass)
+		require.LessOrEqual(t, len(d.Status.Operations), poolplan.MaxOperations)
+		operations = len(d.Status.Operations)
+		s.Pool.Status = d.Status
+	}
+	require.Equal(t, poolplan.MaxOperations, operations)
+}
+
+func TestLongNamesFit(t *testing.T) {
+	s := snapshot(testobj.Pool(strings.Repeat("long.", 20), testobj.Size(1)))
+	d := poolplan.Plan(now, s)
+	require.Len(t, d.Status.Operations, 1)
+	name := d.Status.Operations[0].Namespace
+	require.LessOrEqual(t, len(name), 63)
+	require.NotContains(t, name, ".")
+	require.True(t, strings.HasSuffix(name, "-bbbbb"))
+}
+
+func TestSecondPlanIsEmpty(t *testing.T) {
+	s := snapshot(testobj.Pool("p", testobj.Size(1)), free("p-a", 1))
+	d := poolplan.Plan(now, s)
+	require.Equal(t, poolplan.StatusReport, d.Change)
+	s.Pool.Status = d.Status
+	s.View.ClusterDeployments = "200"
+	d = poolplan.Plan(now.Add(time.Hour), s)
+	require.Equal(t, poolplan.StatusSame, d.Change, "a newer view alone is no reason to write")
+	require.Empty(t, d.Actions)
+	require.Zero(t, d.RequeueAfter)
+}
+
+func TestConditions(t *testing.T) {
+	deleted := func(p *hivev1.ClusterPool) { p.DeletionTimestamp = new(metav1.NewTime(now)) }
+	for name, c := range map[string]struct {
+		snapshot  poolplan.Snapshot
+		condition string
+		status    string
+		reason    string
+		message   string
+	}{
+		"dependencies are there": {snapshot(testobj.Pool("p")), hivev1.ClusterPoolMissingDependencies, "False", "Verified", "Dependencies verified"},
+		"a dependency is missing": {func() poolplan.Snapshot {
+			s := snapshot(testobj.Pool("p"))
+			s.Missing = []string{"a: b", "c: d"}
+			return s
+		}(), hivev1.ClusterPoolMissingDependencies, "True", "Missing", "a: b; c: d"},
+		"there is room": {snapshot(testobj.Pool("p", testobj.MaxSize(9))), hivev1.ClusterPoolCapacityAvailable, "True", "Available", "There is capacity to add more clusters to the pool."},
+		"maxSize is reached": {snapshot(testobj.Pool("p", testobj.MaxSize(1)), free("p-a", 1)), hivev1.ClusterPoolCapacityAvailable, "False", "MaxCapacity",
+			"Pool is at maximum capacity of 1 waiting and claimed clusters."},
+		"the inventory is what limits": {snapshot(testobj.Pool("p", testobj.Size(2), testobj.Inventory("red"))), hivev1.ClusterPoolCapacityAvailable, "False", "InventoryExhausted",
+			"All 1 names of the inventory are taken; add names, or release claims."},
+		"all clusters are current": {snapshot(testobj.Pool("p"), free("p-a", 1)), hivev1.ClusterPoolAllClustersCurrent, "True", "ClusterDeploymentsCurrent",
+			"All unclaimed clusters are of the pool's present version"},
+		"a cluster is stale": {snapshot(testobj.Pool("p", testobj.MaxConcurrent(0)), with(free("p-a", 1), func(c *poolplan.Cluster) { c.Version = "old" })),
+			hivev1.ClusterPoolAllClustersCurrent, "False", "SomeClusterDeploymentsStale", "These clusters are of an earlier version of the pool and are being replaced: p-a"},
+		"no inventory":            {snapshot(testobj.Pool("p")), hivev1.ClusterPoolInventoryValid, "Unknown", "Initialized", "The pool has no inventory"},
+		"the pool is not deleted": {snapshot(testobj.Pool("p")), hivev1.ClusterPoolDeletionPossible, "Unknown", "Initialized", "The pool is not being deleted"},
+		"a deleted pool waits for clusters": {snapshot(testobj.Pool("p", deleted), free("p-a", 1)), hivev1.ClusterPoolDeletionPossible, "False", "ClusterDeploymentsPendingCleanup",
+			"These clusters have to go first, and claimed ones have to be released: p-a"},
+		"a deleted pool is empty": {snapshot(testobj.Pool("p", deleted)), hivev1.ClusterPoolDeletionPossible, "True", "DeletionPossible", "No ClusterDeployments pending cleanup"},
+		"a frozen pool": {snapshot(testobj.Pool("p", testobj.MaxConcurrent(0))), hivev1.ClusterPoolReady, "False", "Frozen",
+			"0 of 1 clusters are installed; maxConcurrent is 0, so that none is created"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := poolplan.Plan(now, c.snapshot)
+			got := hivev1.FindCondition(d.Status.Conditions, c.condition)
+			require.NotNil(t, got)
+			require.Equal(t, []string{c.status, c.reason, c.message}, []string{string(got.Status), got.Reason, got.Message})
+		})
+	}
+}
