@@ -86,9 +86,9 @@ func (r *replica) recordClaim(s *Snapshot, a RecordClaim) error {
 		cd.Spec.ClusterPoolRef.ClaimName, cd.Spec.ClusterPoolRef.ClaimUID = s.Claim.Name, s.Claim.UID
 		cd.Spec.PowerState = hivev1.PowerStateRunning
 	})
-	if err != nil {
+	if err != nil { // somebody was faster; the next plan starts from what is there
 		r.verify(s, a.Cluster)
-		return nil
+		return nil //nolint:nilerr // as the comment says
 	}
 	s.Own = new(ClusterOf(cd))
 	for i := range s.Clusters {
@@ -130,6 +130,8 @@ func (r *replica) release(s *Snapshot, action Action) error {
 			}
 		})
 		s.Own.Marked, s.Own.Deleting = a.Mark, !a.Mark
+	default:
+		return fmt.Errorf("releasing a cluster: %T is none of it", action)
 	}
 	return r.wrote()
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"regexp"
@@ -261,11 +262,7 @@ func resourceOf(path string) string {
 func (w *writes) snapshot() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := map[string]int{}
-	for k, v := range w.counts {
-		out[k] = v
-	}
-	return out
+	return maps.Clone(w.counts)
 }
 
 // start runs a replica until the test ends or it is stopped.

@@ -65,7 +65,12 @@ func TestClustersSleepWhenTheirTimeIsOver(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("ending the controller: %v", err)
+		}
+	})
 	c, err := client.New(cfg, client.Options{Scheme: newScheme(t)})
 	require.NoError(t, err)
 

@@ -95,7 +95,12 @@ func start(t *testing.T) *suite {
 	require.NoError(t, New(Dependencies{Client: mgr.GetClient()}).SetupWithManager(mgr))
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("ending the controller: %v", err)
+		}
+	})
 	return out
 }
 
