@@ -5,8 +5,6 @@ package app
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -152,7 +150,7 @@ func (w *world) status(d *metal3v1.BareMetalHostDiscovery, what string, want fun
 		last = d.Status
 		return want(&d.Status)
 	}, 60*time.Second, 50*time.Millisecond, what)
-	require.True(w, ok, fmt.Sprintf("%+v", last))
+	require.True(w, ok, "%+v", last)
 }
 
 func ready(reason string) func(*metal3v1.BareMetalHostDiscoveryStatus) bool {
@@ -204,5 +202,5 @@ func TestAStatusIsAnUnmanagedHostToOthers(t *testing.T) {
 	assert.False(t, h.Status.PoweredOn)
 	assert.Empty(t, h.Status.ErrorMessage)
 	assert.NotNil(t, h.Status.LastUpdated)
-	assert.False(t, strings.Contains(h.Annotations[metal3v1.NodeAnnotation], "~"))
+	assert.NotContains(t, h.Annotations[metal3v1.NodeAnnotation], "~")
 }

@@ -45,9 +45,9 @@ func slim(object any) (any, error) {
 	return host, nil
 }
 
-func wrap(err error, format string, args ...any) error {
+func wrap(err error, attempt string) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf(format+": %w", append(args, err)...)
+	return fmt.Errorf("%s: %w", attempt, err)
 }

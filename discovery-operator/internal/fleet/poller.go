@@ -201,8 +201,7 @@ func (p *Poller) settleHealth(err error) time.Duration {
 }
 
 func problem(err error) inventory.Problem {
-	var e *inventory.EndpointError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*inventory.EndpointError](err); ok {
 		return e.Problem
 	}
 	return ""

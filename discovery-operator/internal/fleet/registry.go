@@ -40,7 +40,7 @@ func (r *Registry) Start(ctx context.Context) error {
 	r.mu.Lock()
 	r.base = ctx
 	for _, e := range r.entries {
-		r.run(e)
+		r.run(e) //nolint:contextcheck // it runs with the context that was just stored
 	}
 	r.mu.Unlock()
 	<-ctx.Done()
@@ -74,7 +74,7 @@ func (r *Registry) Use(name, key, endpoint string, connect Connect, pace Pace, n
 		})
 		r.entries[key] = e
 		if r.base != nil && r.base.Err() == nil {
-			r.run(e)
+			r.run(e) //nolint:contextcheck // a poller outlives the call that asks for it
 		}
 	}
 	e.users[name] = user{pace, notify}

@@ -35,7 +35,7 @@ func (e *EndpointError) Error() string { return e.Text }
 
 // Is makes errors.Is compare the problem alone.
 func (e *EndpointError) Is(target error) bool {
-	t, ok := target.(*EndpointError) //nolint:errorlint // Is is asked about one error of the chain, not about the chain
+	t, ok := target.(*EndpointError)
 	return ok && t.Problem == e.Problem
 }
 

@@ -146,7 +146,7 @@ func (n *number) UnmarshalJSON(data []byte) error {
 		f = 0
 	}
 	*n = number(f)
-	return nil //nolint:nilerr // an odd value in a report is no reason to lose the rest of it
+	return nil
 }
 
 // clean bounds a reported string and removes what does not belong in names, logs and terminals.

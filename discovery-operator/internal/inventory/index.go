@@ -3,57 +3,99 @@
 
 package inventory
 
-// index finds hosts by what identifies their machines.
+// index finds hosts by what identifies their machines. Each table is built when it is first asked, because most machines
+// are found by the UUID of their node, and the other tables are the larger part of a pass over a large fleet.
 type index struct {
-	byNode, byName, byBoot, byMAC, bySerial, byBMC map[string]*Host
+	hosts []*Host
+	built [identities]map[string]*Host
 }
 
-// newIndex reads the hosts once. Where two hosts share an identity, the first in the order of the list is found.
+// identity is something by which a host is found.
+type identity int
+
+const (
+	byNode identity = iota
+	byName
+	byBoot
+	byMAC
+	bySerial
+	byBMC
+	identities
+)
+
 func newIndex(hosts []Host) *index {
-	n := len(hosts)
-	x := &index{
-		byNode: make(map[string]*Host, n), byName: make(map[string]*Host, n), byBoot: make(map[string]*Host, n),
-		byMAC: make(map[string]*Host, 2*n), bySerial: make(map[string]*Host, n), byBMC: make(map[string]*Host, n),
-	}
+	x := &index{hosts: make([]*Host, len(hosts))}
 	for i := range hosts {
-		x.add(&hosts[i])
+		x.hosts[i] = &hosts[i]
 	}
 	return x
 }
 
+// add makes a host findable that was not in the list.
 func (x *index) add(h *Host) {
-	put(x.byNode, h.NodeID, h)
-	put(x.byName, h.Namespace+"~"+h.Name, h)
-	put(x.byBoot, h.BootMAC, h)
-	for _, mac := range h.MACs {
-		put(x.byMAC, mac, h)
+	x.hosts = append(x.hosts, h)
+	for id, table := range x.built {
+		if table != nil {
+			put(table, identity(id), h)
+		}
 	}
-	put(x.bySerial, h.Serial, h)
-	put(x.byBMC, h.BMC, h)
 }
 
-func put(m map[string]*Host, key string, h *Host) {
+// find returns the host with an identity; where several share it, the first in the order of the list; nil if there is none.
+func (x *index) find(id identity, key string) *Host {
+	table := x.built[id]
+	if table == nil {
+		table = make(map[string]*Host, len(x.hosts))
+		for _, h := range x.hosts {
+			put(table, id, h)
+		}
+		x.built[id] = table
+	}
+	return table[key]
+}
+
+func put(table map[string]*Host, id identity, h *Host) {
+	switch id {
+	case byNode:
+		putOne(table, h.NodeID, h)
+	case byName:
+		putOne(table, h.Namespace+"~"+h.Name, h)
+	case byBoot:
+		putOne(table, h.BootMAC, h)
+	case byMAC:
+		for _, mac := range h.MACs {
+			putOne(table, mac, h)
+		}
+	case bySerial:
+		putOne(table, h.Serial, h)
+	case byBMC:
+		putOne(table, h.BMC, h)
+	case identities:
+	}
+}
+
+func putOne(table map[string]*Host, key string, h *Host) {
 	if key == "" {
 		return
 	}
-	if _, taken := m[key]; !taken {
-		m[key] = h
+	if _, taken := table[key]; !taken {
+		table[key] = h
 	}
 }
 
 // owner returns the host that a machine belongs to: by the node's UUID, by the node's name, or by a port that is the boot MAC
 // of the host; nil if there is none.
 func (x *index) owner(m *Machine) *Host {
-	if h := x.byNode[m.Node.UUID]; h != nil {
+	if h := x.find(byNode, m.Node.UUID); h != nil {
 		return h
 	}
 	if m.Node.Name != "" {
-		if h := x.byName[m.Node.Name]; h != nil {
+		if h := x.find(byName, m.Node.Name); h != nil {
 			return h
 		}
 	}
-	for _, p := range m.Ports {
-		if h := x.byBoot[p.MAC]; h != nil {
+	for i := range m.Ports {
+		if h := x.find(byBoot, m.Ports[i].MAC); h != nil {
 			return h
 		}
 	}
@@ -61,29 +103,29 @@ func (x *index) owner(m *Machine) *Host {
 }
 
 // double returns a host that shares an identity with a machine without owning it, with the identity; nil if there is none.
-func (x *index) double(m *Machine) (h *Host, kind, value string) {
-	for _, p := range m.Ports {
-		if h := x.byMAC[p.MAC]; h != nil {
-			return h, "MAC", p.MAC
+func (x *index) double(m *Machine) (h *Host, kind identity, value string) {
+	for i := range m.Ports {
+		if h := x.find(byMAC, m.Ports[i].MAC); h != nil {
+			return h, byMAC, m.Ports[i].MAC
 		}
 	}
 	if m.Report == nil {
-		return nil, "", ""
+		return nil, identities, ""
 	}
 	for _, mac := range m.Report.MACs {
-		if h := x.byMAC[mac]; h != nil {
-			return h, "MAC", mac
+		if h := x.find(byMAC, mac); h != nil {
+			return h, byMAC, mac
 		}
 	}
 	if s := NormalSerial(m.Report.Hardware.SystemVendor.SerialNumber); s != "" {
-		if h := x.bySerial[s]; h != nil {
-			return h, "serial", s
+		if h := x.find(bySerial, s); h != nil {
+			return h, bySerial, s
 		}
 	}
-	if b := NormalBMC(m.Report.BMCAddress); m.Report.BMCAddress != "" && b != "" {
-		if h := x.byBMC[b]; h != nil {
-			return h, "BMC", b
+	if b := reportedBMC(m.Report); b != "" {
+		if h := x.find(byBMC, b); h != nil {
+			return h, byBMC, b
 		}
 	}
-	return nil, "", ""
+	return nil, identities, ""
 }

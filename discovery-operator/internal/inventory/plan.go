@@ -28,19 +28,18 @@ func Plan(s Snapshot) Decision {
 		return Decision{}
 	}
 	p.countHosts()
-	nodes := make(map[string]bool, len(s.Machines))
+	listed := 0
 	for _, m := range s.Machines {
-		nodes[m.Node.UUID] = true
-	}
-	p.nodes = nodes
-	for _, m := range s.Machines {
-		p.judge(m)
+		if h := p.judge(m); h != nil && h.NodeID == m.Node.UUID && p.ours(h) {
+			listed++
+		}
 	}
 	for i := range s.Hosts {
-		if h := &s.Hosts[i]; p.ours(h) && h.NodeID != "" && !nodes[h.NodeID] {
+		if h := &s.Hosts[i]; p.ours(h) && h.NodeID != "" {
 			p.LostHosts++
 		}
 	}
+	p.LostHosts -= listed
 	p.Counts.Nodes = int32(len(s.Machines)) //nolint:gosec // a list of machines is shorter than 2^31
 	return p.Decision
 }
@@ -51,6 +50,7 @@ type planner struct {
 	index   *index
 	ordered []Resource
 	self    *Resource
+	// nodes are the UUIDs of all machines, once somebody asked.
 	nodes   map[string]bool
 	fetched int
 	created int
@@ -70,12 +70,30 @@ func (p *planner) countHosts() {
 	p.Counts.Hosts = int32(p.hosts) //nolint:gosec // a list of hosts is shorter than 2^31
 }
 
-// judge decides about one machine.
-func (p *planner) judge(m *Machine) {
-	if h := p.index.owner(m); h != nil {
-		p.known(m, h)
-		return
+// listed reports whether Ironic lists a node.
+func (p *planner) listed(node string) bool {
+	if p.nodes == nil {
+		p.nodes = make(map[string]bool, len(p.Machines))
+		for _, m := range p.Machines {
+			p.nodes[m.Node.UUID] = true
+		}
 	}
+	return p.nodes[node]
+}
+
+// judge decides about one machine. It returns the host that the machine had before.
+func (p *planner) judge(m *Machine) *Host {
+	h := p.index.owner(m)
+	if h != nil {
+		p.known(m, h)
+	} else {
+		p.unknown(m)
+	}
+	return h
+}
+
+// unknown decides about a machine that has no host.
+func (p *planner) unknown(m *Machine) {
 	if v, refused := p.unfit(m); refused {
 		p.report(v)
 		return
@@ -108,7 +126,7 @@ func (p *planner) judge(m *Machine) {
 func (p *planner) known(m *Machine, h *Host) {
 	p.Counts.Known++
 	replaced := ""
-	if h.NodeID != "" && h.NodeID != m.Node.UUID && !p.nodes[h.NodeID] {
+	if h.NodeID != "" && h.NodeID != m.Node.UUID && !p.listed(h.NodeID) {
 		replaced = h.NodeID
 	}
 	if !p.ours(h) || !h.Held || h.Going || h.HasStatus && replaced == "" {
@@ -131,14 +149,18 @@ func (p *planner) unfit(m *Machine) (Verdict, bool) {
 		v.Reason, v.Message = metal3v1.RefusedNodeInUse, fmt.Sprintf("the node is %s and belongs to somebody else", m.Node.State)
 		return v, true
 	}
-	if h, kind, value := p.index.double(m); h != nil {
-		v.Reason = map[string]string{
-			"MAC": metal3v1.RefusedDuplicateMAC, "serial": metal3v1.RefusedDuplicateSerial, "BMC": metal3v1.RefusedDuplicateBMC,
-		}[kind]
-		v.Message = fmt.Sprintf("%s %s stands in host %s too", kind, value, h.Ref)
-		return v, true
+	h, kind, value := p.index.double(m)
+	switch {
+	case h == nil:
+		return v, false
+	case kind == bySerial:
+		v.Reason, v.Message = metal3v1.RefusedDuplicateSerial, fmt.Sprintf("serial number %s stands in host %s too", value, h.Ref)
+	case kind == byBMC:
+		v.Reason, v.Message = metal3v1.RefusedDuplicateBMC, fmt.Sprintf("management controller %s stands in host %s too", value, h.Ref)
+	default:
+		v.Reason, v.Message = metal3v1.RefusedDuplicateMAC, fmt.Sprintf("MAC %s stands in host %s too", value, h.Ref)
 	}
-	return v, false
+	return v, true
 }
 
 // winner is the resource that takes a machine: the first in order whose selector accepts it; nil if there is none.
@@ -161,7 +183,7 @@ func (p *planner) take(m *Machine, v Verdict, facts Facts) {
 	case name == "":
 		v.Reason = metal3v1.WaitingForName
 		v.Message = fmt.Sprintf("the machine has no usable %s, and no fallback gives a name", p.self.Template.HardwareDetails)
-	case p.index.byName[p.self.Namespace+"~"+name] != nil:
+	case p.index.find(byName, p.self.Namespace+"~"+name) != nil:
 		v.Waiting, v.Reason = false, metal3v1.RefusedNameTaken
 		v.Message = fmt.Sprintf("host %s has the name already, for another machine", Ref{p.self.Namespace, name})
 	case err != nil:

@@ -238,16 +238,14 @@ func (c *Client) explain(attempt string, err error) error {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("%s: %w", attempt, context.Canceled)
 	}
-	var urlErr *url.Error
-	if errors.As(err, &urlErr) { // its own text repeats the URL
+	if urlErr, ok := errors.AsType[*url.Error](err); ok { // its own text repeats the URL
 		err = urlErr.Err
 	}
 	return inventory.Failf(inventory.ProblemUnreachable, "%s: %s", attempt, c.hide(bounded256(err.Error())))
 }
 
 func asPointerOrValue(err error, target **gophercloud.ErrUnexpectedResponseCode) bool {
-	var v gophercloud.ErrUnexpectedResponseCode
-	if errors.As(err, &v) {
+	if v, ok := errors.AsType[gophercloud.ErrUnexpectedResponseCode](err); ok {
 		*target = &v
 		return true
 	}

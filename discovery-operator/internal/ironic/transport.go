@@ -26,6 +26,7 @@ type bounded struct {
 	observe Observer
 }
 
+// RoundTrip implements http.RoundTripper.
 func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	began := time.Now()
 	resp, err := b.next.RoundTrip(req)
@@ -49,6 +50,7 @@ type limited struct {
 	left int64
 }
 
+// Read implements io.Reader; it fails when the reply is longer than allowed.
 func (l *limited) Read(p []byte) (int, error) {
 	if l.left <= 0 {
 		return 0, errTooLong

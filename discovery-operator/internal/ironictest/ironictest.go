@@ -6,6 +6,7 @@ package ironictest
 
 import (
 	"bytes"
+	"context"
 	"net"
 	"os"
 	"os/exec"
@@ -57,7 +58,7 @@ func cannot(t testing.TB, why string) {
 // freePort asks the kernel for a port that nobody uses.
 func freePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("looking for a free port: %v", err)
 	}
@@ -73,7 +74,8 @@ func script(name string) string {
 
 func (i *Ironic) run(t testing.TB, stdin, name string, args ...string) (string, bool) {
 	t.Helper()
-	cmd := exec.Command(script(name), args...)
+	// The context of a test has ended when its clean-up stops Ironic.
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), script(name), args...)
 	var out, errs bytes.Buffer
 	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.Stdin = i.env, &out, &errs, strings.NewReader(stdin)
 	if err := cmd.Run(); err != nil {

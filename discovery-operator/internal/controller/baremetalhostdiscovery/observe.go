@@ -44,7 +44,7 @@ func (r *Reconciler) observe(ctx context.Context, d *metal3v1.BareMetalHostDisco
 	o := &observation{discovery: d, memory: r.remember(d)}
 	var key string
 	key, o.endpoint = r.Sources.Key(d.Namespace, d.Spec.Ironic)
-	o.poller = r.poller(d, key, o.endpoint)
+	o.poller = r.poller(d, key, o.endpoint) //nolint:contextcheck // a poller outlives the pass that asks for it
 	o.health = o.poller.Health()
 	now := r.now()
 	o.snapshot = inventory.Snapshot{

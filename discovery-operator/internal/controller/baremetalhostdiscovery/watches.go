@@ -50,7 +50,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 // everyone makes all resources look again, soon.
 func (r *Reconciler) everyone() handler.EventHandler {
-	all := func(ctx context.Context, q queue) {
+	all := func(q queue) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for ref := range r.memory {
@@ -58,10 +58,10 @@ func (r *Reconciler) everyone() handler.EventHandler {
 		}
 	}
 	return handler.Funcs{
-		CreateFunc:  func(ctx context.Context, _ event.CreateEvent, q queue) { all(ctx, q) },
-		UpdateFunc:  func(ctx context.Context, _ event.UpdateEvent, q queue) { all(ctx, q) },
-		DeleteFunc:  func(ctx context.Context, _ event.DeleteEvent, q queue) { all(ctx, q) },
-		GenericFunc: func(ctx context.Context, _ event.GenericEvent, q queue) { all(ctx, q) },
+		CreateFunc:  func(_ context.Context, _ event.CreateEvent, q queue) { all(q) },
+		UpdateFunc:  func(_ context.Context, _ event.UpdateEvent, q queue) { all(q) },
+		DeleteFunc:  func(_ context.Context, _ event.DeleteEvent, q queue) { all(q) },
+		GenericFunc: func(_ context.Context, _ event.GenericEvent, q queue) { all(q) },
 	}
 }
 

@@ -1,0 +1,226 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ironic_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/discovery-operator/internal/demo"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+	"github.com/muster-io/muster/discovery-operator/internal/ironic"
+)
+
+const password = "p4ss-w0rd/&"
+
+// service is an Ironic whose answers a test makes up.
+type service struct {
+	*httptest.Server
+	mux      *http.ServeMux
+	version  string
+	requests []string
+}
+
+func newService(t *testing.T, version string) *service {
+	s := &service{mux: http.NewServeMux(), version: version}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.requests = append(s.requests, r.Method+" "+r.URL.RequestURI())
+		w.Header().Set("X-OpenStack-Ironic-API-Maximum-Version", s.version)
+		s.mux.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	s.mux.HandleFunc("GET /v1/{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"id":"v1"}`)) })
+	return s
+}
+
+func (s *service) client(t *testing.T, change ...func(*ironic.Config)) *ironic.Client {
+	t.Helper()
+	config := ironic.Config{Endpoint: s.URL, Timeout: 2 * time.Second}
+	for _, c := range change {
+		c(&config)
+	}
+	client, err := ironic.New(config, nil)
+	require.NoError(t, err)
+	return client
+}
+
+func problem(t *testing.T, err error) inventory.Problem {
+	t.Helper()
+	var e *inventory.EndpointError
+	require.ErrorAs(t, err, &e)
+	return e.Problem
+}
+
+func TestListsArePagedByMarkerAndNextIsNotFollowed(t *testing.T) {
+	s := newService(t, "1.96")
+	const total = 2503
+	s.mux.HandleFunc("GET /v1/nodes", func(w http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, "1.96", r.Header.Get("X-OpenStack-Ironic-API-Version"))
+		assert.Equal(t, "true", r.URL.Query().Get("include_children"))
+		from := 0
+		if m := r.URL.Query().Get("marker"); m != "" {
+			_, err := fmt.Sscanf(m, "n%d", &from)
+			assert.NoError(t, err)
+			from++
+		}
+		page := map[string]any{}
+		var nodes []map[string]any
+		for i := from; i < min(from+1000, total); i++ {
+			nodes = append(nodes, map[string]any{"uuid": fmt.Sprintf("n%d", i), "name": nil, "provision_state": "enroll", "reservation": nil})
+		}
+		page["nodes"] = nodes
+		if len(nodes) == 1000 {
+			page["next"] = "http://attacker.invalid/v1/nodes?marker=x"
+		}
+		assert.NoError(t, json.NewEncoder(w).Encode(page))
+	})
+	nodes, err := s.client(t).Nodes(t.Context(), "")
+	require.NoError(t, err)
+	assert.Len(t, nodes, total)
+	assert.Len(t, s.requests, 1+3)
+}
+
+func TestAListThatLeadsNowhereEnds(t *testing.T) {
+	s := newService(t, "1.96")
+	s.mux.HandleFunc("GET /v1/ports", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"ports":[{"uuid":"p"}],"next":"again"}`))
+	})
+	_, err := s.client(t).Ports(t.Context(), "")
+	assert.Equal(t, inventory.ProblemInvalid, problem(t, err))
+}
+
+func TestInventoryIsAskedFromTheServiceThatHasIt(t *testing.T) {
+	flat := demo.Machine(7)
+	var parts map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal(flat, &parts))
+	builtin := fmt.Appendf(nil, `{"inventory":%s,"plugin_data":{"auto_discovered":true,"all_interfaces":{"eno1":{"pxe_enabled":true}},
+		"parsed_lldp":{"eno1":{"switch_chassis_id":"00:11","switch_port_id":"eth7","switch_system_name":"leaf-3","switch_port_untagged_vlan_id":101}}}}`, parts["inventory"])
+
+	t.Run("Ironic itself", func(t *testing.T) {
+		s := newService(t, "1.96")
+		s.mux.HandleFunc("GET /v1/nodes/u/inventory", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(builtin) })
+		r, err := s.client(t).Report(t.Context(), "u")
+		require.NoError(t, err)
+		assert.True(t, r.AutoDiscovered)
+		assert.True(t, r.Hardware.NIC[0].PXE)
+		assert.Equal(t, "leaf-3", r.Hardware.NIC[0].LLDP.SwitchSystemName)
+		assert.EqualValues(t, 101, r.Hardware.NIC[0].VLANID)
+	})
+	t.Run("the inspector beside it", func(t *testing.T) {
+		s := newService(t, "1.82")
+		inspector := newService(t, "")
+		inspector.mux.HandleFunc("GET /v1/introspection/u/data", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(flat) })
+		r, err := s.client(t, func(c *ironic.Config) { c.InspectorEndpoint = inspector.URL }).Report(t.Context(), "u")
+		require.NoError(t, err)
+		assert.Equal(t, demo.MAC(7, 0), r.BootMAC)
+	})
+	t.Run("Ironic, when the inspector has none", func(t *testing.T) {
+		s := newService(t, "1.96")
+		s.mux.HandleFunc("GET /v1/nodes/u/inventory", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(builtin) })
+		inspector := newService(t, "")
+		_, err := s.client(t, func(c *ironic.Config) { c.InspectorEndpoint = inspector.URL }).Report(t.Context(), "u")
+		require.NoError(t, err)
+	})
+	t.Run("nobody yet", func(t *testing.T) {
+		s := newService(t, "1.96")
+		_, err := s.client(t).Report(t.Context(), "u")
+		require.ErrorIs(t, err, inventory.ErrNotFound)
+	})
+}
+
+func TestEachFailureIsOneProblemWithoutTheCredentials(t *testing.T) {
+	reply := func(status int, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status); _, _ = w.Write([]byte(body)) }
+	}
+	secret := fmt.Sprintf(`{"error": {"code": 401, "message": "wrong password %s"}}`, password)
+	for name, c := range map[string]struct {
+		handler http.HandlerFunc
+		version string
+		want    inventory.Problem
+		text    string
+	}{
+		"refused":        {handler: reply(401, secret), want: inventory.ProblemCredentials, text: "wrong password ******"},
+		"forbidden":      {handler: reply(403, ""), want: inventory.ProblemCredentials},
+		"unavailable":    {handler: reply(503, ""), want: inventory.ProblemUnreachable},
+		"broken":         {handler: reply(500, `{"error_message":"{\"faultstring\":\"database is locked\"}"}`), want: inventory.ProblemInvalid, text: "database is locked"},
+		"a fault object": {handler: reply(400, `{"error_message":{"faultstring":"Unexpected arguments"}}`), want: inventory.ProblemRefused, text: "Unexpected arguments"},
+		"a web page":     {handler: reply(200, "<html>"), want: inventory.ProblemInvalid},
+		"a redirect": {handler: func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://attacker.invalid/", http.StatusFound)
+		}, want: inventory.ProblemInvalid},
+		"slow":              {handler: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, want: inventory.ProblemTimedOut},
+		"an older API":      {version: "1.60", want: inventory.ProblemTooOld, text: "1.81"},
+		"no Ironic":         {version: " ", want: inventory.ProblemInvalid},
+		"endless":           {handler: endless, want: inventory.ProblemInvalid, text: "longer than"},
+		"the wrong version": {handler: reply(406, ""), want: inventory.ProblemTooOld},
+	} {
+		t.Run(name, func(t *testing.T) {
+			version := c.version
+			if version == "" {
+				version = "1.96"
+			}
+			s := newService(t, strings.TrimSpace(version))
+			if c.handler != nil {
+				s.mux.HandleFunc("GET /v1/nodes", c.handler)
+			}
+			_, err := s.client(t, func(c *ironic.Config) {
+				c.Auth, c.Username, c.Password = ironic.AuthHTTPBasic, "admin", password
+				c.Timeout = time.Second
+			}).Nodes(t.Context(), "")
+			assert.Equal(t, c.want, problem(t, err), err)
+			assert.Contains(t, err.Error(), c.text)
+			assert.NotContains(t, err.Error(), password)
+			assert.NotContains(t, fmt.Sprintf("%+v %#v", err, err), password)
+		})
+	}
+	t.Run("nobody there", func(t *testing.T) {
+		c, err := ironic.New(ironic.Config{Endpoint: "http://admin:" + "pw-in-url" + "@127.0.0.1:1/"}, nil)
+		require.NoError(t, err)
+		_, err = c.Nodes(t.Context(), "")
+		assert.Equal(t, inventory.ProblemUnreachable, problem(t, err))
+		assert.NotContains(t, err.Error(), "pw-in-url")
+	})
+}
+
+// endless answers with more than anybody should read.
+func endless(w http.ResponseWriter, _ *http.Request) {
+	_, _ = w.Write([]byte(`{"nodes":[{"uuid":"`))
+	block := []byte(strings.Repeat("x", 1<<20))
+	for range 40 {
+		if _, err := w.Write(block); err != nil {
+			return
+		}
+	}
+}
+
+func TestAConfigurationDoesNotPrintItsSecrets(t *testing.T) {
+	c := ironic.Config{Endpoint: "https://admin:" + "hidden" + "@ironic.example:6385/v1/?token=hidden", Password: password}
+	for _, s := range []string{fmt.Sprint(c), fmt.Sprintf("%v %+v %#v %s", c, c, c, c)} {
+		assert.NotContains(t, s, "hidden")
+		assert.NotContains(t, s, password)
+	}
+	assert.Equal(t, "https://ironic.example:6385/v1/", c.String())
+}
+
+func TestSettingsOfTodaysSystemAreAccepted(t *testing.T) {
+	env := map[string]string{
+		"IRONIC_ENDPOINT": "https://ironic:6385/v1/", "METAL3_AUTH_ROOT_DIR": "/auth", "IRONIC_CACERT_FILE": "/ca", "IRONIC_INSECURE": "True",
+		"IRONIC_SKIP_CLIENT_SAN_VERIFY": "true",
+	}
+	files := map[string]string{"/auth/ironic/username": "u\n", "/auth/ironic/password": "p\n", "/ca": "pem"}
+	c, err := ironic.FromEnvironment(func(k string) string { return env[k] }, func(path string) ([]byte, error) { return []byte(files[path]), nil })
+	require.NoError(t, err)
+	assert.Equal(t, ironic.Config{
+		Endpoint: "https://ironic:6385/v1/", Auth: ironic.AuthHTTPBasic, Username: "u", Password: "p", CA: []byte("pem"), Insecure: true, SkipSAN: true,
+		Cert: []byte{}, Key: []byte{},
+	}.Fingerprint(), func() string { c.Cert, c.Key = []byte{}, []byte{}; return c.Fingerprint() }())
+}
