@@ -7,7 +7,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,6 +54,7 @@ func findProgram() (string, error) {
 
 // startProgram runs the control plane until this process ends and returns the path of its kubeconfig.
 func startProgram(program string) (string, error) {
+	//nolint:noctx // it lives as long as this process, not as the test that happens to come first
 	cmd := exec.Command(program, "start", "--unsafe-no-fsync", "--until-stdin-closes")
 	// The write end of standard input is open for as long as this process lives; nothing ever writes to it. Output goes
 	// through pipes, since a child that holds the standard error of a test makes "go test" wait for it.
@@ -71,7 +71,6 @@ func startProgram(program string) (string, error) {
 	if err := cmd.Start(); err != nil {
 		return "", err
 	}
-	keepOpen = stdin
 	line := make(chan string, 1)
 	go func() {
 		first, _ := bufio.NewReader(stdout).ReadString('\n')
@@ -80,7 +79,7 @@ func startProgram(program string) (string, error) {
 	select {
 	case kubeconfig := <-line:
 		if kubeconfig != "" {
-			// Reaped when it ends, which is when this process does.
+			// It ends with this process; until then this keeps the pipe that it lives by.
 			go func() { _ = cmd.Wait() }()
 			return kubeconfig, nil
 		}
@@ -90,9 +89,6 @@ func startProgram(program string) (string, error) {
 		return "", explain(errors.New("not ready after "+startTimeout.String()), stderr)
 	}
 }
-
-// keepOpen keeps the garbage collector from closing the pipe that the control plane lives by.
-var keepOpen io.Closer
 
 func explain(err error, stderr *tail) error {
 	message := stderr.String()

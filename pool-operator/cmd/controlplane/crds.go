@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -14,8 +13,8 @@ import (
 )
 
 // installCRDs applies the CustomResourceDefinitions of the directories and waits until they are served.
-func installCRDs(ctx context.Context, plane *controlplane.Plane, dirs []string) error {
-	if len(dirs) == 0 || ctx.Err() != nil {
+func installCRDs(plane *controlplane.Plane, dirs []string) error {
+	if len(dirs) == 0 {
 		return nil
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", plane.KubeconfigPath())

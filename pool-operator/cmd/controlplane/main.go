@@ -32,8 +32,9 @@ const usage = `usage: controlplane <command>
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	os.Exit(dispatch(ctx, os.Args[1:]))
+	status := dispatch(ctx, os.Args[1:])
+	stop()
+	os.Exit(status)
 }
 
 func dispatch(ctx context.Context, args []string) int {

@@ -48,7 +48,7 @@ func parseStart(args []string) (startOptions, error) {
 }
 
 // start runs a control plane until the context ends or the process that started this one does.
-func start(ctx context.Context, args []string) error {
+func start(ctx context.Context, args []string) (err error) {
 	o, err := parseStart(args)
 	if err != nil {
 		return err
@@ -67,11 +67,11 @@ func start(ctx context.Context, args []string) error {
 	}
 	dir := o.dir
 	if dir == "" {
-		scratch, err := controlplane.NewScratch(ctx)
-		if err != nil {
-			return err
+		scratch, failed := controlplane.NewScratch(ctx)
+		if failed != nil {
+			return failed
 		}
-		defer scratch.Remove()
+		defer func() { err = errors.Join(err, scratch.Remove()) }()
 		dir = scratch.Dir
 	}
 	plane, err := controlplane.Open(ctx, controlplane.Options{
@@ -80,19 +80,19 @@ func start(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(serve(ctx, plane, o), end(plane, o))
+	return errors.Join(serve(ctx, plane, o), end(context.WithoutCancel(ctx), plane, o))
 }
 
 // serve brings the control plane up, says so, and returns when it is to end or has ended by itself.
 func serve(ctx context.Context, plane *controlplane.Plane, o startOptions) error {
 	err := plane.Start(ctx)
 	if err == nil {
-		err = installCRDs(ctx, plane, o.crds)
+		err = installCRDs(plane, o.crds)
 	}
-	switch {
-	case ctx.Err() != nil:
-		return nil
-	case err != nil:
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // what failed is that it was told to end while it started
+	}
+	if err != nil {
 		return explain(err)
 	}
 	fmt.Println(plane.KubeconfigPath())
@@ -105,11 +105,11 @@ func serve(ctx context.Context, plane *controlplane.Plane, o startOptions) error
 }
 
 // end stops the processes. Data that are thrown away need no orderly shutdown.
-func end(plane *controlplane.Plane, o startOptions) error {
+func end(ctx context.Context, plane *controlplane.Plane, o startOptions) error {
 	if o.dir == "" {
 		return plane.Destroy()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	plane.Stop(ctx)
 	return plane.Close()

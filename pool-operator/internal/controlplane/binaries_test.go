@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -24,7 +23,7 @@ func TestPinnedVersionsAreThoseOfTheModule(t *testing.T) {
 	sums, err := os.ReadFile(filepath.Join(pins, "go.sum"))
 	require.NoError(t, err)
 	hash := sha256.Sum256(sums)
-	assert.Equal(t, hex.EncodeToString(hash[:])[:len(sumHash)], sumHash, "sumHash is the hash of hack/controlplane/go.sum")
+	assert.Equal(t, sumHash, hex.EncodeToString(hash[:])[:len(sumHash)], "sumHash is the hash of hack/controlplane/go.sum")
 }
 
 func program(t *testing.T, dir, name string) string {
@@ -68,7 +67,7 @@ func TestMissingBinaryIsNamedWithTheWayOut(t *testing.T) {
 	require.ErrorAs(t, err, &missing)
 	assert.Equal(t, apiServerName, missing.Name)
 	assert.Contains(t, err.Error(), "make controlplane")
-	assert.False(t, strings.Contains(err.Error(), "\n"), "one sentence")
+	assert.NotContains(t, err.Error(), "\n", "one sentence")
 }
 
 func TestFileThatCannotBeExecutedIsNoBinary(t *testing.T) {

@@ -92,7 +92,7 @@ func Reap(ctx context.Context, dir string) error {
 	if err != nil {
 		return nil // The directory has just gone.
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	err = d.waitForLock(ctx, file)
 	if _, inUse := errors.AsType[*InUseError](err); inUse && readIdentity(d.owner()).alive() {
 		return nil
@@ -122,6 +122,6 @@ func (d layout) locked() bool {
 	if err != nil {
 		return false
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	return unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil
 }

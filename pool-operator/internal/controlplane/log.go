@@ -80,7 +80,7 @@ func logTail(path string) []string {
 	if err != nil {
 		return nil
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	if info, err := file.Stat(); err == nil && info.Size() > tailBytes {
 		_, _ = file.Seek(-tailBytes, 2)
 	}

@@ -94,15 +94,15 @@ func Open(ctx context.Context, options Options) (*Plane, error) {
 	if p.lock, err = p.dir.takeLock(ctx); err != nil {
 		return nil, err
 	}
-	if err := p.prepare(); err != nil {
+	if err := p.prepare(ctx); err != nil {
 		return nil, errors.Join(err, p.release())
 	}
 	return p, nil
 }
 
 // prepare fills the directory.
-func (p *Plane) prepare() error {
-	if err := p.reservePort(); err != nil {
+func (p *Plane) prepare(ctx context.Context) error {
+	if err := p.reservePort(ctx); err != nil {
 		return err
 	}
 	return p.writeCredentials()
@@ -122,19 +122,19 @@ func (p *Plane) writeCredentials() error {
 
 // reservePort holds the recorded port, or chooses one and records it. A port that no client can know yet is replaced
 // when somebody else has taken it.
-func (p *Plane) reservePort() error {
+func (p *Plane) reservePort(ctx context.Context) error {
 	recorded, err := p.dir.readRecord()
 	if err != nil {
 		return err
 	}
 	if recorded.Port != 0 {
-		p.reserved, err = reserve(p.options.Host, recorded.Port)
+		p.reserved, err = reserve(ctx, p.options.Host, recorded.Port)
 		var taken *PortTakenError
 		if err == nil || recorded.Served || !errors.As(err, &taken) {
 			return err
 		}
 	}
-	if p.reserved, err = reserveIn(p.options.Host, p.options.Ports, p.options.SkipPort); err != nil {
+	if p.reserved, err = reserveIn(ctx, p.options.Host, p.options.Ports, p.options.SkipPort); err != nil {
 		return err
 	}
 	return p.dir.writeRecord(record{Port: p.reserved.port})

@@ -32,7 +32,7 @@ func TestPortIsHeldWhileTheDirectoryIsOpen(t *testing.T) {
 	plane := openPlane(t, Options{})
 	_, err := net.Listen("tcp", plane.URL()[len("https://"):])
 	require.Error(t, err)
-	_, err = reserve(netip.MustParseAddr("127.0.0.1"), plane.Port())
+	_, err = reserve(t.Context(), netip.MustParseAddr("127.0.0.1"), plane.Port())
 	var taken *PortTakenError
 	require.ErrorAs(t, err, &taken, "another control plane of this user cannot share it either")
 	require.NoError(t, plane.Close())
@@ -65,7 +65,7 @@ func TestTakenPort(t *testing.T) {
 			dir := t.TempDir()
 			listener, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
-			defer listener.Close()
+			defer func() { _ = listener.Close() }()
 			port := listener.Addr().(*net.TCPAddr).Port
 			require.NoError(t, layout(dir).writeRecord(record{Port: port, Served: test.served}))
 			plane, err := Open(t.Context(), Options{Dir: dir})
@@ -78,15 +78,15 @@ func TestPortsComeFromTheRange(t *testing.T) {
 	// Three ports that were free a moment ago, of which one is taken and one is not to be used.
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer listener.Close()
+	defer func() { _ = listener.Close() }()
 	taken := listener.Addr().(*net.TCPAddr).Port
 	ports := PortRange{First: taken, Last: taken + 2}
 	skip := func(port int) bool { return port == taken+1 }
-	held, err := reserveIn(netip.MustParseAddr("127.0.0.1"), ports, skip)
+	held, err := reserveIn(t.Context(), netip.MustParseAddr("127.0.0.1"), ports, skip)
 	require.NoError(t, err)
-	defer held.release()
+	defer func() { _ = held.release() }()
 	assert.Equal(t, taken+2, held.port)
-	_, err = reserveIn(netip.MustParseAddr("127.0.0.1"), ports, skip)
+	_, err = reserveIn(t.Context(), netip.MustParseAddr("127.0.0.1"), ports, skip)
 	var none *NoFreePortError
 	require.ErrorAs(t, err, &none)
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -39,11 +40,14 @@ func (r *reservation) release() error {
 }
 
 // reserve takes one port, or any free one for 0. It returns a PortTakenError when another program has it.
-func reserve(host netip.Addr, port int) (*reservation, error) {
+func reserve(ctx context.Context, host netip.Addr, port int) (*reservation, error) {
+	if port < 0 || port > math.MaxUint16 {
+		return nil, fmt.Errorf("reserving a port: %d is none", port)
+	}
 	address := netip.AddrPortFrom(host, uint16(port))
 	if port != 0 {
 		// Sharing would also admit another program of this user that shares; an exclusive attempt finds that.
-		listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address.String())
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address.String())
 		if err != nil {
 			return nil, asPortTaken(address, err)
 		}
@@ -63,22 +67,21 @@ func reserve(host netip.Addr, port int) (*reservation, error) {
 }
 
 // reserveIn takes a free port of the range, beginning anywhere, so that neighbours rarely try the same.
-func reserveIn(host netip.Addr, ports PortRange, skip func(port int) bool) (*reservation, error) {
+func reserveIn(ctx context.Context, host netip.Addr, ports PortRange, skip func(port int) bool) (*reservation, error) {
 	if ports == (PortRange{}) {
-		return reserve(host, 0)
+		return reserve(ctx, host, 0)
 	}
 	size := ports.Last - ports.First + 1
 	if size < 1 {
 		return nil, &NoFreePortError{Range: ports}
 	}
-	for i, offset := 0, rand.IntN(size); i < size; i++ {
+	for i, offset := 0, rand.IntN(size); i < size; i++ { //nolint:gosec // it only spreads, it protects nothing
 		port := ports.First + (offset+i)%size
 		if skip != nil && skip(port) {
 			continue
 		}
-		held, err := reserve(host, port)
-		var taken *PortTakenError
-		if errors.As(err, &taken) {
+		held, err := reserve(ctx, host, port)
+		if _, taken := errors.AsType[*PortTakenError](err); taken {
 			continue
 		}
 		return held, err

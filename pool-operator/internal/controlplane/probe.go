@@ -60,7 +60,7 @@ func (p *probe) get(ctx context.Context, path string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s gives no answer: %w", path, rootCause(err))
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
 	if err != nil {
 		return nil, fmt.Errorf("%s gives no complete answer: %w", path, rootCause(err))

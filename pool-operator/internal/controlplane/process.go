@@ -31,7 +31,7 @@ func startProcess(dir layout, lock *os.File, name, path string, args []string) (
 	if err != nil {
 		return nil, asDiskFull(string(dir), fmt.Errorf("opening the log of %s: %w", name, err))
 	}
-	cmd := exec.Command(path, args...)
+	cmd := exec.Command(path, args...) //nolint:noctx // it ends by Stop and Kill, gracefully, and not with a start's context
 	cmd.Dir = dir.run()
 	cmd.Env = inheritedEnvironment()
 	cmd.Stdout, cmd.Stderr = log, log

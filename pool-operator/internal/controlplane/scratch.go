@@ -33,7 +33,7 @@ func NewScratch(ctx context.Context) (*Scratch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("locking %s: %w", root, err)
 	}
-	defer guard.Close()
+	defer func() { _ = guard.Close() }()
 	if err := unix.Flock(int(guard.Fd()), unix.LOCK_EX); err != nil {
 		return nil, fmt.Errorf("locking %s: %w", root, err)
 	}

@@ -146,7 +146,7 @@ func (c *cluster) prepare(spec provision.Spec) error {
 	o := c.runtime.options
 	// The port of a cluster that sleeps is nobody's to take, also while this operator has not opened its directory.
 	taken := c.runtime.recordedPorts()
-	c.plane, err = controlplane.Open(context.Background(), controlplane.Options{
+	c.plane, err = controlplane.Open(c.runtime.life, controlplane.Options{
 		Dir: c.dir, Binaries: programs, Name: record.ClusterName, Host: o.Host, Ports: o.Ports, UnsafeNoFsync: o.UnsafeNoFsync,
 		SkipPort: func(port int) bool { return taken[port] },
 		Tokens:   []controlplane.Token{{Secret: password, User: "kube:admin", Groups: []string{"system:masters"}}},

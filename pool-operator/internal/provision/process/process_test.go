@@ -5,7 +5,6 @@ package process_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -178,12 +177,4 @@ func leftovers(t testing.TB, root string, ref provision.ClusterRef) []string {
 	}
 	slices.Sort(left)
 	return left
-}
-
-// problemOf returns the problem that an error is.
-func problemOf(t testing.TB, err error) *provision.Problem {
-	t.Helper()
-	problem, ok := errors.AsType[*provision.Problem](err)
-	require.True(t, ok, "%v is a problem", err)
-	return problem
 }

@@ -49,6 +49,9 @@ type Runtime struct {
 	changes  *provision.Changes
 	starting chan struct{}
 	rootLock *os.File
+	// life is the context of what outlives the call that began it; end ends it.
+	life context.Context
+	end  context.CancelFunc
 
 	mu       sync.Mutex
 	clusters map[provision.ClusterRef]*cluster
@@ -70,6 +73,7 @@ func New(ctx context.Context, options Options) (*Runtime, error) {
 		starting: make(chan struct{}, options.MaxStarting),
 		clusters: map[provision.ClusterRef]*cluster{},
 	}
+	r.life, r.end = context.WithCancel(context.WithoutCancel(ctx))
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the root of hosted clusters: %w", err)
 	}
@@ -131,7 +135,7 @@ func (r *Runtime) takeOver(ctx context.Context) error {
 // Start implements the port.
 func (r *Runtime) Start(_ context.Context, ref provision.ClusterRef, spec provision.Spec) error {
 	for {
-		problem, forgotten := r.obtain(ref).start(spec)
+		problem, forgotten := r.obtain(ref).start(spec) //nolint:contextcheck // a cluster outlives the call that starts it
 		if !forgotten {
 			return asError(problem)
 		}
@@ -141,7 +145,7 @@ func (r *Runtime) Start(_ context.Context, ref provision.ClusterRef, spec provis
 // Stop implements the port.
 func (r *Runtime) Stop(_ context.Context, ref provision.ClusterRef) error {
 	if c := r.find(ref); c != nil {
-		c.stop()
+		c.stop() //nolint:contextcheck // stopping goes on after the call
 	}
 	return nil
 }
@@ -149,7 +153,7 @@ func (r *Runtime) Stop(_ context.Context, ref provision.ClusterRef) error {
 // Delete implements the port.
 func (r *Runtime) Delete(_ context.Context, ref provision.ClusterRef) error {
 	if c := r.find(ref); c != nil {
-		return asError(c.delete())
+		return asError(c.delete()) //nolint:contextcheck // removing goes on after the call
 	}
 	return nil
 }
@@ -216,6 +220,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 		group.Go(func() { c.close(ctx) })
 	}
 	group.Wait()
+	r.end()
 	return r.rootLock.Close()
 }
 

@@ -43,7 +43,8 @@ func (c *cluster) work() {
 		case provision.StateReady:
 			done = c.bringUp()
 		case provision.StateAbsent:
-			done = c.remove()
+			c.remove()
+			done = true
 		default:
 			done = c.bringDown()
 		}
@@ -61,7 +62,7 @@ func (c *cluster) bringUp() (done bool) {
 	if c.state != provision.StateStarting {
 		c.move(provision.StateStarting)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(c.runtime.life)
 	defer cancel()
 	plane := c.plane
 	c.cancel = cancel
@@ -97,7 +98,7 @@ func (r *Runtime) startInTurn(ctx context.Context, plane *controlplane.Plane) er
 func (c *cluster) bringDown() (done bool) {
 	plane := c.plane
 	c.mu.Unlock()
-	plane.Stop(context.Background())
+	plane.Stop(c.runtime.life)
 	c.mu.Lock()
 	if c.want != provision.StateStopped || c.closed {
 		return false
@@ -108,7 +109,7 @@ func (c *cluster) bringDown() (done bool) {
 }
 
 // remove ends the control plane and removes what the rename has put aside; see bringUp.
-func (c *cluster) remove() (done bool) {
+func (c *cluster) remove() {
 	plane := c.plane
 	c.mu.Unlock()
 	var err error
@@ -116,19 +117,18 @@ func (c *cluster) remove() (done bool) {
 		err = plane.Close()
 	}
 	dir := c.runtime.gone(c.ref)
-	err = errors.Join(err, controlplane.Reap(context.Background(), dir), os.RemoveAll(dir))
+	err = errors.Join(err, controlplane.Reap(c.runtime.life, dir), os.RemoveAll(dir))
 	c.mu.Lock()
 	c.plane = nil
 	if err != nil {
 		c.failures++
 		c.problem = explain(err)
 		c.move(provision.StateDeleting)
-		return true
+		return
 	}
 	c.failures, c.problem = 0, nil
 	c.move(provision.StateAbsent)
 	c.runtime.forget(c)
-	return true
 }
 
 // watch notices that a running control plane has ended by itself, and renews its certificates while it runs.
