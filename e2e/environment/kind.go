@@ -82,7 +82,11 @@ func (k *Kind) start(ctx context.Context, kind, image string) error {
 		return err
 	}
 	k.say("building images")
-	archives, err := run(ctx, build, "--tag=dev")
+	names := []string{"--tag=dev", "control-plane"}
+	for _, operator := range All() {
+		names = append(names, operator.Name)
+	}
+	archives, err := run(ctx, build, names...)
 	if err != nil {
 		return err
 	}

@@ -67,4 +67,6 @@ func defaultStorageClass(ctx context.Context, clients kubernetes.Interface) (str
 	return "", nil
 }
 
-func hostPath(class storagev1.StorageClass) bool { return class.Provisioner == "kubernetes.io/host-path" }
+func hostPath(class storagev1.StorageClass) bool {
+	return class.Provisioner == "kubernetes.io/host-path"
+}

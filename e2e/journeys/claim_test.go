@@ -5,6 +5,7 @@ package journeys_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -110,4 +111,26 @@ func TestClaimsAreServedInTheirOrder(t *testing.T) {
 	require.NoError(t, w.admin.Delete(t.Context(), first))
 	w.untilUsable(second)
 	assert.Len(t, w.clusters(t, pool.Name), 1)
+}
+
+// A claim that is over gives its cluster back by itself.
+func TestAClaimEndsWithItsLifetime(t *testing.T) {
+	w := newWorld(t)
+	pool := w.hostedPool("lending", 1, 1)
+	pool.Spec.ClaimLifetime = &hivev1.ClusterPoolClaimLifetime{Maximum: &metav1.Duration{Duration: 15 * time.Second}}
+	w.create(pool)
+	w.untilFilled(pool)
+	claim := &hivev1.ClusterClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "short"},
+		Spec:       hivev1.ClusterClaimSpec{ClusterPoolName: pool.Name, Lifetime: &metav1.Duration{Duration: time.Hour}},
+	}
+	w.create(claim)
+	namespace := w.untilUsable(claim)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		w.refresh(c, claim)
+		require.NotNil(c, claim.Status.Lifetime)
+		assert.Equal(c, 15*time.Second, claim.Status.Lifetime.Duration, "the pool's maximum bounds it")
+	}, moment, interval)
+	w.untilGone(claim, patience)
+	w.untilGone(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, patience)
 }
