@@ -50,9 +50,9 @@ func (r *replica) execute(s *Snapshot, action Action) (ended bool, err error) {
 		if w.cds[a.Cluster] == nil || w.cds[a.Cluster].UID != a.UID {
 			return false, errConflict // the namespace is terminating or gone
 		}
-		w.rights[a.Cluster] = s.Claim.UID
+		w.rights[a.Cluster] = grant{claim: s.Claim.UID, rules: a.Rules, subjects: a.Subjects}
 		w.record("rights in %s for %s", a.Cluster, s.Claim.UID)
-		r.own(s, w.state, a.Cluster)
+		r.rightsOf(s, w.state, a.Cluster)
 	case RevokeRights, ReleaseCluster:
 		return false, r.release(s, a)
 	case ExpireClaim:

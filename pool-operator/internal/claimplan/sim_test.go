@@ -145,9 +145,9 @@ func (w *world) check() error {
 		}
 		clusterOf[uid] = name
 	}
-	for namespace, uid := range w.rights {
-		if cd := w.cds[namespace]; cd == nil || cd.Spec.ClusterPoolRef.ClaimUID != uid {
-			return fmt.Errorf("claim %s has rights in %s, which is not its cluster", uid, namespace)
+	for namespace, g := range w.rights {
+		if cd := w.cds[namespace]; cd == nil || cd.Spec.ClusterPoolRef.ClaimUID != g.claim {
+			return fmt.Errorf("claim %s has rights in %s, which is not its cluster", g.claim, namespace)
 		}
 	}
 	return nil

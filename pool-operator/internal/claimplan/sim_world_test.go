@@ -32,7 +32,14 @@ type state struct {
 	claims map[string]*hivev1.ClusterClaim
 	cds    map[string]*hivev1.ClusterDeployment
 	pool   *hivev1.ClusterPool
-	rights map[string]types.UID // namespace → UID of the claim whose subjects have rights there
+	rights map[string]grant // by namespace
+}
+
+// grant is a Role and RoleBinding.
+type grant struct {
+	claim    types.UID
+	rules    []rbacv1.PolicyRule
+	subjects []rbacv1.Subject
 }
 
 type world struct {
@@ -54,7 +61,7 @@ func newWorld(seed uint64) *world {
 	w := &world{
 		rng:   rand.New(rand.NewPCG(seed, 1)),
 		now:   time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		state: state{claims: map[string]*hivev1.ClusterClaim{}, cds: map[string]*hivev1.ClusterDeployment{}, rights: map[string]types.UID{}},
+		state: state{claims: map[string]*hivev1.ClusterClaim{}, cds: map[string]*hivev1.ClusterDeployment{}, rights: map[string]grant{}},
 		owner: map[string]types.UID{}, preset: map[types.UID]bool{},
 	}
 	w.pool = &hivev1.ClusterPool{ObjectMeta: metav1.ObjectMeta{Namespace: simNamespace, Name: "p"}}
@@ -180,11 +187,8 @@ func (r *replica) own(s *Snapshot, v state, namespace string) {
 
 func (r *replica) rightsOf(s *Snapshot, v state, namespace string) {
 	s.Role, s.Binding = nil, nil
-	if _, there := v.rights[namespace]; there && s.Own != nil && s.Own.Metadata != nil {
-		subjects, _ := OwnerSubjects(subjects())
-		s.Role, s.Binding = &rbacv1.Role{Rules: OwnerRules(s.Own.Metadata)}, &rbacv1.RoleBinding{Subjects: subjects, RoleRef: OwnerRoleRef()}
-	} else if there {
-		s.Role, s.Binding = &rbacv1.Role{}, &rbacv1.RoleBinding{}
+	if g, there := v.rights[namespace]; there {
+		s.Role, s.Binding = &rbacv1.Role{Rules: g.rules}, &rbacv1.RoleBinding{Subjects: g.subjects, RoleRef: OwnerRoleRef()}
 	}
 }
 
