@@ -44,6 +44,9 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err := addPoolAdmins(ctx, mgr); err != nil {
 		return err
 	}
+	if err := addInstalls(mgr); err != nil {
+		return err
+	}
 	return addHostedClusters(ctx, mgr, o)
 }
 
@@ -78,6 +81,18 @@ func addClaims(ctx context.Context, mgr ctrl.Manager) error {
 	}).SetupWithManager(mgr)
 	if err != nil {
 		return fmt.Errorf("setting up the controller of claims: %w", err)
+	}
+	return nil
+}
+
+// addInstalls has install objects of any kind speak through the ClusterDeployments that name them.
+func addInstalls(mgr ctrl.Manager) error {
+	err := clusterdeployment.NewInstall(clusterdeployment.InstallDependencies{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(),
+		Recorder: mgr.GetEventRecorder("clusterdeployment"), Clock: wallClock{},
+	}).SetupWithManager(mgr)
+	if err != nil {
+		return fmt.Errorf("setting up the controller of install objects: %w", err)
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func (o *operator) start() {
 	go func() { done <- mgr.Start(ctx) }()
 	o.crash = func() {
 		cancel()
-		assert.NoError(o, <-done)
+		require.NoError(o, <-done)
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		_ = clusters.Close(closing)

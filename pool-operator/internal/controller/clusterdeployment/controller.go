@@ -48,11 +48,16 @@ type Dependencies struct {
 // operators must never run one cluster.
 type Reconciler struct {
 	Dependencies
-	memory memory
+	writer *writer
 }
 
 // New returns a Reconciler.
-func New(d Dependencies) *Reconciler { return &Reconciler{Dependencies: d} }
+func New(d Dependencies) *Reconciler {
+	return &Reconciler{
+		Dependencies: d,
+		writer:       &writer{client: d.Client, recorder: d.Recorder, conditions: hostedplan.Conditions()},
+	}
+}
 
 // concurrency is how many clusters are looked after at a time. A pass waits for a /readyz at the longest, so a few that hang must not hold up others.
 const concurrency = 32
@@ -81,7 +86,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	cluster := &hivev1.ClusterDeployment{}
 	if err := r.Client.Get(ctx, request.NamespacedName, cluster); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.memory.forget(request.NamespacedName)
+			r.writer.memory.forget(request.NamespacedName)
 			return ctrl.Result{}, r.removeLeftovers(ctx, request.NamespacedName)
 		}
 		return ctrl.Result{}, fmt.Errorf("reading ClusterDeployment %s: %w", request, err)
@@ -89,12 +94,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !hostedplan.Hosted(cluster) {
 		return ctrl.Result{}, nil
 	}
-	if r.memory.ahead(request.NamespacedName, cluster) {
+	if r.writer.memory.ahead(request.NamespacedName, cluster) {
 		return ctrl.Result{RequeueAfter: jitter(request)}, nil
 	}
 	decision, err := r.settle(ctx, cluster)
 	if err == nil {
-		err = r.report(ctx, cluster, decision.Status)
+		err = r.writer.report(ctx, cluster, decision.Status)
 	}
 	if apierrors.IsConflict(err) || (apierrors.IsNotFound(err) && cluster.DeletionTimestamp != nil) {
 		logf.FromContext(ctx).V(1).Info("ClusterDeployment changed meanwhile, starting over")

@@ -39,11 +39,11 @@ func (r *Reconciler) execute(ctx context.Context, cluster *hivev1.ClusterDeploym
 func (r *Reconciler) do(ctx context.Context, cluster *hivev1.ClusterDeployment, action hostedplan.Action) error {
 	switch a := action.(type) {
 	case hostedplan.AddFinalizer:
-		return r.patch(ctx, cluster, "adding the finalizer to", func(c *hivev1.ClusterDeployment) {
+		return r.writer.patch(ctx, cluster, "adding the finalizer to", func(c *hivev1.ClusterDeployment) {
 			controllerutil.AddFinalizer(c, hivev1.FinalizerDeprovision)
 		})
 	case hostedplan.RemoveFinalizer:
-		return r.patch(ctx, cluster, "removing the finalizer from", func(c *hivev1.ClusterDeployment) {
+		return r.writer.patch(ctx, cluster, "removing the finalizer from", func(c *hivev1.ClusterDeployment) {
 			controllerutil.RemoveFinalizer(c, hivev1.FinalizerDeprovision)
 		})
 	case hostedplan.Start:
@@ -55,7 +55,7 @@ func (r *Reconciler) do(ctx context.Context, cluster *hivev1.ClusterDeployment, 
 	case hostedplan.PublishAccess:
 		return r.publishAccess(ctx, cluster, a.Metadata)
 	case hostedplan.RecordInstalled:
-		return r.patch(ctx, cluster, "recording the installation of", func(c *hivev1.ClusterDeployment) {
+		return r.writer.patch(ctx, cluster, "recording the installation of", func(c *hivev1.ClusterDeployment) {
 			c.Spec.Installed = true
 			c.Spec.ClusterMetadata = &a.Metadata
 			if c.Labels == nil {
@@ -80,15 +80,4 @@ func (r *Reconciler) start(ctx context.Context, cluster *hivev1.ClusterDeploymen
 		}
 	}
 	return r.Runtime.Start(ctx, refOf(cluster), provision.Spec{ClusterName: cluster.Spec.ClusterName, BaseDomain: cluster.Spec.BaseDomain})
-}
-
-// patch changes the cluster if it is still the one that was read, and takes over what the API server made of it.
-func (r *Reconciler) patch(ctx context.Context, cluster *hivev1.ClusterDeployment, what string, change func(*hivev1.ClusterDeployment)) error {
-	before := client.MergeFromWithOptions(cluster.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	change(cluster)
-	if err := r.Client.Patch(ctx, cluster, before, FieldOwner); err != nil {
-		return fmt.Errorf("%s ClusterDeployment %s: %w", what, refOf(cluster), err)
-	}
-	r.memory.wrote(client.ObjectKeyFromObject(cluster), cluster.ResourceVersion)
-	return nil
 }

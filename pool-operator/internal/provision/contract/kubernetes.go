@@ -40,7 +40,7 @@ func UseKubernetes(ctx context.Context, access provision.Access) error {
 
 // RememberKubernetes writes a mark into a cluster.
 func RememberKubernetes(ctx context.Context, access provision.Access, mark string) error {
-	client, err := client(access)
+	client, err := newClient(access)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func RememberKubernetes(ctx context.Context, access provision.Access, mark strin
 
 // RecallKubernetes reads the mark from a cluster.
 func RecallKubernetes(ctx context.Context, access provision.Access) (string, error) {
-	client, err := client(access)
+	client, err := newClient(access)
 	if err != nil {
 		return "", err
 	}
@@ -71,7 +71,7 @@ func listNamespaces(ctx context.Context, config *rest.Config) error {
 	return err
 }
 
-func client(access provision.Access) (kubernetes.Interface, error) {
+func newClient(access provision.Access) (kubernetes.Interface, error) {
 	config, err := restConfig(access)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,223 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package installplan decides what a ClusterDeployment should say about the object that installs it: any object that follows the install contract of
+// hivev1.ClusterInstall. It is pure: no client, context, clock, randomness or logger.
+package installplan
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+// Snapshot is all that a plan depends on, besides the time.
+type Snapshot struct {
+	// Cluster as read; its spec.clusterInstallRef is set.
+	Cluster *hivev1.ClusterDeployment
+	// Install is the install object, nil when it could not be read.
+	Install *hivev1.ClusterInstall
+	// Obstacle says, in a sentence, why Install is nil.
+	Obstacle string
+}
+
+// Decision is what to write.
+type Decision struct {
+	// Record is the metadata to record together with spec.installed; nil when there is nothing to record.
+	Record *hivev1.ClusterMetadata
+	// Status is what the status should say, as far as it is this controller's to say; nil when nothing should be said.
+	Status *hivev1.ClusterDeploymentStatus
+	// RequeueAfter is when to look again if nothing else happens; 0 when a watch says so.
+	RequeueAfter time.Duration
+}
+
+// retryMissing is when an install object that could not be read is looked for again. Its kind may not exist yet, and then nothing can be watched.
+const retryMissing = 30 * time.Second
+
+// Reasons that are not taken over from the install object.
+const (
+	// ReasonInstallStopped is the reason of hivev1.ClusterDeploymentProvisionStopped when the install object gives none.
+	ReasonInstallStopped = "ClusterInstallStopped"
+	// ReasonNotStopped is its reason while installation goes on or has succeeded.
+	ReasonNotStopped = "ProvisionNotStopped"
+	// ReasonInstallNotFound is the reason of hivev1.ClusterDeploymentRequirementsMet when the install object cannot be read.
+	ReasonInstallNotFound = "ClusterInstallNotFound"
+	// ReasonRequirementsMet is its reason when the installer has all that it needs.
+	ReasonRequirementsMet = "AllRequirementsMet"
+	// ReasonRequirementsNotMet is the reason of hivev1.ClusterDeploymentRequirementsMet when the install object gives none.
+	ReasonRequirementsNotMet = "RequirementsNotMet"
+)
+
+// mirrored are the conditions of the contract and what they are called on a ClusterDeployment.
+var mirrored = []struct{ from, to string }{
+	{hivev1.ClusterInstallRequirementsMet, hivev1.ClusterDeploymentInstallRequirementsMet},
+	{hivev1.ClusterInstallCompleted, hivev1.ClusterDeploymentInstallCompleted},
+	{hivev1.ClusterInstallFailed, hivev1.ClusterDeploymentInstallFailed},
+	{hivev1.ClusterInstallStopped, hivev1.ClusterDeploymentInstallStopped},
+}
+
+// Conditions lists the types of the conditions that a plan says something about.
+func Conditions() []string {
+	types := []string{
+		hivev1.ClusterDeploymentRequirementsMet, hivev1.ClusterDeploymentProvisioned, hivev1.ClusterDeploymentProvisionStopped,
+		hivev1.ClusterDeploymentProvisionFailed, hivev1.ClusterDeploymentHibernating, hivev1.ClusterDeploymentReady,
+	}
+	for _, m := range mirrored {
+		types = append(types, m.to)
+	}
+	return types
+}
+
+// Plan decides what to write about a cluster that an install object installs.
+func Plan(now time.Time, s Snapshot) Decision {
+	if s.Cluster.Annotations[hivev1.AnnotationReconcilePause] == "true" || s.Cluster.DeletionTimestamp != nil {
+		return Decision{}
+	}
+	d := newDraft(now, s.Cluster)
+	if s.Install == nil {
+		if s.Cluster.Spec.Installed { // the cluster no longer needs what installed it
+			return Decision{}
+		}
+		d.set(hivev1.ClusterDeploymentRequirementsMet, corev1.ConditionFalse, ReasonInstallNotFound, s.Obstacle)
+		d.set(hivev1.ClusterDeploymentProvisioned, corev1.ConditionFalse, hivev1.ReasonProvisioning, s.Obstacle)
+		return Decision{Status: &d.status, RequeueAfter: retryMissing}
+	}
+	d.mirror(s.Install)
+	if s.Cluster.Spec.Installed {
+		d.sayInstalled(s.Cluster)
+		return Decision{Status: &d.status}
+	}
+	if completed(s.Install) && complete(s.Install.Spec.ClusterMetadata) {
+		return Decision{Record: s.Install.Spec.ClusterMetadata}
+	}
+	d.sayInstalling(s.Install)
+	return Decision{Status: &d.status}
+}
+
+func completed(install *hivev1.ClusterInstall) bool {
+	return hivev1.IsConditionTrue(install.Status.Conditions, hivev1.ClusterInstallCompleted)
+}
+
+// stopped says whether the installer gave up. One that stopped because it is done has not.
+func stopped(install *hivev1.ClusterInstall) bool {
+	return !completed(install) && hivev1.IsConditionTrue(install.Status.Conditions, hivev1.ClusterInstallStopped)
+}
+
+// complete says whether the metadata is enough to get into the cluster.
+func complete(metadata *hivev1.ClusterMetadata) bool {
+	return metadata != nil && metadata.ClusterID != "" && metadata.InfraID != "" && metadata.AdminKubeconfigSecretRef.Name != ""
+}
+
+// draft is a status that is being written, beginning with what it says now.
+type draft struct {
+	status hivev1.ClusterDeploymentStatus
+	now    metav1.Time
+}
+
+func newDraft(now time.Time, cluster *hivev1.ClusterDeployment) *draft {
+	old := cluster.Status
+	d := &draft{now: metav1.NewTime(now.Truncate(time.Second)), status: hivev1.ClusterDeploymentStatus{
+		PowerState: old.PowerState, APIURL: old.APIURL, InstallVersion: old.InstallVersion, InstallRestarts: old.InstallRestarts,
+		InstallStartedTimestamp: old.InstallStartedTimestamp, InstalledTimestamp: old.InstalledTimestamp,
+	}}
+	for _, c := range old.Conditions {
+		if slices.Contains(Conditions(), c.Type) {
+			d.status.Conditions = append(d.status.Conditions, c)
+		}
+	}
+	return d
+}
+
+func (d *draft) set(conditionType string, status corev1.ConditionStatus, reason, message string) {
+	hivev1.SetCondition(&d.status.Conditions, hivev1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}, d.now)
+}
+
+// mirror takes over what the install object says of itself.
+func (d *draft) mirror(install *hivev1.ClusterInstall) {
+	d.status.InstallRestarts = install.Status.InstallRestarts
+	if install.Status.InstallStartedTimestamp != nil {
+		d.status.InstallStartedTimestamp = install.Status.InstallStartedTimestamp
+	}
+	for _, m := range mirrored {
+		if c := hivev1.FindCondition(install.Status.Conditions, m.from); c != nil {
+			d.set(m.to, c.Status, c.Reason, c.Message)
+		}
+	}
+	switch c := hivev1.FindCondition(install.Status.Conditions, hivev1.ClusterInstallRequirementsMet); {
+	case c == nil:
+		d.set(hivev1.ClusterDeploymentRequirementsMet, corev1.ConditionUnknown, hivev1.ReasonInitialized, "The installer has not said yet what it needs.")
+	case c.Status == corev1.ConditionTrue:
+		d.set(hivev1.ClusterDeploymentRequirementsMet, corev1.ConditionTrue, ReasonRequirementsMet, "The installer has all that it needs.")
+	default:
+		d.set(hivev1.ClusterDeploymentRequirementsMet, corev1.ConditionFalse, or(c.Reason, ReasonRequirementsNotMet), c.Message)
+	}
+}
+
+// sayInstalling says how far an installation is.
+func (d *draft) sayInstalling(install *hivev1.ClusterInstall) {
+	failed := hivev1.FindCondition(install.Status.Conditions, hivev1.ClusterInstallFailed)
+	if failed != nil && (failed.Status == corev1.ConditionTrue || d.has(hivev1.ClusterDeploymentProvisionFailed)) {
+		d.set(hivev1.ClusterDeploymentProvisionFailed, failed.Status, failed.Reason, failed.Message)
+	}
+	reason, message := hivev1.ReasonProvisioning, "The installer is at work."
+	switch {
+	case stopped(install):
+		reason = hivev1.ReasonProvisionStopped
+		why, sentence := giveUp(install, failed)
+		message = "The installer tries no more: " + sentence
+		d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionTrue, why, message)
+	case completed(install):
+		message = "The installer says that it is done, and its spec.clusterMetadata lacks clusterID, infraID or adminKubeconfigSecretRef."
+		d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionFalse, ReasonNotStopped, "Installation goes on.")
+	default:
+		if c := d.find(hivev1.ClusterDeploymentRequirementsMet); c.Status == corev1.ConditionFalse {
+			message = "The installer waits for what it needs: " + c.Message
+		}
+		d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionFalse, ReasonNotStopped, "Installation goes on.")
+	}
+	d.set(hivev1.ClusterDeploymentProvisioned, corev1.ConditionFalse, reason, message)
+	d.set(hivev1.ClusterDeploymentReady, corev1.ConditionFalse, reason, message)
+}
+
+// giveUp says why an installer gave up: what failed, or what it says of stopping.
+func giveUp(install *hivev1.ClusterInstall, failed *hivev1.Condition) (reason, message string) {
+	c := hivev1.FindCondition(install.Status.Conditions, hivev1.ClusterInstallStopped)
+	if failed != nil && failed.Status == corev1.ConditionTrue {
+		c = failed
+	}
+	return or(c.Reason, ReasonInstallStopped), c.Message
+}
+
+// sayInstalled says what is true of a cluster that an install object installed: it runs, and nobody here stops it.
+func (d *draft) sayInstalled(cluster *hivev1.ClusterDeployment) {
+	if d.status.InstalledTimestamp == nil {
+		d.status.InstalledTimestamp = &d.now
+	}
+	d.set(hivev1.ClusterDeploymentProvisioned, corev1.ConditionTrue, hivev1.ReasonProvisioned, "The cluster is installed.")
+	d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionFalse, ReasonNotStopped, "The cluster is installed.")
+	if d.has(hivev1.ClusterDeploymentProvisionFailed) {
+		d.set(hivev1.ClusterDeploymentProvisionFailed, corev1.ConditionFalse, hivev1.ReasonProvisioned, "The cluster is installed.")
+	}
+	d.status.PowerState = hivev1.PowerStateRunning
+	d.set(hivev1.ClusterDeploymentReady, corev1.ConditionTrue, hivev1.ReasonRunning, "The cluster is installed and nobody here stops it.")
+	d.set(hivev1.ClusterDeploymentHibernating, corev1.ConditionFalse, hivev1.ReasonUnsupported,
+		fmt.Sprintf("Nobody here stops and starts clusters of the platform %s.", or(cluster.Spec.Platform.Name(), "that is set")))
+}
+
+func (d *draft) find(conditionType string) *hivev1.Condition {
+	return hivev1.FindCondition(d.status.Conditions, conditionType)
+}
+
+func (d *draft) has(conditionType string) bool { return d.find(conditionType) != nil }
+
+func or(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
