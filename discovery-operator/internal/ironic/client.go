@@ -216,7 +216,11 @@ func cutQuery(path string) string {
 	return path
 }
 
+// badReply is a reply that is not what was asked for.
 type badReply struct{ error }
+
+// Unwrap returns what is wrong with the reply.
+func (b *badReply) Unwrap() error { return b.error }
 
 // explain turns an error into one that a user understands and that carries no credential: the text of the transport and the
 // faults that the service names, never the request.
@@ -229,12 +233,12 @@ func (c *Client) explain(attempt string, err error) error {
 	var netErr net.Error
 	var unable *gophercloud.ErrUnableToReauthenticate
 	switch {
-	case errors.As(err, &bad), errors.Is(err, errTooLong):
-		return inventory.Failf(inventory.ProblemInvalid, "%s: the answer is not Ironic's: %s", attempt, c.hide(bounded256(err.Error())))
 	case errors.As(err, &unable):
 		return inventory.Failf(inventory.ProblemCredentials, "%s: the credentials are refused", attempt)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout():
 		return inventory.Failf(inventory.ProblemTimedOut, "%s: no answer in time", attempt)
+	case errors.As(err, &bad), errors.Is(err, errTooLong):
+		return inventory.Failf(inventory.ProblemInvalid, "%s: the answer is not Ironic's: %s", attempt, c.hide(bounded256(err.Error())))
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("%s: %w", attempt, context.Canceled)
 	}

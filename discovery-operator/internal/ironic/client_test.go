@@ -174,7 +174,11 @@ func TestEachFailureIsOneProblemWithoutTheCredentials(t *testing.T) {
 			}
 			_, err := s.client(t, func(c *ironic.Config) {
 				c.Auth, c.Username, c.Password = ironic.AuthHTTPBasic, "admin", password
-				c.Timeout = time.Second
+				if name == "slow" {
+					c.Timeout = 200 * time.Millisecond
+				} else {
+					c.Timeout = time.Minute
+				}
 			}).Nodes(t.Context(), "")
 			assert.Equal(t, c.want, problem(t, err), err)
 			assert.Contains(t, err.Error(), c.text)
