@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/check"
 )
 
 // faults makes some writes fail before they reach the API server, and loses the answers of others.
@@ -102,15 +103,24 @@ func TestReplicasWithoutLeaderNeverDouble(t *testing.T) {
 	}
 	group.Wait()
 	claims, addresses := &ipamv1.IPClaimList{}, &ipamv1.IPAddressList{}
+	state := ""
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(state)
+		}
+	})
 	w.eventually("not every claim is served or refused", func() bool {
 		require.NoError(t, w.user.List(t.Context(), claims, client.InNamespace(w.namespace)))
 		require.NoError(t, w.user.List(t.Context(), addresses, client.InNamespace(w.namespace)))
+		findings, err := check.Run(t.Context(), w.user, w.namespace)
+		require.NoError(t, err)
 		served := 0
 		for _, claim := range claims.Items {
 			if claim.Status.Address != nil {
 				served++
 			}
 		}
+		state = fmt.Sprintf("claims %d of %d, served %d, addresses %d, findings %v", len(claims.Items), len(left), served, len(addresses.Items), findings)
 		return len(claims.Items) == len(left) && served == min(len(left), 315) && len(addresses.Items) == served
 	})
 	w.settled()

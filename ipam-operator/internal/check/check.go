@@ -143,7 +143,7 @@ func (o *objects) ownerFindings(a *ipamv1.IPAddress, owned map[types.NamespacedN
 	}
 	claim, ok := o.claims[key]
 	switch {
-	case !ok && owner == "":
+	case owner == "" && !slices.Contains(a.Finalizers, ipamv1.IPAddressFinalizer):
 		return nil
 	case !ok:
 		return []Finding{{Orphan, object, fmt.Sprintf("its IPClaim %s does not exist", key.Name)}}

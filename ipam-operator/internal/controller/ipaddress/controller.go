@@ -71,11 +71,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.release(ctx, address, time.Duration(pool.Spec.AddressReuseGracePeriodSeconds)*time.Second)
 }
 
-// inUse reports whether somebody has the address: the claim with the UID that the owner reference states. An address that
-// no claim owns was made by hand to reserve it and stays until it is deleted.
+// inUse reports whether somebody has the address. One that was made by hand to reserve it stays until it is deleted.
 func (r *Reconciler) inUse(ctx context.Context, reader client.Reader, address *ipamv1.IPAddress) (bool, error) {
-	owner := ipclaim.ClaimOwner(address)
-	if owner == "" && address.DeletionTimestamp.IsZero() || ipclaim.ClaimKind(address) != ipamv1.IPClaimKind {
+	if ipclaim.IsByHand(address) || ipclaim.ClaimKind(address) != ipamv1.IPClaimKind {
 		return true, nil
 	}
 	claim := &ipamv1.IPClaim{}
@@ -85,7 +83,11 @@ func (r *Reconciler) inUse(ctx context.Context, reader client.Reader, address *i
 	} else if err != nil {
 		return true, fmt.Errorf("reading IPClaim %s: %w", key, err)
 	}
-	return owner == "" || owner == claim.UID, nil
+	bound := ""
+	if claim.Status.Address != nil {
+		bound = claim.Status.Address.Name
+	}
+	return ipclaim.Belongs(address, claim, bound), nil
 }
 
 func (r *Reconciler) observe(ctx context.Context, address *ipamv1.IPAddress) (*ipamv1.IPPool, allocate.Hold, error) {

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
@@ -96,14 +97,27 @@ func (r *Reconciler) live(ctx context.Context, subject *Subject, name string) (*
 	return address, nil
 }
 
-// isOwner reports whether an address belongs to a claim. A claim that was created again under the same name is another
-// one: the owner reference decides by UID. An address without owner reference to a claim belongs to the one that it names.
+// isOwner reports whether an address belongs to a claim.
 func isOwner(address *ipamv1.IPAddress, subject *Subject) bool {
-	if ClaimKind(address) != subject.Kind || address.Spec.Claim.Name != subject.Object.GetName() {
-		return false
+	return ClaimKind(address) == subject.Kind && address.Spec.Claim.Name == subject.Object.GetName() &&
+		Belongs(address, subject.Object, subject.Claim.Bound)
+}
+
+// Belongs reports whether an address that names a claim belongs to it. A claim that was created again under the same name
+// is another one: the owner reference decides by UID. Where there is none, the garbage collector may have removed it
+// because that claim is gone; the address then belongs to the claim if its status says so, if it is not younger than the
+// address, or if the address was made by hand, to reserve it.
+func Belongs(address *ipamv1.IPAddress, claim client.Object, bound string) bool {
+	if owner := ClaimOwner(address); owner != "" {
+		return owner == claim.GetUID()
 	}
-	owner := ClaimOwner(address)
-	return owner == "" || owner == subject.UID()
+	created := claim.GetCreationTimestamp()
+	return IsByHand(address) || bound == address.Name || !created.After(address.CreationTimestamp.Time)
+}
+
+// IsByHand reports whether an address was made by hand: no claim owns it, and it lacks the finalizer of the operator.
+func IsByHand(address *ipamv1.IPAddress) bool {
+	return ClaimOwner(address) == "" && !controllerutil.ContainsFinalizer(address, ipamv1.IPAddressFinalizer)
 }
 
 // ClaimKind is the kind of the claim that has an address.

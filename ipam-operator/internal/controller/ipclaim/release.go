@@ -5,7 +5,9 @@ package ipclaim
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,12 +30,14 @@ type Releaser struct {
 }
 
 // Release gives an address back: its own object with this UID, and no other that has its name by now. At once means
-// that the address can be used again; otherwise the object stays, marked as deleted, for as long as its pool says.
+// that the address can be used again; otherwise the object stays, marked as deleted, for as long as its pool says. The
+// mark comes first: whoever finds it finishes the work.
 func (r Releaser) Release(ctx context.Context, namespace string, address allocate.Address, atOnce bool, why string) error {
 	key := types.NamespacedName{Namespace: namespace, Name: address.Name}
 	obj := &ipamv1.IPAddress{}
 	err := r.Writer.Get(ctx, key, obj)
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) || err == nil && string(obj.UID) != address.UID {
+		obj = &ipamv1.IPAddress{}
 		err = r.Reader.Get(ctx, key, obj)
 	}
 	if apierrors.IsNotFound(err) || err == nil && string(obj.UID) != address.UID {
@@ -42,43 +46,53 @@ func (r Releaser) Release(ctx context.Context, namespace string, address allocat
 	if err != nil {
 		return fmt.Errorf("reading IPAddress %s: %w", key, err)
 	}
-	deleting := !obj.DeletionTimestamp.IsZero()
-	if atOnce {
-		if err := r.Unprotect(ctx, obj); err != nil {
-			return err
-		}
-	}
-	if !deleting {
+	if obj.DeletionTimestamp.IsZero() {
 		uid := types.UID(address.UID)
 		err := r.Writer.Delete(ctx, obj, client.Preconditions{UID: &uid})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return nil
+		}
+		if err != nil {
 			return fmt.Errorf("deleting IPAddress %s: %w", key, err)
 		}
 		r.Count.Released(allocate.Why(why))
 	}
+	if atOnce {
+		return r.Unprotect(ctx, obj)
+	}
 	return nil
 }
 
-// Unprotect takes the finalizer off an address.
+// Unprotect takes the finalizer off an address. The patch names the object's UID and the finalizers that it replaces, and
+// not its resourceVersion: the deletion has just changed that.
 func (r Releaser) Unprotect(ctx context.Context, obj *ipamv1.IPAddress) error {
 	for {
-		before := obj.DeepCopy()
+		before := slices.Clone(obj.Finalizers)
 		if !controllerutil.RemoveFinalizer(obj, ipamv1.IPAddressFinalizer) {
 			return nil
 		}
-		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		err := r.Writer.Patch(ctx, obj, patch, client.FieldOwner(FieldOwner))
+		patch, err := json.Marshal([]map[string]any{
+			{"op": "test", "path": "/metadata/uid", "value": obj.UID},
+			{"op": "test", "path": "/metadata/finalizers", "value": before},
+			{"op": "replace", "path": "/metadata/finalizers", "value": obj.Finalizers},
+		})
+		if err != nil {
+			return fmt.Errorf("writing the patch of IPAddress %s: %w", obj.Name, err)
+		}
+		key, uid := client.ObjectKeyFromObject(obj), obj.UID
+		err = r.Writer.Patch(ctx, obj, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(FieldOwner))
 		switch {
 		case err == nil || apierrors.IsNotFound(err):
 			return nil
-		case !apierrors.IsConflict(err):
-			return fmt.Errorf("letting IPAddress %s go: %w", obj.Name, err)
+		case !apierrors.IsInvalid(err) && !apierrors.IsConflict(err):
+			return fmt.Errorf("letting IPAddress %s go: %w", key, err)
 		}
 		// The cache was behind: look again, at the same object only.
-		uid := obj.UID
 		obj = &ipamv1.IPAddress{}
-		if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(before), obj); err != nil || obj.UID != uid {
-			return client.IgnoreNotFound(err)
+		if err := r.Reader.Get(ctx, key, obj); apierrors.IsNotFound(err) || err == nil && obj.UID != uid {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("reading IPAddress %s: %w", key, err)
 		}
 	}
 }
