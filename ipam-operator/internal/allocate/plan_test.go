@@ -1,0 +1,332 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/ipset"
+)
+
+var randomNumber = ipset.Number{Hi: 0x1234567890abcdef, Lo: 0xfedcba0987654321}
+
+func snapshot(change func(*Snapshot, *ipamv1.IPPoolSpec)) Snapshot {
+	s := Snapshot{Claim: Claim{Name: "c"}, Pool: Pool{Name: "p", Found: true, Finalized: true}, Random: randomNumber}
+	pool := spec(ipamv1.Pool{Start: ip("10.0.0.10"), End: ip("10.0.0.12"), Subnet: subnet("10.0.0.0/24"), Gateway: ip("10.0.0.1")})
+	pool.Prefix = 24
+	change(&s, &pool)
+	free := NewFree(Parse(&pool, ipamv1.RandomAllocation))
+	if s.Pool.Free != nil {
+		for addr := range s.Pool.Free.taken {
+			free.Take(addr)
+		}
+	}
+	s.Pool.Free = free
+	return s
+}
+
+// taken says which addresses somebody has.
+func taken(addrs ...string) *Free {
+	f := &Free{taken: map[netip.Addr]int{}}
+	for _, addr := range addrs {
+		f.taken[netip.MustParseAddr(addr)]++
+	}
+	return f
+}
+
+func owned(name string) Address { return Address{Name: name, UID: "uid-" + name} }
+
+func TestPlan(t *testing.T) {
+	network := Network{Prefix: 24, Gateway: ip("10.0.0.1")}
+	made := func(addr string, why Why) Decision {
+		parsed := netip.MustParseAddr(addr)
+		return Decision{Create{IP: parsed, Name: AddressName("p", parsed), Network: network}, why}
+	}
+	for name, test := range map[string]struct {
+		given func(*Snapshot, *ipamv1.IPPoolSpec)
+		want  Decision
+	}{
+		"sequential is the lowest free address": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Pool.Free = taken("10.0.0.10") }, want: made("10.0.0.11", WhyChosen),
+		},
+		"a preallocation inside of the subnet is enough": {
+			given: func(_ *Snapshot, p *ipamv1.IPPoolSpec) {
+				p.PreAllocations = map[string]ipamv1.IPAddressStr{"c": "10.0.0.200"}
+			},
+			want: made("10.0.0.200", WhyPreallocated),
+		},
+		"a preallocation outside of everything is refused": {
+			given: func(_ *Snapshot, p *ipamv1.IPPoolSpec) {
+				p.PreAllocations = map[string]ipamv1.IPAddressStr{"c": "10.0.9.200"}
+			},
+			want: Decision{Refuse{"Pre-allocated IP out of bounds", "Pre-allocated IP out of bounds: 10.0.9.200 lies in no entry of IPPool p"}, WhyRefused},
+		},
+		"a preallocation that is taken is refused": {
+			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
+				p.PreAllocations = map[string]ipamv1.IPAddressStr{"c": "10.0.0.11"}
+				s.Pool.Free = taken("10.0.0.11")
+			},
+			want: Decision{Refuse{"Requested IP not available", "Requested IP not available: 10.0.0.11 is taken"}, WhyRefused},
+		},
+		"a preallocation and a request that agree are one": {
+			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
+				p.PreAllocations = map[string]ipamv1.IPAddressStr{"c": "10.0.0.11"}
+				s.Claim.Requested = "10.0.0.11"
+			},
+			want: made("10.0.0.11", WhyPreallocated),
+		},
+		"a preallocation and another request are refused": {
+			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
+				p.PreAllocations = map[string]ipamv1.IPAddressStr{"c": "10.0.0.11"}
+				s.Claim.Requested = "10.0.0.12"
+			},
+			want: Decision{Refuse{"PreAllocation and requested ip address are conflicting",
+				"PreAllocation and requested ip address are conflicting: the claim asks for 10.0.0.12, the pool has 10.0.0.11 for it"}, WhyRefused},
+		},
+		"a request for what is preallocated to somebody else is refused": {
+			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
+				p.PreAllocations = map[string]ipamv1.IPAddressStr{"other": "10.0.0.11"}
+				s.Claim.Requested = "10.0.0.11"
+			},
+			want: Decision{Refuse{"Requested IP not available", "Requested IP not available: 10.0.0.11 is pre-allocated to claim other"}, WhyRefused},
+		},
+		"a request for an excluded address is refused": {
+			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
+				p.ExcludedAddresses = []ipamv1.AddressSpan{"10.0.0.11"}
+				s.Claim.Requested = "10.0.0.11"
+			},
+			want: Decision{Refuse{"Requested IP not available", "Requested IP not available: 10.0.0.11 is excluded"}, WhyRefused},
+		},
+		"who asks for the broadcast address gets it": {
+			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
+				p.Pools[0].End = nil
+				s.Claim.Requested = "10.0.0.255"
+			},
+			want: made("10.0.0.255", WhyRequested),
+		},
+		"an annotation that is no address is refused": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Claim.Requested = "ten" },
+			want:  Decision{Refuse{`Invalid ipAddress annotation "ten": not a valid IP address`, `Invalid ipAddress annotation "ten": not a valid IP address`}, WhyRefused},
+		},
+		"a pool without a free address refuses": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Pool.Free = taken("10.0.0.10", "10.0.0.11", "10.0.0.12") },
+			want:  Decision{Refuse{"Exhausted IP Pools", "Exhausted IP Pools: every address of p is taken or reserved"}, WhyExhausted},
+		},
+		"the address that a claim had before is taken again": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Claim.Bound = "p-10-0-0-12" }, want: made("10.0.0.12", WhyRestored),
+		},
+		"an address that exists is adopted, whatever the pool says": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) {
+				s.Owned = []Address{owned("p-1")}
+				s.Pool.Deleting = true
+			},
+			want: Decision{Adopt{Address: owned("p-1")}, WhyFound},
+		},
+		"of two addresses the one in the status stays": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) {
+				s.Owned = []Address{owned("p-1"), owned("p-2")}
+				s.Claim.Bound = "p-2"
+			},
+			want: Decision{Adopt{Address: owned("p-2"), Surplus: []Address{owned("p-1")}}, WhyFound},
+		},
+		"a claim that is served is left alone": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) {
+				s.Owned = []Address{owned("p-1")}
+				s.Claim.Bound, s.Claim.Reported, s.Claim.Finalized = "p-1", true, true
+			},
+			want: Decision{Nothing{}, WhyServed},
+		},
+		"nothing happens while paused, not even a release": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Hold, s.Claim.Deleting = HeldPaused, true }, want: Decision{Nothing{}, WhyPaused},
+		},
+		"a deleted claim waits for foreign finalizers": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Claim.Deleting, s.Claim.ForeignFinalizers = true, true },
+			want:  Decision{Nothing{}, WhyForeignFinalizers},
+		},
+		"a deleted claim gives everything back, without a Cluster too": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) {
+				s.Claim.Deleting, s.Hold = true, HeldClusterMissing
+				s.Owned = []Address{owned("p-1"), owned("p-2")}
+			},
+			want: Decision{Release{Addresses: []Address{owned("p-1"), owned("p-2")}}, WhyDeleted},
+		},
+		"nothing is allocated without the Cluster": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Hold = HeldClusterMissing },
+			want:  Decision{Refuse{Message: "the Cluster of the pool does not exist yet"}, WhyClusterNotFound},
+		},
+		"nothing is allocated from a pool that is being deleted": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Pool.Deleting = true },
+			want:  Decision{Refuse{Message: "IPPool p is being deleted"}, WhyPoolNotReady},
+		},
+		"nothing is allocated before the pool is protected": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Pool.Finalized = false },
+			want:  Decision{Refuse{Message: "IPPool p is not ready yet"}, WhyPoolNotReady},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, test.want, Plan(snapshot(test.given)))
+		})
+	}
+}
+
+func TestRandomStaysInTheFirstEntryThatHasOne(t *testing.T) {
+	seen := map[string]bool{}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		s := snapshot(func(s *Snapshot, p *ipamv1.IPPoolSpec) {
+			p.AllocationStrategy = ipamv1.RandomAllocation
+			p.Pools = append(p.Pools, ipamv1.Pool{Start: ip("10.9.0.1"), End: ip("10.9.0.1")})
+			s.Random = ipset.Number{Hi: random.Uint64(), Lo: random.Uint64()}
+		})
+		seen[Plan(s).Action.(Create).IP.String()] = true
+	}
+	assert.Equal(t, map[string]bool{"10.0.0.10": true, "10.0.0.11": true, "10.0.0.12": true}, seen)
+}
+
+// simulation is an API server that knows claims and addresses, and replicas that see them late.
+type simulation struct {
+	t        *testing.T
+	random   *rand.Rand
+	layout   *Layout
+	holders  map[netip.Addr]string // the truth: the name of the object is the lock
+	bound    map[string]netip.Addr // the truth: status of claims
+	replicas []*replica
+}
+
+type replica struct {
+	free  *Free
+	knows map[netip.Addr]bool
+}
+
+// TestSeededInterleavings lets replicas with stale views serve and release claims in random order, and checks after every
+// step that no address has two holders and no claim two addresses once everything is seen.
+func TestSeededInterleavings(t *testing.T) {
+	for seed := range uint64(200) {
+		s := &simulation{t: t, random: rand.New(rand.NewPCG(seed, 5)), holders: map[netip.Addr]string{}, bound: map[string]netip.Addr{}}
+		pool := spec(ipamv1.Pool{Start: ip("10.0.0.1"), End: ip("10.0.0.9")})
+		pool.AllocationStrategy = []ipamv1.AllocationStrategy{ipamv1.RandomAllocation, ipamv1.SequentialAllocation}[seed%2]
+		pool.PreAllocations = map[string]ipamv1.IPAddressStr{"c3": "10.0.0.5"}
+		s.layout = Parse(&pool, ipamv1.RandomAllocation)
+		for range 3 {
+			s.replicas = append(s.replicas, &replica{free: NewFree(s.layout), knows: map[netip.Addr]bool{}})
+		}
+		for range 120 {
+			s.step()
+			s.check()
+		}
+		for _, r := range s.replicas {
+			s.see(r, len(s.holders)+20)
+		}
+		for _, r := range s.replicas {
+			for addr := range r.knows {
+				require.Contains(t, s.holders, addr)
+			}
+			require.Len(t, r.knows, len(s.holders))
+		}
+	}
+}
+
+func (s *simulation) step() {
+	r := s.replicas[s.random.IntN(len(s.replicas))]
+	claim := fmt.Sprintf("c%d", s.random.IntN(14))
+	switch s.random.IntN(4) {
+	case 0:
+		s.see(r, 2)
+	case 1:
+		if addr, ok := s.bound[claim]; ok {
+			delete(s.bound, claim)
+			delete(s.holders, addr)
+		}
+	default:
+		s.serve(r, claim)
+	}
+}
+
+// serve is what the executor does: plan, try to take the name, learn who has it, plan again.
+func (s *simulation) serve(r *replica, claim string) {
+	if _, ok := s.bound[claim]; ok {
+		return
+	}
+	for range 50 {
+		decision := Plan(Snapshot{
+			Claim: Claim{Name: claim}, Pool: Pool{Name: "p", Found: true, Finalized: true, Free: r.free},
+			Random: ipset.Number{Hi: s.random.Uint64(), Lo: s.random.Uint64()},
+		})
+		create, ok := decision.Action.(Create)
+		if !ok {
+			return
+		}
+		require.False(s.t, r.knows[create.IP], "the plan chose what this replica knows to be taken")
+		r.knows[create.IP] = true
+		r.free.Take(create.IP)
+		if _, taken := s.holders[create.IP]; taken {
+			continue
+		}
+		s.holders[create.IP] = claim
+		s.bound[claim] = create.IP
+		return
+	}
+	s.t.Fatal("the next candidate was never free")
+}
+
+// see lets a replica catch up by some events.
+func (s *simulation) see(r *replica, n int) {
+	for _, addr := range slices.SortedFunc(s.all(r), netip.Addr.Compare) {
+		_, taken := s.holders[addr]
+		switch {
+		case n == 0:
+			return
+		case taken && !r.knows[addr]:
+			r.knows[addr] = true
+			r.free.Take(addr)
+			n--
+		case !taken && r.knows[addr]:
+			delete(r.knows, addr)
+			r.free.Release(addr)
+			n--
+		}
+	}
+}
+
+func (s *simulation) all(r *replica) func(func(netip.Addr) bool) {
+	return func(yield func(netip.Addr) bool) {
+		for addr := range s.holders {
+			if !yield(addr) {
+				return
+			}
+		}
+		for addr := range r.knows {
+			if _, ok := s.holders[addr]; !ok && !yield(addr) {
+				return
+			}
+		}
+	}
+}
+
+func (s *simulation) check() {
+	seen := map[string]netip.Addr{}
+	for addr, claim := range s.holders {
+		other, double := seen[claim]
+		require.False(s.t, double, "%s has %s and %s", claim, addr, other)
+		seen[claim] = addr
+		require.True(s.t, s.layout.InBounds(addr))
+		if owner, reserved := s.layout.ReservedFor(addr); reserved {
+			require.Equal(s.t, owner, claim)
+		}
+		require.Equal(s.t, addr, s.bound[claim])
+	}
+	for _, r := range s.replicas {
+		counts := r.free.Counts()
+		require.GreaterOrEqual(s.t, counts.Free, int64(0))
+		require.Equal(s.t, int64(len(r.knows)), counts.Used)
+	}
+}
