@@ -115,7 +115,7 @@ func (s *screen) add(what string) {
 		return
 	}
 	s.erase()
-	fmt.Fprintln(s.out, what)
+	s.write(what + "\n")
 	s.redraw()
 }
 
@@ -139,12 +139,15 @@ func (s *screen) note(what string) {
 	}
 }
 
+// write shows a text. A terminal that is gone is no reason to leave things behind: the context ends too, then.
+func (s *screen) write(text string) { _, _ = s.out.WriteString(text) }
+
 func (s *screen) line(what string) {
 	if what == "" {
-		fmt.Fprintln(s.out)
+		s.write("\n")
 		return
 	}
-	fmt.Fprintf(s.out, "%6.1fs  %s\n", time.Since(s.started).Seconds(), what)
+	s.write(fmt.Sprintf("%6.1fs  %s\n", time.Since(s.started).Seconds(), what))
 }
 
 func (s *screen) paint(color, text string) string {
@@ -156,7 +159,7 @@ func (s *screen) paint(color, text string) string {
 
 func (s *screen) erase() {
 	if s.drawn > 0 {
-		fmt.Fprintf(s.out, "\x1b[%dA\x1b[J", s.drawn)
+		s.write(fmt.Sprintf("\x1b[%dA\x1b[J", s.drawn))
 		s.drawn = 0
 	}
 }
@@ -184,7 +187,7 @@ func (s *screen) redraw() {
 		text.WriteString(cut(line, width-1))
 		text.WriteString("\n")
 	}
-	fmt.Fprint(s.out, text.String())
+	s.write(text.String())
 	s.drawn = len(lines)
 }
 

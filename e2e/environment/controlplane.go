@@ -47,7 +47,7 @@ func StartControlPlane(ctx context.Context, dir string, args ...string) (*Contro
 	if err != nil {
 		return nil, fmt.Errorf("opening a log: %w", err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	cmd.Stderr = file
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting the control plane: %w", err)

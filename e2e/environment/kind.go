@@ -94,7 +94,7 @@ func (k *Kind) start(ctx context.Context, kind, image string) error {
 	if _, err := run(ctx, kind, "create", "cluster", "--name", k.name, "--image", image, "--kubeconfig", k.Kubeconfig(), "--wait", "120s"); err != nil {
 		return err
 	}
-	for _, archive := range strings.Fields(archives) {
+	for _, archive := range strings.FieldsSeq(archives) {
 		k.say("loading " + filepath.Base(archive))
 		if _, err := run(ctx, kind, "load", "image-archive", archive, "--name", k.name); err != nil {
 			return err
@@ -190,7 +190,7 @@ func (k *Kind) Close(context.Context) error {
 
 // run runs a command and returns its standard output; the error holds the end of what it said.
 func run(ctx context.Context, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
+	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // programs of this checkout and of the container engine
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {

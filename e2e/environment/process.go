@@ -27,7 +27,7 @@ func startProcess(name, log, path string, args ...string) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the log of %s: %w", name, err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	cmd := exec.Command(path, args...) //nolint:noctx // it is ended by stop, in order
 	cmd.Stdout, cmd.Stderr = file, file
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

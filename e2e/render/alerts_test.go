@@ -125,9 +125,7 @@ func TestAlertsAndDashboardsAskForMetricsThatExist(t *testing.T) {
 				}
 			}
 		}
-		for _, dashboard := range dashboards(t, objects) {
-			texts = append(texts, dashboard)
-		}
+		texts = append(texts, dashboards(t, objects)...)
 		for _, text := range texts {
 			for _, metric := range own.FindAllString(text, -1) {
 				base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(metric, "")
