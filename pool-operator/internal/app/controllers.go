@@ -70,7 +70,7 @@ func addPools(ctx context.Context, mgr ctrl.Manager, o Options) error {
 
 func addClaims(ctx context.Context, mgr ctrl.Manager) error {
 	counts := clusterclaim.NewMetrics()
-	if err := register(counts); err != nil {
+	if err := register(counts, clusterclaim.NewQueues(mgr.GetCache(), wallClock{})); err != nil {
 		return err
 	}
 	if err := clusterclaim.AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {

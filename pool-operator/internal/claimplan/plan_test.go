@@ -1,0 +1,238 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package claimplan
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func hours(n int) *metav1.Duration { return &metav1.Duration{Duration: time.Duration(n) * time.Hour} }
+
+func TestLifetime(t *testing.T) {
+	pool := func(standard, maximum *metav1.Duration) *hivev1.ClusterPool {
+		return &hivev1.ClusterPool{Spec: hivev1.ClusterPoolSpec{ClaimLifetime: &hivev1.ClusterPoolClaimLifetime{Default: standard, Maximum: maximum}}}
+	}
+	for sentence, c := range map[string]struct {
+		own, published *metav1.Duration
+		pool           *hivev1.ClusterPool
+		want           *metav1.Duration
+	}{
+		"nobody limits it":                                  {pool: &hivev1.ClusterPool{}},
+		"the claim's own counts":                            {own: hours(5), pool: &hivev1.ClusterPool{}, want: hours(5)},
+		"the pool's default counts without an own":          {pool: pool(hours(3), nil), want: hours(3)},
+		"the claim's own comes before the default":          {own: hours(5), pool: pool(hours(3), nil), want: hours(5)},
+		"the maximum cuts the claim's own":                  {own: hours(5), pool: pool(nil, hours(4)), want: hours(4)},
+		"the maximum cuts the default":                      {pool: pool(hours(9), hours(4)), want: hours(4)},
+		"the maximum limits a claim without any":            {pool: pool(nil, hours(4)), want: hours(4)},
+		"the claim's own stays when the pool is gone":       {own: hours(5), published: hours(4), want: hours(5)},
+		"what was published stays when the pool is gone":    {published: hours(4), want: hours(4)},
+		"a claim without a pool and without any has no end": {},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			claim := &hivev1.ClusterClaim{Spec: hivev1.ClusterClaimSpec{Lifetime: c.own}, Status: hivev1.ClusterClaimStatus{Lifetime: c.published}}
+			require.Equal(t, c.want, Lifetime(claim, c.pool))
+		})
+	}
+}
+
+func TestOwnerSubjects(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		in      rbacv1.Subject
+		want    rbacv1.Subject
+		refused string
+	}{
+		"a user":                      {in: rbacv1.Subject{Kind: "User", Name: "a"}, want: rbacv1.Subject{Kind: "User", Name: "a", APIGroup: rbacv1.GroupName}},
+		"a group":                     {in: rbacv1.Subject{Kind: "Group", Name: "a", APIGroup: rbacv1.GroupName}, want: rbacv1.Subject{Kind: "Group", Name: "a", APIGroup: rbacv1.GroupName}},
+		"a service account":           {in: rbacv1.Subject{Kind: "ServiceAccount", Name: "a", Namespace: "n"}, want: rbacv1.Subject{Kind: "ServiceAccount", Name: "a", Namespace: "n"}},
+		"a service account of nobody": {in: rbacv1.Subject{Kind: "ServiceAccount", Name: "a"}, refused: "subjects[0]: a ServiceAccount needs a namespace"},
+		"a robot":                     {in: rbacv1.Subject{Kind: "Robot", Name: "a"}, refused: `subjects[0]: kind "Robot" is none of User, Group and ServiceAccount`},
+		"nobody":                      {in: rbacv1.Subject{Kind: "User"}, refused: "subjects[0]: the name is missing"},
+		"a user of another group":     {in: rbacv1.Subject{Kind: "User", Name: "a", APIGroup: "x"}, refused: `subjects[0]: apiGroup "x" is not that of kind User`},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			got, refused := OwnerSubjects([]rbacv1.Subject{c.in})
+			if c.refused != "" {
+				require.Empty(t, got)
+				require.Equal(t, []string{c.refused}, refused)
+				return
+			}
+			require.Empty(t, refused)
+			require.Equal(t, []rbacv1.Subject{c.want}, got)
+		})
+	}
+}
+
+func TestOwnerRulesNameExactlyTheSecretsThatThereAre(t *testing.T) {
+	rules := OwnerRules(&hivev1.ClusterMetadata{
+		AdminKubeconfigSecretRef: hivev1.LocalObjectReference{Name: "k"}, MetadataJSONSecretRef: &hivev1.LocalObjectReference{Name: "m"},
+	})
+	require.Equal(t, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"k", "m"}, Verbs: []string{"get"}}, rules[1])
+	for _, rule := range rules {
+		require.NotContains(t, rule.Verbs, "*")
+		require.NotContains(t, rule.Resources, "*")
+	}
+}
+
+func claim(change ...func(*hivev1.ClusterClaim)) *hivev1.ClusterClaim {
+	c := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Namespace: simNamespace, Name: "a", UID: "uid-a", ResourceVersion: "1", CreationTimestamp: metav1.NewTime(noon)}}
+	c.Spec.ClusterPoolName = "p"
+	for _, f := range change {
+		f(c)
+	}
+	return c
+}
+
+// named gives the claim a cluster's name, as the operator does.
+func named(cluster string) func(*hivev1.ClusterClaim) {
+	return func(c *hivev1.ClusterClaim) {
+		c.Spec.Namespace, c.Finalizers = cluster, []string{hivev1.FinalizerClusterClaim}
+	}
+}
+
+func free(name string, change ...func(*Cluster)) Cluster {
+	c := Cluster{Namespace: name, UID: types.UID("uid-" + name), ResourceVersion: "7", Created: noon, Installed: true, Pool: types.NamespacedName{Namespace: simNamespace, Name: "p"}}
+	for _, f := range change {
+		f(&c)
+	}
+	return c
+}
+
+func of(name string, uid types.UID) func(*Cluster) {
+	return func(c *Cluster) { c.ClaimName, c.ClaimUID = name, uid }
+}
+
+func TestPlan(t *testing.T) {
+	pool := &hivev1.ClusterPool{}
+	record := RecordClaim{Cluster: "x", UID: "uid-x", ResourceVersion: "7", At: noon, Why: WhyAssigned}
+	verify := VerifyCluster{Cluster: "x", Why: WhyDoubt}
+	deleted := func(c *hivev1.ClusterClaim) { c.DeletionTimestamp = new(metav1.NewTime(noon)) }
+	for sentence, c := range map[string]struct {
+		in     Snapshot
+		action Action
+		reason string // of Pending, if it changes
+	}{
+		"a claim that names a free cluster takes it": {
+			in: Snapshot{Claim: claim(named("x")), Pool: pool, Own: new(free("x"))}, action: record, reason: hivev1.ReasonClusterAssigned,
+		},
+		"also when its pool is being deleted, because the cluster may be its own already": {
+			in:     Snapshot{Claim: claim(named("x")), Pool: &hivev1.ClusterPool{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: new(metav1.NewTime(noon))}}, Own: new(free("x"))},
+			action: record, reason: hivev1.ReasonClusterAssigned,
+		},
+		"a cluster of another pool is never taken": {
+			in:     Snapshot{Claim: claim(named("x")), Pool: pool, Own: new(free("x", func(c *Cluster) { c.Pool.Namespace = "elsewhere" })), Verified: true},
+			action: ReturnCluster{Why: WhyLost}, reason: hivev1.ReasonNoClusters,
+		},
+		"a cluster of no pool is never taken": {
+			in:     Snapshot{Claim: claim(named("x")), Pool: pool, Own: new(free("x", func(c *Cluster) { c.Pool = types.NamespacedName{} })), Verified: true},
+			action: ReturnCluster{Why: WhyLost}, reason: hivev1.ReasonNoClusters,
+		},
+		"before a claim leaves a cluster the truth is looked up": {
+			in: Snapshot{Claim: claim(named("x")), Pool: pool, Own: new(free("x", of("b", "uid-b")))}, action: verify,
+		},
+		"a claim that leaves a cluster gets another at once": {
+			in:     Snapshot{Claim: claim(named("x")), Pool: pool, Own: new(free("x", of("b", "uid-b"))), Verified: true, Clusters: []Cluster{free("y")}, Claims: []Waiter{WaiterOf(claim(named("x")))}},
+			action: AssignCluster{Cluster: "y", Why: WhyOldest}, reason: hivev1.ReasonNoClusters,
+		},
+		"a claim waits for a paused cluster that it names": {
+			in:     Snapshot{Claim: claim(named("x")), Pool: pool, Own: new(free("x", func(c *Cluster) { c.Paused = true })), Verified: true},
+			reason: hivev1.ReasonClusterAssigned,
+		},
+		"a claim of the same name and another UID has nothing": {
+			in: Snapshot{Claim: claim(named("x")), Pool: pool, Own: new(free("x", of("a", "uid-of-another")))}, action: verify,
+		},
+		"a cluster that was claimed before UIDs were recorded gets the UID": {
+			in:     Snapshot{Claim: claim(named("x")), Pool: pool, Own: new(free("x", of("a", "")))},
+			action: RecordClaim{Cluster: "x", UID: "uid-x", ResourceVersion: "7", At: noon, Why: WhyUnidentified}, reason: hivev1.ReasonClusterClaimed,
+		},
+		"a cluster without UID is not this claim's unless the claim names it": {
+			in: Snapshot{Claim: claim(), Pool: pool, Clusters: []Cluster{free("x", of("a", ""))}}, reason: hivev1.ReasonNoClusters,
+		},
+		"a claim whose name for its cluster was lost gets it back": {
+			in: Snapshot{Claim: claim(), Pool: pool, Clusters: []Cluster{free("x", of("a", "uid-a"))}}, action: AssignCluster{Cluster: "x", Why: WhyRecorded},
+		},
+		"subjects wait for the cluster's metadata": {
+			in:     Snapshot{Claim: claim(named("x"), func(c *hivev1.ClusterClaim) { c.Spec.Subjects = subjects() }), Pool: pool, Own: new(free("x", of("a", "uid-a")))},
+			reason: hivev1.ReasonClusterAssigned,
+		},
+		"a paused claim is left alone": {
+			in: Snapshot{Claim: claim(func(c *hivev1.ClusterClaim) {
+				c.Annotations = map[string]string{hivev1.AnnotationReconcilePause: "true"}
+			}), Pool: pool, Clusters: []Cluster{free("x")}},
+		},
+		"a cluster that the pool decided to delete is not given out": {
+			in: Snapshot{Claim: claim(), Pool: &hivev1.ClusterPool{Status: hivev1.ClusterPoolStatus{Operations: []hivev1.ClusterPoolOperation{
+				{Namespace: "x", Kind: hivev1.OperationDelete},
+			}}}, Clusters: []Cluster{free("x")}, Claims: []Waiter{WaiterOf(claim())}}, reason: hivev1.ReasonNoClusters,
+		},
+		"a cluster that does not resume in time is not given out": {
+			in: Snapshot{Claim: claim(), Pool: &hivev1.ClusterPool{Spec: hivev1.ClusterPoolSpec{HibernationConfig: &hivev1.HibernationConfig{ResumeTimeout: hours(1)}}},
+				Clusters: []Cluster{free("x", func(c *Cluster) { c.Resuming = noon.Add(-time.Hour) })}, Claims: []Waiter{WaiterOf(claim())}}, reason: hivev1.ReasonNoClusters,
+		},
+		"a pool that is being deleted gives out nothing": {
+			in:     Snapshot{Claim: claim(), Pool: &hivev1.ClusterPool{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: new(metav1.NewTime(noon))}}, Clusters: []Cluster{free("x")}},
+			reason: hivev1.ReasonClaimPoolDeleting,
+		},
+		"without a pool nothing is given out": {in: Snapshot{Claim: claim(), Clusters: []Cluster{free("x")}}, reason: hivev1.ReasonPoolNotFound},
+		"before a deleted claim goes the truth is looked up": {
+			in: Snapshot{Claim: claim(named("x"), deleted), Pool: pool}, action: verify,
+		},
+		"a deleted claim goes when its cluster is gone": {
+			in: Snapshot{Claim: claim(named("x"), deleted), Pool: pool, Verified: true}, action: DropFinalizer{Why: WhyReleased},
+		},
+		"a deleted claim goes when the cluster is not its own, and leaves the rights of others alone": {
+			in:     Snapshot{Claim: claim(named("x"), deleted), Pool: pool, Own: new(free("x", of("b", "uid-b"))), Verified: true, Role: &rbacv1.Role{}, Binding: &rbacv1.RoleBinding{}},
+			action: DropFinalizer{Why: WhyReleased},
+		},
+		"rights that outlive the cluster are taken away": {
+			in:     Snapshot{Claim: claim(named("x"), deleted), Pool: pool, Verified: true, Binding: &rbacv1.RoleBinding{}},
+			action: RevokeRights{Cluster: "x", Binding: true, Why: WhyDeleted},
+		},
+		"a marked cluster is deleted when its pool is gone": {
+			in:     Snapshot{Claim: claim(named("x"), deleted), Own: new(free("x", of("a", "uid-a"), func(c *Cluster) { c.Marked = true }))},
+			action: ReleaseCluster{Cluster: "x", UID: "uid-x", Why: WhyDeleted}, reason: hivev1.ReasonClusterAssigned,
+		},
+		"a deleted claim that was never given anything needs no goodbye": {in: Snapshot{Claim: claim(deleted), Pool: pool}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			d := Plan(noon, c.in)
+			require.Equal(t, c.action, d.Action)
+			reason := ""
+			if d.Status != nil {
+				reason = hivev1.FindCondition(d.Status.Conditions, hivev1.ClusterClaimPending).Reason
+			}
+			require.Equal(t, c.reason, reason)
+		})
+	}
+}
+
+func TestPendingNeverComesBack(t *testing.T) {
+	c := claim(named("x"), func(c *hivev1.ClusterClaim) {
+		c.Spec.Subjects = subjects()
+		c.Status.Conditions = []hivev1.Condition{{Type: hivev1.ClusterClaimPending, Status: corev1.ConditionFalse, Reason: hivev1.ReasonClusterClaimed, Message: "Cluster claimed", LastTransitionTime: metav1.NewTime(noon)}}
+	})
+	own := free("x", of("a", "uid-a"), func(c *Cluster) { c.Metadata, c.Running = &hivev1.ClusterMetadata{}, true })
+	d := Plan(noon, Snapshot{Claim: c, Pool: &hivev1.ClusterPool{}, Own: &own})
+	require.IsType(t, GrantRights{}, d.Action, "the rights are restored")
+	require.Equal(t, corev1.ConditionFalse, hivev1.FindCondition(d.Status.Conditions, hivev1.ClusterClaimPending).Status)
+}
+
+func TestAssignIsTheSameForEverybody(t *testing.T) {
+	waiting := []Waiter{{Name: "b", UID: "b", Created: noon}, {Name: "a", UID: "a", Created: noon}, {Name: "0", UID: "0", Created: noon.Add(time.Second)}}
+	clusters := []Cluster{free("y"), free("x"), free("w", func(c *Cluster) { c.Created, c.Running = noon.Add(time.Second), true })}
+	require.Equal(t, map[types.UID]string{"a": "x", "b": "y", "0": "w"}, Assign(waiting, clusters, hivev1.ClaimPolicyOldestFirst))
+	require.Equal(t, map[types.UID]string{"a": "w", "b": "x", "0": "y"}, Assign(waiting, clusters, hivev1.ClaimPolicyRunningFirst))
+	require.Equal(t, "b", waiting[0].Name, "the arguments are left as they are")
+	require.Equal(t, map[types.UID]string{"a": "y"}, Assign(waiting, clusters[:1], ""))
+}

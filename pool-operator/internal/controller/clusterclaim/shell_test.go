@@ -1,0 +1,199 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterclaim
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+var (
+	noon    = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	request = ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "team", Name: "a"}}
+)
+
+type fixedClock time.Time
+
+func (c fixedClock) Now() time.Time { return time.Time(c) }
+
+// shell is a Reconciler on a client that can be made to fail.
+type shell struct {
+	*Reconciler
+	recorder *events.FakeRecorder
+}
+
+func newShell(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *shell {
+	builder := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(objects...).WithStatusSubresource(&hivev1.ClusterClaim{}).WithInterceptorFuncs(funcs)
+	for _, index := range indexes() {
+		builder = builder.WithIndex(index.object, index.field, index.keys)
+	}
+	c, recorder := builder.Build(), events.NewFakeRecorder(10)
+	return &shell{New(Dependencies{Client: c, Live: c, Recorder: recorder, Clock: fixedClock(noon), Metrics: NewMetrics()}), recorder}
+}
+
+func (s *shell) claim(t *testing.T) *hivev1.ClusterClaim {
+	claim := &hivev1.ClusterClaim{}
+	require.NoError(t, s.Client.Get(t.Context(), request.NamespacedName, claim))
+	return claim
+}
+
+func (s *shell) pending(t *testing.T) *hivev1.Condition {
+	return hivev1.FindCondition(s.claim(t).Status.Conditions, hivev1.ClusterClaimPending)
+}
+
+// scene is a pool with one free cluster, and a claim with a subject.
+func scene() []client.Object {
+	claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "a", UID: "uid-a", CreationTimestamp: metav1.NewTime(noon.Add(-time.Second))}}
+	claim.Spec.ClusterPoolName, claim.Spec.Subjects = "p", []rbacv1.Subject{{Kind: "User", Name: "ada"}}
+	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "x", UID: "uid-x"}}
+	cd.Spec.Installed, cd.Spec.ClusterPoolRef = true, &hivev1.ClusterPoolReference{Namespace: "team", PoolName: "p"}
+	cd.Spec.ClusterMetadata = &hivev1.ClusterMetadata{AdminKubeconfigSecretRef: hivev1.LocalObjectReference{Name: "kubeconfig"}}
+	return []client.Object{claim, cd, &hivev1.ClusterPool{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "p"}}}
+}
+
+func TestAPassBindsAndASecondOneDoesNothing(t *testing.T) {
+	writes := 0
+	count := func() { writes++ }
+	s := newShell(t, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			count()
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			count()
+			return c.Apply(ctx, obj, opts...)
+		},
+		SubResourceApply: func(ctx context.Context, c client.Client, sub string, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+			count()
+			return c.SubResource(sub).Apply(ctx, obj, opts...)
+		},
+	}, scene()...)
+	_, err := s.Reconcile(t.Context(), request)
+	require.NoError(t, err)
+	require.Equal(t, 5, writes, "claim, cluster, Role, RoleBinding, status")
+	require.Equal(t, hivev1.ReasonClusterClaimed, s.pending(t).Reason)
+	require.Equal(t, 1, testutil.CollectAndCount(s.Metrics, "pool_operator_claim_wait_seconds"))
+	require.Contains(t, <-s.recorder.Events, "ClusterClaimed")
+	result, err := s.Reconcile(t.Context(), request)
+	require.NoError(t, err)
+	require.Zero(t, result)
+	require.Equal(t, 5, writes, "a pass without news writes nothing")
+}
+
+func TestRefusedRightsAreReportedAndTriedAgain(t *testing.T) {
+	refused := apierrors.NewForbidden(rbacv1.Resource("roles"), hivev1.ClaimOwnerRoleName, errors.New("attempting to grant extra privileges"))
+	fail := true
+	s := newShell(t, interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			if fail {
+				return refused
+			}
+			return c.Apply(ctx, obj, opts...)
+		},
+	}, scene()...)
+	_, err := s.Reconcile(t.Context(), request)
+	require.True(t, apierrors.IsForbidden(err))
+	require.ErrorContains(t, err, "writing role x/hive-claim-owner")
+	require.Equal(t, hivev1.ReasonClusterAssigned, s.pending(t).Reason)
+	require.Contains(t, s.pending(t).Message, "the rights of its subjects are being set up")
+	fail = false
+	_, err = s.Reconcile(t.Context(), request)
+	require.NoError(t, err)
+	require.Equal(t, hivev1.ReasonClusterClaimed, s.pending(t).Reason)
+}
+
+func TestAConflictIsNoError(t *testing.T) {
+	s := newShell(t, interceptor.Funcs{
+		Patch: func(_ context.Context, _ client.WithWatch, obj client.Object, _ client.Patch, _ ...client.PatchOption) error {
+			return apierrors.NewConflict(hivev1.Resource("clusterclaims"), obj.GetName(), errors.New("modified"))
+		},
+	}, scene()...)
+	result, err := s.Reconcile(t.Context(), request)
+	require.NoError(t, err)
+	require.Positive(t, result.RequeueAfter)
+	require.Less(t, result.RequeueAfter, time.Second)
+	require.Nil(t, s.pending(t), "who lost a race leaves the status to the next pass")
+}
+
+func TestALostClusterLeadsToAnotherInTheSamePass(t *testing.T) {
+	other := scene()[1].(*hivev1.ClusterDeployment)
+	other.Namespace, other.Name, other.UID = "y", "y", "uid-y"
+	raced := false
+	s := newShell(t, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if cd, ok := obj.(*hivev1.ClusterDeployment); ok && !raced {
+				raced = true
+				rival := &hivev1.ClusterDeployment{}
+				require.NoError(t, c.Get(ctx, client.ObjectKeyFromObject(cd), rival))
+				rival.Spec.ClusterPoolRef.ClaimName, rival.Spec.ClusterPoolRef.ClaimUID = "rival", "uid-rival"
+				require.NoError(t, c.Update(ctx, rival))
+			}
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+	}, append(scene(), other)...)
+	_, err := s.Reconcile(t.Context(), request)
+	require.NoError(t, err)
+	require.Equal(t, "y", s.claim(t).Spec.Namespace)
+	require.InDelta(t, 1, testutil.ToFloat64(s.Metrics.conflicts), 0)
+}
+
+func TestAFailingDeletionKeepsTheFinalizer(t *testing.T) {
+	objects := scene()
+	claim, cd := objects[0].(*hivev1.ClusterClaim), objects[1].(*hivev1.ClusterDeployment)
+	claim.Spec.Namespace, claim.Finalizers, claim.DeletionTimestamp = "x", []string{hivev1.FinalizerClusterClaim}, new(metav1.NewTime(noon))
+	cd.Spec.ClusterPoolRef.ClaimName, cd.Spec.ClusterPoolRef.ClaimUID = "a", "uid-a"
+	s := newShell(t, interceptor.Funcs{
+		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
+			return apierrors.NewInternalError(errors.New("no"))
+		},
+	}, objects...)
+	_, err := s.Reconcile(t.Context(), request)
+	require.ErrorContains(t, err, "deleting cluster x")
+	require.NotEmpty(t, s.claim(t).Finalizers)
+}
+
+func TestAViewOlderThanTheLastWriteIsLeftAlone(t *testing.T) {
+	s := newShell(t, interceptor.Funcs{}, scene()...)
+	s.memory.wrote("uid-a", "1000000")
+	result, err := s.Reconcile(t.Context(), request)
+	require.NoError(t, err)
+	require.Equal(t, catchUp, result.RequeueAfter)
+	require.Empty(t, s.claim(t).Spec.Namespace)
+}
+
+func TestQueuesAreMeasured(t *testing.T) {
+	waiting := func(name string, why hivev1.WaitReason, age time.Duration) client.Object {
+		claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, CreationTimestamp: metav1.NewTime(noon.Add(-age))}}
+		claim.Spec.ClusterPoolName, claim.Status.WaitingFor = "p", why
+		return claim
+	}
+	s := newShell(t, interceptor.Funcs{}, waiting("b", hivev1.WaitProvisioning, time.Minute), waiting("c", hivev1.WaitProvisioning, time.Hour), waiting("d", hivev1.WaitQueueTimedOut, 2*time.Hour))
+	require.NoError(t, testutil.CollectAndCompare(NewQueues(s.Client, s.Clock), strings.NewReader(`
+# HELP pool_operator_claim_oldest_waiting_age_seconds Age in seconds of the ClusterClaim of a pool that has waited longest and is still in the queue.
+# TYPE pool_operator_claim_oldest_waiting_age_seconds gauge
+pool_operator_claim_oldest_waiting_age_seconds{clusterpool_name="p",clusterpool_namespace="team"} 3600
+# HELP pool_operator_claims_waiting ClusterClaims that wait for a cluster, by what they wait for; those of pools that do not exist are among them.
+# TYPE pool_operator_claims_waiting gauge
+pool_operator_claims_waiting{clusterpool_name="p",clusterpool_namespace="team",waiting_for="Provisioning"} 2
+pool_operator_claims_waiting{clusterpool_name="p",clusterpool_namespace="team",waiting_for="QueueTimedOut"} 1
+`)))
+}
