@@ -298,7 +298,7 @@ type BareMetalHostDiscoveryStatus struct {
 	// +optional
 	Machines []MachineReport `json:"machines,omitempty"`
 	// lastPoll describes the last reading of Ironic that changed something or read everything. Readings without news are
-	// not written here; the metric discovery_poll_last_success_timestamp_seconds has them.
+	// not written here; the metric discovery_operator_poll_last_success_timestamp_seconds has them.
 	// +optional
 	LastPoll *PollReport `json:"lastPoll,omitempty"`
 	// conditions explain the state. Ready is the summary.

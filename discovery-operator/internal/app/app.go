@@ -31,9 +31,7 @@ import (
 // name is the operator's, in events and as the name of its leader's Lease.
 const name = "discovery-operator"
 
-// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=muster-discovery,resources=leases,verbs=get;create;update
-// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
-// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=muster-discovery-operator,resources=leases,verbs=get;create;update
 
 // Run runs the operator until the context ends.
 func Run(ctx context.Context, o Options) error {

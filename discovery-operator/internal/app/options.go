@@ -59,7 +59,7 @@ func Parse(args []string, getenv func(string) string) (Options, error) {
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", ":8443", "address of the metrics, authenticated and over TLS; 0: none")
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", ":8081", "address of the probes; 0: none")
 	fs.StringVar(&o.LogLevel, "log-level", "info", "debug, info or error")
-	fs.StringVar(&o.Namespace, "namespace", first(getenv("POD_NAMESPACE"), "muster-discovery"),
+	fs.StringVar(&o.Namespace, "namespace", first(getenv("POD_NAMESPACE"), "muster-discovery-operator"),
 		"namespace of the leader's Lease and of the reservations of boot MACs")
 	fs.StringVar(&o.Provisioner, "provisioner", ProvisionerDemo,
 		"where machines come from when a resource names no Ironic: demo (a rack in memory) or ironic (IRONIC_ENDPOINT and the like)")

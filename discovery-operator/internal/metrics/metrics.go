@@ -35,20 +35,20 @@ func New(registry prometheus.Registerer) *Metrics {
 			"Hosts that were handed over to the operator that manages hosts."),
 		nodesDeleted: counter("nodes_deleted_total", "Nodes that were deleted in Ironic with their host."),
 		polls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "discovery", Name: "polls_total", Help: "Readings of Ironic, by kind (news, full) and result (success, error).",
+			Namespace: "discovery_operator", Name: "polls_total", Help: "Readings of Ironic, by kind (news, full) and result (success, error).",
 		}, []string{"kind", "result"}),
 		pollSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "discovery", Name: "poll_duration_seconds", Help: "Time that a reading of Ironic took, by kind.",
+			Namespace: "discovery_operator", Name: "poll_duration_seconds", Help: "Time that a reading of Ironic took, by kind.",
 			Buckets: []float64{.01, .05, .1, .5, 1, 5, 10, 30, 60, 120},
 		}, []string{"kind"}),
 		lastPoll: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: "discovery", Name: "poll_last_success_timestamp_seconds", Help: "When Ironic was last read without error, by kind.",
+			Namespace: "discovery_operator", Name: "poll_last_success_timestamp_seconds", Help: "When Ironic was last read without error, by kind.",
 		}, []string{"kind"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "discovery", Name: "ironic_requests_total", Help: "Requests to Ironic, by operation and HTTP status (0: no reply).",
+			Namespace: "discovery_operator", Name: "ironic_requests_total", Help: "Requests to Ironic, by operation and HTTP status (0: no reply).",
 		}, []string{"operation", "code"}),
 		requestSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "discovery", Name: "ironic_request_duration_seconds", Help: "Time to the reply's header, by operation.",
+			Namespace: "discovery_operator", Name: "ironic_request_duration_seconds", Help: "Time to the reply's header, by operation.",
 			Buckets: prometheus.DefBuckets,
 		}, []string{"operation"}),
 	}
@@ -63,7 +63,7 @@ func (m *Metrics) collectors() []prometheus.Collector {
 }
 
 func counter(name, help string) prometheus.Counter {
-	return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "discovery", Name: name, Help: help})
+	return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "discovery_operator", Name: name, Help: help})
 }
 
 // Created counts a host.
@@ -107,9 +107,9 @@ type Collector struct {
 func NewCollector(reader client.Reader) *Collector {
 	return &Collector{
 		reader: reader,
-		machines: prometheus.NewDesc("discovery_machines",
+		machines: prometheus.NewDesc("discovery_operator_machines",
 			"Machines by situation: node, known, host, waiting, refused, ignored, not-selected.", []string{"namespace", "name", "situation"}, nil),
-		reasons: prometheus.NewDesc("discovery_machines_by_reason",
+		reasons: prometheus.NewDesc("discovery_operator_machines_by_reason",
 			"Machines that wait or are refused, by reason.", []string{"namespace", "name", "reason"}, nil),
 	}
 }

@@ -27,7 +27,7 @@ type BareMetalHostDiscoveryStatusApplyConfiguration struct {
 	// machines explains the first machines that are not hosts, at most 32.
 	Machines []MachineReportApplyConfiguration `json:"machines,omitempty"`
 	// lastPoll describes the last reading of Ironic that changed something or read everything. Readings without news are
-	// not written here; the metric discovery_poll_last_success_timestamp_seconds has them.
+	// not written here; the metric discovery_operator_poll_last_success_timestamp_seconds has them.
 	LastPoll *PollReportApplyConfiguration `json:"lastPoll,omitempty"`
 	// conditions explain the state. Ready is the summary.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`

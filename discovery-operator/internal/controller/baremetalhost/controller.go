@@ -68,7 +68,7 @@ func New(d Deps) *Reconciler { return &Reconciler{Deps: d, now: time.Now} }
 
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts/status,verbs=get;patch
-// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=muster-discovery,resources=leases,verbs=get;list;watch;update;delete
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=muster-discovery-operator,resources=leases,verbs=get;list;watch;update;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 

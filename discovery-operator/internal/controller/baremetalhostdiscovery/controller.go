@@ -78,7 +78,7 @@ func New(d Deps) *Reconciler {
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhostdiscoveries/status,verbs=get;patch
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts/status,verbs=get;patch
-// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=muster-discovery,resources=leases,verbs=get;list;watch;create;update;delete
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=muster-discovery-operator,resources=leases,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 
