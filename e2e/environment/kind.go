@@ -94,7 +94,7 @@ func (k *Kind) start(ctx context.Context, kind, image string) error {
 	if _, err := run(ctx, kind, "create", "cluster", "--name", k.name, "--image", image, "--kubeconfig", k.Kubeconfig(), "--wait", "120s"); err != nil {
 		return err
 	}
-	for _, archive := range strings.FieldsSeq(archives) {
+	for archive := range strings.FieldsSeq(archives) {
 		k.say("loading " + filepath.Base(archive))
 		if _, err := run(ctx, kind, "load", "image-archive", archive, "--name", k.name); err != nil {
 			return err
