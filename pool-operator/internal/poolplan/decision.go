@@ -43,6 +43,8 @@ const (
 	MaxOperations = 64
 	// WithdrawalTime is how long after a withdrawal the API server is asked whether the cluster exists: whoever was about to create it has given up by then.
 	WithdrawalTime = time.Minute
+	// lookAgain is when outstanding operations are looked at again, should no event about them come.
+	lookAgain = 65 * time.Second
 	// behindRetry is when a view that is too old is looked at again.
 	behindRetry = 100 * time.Millisecond
 )

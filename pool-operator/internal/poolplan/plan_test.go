@@ -290,3 +290,31 @@ func TestConditions(t *testing.T) {
 		})
 	}
 }
+
+func TestRecommendedRunningCount(t *testing.T) {
+	resumed := func(took time.Duration) func(*poolplan.Cluster) {
+		return func(c *poolplan.Cluster) { c.ResumeTook = took }
+	}
+	for name, c := range map[string]struct {
+		clusters []poolplan.Cluster
+		claims   int
+		want     *hivev1.RunningCountRecommendation
+	}{
+		"without claims there is nothing to recommend": {[]poolplan.Cluster{with(free("p-a", 9), resumed(time.Minute))}, 0, nil},
+		"without a time there is nothing to recommend": {[]poolplan.Cluster{free("p-a", 9)}, 5, nil},
+		"13 claims an hour and 5 minutes to resume need 2": {
+			[]poolplan.Cluster{with(free("p-a", 9), resumed(4*time.Minute)), with(free("p-b", 9), resumed(6*time.Minute))}, 13,
+			&hivev1.RunningCountRecommendation{RunningCount: 2, ClaimsPerHour: 13, SecondsToUsable: 300},
+		},
+		"as long as none resumed, the time to install counts": {
+			[]poolplan.Cluster{with(free("p-a", 90), func(c *poolplan.Cluster) { c.InstalledAt = c.Created.Add(30 * time.Minute) })}, 3,
+			&hivev1.RunningCountRecommendation{RunningCount: 2, ClaimsPerHour: 3, SecondsToUsable: 1800},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := snapshot(testobj.Pool("p", testobj.Size(2)), c.clusters...)
+			s.RecentClaims = c.claims
+			require.Equal(t, c.want, poolplan.Plan(now, s).Status.RunningCountRecommendation)
+		})
+	}
+}

@@ -16,6 +16,9 @@ import (
 // decision puts together what the pass found.
 func (p *pass) decision() Decision {
 	d := Decision{Actions: p.actions, Status: p.status()}
+	if len(p.ops) > 0 {
+		p.wakeAt(p.now.Add(lookAgain))
+	}
 	if !p.wake.IsZero() {
 		d.RequeueAfter = max(time.Second, p.wake.Sub(p.now))
 	}
@@ -42,6 +45,7 @@ func (p *pass) status() hivev1.ClusterPoolStatus {
 	out.Operations = p.ops
 	out.ClusterNameUsage = p.usage()
 	out.Provisioning = p.provisioning()
+	out.RunningCountRecommendation = p.recommendation()
 	p.setConditions(&out)
 	return out
 }
@@ -65,10 +69,12 @@ func Selector(pool *hivev1.ClusterPool) string {
 // change compares what the status is to be with what was read. New operations have to be written before they are carried out; a list that only got shorter can wait, since a
 // longer one only makes later decisions more careful.
 func (p *pass) change(next hivev1.ClusterPoolStatus) StatusChange {
-	switch {
-	case p.recorded > 0:
+	if p.recorded > 0 {
 		return StatusTicket
-	case equality.Semantic.DeepEqual(p.pool.Status, next):
+	}
+	// What is recommended moves with time and is different for a replica that saw other claims: it is brought up to date when there is something else to write.
+	next.RunningCountRecommendation = p.pool.Status.RunningCountRecommendation
+	if equality.Semantic.DeepEqual(p.pool.Status, next) {
 		return StatusSame
 	}
 	return StatusReport

@@ -23,6 +23,8 @@ type Snapshot struct {
 	Namespaces []Namespace
 	// Claims are the claims that name the pool.
 	Claims []Claim
+	// RecentClaims is how many claims arrived within the RecommendationWindow, those that are gone again included.
+	RecentClaims int
 	// Missing says what new clusters need and is not there, one sentence each.
 	Missing []string
 	// View says how new Clusters and Claims are.
@@ -71,6 +73,8 @@ type Cluster struct {
 	ObservedPower hivev1.PowerState
 	// ResumingSince is since when the cluster should run and does not say that it sleeps; zero when it is not resuming.
 	ResumingSince time.Time
+	// ResumeTook is how long the cluster took to resume, the last time it did; 0 if it never did.
+	ResumeTook time.Duration
 }
 
 // Failure is why a cluster is broken.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-io/muster/pool-operator/internal/poolplan"
 )
 
 // replayAfter is how long an operation that this process carried out may stay out of view before it is carried out again.
@@ -29,8 +31,10 @@ type poolMemory struct {
 	absent map[string]bool
 	// secrets are the versions of Secrets that hold the key that is needed.
 	secrets map[string]string
-	written time.Time
-	waits   int
+	// arrivals is when claims were created that were seen within the window of the recommendation.
+	arrivals map[types.UID]time.Time
+	written  time.Time
+	waits    int
 }
 
 func newMemory() *memory { return &memory{pools: map[types.NamespacedName]*poolMemory{}} }
@@ -41,7 +45,8 @@ func (m *memory) of(key types.NamespacedName, uid types.UID) *poolMemory {
 	defer m.mu.Unlock()
 	p := m.pools[key]
 	if p == nil || p.uid != uid {
-		p = &poolMemory{uid: uid, done: map[string]time.Time{}, refused: map[string]string{}, absent: map[string]bool{}, secrets: map[string]string{}}
+		p = &poolMemory{uid: uid, done: map[string]time.Time{}, refused: map[string]string{}, absent: map[string]bool{}, secrets: map[string]string{},
+			arrivals: map[types.UID]time.Time{}}
 		m.pools[key] = p
 	}
 	return p
@@ -85,4 +90,17 @@ func prune[V any](answers map[string]V, outstanding map[string]bool) {
 			delete(answers, key)
 		}
 	}
+}
+
+// countArrivals remembers the claims and counts those that were created within the window.
+func (p *poolMemory) countArrivals(claims []poolplan.Claim, now time.Time) int {
+	for _, c := range claims {
+		p.arrivals[c.UID] = c.Created
+	}
+	for uid, created := range p.arrivals {
+		if now.Sub(created) > poolplan.RecommendationWindow {
+			delete(p.arrivals, uid)
+		}
+	}
+	return len(p.arrivals)
 }

@@ -96,7 +96,10 @@ func (r *Reconciler) complete(ctx context.Context, p *pass, clusters []hivev1.Cl
 	if err != nil {
 		return err
 	}
-	r.memory.change(func() { p.recall() })
+	r.memory.change(func() {
+		p.recall()
+		p.snapshot.RecentClaims = p.memory.countArrivals(p.snapshot.Claims, r.Clock.Now())
+	})
 	return nil
 }
 
@@ -151,11 +154,21 @@ func clusterOf(cd *hivev1.ClusterDeployment) poolplan.Cluster {
 	if stopped := hivev1.FindCondition(cd.Status.Conditions, hivev1.ClusterDeploymentProvisionStopped); stopped != nil && stopped.Status == corev1.ConditionTrue {
 		c.InstallStopped = &poolplan.Failure{Reason: stopped.Reason, Message: stopped.Message}
 	}
+	setResume(&c, cd)
+	return c
+}
+
+// setResume says since when the cluster is resuming, or how long it took the last time.
+func setResume(c *poolplan.Cluster, cd *hivev1.ClusterDeployment) {
 	hibernating := hivev1.FindCondition(cd.Status.Conditions, hivev1.ClusterDeploymentHibernating)
 	if hibernating != nil && hibernating.Status == corev1.ConditionFalse && hibernating.Reason == hivev1.ReasonResumingOrRunning {
 		c.ResumingSince = hibernating.LastTransitionTime.Time
+		ready := hivev1.FindCondition(cd.Status.Conditions, hivev1.ClusterDeploymentReady)
+		// A cluster that was only just installed has not resumed from anything.
+		if ready != nil && ready.Status == corev1.ConditionTrue && c.ResumingSince.After(c.InstalledAt) {
+			c.ResumeTook = max(0, ready.LastTransitionTime.Sub(c.ResumingSince))
+		}
 	}
-	return c
 }
 
 func claimOf(claim *hivev1.ClusterClaim) poolplan.Claim {
