@@ -1,0 +1,165 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bench measures operators on a control plane of their own: what they write, how long it takes beside the same writes issued bare, and what they use.
+// The workloads of each operator are in a package of their own.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/muster-io/muster/e2e/environment"
+)
+
+// Benchmark is one workload.
+type Benchmark struct {
+	// Name is <operator>.<workload>, as in pool.fill_100.
+	Name string
+	// Operator is what is measured.
+	Operator environment.Operator
+	// Play runs the workload. The error says that it came out wrong, or not at all; being slow is no error.
+	Play func(ctx context.Context, r *Run) error
+}
+
+// Options say what is run and where figures go.
+type Options struct {
+	// Out gets the tables.
+	Out io.Writer
+	// Figures is a file to which each figure is appended as a line of JSON.
+	Figures string
+	// Scale multiplies sizes; figures are quoted at 1 only.
+	Scale float64
+}
+
+// Run runs benchmarks one after the other, each on a control plane of its own. What goes wrong in one does not keep the others from being run.
+func (o Options) Run(ctx context.Context, benchmarks []Benchmark) error {
+	fmt.Fprintf(o.Out, "%d processors, %s, load %s; etcd with --unsafe-no-fsync: it does not wait for the disk\n", runtime.NumCPU(), runtime.Version(), load())
+	if o.Scale != 1 {
+		fmt.Fprintf(o.Out, "sizes are multiplied by %g: these are no figures to quote\n", o.Scale)
+	}
+	var errs []error
+	for _, b := range benchmarks {
+		if err := o.one(ctx, b); err != nil {
+			fmt.Fprintf(o.Out, "  FAILED: %v\n", err)
+			errs = append(errs, fmt.Errorf("%s: %w", b.Name, err))
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o Options) one(ctx context.Context, b Benchmark) (err error) {
+	fmt.Fprintf(o.Out, "\n%s\n", b.Name)
+	local, err := environment.NewLocal(ctx, environment.LocalOptions{UnsafeNoFsync: true, Prefix: "muster-bench-"})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, local.Close(context.WithoutCancel(ctx))) }()
+	admin, err := environment.Config(local)
+	if err != nil {
+		return err
+	}
+	r := &Run{Local: local, Admin: admin, options: o, benchmark: b}
+	if r.token, err = metricsToken(ctx, admin, b.Operator.Name); err != nil {
+		return err
+	}
+	if err := local.StartOperator(ctx, b.Operator); err != nil {
+		return err
+	}
+	if err := b.Play(ctx, r); err != nil {
+		if !r.stopped {
+			err = errors.Join(err, local.Failed())
+		}
+		return err
+	}
+	return r.print()
+}
+
+// Run is a benchmark that is being run.
+type Run struct {
+	// Local is its control plane with the operator.
+	Local *environment.Local
+	// Admin is the configuration of an administrator, without a limit on the client's side.
+	Admin *rest.Config
+
+	options   Options
+	benchmark Benchmark
+	token     string
+	stopped   bool
+	figures   []figure
+	notes     []string
+}
+
+// Scaled multiplies a size by BENCH_SCALE. The result is at least 1.
+func (r *Run) Scaled(n int) int { return max(1, int(math.Round(float64(n)*r.options.Scale))) }
+
+// StopOperator ends the operator, so that what follows is measured without any.
+func (r *Run) StopOperator() {
+	r.stopped = true
+	r.Local.KillOperator(r.benchmark.Operator.Name)
+}
+
+// Note adds a sentence below the table.
+func (r *Run) Note(format string, args ...any) {
+	r.notes = append(r.notes, fmt.Sprintf(format, args...))
+}
+
+// Asserted adds what was found to be right.
+func (r *Run) Asserted(format string, args ...any) {
+	r.Note("asserted: "+format, args...)
+}
+
+// Await waits until a condition holds, and fails with what it says is missing when that takes longer than limit.
+func (r *Run) Await(ctx context.Context, limit time.Duration, missing func() string) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		what := missing()
+		if what == "" {
+			return nil
+		}
+		if !r.stopped {
+			if err := r.Local.Failed(); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("after %s still: %s", limit, what)
+		case <-tick.C:
+		}
+	}
+}
+
+// Percentile returns the smallest duration that a share p of all do not exceed.
+func Percentile(durations []time.Duration, p float64) time.Duration {
+	if len(durations) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(durations))
+	return sorted[min(len(sorted)-1, max(0, int(math.Ceil(p*float64(len(sorted))))-1))]
+}
+
+// load is the machine's load of the last minute, where the system tells it.
+func load() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.Fields(string(text))[0]
+}

@@ -1,0 +1,105 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pool
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/muster-io/muster/e2e/bench"
+	"github.com/muster-io/muster/e2e/environment"
+)
+
+// standIn is pool-operator without hosted clusters: others install.
+func standIn() environment.Operator {
+	o := environment.PoolOperator()
+	o.Args = func(string) []string { return []string{"--hosted-runtime=none"} }
+	return o
+}
+
+// Benchmarks returns all benchmarks of pool-operator.
+func Benchmarks() []bench.Benchmark {
+	return []bench.Benchmark{
+		{Name: "pool.fill_100", Operator: standIn(), Play: fill100},
+	}
+}
+
+// fill100 fills an empty pool with a stand-in installer that installs at once.
+func fill100(ctx context.Context, r *bench.Run) error {
+	w, err := newWorld(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	size := w.Scaled(100)
+	pool := newPool(filledPool, size, 0)
+	before, err := w.Settled(ctx, quiet, patience)
+	if err != nil {
+		return err
+	}
+	installing := w.counter.Requests()
+	started := time.Now()
+	if err := w.user.Create(ctx, pool); err != nil {
+		return fmt.Errorf("creating the pool: %w", err)
+	}
+	if err := w.untilFilled(ctx, pool); err != nil {
+		return err
+	}
+	took := time.Since(started)
+	after, err := w.Settled(ctx, quiet, patience)
+	if err != nil {
+		return err
+	}
+	if err := w.verifyFill(ctx, pool.Name, size); err != nil {
+		return err
+	}
+	done := after.Since(before)
+	installed := w.counter.Requests().Since(installing).Writes()
+	w.Figure("writes_per_op", float64(bench.Total(done.Writes(), nil))/float64(size), "writes", 5)
+	w.Figure("failed_writes", float64(done.FailedWrites()), "writes", bench.NoTarget)
+	w.describe(done)
+	w.Note("stand-in installer, not counted above: %s", bench.Describe(installed))
+	if err := w.usage(); err != nil {
+		return err
+	}
+	w.StopOperator()
+	w.close()
+	return w.RatioToBare(ctx, took, w.bareFill(size, bench.Sum(done.Writes(), installed)), w.plainCount, 1.5)
+}
+
+// verifyFill checks that there are as many clusters as were asked for, each in a namespace of its own and under a name of its own.
+func (w *world) verifyFill(ctx context.Context, pool string, size int) error {
+	clusters := w.clusters(ctx, pool)
+	names := map[string]bool{}
+	for i := range clusters {
+		cd := &clusters[i]
+		if !cd.Spec.Installed || cd.Name != cd.Namespace {
+			return fmt.Errorf("cluster %s/%s is not as it should be", cd.Namespace, cd.Name)
+		}
+		names[cd.Spec.ClusterName] = true
+	}
+	if len(clusters) != size || len(names) != size {
+		return fmt.Errorf("%d clusters under %d names, wanted %d", len(clusters), len(names), size)
+	}
+	w.Asserted("%d clusters, all installed, each with a namespace and a name of its own", size)
+	return nil
+}
+
+// describe lists the operator's requests.
+func (w *world) describe(done bench.Requests) {
+	w.Note("operator's writes: %s", bench.Describe(done.Writes()))
+	w.Note("apart: %s", bench.Describe(done.Apart()))
+}
+
+// usage records what the operator's process has used since its start.
+func (w *world) usage() error {
+	u, err := w.Usage()
+	if err != nil {
+		return err
+	}
+	w.Figure("cpu_s", u.CPU.Seconds(), "s", bench.NoTarget)
+	w.Figure("rss_mb", u.PeakRSS, "MiB", bench.NoTarget)
+	return nil
+}

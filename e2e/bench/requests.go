@@ -1,0 +1,199 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Kind is a kind of request: what is done to which resource, subresource included, as in patch clusterdeployments/status.
+type Kind struct {
+	Verb, Resource string
+}
+
+// Request is a kind of request with the code of the answer.
+type Request struct {
+	Kind
+	Code string
+}
+
+// Requests are numbers of requests.
+type Requests map[Request]int
+
+// writing are the verbs that change something.
+var writing = []string{"create", "update", "patch", "apply", "delete", "deletecollection"}
+
+// apart are resources whose writes are listed apart: they belong to the operator's own running, or tell what was done.
+var apart = []string{"leases", "events", "tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews"}
+
+// Since returns what came on top of earlier numbers.
+func (q Requests) Since(earlier Requests) Requests {
+	out := Requests{}
+	for request, n := range q {
+		if n -= earlier[request]; n != 0 {
+			out[request] = n
+		}
+	}
+	return out
+}
+
+// Writes returns the numbers of writes by kind, failed ones included; leases, events and reviews are left out.
+func (q Requests) Writes() map[Kind]int {
+	out := map[Kind]int{}
+	for request, n := range q {
+		if slices.Contains(writing, request.Verb) && !slices.Contains(apart, request.Resource) {
+			out[request.Kind] += n
+		}
+	}
+	return out
+}
+
+// Apart returns the numbers of writes that Writes leaves out.
+func (q Requests) Apart() map[Kind]int {
+	out := map[Kind]int{}
+	for request, n := range q {
+		if slices.Contains(writing, request.Verb) && slices.Contains(apart, request.Resource) {
+			out[request.Kind] += n
+		}
+	}
+	return out
+}
+
+// FailedWrites returns how many writes were refused.
+func (q Requests) FailedWrites() int {
+	failed := 0
+	for request, n := range q {
+		if slices.Contains(writing, request.Verb) && !slices.Contains(apart, request.Resource) && !strings.HasPrefix(request.Code, "2") {
+			failed += n
+		}
+	}
+	return failed
+}
+
+// Total adds up the numbers of the kinds that keep lets through; nil lets all through.
+func Total(kinds map[Kind]int, keep func(Kind) bool) int {
+	total := 0
+	for kind, n := range kinds {
+		if keep == nil || keep(kind) {
+			total += n
+		}
+	}
+	return total
+}
+
+// Sum adds numbers of kinds.
+func Sum(all ...map[Kind]int) map[Kind]int {
+	out := map[Kind]int{}
+	for _, kinds := range all {
+		for kind, n := range kinds {
+			out[kind] += n
+		}
+	}
+	return out
+}
+
+// Describe lists kinds with their numbers, most frequent first.
+func Describe(kinds map[Kind]int) string {
+	if len(kinds) == 0 {
+		return "none"
+	}
+	keys := slices.SortedFunc(maps.Keys(kinds), func(a, b Kind) int {
+		if kinds[a] != kinds[b] {
+			return kinds[b] - kinds[a]
+		}
+		return strings.Compare(a.Resource+a.Verb, b.Resource+b.Verb)
+	})
+	var words []string
+	for _, kind := range keys {
+		words = append(words, fmt.Sprintf("%d %s %s", kinds[kind], kind.Verb, kind.Resource))
+	}
+	return strings.Join(words, ", ")
+}
+
+// Counter counts requests at a client's transport.
+type Counter struct {
+	mu       sync.Mutex
+	requests Requests
+}
+
+// NewCounter returns a counter that has seen nothing.
+func NewCounter() *Counter { return &Counter{requests: Requests{}} }
+
+// Requests returns what was counted so far.
+func (c *Counter) Requests() Requests {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.requests)
+}
+
+// Wrap counts what goes through next. It fits rest.Config.Wrap.
+func (c *Counter) Wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(request)
+		code := "error"
+		if err == nil {
+			code = strconv.Itoa(response.StatusCode)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.requests[Request{kindOf(request), code}]++
+		return response, err
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+// kindOf reads the kind of a request from its method and path.
+func kindOf(request *http.Request) Kind {
+	parts := strings.Split(strings.Trim(request.URL.Path, "/"), "/")
+	switch {
+	case len(parts) > 2 && parts[0] == "api":
+		parts = parts[2:]
+	case len(parts) > 3 && parts[0] == "apis":
+		parts = parts[3:]
+	default:
+		return Kind{verbOf(request, false), "none"}
+	}
+	// namespaces/<name>/<resource>… is about the resource, unless what follows is a subresource of the namespace itself.
+	if len(parts) > 2 && parts[0] == "namespaces" && parts[2] != "status" && parts[2] != "finalize" {
+		parts = parts[2:]
+	}
+	resource := parts[0]
+	if len(parts) > 2 {
+		resource += "/" + parts[2]
+	}
+	return Kind{verbOf(request, len(parts) > 1), resource}
+}
+
+func verbOf(request *http.Request, named bool) string {
+	switch request.Method {
+	case http.MethodPost:
+		return "create"
+	case http.MethodPut:
+		return "update"
+	case http.MethodDelete:
+		return "delete"
+	case http.MethodPatch:
+		if strings.HasPrefix(request.Header.Get("Content-Type"), "application/apply-patch") {
+			return "apply"
+		}
+		return "patch"
+	}
+	switch {
+	case request.URL.Query().Get("watch") != "":
+		return "watch"
+	case named:
+		return "get"
+	}
+	return "list"
+}
