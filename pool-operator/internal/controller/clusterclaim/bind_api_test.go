@@ -200,3 +200,31 @@ func (s *suite) as(user string) client.Client {
 	require.NoError(s.t, err)
 	return c
 }
+
+// TestALongQueueCostsNothing lets many claims wait and a few clusters appear: only the head of the queue is looked at, and nobody's place is written again at once.
+func TestALongQueueCostsNothing(t *testing.T) {
+	s := newSuite(t)
+	s.pool("p")
+	r := s.start()
+	const n, served = 100, 5
+	names := claimNames(n)
+	var wg sync.WaitGroup
+	for _, name := range names {
+		wg.Go(func() { s.claim(name, "p", func(c *hivev1.ClusterClaim) { c.Spec.Subjects = nil }) })
+	}
+	wg.Wait()
+	for _, name := range names {
+		s.waitFor(name, hivev1.ClusterClaimPending, hivev1.ReasonNoClusters)
+	}
+	before := r.writes.snapshot()
+	t.Logf("writes until %d claims wait: %v", n, before)
+	for range served {
+		s.cluster("p")
+	}
+	require.True(t, s.eventually(func() bool { return s.requirePairs() == served }))
+	after := r.writes.snapshot()
+	t.Logf("writes after %d were served: %v", served, after)
+	require.LessOrEqual(t, after["PATCH clusterclaims"]-before["PATCH clusterclaims"], served+2)
+	require.LessOrEqual(t, after["PATCH clusterdeployments"]-before["PATCH clusterdeployments"], 2*served+2, "the cluster may change while it is taken")
+	require.LessOrEqual(t, after["PATCH clusterclaims/status"]-before["PATCH clusterclaims/status"], n/2, "places are refreshed at a bounded rate")
+}
