@@ -32,6 +32,7 @@ import (
 const name = "discovery-operator"
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=muster-discovery-operator,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups="",namespace=muster-discovery-operator,resources=events,verbs=create;patch
 
 // Run runs the operator until the context ends.
 func Run(ctx context.Context, o Options) error {

@@ -5,6 +5,9 @@ package app
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,12 +16,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/muster-io/muster/apis/controlplanetest"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
@@ -36,6 +42,8 @@ type world struct {
 	// system holds the reservations of the operators of this test.
 	system string
 	rack   *demo.Rack
+	// wrap stands between operators and the API server.
+	wrap []transport.WrapperFunc
 }
 
 func newWorld(t *testing.T) *world {
@@ -50,9 +58,43 @@ func newWorld(t *testing.T) *world {
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.Name + "-system"}}
 	require.NoError(t, c.Create(t.Context(), system))
 	w := &world{T: t, Client: c, config: config, ns: ns.Name, system: system.Name, rack: demo.New()}
+	w.grant()
 	// All tests share one API server, and an operator looks at the hosts of all namespaces: leave none behind.
 	t.Cleanup(func() { w.clear() })
 	return w
+}
+
+// account is the user that an operator of this test is: its service account, with the rights of the deployment and no others.
+func (w *world) account() string { return "system:serviceaccount:" + w.system + ":discovery-operator" }
+
+// grant gives the account the roles that the deployment gives it.
+func (w *world) grant() {
+	w.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "base", "discovery-operator", "role.yaml"))
+	require.NoError(w, err)
+	subject := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.system, Name: "discovery-operator"}}
+	for document := range strings.SplitSeq(string(data), "\n---\n") {
+		switch {
+		case strings.Contains(document, "kind: ClusterRole"):
+			role := &rbacv1.ClusterRole{}
+			require.NoError(w, yaml.UnmarshalStrict([]byte(document), role))
+			role.Name = w.system
+			require.NoError(w, w.Create(w.Context(), role))
+			require.NoError(w, w.Create(w.Context(), &rbacv1.ClusterRoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: w.system}, Subjects: subject,
+				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: w.system},
+			}))
+		case strings.Contains(document, "kind: Role"):
+			role := &rbacv1.Role{}
+			require.NoError(w, yaml.UnmarshalStrict([]byte(document), role))
+			role.Namespace = w.system
+			require.NoError(w, w.Create(w.Context(), role))
+			require.NoError(w, w.Create(w.Context(), &rbacv1.RoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Namespace: w.system, Name: role.Name}, Subjects: subject,
+				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+			}))
+		}
+	}
 }
 
 func (w *world) clear() {
@@ -85,7 +127,12 @@ func (w *world) operate(change ...func(*Options)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ctx = logr.NewContext(ctx, testr.NewWithOptions(w.T, testr.Options{Verbosity: -10}))
 	done := make(chan error, 1)
-	go func() { done <- RunWith(ctx, o, rest.CopyConfig(w.config)) }()
+	config := rest.CopyConfig(w.config)
+	config.Impersonate.UserName = w.account()
+	for _, wrap := range w.wrap {
+		config.Wrap(wrap)
+	}
+	go func() { done <- RunWith(ctx, o, config) }()
 	stopped := false
 	stop = func() {
 		if !stopped {
