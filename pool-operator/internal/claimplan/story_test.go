@@ -122,7 +122,7 @@ func (s *story) goesOn(r *replica, name string) {
 }
 
 func (s *story) describe(name string) {
-	c := s.world.state.claims[name]
+	c := s.state.claims[name]
 	if c == nil {
 		s.say("  %s is gone", name)
 		return
@@ -298,7 +298,7 @@ func TestStoryAClaimOfTheSameNameInheritsNothing(t *testing.T) {
 	s.has("c1")
 	s.claims("a", func(c *hivev1.ClusterClaim) { c.Spec.Subjects = subjects() })
 	s.looks("a")
-	delete(s.world.state.claims, "a")
+	delete(s.state.claims, "a")
 	s.record("claim a torn out")
 	s.say("a is torn out, finalizer and all")
 	s.claims("a", func(c *hivev1.ClusterClaim) { c.Spec.Subjects = []rbacv1.Subject{{Kind: "User", Name: "eve"}} })
