@@ -196,18 +196,18 @@ func TestTheLifeOfARealCluster(t *testing.T) {
 	cluster := o.await(key, hivev1.PowerStateRunning)
 	t.Logf("created → usable: %v, %d writes", time.Since(began).Round(10*time.Millisecond), o.writes.Load())
 	access := o.access(cluster)
-	require.NoError(t, contract.UseKubernetes(t.Context(), access))
-	require.NoError(t, contract.RememberKubernetes(t.Context(), access, "kept"))
+	require.NoError(t, contract.Kubernetes{}.Use(t.Context(), access))
+	require.NoError(t, contract.Kubernetes{}.Remember(t.Context(), access, "kept"))
 
 	o.setPower(key, hivev1.PowerStateHibernating)
 	o.await(key, hivev1.PowerStateHibernating)
-	require.Error(t, contract.UseKubernetes(t.Context(), access))
+	require.Error(t, contract.Kubernetes{}.Use(t.Context(), access))
 	o.writes.Store(0)
 	began = time.Now()
 	o.setPower(key, hivev1.PowerStateRunning)
 	o.await(key, hivev1.PowerStateRunning)
 	t.Logf("hibernating → running: %v, %d writes", time.Since(began).Round(10*time.Millisecond), o.writes.Load())
-	require.NoError(t, contract.UseKubernetes(t.Context(), access), "running means that it can be used")
+	require.NoError(t, contract.Kubernetes{}.Use(t.Context(), access), "running means that it can be used")
 
 	for _, program := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
 		o.kill(program)
@@ -220,9 +220,9 @@ func TestTheLifeOfARealCluster(t *testing.T) {
 
 	o.crash()
 	o.start()
-	require.Eventually(t, func() bool { return contract.UseKubernetes(t.Context(), access) == nil }, patience, 100*time.Millisecond,
+	require.Eventually(t, func() bool { return contract.Kubernetes{}.Use(t.Context(), access) == nil }, patience, 100*time.Millisecond,
 		"the next operator brings the cluster back")
-	mark, err := contract.RecallKubernetes(t.Context(), access)
+	mark, err := contract.Kubernetes{}.Recall(t.Context(), access)
 	require.NoError(t, err)
 	assert.Equal(t, "kept", mark)
 	assert.Equal(t, access, o.access(o.await(key, hivev1.PowerStateRunning)), "credentials were never rotated")

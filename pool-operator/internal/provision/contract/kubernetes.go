@@ -6,6 +6,7 @@ package contract
 import (
 	"context"
 	"fmt"
+	"net"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,9 +21,15 @@ import (
 // markName is the ConfigMap that Remember writes and Recall reads.
 const markName = "mark"
 
-// UseKubernetes uses a cluster as its administrator does: it lists namespaces with the kubeconfig, and once more with the password alone.
-func UseKubernetes(ctx context.Context, access provision.Access) error {
-	config, err := restConfig(access)
+// Kubernetes does with real clusters what the cases ask for.
+type Kubernetes struct {
+	// Dial opens connections to their API servers; nil for the network of this process.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Use uses a cluster as its administrator does: it lists namespaces with the kubeconfig, and once more with the password alone.
+func (k Kubernetes) Use(ctx context.Context, access provision.Access) error {
+	config, err := k.restConfig(access)
 	if err != nil {
 		return err
 	}
@@ -31,16 +38,16 @@ func UseKubernetes(ctx context.Context, access provision.Access) error {
 	}
 	bearer := rest.AnonymousClientConfig(config)
 	bearer.BearerToken = access.Password
-	bearer.Timeout = config.Timeout
+	bearer.Timeout, bearer.Dial = config.Timeout, config.Dial
 	if err := listNamespaces(ctx, bearer); err != nil {
 		return fmt.Errorf("with the password: %w", err)
 	}
 	return nil
 }
 
-// RememberKubernetes writes a mark into a cluster.
-func RememberKubernetes(ctx context.Context, access provision.Access, mark string) error {
-	client, err := newClient(access)
+// Remember writes a mark into a cluster.
+func (k Kubernetes) Remember(ctx context.Context, access provision.Access, mark string) error {
+	client, err := k.client(access)
 	if err != nil {
 		return err
 	}
@@ -49,9 +56,9 @@ func RememberKubernetes(ctx context.Context, access provision.Access, mark strin
 	return err
 }
 
-// RecallKubernetes reads the mark from a cluster.
-func RecallKubernetes(ctx context.Context, access provision.Access) (string, error) {
-	client, err := newClient(access)
+// Recall reads the mark from a cluster.
+func (k Kubernetes) Recall(ctx context.Context, access provision.Access) (string, error) {
+	client, err := k.client(access)
 	if err != nil {
 		return "", err
 	}
@@ -71,8 +78,8 @@ func listNamespaces(ctx context.Context, config *rest.Config) error {
 	return err
 }
 
-func newClient(access provision.Access) (kubernetes.Interface, error) {
-	config, err := restConfig(access)
+func (k Kubernetes) client(access provision.Access) (kubernetes.Interface, error) {
+	config, err := k.restConfig(access)
 	if err != nil {
 		return nil, err
 	}
@@ -82,11 +89,11 @@ func newClient(access provision.Access) (kubernetes.Interface, error) {
 // requestTimeout keeps a cluster that hangs from holding up a case.
 const requestTimeout = 10 * time.Second
 
-func restConfig(access provision.Access) (*rest.Config, error) {
+func (k Kubernetes) restConfig(access provision.Access) (*rest.Config, error) {
 	config, err := clientcmd.RESTConfigFromKubeConfig(access.Kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	config.Timeout = requestTimeout
+	config.Timeout, config.Dial = requestTimeout, k.Dial
 	return config, nil
 }

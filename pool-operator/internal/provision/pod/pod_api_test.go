@@ -30,10 +30,9 @@ func statefulSet(name string) *appsv1.StatefulSet {
 	return &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// newRuntime returns a runtime whose wake-ups come for as long as the context lives.
-func newRuntime(ctx context.Context, t *testing.T, k *kubelet, config *rest.Config) *pod.Runtime {
+// watched brings a runtime its wake-ups for as long as the context lives.
+func watched(ctx context.Context, t *testing.T, r *pod.Runtime, config *rest.Config) *pod.Runtime {
 	t.Helper()
-	r := pod.New(pod.Options{Client: k.client, Images: pod.OneImage("control-plane:test"), Dial: k.dial})
 	watcher, err := r.Watch(config, clientgoscheme.Scheme)
 	require.NoError(t, err)
 	done := make(chan struct{})
@@ -60,7 +59,7 @@ func TestContract(t *testing.T) {
 	contract.Run(t, contract.Harness{
 		Open: func(t *testing.T) clusterdeployment.Runtime {
 			ctx, cancel := context.WithCancel(t.Context())
-			r := newRuntime(ctx, t, k, config)
+			r := watched(ctx, t, pod.New(pod.Options{Client: k.client, Images: pod.OneImage("control-plane:test"), Dial: k.dial}), config)
 			ends[r] = cancel
 			t.Cleanup(cancel)
 			return r
