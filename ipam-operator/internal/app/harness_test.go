@@ -4,8 +4,14 @@
 package app
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"io"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +21,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -199,4 +207,30 @@ func wait(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-time.After(d):
 	}
+}
+
+// installAdmission puts the policy in force that deploy/base/ipam-operator brings, and waits until it is.
+func (w *world) installAdmission() {
+	w.t.Helper()
+	content, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "base", "ipam-operator", "admission.yaml"))
+	require.NoError(w.t, err)
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
+	for {
+		obj := &unstructured.Unstructured{}
+		if err := decoder.Decode(obj); errors.Is(err, io.EOF) {
+			break
+		} else {
+			require.NoError(w.t, err)
+		}
+		if err := w.user.Create(w.t.Context(), obj); !apierrors.IsAlreadyExists(err) {
+			require.NoError(w.t, err)
+		}
+	}
+	probe := w.newClaim("probe", "none")
+	probe.Finalizers = []string{"example.com/kept"}
+	w.eventually("the policy is not in force", func() bool {
+		dry := probe.DeepCopy()
+		require.NoError(w.t, w.user.Create(w.t.Context(), dry, client.DryRunAll))
+		return slices.Equal(dry.Finalizers, []string{"example.com/kept", ipamv1.IPClaimFinalizer})
+	})
 }
