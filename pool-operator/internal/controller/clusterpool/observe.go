@@ -168,6 +168,10 @@ func setResume(c *poolplan.Cluster, cd *hivev1.ClusterDeployment) {
 		if ready != nil && ready.Status == corev1.ConditionTrue && c.ResumingSince.After(c.InstalledAt) {
 			c.ResumeTook = max(0, ready.LastTransitionTime.Sub(c.ResumingSince))
 		}
+		// A cluster that ran and died is resuming since then, and not since it last woke up.
+		if ready != nil && ready.Status == corev1.ConditionFalse && ready.LastTransitionTime.After(c.ResumingSince) {
+			c.ResumingSince = ready.LastTransitionTime.Time
+		}
 	}
 }
 

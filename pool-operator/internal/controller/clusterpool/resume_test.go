@@ -1,0 +1,39 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterpool
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/poolplan"
+)
+
+func TestResumingSince(t *testing.T) {
+	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		woke, ready time.Time
+		isReady     corev1.ConditionStatus
+		since       time.Time
+	}{
+		"a cluster that wakes up resumes since then":             {noon, noon.Add(-time.Hour), corev1.ConditionFalse, noon},
+		"a cluster that died resumes since then, not since dawn": {noon.Add(-time.Hour), noon, corev1.ConditionFalse, noon},
+		"a cluster that runs woke up when it did":                {noon.Add(-time.Hour), noon, corev1.ConditionTrue, noon.Add(-time.Hour)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cd := &hivev1.ClusterDeployment{Status: hivev1.ClusterDeploymentStatus{Conditions: []hivev1.Condition{
+				{Type: hivev1.ClusterDeploymentHibernating, Status: corev1.ConditionFalse, Reason: hivev1.ReasonResumingOrRunning, LastTransitionTime: metav1.NewTime(c.woke)},
+				{Type: hivev1.ClusterDeploymentReady, Status: c.isReady, LastTransitionTime: metav1.NewTime(c.ready)},
+			}}}
+			var cluster poolplan.Cluster
+			setResume(&cluster, cd)
+			assert.Equal(t, c.since, cluster.ResumingSince)
+		})
+	}
+}
