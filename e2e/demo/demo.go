@@ -53,6 +53,11 @@ func acts() []act {
 	return poolActs()
 }
 
+// operators returns the operators that take part in the acts.
+func operators() []environment.Operator {
+	return []environment.Operator{environment.PoolOperator()}
+}
+
 // Run plays all acts. It leaves nothing behind, however it ends.
 func Run(ctx context.Context, o Options) error {
 	s := &stage{screen: newScreen(o.Out)}
@@ -102,7 +107,7 @@ func (s *stage) play(ctx context.Context) error {
 func (s *stage) setUp(ctx context.Context) error {
 	s.screen.working("starting a control plane: etcd, kube-apiserver, kube-controller-manager")
 	local, err := environment.NewLocal(ctx, environment.LocalOptions{
-		Operators: environment.All(), Say: s.screen.done, Prefix: "muster-demo-", UnsafeNoFsync: true,
+		Operators: operators(), Say: s.screen.done, Prefix: "muster-demo-", UnsafeNoFsync: true,
 	})
 	if err != nil {
 		return err

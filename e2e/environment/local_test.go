@@ -5,6 +5,7 @@ package environment_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -46,6 +47,20 @@ func TestLocalLeavesNothingBehind(t *testing.T) {
 	assert.Empty(t, runningFrom(t, local.Dir))
 	assert.Len(t, said, 2)
 	assert.NoError(t, local.Close(t.Context()), "closing twice is fine")
+}
+
+// Every operator becomes ready with the rights of its own account, and no others.
+func TestEveryOperatorRunsUnderItsOwnAccount(t *testing.T) {
+	needControlPlane(t)
+	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{UnsafeNoFsync: true, Operators: environment.All()})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, local.Close(context.WithoutCancel(t.Context()))) })
+	require.NoError(t, local.Failed())
+	for _, operator := range environment.All() {
+		log, err := os.ReadFile(local.Log(operator.Name))
+		require.NoError(t, err)
+		assert.NotContains(t, string(log), "is forbidden", "a right is missing")
+	}
 }
 
 func TestLocalLeavesNothingBehindWhenItIsKilled(t *testing.T) {

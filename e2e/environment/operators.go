@@ -25,5 +25,21 @@ func PoolOperator() Operator {
 	}
 }
 
+// IPAMOperator gives out addresses.
+func IPAMOperator() Operator {
+	return Operator{
+		Name: "ipam-operator", Namespace: "muster-ipam-operator", ServiceAccount: "ipam-operator",
+		Args: func(string) []string { return nil },
+	}
+}
+
+// DiscoveryOperator looks at a small rack that it makes up, in its own namespace.
+func DiscoveryOperator() Operator {
+	return Operator{
+		Name: "discovery-operator", Namespace: "muster-discovery-operator", ServiceAccount: "discovery-operator",
+		Args: func(string) []string { return []string{"--provisioner=demo"} },
+	}
+}
+
 // All returns every operator that overlays/local holds.
-func All() []Operator { return []Operator{PoolOperator()} }
+func All() []Operator { return []Operator{PoolOperator(), IPAMOperator(), DiscoveryOperator()} }
