@@ -76,7 +76,7 @@ func (o Options) one(ctx context.Context, b Benchmark) (err error) {
 	if r.token, err = metricsToken(ctx, admin, b.Operator.Name); err != nil {
 		return err
 	}
-	if err := local.StartOperator(ctx, b.Operator); err != nil {
+	if err := r.startOperator(ctx); err != nil {
 		return err
 	}
 	if err := b.Play(ctx, r); err != nil {
@@ -101,6 +101,19 @@ type Run struct {
 	stopped   bool
 	figures   []figure
 	notes     []string
+}
+
+// startOperator starts the operator and waits until its metrics are served, too.
+func (r *Run) startOperator(ctx context.Context) error {
+	if err := r.Local.StartOperator(ctx, r.benchmark.Operator); err != nil {
+		return err
+	}
+	return r.Await(ctx, time.Minute, func() string {
+		if _, err := r.scrape(ctx); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 }
 
 // Scaled multiplies a size by BENCH_SCALE. The result is at least 1.

@@ -23,12 +23,19 @@ func standIn() environment.Operator {
 func Benchmarks() []bench.Benchmark {
 	return []bench.Benchmark{
 		{Name: "pool.fill_100", Operator: standIn(), Play: fill100},
+		{Name: "pool.claims_50_beside_fill", Operator: standIn(), Play: claims50BesideFill},
+		{Name: "pool.claims_beside_5_fills", Operator: standIn(), Play: claimsBesideFills},
+		{Name: "pool.claim_churn", Operator: standIn(), Play: claimChurn},
+		{Name: "pool.running_0_50_0", Operator: standIn(), Play: running0to50to0},
+		{Name: "pool.steady_20x50", Operator: standIn(), Play: steady20x50},
+		{Name: "pool.hosted_claim", Operator: environment.PoolOperator(), Play: hostedClaim},
+		{Name: "pool.hosted_resume", Operator: environment.PoolOperator(), Play: hostedResume},
 	}
 }
 
 // fill100 fills an empty pool with a stand-in installer that installs at once.
 func fill100(ctx context.Context, r *bench.Run) error {
-	w, err := newWorld(ctx, r)
+	w, err := newWorld(ctx, r, standInInstalls)
 	if err != nil {
 		return err
 	}

@@ -28,11 +28,21 @@ import (
 // installers is how many clusters the stand-in works on at a time.
 const installers = 10
 
+// installs says who installs clusters.
+type installs bool
+
+const (
+	standInInstalls installs = true
+	// nobodyInstalls leaves it to pool-operator.
+	nobodyInstalls installs = false
+)
+
 // installer stands in for whoever installs clusters and switches them on and off: it writes what they write, at once, and does nothing else.
 // It is a client of its own, with its own count of requests.
 type installer struct {
 	client.Client
 	manager manager.Manager
+	acts    installs
 	counter *bench.Counter
 
 	mu        sync.Mutex
@@ -40,8 +50,8 @@ type installer struct {
 	power     map[types.UID]hivev1.PowerState
 }
 
-func newInstaller(admin *rest.Config) (*installer, error) {
-	i := &installer{counter: bench.NewCounter(), installed: map[types.UID]bool{}, power: map[types.UID]hivev1.PowerState{}}
+func newInstaller(admin *rest.Config, acts installs) (*installer, error) {
+	i := &installer{acts: acts, counter: bench.NewCounter(), installed: map[types.UID]bool{}, power: map[types.UID]hivev1.PowerState{}}
 	c := rest.CopyConfig(admin)
 	c.UserAgent = "bench-installer"
 	c.Wrap(i.counter.Wrap)
@@ -69,7 +79,7 @@ func (i *installer) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	if err := i.Get(ctx, request.NamespacedName, cd, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !cd.DeletionTimestamp.IsZero() {
+	if !cd.DeletionTimestamp.IsZero() || i.acts == nobodyInstalls {
 		return ctrl.Result{}, nil
 	}
 	wanted := cd.Spec.PowerState

@@ -49,7 +49,7 @@ type world struct {
 	// user is a client of its own, for what users write; plain is another one for bare writes, with its count.
 	user, plain client.Client
 	plainCount  *bench.Counter
-	// installer stands in for installers, and its cache shows how things stand; nil with real clusters.
+	// installer stands in for installers, unless clusters are real, and its cache shows how things stand.
 	*installer
 	stop    context.CancelFunc
 	ended   chan error
@@ -59,8 +59,8 @@ type world struct {
 	served map[string]time.Time
 }
 
-// newWorld prepares what pools need and starts the stand-in installer. Close ends it.
-func newWorld(ctx context.Context, r *bench.Run) (*world, error) {
+// newWorld prepares what pools need and starts the stand-in installer, if one is needed. Close ends it.
+func newWorld(ctx context.Context, r *bench.Run, who installs) (*world, error) {
 	w := &world{Run: r, plainCount: bench.NewCounter(), served: map[string]time.Time{}, ended: make(chan error, 1)}
 	scheme, err := newScheme()
 	if err != nil {
@@ -77,7 +77,7 @@ func newWorld(ctx context.Context, r *bench.Run) (*world, error) {
 	if err := w.prepare(ctx); err != nil {
 		return nil, err
 	}
-	if w.installer, err = newInstaller(r.Admin); err != nil {
+	if w.installer, err = newInstaller(r.Admin, who); err != nil {
 		return nil, err
 	}
 	if err := w.watchClaims(ctx); err != nil {
