@@ -19,10 +19,13 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
 
 // leaderElectionID is the name of the lease. It is the one that users' present manager takes, so that in one namespace
@@ -126,7 +129,11 @@ func newManager(o Options, config *rest.Config) (ctrl.Manager, error) {
 
 // cacheOptions keep in memory what decisions need and no more.
 func cacheOptions(namespace string) cache.Options {
-	options := cache.Options{DefaultTransform: slim}
+	options := cache.Options{
+		DefaultTransform: slim,
+		// The status of a pool is long and read for every claim: who changes a pool copies it.
+		ByObject: map[client.Object]cache.ByObject{&ipamv1.IPPool{}: {UnsafeDisableDeepCopy: new(true)}},
+	}
 	if namespace != "" {
 		options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
 	}

@@ -55,6 +55,15 @@ func percentile(times []time.Duration, p float64) float64 {
 	return float64(times[min(len(times)-1, int(float64(len(times))*p))].Microseconds()) / 1000
 }
 
+// asDeployed are the options that the operator has in a cluster.
+func asDeployed(t *testing.T, namespace string) Options {
+	t.Helper()
+	options, err := ParseOptions([]string{"--metrics-bind-address=0", "--health-probe-bind-address=0", "--log-level=error", "--namespace=" + namespace})
+	require.NoError(t, err)
+	options.several = true
+	return options
+}
+
 // inParallel calls do for 0 to n-1 from so many clients.
 func inParallel(n, clients int, do func(i int)) {
 	var group sync.WaitGroup
@@ -134,7 +143,7 @@ func TestBenchClaims10k(t *testing.T) {
 	bare := w.bare(n, 50)
 	w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{{Subnet: new(ipamv1.IPSubnetStr("10.0.0.0/16"))}} })
 	writes := &writes{}
-	w.operator(writes.count)
+	w.operatorWith(asDeployed(t, w.namespace), writes.count)
 	w.eventually("the pool is not ready", func() bool { return len(w.getPool("p").Finalizers) == 1 })
 	warm := writes.total()
 	begin := time.Now()
@@ -162,7 +171,7 @@ func TestBenchClaimIdle(t *testing.T) {
 	w := newWorld(t)
 	w.installAdmission()
 	pool := w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{{Subnet: new(ipamv1.IPSubnetStr("10.0.0.0/16"))}} })
-	stop := w.operator(nil)
+	stop := w.operatorWith(asDeployed(t, w.namespace), nil)
 	inParallel(n, 50, func(i int) { require.NoError(t, w.user.Create(t.Context(), w.newClaim(fmt.Sprintf("c-%d", i), "p"))) })
 	w.served(n)
 	watcher, err := client.NewWithWatch(w.config, client.Options{Scheme: w.user.Scheme()})
@@ -203,7 +212,7 @@ func TestBenchExhausted(t *testing.T) {
 	w.installAdmission()
 	pool := w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.0.200")} })
 	writes := &writes{}
-	w.operator(writes.count)
+	w.operatorWith(asDeployed(t, w.namespace), writes.count)
 	for i := range 250 {
 		w.claim(fmt.Sprintf("c-%d", i), "p")
 	}

@@ -71,13 +71,18 @@ func testOptions(namespace string) Options {
 // operator runs a replica until the test ends or stop is called; stop waits for its end.
 func (w *world) operator(wrap func(http.RoundTripper) http.RoundTripper) (stop func()) {
 	w.t.Helper()
+	return w.operatorWith(testOptions(w.namespace), wrap)
+}
+
+func (w *world) operatorWith(options Options, wrap func(http.RoundTripper) http.RoundTripper) (stop func()) {
+	w.t.Helper()
 	config := rest.CopyConfig(w.config)
 	if wrap != nil {
 		config.Wrap(wrap)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- RunWith(ctx, testOptions(w.namespace), config) }()
+	go func() { done <- RunWith(ctx, options, config) }()
 	ended := false
 	stop = func() {
 		if ended {

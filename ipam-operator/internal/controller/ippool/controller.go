@@ -80,6 +80,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	pool = pool.DeepCopy() // the cache hands out its own
 	if _, moving := pool.Annotations[ipamv1.DeleteForMoveAnnotation]; moving {
 		return ctrl.Result{}, nil
 	}
