@@ -4,7 +4,6 @@
 package clusterpool_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"testing"
@@ -61,14 +60,13 @@ func (w *world) mortal(f *transport, second bool) {
 		w.replica()
 	}
 	stop := w.replica(f.wrap)
-	ctx, done := context.WithCancel(context.Background())
-	ended := make(chan struct{})
+	over, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		select {
 		case <-f.died:
 			stop()
-		case <-ctx.Done():
+		case <-over:
 			return
 		}
 		if !second {
@@ -76,7 +74,7 @@ func (w *world) mortal(f *transport, second bool) {
 		}
 	}()
 	w.t.Cleanup(func() {
-		done()
+		close(over)
 		<-ended
 	})
 }

@@ -5,6 +5,7 @@ package clusterpool_test
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -96,11 +97,7 @@ func (f *transport) die() {
 func (f *transport) summary() map[string]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := map[string]int{}
-	for what, n := range f.seen {
-		out[what] = n
-	}
-	return out
+	return maps.Clone(f.seen)
 }
 
 func resourceOf(path string) string {

@@ -1,0 +1,214 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterpool_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/controller/clusterpool"
+	"github.com/muster-io/muster/pool-operator/internal/testobj"
+)
+
+// unknownProgress is a cache that cannot say how far it has come, so that every pass after the first ticket has to read from the API server in the end.
+type unknownProgress struct{}
+
+func (unknownProgress) View(context.Context) (hivev1.ClusterPoolObservation, error) {
+	return hivev1.ClusterPoolObservation{}, nil
+}
+
+type setClock struct{ now time.Time }
+
+func (c *setClock) Now() time.Time { return c.now }
+
+// shell is a reconciler over a fake client.
+type shell struct {
+	t      *testing.T
+	client client.Client
+	r      *clusterpool.Reconciler
+	clock  *setClock
+}
+
+func newShell(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *shell {
+	t.Helper()
+	s := &shell{t: t, clock: &setClock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}}
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&hivev1.ClusterPool{}, &hivev1.ClusterDeployment{})
+	clusterpool.FakeIndexes(func(o client.Object, field string, values client.IndexerFunc) { builder.WithIndex(o, field, values) })
+	s.client = builder.WithInterceptorFuncs(funcs).Build()
+	s.r = clusterpool.New(clusterpool.Deps{
+		Client: s.client, Metadata: s.client, Live: s.client, Progress: unknownProgress{}, Recorder: events.NewFakeRecorder(100), Clock: s.clock, Meter: noMeter{}, Writers: 1,
+	})
+	return s
+}
+
+func (s *shell) reconcile(name string) (ctrl.Result, error) {
+	s.clock.now = s.clock.now.Add(2 * time.Second)
+	return s.r.Reconcile(s.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: testobj.Namespace, Name: name}})
+}
+
+// passes reconciles n times and returns the last error.
+func (s *shell) passes(name string, n int) (err error) {
+	for range n {
+		_, err = s.reconcile(name)
+	}
+	return err
+}
+
+func (s *shell) clusters() []hivev1.ClusterDeployment {
+	s.t.Helper()
+	list := &hivev1.ClusterDeploymentList{}
+	require.NoError(s.t, s.client.List(s.t.Context(), list))
+	return list.Items
+}
+
+func (s *shell) pool(name string) *hivev1.ClusterPool {
+	s.t.Helper()
+	pool := &hivev1.ClusterPool{}
+	require.NoError(s.t, s.client.Get(s.t.Context(), client.ObjectKey{Namespace: testobj.Namespace, Name: name}, pool))
+	return pool
+}
+
+func TestOneFailureDoesNotStopTheOthers(t *testing.T) {
+	failing := 0
+	s := newShell(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+		if _, isCluster := o.(*hivev1.ClusterDeployment); isCluster && failing == 0 {
+			failing++
+			return errors.New("the wire is cut")
+		}
+		return c.Create(ctx, o, options...)
+	}}, testobj.Pool("p", testobj.Size(3)), testobj.ClusterImageSet(testobj.ImageSetName))
+	var err error
+	for range 4 {
+		if _, err = s.reconcile("p"); err != nil {
+			break
+		}
+	}
+	require.ErrorContains(t, err, "the wire is cut")
+	require.Len(t, s.clusters(), 2, "the other two were created")
+	require.NoError(t, s.passes("p", 12))
+	require.Len(t, s.clusters(), 3, "and the third when it is tried again, under the name that was recorded")
+}
+
+func TestARefusedClusterIsWithdrawn(t *testing.T) {
+	refuse := true
+	s := newShell(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+		if _, isCluster := o.(*hivev1.ClusterDeployment); isCluster && refuse {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "clusterdeployments"}, o.GetName(), errors.New("over quota"))
+		}
+		return c.Create(ctx, o, options...)
+	}}, testobj.Pool("p", testobj.Size(1)), testobj.ClusterImageSet(testobj.ImageSetName))
+	require.NoError(t, s.passes("p", 10))
+	status := s.pool("p").Status
+	require.Empty(t, s.clusters())
+	require.Equal(t, int32(1), status.Provisioning.ConsecutiveFailures)
+	require.Equal(t, "CreationRefused", status.Provisioning.LastFailureReason)
+	require.Contains(t, status.Provisioning.LastFailureMessage, "over quota")
+	refuse = false
+	require.NoError(t, s.passes("p", 80))
+	require.Len(t, s.clusters(), 1)
+	require.Empty(t, s.pool("p").Status.Operations)
+}
+
+func TestALostTicketHasNoEffect(t *testing.T) {
+	lose := true
+	s := newShell(t, interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, options ...client.SubResourcePatchOption) error {
+		if lose {
+			return apierrors.NewConflict(schema.GroupResource{Resource: "clusterpools"}, o.GetName(), errors.New("somebody was faster"))
+		}
+		return c.SubResource(sub).Patch(ctx, o, p, options...)
+	}}, testobj.Pool("p", testobj.Size(2), testobj.Held()), testobj.ClusterImageSet(testobj.ImageSetName))
+	result, err := s.reconcile("p")
+	require.NoError(t, err, "a conflict is normal")
+	require.NotZero(t, result.RequeueAfter)
+	require.Empty(t, s.clusters())
+	lose = false
+	require.NoError(t, s.passes("p", 1))
+	require.Len(t, s.clusters(), 2)
+}
+
+func TestANamespaceOfSomebodyElseIsLeftAlone(t *testing.T) {
+	var stolen string
+	s := newShell(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+		if _, isNamespace := o.(*corev1.Namespace); isNamespace && stolen == "" {
+			stolen = o.GetName()
+			if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: stolen}}); err != nil {
+				return err
+			}
+		}
+		return c.Create(ctx, o, options...)
+	}}, testobj.Pool("p", testobj.Size(1)), testobj.ClusterImageSet(testobj.ImageSetName))
+	require.NoError(t, s.passes("p", 80))
+	clusters := s.clusters()
+	require.Len(t, clusters, 1)
+	require.NotEqual(t, stolen, clusters[0].Namespace)
+	require.NoError(t, s.client.Get(t.Context(), client.ObjectKey{Name: stolen}, &corev1.Namespace{}), "it is still there")
+}
+
+func TestInstallObjectsAreMadeFromTheTemplate(t *testing.T) {
+	s := newShell(t, interceptor.Funcs{}, testobj.ClusterImageSet(testobj.ImageSetName), testobj.Pool("p", func(p *hivev1.ClusterPool) {
+		p.Spec.Platform = hivev1.Platform{None: &runtime.RawExtension{Raw: []byte(`{}`)}}
+		p.Spec.ClusterInstallTemplate = &hivev1.ClusterInstallTemplate{
+			APIVersion: "extensions.example.com/v1", Kind: "Install", Labels: map[string]string{"a": "b"},
+			Spec: &runtime.RawExtension{Raw: []byte(`{"replicas":3,"clusterDeploymentRef":{"name":"replaced"}}`)},
+		}
+	}))
+	require.NoError(t, s.passes("p", 3))
+	cd := s.clusters()[0]
+	require.Equal(t, hivev1.ClusterInstallLocalReference{Group: "extensions.example.com", Version: "v1", Kind: "Install", Name: cd.Name}, *cd.Spec.ClusterInstallRef)
+	install := &unstructured.Unstructured{}
+	install.SetGroupVersionKind(schema.GroupVersionKind{Group: "extensions.example.com", Version: "v1", Kind: "Install"})
+	require.NoError(t, s.client.Get(t.Context(), client.ObjectKeyFromObject(&cd), install))
+	require.Equal(t, map[string]string{"a": "b"}, install.GetLabels())
+	require.Equal(t, map[string]any{
+		"replicas": int64(3), "clusterDeploymentRef": map[string]any{"name": cd.Name}, "imageSetRef": map[string]any{"name": testobj.ImageSetName},
+	}, install.Object["spec"])
+}
+
+func TestSecretsStayOutOfErrors(t *testing.T) {
+	s := newShell(t, interceptor.Funcs{}, testobj.ClusterImageSet(testobj.ImageSetName), testobj.Pool("p", testobj.InstallConfigTemplate("template")),
+		testobj.Secret(testobj.Namespace, "template", hivev1.SecretKeyInstallConfig, "sesame: [unclosed"))
+	err := s.passes("p", 3)
+	require.NoError(t, err)
+	for _, c := range s.pool("p").Status.Conditions {
+		require.NotContains(t, c.Message, "sesame")
+	}
+	missing := hivev1.FindCondition(s.pool("p").Status.Conditions, hivev1.ClusterPoolMissingDependencies)
+	require.True(t, strings.HasSuffix(missing.Message, "is no YAML object"), missing.Message)
+	require.Empty(t, s.clusters())
+}
+
+func TestWhatAPoolThatIsGoneLeftIsSweptAway(t *testing.T) {
+	left := func(name string) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			hivev1.LabelNamespaceClusterPoolName: "p", hivev1.LabelNamespaceClusterPoolNamespace: testobj.Namespace,
+		}}}
+	}
+	s := newShell(t, interceptor.Funcs{}, left("p-bbbbb"), left("p-ccccc"), left("somebody-elses"),
+		&hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "p-ccccc", Name: "c"}})
+	require.NoError(t, s.passes("p", 1))
+	list := &corev1.NamespaceList{}
+	require.NoError(t, s.client.List(t.Context(), list))
+	var names []string
+	for _, ns := range list.Items {
+		names = append(names, ns.Name)
+	}
+	require.Equal(t, []string{"p-ccccc", "somebody-elses"}, names)
+}
