@@ -102,9 +102,13 @@ func addHostedClusters(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err != nil || runtime == nil {
 		return err
 	}
+	counts := clusterdeployment.NewMetrics()
+	if err := register(counts); err != nil {
+		return err
+	}
 	err = clusterdeployment.New(clusterdeployment.Dependencies{
 		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(), Runtime: runtime,
-		Recorder: mgr.GetEventRecorder("clusterdeployment"), Clock: wallClock{},
+		Recorder: mgr.GetEventRecorder("clusterdeployment"), Clock: wallClock{}, Metrics: counts,
 	}).SetupWithManager(mgr)
 	if err != nil {
 		return fmt.Errorf("setting up the controller of hosted clusters: %w", err)

@@ -97,7 +97,7 @@ func (o *operator) start() {
 	})
 	require.NoError(o, clusterdeployment.New(clusterdeployment.Dependencies{
 		Client: cached, Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(), Runtime: clusters,
-		Recorder: mgr.GetEventRecorder("test"), Clock: wallClock{},
+		Recorder: mgr.GetEventRecorder("test"), Clock: wallClock{}, Metrics: clusterdeployment.NewMetrics(),
 	}).SetupWithManager(mgr))
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()

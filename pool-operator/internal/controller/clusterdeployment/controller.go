@@ -42,6 +42,8 @@ type Dependencies struct {
 	Recorder events.EventRecorder
 	// Clock tells the time.
 	Clock Clock
+	// Metrics count what happens.
+	Metrics *Metrics
 }
 
 // Reconciler looks after hosted clusters. Only the leader may run it: with processes, the data is on the leader's own disk, and two
@@ -99,7 +101,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	decision, err := r.settle(ctx, cluster)
 	if err == nil {
-		err = r.writer.report(ctx, cluster, decision.Status)
+		before := cluster.Status
+		if err = r.writer.report(ctx, cluster, decision.Status); err == nil && decision.Status != nil {
+			r.Metrics.reported(before, *decision.Status, r.Clock.Now())
+		}
 	}
 	if apierrors.IsConflict(err) || (apierrors.IsNotFound(err) && cluster.DeletionTimestamp != nil) {
 		logf.FromContext(ctx).V(1).Info("ClusterDeployment changed meanwhile, starting over")

@@ -5,9 +5,11 @@ package clusterdeployment_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -225,4 +227,51 @@ func (s *shell) life() {
 	s.run()
 	require.True(s, s.gone())
 	require.False(s, s.world.Has(s.ref()))
+}
+
+func TestWhatHappensIsCounted(t *testing.T) {
+	s := newShell(t)
+	s.world.Slow = true
+	s.run()
+	s.clock.now = s.clock.now.Add(4 * time.Second)
+	s.world.Finish(s.ref())
+	s.run()
+	s.world.Slow = false
+	s.edit(asleep)
+	s.run()
+	s.clock.now = s.clock.now.Add(time.Hour)
+	s.world.Slow = true
+	s.edit(func(c *hivev1.ClusterDeployment) { c.Spec.PowerState = hivev1.PowerStateRunning })
+	s.run()
+	s.clock.now = s.clock.now.Add(2 * time.Second)
+	s.world.Finish(s.ref())
+	s.run()
+	require.NoError(t, testutil.CollectAndCompare(s.metrics, strings.NewReader(`
+# HELP pool_operator_hosted_actions_total Actions on hosted clusters, by what was done, what it was for, and whether it succeeded (success or failure).
+# TYPE pool_operator_hosted_actions_total counter
+pool_operator_hosted_actions_total{action="AddFinalizer",outcome="success",why="New"} 1
+pool_operator_hosted_actions_total{action="PublishAccess",outcome="success",why="Installed"} 1
+pool_operator_hosted_actions_total{action="RecordInstalled",outcome="success",why="Installed"} 1
+pool_operator_hosted_actions_total{action="Start",outcome="success",why="New"} 1
+pool_operator_hosted_actions_total{action="Start",outcome="success",why="Resume"} 1
+pool_operator_hosted_actions_total{action="Stop",outcome="success",why="Hibernate"} 1
+`), "pool_operator_hosted_actions_total"))
+	require.NoError(t, testutil.CollectAndCompare(s.metrics, strings.NewReader(`
+# HELP pool_operator_hosted_ready_seconds Seconds until a hosted cluster answered: after its installation began (install), or after it stopped being ready or hibernating (resume).
+# TYPE pool_operator_hosted_ready_seconds histogram
+`+buckets("install", 4)+buckets("resume", 2)), "pool_operator_hosted_ready_seconds"))
+}
+
+// buckets are those of a histogram with one value.
+func buckets(after string, value float64) string {
+	text := ""
+	for _, bound := range []float64{1, 2, 3, 5, 8, 13, 20, 30, 60, 120, 300, 600} {
+		count := 0
+		if value <= bound {
+			count = 1
+		}
+		text += fmt.Sprintf("pool_operator_hosted_ready_seconds_bucket{after=%q,le=\"%v\"} %d\n", after, bound, count)
+	}
+	return text + fmt.Sprintf("pool_operator_hosted_ready_seconds_bucket{after=%q,le=\"+Inf\"} 1\npool_operator_hosted_ready_seconds_sum{after=%q} %v\npool_operator_hosted_ready_seconds_count{after=%q} 1\n",
+		after, after, value, after)
 }

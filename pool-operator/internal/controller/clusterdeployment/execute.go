@@ -22,8 +22,9 @@ import (
 // observation, so it is no error here.
 func (r *Reconciler) execute(ctx context.Context, cluster *hivev1.ClusterDeployment, actions []hostedplan.Action) (refused bool, err error) {
 	for _, action := range actions {
-		log := logf.FromContext(ctx).WithValues("action", fmt.Sprintf("%T", action), "why", action.Purpose())
+		log := logf.FromContext(ctx).WithValues("action", actionName(action), "why", action.Purpose())
 		err := r.do(ctx, cluster, action)
+		r.Metrics.acted(action, err != nil)
 		if problem, ok := errors.AsType[*provision.Problem](err); ok {
 			log.Info("hosted cluster could not be changed", "reason", problem.Reason, "message", problem.Message)
 			return true, nil

@@ -80,6 +80,7 @@ type shell struct {
 	reconciler *clusterdeployment.Reconciler
 	key        client.ObjectKey
 	uid        types.UID
+	metrics    *clusterdeployment.Metrics
 }
 
 func scheme(t *testing.T) *runtime.Scheme {
@@ -105,6 +106,7 @@ func newShell(t *testing.T, change ...func(*hivev1.ClusterDeployment)) *shell {
 func (s *shell) begin() *shell {
 	s.world, s.clock = fake.NewWorld(), &clock{now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	s.world.Now = s.clock.Now
+	s.metrics = clusterdeployment.NewMetrics()
 	s.restart()
 	return s
 }
@@ -127,6 +129,7 @@ func asleep(c *hivev1.ClusterDeployment) { c.Spec.PowerState = hivev1.PowerState
 func (s *shell) restart() {
 	s.reconciler = clusterdeployment.New(clusterdeployment.Dependencies{
 		Client: s.client, Metadata: s.client, Live: s.client, Runtime: s.world.Open(), Recorder: events.NewFakeRecorder(1000), Clock: s.clock,
+		Metrics: s.metrics,
 	})
 }
 
