@@ -11,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
@@ -78,6 +79,41 @@ func crashAt(t *testing.T, n int, late bool) (survived bool) {
 	require.Equal(t, 1, s.requirePairs())
 	s.requireNoForeignRights()
 	return survived
+}
+
+// TestOneOfTwoReplicasMayDie runs two replicas that share the work and kills one of them at its n-th write.
+func TestOneOfTwoReplicasMayDie(t *testing.T) {
+	for n := 1; n <= 10; n++ {
+		t.Run(fmt.Sprintf("write %d", n), func(t *testing.T) {
+			s := newSuite(t)
+			s.pool("p")
+			s.start(func(w *writes) { w.fuse, w.late = n, n%2 == 0 })
+			s.start()
+			for i, name := range claimNames(6) {
+				s.cluster("p")
+				s.claim(name, "p")
+				if i%3 == 2 {
+					require.NoError(t, s.client.Delete(t.Context(), s.get(name)))
+				}
+			}
+			require.True(t, s.eventually(func() bool {
+				return s.claimCount() == 4 && s.requirePairs() == 4 && len(s.clusters()) <= 6
+			}), "nobody finishes what was begun")
+			for i, name := range claimNames(6) {
+				if i%3 != 2 {
+					s.waitFor(name, hivev1.ClusterClaimPending, hivev1.ReasonClusterClaimed)
+				}
+			}
+			s.requireNoForeignRights()
+		})
+	}
+}
+
+func (s *suite) claimCount() int {
+	s.t.Helper()
+	var claims hivev1.ClusterClaimList
+	require.NoError(s.t, s.client.List(s.t.Context(), &claims, client.InNamespace(s.namespace)))
+	return len(claims.Items)
 }
 
 // deleteMarked is what a pool with a budget does.

@@ -86,21 +86,34 @@ func (r *Reconciler) observeRights(ctx context.Context, reader client.Reader, s 
 
 // observeQueue reads the clusters and claims of the pool. They are read in place, since only values are taken from them.
 func (r *Reconciler) observeQueue(ctx context.Context, s *claimplan.Snapshot, pool types.NamespacedName) error {
-	var clusters hivev1.ClusterDeploymentList
-	if err := r.Client.List(ctx, &clusters, client.MatchingFields{indexClusterPool: pool.String()}, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing clusters of pool %s: %w", pool, err)
+	var err error
+	if s.Claims, err = r.claimsOf(ctx, pool); err != nil {
+		return err
 	}
-	var claims hivev1.ClusterClaimList
-	if err := r.Client.List(ctx, &claims, client.InNamespace(pool.Namespace), client.MatchingFields{indexClaimPool: pool.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing claims of pool %s: %w", pool, err)
+	s.Clusters, err = r.clustersOf(ctx, pool)
+	return err
+}
+
+func (r *Reconciler) clustersOf(ctx context.Context, pool types.NamespacedName) ([]claimplan.Cluster, error) {
+	var list hivev1.ClusterDeploymentList
+	if err := r.Client.List(ctx, &list, client.MatchingFields{indexClusterPool: pool.String()}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing clusters of pool %s: %w", pool, err)
 	}
-	s.Clusters = make([]claimplan.Cluster, 0, len(clusters.Items))
-	for i := range clusters.Items {
-		s.Clusters = append(s.Clusters, claimplan.ClusterOf(&clusters.Items[i]))
+	clusters := make([]claimplan.Cluster, 0, len(list.Items))
+	for i := range list.Items {
+		clusters = append(clusters, claimplan.ClusterOf(&list.Items[i]))
 	}
-	s.Claims = make([]claimplan.Waiter, 0, len(claims.Items))
-	for i := range claims.Items {
-		s.Claims = append(s.Claims, claimplan.WaiterOf(&claims.Items[i]))
+	return clusters, nil
+}
+
+func (r *Reconciler) claimsOf(ctx context.Context, pool types.NamespacedName) ([]claimplan.Waiter, error) {
+	var list hivev1.ClusterClaimList
+	if err := r.Client.List(ctx, &list, client.InNamespace(pool.Namespace), client.MatchingFields{indexClaimPool: pool.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing claims of pool %s: %w", pool, err)
 	}
-	return nil
+	claims := make([]claimplan.Waiter, 0, len(list.Items))
+	for i := range list.Items {
+		claims = append(claims, claimplan.WaiterOf(&list.Items[i]))
+	}
+	return claims, nil
 }

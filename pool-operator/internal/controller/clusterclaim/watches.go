@@ -133,20 +133,20 @@ func (r *Reconciler) wakeForCluster(ctx context.Context, q queue, before, after 
 
 // wakeHeads wakes as many waiting claims as there are free clusters, from the head of the queue, so that a long queue costs nothing.
 func (r *Reconciler) wakeHeads(ctx context.Context, q queue, key types.NamespacedName) {
+	now := r.Clock.Now()
+	claims, err := r.claimsOf(ctx, key)
+	if err != nil || len(claimplan.Waiting(now, claims, nil)) == 0 {
+		return
+	}
 	pool, err := r.pool(ctx, key)
 	if err != nil || pool == nil {
 		return
 	}
-	var s claimplan.Snapshot
-	if err := r.observeQueue(ctx, &s, key); err != nil {
+	clusters, err := r.clustersOf(ctx, key)
+	if err != nil {
 		return
 	}
-	now := r.Clock.Now()
-	free := claimplan.Free(now, pool, s.Claims, s.Clusters)
-	if len(free) == 0 {
-		return
-	}
-	waiting := claimplan.Waiting(now, s.Claims, s.Clusters)
+	free, waiting := claimplan.Free(now, pool, claims, clusters), claimplan.Waiting(now, claims, clusters)
 	for _, w := range waiting[:min(len(free), len(waiting))] {
 		add(q, urgent, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: key.Namespace, Name: w.Name}})
 	}
