@@ -48,13 +48,17 @@ func Run(ctx context.Context, o Options) error {
 
 // RunWith runs the operator with a client configuration until the context ends.
 func RunWith(ctx context.Context, o Options, config *rest.Config) error {
-	mgr, err := newManager(o, config)
-	if err != nil {
-		return err
-	}
 	var registry prometheus.Registerer = ctrlmetrics.Registry
 	if o.several {
 		registry = prometheus.NewRegistry()
+	}
+	requests := metrics.NewRequests()
+	registry.MustRegister(requests)
+	config = rest.CopyConfig(config)
+	config.Wrap(requests.Wrap)
+	mgr, err := newManager(o, config)
+	if err != nil {
+		return err
 	}
 	counters := metrics.New(registry)
 	registry.MustRegister(metrics.NewCollector(mgr.GetCache()))

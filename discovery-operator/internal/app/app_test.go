@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/testr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -35,7 +34,7 @@ func init() { ctrl.SetLogger(logr.Discard()) }
 
 // world is a namespace of a real API server with operators in it.
 type world struct {
-	*testing.T
+	testing.TB
 	client.Client
 	config *rest.Config
 	ns     string
@@ -46,7 +45,7 @@ type world struct {
 	wrap []transport.WrapperFunc
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	config := controlplanetest.Start(t)
 	scheme, err := newScheme()
@@ -57,7 +56,7 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, c.Create(t.Context(), ns))
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.Name + "-system"}}
 	require.NoError(t, c.Create(t.Context(), system))
-	w := &world{T: t, Client: c, config: config, ns: ns.Name, system: system.Name, rack: demo.New()}
+	w := &world{TB: t, Client: c, config: config, ns: ns.Name, system: system.Name, rack: demo.New()}
 	w.grant()
 	// All tests share one API server, and an operator looks at the hosts of all namespaces: leave none behind.
 	t.Cleanup(func() { w.clear() })
@@ -125,7 +124,6 @@ func (w *world) operate(change ...func(*Options)) (stop func()) {
 	}
 	require.NoError(w, o.Validate())
 	ctx, cancel := context.WithCancel(context.Background())
-	ctx = logr.NewContext(ctx, testr.NewWithOptions(w.T, testr.Options{Verbosity: -10}))
 	done := make(chan error, 1)
 	config := rest.CopyConfig(w.config)
 	config.Impersonate.UserName = w.account()
