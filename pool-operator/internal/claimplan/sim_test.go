@@ -283,3 +283,38 @@ func joinLines(lines []string) string {
 	}
 	return out
 }
+
+// TestNobodyIsServedBeforeHisTurn looks at claims in any order, and lets none have a cluster before there is one for everybody who came earlier.
+func TestNobodyIsServedBeforeHisTurn(t *testing.T) {
+	served := 0
+	for _, seed := range seeds(t, 100) {
+		w := newWorld(seed)
+		r := newReplica(w)
+		for range 500 {
+			if w.rng.IntN(3) == 0 {
+				w.disturb()
+				continue
+			}
+			name := claimName(w)
+			var waiters []Waiter
+			var clusters []Cluster
+			for _, c := range w.claims {
+				waiters = append(waiters, WaiterOf(c))
+			}
+			for _, cd := range w.cds {
+				clusters = append(clusters, ClusterOf(cd))
+			}
+			queue, free := Waiting(w.now, waiters, clusters), Free(w.now, w.pool, waiters, clusters)
+			turn := slices.IndexFunc(queue, func(q Waiter) bool { return q.Name == name })
+			r.sync()
+			r.reconcile(name)
+			if c := w.claims[name]; turn >= 0 && WaiterOf(c).Cluster != "" {
+				served++
+				require.Less(t, turn, len(free), "seed %d: %s was served out of turn\n%s", seed, name, joinLines(w.trace[max(0, len(w.trace)-20):]))
+			} else if turn >= 0 {
+				require.GreaterOrEqual(t, turn, len(free), "seed %d: it was the turn of %s\n%s", seed, name, joinLines(w.trace[max(0, len(w.trace)-20):]))
+			}
+		}
+	}
+	t.Logf("%d claims were served", served)
+}
