@@ -8,6 +8,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
+	"strconv"
 	"time"
 
 	"go.uber.org/zap/zapcore"
@@ -39,6 +41,9 @@ type Options struct {
 	Provisioner string
 	// ManageHosts makes this operator own the whole early life of hosts. Without it, another operator does.
 	ManageHosts bool
+	// WebhookBindAddress serves the admission check on hosts; "0" serves none. WebhookCertDir has its tls.crt and tls.key, which are
+	// read again when they change.
+	WebhookBindAddress, WebhookCertDir string
 	// DemoMachines is how many machines the demo's rack powers up, DemoInterval the time between two of them.
 	DemoMachines int
 	DemoInterval time.Duration
@@ -64,6 +69,8 @@ func Parse(args []string, getenv func(string) string) (Options, error) {
 	fs.StringVar(&o.Provisioner, "provisioner", ProvisionerDemo,
 		"where machines come from when a resource names no Ironic: demo (a rack in memory) or ironic (IRONIC_ENDPOINT and the like)")
 	fs.BoolVar(&o.ManageHosts, "manage-hosts", false, "own the early life of hosts; without it another operator manages them")
+	fs.StringVar(&o.WebhookBindAddress, "webhook-bind-address", "0", "address of the admission check on hosts, over TLS; 0: none")
+	fs.StringVar(&o.WebhookCertDir, "webhook-cert-dir", "/etc/discovery-operator/webhook", "directory with tls.crt and tls.key of the admission check")
 	fs.IntVar(&o.DemoMachines, "demo-machines", 8, "how many machines the demo's rack powers up")
 	fs.DurationVar(&o.DemoInterval, "demo-interval", 3*time.Second, "time between two machines of the demo's rack")
 	if err := fs.Parse(args); err != nil {
@@ -87,10 +94,28 @@ func (o *Options) Validate() error {
 	if o.ManageHosts {
 		errs = append(errs, errors.New("--manage-hosts is not available yet: run an operator that manages hosts beside this one"))
 	}
+	if _, _, err := o.webhook(); err != nil {
+		errs = append(errs, err)
+	}
 	if o.DemoMachines < 0 || o.DemoInterval <= 0 {
 		errs = append(errs, errors.New("--demo-machines and --demo-interval have to be positive"))
 	}
 	return errors.Join(errs...)
+}
+
+// webhook splits the address of the admission check. The port is 0 when there is none.
+func (o *Options) webhook() (host string, port int, err error) {
+	if o.WebhookBindAddress == "0" || o.WebhookBindAddress == "" {
+		return "", 0, nil
+	}
+	host, text, err := net.SplitHostPort(o.WebhookBindAddress)
+	if err == nil {
+		port, err = strconv.Atoi(text)
+	}
+	if err != nil {
+		return "", 0, fmt.Errorf("--webhook-bind-address %q: use an address such as :9443, or 0", o.WebhookBindAddress)
+	}
+	return host, port, nil
 }
 
 func first(a, b string) string {
