@@ -5,6 +5,7 @@ package app
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -45,9 +46,8 @@ func figure(t *testing.T, bench, metric, unit string, value float64) {
 	path := filepath.Join("..", "..", "..", "bin", "bench.jsonl")
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	require.NoError(t, err)
-	defer file.Close()
 	_, err = fmt.Fprintf(file, "%s\n", line)
-	require.NoError(t, err)
+	require.NoError(t, errors.Join(err, file.Close()))
 }
 
 func percentile(times []time.Duration, p float64) float64 {

@@ -9,6 +9,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,18 +33,27 @@ func Check(ctx context.Context, arguments []string, out, problems io.Writer) int
 	}
 	findings, err := findings(ctx, kubeconfig, namespace)
 	if err != nil {
-		fmt.Fprintln(problems, err)
+		_, _ = fmt.Fprintln(problems, err)
 		return 2
 	}
+	if err := printFindings(out, findings); err != nil {
+		return 2
+	}
+	return min(len(findings), 1)
+}
+
+func printFindings(out io.Writer, findings []check.Finding) error {
+	var text strings.Builder
 	for _, finding := range findings {
-		fmt.Fprintln(out, finding)
+		text.WriteString(finding.String() + "\n")
 	}
-	if len(findings) > 0 {
-		fmt.Fprintf(out, "%d contradictions\n", len(findings))
-		return 1
+	if len(findings) == 0 {
+		text.WriteString("no contradictions\n")
+	} else {
+		text.WriteString(strconv.Itoa(len(findings)) + " contradictions\n")
 	}
-	fmt.Fprintln(out, "no contradictions")
-	return 0
+	_, err := io.WriteString(out, text.String())
+	return err
 }
 
 func findings(ctx context.Context, kubeconfig, namespace string) ([]check.Finding, error) {

@@ -91,7 +91,7 @@ func (w *world) operatorWith(options Options, wrap func(http.RoundTripper) http.
 		ended = true
 		cancel()
 		select {
-		case <-done:
+		case _ = <-done: // a replica whose connection was cut ends with an error
 		case <-time.After(patience):
 			w.t.Error("the operator did not end")
 		}

@@ -103,7 +103,7 @@ func TestClusters(t *testing.T) {
 func TestAPausedPoolOrClaimGetsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.operator(nil)
-	pool := w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.20")} })
+	w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.20")} })
 	claim := w.newClaim("paused", "p")
 	claim.Annotations = map[string]string{ipamv1.PausedAnnotation: ""}
 	require.NoError(t, w.user.Create(t.Context(), claim))
@@ -116,7 +116,7 @@ func TestAPausedPoolOrClaimGetsNothing(t *testing.T) {
 	require.NoError(t, w.user.Patch(t.Context(), after, client.MergeFrom(before)))
 	w.address("paused")
 
-	pool = w.getPool("p")
+	pool := w.getPool("p")
 	stopped := pool.DeepCopy()
 	stopped.Annotations = map[string]string{ipamv1.PausedAnnotation: "true"}
 	require.NoError(t, w.user.Patch(t.Context(), stopped, client.MergeFrom(pool)))

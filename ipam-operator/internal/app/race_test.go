@@ -80,13 +80,16 @@ func TestReplicasWithoutLeaderNeverDouble(t *testing.T) {
 			var mine []*ipamv1.IPClaim
 			for i := range total / users {
 				claim := w.newClaim(fmt.Sprintf("u%d-%d", user, i), "p")
-				if !assert.NoError(t, w.user.Create(t.Context(), claim)) {
+				if err := w.user.Create(t.Context(), claim); err != nil {
+					t.Error(err)
 					return
 				}
 				mine = append(mine, claim)
 				for len(mine) > 15 || len(mine) > 0 && random.IntN(3) == 0 {
 					at := random.IntN(len(mine))
-					assert.NoError(t, client.IgnoreNotFound(w.user.Delete(t.Context(), mine[at])))
+					if err := client.IgnoreNotFound(w.user.Delete(t.Context(), mine[at])); err != nil {
+						t.Error(err)
+					}
 					mine = append(mine[:at], mine[at+1:]...)
 				}
 				if user == 0 && i%(total/users/3) == 1 {

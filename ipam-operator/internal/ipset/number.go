@@ -4,7 +4,6 @@
 package ipset
 
 import (
-	"cmp"
 	"encoding/binary"
 	"math"
 	"math/bits"
@@ -53,10 +52,6 @@ func (n Number) minus(other Number) Number {
 	lo, borrow := bits.Sub64(n.Lo, other.Lo, 0)
 	hi, _ := bits.Sub64(n.Hi, other.Hi, borrow)
 	return Number{Hi: hi, Lo: lo}
-}
-
-func (n Number) compare(other Number) int {
-	return cmp.Or(cmp.Compare(n.Hi, other.Hi), cmp.Compare(n.Lo, other.Lo))
 }
 
 func (n Number) less(other Number) bool {

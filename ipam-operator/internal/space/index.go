@@ -6,6 +6,7 @@
 package space
 
 import (
+	"maps"
 	"net/netip"
 	"sync"
 	"time"
@@ -195,9 +196,7 @@ func (x *Index) affected(r *record) map[types.NamespacedName]*pool {
 		out[r.Pool] = p
 	}
 	if lock, ok := r.lock(); ok {
-		for name, p := range x.locks[lock] {
-			out[name] = p
-		}
+		maps.Copy(out, x.locks[lock])
 	}
 	return out
 }

@@ -109,19 +109,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	result, err := r.serve(ctx, subject, snapshot)
+	err = r.serve(ctx, subject, snapshot)
 	if apierrors.IsConflict(err) {
 		// The claim has changed; its event is on the way or was handled already.
 		r.Metrics.Conflict(metrics.ClaimChanged)
 		ctrl.LoggerFrom(ctx).V(1).Info("Claim changed while it was served")
 		return ctrl.Result{RequeueAfter: time.Duration(20+rand.IntN(80)) * time.Millisecond}, nil //nolint:gosec // jitter needs no secrecy
 	}
-	return result, err
+	return ctrl.Result{}, err
 }
 
 // serve plans and executes until there is nothing to try again: a name that somebody else has got first is an answer,
 // and the next address is tried at once.
-func (r *Reconciler) serve(ctx context.Context, subject *Subject, snapshot allocate.Snapshot) (ctrl.Result, error) {
+func (r *Reconciler) serve(ctx context.Context, subject *Subject, snapshot allocate.Snapshot) error {
 	for {
 		decision := r.Index.Decide(subject.Pool, subject.UID(), func(free *allocate.Free) allocate.Decision {
 			snapshot.Pool.Free = free
@@ -131,10 +131,10 @@ func (r *Reconciler) serve(ctx context.Context, subject *Subject, snapshot alloc
 		})
 		again, err := r.execute(ctx, subject, decision)
 		if err != nil || !again {
-			return ctrl.Result{}, err
+			return err
 		}
 		if err := ctx.Err(); err != nil {
-			return ctrl.Result{}, err
+			return err
 		}
 	}
 }
