@@ -21,6 +21,9 @@ import (
 func newRuntime(ctx context.Context, mgr ctrl.Manager, o Options) (clusterdeployment.Runtime, error) {
 	switch o.HostedRuntime {
 	case RuntimeProcess:
+		if err := claimDataDir(ctx, mgr.GetAPIReader(), o.HostedDataDir); err != nil {
+			return nil, err
+		}
 		runtime, err := process.New(ctx, process.Options{
 			Root:     o.HostedDataDir,
 			Binaries: func() (controlplane.Binaries, error) { return controlplane.FindBinaries(o.HostedBinDir) },
