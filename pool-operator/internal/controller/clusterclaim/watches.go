@@ -69,6 +69,7 @@ func (r *Reconciler) onClaims() handler.EventHandler {
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			r.memory.forget(e.Object.GetUID())
 			add(q, housekeeping, requestFor(e.Object))
 			r.wakeHeads(ctx, q, poolOf(e.Object.(*hivev1.ClusterClaim)))
 		},
@@ -101,6 +102,7 @@ func (r *Reconciler) onClusters() handler.EventHandler {
 			r.wakeForCluster(ctx, q, e.ObjectOld.(*hivev1.ClusterDeployment), e.ObjectNew.(*hivev1.ClusterDeployment))
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			r.memory.forget(e.Object.GetUID())
 			r.wakeForCluster(ctx, q, nil, e.Object.(*hivev1.ClusterDeployment))
 		},
 	}
