@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-io/muster/pool-operator/internal/provision"
+	"github.com/muster-io/muster/pool-operator/internal/provision/contract"
 	"github.com/muster-io/muster/pool-operator/internal/provision/process"
 )
 
@@ -134,7 +135,7 @@ func TestKilledWhileStarting(t *testing.T) {
 	assert.Equal(t, id, ready.ID)
 	assert.Equal(t, url, ready.URL)
 	assertOneOfEach(t, root, ref)
-	require.NoError(t, use(t.Context(), *access))
+	require.NoError(t, contract.Kubernetes{}.Use(t.Context(), *access))
 	removeAll(t, r, root, ref)
 }
 
@@ -148,7 +149,7 @@ func TestKilledWhileStopping(t *testing.T) {
 	awaitState(t, r, ref, provision.StateReady)
 	access, err := r.Access(t.Context(), ref)
 	require.NoError(t, err)
-	require.NoError(t, remember(t.Context(), access, "before"))
+	require.NoError(t, contract.Kubernetes{}.Remember(t.Context(), access, "before"))
 	r.Crash()
 	for _, after := range moments(0, 20*time.Millisecond, 200*time.Millisecond) {
 		runAndKill(t, task{Root: root, Ref: ref, Do: "stop"}, after)
@@ -158,7 +159,7 @@ func TestKilledWhileStopping(t *testing.T) {
 	require.NoError(t, r.Start(t.Context(), ref, provision.Spec{ClusterName: ref.Name}))
 	awaitState(t, r, ref, provision.StateReady)
 	assertOneOfEach(t, root, ref)
-	mark, err := recall(t.Context(), access)
+	mark, err := contract.Kubernetes{}.Recall(t.Context(), access)
 	require.NoError(t, err)
 	assert.Equal(t, "before", mark)
 	removeAll(t, r, root, ref)

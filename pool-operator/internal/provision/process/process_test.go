@@ -16,10 +16,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/muster-io/muster/pool-operator/internal/controller/clusterdeployment"
 	"github.com/muster-io/muster/pool-operator/internal/controlplane"
@@ -67,69 +63,14 @@ func TestContract(t *testing.T) {
 		Crash:     func(_ *testing.T, r clusterdeployment.Runtime) { r.(*process.Runtime).Crash() },
 		Kill:      func(t *testing.T, ref provision.ClusterRef) { killOne(t, root, ref, "etcd") },
 		Namespace: func(*testing.T) string { return "contract" },
-		Use:       use,
-		Remember:  remember,
-		Recall:    recall,
+		Use:       contract.Kubernetes{}.Use,
+		Remember:  contract.Kubernetes{}.Remember,
+		Recall:    contract.Kubernetes{}.Recall,
 		Leftovers: func(_ context.Context, ref provision.ClusterRef) ([]string, error) {
 			return leftovers(t, root, ref), nil
 		},
 		Timeout: patience,
 	})
-}
-
-// client returns a client with the credentials of an administrator: with the password when asked to, else with the
-// kubeconfig as it is.
-func client(access provision.Access, byPassword bool) (*kubernetes.Clientset, error) {
-	config, err := clientcmd.RESTConfigFromKubeConfig(access.Kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	if byPassword {
-		config.CertData, config.KeyData = nil, nil
-		config.BearerToken = access.Password
-	}
-	config.Timeout = 10 * time.Second
-	return kubernetes.NewForConfig(config)
-}
-
-func use(ctx context.Context, access provision.Access) error {
-	for _, byPassword := range []bool{false, true} {
-		c, err := client(access, byPassword)
-		if err != nil {
-			return err
-		}
-		created, err := c.CoreV1().ConfigMaps("default").Create(ctx,
-			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "use-"}}, metav1.CreateOptions{})
-		if err != nil {
-			return fmt.Errorf("by password %t: %w", byPassword, err)
-		}
-		if _, err := c.CoreV1().ConfigMaps("default").Get(ctx, created.Name, metav1.GetOptions{}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func remember(ctx context.Context, access provision.Access, mark string) error {
-	c, err := client(access, false)
-	if err != nil {
-		return err
-	}
-	_, err = c.CoreV1().ConfigMaps("default").Create(ctx,
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "mark"}, Data: map[string]string{"mark": mark}}, metav1.CreateOptions{})
-	return err
-}
-
-func recall(ctx context.Context, access provision.Access) (string, error) {
-	c, err := client(access, false)
-	if err != nil {
-		return "", err
-	}
-	found, err := c.CoreV1().ConfigMaps("default").Get(ctx, "mark", metav1.GetOptions{})
-	if err != nil {
-		return "", err
-	}
-	return found.Data["mark"], nil
 }
 
 // running returns the processes that work for a cluster, as command → pids. They are found by what they have open, so
