@@ -36,7 +36,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err := ipclaim.Indexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	clusters := capi.NewClusters(mgr.GetClient())
+	clusters := capi.NewClusters(mgr.GetCache())
 	index := space.New()
 	waiting := &waitingClaims{}
 	instruments := metrics.New(o.registry(), index, waiting)

@@ -56,9 +56,13 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, err)
 	user, err := client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
+	w := &world{t: t, config: config, user: user}
+	w.install("role.yaml")
+	w.install("role_binding.yaml")
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "ipam-"}}
 	require.NoError(t, user.Create(t.Context(), namespace))
-	return &world{t: t, config: config, user: user, namespace: namespace.Name}
+	w.namespace = namespace.Name
+	return w
 }
 
 func testOptions(namespace string) Options {
@@ -77,6 +81,9 @@ func (w *world) operator(wrap func(http.RoundTripper) http.RoundTripper) (stop f
 func (w *world) operatorWith(options Options, wrap func(http.RoundTripper) http.RoundTripper) (stop func()) {
 	w.t.Helper()
 	config := rest.CopyConfig(w.config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: account, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:muster-ipam-operator", "system:authenticated"},
+	}
 	if wrap != nil {
 		config.Wrap(wrap)
 	}
@@ -214,28 +221,40 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// installAdmission puts the policy in force that deploy/base/ipam-operator brings, and waits until it is.
-func (w *world) installAdmission() {
+// install creates the objects of a file of deploy/base/ipam-operator.
+func (w *world) install(name string) {
 	w.t.Helper()
-	content, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "base", "ipam-operator", "admission.yaml"))
+	content, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "base", "ipam-operator", name))
 	require.NoError(w.t, err)
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
 	for {
 		obj := &unstructured.Unstructured{}
-		if err := decoder.Decode(obj); errors.Is(err, io.EOF) {
-			break
+		if err := decoder.Decode(&obj.Object); errors.Is(err, io.EOF) {
+			return
 		} else {
 			require.NoError(w.t, err)
+		}
+		if obj.Object == nil {
+			continue // nothing but comments
 		}
 		if err := w.user.Create(w.t.Context(), obj); !apierrors.IsAlreadyExists(err) {
 			require.NoError(w.t, err)
 		}
 	}
+}
+
+// account is the name of the operator's service account, with the rights that deploy/base/ipam-operator gives it.
+const account = "system:serviceaccount:muster-ipam-operator:ipam-operator"
+
+// installAdmission puts the policies in force that deploy/base/ipam-operator brings, and waits until they are.
+func (w *world) installAdmission() {
+	w.t.Helper()
+	w.install("admission.yaml")
 	probe := w.newClaim("probe", "none")
 	probe.Finalizers = []string{"example.com/kept"}
 	w.eventually("the policy is not in force", func() bool {
 		dry := probe.DeepCopy()
-		require.NoError(w.t, w.user.Create(w.t.Context(), dry, client.DryRunAll))
-		return slices.Equal(dry.Finalizers, []string{"example.com/kept", ipamv1.IPClaimFinalizer})
+		return w.user.Create(w.t.Context(), dry, client.DryRunAll) == nil &&
+			slices.Equal(dry.Finalizers, []string{"example.com/kept", ipamv1.IPClaimFinalizer})
 	})
 }
