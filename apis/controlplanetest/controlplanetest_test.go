@@ -5,6 +5,8 @@ package controlplanetest_test
 
 import (
 	"testing"
+	"testing/fstest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -13,8 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-
-	"time"
 
 	"github.com/muster-io/muster/apis/controlplanetest"
 )
@@ -46,6 +46,29 @@ func TestKindsOfMusterAreServed(t *testing.T) {
 		kinds = append(kinds, resource.Kind)
 	}
 	require.Subset(t, kinds, []string{"ClusterPool", "ClusterClaim", "ClusterDeployment", "ClusterImageSet"})
+}
+
+const moons = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: moons.example.org}
+spec:
+  group: example.org
+  names: {kind: Moon, plural: moons}
+  scope: Cluster
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
+`
+
+func TestFurtherKindsAreServedOnRequest(t *testing.T) {
+	dir := fstest.MapFS{"moons.yaml": {Data: []byte(moons)}, "kustomization.yaml": {Data: []byte("kind: Kustomization\n")}}
+	for range 2 {
+		client, err := kubernetes.NewForConfig(controlplanetest.Start(t, controlplanetest.WithCRDs(dir)))
+		require.NoError(t, err)
+		resources, err := client.Discovery().ServerResourcesForGroupVersion("example.org/v1")
+		require.NoError(t, err)
+		require.Len(t, resources.APIResources, 1)
+	}
 }
 
 func TestServiceAccountHasATokenAndOnlyItsRights(t *testing.T) {
