@@ -83,6 +83,7 @@ const ConditionHandedOver = "HandedOver"
 // Reasons of ConditionHandedOver.
 const (
 	ReasonWaitingForCredentials = "WaitingForCredentials"
+	ReasonRebootNotPossible     = "RebootNotPossible"
 	ReasonWaitingForApproval    = "WaitingForApproval"
 	ReasonCredentialsNotFound   = "CredentialsNotFound"
 	ReasonBMCUnsupported        = "BMCUnsupported"

@@ -39,6 +39,9 @@ const (
 	NameDetailAnnotation = "discovery.metal3.io/name-from"
 	// BootMACRuleAnnotation says which rule chose the boot MAC.
 	BootMACRuleAnnotation = "discovery.metal3.io/boot-mac-from"
+	// BMCAnnotation is the address of the management controller as the machine reported it. It is shown, and never used with
+	// credentials.
+	BMCAnnotation = "discovery.metal3.io/reported-bmc-address"
 	// KeepNodeAnnotation set to "true" leaves the node in Ironic when the host is deleted.
 	KeepNodeAnnotation = "discovery.metal3.io/keep-node"
 	// IronicAnnotation holds the spec.ironic, as JSON, of the resource that made the host; absent for the operator's own Ironic.

@@ -70,7 +70,7 @@ func TestASecondHostOfABootMACIsRefused(t *testing.T) {
 		return err != nil
 	})
 	assert.True(t, apierrors.IsForbidden(err))
-	assert.ErrorContains(t, err, w.ns+"/first")
+	require.ErrorContains(t, err, w.ns+"/first")
 	other := host("other", demo.MAC(2, 0))
 	require.NoError(t, w.Create(t.Context(), other))
 	w.patch(other, `{"spec":{"online":false}}`)

@@ -6,6 +6,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
@@ -64,8 +65,9 @@ func (p *Poller) fetch(ctx context.Context, uuid string) (done bool) {
 		report, err = source.Report(ctx, uuid)
 		if err != nil {
 			p.asked(uuid)
-			// An inventory that cannot be read will not become better by itself.
-			return errors.Is(err, inventory.ErrRefused)
+			// An inventory that cannot be read, or that does not come, is asked for again after the next reading of everything.
+			late := time.Since(m.FirstSeen) > inventory.PatienceTime
+			return errors.Is(err, inventory.ErrRefused) || late && errors.Is(err, inventory.ErrNotFound)
 		}
 	}
 	var ports []inventory.Port

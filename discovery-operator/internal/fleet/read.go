@@ -109,7 +109,12 @@ func (p *Poller) take(nodes []inventory.Node, ports []inventory.Port, full bool,
 		p.lastNode = ""
 	}
 	if full {
-		for uuid := range p.machines {
+		for uuid, m := range p.machines {
+			if m.Asked && m.Report == nil {
+				next := *m
+				next.Asked = false
+				p.machines[uuid] = &next
+			}
 			changed = p.takePorts(uuid, byNode[uuid], true) || changed
 		}
 	} else {

@@ -74,7 +74,7 @@ func (r *Registry) Use(name, key, endpoint string, connect Connect, pace Pace, n
 		})
 		r.entries[key] = e
 		if r.base != nil && r.base.Err() == nil {
-			r.run(e) //nolint:contextcheck // a poller outlives the call that asks for it
+			r.run(e)
 		}
 	}
 	e.users[name] = user{pace, notify}

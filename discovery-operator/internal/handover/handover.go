@@ -77,6 +77,16 @@ func First(approval bool) Wait {
 		"The host has no power control. Set spec.bmc.address and spec.bmc.credentialsName to have it managed."}
 }
 
+// rebootWanted reports whether somebody asked for a reboot.
+func rebootWanted(h *metal3v1.BareMetalHost) bool {
+	for key := range h.Annotations {
+		if key == metal3v1.RebootAnnotation || strings.HasPrefix(key, metal3v1.RebootAnnotation+"/") {
+			return true
+		}
+	}
+	return false
+}
+
 // Next says what is next for a host.
 func Next(h *metal3v1.BareMetalHost) Step {
 	held := false
@@ -97,7 +107,12 @@ func Next(h *metal3v1.BareMetalHost) Step {
 		return First(true)
 	}
 	if !h.HasPowerControl() {
-		return First(false)
+		w := First(false)
+		if rebootWanted(h) {
+			w.Reason = metal3v1.ReasonRebootNotPossible
+			w.Message = "A reboot was asked for and is not done. " + w.Message
+		}
+		return w
 	}
 	driver, ok := Driver(h.Spec.BMC.Address)
 	if !ok {

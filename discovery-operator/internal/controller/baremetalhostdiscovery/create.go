@@ -67,6 +67,9 @@ func newHost(d *metal3v1.BareMetalHostDiscovery, c inventory.CreateHost) (*metal
 	annotations[metal3v1.NodeAnnotation] = c.Node
 	annotations[metal3v1.NameDetailAnnotation] = string(c.Detail)
 	annotations[metal3v1.BootMACRuleAnnotation] = string(c.BootRule)
+	if c.Report.BMCAddress != "" {
+		annotations[metal3v1.BMCAnnotation] = c.Report.BMCAddress
+	}
 	if c.Manual {
 		labels[metal3v1.ApprovalLabel] = "pending"
 	}

@@ -162,6 +162,8 @@ func hostOf(h *metal3v1.BareMetalHost) inventory.Host {
 	}
 	if h.Spec.BMC != nil && h.Spec.BMC.Address != "" {
 		out.BMC = inventory.NormalBMC(h.Spec.BMC.Address)
+	} else if reported := h.Annotations[metal3v1.BMCAnnotation]; reported != "" {
+		out.BMC = inventory.NormalBMC(reported)
 	}
 	return out
 }

@@ -1,0 +1,199 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/discovery-operator/internal/demo"
+	"github.com/muster-io/muster/discovery-operator/internal/fleet"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
+
+// counted counts the requests for a rack, and fails while told to.
+type counted struct {
+	*demo.Rack
+	mu    sync.Mutex
+	calls map[string]int
+	fail  error
+	// hidden nodes are left out of lists.
+	hidden map[string]bool
+}
+
+func (c *counted) count(name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls[name]++
+	return c.fail
+}
+
+func (c *counted) taken() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := c.calls
+	c.calls = map[string]int{}
+	return out
+}
+
+func (c *counted) Nodes(ctx context.Context, after string) ([]inventory.Node, error) {
+	if err := c.count("nodes"); err != nil {
+		return nil, err
+	}
+	all, err := c.Rack.Nodes(ctx, after)
+	var out []inventory.Node
+	for _, n := range all {
+		if !c.hidden[n.UUID] {
+			out = append(out, n)
+		}
+	}
+	return out, err
+}
+
+func (c *counted) Ports(ctx context.Context, after string) ([]inventory.Port, error) {
+	if err := c.count("ports"); err != nil {
+		return nil, err
+	}
+	return c.Rack.Ports(ctx, after)
+}
+
+func (c *counted) Node(ctx context.Context, uuid string) (inventory.Node, error) {
+	if err := c.count("node"); err != nil {
+		return inventory.Node{}, err
+	}
+	return c.Rack.Node(ctx, uuid)
+}
+
+func (c *counted) Report(ctx context.Context, uuid string) (*inventory.Report, error) {
+	if err := c.count("report"); err != nil {
+		return nil, err
+	}
+	return c.Rack.Report(ctx, uuid)
+}
+
+func setup(t *testing.T) (*counted, *fleet.Poller) {
+	t.Helper()
+	c := &counted{Rack: demo.New(), calls: map[string]int{}, hidden: map[string]bool{}}
+	p := fleet.NewPoller(func(context.Context) (fleet.Source, error) { return c, nil }, fleet.Pace{News: time.Second, Full: time.Hour}, func() {}, nil)
+	return c, p
+}
+
+func enrol(t *testing.T, c *counted, i int, change ...func(map[string]any)) string {
+	t.Helper()
+	uuid, err := c.Enrol(demo.Machine(i, change...))
+	require.NoError(t, err)
+	return uuid
+}
+
+func TestNewsCostTwoRequests(t *testing.T) {
+	c, p := setup(t)
+	for i := range 50 {
+		enrol(t, c, i+1)
+	}
+	p.Poll(t.Context())
+	assert.Equal(t, map[string]int{"nodes": 1, "ports": 1}, c.taken(), "a reading of everything")
+	assert.Len(t, p.Machines(), 50)
+	p.Poll(t.Context())
+	assert.Equal(t, map[string]int{"nodes": 1, "ports": 1}, c.taken(), "nothing new")
+	enrol(t, c, 51)
+	p.Poll(t.Context())
+	assert.Equal(t, map[string]int{"nodes": 1, "ports": 1}, c.taken(), "one new")
+	machines := p.Machines()
+	require.Len(t, machines, 51)
+	assert.Len(t, machines[50].Ports, 2)
+	assert.False(t, p.Health().Full)
+}
+
+func TestAMarkerThatIsGoneMakesEverythingRead(t *testing.T) {
+	c, p := setup(t)
+	enrol(t, c, 1)
+	last := enrol(t, c, 2)
+	p.Poll(t.Context())
+	require.NoError(t, c.DeleteNode(t.Context(), last))
+	p.Poll(t.Context())
+	assert.Len(t, p.Machines(), 1)
+	assert.True(t, p.Health().Full)
+	require.NoError(t, p.Health().Err)
+}
+
+func TestANodeThatAListLeavesOutIsNotGone(t *testing.T) {
+	c, p := setup(t)
+	hidden, last := enrol(t, c, 1), enrol(t, c, 2)
+	p.Poll(t.Context())
+	c.hidden[hidden] = true
+	require.NoError(t, c.DeleteNode(t.Context(), last))
+	enrol(t, c, 3)
+	p.Poll(t.Context())
+	var uuids []string
+	for _, m := range p.Machines() {
+		uuids = append(uuids, m.Node.UUID)
+	}
+	assert.Contains(t, uuids, hidden)
+	assert.NotContains(t, uuids, last)
+}
+
+func TestAnErrorChangesNothingButTheHealth(t *testing.T) {
+	c, p := setup(t)
+	enrol(t, c, 1)
+	p.Poll(t.Context())
+	c.fail = inventory.Failf(inventory.ProblemUnreachable, "down")
+	first := p.Poll(t.Context())
+	for range 20 {
+		p.Poll(t.Context())
+	}
+	last := p.Poll(t.Context())
+	assert.Greater(t, last, first, "it is asked less and less often")
+	assert.LessOrEqual(t, last, 133*time.Second)
+	assert.Len(t, p.Machines(), 1)
+	require.Error(t, p.Health().Err)
+	c.fail = nil
+	assert.Equal(t, time.Second, p.Poll(t.Context()))
+	require.NoError(t, p.Health().Err)
+}
+
+func TestReportsAreReadForWantedMachinesOnly(t *testing.T) {
+	c, p := setup(t)
+	wanted, other := enrol(t, c, 1), enrol(t, c, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); p.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	require.Eventually(t, func() bool { return len(p.Machines()) == 2 }, 10*time.Second, time.Millisecond)
+	p.Want(wanted)
+	find := func(uuid string) *inventory.Machine {
+		for _, m := range p.Machines() {
+			if m.Node.UUID == uuid {
+				return m
+			}
+		}
+		return nil
+	}
+	require.Eventually(t, func() bool { return find(wanted).Report != nil }, 10*time.Second, time.Millisecond)
+	assert.Nil(t, find(other).Report)
+	p.Drop(wanted)
+	assert.Nil(t, find(wanted).Report)
+	assert.Equal(t, 1, c.taken()["report"])
+}
+
+func TestOnePollerPerEndpointForAsLongAsSomebodyUsesIt(t *testing.T) {
+	r := fleet.NewRegistry(nil)
+	connect := func(context.Context) (fleet.Source, error) { return nil, errors.New("nobody") }
+	pace := fleet.Pace{News: time.Minute, Full: time.Hour}
+	a := r.Use("a", "one", "one", connect, pace, func() {})
+	assert.Same(t, a, r.Use("b", "one", "one", connect, pace, func() {}))
+	assert.NotSame(t, a, r.Use("c", "two", "two", connect, pace, func() {}))
+	assert.Len(t, r.Healths(), 2)
+	r.Use("a", "two", "two", connect, pace, func() {})
+	r.Release("b")
+	assert.Len(t, r.Healths(), 1, "nobody uses the first one any more")
+	r.Release("a")
+	r.Release("c")
+	assert.Empty(t, r.Healths())
+}
