@@ -105,3 +105,6 @@ func (Access) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[credentials]
 
 // MarshalLog hides the credentials from structured loggers.
 func (Access) MarshalLog() any { return "[credentials]" }
+
+// MarshalJSON hides the credentials from loggers that know no better.
+func (Access) MarshalJSON() ([]byte, error) { return []byte(`"[credentials]"`), nil }

@@ -1,0 +1,74 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provision_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+)
+
+func TestCredentialsDoNotPrint(t *testing.T) {
+	access := provision.Access{Kubeconfig: []byte("the kubeconfig"), Password: "the password"}
+	encoded, err := json.Marshal(map[string]any{"access": access})
+	require.NoError(t, err)
+	for _, text := range []string{
+		fmt.Sprint(access), fmt.Sprint(&access), fmt.Sprintf("%v %+v %#v %s %q %x", access, access, access, access, access, access),
+		fmt.Sprint(access.MarshalLog()), access.String(), string(encoded),
+	} {
+		assert.NotContains(t, text, "the password")
+		assert.NotContains(t, text, "the kubeconfig")
+		assert.NotContains(t, text, fmt.Sprintf("%x", "the password"))
+	}
+}
+
+func TestChangesAreASetThatNobodyWaitsFor(t *testing.T) {
+	changes := provision.NewChanges()
+	a, b := provision.ClusterRef{Name: "a"}, provision.ClusterRef{Name: "b"}
+	for range 1000 { // nobody takes them, and nothing blocks
+		changes.Add(a)
+		changes.Add(b)
+	}
+	refs, err := changes.Wait(t.Context())
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []provision.ClusterRef{a, b}, refs)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = changes.Wait(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestNoChangeIsLost(t *testing.T) {
+	changes := provision.NewChanges()
+	const count = 500
+	var group sync.WaitGroup
+	for n := range count {
+		group.Go(func() { changes.Add(provision.ClusterRef{Name: fmt.Sprint(n)}) })
+	}
+	seen := map[provision.ClusterRef]bool{}
+	for len(seen) < count {
+		refs, err := changes.Wait(t.Context())
+		require.NoError(t, err)
+		for _, ref := range refs {
+			seen[ref] = true
+		}
+	}
+	group.Wait()
+}
+
+func TestEveryErrorIsAProblem(t *testing.T) {
+	known := &provision.Problem{Reason: provision.ReasonDiskFull, Message: "there is no room"}
+	assert.Nil(t, provision.AsProblem(nil))
+	assert.Same(t, known, provision.AsProblem(fmt.Errorf("starting: %w", known)))
+	assert.Equal(t, &provision.Problem{Reason: provision.ReasonOther, Message: "odd"}, provision.AsProblem(errors.New("odd")))
+}
