@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
 
 const (
@@ -58,6 +59,7 @@ func newClient(t *testing.T, config *rest.Config) client.Client {
 	scheme := runtime.NewScheme()
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	require.NoError(t, hivev1.AddToScheme(scheme))
+	require.NoError(t, ipamv1.AddToScheme(scheme))
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	return c

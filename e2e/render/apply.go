@@ -38,7 +38,7 @@ func Apply(ctx context.Context, config *rest.Config, objects []*unstructured.Uns
 			return fmt.Errorf("applying %s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), err)
 		}
 	}
-	return nil
+	return untilServed(ctx, config, objects)
 }
 
 func dynamicMapper(config *rest.Config) (meta.RESTMapper, error) {
