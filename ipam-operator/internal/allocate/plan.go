@@ -19,6 +19,8 @@ type Claim struct {
 	Requested string
 	// Bound is the name of the IPAddress that the status names.
 	Bound string
+	// Held is the address that the claim has by an object of another kind, made before this operator took its locks.
+	Held netip.Addr
 	// Deleting says that the claim is going away.
 	Deleting bool
 	// Finalized says that the claim carries the finalizer of the operator.
@@ -87,6 +89,7 @@ const (
 	WhyPreallocated      Why = "PreAllocated"
 	WhyRequested         Why = "Requested"
 	WhyRestored          Why = "Restored"
+	WhyHeld              Why = "Held"
 	WhyChosen            Why = "Chosen"
 	WhyPoolNotReady      Why = ipamv1.ReasonPoolNotReady
 	WhyClusterNotFound   Why = ipamv1.ReasonClusterNotFound
@@ -139,12 +142,14 @@ type Decision struct {
 	Why    Why
 }
 
+// ErrNotFree is the known wording for an address that a claim asks for and cannot have.
+const ErrNotFree = "Requested IP not available"
+
 // The wording that users and their tools know.
 const (
 	errExhausted   = "Exhausted IP Pools"
 	errAnnotation  = `Invalid ipAddress annotation "%s": not a valid IP address`
 	errConflicting = "PreAllocation and requested ip address are conflicting"
-	errNotFree     = "Requested IP not available"
 	errOutOfBounds = "Pre-allocated IP out of bounds"
 )
 
@@ -193,6 +198,10 @@ func adopt(s Snapshot) Decision {
 
 func allocateNew(s Snapshot) Decision {
 	layout := s.Pool.Free.Layout
+	if s.Claim.Held.IsValid() {
+		network, _ := layout.reservation(s.Claim.Held)
+		return create(s, s.Claim.Held, network, WhyHeld)
+	}
 	var requested netip.Addr
 	if s.Claim.Requested != "" {
 		addr, err := ParseAddr(s.Claim.Requested)
@@ -228,10 +237,10 @@ func preallocate(s Snapshot, addr netip.Addr) Decision {
 		return refuse(errOutOfBounds, fmt.Sprintf("%s lies in no entry of IPPool %s", addr, s.Pool.Name))
 	}
 	if owner, _ := s.Pool.Free.Layout.ReservedFor(addr); owner != s.Claim.Name {
-		return refuse(errNotFree, fmt.Sprintf("%s is pre-allocated to claim %s", addr, owner))
+		return refuse(ErrNotFree, fmt.Sprintf("%s is pre-allocated to claim %s", addr, owner))
 	}
 	if s.Pool.Free.IsTaken(addr) {
-		return refuse(errNotFree, fmt.Sprintf("%s is taken", addr))
+		return refuse(ErrNotFree, fmt.Sprintf("%s is taken", addr))
 	}
 	return create(s, addr, network, WhyPreallocated)
 }
@@ -242,13 +251,13 @@ func request(s Snapshot, addr netip.Addr) Decision {
 	owner, isReserved := layout.ReservedFor(addr)
 	switch {
 	case !ok:
-		return refuse(errNotFree, fmt.Sprintf("%s lies in no entry of IPPool %s", addr, s.Pool.Name))
+		return refuse(ErrNotFree, fmt.Sprintf("%s lies in no entry of IPPool %s", addr, s.Pool.Name))
 	case layout.isExcluded(addr):
-		return refuse(errNotFree, fmt.Sprintf("%s is excluded", addr))
+		return refuse(ErrNotFree, fmt.Sprintf("%s is excluded", addr))
 	case isReserved:
-		return refuse(errNotFree, fmt.Sprintf("%s is pre-allocated to claim %s", addr, owner))
+		return refuse(ErrNotFree, fmt.Sprintf("%s is pre-allocated to claim %s", addr, owner))
 	case s.Pool.Free.IsTaken(addr):
-		return refuse(errNotFree, fmt.Sprintf("%s is taken", addr))
+		return refuse(ErrNotFree, fmt.Sprintf("%s is taken", addr))
 	}
 	return create(s, addr, network, WhyRequested)
 }

@@ -6,18 +6,19 @@ package app
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/ipaddress"
+	"github.com/muster-io/muster/ipam-operator/internal/controller/ipaddressclaim"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/ippool"
 	"github.com/muster-io/muster/ipam-operator/internal/metrics"
@@ -26,11 +27,6 @@ import (
 
 // reporter is the operator's name in events.
 const reporter = "ipam-operator"
-
-// clusterFollower is a controller whose objects Clusters hold up.
-type clusterFollower interface {
-	WatchClusters(c cache.Cache, kind schema.GroupVersionKind) error
-}
 
 func addControllers(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err := ipclaim.Indexes(ctx, mgr.GetFieldIndexer()); err != nil {
@@ -47,7 +43,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		Recorder: recorder, Metrics: instruments, Clock: clock.RealClock{}, Strategy: ipamv1.AllocationStrategy(o.DefaultStrategy),
 		Workers: o.ClaimWorkers,
 	})
-	waiting.claims = append(waiting.claims, claims)
+	waiting.add(claims)
 	pools := ippool.New(ippool.Deps{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clusters: clusters, Verifier: claims, Recorder: recorder, Clock: clock.RealClock{},
 		Strategy: ipamv1.AllocationStrategy(o.DefaultStrategy), StatusInterval: o.PoolStatusInterval, Workers: o.PoolWorkers,
@@ -62,22 +58,20 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options) error {
 			return err
 		}
 	}
-	return followClusters(mgr, clusters, claims, pools, addresses)
-}
-
-// followClusters watches Clusters as soon as they can be.
-func followClusters(mgr ctrl.Manager, clusters *capi.Clusters, followers ...clusterFollower) error {
-	start := func(kind schema.GroupVersionKind) error {
-		clusters.Serve(kind)
-		for _, follower := range followers {
-			if err := follower.WatchClusters(mgr.GetCache(), kind); err != nil {
-				return err
-			}
+	followers := &followers{mgr: mgr, clusters: clusters}
+	for _, follower := range []clusterFollower{claims, pools, addresses} {
+		if err := followers.add(follower); err != nil {
+			return err
 		}
-		return nil
 	}
-	if err := capi.Discover(mgr, capi.ClusterKind, "clusters.cluster.x-k8s.io", start); err != nil {
+	contract := &contract{mgr: mgr, options: o, claims: claims, index: index, waiting: waiting, followers: followers}
+	claims.OnFree(contract.freed)
+	if err := capi.Discover(mgr, capi.ClusterKind, "clusters.cluster.x-k8s.io", followers.start); err != nil {
 		return fmt.Errorf("looking for Clusters: %w", err)
+	}
+	claimKind := schema.GroupKind{Group: ipaddressclaim.Group, Kind: ipaddressclaim.ClaimKind}
+	if err := capi.Discover(mgr, claimKind, "ipaddressclaims."+ipaddressclaim.Group, func(kind schema.GroupVersionKind) error { return contract.start(ctx, kind) }); err != nil {
+		return fmt.Errorf("looking for IPAddressClaims: %w", err)
 	}
 	return nil
 }
@@ -91,11 +85,20 @@ func (o Options) registry() prometheus.Registerer {
 
 // waitingClaims adds up the claims that wait.
 type waitingClaims struct {
+	mu     sync.Mutex
 	claims []metrics.Waiting
+}
+
+func (w *waitingClaims) add(claims metrics.Waiting) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.claims = append(w.claims, claims)
 }
 
 // Waiting implements metrics.Waiting.
 func (w *waitingClaims) Waiting() map[allocate.Why]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	out := map[allocate.Why]int{}
 	for _, claims := range w.claims {
 		for why, n := range claims.Waiting() {

@@ -109,6 +109,20 @@ func (c *Clusters) Hold(ctx context.Context, obj client.Object, pool *ipamv1.IPP
 	return hold, nil
 }
 
+// HoldNamed tells whether something may be done for an object that belongs to a Cluster of this name: not while that is
+// missing or paused.
+func (c *Clusters) HoldNamed(ctx context.Context, name types.NamespacedName) (allocate.Hold, error) {
+	is, err := c.state(ctx, name)
+	switch is {
+	case paused:
+		return allocate.HeldPaused, err
+	case missing:
+		return allocate.HeldClusterMissing, err
+	default:
+		return allocate.NotHeld, err
+	}
+}
+
 // Slim is what matters of a Cluster: who it is, and whether it is paused.
 func Slim(cluster *unstructured.Unstructured) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{}

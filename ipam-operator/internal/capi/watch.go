@@ -90,8 +90,11 @@ func (d *discovery) try() error {
 	if err != nil {
 		return fmt.Errorf("looking for %s: %w", d.kind, err)
 	}
+	if err := d.start(mapping.GroupVersionKind); err != nil {
+		return err
+	}
 	d.done = true
-	return d.start(mapping.GroupVersionKind)
+	return nil
 }
 
 // Reconcile looks whether the kind is served by now; between its definition and that lies a moment, hence the back-off.

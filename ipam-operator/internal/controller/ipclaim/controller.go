@@ -15,6 +15,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -65,6 +66,7 @@ type Reconciler struct {
 	seen    *firstSeen
 	written *written
 	nudges  chan event.GenericEvent
+	onFree  []func(pool types.NamespacedName)
 	control controller.Controller
 }
 

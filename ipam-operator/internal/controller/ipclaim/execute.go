@@ -57,6 +57,12 @@ func (r *Reconciler) create(ctx context.Context, subject *Subject, action alloca
 		return false, fmt.Errorf("reading IPPool %s: %w", subject.Pool, err)
 	}
 	r.seen.mark(subject.Key(), r.Clock.Now())
+	if subject.FinalizerFirst {
+		if err := r.setFinalizer(ctx, subject, true); err != nil {
+			r.Index.GiveUp(subject.UID())
+			return false, err
+		}
+	}
 	address := newAddress(subject, pool, action)
 	err = r.Client.Create(ctx, address, client.FieldOwner(FieldOwner))
 	switch {
@@ -77,6 +83,10 @@ func (r *Reconciler) create(ctx context.Context, subject *Subject, action alloca
 			ctrl.LoggerFrom(ctx).V(1).Info("Address was taken by another claim", "IPAddress", address.Name)
 			r.Index.Learn(RecordOf(holder), r.Clock.Now())
 			r.Index.GiveUp(subject.UID())
+			if why == allocate.WhyHeld {
+				refusal := allocate.Refuse{Error: allocate.ErrNotFree, Message: allocate.ErrNotFree + ": " + action.IP.String() + " is held by another claim too"}
+				return false, r.refuse(ctx, subject, refusal, allocate.WhyRefused)
+			}
 			return true, nil
 		}
 		address = holder
@@ -159,7 +169,8 @@ func (r *Reconciler) adopt(ctx context.Context, subject *Subject, action allocat
 	var errs []error
 	for _, surplus := range action.Surplus {
 		ctrl.LoggerFrom(ctx).Info("Gave back a second address of a claim", "IPAddress", surplus.Name)
-		errs = append(errs, r.Release(ctx, subject.Object.GetNamespace(), surplus, true, "Surplus"))
+		errs = append(errs, r.Kind.Retract(ctx, subject, surplus.Name),
+			r.Release(ctx, subject.Object.GetNamespace(), surplus, true, "Surplus"))
 	}
 	return errors.Join(errs...)
 }
@@ -217,6 +228,9 @@ func (r *Reconciler) release(ctx context.Context, subject *Subject, action alloc
 	}
 	atOnce := pool.Spec.AddressReuseGracePeriodSeconds == 0
 	for _, address := range action.Addresses {
+		if err := r.Kind.Retract(ctx, subject, address.Name); err != nil {
+			return err
+		}
 		if err := r.Release(ctx, subject.Object.GetNamespace(), address, atOnce, string(allocate.WhyDeleted)); err != nil {
 			return err
 		}

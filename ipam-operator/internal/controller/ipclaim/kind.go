@@ -31,6 +31,8 @@ type Kind interface {
 	// Refuse tells the claim why it has no address. It writes only what differs, under the resourceVersion of the claim, and
 	// reports whether it wrote.
 	Refuse(ctx context.Context, subject *Subject, why allocate.Why, refusal allocate.Refuse) (bool, error)
+	// Retract takes back what Publish made beside the claim's status.
+	Retract(ctx context.Context, subject *Subject, addressName string) error
 }
 
 // Subject is a claim of either kind.
@@ -43,8 +45,12 @@ type Subject struct {
 	Pool types.NamespacedName
 	// Claim is what the plan sees.
 	Claim allocate.Claim
+	// Cluster that the claim belongs to, where its kind says so: nothing is allocated while it is missing.
+	Cluster string
 	// Finalizer that keeps the claim until its address is given back.
 	Finalizer string
+	// FinalizerFirst says that the finalizer must be there before an address is taken.
+	FinalizerFirst bool
 	// Told says that this process has told the claim the same refusal before: where the stored kind lacks the conditions,
 	// the claim cannot show it.
 	Told func(allocate.Refuse) bool
@@ -154,6 +160,9 @@ func (k ipClaims) Refuse(ctx context.Context, s *Subject, why allocate.Why, refu
 	}
 	return true, k.patchStatus(ctx, claim, before)
 }
+
+// Retract implements Kind.
+func (ipClaims) Retract(context.Context, *Subject, string) error { return nil }
 
 // patchStatus writes the difference under the resourceVersion of the claim. It is not an apply: a status that was written
 // before this operator ran has another owner, and an apply could not clear its errorMessage.

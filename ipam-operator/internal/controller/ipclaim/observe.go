@@ -37,6 +37,12 @@ func (r *Reconciler) observe(ctx context.Context, subject *Subject) (allocate.Sn
 	if err != nil {
 		return s, err
 	}
+	if hold == allocate.NotHeld && subject.Cluster != "" {
+		hold, err = r.Clusters.HoldNamed(ctx, types.NamespacedName{Namespace: subject.Object.GetNamespace(), Name: subject.Cluster})
+		if err != nil {
+			return s, err
+		}
+	}
 	s.Hold = hold
 	if hold == allocate.HeldPaused {
 		return s, nil

@@ -104,6 +104,12 @@ func (r *Reconciler) WatchClusters(c cache.Cache, kind schema.GroupVersionKind) 
 	return WatchKind(r.control, c, kind, r.clusterHandler())
 }
 
+// WatchForeign feeds the index of what is free with addresses of another kind, before claims are served if the manager has
+// not started yet.
+func (r *Reconciler) WatchForeign(c cache.Cache, kind schema.GroupVersionKind, feed handler.EventHandler) error {
+	return WatchKind(r.control, c, kind, feed)
+}
+
 // WatchKind starts a watch of a kind that this operator has no Go type of.
 func WatchKind(control controller.Controller, c cache.Cache, kind schema.GroupVersionKind, h handler.EventHandler) error {
 	obj := &unstructured.Unstructured{}

@@ -71,6 +71,7 @@ func (r *Reconciler) addressHandler() handler.EventHandler {
 			}
 			for _, pool := range r.Index.Forget(IndexKey(client.ObjectKeyFromObject(address))) {
 				r.wake(ctx, pool, string(address.Spec.Address), q)
+				r.announce(pool)
 			}
 		},
 	}
@@ -134,6 +135,7 @@ func (r *Reconciler) poolHandler() handler.EventHandler {
 	}
 	set := func(pool *ipamv1.IPPool) {
 		r.Index.SetPool(client.ObjectKeyFromObject(pool), allocate.Parse(&pool.Spec, r.Strategy))
+		r.announce(client.ObjectKeyFromObject(pool))
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q Queue) {
@@ -176,6 +178,12 @@ func (r *Reconciler) clusterHandler() handler.EventHandler {
 	})
 }
 
+// Freed wakes the waiting claims of a pool that has an address more to give.
+func (r *Reconciler) Freed(ctx context.Context, pool types.NamespacedName) {
+	r.nudge(ctx, pool)
+	r.announce(pool)
+}
+
 // nudge wakes the waiting claims of a pool without an event of the API server.
 func (r *Reconciler) nudge(ctx context.Context, pool types.NamespacedName) {
 	select {
@@ -188,6 +196,18 @@ func (r *Reconciler) nudgeHandler() handler.EventHandler {
 	return handler.Funcs{GenericFunc: func(ctx context.Context, e event.GenericEvent, q Queue) {
 		r.wake(ctx, client.ObjectKeyFromObject(e.Object), "", q)
 	}}
+}
+
+// OnFree calls follow whenever a pool has an address more to give, or gives them otherwise. It is called before the manager
+// starts.
+func (r *Reconciler) OnFree(follow func(pool types.NamespacedName)) {
+	r.onFree = append(r.onFree, follow)
+}
+
+func (r *Reconciler) announce(pool types.NamespacedName) {
+	for _, follow := range r.onFree {
+		follow(pool)
+	}
 }
 
 func requestFor(namespace, name string) reconcile.Request {

@@ -1,0 +1,163 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-io/muster/apis/controlplanetest"
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/controller/ipaddressclaim"
+)
+
+// contractCRD is as much of a kind of Cluster API's contract as this operator uses.
+const contractCRD = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: %[2]s.ipam.cluster.x-k8s.io
+spec:
+  group: ipam.cluster.x-k8s.io
+  names: {kind: %[1]s, listKind: %[1]sList, plural: %[2]s, singular: %[3]s}
+  scope: Namespaced
+  versions:
+  - name: v1beta2
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema:
+      openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}
+`
+
+func (w *world) installContract() {
+	w.t.Helper()
+	controlplanetest.Start(w.t, controlplanetest.WithCRDs(fstest.MapFS{
+		"claims.yaml":    {Data: fmt.Appendf(nil, contractCRD, "IPAddressClaim", "ipaddressclaims", "ipaddressclaim")},
+		"addresses.yaml": {Data: fmt.Appendf(nil, contractCRD, "IPAddress", "ipaddresses", "ipaddress")},
+	}))
+}
+
+func (w *world) contractObject(kind, name string) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{Object: map[string]any{}}
+	obj.SetGroupVersionKind(schema.GroupVersionKind{Group: ipaddressclaim.Group, Version: "v1beta2", Kind: kind})
+	obj.SetNamespace(w.namespace)
+	obj.SetName(name)
+	return obj
+}
+
+func (w *world) addressClaim(name, pool string) *unstructured.Unstructured {
+	w.t.Helper()
+	claim := w.contractObject("IPAddressClaim", name)
+	claim.Object["spec"] = map[string]any{"poolRef": map[string]any{"apiGroup": "ipam.metal3.io", "kind": "IPPool", "name": pool}}
+	require.NoError(w.t, w.user.Create(w.t.Context(), claim))
+	return claim
+}
+
+func (w *world) contractAddress(claim string) *unstructured.Unstructured {
+	w.t.Helper()
+	address := &unstructured.Unstructured{}
+	w.eventually(claim+" has no address", func() bool {
+		got := w.contractObject("IPAddressClaim", claim)
+		require.NoError(w.t, w.user.Get(w.t.Context(), client.ObjectKeyFromObject(got), got))
+		name, _, _ := unstructured.NestedString(got.Object, "status", "addressRef", "name")
+		address = w.contractObject("IPAddress", name)
+		return name != "" && w.user.Get(w.t.Context(), client.ObjectKeyFromObject(address), address) == nil
+	})
+	return address
+}
+
+func (w *world) contractReason(claim string) string {
+	w.t.Helper()
+	got := w.contractObject("IPAddressClaim", claim)
+	require.NoError(w.t, w.user.Get(w.t.Context(), client.ObjectKeyFromObject(got), got))
+	conditions, _, _ := unstructured.NestedSlice(got.Object, "status", "conditions")
+	if len(conditions) == 0 {
+		return ""
+	}
+	return conditions[0].(map[string]any)["reason"].(string)
+}
+
+func ipOf(address *unstructured.Unstructured) string {
+	ip, _, _ := unstructured.NestedString(address.Object, "spec", "address")
+	return ip
+}
+
+func TestOneLockSpansBothKindsOfClaims(t *testing.T) {
+	w := newWorld(t)
+	w.installContract()
+	w.pool("p", func(s *ipamv1.IPPoolSpec) {
+		s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.11")}
+		s.AllocationStrategy = ipamv1.SequentialAllocation
+	})
+	// What was made before there was a lock for both kinds is kept.
+	old := w.contractObject("IPAddress", "p-10-0-0-10")
+	oldClaim := w.addressClaim("old", "p")
+	old.Object["spec"] = map[string]any{
+		"address": "10.0.0.10", "prefix": int64(24), "claimRef": map[string]any{"name": "old"},
+		"poolRef": map[string]any{"apiGroup": "ipam.metal3.io", "kind": "IPPool", "name": "p"},
+	}
+	require.NoError(t, w.user.Create(t.Context(), old))
+	w.operator(nil)
+
+	w.claim("same-name", "p")
+	assert.Equal(t, "10.0.0.11", string(w.address("same-name").Spec.Address))
+	assert.Equal(t, "10.0.0.10", ipOf(w.contractAddress("old")))
+	w.addressClaim("same-name", "p")
+	w.eventually("the claim is not refused", func() bool { return w.contractReason("same-name") == ipamv1.ReasonPoolExhausted })
+	foreign := w.contractObject("IPAddressClaim", "foreign")
+	foreign.Object["spec"] = map[string]any{"poolRef": map[string]any{"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "p"}}
+	require.NoError(t, w.user.Create(t.Context(), foreign))
+
+	w.delete(w.getClaim("same-name"))
+	address := w.contractAddress("same-name")
+	assert.Equal(t, "10.0.0.11", ipOf(address), "an address given back by a claim of one kind wakes one of the other kind")
+	assert.Equal(t, "p-10-0-0-11", address.GetName())
+	assert.Equal(t, []string{ipaddressclaim.AddressFinalizer}, address.GetFinalizers())
+	owners := address.GetOwnerReferences()
+	require.Len(t, owners, 2)
+	assert.True(t, *owners[0].Controller && *owners[0].BlockOwnerDeletion && *owners[1].BlockOwnerDeletion)
+	assert.Equal(t, []string{"IPAddressClaim", "IPPool"}, []string{owners[0].Kind, owners[1].Kind})
+	assert.Empty(t, w.contractReason("foreign"))
+
+	w.claim("late", "p")
+	w.refused("late", "Exhausted IP Pools")
+	w.delete(oldClaim)
+	w.gone(oldClaim)
+	w.gone(old)
+	assert.Equal(t, "10.0.0.10", string(w.address("late").Spec.Address))
+	w.settled()
+}
+
+func TestAClaimOfTheContractWaitsForItsCluster(t *testing.T) {
+	w := newWorld(t)
+	w.operator(nil)
+	w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.20")} })
+	w.installContract()
+	controlplanetest.Start(t, controlplanetest.WithCRDs(fstest.MapFS{"cluster.yaml": {Data: []byte(clusterCRD)}}))
+	claim := w.contractObject("IPAddressClaim", "a")
+	claim.Object["spec"] = map[string]any{"clusterName": "c", "poolRef": map[string]any{"apiGroup": "ipam.metal3.io", "kind": "IPPool", "name": "p"}}
+	require.NoError(t, w.user.Create(t.Context(), claim))
+	w.addressClaim("witness", "p")
+	w.contractAddress("witness")
+	assert.Empty(t, w.contractReason("a"), "nothing is done while the Cluster is missing")
+	cluster := w.cluster("c", true)
+	w.addressClaim("witness-2", "p")
+	w.contractAddress("witness-2")
+	assert.Empty(t, w.contractReason("a"), "nothing is done while the Cluster is paused")
+	w.pause(cluster, false)
+	w.contractAddress("a")
+	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+	assert.Equal(t, []string{ipaddressclaim.ClaimFinalizer}, claim.GetFinalizers())
+	w.delete(claim)
+	w.gone(claim)
+	w.settled()
+}

@@ -1,0 +1,69 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ipaddressclaim
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+)
+
+// createAddress makes the contract's own address of a claim that has the lock, unless it is there.
+func (k *claims) createAddress(ctx context.Context, claim *unstructured.Unstructured, lock *ipamv1.IPAddress) error {
+	known := object(k.kinds.Address)
+	if err := k.cache.Get(ctx, client.ObjectKeyFromObject(lock), known); err == nil && owns(claim, known) {
+		return nil
+	}
+	address := k.newAddress(claim, lock)
+	err := k.client.Create(ctx, address, client.FieldOwner(FieldOwner))
+	if err == nil {
+		return nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating address %s: %w", lock.Name, err)
+	}
+	if err := k.live.Get(ctx, client.ObjectKeyFromObject(lock), known); err != nil {
+		return fmt.Errorf("reading address %s: %w", lock.Name, err)
+	}
+	if !owns(claim, known) {
+		return fmt.Errorf("creating address %s: %w", lock.Name, err)
+	}
+	return nil
+}
+
+// newAddress is the contract's own address: the claim is its controller, and both owners wait for it to be gone.
+func (k *claims) newAddress(claim *unstructured.Unstructured, lock *ipamv1.IPAddress) *unstructured.Unstructured {
+	address := object(k.kinds.Address)
+	address.SetNamespace(lock.Namespace)
+	address.SetName(lock.Name)
+	address.SetLabels(claim.GetLabels())
+	address.SetFinalizers([]string{AddressFinalizer})
+	owners := []metav1.OwnerReference{{
+		APIVersion: claim.GetAPIVersion(), Kind: ClaimKind, Name: claim.GetName(), UID: claim.GetUID(), Controller: new(true), BlockOwnerDeletion: new(true),
+	}}
+	for _, owner := range lock.OwnerReferences {
+		if owner.Kind == ipamv1.IPPoolKind {
+			owner.BlockOwnerDeletion = new(true)
+			owners = append(owners, owner)
+		}
+	}
+	address.SetOwnerReferences(owners)
+	spec := map[string]any{
+		"claimRef": map[string]any{"name": claim.GetName()},
+		"poolRef":  map[string]any{"apiGroup": ipamv1.GroupVersion.Group, "kind": ipamv1.IPPoolKind, "name": lock.Spec.Pool.Name},
+		"address":  string(lock.Spec.Address),
+		"prefix":   int64(lock.Spec.Prefix),
+	}
+	if lock.Spec.Gateway != nil {
+		spec["gateway"] = string(*lock.Spec.Gateway)
+	}
+	address.Object["spec"] = spec
+	return address
+}

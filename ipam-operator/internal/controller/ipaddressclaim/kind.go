@@ -1,0 +1,244 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ipaddressclaim serves the IPAddressClaims of Cluster API from the same pools as IPClaims.
+//
+// An address of either kind is locked by one object, an IPAddress of ipam.metal3.io, so that it is never given to two
+// claims of different kinds. The IPAddress of ipam.cluster.x-k8s.io is made behind that lock and has its name.
+package ipaddressclaim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
+)
+
+// Names of the contract.
+const (
+	// Group of the kinds of the contract.
+	Group = "ipam.cluster.x-k8s.io"
+	// ClaimKind asks for an address.
+	ClaimKind = "IPAddressClaim"
+	// AddressKind is an address that a claim has.
+	AddressKind = "IPAddress"
+	// ClaimFinalizer keeps a claim until its address is given back.
+	ClaimFinalizer = "ipam.metal3.io/ipaddressclaim"
+	// AddressFinalizer keeps an address while its claim has it.
+	AddressFinalizer = "ipam.metal3.io/ipaddress"
+	// FieldOwner is the name that writes of this controller carry.
+	FieldOwner = "ipam-operator/ipaddressclaim"
+)
+
+// AddressByClaim is the cache index that finds addresses by the name of their claim.
+const AddressByClaim = "spec.claimRef"
+
+// Kinds are the versions of the contract's kinds that the API server prefers.
+type Kinds struct{ Claim, Address schema.GroupVersionKind }
+
+// claims is the kind IPAddressClaim.
+type claims struct {
+	kinds  Kinds
+	cache  client.Reader
+	live   client.Reader
+	client client.Client
+}
+
+// Claims serves IPAddressClaim: cached reads, live reads, writes.
+func Claims(kinds Kinds, cache, live client.Reader, c client.Client) ipclaim.Kind {
+	return &claims{kinds: kinds, cache: cache, live: live, client: c}
+}
+
+// Name implements ipclaim.Kind.
+func (*claims) Name() string { return ClaimKind }
+
+// Get implements ipclaim.Kind. Only claims whose pool is an IPPool of ipam.metal3.io are served.
+func (k *claims) Get(ctx context.Context, name types.NamespacedName) (*ipclaim.Subject, error) {
+	claim := object(k.kinds.Claim)
+	if err := k.cache.Get(ctx, name, claim); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	pool, ok := servedPool(claim)
+	if !ok {
+		return nil, nil
+	}
+	claim = claim.DeepCopy()
+	s := ipclaim.NewSubject(claim, claim.GetAPIVersion(), ClaimKind, ClaimFinalizer)
+	s.Pool = types.NamespacedName{Namespace: claim.GetNamespace(), Name: pool}
+	s.FinalizerFirst = true
+	s.Cluster = text(claim, "spec", "clusterName")
+	if s.Cluster == "" {
+		s.Cluster = claim.GetLabels()[ipamv1.ClusterNameLabel]
+	}
+	s.Claim.Bound = text(claim, "status", "addressRef", "name")
+	address, err := k.addressOf(ctx, claim)
+	if err != nil || address == nil {
+		return s, err
+	}
+	s.Claim.Held, _ = allocate.ParseAddr(text(address, "spec", "address"))
+	s.Claim.Reported = s.Claim.Bound == address.GetName()
+	return s, nil
+}
+
+// addressOf is the address that the contract's own objects say a claim has; nil means none.
+func (k *claims) addressOf(ctx context.Context, claim client.Object) (*unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(k.kinds.Address)
+	err := k.cache.List(ctx, list, client.InNamespace(claim.GetNamespace()), client.MatchingFields{AddressByClaim: claim.GetName()})
+	if err != nil {
+		return nil, fmt.Errorf("listing the addresses of %s %s: %w", ClaimKind, claim.GetName(), err)
+	}
+	for i := range list.Items {
+		address := &list.Items[i]
+		if _, ours := servedPool(address); ours && address.GetDeletionTimestamp().IsZero() && owns(claim, address) {
+			return address, nil
+		}
+	}
+	return nil, nil
+}
+
+// owns reports whether an address belongs to this claim and not to an earlier one of its name.
+func owns(claim client.Object, address *unstructured.Unstructured) bool {
+	for _, owner := range address.GetOwnerReferences() {
+		if owner.Kind == ClaimKind && owner.UID != claim.GetUID() {
+			return false
+		}
+	}
+	return text(address, "spec", "claimRef", "name") == claim.GetName()
+}
+
+// Publish implements ipclaim.Kind: the contract's own address, then the status.
+func (k *claims) Publish(ctx context.Context, s *ipclaim.Subject, lock *ipamv1.IPAddress) error {
+	claim := s.Object.(*unstructured.Unstructured)
+	if err := k.createAddress(ctx, claim, lock); err != nil {
+		return err
+	}
+	if s.Claim.Reported && s.Claim.Bound == lock.Name {
+		return nil
+	}
+	before := claim.DeepCopy()
+	_ = unstructured.SetNestedField(claim.Object, lock.Name, "status", "addressRef", "name")
+	if _, err := setReady(claim, metav1.ConditionTrue, ipamv1.ReasonAllocated, "The claim has "+string(lock.Spec.Address)); err != nil {
+		return err
+	}
+	return k.patchStatus(ctx, claim, before)
+}
+
+// Refuse implements ipclaim.Kind. A claim whose Cluster is missing is left alone altogether, as the contract demands.
+func (k *claims) Refuse(ctx context.Context, s *ipclaim.Subject, why allocate.Why, refusal allocate.Refuse) (bool, error) {
+	if why == allocate.WhyClusterNotFound {
+		return false, nil
+	}
+	claim := s.Object.(*unstructured.Unstructured)
+	before := claim.DeepCopy()
+	unstructured.RemoveNestedField(claim.Object, "status", "addressRef")
+	changed, err := setReady(claim, metav1.ConditionFalse, string(why), refusal.Message)
+	if err != nil || !changed && s.Claim.Bound == "" {
+		return false, err
+	}
+	return true, k.patchStatus(ctx, claim, before)
+}
+
+// Retract implements ipclaim.Kind: the contract's own address goes before its lock.
+func (k *claims) Retract(ctx context.Context, s *ipclaim.Subject, name string) error {
+	key := types.NamespacedName{Namespace: s.Object.GetNamespace(), Name: name}
+	address := object(k.kinds.Address)
+	if err := k.live.Get(ctx, key, address); apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("reading address %s: %w", key, err)
+	}
+	if !owns(s.Object, address) {
+		return nil
+	}
+	uid := address.GetUID()
+	if address.GetDeletionTimestamp().IsZero() {
+		err := k.client.Delete(ctx, address, client.Preconditions{UID: &uid})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("deleting address %s: %w", key, err)
+		}
+	}
+	before, after := address.GetFinalizers(), []string{}
+	for _, finalizer := range before {
+		if finalizer != AddressFinalizer {
+			after = append(after, finalizer)
+		}
+	}
+	if len(after) == len(before) {
+		return nil
+	}
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/uid", "value": uid},
+		{"op": "test", "path": "/metadata/finalizers", "value": before},
+		{"op": "replace", "path": "/metadata/finalizers", "value": after},
+	})
+	if err != nil {
+		return fmt.Errorf("writing the patch of address %s: %w", key, err)
+	}
+	err = k.client.Patch(ctx, address, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(FieldOwner))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("letting address %s go: %w", key, err)
+	}
+	return nil
+}
+
+func (k *claims) patchStatus(ctx context.Context, claim, before *unstructured.Unstructured) error {
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	err := k.client.Status().Patch(ctx, claim, patch, client.FieldOwner(FieldOwner))
+	if err != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("writing the status of %s %s: %w", ClaimKind, claim.GetName(), err)
+	}
+	return err
+}
+
+// setReady sets the condition Ready and reports whether it changed.
+func setReady(claim *unstructured.Unstructured, status metav1.ConditionStatus, reason, message string) (bool, error) {
+	var held struct {
+		Conditions []metav1.Condition `json:"conditions"`
+	}
+	if content, ok, _ := unstructured.NestedMap(claim.Object, "status"); ok {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, &held); err != nil {
+			return false, fmt.Errorf("reading the conditions of %s %s: %w", ClaimKind, claim.GetName(), err)
+		}
+	}
+	changed := meta.SetStatusCondition(&held.Conditions, metav1.Condition{
+		Type: ipamv1.ReadyCondition, Status: status, Reason: reason, Message: message, ObservedGeneration: claim.GetGeneration(),
+	})
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&held)
+	if err != nil {
+		return false, fmt.Errorf("writing the conditions of %s %s: %w", ClaimKind, claim.GetName(), err)
+	}
+	return changed, unstructured.SetNestedField(claim.Object, content["conditions"], "status", "conditions")
+}
+
+// servedPool is the name of the IPPool that a claim or an address refers to; false means that it is somebody else's.
+func servedPool(obj *unstructured.Unstructured) (string, bool) {
+	kind, group := text(obj, "spec", "poolRef", "kind"), text(obj, "spec", "poolRef", "apiGroup")
+	return text(obj, "spec", "poolRef", "name"), kind == ipamv1.IPPoolKind && group == ipamv1.GroupVersion.Group
+}
+
+func object(kind schema.GroupVersionKind) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(kind)
+	return obj
+}
+
+func text(obj *unstructured.Unstructured, path ...string) string {
+	value, _, _ := unstructured.NestedString(obj.Object, path...)
+	return value
+}

@@ -1,0 +1,200 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ipaddressclaim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+	"github.com/muster-io/muster/ipam-operator/internal/capi"
+	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
+	"github.com/muster-io/muster/ipam-operator/internal/space"
+)
+
+// Cache indexes of claims that have no address or are being deleted.
+const (
+	pendingInPool    = "pending.pool"
+	pendingInCluster = "pending.cluster"
+)
+
+// Controller serves IPAddressClaims.
+type Controller struct {
+	kinds   Kinds
+	claims  *ipclaim.Reconciler
+	cache   cache.Cache
+	freed   chan event.GenericEvent
+	control controller.Controller
+}
+
+// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims,verbs=get;list;watch;update;patch
+// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims/finalizers,verbs=update
+// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddresses,verbs=get;list;watch;create;update;patch;delete
+
+// New returns a Controller that serves claims with a Reconciler of their kind.
+func New(kinds Kinds, claims *ipclaim.Reconciler, c cache.Cache) *Controller {
+	return &Controller{kinds: kinds, claims: claims, cache: c, freed: make(chan event.GenericEvent, 1024)}
+}
+
+// PoolFreed makes waiting claims of a pool look again. It never waits: claims that are not told now are woken by the next
+// change of the pool's status.
+func (c *Controller) PoolFreed(pool types.NamespacedName) {
+	obj := &ipamv1.IPPool{}
+	obj.Namespace, obj.Name = pool.Namespace, pool.Name
+	select {
+	case c.freed <- event.GenericEvent{Object: obj}:
+	default:
+	}
+}
+
+// Index registers the indexes that the controller reads by.
+func (c *Controller) Index(ctx context.Context, indexer client.FieldIndexer) error {
+	pending := func(value func(*unstructured.Unstructured) string) client.IndexerFunc {
+		return func(obj client.Object) []string {
+			claim := obj.(*unstructured.Unstructured)
+			if text(claim, "status", "addressRef", "name") != "" && claim.GetDeletionTimestamp().IsZero() {
+				return nil
+			}
+			return []string{value(claim)}
+		}
+	}
+	for _, index := range []struct {
+		kind schema.GroupVersionKind
+		name string
+		of   client.IndexerFunc
+	}{
+		{c.kinds.Address, AddressByClaim, func(obj client.Object) []string {
+			return []string{text(obj.(*unstructured.Unstructured), "spec", "claimRef", "name")}
+		}},
+		{c.kinds.Claim, pendingInPool, pending(func(claim *unstructured.Unstructured) string { return text(claim, "spec", "poolRef", "name") })},
+		{c.kinds.Claim, pendingInCluster, pending(func(claim *unstructured.Unstructured) string {
+			if name := text(claim, "spec", "clusterName"); name != "" {
+				return name
+			}
+			return claim.GetLabels()[ipamv1.ClusterNameLabel]
+		})},
+	} {
+		if err := indexer.IndexField(ctx, object(index.kind), index.name, index.of); err != nil {
+			return fmt.Errorf("indexing %s by %s: %w", index.kind.Kind, index.name, err)
+		}
+	}
+	return nil
+}
+
+// SetupWithManager starts the controller with the manager, or at once where that runs already.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager, name string, workers int) error {
+	control, err := ctrl.NewControllerManagedBy(mgr).
+		Named(name).
+		Watches(object(c.kinds.Claim), &handler.EnqueueRequestForObject{}).
+		Watches(object(c.kinds.Address), handler.EnqueueRequestsFromMapFunc(claimOf)).
+		Watches(&ipamv1.IPAddress{}, handler.EnqueueRequestsFromMapFunc(claimOfLock)).
+		Watches(&ipamv1.IPPool{}, handler.EnqueueRequestsFromMapFunc(c.inPool)).
+		WatchesRawSource(source.Channel(c.freed, handler.EnqueueRequestsFromMapFunc(c.inPool))).
+		WithOptions(controller.TypedOptions[reconcile.Request]{
+			MaxConcurrentReconciles: workers, ReconciliationTimeout: time.Minute, EnableWarmup: new(true),
+		}).
+		Build(c.claims)
+	if err != nil {
+		return fmt.Errorf("building the controller %s: %w", name, err)
+	}
+	c.control = control
+	return nil
+}
+
+// WatchClusters makes claims follow Clusters, from now on.
+func (c *Controller) WatchClusters(from cache.Cache, kind schema.GroupVersionKind) error {
+	return ipclaim.WatchKind(c.control, from, kind, capi.OnChange(func(ctx context.Context, cluster client.Object, q ipclaim.Queue) {
+		for _, req := range c.pending(ctx, cluster.GetNamespace(), client.MatchingFields{pendingInCluster: cluster.GetName()}) {
+			q.Add(req)
+		}
+		pools := &ipamv1.IPPoolList{}
+		err := from.List(ctx, pools, client.InNamespace(cluster.GetNamespace()), client.MatchingFields{ipclaim.PoolByCluster: cluster.GetName()})
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Pools of a Cluster could not be listed from the cache")
+		}
+		for i := range pools.Items {
+			for _, req := range c.inPool(ctx, &pools.Items[i]) {
+				q.Add(req)
+			}
+		}
+	}))
+}
+
+// inPool are the claims of a pool that have no address or are being deleted.
+func (c *Controller) inPool(ctx context.Context, pool client.Object) []reconcile.Request {
+	return c.pending(ctx, pool.GetNamespace(), client.MatchingFields{pendingInPool: pool.GetName()})
+}
+
+func (c *Controller) pending(ctx context.Context, namespace string, index client.MatchingFields) []reconcile.Request {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(c.kinds.Claim)
+	if err := c.cache.List(ctx, list, client.InNamespace(namespace), index, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Waiting claims could not be listed from the cache")
+	}
+	out := make([]reconcile.Request, 0, len(list.Items))
+	for i := range list.Items {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return out
+}
+
+func claimOf(_ context.Context, obj client.Object) []reconcile.Request {
+	address := obj.(*unstructured.Unstructured)
+	if _, ours := servedPool(address); !ours {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: address.GetNamespace(), Name: text(address, "spec", "claimRef", "name")}}}
+}
+
+func claimOfLock(_ context.Context, obj client.Object) []reconcile.Request {
+	lock := obj.(*ipamv1.IPAddress)
+	if ipclaim.ClaimKind(lock) != ClaimKind {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: lock.Namespace, Name: lock.Spec.Claim.Name}}}
+}
+
+// Feed takes the contract's own addresses over as taken: those that were made before there was a lock for both kinds.
+func Feed(index *space.Index, freed func(types.NamespacedName)) handler.EventHandler {
+	observe := func(obj client.Object) {
+		if record, ours := recordOf(obj.(*unstructured.Unstructured)); ours {
+			index.Observe(record)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, _ ipclaim.Queue) { observe(e.Object) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ ipclaim.Queue) { observe(e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ ipclaim.Queue) {
+			if record, ours := recordOf(e.Object.(*unstructured.Unstructured)); ours {
+				for _, pool := range index.Forget(record.Key) {
+					freed(pool)
+				}
+			}
+		},
+	}
+}
+
+func recordOf(address *unstructured.Unstructured) (space.Record, bool) {
+	pool, ours := servedPool(address)
+	ip, err := allocate.ParseAddr(text(address, "spec", "address"))
+	return space.Record{
+		Key:  space.Key{Group: Group, NamespacedName: client.ObjectKeyFromObject(address)},
+		Pool: types.NamespacedName{Namespace: address.GetNamespace(), Name: pool}, IP: ip, UID: address.GetUID(),
+	}, ours && err == nil
+}
