@@ -4,7 +4,10 @@
 package clusterdeployment_test
 
 import (
+	"cmp"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -17,10 +20,8 @@ import (
 // TestAnythingMayHappen lets users, nature and crashes do what they like to one cluster in a random order, and checks after every step what must
 // always be true, and at the end that the cluster is what its spec asks for and leaves nothing.
 func TestAnythingMayHappen(t *testing.T) {
-	seeds := uint64(60)
-	if testing.Short() {
-		seeds = 5
-	}
+	seeds, err := strconv.ParseUint(cmp.Or(os.Getenv("MUSTER_SEEDS"), "25"), 10, 64)
+	require.NoError(t, err, "MUSTER_SEEDS is how many stories are told")
 	for seed := range seeds {
 		s := newShell(t)
 		story := &story{shell: s, random: rand.New(rand.NewPCG(seed, 1))}
