@@ -64,7 +64,7 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 for none")
 	flags.StringVar(&o.LogLevel, "log-level", "info", "debug, info or error")
 	flags.IntVar(&o.PoolWorkers, "pool-workers", 10, "pools that are reconciled at a time")
-	flags.IntVar(&o.PoolWriters, "pool-writers", 10, "writes of one pool that are in flight at a time")
+	flags.IntVar(&o.PoolWriters, "pool-writers", 16, "clusters of all pools that are created, changed or deleted at a time")
 	flags.StringVar(&o.HostedRuntime, "hosted-runtime", RuntimeNone, "what runs hosted clusters: process, pod or none")
 	flags.StringVar(&o.HostedDataDir, "hosted-data-dir", "", "directory of hosted clusters, with --hosted-runtime=process")
 	flags.StringVar(&o.HostedBinDir, "hosted-bin-dir", "",

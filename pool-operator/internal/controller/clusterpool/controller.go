@@ -24,8 +24,8 @@ const FieldOwner = "pool-operator/clusterpool"
 
 // Timings of the controller.
 const (
-	// reportInterval is how often counts and conditions of one pool are written at most; tickets do not wait.
-	reportInterval = time.Second
+	// defaultReportInterval is how often counts and conditions of one pool are written at most; tickets do not wait.
+	defaultReportInterval = time.Second
 	// passTimeout is how long the actions of a ticket may take. What was not done by then waits for a later pass, which looks at the ticket again first.
 	passTimeout = 30 * time.Second
 	// patience is how many passes wait for the cache before one reads from the API server instead.
@@ -64,21 +64,28 @@ type Deps struct {
 	Meter    Meter
 	// Workers is how many pools are reconciled at a time.
 	Workers int
-	// Writers is how many writes of one pool are in flight at a time.
+	// Writers is how many actions are in flight at a time, of all pools together: pools that fill leave the API server room for claims.
 	Writers int
+	// ReportInterval is how often counts and conditions of one pool are written at most; 0 is a second.
+	ReportInterval time.Duration
 }
 
 // Reconciler reconciles ClusterPools.
 type Reconciler struct {
 	Deps
 	memory *memory
+	// free has room for the actions that are in flight.
+	free chan struct{}
 }
 
 // New returns a Reconciler.
 func New(deps Deps) *Reconciler {
 	deps.Workers = max(1, deps.Workers)
 	deps.Writers = max(1, deps.Writers)
-	return &Reconciler{Deps: deps, memory: newMemory()}
+	if deps.ReportInterval == 0 {
+		deps.ReportInterval = defaultReportInterval
+	}
+	return &Reconciler{Deps: deps, memory: newMemory(), free: make(chan struct{}, deps.Writers)}
 }
 
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterpools,verbs=get;list;watch;patch

@@ -4,6 +4,7 @@
 package clusterpool_test
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -24,6 +25,15 @@ const (
 	crashCreated = crashSize + crashSize // all of them are stale once
 )
 
+// TestMain lets more tests run at a time than there are processors: most of their time they wait for the API server.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
 // TestCrashAtEveryWrite kills the operator at the n-th write, for every n of the whole life of a pool, before the write or after it, or lets that write fail. It is started
 // again, or another replica is there all the time; what happens alternates from write to write, and MUSTER_CRASH_ALL=1 lets everything happen to every write. In the end everything is as it should be: nothing is left over, and no cluster was created twice.
 func TestCrashAtEveryWrite(t *testing.T) {
@@ -31,6 +41,7 @@ func TestCrashAtEveryWrite(t *testing.T) {
 	var writes int
 	t.Run("without a fault", func(t *testing.T) {
 		w := newWorld(t)
+		w.reports = 100 * time.Millisecond
 		w.life(func() { w.replica(clean.wrap) })
 		writes = int(clean.writes.Load())
 		t.Logf("%d writes: %v", writes, clean.summary())
@@ -48,6 +59,7 @@ func TestCrashAtEveryWrite(t *testing.T) {
 			t.Run(fmt.Sprintf("%s write %d, second replica %v", kind, n, second), func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t)
+				w.reports = 100 * time.Millisecond
 				w.life(func() { w.mortal(newTransport(kind, n), second) })
 			})
 		}

@@ -4,10 +4,12 @@
 package clusterpool
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,7 +32,7 @@ var (
 	errNotOurs = errors.New("the namespace exists and is not one of this pool")
 )
 
-// execute does what was decided, Writers actions at a time. What fails does not keep the rest from being done. again is when to plan again because something was lost
+// execute does what was decided, as far as there are writers free. What fails does not keep the rest from being done. again is when to plan again because something was lost
 // against another writer.
 func (r *Reconciler) execute(ctx context.Context, p *pass, actions []poolplan.Action, hold bool) (again time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
@@ -39,15 +41,19 @@ func (r *Reconciler) execute(ctx context.Context, p *pass, actions []poolplan.Ac
 		mu   sync.Mutex
 		errs []error
 		wait sync.WaitGroup
-		free = make(chan struct{}, r.Writers)
 	)
-	for _, a := range actions {
-		if ticketed(a) && (!hold || r.recently(p, a)) {
+	for _, a := range urgentFirst(actions) {
+		if r.skipped(p, a, hold) {
 			continue
 		}
-		free <- struct{}{}
+		select {
+		case r.free <- struct{}{}:
+		case <-ctx.Done():
+			wait.Wait()
+			return again, errors.Join(append(errs, fmt.Errorf("waiting for a writer: %w", ctx.Err()))...)
+		}
 		wait.Go(func() {
-			defer func() { <-free }()
+			defer func() { <-r.free }()
 			err := r.do(ctx, p, a)
 			mu.Lock()
 			defer mu.Unlock()
@@ -64,8 +70,24 @@ func (r *Reconciler) execute(ctx context.Context, p *pass, actions []poolplan.Ac
 	return again, errors.Join(errs...)
 }
 
-func (r *Reconciler) recently(p *pass, a poolplan.Action) (yes bool) {
-	r.memory.change(func() { yes = p.memory.recently(a, r.Clock.Now()) })
+// urgentFirst puts actions first that claims wait for: clusters that wake up.
+func urgentFirst(actions []poolplan.Action) []poolplan.Action {
+	out := slices.Clone(actions)
+	slices.SortStableFunc(out, func(a, b poolplan.Action) int { return cmp.Compare(urgency(a), urgency(b)) })
+	return out
+}
+
+func urgency(a poolplan.Action) int {
+	if power, ok := a.(poolplan.SetPower); ok && power.Power == hivev1.PowerStateRunning {
+		return 0
+	}
+	return 1
+}
+
+// skipped says whether an action is not to be carried out now: because it needs the newest ticket, because this process did it and has not seen its effect yet, or because it
+// was tried on this very version of its object.
+func (r *Reconciler) skipped(p *pass, a poolplan.Action, hold bool) (yes bool) {
+	r.memory.change(func() { yes = (ticketed(a) && !hold) || p.memory.recently(a, r.Clock.Now()) })
 	return yes
 }
 
@@ -92,10 +114,9 @@ func (r *Reconciler) do(ctx context.Context, p *pass, a poolplan.Action) error {
 		kind, err = "DeleteNamespace", r.deleteNamespace(ctx, a)
 	}
 	r.Meter.Action(kind, a.Reason(), err != nil && !apierrors.IsConflict(err))
-	if err == nil {
-		if key := operationKey(a); key != "" {
-			r.memory.change(func() { p.memory.done[key] = r.Clock.Now() })
-		}
+	_, power := a.(poolplan.SetPower)
+	if err == nil || (power && apierrors.IsConflict(err)) {
+		r.memory.change(func() { p.memory.remember(a, r.Clock.Now()) })
 	}
 	return err
 }

@@ -59,6 +59,8 @@ type world struct {
 	config *rest.Config
 	client client.Client
 	ns     string
+	// reports is how often a pool reports at most.
+	reports time.Duration
 }
 
 func newWorld(t *testing.T) *world {
@@ -88,7 +90,7 @@ func (w *world) replica(change ...func(*rest.Config)) (stop func()) {
 	require.NoError(w.t, err)
 	r := clusterpool.New(clusterpool.Deps{
 		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(), Progress: clusterpool.CacheProgress{Informers: mgr.GetCache()},
-		Recorder: mgr.GetEventRecorder("clusterpool"), Clock: wallClock{}, Meter: noMeter{}, Workers: 4, Writers: 10,
+		Recorder: mgr.GetEventRecorder("clusterpool"), Clock: wallClock{}, Meter: noMeter{}, Workers: 4, Writers: 10, ReportInterval: w.reports,
 	})
 	require.NoError(w.t, r.SetupWithManager(w.t.Context(), mgr))
 	return run(w.t, mgr)

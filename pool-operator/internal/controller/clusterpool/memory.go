@@ -33,8 +33,11 @@ type poolMemory struct {
 	secrets map[string]string
 	// arrivals is when claims were created that were seen within the window of the recommendation.
 	arrivals map[types.UID]time.Time
-	written  time.Time
-	waits    int
+	// changed are the versions of objects that this process changed or lost to another writer, as the cache had them then. While the cache has nothing newer, the API server could
+	// only refuse.
+	changed map[string]string
+	written time.Time
+	waits   int
 }
 
 func newMemory() *memory { return &memory{pools: map[types.NamespacedName]*poolMemory{}} }
@@ -46,7 +49,7 @@ func (m *memory) of(key types.NamespacedName, uid types.UID) *poolMemory {
 	p := m.pools[key]
 	if p == nil || p.uid != uid {
 		p = &poolMemory{uid: uid, done: map[string]time.Time{}, refused: map[string]string{}, absent: map[string]bool{}, secrets: map[string]string{},
-			arrivals: map[types.UID]time.Time{}}
+			arrivals: map[types.UID]time.Time{}, changed: map[string]string{}}
 		m.pools[key] = p
 	}
 	return p
@@ -75,6 +78,16 @@ func (m *memory) change(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f()
+}
+
+// remember notes that an action was carried out.
+func (p *poolMemory) remember(a poolplan.Action, now time.Time) {
+	if key := operationKey(a); key != "" {
+		p.done[key] = now
+	}
+	if object, version := objectOf(a); object != "" {
+		p.changed[object] = version
+	}
 }
 
 // keep drops what is remembered of operations that are over.

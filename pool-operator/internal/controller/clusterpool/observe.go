@@ -112,9 +112,22 @@ func (p *pass) recall() {
 		outstanding[doneKey(op.Kind, op.Namespace)] = true
 	}
 	p.memory.keep(outstanding)
+	prune(p.memory.changed, p.objects())
 	p.snapshot.Refused, p.snapshot.Absent = map[string]string{}, map[string]bool{}
 	maps.Copy(p.snapshot.Refused, p.memory.refused)
 	maps.Copy(p.snapshot.Absent, p.memory.absent)
+}
+
+// objects are the clusters and namespaces in view.
+func (p *pass) objects() map[string]bool {
+	out := map[string]bool{}
+	for i := range p.snapshot.Clusters {
+		out[clusterObject(p.snapshot.Clusters[i].Namespace)] = true
+	}
+	for i := range p.snapshot.Namespaces {
+		out[namespaceObject(p.snapshot.Namespaces[i].Name)] = true
+	}
+	return out
 }
 
 // namespacesOf reads the namespaces that were made for clusters of a pool.

@@ -28,7 +28,7 @@ func (r *Reconciler) ticket(ctx context.Context, p *pass, d poolplan.Decision) (
 	case poolplan.StatusTicket:
 		return true, 0, r.writeStatus(ctx, p, d.Status)
 	case poolplan.StatusReport:
-		wait := reportInterval - r.Clock.Now().Sub(p.memory.written)
+		wait := r.ReportInterval - r.Clock.Now().Sub(p.memory.written)
 		if needed || wait <= 0 {
 			return true, 0, r.writeStatus(ctx, p, d.Status)
 		}
@@ -103,8 +103,27 @@ func doneKey(kind hivev1.OperationKind, namespace string) string {
 	return string(kind) + "/" + namespace
 }
 
-// recently says whether this process carried out the operation and should see its effect soon.
+// objectOf returns what an action that is no operation changes, and the version that it was seen at; empty for actions that change no cluster or namespace.
+func objectOf(a poolplan.Action) (object, version string) {
+	switch a := a.(type) {
+	case poolplan.SetPower:
+		return clusterObject(a.Namespace), a.ResourceVersion
+	case poolplan.DeleteNamespace:
+		return namespaceObject(a.Name), string(a.UID)
+	case poolplan.CreateCluster, poolplan.DeleteCluster, poolplan.HoldPool, poolplan.ReleasePool, poolplan.WithdrawCluster:
+	}
+	return "", ""
+}
+
+func clusterObject(namespace string) string { return "ClusterDeployment/" + namespace }
+
+func namespaceObject(name string) string { return "Namespace/" + name }
+
+// recently says whether this process carried out the action and should see its effect soon.
 func (m *poolMemory) recently(a poolplan.Action, now time.Time) bool {
+	if object, version := objectOf(a); object != "" {
+		return m.changed[object] == version
+	}
 	key := operationKey(a)
 	if key == "" {
 		return false
