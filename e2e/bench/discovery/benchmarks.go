@@ -1,0 +1,172 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/e2e/bench"
+	"github.com/muster-io/muster/e2e/environment"
+)
+
+// Benchmarks returns all benchmarks of discovery-operator that need an API server. discovery.diff_100k is a Go benchmark:
+// BenchmarkDiff in its package inventory.
+func Benchmarks() []bench.Benchmark {
+	operator := environment.DiscoveryOperator()
+	operator.Args = func(string) []string { return []string{"--provisioner=ironic"} }
+	return []bench.Benchmark{
+		{Name: "discovery.sync_1k", Operator: operator, Play: func(ctx context.Context, r *bench.Run) error { return syncAll(ctx, r, 1000) }},
+		{Name: "discovery.sync_10k", Operator: operator, Play: func(ctx context.Context, r *bench.Run) error { return syncAll(ctx, r, 10_000) }},
+		{Name: "discovery.steady_10k", Operator: operator, Play: steady},
+		{Name: "discovery.resync_10k", Operator: operator, Play: resync},
+	}
+}
+
+// syncAll makes hosts of all machines of a seeded Ironic.
+func syncAll(ctx context.Context, r *bench.Run, n int) error {
+	w, err := synced(ctx, r, n)
+	if err != nil {
+		return err
+	}
+	defer w.ironic.close()
+	w.Figure("writes_per_op", float64(bench.Total(w.done.Writes(), nil))/float64(w.machines), "writes", bench.NoTarget)
+	w.Note("operator's writes: %s", bench.Describe(w.done.Writes()))
+	w.Note("apart: %s", bench.Describe(w.done.Apart()))
+	if err := w.usage(); err != nil {
+		return err
+	}
+	var like metal3v1.BareMetalHostList
+	if err := w.user.List(ctx, &like, client.Limit(1)); err != nil {
+		return fmt.Errorf("listing hosts: %w", err)
+	}
+	w.StopOperator()
+	return w.RatioToBare(ctx, w.took, w.bare(&like.Items[0], w.done.Writes()), w.counter, 1.5)
+}
+
+// bare are the writes of a sync, per machine in the order in which the operator does them.
+func (w *world) bare(like *metal3v1.BareMetalHost, writes map[bench.Kind]int) bench.Bare {
+	host := func(item int) *metal3v1.BareMetalHost {
+		h := like.DeepCopy()
+		h.ObjectMeta = metav1.ObjectMeta{
+			Namespace: namespace, Name: fmt.Sprintf("bare-%05d", item), Labels: like.Labels, Annotations: like.Annotations, Finalizers: like.Finalizers,
+		}
+		h.Spec.BootMACAddress = fmt.Sprintf("02:00:00:%02x:%02x:%02x", item>>16&255, item>>8&255, item&255)
+		h.APIVersion, h.Kind = metal3v1.GroupVersion.String(), "BareMetalHost"
+		return h
+	}
+	return bench.Bare{
+		Writers: writers, Items: w.machines, Writes: writes,
+		Order: []bench.Kind{
+			{Verb: "create", Resource: "baremetalhosts"},
+			{Verb: "apply", Resource: "baremetalhosts/status"},
+			{Verb: "apply", Resource: "baremetalhostdiscoveries/status"},
+		},
+		Write: func(ctx context.Context, kind bench.Kind, item, n int) error {
+			switch kind.Verb + " " + kind.Resource {
+			case "create baremetalhosts":
+				return w.plain.Create(ctx, host(item))
+			case "apply baremetalhosts/status":
+				return w.applyHost(ctx, host(item))
+			default:
+				return w.applyCounts(ctx, item, n)
+			}
+		},
+	}
+}
+
+// steady watches for five minutes that nothing is written and little asked.
+func steady(ctx context.Context, r *bench.Run) error {
+	w, err := synced(ctx, r, 10_000)
+	if err != nil {
+		return err
+	}
+	defer w.ironic.close()
+	before, err := w.Requests(ctx)
+	if err != nil {
+		return err
+	}
+	w.ironic.taken()
+	watched := time.Duration(w.Scaled(300)) * time.Second
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(watched):
+	}
+	after, err := w.Requests(ctx)
+	if err != nil {
+		return err
+	}
+	asked := w.ironic.taken()
+	polls := 0
+	for _, u := range asked {
+		if strings.HasSuffix(u.Path, "/nodes") {
+			polls++
+		}
+	}
+	if polls == 0 {
+		return fmt.Errorf("Ironic was not polled in %s", watched)
+	}
+	w.Figure("requests_per_poll", float64(len(asked))/float64(polls), "requests", 3)
+	w.Figure("writes_total", float64(bench.Total(after.Since(before).Writes(), nil)), "writes", 0)
+	w.Asserted("%d polls in %s", polls, watched)
+	return w.usage()
+}
+
+// resync counts what one reading of everything asks.
+func resync(ctx context.Context, r *bench.Run) error {
+	w, err := synced(ctx, r, 10_000)
+	if err != nil {
+		return err
+	}
+	defer w.ironic.close()
+	w.ironic.taken()
+	w.resource.Spec.ResyncInterval = &metav1.Duration{Duration: 10 * time.Second}
+	if err := w.user.Update(ctx, w.resource); err != nil {
+		return fmt.Errorf("making the operator read everything: %w", err)
+	}
+	var asked []*url.URL
+	err = w.Await(ctx, 5*time.Minute, func() string {
+		asked = append(asked, w.ironic.taken()...)
+		if first, last := fullReading(asked); first < 0 || last < 0 {
+			return "everything was not read yet"
+		}
+		return ""
+	})
+	if err != nil {
+		return err
+	}
+	first, last := fullReading(asked)
+	pages := w.machines/1000 + 1 + 2*w.machines/1000 + 1
+	w.Figure("requests", float64(last-first), "requests", bench.Target(2*pages+2))
+	w.Note("%d machines and %d ports are %d pages", w.machines, 2*w.machines, pages)
+	return nil
+}
+
+// fullReading finds the requests from the first list of nodes without marker up to the next poll; -1 where there is none yet.
+func fullReading(asked []*url.URL) (first, last int) {
+	first, last = -1, -1
+	ports := false
+	for i, u := range asked {
+		nodes, marker := strings.HasSuffix(u.Path, "/nodes"), u.Query().Has("marker")
+		switch {
+		case first < 0:
+			if nodes && !marker {
+				first = i
+			}
+		case strings.HasSuffix(u.Path, "/ports"):
+			ports = true
+		case nodes && ports:
+			return first, i
+		}
+	}
+	return first, last
+}

@@ -1,0 +1,130 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/muster-io/muster/e2e/checkout"
+)
+
+// ironic is a real one on loopback, with a proxy before it that notes what it is asked.
+type ironic struct {
+	dir                 string
+	env                 []string
+	endpoint, inspector string
+	proxies             []*httptest.Server
+	mu                  sync.Mutex
+	asked               []*url.URL
+}
+
+// startIronic starts one that knows n machines.
+func startIronic(ctx context.Context, n int) (*ironic, error) {
+	dir, err := os.MkdirTemp("", "muster-bench-ironic-")
+	if err != nil {
+		return nil, fmt.Errorf("making a directory for Ironic: %w", err)
+	}
+	i := &ironic{dir: dir, env: append(os.Environ(), "IRONIC_DIR="+filepath.Join(dir, "ironic"))}
+	for _, name := range []string{"IRONIC_PORT", "IRONIC_INSPECTOR_PORT", "IRONIC_RPC_PORT"} {
+		port, err := freePort(ctx)
+		if err != nil {
+			return nil, err
+		}
+		i.env = append(i.env, name+"="+port)
+	}
+	for _, step := range [][]string{{"up"}, {"enroll", "1", "1"}, {"down"}, {"seed", strconv.Itoa(n - 1)}, {"up"}} {
+		if n == 1 && step[0] == "seed" {
+			continue
+		}
+		if err := i.script(ctx, step...); err != nil {
+			i.close()
+			return nil, err
+		}
+	}
+	i.endpoint, i.inspector = i.behind(i.endpoint, true), i.behind(i.inspector, false)
+	return i, nil
+}
+
+func freePort(ctx context.Context) (string, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("looking for a free port: %w", err)
+	}
+	defer func() { _ = l.Close() }()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, err
+}
+
+// script runs one of hack/ironic and takes the endpoints from what it prints.
+func (i *ironic) script(ctx context.Context, args ...string) error {
+	path, err := checkout.Path("hack", "ironic", args[0])
+	if err != nil {
+		return err
+	}
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, path, args[1:]...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = i.env, &out, &errs
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("hack/ironic/%s: %w\n%s", args[0], err, errs.String())
+	}
+	for line := range strings.Lines(out.String()) {
+		switch key, value, _ := strings.Cut(strings.TrimSpace(line), "="); key {
+		case "IRONIC_ENDPOINT":
+			i.endpoint = value
+		case "IRONIC_INSPECTOR_ENDPOINT":
+			i.inspector = value
+		}
+	}
+	return nil
+}
+
+// behind puts a proxy before an endpoint. What goes through is noted where wanted.
+func (i *ironic) behind(endpoint string, noted bool) string {
+	target, err := url.Parse(endpoint)
+	if endpoint == "" || err != nil {
+		return endpoint
+	}
+	target.Path = ""
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if noted {
+			i.mu.Lock()
+			i.asked = append(i.asked, r.URL)
+			i.mu.Unlock()
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	i.proxies = append(i.proxies, server)
+	return server.URL + "/v1/"
+}
+
+// taken returns what Ironic was asked since the last call.
+func (i *ironic) taken() []*url.URL {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	asked := i.asked
+	i.asked = nil
+	return asked
+}
+
+func (i *ironic) close() {
+	for _, p := range i.proxies {
+		p.Close()
+	}
+	_ = i.script(context.Background(), "down", "--purge") //nolint:contextcheck // it is cleaned up although the benchmark was interrupted
+	_ = os.RemoveAll(i.dir)
+}

@@ -1,0 +1,158 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package discovery holds the benchmarks of discovery-operator.
+package discovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/e2e/bench"
+)
+
+const (
+	// namespace holds the resource and the hosts.
+	namespace = "bench"
+	// patience is how long a sync may take on a busy machine before it counts as stuck.
+	patience = 30 * time.Minute
+	// quiet is how long the operator must not have written to be done.
+	quiet = 3 * time.Second
+	// writers write at a time without the operator.
+	writers = 10
+)
+
+// world is an operator beside an Ironic whose machines are hosts.
+type world struct {
+	*bench.Run
+	ironic   *ironic
+	user     client.Client
+	plain    client.Client
+	counter  *bench.Counter
+	machines int
+	resource *metal3v1.BareMetalHostDiscovery
+	// took is how long the sync took, done what it wrote.
+	took time.Duration
+	done bench.Requests
+}
+
+// synced makes hosts of n machines, or of as many as the scale says.
+func synced(ctx context.Context, r *bench.Run, n int) (*world, error) {
+	w := &world{Run: r, machines: r.Scaled(n), counter: bench.NewCounter()}
+	if err := w.clients(); err != nil {
+		return nil, err
+	}
+	var err error
+	if w.ironic, err = startIronic(ctx, w.machines); err != nil {
+		return nil, err
+	}
+	if err := w.sync(ctx); err != nil {
+		w.ironic.close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *world) clients() error {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), metal3v1.AddToScheme(scheme)); err != nil {
+		return fmt.Errorf("making a scheme: %w", err)
+	}
+	var err error
+	if w.user, err = client.New(w.Admin, client.Options{Scheme: scheme}); err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	counted := rest.CopyConfig(w.Admin)
+	counted.Wrap(w.counter.Wrap)
+	if w.plain, err = client.New(counted, client.Options{Scheme: scheme}); err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	return nil
+}
+
+func (w *world) sync(ctx context.Context) error {
+	if err := w.user.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+		return fmt.Errorf("creating the namespace: %w", err)
+	}
+	before, err := w.Settled(ctx, quiet, patience)
+	if err != nil {
+		return err
+	}
+	w.resource = &metal3v1.BareMetalHostDiscovery{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "all"},
+		Spec: metal3v1.BareMetalHostDiscoverySpec{
+			ResourceNameTemplate: metal3v1.ResourceNameTemplate{HardwareDetails: metal3v1.DetailHostname},
+			Ironic:               &metal3v1.IronicReference{Endpoint: w.ironic.endpoint, InspectorEndpoint: w.ironic.inspector},
+			RateLimit:            metal3v1.RateLimit{HostsPerMinute: 1_000_000},
+			Interval:             &metav1.Duration{Duration: 10 * time.Second},
+			ResyncInterval:       &metav1.Duration{Duration: time.Hour},
+		},
+	}
+	started := time.Now()
+	if err := w.user.Create(ctx, w.resource); err != nil {
+		return fmt.Errorf("creating the resource: %w", err)
+	}
+	err = w.Await(ctx, patience, func() string {
+		if err := w.user.Get(ctx, client.ObjectKeyFromObject(w.resource), w.resource); err != nil {
+			return err.Error()
+		}
+		if c := w.resource.Status.Counts; int(c.Hosts) != w.machines || c.Waiting != 0 {
+			return fmt.Sprintf("%d of %d machines are hosts", c.Hosts, w.machines)
+		}
+		return ""
+	})
+	if err != nil {
+		return err
+	}
+	w.took = time.Since(started)
+	after, err := w.Settled(ctx, quiet, patience)
+	if err != nil {
+		return err
+	}
+	w.done = after.Since(before)
+	return w.verify(ctx)
+}
+
+// verify checks that each machine has one host, with its node and hardware.
+func (w *world) verify(ctx context.Context) error {
+	var hosts metal3v1.BareMetalHostList
+	if err := w.user.List(ctx, &hosts); err != nil {
+		return fmt.Errorf("listing hosts: %w", err)
+	}
+	macs, nodes := map[string]bool{}, map[string]bool{}
+	for i := range hosts.Items {
+		h := &hosts.Items[i]
+		if h.Status.HardwareDetails == nil || len(h.Status.HardwareDetails.NIC) != 2 {
+			return fmt.Errorf("host %s lacks its hardware", h.Name)
+		}
+		macs[strings.ToLower(h.Spec.BootMACAddress)], nodes[h.Status.Provisioning.ID] = true, true
+	}
+	w.Figure("duplicates", float64(len(hosts.Items)-len(macs)), "hosts", 0)
+	if len(hosts.Items) != w.machines || len(macs) != w.machines || len(nodes) != w.machines {
+		return fmt.Errorf("%d hosts with %d boot MACs and %d nodes, wanted %d of each", len(hosts.Items), len(macs), len(nodes), w.machines)
+	}
+	w.Asserted("%d hosts, each with a boot MAC and a node of its own, and with hardware", w.machines)
+	return nil
+}
+
+// usage records what the operator's process has used since its start.
+func (w *world) usage() error {
+	u, err := w.Usage()
+	if err != nil {
+		return err
+	}
+	w.Figure("cpu_s", u.CPU.Seconds(), "s", bench.NoTarget)
+	w.Figure("rss_mb", u.PeakRSS, "MiB", bench.NoTarget)
+	return nil
+}
