@@ -44,14 +44,14 @@ type Options struct {
 
 // Run runs benchmarks one after the other, each on a control plane of its own. What goes wrong in one does not keep the others from being run.
 func (o Options) Run(ctx context.Context, benchmarks []Benchmark) error {
-	fmt.Fprintf(o.Out, "%d processors, %s, load %s; etcd with --unsafe-no-fsync: it does not wait for the disk\n", runtime.NumCPU(), runtime.Version(), load())
+	o.say("%d processors, %s, load %s; etcd with --unsafe-no-fsync: it does not wait for the disk\n", runtime.NumCPU(), runtime.Version(), load())
 	if o.Scale != 1 {
-		fmt.Fprintf(o.Out, "sizes are multiplied by %g: these are no figures to quote\n", o.Scale)
+		o.say("sizes are multiplied by %g: these are no figures to quote\n", o.Scale)
 	}
 	var errs []error
 	for _, b := range benchmarks {
 		if err := o.one(ctx, b); err != nil {
-			fmt.Fprintf(o.Out, "  FAILED: %v\n", err)
+			o.say("  FAILED: %v\n", err)
 			errs = append(errs, fmt.Errorf("%s: %w", b.Name, err))
 		}
 		if ctx.Err() != nil {
@@ -61,8 +61,11 @@ func (o Options) Run(ctx context.Context, benchmarks []Benchmark) error {
 	return errors.Join(errs...)
 }
 
+// say prints to the tables. Who cannot be told is not told.
+func (o Options) say(format string, args ...any) { _, _ = fmt.Fprintf(o.Out, format, args...) }
+
 func (o Options) one(ctx context.Context, b Benchmark) (err error) {
-	fmt.Fprintf(o.Out, "\n%s\n", b.Name)
+	o.say("\n%s\n", b.Name)
 	local, err := environment.NewLocal(ctx, environment.LocalOptions{UnsafeNoFsync: true, Prefix: "muster-bench-"})
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ package bench
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -50,13 +51,13 @@ func (r *Run) print() error {
 		default:
 			verdict = fmt.Sprintf("target ≤ %g\tMISSED", f.target)
 		}
-		fmt.Fprintf(table, "  %s\t%.4g %s\t%s\n", f.metric, f.value, f.unit, verdict)
+		_, _ = fmt.Fprintf(table, "  %s\t%.4g %s\t%s\n", f.metric, f.value, f.unit, verdict)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	for _, note := range r.notes {
-		fmt.Fprintf(r.options.Out, "  %s\n", note)
+		r.options.say("  %s\n", note)
 	}
 	return r.appendFigures()
 }
@@ -79,7 +80,6 @@ func (r *Run) appendFigures() error {
 	if err != nil {
 		return fmt.Errorf("opening the file of the figures: %w", err)
 	}
-	defer file.Close()
 	encoder := json.NewEncoder(file)
 	for _, f := range r.figures {
 		l := line{Bench: r.benchmark.Name, Metric: f.metric, Value: f.value, Unit: f.unit}
@@ -87,8 +87,8 @@ func (r *Run) appendFigures() error {
 			l.Scale = r.options.Scale
 		}
 		if err := encoder.Encode(l); err != nil {
-			return fmt.Errorf("writing figures: %w", err)
+			return errors.Join(fmt.Errorf("writing figures: %w", err), file.Close())
 		}
 	}
-	return nil
+	return file.Close()
 }

@@ -94,7 +94,7 @@ func newWorld(ctx context.Context, r *bench.Run, who installs) (*world, error) {
 // close ends the stand-in installer. It may be called again.
 func (w *world) close() {
 	w.stop()
-	w.closing.Do(func() { <-w.ended })
+	w.closing.Do(func() { _ = <-w.ended })
 }
 
 // prepare creates what pools refer to.
