@@ -42,11 +42,14 @@ type Dependencies struct {
 // Reconciler looks after ClusterClaims, each by itself.
 type Reconciler struct {
 	Dependencies
-	memory *memory
+	memory       *memory
+	reservations *reservations
 }
 
 // New returns a Reconciler.
-func New(d Dependencies) *Reconciler { return &Reconciler{Dependencies: d, memory: newMemory()} }
+func New(d Dependencies) *Reconciler {
+	return &Reconciler{Dependencies: d, memory: newMemory(), reservations: newReservations()}
+}
 
 // maxSteps bounds the steps of a pass. A claim is bound in four; the rest is room for lost races.
 const maxSteps = 12

@@ -51,15 +51,20 @@ func (r *Reconciler) execute(ctx context.Context, p *pass, action claimplan.Acti
 	return err
 }
 
-// assignCluster makes the claim name its cluster.
+// assignCluster makes the claim name its cluster. When a neighbour is about to take that, the next plan starts from what is left.
 func (r *Reconciler) assignCluster(ctx context.Context, p *pass, a claimplan.AssignCluster) error {
+	if a.Why != claimplan.WhyRecorded && !r.reservations.take(p.Claim.UID, a.Cluster) {
+		return r.observeQueue(ctx, &p.Snapshot, p.PoolKey())
+	}
 	finalizers := slices.Clone(p.Claim.Finalizers)
 	if !slices.Contains(finalizers, hivev1.FinalizerClusterClaim) {
 		finalizers = append(finalizers, hivev1.FinalizerClusterClaim)
 	}
 	if err := r.patchClaim(ctx, p, finalizers, a.Cluster); err != nil {
+		r.reservations.release(p.Claim.UID)
 		return fmt.Errorf("assigning cluster %s: %w", a.Cluster, err)
 	}
+	r.reservations.written(p.Claim.UID, p.Claim.ResourceVersion)
 	logf.FromContext(ctx).Info("assigned a cluster", "ClusterDeployment", a.Cluster)
 	p.Own, p.Verified = nil, false
 	for i := range p.Clusters {
@@ -76,6 +81,7 @@ func (r *Reconciler) returnCluster(ctx context.Context, p *pass, a claimplan.Ret
 	if err := r.patchClaim(ctx, p, withoutFinalizer(p.Claim), nil); err != nil {
 		return fmt.Errorf("taking cluster %s back: %w", named, err)
 	}
+	r.reservations.release(p.Claim.UID)
 	r.event(p.Claim, named, warning, string(a.Why), "Assign", "Cluster %s cannot be the claim's; it waits for another", named)
 	p.Own, p.Role, p.Binding, p.Verified = nil, nil, nil, false
 	return nil
@@ -188,6 +194,7 @@ func (r *Reconciler) dropFinalizer(ctx context.Context, p *pass) error {
 		return fmt.Errorf("letting the claim go: %w", err)
 	}
 	r.memory.forget(p.Claim.UID)
+	r.reservations.release(p.Claim.UID)
 	p.ended = true
 	return nil
 }

@@ -321,6 +321,14 @@ func (s *suite) clusters() []hivev1.ClusterDeployment {
 // requirePairs asserts that claims and clusters name each other, one to one, and returns how many pairs there are.
 func (s *suite) requirePairs() int {
 	s.t.Helper()
+	pairs, err := s.pairs()
+	require.NoError(s.t, err)
+	return pairs
+}
+
+// pairs counts the claims and clusters that name each other. The two kinds are not read at one moment: while claims are being deleted, one may be gone whose cluster was there.
+func (s *suite) pairs() (int, error) {
+	s.t.Helper()
 	clusters := s.clusters() // before the claims: a claim names its cluster before that records it
 	var claims hivev1.ClusterClaimList
 	require.NoError(s.t, s.client.List(s.t.Context(), &claims, client.InNamespace(s.namespace)))
@@ -329,13 +337,16 @@ func (s *suite) requirePairs() int {
 		byUID[claims.Items[i].UID] = &claims.Items[i]
 	}
 	pairs := map[types.UID]string{}
-	for _, cd := range clusters {
+	for i := range clusters {
+		cd := &clusters[i]
 		ref := cd.Spec.ClusterPoolRef
 		if ref.ClaimName == "" || !cd.DeletionTimestamp.IsZero() {
 			continue
 		}
 		claim := byUID[ref.ClaimUID]
-		require.NotNil(s.t, claim, "cluster %s records a claim that is not there: %+v", cd.Name, ref)
+		if claim == nil {
+			return 0, fmt.Errorf("cluster %s records a claim that is not there: %+v", cd.Name, ref)
+		}
 		require.Equal(s.t, claim.Name, ref.ClaimName)
 		require.Equal(s.t, cd.Namespace, claim.Spec.Namespace)
 		require.Empty(s.t, pairs[ref.ClaimUID], "a claim has two clusters")
@@ -343,7 +354,7 @@ func (s *suite) requirePairs() int {
 		require.Equal(s.t, hivev1.PowerStateRunning, cd.Spec.PowerState)
 		pairs[ref.ClaimUID] = cd.Name
 	}
-	return len(pairs)
+	return len(pairs), nil
 }
 
 func claimNames(n int) []string {

@@ -113,7 +113,9 @@ func (r *Reconciler) claimsOf(ctx context.Context, pool types.NamespacedName) ([
 	}
 	claims := make([]claimplan.Waiter, 0, len(list.Items))
 	for i := range list.Items {
-		claims = append(claims, claimplan.WaiterOf(&list.Items[i]))
+		waiter := claimplan.WaiterOf(&list.Items[i])
+		r.reservations.apply(&waiter, list.Items[i].ResourceVersion)
+		claims = append(claims, waiter)
 	}
 	return claims, nil
 }

@@ -70,6 +70,7 @@ func (r *Reconciler) onClaims() handler.EventHandler {
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
 			r.memory.forget(e.Object.GetUID())
+			r.reservations.release(e.Object.GetUID())
 			add(q, housekeeping, requestFor(e.Object))
 			r.wakeHeads(ctx, q, poolOf(e.Object.(*hivev1.ClusterClaim)))
 		},
