@@ -1,0 +1,105 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+)
+
+func pool(name string, status ipamv1.IPPoolStatus) *ipamv1.IPPool {
+	return &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: ipamv1.IPPoolSpec{NamePrefix: "p"}, Status: status}
+}
+
+func claim(name, address string) *ipamv1.IPClaim {
+	c := &ipamv1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)}}
+	if address != "" {
+		c.Status.Address = &ipamv1.ObjectReference{Name: address}
+	}
+	return c
+}
+
+func address(name, ip, claim string) *ipamv1.IPAddress {
+	return &ipamv1.IPAddress{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, Finalizers: []string{ipamv1.IPAddressFinalizer},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "IPClaim", Name: claim, UID: types.UID("uid-" + claim)}},
+		},
+		Spec: ipamv1.IPAddressSpec{Address: ipamv1.IPAddressStr(ip), Claim: ipamv1.ObjectReference{Name: claim}, Pool: ipamv1.ObjectReference{Name: "p"}},
+	}
+}
+
+func TestRun(t *testing.T) {
+	good := func() []client.Object {
+		return []client.Object{
+			pool("p", ipamv1.IPPoolStatus{Used: new(int64(1)), Allocations: map[string]ipamv1.IPAddressStr{"a": "10.0.0.1"}}),
+			claim("a", "p-10-0-0-1"), address("p-10-0-0-1", "10.0.0.1", "a"),
+		}
+	}
+	for name, test := range map[string]struct {
+		objects []client.Object
+		want    []string
+	}{
+		"nothing is wrong": {objects: good()},
+		"an address made by hand reserves": {objects: []client.Object{
+			pool("p", ipamv1.IPPoolStatus{}),
+			&ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p-10-0-0-9"}, Spec: ipamv1.IPAddressSpec{Address: "10.0.0.9", Pool: ipamv1.ObjectReference{Name: "p"}}},
+		}},
+		"orphans": {
+			objects: append(good()[:2], address("p-10-0-0-1", "10.0.0.1", "a"), address("p-10-0-0-2", "10.0.0.2", "gone")),
+			want: []string{
+				"mismatch  IPPool ns/p: status.used is 1, and it has 2 addresses",
+				"orphan    IPAddress ns/p-10-0-0-2: its IPClaim gone does not exist",
+			},
+		},
+		"doubles": {
+			objects: []client.Object{
+				pool("p", ipamv1.IPPoolStatus{}), claim("a", "p-10-0-0-1"), claim("b", "p-10-0-0-1"),
+				address("p-10-0-0-1", "10.0.0.1", "a"), address("p-10-0-0-2", "10.0.0.2", "a"), address("x", "10.0.0.2", "b"),
+			},
+			want: []string{
+				"double    IPAddress ns/p-10-0-0-2: IPClaim a has IPAddress p-10-0-0-1 too",
+				"double    IPAddress ns/x: has 10.0.0.2, as IPAddress p-10-0-0-2 does",
+				"double    IPClaim ns/b: names IPAddress p-10-0-0-1, as IPClaim a does",
+				"mismatch  IPAddress ns/x: has 10.0.0.2, whose name in the pool is p-10-0-0-2",
+				"mismatch  IPClaim ns/b: its IPAddress p-10-0-0-1 belongs to a",
+			},
+		},
+		"dangling references": {
+			objects: []client.Object{claim("a", "p-10-0-0-1"), address("p-10-0-0-2", "10.0.0.2", "a")},
+			want: []string{
+				"dangling  IPAddress ns/p-10-0-0-2: its IPPool p does not exist",
+				"dangling  IPClaim ns/a: its IPAddress p-10-0-0-1 does not exist",
+			},
+		},
+		"a status that is behind": {
+			objects: append(good()[1:], pool("p", ipamv1.IPPoolStatus{Used: new(int64(3)), Allocations: map[string]ipamv1.IPAddressStr{"b": "10.0.0.1"}})),
+			want: []string{
+				"mismatch  IPPool ns/p: status.indexes gives 10.0.0.1 to b, who does not have it",
+				"mismatch  IPPool ns/p: status.used is 3, and it has 1 addresses",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := runtime.NewScheme()
+			require.NoError(t, ipamv1.AddToScheme(scheme))
+			findings, err := Run(t.Context(), fake.NewClientBuilder().WithScheme(scheme).WithObjects(test.objects...).Build(), "")
+			require.NoError(t, err)
+			var got []string
+			for _, finding := range findings {
+				got = append(got, finding.String())
+			}
+			assert.Equal(t, test.want, got)
+		})
+	}
+}

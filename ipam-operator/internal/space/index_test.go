@@ -1,0 +1,155 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package space
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+	"github.com/muster-io/muster/ipam-operator/internal/ipset"
+)
+
+var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func name(n string) types.NamespacedName { return types.NamespacedName{Namespace: "ns", Name: n} }
+
+func layout(prefix, first, last string) *allocate.Layout {
+	return allocate.Parse(&ipamv1.IPPoolSpec{
+		NamePrefix: prefix, AllocationStrategy: ipamv1.SequentialAllocation,
+		Pools: []ipamv1.Pool{{Start: new(ipamv1.IPAddressStr(first)), End: new(ipamv1.IPAddressStr(last))}},
+	}, ipamv1.RandomAllocation)
+}
+
+func takenBy(prefix, pool, ip string) Record {
+	addr := netip.MustParseAddr(ip)
+	return Record{Key: Key{"g", name(allocate.AddressName(prefix, addr))}, Pool: name(pool), IP: addr, UID: types.UID(ip)}
+}
+
+func (x *Index) plan(pool, claim string) allocate.Decision {
+	return x.Decide(name(pool), types.UID(claim), func(free *allocate.Free) allocate.Decision {
+		return allocate.Plan(allocate.Snapshot{
+			Claim: allocate.Claim{Name: claim}, Pool: allocate.Pool{Name: pool, Found: free != nil, Finalized: true, Free: free},
+			Random: ipset.Number{Lo: rand.Uint64()},
+		})
+	})
+}
+
+func chosen(t *testing.T, d allocate.Decision) string {
+	t.Helper()
+	create, ok := d.Action.(allocate.Create)
+	require.True(t, ok, "%#v", d)
+	return create.IP.String()
+}
+
+func TestTwoClaimsOfOneProcessNeverChooseTheSame(t *testing.T) {
+	x := New()
+	x.SetPool(name("p"), layout("p", "10.0.0.1", "10.0.0.2"))
+	assert.Equal(t, "10.0.0.1", chosen(t, x.plan("p", "a")))
+	assert.Equal(t, "10.0.0.2", chosen(t, x.plan("p", "b")))
+	assert.Equal(t, "10.0.0.1", chosen(t, x.plan("p", "a")), "an attempt without an answer is made again")
+	assert.Equal(t, allocate.WhyExhausted, x.plan("p", "c").Why)
+	x.GiveUp("b")
+	assert.Equal(t, "10.0.0.2", chosen(t, x.plan("p", "c")))
+}
+
+func TestAnUnseenAddressIsTakenUntilSomebodyKnowsBetter(t *testing.T) {
+	x := New()
+	x.SetPool(name("p"), layout("p", "10.0.0.1", "10.0.0.1"))
+	chosen(t, x.plan("p", "a"))
+	x.Made(takenBy("p", "p", "10.0.0.1"), "a", now)
+	made, ok := x.MadeFor("a")
+	assert.True(t, ok)
+	assert.Equal(t, "p-10-0-0-1", made.Key.Name)
+	assert.False(t, x.HasFree(name("p")))
+	old, younger := x.Unseen(name("p"), now)
+	assert.Empty(t, old)
+	assert.True(t, younger)
+	old, _ = x.Unseen(name("p"), now.Add(time.Second))
+	assert.Len(t, old, 1)
+	x.Observe(takenBy("p", "p", "10.0.0.1"))
+	_, ok = x.MadeFor("a")
+	assert.False(t, ok, "the cache shows it now")
+	x.Learn(takenBy("p", "p", "10.0.0.1"), now)
+	old, younger = x.Unseen(name("p"), now.Add(time.Second))
+	assert.True(t, len(old) == 0 && !younger, "what was seen stays seen")
+	assert.Equal(t, []types.NamespacedName{name("p")}, x.Forget(takenBy("p", "p", "10.0.0.1").Key))
+	assert.True(t, x.HasFree(name("p")))
+}
+
+func TestPoolsWithOnePrefixShareTheirAddresses(t *testing.T) {
+	x := New()
+	x.SetPool(name("p"), layout("same", "10.0.0.1", "10.0.0.2"))
+	x.Observe(takenBy("same", "p", "10.0.0.1"))
+	x.SetPool(name("q"), layout("same", "10.0.0.1", "10.0.0.2"))
+	x.SetPool(name("other"), layout("other", "10.0.0.1", "10.0.0.2"))
+	assert.Equal(t, "10.0.0.2", chosen(t, x.plan("q", "a")))
+	assert.Equal(t, "10.0.0.1", chosen(t, x.plan("other", "b")))
+	assert.ElementsMatch(t, []types.NamespacedName{name("p"), name("q")}, x.Forget(takenBy("same", "p", "10.0.0.1").Key))
+}
+
+func TestTwoObjectsOfOneAddressFreeItTogether(t *testing.T) {
+	x := New()
+	x.SetPool(name("p"), layout("p", "10.0.0.1", "10.0.0.1"))
+	one, two := takenBy("p", "p", "10.0.0.1"), takenBy("p", "p", "10.0.0.1")
+	two.Key.Group = "h"
+	x.Observe(one)
+	x.Observe(two)
+	assert.Empty(t, x.Forget(one.Key))
+	assert.False(t, x.HasFree(name("p")))
+	assert.NotEmpty(t, x.Forget(two.Key))
+}
+
+// TestAgainstAModel lets pools, addresses and attempts come and go at random and compares what is free with a list.
+func TestAgainstAModel(t *testing.T) {
+	for seed := range uint64(100) {
+		random := rand.New(rand.NewPCG(seed, 9))
+		x := New()
+		objects := map[Key]Record{}
+		attempts := map[string]string{}
+		x.SetPool(name("p"), layout("p", "10.0.0.0", "10.0.0.15"))
+		for range 200 {
+			ip := netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(20))}).String()
+			claim := string(rune('a' + random.IntN(8)))
+			switch random.IntN(6) {
+			case 0:
+				x.Observe(takenBy("p", "p", ip))
+				objects[takenBy("p", "p", ip).Key] = takenBy("p", "p", ip)
+			case 1:
+				x.Forget(takenBy("p", "p", ip).Key)
+				delete(objects, takenBy("p", "p", ip).Key)
+			case 2:
+				x.GiveUp(types.UID(claim))
+				delete(attempts, claim)
+			case 3:
+				x.SetPool(name("p"), layout("p", "10.0.0.0", "10.0.0.15"))
+			case 4:
+				delete(attempts, claim)
+				if create, ok := x.plan("p", claim).Action.(allocate.Create); ok {
+					attempts[claim] = create.IP.String()
+				}
+			case 5:
+				x.Learn(takenBy("p", "p", ip), now)
+				objects[takenBy("p", "p", ip).Key] = takenBy("p", "p", ip)
+			}
+			used := map[string]bool{}
+			for _, r := range objects {
+				used[r.IP.String()] = true
+			}
+			for _, ip := range attempts {
+				used[ip] = true
+			}
+			counts, ok := x.Counts(name("p"))
+			require.True(t, ok)
+			require.Equal(t, int64(len(used)), counts.Used)
+		}
+	}
+}
