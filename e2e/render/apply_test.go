@@ -4,16 +4,24 @@
 package render_test
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/muster-io/muster/e2e/environment"
 	"github.com/muster-io/muster/e2e/render"
 )
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
 
 // An API server takes everything that can be applied: each overlay whole, and each operator alone with its own custom resources.
 func TestAnAPIServerTakesIt(t *testing.T) {
