@@ -73,9 +73,12 @@ func (c *cluster) start(spec provision.Spec) (problem *provision.Problem, forgot
 }
 
 // stop ends what runs.
-func (c *cluster) stop() {
+func (c *cluster) stop() *provision.Problem {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if problem := c.elsewhere(); problem != nil {
+		return problem
+	}
 	switch c.state {
 	case provision.StateStarting, provision.StateReady, provision.StateUnreachable:
 		c.move(provision.StateStopping)
@@ -88,6 +91,22 @@ func (c *cluster) stop() {
 		c.move(provision.StateStopped)
 	case provision.StateAbsent, provision.StateStopped, provision.StateDeleting:
 	}
+	return nil
+}
+
+// elsewhere says that another living operator on the same root runs the cluster, as while one replaces the other. c.mu
+// is held.
+func (c *cluster) elsewhere() *provision.Problem {
+	if c.plane != nil {
+		return nil
+	}
+	pid, owned := controlplane.Owned(c.dir)
+	if !owned || pid == os.Getpid() {
+		return nil
+	}
+	return &provision.Problem{
+		Reason: provision.ReasonNotHere, Message: fmt.Sprintf("another operator, process %d, runs the cluster in %s", pid, c.dir),
+	}
 }
 
 // delete ends what runs and removes the data. The rename is the decision: whoever looks after it finds no cluster.
@@ -99,8 +118,8 @@ func (c *cluster) delete() *provision.Problem {
 		c.runtime.forget(c)
 		return nil
 	}
-	if pid, owned := controlplane.Owned(c.dir); owned && pid != os.Getpid() {
-		return &provision.Problem{Reason: provision.ReasonNotHere, Message: fmt.Sprintf("another operator, process %d, runs the cluster", pid)}
+	if problem := c.elsewhere(); problem != nil {
+		return problem
 	}
 	err := os.Rename(c.dir, c.runtime.gone(c.ref))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

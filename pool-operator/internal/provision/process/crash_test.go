@@ -6,6 +6,7 @@ package process_test
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -74,6 +75,17 @@ func awaitState(t *testing.T, r *process.Runtime, ref provision.ClusterRef, want
 // cluster are gone too, which nobody but the kernel sees to.
 func runAndKill(t *testing.T, todo task, after time.Duration) {
 	t.Helper()
+	cmd := runOperator(t, todo)
+	<-time.After(after)
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	require.Eventually(t, func() bool { return len(running(t, todo.Root, string(todo.Ref.UID))) == 0 },
+		patience, 5*time.Millisecond, "the processes of a killed operator end with it")
+}
+
+// runOperator returns when the operator begins its task.
+func runOperator(t *testing.T, todo task) *exec.Cmd {
+	t.Helper()
 	encoded, err := json.Marshal(todo)
 	require.NoError(t, err)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestOperator$", "-test.timeout=5m")
@@ -84,11 +96,37 @@ func runAndKill(t *testing.T, todo task, after time.Duration) {
 	for lines := bufio.NewScanner(stdout); lines.Scan() && lines.Text() != "begin"; {
 		t.Log(lines.Text())
 	}
-	<-time.After(after)
-	require.NoError(t, cmd.Process.Kill())
-	_ = cmd.Wait()
-	require.Eventually(t, func() bool { return len(running(t, todo.Root, string(todo.Ref.UID))) == 0 },
-		patience, 5*time.Millisecond, "the processes of a killed operator end with it")
+	return cmd
+}
+
+// TestTwoOperatorsOnOneRoot has the second leave alone what the first runs, and take over when that is gone.
+func TestTwoOperatorsOnOneRoot(t *testing.T) {
+	requireBinaries(t)
+	root := t.TempDir()
+	ref := newRef("shared")
+	first := runOperator(t, task{Root: root, Ref: ref, Do: "nothing"})
+	t.Cleanup(func() { _ = first.Process.Kill() })
+	second := open(t, root)
+	defer second.Crash()
+	_, observed := second.Observe(t.Context(), ref)
+	for what, err := range map[string]error{
+		"observe": observed,
+		"start":   second.Start(t.Context(), ref, provision.Spec{}),
+		"stop":    second.Stop(t.Context(), ref),
+		"delete":  second.Delete(t.Context(), ref),
+	} {
+		problem, ok := errors.AsType[*provision.Problem](err)
+		require.True(t, ok, "%s: %v", what, err)
+		assert.Equal(t, provision.ReasonNotHere, problem.Reason, what)
+	}
+	assertOneOfEach(t, root, ref)
+
+	require.NoError(t, first.Process.Kill())
+	_ = first.Wait()
+	require.Eventually(t, func() bool { return second.Start(t.Context(), ref, provision.Spec{}) == nil }, patience, 20*time.Millisecond)
+	awaitState(t, second, ref, provision.StateReady)
+	assertOneOfEach(t, root, ref)
+	removeAll(t, second, root, ref)
 }
 
 func newRef(name string) provision.ClusterRef {

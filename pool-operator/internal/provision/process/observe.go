@@ -20,9 +20,13 @@ import (
 // checkTimeout bounds the question to the cluster of one observation.
 const checkTimeout = 3 * time.Second
 
-// observe says what is there now.
-func (c *cluster) observe(ctx context.Context) provision.Observation {
+// observe says what is there now. Of a cluster that another operator runs nothing can be said.
+func (c *cluster) observe(ctx context.Context) (provision.Observation, *provision.Problem) {
 	c.mu.Lock()
+	if problem := c.elsewhere(); problem != nil {
+		c.mu.Unlock()
+		return provision.Observation{}, problem
+	}
 	c.refresh()
 	seen := provision.Observation{
 		State: c.state, ID: c.id, Since: c.since, Failures: c.failures, Problem: c.problem, URL: c.url(),
@@ -30,14 +34,14 @@ func (c *cluster) observe(ctx context.Context) provision.Observation {
 	plane := c.plane
 	c.mu.Unlock()
 	if seen.State != provision.StateReady {
-		return seen
+		return seen, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	version, err := plane.Check(ctx)
 	if err == nil {
 		seen.Version = version
-		return seen
+		return seen, nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,14 +49,14 @@ func (c *cluster) observe(ctx context.Context) provision.Observation {
 		// It has ended while it was asked.
 		return provision.Observation{
 			State: c.state, ID: c.id, Since: c.since, Failures: c.failures, Problem: c.problem, URL: c.url(),
-		}
+		}, nil
 	}
 	seen.State = provision.StateUnreachable
 	seen.Problem = &provision.Problem{
 		Reason: provision.ReasonNotAnswering, Component: "kube-apiserver",
 		Message: fmt.Sprintf("kube-apiserver runs but is not ready: %v", err),
 	}
-	return seen
+	return seen, nil
 }
 
 // refresh looks at the disk where nothing runs: data may have come or gone without this runtime. c.mu is held.

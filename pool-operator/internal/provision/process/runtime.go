@@ -145,7 +145,7 @@ func (r *Runtime) Start(_ context.Context, ref provision.ClusterRef, spec provis
 // Stop implements the port.
 func (r *Runtime) Stop(_ context.Context, ref provision.ClusterRef) error {
 	if c := r.find(ref); c != nil {
-		c.stop() //nolint:contextcheck // stopping goes on after the call
+		return asError(c.stop()) //nolint:contextcheck // stopping goes on after the call
 	}
 	return nil
 }
@@ -164,7 +164,11 @@ func (r *Runtime) Observe(ctx context.Context, ref provision.ClusterRef) (provis
 	if c == nil {
 		return provision.Observation{State: provision.StateAbsent}, ctx.Err()
 	}
-	return c.observe(ctx), ctx.Err()
+	seen, problem := c.observe(ctx)
+	if problem != nil {
+		return seen, problem
+	}
+	return seen, ctx.Err()
 }
 
 // Access implements the port.
