@@ -170,6 +170,16 @@ func (w *world) eventually(what string, condition func() bool) {
 	require.Eventually(w, condition, 60*time.Second, 50*time.Millisecond, what)
 }
 
+// stays checks for a while that something stays as it is.
+func (w *world) stays(what string, condition func() bool, long time.Duration) {
+	w.Helper()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for end := time.Now().Add(long); time.Now().Before(end); <-ticker.C {
+		require.True(w, condition(), what)
+	}
+}
+
 func (w *world) hosts() []metal3v1.BareMetalHost {
 	var list metal3v1.BareMetalHostList
 	require.NoError(w, w.List(w.Context(), &list, client.InNamespace(w.ns)))

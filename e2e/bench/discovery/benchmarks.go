@@ -37,7 +37,7 @@ func syncAll(ctx context.Context, r *bench.Run, n int) error {
 	if err != nil {
 		return err
 	}
-	defer w.ironic.close()
+	defer w.ironic.close(ctx)
 	w.Figure("writes_per_op", float64(bench.Total(w.done.Writes(), nil))/float64(w.machines), "writes", bench.NoTarget)
 	w.Note("operator's writes: %s", bench.Describe(w.done.Writes()))
 	w.Note("apart: %s", bench.Describe(w.done.Apart()))
@@ -89,7 +89,7 @@ func steady(ctx context.Context, r *bench.Run) error {
 	if err != nil {
 		return err
 	}
-	defer w.ironic.close()
+	defer w.ironic.close(ctx)
 	before, err := w.Requests(ctx)
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func steady(ctx context.Context, r *bench.Run) error {
 		}
 	}
 	if polls == 0 {
-		return fmt.Errorf("Ironic was not polled in %s", watched)
+		return fmt.Errorf("nobody polled Ironic in %s", watched)
 	}
 	w.Figure("requests_per_poll", float64(len(asked))/float64(polls), "requests", 3)
 	w.Figure("writes_total", float64(bench.Total(after.Since(before).Writes(), nil)), "writes", 0)
@@ -127,7 +127,7 @@ func resync(ctx context.Context, r *bench.Run) error {
 	if err != nil {
 		return err
 	}
-	defer w.ironic.close()
+	defer w.ironic.close(ctx)
 	w.ironic.taken()
 	w.resource.Spec.ResyncInterval = &metav1.Duration{Duration: 10 * time.Second}
 	if err := w.user.Update(ctx, w.resource); err != nil {

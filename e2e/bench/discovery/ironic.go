@@ -51,7 +51,7 @@ func startIronic(ctx context.Context, n int) (*ironic, error) {
 			continue
 		}
 		if err := i.script(ctx, step...); err != nil {
-			i.close()
+			i.close(ctx)
 			return nil, err
 		}
 	}
@@ -121,10 +121,11 @@ func (i *ironic) taken() []*url.URL {
 	return asked
 }
 
-func (i *ironic) close() {
+// close ends Ironic, also when the benchmark was interrupted.
+func (i *ironic) close(ctx context.Context) {
 	for _, p := range i.proxies {
 		p.Close()
 	}
-	_ = i.script(context.Background(), "down", "--purge") //nolint:contextcheck // it is cleaned up although the benchmark was interrupted
+	_ = i.script(context.WithoutCancel(ctx), "down", "--purge")
 	_ = os.RemoveAll(i.dir)
 }

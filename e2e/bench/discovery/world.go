@@ -58,7 +58,7 @@ func synced(ctx context.Context, r *bench.Run, n int) (*world, error) {
 		return nil, err
 	}
 	if err := w.sync(ctx); err != nil {
-		w.ironic.close()
+		w.ironic.close(ctx)
 		return nil, err
 	}
 	return w, nil

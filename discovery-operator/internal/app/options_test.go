@@ -1,0 +1,33 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestOptions(t *testing.T) {
+	none := func(string) string { return "" }
+	o, err := Parse(nil, none)
+	require.NoError(t, err)
+	assert.Equal(t, ProvisionerDemo, o.Provisioner, "it starts without anything being there")
+	assert.Equal(t, "muster-discovery-operator", o.Namespace)
+	assert.False(t, o.ManageHosts)
+	o, err = Parse([]string{"--provisioner=ironic", "--log-level=debug", "--webhook-bind-address=127.0.0.1:9443"}, func(key string) string {
+		return map[string]string{"POD_NAMESPACE": "here"}[key]
+	})
+	require.NoError(t, err)
+	assert.Equal(t, "here", o.Namespace)
+	for flag, text := range map[string]string{
+		"--log-level=loud": "use debug, info or error", "--provisioner=magic": "use demo or ironic", "--namespace=": "name the namespace",
+		"--manage-hosts=true": "not available", "--demo-interval=0s": "positive", "--webhook-bind-address=9443": "such as :9443",
+		"--unknown": "command line",
+	} {
+		_, err := Parse([]string{flag}, none)
+		require.ErrorContains(t, err, text, flag)
+	}
+}

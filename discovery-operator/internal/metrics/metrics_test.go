@@ -1,0 +1,111 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/metrics"
+)
+
+func TestCounters(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m := metrics.New(registry)
+	m.Created()
+	m.Created()
+	m.Refused()
+	m.HandedOver()
+	m.NodeDeleted()
+	m.Poll("ignored", "news", time.Second, nil)
+	m.Poll("ignored", "full", time.Second, errors.New("down"))
+	m.Request("list_nodes", 200, time.Millisecond)
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP discovery_operator_hosts_created_total Hosts that discovery created.
+# TYPE discovery_operator_hosts_created_total counter
+discovery_operator_hosts_created_total 2
+# HELP discovery_operator_hosts_handed_over_total Hosts that were handed over to the operator that manages hosts.
+# TYPE discovery_operator_hosts_handed_over_total counter
+discovery_operator_hosts_handed_over_total 1
+# HELP discovery_operator_machines_refused_total Machines that discovery refused, each counted when it was first refused for a reason.
+# TYPE discovery_operator_machines_refused_total counter
+discovery_operator_machines_refused_total 1
+# HELP discovery_operator_nodes_deleted_total Nodes that were deleted in Ironic with their host.
+# TYPE discovery_operator_nodes_deleted_total counter
+discovery_operator_nodes_deleted_total 1
+# HELP discovery_operator_polls_total Readings of Ironic, by kind (news, full) and result (success, error).
+# TYPE discovery_operator_polls_total counter
+discovery_operator_polls_total{kind="full",result="error"} 1
+discovery_operator_polls_total{kind="news",result="success"} 1
+# HELP discovery_operator_ironic_requests_total Requests to Ironic, by operation and HTTP status (0: no reply).
+# TYPE discovery_operator_ironic_requests_total counter
+discovery_operator_ironic_requests_total{code="200",operation="list_nodes"} 1
+`), "discovery_operator_hosts_created_total", "discovery_operator_hosts_handed_over_total", "discovery_operator_machines_refused_total",
+		"discovery_operator_nodes_deleted_total", "discovery_operator_polls_total", "discovery_operator_ironic_requests_total"))
+	for _, name := range []string{
+		"discovery_operator_poll_duration_seconds", "discovery_operator_poll_last_success_timestamp_seconds", "discovery_operator_ironic_request_duration_seconds",
+	} {
+		n, err := testutil.GatherAndCount(registry, name)
+		require.NoError(t, err)
+		assert.Positive(t, n, name)
+	}
+}
+
+func TestGaugesComeFromTheStatusesThatAreThere(t *testing.T) {
+	scheme := runtime.NewScheme()
+	require.NoError(t, metal3v1.AddToScheme(scheme))
+	d := &metal3v1.BareMetalHostDiscovery{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rack"}}
+	d.Status.Counts = metal3v1.DiscoveryCounts{Nodes: 7, Known: 3, Hosts: 2, Waiting: 3, Refused: 1}
+	d.Status.Reasons = []metal3v1.ReasonCount{{Reason: metal3v1.WaitingForRate, Count: 3}}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(d).Build()
+	collector := metrics.NewCollector(c)
+	require.NoError(t, testutil.CollectAndCompare(collector, strings.NewReader(`
+# HELP discovery_operator_machines Machines by situation: node, known, host, waiting, refused, ignored, not-selected.
+# TYPE discovery_operator_machines gauge
+discovery_operator_machines{name="rack",namespace="ns",situation="host"} 2
+discovery_operator_machines{name="rack",namespace="ns",situation="ignored"} 0
+discovery_operator_machines{name="rack",namespace="ns",situation="known"} 3
+discovery_operator_machines{name="rack",namespace="ns",situation="node"} 7
+discovery_operator_machines{name="rack",namespace="ns",situation="not-selected"} 0
+discovery_operator_machines{name="rack",namespace="ns",situation="refused"} 1
+discovery_operator_machines{name="rack",namespace="ns",situation="waiting"} 3
+# HELP discovery_operator_machines_by_reason Machines that wait or are refused, by reason.
+# TYPE discovery_operator_machines_by_reason gauge
+discovery_operator_machines_by_reason{name="rack",namespace="ns",reason="WaitingForRate"} 3
+`)))
+	require.NoError(t, c.Delete(t.Context(), d))
+	assert.Zero(t, testutil.CollectAndCount(collector))
+}
+
+func TestRequestsAreCountedByKind(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	requests := metrics.NewRequests()
+	registry.MustRegister(requests)
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, server.URL+"/apis/metal3.io/v1alpha1/namespaces/ns/baremetalhosts/h/status", http.NoBody)
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/apply-patch+yaml")
+	response, err := requests.Wrap(http.DefaultTransport).RoundTrip(request)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP discovery_operator_client_requests_total Requests to the API server, by verb (get, list, watch, create, update, patch, apply, delete), resource[/subresource] and status code.
+# TYPE discovery_operator_client_requests_total counter
+discovery_operator_client_requests_total{code="404",resource="baremetalhosts/status",verb="apply"} 1
+`)))
+}
