@@ -61,7 +61,7 @@ $(addprefix test-,$(filter-out e2e,$(MODULES))): test-%: controlplane
 
 e2e: controlplane build ## User journeys and rendered overlays, on the local control plane.
 	@echo "== e2e"
-	@GOWORK=off go -C e2e test -shuffle=on -timeout=30m -p 1 ./...
+	@GOWORK=off go -C e2e test -count=1 -shuffle=on -timeout=30m -p 1 ./...
 
 e2e-kind: controlplane build $(BIN)/kind ## User journeys in a kind cluster (node image: KIND_NODE_IMAGE).
 	@echo "== e2e in kind"
