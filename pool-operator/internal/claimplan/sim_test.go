@@ -224,7 +224,13 @@ func (w *world) settle(replicas []*replica) error {
 	return fmt.Errorf("nothing settles")
 }
 
+// seeds returns n seeds, or as many as CLAIMPLAN_SEEDS says, or the one that CLAIMPLAN_SEED says.
 func seeds(t *testing.T, n int) []uint64 {
+	if s := os.Getenv("CLAIMPLAN_SEEDS"); s != "" {
+		count, err := strconv.Atoi(s)
+		require.NoError(t, err)
+		n = count
+	}
 	if s := os.Getenv("CLAIMPLAN_SEED"); s != "" {
 		seed, err := strconv.ParseUint(s, 10, 64)
 		require.NoError(t, err)
@@ -238,12 +244,10 @@ func seeds(t *testing.T, n int) []uint64 {
 }
 
 func TestRandomInterleavingsOfTwoReplicasWithLaggingViews(t *testing.T) {
-	n, steps := 400, 1000
-	if testing.Short() {
-		n = 40
-	}
+	const steps = 1000
+	all := seeds(t, 150)
 	bound := 0
-	for _, seed := range seeds(t, n) {
+	for _, seed := range all {
 		w := newWorld(seed)
 		replicas := []*replica{newReplica(w), newReplica(w)}
 		fail := func(err error) {
@@ -272,7 +276,7 @@ func TestRandomInterleavingsOfTwoReplicasWithLaggingViews(t *testing.T) {
 		fail(w.settle(replicas))
 		bound += len(w.owner)
 	}
-	t.Logf("%d seeds × %d steps, %d clusters were claimed", n, steps, bound)
+	t.Logf("%d seeds × %d steps, %d clusters were claimed", len(all), steps, bound)
 	require.Positive(t, bound)
 }
 
