@@ -154,7 +154,10 @@ func claims50BesideFill(ctx context.Context, r *bench.Run) error {
 	w.Figure("rbac_writes_per_op", float64(bench.Total(done.Writes(), forRights))/float64(n), "writes", bench.NoTarget)
 	w.Figure("failed_writes", float64(done.FailedWrites()), "writes", bench.NoTarget)
 	w.describe(done)
-	return w.usage()
+	if err := w.usage(); err != nil {
+		return err
+	}
+	return w.latenciesBesideBare(ctx, ready.Name)
 }
 
 // begin creates pools and waits until each has begun to fill.
