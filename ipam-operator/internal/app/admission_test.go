@@ -43,7 +43,7 @@ func TestAnAddressInUseIsNotEditedOutOfItsPool(t *testing.T) {
 		"is in use but out of bounds":                              `{"spec":{"pools":null}}`,
 	} {
 		err := w.user.Patch(t.Context(), pool.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
-		assert.ErrorContains(t, err, says)
+		require.ErrorContains(t, err, says)
 	}
 	for _, patch := range []string{
 		`{"spec":{"pools":[{"subnet":"10.0.0.0/24"},{"start":"fd00::a"}]}}`,

@@ -94,7 +94,7 @@ func TestWhatCannotBeModified(t *testing.T) {
 		"address cannot be modified":                           {address, `{"spec":{"address":"10.0.0.2"}}`},
 	} {
 		err := w.user.Patch(t.Context(), change.obj.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(change.patch)))
-		assert.ErrorContains(t, err, says)
+		require.ErrorContains(t, err, says)
 	}
 	unnamed := w.newClaim("d", "")
 	require.ErrorContains(t, w.user.Create(t.Context(), unnamed), "pool.name must name an IPPool")
