@@ -51,9 +51,8 @@ type world struct {
 	plainCount  *bench.Counter
 	// installer stands in for installers, unless clusters are real, and its cache shows how things stand.
 	*installer
-	stop    context.CancelFunc
-	ended   chan error
-	closing sync.Once
+	stop  context.CancelFunc
+	ended chan struct{}
 
 	mu     sync.Mutex
 	served map[string]time.Time
@@ -61,7 +60,7 @@ type world struct {
 
 // newWorld prepares what pools need and starts the stand-in installer, if one is needed. Close ends it.
 func newWorld(ctx context.Context, r *bench.Run, who installs) (*world, error) {
-	w := &world{Run: r, plainCount: bench.NewCounter(), served: map[string]time.Time{}, ended: make(chan error, 1)}
+	w := &world{Run: r, plainCount: bench.NewCounter(), served: map[string]time.Time{}, ended: make(chan struct{})}
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -84,7 +83,10 @@ func newWorld(ctx context.Context, r *bench.Run, who installs) (*world, error) {
 		return nil, err
 	}
 	ctx, w.stop = context.WithCancel(ctx)
-	go func() { w.ended <- w.manager.Start(ctx) }()
+	go func() {
+		defer close(w.ended)
+		_ = w.manager.Start(ctx) // if it cannot, nothing is installed, and the workload says so
+	}()
 	if !w.manager.GetCache().WaitForCacheSync(ctx) {
 		return nil, errors.Join(errors.New("the cache of the stand-in installer was not filled"), ctx.Err())
 	}
@@ -94,7 +96,7 @@ func newWorld(ctx context.Context, r *bench.Run, who installs) (*world, error) {
 // close ends the stand-in installer. It may be called again.
 func (w *world) close() {
 	w.stop()
-	w.closing.Do(func() { _ = <-w.ended })
+	<-w.ended
 }
 
 // prepare creates what pools refer to.
