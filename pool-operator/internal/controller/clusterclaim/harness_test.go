@@ -126,10 +126,10 @@ func (s *suite) cluster(pool string, change ...func(*hivev1.ClusterDeployment)) 
 	for _, f := range change {
 		f(cd)
 	}
-	status := hivev1.ClusterDeploymentStatus{PowerState: hivev1.PowerStateRunning}
 	require.NoError(s.t, s.client.Create(s.t.Context(), cd))
-	cd.Status = status
-	require.NoError(s.t, s.client.Status().Update(s.t.Context(), cd))
+	created := cd.DeepCopy()
+	cd.Status.PowerState = hivev1.PowerStateRunning
+	require.NoError(s.t, s.client.Status().Patch(s.t.Context(), cd, client.MergeFrom(created)), "somebody may have claimed it already")
 	return cd
 }
 
@@ -214,6 +214,8 @@ type writes struct {
 	mu     sync.Mutex
 	counts map[string]int
 	total  int
+	// only is part of the path of every write that counts: the namespace of the suite, with which the names of its clusters begin.
+	only string
 	// fuse is after how many writes everything fails; 0 never. With late the last write still reaches the API server.
 	fuse  int
 	late  bool
@@ -227,9 +229,12 @@ func (w *writes) RoundTrip(request *http.Request) (*http.Response, error) {
 		return w.next.RoundTrip(request)
 	}
 	w.mu.Lock()
-	w.total++
-	w.counts[request.Method+" "+resourceOf(request.URL.Path)]++
-	dead, last := w.fuse > 0 && w.total > w.fuse, w.fuse > 0 && w.total == w.fuse
+	counted := strings.Contains(request.URL.Path, w.only)
+	if counted {
+		w.total++
+		w.counts[request.Method+" "+resourceOf(request.URL.Path)]++
+	}
+	dead, last := w.fuse > 0 && (w.total > w.fuse || w.total == w.fuse && !counted), w.fuse > 0 && w.total == w.fuse && counted
 	w.mu.Unlock()
 	if dead {
 		return nil, errBlown
@@ -268,7 +273,7 @@ func (w *writes) snapshot() map[string]int {
 // start runs a replica until the test ends or it is stopped.
 func (s *suite) start(change ...func(*writes)) *replica {
 	s.t.Helper()
-	r := &replica{clock: &movingClock{}, writes: &writes{counts: map[string]int{}, blown: make(chan struct{})}}
+	r := &replica{clock: &movingClock{}, writes: &writes{counts: map[string]int{}, only: s.namespace, blown: make(chan struct{})}}
 	for _, f := range change {
 		f(r.writes)
 	}
