@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,7 +38,7 @@ func NewScratch(ctx context.Context) (*Scratch, error) {
 	if err := unix.Flock(int(guard.Fd()), unix.LOCK_EX); err != nil {
 		return nil, fmt.Errorf("locking %s: %w", root, err)
 	}
-	sweepErr := sweep(root)
+	sweepErr := sweep(ctx, root)
 	dir := filepath.Join(root, "plane-"+strconv.Itoa(os.Getpid()))
 	for n := 1; ; n++ {
 		err := os.Mkdir(dir, 0o700)
@@ -59,7 +60,7 @@ func NewScratch(ctx context.Context) (*Scratch, error) {
 
 // sweep removes the directories whose owners are gone, after ending what is left of their processes. What cannot be
 // removed is left to the next sweep: it may belong to an owner that is just ending.
-func sweep(root string) error {
+func sweep(ctx context.Context, root string) error {
 	stale, err := filepath.Glob(filepath.Join(root, "plane-*"))
 	if err != nil {
 		return err
@@ -69,12 +70,19 @@ func sweep(root string) error {
 		if readIdentity(d.owner()).alive() {
 			continue
 		}
-		d.killLeftovers()
-		if !d.locked() {
+		if err := reapSoon(ctx, dir); err == nil {
 			_ = os.RemoveAll(dir)
 		}
 	}
 	return nil
+}
+
+// reapSoon ends what a killed owner left. Processes that were killed this moment take some milliseconds to go; one that
+// hangs in the kernel must not hold up every start.
+func reapSoon(ctx context.Context, dir string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return Reap(ctx, dir)
 }
 
 // Remove deletes the directory.
