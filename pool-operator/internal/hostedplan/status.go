@@ -16,12 +16,6 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
-// ReasonDataMissing is the reason of hivev1.ClusterDeploymentUnreachable when the data of an installed cluster is not where this operator runs clusters.
-const ReasonDataMissing = "DataMissing"
-
-// ReasonNotStopped is the reason of hivev1.ClusterDeploymentProvisionStopped while installation goes on or has succeeded.
-const ReasonNotStopped = "ProvisionNotStopped"
-
 // Conditions lists the types of the conditions that a plan says something about; all others belong to somebody else.
 func Conditions() []string {
 	return []string{
@@ -77,9 +71,9 @@ func statusInstalling(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatus
 	if provisionStopped(s) {
 		reason = hivev1.ReasonProvisionStopped
 		message = fmt.Sprintf("Installation failed %d times, which is all that installAttemptsLimit allows. %s", attempts(s), lastFailure(s, d))
-		d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionTrue, "InstallAttemptsLimitReached", message)
+		d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionTrue, hivev1.ReasonInstallAttemptsLimitReached, message)
 	} else {
-		d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionFalse, ReasonNotStopped, "Installation goes on.")
+		d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionFalse, hivev1.ReasonProvisionNotStopped, "Installation goes on.")
 	}
 	d.set(hivev1.ClusterDeploymentProvisioned, corev1.ConditionFalse, reason, message)
 	d.set(hivev1.ClusterDeploymentReady, corev1.ConditionFalse, reason, message)
@@ -107,7 +101,7 @@ func draftInstalled(now time.Time, s Snapshot) *draft {
 		d.status.InstallVersion = new(strings.TrimPrefix(s.Observed.Version, "v"))
 	}
 	d.set(hivev1.ClusterDeploymentProvisioned, corev1.ConditionTrue, hivev1.ReasonProvisioned, "The cluster is installed.")
-	d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionFalse, ReasonNotStopped, "The cluster is installed.")
+	d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionFalse, hivev1.ReasonProvisionNotStopped, "The cluster is installed.")
 	if d.has(hivev1.ClusterDeploymentProvisionFailed) {
 		d.set(hivev1.ClusterDeploymentProvisionFailed, corev1.ConditionFalse, hivev1.ReasonProvisioned, "The cluster is installed.")
 	}
@@ -131,7 +125,7 @@ func statusDataMissing(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatu
 	d.status.PowerState = hivev1.PowerStateFailedToStartMachines
 	d.set(hivev1.ClusterDeploymentHibernating, corev1.ConditionFalse, hivev1.ReasonResumingOrRunning, message)
 	d.set(hivev1.ClusterDeploymentReady, corev1.ConditionFalse, hivev1.ReasonFailedToStartMachines, message)
-	d.set(hivev1.ClusterDeploymentUnreachable, corev1.ConditionTrue, ReasonDataMissing, message)
+	d.set(hivev1.ClusterDeploymentUnreachable, corev1.ConditionTrue, hivev1.ReasonDataMissing, message)
 	return &d.status
 }
 

@@ -43,8 +43,6 @@ const retryMissing = 30 * time.Second
 const (
 	// ReasonInstallStopped is the reason of hivev1.ClusterDeploymentProvisionStopped when the install object gives none.
 	ReasonInstallStopped = "ClusterInstallStopped"
-	// ReasonNotStopped is its reason while installation goes on or has succeeded.
-	ReasonNotStopped = "ProvisionNotStopped"
 	// ReasonInstallNotFound is the reason of hivev1.ClusterDeploymentRequirementsMet when the install object cannot be read.
 	ReasonInstallNotFound = "ClusterInstallNotFound"
 	// ReasonRequirementsMet is its reason when the installer has all that it needs.
@@ -173,12 +171,12 @@ func (d *draft) sayInstalling(install *hivev1.ClusterInstall) {
 		d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionTrue, why, message)
 	case completed(install):
 		message = "The installer says that it is done, and its spec.clusterMetadata lacks clusterID, infraID or adminKubeconfigSecretRef."
-		d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionFalse, ReasonNotStopped, "Installation goes on.")
+		d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionFalse, hivev1.ReasonProvisionNotStopped, "Installation goes on.")
 	default:
 		if c := d.find(hivev1.ClusterDeploymentRequirementsMet); c.Status == corev1.ConditionFalse {
 			message = "The installer waits for what it needs: " + c.Message
 		}
-		d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionFalse, ReasonNotStopped, "Installation goes on.")
+		d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionFalse, hivev1.ReasonProvisionNotStopped, "Installation goes on.")
 	}
 	d.set(hivev1.ClusterDeploymentProvisioned, corev1.ConditionFalse, reason, message)
 	d.set(hivev1.ClusterDeploymentReady, corev1.ConditionFalse, reason, message)
@@ -199,7 +197,7 @@ func (d *draft) sayInstalled(cluster *hivev1.ClusterDeployment) {
 		d.status.InstalledTimestamp = &d.now
 	}
 	d.set(hivev1.ClusterDeploymentProvisioned, corev1.ConditionTrue, hivev1.ReasonProvisioned, "The cluster is installed.")
-	d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionFalse, ReasonNotStopped, "The cluster is installed.")
+	d.set(hivev1.ClusterDeploymentProvisionStopped, corev1.ConditionFalse, hivev1.ReasonProvisionNotStopped, "The cluster is installed.")
 	if d.has(hivev1.ClusterDeploymentProvisionFailed) {
 		d.set(hivev1.ClusterDeploymentProvisionFailed, corev1.ConditionFalse, hivev1.ReasonProvisioned, "The cluster is installed.")
 	}

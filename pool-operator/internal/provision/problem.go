@@ -3,7 +3,11 @@
 
 package provision
 
-import "errors"
+import (
+	"errors"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
 
 // Reason is why a hosted cluster is not what was asked for. The set is closed; the value appears as a condition reason.
 type Reason string
@@ -11,29 +15,29 @@ type Reason string
 // The reasons of a Problem.
 const (
 	// ReasonProcessDied: a process or container of the cluster ended by itself.
-	ReasonProcessDied Reason = "ProcessExited"
+	ReasonProcessDied Reason = hivev1.ReasonProcessExited
 	// ReasonBinaryMissing: a program that the cluster runs is not there or cannot be executed.
-	ReasonBinaryMissing Reason = "BinaryMissing"
+	ReasonBinaryMissing Reason = hivev1.ReasonBinaryMissing
 	// ReasonImageUnavailable: a container image cannot be pulled.
-	ReasonImageUnavailable Reason = "ImageUnavailable"
+	ReasonImageUnavailable Reason = hivev1.ReasonImageUnavailable
 	// ReasonPortsTaken: something else listens on a port that the cluster was given.
-	ReasonPortsTaken Reason = "PortsUnavailable"
+	ReasonPortsTaken Reason = hivev1.ReasonPortsUnavailable
 	// ReasonDiskFull: there is no room for the data.
-	ReasonDiskFull Reason = "StorageFull"
+	ReasonDiskFull Reason = hivev1.ReasonStorageFull
 	// ReasonDataDamaged: there is data, and it cannot be used.
-	ReasonDataDamaged Reason = "DataDamaged"
+	ReasonDataDamaged Reason = hivev1.ReasonDataDamaged
 	// ReasonUnschedulable: no node takes the pod, or its volume cannot be had.
-	ReasonUnschedulable Reason = "Unschedulable"
+	ReasonUnschedulable Reason = hivev1.ReasonUnschedulable
 	// ReasonRefused: the API server that the operator talks to refused an object: quota, admission, authorization.
-	ReasonRefused Reason = "Refused"
+	ReasonRefused Reason = hivev1.ReasonRefused
 	// ReasonNotAnswering: everything runs, and /readyz gives no answer or a negative one.
-	ReasonNotAnswering Reason = "NotAnswering"
+	ReasonNotAnswering Reason = hivev1.ReasonNotAnswering
 	// ReasonStartTimedOut: it was started and did not become ready in the time that the runtime gives it.
-	ReasonStartTimedOut Reason = "StartTimedOut"
+	ReasonStartTimedOut Reason = hivev1.ReasonStartTimedOut
 	// ReasonNotHere: this operator cannot act on the cluster; another replica, which holds its data, can.
-	ReasonNotHere Reason = "NotHere"
+	ReasonNotHere Reason = hivev1.ReasonNotHere
 	// ReasonOther: none of the above.
-	ReasonOther Reason = "RuntimeFailed"
+	ReasonOther Reason = hivev1.ReasonRuntimeFailed
 )
 
 // Problem is one thing that is wrong with one hosted cluster. It is also the error that Start, Stop and Delete return
