@@ -112,6 +112,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if decision.Wait {
 		return r.wait(ctx, req, decision)
 	}
+	r.memory.change(func() { pass.memory.waits = 0 })
 	return r.carryOut(ctx, pass, decision)
 }
 
@@ -125,6 +126,7 @@ func (r *Reconciler) wait(ctx context.Context, req ctrl.Request, decision poolpl
 	if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	r.memory.change(func() { pass.memory.waits = 0 })
 	return r.carryOut(ctx, pass, poolplan.Plan(r.Clock.Now(), pass.snapshot))
 }
 

@@ -105,7 +105,6 @@ func (r *Reconciler) complete(ctx context.Context, p *pass, clusters []hivev1.Cl
 
 // recall puts what the API server answered earlier into the snapshot, and forgets answers about operations that are over.
 func (p *pass) recall() {
-	p.memory.waits = 0
 	outstanding := map[string]bool{}
 	for _, op := range p.pool.Status.Operations {
 		outstanding[op.Namespace] = true

@@ -39,6 +39,13 @@ type setClock struct{ now time.Time }
 
 func (c *setClock) Now() time.Time { return c.now }
 
+// stillProgress is a cache to which nothing happens: it stays where it is until the next bookmark, which may be a minute away.
+type stillProgress struct{ at string }
+
+func (s *stillProgress) View(context.Context) (hivev1.ClusterPoolObservation, error) {
+	return hivev1.ClusterPoolObservation{ClusterDeployments: s.at, ClusterClaims: s.at}, nil
+}
+
 // shell is a reconciler over a fake client.
 type shell struct {
 	t      *testing.T
@@ -125,6 +132,17 @@ func TestARefusedClusterIsWithdrawn(t *testing.T) {
 	require.NoError(t, s.passes("p", 80))
 	require.Len(t, s.clusters(), 1)
 	require.Empty(t, s.pool("p").Status.Operations)
+}
+
+func TestAReplicaThatTakesOverDoesNotWaitForABookmark(t *testing.T) {
+	s := newShell(t, interceptor.Funcs{}, testobj.Pool("p", testobj.Size(1), testobj.Held(), func(p *hivev1.ClusterPool) {
+		p.Status.Observed = &hivev1.ClusterPoolObservation{ClusterDeployments: "900", ClusterClaims: "900"}
+	}), testobj.ClusterImageSet(testobj.ImageSetName))
+	s.r.Progress = &stillProgress{at: "400"}
+	require.NoError(t, s.passes("p", 1))
+	require.Empty(t, s.clusters(), "it first gives the cache a chance")
+	require.NoError(t, s.passes("p", 4))
+	require.Len(t, s.clusters(), 1, "and then reads from the API server")
 }
 
 func TestALostTicketHasNoEffect(t *testing.T) {
