@@ -117,7 +117,7 @@ func TestClaimsAreServedInTheirOrder(t *testing.T) {
 func TestAClaimEndsWithItsLifetime(t *testing.T) {
 	w := newWorld(t)
 	pool := w.hostedPool("lending", 1, 1)
-	pool.Spec.ClaimLifetime = &hivev1.ClusterPoolClaimLifetime{Maximum: &metav1.Duration{Duration: 15 * time.Second}}
+	pool.Spec.ClaimLifetime = &hivev1.ClusterPoolClaimLifetime{Maximum: &metav1.Duration{Duration: 25 * time.Second}}
 	w.create(pool)
 	w.untilFilled(pool)
 	claim := &hivev1.ClusterClaim{
@@ -129,7 +129,7 @@ func TestAClaimEndsWithItsLifetime(t *testing.T) {
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		w.refresh(c, claim)
 		require.NotNil(c, claim.Status.Lifetime)
-		assert.Equal(c, 15*time.Second, claim.Status.Lifetime.Duration, "the pool's maximum bounds it")
+		assert.Equal(c, 25*time.Second, claim.Status.Lifetime.Duration, "the pool's maximum bounds it")
 	}, moment, interval)
 	w.untilGone(claim, patience)
 	w.untilGone(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, patience)

@@ -27,7 +27,7 @@ func (w *world) restart() {
 
 // The operator dies while a pool fills, while a claim is served and while clusters go: each time it takes up where it was.
 func TestAnOperatorThatDiesTakesUpWhereItWas(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldAlone(t)
 	if local == nil {
 		t.Skip("the operator is not a process of this program here")
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"testing"
 
@@ -29,8 +30,14 @@ var (
 	local *environment.Local
 )
 
+// together is how many journeys go on at a time, and so bounds how many hosted clusters run at once on a small machine.
+const together = 3
+
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(together)); err != nil {
+		panic(err)
+	}
 	log.SetLogger(logr.Discard())
 	if testing.Short() {
 		os.Exit(m.Run())

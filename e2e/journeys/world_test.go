@@ -41,7 +41,17 @@ type world struct {
 	namespace string
 }
 
+// newWorld lets the journey go beside the others: most of the time it waits for control planes to start and to end.
 func newWorld(t *testing.T) *world {
+	t.Helper()
+	if !testing.Short() {
+		t.Parallel()
+	}
+	return newWorldAlone(t)
+}
+
+// newWorldAlone is for a journey that disturbs the others. Those begin when it is over.
+func newWorldAlone(t *testing.T) *world {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a cluster in which Muster runs")

@@ -26,6 +26,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/metrics"
 )
 
 // leaderElectionID is the name of the lease. It is the one that users' present manager takes, so that in one namespace
@@ -51,11 +52,16 @@ func Run(ctx context.Context, o Options) error {
 
 // RunWith runs the operator with a client configuration until ctx ends.
 func RunWith(ctx context.Context, o Options, config *rest.Config) error {
+	requests := metrics.NewRequests()
+	config = rest.CopyConfig(config)
+	config.Wrap(requests.Wrap)
 	mgr, err := newManager(o, config)
 	if err != nil {
 		return err
 	}
-	if err := addControllers(ctx, mgr, o); err != nil {
+	registry := o.registry()
+	registry.MustRegister(requests)
+	if err := addControllers(ctx, mgr, o, registry); err != nil {
 		return err
 	}
 	if err := addProbes(mgr); err != nil {

@@ -28,14 +28,14 @@ import (
 // reporter is the operator's name in events.
 const reporter = "ipam-operator"
 
-func addControllers(ctx context.Context, mgr ctrl.Manager, o Options) error {
+func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, registry prometheus.Registerer) error {
 	if err := ipclaim.Indexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	clusters := capi.NewClusters(mgr.GetCache())
 	index := space.New()
 	waiting := &waitingClaims{}
-	instruments := metrics.New(o.registry(), index, waiting)
+	instruments := metrics.New(registry, index, waiting)
 	recorder := mgr.GetEventRecorder(reporter)
 
 	claims := ipclaim.New(ipclaim.Deps{
@@ -76,6 +76,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	return nil
 }
 
+// registry is where metrics are registered: that of the process, unless there are several operators in it.
 func (o Options) registry() prometheus.Registerer {
 	if o.several {
 		return prometheus.NewRegistry()

@@ -75,16 +75,16 @@ func podSpec(ref provision.ClusterRef, options *Options) *corev1ac.PodSpecApplyC
 			corev1ac.Volume().WithName(runVolume).WithEmptyDir(corev1ac.EmptyDirVolumeSource()),
 		).
 		WithContainers(
-			container("etcd", options.Images.Etcd, etcdArgs(), "50m", "96Mi").
+			container("etcd", options.Images.Etcd, etcdArgs(), "25m", "96Mi").
 				WithVolumeMounts(corev1ac.VolumeMount().WithName(dataVolume).WithMountPath(dataPath)),
-			container("kube-apiserver", options.Images.APIServer, apiServerArgs(), "100m", "256Mi").
+			container("kube-apiserver", options.Images.APIServer, apiServerArgs(), "50m", "256Mi").
 				WithEnv(corev1ac.EnvVar().WithName("POD_IP").WithValueFrom(corev1ac.EnvVarSource().
 					WithFieldRef(corev1ac.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath("status.podIP")))).
 				WithPorts(corev1ac.ContainerPort().WithName("api").WithContainerPort(port).WithProtocol(corev1.ProtocolTCP)).
 				WithStartupProbe(probe("/livez", 1, 300)).
 				WithReadinessProbe(probe("/readyz", 1, 3)).
 				WithLivenessProbe(probe("/livez", 10, 6)),
-			container("kube-controller-manager", options.Images.ControllerManager, controllerManagerArgs(), "25m", "64Mi"),
+			container("kube-controller-manager", options.Images.ControllerManager, controllerManagerArgs(), "10m", "64Mi"),
 		)
 }
 
