@@ -26,7 +26,7 @@ import (
 type Benchmark struct {
 	// Name is <operator>.<workload>, as in pool.fill_100.
 	Name string
-	// Operator is what is measured.
+	// Operator is what is measured; without a name there is none, and no control plane either.
 	Operator environment.Operator
 	// Play runs the workload. The error says that it came out wrong, or not at all; being slow is no error.
 	Play func(ctx context.Context, r *Run) error
@@ -66,17 +66,23 @@ func (o Options) say(format string, args ...any) { _, _ = fmt.Fprintf(o.Out, for
 
 func (o Options) one(ctx context.Context, b Benchmark) (err error) {
 	o.say("\n%s\n", b.Name)
+	r := &Run{options: o, benchmark: b}
+	if b.Operator.Name == "" {
+		if err := b.Play(ctx, r); err != nil {
+			return err
+		}
+		return r.print()
+	}
 	local, err := environment.NewLocal(ctx, environment.LocalOptions{UnsafeNoFsync: true, Prefix: "muster-bench-"})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, local.Close(context.WithoutCancel(ctx))) }()
-	admin, err := environment.Config(local)
-	if err != nil {
+	r.Local = local
+	if r.Admin, err = environment.Config(local); err != nil {
 		return err
 	}
-	r := &Run{Local: local, Admin: admin, options: o, benchmark: b}
-	if r.token, err = metricsToken(ctx, admin, b.Operator.Name); err != nil {
+	if r.token, err = metricsToken(ctx, r.Admin, b.Operator.Name); err != nil {
 		return err
 	}
 	if err := r.startOperator(ctx); err != nil {

@@ -31,7 +31,7 @@ func (l *Local) StartOperator(ctx context.Context, o Operator) error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(l.Dir, o.Name)
+	dir := filepath.Join(l.Dir, o.ID())
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making a directory: %w", err)
 	}
@@ -50,12 +50,12 @@ func (l *Local) StartOperator(ctx context.Context, o Operator) error {
 	args := append([]string{
 		"--kubeconfig=" + kubeconfig, "--health-probe-bind-address=" + health, "--metrics-bind-address=" + metrics,
 	}, o.Args(dir)...)
-	p, err := startProcess(o.Name, l.Log(o.Name), program, args...)
+	p, err := startProcess(o.ID(), l.Log(o.ID()), program, args...)
 	if err != nil {
 		return err
 	}
 	l.mu.Lock()
-	l.processes[o.Name] = p
+	l.processes[o.ID()] = p
 	l.mu.Unlock()
 	if err := os.WriteFile(filepath.Join(dir, "metrics-address"), []byte(metrics), 0o600); err != nil {
 		return fmt.Errorf("noting the address of the metrics: %w", err)

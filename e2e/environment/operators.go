@@ -11,8 +11,18 @@ type Operator struct {
 	Name string
 	// Namespace and ServiceAccount say whose rights it has.
 	Namespace, ServiceAccount string
+	// Replica tells processes of one operator apart, where there are several.
+	Replica string
 	// Args are its flags besides --kubeconfig and the addresses. dir is a directory of its own that lives as long as the environment.
 	Args func(dir string) []string
+}
+
+// ID names the process: it is what KillOperator, Log and MetricsAddress take.
+func (o Operator) ID() string {
+	if o.Replica == "" {
+		return o.Name
+	}
+	return o.Name + "-" + o.Replica
 }
 
 // PoolOperator runs hosted clusters as child processes.
