@@ -96,7 +96,7 @@ func newManager(o Options, config *rest.Config) (ctrl.Manager, error) {
 	readYourWrites := true
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
-		Cache:                         cacheOptions(o.Namespace),
+		Cache:                         cacheOptions(o.Namespace, o.only),
 		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: &readYourWrites}},
 		Controller:                    ctrlconfig.Controller{SkipNameValidation: &o.several},
 		LeaderElection:                o.LeaderElect,

@@ -5,6 +5,7 @@ package app
 
 import (
 	"context"
+	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,7 +31,19 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
 )
 
-func init() { ctrl.SetLogger(logr.Discard()) }
+// atOnce is how many tests run at a time whatever the number of processors, unless -parallel says otherwise: they wait most of their time.
+const atOnce = "8"
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", atOnce)
+	}
+	os.Exit(m.Run())
+}
 
 // world is a namespace of a real API server with operators in it.
 type world struct {
@@ -45,8 +58,12 @@ type world struct {
 	wrap []transport.WrapperFunc
 }
 
+// newWorld makes a namespace, and lets the test run beside others: its operators see no hosts but its own.
 func newWorld(t testing.TB) *world {
 	t.Helper()
+	if test, ok := t.(*testing.T); ok {
+		test.Parallel()
+	}
 	config := controlplanetest.Start(t)
 	scheme, err := newScheme()
 	require.NoError(t, err)
@@ -58,7 +75,6 @@ func newWorld(t testing.TB) *world {
 	require.NoError(t, c.Create(t.Context(), system))
 	w := &world{TB: t, Client: c, config: config, ns: ns.Name, system: system.Name, rack: demo.New()}
 	w.grant()
-	// All tests share one API server, and an operator looks at the hosts of all namespaces: leave none behind.
 	t.Cleanup(func() { w.clear() })
 	return w
 }
@@ -96,15 +112,16 @@ func (w *world) grant() {
 	}
 }
 
+// clear deletes what the test made, so that nobody watches more and more objects.
 func (w *world) clear() {
 	ctx := context.Background()
 	var discoveries metal3v1.BareMetalHostDiscoveryList
-	require.NoError(w, w.List(ctx, &discoveries))
+	require.NoError(w, w.List(ctx, &discoveries, client.InNamespace(w.ns)))
 	for i := range discoveries.Items {
 		_ = w.Delete(ctx, &discoveries.Items[i])
 	}
 	var hosts metal3v1.BareMetalHostList
-	require.NoError(w, w.List(ctx, &hosts))
+	require.NoError(w, w.List(ctx, &hosts, client.InNamespace(w.ns)))
 	for i := range hosts.Items {
 		h := &hosts.Items[i]
 		_ = w.Patch(ctx, h, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
@@ -118,7 +135,7 @@ func (w *world) operate(change ...func(*Options)) (stop func()) {
 	o, err := Parse([]string{"--metrics-bind-address=0", "--health-probe-bind-address=0", "--namespace=" + w.system},
 		func(string) string { return "" })
 	require.NoError(w, err)
-	o.rack, o.several = w.rack, true
+	o.rack, o.several, o.only = w.rack, true, []string{w.ns}
 	for _, c := range change {
 		c(&o)
 	}

@@ -15,9 +15,17 @@ import (
 
 // cacheOptions keep in memory what decisions rest on: of the hosts everywhere what identifies them, of the Leases the
 // reservations. Secrets are not cached at all.
-func cacheOptions(namespace string) cache.Options {
+func cacheOptions(namespace string, only []string) cache.Options {
+	var namespaces map[string]cache.Config
+	for _, ns := range only {
+		if namespaces == nil {
+			namespaces = map[string]cache.Config{}
+		}
+		namespaces[ns] = cache.Config{}
+	}
 	return cache.Options{
-		DefaultTransform: cache.TransformStripManagedFields(),
+		DefaultNamespaces: namespaces,
+		DefaultTransform:  cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&metal3v1.BareMetalHost{}: {Transform: slim},
 			&coordinationv1.Lease{}: {

@@ -33,8 +33,8 @@ func asking(i *ironictest.Ironic) func(*Options) {
 
 // TestARealIronic takes machines in that report through the ramdisk's own API, and follows what becomes of them.
 func TestARealIronic(t *testing.T) {
-	i := ironictest.Start(t, "journey")
 	w := newWorld(t)
+	i := ironictest.Start(t, "journey")
 	direct, err := ironic.New(i.Config(), nil)
 	require.NoError(t, err)
 	w.operate(asking(i))
@@ -106,6 +106,7 @@ func TestARealIronic(t *testing.T) {
 
 // TestARealIronicWithAuthentication follows a wrong password and its correction.
 func TestARealIronicWithAuthentication(t *testing.T) {
+	w := newWorld(t)
 	i := ironictest.Start(t, "auth")
 	i.Enrol(t, 1, 1)
 	i.Down(t, false)
@@ -116,7 +117,6 @@ func TestARealIronicWithAuthentication(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(i.Dir, "ironic.d", "auth.conf"), []byte(conf), 0o600))
 	i.Up(t)
 
-	w := newWorld(t)
 	w.operate()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "ironic"}}
 	secret.Data = map[string][]byte{"username": []byte("admin"), "password": []byte("wrong")}

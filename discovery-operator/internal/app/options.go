@@ -50,9 +50,11 @@ type Options struct {
 
 	level zapcore.Level
 	env   func(string) string
-	// rack replaces the demo's own, and several lets more than one operator run in a process; both are for tests.
+	// rack replaces the demo's own, several lets more than one operator run in a process, and only leaves the hosts and resources of other
+	// namespaces out of sight; all are for tests.
 	rack    *demo.Rack
 	several bool
+	only    []string
 }
 
 // Parse reads the settings from the command line.

@@ -41,6 +41,7 @@ type Client struct {
 	http     *http.Client
 	mu       sync.Mutex
 	services *services
+	refused  bool
 }
 
 // services are the authenticated entrances, made when first needed and again after a refusal.
@@ -74,6 +75,13 @@ func (c *Client) Version(ctx context.Context) (string, error) {
 	return fmt.Sprintf("1.%d", s.version), nil
 }
 
+// Refused reports whether the credentials were refused when they were last tried.
+func (c *Client) Refused() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refused
+}
+
 // connect authenticates and agrees on a version, once until forget is called.
 func (c *Client) connect(ctx context.Context) (*services, error) {
 	c.mu.Lock()
@@ -83,6 +91,7 @@ func (c *Client) connect(ctx context.Context) (*services, error) {
 	}
 	s, err := c.authenticate(ctx)
 	if err != nil {
+		c.refused = errors.Is(err, errCredentials)
 		return nil, err
 	}
 	var root json.RawMessage
@@ -202,6 +211,7 @@ func (c *Client) call(ctx context.Context, operation, method, path string, body,
 		return err
 	}
 	_, err = c.send(ctx, s.ironic, operation, method, path, body, out)
+	c.note(err)
 	if e := (*inventory.EndpointError)(nil); errors.As(err, &e) {
 		switch e.Problem { //nolint:exhaustive // the others say nothing about version or credentials
 		case inventory.ProblemCredentials, inventory.ProblemTooOld, inventory.ProblemUnreachable:
@@ -209,6 +219,20 @@ func (c *Client) call(ctx context.Context, operation, method, path string, body,
 		}
 	}
 	return err
+}
+
+var errCredentials = &inventory.EndpointError{Problem: inventory.ProblemCredentials}
+
+// note remembers whether the credentials are refused. Errors that say nothing about them change nothing.
+func (c *Client) note(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case errors.Is(err, errCredentials):
+		c.refused = true
+	case err == nil:
+		c.refused = false
+	}
 }
 
 func cutQuery(path string) string {

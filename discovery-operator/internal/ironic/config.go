@@ -116,6 +116,16 @@ func (c Config) normal() (Config, error) {
 	return c, nil
 }
 
+// normalEndpoint is one way to write an endpoint that can be written in several.
+func normalEndpoint(raw string) string {
+	u, err := url.Parse(raw)
+	if raw == "" || err != nil || u.Host == "" {
+		return raw
+	}
+	u.Scheme, u.Host = strings.ToLower(u.Scheme), strings.ToLower(u.Host)
+	return versioned(u)
+}
+
 func versioned(u *url.URL) string {
 	path := strings.TrimRight(u.Path, "/")
 	if !strings.HasSuffix(path, "/v1") {

@@ -46,7 +46,10 @@ func (d *Dialer) Key(namespace string, ref *metal3v1.IronicReference) (key, endp
 		c, _ := d.environment()
 		return "", Redact(c.Endpoint)
 	}
-	key = ref.Endpoint + " " + ref.InspectorEndpoint
+	key = normalEndpoint(ref.Endpoint) + " " + normalEndpoint(ref.InspectorEndpoint)
+	if ref.Auth != "" && ref.Auth != metal3v1.AuthNone {
+		key += " " + string(ref.Auth)
+	}
 	if ref.CredentialsName != "" {
 		key += " " + namespace + "/" + ref.CredentialsName
 	}
@@ -56,14 +59,14 @@ func (d *Dialer) Key(namespace string, ref *metal3v1.IronicReference) (key, endp
 	return key, Redact(ref.Endpoint)
 }
 
-// Client returns the client of an endpoint. Files and Secrets are read again from time to time, so that a rotated credential is
-// used without a restart.
+// Client returns the client of an endpoint. Files and Secrets are read again from time to time, and at once after they were refused, so
+// that a rotated or corrected credential is used without a restart.
 func (d *Dialer) Client(ctx context.Context, namespace string, ref *metal3v1.IronicReference) (*Client, error) {
 	key, _ := d.Key(namespace, ref)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	known := d.clients[key]
-	if known != nil && time.Since(known.read) < reread {
+	if known != nil && time.Since(known.read) < reread && !known.client.Refused() {
 		return known.client, nil
 	}
 	config, err := d.config(ctx, namespace, ref)
