@@ -20,13 +20,14 @@ import (
 
 	"github.com/muster-io/muster/e2e/bench"
 	"github.com/muster-io/muster/e2e/bench/discovery"
+	"github.com/muster-io/muster/e2e/bench/ipam"
 	"github.com/muster-io/muster/e2e/bench/pool"
 	"github.com/muster-io/muster/e2e/checkout"
 )
 
 // benchmarks returns those of each operator.
 func benchmarks() map[string][]bench.Benchmark {
-	return map[string][]bench.Benchmark{"pool": pool.Benchmarks(), "discovery": discovery.Benchmarks()}
+	return map[string][]bench.Benchmark{"pool": pool.Benchmarks(), "ipam": ipam.Benchmarks(), "discovery": discovery.Benchmarks()}
 }
 
 func main() {

@@ -1,0 +1,254 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ipam
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/e2e/bench"
+)
+
+const (
+	// namespace holds pools and claims.
+	namespace = "bench"
+	// patience is how long anything may take on a busy machine before it counts as stuck.
+	patience = 10 * time.Minute
+	// quiet is how long the operator must not have written to be done.
+	quiet = 3 * time.Second
+	// clients is how many write at a time where many claims are made.
+	clients = 50
+)
+
+// world is what a workload of claims happens in.
+type world struct {
+	*bench.Run
+	// user is a client of its own, for what users write; plain is another one for bare writes, with its count.
+	user, plain client.Client
+	plainCount  *bench.Counter
+
+	mu     sync.Mutex
+	served map[string]time.Time     // by name of the claim: when a watch showed that it has its address
+	told   map[string]bool          // claims that were told why they have none
+	expect map[string]chan struct{} // closed when the claim is seen to be served
+	sent   []time.Time              // when each claim of a churn was created
+}
+
+// newWorld prepares the namespace and a watch of claims, which ends with the context.
+func newWorld(ctx context.Context, r *bench.Run) (*world, error) {
+	w := &world{Run: r, plainCount: bench.NewCounter(), served: map[string]time.Time{}, told: map[string]bool{}, expect: map[string]chan struct{}{}}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), ipamv1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("making a scheme: %w", err)
+	}
+	var err error
+	if w.user, err = client.New(r.Admin, client.Options{Scheme: scheme}); err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	counted := rest.CopyConfig(r.Admin)
+	counted.Wrap(w.plainCount.Wrap)
+	if w.plain, err = client.New(counted, client.Options{Scheme: scheme}); err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	if err := w.user.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+		return nil, fmt.Errorf("creating the namespace: %w", err)
+	}
+	if err := w.untilAdmitted(ctx); err != nil {
+		return nil, err
+	}
+	return w, w.watchClaims(ctx, scheme)
+}
+
+// untilAdmitted waits until the API server takes claims: for a few seconds after a kind was defined, its admission policies do not know it.
+func (w *world) untilAdmitted(ctx context.Context) error {
+	return w.Await(ctx, patience, func() string {
+		if err := w.user.Create(ctx, newClaim("probe", "none"), client.DryRunAll); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+// watchClaims notes when a claim is seen to have its address, and when it is told that it has none.
+func (w *world) watchClaims(ctx context.Context, scheme *runtime.Scheme) error {
+	claims, err := cache.New(w.Admin, cache.Options{Scheme: scheme, DefaultNamespaces: map[string]cache.Config{namespace: {}}})
+	if err != nil {
+		return fmt.Errorf("preparing to watch claims: %w", err)
+	}
+	informer, err := claims.GetInformer(ctx, &ipamv1.IPClaim{})
+	if err != nil {
+		return fmt.Errorf("watching claims: %w", err)
+	}
+	note := func(object any) {
+		claim, ok := object.(*ipamv1.IPClaim)
+		if !ok {
+			return
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if claim.Status.Address != nil {
+			if _, known := w.served[claim.Name]; !known {
+				w.served[claim.Name] = time.Now()
+				if waiting, ok := w.expect[claim.Name]; ok {
+					close(waiting)
+				}
+			}
+		}
+		w.told[claim.Name] = claim.Status.ErrorMessage != nil
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: note, UpdateFunc: func(_, object any) { note(object) }}); err != nil {
+		return fmt.Errorf("watching claims: %w", err)
+	}
+	go func() { _ = claims.Start(ctx) }() // if it cannot, no claim is seen to be served, and the workload says so
+	if !claims.WaitForCacheSync(ctx) {
+		return errors.Join(errors.New("the claims were not listed"), ctx.Err())
+	}
+	return nil
+}
+
+// pool creates a pool and waits until the operator has taken it over.
+func (w *world) pool(ctx context.Context, name string, ranges ...ipamv1.Pool) (*ipamv1.IPPool, error) {
+	pool := &ipamv1.IPPool{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: ipamv1.IPPoolSpec{
+			NamePrefix: name, Pools: ranges, Prefix: 16, Gateway: new(ipamv1.IPAddressStr("10.0.0.1")),
+			DNSServers: []ipamv1.IPAddressStr{"10.0.0.2"}, AllocationStrategy: ipamv1.RandomAllocation,
+		},
+	}
+	if err := w.user.Create(ctx, pool); err != nil {
+		return nil, fmt.Errorf("creating a pool: %w", err)
+	}
+	err := w.Await(ctx, patience, func() string {
+		if err := w.user.Get(ctx, client.ObjectKeyFromObject(pool), pool); err != nil {
+			return err.Error()
+		}
+		if len(pool.Finalizers) == 0 || pool.Status.Total == nil {
+			return "nobody looks after pool " + name
+		}
+		return ""
+	})
+	return pool, err
+}
+
+func network(cidr string) ipamv1.Pool {
+	return ipamv1.Pool{Subnet: new(ipamv1.IPSubnetStr(cidr))}
+}
+
+func span(first, last string) ipamv1.Pool {
+	return ipamv1.Pool{Start: new(ipamv1.IPAddressStr(first)), End: new(ipamv1.IPAddressStr(last))}
+}
+
+func newClaim(name, pool string) *ipamv1.IPClaim {
+	return &ipamv1.IPClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       ipamv1.IPClaimSpec{Pool: ipamv1.ObjectReference{Name: pool, Namespace: namespace}},
+	}
+}
+
+// claim creates claims by many clients and returns when each creation was sent. Names are prefix-0, prefix-1 and so on.
+func (w *world) claim(ctx context.Context, prefix, pool string, n int) (map[string]time.Time, error) {
+	var mu sync.Mutex
+	sent := make(map[string]time.Time, n)
+	err := inParallel(n, clients, func(i int) error {
+		claim := newClaim(fmt.Sprintf("%s-%d", prefix, i), pool)
+		at := time.Now()
+		if err := w.user.Create(ctx, claim); err != nil {
+			return fmt.Errorf("creating a claim: %w", err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		sent[claim.Name] = at
+		return nil
+	})
+	return sent, err
+}
+
+// untilServed waits until a watch has shown an address at each claim.
+func (w *world) untilServed(ctx context.Context, claims map[string]time.Time) error {
+	return w.Await(ctx, patience, func() string {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if waiting := w.unserved(claims); waiting > 0 {
+			return fmt.Sprintf("%d of %d claims wait", waiting, len(claims))
+		}
+		return ""
+	})
+}
+
+// unserved counts the claims that were not seen to be served. The caller has the lock.
+func (w *world) unserved(claims map[string]time.Time) (waiting int) {
+	for name := range claims {
+		if w.served[name].IsZero() {
+			waiting++
+		}
+	}
+	return waiting
+}
+
+// waited tells how long each claim waited since it was sent, or since a later time.
+func (w *world) waited(claims map[string]time.Time, since time.Time) (out []time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name, sent := range claims {
+		if since.After(sent) {
+			sent = since
+		}
+		out = append(out, w.served[name].Sub(sent))
+	}
+	return out
+}
+
+// inParallel calls do with 0 to n-1 from so many goroutines, and returns the first error, behind which nothing is begun.
+func inParallel(n, workers int, do func(i int) error) error {
+	var (
+		next  atomic.Int64
+		wait  sync.WaitGroup
+		first atomic.Pointer[error]
+	)
+	for range workers {
+		wait.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && first.Load() == nil; i = int(next.Add(1)) - 1 {
+				if err := do(i); err != nil {
+					first.CompareAndSwap(nil, &err)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	if err := first.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// describe lists the operator's requests.
+func (w *world) describe(done bench.Requests) {
+	w.Note("operator's writes: %s", bench.Describe(done.Writes()))
+	w.Note("apart: %s", bench.Describe(done.Apart()))
+}
+
+// usage records what the operator's process has used since its start.
+func (w *world) usage() error {
+	u, err := w.Usage()
+	if err != nil {
+		return err
+	}
+	w.Figure("cpu_s", u.CPU.Seconds(), "s", bench.NoTarget)
+	w.Figure("rss_mb", u.PeakRSS, "MiB", bench.NoTarget)
+	return nil
+}
