@@ -1,0 +1,117 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"time"
+)
+
+// MaxHold is how long an agent's poll is held open at most: routers cut idle connections at about 30 s.
+const MaxHold = 25 * time.Second
+
+// API is what the doors call. Refusals are *Error. All methods are safe for concurrent use, and none blocks longer than a
+// transaction, but for NextInstructions.
+type API interface {
+	InfraEnvs
+	Hosts
+	Agents
+	Clusters
+	Events
+}
+
+// InfraEnvs are the methods about InfraEnvs.
+type InfraEnvs interface {
+	CreateInfraEnv(ctx context.Context, by Principal, request NewInfraEnv) (*InfraEnv, error)
+	GetInfraEnv(ctx context.Context, by Principal, id string) (*InfraEnv, error)
+	ListInfraEnvs(ctx context.Context, by Principal, filter InfraEnvFilter) (List[InfraEnv], error)
+	// UpdateInfraEnv lets change edit the settings in a transaction; whatever it empties is cleared. An error of change is
+	// returned as it is. Nothing is written where nothing changed, and ImageUpdatedAt moves only when the image's content does.
+	UpdateInfraEnv(ctx context.Context, by Principal, id string, change func(*InfraEnvSettings) error) (*InfraEnv, error)
+	// DeleteInfraEnv refuses while hosts are bound or installing (Conflict HostsBound), unless forced; free hosts go with it.
+	DeleteInfraEnv(ctx context.Context, by Principal, id string, force bool) error
+	// RotateTokens makes tokens of the image (scoped to the InfraEnv) of older generations open nothing, at once. Running hosts
+	// keep working, their tokens are narrowed to the host and carry HostGeneration; with hosts those end too.
+	RotateTokens(ctx context.Context, by Principal, id string, hosts bool) (*InfraEnv, error)
+	// TokenGenerations are the current generations of an InfraEnv, from memory; NotFound for unknown ones. A token is refused
+	// whose generation is another.
+	TokenGenerations(ctx context.Context, id string) (Generations, error)
+}
+
+// Hosts are the methods of users about hosts.
+type Hosts interface {
+	GetHost(ctx context.Context, by Principal, key HostKey) (*Host, error)
+	// ListHosts leaves inventories out; Inventory has them.
+	ListHosts(ctx context.Context, by Principal, filter HostFilter) (List[Host], error)
+	// Inventory is the JSON that the agent reported (bounded, flagged where it was cut), empty before its first report.
+	Inventory(ctx context.Context, by Principal, key HostKey) ([]byte, error)
+	// Seen is when the agent polled last, from memory.
+	Seen(key HostKey) Seen
+	// UpdateHost lets change edit the settings in a transaction; whatever it empties is cleared. Conflict while installing.
+	UpdateHost(ctx context.Context, by Principal, key HostKey, change func(*HostSettings) error) (*Host, error)
+	// BindHost gives a free host to a cluster; bound to that cluster already, it is returned unchanged only if idempotent is
+	// asked for (custom resources), else Conflict HostBoundAlready.
+	BindHost(ctx context.Context, by Principal, key HostKey, clusterID string, idempotent bool) (*Host, error)
+	// CheckBind is the dry run of BindHost and MoveHost; nothing is written.
+	CheckBind(ctx context.Context, by Principal, key HostKey, clusterID string) (DryRun, error)
+	// UnbindHost frees a host. Conflict while it installs, while it is free, and where its InfraEnv has a cluster.
+	UnbindHost(ctx context.Context, by Principal, key HostKey) (*Host, error)
+	// MoveHost takes a bound host to another cluster, in one transaction, after the destination was checked.
+	MoveHost(ctx context.Context, by Principal, key HostKey, clusterID string) (*Host, error)
+	// InstallHost starts the installation of a host that joins an installed cluster.
+	InstallHost(ctx context.Context, by Principal, key HostKey) (*Host, error)
+	// ResetHost lets a host be used again in its cluster, after it booted the discovery image.
+	ResetHost(ctx context.Context, by Principal, key HostKey) (*Host, error)
+	// ReclaimHost brings an installed host back into the pool by itself, where its system can.
+	ReclaimHost(ctx context.Context, by Principal, key HostKey) (*Host, error)
+	// DeleteHost forgets a host. Conflict while it installs. NotFound for an unknown one.
+	DeleteHost(ctx context.Context, by Principal, key HostKey) error
+}
+
+// Agents are the methods of machines. The door has checked that the token opens the InfraEnv, and the host where the token
+// is narrowed to one.
+type Agents interface {
+	// RegisterHost makes or renews a host. Conflict IdentityInUse: another live machine has this id. Conflict
+	// HostInstalled: it is installed and should boot from its disk.
+	RegisterHost(ctx context.Context, infraEnvID string, request NewHost) (*Host, error)
+	// NextInstructions is a heartbeat. It is held for at most hold (≤ MaxHold, 0 for an answer at once) and answered at
+	// once when there is something to do, also when that came before the poll.
+	NextInstructions(ctx context.Context, key HostKey, hold time.Duration) (Instructions, error)
+	// ReportStep takes the reply to a step. Replies to steps that are no longer asked for are taken and change nothing.
+	ReportStep(ctx context.Context, key HostKey, reply StepReply) error
+	// ReportProgress takes a stage, from the agent or from the installed system. Conflict StageNotExpected where the host does not install.
+	ReportProgress(ctx context.Context, key HostKey, report ProgressReport) (*Host, error)
+	// FirstBoot is the first-boot data of a host that installs; Conflict otherwise.
+	FirstBoot(ctx context.Context, key HostKey) (data []byte, contentType string, err error)
+	// ReportEvent keeps an event that an agent triggers, bounded and for the cluster only while bound.
+	ReportEvent(ctx context.Context, key HostKey, event Event) error
+}
+
+// Clusters are the methods about clusters.
+type Clusters interface {
+	CreateCluster(ctx context.Context, by Principal, request NewCluster) (*Cluster, error)
+	GetCluster(ctx context.Context, by Principal, id string) (*Cluster, error)
+	ListClusters(ctx context.Context, by Principal, filter ClusterFilter) (List[Cluster], error)
+	// UpdateCluster lets change edit the settings; Conflict while it installs, but for HoldInstallation and counts.
+	UpdateCluster(ctx context.Context, by Principal, id string, change func(*ClusterSettings) error) (*Cluster, error)
+	// DeleteCluster frees the hosts. Conflict while it installs, unless forced.
+	DeleteCluster(ctx context.Context, by Principal, id string, force bool) error
+	// InstallCluster starts the installation: Conflict ClusterNotReady says what is missing.
+	InstallCluster(ctx context.Context, by Principal, id string) (*Cluster, error)
+	CancelCluster(ctx context.Context, by Principal, id string) (*Cluster, error)
+	ResetCluster(ctx context.Context, by Principal, id string) (*Cluster, error)
+	// CompleteCluster ends the installation, with the kubeconfig where there is one.
+	CompleteCluster(ctx context.Context, by Principal, id string, kubeconfig string) (*Cluster, error)
+	// Kubeconfig is of an installed cluster; Conflict ClusterNotInstalled before.
+	Kubeconfig(ctx context.Context, by Principal, id string) ([]byte, error)
+}
+
+// Events are history and news.
+type Events interface {
+	ListEvents(ctx context.Context, by Principal, filter EventFilter) (List[Event], error)
+	// Subscribe begins to collect changes, of all replicas. Repeats are folded, nothing is lost, nobody is slowed down.
+	Subscribe() *Subscription
+	// Ready is nil when the service can answer: its store is reachable and what it keeps in memory is loaded.
+	Ready(ctx context.Context) error
+}

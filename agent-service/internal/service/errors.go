@@ -1,0 +1,78 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Kind is a class of refusals. Each has one answer at a door: a status code, or a condition and whether to try again.
+type Kind string
+
+// Kinds of refusals.
+const (
+	// NotFound: unknown, or not the principal's. Both answer alike. REST 404.
+	NotFound Kind = "NotFound"
+	// Conflict: the state of the object does not allow it now. REST 409.
+	Conflict Kind = "Conflict"
+	// Invalid: the request can never succeed as it is. REST 400.
+	Invalid Kind = "Invalid"
+	// Unavailable: the store is away. REST 503 with Retry-After.
+	Unavailable Kind = "Unavailable"
+)
+
+// Error is a refusal with a reason. Everything else that the service returns is unexpected: REST 500.
+type Error struct {
+	Kind Kind
+	// Reason is PascalCase of a closed set, for programs: HostBoundAlready, ClusterNotAccepting …
+	Reason string
+	// Message is one sentence for people, without secrets.
+	Message string
+	// RetryAfter is set with Unavailable.
+	RetryAfter time.Duration
+
+	cause error
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Message }
+
+// Unwrap returns what lies below, for logs.
+func (e *Error) Unwrap() error { return e.cause }
+
+// KindOf is the class of a refusal, empty for nil and for errors that are no refusals.
+func KindOf(err error) Kind {
+	var refusal *Error
+	if errors.As(err, &refusal) {
+		return refusal.Kind
+	}
+	return ""
+}
+
+// ReasonOf is the reason of a refusal, empty for nil and for errors that are no refusals.
+func ReasonOf(err error) string {
+	var refusal *Error
+	if errors.As(err, &refusal) {
+		return refusal.Reason
+	}
+	return ""
+}
+
+// Refuse makes a refusal.
+func Refuse(kind Kind, reason, format string, values ...any) *Error {
+	return &Error{Kind: kind, Reason: reason, Message: fmt.Sprintf(format, values...)}
+}
+
+// Away is the refusal while the store cannot be reached.
+func Away(cause error) *Error {
+	return &Error{
+		Kind: Unavailable, Reason: "StoreUnavailable", Message: "the database cannot be reached at the moment; try again", RetryAfter: 5 * time.Second, cause: cause,
+	}
+}
+
+func notFound(what, id string) *Error {
+	return Refuse(NotFound, what+"NotFound", "%s %s was not found", what, id)
+}

@@ -1,0 +1,147 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"time"
+
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/validate"
+)
+
+// NewInfraEnv is a request for an InfraEnv.
+type NewInfraEnv struct {
+	// ID is empty for a random one.
+	ID   string
+	Name string
+	Kube KubeRef
+	// Owner overrules the principal's where the principal is an administrator.
+	Owner *Owner
+	InfraEnvSettings
+}
+
+// NewCluster is a request for a cluster.
+type NewCluster struct {
+	ID    string
+	Name  string
+	Kube  KubeRef
+	Owner *Owner
+	ClusterSettings
+}
+
+// NewHost is what an agent says of itself when it registers.
+type NewHost struct {
+	HostID       string
+	AgentVersion string
+	// Fingerprint tells two machines with equal serials apart: a hash over all MAC addresses and disks, empty for agents
+	// that do not send one.
+	Fingerprint string
+	// BootID is of the running kernel, empty for agents that do not send one. The same boot registers without losing anything.
+	BootID string
+	// Source is the address that the request came from, for messages about conflicts.
+	Source string
+}
+
+// Page is a part of a list.
+type Page struct {
+	// Limit is at most 5000; 0 means 1000.
+	Limit  int
+	Offset int
+}
+
+// HostFilter chooses hosts. Empty fields do not count.
+type HostFilter struct {
+	InfraEnvID string
+	ClusterID  string
+	HostID     string
+	Roles      []string
+	States     []lifecycle.State
+	Unbound    bool
+	Page
+}
+
+// InfraEnvFilter chooses InfraEnvs.
+type InfraEnvFilter struct {
+	ClusterID string
+	Owner     string
+	Kube      *KubeRef
+	Page
+}
+
+// ClusterFilter chooses clusters.
+type ClusterFilter struct {
+	Owner string
+	Kube  *KubeRef
+	Page
+}
+
+// EventFilter chooses events. One of InfraEnvID and ClusterID is needed by those who are no administrators; each shows
+// what its owner may see.
+type EventFilter struct {
+	InfraEnvID string
+	ClusterID  string
+	HostIDs    []string
+	Severities []string
+	Categories []string
+	// Message is a part of the message, whatever the case.
+	Message string
+	// ClusterLevel adds events of the cluster itself when HostIDs chooses hosts.
+	ClusterLevel bool
+	// Descending is newest first.
+	Descending bool
+	// AfterID shows only events that were written or repeated after the given position, for streams.
+	AfterID int64
+	Page
+}
+
+// List is a page of a list and how many there are in all.
+type List[T any] struct {
+	Items []T
+	Total int
+}
+
+// DryRun answers "would this host be valid in that cluster, and if not why".
+type DryRun struct {
+	Valid bool
+	// Reason is why the request itself would be refused (wrong state, architecture, cluster not accepting), else empty.
+	Reason  string
+	Message string
+	// State is the one that the host would have.
+	State       lifecycle.State
+	Validations []validate.Result
+}
+
+// ProgressReport is what an agent or an installed system tells of its installation.
+type ProgressReport struct {
+	Stage lifecycle.Stage
+	Info  string
+}
+
+// ChangeKind is what a Change is about.
+type ChangeKind string
+
+// Kinds of changes.
+const (
+	InfraEnvChanged ChangeKind = "InfraEnv"
+	HostChanged     ChangeKind = "Host"
+	ClusterChanged  ChangeKind = "Cluster"
+	// EverythingChanged says that changes may have been missed: list again.
+	EverythingChanged ChangeKind = "Everything"
+)
+
+// Change names an object that was made, changed or deleted. What it is now is read with Get.
+type Change struct {
+	Kind ChangeKind
+	// Host is set with HostChanged.
+	Host HostKey
+	// ID is of the InfraEnv or cluster; with HostChanged, of the InfraEnv.
+	ID string
+}
+
+// Seen is when an agent polled last.
+type Seen struct {
+	At time.Time
+	// Connected is whether it counts as connected now.
+	Connected bool
+}

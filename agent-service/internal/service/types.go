@@ -1,0 +1,333 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package service is the domain of discovered hosts: InfraEnvs, hosts, clusters and events. REST and custom resources
+// are two doors to it; both call what API lists and nothing else.
+package service
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/muster-io/muster/agent-service/internal/hardware"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/validate"
+)
+
+// KubeRef names the custom resource of an object, empty without one.
+type KubeRef struct {
+	Namespace string
+	Name      string
+}
+
+// Proxy is how the discovery system and the installed one reach the network.
+type Proxy struct {
+	HTTP  string
+	HTTPS string
+	// NoProxy is comma separated.
+	NoProxy string
+}
+
+// InfraEnv boots any number of hosts with one image.
+type InfraEnv struct {
+	// ID is a UUID. That of a custom resource is the resource's UID, so that making it twice makes one.
+	ID   string
+	Name string
+	Owner
+	Kube KubeRef
+	InfraEnvSettings
+
+	Generations
+	// ImageUpdatedAt is when something changed that the image shows: Last-Modified of downloads.
+	ImageUpdatedAt time.Time
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
+// Generations are what tokens carry: those of older generations open nothing.
+type Generations struct {
+	// ImageGeneration is of tokens that stand in images and their addresses.
+	ImageGeneration int64
+	// HostGeneration is of tokens that are narrowed to a host.
+	HostGeneration int64
+}
+
+// InfraEnvSettings are what a user states of an InfraEnv.
+type InfraEnvSettings struct {
+	// ClusterID binds hosts at registration, empty for hosts that are free. Immutable.
+	ClusterID string
+	// OSImageVersion is the version of the discovery image, empty for the default.
+	OSImageVersion string
+	// CPUArchitecture is x86_64 (default) or aarch64. Immutable.
+	CPUArchitecture string
+	// ImageType is full-iso (default), minimal-iso or disconnected-iso.
+	ImageType string
+	// PullSecret is for the discovery image only. It is a secret: no reply shows it.
+	PullSecret           string
+	Proxy                Proxy
+	NTPSources           string
+	AdditionalNTPSources string
+	SSHAuthorizedKey     string
+	// StaticNetworkConfig is a JSON list of {network_yaml, mac_interface_map[{mac_address, logical_nic_name}]}.
+	StaticNetworkConfig          json.RawMessage
+	IgnitionConfigOverride       string
+	KernelArguments              []KernelArgument
+	AdditionalTrustBundle        string
+	RendezvousIP                 string
+	NetworkDiscoveryDelaySeconds int64
+	IPXEScriptType               string
+	// MirrorRegistry is the content of registries.conf, and MirrorRegistryCA the certificates that go with it.
+	MirrorRegistry   string
+	MirrorRegistryCA string
+	// AutoApprove makes hosts approved when they register.
+	AutoApprove bool
+	// AgentLabels are put on the custom resources of hosts when these are made.
+	AgentLabels map[string]string
+}
+
+// KernelArgument is one change to the kernel command line of the discovery image.
+type KernelArgument struct {
+	// Operation is append, replace or delete.
+	Operation string `json:"operation"`
+	Value     string `json:"value"`
+}
+
+// HostKey names a host: the same machine in another InfraEnv is another host.
+type HostKey struct {
+	InfraEnvID string
+	HostID     string
+}
+
+// String is "infraEnv/host", for logs.
+func (k HostKey) String() string { return k.InfraEnvID + "/" + k.HostID }
+
+// Host is a machine that registered with an InfraEnv.
+type Host struct {
+	HostKey
+	Owner
+	// ClusterID is empty while the host is free.
+	ClusterID string
+	// DayTwo is true for hosts that join a cluster that is installed already (kind AddToExistingClusterHost).
+	DayTwo          bool
+	State           lifecycle.State
+	StateInfo       string
+	StateUpdatedAt  time.Time
+	AgentVersion    string
+	MediaConnected  bool
+	RegisteredAt    time.Time
+	CreatedAt       time.Time
+	UpdatedAt       time.Time
+	Bootstrap       bool
+	Progress        Progress
+	Validations     []validate.Result
+	NTPSources      []validate.NTPSource
+	InventoryAt     time.Time
+	PreviousCluster string
+	// Summary is what is asked for often of the inventory.
+	Summary hardware.Summary
+	HostSettings
+	// Revision grows with each change of the row. It is what SpecSynced, lists and watches compare.
+	Revision int64
+}
+
+// HostSettings are what a user states of a host.
+type HostSettings struct {
+	// Approved is needed for installation, not for binding.
+	Approved bool
+	// Role is auto-assign (default), master, worker or arbiter.
+	Role                    string
+	RequestedHostname       string
+	NodeLabels              map[string]string
+	MachineConfigPool       string
+	InstallationDiskID      string
+	InstallationDiskPath    string
+	SkipFormattingDisks     []string
+	InstallerArgs           string
+	IgnitionConfigOverrides string
+	// IgnitionEndpointToken is a secret: replies show only that it is set.
+	IgnitionEndpointToken       string
+	IgnitionEndpointHTTPHeaders map[string]string
+}
+
+// Hostname is the name that the host gets: the requested one, else the one that it reports.
+func (h *Host) Hostname() string {
+	if h.RequestedHostname != "" {
+		return h.RequestedHostname
+	}
+	return h.Summary.Hostname
+}
+
+// Progress is how far an installation is.
+type Progress struct {
+	// Stage is one of lifecycle.Stages, empty before an installation.
+	Stage lifecycle.Stage `json:"stage,omitempty"`
+	Info  string          `json:"info,omitempty"`
+	// Percentage is of the whole installation, 0 to 100.
+	Percentage     int       `json:"percentage,omitempty"`
+	StageStartedAt time.Time `json:"stageStartedAt,omitzero"`
+	StageUpdatedAt time.Time `json:"stageUpdatedAt,omitzero"`
+}
+
+// Cluster is what hosts are bound to.
+type Cluster struct {
+	// ID is a UUID; that of a custom resource is the UID of its ClusterDeployment.
+	ID   string
+	Name string
+	Owner
+	Kube KubeRef
+	ClusterSettings
+	Status             lifecycle.ClusterState
+	StatusInfo         string
+	StatusUpdatedAt    time.Time
+	InstallStartedAt   time.Time
+	InstallCompletedAt time.Time
+	// Kubeconfig is a secret, kept once the cluster is installed.
+	Kubeconfig string
+	// HostCount, ReadyHostCount and InstalledHostCount are of the hosts that are bound.
+	HostCount          int
+	ReadyHostCount     int
+	InstalledHostCount int
+	CreatedAt          time.Time
+	UpdatedAt          time.Time
+	Revision           int64
+}
+
+// ClusterSettings are what a user states of a cluster.
+type ClusterSettings struct {
+	// OpenshiftVersion chooses the image that agents write (OSImage overrules it).
+	OpenshiftVersion string
+	CPUArchitecture  string
+	BaseDNSDomain    string
+	// ControlPlaneCount and WorkerCount are how many hosts the installation waits for. Default 3 and 0.
+	ControlPlaneCount int
+	WorkerCount       int
+	MachineNetworks   []string
+	ClusterNetworks   []string
+	ServiceNetworks   []string
+	APIVIPs           []string
+	IngressVIPs       []string
+	// UserManagedNetworking: addresses of the API are not ours to check.
+	UserManagedNetworking bool
+	// PullSecret is for the installed cluster only. It is a secret: no reply shows it, and no agent before it installs.
+	PullSecret           string
+	SSHPublicKey         string
+	Proxy                Proxy
+	AdditionalNTPSources string
+	// Imported clusters are installed already and take hosts (kind AddHostsCluster).
+	Imported bool
+	// HoldInstallation keeps a cluster that is ready from installing by itself; Install starts it.
+	HoldInstallation bool
+	// OSImage is what agents write, where the service's own table of versions does not say.
+	OSImage OSImage
+	// Ignition is the first-boot data of hosts by role, a template; empty for the service's default.
+	Ignition map[string]string
+	// IgnoredValidations are ids that do not block. connected and has-inventory cannot be ignored.
+	IgnoredValidations []string
+}
+
+// OSImage is a disk image that agents write.
+type OSImage struct {
+	Version         string `json:"version,omitempty"`
+	CPUArchitecture string `json:"cpuArchitecture,omitempty"`
+	URL             string `json:"url,omitempty"`
+	// SHA256 is of the file at URL as it is served, in hex.
+	SHA256 string `json:"sha256,omitempty"`
+	// Compression is empty, gz, zst or xz; empty is decided by the ending of URL.
+	Compression string `json:"compression,omitempty"`
+	// FirstBoot is ignition (default) or cloud-init.
+	FirstBoot string `json:"firstBoot,omitempty"`
+}
+
+// Event tells a change. It is written in the change's transaction; repeats are folded into a count.
+type Event struct {
+	ID int64
+	// Name is of the event catalogue: host_registration_succeeded …
+	Name       string
+	InfraEnvID string
+	HostID     string
+	ClusterID  string
+	Severity   string
+	Category   string
+	Message    string
+	// At is when it happened first, LastAt last.
+	At     time.Time
+	LastAt time.Time
+	Count  int64
+	// ForInfraEnv and ForCluster say who sees it: the administrator of the InfraEnv, the creator of the cluster.
+	ForInfraEnv bool
+	ForCluster  bool
+	RequestID   string
+	Props       json.RawMessage
+}
+
+// Severities of events.
+const (
+	Info     = "info"
+	Warning  = "warning"
+	Failure  = "error"
+	Critical = "critical"
+)
+
+// Step is one instruction for an agent.
+type Step struct {
+	Type StepType
+	// ID is stable while the instruction is the same, so that a reply can be told from an older one.
+	ID   string
+	Args []string
+}
+
+// StepType is what an agent is asked to do.
+type StepType string
+
+// Step types that the service sends. Agents in the field know them too.
+const (
+	StepInventory         StepType = "inventory"
+	StepNTP               StepType = "ntp-synchronizer"
+	StepConnectivity      StepType = "connectivity-check"
+	StepDomainResolution  StepType = "domain-resolution"
+	StepDiskSpeed         StepType = "installation-disk-speed-check"
+	StepImageAvailability StepType = "container-image-availability"
+	StepInstall           StepType = "install"
+	StepStopInstallation  StepType = "stop-installation"
+	StepLogsGather        StepType = "logs-gather"
+	StepUpgradeAgent      StepType = "upgrade-agent"
+	StepBootArtifacts     StepType = "download-boot-artifacts"
+	StepRebootForReclaim  StepType = "reboot-for-reclaim"
+)
+
+// Instructions are the answer to an agent's poll.
+type Instructions struct {
+	Steps []Step
+	// NextSeconds is how long the agent may wait before it asks again.
+	NextSeconds int
+	// Exit asks the agent to end (it is started again and registers). Never for bind and unbind.
+	Exit bool
+	// Revision is of the host's row when these were made.
+	Revision int64
+	// Held is how long the poll was held open.
+	Held time.Duration
+}
+
+// StepReply is what an agent reports about one step.
+type StepReply struct {
+	Type     StepType
+	ID       string
+	ExitCode int
+	Output   string
+	Error    string
+}
+
+// InstallArgs is the JSON of the only argument of an install step.
+type InstallArgs struct {
+	InfraEnvID string  `json:"infra_env_id"`
+	HostID     string  `json:"host_id"`
+	ClusterID  string  `json:"cluster_id"`
+	Role       string  `json:"role"`
+	Hostname   string  `json:"hostname"`
+	Device     string  `json:"device"`
+	Image      OSImage `json:"image"`
+	// FirstBootURL is a path of this service where the agent gets its first-boot data with its own token.
+	FirstBootURL  string   `json:"first_boot_url"`
+	InstallerArgs []string `json:"installer_args,omitempty"`
+	SkipDisks     []string `json:"skip_disks,omitempty"`
+}
