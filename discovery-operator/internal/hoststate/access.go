@@ -1,0 +1,79 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hoststate
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/handover"
+)
+
+// Access is how Ironic reaches a management controller.
+type Access struct {
+	// Driver is Ironic's hardware type.
+	Driver string
+	// Info is what the node's driver_info has to say, the password not among it.
+	Info map[string]string
+	// PasswordKey is the key of the password in driver_info.
+	PasswordKey, Password string
+}
+
+// AccessTo reads the address of a management controller. It fails with a sentence for the user.
+func AccessTo(bmc metal3v1.BMCDetails, username, password string) (Access, error) {
+	driver, ok := handover.Driver(bmc.Address)
+	if !ok {
+		scheme, _, _ := strings.Cut(bmc.Address, "://")
+		return Access{}, fmt.Errorf("no driver is known for the scheme %q of spec.bmc.address", scheme)
+	}
+	address := bmc.Address
+	if !strings.Contains(address, "://") {
+		address = "ipmi://" + address
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return Access{}, fmt.Errorf("spec.bmc.address is not an address such as redfish://192.0.2.1/redfish/v1/Systems/1")
+	}
+	if driver == "ipmi" {
+		return ipmi(u, username, password), nil
+	}
+	transport := "https"
+	if _, suffix, _ := strings.Cut(u.Scheme, "+"); suffix == "http" {
+		transport = "http"
+	}
+	a := Access{Driver: driver, PasswordKey: "redfish_password", Password: password, Info: map[string]string{
+		"redfish_address": transport + "://" + u.Host, "redfish_username": username,
+		"redfish_verify_ca": map[bool]string{true: "False", false: "True"}[bmc.DisableCertificateVerification],
+	}}
+	if system := strings.TrimRight(u.Path, "/"); system != "" {
+		a.Info["redfish_system_id"] = system
+	}
+	return a, nil
+}
+
+func ipmi(u *url.URL, username, password string) Access {
+	a := Access{Driver: "ipmi", PasswordKey: "ipmi_password", Password: password, Info: map[string]string{
+		"ipmi_address": u.Hostname(), "ipmi_username": username,
+	}}
+	if _, port, err := net.SplitHostPort(u.Host); err == nil {
+		a.Info["ipmi_port"] = port
+	}
+	return a
+}
+
+// Matches reports whether a node has this access already, as far as that can be read: the password cannot.
+func (a Access) Matches(n Node) bool {
+	if n.Driver != a.Driver {
+		return false
+	}
+	for key, value := range a.Info {
+		if n.Info[key] != value {
+			return false
+		}
+	}
+	return true
+}

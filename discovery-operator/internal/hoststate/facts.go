@@ -1,0 +1,94 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hoststate
+
+import metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+
+// Facts are what the next event rests on.
+type Facts struct {
+	// Deleting says that somebody wants the host deleted.
+	Deleting bool
+	// Unapproved says that somebody has to look at the host first.
+	Unapproved bool
+	// PowerControl says that the host names a management controller and credentials.
+	PowerControl bool
+	// Unverified says that these are not the ones that the management controller last accepted.
+	Unverified bool
+	// External says that something else installed the machine.
+	External bool
+	// NeedsInspection says that the hardware is neither known nor unwanted.
+	NeedsInspection bool
+	// NodeKnown says that a node is recorded for the host.
+	NodeKnown bool
+	// Resting says that what failed last is not due to be tried again.
+	Resting bool
+}
+
+// FactsOf reads the facts that stand in a host.
+func FactsOf(h *metal3v1.BareMetalHost) Facts {
+	return Facts{
+		Deleting:     h.DeletionTimestamp != nil,
+		Unapproved:   h.Labels[metal3v1.ApprovalLabel] == "pending" && h.Annotations[metal3v1.ApprovedAnnotation] != "true",
+		PowerControl: h.HasPowerControl(), External: h.Spec.ExternallyProvisioned, NeedsInspection: h.NeedsHardwareInspection(),
+		NodeKnown: h.Status.Provisioning.ID != "",
+	}
+}
+
+// Perceive says which event the facts are for a host in a state.
+func Perceive(s State, f Facts) Event {
+	switch {
+	case f.Deleting && f.Resting:
+		return NotYet
+	case f.Deleting:
+		return DeletionRequested
+	case f.Unapproved && (s == None || s == Discovered):
+		return ApprovalMissing
+	case f.Resting:
+		return NotYet
+	case f.PowerControl && f.Unverified && s != Registering:
+		return CredentialsArrived
+	}
+	switch s { //nolint:exhaustive // in the others what the state does leads on
+	case None, Registering, Inspecting, PoweringOff, Deleting:
+		if !f.PowerControl {
+			return NoCredentials
+		}
+	}
+	switch s { //nolint:exhaustive // in the others what the state does leads on
+	case Discovered, Importing, ExternallyProvisioned, Inspecting, Available, MatchProfile:
+		return f.course(s)
+	default:
+		return Nothing
+	}
+}
+
+// course is the event for a host that needs no registration.
+func (f Facts) course(s State) Event {
+	switch {
+	case f.External && s != ExternallyProvisioned:
+		return ExternallyInstalled
+	case f.External:
+		return Nothing
+	case s == Available, s == MatchProfile:
+		return Nothing
+	case !f.NeedsInspection:
+		return HardwareKnown
+	case s == ExternallyProvisioned, s == Discovered && f.NodeKnown:
+		return HardwareWanted
+	default:
+		return Nothing
+	}
+}
+
+// AfterVerification is the event when the management controller has accepted the credentials.
+func AfterVerification(f Facts) Event {
+	switch {
+	case f.External:
+		return ExternallyInstalled
+	case !f.NeedsInspection:
+		return HardwareKnown
+	default:
+		return Verified
+	}
+}

@@ -1,0 +1,70 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hoststate
+
+import (
+	"strings"
+
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
+
+// Node is what matters of a node while its host is managed.
+type Node struct {
+	UUID string
+	// Name is "<namespace>~<name>" of the host that the node belongs to, empty for a discovered node.
+	Name   string
+	Driver string
+	// Info is the node's driver_info without what is secret.
+	Info map[string]string
+	// State is the provision state, Target the one that Ironic is leading the node to, empty if none.
+	State, Target string
+	// Power is "power on", "power off", or empty while nobody knows; PowerTarget is the one that Ironic is leading the node to.
+	Power, PowerTarget string
+	// LastError is what Ironic last reported, empty if nothing.
+	LastError string
+	// Instance is the UUID of what occupies the node, empty if nothing.
+	Instance string
+	// Locked says that Ironic works on the node.
+	Locked bool
+}
+
+// States of power, and what can be asked of it.
+const (
+	PowerOn     = "power on"
+	PowerDown   = "power off"
+	SoftDown    = "soft power off"
+	Rebooting   = "rebooting"
+	SoftRestart = "soft rebooting"
+)
+
+// Busy reports whether Ironic is doing something with the node, so that an answer is to be waited for.
+func (n Node) Busy() bool {
+	return n.Locked || n.PowerTarget != "" || n.State == inventory.NodeVerifying || n.State == "inspecting" || n.State == "inspect wait" ||
+		n.State == "deleting" || n.State == "cleaning" || n.State == "clean wait" || n.State == "deploying" || n.State == "wait call-back"
+}
+
+// Deployed reports whether something is, or is being, deployed on the node, so that it has to be undeployed before it can go.
+func (n Node) Deployed() bool {
+	switch n.State {
+	case "active", "deploying", "wait call-back", "deploy failed", "deploy hold", "error", "rescue", "rescue failed", "unrescue failed":
+		return true
+	default:
+		return false
+	}
+}
+
+// Refusal says whether Ironic's error is a management controller's refusal of the credentials. Controllers lock accounts after a few
+// of these, so it is worth telling them from a controller that does not answer.
+func Refusal(lastError string) bool {
+	text := strings.ToLower(lastError)
+	for _, sign := range []string{
+		"401", "403", "unauthorized", "accesserror", "access error", "authentication", "invalid credential", "password",
+		"incorrect user", "rakp 2", "unauthorized name",
+	} {
+		if strings.Contains(text, sign) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,117 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hoststate_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
+)
+
+func TestAccessTo(t *testing.T) {
+	for address, want := range map[string]hoststate.Access{
+		"redfish://192.0.2.1/redfish/v1/Systems/1": {Driver: "redfish", Info: map[string]string{
+			"redfish_address": "https://192.0.2.1", "redfish_system_id": "/redfish/v1/Systems/1", "redfish_username": "u", "redfish_verify_ca": "True",
+		}},
+		"redfish-virtualmedia+http://h:8000/redfish/v1/Systems/1/": {Driver: "redfish", Info: map[string]string{
+			"redfish_address": "http://h:8000", "redfish_system_id": "/redfish/v1/Systems/1", "redfish_username": "u", "redfish_verify_ca": "True",
+		}},
+		"idrac-virtualmedia://h":  {Driver: "idrac", Info: map[string]string{"redfish_address": "https://h", "redfish_username": "u", "redfish_verify_ca": "True"}},
+		"192.0.2.1":               {Driver: "ipmi", Info: map[string]string{"ipmi_address": "192.0.2.1", "ipmi_username": "u"}},
+		"ipmi://192.0.2.1:6230":   {Driver: "ipmi", Info: map[string]string{"ipmi_address": "192.0.2.1", "ipmi_port": "6230", "ipmi_username": "u"}},
+		"libvirt://[2001:db8::1]": {Driver: "ipmi", Info: map[string]string{"ipmi_address": "2001:db8::1", "ipmi_username": "u"}},
+	} {
+		a, err := hoststate.AccessTo(metal3v1.BMCDetails{Address: address}, "u", "p")
+		require.NoError(t, err, address)
+		assert.Equal(t, want.Driver, a.Driver, address)
+		assert.Equal(t, want.Info, a.Info, address)
+		assert.Equal(t, "p", a.Password)
+		node := hoststate.Node{Driver: a.Driver, Info: map[string]string{"kept": "x"}}
+		assert.False(t, a.Matches(node), "a node with half of it is completed")
+		for key, value := range a.Info {
+			node.Info[key] = value
+		}
+		assert.True(t, a.Matches(node))
+		node.Driver = "fake-hardware"
+		assert.False(t, a.Matches(node))
+	}
+	for _, address := range []string{"pigeon://h", "redfish://", "redfish:// /"} {
+		_, err := hoststate.AccessTo(metal3v1.BMCDetails{Address: address}, "u", "p")
+		require.Error(t, err, address)
+	}
+	a, err := hoststate.AccessTo(metal3v1.BMCDetails{Address: "redfish://h", DisableCertificateVerification: true}, "u", "p")
+	require.NoError(t, err)
+	assert.Equal(t, "False", a.Info["redfish_verify_ca"])
+}
+
+func TestRegistration(t *testing.T) {
+	for name, c := range map[string]struct {
+		node  hoststate.Node
+		asked hoststate.Asked
+		want  hoststate.Move
+	}{
+		"a node that nobody wrote to":             {hoststate.Node{State: "enroll"}, hoststate.AskedNothing, hoststate.Write},
+		"a new node is verified":                  {hoststate.Node{State: "enroll"}, hoststate.AskedWrite, hoststate.Manage},
+		"a node that is managed already":          {hoststate.Node{State: "manageable"}, hoststate.AskedWrite, hoststate.CheckPower},
+		"Ironic is at it":                         {hoststate.Node{State: "verifying"}, hoststate.AskedManage, hoststate.Await},
+		"Ironic has locked the node":              {hoststate.Node{State: "enroll", Locked: true}, hoststate.AskedNothing, hoststate.Await},
+		"the controller refused":                  {hoststate.Node{State: "enroll", LastError: "401"}, hoststate.AskedManage, hoststate.Refuse},
+		"the controller accepted":                 {hoststate.Node{State: "manageable"}, hoststate.AskedManage, hoststate.Accept},
+		"the controller accepted, an old error":   {hoststate.Node{State: "manageable", LastError: "old"}, hoststate.AskedManage, hoststate.Accept},
+		"the power is asked for":                  {hoststate.Node{State: "available", PowerTarget: "power on"}, hoststate.AskedPower, hoststate.Await},
+		"the controller does not tell the power":  {hoststate.Node{State: "available", LastError: "401"}, hoststate.AskedPower, hoststate.Refuse},
+		"the controller tells the power":          {hoststate.Node{State: "available"}, hoststate.AskedPower, hoststate.Accept},
+		"a process that has forgotten asks again": {hoststate.Node{State: "enroll", LastError: "401"}, hoststate.AskedNothing, hoststate.Write},
+	} {
+		assert.Equal(t, c.want, hoststate.Registration(c.node, c.asked), name)
+	}
+}
+
+func TestPower(t *testing.T) {
+	on, off := hoststate.Node{Power: hoststate.PowerOn}, hoststate.Node{Power: hoststate.PowerDown}
+	failed := func(n hoststate.Node) hoststate.Node { n.LastError = "no"; return n }
+	once := hoststate.PowerWish{On: true, Reboots: []string{"reboot.metal3.io"}, Once: true}
+	hard, kept := once, once
+	hard.Hard, kept.KeepOn = true, true
+	keyed := hoststate.PowerWish{On: true, Reboots: []string{"reboot.metal3.io/me"}}
+	for name, c := range map[string]struct {
+		node  hoststate.Node
+		wish  hoststate.PowerWish
+		asked string
+		want  hoststate.PowerStep
+	}{
+		"on and wanted on":                         {on, hoststate.PowerWish{On: true}, "", hoststate.PowerStep{}},
+		"off and wanted off":                       {off, hoststate.PowerWish{}, "", hoststate.PowerStep{}},
+		"off and wanted on":                        {off, hoststate.PowerWish{On: true}, "", hoststate.PowerStep{Ask: hoststate.PowerOn}},
+		"nobody knows, wanted off":                 {hoststate.Node{}, hoststate.PowerWish{}, "", hoststate.PowerStep{Ask: hoststate.SoftDown}},
+		"Ironic is at it":                          {hoststate.Node{Power: hoststate.PowerDown, PowerTarget: "power on"}, hoststate.PowerWish{On: true}, hoststate.PowerOn, hoststate.PowerStep{Wait: true}},
+		"on and wanted off":                        {on, hoststate.PowerWish{}, "", hoststate.PowerStep{Ask: hoststate.SoftDown}},
+		"a system that does not listen":            {failed(on), hoststate.PowerWish{}, hoststate.SoftDown, hoststate.PowerStep{Ask: hoststate.PowerDown}},
+		"a controller that does not switch off":    {failed(on), hoststate.PowerWish{}, hoststate.PowerDown, hoststate.PowerStep{Failed: true}},
+		"a controller that does not switch on":     {failed(off), hoststate.PowerWish{On: true}, hoststate.PowerOn, hoststate.PowerStep{Failed: true}},
+		"an old error is not this one's":           {failed(off), hoststate.PowerWish{On: true}, "", hoststate.PowerStep{Ask: hoststate.PowerOn}},
+		"a reboot begins":                          {on, once, "", hoststate.PowerStep{Ask: hoststate.SoftDown}},
+		"a hard reboot begins":                     {on, hard, "", hoststate.PowerStep{Ask: hoststate.PowerDown}},
+		"a reboot is half done":                    {off, once, "", hoststate.PowerStep{Rebooted: true}},
+		"a reboot of a machine that is never off":  {on, kept, "", hoststate.PowerStep{Ask: hoststate.SoftRestart, Rebooted: true}},
+		"off for as long as an annotation says so": {off, keyed, "", hoststate.PowerStep{}},
+		"never off":                                {on, hoststate.PowerWish{KeepOn: true}, "", hoststate.PowerStep{}},
+		"never off, but it is":                     {off, hoststate.PowerWish{On: true, KeepOn: true}, "", hoststate.PowerStep{Ask: hoststate.PowerOn}},
+	} {
+		assert.Equal(t, c.want, hoststate.Power(c.node, c.wish, c.asked), name)
+	}
+	h := &metal3v1.BareMetalHost{}
+	h.Spec.Online = true
+	h.Annotations = map[string]string{"reboot.metal3.io": "", "reboot.metal3.io/x": `{"mode":"hard"}`, "reboot.metal3.io.example": "", "other": ""}
+	assert.Equal(t, hoststate.PowerWish{On: true, Once: true, Hard: true, Reboots: []string{"reboot.metal3.io", "reboot.metal3.io/x"}}, hoststate.WishOf(h))
+}
+
+func TestRefusal(t *testing.T) {
+	assert.True(t, hoststate.Refusal("HTTP GET http://x returned code 401. unknown error"))
+	assert.False(t, hoststate.Refusal("Unable to connect to http://x: connection refused"))
+}

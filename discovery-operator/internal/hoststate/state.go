@@ -1,0 +1,127 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hoststate
+
+import metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+
+// State is where a host is in its life, as it stands in status.provisioning.state.
+type State string
+
+// States. Other operators know all of them but Importing.
+const (
+	// None is a host that nobody has looked at.
+	None = State(metal3v1.StateNone)
+	// Discovered is a host that is known and not used yet: it waits for approval, for its machine to report, or for credentials.
+	Discovered = State(metal3v1.StateUnmanaged)
+	// Importing looks for inspection data that Ironic has already, and never triggers an inspection.
+	Importing             = State(metal3v1.StateImporting)
+	Registering           = State(metal3v1.StateRegistering)
+	Inspecting            = State(metal3v1.StateInspecting)
+	MatchProfile          = State(metal3v1.StateMatchProfile)
+	Preparing             = State(metal3v1.StatePreparing)
+	Available             = State(metal3v1.StateAvailable)
+	ExternallyProvisioned = State(metal3v1.StateExternallyProvisioned)
+	Provisioning          = State(metal3v1.StateProvisioning)
+	Provisioned           = State(metal3v1.StateProvisioned)
+	Deprovisioning        = State(metal3v1.StateDeprovisioning)
+	PoweringOff           = State(metal3v1.StatePoweringOffBefore)
+	Deleting              = State(metal3v1.StateDeleting)
+	// Gone is the end: the object may go. It is never written.
+	Gone State = "gone"
+)
+
+// States are all that a host can be in, in the order of a life.
+func States() []State {
+	return []State{
+		None, Discovered, Registering, Importing, Inspecting, MatchProfile, Preparing, Available, ExternallyProvisioned,
+		Provisioning, Provisioned, Deprovisioning, PoweringOff, Deleting,
+	}
+}
+
+// Of reads a state as it was written, by whomever. A state that is not known begins the life anew.
+func Of(s metal3v1.ProvisioningState) State {
+	switch s {
+	case metal3v1.StateDiscovered:
+		return Discovered
+	case metal3v1.StateReady:
+		return Available
+	}
+	if _, known := table[State(s)]; known {
+		return State(s)
+	}
+	return None
+}
+
+// Event is what happened to a host.
+type Event string
+
+// Events. Those of the first group are seen on the host, those of the second are what an effect led to.
+const (
+	// Nothing says that the host is as it was: what its state does goes on.
+	Nothing Event = "nothing new"
+	// NotYet says that what failed is not due to be tried again.
+	NotYet              Event = "not due yet"
+	ApprovalMissing     Event = "approval missing"
+	NoCredentials       Event = "no credentials"
+	CredentialsArrived  Event = "credentials arrived"
+	ExternallyInstalled Event = "externally provisioned"
+	HardwareKnown       Event = "hardware known"
+	HardwareWanted      Event = "hardware wanted"
+	DeletionRequested   Event = "deletion requested"
+	NodeFound           Event = "node found"
+	NodeLost            Event = "node lost"
+	Verified            Event = "credentials verified"
+	NoInspectionData    Event = "no inspection data"
+	Done                Event = "done"
+	Failed              Event = "failed"
+	GaveUp              Event = "given up"
+)
+
+// Events are all that can happen.
+func Events() []Event {
+	return []Event{
+		Nothing, NotYet, ApprovalMissing, NoCredentials, CredentialsArrived, ExternallyInstalled, HardwareKnown, HardwareWanted,
+		DeletionRequested, NodeFound, NodeLost, Verified, NoInspectionData, Done, Failed, GaveUp,
+	}
+}
+
+// Effect is what is to be done in the world. Each can be repeated.
+type Effect string
+
+// Effects.
+const (
+	// Rest does nothing.
+	Rest Effect = ""
+	// FindNode looks for a node by the host's MAC.
+	FindNode Effect = "find the node"
+	// ImportHardware reads what Ironic knows of the machine.
+	ImportHardware Effect = "import the hardware"
+	// Register gives the node the host's driver and credentials, and has them verified.
+	Register Effect = "register the node"
+	// Inspect has the machine inspected.
+	Inspect Effect = "inspect the machine"
+	// MaintainPower makes the machine's power what the host says, where there is power control.
+	MaintainPower Effect = "maintain the power"
+	// AwaitDeployment waits for somebody else's deployment.
+	AwaitDeployment Effect = "await the deployment"
+	// Undeploy ends what was deployed.
+	Undeploy Effect = "undeploy"
+	// PowerOff switches the machine off.
+	PowerOff Effect = "power off"
+	// DeleteNode removes the node.
+	DeleteNode Effect = "delete the node"
+)
+
+// Step is the answer to an event: the next state, what to do, and why.
+type Step struct {
+	To  State
+	Do  Effect
+	Why string
+}
+
+// Next answers an event. Every state has an answer to every event; Gone has none, because nothing is left.
+func Next(s State, e Event) (Step, bool) {
+	step, ok := table[s][e]
+	return step, ok
+}

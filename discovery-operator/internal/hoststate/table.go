@@ -1,0 +1,212 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hoststate
+
+import "maps"
+
+// answers of one state, by event.
+type answers = map[Event]Step
+
+// entry makes answers of a state whose activity is known.
+type entry func(s State, activity Effect) answers
+
+// to leaves the state. What the next state does is done when the host is seen in it.
+func to(next State, why string, on ...Event) entry {
+	return func(State, Effect) answers {
+		out := answers{}
+		for _, e := range on {
+			out[e] = Step{To: next, Why: why}
+		}
+		return out
+	}
+}
+
+// goOn stays and does what the state does.
+func goOn(on ...Event) entry {
+	return func(s State, activity Effect) answers {
+		out := answers{}
+		for _, e := range on {
+			out[e] = Step{To: s, Do: activity, Why: "the state goes on"}
+		}
+		return out
+	}
+}
+
+// stay stays and does nothing.
+func stay(why string, on ...Event) entry {
+	return func(s State, _ Effect) answers {
+		out := answers{}
+		for _, e := range on {
+			out[e] = Step{To: s, Why: why}
+		}
+		return out
+	}
+}
+
+// staying stays and does something else than usual.
+func staying(do Effect, why string, on ...Event) entry {
+	return func(s State, _ Effect) answers {
+		out := answers{}
+		for _, e := range on {
+			out[e] = Step{To: s, Do: do, Why: why}
+		}
+		return out
+	}
+}
+
+func state(activity Effect, entries ...entry) func(State) answers {
+	return func(s State) answers {
+		out := answers{}
+		for _, e := range entries {
+			maps.Copy(out, e(s, activity))
+		}
+		return out
+	}
+}
+
+const (
+	noMatter  = "it makes no difference in this state"
+	remembers = "what failed is told, and tried again later"
+)
+
+// table is the life of a host.
+var table = func() map[State]answers {
+	out := map[State]answers{}
+	for s, make := range life {
+		out[s] = make(s)
+	}
+	return out
+}()
+
+var life = map[State]func(State) answers{
+	None: state(Rest,
+		to(Discovered, "a host without credentials is known, and nothing else", NoCredentials, ApprovalMissing, ExternallyInstalled,
+			HardwareKnown, HardwareWanted, NodeFound, Nothing),
+		to(Registering, "the credentials have to be verified", CredentialsArrived),
+		to(Deleting, "nothing was switched on yet", DeletionRequested),
+		stay(noMatter, NotYet, NodeLost, Verified, NoInspectionData, Done, Failed, GaveUp),
+	),
+	Discovered: state(FindNode,
+		to(Registering, "the credentials have to be verified", CredentialsArrived),
+		to(MatchProfile, "the hardware is known, no inspection is needed", HardwareKnown),
+		to(Importing, "the hardware is not known, and Ironic may have it", HardwareWanted, NodeFound),
+		to(ExternallyProvisioned, "something else installed the machine", ExternallyInstalled),
+		to(Deleting, "nothing was switched on yet", DeletionRequested),
+		goOn(Nothing),
+		stay("somebody has to look at the host first", ApprovalMissing),
+		stay(noMatter, NoCredentials, NotYet, NodeLost, Verified, NoInspectionData, Done),
+		stay(remembers, Failed, GaveUp),
+	),
+	Registering: state(Register,
+		to(ExternallyProvisioned, "something else installed the machine", ExternallyInstalled),
+		to(MatchProfile, "the hardware is known, no inspection is needed", HardwareKnown),
+		to(Importing, "the hardware is not known, and Ironic may have it", Verified),
+		to(Discovered, "without credentials nothing can be registered", NoCredentials),
+		to(Deleting, "nothing was switched on yet", DeletionRequested),
+		goOn(Nothing, CredentialsArrived, HardwareWanted, NodeFound, NodeLost, Done),
+		stay(remembers, Failed, GaveUp),
+		stay(noMatter, NotYet, ApprovalMissing, NoInspectionData),
+	),
+	Importing: state(ImportHardware,
+		to(MatchProfile, "Ironic had the hardware", HardwareKnown),
+		to(Inspecting, "Ironic has no inspection data, and the machine can be inspected", NoInspectionData),
+		to(ExternallyProvisioned, "something else installed the machine", ExternallyInstalled),
+		to(Registering, "the credentials have to be verified", CredentialsArrived),
+		to(Discovered, "Ironic does not know the machine any more", NodeLost),
+		to(Deleting, "nothing was switched on yet", DeletionRequested),
+		goOn(Nothing, NoCredentials, HardwareWanted, NodeFound, Verified, Done),
+		stay(remembers, Failed, GaveUp),
+		stay(noMatter, NotYet, ApprovalMissing),
+	),
+	Inspecting: state(Inspect,
+		to(MatchProfile, "the machine was inspected", HardwareKnown),
+		to(ExternallyProvisioned, "something else installed the machine", ExternallyInstalled),
+		to(Registering, "the node has to be registered anew", CredentialsArrived, NodeLost),
+		to(Discovered, "without credentials nothing can be inspected", NoCredentials),
+		to(PoweringOff, "the inspection has switched the machine on", DeletionRequested),
+		goOn(Nothing, HardwareWanted, NodeFound, Verified, NoInspectionData, Done),
+		stay(remembers, Failed, GaveUp),
+		stay(noMatter, NotYet, ApprovalMissing),
+	),
+	MatchProfile: passThrough,
+	Preparing:    passThrough,
+	Available: state(MaintainPower,
+		to(Registering, "the node has to be registered anew", CredentialsArrived, NodeLost),
+		to(ExternallyProvisioned, "something else installed the machine", ExternallyInstalled),
+		to(PoweringOff, "a machine that nobody uses is not left on", DeletionRequested),
+		goOn(Nothing, HardwareKnown, HardwareWanted, NodeFound, Verified, NoInspectionData, Done),
+		stay(remembers, Failed, GaveUp),
+		stay(noMatter, NoCredentials, NotYet, ApprovalMissing),
+	),
+	ExternallyProvisioned: state(MaintainPower,
+		to(Registering, "the node has to be registered anew", CredentialsArrived, NodeLost),
+		to(MatchProfile, "the host is not externally provisioned any more", HardwareKnown),
+		to(Importing, "the host is not externally provisioned any more", HardwareWanted),
+		to(Deleting, "what runs on the machine is somebody else's, so it stays on", DeletionRequested),
+		goOn(Nothing, ExternallyInstalled, NodeFound, Verified, NoInspectionData, Done),
+		stay(remembers, Failed, GaveUp),
+		stay(noMatter, NoCredentials, NotYet, ApprovalMissing),
+	),
+	Provisioning: state(AwaitDeployment,
+		to(Provisioned, "the deployment is done", Done),
+		to(Deprovisioning, "what was deployed has to go", DeletionRequested),
+		to(Registering, "the node has to be registered anew", NodeLost),
+		goOn(Nothing, NoCredentials, CredentialsArrived, ExternallyInstalled, HardwareKnown, HardwareWanted, NodeFound, Verified, NoInspectionData),
+		stay(remembers, Failed, GaveUp),
+		stay(noMatter, NotYet, ApprovalMissing),
+	),
+	Provisioned: state(MaintainPower,
+		staying(Register, "a machine in use keeps its state while its credentials are renewed", CredentialsArrived),
+		to(Deprovisioning, "what was deployed has to go", DeletionRequested),
+		to(Registering, "the node has to be registered anew", NodeLost),
+		goOn(Nothing, ExternallyInstalled, HardwareKnown, HardwareWanted, NodeFound, Verified, NoInspectionData, Done),
+		stay(remembers, Failed, GaveUp),
+		stay(noMatter, NoCredentials, NotYet, ApprovalMissing),
+	),
+	Deprovisioning: state(Undeploy,
+		staying(Undeploy, "what was deployed has to go first", DeletionRequested),
+		to(Available, "nothing is deployed any more", Done),
+		to(PoweringOff, "it failed too often to hold the deletion up", GaveUp),
+		to(Registering, "the node has to be registered anew", NodeLost),
+		goOn(Nothing, NoCredentials, CredentialsArrived, ExternallyInstalled, HardwareKnown, HardwareWanted, NodeFound, Verified, NoInspectionData),
+		stay(remembers, Failed),
+		stay(noMatter, NotYet, ApprovalMissing),
+	),
+	PoweringOff: state(PowerOff,
+		staying(PowerOff, "a machine that nobody uses is not left on", DeletionRequested),
+		to(Deleting, "the machine is off, or cannot be switched off", Done, GaveUp, NodeLost, NoCredentials),
+		restored,
+		stay(remembers, Failed),
+		stay(noMatter, NotYet),
+	),
+	Deleting: state(DeleteNode,
+		staying(DeleteNode, "the node goes before the host", DeletionRequested),
+		to(Gone, "nothing is left of the host in Ironic", Done, NodeLost),
+		restored,
+		stay(remembers, Failed, GaveUp),
+		stay(noMatter, NotYet),
+	),
+}
+
+// restored brings a host back to life whose deletion is not requested, for example because it was restored from a backup.
+func restored(s State, activity Effect) answers {
+	const why = "nobody wants the host deleted"
+	out := to(Registering, why, Nothing, CredentialsArrived, ExternallyInstalled, HardwareKnown, HardwareWanted, NodeFound, Verified,
+		NoInspectionData, ApprovalMissing)(s, activity)
+	if s == Deleting {
+		out[NoCredentials] = Step{To: Discovered, Why: why}
+	}
+	return out
+}
+
+// passThrough is a state in which nothing is to be done.
+var passThrough = state(Rest,
+	to(Available, "there is nothing to prepare", Nothing, NoCredentials, HardwareKnown, HardwareWanted, NodeFound, Verified, NoInspectionData, Done,
+		ApprovalMissing),
+	to(ExternallyProvisioned, "something else installed the machine", ExternallyInstalled),
+	to(Registering, "the node has to be registered anew", CredentialsArrived, NodeLost),
+	to(PoweringOff, "a machine that nobody uses is not left on", DeletionRequested),
+	stay(remembers, Failed, GaveUp),
+	stay(noMatter, NotYet),
+)
