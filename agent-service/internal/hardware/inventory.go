@@ -146,6 +146,22 @@ type Summary struct {
 	ProductName     string   `json:"productName,omitempty"`
 	SerialNumber    string   `json:"serialNumber,omitempty"`
 	Virtual         bool     `json:"virtual,omitempty"`
+	// Addresses are of all interfaces, with prefix length, at most 64.
+	Addresses    []string `json:"addresses,omitempty"`
+	DefaultRoute bool     `json:"defaultRoute,omitempty"`
+	// Targets are disks that can be installed to, the best first, at most 64.
+	Targets []Target `json:"targets,omitempty"`
+	// Truncation is partial or full where lists were cut.
+	Truncation string `json:"truncation,omitempty"`
+	// ClockSkewSeconds is how far the machine's clock is ahead of the service's.
+	ClockSkewSeconds int64 `json:"clockSkewSeconds,omitempty"`
 	// Hash is of the stored inventory, empty before the first one: classification runs when it changes.
 	Hash string `json:"hash,omitempty"`
+}
+
+// Target is a disk that can be installed to.
+type Target struct {
+	ID        string `json:"id,omitempty"`
+	Path      string `json:"path"`
+	SizeBytes int64  `json:"sizeBytes"`
 }

@@ -90,8 +90,8 @@ type EventFilter struct {
 	ClusterLevel bool
 	// Descending is newest first.
 	Descending bool
-	// AfterID shows only events that were written or repeated after the given position, for streams.
-	AfterID int64
+	// AfterPosition shows only events that were written or repeated after the given position, in the order of positions.
+	AfterPosition int64
 	Page
 }
 

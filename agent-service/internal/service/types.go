@@ -42,6 +42,7 @@ type InfraEnv struct {
 	ImageUpdatedAt time.Time
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+	Revision       int64
 }
 
 // Generations are what tokens carry: those of older generations open nothing.
@@ -125,6 +126,13 @@ type Host struct {
 	PreviousCluster string
 	// Summary is what is asked for often of the inventory.
 	Summary hardware.Summary
+	// Checks are what the agent found out when it was asked to try.
+	Checks validate.Checks
+	// Images is whether the cluster's image can be had, asked before an installation.
+	Images validate.Check
+	// Fingerprint and BootID are of the last registration.
+	Fingerprint string
+	BootID      string
 	HostSettings
 	// Revision grows with each change of the row. It is what SpecSynced, lists and watches compare.
 	Revision int64
@@ -241,6 +249,8 @@ type OSImage struct {
 // Event tells a change. It is written in the change's transaction; repeats are folded into a count.
 type Event struct {
 	ID int64
+	// Position grows with each event that is written or repeated. Streams go on after the last one that they saw.
+	Position int64
 	// Name is of the event catalogue: host_registration_succeeded …
 	Name       string
 	InfraEnvID string

@@ -1,0 +1,182 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hardware
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Bounds of what is kept of an inventory. What is larger is cut and flagged.
+const (
+	MaxBytes      = 512 << 10
+	MaxReadBytes  = 32 << 20
+	maxDisks      = 512
+	maxInterfaces = 256
+	maxRoutes     = 256
+	maxTargets    = 64
+	maxAddresses  = 64
+)
+
+// Read parses the output of an inventory step and bounds it. It returns the JSON to keep and its summary. An error says
+// what cannot be read; a large inventory is none.
+func Read(output string, now time.Time) ([]byte, Summary, error) {
+	if len(output) > MaxReadBytes {
+		return nil, Summary{}, fmt.Errorf("the inventory has %d bytes, more than %d can be read", len(output), MaxReadBytes)
+	}
+	var inventory Inventory
+	if err := json.Unmarshal([]byte(output), &inventory); err != nil {
+		return nil, Summary{}, fmt.Errorf("reading the inventory: %w", err)
+	}
+	kept := []byte(output)
+	disks := len(inventory.Disks)
+	if cut := inventory.bound(len(output)); cut || len(kept) > MaxBytes {
+		var err error
+		if kept, err = json.Marshal(inventory); err != nil {
+			return nil, Summary{}, fmt.Errorf("writing the inventory: %w", err)
+		}
+		if len(kept) > MaxBytes {
+			if kept, err = json.Marshal(inventory.frame(len(kept))); err != nil {
+				return nil, Summary{}, fmt.Errorf("writing the inventory: %w", err)
+			}
+		}
+	}
+	summary := inventory.summary(now)
+	summary.DiskCount = disks
+	summary.Hash = hash(inventory, kept)
+	return kept, summary, nil
+}
+
+// hash leaves the machine's clock out: it differs in each report.
+func hash(inventory Inventory, kept []byte) string {
+	if inventory.Timestamp != 0 {
+		inventory.Timestamp = 0
+		if without, err := json.Marshal(inventory); err == nil {
+			kept = without
+		}
+	}
+	sum := sha256.Sum256(kept)
+	return hex.EncodeToString(sum[:16])
+}
+
+// bound cuts lists that are too long and says so in Truncation.
+func (i *Inventory) bound(size int) bool {
+	var reasons []string
+	if n := len(i.Disks); n > maxDisks {
+		// Those that can be installed to are worth more than the others.
+		slices.SortStableFunc(i.Disks, func(a, b Disk) int { return cmp.Compare(rank(a), rank(b)) })
+		i.Disks = i.Disks[:maxDisks]
+		reasons = append(reasons, fmt.Sprintf("%d of %d disks are shown", maxDisks, n))
+	}
+	if n := len(i.Interfaces); n > maxInterfaces {
+		i.Interfaces = i.Interfaces[:maxInterfaces]
+		reasons = append(reasons, fmt.Sprintf("%d of %d interfaces are shown", maxInterfaces, n))
+	}
+	if n := len(i.Routes); n > maxRoutes {
+		i.Routes = i.Routes[:maxRoutes]
+		reasons = append(reasons, fmt.Sprintf("%d of %d routes are shown", maxRoutes, n))
+	}
+	if len(reasons) == 0 {
+		if size <= MaxBytes {
+			return false
+		}
+		for n := range i.Disks {
+			i.Disks[n].Smart = ""
+		}
+		reasons = append(reasons, "details of disks are left out")
+	}
+	if i.Truncation == nil {
+		i.Truncation = &Truncation{Type: "partial"}
+	}
+	i.Truncation.Reasons = append(i.Truncation.Reasons, reasons...)
+	return true
+}
+
+func rank(d Disk) int {
+	if d.InstallationEligibility.Eligible {
+		return 0
+	}
+	return 1
+}
+
+// frame is what is left of an inventory that is too large even when its lists are cut.
+func (i *Inventory) frame(size int) Inventory {
+	i.Truncation = &Truncation{Type: "full", Reasons: []string{fmt.Sprintf("the inventory has %d bytes, %d are kept", size, MaxBytes)}}
+	i.Disks, i.Interfaces, i.Routes, i.GPUs = nil, nil, nil, nil
+	i.CPU.Flags = nil
+	return *i
+}
+
+func (i *Inventory) summary(now time.Time) Summary {
+	s := Summary{
+		Hostname: bounded(i.Hostname, 253), CPUArchitecture: bounded(i.CPU.Architecture, 32), CPUCount: i.CPU.Count, MemoryBytes: max(i.Memory.PhysicalBytes, i.Memory.UsableBytes),
+		DiskCount: len(i.Disks), Manufacturer: bounded(i.SystemVendor.Manufacturer, 128), ProductName: bounded(i.SystemVendor.ProductName, 128),
+		SerialNumber: bounded(i.SystemVendor.SerialNumber, 128), Virtual: i.SystemVendor.Virtual,
+	}
+	if i.Timestamp != 0 {
+		// Below half a minute it is the time on the way, and would make each report another one.
+		if skew := i.Timestamp - now.Unix(); skew > 30 || skew < -30 {
+			s.ClockSkewSeconds = skew / 60 * 60
+		}
+	}
+	for _, n := range i.Interfaces {
+		if n.MACAddress != "" && len(s.MACAddresses) < maxAddresses {
+			s.MACAddresses = append(s.MACAddresses, strings.ToLower(n.MACAddress))
+		}
+		for _, address := range slices.Concat(n.IPV4Addresses, n.IPV6Addresses) {
+			if len(s.Addresses) < maxAddresses {
+				s.Addresses = append(s.Addresses, address)
+			}
+		}
+	}
+	s.DefaultRoute = slices.ContainsFunc(i.Routes, func(r Route) bool { return r.Destination == "0.0.0.0" || r.Destination == "::" })
+	s.Targets = i.targets()
+	if i.Truncation != nil {
+		s.Truncation = i.Truncation.Type
+	}
+	return s
+}
+
+func bounded(s string, n int) string {
+	if len(s) > n {
+		return strings.ToValidUTF8(s[:n], "")
+	}
+	return s
+}
+
+// targets are the disks that can be installed to: fast and small first.
+func (i *Inventory) targets() []Target {
+	disks := slices.DeleteFunc(slices.Clone(i.Disks), func(d Disk) bool {
+		return !d.InstallationEligibility.Eligible || d.IsInstallationMedia
+	})
+	slices.SortStableFunc(disks, func(a, b Disk) int {
+		return cmp.Or(cmp.Compare(rotational(a), rotational(b)), cmp.Compare(a.SizeBytes, b.SizeBytes), cmp.Compare(a.Name, b.Name))
+	})
+	if len(disks) > maxTargets {
+		disks = disks[:maxTargets]
+	}
+	var targets []Target
+	for _, d := range disks {
+		device := d.Path
+		if device == "" {
+			device = path.Join("/dev", d.Name)
+		}
+		targets = append(targets, Target{ID: cmp.Or(d.ID, d.ByID, device), Path: device, SizeBytes: d.SizeBytes})
+	}
+	return targets
+}
+
+func rotational(d Disk) int {
+	if strings.EqualFold(d.DriveType, "HDD") {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,213 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"slices"
+	"time"
+)
+
+// Verb is what can happen to a host.
+type Verb string
+
+// Verbs. Those of users first, then those of machines, then those of the service.
+const (
+	Bind    Verb = "bind"
+	Unbind  Verb = "unbind"
+	Move    Verb = "move"
+	Prepare Verb = "prepare"
+	Start   Verb = "start"
+	Cancel  Verb = "cancel"
+	Reset   Verb = "reset"
+	Reclaim Verb = "reclaim"
+	Edit    Verb = "edit"
+	Delete  Verb = "delete"
+
+	Register      Verb = "register"
+	Progress      Verb = "progress"
+	Fail          Verb = "fail"
+	LoseMedia     Verb = "lose media"
+	ReclaimReboot Verb = "reboot for reclaim"
+	ReclaimFail   Verb = "fail to reclaim"
+
+	Refresh   Verb = "refresh"
+	TimeOut   Verb = "time out"
+	Supersede Verb = "appear elsewhere"
+)
+
+// Verbs are all verbs.
+var Verbs = []Verb{
+	Bind, Unbind, Move, Prepare, Start, Cancel, Reset, Reclaim, Edit, Delete,
+	Register, Progress, Fail, LoseMedia, ReclaimReboot, ReclaimFail, Refresh, TimeOut, Supersede,
+}
+
+// Facts are what conditions ask about a host.
+type Facts struct {
+	// Connected: the agent polled within the time-out, and the medium that it runs from can be read.
+	Connected bool
+	// HasInventory: the hardware is known.
+	HasInventory bool
+	// Sufficient: all validations pass that block in the present situation, bound or free.
+	Sufficient bool
+	// Prepared and Unprepared: the checks before an installation ended, well or badly. Neither while they run.
+	Prepared   bool
+	Unprepared bool
+	// ClusterPreparing, ClusterInstalling and ClusterFailed are of the cluster that the host is bound to.
+	ClusterPreparing  bool
+	ClusterInstalling bool
+	ClusterFailed     bool
+	// DayTwo: the cluster was installed before the host joined.
+	DayTwo bool
+	// Rebooted: the installation got as far as the reboot; the agent is gone on purpose.
+	Rebooted bool
+	// SameBoot: the machine that registers has not been booted since it registered last.
+	SameBoot bool
+	// Stage is the one that is reported.
+	Stage Stage
+}
+
+// Effect is what a transition does to the record of a host beside its state.
+type Effect string
+
+// Effects.
+const (
+	// ForgetDiscovery drops what the machine reported: inventory, time sources, checks.
+	ForgetDiscovery Effect = "forget what was discovered"
+	// ForgetInstallation drops progress, role of bootstrap, and checks before an installation.
+	ForgetInstallation Effect = "forget the installation"
+	// LeaveCluster ends the binding.
+	LeaveCluster Effect = "leave the cluster"
+	// JoinCluster begins a binding.
+	JoinCluster Effect = "join the cluster"
+	// Reassess applies refresh at once, in the same transaction.
+	Reassess Effect = "refresh"
+)
+
+// Condition is a named question about facts.
+type Condition struct {
+	Name  string
+	Holds func(Facts) bool
+}
+
+// Rule is one line of the table: in one of the states, if the condition holds, the verb leads to a state. The first rule
+// that fits counts.
+type Rule struct {
+	Verb Verb
+	From []State
+	// If is nil for always.
+	If *Condition
+	// To is empty for the same state.
+	To      State
+	Info    string
+	Effects []Effect
+	// Refusal is the reason where the verb is refused; Info says it in a sentence.
+	Refusal string
+}
+
+// Outcome is what a verb does to a host.
+type Outcome struct {
+	To      State
+	Info    string
+	Effects []Effect
+	// Refusal is the reason of a refusal, empty where the verb is allowed; Info is its sentence then.
+	Refusal string
+}
+
+// Has is true where the outcome has an effect.
+func (o Outcome) Has(e Effect) bool { return slices.Contains(o.Effects, e) }
+
+// Apply is the answer to a verb in a state: every pair has one.
+func Apply(state State, verb Verb, facts Facts) Outcome {
+	for _, r := range Rules {
+		if r.Verb != verb || !slices.Contains(r.From, state) || r.If != nil && !r.If.Holds(facts) {
+			continue
+		}
+		to := r.To
+		if to == "" {
+			to = state
+		}
+		return Outcome{To: to, Info: r.Info, Effects: r.Effects, Refusal: r.Refusal}
+	}
+	return Outcome{To: state, Refusal: "StateNotAllowed", Info: "the host is " + string(state) + ": " + string(verb) + " is not possible now"}
+}
+
+// States are all states of hosts, in the order of a life.
+var States = []State{
+	DiscoveringUnbound, InsufficientUnbound, KnownUnbound, DisconnectedUnbound,
+	Binding, Discovering, Insufficient, Known, Disconnected,
+	PreparingForInstallation, PreparingSuccessful, PreparingFailed,
+	Installing, InstallingInProgress, InstallingPendingUserAction, Installed, AddedToExistingCluster, Failed, Cancelled,
+	ResettingPendingUserAction, Unbinding, UnbindingPendingUserAction, Reclaiming, ReclaimingRebooting,
+}
+
+// Families of states.
+var (
+	free       = []State{DiscoveringUnbound, InsufficientUnbound, KnownUnbound, DisconnectedUnbound}
+	bound      = []State{Discovering, Insufficient, Known, Disconnected}
+	preparing  = []State{PreparingForInstallation, PreparingSuccessful}
+	underWay   = []State{Installing, InstallingInProgress}
+	ended      = []State{Installed, AddedToExistingCluster, Failed, Cancelled}
+	reclaiming = []State{Reclaiming, ReclaimingRebooting}
+)
+
+// Unbound is true for states without a cluster.
+func Unbound(s State) bool {
+	return slices.Contains(free, s) || slices.Contains(reclaiming, s) || s == Unbinding || s == UnbindingPendingUserAction
+}
+
+// Busy is true while an installation is under way: the host must not change.
+func Busy(s State) bool {
+	return slices.Contains(preparing, s) || slices.Contains(underWay, s)
+}
+
+// MustBoot is true for states that end only when the machine boots the discovery image again.
+func MustBoot(s State) bool {
+	return s == UnbindingPendingUserAction || s == ResettingPendingUserAction || s == InstallingPendingUserAction
+}
+
+// TimeOuts say how long a host may be in a state before TimeOut happens to it.
+var TimeOuts = map[State]time.Duration{
+	Binding:                  10 * time.Minute,
+	Unbinding:                3 * time.Minute,
+	PreparingForInstallation: 20 * time.Minute,
+	PreparingSuccessful:      20 * time.Minute,
+	PreparingFailed:          10 * time.Minute,
+	Installing:               20 * time.Minute,
+	InstallingInProgress:     60 * time.Minute,
+	Reclaiming:               60 * time.Minute,
+	ReclaimingRebooting:      60 * time.Minute,
+}
+
+// Stages are all stages in their order.
+var Stages = []Stage{
+	StageStarting, StageInstalling, StageWriting, StageRebooting, StageWaitingIgnition, StageConfiguring, StageJoined, StageDone, StageFailed,
+}
+
+// AfterReboot is true for stages that the installed system goes through, and for the reboot itself.
+func AfterReboot(s Stage) bool {
+	return slices.Contains([]Stage{StageRebooting, StageWaitingIgnition, StageConfiguring, StageJoined, StageDone}, s)
+}
+
+// Percentage is how much of an installation is done when a stage begins.
+func Percentage(s Stage) int {
+	switch s {
+	case StageStarting:
+		return 5
+	case StageInstalling:
+		return 10
+	case StageWriting:
+		return 20
+	case StageRebooting:
+		return 70
+	case StageWaitingIgnition:
+		return 75
+	case StageConfiguring:
+		return 80
+	case StageJoined:
+		return 90
+	case StageDone:
+		return 100
+	}
+	return 0
+}

@@ -1,0 +1,71 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"time"
+)
+
+// Store keeps everything. Its errors are refusals (Unavailable while it is away), or unexpected.
+type Store interface {
+	// Update runs a transaction, again where another one was in the way: do has no effects beside tx. It returns after the commit.
+	Update(ctx context.Context, do func(ctx context.Context, tx Tx) error) error
+	// View reads.
+	View(ctx context.Context, do func(ctx context.Context, tx Reader) error) error
+	// SaveSeen keeps when hosts polled last, in few statements.
+	SaveSeen(ctx context.Context, seen []SeenAt) error
+	// SeenSince are polls that were saved since, by all replicas.
+	SeenSince(ctx context.Context, since time.Time) ([]SeenAt, error)
+	// Listen tells of changes that other replicas committed until ctx ends. EverythingChanged says that some may have been missed.
+	Listen(ctx context.Context, heard func([]Change)) error
+	Ping(ctx context.Context) error
+}
+
+// SeenAt is when a host polled.
+type SeenAt struct {
+	HostKey
+	At time.Time
+}
+
+// Scope limits lists to what a principal owns.
+type Scope struct {
+	Principal
+}
+
+// Reader reads. What is not there is nil without an error.
+type Reader interface {
+	InfraEnv(ctx context.Context, id string) (*InfraEnv, error)
+	Cluster(ctx context.Context, id string) (*Cluster, error)
+	Host(ctx context.Context, key HostKey) (*Host, error)
+	// Inventory is nil before the first report.
+	Inventory(ctx context.Context, key HostKey) ([]byte, error)
+	// HostsOfCluster are in the order of their keys.
+	HostsOfCluster(ctx context.Context, id string) ([]Host, error)
+	// SameMachine are the hosts with the id, in all InfraEnvs.
+	SameMachine(ctx context.Context, hostID string) ([]Host, error)
+	InfraEnvs(ctx context.Context, scope Scope, filter InfraEnvFilter) (List[InfraEnv], error)
+	Clusters(ctx context.Context, scope Scope, filter ClusterFilter) (List[Cluster], error)
+	Hosts(ctx context.Context, scope Scope, filter HostFilter) (List[Host], error)
+	// Events are of the InfraEnv or the cluster of the filter, each as its owner may see them; of everything without either.
+	Events(ctx context.Context, filter EventFilter) (List[Event], error)
+}
+
+// Tx is a transaction. What it reads stays as it is until the commit.
+type Tx interface {
+	Reader
+	// LockClusters keeps others from changing these clusters; empty ids do not count. It is called before anything is read.
+	LockClusters(ctx context.Context, ids ...string) error
+	// Put writes an object whole; revisions grow. Another writer in between makes Update run again.
+	PutInfraEnv(ctx context.Context, e *InfraEnv) error
+	PutCluster(ctx context.Context, c *Cluster) error
+	PutHost(ctx context.Context, h *Host) error
+	PutInventory(ctx context.Context, key HostKey, inventory []byte) error
+	DeleteInfraEnv(ctx context.Context, id string) error
+	DeleteCluster(ctx context.Context, id string) error
+	DeleteHost(ctx context.Context, key HostKey) error
+	AddEvent(ctx context.Context, e Event) error
+	// Announce tells of changes when the transaction is committed.
+	Announce(changes ...Change)
+}

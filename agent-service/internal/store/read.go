@@ -1,0 +1,223 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/uptrace/bun"
+
+	"github.com/muster-io/muster/agent-service/internal/service"
+)
+
+const (
+	defaultPage = 1000
+	largestPage = 5000
+)
+
+// reader implements service.Reader on a connection or a transaction.
+type reader struct {
+	db bun.IDB
+	// lock is added to reads of single objects in a transaction, where the database has row locks.
+	lock string
+}
+
+// one reads the row of a query into row; false where there is none.
+func (r reader) one(ctx context.Context, query *bun.SelectQuery) (bool, error) {
+	if r.lock != "" {
+		query = query.For(r.lock)
+	}
+	err := query.Scan(ctx)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, classify(err)
+}
+
+// InfraEnv implements service.Reader. It is not locked: hosts register at the same time.
+func (r reader) InfraEnv(ctx context.Context, id string) (*service.InfraEnv, error) {
+	var row infraEnvRow
+	r.lock = strings.Replace(r.lock, "UPDATE", "SHARE", 1)
+	if found, err := r.one(ctx, r.db.NewSelect().Model(&row).Where("id = ?", id)); err != nil || !found {
+		return nil, err
+	}
+	return row.decode()
+}
+
+// Cluster implements service.Reader.
+func (r reader) Cluster(ctx context.Context, id string) (*service.Cluster, error) {
+	var row clusterRow
+	if found, err := r.one(ctx, r.db.NewSelect().Model(&row).Where("id = ?", id)); err != nil || !found {
+		return nil, err
+	}
+	return row.decode()
+}
+
+// Host implements service.Reader.
+func (r reader) Host(ctx context.Context, key service.HostKey) (*service.Host, error) {
+	var row hostRow
+	if found, err := r.one(ctx, r.db.NewSelect().Model(&row).Where("infra_env_id = ? AND host_id = ?", key.InfraEnvID, key.HostID)); err != nil || !found {
+		return nil, err
+	}
+	return row.decode()
+}
+
+// Inventory implements service.Reader.
+func (r reader) Inventory(ctx context.Context, key service.HostKey) ([]byte, error) {
+	var row inventoryRow
+	r.lock = ""
+	found, err := r.one(ctx, r.db.NewSelect().Model(&row).Where("infra_env_id = ? AND host_id = ?", key.InfraEnvID, key.HostID))
+	if err != nil || !found {
+		return nil, err
+	}
+	return []byte(row.Body), nil
+}
+
+// HostsOfCluster implements service.Reader.
+func (r reader) HostsOfCluster(ctx context.Context, id string) ([]service.Host, error) {
+	return r.hosts(ctx, func(q *bun.SelectQuery) *bun.SelectQuery {
+		return q.Where("cluster_id = ?", id).Order("infra_env_id", "host_id")
+	})
+}
+
+// SameMachine implements service.Reader.
+func (r reader) SameMachine(ctx context.Context, hostID string) ([]service.Host, error) {
+	return r.hosts(ctx, func(q *bun.SelectQuery) *bun.SelectQuery { return q.Where("host_id = ?", hostID).Order("infra_env_id") })
+}
+
+func (r reader) hosts(ctx context.Context, where func(*bun.SelectQuery) *bun.SelectQuery) ([]service.Host, error) {
+	var rows []hostRow
+	query := where(r.db.NewSelect().Model(&rows))
+	if r.lock != "" {
+		query = query.For(r.lock)
+	}
+	if err := query.Scan(ctx); err != nil {
+		return nil, classify(err)
+	}
+	return decodeAll(rows, hostRow.decode)
+}
+
+func decodeAll[R, T any](rows []R, decode func(R) (*T, error)) ([]T, error) {
+	objects := make([]T, 0, len(rows))
+	for _, row := range rows {
+		object, err := decode(row)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, *object)
+	}
+	return objects, nil
+}
+
+// owned limits a query to what a principal owns, as Principal.Owns does.
+func owned(query *bun.SelectQuery, scope service.Scope) *bun.SelectQuery {
+	switch {
+	case scope.Admin:
+		return query
+	case scope.Organization != "":
+		return query.Where("org_id = ?", scope.Organization)
+	default:
+		return query.Where("org_id = '' AND user_name = ? AND user_name <> ''", scope.User)
+	}
+}
+
+func paged(query *bun.SelectQuery, page service.Page) *bun.SelectQuery {
+	return query.Limit(min(cmp.Or(max(page.Limit, 0), defaultPage), largestPage)).Offset(max(page.Offset, 0))
+}
+
+func equal(query *bun.SelectQuery, column, value string) *bun.SelectQuery {
+	if value == "" {
+		return query
+	}
+	return query.Where("? = ?", bun.Ident(column), value)
+}
+
+func within[S ~string](query *bun.SelectQuery, column string, values []S) *bun.SelectQuery {
+	if len(values) == 0 {
+		return query
+	}
+	return query.Where("? IN (?)", bun.Ident(column), bun.List(values))
+}
+
+func ofKube(query *bun.SelectQuery, ref *service.KubeRef) *bun.SelectQuery {
+	if ref == nil {
+		return query
+	}
+	return query.Where("kube_namespace = ? AND kube_name = ?", ref.Namespace, ref.Name)
+}
+
+// InfraEnvs implements service.Reader.
+func (r reader) InfraEnvs(ctx context.Context, scope service.Scope, f service.InfraEnvFilter) (service.List[service.InfraEnv], error) {
+	var rows []infraEnvRow
+	query := equal(equal(ofKube(owned(r.db.NewSelect().Model(&rows), scope), f.Kube), "cluster_id", f.ClusterID), "user_name", f.Owner)
+	return list(ctx, paged(query.Order("created_at", "id"), f.Page), &rows, infraEnvRow.decode)
+}
+
+// Clusters implements service.Reader.
+func (r reader) Clusters(ctx context.Context, scope service.Scope, f service.ClusterFilter) (service.List[service.Cluster], error) {
+	var rows []clusterRow
+	query := equal(ofKube(owned(r.db.NewSelect().Model(&rows), scope), f.Kube), "user_name", f.Owner)
+	return list(ctx, paged(query.Order("created_at", "id"), f.Page), &rows, clusterRow.decode)
+}
+
+// Hosts implements service.Reader.
+func (r reader) Hosts(ctx context.Context, scope service.Scope, f service.HostFilter) (service.List[service.Host], error) {
+	var rows []hostRow
+	query := owned(r.db.NewSelect().Model(&rows), scope)
+	query = equal(equal(equal(query, "infra_env_id", f.InfraEnvID), "cluster_id", f.ClusterID), "host_id", f.HostID)
+	query = within(within(query, "state", f.States), "role", f.Roles)
+	if f.Unbound {
+		query = query.Where("cluster_id IS NULL")
+	}
+	return list(ctx, paged(query.Order("created_at", "infra_env_id", "host_id"), f.Page), &rows, hostRow.decode)
+}
+
+func list[R, T any](ctx context.Context, query *bun.SelectQuery, rows *[]R, decode func(R) (*T, error)) (service.List[T], error) {
+	total, err := query.ScanAndCount(ctx)
+	if err != nil {
+		return service.List[T]{}, classify(err)
+	}
+	items, err := decodeAll(*rows, decode)
+	return service.List[T]{Items: items, Total: total}, err
+}
+
+// Events implements service.Reader.
+func (r reader) Events(ctx context.Context, f service.EventFilter) (service.List[service.Event], error) {
+	var rows []eventRow
+	query := r.db.NewSelect().Model(&rows)
+	if f.InfraEnvID != "" {
+		query = query.Where("infra_env_id = ?", f.InfraEnvID)
+	}
+	if f.ClusterID != "" {
+		query = query.Where("cluster_id = ? AND for_cluster", f.ClusterID)
+	} else if f.InfraEnvID != "" {
+		query = query.Where("for_infra_env")
+	}
+	if len(f.HostIDs) > 0 {
+		hosts := f.HostIDs
+		if f.ClusterLevel {
+			hosts = append(slices.Clone(hosts), "")
+		}
+		query = within(query, "host_id", hosts)
+	}
+	query = within(within(query, "severity", f.Severities), "category", f.Categories)
+	if f.Message != "" {
+		escaped := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(strings.ToLower(f.Message))
+		query = query.Where(`lower(message) LIKE ? ESCAPE '\'`, "%"+escaped+"%")
+	}
+	switch {
+	case f.AfterPosition > 0:
+		query = query.Where("position > ?", f.AfterPosition).Order("position")
+	case f.Descending:
+		query = query.Order("last_at DESC", "id DESC")
+	default:
+		query = query.Order("last_at", "id")
+	}
+	return list(ctx, paged(query, f.Page), &rows, func(row eventRow) (*service.Event, error) { return new(row.event()), nil })
+}

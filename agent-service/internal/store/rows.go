@@ -1,0 +1,143 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/muster-io/muster/agent-service/internal/service"
+)
+
+// Rows keep an object whole in doc; columns are what is searched for and what must be unique.
+
+type infraEnvRow struct {
+	bun.BaseModel `bun:"table:infra_envs,alias:o"`
+
+	ID            string    `bun:"id,pk"`
+	Name          string    `bun:"name"`
+	User          string    `bun:"user_name"`
+	Organization  string    `bun:"org_id"`
+	KubeNamespace string    `bun:"kube_namespace"`
+	KubeName      string    `bun:"kube_name"`
+	ClusterID     string    `bun:"cluster_id,nullzero"`
+	CreatedAt     time.Time `bun:"created_at"`
+	Revision      int64     `bun:"revision"`
+	Doc           string    `bun:"doc"`
+}
+
+type clusterRow struct {
+	bun.BaseModel `bun:"table:clusters,alias:o"`
+
+	ID            string    `bun:"id,pk"`
+	Name          string    `bun:"name"`
+	User          string    `bun:"user_name"`
+	Organization  string    `bun:"org_id"`
+	KubeNamespace string    `bun:"kube_namespace"`
+	KubeName      string    `bun:"kube_name"`
+	Status        string    `bun:"status"`
+	CreatedAt     time.Time `bun:"created_at"`
+	Revision      int64     `bun:"revision"`
+	Doc           string    `bun:"doc"`
+}
+
+type hostRow struct {
+	bun.BaseModel `bun:"table:hosts,alias:o"`
+
+	InfraEnvID   string    `bun:"infra_env_id,pk"`
+	HostID       string    `bun:"host_id,pk"`
+	ClusterID    string    `bun:"cluster_id,nullzero"`
+	User         string    `bun:"user_name"`
+	Organization string    `bun:"org_id"`
+	State        string    `bun:"state"`
+	Role         string    `bun:"role"`
+	CreatedAt    time.Time `bun:"created_at"`
+	Revision     int64     `bun:"revision"`
+	Doc          string    `bun:"doc"`
+}
+
+type inventoryRow struct {
+	bun.BaseModel `bun:"table:inventories"`
+
+	InfraEnvID string `bun:"infra_env_id,pk"`
+	HostID     string `bun:"host_id,pk"`
+	Body       string `bun:"body"`
+}
+
+type heartbeatRow struct {
+	bun.BaseModel `bun:"table:heartbeats"`
+
+	InfraEnvID string `bun:"infra_env_id,pk"`
+	HostID     string `bun:"host_id,pk"`
+	// SeenAt is in milliseconds since 1970.
+	SeenAt int64 `bun:"seen_at"`
+}
+
+type eventRow struct {
+	bun.BaseModel `bun:"table:events,alias:o"`
+
+	ID          int64     `bun:"id,pk,autoincrement"`
+	Position    int64     `bun:"position"`
+	Fold        string    `bun:"fold"`
+	Name        string    `bun:"name"`
+	InfraEnvID  string    `bun:"infra_env_id"`
+	HostID      string    `bun:"host_id"`
+	ClusterID   string    `bun:"cluster_id"`
+	Severity    string    `bun:"severity"`
+	Category    string    `bun:"category"`
+	Message     string    `bun:"message"`
+	At          time.Time `bun:"at"`
+	LastAt      time.Time `bun:"last_at"`
+	Count       int64     `bun:"count"`
+	ForInfraEnv bool      `bun:"for_infra_env"`
+	ForCluster  bool      `bun:"for_cluster"`
+	RequestID   string    `bun:"request_id"`
+	Props       string    `bun:"props"`
+}
+
+func encode(object any) (string, error) {
+	doc, err := json.Marshal(object)
+	if err != nil {
+		return "", fmt.Errorf("encoding %T: %w", object, err)
+	}
+	return string(doc), nil
+}
+
+func (r infraEnvRow) decode() (*service.InfraEnv, error) {
+	e := &service.InfraEnv{}
+	if err := json.Unmarshal([]byte(r.Doc), e); err != nil {
+		return nil, fmt.Errorf("decoding InfraEnv %s: %w", r.ID, err)
+	}
+	e.Revision = r.Revision
+	return e, nil
+}
+
+func (r clusterRow) decode() (*service.Cluster, error) {
+	c := &service.Cluster{}
+	if err := json.Unmarshal([]byte(r.Doc), c); err != nil {
+		return nil, fmt.Errorf("decoding cluster %s: %w", r.ID, err)
+	}
+	c.Revision = r.Revision
+	return c, nil
+}
+
+func (r hostRow) decode() (*service.Host, error) {
+	h := &service.Host{}
+	if err := json.Unmarshal([]byte(r.Doc), h); err != nil {
+		return nil, fmt.Errorf("decoding host %s/%s: %w", r.InfraEnvID, r.HostID, err)
+	}
+	h.Revision = r.Revision
+	return h, nil
+}
+
+func (r eventRow) event() service.Event {
+	return service.Event{
+		ID: r.ID, Position: r.Position, Name: r.Name, InfraEnvID: r.InfraEnvID, HostID: r.HostID, ClusterID: r.ClusterID, Severity: r.Severity,
+		Category: r.Category, Message: r.Message, At: r.At, LastAt: r.LastAt, Count: r.Count, ForInfraEnv: r.ForInfraEnv, ForCluster: r.ForCluster,
+		RequestID: r.RequestID, Props: json.RawMessage(r.Props),
+	}
+}

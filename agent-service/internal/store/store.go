@@ -1,0 +1,156 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package store keeps the domain in SQL: a SQLite file, or PostgreSQL for several replicas. The same code serves both.
+package store
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+	"github.com/uptrace/bun/dialect/sqlitedialect"
+	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/muster-io/muster/agent-service/internal/service"
+)
+
+//go:embed migrations
+var migrations embed.FS
+
+// Store implements service.Store.
+type Store struct {
+	write *bun.DB
+	read  *bun.DB
+	// listen is how to connect for news of other replicas, nil where there are none.
+	listen *pgx.ConnConfig
+	// origin tells this replica's news from others'.
+	origin string
+	// Statements counts what was sent to the database, for metrics and benchmarks.
+	Statements atomic.Int64
+}
+
+var _ service.Store = (*Store)(nil)
+
+// Open connects to a database and brings its schema up to date. The address is postgres://… or the path of a SQLite
+// file, which is made when it is missing.
+func Open(ctx context.Context, address string) (*Store, error) {
+	s := &Store{origin: uuid.NewString()}
+	var err error
+	if strings.HasPrefix(address, "postgres://") || strings.HasPrefix(address, "postgresql://") {
+		err = s.openPostgres(ctx, address)
+	} else {
+		err = s.openSQLite(ctx, strings.TrimPrefix(address, "sqlite:"))
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.write.AddQueryHook(counter{s})
+	if s.read != s.write {
+		s.read.AddQueryHook(counter{s})
+	}
+	return s, nil
+}
+
+// openSQLite has one connection that writes: SQLite serializes writers anyway, and so nobody waits for a lock in vain.
+func (s *Store) openSQLite(ctx context.Context, path string) error {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return fmt.Errorf("finding the database: %w", err)
+	}
+	query := url.Values{"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(NORMAL)", "foreign_keys(1)"}, "_time_format": {"sqlite"}}
+	open := func(connections int, lock string) (*bun.DB, error) {
+		query.Set("_txlock", lock)
+		db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: absolute}).EscapedPath()+"?"+query.Encode())
+		if err != nil {
+			return nil, fmt.Errorf("opening the database: %w", err)
+		}
+		db.SetMaxOpenConns(connections)
+		return bun.NewDB(db, sqlitedialect.New()), nil
+	}
+	if s.write, err = open(1, "immediate"); err != nil {
+		return err
+	}
+	if s.read, err = open(4, "deferred"); err != nil {
+		return err
+	}
+	return s.migrate(ctx, goose.DialectSQLite3, "migrations/sqlite")
+}
+
+func (s *Store) openPostgres(ctx context.Context, address string) error {
+	config, err := pgx.ParseConfig(address)
+	if err != nil {
+		return errors.New("reading the address of the database: it is not a valid PostgreSQL URL") // the cause would show the password
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = 5 * time.Second
+	}
+	s.listen = config.Copy()
+	db := stdlib.OpenDB(*config)
+	db.SetMaxOpenConns(30)
+	db.SetMaxIdleConns(30)
+	s.write = bun.NewDB(db, pgdialect.New())
+	s.read = s.write
+	locker, err := lock.NewPostgresSessionLocker()
+	if err != nil {
+		return fmt.Errorf("preparing the lock of migrations: %w", err)
+	}
+	return s.migrate(ctx, goose.DialectPostgres, "migrations/postgres", goose.WithSessionLocker(locker))
+}
+
+func (s *Store) migrate(ctx context.Context, dialect goose.Dialect, dir string, options ...goose.ProviderOption) error {
+	files, err := fs.Sub(migrations, dir)
+	if err != nil {
+		return fmt.Errorf("finding the migrations: %w", err)
+	}
+	provider, err := goose.NewProvider(dialect, s.write.DB, files, options...)
+	if err != nil {
+		return fmt.Errorf("preparing migrations: %w", err)
+	}
+	if _, err := provider.Up(ctx); err != nil {
+		return fmt.Errorf("migrating the database: %w", classify(err))
+	}
+	return nil
+}
+
+// Close ends all connections.
+func (s *Store) Close() error {
+	var errs []error
+	if s.write != nil {
+		errs = append(errs, s.write.Close())
+	}
+	if s.read != nil && s.read != s.write {
+		errs = append(errs, s.read.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Ping implements service.Store.
+func (s *Store) Ping(ctx context.Context) error {
+	return classify(s.write.PingContext(ctx))
+}
+
+// counter counts statements.
+type counter struct{ store *Store }
+
+func (c counter) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context {
+	c.store.Statements.Add(1)
+	return ctx
+}
+
+func (counter) AfterQuery(context.Context, *bun.QueryEvent) {}

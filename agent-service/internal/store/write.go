@@ -1,0 +1,290 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
+
+	"github.com/muster-io/muster/agent-service/internal/service"
+)
+
+const (
+	// attempts is how often a transaction is run when others are in the way.
+	attempts = 20
+	// foldWindow is how long after an event its repetition is counted with it.
+	foldWindow = time.Hour
+	// heartbeatBatch is how many hosts one statement saves.
+	heartbeatBatch = 1000
+	// largestNews is what PostgreSQL takes in a notification, with room to spare.
+	largestNews = 7500
+)
+
+const channel = "muster_agent_service"
+
+// transaction implements service.Tx.
+type transaction struct {
+	reader
+	store   *Store
+	changes []service.Change
+}
+
+// Update implements service.Store.
+func (s *Store) Update(ctx context.Context, do func(context.Context, service.Tx) error) error {
+	var err error
+	for range attempts {
+		err = s.once(ctx, do)
+		if !repeatable(err) || ctx.Err() != nil {
+			return classify(err)
+		}
+	}
+	return classify(err)
+}
+
+func (s *Store) once(ctx context.Context, do func(context.Context, service.Tx) error) error {
+	tx, err := s.write.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("beginning a transaction: %w", err)
+	}
+	t := &transaction{reader: reader{db: tx}, store: s}
+	if s.listen != nil {
+		t.lock = "UPDATE"
+	}
+	if err := do(ctx, t); err != nil {
+		return errors.Join(err, ignoreDone(tx.Rollback()))
+	}
+	if err := t.tell(ctx); err != nil {
+		return errors.Join(err, ignoreDone(tx.Rollback()))
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("committing a transaction: %w", err)
+	}
+	return nil
+}
+
+func ignoreDone(err error) error {
+	if errors.Is(err, sql.ErrTxDone) || away(orNothing(err)) {
+		return nil
+	}
+	return err
+}
+
+var errNothing = errors.New("nothing")
+
+func orNothing(err error) error {
+	if err == nil {
+		return errNothing
+	}
+	return err
+}
+
+// View implements service.Store.
+func (s *Store) View(ctx context.Context, do func(context.Context, service.Reader) error) error {
+	return classify(do(ctx, reader{db: s.read}))
+}
+
+// Announce implements service.Tx.
+func (t *transaction) Announce(changes ...service.Change) {
+	t.changes = append(t.changes, changes...)
+}
+
+// tell sends the changes to other replicas, with the commit.
+func (t *transaction) tell(ctx context.Context) error {
+	if t.store.listen == nil || len(t.changes) == 0 {
+		return nil
+	}
+	news, err := json.Marshal(bulletin{Origin: t.store.origin, Changes: t.changes})
+	if err == nil && len(news) > largestNews {
+		news, err = json.Marshal(bulletin{Origin: t.store.origin, Changes: []service.Change{{Kind: service.EverythingChanged}}})
+	}
+	if err != nil {
+		return fmt.Errorf("encoding changes: %w", err)
+	}
+	if _, err := t.db.ExecContext(ctx, "SELECT pg_notify(?, ?)", channel, string(news)); err != nil {
+		return fmt.Errorf("telling other replicas: %w", err)
+	}
+	return nil
+}
+
+// LockClusters implements service.Tx. Locks are taken in the order of ids, so that nobody waits in a circle.
+func (t *transaction) LockClusters(ctx context.Context, ids ...string) error {
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == "" })
+	slices.Sort(ids)
+	if t.lock == "" || len(ids) == 0 {
+		return nil
+	}
+	var found []string
+	err := t.db.NewSelect().Table("clusters").Column("id").Where("id IN (?)", bun.List(ids)).Order("id").For("UPDATE").Scan(ctx, &found)
+	if err != nil {
+		return fmt.Errorf("locking clusters: %w", err)
+	}
+	return nil
+}
+
+// put inserts a row whose object is new (revision 0), and else writes over the one that was read.
+func (t *transaction) put(ctx context.Context, row any, known int64, what string) error {
+	var result sql.Result
+	var err error
+	if known == 0 {
+		result, err = t.db.NewInsert().Model(row).On("CONFLICT DO NOTHING").Exec(ctx)
+	} else {
+		result, err = t.db.NewUpdate().Model(row).WherePK().Where("revision = ?", known).Exec(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", what, err)
+	}
+	if n, err := result.RowsAffected(); err != nil || n != 1 {
+		return errors.Join(errStale, err)
+	}
+	return nil
+}
+
+// PutInfraEnv implements service.Tx.
+func (t *transaction) PutInfraEnv(ctx context.Context, e *service.InfraEnv) error {
+	known := e.Revision
+	e.Revision++
+	doc, err := encode(e)
+	if err != nil {
+		return err
+	}
+	return t.put(ctx, &infraEnvRow{
+		ID: e.ID, Name: e.Name, User: e.User, Organization: e.Organization, KubeNamespace: e.Kube.Namespace, KubeName: e.Kube.Name, ClusterID: e.ClusterID,
+		CreatedAt: e.CreatedAt.UTC(), Revision: e.Revision, Doc: doc,
+	}, known, "InfraEnv "+e.ID)
+}
+
+// PutCluster implements service.Tx.
+func (t *transaction) PutCluster(ctx context.Context, c *service.Cluster) error {
+	known := c.Revision
+	c.Revision++
+	doc, err := encode(c)
+	if err != nil {
+		return err
+	}
+	return t.put(ctx, &clusterRow{
+		ID: c.ID, Name: c.Name, User: c.User, Organization: c.Organization, KubeNamespace: c.Kube.Namespace, KubeName: c.Kube.Name, Status: string(c.Status),
+		CreatedAt: c.CreatedAt.UTC(), Revision: c.Revision, Doc: doc,
+	}, known, "cluster "+c.ID)
+}
+
+// PutHost implements service.Tx.
+func (t *transaction) PutHost(ctx context.Context, h *service.Host) error {
+	known := h.Revision
+	h.Revision++
+	doc, err := encode(h)
+	if err != nil {
+		return err
+	}
+	return t.put(ctx, &hostRow{
+		InfraEnvID: h.InfraEnvID, HostID: h.HostID, ClusterID: h.ClusterID, User: h.User, Organization: h.Organization, State: string(h.State), Role: h.Role,
+		CreatedAt: h.CreatedAt.UTC(), Revision: h.Revision, Doc: doc,
+	}, known, "host "+h.HostKey.String())
+}
+
+// PutInventory implements service.Tx.
+func (t *transaction) PutInventory(ctx context.Context, key service.HostKey, inventory []byte) error {
+	row := &inventoryRow{InfraEnvID: key.InfraEnvID, HostID: key.HostID, Body: string(inventory)}
+	if _, err := t.db.NewInsert().Model(row).On("CONFLICT (infra_env_id, host_id) DO UPDATE").Set("body = EXCLUDED.body").Exec(ctx); err != nil {
+		return fmt.Errorf("writing the inventory of host %s: %w", key, err)
+	}
+	return nil
+}
+
+// DeleteInfraEnv implements service.Tx.
+func (t *transaction) DeleteInfraEnv(ctx context.Context, id string) error {
+	if _, err := t.db.NewDelete().Model((*infraEnvRow)(nil)).Where("id = ?", id).Exec(ctx); err != nil {
+		return fmt.Errorf("deleting InfraEnv %s: %w", id, err)
+	}
+	return nil
+}
+
+// DeleteCluster implements service.Tx.
+func (t *transaction) DeleteCluster(ctx context.Context, id string) error {
+	if _, err := t.db.NewDelete().Model((*clusterRow)(nil)).Where("id = ?", id).Exec(ctx); err != nil {
+		return fmt.Errorf("deleting cluster %s: %w", id, err)
+	}
+	return nil
+}
+
+// DeleteHost implements service.Tx.
+func (t *transaction) DeleteHost(ctx context.Context, key service.HostKey) error {
+	for _, model := range []any{(*inventoryRow)(nil), (*heartbeatRow)(nil), (*hostRow)(nil)} {
+		if _, err := t.db.NewDelete().Model(model).Where("infra_env_id = ? AND host_id = ?", key.InfraEnvID, key.HostID).Exec(ctx); err != nil {
+			return fmt.Errorf("deleting host %s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+// AddEvent implements service.Tx. A repetition within the hour is counted with the event that was there.
+func (t *transaction) AddEvent(ctx context.Context, e service.Event) error {
+	position := bun.SafeQuery("(SELECT coalesce(max(position), 0) + 1 FROM events)")
+	if t.db.Dialect().Name() == dialect.PG {
+		position = bun.SafeQuery("nextval('event_position')")
+	}
+	fold := foldKey(e)
+	result, err := t.db.NewUpdate().Table("events").Set("count = count + 1").Set("last_at = ?", e.At.UTC()).Set("position = ?", position).
+		Where("id = (SELECT max(id) FROM events WHERE fold = ? AND last_at > ?)", fold, e.At.Add(-foldWindow).UTC()).Exec(ctx)
+	if err != nil {
+		return fmt.Errorf("counting event %s: %w", e.Name, err)
+	}
+	if n, err := result.RowsAffected(); err != nil || n > 0 {
+		return err
+	}
+	row := &eventRow{
+		Fold: fold, Name: e.Name, InfraEnvID: e.InfraEnvID, HostID: e.HostID, ClusterID: e.ClusterID, Severity: e.Severity, Category: e.Category,
+		Message: e.Message, At: e.At.UTC(), LastAt: e.At.UTC(), Count: 1, ForInfraEnv: e.ForInfraEnv, ForCluster: e.ForCluster, RequestID: e.RequestID,
+		Props: string(e.Props),
+	}
+	if _, err := t.db.NewInsert().Model(row).Value("position", "?", position).Exec(ctx); err != nil {
+		return fmt.Errorf("writing event %s: %w", e.Name, err)
+	}
+	return nil
+}
+
+func foldKey(e service.Event) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{e.Name, e.InfraEnvID, e.HostID, e.ClusterID, e.Message, fmt.Sprint(e.ForInfraEnv, e.ForCluster)}, "\x00")))
+	return hex.EncodeToString(sum[:16])
+}
+
+// SaveSeen implements service.Store.
+func (s *Store) SaveSeen(ctx context.Context, seen []service.SeenAt) error {
+	// In one order, so that two replicas do not wait for each other in a circle.
+	slices.SortFunc(seen, func(a, b service.SeenAt) int { return strings.Compare(a.HostKey.String(), b.HostKey.String()) })
+	for batch := range slices.Chunk(seen, heartbeatBatch) {
+		rows := make([]heartbeatRow, 0, len(batch))
+		for _, one := range batch {
+			rows = append(rows, heartbeatRow{InfraEnvID: one.InfraEnvID, HostID: one.HostID, SeenAt: one.At.UnixMilli()})
+		}
+		_, err := s.write.NewInsert().Model(&rows).On("CONFLICT (infra_env_id, host_id) DO UPDATE").Set("seen_at = EXCLUDED.seen_at").Exec(ctx)
+		if err != nil {
+			return classify(fmt.Errorf("saving heartbeats: %w", err))
+		}
+	}
+	return nil
+}
+
+// SeenSince implements service.Store.
+func (s *Store) SeenSince(ctx context.Context, since time.Time) ([]service.SeenAt, error) {
+	var rows []heartbeatRow
+	if err := s.read.NewSelect().Model(&rows).Where("seen_at >= ?", since.UnixMilli()).Scan(ctx); err != nil {
+		return nil, classify(fmt.Errorf("reading heartbeats: %w", err))
+	}
+	seen := make([]service.SeenAt, 0, len(rows))
+	for _, row := range rows {
+		seen = append(seen, service.SeenAt{HostKey: service.HostKey{InfraEnvID: row.InfraEnvID, HostID: row.HostID}, At: time.UnixMilli(row.SeenAt)})
+	}
+	return seen, nil
+}

@@ -1,0 +1,284 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validate
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/muster-io/muster/agent-service/internal/hardware"
+)
+
+// Categories of validations.
+const (
+	categoryHardware = "hardware"
+	categoryNetwork  = "network"
+)
+
+// Check is the outcome of something that an agent was asked to try. Empty is unknown.
+type Check string
+
+// Outcomes of checks.
+const (
+	Unknown Check = ""
+	Passed  Check = "passed"
+	Refused Check = "refused"
+)
+
+// Checks are what an agent found out, kept with its host.
+type Checks struct {
+	// Registry is whether the discovery image's registry answers with the InfraEnv's pull secret.
+	Registry Check `json:"registry,omitempty"`
+	// RegistryDetail names the images that cannot be had.
+	RegistryDetail string `json:"registryDetail,omitempty"`
+	// DiskSpeed is of the installation disk.
+	DiskSpeed Check `json:"diskSpeed,omitempty"`
+	// Connected says that connectivity was tried; Unreachable are the hosts of the cluster that did not answer.
+	Connected   bool     `json:"connected,omitempty"`
+	Unreachable []string `json:"unreachable,omitempty"`
+	// Domains are names that were asked for, and whether they resolved.
+	Domains map[string]bool `json:"domains,omitempty"`
+}
+
+// Subject is the host that is looked at.
+type Subject struct {
+	ID             string
+	Connected      bool
+	MediaConnected bool
+	Hostname       string
+	// Role is auto-assign, master, worker or arbiter.
+	Role   string
+	DiskID string
+	// DiskPath overrules DiskID.
+	DiskPath string
+	Summary  hardware.Summary
+	// NTP is what time sources the host has; asked is false before they were reported.
+	NTP    []NTPSource
+	Checks Checks
+}
+
+// Surroundings are the cluster that a host is in, or would be in.
+type Surroundings struct {
+	Name            string
+	BaseDomain      string
+	CPUArchitecture string
+	MachineNetworks []string
+	// Hostnames are of the cluster's other hosts, by id.
+	Hostnames map[string]string
+	// UserManagedNetworking: the addresses of the API are looked after elsewhere.
+	UserManagedNetworking bool
+	DayTwo                bool
+	Ignored               []string
+}
+
+// Minimum is what a role needs.
+type Minimum struct {
+	CPUs      int64
+	MemoryGiB int64
+	DiskGB    int64
+}
+
+// Minimums by role. Auto-assign needs what the most modest role needs.
+type Minimums map[string]Minimum
+
+// DefaultMinimums are the documented requirements.
+var DefaultMinimums = Minimums{
+	"auto-assign": {2, 8, 100}, "worker": {2, 8, 100}, "master": {4, 16, 100}, "arbiter": {2, 8, 50},
+}
+
+// blocking are the ids that keep a free host from being ready to be bound. Everything that fails keeps a bound host from
+// being installed, but for the warnings.
+var (
+	blocking    = []string{"connected", "media-connected", "has-inventory", "inventory-not-fully-truncated", "has-min-cpu-cores", "has-min-memory", "has-min-valid-disks", "hostname-valid"}
+	warnings    = []string{"inventory-not-partially-truncated"}
+	unignorable = []string{"connected", "media-connected", "has-inventory"}
+)
+
+// Sufficient is true where nothing that blocks fails: with a cluster, and for being free.
+func Sufficient(results []Result, bound bool) bool {
+	return !slices.ContainsFunc(results, func(r Result) bool { return r.blocks(bound) })
+}
+
+func (r Result) blocks(bound bool) bool {
+	if r.Status != Failure && r.Status != Pending || slices.Contains(warnings, r.ID) {
+		return false
+	}
+	return bound || slices.Contains(blocking, r.ID)
+}
+
+// Failing are the sentences of what blocks.
+func Failing(results []Result, bound bool) []string {
+	var sentences []string
+	for _, r := range results {
+		if r.blocks(bound) {
+			sentences = append(sentences, r.Message)
+		}
+	}
+	return sentences
+}
+
+// Host looks at a host, and at its place in a cluster where cluster is not nil. The results are in a fixed order.
+func Host(s Subject, cluster *Surroundings, minimums Minimums) []Result {
+	r := &report{}
+	r.machine(s, minimums)
+	r.network(s)
+	if cluster != nil {
+		r.inCluster(s, *cluster)
+		for i := range r.results {
+			id := r.results[i].ID
+			if slices.Contains(cluster.Ignored, id) && !slices.Contains(unignorable, id) {
+				r.results[i].Status = Disabled
+			}
+		}
+	}
+	return r.results
+}
+
+type report struct {
+	results []Result
+}
+
+// say adds a result: pending while it cannot be known, else by ok.
+func (r *report) say(id, category string, known, ok bool, good, bad string) {
+	result := Result{ID: id, Category: category, Status: Success, Message: good}
+	switch {
+	case !known:
+		result.Status, result.Message = Pending, "Missing inventory"
+		if id == "has-inventory" {
+			result.Message = bad
+		}
+	case !ok:
+		result.Status, result.Message = Failure, bad
+	}
+	r.results = append(r.results, result)
+}
+
+var hostnamePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$`)
+
+func hostnameValid(name string) bool {
+	return len(name) <= 253 && hostnamePattern.MatchString(name) && name != "localhost" && !strings.HasPrefix(name, "localhost.")
+}
+
+func (r *report) machine(s Subject, minimums Minimums) {
+	h, known := s.Summary, s.Summary.Hash != ""
+	any, role := minimums["auto-assign"], minimums[s.Role]
+	if role == (Minimum{}) {
+		role = any
+	}
+	r.say("connected", categoryNetwork, true, s.Connected, "Host is connected", "Host is disconnected")
+	r.say("media-connected", categoryNetwork, true, s.MediaConnected, "Media device is connected", "Media device is disconnected")
+	r.say("has-inventory", categoryHardware, known, true, "Valid inventory exists for the host", "Inventory has not been received for the host")
+	r.say("inventory-not-partially-truncated", categoryHardware, known, h.Truncation != "partial", "The inventory is whole", "The inventory is too large: parts of it are left out")
+	r.say("inventory-not-fully-truncated", categoryHardware, known, h.Truncation != "full", "The inventory fits", "The inventory is too large: nothing is known about disks and networks")
+	r.say("has-min-cpu-cores", categoryHardware, known, h.CPUCount >= any.CPUs, "Sufficient CPU cores",
+		fmt.Sprintf("The host has %d CPU cores, but at least %d are needed", h.CPUCount, any.CPUs))
+	r.say("has-min-memory", categoryHardware, known, enough(h.MemoryBytes, any.MemoryGiB), "Sufficient minimum RAM",
+		fmt.Sprintf("The host has %d MiB of memory, but at least %d GiB are needed", h.MemoryBytes>>20, any.MemoryGiB))
+	r.say("has-min-valid-disks", categoryHardware, known, slices.ContainsFunc(h.Targets, func(t hardware.Target) bool { return t.SizeBytes >= any.DiskGB*1e9 }),
+		"Sufficient disk capacity", fmt.Sprintf("No disk can be installed to: one of at least %d GB is needed", any.DiskGB))
+	r.say("has-cpu-cores-for-role", categoryHardware, known, h.CPUCount >= role.CPUs, "Sufficient CPU cores for role "+s.Role,
+		fmt.Sprintf("The host has %d CPU cores, but role %s needs at least %d", h.CPUCount, s.Role, role.CPUs))
+	r.say("has-memory-for-role", categoryHardware, known, enough(h.MemoryBytes, role.MemoryGiB), "Sufficient RAM for role "+s.Role,
+		fmt.Sprintf("The host has %d MiB of memory, but role %s needs at least %d GiB", h.MemoryBytes>>20, s.Role, role.MemoryGiB))
+	r.say("hostname-valid", categoryHardware, known, hostnameValid(s.Hostname), "Hostname "+s.Hostname+" is allowed",
+		fmt.Sprintf("Hostname %q is not allowed: set a name of lower-case letters, digits, hyphens and dots that is not localhost", s.Hostname))
+	_, chosen := Disk(s)
+	r.say("no-skip-missing-disk", categoryHardware, known, chosen || s.DiskID == "" && s.DiskPath == "", "The installation disk exists",
+		"The disk that was chosen for the installation does not exist on the host, or cannot be installed to")
+	r.say("sufficient-installation-disk-speed", categoryHardware, true, s.Checks.DiskSpeed != Refused, "Speed of installation disk is sufficient, or has not been measured",
+		"The installation disk is too slow")
+}
+
+// enough forgives what firmware keeps for itself.
+func enough(bytes, gib int64) bool { return bytes+(bytes>>5)+(64<<20) >= gib<<30 }
+
+// Disk is the disk that would be installed to: the chosen one, else the best. ok is false where there is none.
+func Disk(s Subject) (target hardware.Target, ok bool) {
+	for _, t := range s.Summary.Targets {
+		switch {
+		case s.DiskPath != "":
+			ok = t.Path == s.DiskPath
+		case s.DiskID != "":
+			ok = t.ID == s.DiskID
+		default:
+			ok = true
+		}
+		if ok {
+			return t, true
+		}
+	}
+	return hardware.Target{}, false
+}
+
+func (r *report) network(s Subject) {
+	known := s.Summary.Hash != ""
+	synced := slices.ContainsFunc(s.NTP, func(n NTPSource) bool { return n.State == "synced" || n.State == "combined" })
+	r.say("ntp-synced", categoryNetwork, known, synced || len(s.NTP) == 0, "Host NTP is synced, or its time sources are not known yet", "Host could not synchronize with any NTP server")
+	r.say("time-synced-between-host-and-service", categoryNetwork, known, s.Summary.ClockSkewSeconds >= -240 && s.Summary.ClockSkewSeconds <= 240, "Host clock is synchronized with service",
+		fmt.Sprintf("Host clock differs from the service's by about %d minutes", s.Summary.ClockSkewSeconds/60))
+	r.say("has-default-route", categoryNetwork, known, s.Summary.DefaultRoute, "Host has a default route", "Host has no default route: add a gateway to its network")
+	bad := "The registry cannot be reached with the InfraEnv's pull secret"
+	if s.Checks.RegistryDetail != "" {
+		bad += ": " + s.Checks.RegistryDetail
+	}
+	r.say("container-images-available", categoryNetwork, true, s.Checks.Registry != Refused, "All required container images can be pulled, or have not been tried", bad)
+}
+
+func (r *report) inCluster(s Subject, c Surroundings) {
+	known := s.Summary.Hash != ""
+	r.say("compatible-with-cluster-platform", categoryHardware, known, c.CPUArchitecture == "" || c.CPUArchitecture == "multi" || c.CPUArchitecture == s.Summary.CPUArchitecture,
+		"Host is compatible with the cluster", fmt.Sprintf("Host has architecture %s, the cluster %s", s.Summary.CPUArchitecture, c.CPUArchitecture))
+	twin := ""
+	for id, name := range c.Hostnames {
+		if id != s.ID && name != "" && name == s.Hostname && (twin == "" || id < twin) {
+			twin = id
+		}
+	}
+	r.say("hostname-unique", categoryHardware, known, twin == "", "Hostname "+s.Hostname+" is unique in cluster",
+		fmt.Sprintf("Hostname %s is not unique in cluster: host %s has it too", s.Hostname, twin))
+	r.say("machine-cidr-defined", categoryNetwork, true, len(c.MachineNetworks) > 0 || c.UserManagedNetworking || c.DayTwo || c.oneHost(), "Machine network is defined, or not needed",
+		"Machine network of the cluster is not defined: set machineNetwork")
+	r.say("belongs-to-machine-cidr", categoryNetwork, known, len(c.MachineNetworks) == 0 || inAny(s.Summary.Addresses, c.MachineNetworks), "Host belongs to all machine network CIDRs",
+		"Host has no address in the machine network "+strings.Join(c.MachineNetworks, ", "))
+	unreachable := slices.DeleteFunc(slices.Clone(s.Checks.Unreachable), func(id string) bool { _, there := c.Hostnames[id]; return !there || id == s.ID })
+	r.say("belongs-to-majority-group", categoryNetwork, known, len(unreachable)*2 <= max(len(c.Hostnames)-1, 0) || len(unreachable) == 0,
+		"Host has connectivity to the majority of hosts in the cluster", fmt.Sprintf("Host cannot reach the majority of the cluster's hosts: %s", strings.Join(first(unreachable, 5), ", ")))
+	for _, name := range []string{"api", "api-int", "apps"} {
+		resolved, asked := s.Checks.Domains[name]
+		needed := c.DayTwo || c.UserManagedNetworking
+		r.say(name+"-domain-name-resolved-correctly", categoryNetwork, true, !needed || !asked || resolved, "Domain name resolution for "+name+" was successful, or is not needed",
+			fmt.Sprintf("Host cannot resolve %s.%s.%s", name, c.Name, c.BaseDomain))
+	}
+	resolved, asked := s.Checks.Domains["wildcard"]
+	r.say("dns-wildcard-not-configured", categoryNetwork, true, !asked || !resolved, "No DNS wildcard answers for the cluster's domain, or it has not been tried",
+		fmt.Sprintf("A DNS wildcard answers for *.%s.%s, which would hide the cluster's names", c.Name, c.BaseDomain))
+}
+
+// oneHost is true where there is nobody to be connected to.
+func (c Surroundings) oneHost() bool { return len(c.Hostnames) <= 1 }
+
+func first(list []string, n int) []string {
+	if len(list) > n {
+		return append(slices.Clone(list[:n]), "…")
+	}
+	return list
+}
+
+func inAny(addresses, networks []string) bool {
+	for _, n := range networks {
+		network, err := netip.ParsePrefix(n)
+		if err != nil {
+			continue
+		}
+		for _, a := range addresses {
+			if address, err := netip.ParsePrefix(a); err == nil && network.Contains(address.Addr()) {
+				return true
+			}
+		}
+	}
+	return false
+}
