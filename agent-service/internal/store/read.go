@@ -128,7 +128,7 @@ func owned(query *bun.SelectQuery, scope service.Scope) *bun.SelectQuery {
 }
 
 func paged(query *bun.SelectQuery, page service.Page) *bun.SelectQuery {
-	return query.Limit(min(cmp.Or(max(page.Limit, 0), defaultPage), largestPage)).Offset(max(page.Offset, 0))
+	return query.Limit(int64(min(cmp.Or(max(page.Limit, 0), defaultPage), largestPage))).Offset(int64(max(page.Offset, 0)))
 }
 
 func equal(query *bun.SelectQuery, column, value string) *bun.SelectQuery {
@@ -184,7 +184,7 @@ func list[R, T any](ctx context.Context, query *bun.SelectQuery, rows *[]R, deco
 		return service.List[T]{}, classify(err)
 	}
 	items, err := decodeAll(*rows, decode)
-	return service.List[T]{Items: items, Total: total}, err
+	return service.List[T]{Items: items, Total: int(total)}, err
 }
 
 // Events implements service.Reader.
