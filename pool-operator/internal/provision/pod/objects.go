@@ -74,9 +74,11 @@ func podSpec(ref provision.ClusterRef, options *Options) *corev1ac.PodSpecApplyC
 			corev1ac.Volume().WithName(pkiVolume).WithSecret(corev1ac.SecretVolumeSource().WithSecretName(objectName(ref)).WithDefaultMode(0o440)),
 			corev1ac.Volume().WithName(runVolume).WithEmptyDir(corev1ac.EmptyDirVolumeSource()),
 		).
+		// A sidecar ends after the others: an API server whose etcd is gone does not end by itself.
+		WithInitContainers(container("etcd", options.Images.Etcd, etcdArgs(), "25m", "96Mi").
+			WithRestartPolicy(corev1.ContainerRestartPolicyAlways).
+			WithVolumeMounts(corev1ac.VolumeMount().WithName(dataVolume).WithMountPath(dataPath))).
 		WithContainers(
-			container("etcd", options.Images.Etcd, etcdArgs(), "25m", "96Mi").
-				WithVolumeMounts(corev1ac.VolumeMount().WithName(dataVolume).WithMountPath(dataPath)),
 			container("kube-apiserver", options.Images.APIServer, apiServerArgs(), "50m", "256Mi").
 				WithEnv(corev1ac.EnvVar().WithName("POD_IP").WithValueFrom(corev1ac.EnvVarSource().
 					WithFieldRef(corev1ac.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath("status.podIP")))).

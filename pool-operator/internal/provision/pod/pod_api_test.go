@@ -6,6 +6,7 @@ package pod_test
 import (
 	"context"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -124,7 +125,7 @@ func TestWhatRunsIsConfined(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return c.Get(t.Context(), client.ObjectKey{Namespace: ref.Namespace, Name: "hosted-11111111-2222-0"}, &p) == nil
 	}, 20*time.Second, 50*time.Millisecond, "the pod is admitted where only restricted ones are")
-	for _, container := range p.Spec.Containers {
+	for _, container := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		assert.True(t, *container.SecurityContext.ReadOnlyRootFilesystem, container.Name)
 	}
 	assert.False(t, *p.Spec.AutomountServiceAccountToken)

@@ -6,6 +6,7 @@ package pod
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +24,7 @@ func obstacle(pod *corev1.Pod) (*provision.Problem, int32) {
 			return &provision.Problem{Reason: provision.ReasonUnschedulable, Message: "no node takes the pod: " + c.Message}, 0
 		}
 	}
-	for _, status := range pod.Status.ContainerStatuses {
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if waiting := status.State.Waiting; waiting != nil {
 			if problem := waitingProblem(status, waiting); problem != nil {
 				return problem, status.RestartCount

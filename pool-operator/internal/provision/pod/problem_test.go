@@ -17,7 +17,7 @@ import (
 )
 
 func waiting(reason string, restarts int32, last *corev1.ContainerStateTerminated) corev1.PodStatus {
-	return corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+	return corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{
 		Name: "etcd", Image: "muster.local/control-plane:v1", RestartCount: restarts,
 		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}},
 		LastTerminationState: corev1.ContainerState{Terminated: last},
