@@ -21,10 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
-	webhookadmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
-	"github.com/muster-io/muster/discovery-operator/internal/admission"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhostdiscovery"
 	"github.com/muster-io/muster/discovery-operator/internal/fleet"
@@ -59,7 +57,11 @@ func RunWith(ctx context.Context, o Options, config *rest.Config) error {
 	registry.MustRegister(requests)
 	config = rest.CopyConfig(config)
 	config.Wrap(requests.Wrap)
-	mgr, err := newManager(o, config)
+	onHosts, err := newCheck(o)
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(o, config, onHosts.server)
 	if err != nil {
 		return err
 	}
@@ -78,18 +80,14 @@ func RunWith(ctx context.Context, o Options, config *rest.Config) error {
 	if err := addControllers(ctx, mgr, o, from, fleets, counters); err != nil {
 		return err
 	}
-	if err := addAdmission(ctx, mgr, o); err != nil {
+	if err := onHosts.addTo(ctx, mgr, o); err != nil {
 		return err
 	}
 	return wrap(mgr.Start(ctx), "running")
 }
 
-func newManager(o Options, config *rest.Config) (ctrl.Manager, error) {
+func newManager(o Options, config *rest.Config, server webhook.Server) (ctrl.Manager, error) {
 	scheme, err := newScheme()
-	if err != nil {
-		return nil, err
-	}
-	host, port, err := o.webhook()
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +101,7 @@ func newManager(o Options, config *rest.Config) (ctrl.Manager, error) {
 		LeaderElectionID:              name,
 		LeaderElectionNamespace:       o.Namespace,
 		LeaderElectionReleaseOnCancel: true,
-		WebhookServer:                 webhook.NewServer(webhook.Options{Host: host, Port: port, CertDir: o.WebhookCertDir}),
+		WebhookServer:                 server,
 		HealthProbeBindAddress:        o.HealthProbeBindAddress,
 		GracefulShutdownTimeout:       new(10 * time.Second),
 		Metrics: metricsserver.Options{
@@ -136,20 +134,6 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, from *sour
 		Namespace: o.Namespace, Grace: baremetalhostdiscovery.ReservationTime,
 	})
 	return wrap(hosts.SetupWithManager(mgr), "adding the controller of BareMetalHosts")
-}
-
-// addAdmission serves the check on hosts, where it is wanted. All replicas serve it.
-func addAdmission(ctx context.Context, mgr ctrl.Manager, o Options) error {
-	if _, port, err := o.webhook(); err != nil || port == 0 {
-		return err
-	}
-	if err := admission.Index(ctx, mgr.GetFieldIndexer()); err != nil {
-		return err
-	}
-	mgr.GetWebhookServer().Register(admission.Path, &webhook.Admission{Handler: &admission.Hosts{
-		Reader: mgr.GetCache(), Decoder: webhookadmission.NewDecoder(mgr.GetScheme()),
-	}})
-	return nil
 }
 
 func reservations() labels.Selector {

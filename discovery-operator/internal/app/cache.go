@@ -6,11 +6,14 @@ package app
 import (
 	"fmt"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/admission"
 )
 
 // cacheOptions keep in memory what decisions rest on: of the hosts everywhere what identifies them, of the Leases the
@@ -28,6 +31,9 @@ func cacheOptions(namespace string, only []string) cache.Options {
 		DefaultTransform:  cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&metal3v1.BareMetalHost{}: {Transform: slim},
+			&admissionregistrationv1.ValidatingWebhookConfiguration{}: {
+				Field: fields.OneTermEqualSelector("metadata.name", admission.ConfigurationName),
+			},
 			&coordinationv1.Lease{}: {
 				Namespaces: map[string]cache.Config{namespace: {LabelSelector: reservations()}},
 			},

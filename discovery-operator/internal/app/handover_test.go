@@ -4,6 +4,7 @@
 package app
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -244,6 +246,25 @@ func TestTwoReplicasAndThreeResourcesMakeOneHostPerMachine(t *testing.T) {
 		owners[mac] = h.Name
 	}
 	assert.Len(t, owners, machines)
+}
+
+func TestARackAtOnceIsOneEvent(t *testing.T) {
+	w := newWorld(t)
+	const machines = 40
+	for i := 1; i <= machines; i++ {
+		w.enrol(i)
+	}
+	w.operate()
+	d := w.discover("all")
+	w.status(d, "all are hosts", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool { return s.Counts.Hosts == machines })
+	var list eventsv1.EventList
+	w.eventually("the rack is told of", func() bool {
+		require.NoError(t, w.List(t.Context(), &list, client.InNamespace(w.ns)))
+		return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
+			return e.Reason == metal3v1.EventHostsDiscovered && e.Regarding.Name == d.Name
+		})
+	})
+	assert.Less(t, len(list.Items), machines)
 }
 
 func TestARegisteredHostWins(t *testing.T) {

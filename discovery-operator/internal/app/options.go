@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -42,8 +43,9 @@ type Options struct {
 	// ManageHosts makes this operator own the whole early life of hosts. Without it, another operator does.
 	ManageHosts bool
 	// WebhookBindAddress serves the admission check on hosts; "0" serves none. WebhookCertDir has its tls.crt and tls.key, which are
-	// read again when they change.
-	WebhookBindAddress, WebhookCertDir string
+	// read again when they change; when it is empty the operator makes a certificate and tells the API server of it, and of WebhookURL
+	// where the check has no Service.
+	WebhookBindAddress, WebhookCertDir, WebhookURL string
 	// DemoMachines is how many machines the demo's rack powers up, DemoInterval the time between two of them.
 	DemoMachines int
 	DemoInterval time.Duration
@@ -72,7 +74,9 @@ func Parse(args []string, getenv func(string) string) (Options, error) {
 		"where machines come from when a resource names no Ironic: demo (a rack in memory) or ironic (IRONIC_ENDPOINT and the like)")
 	fs.BoolVar(&o.ManageHosts, "manage-hosts", false, "own the early life of hosts; without it another operator manages them")
 	fs.StringVar(&o.WebhookBindAddress, "webhook-bind-address", "0", "address of the admission check on hosts, over TLS; 0: none")
-	fs.StringVar(&o.WebhookCertDir, "webhook-cert-dir", "/etc/discovery-operator/webhook", "directory with tls.crt and tls.key of the admission check")
+	fs.StringVar(&o.WebhookCertDir, "webhook-cert-dir", "",
+		"directory with tls.crt and tls.key of the admission check; without it the operator makes them and tells the API server")
+	fs.StringVar(&o.WebhookURL, "webhook-url", "", "where the API server reaches the admission check, such as https://127.0.0.1:9443; without it, at the Service")
 	fs.IntVar(&o.DemoMachines, "demo-machines", 8, "how many machines the demo's rack powers up")
 	fs.DurationVar(&o.DemoInterval, "demo-interval", 3*time.Second, "time between two machines of the demo's rack")
 	if err := fs.Parse(args); err != nil {
@@ -98,6 +102,9 @@ func (o *Options) Validate() error {
 	}
 	if _, _, err := o.webhook(); err != nil {
 		errs = append(errs, err)
+	}
+	if u, err := url.Parse(o.WebhookURL); o.WebhookURL != "" && (err != nil || u.Scheme != "https" || u.Hostname() == "" || u.Path != "") {
+		errs = append(errs, fmt.Errorf("--webhook-url %q: use a URL without path such as https://127.0.0.1:9443", o.WebhookURL))
 	}
 	if o.DemoMachines < 0 || o.DemoInterval <= 0 {
 		errs = append(errs, errors.New("--demo-machines and --demo-interval have to be positive"))

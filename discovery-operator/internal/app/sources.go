@@ -62,7 +62,7 @@ func (s *sources) Source(ctx context.Context, namespace string, ref *metal3v1.Ir
 }
 
 // Provisioner implements baremetalhost.Provisioners.
-func (s *sources) Provisioner(ctx context.Context, namespace string, ref *metal3v1.IronicReference) (baremetalhost.Provisioner, error) {
+func (s *sources) Provisioner(ctx context.Context, namespace string, ref *metal3v1.IronicReference) (baremetalhost.Manager, error) {
 	if ref == nil && s.rack != nil {
 		return s.rack, nil
 	}

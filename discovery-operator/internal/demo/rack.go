@@ -30,6 +30,7 @@ type node struct {
 	ports  []inventory.Port
 	report *inventory.Report
 	busy   int
+	managed
 }
 
 // New returns an empty rack.

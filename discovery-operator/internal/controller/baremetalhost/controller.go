@@ -15,6 +15,7 @@ import (
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/handover"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
@@ -31,9 +32,22 @@ type Provisioner interface {
 	DeleteNode(ctx context.Context, uuid string) error
 }
 
+// Manager is a Provisioner that manages machines: it registers nodes, switches power, and has machines inspected.
+type Manager interface {
+	Provisioner
+	Managed(ctx context.Context, uuid string) (hoststate.Node, error)
+	Find(ctx context.Context, names, macs []string) (uuid string, err error)
+	Report(ctx context.Context, uuid string) (*inventory.Report, error)
+	EnrolNode(ctx context.Context, name string, a hoststate.Access) (uuid string, err error)
+	EnsurePort(ctx context.Context, uuid, mac string) error
+	Write(ctx context.Context, n hoststate.Node, name string, a hoststate.Access) error
+	SetProvision(ctx context.Context, uuid, target string) error
+	SetPower(ctx context.Context, uuid, target string) error
+}
+
 // Provisioners finds the Ironic of a host.
 type Provisioners interface {
-	Provisioner(ctx context.Context, namespace string, ref *metal3v1.IronicReference) (Provisioner, error)
+	Provisioner(ctx context.Context, namespace string, ref *metal3v1.IronicReference) (Manager, error)
 }
 
 // Counter is told what happened.

@@ -117,7 +117,7 @@ func (r *Reconciler) release(ctx context.Context, host *metal3v1.BareMetalHost, 
 }
 
 // provisioner is the Ironic that the host's node is in.
-func (r *Reconciler) provisioner(ctx context.Context, host *metal3v1.BareMetalHost) (Provisioner, error) {
+func (r *Reconciler) provisioner(ctx context.Context, host *metal3v1.BareMetalHost) (Manager, error) {
 	var ref *metal3v1.IronicReference
 	if data := host.Annotations[metal3v1.IronicAnnotation]; data != "" {
 		ref = &metal3v1.IronicReference{}

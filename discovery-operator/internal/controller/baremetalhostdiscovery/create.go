@@ -54,7 +54,7 @@ func (r *Reconciler) create(ctx context.Context, o *observation, c inventory.Cre
 	if err := r.writeStatus(ctx, c.Host, string(host.UID), c.Node, c.Report, handover.First(c.Manual)); err != nil {
 		return err
 	}
-	r.announce(ctx, o.discovery, host, c)
+	r.announce(ctx, o, host, c)
 	return nil
 }
 
@@ -153,10 +153,18 @@ func (r *Reconciler) writeStatus(ctx context.Context, host inventory.Ref, uid, n
 	return wrap(err, "writing the status of host %s", host)
 }
 
+// fewHosts is how many hosts of one pass get an event each. More than these get one together, on the resource: a rack that is switched on
+// would cost a third more writes, and nobody reads a thousand events.
+const fewHosts = 20
+
 // announce says what happened where users look.
-func (r *Reconciler) announce(ctx context.Context, d *metal3v1.BareMetalHostDiscovery, host *metal3v1.BareMetalHost, c inventory.CreateHost) {
-	r.Events.Eventf(host, d, corev1.EventTypeNormal, metal3v1.EventHostDiscovered, "Discover",
-		"Discovered as node %s; boot MAC %s (%s)", c.Node, c.BootMAC, c.BootRule)
+func (r *Reconciler) announce(ctx context.Context, o *observation, host *metal3v1.BareMetalHost, c inventory.CreateHost) {
+	d := o.discovery
+	if o.creations <= fewHosts {
+		r.Events.Eventf(host, d, corev1.EventTypeNormal, metal3v1.EventHostDiscovered, "Discover",
+			"Discovered as node %s; boot MAC %s (%s)", c.Node, c.BootMAC, c.BootRule)
+	}
+	o.created.Add(1)
 	if c.FellBack {
 		r.Events.Eventf(host, d, corev1.EventTypeWarning, metal3v1.EventNameFellBack, "Discover",
 			"The machine has no usable %s; its %s names the host", d.Spec.ResourceNameTemplate.HardwareDetails, c.Detail)

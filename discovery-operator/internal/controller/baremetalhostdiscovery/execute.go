@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -56,6 +57,11 @@ func (r *Reconciler) execute(ctx context.Context, o *observation, d *inventory.D
 		})
 	}
 	for _, action := range d.Actions {
+		if _, ok := action.(inventory.CreateHost); ok {
+			o.creations++
+		}
+	}
+	for _, action := range d.Actions {
 		switch a := action.(type) {
 		case inventory.FetchReport:
 			o.poller.Want(a.Node)
@@ -68,6 +74,9 @@ func (r *Reconciler) execute(ctx context.Context, o *observation, d *inventory.D
 		}
 	}
 	wg.Wait()
+	if n := o.created.Load(); o.creations > fewHosts && n > 0 {
+		r.Events.Eventf(o.discovery, nil, corev1.EventTypeNormal, metal3v1.EventHostsDiscovered, "Discover", "Discovered %d machines, which are hosts now", n)
+	}
 	return errors.Join(failures...)
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -28,6 +29,9 @@ type observation struct {
 	poller    *fleet.Poller
 	health    fleet.Health
 	memory    *memory
+	// creations is how many hosts the decision creates, created how many of them there are by now.
+	creations int
+	created   atomic.Int64
 }
 
 // memory is what a process remembers of a resource between passes. Losing it costs nothing but repetition.

@@ -1,0 +1,170 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+)
+
+// Names of what the check needs in the cluster. The Secret and the Service are in the operator's namespace.
+const (
+	ConfigurationName = "baremetalhosts.discovery.muster.io"
+	SecretName        = "discovery-operator-webhook" //nolint:gosec // a name
+	ServiceName       = "discovery-operator-webhook"
+)
+
+// Keeper gives the check a certificate that it makes itself, and tells the API server of it. All replicas share one in a Secret; whoever
+// finds that it is missing or ends soon replaces it.
+type Keeper struct {
+	// Client reads ValidatingWebhookConfigurations from the cache, and writes.
+	Client client.Client
+	// Live reads Secrets.
+	Live client.Reader
+	// Namespace of the operator.
+	Namespace string
+	// URL is where the API server reaches the check, without path; empty: at the Service.
+	URL string
+
+	current atomic.Pointer[tls.Certificate]
+}
+
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=baremetalhosts.discovery.muster.io,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",namespace=muster-discovery-operator,resources=secrets,verbs=create
+// +kubebuilder:rbac:groups="",namespace=muster-discovery-operator,resources=secrets,resourceNames=discovery-operator-webhook,verbs=get;update
+
+// SetupWithManager makes the manager call the keeper for changes of the configuration, in every replica.
+func (k *Keeper) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("admission").WithOptions(controller.Options{NeedLeaderElection: new(false)}).
+		For(&admissionregistrationv1.ValidatingWebhookConfiguration{}).Complete(k)
+}
+
+var errNoCertificate = errors.New("there is no certificate yet")
+
+// GetCertificate serves the certificate. It fits tls.Config.
+func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if pair := k.current.Load(); pair != nil {
+		return pair, nil
+	}
+	return nil, errNoCertificate
+}
+
+// Reconcile takes the certificate over from the Secret, replaces one that ends soon, and tells the API server.
+func (k *Keeper) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var config admissionregistrationv1.ValidatingWebhookConfiguration
+	if err := k.Client.Get(ctx, req.NamespacedName, &config); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	pair, bundle, err := k.certificate(ctx)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	k.current.Store(pair)
+	if err := k.tell(ctx, &config, bundle); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: max(time.Second, min(again, time.Until(renewal(pair))))}, nil
+}
+
+// certificate reads the Secret, or makes it.
+func (k *Keeper) certificate(ctx context.Context) (pair *tls.Certificate, bundle []byte, err error) {
+	hosts, err := k.hosts()
+	if err != nil {
+		return nil, nil, err
+	}
+	secret := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: SecretName}}
+	err = k.Live.Get(ctx, client.ObjectKeyFromObject(&secret), &secret)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, nil, fmt.Errorf("reading Secret %s: %w", SecretName, err)
+	}
+	missing := apierrors.IsNotFound(err)
+	now := time.Now()
+	if pair := usable(now, secret.Data, hosts); pair != nil {
+		return pair, secret.Data[keyCA], nil
+	}
+	if secret.Data, err = issue(now, secret.Data, hosts); err != nil {
+		return nil, nil, err
+	}
+	// Another replica may have done the same: its certificate counts, and is read by the next attempt.
+	if missing {
+		secret.Type = corev1.SecretTypeTLS
+		err = k.Client.Create(ctx, &secret)
+	} else {
+		err = k.Client.Update(ctx, &secret)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("writing Secret %s: %w", SecretName, err)
+	}
+	return usable(now, secret.Data, hosts), secret.Data[keyCA], nil
+}
+
+// hosts are the names under which the API server reaches the check.
+func (k *Keeper) hosts() ([]string, error) {
+	if k.URL == "" {
+		return []string{ServiceName + "." + k.Namespace + ".svc"}, nil
+	}
+	u, err := url.Parse(k.URL)
+	if err != nil {
+		return nil, fmt.Errorf("reading the URL of the check: %w", err)
+	}
+	return []string{u.Hostname()}, nil
+}
+
+// tell writes the address and the authority into the configuration, unless they are there.
+func (k *Keeper) tell(ctx context.Context, config *admissionregistrationv1.ValidatingWebhookConfiguration, bundle []byte) error {
+	wanted := admissionregistrationv1.WebhookClientConfig{CABundle: bundle}
+	if k.URL != "" {
+		wanted.URL = new(k.URL + Path)
+	} else {
+		wanted.Service = &admissionregistrationv1.ServiceReference{
+			Namespace: k.Namespace, Name: ServiceName, Path: new(Path), Port: new(int32(443)),
+		}
+	}
+	var patch []map[string]any
+	for i := range config.Webhooks {
+		if !same(config.Webhooks[i].ClientConfig, wanted) {
+			at := fmt.Sprintf("/webhooks/%d", i)
+			patch = append(patch,
+				map[string]any{"op": "test", "path": at + "/name", "value": config.Webhooks[i].Name},
+				map[string]any{"op": "replace", "path": at + "/clientConfig", "value": wanted})
+		}
+	}
+	if len(patch) == 0 {
+		return nil
+	}
+	data, err := json.Marshal(patch)
+	if err == nil {
+		err = k.Client.Patch(ctx, config, client.RawPatch(types.JSONPatchType, data))
+	}
+	if err != nil {
+		return fmt.Errorf("telling the API server of the certificate: %w", err)
+	}
+	return nil
+}
+
+func same(a, b admissionregistrationv1.WebhookClientConfig) bool {
+	if !bytes.Equal(a.CABundle, b.CABundle) || (a.URL == nil) != (b.URL == nil) || (a.Service == nil) != (b.Service == nil) {
+		return false
+	}
+	if a.URL != nil {
+		return *a.URL == *b.URL
+	}
+	return a.Service == nil || a.Service.Namespace == b.Service.Namespace && a.Service.Name == b.Service.Name
+}

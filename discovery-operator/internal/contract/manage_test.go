@@ -1,0 +1,179 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
+	"github.com/muster-io/muster/discovery-operator/internal/demo"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+	"github.com/muster-io/muster/discovery-operator/internal/ironic"
+	"github.com/muster-io/muster/discovery-operator/internal/ironictest"
+	"github.com/muster-io/muster/discovery-operator/internal/redfishmock"
+)
+
+// rack is an Ironic under test that manages machines.
+type rack struct {
+	baremetalhost.Manager
+	// enrol makes machine number i report, and returns the node.
+	enrol func(t *testing.T, i int) string
+	// bmc is the address of a management controller that takes the user admin with the password right.
+	bmc string
+	// power is what the machine behind the management controller really does.
+	power func(uuid string) bool
+}
+
+func TestManagingOnDemo(t *testing.T) {
+	r := demo.New()
+	managing(t, rack{
+		Manager: r, bmc: "redfish://192.0.2.1/redfish/v1/Systems/1",
+		enrol: func(t *testing.T, i int) string {
+			uuid, err := r.Enrol(demo.Machine(i))
+			require.NoError(t, err)
+			return uuid
+		},
+		power: func(uuid string) bool { return r.Power(uuid) == hoststate.PowerOn },
+	})
+}
+
+func TestManagingOnIronic(t *testing.T) {
+	real := ironictest.Start(t, "managing", "IRONIC_DRIVERS=fake-hardware,ipmi,redfish")
+	client, err := ironic.New(real.Config(), nil)
+	require.NoError(t, err)
+	bmc := redfishmock.Start(t, "admin", "right")
+	managing(t, rack{
+		Manager: client, bmc: bmc.Address(),
+		enrol: func(t *testing.T, i int) string { return real.Enrol(t, 1, i)[0] },
+		power: func(string) bool { return bmc.Power() == "On" },
+	})
+}
+
+func (r rack) access(t *testing.T, password string) hoststate.Access {
+	t.Helper()
+	a, err := hoststate.AccessTo(metal3v1.BMCDetails{Address: r.bmc}, "admin", password)
+	require.NoError(t, err)
+	return a
+}
+
+// settled waits until Ironic has done what it was asked for.
+func (r rack) settled(t *testing.T, uuid string) hoststate.Node {
+	t.Helper()
+	var n hoststate.Node
+	require.Eventually(t, func() bool {
+		var err error
+		n, err = r.Managed(t.Context(), uuid)
+		require.NoError(t, err)
+		return !n.Busy()
+	}, time.Minute, 100*time.Millisecond)
+	return n
+}
+
+// ask repeats what Ironic refuses because it works on the node.
+func ask(t *testing.T, what func() error) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		err := what()
+		if err != nil {
+			require.ErrorIs(t, err, inventory.ErrBusy)
+		}
+		return err == nil
+	}, time.Minute, 100*time.Millisecond)
+}
+
+func managing(t *testing.T, r rack) {
+	ctx := t.Context()
+	uuid := r.enrol(t, 1)
+
+	t.Run("a discovered node is found by a MAC, and not by a name", func(t *testing.T) {
+		found, err := r.Find(ctx, []string{"ns~host"}, []string{demo.MAC(1, 1), demo.MAC(1, 0)})
+		require.NoError(t, err)
+		assert.Equal(t, uuid, found)
+		_, err = r.Find(ctx, []string{"ns~host"}, []string{demo.MAC(77, 0)})
+		require.ErrorIs(t, err, inventory.ErrNotFound)
+	})
+	t.Run("the node gets name, driver and access, and nothing is doubled", func(t *testing.T) {
+		n := r.settled(t, uuid)
+		assert.Equal(t, "fake-hardware", n.Driver)
+		a := r.access(t, "wrong")
+		ask(t, func() error { return r.Write(ctx, n, "ns~host", a) })
+		n = r.settled(t, uuid)
+		assert.Equal(t, "ns~host", n.Name)
+		assert.True(t, a.Matches(n), "%+v", n)
+		assert.NotContains(t, n.Info, "redfish_password")
+		found, err := r.Find(ctx, []string{"ns~host"}, nil)
+		require.NoError(t, err)
+		assert.Equal(t, uuid, found)
+		require.NoError(t, r.EnsurePort(ctx, uuid, demo.MAC(1, 0)))
+		_, err = r.Report(ctx, uuid)
+		require.NoError(t, err, "the inventory stays")
+	})
+	t.Run("a wrong password is refused by the management controller", func(t *testing.T) {
+		ask(t, func() error { return r.SetProvision(ctx, uuid, "manage") })
+		n := r.settled(t, uuid)
+		assert.Equal(t, inventory.NodeEnroll, n.State)
+		assert.True(t, hoststate.Refusal(n.LastError), n.LastError)
+		assert.Equal(t, hoststate.Refuse, hoststate.Registration(n, hoststate.AskedManage))
+	})
+	t.Run("the right one is accepted", func(t *testing.T) {
+		n := r.settled(t, uuid)
+		ask(t, func() error { return r.Write(ctx, n, "ns~host", r.access(t, "right")) })
+		ask(t, func() error { return r.SetProvision(ctx, uuid, "manage") })
+		n = r.settled(t, uuid)
+		assert.Equal(t, inventory.NodeManageable, n.State, n.LastError)
+		assert.Equal(t, hoststate.PowerDown, n.Power)
+		assert.Equal(t, hoststate.Accept, hoststate.Registration(n, hoststate.AskedManage))
+	})
+	t.Run("the power is switched", func(t *testing.T) {
+		for _, target := range []string{hoststate.PowerOn, hoststate.Rebooting, hoststate.PowerDown} {
+			ask(t, func() error { return r.SetPower(ctx, uuid, target) })
+			want := hoststate.PowerOn
+			if target == hoststate.PowerDown {
+				want = target
+			}
+			n := r.settled(t, uuid)
+			assert.Equal(t, want, n.Power, n.LastError)
+			assert.Equal(t, want == hoststate.PowerOn, r.power(uuid), target)
+		}
+	})
+	t.Run("renewed credentials of a managed node are verified by asking for the power", func(t *testing.T) {
+		ask(t, func() error { return r.Write(ctx, r.settled(t, uuid), "ns~host", r.access(t, "wrong")) })
+		ask(t, func() error { return r.SetPower(ctx, uuid, hoststate.PowerDown) })
+		n := r.settled(t, uuid)
+		assert.Equal(t, hoststate.Refuse, hoststate.Registration(n, hoststate.AskedPower), "%+v", n)
+		assert.True(t, hoststate.Refusal(n.LastError), n.LastError)
+		ask(t, func() error { return r.Write(ctx, n, "ns~host", r.access(t, "right")) })
+		ask(t, func() error { return r.SetPower(ctx, uuid, hoststate.PowerDown) })
+		assert.Equal(t, hoststate.Accept, hoststate.Registration(r.settled(t, uuid), hoststate.AskedPower))
+	})
+	t.Run("a node is made once, and has the MAC of its host", func(t *testing.T) {
+		made, err := r.EnrolNode(ctx, "ns~by-hand", r.access(t, "right"))
+		require.NoError(t, err)
+		_, err = r.EnrolNode(ctx, "ns~by-hand", r.access(t, "right"))
+		require.ErrorIs(t, err, inventory.ErrBusy)
+		require.NoError(t, r.EnsurePort(ctx, made, demo.MAC(8, 0)))
+		require.NoError(t, r.EnsurePort(ctx, made, demo.MAC(8, 0)))
+		require.ErrorIs(t, r.EnsurePort(ctx, made, demo.MAC(1, 0)), inventory.ErrRefused)
+		found, err := r.Find(ctx, nil, []string{demo.MAC(8, 0)})
+		require.NoError(t, err)
+		assert.Equal(t, made, found)
+		_, err = r.EnrolNode(ctx, "ns~other", hoststate.Access{Driver: "no-such-driver", PasswordKey: "p"})
+		require.ErrorIs(t, err, inventory.ErrRefused)
+		ask(t, func() error { return r.DeleteNode(ctx, made) })
+	})
+	t.Run("what cannot be is refused, and what is gone is not found", func(t *testing.T) {
+		require.ErrorIs(t, r.SetProvision(ctx, uuid, "manage"), inventory.ErrRefused)
+		require.Error(t, r.SetPower(ctx, uuid, "half on"))
+		ask(t, func() error { return r.DeleteNode(ctx, uuid) })
+		_, err := r.Managed(ctx, uuid)
+		require.ErrorIs(t, err, inventory.ErrNotFound)
+		require.ErrorIs(t, r.SetPower(ctx, uuid, hoststate.PowerOn), inventory.ErrNotFound)
+	})
+}

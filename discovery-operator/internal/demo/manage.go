@@ -1,0 +1,255 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
+
+// WrongPassword is the one that every management controller of the rack refuses.
+const WrongPassword = "wrong"
+
+// Further marks in the host name of a machine, for the life that a host has.
+const (
+	// MarkRefuses: the management controller refuses all credentials.
+	MarkRefuses = "refuses"
+	// MarkSilent: the management controller does not answer.
+	MarkSilent = "silent"
+	// MarkPowerless: the management controller does not switch the machine.
+	MarkPowerless = "powerless"
+	// MarkUninspectable: an inspection of the machine fails.
+	MarkUninspectable = "uninspectable"
+)
+
+// managed is what a rack knows of a machine that somebody manages.
+type managed struct {
+	info        map[string]string
+	password    string
+	power       string
+	target      string
+	powerTarget string
+	// uninspected keeps what an inspection will find.
+	uninspected *inventory.Report
+}
+
+func (n *node) marked(mark string) bool {
+	r := n.report
+	if r == nil {
+		r = n.uninspected
+	}
+	return r != nil && strings.Contains(r.Hardware.Hostname, mark)
+}
+
+// Managed reads what the manager of a host has to know of its node. What was asked for happens after one look at it.
+func (r *Rack) Managed(_ context.Context, id string) (hoststate.Node, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i := r.find(id)
+	if i < 0 {
+		return hoststate.Node{}, missing("node", id)
+	}
+	n := r.nodes[i]
+	out := hoststate.Node{
+		UUID: n.UUID, Name: n.Name, Driver: n.Driver, Info: maps.Clone(n.info), State: n.State, Target: n.target, Power: n.power,
+		PowerTarget: n.powerTarget, LastError: n.LastError, Instance: n.Instance, Locked: n.Locked,
+	}
+	n.settle()
+	return out, nil
+}
+
+// settle does what the node was asked for.
+func (n *node) settle() {
+	refused := n.refusal()
+	switch {
+	case n.powerTarget != "":
+		asked := n.powerTarget
+		n.powerTarget, n.LastError = "", refused
+		if refused == "" && n.marked(MarkPowerless) && asked != n.power {
+			n.LastError = "Failed to change the power: the management controller does not switch the machine"
+		}
+		if n.LastError == "" {
+			n.power = asked
+		}
+	case n.State == inventory.NodeVerifying:
+		n.State, n.target, n.LastError = inventory.NodeManageable, "", refused
+		if refused != "" {
+			n.State = inventory.NodeEnroll
+		} else if n.power == "" {
+			n.power = hoststate.PowerDown
+		}
+	case n.State == "inspecting":
+		n.State, n.target = inventory.NodeManageable, ""
+		if n.marked(MarkUninspectable) || n.report == nil && n.uninspected == nil {
+			n.State, n.LastError = "inspect failed", "the machine did not boot the ramdisk"
+		} else if n.report == nil {
+			n.report = n.uninspected
+		}
+	case n.State == "deleting":
+		n.State, n.target, n.Instance = inventory.NodeAvailable, "", ""
+	}
+}
+
+// refusal is what the management controller has against the credentials, empty if nothing.
+func (n *node) refusal() string {
+	switch {
+	case n.Driver == "fake-hardware":
+		return ""
+	case n.marked(MarkSilent):
+		return "Failed to get power state: the management controller does not answer"
+	case n.password == WrongPassword, n.marked(MarkRefuses):
+		return "Failed to get power state: HTTP 401: the management controller refuses the credentials"
+	}
+	return ""
+}
+
+// Find looks for a node by one of its names, and then by one of its MACs.
+func (r *Rack) Find(_ context.Context, names, macs []string) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range names {
+		if i := slices.IndexFunc(r.nodes, func(n *node) bool { return n.UUID == name || n.Name != "" && n.Name == name }); i >= 0 {
+			return r.nodes[i].UUID, nil
+		}
+	}
+	for _, mac := range macs {
+		if n := r.byMAC(mac); n != nil {
+			return n.UUID, nil
+		}
+	}
+	return "", missing("node", strings.Join(append(names, macs...), ", "))
+}
+
+func (r *Rack) byMAC(mac string) *node {
+	for _, n := range r.nodes {
+		if slices.ContainsFunc(n.ports, func(p inventory.Port) bool { return strings.EqualFold(p.MAC, mac) }) {
+			return n
+		}
+	}
+	return nil
+}
+
+// EnrolNode makes a node that no machine has reported for.
+func (r *Rack) EnrolNode(_ context.Context, name string, a hoststate.Access) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slices.ContainsFunc(r.nodes, func(n *node) bool { return n.Name == name }) {
+		return "", inventory.Failf(inventory.ProblemBusy, "a node has the name %s", name)
+	}
+	if !slices.Contains(drivers, a.Driver) {
+		return "", inventory.Failf(inventory.ProblemRefused, "driver %s is not enabled", a.Driver)
+	}
+	r.reports++
+	n := &node{Node: inventory.Node{UUID: uuid(name, r.reports), Name: name, Driver: a.Driver, State: inventory.NodeEnroll}}
+	n.info, n.password = maps.Clone(a.Info), a.Password
+	r.nodes = append(r.nodes, n)
+	return n.UUID, nil
+}
+
+// EnsurePort gives a node a port with a MAC, if it has none.
+func (r *Rack) EnsurePort(_ context.Context, id, mac string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i, err := r.change(id)
+	if err != nil {
+		return err
+	}
+	n := r.nodes[i]
+	switch owner := r.byMAC(mac); {
+	case owner == n:
+		return nil
+	case owner != nil:
+		return inventory.Failf(inventory.ProblemRefused, "MAC %s belongs to another node: %s", mac, owner.UUID)
+	}
+	r.reports++
+	n.ports = append(n.ports, inventory.Port{UUID: uuid(mac, r.reports), Node: n.UUID, MAC: strings.ToLower(mac), PXE: true})
+	return nil
+}
+
+// Write gives a node the name of its host, and driver and credentials of its management controller.
+func (r *Rack) Write(_ context.Context, known hoststate.Node, name string, a hoststate.Access) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i, err := r.change(known.UUID)
+	if err != nil {
+		return err
+	}
+	n := r.nodes[i]
+	if !slices.Contains(drivers, a.Driver) || n.Driver != a.Driver && n.marked(MarkStuck) {
+		return inventory.Failf(inventory.ProblemRefused, "driver %s is not enabled", a.Driver)
+	}
+	if n.info == nil {
+		n.info = map[string]string{}
+	}
+	n.Name, n.Driver, n.password = name, a.Driver, a.Password
+	maps.Copy(n.info, a.Info)
+	return nil
+}
+
+// SetProvision asks for a change of the provision state.
+func (r *Rack) SetProvision(_ context.Context, id, target string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i, err := r.change(id)
+	if err != nil {
+		return err
+	}
+	n := r.nodes[i]
+	switch {
+	case n.busyNow():
+		return inventory.Failf(inventory.ProblemBusy, "node %s is locked", id)
+	case target == "manage" && n.State == inventory.NodeEnroll:
+		n.State, n.target = inventory.NodeVerifying, inventory.NodeManageable
+	case target == "inspect" && (n.State == inventory.NodeManageable || n.State == "inspect failed"):
+		n.State, n.target, n.LastError = "inspecting", inventory.NodeManageable, ""
+	case target == "deleted" && n.State == "active":
+		n.State, n.target = "deleting", inventory.NodeAvailable
+	default:
+		return inventory.Failf(inventory.ProblemRefused, "a node that is %s cannot do %s", n.State, target)
+	}
+	return nil
+}
+
+func (n *node) busyNow() bool {
+	return n.powerTarget != "" || n.State == inventory.NodeVerifying || n.State == "inspecting" || n.State == "deleting"
+}
+
+// SetPower asks for a change of the power.
+func (r *Rack) SetPower(_ context.Context, id, target string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i, err := r.change(id)
+	if err != nil {
+		return err
+	}
+	n := r.nodes[i]
+	if n.busyNow() {
+		return inventory.Failf(inventory.ProblemBusy, "node %s is locked", id)
+	}
+	switch target {
+	case hoststate.PowerOn, hoststate.Rebooting, hoststate.SoftRestart:
+		n.powerTarget = hoststate.PowerOn
+	case hoststate.PowerDown, hoststate.SoftDown:
+		n.powerTarget = hoststate.PowerDown
+	default:
+		return inventory.Failf(inventory.ProblemRefused, "%s is not a state of power", target)
+	}
+	n.LastError = ""
+	return nil
+}
+
+// Power is what the machine of a node really does, for tests.
+func (r *Rack) Power(id string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := r.find(id); i >= 0 {
+		return r.nodes[i].power
+	}
+	return ""
+}

@@ -1,0 +1,141 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ironic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
+
+const managedFields = nodeFields + ",driver_info,target_provision_state,power_state,target_power_state"
+
+// maxError bounds what is kept of an error of Ironic's.
+const maxError = 1024
+
+// Managed reads what the manager of a host has to know of its node.
+func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, error) {
+	var r struct {
+		rawNode
+		Info        map[string]any `json:"driver_info"`
+		Target      string         `json:"target_provision_state"`
+		Power       string         `json:"power_state"`
+		PowerTarget string         `json:"target_power_state"`
+	}
+	if err := c.call(ctx, "get_node", http.MethodGet, "nodes/"+url.PathEscape(uuid)+"?fields="+managedFields, nil, &r); err != nil {
+		return hoststate.Node{}, err
+	}
+	n := hoststate.Node{
+		UUID: r.UUID, Name: r.Name, Driver: r.Driver, State: r.State, Target: r.Target, Power: r.Power, PowerTarget: r.PowerTarget,
+		Instance: r.Instance, Locked: r.Reservation != "", Info: make(map[string]string, len(r.Info)),
+	}
+	if n.LastError = r.LastError; len(n.LastError) > maxError {
+		n.LastError = strings.ToValidUTF8(n.LastError[:maxError], "") + "…"
+	}
+	for key, value := range r.Info {
+		if !strings.Contains(key, "password") {
+			n.Info[key] = fmt.Sprint(value)
+		}
+	}
+	return n, nil
+}
+
+// Find looks for a node by one of its names, and then by one of its MACs. It fails with ErrNotFound when there is none.
+func (c *Client) Find(ctx context.Context, names, macs []string) (string, error) {
+	for _, name := range names {
+		node, err := c.Node(ctx, name)
+		if err == nil || !errors.Is(err, inventory.ErrNotFound) {
+			return node.UUID, err
+		}
+	}
+	for _, mac := range macs {
+		ports, err := c.ports(ctx, url.Values{"fields": {"uuid,address,node_uuid,pxe_enabled"}, "address": {strings.ToLower(mac)}}, "")
+		if err != nil {
+			return "", err
+		}
+		if len(ports) > 0 {
+			return ports[0].Node, nil
+		}
+	}
+	return "", inventory.Failf(inventory.ProblemNotFound, "no node has the name or a MAC of the host")
+}
+
+// EnrolNode makes a node. It fails with ErrBusy when the name is taken.
+func (c *Client) EnrolNode(ctx context.Context, name string, a hoststate.Access) (string, error) {
+	info := map[string]string{a.PasswordKey: a.Password}
+	maps.Copy(info, a.Info)
+	var made rawNode
+	body := map[string]any{"name": name, "driver": a.Driver, "driver_info": info}
+	if err := c.call(ctx, "create_node", http.MethodPost, "nodes", body, &made); err != nil {
+		return "", c.without(a, err)
+	}
+	return made.UUID, nil
+}
+
+// EnsurePort gives a node a port with a MAC, if it has none. It fails with ErrRefused when another node has the MAC.
+func (c *Client) EnsurePort(ctx context.Context, uuid, mac string) error {
+	ports, err := c.PortsOf(ctx, uuid)
+	if err != nil || slices.ContainsFunc(ports, func(p inventory.Port) bool { return strings.EqualFold(p.MAC, mac) }) {
+		return err
+	}
+	err = c.call(ctx, "create_port", http.MethodPost, "ports", map[string]any{"node_uuid": uuid, "address": mac, "pxe_enabled": true}, nil)
+	if errors.Is(err, inventory.ErrBusy) {
+		return inventory.Failf(inventory.ProblemRefused, "MAC %s belongs to another node: %v", mac, err)
+	}
+	return err
+}
+
+// Write gives a node the name of its host, and driver and credentials of its management controller. Other settings are kept; the
+// interfaces are reset to the defaults of the driver when that changes. It fails with ErrBusy while Ironic works on the node, and
+// with ErrRefused when the driver is not enabled.
+func (c *Client) Write(ctx context.Context, n hoststate.Node, name string, a hoststate.Access) error {
+	type change struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value string `json:"value"`
+	}
+	patch, query := []change{}, ""
+	if n.Driver != a.Driver {
+		patch, query = append(patch, change{"replace", "/driver", a.Driver}), "?reset_interfaces=True"
+	}
+	if n.Name != name {
+		patch = append(patch, change{"add", "/name", name})
+	}
+	for _, key := range slices.Sorted(maps.Keys(a.Info)) {
+		if n.Info[key] != a.Info[key] {
+			patch = append(patch, change{"add", "/driver_info/" + key, a.Info[key]})
+		}
+	}
+	patch = append(patch, change{"add", "/driver_info/" + a.PasswordKey, a.Password})
+	return c.without(a, c.call(ctx, "update_node", http.MethodPatch, "nodes/"+url.PathEscape(n.UUID)+query, patch, nil))
+}
+
+// SetProvision asks for a change of the provision state: manage, inspect, deleted. It fails with ErrBusy while Ironic works on the node.
+func (c *Client) SetProvision(ctx context.Context, uuid, target string) error {
+	path := "nodes/" + url.PathEscape(uuid) + "/states/provision"
+	return c.call(ctx, "set_provision_state", http.MethodPut, path, map[string]string{"target": target}, nil)
+}
+
+// SetPower asks for a change of the power: see package hoststate for what can be asked. It fails with ErrBusy while Ironic works on the node.
+func (c *Client) SetPower(ctx context.Context, uuid, target string) error {
+	path := "nodes/" + url.PathEscape(uuid) + "/states/power"
+	return c.call(ctx, "set_power_state", http.MethodPut, path, map[string]string{"target": target}, nil)
+}
+
+// without removes the password of a management controller from what Ironic answered.
+func (c *Client) without(a hoststate.Access, err error) error {
+	var e *inventory.EndpointError
+	if errors.As(err, &e) && a.Password != "" && strings.Contains(e.Text, a.Password) {
+		return inventory.Failf(e.Problem, "%s", strings.ReplaceAll(e.Text, a.Password, "******"))
+	}
+	return err
+}
