@@ -49,8 +49,9 @@ test: prerequisites controlplane build test-modules e2e ## Pass all tests.
 prerequisites:
 	@hack/prerequisites
 
+# Two modules at a time: their tests wait more than they compute.
 test-modules: controlplane build ## Tests of every module, API tier included.
-	@for m in $(filter-out e2e,$(MODULES)); do $(MAKE) test-$$m; done
+	@$(MAKE) -j2 $(addprefix test-,$(filter-out e2e,$(MODULES)))
 
 test-short: ## Only the tests that need no control plane.
 	@for m in $(MODULES); do echo "== $$m"; GOWORK=off go -C $$m test $(TEST_FLAGS) -short ./...; done
@@ -61,7 +62,7 @@ $(addprefix test-,$(filter-out e2e,$(MODULES))): test-%: controlplane
 
 e2e: controlplane build ## User journeys and rendered overlays, on the local control plane.
 	@echo "== e2e"
-	@GOWORK=off go -C e2e test -count=1 -shuffle=on -timeout=30m -p 1 ./...
+	@GOWORK=off go -C e2e test -count=1 -shuffle=on -timeout=30m -p 2 ./...
 
 e2e-kind: controlplane build $(BIN)/kind ## User journeys in a kind cluster (node image: KIND_NODE_IMAGE).
 	@echo "== e2e in kind"
@@ -84,7 +85,7 @@ $(BIN)/kind: PACKAGE := sigs.k8s.io/kind
 $(BIN)/kustomize: PACKAGE := sigs.k8s.io/kustomize/kustomize/v5
 
 $(TOOLS): hack/tools/go.mod hack/tools/go.sum
-	@echo "building $(@F) (first use only)"
+	@echo "building $(@F)"
 	@mkdir -p $(BIN)
 	@GOBIN=$(BIN) GOWORK=off CGO_ENABLED=0 go -C hack/tools install $(PACKAGE)
 	@touch $@
