@@ -43,11 +43,17 @@ func IPAMOperator() Operator {
 	}
 }
 
-// DiscoveryOperator looks at a small rack that it makes up, in its own namespace.
+// DiscoveryOperator looks at a small rack that it makes up, and checks hosts for the API server beside it.
 func DiscoveryOperator() Operator {
 	return Operator{
 		Name: "discovery-operator", Namespace: "muster-discovery-operator", ServiceAccount: "discovery-operator",
-		Args: func(string) []string { return []string{"--provisioner=demo"} },
+		Args: func(string) []string {
+			args := []string{"--provisioner=demo", "--demo-machines=8", "--demo-interval=400ms"}
+			if address, err := freeAddress(); err == nil {
+				args = append(args, "--webhook-bind-address="+address, "--webhook-url=https://"+address)
+			}
+			return args
+		},
 	}
 }
 

@@ -27,17 +27,17 @@ import (
 // Names of what the check needs in the cluster. The Secret and the Service are in the operator's namespace.
 const (
 	ConfigurationName = "baremetalhosts.discovery.muster.io"
-	SecretName        = "discovery-operator-webhook" //nolint:gosec // a name
+	SecretName        = "discovery-operator-webhook"
 	ServiceName       = "discovery-operator-webhook"
 )
 
 // Keeper gives the check a certificate that it makes itself, and tells the API server of it. All replicas share one in a Secret; whoever
 // finds that it is missing or ends soon replaces it.
 type Keeper struct {
-	// Client reads ValidatingWebhookConfigurations from the cache, and writes.
-	Client client.Client
-	// Live reads Secrets.
-	Live client.Reader
+	// Reader reads ValidatingWebhookConfigurations from the cache.
+	Reader client.Reader
+	// Live reads Secrets, and writes. It has no cache: the operator may not list Secrets.
+	Live client.Client
 	// Namespace of the operator.
 	Namespace string
 	// URL is where the API server reaches the check, without path; empty: at the Service.
@@ -69,7 +69,7 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 // Reconcile takes the certificate over from the Secret, replaces one that ends soon, and tells the API server.
 func (k *Keeper) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var config admissionregistrationv1.ValidatingWebhookConfiguration
-	if err := k.Client.Get(ctx, req.NamespacedName, &config); err != nil {
+	if err := k.Reader.Get(ctx, req.NamespacedName, &config); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	pair, bundle, err := k.certificate(ctx)
@@ -105,9 +105,9 @@ func (k *Keeper) certificate(ctx context.Context) (pair *tls.Certificate, bundle
 	// Another replica may have done the same: its certificate counts, and is read by the next attempt.
 	if missing {
 		secret.Type = corev1.SecretTypeTLS
-		err = k.Client.Create(ctx, &secret)
+		err = k.Live.Create(ctx, &secret)
 	} else {
-		err = k.Client.Update(ctx, &secret)
+		err = k.Live.Update(ctx, &secret)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("writing Secret %s: %w", SecretName, err)
@@ -151,7 +151,7 @@ func (k *Keeper) tell(ctx context.Context, config *admissionregistrationv1.Valid
 	}
 	data, err := json.Marshal(patch)
 	if err == nil {
-		err = k.Client.Patch(ctx, config, client.RawPatch(types.JSONPatchType, data))
+		err = k.Live.Patch(ctx, config, client.RawPatch(types.JSONPatchType, data))
 	}
 	if err != nil {
 		return fmt.Errorf("telling the API server of the certificate: %w", err)

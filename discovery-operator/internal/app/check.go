@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	webhookadmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -50,6 +51,10 @@ func (c check) addTo(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if c.keeper == nil {
 		return nil
 	}
-	c.keeper.Client, c.keeper.Live = mgr.GetClient(), mgr.GetAPIReader()
+	plain, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return wrap(err, "making a client without cache")
+	}
+	c.keeper.Reader, c.keeper.Live = mgr.GetCache(), plain
 	return wrap(c.keeper.SetupWithManager(mgr), "adding the keeper of the certificate")
 }
