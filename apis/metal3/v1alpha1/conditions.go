@@ -68,6 +68,7 @@ const (
 // Reasons of events on a BareMetalHostDiscovery and its hosts.
 const (
 	EventHostDiscovered  = "HostDiscovered"
+	EventHostsDiscovered = "HostsDiscovered"
 	EventNameFellBack    = "NameFellBack"
 	EventMachineRefused  = "MachineRefused"
 	EventNodeDeleted     = "NodeDeleted"
