@@ -74,15 +74,17 @@ type operator struct {
 	config *rest.Config
 	admin  client.WithWatch
 	root   string
-	writes atomic.Int32
-	crash  func()
+	// binaries are the programs of clusters; nil for those that were built.
+	binaries func() (controlplane.Binaries, error)
+	writes   atomic.Int32
+	crash    func()
 }
 
 // start runs an operator until crash or the end of the test. A crash ends it without a farewell to its clusters, as far as a living process can.
 func (o *operator) start() {
 	o.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(o.Context()))
-	clusters, err := process.New(ctx, process.Options{Root: o.root, UnsafeNoFsync: true})
+	clusters, err := process.New(ctx, process.Options{Root: o.root, UnsafeNoFsync: true, Binaries: o.binaries})
 	require.NoError(o, err)
 	mgr, err := ctrl.NewManager(o.config, ctrl.Options{
 		Scheme: scheme(o.T), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
@@ -177,13 +179,16 @@ func (o *operator) kill(program string) {
 	require.NoError(o, syscall.Kill(pid, syscall.SIGKILL))
 }
 
-func newOperator(t *testing.T) *operator {
+func newOperator(t *testing.T, change ...func(*operator)) *operator {
 	t.Helper()
 	config := controlplanetest.Start(t)
 	if _, err := controlplane.FindBinaries(""); err != nil {
 		t.Skip(err.Error())
 	}
 	o := &operator{T: t, config: config, admin: newAdmin(t, config), root: t.TempDir()}
+	for _, f := range change {
+		f(o)
+	}
 	o.start()
 	t.Cleanup(func() { o.crash() })
 	return o
