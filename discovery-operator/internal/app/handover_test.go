@@ -30,12 +30,20 @@ import (
 func (w *world) credentials(h *metal3v1.BareMetalHost, address string, secret bool) {
 	w.Helper()
 	if secret {
-		require.NoError(w, w.Create(w.Context(), &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: h.Name + "-bmc"},
-			Data:       map[string][]byte{"username": []byte("admin"), "password": []byte("secret")},
-		}))
+		w.secret(h, "secret")
 	}
 	w.patch(h, `{"spec":{"bmc":{"address":"`+address+`","credentialsName":"`+h.Name+`-bmc"}}}`)
+}
+
+// secret makes the Secret of a host.
+func (w *world) secret(h *metal3v1.BareMetalHost, password string) *corev1.Secret {
+	w.Helper()
+	s := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: h.Name + "-bmc"},
+		Data:       map[string][]byte{"username": []byte("admin"), "password": []byte(password)},
+	}
+	require.NoError(w, w.Create(w.Context(), s))
+	return s
 }
 
 func (w *world) patch(o client.Object, merge string) {

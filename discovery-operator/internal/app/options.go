@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/zap/zapcore"
 
+	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
 )
 
@@ -55,8 +56,11 @@ type Options struct {
 	// rack replaces the demo's own, several lets more than one operator run in a process, and only leaves the hosts and resources of other
 	// namespaces out of sight; all are for tests.
 	rack    *demo.Rack
+	through func(baremetalhost.Manager) baremetalhost.Manager
 	several bool
 	only    []string
+	// ironicTimeout bounds a request to Ironic; 0 is the usual time.
+	ironicTimeout time.Duration
 }
 
 // Parse reads the settings from the command line.
@@ -96,9 +100,6 @@ func (o *Options) Validate() error {
 	}
 	if o.Namespace == "" {
 		errs = append(errs, errors.New("--namespace is empty: name the namespace of the operator"))
-	}
-	if o.ManageHosts {
-		errs = append(errs, errors.New("--manage-hosts is not available yet: run an operator that manages hosts beside this one"))
 	}
 	if _, _, err := o.webhook(); err != nil {
 		errs = append(errs, err)

@@ -24,10 +24,12 @@ type sources struct {
 	dialer *ironic.Dialer
 	// rack is nil where the operator's own Ironic is a real one.
 	rack *demo.Rack
+	// through stands, in tests, between a host and its Ironic.
+	through func(baremetalhost.Manager) baremetalhost.Manager
 }
 
 func newSources(o Options, live client.Reader, observe ironic.Observer) *sources {
-	s := &sources{}
+	s := &sources{through: o.through}
 	if o.Provisioner == ProvisionerDemo {
 		if s.rack = o.rack; s.rack == nil {
 			s.rack = demo.New()
@@ -42,6 +44,7 @@ func newSources(o Options, live client.Reader, observe ironic.Observer) *sources
 			}
 			return secret.Data, nil
 		}, observe)
+	s.dialer.Timeout = o.ironicTimeout
 	return s
 }
 
@@ -63,8 +66,16 @@ func (s *sources) Source(ctx context.Context, namespace string, ref *metal3v1.Ir
 
 // Provisioner implements baremetalhost.Provisioners.
 func (s *sources) Provisioner(ctx context.Context, namespace string, ref *metal3v1.IronicReference) (baremetalhost.Manager, error) {
-	if ref == nil && s.rack != nil {
-		return s.rack, nil
+	var manager baremetalhost.Manager = s.rack
+	if ref != nil || s.rack == nil {
+		client, err := s.dialer.Client(ctx, namespace, ref)
+		if err != nil {
+			return nil, err
+		}
+		manager = client
 	}
-	return s.dialer.Client(ctx, namespace, ref)
+	if s.through != nil {
+		manager = s.through(manager)
+	}
+	return manager, nil
 }

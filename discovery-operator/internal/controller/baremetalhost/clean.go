@@ -34,6 +34,11 @@ func (r *Reconciler) clean(ctx context.Context, host *metal3v1.BareMetalHost, c 
 		}
 		ignore = kept
 	}
+	return r.finish(ctx, host, ignore)
+}
+
+// finish gives the reservations of a deleted host back, or keeps its machine away, and lets the host go.
+func (r *Reconciler) finish(ctx context.Context, host *metal3v1.BareMetalHost, ignore bool) (ctrl.Result, error) {
 	reservations, err := r.reservationsOf(ctx, inventory.Ref{Namespace: host.Namespace, Name: host.Name})
 	if err != nil {
 		return ctrl.Result{}, err
@@ -45,6 +50,9 @@ func (r *Reconciler) clean(ctx context.Context, host *metal3v1.BareMetalHost, c 
 	}
 	before := host.DeepCopy()
 	controllerutil.RemoveFinalizer(host, metal3v1.DiscoveryFinalizer)
+	if r.ManageHosts {
+		controllerutil.RemoveFinalizer(host, metal3v1.BareMetalHostFinalizer)
+	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	// The write ends the host, so the cache will never show it: no later read may wait for that.
 	err = r.Client.Patch(ctx, host, patch, client.FieldOwner(FieldOwner), client.DisableReadYourWritesConsistency)

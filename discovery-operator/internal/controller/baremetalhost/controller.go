@@ -9,6 +9,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,16 +70,21 @@ type Deps struct {
 	Namespace string
 	// Grace is how long a reservation without host is respected.
 	Grace time.Duration
+	// ManageHosts makes this controller own the early life of hosts; without it, hosts are handed over to another operator.
+	ManageHosts bool
 }
 
 // Reconciler reconciles BareMetalHost.
 type Reconciler struct {
 	Deps
-	now func() time.Time
+	now      func() time.Time
+	attempts attempts
 }
 
 // New makes a reconciler.
-func New(d Deps) *Reconciler { return &Reconciler{Deps: d, now: time.Now} }
+func New(d Deps) *Reconciler {
+	return &Reconciler{Deps: d, now: time.Now, attempts: attempts{list: map[types.NamespacedName]*attempt{}}}
+}
 
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts/status,verbs=get;patch
@@ -90,9 +96,13 @@ func New(d Deps) *Reconciler { return &Reconciler{Deps: d, now: time.Now} }
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var host metal3v1.BareMetalHost
 	if err := r.Client.Get(ctx, req.NamespacedName, &host); apierrors.IsNotFound(err) {
+		r.attempts.forget(req.NamespacedName)
 		return r.afterHost(ctx, inventory.Ref(req.NamespacedName))
 	} else if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if r.ManageHosts {
+		return r.manage(ctx, &host)
 	}
 	switch step := handover.Next(&host).(type) {
 	case handover.Clean:

@@ -1,0 +1,337 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/demo"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
+
+const redfish = "redfish://192.0.2.1/redfish/v1/Systems/1"
+
+// managing makes an operator own the life of hosts.
+func managing(o *Options) { o.ManageHosts = true }
+
+// is waits until a host satisfies the test.
+func (w *world) is(h *metal3v1.BareMetalHost, what string, want func() bool) {
+	w.Helper()
+	ok := assert.Eventually(w, func() bool {
+		return w.Get(w.Context(), client.ObjectKeyFromObject(h), h) == nil && want()
+	}, 60*time.Second, 50*time.Millisecond, what)
+	require.True(w, ok, "%+v", h.Status)
+}
+
+func (w *world) reaches(h *metal3v1.BareMetalHost, state metal3v1.ProvisioningState) {
+	w.Helper()
+	w.is(h, "the host is "+string(state), func() bool { return h.Status.Provisioning.State == state })
+}
+
+// says waits until a condition of a host has a reason.
+func (w *world) says(h *metal3v1.BareMetalHost, condition, reason string) *metav1.Condition {
+	w.Helper()
+	var c *metav1.Condition
+	w.is(h, condition+" has reason "+reason, func() bool {
+		c = meta.FindStatusCondition(h.Status.Conditions, condition)
+		return c != nil && c.Reason == reason
+	})
+	return c
+}
+
+// register makes a host by hand, with the MAC of a machine.
+func (w *world) register(name string, machine int, change ...func(*metal3v1.BareMetalHost)) *metal3v1.BareMetalHost {
+	w.Helper()
+	h := &metal3v1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}
+	h.Spec = metal3v1.BareMetalHostSpec{Online: true, BootMACAddress: strings.ToUpper(demo.MAC(machine, 0)), AutomatedCleaningMode: "metadata"}
+	for _, c := range change {
+		c(h)
+	}
+	require.NoError(w, w.Create(w.Context(), h))
+	return h
+}
+
+func TestADiscoveredHostIsAvailableWithoutCredentialsAndInspection(t *testing.T) {
+	w := newWorld(t)
+	uuid := w.enrol(1)
+	w.operate(managing)
+	w.discover("all")
+	h := w.host("node-00001")
+	w.reaches(h, metal3v1.StateAvailable)
+	assert.False(t, h.HasPowerControl())
+	assert.Equal(t, metal3v1.OperationalStatusDiscovered, h.Status.OperationalStatus)
+	assert.Equal(t, uuid, h.Status.Provisioning.ID)
+	assert.Equal(t, "SN00000001", h.Status.HardwareDetails.SystemVendor.SerialNumber)
+	assert.Equal(t, []string{metal3v1.BareMetalHostFinalizer}, h.Finalizers)
+	assert.NotContains(t, h.Annotations, metal3v1.PausedAnnotation)
+	w.says(h, metal3v1.ConditionPowerControl, metal3v1.ReasonNoCredentials)
+	w.says(h, metal3v1.ConditionReady, "Available")
+
+	t.Run("its power is nobody's business, and a reboot is not done and says so", func(t *testing.T) {
+		w.patch(h, `{"spec":{"online":false},"metadata":{"annotations":{"reboot.metal3.io/x":"{\"mode\":\"hard\"}"}}}`)
+		c := w.says(h, metal3v1.ConditionPowerControl, metal3v1.ReasonRebootNotPossible)
+		assert.Contains(t, c.Message, "is not done")
+		assert.Empty(t, w.rack.Power(uuid), "nobody asked for its power")
+		assert.Empty(t, h.Status.ErrorMessage)
+		assert.Equal(t, metal3v1.StateAvailable, h.Status.Provisioning.State)
+		w.eventually("an event says so", func() bool {
+			var events eventsv1.EventList
+			require.NoError(t, w.List(t.Context(), &events, client.InNamespace(w.ns)))
+			for i := range events.Items {
+				if events.Items[i].Reason == metal3v1.ReasonRebootNotPossible {
+					return true
+				}
+			}
+			return false
+		})
+	})
+	t.Run("it can be externally provisioned, and be given back", func(t *testing.T) {
+		w.patch(h, `{"spec":{"externallyProvisioned":true}}`)
+		w.reaches(h, metal3v1.StateExternallyProvisioned)
+		w.patch(h, `{"spec":{"externallyProvisioned":false}}`)
+		w.reaches(h, metal3v1.StateAvailable)
+	})
+	t.Run("nothing is written while nothing changes", func(t *testing.T) {
+		w.says(h, metal3v1.ConditionReady, "Available")
+		before := h.ResourceVersion
+		w.stays("nothing is written", func() bool {
+			require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(h), h))
+			return h.ResourceVersion == before
+		}, 2*time.Second)
+	})
+	t.Run("its deletion removes the node", func(t *testing.T) {
+		require.NoError(t, w.Delete(t.Context(), h))
+		w.gone(h)
+		_, err := w.node(uuid)
+		require.ErrorIs(t, err, inventory.ErrNotFound)
+		_, err = w.reservation(demo.MAC(1, 0))
+		require.Error(t, err)
+	})
+}
+
+func TestAManagedHostWaitsForApproval(t *testing.T) {
+	w := newWorld(t)
+	uuid := w.enrol(1)
+	w.operate(managing)
+	w.discover("reviewed", func(d *metal3v1.BareMetalHostDiscovery) { d.Spec.Approval = metal3v1.ApprovalManual })
+	h := w.host("node-00001")
+	w.credentials(h, redfish, true)
+	w.says(h, metal3v1.ConditionReady, metal3v1.ReasonWaitingForApproval)
+	assert.Equal(t, metal3v1.StateUnmanaged, h.Status.Provisioning.State)
+	node, err := w.rack.Managed(t.Context(), uuid)
+	require.NoError(t, err)
+	assert.Equal(t, "fake-hardware", node.Driver, "nothing is sent anywhere before the approval")
+	w.patch(h, `{"metadata":{"annotations":{"discovery.metal3.io/approved":"true"}}}`)
+	w.reaches(h, metal3v1.StateAvailable)
+	w.is(h, "it is marked approved", func() bool { return h.Labels[metal3v1.ApprovalLabel] == "approved" })
+}
+
+func TestCredentialsUpdateTheNodeAndAreVerified(t *testing.T) {
+	w := newWorld(t)
+	uuid := w.enrol(1)
+	w.operate(managing)
+	w.discover("all")
+	h := w.host("node-00001")
+	w.reaches(h, metal3v1.StateAvailable)
+
+	t.Run("a missing Secret is named", func(t *testing.T) {
+		w.patch(h, `{"spec":{"bmc":{"address":"`+redfish+`","credentialsName":"node-00001-bmc"}}}`)
+		c := w.says(h, metal3v1.ConditionReady, metal3v1.ReasonCredentialsNotFound)
+		assert.Contains(t, c.Message, "node-00001-bmc")
+	})
+	secret := w.secret(h, demo.WrongPassword)
+	t.Run("a wrong password is one clear error", func(t *testing.T) {
+		c := w.says(h, metal3v1.ConditionReady, metal3v1.ReasonBMCCredentialsRefused)
+		assert.Contains(t, c.Message, "refuses the credentials")
+		assert.NotContains(t, c.Message, demo.WrongPassword)
+		assert.Equal(t, metal3v1.OperationalStatusError, h.Status.OperationalStatus)
+		assert.Equal(t, metal3v1.RegistrationError, h.Status.ErrorType)
+		assert.Equal(t, 1, h.Status.ErrorCount)
+		w.says(h, metal3v1.ConditionPowerControl, metal3v1.ReasonCredentialsUnverified)
+	})
+	t.Run("the right one is accepted, and the machine is switched on", func(t *testing.T) {
+		w.patch(secret, `{"stringData":{"password":"right"}}`)
+		w.reaches(h, metal3v1.StateAvailable)
+		w.is(h, "the machine is on", func() bool { return h.Status.PoweredOn && w.rack.Power(uuid) == hoststate.PowerOn })
+		assert.Empty(t, h.Status.ErrorType)
+		assert.Equal(t, metal3v1.OperationalStatusOK, h.Status.OperationalStatus)
+		assert.Equal(t, uuid, h.Status.Provisioning.ID, "the node is updated, not doubled")
+		nodes, err := w.rack.Nodes(t.Context(), "")
+		require.NoError(t, err)
+		assert.Len(t, nodes, 1)
+		assert.Equal(t, "redfish", nodes[0].Driver)
+		assert.Equal(t, w.ns+"~node-00001", nodes[0].Name)
+		w.says(h, metal3v1.ConditionPowerControl, metal3v1.ReasonCredentialsVerified)
+	})
+	t.Run("the power follows the host", func(t *testing.T) {
+		w.patch(h, `{"spec":{"online":false}}`)
+		w.is(h, "the machine is off", func() bool { return !h.Status.PoweredOn && w.rack.Power(uuid) == hoststate.PowerDown })
+		w.patch(h, `{"spec":{"online":true}}`)
+		w.is(h, "the machine is on", func() bool { return h.Status.PoweredOn && w.rack.Power(uuid) == hoststate.PowerOn })
+	})
+	t.Run("a reboot is done once", func(t *testing.T) {
+		w.patch(h, `{"metadata":{"annotations":{"reboot.metal3.io":""}}}`)
+		w.is(h, "the annotation is gone and the machine on", func() bool {
+			_, asked := h.Annotations[metal3v1.RebootAnnotation]
+			return !asked && w.rack.Power(uuid) == hoststate.PowerOn
+		})
+	})
+	t.Run("a reboot with a key lasts as long as the annotation", func(t *testing.T) {
+		w.patch(h, `{"metadata":{"annotations":{"reboot.metal3.io/me":"{\"mode\":\"hard\"}"}}}`)
+		w.is(h, "the machine is off", func() bool { return !h.Status.PoweredOn && w.rack.Power(uuid) == hoststate.PowerDown })
+		w.patch(h, `{"metadata":{"annotations":{"reboot.metal3.io/me":null}}}`)
+		w.is(h, "the machine is on", func() bool { return h.Status.PoweredOn })
+	})
+	t.Run("a password that stops working is noticed when the Secret says so", func(t *testing.T) {
+		w.patch(secret, `{"stringData":{"password":"`+demo.WrongPassword+`"}}`)
+		w.patch(h, `{"spec":{"description":"look again"}}`)
+		w.says(h, metal3v1.ConditionReady, metal3v1.ReasonBMCCredentialsRefused)
+		w.patch(secret, `{"stringData":{"password":"right"}}`)
+		w.reaches(h, metal3v1.StateAvailable)
+	})
+	t.Run("the machine is switched off before the host goes", func(t *testing.T) {
+		require.NoError(t, w.Delete(t.Context(), h))
+		w.gone(h)
+		_, err := w.node(uuid)
+		require.ErrorIs(t, err, inventory.ErrNotFound)
+	})
+}
+
+func TestEveryStateOfALifeIsReachedByAName(t *testing.T) {
+	w := newWorld(t)
+	for i, name := range []string{"refuses", "silent", "powerless", "stuck", "busy"} {
+		w.enrol(i+1, hostname("m-"+name))
+	}
+	w.operate(managing)
+	w.discover("all")
+	for name, reason := range map[string]string{
+		"refuses": metal3v1.ReasonBMCCredentialsRefused, "silent": metal3v1.ReasonBMCUnreachable, "powerless": metal3v1.ReasonPowerChangeFailed,
+		"stuck": metal3v1.ReasonNodeRefused,
+	} {
+		h := w.host("m-" + name)
+		w.credentials(h, redfish, true)
+		w.says(h, metal3v1.ConditionReady, reason)
+		assert.Equal(t, metal3v1.OperationalStatusError, h.Status.OperationalStatus, name)
+	}
+	h := w.host("m-busy")
+	w.credentials(h, redfish, true)
+	w.is(h, "the machine is on", func() bool { return h.Status.PoweredOn })
+	t.Run("and a deletion ends in each of them", func(t *testing.T) {
+		for _, name := range []string{"refuses", "silent", "stuck", "busy"} {
+			h := w.host("m-" + name)
+			require.NoError(t, w.Delete(t.Context(), h))
+			w.gone(h)
+		}
+		nodes, err := w.rack.Nodes(t.Context(), "")
+		require.NoError(t, err)
+		assert.Len(t, nodes, 1, "the nodes are gone with their hosts")
+	})
+}
+
+func TestAHostByHandTakesADiscoveredNodeOver(t *testing.T) {
+	w := newWorld(t)
+	uuid := w.enrol(1)
+	w.operate(managing)
+	mine := w.register("mine", 1)
+	w.secret(mine, "right")
+	t.Run("without credentials it gets the hardware", func(t *testing.T) {
+		w.reaches(mine, metal3v1.StateAvailable)
+		assert.Equal(t, uuid, mine.Status.Provisioning.ID)
+		assert.Equal(t, "SN00000001", mine.Status.HardwareDetails.SystemVendor.SerialNumber)
+	})
+	t.Run("with credentials it gets the node", func(t *testing.T) {
+		w.patch(mine, `{"spec":{"bmc":{"address":"`+redfish+`","credentialsName":"mine-bmc"}}}`)
+		w.is(mine, "the machine is on", func() bool { return mine.Status.PoweredOn })
+		node, err := w.rack.Managed(t.Context(), uuid)
+		require.NoError(t, err)
+		assert.Equal(t, w.ns+"~mine", node.Name)
+		assert.Equal(t, "redfish", node.Driver)
+	})
+	t.Run("another host of the machine is told whose it is", func(t *testing.T) {
+		other := w.register("other", 1)
+		w.secret(other, "right")
+		w.patch(other, `{"spec":{"bmc":{"address":"`+redfish+`","credentialsName":"other-bmc"}}}`)
+		c := w.says(other, metal3v1.ConditionReady, metal3v1.ReasonMachineUsedByOther)
+		assert.Contains(t, c.Message, "mine")
+		require.NoError(t, w.Delete(t.Context(), other))
+		w.gone(other)
+		_, err := w.node(uuid)
+		require.NoError(t, err, "the node is not the other's")
+	})
+}
+
+func TestAHostByHandGetsANodeOfItsOwn(t *testing.T) {
+	w := newWorld(t)
+	w.operate(managing)
+	h := w.register("by-hand", 1)
+	w.says(h, metal3v1.ConditionReady, metal3v1.ReasonWaitingForMachine)
+	assert.Equal(t, metal3v1.StateUnmanaged, h.Status.Provisioning.State)
+	w.secret(h, "right")
+	w.patch(h, `{"spec":{"bmc":{"address":"`+redfish+`","credentialsName":"by-hand-bmc"}}}`)
+	w.says(h, metal3v1.ConditionReady, metal3v1.ReasonInspectionFailed)
+	assert.Equal(t, metal3v1.StateInspecting, h.Status.Provisioning.State)
+	assert.Equal(t, metal3v1.InspectionError, h.Status.ErrorType)
+	w.patch(h, `{"spec":{"inspectionMode":"disabled"}}`)
+	w.reaches(h, metal3v1.StateAvailable)
+	require.NoError(t, w.Delete(t.Context(), h))
+	w.gone(h)
+	nodes, err := w.rack.Nodes(t.Context(), "")
+	require.NoError(t, err)
+	assert.Empty(t, nodes)
+}
+
+func TestDeletionWorksInImporting(t *testing.T) {
+	w := newWorld(t)
+	uuid := w.enrol(1, hostname("m-"+demo.MarkNoInventory))
+	w.operate(managing)
+	h := w.register("importing", 1)
+	w.reaches(h, metal3v1.StateImporting)
+	w.says(h, metal3v1.ConditionReady, metal3v1.ReasonWaitingForData)
+	assert.Empty(t, h.Status.ErrorMessage)
+	require.NoError(t, w.Delete(t.Context(), h))
+	w.gone(h)
+	_, err := w.node(uuid)
+	require.ErrorIs(t, err, inventory.ErrNotFound)
+}
+
+func TestAPausedHostIsNotTouched(t *testing.T) {
+	w := newWorld(t)
+	w.enrol(1)
+	w.operate(managing)
+	h := w.register("paused", 1, func(h *metal3v1.BareMetalHost) {
+		h.Annotations = map[string]string{metal3v1.PausedAnnotation: "somebody"}
+	})
+	w.stays("nothing is written", func() bool {
+		require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(h), h))
+		return !h.HasStatus() && len(h.Finalizers) == 0
+	}, 2*time.Second)
+}
+
+// TestBesideAnotherOperatorNoStateIsNew follows a host from discovery to hand-over while this operator does not manage hosts.
+func TestBesideAnotherOperatorNoStateIsNew(t *testing.T) {
+	w := newWorld(t)
+	w.enrol(1)
+	w.operate()
+	w.discover("all")
+	h := w.host("node-00001")
+	seen := map[metal3v1.ProvisioningState]bool{h.Status.Provisioning.State: true}
+	w.credentials(h, redfish, true)
+	w.is(h, "the host is released", func() bool {
+		seen[h.Status.Provisioning.State] = true
+		_, paused := h.Annotations[metal3v1.PausedAnnotation]
+		return !paused
+	})
+	assert.Equal(t, map[metal3v1.ProvisioningState]bool{metal3v1.StateUnmanaged: true}, seen)
+}

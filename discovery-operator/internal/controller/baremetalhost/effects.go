@@ -1,0 +1,355 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package baremetalhost
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	metal3v1ac "github.com/muster-io/muster/apis/applyconfiguration/metal3/v1alpha1"
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/handover"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
+
+const (
+	// answerRetry is when Ironic is asked again for an answer that takes seconds.
+	answerRetry = time.Second
+	// longRetry is when Ironic is asked again for what takes minutes.
+	longRetry = 10 * time.Second
+	// machineRetry is when a machine is looked for again that has not reported.
+	machineRetry = time.Minute
+	// powerCheck is how often the power of a machine is compared with what its host says. A random fifth is added.
+	powerCheck = 5 * time.Minute
+	// refusedRetry is when refused credentials are tried again although nobody changed them: management controllers lock accounts.
+	refusedRetry = 10 * time.Minute
+	// endpointRetry is when an Ironic is asked again that did not answer.
+	endpointRetry = 10 * time.Second
+	// tries is how often a deletion tries what may fail for good.
+	tries = 3
+)
+
+// outcome is what an effect led to.
+type outcome struct {
+	event hoststate.Event
+	// after is when to look again, 0 for when something changes.
+	after time.Duration
+	// reason and message say what is waited for, or what failed.
+	reason, message string
+	// kind says which step failed.
+	kind metal3v1.ErrorType
+	// settled says that nothing is wrong any more.
+	settled bool
+	// blocked says that Ironic itself is what is wrong.
+	blocked bool
+	// written says that the host was written to, so that what was read of it is old.
+	written bool
+}
+
+func waiting(reason, message string, after time.Duration) outcome {
+	return outcome{event: hoststate.Nothing, after: after, reason: reason, message: message}
+}
+
+// failed makes the outcome of something that failed, and remembers when it is due again.
+func (r *Reconciler) failed(w *work, kind metal3v1.ErrorType, reason, message string) outcome {
+	w.m.asked, w.m.power = hoststate.AskedNothing, ""
+	w.m.failures++
+	after := min(15*time.Second<<min(w.m.failures-1, 5), 5*time.Minute)
+	if reason == metal3v1.ReasonBMCCredentialsRefused {
+		after = refusedRetry
+	}
+	w.m.notBefore = r.now().Add(after)
+	if reason == metal3v1.ReasonCredentialsNotFound || reason == metal3v1.ReasonBMCCredentialsRefused {
+		after = secretRetry // Secrets are not watched: a new one is seen then, and tried at once
+	}
+	return outcome{event: hoststate.Failed, after: after, reason: reason, message: message, kind: kind}
+}
+
+// do carries an effect out. What Ironic has against it becomes an outcome.
+func (r *Reconciler) do(ctx context.Context, w *work, effect hoststate.Effect) (outcome, error) {
+	out, err := r.effect(ctx, w, effect)
+	var e *inventory.EndpointError
+	switch {
+	case err == nil:
+		return out, nil
+	case errors.Is(err, inventory.ErrNotFound):
+		w.node = ""
+		return outcome{event: hoststate.NodeLost, after: answerRetry}, nil
+	case errors.Is(err, inventory.ErrBusy):
+		return waiting(metal3v1.ReasonNodeBusy, "Ironic works on the node at the moment.", busyRetry), nil
+	case errors.Is(err, inventory.ErrRefused):
+		return r.failed(w, kindOf(effect), metal3v1.ReasonNodeRefused, err.Error()), nil
+	case errors.As(err, &e):
+		out = waiting(string(e.Problem), e.Text, endpointRetry)
+		out.blocked = true
+		return out, nil
+	default:
+		return out, err
+	}
+}
+
+func kindOf(effect hoststate.Effect) metal3v1.ErrorType {
+	switch effect { //nolint:exhaustive // the others are part of registration
+	case hoststate.Inspect, hoststate.ImportHardware:
+		return metal3v1.InspectionError
+	case hoststate.MaintainPower, hoststate.PowerOff:
+		return metal3v1.PowerManagementError
+	case hoststate.AwaitDeployment, hoststate.Undeploy:
+		return metal3v1.ProvisioningError
+	default:
+		return metal3v1.RegistrationError
+	}
+}
+
+func (r *Reconciler) effect(ctx context.Context, w *work, effect hoststate.Effect) (outcome, error) {
+	switch effect { //nolint:exhaustive // Rest is not carried out
+	case hoststate.FindNode:
+		return r.findNode(ctx, w)
+	case hoststate.Register:
+		return r.register(ctx, w)
+	case hoststate.ImportHardware:
+		return r.importHardware(ctx, w)
+	case hoststate.Inspect:
+		return r.inspect(ctx, w)
+	case hoststate.MaintainPower:
+		return r.maintainPower(ctx, w)
+	case hoststate.AwaitDeployment:
+		return r.awaitDeployment(ctx, w)
+	case hoststate.Undeploy:
+		return r.undeploy(ctx, w)
+	case hoststate.PowerOff:
+		return r.powerOff(ctx, w)
+	case hoststate.DeleteNode:
+		return r.removeNode(ctx, w)
+	default:
+		return outcome{}, fmt.Errorf("effect %q is not known", effect)
+	}
+}
+
+// locate looks for the node of a host: by its name, by what discovery recorded, and by the boot MAC.
+func (w *work) locate(ctx context.Context) (string, error) {
+	names := []string{w.nodeName()}
+	if recorded := w.host.Annotations[metal3v1.NodeAnnotation]; recorded != "" {
+		names = append(names, recorded)
+	}
+	var macs []string
+	if w.host.Spec.BootMACAddress != "" {
+		macs = []string{w.host.Spec.BootMACAddress}
+	}
+	return w.p.Find(ctx, names, macs)
+}
+
+// findNode looks for the machine of a host that has no credentials; there may be none, for ever.
+func (r *Reconciler) findNode(ctx context.Context, w *work) (outcome, error) {
+	wait := waiting(metal3v1.ReasonWaitingForMachine, "No machine with this boot MAC has reported yet. Switch it on, or set spec.bmc.", machineRetry)
+	if w.host.Spec.BootMACAddress == "" && w.host.Annotations[metal3v1.NodeAnnotation] == "" {
+		return waiting(metal3v1.ReasonWaitingForMachine, "Set spec.bootMACAddress to have the machine recognised, or set spec.bmc.", 0), nil
+	}
+	uuid, err := w.locate(ctx)
+	if errors.Is(err, inventory.ErrNotFound) {
+		return wait, nil
+	} else if err != nil {
+		return outcome{}, err
+	}
+	n, err := w.p.Managed(ctx, uuid)
+	if err != nil {
+		return outcome{}, err
+	}
+	if whose, err := r.somebodyElses(ctx, w, n); err != nil || whose != "" {
+		return waiting(metal3v1.ReasonMachineUsedByOther, whose+".", machineRetry), err
+	}
+	w.node = uuid
+	return outcome{event: hoststate.NodeFound, settled: true, after: time.Millisecond}, nil
+}
+
+// importHardware reads what Ironic knows of the machine. It never has the machine inspected.
+func (r *Reconciler) importHardware(ctx context.Context, w *work) (outcome, error) {
+	if w.node == "" {
+		return outcome{event: hoststate.NodeLost, after: time.Millisecond}, nil
+	}
+	if _, err := w.p.Managed(ctx, w.node); err != nil {
+		return outcome{}, err
+	}
+	out, found, err := r.take(ctx, w)
+	switch {
+	case err != nil || found:
+		return out, err
+	case w.facts.PowerControl:
+		return outcome{event: hoststate.NoInspectionData, settled: true, after: time.Millisecond}, nil
+	default:
+		return waiting(metal3v1.ReasonWaitingForData, "Ironic has no inspection data of this machine yet; nothing triggers an inspection.",
+			machineRetry/2), nil
+	}
+}
+
+// take writes the hardware that Ironic knows, if it knows it, to the host.
+func (r *Reconciler) take(ctx context.Context, w *work) (outcome, bool, error) {
+	report, err := w.p.Report(ctx, w.node)
+	if errors.Is(err, inventory.ErrNotFound) {
+		return outcome{}, false, nil
+	} else if err != nil {
+		return outcome{}, false, err
+	}
+	data, err := json.Marshal(metal3v1.BareMetalHostStatus{HardwareDetails: &report.Hardware})
+	if err != nil {
+		return outcome{}, false, wrap(err, "writing the hardware of host %s", client.ObjectKeyFromObject(w.host))
+	}
+	all := metal3v1ac.BareMetalHostStatus()
+	if err := json.Unmarshal(data, all); err != nil {
+		return outcome{}, false, wrap(err, "writing the hardware of host %s", client.ObjectKeyFromObject(w.host))
+	}
+	status := metal3v1ac.BareMetalHostStatus()
+	status.HardwareDetails = all.HardwareDetails
+	object := metal3v1ac.BareMetalHost(w.host.Name, w.host.Namespace).WithUID(w.host.UID).WithStatus(status)
+	err = r.Client.SubResource("status").Apply(ctx, object, client.FieldOwner(FieldOwner+"/hardware"), client.ForceOwnership)
+	return outcome{written: true}, true, wrap(err, "writing the hardware of host %s", client.ObjectKeyFromObject(w.host))
+}
+
+// inspect has the machine inspected, unless Ironic knows it meanwhile.
+func (r *Reconciler) inspect(ctx context.Context, w *work) (outcome, error) {
+	n, err := w.p.Managed(ctx, w.node)
+	if err != nil {
+		return outcome{}, err
+	}
+	wait := waiting(metal3v1.ReasonWaitingForData, "The machine is being inspected.", longRetry)
+	if n.Busy() {
+		return wait, nil
+	}
+	if out, found, err := r.take(ctx, w); err != nil || found {
+		return out, err
+	}
+	if w.m.asked != hoststate.AskedNothing {
+		message := n.LastError
+		if message == "" {
+			message = "Ironic has no inspection data after the inspection"
+		}
+		return r.failed(w, metal3v1.InspectionError, metal3v1.ReasonInspectionFailed, message), nil
+	}
+	if err := w.p.SetProvision(ctx, w.node, "inspect"); err != nil {
+		return outcome{}, err
+	}
+	w.m.asked = hoststate.AskedManage
+	wait.after = answerRetry
+	return wait, nil
+}
+
+func (r *Reconciler) awaitDeployment(ctx context.Context, w *work) (outcome, error) {
+	n, err := w.p.Managed(ctx, w.node)
+	switch {
+	case err != nil:
+		return outcome{}, err
+	case n.State == "active":
+		return outcome{event: hoststate.Done, settled: true, after: time.Millisecond}, nil
+	case n.State == "deploy failed" || n.State == "error":
+		return r.failed(w, metal3v1.ProvisioningError, metal3v1.ReasonDeploymentFailed, n.LastError), nil
+	default:
+		return waiting("", "", longRetry), nil
+	}
+}
+
+func (r *Reconciler) undeploy(ctx context.Context, w *work) (outcome, error) {
+	done := outcome{event: hoststate.Done, settled: true, after: time.Millisecond}
+	if w.node == "" || !w.facts.PowerControl {
+		return done, nil
+	}
+	n, err := w.p.Managed(ctx, w.node)
+	switch {
+	case err != nil:
+		return outcome{}, err
+	case n.Busy() && n.State != "wait call-back":
+		return waiting("", "", longRetry), nil
+	case !n.Deployed():
+		return done, nil
+	case w.m.asked != hoststate.AskedNothing && w.m.failures+1 >= tries:
+		return outcome{event: hoststate.GaveUp, after: time.Millisecond}, nil
+	case w.m.asked != hoststate.AskedNothing:
+		return r.failed(w, metal3v1.ProvisioningError, metal3v1.ReasonUndeployFailed, n.LastError), nil
+	}
+	if err := w.p.SetProvision(ctx, w.node, "deleted"); err != nil {
+		return outcome{}, err
+	}
+	w.m.asked = hoststate.AskedManage
+	return waiting("", "", answerRetry), nil
+}
+
+// powerOff switches a machine off before its host goes. A machine that cannot be switched off does not hold the deletion up.
+func (r *Reconciler) powerOff(ctx context.Context, w *work) (outcome, error) {
+	done := outcome{event: hoststate.Done, settled: true, after: time.Millisecond}
+	if w.node == "" || !w.facts.PowerControl || w.good.Reference == nil || w.host.Spec.DisablePowerOff {
+		return done, nil
+	}
+	n, err := w.p.Managed(ctx, w.node)
+	switch {
+	case err != nil:
+		return outcome{}, err
+	case n.Busy():
+		return waiting(metal3v1.ReasonPoweringOff, "The machine is being switched off.", answerRetry), nil
+	case n.Power == hoststate.PowerDown:
+		off := false
+		w.powered = &off
+		return done, nil
+	case w.m.power == hoststate.PowerDown && w.m.failures+1 >= tries:
+		return outcome{event: hoststate.GaveUp, after: time.Millisecond}, nil
+	case w.m.power == hoststate.PowerDown:
+		return r.failed(w, metal3v1.PowerManagementError, metal3v1.ReasonPowerChangeFailed, n.LastError), nil
+	}
+	if err := w.p.SetPower(ctx, w.node, hoststate.PowerDown); err != nil {
+		return outcome{}, err
+	}
+	w.m.power = hoststate.PowerDown
+	return waiting(metal3v1.ReasonPoweringOff, "The machine is being switched off.", answerRetry), nil
+}
+
+// removeNode removes the node of a host that goes, unless it is not the host's or shall stay.
+func (r *Reconciler) removeNode(ctx context.Context, w *work) (outcome, error) {
+	done := outcome{event: hoststate.Done}
+	if w.host.Annotations[metal3v1.KeepNodeAnnotation] == "true" {
+		w.keepAway = true
+		return done, nil
+	}
+	uuid := handover.NodeOf(w.host)
+	if uuid == "" {
+		var err error
+		// Not by the MAC: a node that never was this host's stays.
+		if uuid, err = w.p.Find(ctx, []string{w.nodeName()}, nil); err != nil {
+			return outcome{}, err
+		}
+	}
+	n, err := w.p.Managed(ctx, uuid)
+	if err != nil {
+		return outcome{}, err
+	}
+	kept := ""
+	switch {
+	case n.Name != "" && n.Name != w.nodeName():
+		kept = "it has a name that is not this host's"
+	case n.Instance != "" || n.Deployed():
+		kept = "it is " + n.State + " and something occupies it"
+	}
+	if kept != "" {
+		w.keepAway = true
+		r.Events.Eventf(w.host, nil, corev1.EventTypeWarning, metal3v1.EventNodeKept, "Delete", "Node %s stays in Ironic: %s", uuid, kept)
+		return done, nil
+	}
+	if err := w.p.DeleteNode(ctx, uuid); err != nil {
+		return outcome{}, err
+	}
+	r.Counter.NodeDeleted()
+	r.Events.Eventf(w.host, nil, corev1.EventTypeNormal, metal3v1.EventNodeDeleted, "Delete", "Deleted node %s in Ironic", uuid)
+	ctrl.LoggerFrom(ctx).Info("node deleted", "BareMetalHost", client.ObjectKeyFromObject(w.host).String(), "node", uuid)
+	return done, nil
+}
+
+func jittered(d time.Duration) time.Duration {
+	return d + rand.N(d/5) //nolint:gosec // jitter is no secret
+}
