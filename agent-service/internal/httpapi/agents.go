@@ -1,0 +1,141 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/service"
+)
+
+// RegisterHost implements api.StrictServerInterface.
+func (s *server) RegisterHost(ctx context.Context, r api.RegisterHostRequestObject) (api.RegisterHostResponseObject, error) {
+	k := key(r.InfraEnvID, r.Body.HostID)
+	c := callerOf(ctx)
+	if c.machine != nil && c.machine.Opens(k.InfraEnvID, k.HostID) != nil {
+		return nil, errNotFound
+	}
+	if c.machine == nil {
+		if _, err := s.Service.GetInfraEnv(ctx, c.person, k.InfraEnvID); err != nil {
+			return nil, err
+		}
+	}
+	version := given(r.Params.DiscoveryAgentVersion)
+	if version == "" {
+		version = r.Body.DiscoveryAgentVersion
+	}
+	host, err := s.Service.RegisterHost(ctx, k.InfraEnvID, service.NewHost{HostID: k.HostID, AgentVersion: version, Fingerprint: r.Body.Fingerprint, BootID: r.Body.BootID})
+	if err != nil {
+		return nil, err
+	}
+	return s.registered(ctx, host)
+}
+
+// registered tells the agent how to go on: agents in the field are given the arguments of their next program, those of this service a token for the host.
+func (s *server) registered(ctx context.Context, host *service.Host) (api.RegisterHostResponseObject, error) {
+	var answer api.HostRegistrationResponse
+	raw, err := json.Marshal(s.host(host))
+	if err == nil {
+		err = json.Unmarshal(raw, &answer)
+	}
+	if err != nil {
+		return nil, err
+	}
+	answer.Token, err = s.Authority.ForHost(ctx, host.HostKey)
+	if err != nil {
+		return nil, err
+	}
+	answer.NextStepRunnerCommand.Args = []string{text(map[string]string{"infra_env_id": host.InfraEnvID, "host_id": host.HostID, "agent_version": s.Release})}
+	answer.NextStepRunnerCommand.RetrySeconds = 60
+	return api.RegisterHost201JSONResponse(answer), nil
+}
+
+// GetNextSteps implements api.StrictServerInterface.
+func (s *server) GetNextSteps(ctx context.Context, r api.GetNextStepsRequestObject) (api.GetNextStepsResponseObject, error) {
+	k := key(r.InfraEnvID, r.HostID)
+	if err := s.mayAct(ctx, k); err != nil {
+		return nil, err
+	}
+	hold := s.Hold
+	if r.Params.Wait != nil {
+		hold = min(hold, time.Duration(*r.Params.Wait)*time.Second)
+	}
+	instructions, err := s.Service.NextInstructions(ctx, k, hold)
+	if err != nil {
+		return nil, err
+	}
+	answer := api.GetNextSteps200JSONResponse{NextInstructionSeconds: instructions.NextSeconds, PostStepAction: api.Continue, Instructions: []api.Step{}}
+	if instructions.Exit {
+		answer.PostStepAction = api.Exit
+	}
+	for _, step := range instructions.Steps {
+		answer.Instructions = append(answer.Instructions, api.Step{StepType: api.StepType(step.Type), StepID: step.ID, Args: step.Args})
+	}
+	// The token is renewed beside the instructions, not in a request of its own. Only agents that say how long they wait know of it.
+	if machine := callerOf(ctx).machine; machine != nil && r.Params.Wait != nil && s.Authority.Due(*machine) {
+		answer.Token, err = s.Authority.ForHost(ctx, k)
+	}
+	return answer, err
+}
+
+// PostStepReply implements api.StrictServerInterface.
+func (s *server) PostStepReply(ctx context.Context, r api.PostStepReplyRequestObject) (api.PostStepReplyResponseObject, error) {
+	k := key(r.InfraEnvID, r.HostID)
+	if err := s.mayAct(ctx, k); err != nil {
+		return nil, err
+	}
+	clean := func(text string) string { return strings.ReplaceAll(text, "\x00", "") }
+	return api.PostStepReply204Response{}, s.Service.ReportStep(ctx, k, service.StepReply{
+		Type: service.StepType(r.Body.StepType), ID: clean(r.Body.StepID), ExitCode: r.Body.ExitCode, Output: clean(r.Body.Output), Error: clean(r.Body.Error),
+	})
+}
+
+// UpdateHostInstallProgress implements api.StrictServerInterface.
+func (s *server) UpdateHostInstallProgress(ctx context.Context, r api.UpdateHostInstallProgressRequestObject) (api.UpdateHostInstallProgressResponseObject, error) {
+	k := key(r.InfraEnvID, r.HostID)
+	if err := s.mayAct(ctx, k); err != nil {
+		return nil, err
+	}
+	if r.Body.CurrentStage == "" {
+		return nil, invalid("current_stage: name the stage")
+	}
+	_, err := s.Service.ReportProgress(ctx, k, service.ProgressReport{Stage: lifecycle.Stage(r.Body.CurrentStage), Info: r.Body.ProgressInfo})
+	return api.UpdateHostInstallProgress200Response{}, err
+}
+
+// DownloadFirstBoot implements api.StrictServerInterface.
+func (s *server) DownloadFirstBoot(ctx context.Context, r api.DownloadFirstBootRequestObject) (api.DownloadFirstBootResponseObject, error) {
+	file, err := s.firstBoot(ctx, key(r.InfraEnvID, r.HostID))
+	return api.DownloadFirstBoot200ApplicationOctetStreamResponse{FileApplicationOctetStreamResponse: file}, err
+}
+
+// DownloadHostIgnition implements api.StrictServerInterface.
+func (s *server) DownloadHostIgnition(ctx context.Context, r api.DownloadHostIgnitionRequestObject) (api.DownloadHostIgnitionResponseObject, error) {
+	file, err := s.firstBoot(ctx, key(r.InfraEnvID, r.HostID))
+	return api.DownloadHostIgnition200ApplicationOctetStreamResponse{FileApplicationOctetStreamResponse: file}, err
+}
+
+func (s *server) firstBoot(ctx context.Context, k service.HostKey) (api.FileApplicationOctetStreamResponse, error) {
+	if err := s.mayAct(ctx, k); err != nil {
+		return api.FileApplicationOctetStreamResponse{}, err
+	}
+	data, _, err := s.Service.FirstBoot(ctx, k)
+	if err != nil {
+		return api.FileApplicationOctetStreamResponse{}, err
+	}
+	return download("first-boot", data), nil
+}
+
+func download(name string, data []byte) api.FileApplicationOctetStreamResponse {
+	return api.FileApplicationOctetStreamResponse{Body: bytes.NewReader(data), ContentLength: int64(len(data)), Headers: api.FileResponseHeaders{
+		ContentDisposition: `attachment; filename="` + name + `"`, LastModified: time.Now().UTC().Format(http.TimeFormat),
+	}}
+}

@@ -1,0 +1,112 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+)
+
+// checked refuses what the description of the interface does not allow, with a reason.
+func (s *server) checked(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
+		if err := s.check(r); err != nil {
+			s.refuse(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *server) check(r *http.Request) error {
+	operation := s.operations[r.Pattern]
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil || !utf8.ValidString(query.Encode()) || unprintable(query) {
+		return invalid("the query cannot be read")
+	}
+	if operation.spec.RequestBody != nil {
+		if err := readable(r); err != nil {
+			return err
+		}
+	}
+	params := map[string]string{}
+	for _, p := range operation.item.Parameters {
+		params[p.Value.Name] = r.PathValue(p.Value.Name)
+	}
+	err = openapi3filter.ValidateRequest(r.Context(), &openapi3filter.RequestValidationInput{
+		Request: r, PathParams: params, QueryParams: query,
+		Route:   &routers.Route{Spec: operation.document, Path: operation.path, PathItem: operation.item, Method: r.Method, Operation: operation.spec},
+		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc},
+	})
+	if err != nil {
+		return invalid(reason(err))
+	}
+	return nil
+}
+
+// readable takes the body into memory, without what a database cannot keep: the character NUL. Only replies of agents may hold it; they are cleaned.
+func readable(r *http.Request) error {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		var large *http.MaxBytesError
+		if errors.As(err, &large) {
+			return err
+		}
+		return invalid("the body cannot be read")
+	}
+	if !strings.HasSuffix(r.URL.Path, "/instructions") && bytes.Contains(body, []byte(`\u0000`)) {
+		return invalid("the body must not contain the character NUL")
+	}
+	if r.Header.Get("Content-Type") == "" && len(body) > 0 {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return nil
+}
+
+func unprintable(query url.Values) bool {
+	for name, values := range query {
+		for _, v := range append(values, name) {
+			if strings.ContainsRune(v, 0) || !utf8.ValidString(v) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// reason says in one sentence where a request differs from the description, without its values: they may be secrets.
+func reason(err error) string {
+	var where string
+	var request *openapi3filter.RequestError
+	if errors.As(err, &request) {
+		if request.Parameter != nil {
+			where = request.Parameter.In + " parameter " + request.Parameter.Name + ": "
+		}
+	}
+	var schema *openapi3.SchemaError
+	if errors.As(err, &schema) {
+		if field := strings.Join(schema.JSONPointer(), "."); field != "" {
+			where += field + ": "
+		}
+		return where + schema.Reason
+	}
+	if request != nil && request.Reason != "" {
+		return where + request.Reason
+	}
+	if request != nil && request.Err != nil {
+		return where + request.Err.Error()
+	}
+	return where + "the request cannot be read"
+}

@@ -1,0 +1,228 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/validate"
+)
+
+// RegisterCluster implements api.StrictServerInterface.
+func (s *server) RegisterCluster(ctx context.Context, r api.RegisterClusterRequestObject) (api.RegisterClusterResponseObject, error) {
+	b := r.Body
+	request := service.NewCluster{Name: b.Name, ClusterSettings: service.ClusterSettings{
+		OpenshiftVersion: b.OpenshiftVersion, CPUArchitecture: string(b.CPUArchitecture), BaseDNSDomain: b.BaseDNSDomain, PullSecret: b.PullSecret, SSHPublicKey: b.SSHPublicKey,
+		ControlPlaneCount: value(b.ControlPlaneCount), MachineNetworks: cidrs(value(b.MachineNetworks)), ClusterNetworks: cidrs(value(b.ClusterNetworks)),
+		ServiceNetworks: cidrs(value(b.ServiceNetworks)), APIVIPs: addresses(b.APIVips), IngressVIPs: addresses(b.IngressVips), UserManagedNetworking: value(b.UserManagedNetworking),
+		Proxy:                service.Proxy{HTTP: value(b.HTTPProxy), HTTPS: value(b.HTTPSProxy), NoProxy: value(b.NoProxy)},
+		AdditionalNTPSources: value(b.AdditionalNtpSource), HoldInstallation: true,
+	}}
+	if b.HighAvailabilityMode == "None" && request.ControlPlaneCount == 0 {
+		request.ControlPlaneCount = 1
+	}
+	cluster, err := s.Service.CreateCluster(ctx, principal(ctx), request)
+	shown, err := s.shownCluster(ctx, cluster, err, true)
+	return api.RegisterCluster201JSONResponse{ClusterJSONResponse: shown}, err
+}
+
+// ListClusters implements api.StrictServerInterface.
+func (s *server) ListClusters(ctx context.Context, r api.ListClustersRequestObject) (api.ListClustersResponseObject, error) {
+	list, err := whole(r.Params.Limit, r.Params.Offset, func(page service.Page) (service.List[service.Cluster], error) {
+		return s.Service.ListClusters(ctx, principal(ctx), service.ClusterFilter{Owner: given(r.Params.Owner), Page: page})
+	})
+	if err != nil {
+		return nil, err
+	}
+	body := make([]api.Cluster, 0, len(list.Items))
+	for i := range list.Items {
+		shown, err := s.shownCluster(ctx, &list.Items[i], nil, given(r.Params.WithHosts))
+		if err != nil {
+			return nil, err
+		}
+		body = append(body, api.Cluster(shown))
+	}
+	return api.ListClusters200JSONResponse{Body: body, Headers: api.ListClusters200ResponseHeaders{XTotalCount: list.Total}}, nil
+}
+
+// GetCluster implements api.StrictServerInterface.
+func (s *server) GetCluster(ctx context.Context, r api.GetClusterRequestObject) (api.GetClusterResponseObject, error) {
+	cluster, err := s.Service.GetCluster(ctx, principal(ctx), r.ClusterID.String())
+	shown, err := s.shownCluster(ctx, cluster, err, !given(r.Params.ExcludeHosts))
+	return api.GetCluster200JSONResponse{ClusterJSONResponse: shown}, err
+}
+
+// UpdateCluster implements api.StrictServerInterface.
+func (s *server) UpdateCluster(ctx context.Context, r api.UpdateClusterRequestObject) (api.UpdateClusterResponseObject, error) {
+	b := r.Body
+	if b.Name.IsSpecified() {
+		return nil, invalid("name: a cluster keeps its name; make another one instead")
+	}
+	cluster, err := s.Service.UpdateCluster(ctx, principal(ctx), r.ClusterID.String(), func(settings *service.ClusterSettings) error {
+		if secret := value(b.PullSecret); secret != "" {
+			settings.PullSecret = secret
+		}
+		set(&settings.BaseDNSDomain, b.BaseDNSDomain)
+		set(&settings.ControlPlaneCount, b.ControlPlaneCount)
+		set(&settings.SSHPublicKey, b.SSHPublicKey)
+		setAs(&settings.APIVIPs, b.APIVips, addresses)
+		setAs(&settings.IngressVIPs, b.IngressVips, addresses)
+		setAs(&settings.ClusterNetworks, b.ClusterNetworks, cidrs)
+		setAs(&settings.ServiceNetworks, b.ServiceNetworks, cidrs)
+		setAs(&settings.MachineNetworks, b.MachineNetworks, cidrs)
+		set(&settings.UserManagedNetworking, b.UserManagedNetworking)
+		set(&settings.AdditionalNTPSources, b.AdditionalNtpSource)
+		set(&settings.Proxy.HTTP, b.HTTPProxy)
+		set(&settings.Proxy.HTTPS, b.HTTPSProxy)
+		set(&settings.Proxy.NoProxy, b.NoProxy)
+		return nil
+	})
+	shown, err := s.shownCluster(ctx, cluster, err, true)
+	return api.UpdateCluster201JSONResponse{ClusterJSONResponse: shown}, err
+}
+
+// DeregisterCluster implements api.StrictServerInterface.
+func (s *server) DeregisterCluster(ctx context.Context, r api.DeregisterClusterRequestObject) (api.DeregisterClusterResponseObject, error) {
+	return api.DeregisterCluster204Response{}, s.Service.DeleteCluster(ctx, principal(ctx), r.ClusterID.String(), false)
+}
+
+// ListClusterHosts implements api.StrictServerInterface.
+func (s *server) ListClusterHosts(ctx context.Context, r api.ListClusterHostsRequestObject) (api.ListClusterHostsResponseObject, error) {
+	clusterID := r.ClusterID.String()
+	if _, err := s.Service.GetCluster(ctx, principal(ctx), clusterID); err != nil {
+		return nil, err
+	}
+	filter := service.HostFilter{ClusterID: clusterID}
+	if r.Params.Role != nil {
+		filter.Roles = []string{string(*r.Params.Role)}
+	}
+	if r.Params.Status != nil {
+		filter.States = []lifecycle.State{lifecycle.State(*r.Params.Status)}
+	}
+	list, err := s.listHosts(ctx, filter, r.Params.Limit, r.Params.Offset, given(r.Params.WithInventory))
+	return api.ListClusterHosts200JSONResponse{HostListJSONResponse: list}, err
+}
+
+// InstallCluster implements api.StrictServerInterface.
+func (s *server) InstallCluster(ctx context.Context, r api.InstallClusterRequestObject) (api.InstallClusterResponseObject, error) {
+	cluster, err := s.Service.InstallCluster(ctx, principal(ctx), r.ClusterID.String())
+	shown, err := s.shownCluster(ctx, cluster, err, true)
+	return api.InstallCluster202JSONResponse{ClusterJSONResponse: shown}, err
+}
+
+// CancelInstallation implements api.StrictServerInterface.
+func (s *server) CancelInstallation(ctx context.Context, r api.CancelInstallationRequestObject) (api.CancelInstallationResponseObject, error) {
+	cluster, err := s.Service.CancelCluster(ctx, principal(ctx), r.ClusterID.String())
+	shown, err := s.shownCluster(ctx, cluster, err, true)
+	return api.CancelInstallation202JSONResponse{ClusterJSONResponse: shown}, err
+}
+
+// ResetCluster implements api.StrictServerInterface.
+func (s *server) ResetCluster(ctx context.Context, r api.ResetClusterRequestObject) (api.ResetClusterResponseObject, error) {
+	cluster, err := s.Service.ResetCluster(ctx, principal(ctx), r.ClusterID.String())
+	shown, err := s.shownCluster(ctx, cluster, err, true)
+	return api.ResetCluster202JSONResponse{ClusterJSONResponse: shown}, err
+}
+
+// CompleteInstallation implements api.StrictServerInterface.
+func (s *server) CompleteInstallation(ctx context.Context, r api.CompleteInstallationRequestObject) (api.CompleteInstallationResponseObject, error) {
+	var cluster *service.Cluster
+	var err error
+	if r.Body.IsSuccess {
+		kubeconfig, _ := r.Body.Data["kubeconfig"].(string)
+		cluster, err = s.Service.CompleteCluster(ctx, principal(ctx), r.ClusterID.String(), kubeconfig)
+	} else {
+		cluster, err = s.Service.CancelCluster(ctx, principal(ctx), r.ClusterID.String())
+	}
+	shown, err := s.shownCluster(ctx, cluster, err, true)
+	return api.CompleteInstallation202JSONResponse{ClusterJSONResponse: shown}, err
+}
+
+// DownloadClusterCredentials implements api.StrictServerInterface.
+func (s *server) DownloadClusterCredentials(ctx context.Context, r api.DownloadClusterCredentialsRequestObject) (api.DownloadClusterCredentialsResponseObject, error) {
+	if r.Params.FileName == "kubeadmin-password" {
+		if _, err := s.Service.GetCluster(ctx, principal(ctx), r.ClusterID.String()); err != nil {
+			return nil, err
+		}
+		return nil, &refusal{http.StatusConflict, "this cluster has no password; use its kubeconfig"}
+	}
+	kubeconfig, err := s.Service.Kubeconfig(ctx, principal(ctx), r.ClusterID.String())
+	if err != nil {
+		return nil, err
+	}
+	return api.DownloadClusterCredentials200ApplicationOctetStreamResponse{FileApplicationOctetStreamResponse: download(string(r.Params.FileName), kubeconfig)}, nil
+}
+
+// shownCluster is the answer about a cluster; it shows that there is a pull secret, not the secret.
+func (s *server) shownCluster(ctx context.Context, c *service.Cluster, err error, hosts bool) (api.ClusterJSONResponse, error) {
+	if err != nil {
+		return api.ClusterJSONResponse{}, err
+	}
+	shown := api.ClusterJSONResponse{
+		Kind: api.ClusterKindCluster, ID: id(c.ID), Href: api.Base + "/clusters/" + c.ID, Name: c.Name, UserName: c.User, OrgID: c.Organization,
+		OpenshiftVersion: c.OpenshiftVersion, BaseDNSDomain: c.BaseDNSDomain, ControlPlaneCount: c.ControlPlaneCount, CPUArchitecture: c.CPUArchitecture,
+		HighAvailabilityMode: "Full", SSHPublicKey: c.SSHPublicKey, PullSecretSet: c.PullSecret != "", Status: api.ClusterStatus(c.Status), StatusInfo: c.StatusInfo,
+		StatusUpdatedAt: c.StatusUpdatedAt, TotalHostCount: int64(c.HostCount), EnabledHostCount: int64(c.HostCount), ReadyHostCount: int64(c.ReadyHostCount),
+		APIVips: vips(c.APIVIPs), IngressVips: vips(c.IngressVIPs), ClusterNetworks: networks(c.ClusterNetworks), ServiceNetworks: networks(c.ServiceNetworks),
+		MachineNetworks: networks(c.MachineNetworks), UserManagedNetworking: c.UserManagedNetworking, AdditionalNtpSource: c.AdditionalNTPSources,
+		HTTPProxy: c.Proxy.HTTP, HTTPSProxy: c.Proxy.HTTPS, NoProxy: c.Proxy.NoProxy,
+		InstallStartedAt: c.InstallStartedAt, InstallCompletedAt: c.InstallCompletedAt, CreatedAt: c.CreatedAt, UpdatedAt: c.UpdatedAt,
+	}
+	if c.Imported || c.Status == lifecycle.ClusterAddingHosts {
+		shown.Kind = api.ClusterKindAddHostsCluster
+	}
+	if c.ControlPlaneCount == 1 {
+		shown.HighAvailabilityMode = "None"
+	}
+	if !hosts {
+		return shown, nil
+	}
+	list, err := s.listHosts(ctx, service.HostFilter{ClusterID: c.ID}, nil, nil, false)
+	shown.Hosts = list.Body
+	return shown, err
+}
+
+func byCategory(results []validate.Result) map[string][]api.Validation {
+	found := map[string][]api.Validation{}
+	for _, r := range results {
+		found[r.Category] = append(found[r.Category], api.Validation{ID: r.ID, Status: string(r.Status), Message: r.Message})
+	}
+	return found
+}
+
+func cidrs(list []api.CIDR) []string {
+	var found []string
+	for _, n := range list {
+		found = append(found, n.Cidr)
+	}
+	return found
+}
+
+func networks(list []string) []api.CIDR {
+	var found []api.CIDR
+	for _, n := range list {
+		found = append(found, api.CIDR{Cidr: n})
+	}
+	return found
+}
+
+func addresses(list []api.VIP) []string {
+	var found []string
+	for _, v := range list {
+		found = append(found, v.IP)
+	}
+	return found
+}
+
+func vips(list []string) []api.VIP {
+	var found []api.VIP
+	for _, v := range list {
+		found = append(found, api.VIP{IP: v})
+	}
+	return found
+}

@@ -1,0 +1,238 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/service"
+)
+
+// ListHosts implements api.StrictServerInterface.
+func (s *server) ListHosts(ctx context.Context, r api.ListHostsRequestObject) (api.ListHostsResponseObject, error) {
+	infraEnv := r.InfraEnvID.String()
+	if _, err := s.Service.GetInfraEnv(ctx, principal(ctx), infraEnv); err != nil {
+		return nil, err
+	}
+	filter := service.HostFilter{InfraEnvID: infraEnv}
+	if machine := callerOf(ctx).machine; machine != nil {
+		filter.HostID = machine.HostID
+	}
+	list, err := s.listHosts(ctx, filter, r.Params.Limit, r.Params.Offset, true)
+	return api.ListHosts200JSONResponse{HostListJSONResponse: list}, err
+}
+
+func (s *server) listHosts(ctx context.Context, filter service.HostFilter, limit, offset *int, inventories bool) (api.HostListJSONResponse, error) {
+	list, err := whole(limit, offset, func(page service.Page) (service.List[service.Host], error) {
+		filter.Page = page
+		return s.Service.ListHosts(ctx, principal(ctx), filter)
+	})
+	if err != nil {
+		return api.HostListJSONResponse{}, err
+	}
+	body := make([]api.Host, 0, len(list.Items))
+	for i := range list.Items {
+		shown := s.host(&list.Items[i])
+		if inventories {
+			inventory, err := s.Service.Inventory(ctx, principal(ctx), list.Items[i].HostKey)
+			if err != nil && service.KindOf(err) != service.NotFound {
+				return api.HostListJSONResponse{}, err
+			}
+			shown.Inventory = string(inventory)
+		}
+		body = append(body, shown)
+	}
+	return api.HostListJSONResponse{Body: body, Headers: api.HostListResponseHeaders{XTotalCount: list.Total}}, nil
+}
+
+// GetHost implements api.StrictServerInterface.
+func (s *server) GetHost(ctx context.Context, r api.GetHostRequestObject) (api.GetHostResponseObject, error) {
+	host, err := s.Service.GetHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID))
+	shown, err := s.shown(ctx, host, err)
+	return api.GetHost200JSONResponse{HostJSONResponse: shown}, err
+}
+
+// UpdateHost implements api.StrictServerInterface.
+func (s *server) UpdateHost(ctx context.Context, r api.UpdateHostRequestObject) (api.UpdateHostResponseObject, error) {
+	host, err := s.Service.UpdateHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID), func(settings *service.HostSettings) error {
+		return changeHost(settings, r.Body)
+	})
+	shown, err := s.shown(ctx, host, err)
+	return api.UpdateHost201JSONResponse{HostJSONResponse: shown}, err
+}
+
+func changeHost(settings *service.HostSettings, b *api.HostUpdateParams) error {
+	setAs(&settings.Role, b.HostRole, func(r api.HostUpdateParamsHostRole) string { return string(r) })
+	set(&settings.RequestedHostname, b.HostName)
+	set(&settings.MachineConfigPool, b.MachineConfigPoolName)
+	set(&settings.IgnitionEndpointToken, b.IgnitionEndpointToken)
+	if b.NodeLabels.IsSpecified() {
+		settings.NodeLabels = map[string]string{}
+		for _, label := range value(b.NodeLabels) {
+			settings.NodeLabels[label.Key] = label.Value
+		}
+	}
+	if b.IgnitionEndpointHTTPHeaders.IsSpecified() {
+		settings.IgnitionEndpointHTTPHeaders = map[string]string{}
+		for _, header := range value(b.IgnitionEndpointHTTPHeaders) {
+			settings.IgnitionEndpointHTTPHeaders[header.Key] = header.Value
+		}
+	}
+	if !b.DisksSelectedConfig.IsSpecified() {
+		return nil
+	}
+	settings.InstallationDiskID, settings.InstallationDiskPath = "", ""
+	for _, disk := range value(b.DisksSelectedConfig) {
+		if disk.Role != "install" {
+			continue
+		}
+		if settings.InstallationDiskID != "" {
+			return invalid("disks_selected_config: only one disk can have the role install")
+		}
+		settings.InstallationDiskID = disk.ID
+	}
+	return nil
+}
+
+// DeregisterHost implements api.StrictServerInterface.
+func (s *server) DeregisterHost(ctx context.Context, r api.DeregisterHostRequestObject) (api.DeregisterHostResponseObject, error) {
+	return api.DeregisterHost204Response{}, s.Service.DeleteHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID))
+}
+
+// BindHost implements api.StrictServerInterface.
+func (s *server) BindHost(ctx context.Context, r api.BindHostRequestObject) (api.BindHostResponseObject, error) {
+	host, err := s.Service.BindHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID), r.Body.ClusterID.String(), false)
+	shown, err := s.shown(ctx, host, err)
+	return api.BindHost200JSONResponse{HostJSONResponse: shown}, err
+}
+
+// CheckBindHost implements api.StrictServerInterface.
+func (s *server) CheckBindHost(ctx context.Context, r api.CheckBindHostRequestObject) (api.CheckBindHostResponseObject, error) {
+	outcome, err := s.Service.CheckBind(ctx, principal(ctx), key(r.InfraEnvID, r.HostID), r.Body.ClusterID.String())
+	if err != nil {
+		return nil, err
+	}
+	answer := api.CheckBindHost200JSONResponse{Valid: outcome.Valid, Validations: byCategory(outcome.Validations)}
+	if outcome.Message != "" {
+		answer.Reasons = append(answer.Reasons, outcome.Message)
+	}
+	for _, v := range outcome.Validations {
+		if v.Status == "failure" {
+			answer.Reasons = append(answer.Reasons, v.Message)
+		}
+	}
+	return answer, nil
+}
+
+// UnbindHost implements api.StrictServerInterface.
+func (s *server) UnbindHost(ctx context.Context, r api.UnbindHostRequestObject) (api.UnbindHostResponseObject, error) {
+	host, err := s.Service.UnbindHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID))
+	shown, err := s.shown(ctx, host, err)
+	return api.UnbindHost200JSONResponse{HostJSONResponse: shown}, err
+}
+
+// MoveHost implements api.StrictServerInterface.
+func (s *server) MoveHost(ctx context.Context, r api.MoveHostRequestObject) (api.MoveHostResponseObject, error) {
+	host, err := s.Service.MoveHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID), r.Body.ClusterID.String())
+	shown, err := s.shown(ctx, host, err)
+	return api.MoveHost200JSONResponse{HostJSONResponse: shown}, err
+}
+
+// InstallHost implements api.StrictServerInterface.
+func (s *server) InstallHost(ctx context.Context, r api.InstallHostRequestObject) (api.InstallHostResponseObject, error) {
+	host, err := s.Service.InstallHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID))
+	shown, err := s.shown(ctx, host, err)
+	return api.InstallHost202JSONResponse{HostJSONResponse: shown}, err
+}
+
+// ResetHost implements api.StrictServerInterface.
+func (s *server) ResetHost(ctx context.Context, r api.ResetHostRequestObject) (api.ResetHostResponseObject, error) {
+	host, err := s.Service.ResetHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID))
+	shown, err := s.shown(ctx, host, err)
+	return api.ResetHost200JSONResponse{HostJSONResponse: shown}, err
+}
+
+// ReclaimHost implements api.StrictServerInterface.
+func (s *server) ReclaimHost(ctx context.Context, r api.ReclaimHostRequestObject) (api.ReclaimHostResponseObject, error) {
+	host, err := s.Service.ReclaimHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID))
+	shown, err := s.shown(ctx, host, err)
+	return api.ReclaimHost200JSONResponse{HostJSONResponse: shown}, err
+}
+
+// UpdateHostInstallerArgs implements api.StrictServerInterface.
+func (s *server) UpdateHostInstallerArgs(ctx context.Context, r api.UpdateHostInstallerArgsRequestObject) (api.UpdateHostInstallerArgsResponseObject, error) {
+	host, err := s.Service.UpdateHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID), func(settings *service.HostSettings) error {
+		settings.InstallerArgs = text(r.Body.Args)
+		return nil
+	})
+	shown, err := s.shown(ctx, host, err)
+	return api.UpdateHostInstallerArgs201JSONResponse{HostJSONResponse: shown}, err
+}
+
+// GetHostIgnition implements api.StrictServerInterface.
+func (s *server) GetHostIgnition(ctx context.Context, r api.GetHostIgnitionRequestObject) (api.GetHostIgnitionResponseObject, error) {
+	host, err := s.Service.GetHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID))
+	if err != nil {
+		return nil, err
+	}
+	return api.GetHostIgnition200JSONResponse{Config: host.IgnitionConfigOverrides}, nil
+}
+
+// UpdateHostIgnition implements api.StrictServerInterface.
+func (s *server) UpdateHostIgnition(ctx context.Context, r api.UpdateHostIgnitionRequestObject) (api.UpdateHostIgnitionResponseObject, error) {
+	_, err := s.Service.UpdateHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID), func(settings *service.HostSettings) error {
+		if r.Body.Config != "" && !json.Valid([]byte(r.Body.Config)) {
+			return invalid("config: it has to be JSON")
+		}
+		settings.IgnitionConfigOverrides = r.Body.Config
+		return nil
+	})
+	return api.UpdateHostIgnition201Response{}, err
+}
+
+// shown is the answer about one host, with its inventory.
+func (s *server) shown(ctx context.Context, host *service.Host, err error) (api.HostJSONResponse, error) {
+	if err != nil {
+		return api.HostJSONResponse{}, err
+	}
+	shown := s.host(host)
+	inventory, err := s.Service.Inventory(ctx, service.Kubernetes, host.HostKey)
+	if err != nil && service.KindOf(err) != service.NotFound {
+		return api.HostJSONResponse{}, err
+	}
+	shown.Inventory = string(inventory)
+	return api.HostJSONResponse(shown), nil
+}
+
+func (s *server) host(h *service.Host) api.Host {
+	seen := s.Service.Seen(h.HostKey)
+	shown := api.Host{
+		Kind: api.HostKindHost, ID: id(h.HostID), InfraEnvID: id(h.InfraEnvID), ClusterID: id(h.ClusterID),
+		Href: api.Base + "/infra-envs/" + h.InfraEnvID + "/hosts/" + h.HostID, Status: api.HostStatus(h.State), StatusInfo: h.StateInfo, StatusUpdatedAt: h.StateUpdatedAt,
+		ValidationsInfo: text(byCategory(h.Validations)), NtpSources: text(h.NTPSources), Role: api.HostRole(h.Role), Bootstrap: h.Bootstrap,
+		RequestedHostname: h.RequestedHostname, InstallationDiskID: h.InstallationDiskID, InstallationDiskPath: h.InstallationDiskPath, InstallerArgs: h.InstallerArgs,
+		IgnitionConfigOverrides: h.IgnitionConfigOverrides, IgnitionEndpointTokenSet: h.IgnitionEndpointToken != "", MachineConfigPoolName: h.MachineConfigPool,
+		NodeLabels: text(h.NodeLabels), MediaStatus: api.HostMediaStatusConnected, ConnectionTimedOut: !seen.Connected, DiscoveryAgentVersion: h.AgentVersion,
+		UserName: h.User, RegisteredAt: h.RegisteredAt, CheckedInAt: seen.At, CreatedAt: h.CreatedAt, UpdatedAt: h.UpdatedAt,
+	}
+	if h.DayTwo {
+		shown.Kind = api.HostKindAddToExistingClusterHost
+	}
+	if !h.MediaConnected {
+		shown.MediaStatus = api.HostMediaStatusDisconnected
+	}
+	if h.Progress.Stage != "" {
+		shown.Progress = api.HostProgressInfo{
+			CurrentStage: api.HostStage(h.Progress.Stage), ProgressInfo: h.Progress.Info, InstallationPercentage: h.Progress.Percentage,
+			StageStartedAt: h.Progress.StageStartedAt, StageUpdatedAt: h.Progress.StageUpdatedAt,
+		}
+		for _, stage := range lifecycle.Stages {
+			shown.ProgressStages = append(shown.ProgressStages, api.HostStage(stage))
+		}
+	}
+	return shown
+}

@@ -1,0 +1,216 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/service"
+)
+
+// RegisterInfraEnv implements api.StrictServerInterface.
+func (s *server) RegisterInfraEnv(ctx context.Context, r api.RegisterInfraEnvRequestObject) (api.RegisterInfraEnvResponseObject, error) {
+	b := r.Body
+	request := service.NewInfraEnv{Name: b.Name, InfraEnvSettings: service.InfraEnvSettings{
+		OSImageVersion: b.OpenshiftVersion, CPUArchitecture: string(b.CPUArchitecture), ImageType: string(b.ImageType), PullSecret: b.PullSecret,
+		Proxy: proxyOf(b.Proxy), NTPSources: value(b.NtpSources), AdditionalNTPSources: value(b.AdditionalNtpSources), SSHAuthorizedKey: value(b.SSHAuthorizedKey),
+		StaticNetworkConfig: staticNetwork(b.StaticNetworkConfig), IgnitionConfigOverride: b.IgnitionConfigOverride, KernelArguments: kernelArguments(b.KernelArguments),
+		AdditionalTrustBundle: b.AdditionalTrustBundle, RendezvousIP: value(b.RendezvousIP), NetworkDiscoveryDelaySeconds: value(b.NetworkDiscoveryDelaySeconds),
+	}}
+	if cluster, err := b.ClusterID.Get(); err == nil {
+		request.ClusterID = cluster.String()
+	}
+	env, err := s.Service.CreateInfraEnv(ctx, principal(ctx), request)
+	if err != nil {
+		return nil, err
+	}
+	return api.RegisterInfraEnv201JSONResponse(s.infraEnv(ctx, env)), nil
+}
+
+// ListInfraEnvs implements api.StrictServerInterface.
+func (s *server) ListInfraEnvs(ctx context.Context, r api.ListInfraEnvsRequestObject) (api.ListInfraEnvsResponseObject, error) {
+	list, err := whole(r.Params.Limit, r.Params.Offset, func(page service.Page) (service.List[service.InfraEnv], error) {
+		return s.Service.ListInfraEnvs(ctx, principal(ctx), service.InfraEnvFilter{ClusterID: optional(r.Params.ClusterID), Owner: given(r.Params.Owner), Page: page})
+	})
+	if err != nil {
+		return nil, err
+	}
+	body := make([]api.InfraEnv, 0, len(list.Items))
+	for i := range list.Items {
+		body = append(body, s.infraEnv(ctx, &list.Items[i]))
+	}
+	return api.ListInfraEnvs200JSONResponse{Body: body, Headers: api.ListInfraEnvs200ResponseHeaders{XTotalCount: list.Total}}, nil
+}
+
+// GetInfraEnv implements api.StrictServerInterface.
+func (s *server) GetInfraEnv(ctx context.Context, r api.GetInfraEnvRequestObject) (api.GetInfraEnvResponseObject, error) {
+	env, err := s.Service.GetInfraEnv(ctx, principal(ctx), r.InfraEnvID.String())
+	if err != nil {
+		return nil, err
+	}
+	return api.GetInfraEnv200JSONResponse(s.infraEnv(ctx, env)), nil
+}
+
+// UpdateInfraEnv implements api.StrictServerInterface.
+func (s *server) UpdateInfraEnv(ctx context.Context, r api.UpdateInfraEnvRequestObject) (api.UpdateInfraEnvResponseObject, error) {
+	b := r.Body
+	env, err := s.Service.UpdateInfraEnv(ctx, principal(ctx), r.InfraEnvID.String(), func(settings *service.InfraEnvSettings) error {
+		if b.PullSecret != "" {
+			settings.PullSecret = b.PullSecret
+		}
+		if b.ImageType != "" {
+			settings.ImageType = string(b.ImageType)
+		}
+		set(&settings.OSImageVersion, b.OpenshiftVersion)
+		setProxy(&settings.Proxy, b)
+		set(&settings.NTPSources, b.NtpSources)
+		set(&settings.AdditionalNTPSources, b.AdditionalNtpSources)
+		set(&settings.SSHAuthorizedKey, b.SSHAuthorizedKey)
+		setAs(&settings.StaticNetworkConfig, b.StaticNetworkConfig, staticNetwork)
+		set(&settings.RendezvousIP, b.RendezvousIP)
+		set(&settings.IgnitionConfigOverride, b.IgnitionConfigOverride)
+		setAs(&settings.KernelArguments, b.KernelArguments, kernelArguments)
+		set(&settings.AdditionalTrustBundle, b.AdditionalTrustBundle)
+		set(&settings.NetworkDiscoveryDelaySeconds, b.NetworkDiscoveryDelaySeconds)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return api.UpdateInfraEnv201JSONResponse(s.infraEnv(ctx, env)), nil
+}
+
+// DeregisterInfraEnv implements api.StrictServerInterface.
+func (s *server) DeregisterInfraEnv(ctx context.Context, r api.DeregisterInfraEnvRequestObject) (api.DeregisterInfraEnvResponseObject, error) {
+	return api.DeregisterInfraEnv204Response{}, s.Service.DeleteInfraEnv(ctx, principal(ctx), r.InfraEnvID.String(), false)
+}
+
+// RegenerateInfraEnvSigningKey implements api.StrictServerInterface.
+func (s *server) RegenerateInfraEnvSigningKey(ctx context.Context, r api.RegenerateInfraEnvSigningKeyRequestObject) (api.RegenerateInfraEnvSigningKeyResponseObject, error) {
+	_, err := s.Service.RotateTokens(ctx, principal(ctx), r.InfraEnvID.String(), false)
+	return api.RegenerateInfraEnvSigningKey204Response{}, err
+}
+
+var errNoImages = &refusal{http.StatusConflict, "this service has no discovery images; configure a base image first"}
+
+// GetInfraEnvDownloadURL implements api.StrictServerInterface.
+func (s *server) GetInfraEnvDownloadURL(ctx context.Context, r api.GetInfraEnvDownloadURLRequestObject) (api.GetInfraEnvDownloadURLResponseObject, error) {
+	env, err := s.withImages(ctx, r.InfraEnvID.String())
+	if err != nil {
+		return nil, err
+	}
+	url, err := s.Images.URL(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	return api.GetInfraEnvDownloadURL200JSONResponse{URL: url}, nil
+}
+
+// GetInfraEnvPresignedFileURL implements api.StrictServerInterface.
+func (s *server) GetInfraEnvPresignedFileURL(ctx context.Context, r api.GetInfraEnvPresignedFileURLRequestObject) (api.GetInfraEnvPresignedFileURLResponseObject, error) {
+	env, err := s.withImages(ctx, r.InfraEnvID.String())
+	if err != nil {
+		return nil, err
+	}
+	url, err := s.Images.FileURL(ctx, env, ImageFile{Name: string(r.Params.FileName), ScriptType: string(given(r.Params.IpxeScriptType))})
+	if err != nil {
+		return nil, err
+	}
+	return api.GetInfraEnvPresignedFileURL200JSONResponse{URL: url}, nil
+}
+
+// DownloadInfraEnvFiles implements api.StrictServerInterface.
+func (s *server) DownloadInfraEnvFiles(ctx context.Context, r api.DownloadInfraEnvFilesRequestObject) (api.DownloadInfraEnvFilesResponseObject, error) {
+	env, err := s.withImages(ctx, r.InfraEnvID.String())
+	if err != nil {
+		return nil, err
+	}
+	content, err := s.Images.File(ctx, env, ImageFile{
+		Name: string(r.Params.FileName), MAC: given(r.Params.Mac), ScriptType: string(given(r.Params.IpxeScriptType)), ISOType: string(given(r.Params.DiscoveryIsoType)),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return api.DownloadInfraEnvFiles200ApplicationOctetStreamResponse{FileApplicationOctetStreamResponse: api.FileApplicationOctetStreamResponse{
+		Body: bytes.NewReader(content), ContentLength: int64(len(content)), Headers: api.FileResponseHeaders{
+			ContentDisposition: `attachment; filename="` + string(r.Params.FileName) + `"`, LastModified: env.ImageUpdatedAt.UTC().Format(http.TimeFormat),
+		},
+	}}, nil
+}
+
+func (s *server) withImages(ctx context.Context, infraEnvID string) (*service.InfraEnv, error) {
+	env, err := s.Service.GetInfraEnv(ctx, principal(ctx), infraEnvID)
+	if err == nil && s.Images == nil {
+		err = errNoImages
+	}
+	return env, err
+}
+
+// infraEnv is the answer about an infra-env; it shows that there is a pull secret, not the secret.
+func (s *server) infraEnv(ctx context.Context, env *service.InfraEnv) api.InfraEnv {
+	shown := api.InfraEnv{
+		Kind: api.InfraEnvKindInfraEnv, ID: id(env.ID), Href: api.Base + "/infra-envs/" + env.ID, Name: env.Name, UserName: env.User, OrgID: env.Organization,
+		ClusterID: id(env.ClusterID), OpenshiftVersion: env.OSImageVersion, CPUArchitecture: api.CPUArchitecture(env.CPUArchitecture), Type: api.ImageType(env.ImageType),
+		NtpSources: env.NTPSources, AdditionalNtpSources: env.AdditionalNTPSources, SSHAuthorizedKey: env.SSHAuthorizedKey, PullSecretSet: env.PullSecret != "",
+		StaticNetworkConfig: string(env.StaticNetworkConfig), RendezvousIP: env.RendezvousIP, IgnitionConfigOverride: env.IgnitionConfigOverride,
+		KernelArguments: text(env.KernelArguments), AdditionalTrustBundle: env.AdditionalTrustBundle, NetworkDiscoveryDelaySeconds: env.NetworkDiscoveryDelaySeconds,
+		CreatedAt: env.CreatedAt, UpdatedAt: env.UpdatedAt, Proxy: shownProxy(env.Proxy),
+	}
+	if s.Images != nil && callerOf(ctx).machine == nil {
+		if url, err := s.Images.URL(ctx, env); err == nil {
+			shown.DownloadURL = url
+		}
+	}
+	return shown
+}
+
+func proxyOf(p api.Proxy) service.Proxy {
+	return service.Proxy{HTTP: value(p.HTTPProxy), HTTPS: value(p.HTTPSProxy), NoProxy: value(p.NoProxy)}
+}
+
+func setProxy(into *service.Proxy, b *api.UpdateInfraEnvJSONRequestBody) {
+	proxy, err := b.Proxy.Get()
+	if err != nil {
+		if b.Proxy.IsNull() {
+			*into = service.Proxy{}
+		}
+		return
+	}
+	set(&into.HTTP, proxy.HTTPProxy)
+	set(&into.HTTPS, proxy.HTTPSProxy)
+	set(&into.NoProxy, proxy.NoProxy)
+}
+
+func shownProxy(p service.Proxy) api.Proxy {
+	var shown api.Proxy
+	if p.HTTP != "" {
+		shown.HTTPProxy.Set(p.HTTP)
+	}
+	if p.HTTPS != "" {
+		shown.HTTPSProxy.Set(p.HTTPS)
+	}
+	if p.NoProxy != "" {
+		shown.NoProxy.Set(p.NoProxy)
+	}
+	return shown
+}
+
+func staticNetwork(configs []api.HostStaticNetworkConfig) json.RawMessage {
+	if len(configs) == 0 {
+		return nil
+	}
+	return json.RawMessage(text(configs))
+}
+
+func kernelArguments(arguments []api.KernelArgument) []service.KernelArgument {
+	var found []service.KernelArgument
+	for _, a := range arguments {
+		found = append(found, service.KernelArgument{Operation: string(a.Operation), Value: a.Value})
+	}
+	return found
+}

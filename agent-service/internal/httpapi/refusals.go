@@ -1,0 +1,102 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+
+	"go.uber.org/zap"
+
+	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/token"
+)
+
+// refusal is an answer that the door itself gives.
+type refusal struct {
+	status int
+	reason string
+}
+
+func (r *refusal) Error() string { return r.reason }
+
+func invalid(reason string) error { return &refusal{http.StatusBadRequest, reason} }
+
+var errNotFound = &refusal{http.StatusNotFound, "not found"}
+
+var statuses = map[service.Kind]int{
+	service.NotFound: http.StatusNotFound, service.Conflict: http.StatusConflict, service.Invalid: http.StatusBadRequest, service.Unavailable: http.StatusServiceUnavailable,
+}
+
+// status is the HTTP status of an error, and what may be said of it.
+func status(err error) (int, string) {
+	var own *refusal
+	if errors.As(err, &own) {
+		return own.status, own.reason
+	}
+	var refused *service.Error
+	if errors.As(err, &refused) {
+		if code, known := statuses[refused.Kind]; known {
+			return code, refused.Message
+		}
+	}
+	for _, bad := range []error{token.ErrMalformed, token.ErrAlgorithm, token.ErrExpired, token.ErrForeign, token.ErrRevoked} {
+		if errors.Is(err, bad) {
+			return http.StatusUnauthorized, bad.Error()
+		}
+	}
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		return http.StatusRequestEntityTooLarge, "the request is larger than " + strconv.FormatInt(large.Limit, 10) + " bytes"
+	}
+	if isContext(err) {
+		return http.StatusServiceUnavailable, "the request was given up; try again"
+	}
+	return http.StatusInternalServerError, "something went wrong inside the service; its log says what"
+}
+
+// unreadable answers requests whose parameters or body cannot be read.
+func (s *server) unreadable(w http.ResponseWriter, r *http.Request, err error) {
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		s.refuse(w, r, err)
+		return
+	}
+	s.refuse(w, r, invalid(err.Error()))
+}
+
+// refuse answers with the form that all errors have.
+func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	code, reason := status(err)
+	if code == http.StatusInternalServerError {
+		s.Log.Error("a request failed", zap.Error(err), zap.String("method", r.Method), zap.String("path", r.URL.Path))
+	}
+	body := api.Error{Kind: api.ErrorKindError, ID: int32(code), Href: r.URL.Path, Code: strconv.Itoa(code), Reason: reason} //nolint:gosec // an HTTP status
+	if code == http.StatusUnauthorized || code == http.StatusForbidden {
+		body.Message = reason
+	}
+	if code == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	if code == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", retryAfter(err))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	if err := json.NewEncoder(w).Encode(body); err != nil {
+		s.Log.Debug("an answer did not reach its client", zap.String("path", r.URL.Path))
+	}
+}
+
+func retryAfter(err error) string {
+	var refused *service.Error
+	if errors.As(err, &refused) && refused.RetryAfter > 0 {
+		return strconv.Itoa(int(math.Ceil(refused.RetryAfter.Seconds())))
+	}
+	return "5"
+}

@@ -1,0 +1,172 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package httpapi is the door for people and agents: REST v2 over HTTP. It translates; what is allowed is the domain's business.
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"go.uber.org/zap"
+
+	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/token"
+)
+
+// MaxBody is how large a request may be: an inventory of 15,000 disks is about 6 MB.
+const MaxBody = 8 << 20
+
+// Images knows what discovery images are made from and where they are.
+type Images interface {
+	// URL is where the discovery image can be downloaded without a header.
+	URL(ctx context.Context, env *service.InfraEnv) (string, error)
+	// FileURL is the same for the files discovery.ign and ipxe-script.
+	FileURL(ctx context.Context, env *service.InfraEnv, file ImageFile) (string, error)
+	// File is the content of a file.
+	File(ctx context.Context, env *service.InfraEnv, file ImageFile) ([]byte, error)
+}
+
+// ImageFile names a file that belongs to a discovery image.
+type ImageFile struct {
+	// Name is discovery.ign, ipxe-script or static-network-config.
+	Name string
+	// MAC is of the machine that asks, empty if unknown.
+	MAC string
+	// ScriptType is discovery-image-always or boot-order-control, empty for what the infra-env says.
+	ScriptType string
+	// ISOType overrules the infra-env's, empty for that.
+	ISOType string
+}
+
+// Version is something that infra-envs and clusters may name.
+type Version struct {
+	Name             string
+	DisplayName      string
+	CPUArchitectures []string
+	Default          bool
+}
+
+// Options are what the door needs.
+type Options struct {
+	Service   service.API
+	Authority *token.Authority
+	People    token.People
+	// Images is nil where this process has none.
+	Images   Images
+	Versions []Version
+	// Release is the version of this service.
+	Release string
+	Log     *zap.Logger
+	// Hold is how long polls are held, service.MaxHold if zero.
+	Hold time.Duration
+}
+
+// New makes the handler of all of REST v2, of its documentation (/docs) and of /healthz and /readyz.
+func New(options Options) (http.Handler, error) {
+	if options.Hold == 0 {
+		options.Hold = service.MaxHold
+	}
+	description, err := openapi3.NewLoader().LoadFromData(api.Spec())
+	if err != nil {
+		return nil, fmt.Errorf("reading the description of the interface: %w", err)
+	}
+	s := &server{Options: options, operations: operations(description)}
+	mux := http.NewServeMux()
+	strict := api.NewStrictHandlerWithOptions(s, nil, api.StrictHTTPServerOptions{RequestErrorHandlerFunc: s.unreadable, ResponseErrorHandlerFunc: s.refuse})
+	api.HandlerWithOptions(strict, api.StdHTTPServerOptions{
+		BaseURL: api.Base, BaseRouter: mux, ErrorHandlerFunc: s.unreadable,
+		Middlewares: []api.MiddlewareFunc{s.checked, s.authenticated}, // the last one is the first to be asked
+	})
+	docs, err := newDocs(description)
+	if err != nil {
+		return nil, err
+	}
+	mux.Handle("GET /docs", docs)
+	mux.HandleFunc("GET /docs/openapi.yaml", openapi)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET /readyz", s.ready)
+	return s.outermost(mux), nil
+}
+
+type server struct {
+	Options
+	operations map[string]operation
+}
+
+var _ api.StrictServerInterface = (*server)(nil)
+
+// operation is what the description says of one pattern of the router.
+type operation struct {
+	path     string
+	item     *openapi3.PathItem
+	spec     *openapi3.Operation
+	machines bool
+	images   bool
+	document *openapi3.T
+}
+
+func operations(description *openapi3.T) map[string]operation {
+	found := map[string]operation{}
+	for path, item := range description.Paths.Map() {
+		for method, spec := range item.Operations() {
+			o := operation{path: path, item: item, spec: spec, document: description}
+			if spec.Security != nil {
+				for _, requirement := range *spec.Security {
+					for scheme := range requirement {
+						o.machines = o.machines || scheme == "agentAuth" || scheme == "urlAuth"
+						o.images = o.images || scheme == "imageURLAuth"
+					}
+				}
+			}
+			found[method+" "+api.Base+path] = o
+		}
+	}
+	return found
+}
+
+func (s *server) ready(w http.ResponseWriter, r *http.Request) {
+	if err := s.Service.Ready(r.Context()); err != nil {
+		s.refuse(w, r, service.Refuse(service.Unavailable, "NotReady", "the service is not ready yet; try again"))
+		return
+	}
+	_, _ = w.Write([]byte("ok\n"))
+}
+
+// outermost answers what no operation is there for in the form of all errors, and survives what a handler does not.
+func (s *server) outermost(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if p := recover(); p != nil && p != http.ErrAbortHandler { //nolint:errorlint // a recovered value is compared, as net/http does
+				s.refuse(w, r, fmt.Errorf("panic: %v", p))
+			}
+		}()
+		handler, pattern := mux.Handler(r)
+		if pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		answer := &statusOnly{header: http.Header{}}
+		handler.ServeHTTP(answer, r)
+		if allowed := answer.header.Get("Allow"); allowed != "" {
+			w.Header().Set("Allow", allowed)
+			s.refuse(w, r, &refusal{http.StatusMethodNotAllowed, fmt.Sprintf("%s is not possible here; possible are %s", r.Method, allowed)})
+			return
+		}
+		s.refuse(w, r, &refusal{http.StatusNotFound, "there is nothing at this path; /docs lists what there is"})
+	})
+}
+
+type statusOnly struct{ header http.Header }
+
+func (s *statusOnly) Header() http.Header         { return s.header }
+func (s *statusOnly) Write(b []byte) (int, error) { return len(b), nil }
+func (s *statusOnly) WriteHeader(int)             {}
+func isContext(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}

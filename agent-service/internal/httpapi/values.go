@@ -1,0 +1,97 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"encoding/json"
+
+	"github.com/google/uuid"
+	"github.com/oapi-codegen/nullable"
+
+	"github.com/muster-io/muster/agent-service/internal/service"
+)
+
+// set takes over a field of a PATCH: one that is absent leaves what is there, null clears it.
+func set[T any](into *T, field nullable.Nullable[T]) {
+	if !field.IsSpecified() {
+		return
+	}
+	var zero T
+	*into = zero
+	if value, err := field.Get(); err == nil {
+		*into = value
+	}
+}
+
+// setAs is set for fields that the domain has in another form.
+func setAs[T, D any](into *D, field nullable.Nullable[T], convert func(T) D) {
+	if !field.IsSpecified() {
+		return
+	}
+	var zero D
+	*into = zero
+	if value, err := field.Get(); err == nil {
+		*into = convert(value)
+	}
+}
+
+// value is what a nullable field holds, or nothing.
+func value[T any](field nullable.Nullable[T]) T {
+	v, _ := field.Get()
+	return v
+}
+
+// given is what an optional parameter holds, or nothing.
+func given[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}
+
+// id is a UUID of the domain, the zero UUID (which is left out of answers) for none.
+func id(text string) uuid.UUID {
+	parsed, err := uuid.Parse(text)
+	if err != nil {
+		return uuid.UUID{}
+	}
+	return parsed
+}
+
+// optional is the text of an optional id, empty for none.
+func optional(u *uuid.UUID) string {
+	if u == nil {
+		return ""
+	}
+	return u.String()
+}
+
+func key(infraEnv, host uuid.UUID) service.HostKey {
+	return service.HostKey{InfraEnvID: infraEnv.String(), HostID: host.String()}
+}
+
+// text is the JSON of a value as a string field, empty for nothing.
+func text(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil || string(raw) == "null" || string(raw) == "[]" || string(raw) == "{}" {
+		return ""
+	}
+	return string(raw)
+}
+
+// whole collects all pages of a list for a request without a limit, and one page for others.
+func whole[T any](limit, offset *int, list func(service.Page) (service.List[T], error)) (service.List[T], error) {
+	page := service.Page{Limit: given(limit), Offset: given(offset)}
+	found, err := list(page)
+	for err == nil && given(limit) == 0 && page.Offset+len(found.Items) < found.Total {
+		var more service.List[T]
+		more, err = list(service.Page{Offset: page.Offset + len(found.Items)})
+		if len(more.Items) == 0 {
+			break
+		}
+		found.Items = append(found.Items, more.Items...)
+	}
+	return found, err
+}

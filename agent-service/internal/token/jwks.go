@@ -1,0 +1,162 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package token
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/muster-io/muster/agent-service/internal/service"
+)
+
+// KeySet are the keys that an issuer publishes. They are fetched when a token names an unknown one, at most every 30 s.
+type KeySet struct {
+	// URL is of the key set; empty to ask the issuer for it.
+	URL string
+	// Issuer is the issuer's URL.
+	Issuer string
+	Client *http.Client
+	// Now is the clock.
+	Now func() time.Time
+
+	mu      sync.Mutex
+	keys    map[string]crypto.PublicKey
+	fetched time.Time
+}
+
+const refetch = 30 * time.Second
+
+// Key implements Keys.
+func (s *KeySet) Key(ctx context.Context, id string) (crypto.PublicKey, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if key, known := s.keys[id]; known {
+		return key, nil
+	}
+	if s.keys != nil && s.Now().Sub(s.fetched) < refetch {
+		return nil, ErrForeign
+	}
+	keys, err := s.fetch(ctx)
+	if err != nil {
+		return nil, &service.Error{Kind: service.Unavailable, Reason: "IssuerUnavailable", Message: "the issuer of users' tokens cannot be reached at the moment; try again", RetryAfter: 5 * time.Second}
+	}
+	s.keys, s.fetched = keys, s.Now()
+	if key, known := keys[id]; known {
+		return key, nil
+	}
+	return nil, ErrForeign
+}
+
+func (s *KeySet) fetch(ctx context.Context) (map[string]crypto.PublicKey, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	url := s.URL
+	if url == "" {
+		var about struct {
+			KeySet string `json:"jwks_uri"`
+		}
+		if err := s.get(ctx, strings.TrimSuffix(s.Issuer, "/")+"/.well-known/openid-configuration", &about); err != nil {
+			return nil, err
+		}
+		url = about.KeySet
+	}
+	var set struct {
+		Keys []published `json:"keys"`
+	}
+	if err := s.get(ctx, url, &set); err != nil {
+		return nil, err
+	}
+	keys := map[string]crypto.PublicKey{}
+	for _, p := range set.Keys {
+		if key, err := p.key(); err == nil && (p.Use == "" || p.Use == "sig") {
+			keys[p.ID] = key
+		}
+	}
+	return keys, nil
+}
+
+func (s *KeySet) get(ctx context.Context, url string, into any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return fmt.Errorf("asking the issuer: %w", err)
+	}
+	response, err := s.Client.Do(request)
+	if err != nil {
+		return fmt.Errorf("asking the issuer: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("asking the issuer: %s", response.Status)
+	}
+	return json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(into)
+}
+
+// published is one key as RFC 7517 writes it.
+type published struct {
+	ID    string `json:"kid"`
+	Type  string `json:"kty"`
+	Use   string `json:"use"`
+	Curve string `json:"crv"`
+	N     string `json:"n"`
+	E     string `json:"e"`
+	X     string `json:"x"`
+	Y     string `json:"y"`
+}
+
+var curves = map[string]elliptic.Curve{"P-256": elliptic.P256(), "P-384": elliptic.P384(), "P-521": elliptic.P521()}
+
+func (p published) key() (crypto.PublicKey, error) {
+	switch p.Type {
+	case "RSA":
+		n, e := number(p.N), number(p.E)
+		if n.BitLen() < 2048 || !e.IsInt64() || e.Int64() < 3 || e.Int64() > 1<<31-1 {
+			return nil, errors.New("not a usable RSA key")
+		}
+		return &rsa.PublicKey{N: n, E: int(e.Int64())}, nil
+	case "EC":
+		curve, known := curves[p.Curve]
+		if !known {
+			return nil, errors.New("not a known curve")
+		}
+		size := (curve.Params().BitSize + 7) / 8
+		point := make([]byte, 1+2*size)
+		point[0] = 4
+		x, y := number(p.X), number(p.Y)
+		if x.BitLen() > 8*size || y.BitLen() > 8*size {
+			return nil, errors.New("not a point")
+		}
+		x.FillBytes(point[1 : 1+size])
+		y.FillBytes(point[1+size:])
+		return ecdsa.ParseUncompressedPublicKey(curve, point)
+	case "OKP":
+		raw, err := base64.RawURLEncoding.DecodeString(p.X)
+		if err != nil || p.Curve != "Ed25519" || len(raw) != ed25519.PublicKeySize {
+			return nil, errors.New("not an Ed25519 key")
+		}
+		return ed25519.PublicKey(raw), nil
+	}
+	return nil, errors.New("not a known type of key")
+}
+
+func number(text string) *big.Int {
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return new(big.Int)
+	}
+	return new(big.Int).SetBytes(raw)
+}

@@ -1,0 +1,213 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package token says who calls: machines by tokens of this service, people by tokens of a configured issuer.
+package token
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/muster-io/muster/agent-service/internal/service"
+)
+
+// Why a token opens nothing. Each has one cause.
+var (
+	// ErrMalformed: it is no token at all.
+	ErrMalformed = errors.New("the token cannot be read")
+	// ErrAlgorithm: it is signed by an algorithm that the service does not use, or by none.
+	ErrAlgorithm = errors.New("the token is not signed by an accepted algorithm")
+	// ErrExpired: its time is over, or has not come.
+	ErrExpired = errors.New("the token has expired")
+	// ErrForeign: another service signed it, or it is for something else.
+	ErrForeign = errors.New("the token belongs to something else")
+	// ErrRevoked: the tokens of its generation were revoked, or its infra-env is gone.
+	ErrRevoked = errors.New("the token was revoked")
+)
+
+const (
+	issuer   = "muster-agent-service"
+	audience = "muster-agent"
+	leeway   = time.Minute
+)
+
+// Generations knows which generation of tokens counts. It refuses with NotFound what does not exist.
+type Generations interface {
+	TokenGenerations(ctx context.Context, infraEnvID string) (service.Generations, error)
+}
+
+// Options are what an Authority needs. Zero durations mean the defaults.
+type Options struct {
+	Key         ed25519.PrivateKey
+	Generations Generations
+	// ImageTTL is how long an image is good, a year by default: it lies on shelves.
+	ImageTTL time.Duration
+	// HostTTL is how long a host's token is good, 24 h by default; it is renewed when half of that is over.
+	HostTTL time.Duration
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Authority issues and verifies tokens of machines.
+type Authority struct {
+	options Options
+	short   []byte
+}
+
+// New makes an Authority.
+func New(options Options) (*Authority, error) {
+	if len(options.Key) != ed25519.PrivateKeySize {
+		return nil, errors.New("the key of tokens is not an Ed25519 key")
+	}
+	if options.ImageTTL == 0 {
+		options.ImageTTL = 365 * 24 * time.Hour
+	}
+	if options.HostTTL == 0 {
+		options.HostTTL = 24 * time.Hour
+	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	short, err := shortKey(options.Key)
+	if err != nil {
+		return nil, err
+	}
+	return &Authority{options: options, short: short}, nil
+}
+
+// Scope is what a token of a machine opens.
+type Scope struct {
+	InfraEnvID string
+	// HostID is empty for tokens in images, which register any host of the infra-env.
+	HostID string
+	// Expires is when the token ends; zero for short ones.
+	Expires time.Time
+}
+
+// Opens is nil if the scope holds the host of the infra-env; with an empty host, if it holds the whole infra-env. Otherwise it is ErrForeign.
+func (s Scope) Opens(infraEnvID, hostID string) error {
+	if s.InfraEnvID == "" || s.InfraEnvID != infraEnvID || s.HostID != "" && s.HostID != hostID {
+		return ErrForeign
+	}
+	return nil
+}
+
+type claims struct {
+	jwt.RegisteredClaims
+	InfraEnvID string `json:"infra_env_id"`
+	HostID     string `json:"host_id,omitempty"`
+	Generation int64  `json:"gen"`
+}
+
+// ForImage is the token that the discovery image of an infra-env holds.
+func (a *Authority) ForImage(infraEnvID string, generations service.Generations) (string, error) {
+	return a.sign(claims{InfraEnvID: infraEnvID, Generation: generations.ImageGeneration}, a.options.ImageTTL)
+}
+
+// ForHost is the token of a registered host.
+func (a *Authority) ForHost(ctx context.Context, key service.HostKey) (string, error) {
+	generations, err := a.options.Generations.TokenGenerations(ctx, key.InfraEnvID)
+	if err != nil {
+		return "", err
+	}
+	return a.sign(claims{InfraEnvID: key.InfraEnvID, HostID: key.HostID, Generation: generations.HostGeneration}, a.options.HostTTL)
+}
+
+// Due is true for a host's token that should be replaced now, and for any other that a registered host still uses.
+func (a *Authority) Due(scope Scope) bool {
+	return scope.HostID == "" || scope.Expires.Sub(a.options.Now()) < a.options.HostTTL/2
+}
+
+func (a *Authority) sign(c claims, ttl time.Duration) (string, error) {
+	now := a.options.Now()
+	c.RegisteredClaims = jwt.RegisteredClaims{
+		Issuer: issuer, Audience: jwt.ClaimStrings{audience}, ID: rand.Text()[:16],
+		IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(ttl)),
+	}
+	signed, err := jwt.NewWithClaims(jwt.SigningMethodEdDSA, c).SignedString(a.options.Key)
+	if err != nil {
+		return "", fmt.Errorf("signing a token: %w", err)
+	}
+	return signed, nil
+}
+
+// Verify says what a token opens now. It answers with one of the errors of this package, or with the refusal of Generations while that is unavailable.
+func (a *Authority) Verify(ctx context.Context, raw string) (Scope, error) {
+	var c claims
+	if err := a.parse(raw, &c); err != nil {
+		return Scope{}, err
+	}
+	scope := Scope{InfraEnvID: c.InfraEnvID, HostID: c.HostID, Expires: c.ExpiresAt.Time}
+	return scope, a.current(ctx, scope, c.Generation)
+}
+
+// Issued is true for what claims to be a token of this service, good or not.
+func (a *Authority) Issued(raw string) bool {
+	var c claims
+	_, _, err := jwt.NewParser().ParseUnverified(raw, &c)
+	return err == nil && (c.Issuer == issuer || c.InfraEnvID != "")
+}
+
+func (a *Authority) parse(raw string, c *claims) error {
+	if err := algorithm(raw, "EdDSA"); err != nil {
+		return err
+	}
+	_, err := jwt.ParseWithClaims(raw, c, func(*jwt.Token) (any, error) { return a.options.Key.Public(), nil },
+		jwt.WithValidMethods([]string{"EdDSA"}), jwt.WithIssuer(issuer), jwt.WithAudience(audience),
+		jwt.WithExpirationRequired(), jwt.WithTimeFunc(a.options.Now), jwt.WithLeeway(leeway))
+	return classify(err)
+}
+
+func (a *Authority) current(ctx context.Context, scope Scope, generation int64) error {
+	generations, err := a.options.Generations.TokenGenerations(ctx, scope.InfraEnvID)
+	if service.KindOf(err) == service.NotFound {
+		return ErrRevoked
+	}
+	if err != nil {
+		return err
+	}
+	now := generations.ImageGeneration
+	if scope.HostID != "" {
+		now = generations.HostGeneration
+	}
+	if generation != now {
+		return ErrRevoked
+	}
+	return nil
+}
+
+// algorithm refuses a token by what it says of its algorithm, before a key is chosen.
+func algorithm(raw string, accepted ...string) error {
+	parsed, _, err := jwt.NewParser().ParseUnverified(raw, jwt.MapClaims{})
+	if errors.Is(err, jwt.ErrTokenUnverifiable) {
+		return ErrAlgorithm
+	}
+	if err != nil {
+		return ErrMalformed
+	}
+	for _, name := range accepted {
+		if parsed.Method.Alg() == name {
+			return nil
+		}
+	}
+	return ErrAlgorithm
+}
+
+func classify(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, jwt.ErrTokenSignatureInvalid), errors.Is(err, jwt.ErrTokenInvalidIssuer), errors.Is(err, jwt.ErrTokenInvalidAudience),
+		errors.Is(err, jwt.ErrTokenUnverifiable):
+		return ErrForeign
+	case errors.Is(err, jwt.ErrTokenExpired), errors.Is(err, jwt.ErrTokenNotValidYet), errors.Is(err, jwt.ErrTokenUsedBeforeIssued):
+		return ErrExpired
+	}
+	return ErrMalformed
+}

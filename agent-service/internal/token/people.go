@@ -1,0 +1,142 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package token
+
+import (
+	"context"
+	"crypto"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/muster-io/muster/agent-service/internal/service"
+)
+
+// People says which person a bearer token belongs to. Its errors are those of this package; ErrForeign without a token.
+type People interface {
+	Person(ctx context.Context, bearer string) (service.Principal, error)
+}
+
+// Nobody asks for no token: everybody is an administrator. For development only.
+type Nobody struct{}
+
+// Person implements People.
+func (Nobody) Person(context.Context, string) (service.Principal, error) {
+	return service.Principal{User: "admin", Admin: true}, nil
+}
+
+// Issuer accepts tokens of an OpenID Connect issuer.
+type Issuer struct {
+	// URL is what tokens say in iss.
+	URL string
+	// Audience is what tokens say in aud; empty accepts any.
+	Audience string
+	// UserClaim names the claim that holds the user's name; sub where it is empty or the token has none.
+	UserClaim string
+	// OrganizationClaim names the claim that holds the organization; empty for none.
+	OrganizationClaim string
+	// AdminGroup is the entry of the claim groups that makes administrators; empty for none.
+	AdminGroup string
+	// Keys finds the key that a token names.
+	Keys Keys
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Keys finds public keys by id. An unknown one is ErrForeign.
+type Keys interface {
+	Key(ctx context.Context, id string) (crypto.PublicKey, error)
+}
+
+// asymmetric are the algorithms that people's tokens may use. A symmetric one would turn a public key into a secret.
+var asymmetric = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+
+// Person implements People.
+func (i *Issuer) Person(ctx context.Context, bearer string) (service.Principal, error) {
+	if bearer == "" {
+		return service.Principal{}, ErrForeign
+	}
+	if err := algorithm(bearer, asymmetric...); err != nil {
+		return service.Principal{}, err
+	}
+	options := []jwt.ParserOption{
+		jwt.WithValidMethods(asymmetric), jwt.WithIssuer(i.URL), jwt.WithExpirationRequired(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(i.Now),
+	}
+	if i.Audience != "" {
+		options = append(options, jwt.WithAudience(i.Audience))
+	}
+	found := jwt.MapClaims{}
+	var unavailable error
+	_, err := jwt.ParseWithClaims(bearer, found, func(t *jwt.Token) (any, error) {
+		id, _ := t.Header["kid"].(string)
+		key, err := i.Keys.Key(ctx, id)
+		if service.KindOf(err) == service.Unavailable {
+			unavailable = err
+		}
+		return key, err
+	}, options...)
+	if unavailable != nil {
+		return service.Principal{}, unavailable
+	}
+	if err := classify(err); err != nil {
+		return service.Principal{}, err
+	}
+	return i.principal(found)
+}
+
+func (i *Issuer) principal(found jwt.MapClaims) (service.Principal, error) {
+	user := text(found, i.UserClaim)
+	if user == "" {
+		user = text(found, "sub")
+	}
+	if user == "" {
+		return service.Principal{}, ErrMalformed
+	}
+	groups, _ := found["groups"].([]any)
+	return service.Principal{
+		User: user, Organization: text(found, i.OrganizationClaim),
+		Admin: i.AdminGroup != "" && slices.Contains(groups, any(i.AdminGroup)),
+	}, nil
+}
+
+func text(found jwt.MapClaims, name string) string {
+	value, _ := found[name].(string)
+	return value
+}
+
+// KeyFile is one public key for all tokens.
+type KeyFile struct{ key crypto.PublicKey }
+
+// ReadKeyFile reads a public key (PKIX) or certificate from a PEM file.
+func ReadKeyFile(path string) (*KeyFile, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the issuer's key: %w", err)
+	}
+	block, _ := pem.Decode(content)
+	if block == nil {
+		return nil, errors.New("the issuer's key is not PEM")
+	}
+	if block.Type == "CERTIFICATE" {
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("reading the issuer's certificate: %w", err)
+		}
+		return &KeyFile{key: certificate.PublicKey}, nil
+	}
+	key, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("reading the issuer's key: %w", err)
+	}
+	return &KeyFile{key: key}, nil
+}
+
+// Key implements Keys.
+func (k *KeyFile) Key(context.Context, string) (crypto.PublicKey, error) { return k.key, nil }

@@ -1,0 +1,284 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package token_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/token"
+)
+
+const (
+	env      = "11111111-1111-4111-8111-111111111111"
+	otherEnv = "22222222-2222-4222-8222-222222222222"
+	host     = "33333333-3333-4333-8333-333333333333"
+)
+
+type generations map[string]service.Generations
+
+func (g generations) TokenGenerations(_ context.Context, id string) (service.Generations, error) {
+	found, there := g[id]
+	if !there {
+		return found, service.Refuse(service.NotFound, "InfraEnvNotFound", "unknown")
+	}
+	return found, nil
+}
+
+type world struct {
+	*token.Authority
+	key         ed25519.PrivateKey
+	generations generations
+	now         time.Time
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	key, err := token.Key(filepath.Join(t.TempDir(), "key.pem"))
+	require.NoError(t, err)
+	w := &world{key: key, generations: generations{env: {ImageGeneration: 1, HostGeneration: 1}, otherEnv: {ImageGeneration: 1, HostGeneration: 1}}, now: time.Unix(1_800_000_000, 0)}
+	w.Authority, err = token.New(token.Options{Key: key, Generations: w.generations, Now: func() time.Time { return w.now }})
+	require.NoError(t, err)
+	return w
+}
+
+func (w *world) image(t *testing.T) string {
+	t.Helper()
+	raw, err := w.ForImage(env, w.generations[env])
+	require.NoError(t, err)
+	return raw
+}
+
+func (w *world) host(t *testing.T) string {
+	t.Helper()
+	raw, err := w.ForHost(t.Context(), service.HostKey{InfraEnvID: env, HostID: host})
+	require.NoError(t, err)
+	return raw
+}
+
+func TestATokenOpensItsOwnScopeOnly(t *testing.T) {
+	w := newWorld(t)
+	image, err := w.Verify(t.Context(), w.image(t))
+	require.NoError(t, err)
+	require.NoError(t, image.Opens(env, ""))
+	require.NoError(t, image.Opens(env, host))
+	require.ErrorIs(t, image.Opens(otherEnv, host), token.ErrForeign)
+
+	narrow, err := w.Verify(t.Context(), w.host(t))
+	require.NoError(t, err)
+	require.NoError(t, narrow.Opens(env, host))
+	require.ErrorIs(t, narrow.Opens(env, otherEnv), token.ErrForeign)
+	require.ErrorIs(t, narrow.Opens(env, ""), token.ErrForeign)
+	require.ErrorIs(t, narrow.Opens(otherEnv, host), token.ErrForeign)
+	require.ErrorIs(t, token.Scope{}.Opens("", ""), token.ErrForeign)
+}
+
+func TestEachBadTokenHasItsError(t *testing.T) {
+	w := newWorld(t)
+	good := w.image(t)
+	claims := jwt.MapClaims{"iss": "muster-agent-service", "aud": "muster-agent", "infra_env_id": env, "gen": 1, "exp": w.now.Add(time.Hour).Unix()}
+	sign := func(method jwt.SigningMethod, key any) string {
+		raw, err := jwt.NewWithClaims(method, claims).SignedString(key)
+		require.NoError(t, err)
+		return raw
+	}
+	_, foreignKey, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	parts := strings.Split(good, ".")
+	tampered := parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"infra_env_id":"`+otherEnv+`","iss":"muster-agent-service"}`)) + "." + parts[2]
+	gone, err := w.ForImage("44444444-4444-4444-8444-444444444444", service.Generations{})
+	require.NoError(t, err)
+
+	for name, c := range map[string]struct {
+		raw  string
+		want error
+	}{
+		"signed by nobody":                       {sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType), token.ErrAlgorithm},
+		"the public key used as a shared secret": {sign(jwt.SigningMethodHS256, []byte(w.key.Public().(ed25519.PublicKey))), token.ErrAlgorithm},
+		"an algorithm that does not exist":       {base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"XX1"}`)) + "." + parts[1] + "." + parts[2], token.ErrAlgorithm},
+		"signed by another key":                  {sign(jwt.SigningMethodEdDSA, foreignKey), token.ErrForeign},
+		"changed":                                {tampered, token.ErrForeign},
+		"not a token":                            {"not.a.token", token.ErrMalformed},
+		"empty":                                  {"", token.ErrMalformed},
+		"of an infra-env that is gone":           {gone, token.ErrRevoked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := w.Verify(t.Context(), c.raw)
+			require.ErrorIs(t, err, c.want)
+		})
+	}
+}
+
+func TestTokensEnd(t *testing.T) {
+	w := newWorld(t)
+	image, narrow := w.image(t), w.host(t)
+	w.now = w.now.Add(25 * time.Hour)
+	_, err := w.Verify(t.Context(), narrow)
+	require.ErrorIs(t, err, token.ErrExpired)
+	_, err = w.Verify(t.Context(), image)
+	require.NoError(t, err, "an image lies on a shelf")
+	w.now = w.now.Add(366 * 24 * time.Hour)
+	_, err = w.Verify(t.Context(), image)
+	require.ErrorIs(t, err, token.ErrExpired)
+}
+
+func TestATokenIsRenewedLongBeforeItEnds(t *testing.T) {
+	w := newWorld(t)
+	scope, err := w.Verify(t.Context(), w.host(t))
+	require.NoError(t, err)
+	assert.False(t, w.Due(scope))
+	w.now = w.now.Add(13 * time.Hour)
+	assert.True(t, w.Due(scope))
+	image, err := w.Verify(t.Context(), w.image(t))
+	require.NoError(t, err)
+	assert.True(t, w.Due(image), "a registered host should have a token of its own")
+}
+
+func TestRevocationCountsFromTheNextRequest(t *testing.T) {
+	w := newWorld(t)
+	image, narrow := w.image(t), w.host(t)
+	short, err := w.Short(env, w.generations[env])
+	require.NoError(t, err)
+	w.generations[env] = service.Generations{ImageGeneration: 2, HostGeneration: 1}
+
+	_, err = w.Verify(t.Context(), image)
+	require.ErrorIs(t, err, token.ErrRevoked)
+	_, err = w.VerifyShort(t.Context(), short)
+	require.ErrorIs(t, err, token.ErrRevoked)
+	_, err = w.Verify(t.Context(), narrow)
+	require.NoError(t, err, "running hosts keep working")
+	_, err = w.Verify(t.Context(), w.image(t))
+	require.NoError(t, err, "the new image works")
+}
+
+func TestShortTokensFitIntoAddressesOfFirmware(t *testing.T) {
+	w := newWorld(t)
+	short, err := w.Short(env, w.generations[env])
+	require.NoError(t, err)
+	assert.Len(t, short, 43)
+	scope, err := w.VerifyShort(t.Context(), short)
+	require.NoError(t, err)
+	assert.Equal(t, env, scope.InfraEnvID)
+
+	for i := range len(short) {
+		other := byte('A')
+		if short[i] == 'A' {
+			other = 'B'
+		}
+		_, err := w.VerifyShort(t.Context(), short[:i]+string(other)+short[i+1:])
+		require.Error(t, err, "character %d was changed", i)
+	}
+	_, err = w.VerifyShort(t.Context(), "short")
+	require.ErrorIs(t, err, token.ErrMalformed)
+}
+
+func TestTheKeyIsMadeOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key.pem")
+	first, err := token.Key(path)
+	require.NoError(t, err)
+	second, err := token.Key(path)
+	require.NoError(t, err)
+	assert.True(t, first.Equal(second))
+}
+
+// publisher is an issuer that publishes its keys, as OpenID Connect has it.
+func publisher(t *testing.T, keys []map[string]string) *httptest.Server {
+	t.Helper()
+	mux := http.NewServeMux()
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		assert.NoError(t, json.NewEncoder(w).Encode(map[string]string{"jwks_uri": server.URL + "/keys"}))
+	})
+	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
+		assert.NoError(t, json.NewEncoder(w).Encode(map[string]any{"keys": keys}))
+	})
+	return server
+}
+
+func encode(n *big.Int, size int) string {
+	return base64.RawURLEncoding.EncodeToString(n.FillBytes(make([]byte, size)))
+}
+
+func TestPeopleAreKnownByTheirIssuer(t *testing.T) {
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	require.NoError(t, err)
+	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	point, err := ecKey.PublicKey.Bytes()
+	require.NoError(t, err)
+	server := publisher(t, []map[string]string{
+		{"kid": "r", "kty": "RSA", "n": encode(rsaKey.N, 256), "e": encode(big.NewInt(int64(rsaKey.E)), 3)},
+		{"kid": "e", "kty": "EC", "crv": "P-256", "x": base64.RawURLEncoding.EncodeToString(point[1:33]), "y": base64.RawURLEncoding.EncodeToString(point[33:])},
+	})
+	now := time.Unix(1_800_000_000, 0)
+	clock := func() time.Time { return now }
+	issuer := &token.Issuer{
+		URL: server.URL, Audience: "muster", UserClaim: "preferred_username", OrganizationClaim: "org_id", AdminGroup: "infra-admins", Now: clock,
+		Keys: &token.KeySet{Issuer: server.URL, Client: server.Client(), Now: clock},
+	}
+	claims := func(changes jwt.MapClaims) jwt.MapClaims {
+		c := jwt.MapClaims{"iss": server.URL, "aud": "muster", "sub": "1", "preferred_username": "jane", "org_id": "blue", "exp": now.Add(time.Hour).Unix()}
+		for name, value := range changes {
+			c[name] = value
+		}
+		return c
+	}
+	sign := func(method jwt.SigningMethod, kid string, key any, c jwt.MapClaims) string {
+		unsigned := jwt.NewWithClaims(method, c)
+		unsigned.Header["kid"] = kid
+		raw, err := unsigned.SignedString(key)
+		require.NoError(t, err)
+		return raw
+	}
+	for name, raw := range map[string]string{
+		"RSA": sign(jwt.SigningMethodRS256, "r", rsaKey, claims(nil)), "EC": sign(jwt.SigningMethodES256, "e", ecKey, claims(nil)),
+	} {
+		person, err := issuer.Person(t.Context(), raw)
+		require.NoError(t, err, name)
+		assert.Equal(t, service.Principal{User: "jane", Organization: "blue"}, person)
+	}
+	admin, err := issuer.Person(t.Context(), sign(jwt.SigningMethodES256, "e", ecKey, claims(jwt.MapClaims{"groups": []string{"infra-admins"}})))
+	require.NoError(t, err)
+	assert.True(t, admin.Admin)
+
+	for name, c := range map[string]struct {
+		raw  string
+		want error
+	}{
+		"none":              {"", token.ErrForeign},
+		"unsigned":          {sign(jwt.SigningMethodNone, "e", jwt.UnsafeAllowNoneSignatureType, claims(nil)), token.ErrAlgorithm},
+		"symmetric":         {sign(jwt.SigningMethodHS256, "e", point, claims(nil)), token.ErrAlgorithm},
+		"of another key":    {sign(jwt.SigningMethodES256, "unknown", ecKey, claims(nil)), token.ErrForeign},
+		"of the wrong key":  {sign(jwt.SigningMethodES256, "r", ecKey, claims(nil)), token.ErrForeign},
+		"expired":           {sign(jwt.SigningMethodES256, "e", ecKey, claims(jwt.MapClaims{"exp": now.Add(-time.Hour).Unix()})), token.ErrExpired},
+		"of another issuer": {sign(jwt.SigningMethodES256, "e", ecKey, claims(jwt.MapClaims{"iss": "https://elsewhere"})), token.ErrForeign},
+		"for others":        {sign(jwt.SigningMethodES256, "e", ecKey, claims(jwt.MapClaims{"aud": "others"})), token.ErrForeign},
+	} {
+		_, err := issuer.Person(t.Context(), c.raw)
+		require.ErrorIs(t, err, c.want, name)
+	}
+
+	away := &token.Issuer{URL: server.URL, Now: clock, Keys: &token.KeySet{URL: "http://127.0.0.1:1/keys", Client: server.Client(), Now: clock}}
+	_, err = away.Person(t.Context(), sign(jwt.SigningMethodES256, "e", ecKey, claims(nil)))
+	require.Equal(t, service.Unavailable, service.KindOf(err), "an issuer that is away is nobody's fault")
+}
