@@ -4,6 +4,7 @@
 package contract
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -64,12 +65,12 @@ func (r rack) access(t *testing.T, password string) hoststate.Access {
 }
 
 // settled waits until Ironic has done what it was asked for.
-func (r rack) settled(t *testing.T, uuid string) hoststate.Node {
+func (r rack) settled(ctx context.Context, t *testing.T, uuid string) hoststate.Node {
 	t.Helper()
 	var n hoststate.Node
 	require.Eventually(t, func() bool {
 		var err error
-		n, err = r.Managed(t.Context(), uuid)
+		n, err = r.Managed(ctx, uuid)
 		require.NoError(t, err)
 		return !n.Busy()
 	}, time.Minute, 100*time.Millisecond)
@@ -100,11 +101,11 @@ func managing(t *testing.T, r rack) {
 		require.ErrorIs(t, err, inventory.ErrNotFound)
 	})
 	t.Run("the node gets name, driver and access, and nothing is doubled", func(t *testing.T) {
-		n := r.settled(t, uuid)
+		n := r.settled(ctx, t, uuid)
 		assert.Equal(t, "fake-hardware", n.Driver)
 		a := r.access(t, "wrong")
 		ask(t, func() error { return r.Write(ctx, n, "ns~host", a) })
-		n = r.settled(t, uuid)
+		n = r.settled(ctx, t, uuid)
 		assert.Equal(t, "ns~host", n.Name)
 		assert.True(t, a.Matches(n), "%+v", n)
 		assert.NotContains(t, n.Info, "redfish_password")
@@ -117,16 +118,16 @@ func managing(t *testing.T, r rack) {
 	})
 	t.Run("a wrong password is refused by the management controller", func(t *testing.T) {
 		ask(t, func() error { return r.SetProvision(ctx, uuid, "manage") })
-		n := r.settled(t, uuid)
+		n := r.settled(ctx, t, uuid)
 		assert.Equal(t, inventory.NodeEnroll, n.State)
 		assert.True(t, hoststate.Refusal(n.LastError), n.LastError)
 		assert.Equal(t, hoststate.Refuse, hoststate.Registration(n, hoststate.AskedManage))
 	})
 	t.Run("the right one is accepted", func(t *testing.T) {
-		n := r.settled(t, uuid)
+		n := r.settled(ctx, t, uuid)
 		ask(t, func() error { return r.Write(ctx, n, "ns~host", r.access(t, "right")) })
 		ask(t, func() error { return r.SetProvision(ctx, uuid, "manage") })
-		n = r.settled(t, uuid)
+		n = r.settled(ctx, t, uuid)
 		assert.Equal(t, inventory.NodeManageable, n.State, n.LastError)
 		assert.Equal(t, hoststate.PowerDown, n.Power)
 		assert.Equal(t, hoststate.Accept, hoststate.Registration(n, hoststate.AskedManage))
@@ -138,20 +139,20 @@ func managing(t *testing.T, r rack) {
 			if target == hoststate.PowerDown {
 				want = target
 			}
-			n := r.settled(t, uuid)
+			n := r.settled(ctx, t, uuid)
 			assert.Equal(t, want, n.Power, n.LastError)
 			assert.Equal(t, want == hoststate.PowerOn, r.power(uuid), target)
 		}
 	})
 	t.Run("renewed credentials of a managed node are verified by asking for the power", func(t *testing.T) {
-		ask(t, func() error { return r.Write(ctx, r.settled(t, uuid), "ns~host", r.access(t, "wrong")) })
+		ask(t, func() error { return r.Write(ctx, r.settled(ctx, t, uuid), "ns~host", r.access(t, "wrong")) })
 		ask(t, func() error { return r.SetPower(ctx, uuid, hoststate.PowerDown) })
-		n := r.settled(t, uuid)
+		n := r.settled(ctx, t, uuid)
 		assert.Equal(t, hoststate.Refuse, hoststate.Registration(n, hoststate.AskedPower), "%+v", n)
 		assert.True(t, hoststate.Refusal(n.LastError), n.LastError)
 		ask(t, func() error { return r.Write(ctx, n, "ns~host", r.access(t, "right")) })
 		ask(t, func() error { return r.SetPower(ctx, uuid, hoststate.PowerDown) })
-		assert.Equal(t, hoststate.Accept, hoststate.Registration(r.settled(t, uuid), hoststate.AskedPower))
+		assert.Equal(t, hoststate.Accept, hoststate.Registration(r.settled(ctx, t, uuid), hoststate.AskedPower))
 	})
 	t.Run("a node is made once, and has the MAC of its host", func(t *testing.T) {
 		made, err := r.EnrolNode(ctx, "ns~by-hand", r.access(t, "right"))

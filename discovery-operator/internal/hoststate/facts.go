@@ -55,7 +55,7 @@ func Perceive(s State, f Facts) Event {
 			return NoCredentials
 		}
 	}
-	switch s { //nolint:exhaustive // in the others what the state does leads on
+	switch s {
 	case Discovered, Importing, ExternallyProvisioned, Inspecting, Available, MatchProfile:
 		return f.course(s)
 	default:

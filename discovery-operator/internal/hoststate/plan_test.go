@@ -4,6 +4,7 @@
 package hoststate_test
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -33,9 +34,7 @@ func TestAccessTo(t *testing.T) {
 		assert.Equal(t, "p", a.Password)
 		node := hoststate.Node{Driver: a.Driver, Info: map[string]string{"kept": "x"}}
 		assert.False(t, a.Matches(node), "a node with half of it is completed")
-		for key, value := range a.Info {
-			node.Info[key] = value
-		}
+		maps.Copy(node.Info, a.Info)
 		assert.True(t, a.Matches(node))
 		node.Driver = "fake-hardware"
 		assert.False(t, a.Matches(node))

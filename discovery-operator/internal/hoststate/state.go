@@ -41,7 +41,7 @@ func States() []State {
 
 // Of reads a state as it was written, by whomever. A state that is not known begins the life anew.
 func Of(s metal3v1.ProvisioningState) State {
-	switch s {
+	switch s { //nolint:exhaustive // the others are read as they are written
 	case metal3v1.StateDiscovered:
 		return Discovered
 	case metal3v1.StateReady:

@@ -99,7 +99,7 @@ func (r *Reconciler) do(ctx context.Context, w *work, effect hoststate.Effect) (
 }
 
 func kindOf(effect hoststate.Effect) metal3v1.ErrorType {
-	switch effect { //nolint:exhaustive // the others are part of registration
+	switch effect {
 	case hoststate.Inspect, hoststate.ImportHardware:
 		return metal3v1.InspectionError
 	case hoststate.MaintainPower, hoststate.PowerOff:
@@ -112,7 +112,7 @@ func kindOf(effect hoststate.Effect) metal3v1.ErrorType {
 }
 
 func (r *Reconciler) effect(ctx context.Context, w *work, effect hoststate.Effect) (outcome, error) {
-	switch effect { //nolint:exhaustive // Rest is not carried out
+	switch effect {
 	case hoststate.FindNode:
 		return r.findNode(ctx, w)
 	case hoststate.Register:
