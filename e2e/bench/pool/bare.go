@@ -86,7 +86,7 @@ func bareCluster(name string) *hivev1.ClusterDeployment {
 			ClusterPoolRef: &hivev1.ClusterPoolReference{Namespace: namespace, PoolName: barePool},
 			Provisioning: &hivev1.Provisioning{
 				ImageSetRef:            &hivev1.ClusterImageSetReference{Name: pool.Spec.ImageSetRef.Name},
-				InstallConfigSecretRef: &hivev1.LocalObjectReference{Name: name + "-install-config"},
+				InstallConfigSecretRef: &hivev1.LocalObjectReference{Name: name + "-pull-secret"},
 			},
 		},
 	}

@@ -32,10 +32,11 @@ func register(collectors ...prometheus.Collector) error {
 }
 
 func addControllers(ctx context.Context, mgr ctrl.Manager, o Options) error {
-	if err := addPools(ctx, mgr, o); err != nil {
+	service := clusterclaim.NewService()
+	if err := addPools(ctx, mgr, o, service); err != nil {
 		return err
 	}
-	if err := addClaims(ctx, mgr); err != nil {
+	if err := addClaims(ctx, mgr, service); err != nil {
 		return err
 	}
 	if err := addHibernation(mgr); err != nil {
@@ -50,7 +51,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	return addHostedClusters(ctx, mgr, o)
 }
 
-func addPools(ctx context.Context, mgr ctrl.Manager, o Options) error {
+func addPools(ctx context.Context, mgr ctrl.Manager, o Options, claims clusterpool.Priority) error {
 	actions := metrics.NewPoolActions()
 	if err := register(actions); err != nil {
 		return err
@@ -63,12 +64,13 @@ func addPools(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		Recorder: mgr.GetEventRecorder("clusterpool"),
 		Clock:    wallClock{},
 		Meter:    actions,
+		Claims:   claims,
 		Workers:  o.PoolWorkers,
 		Writers:  o.PoolWriters,
 	}).SetupWithManager(ctx, mgr)
 }
 
-func addClaims(ctx context.Context, mgr ctrl.Manager) error {
+func addClaims(ctx context.Context, mgr ctrl.Manager, service *clusterclaim.Service) error {
 	counts := clusterclaim.NewMetrics()
 	if err := register(counts, clusterclaim.NewQueues(mgr.GetCache(), wallClock{})); err != nil {
 		return err
@@ -78,6 +80,7 @@ func addClaims(ctx context.Context, mgr ctrl.Manager) error {
 	}
 	err := clusterclaim.New(clusterclaim.Dependencies{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("clusterclaim"), Clock: wallClock{}, Metrics: counts,
+		Service: service,
 	}).SetupWithManager(mgr)
 	if err != nil {
 		return fmt.Errorf("setting up the controller of claims: %w", err)

@@ -201,7 +201,7 @@ func TestPlan(t *testing.T) {
 		},
 		"a marked cluster is deleted when its pool is gone": {
 			in:     Snapshot{Claim: claim(named("x"), deleted), Own: new(free("x", of("a", "uid-a"), func(c *Cluster) { c.Marked = true }))},
-			action: ReleaseCluster{Cluster: "x", UID: "uid-x", Why: WhyDeleted}, reason: hivev1.ReasonClusterAssigned,
+			action: ReleaseCluster{Cluster: "x", UID: "uid-x", Why: WhyDeleted},
 		},
 		"a deleted claim that was never given anything needs no goodbye": {in: Snapshot{Claim: claim(deleted), Pool: pool}},
 	} {

@@ -5,6 +5,9 @@ package claimplan
 
 import "time"
 
+// releaseNotice is how long a claim has been deleting before its status says what it waits for. Most are gone by then.
+const releaseNotice = 2 * time.Second
+
 // release takes a claim that is being deleted out of the world: first its subjects' rights, then its cluster, then itself.
 func (s *Snapshot) release(now time.Time, own *Cluster) Decision {
 	if !hasFinalizer(s.Claim) {
@@ -13,14 +16,21 @@ func (s *Snapshot) release(now time.Time, own *Cluster) Decision {
 	if own == nil {
 		return s.letGo()
 	}
-	d := Decision{Status: s.report(now, s.releasing(own))}
-	switch {
-	case s.Role != nil || s.Binding != nil:
-		d.Action = RevokeRights{Cluster: own.Namespace, Role: s.Role != nil, Binding: s.Binding != nil, Why: WhyDeleted}
-	default:
-		d.Action = s.giveUp(own, WhyDeleted)
+	if s.Binding != nil {
+		return Decision{Action: s.revoke(own.Namespace, WhyDeleted)}
 	}
-	return d
+	if action := s.giveUp(own, WhyDeleted); action != nil {
+		return Decision{Action: action}
+	}
+	if notice := s.Claim.DeletionTimestamp.Add(releaseNotice); own.Deleting && now.Before(notice) {
+		return Decision{RequeueAfter: notice.Sub(now)}
+	}
+	return Decision{Status: s.report(now, s.releasing(own))}
+}
+
+// revoke takes the subjects' rights. The Role gives nobody any by itself: it goes with the cluster.
+func (s *Snapshot) revoke(cluster string, why Why) RevokeRights {
+	return RevokeRights{Cluster: cluster, Binding: true, Why: why}
 }
 
 // letGo ends a claim of which no cluster is left, or whose cluster is not its own.
@@ -29,8 +39,8 @@ func (s *Snapshot) letGo() Decision {
 	switch {
 	case named != "" && !s.Verified:
 		return Decision{Action: VerifyCluster{Cluster: named, Why: WhyDoubt}}
-	case named != "" && s.Own == nil && (s.Role != nil || s.Binding != nil):
-		return Decision{Action: RevokeRights{Cluster: named, Role: s.Role != nil, Binding: s.Binding != nil, Why: WhyDeleted}}
+	case named != "" && s.Own == nil && s.Binding != nil:
+		return Decision{Action: s.revoke(named, WhyDeleted)}
 	default:
 		return Decision{Action: DropFinalizer{Why: WhyReleased}}
 	}
@@ -52,8 +62,8 @@ func GiveUp(s Snapshot) Action {
 	switch {
 	case s.Own == nil || !s.Own.claimed() || s.Own.Paused:
 		return nil
-	case s.Role != nil || s.Binding != nil:
-		return RevokeRights{Cluster: s.Own.Namespace, Role: s.Role != nil, Binding: s.Binding != nil, Why: WhyOrphaned}
+	case s.Binding != nil:
+		return s.revoke(s.Own.Namespace, WhyOrphaned)
 	default:
 		return s.giveUp(s.Own, WhyOrphaned)
 	}

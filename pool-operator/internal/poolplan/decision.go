@@ -15,7 +15,9 @@ type StatusChange int
 const (
 	// StatusSame means that there is nothing to write.
 	StatusSame StatusChange = iota
-	// StatusReport means that counts, conditions or finished operations changed; the write can wait for more to come.
+	// StatusCounts means that counts, finished operations or how full the pool is changed; the write can wait for more to come.
+	StatusCounts
+	// StatusReport means that something else changed that people wait for, such as another condition; the write waits a little for more to come.
 	StatusReport
 	// StatusTicket means that new operations are in it, so that it must be written before the actions.
 	StatusTicket

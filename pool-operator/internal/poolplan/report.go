@@ -77,7 +77,22 @@ func (p *pass) change(next hivev1.ClusterPoolStatus) StatusChange {
 	if equality.Semantic.DeepEqual(p.pool.Status, next) {
 		return StatusSame
 	}
+	if equality.Semantic.DeepEqual(withoutCounts(p.pool.Status), withoutCounts(next)) {
+		return StatusCounts
+	}
 	return StatusReport
+}
+
+// withoutCounts is the part of a status that does not move with every cluster.
+func withoutCounts(status hivev1.ClusterPoolStatus) hivev1.ClusterPoolStatus {
+	out := hivev1.ClusterPoolStatus{ObservedGeneration: status.ObservedGeneration, Provisioning: status.Provisioning, Selector: status.Selector}
+	for _, c := range status.Conditions {
+		if c.Type == hivev1.ClusterPoolReady {
+			continue
+		}
+		out.Conditions = append(out.Conditions, hivev1.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message})
+	}
+	return out
 }
 
 // count32 is a count as the API has it.

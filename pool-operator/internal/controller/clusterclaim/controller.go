@@ -37,6 +37,8 @@ type Dependencies struct {
 	Clock Clock
 	// Metrics count.
 	Metrics *Metrics
+	// Service tells others which claims are being served; nil when nobody wants to know.
+	Service *Service
 }
 
 // Reconciler looks after ClusterClaims, each by itself.
@@ -48,6 +50,9 @@ type Reconciler struct {
 
 // New returns a Reconciler.
 func New(d Dependencies) *Reconciler {
+	if d.Service == nil {
+		d.Service = NewService()
+	}
 	return &Reconciler{Dependencies: d, memory: newMemory(), reservations: newReservations()}
 }
 
@@ -73,6 +78,7 @@ const catchUp = 2 * time.Second
 
 // Reconcile looks after one claim: observe, then plan and execute until nothing is left to do, then report.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	defer r.Service.end(request.NamespacedName)
 	p, err := r.observe(ctx, request.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("observing claim %s: %w", request.NamespacedName, err)

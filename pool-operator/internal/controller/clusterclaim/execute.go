@@ -167,7 +167,11 @@ func (r *Reconciler) releaseCluster(ctx context.Context, s *claimplan.Snapshot, 
 		log.Info("marked a cluster for removal from its pool")
 		return nil
 	}
+	r.memory.deletes(a.UID) // before its end can be seen
 	err := r.Client.Delete(ctx, cd, client.Preconditions{UID: &a.UID})
+	if err != nil {
+		r.memory.forget(a.UID)
+	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting cluster %s: %w", a.Cluster, err)
 	}

@@ -16,9 +16,27 @@ import (
 type memory struct {
 	mu       sync.Mutex
 	versions map[types.UID]string
+	// deleted are clusters that this process deleted and whose end it has not seen.
+	deleted map[types.UID]bool
 }
 
-func newMemory() *memory { return &memory{versions: map[types.UID]string{}} }
+func newMemory() *memory {
+	return &memory{versions: map[types.UID]string{}, deleted: map[types.UID]bool{}}
+}
+
+// deletes remembers that an object is deleted by this process.
+func (m *memory) deletes(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.deleted[uid] = true
+}
+
+// dying says whether this process deleted the object.
+func (m *memory) dying(uid types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.deleted[uid]
+}
 
 // wrote remembers the version that an object has after a write.
 func (m *memory) wrote(uid types.UID, version string) {
@@ -27,11 +45,12 @@ func (m *memory) wrote(uid types.UID, version string) {
 	m.versions[uid] = version
 }
 
-// forget ends the memory of an object that was deleted.
+// forget ends the memory of an object that is gone.
 func (m *memory) forget(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.versions, uid)
+	delete(m.deleted, uid)
 }
 
 // ahead says whether the object was written by this process after the version that the cache has.

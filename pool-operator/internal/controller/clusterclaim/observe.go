@@ -56,6 +56,7 @@ func (r *Reconciler) observeOwn(ctx context.Context, reader client.Reader, p *pa
 	switch err := reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: namespace}, cd); {
 	case err == nil:
 		p.Own = new(claimplan.ClusterOf(cd))
+		p.Own.Deleting = p.Own.Deleting || r.memory.dying(cd.UID)
 		if p.behind = p.behind || r.memory.ahead(cd); p.behind {
 			return nil
 		}

@@ -38,6 +38,7 @@ func (r *Reconciler) releaseOrphans(ctx context.Context, key types.NamespacedNam
 // releaseOrphan makes sure on the API server that the claim is gone and takes the next step.
 func (r *Reconciler) releaseOrphan(ctx context.Context, key types.NamespacedName, cd *hivev1.ClusterDeployment) error {
 	s := claimplan.Snapshot{Own: new(claimplan.ClusterOf(cd))}
+	s.Own.Deleting = s.Own.Deleting || r.memory.dying(cd.UID)
 	var err error
 	if s.Pool, err = r.pool(ctx, s.Own.Pool); err != nil {
 		return err

@@ -8,6 +8,9 @@ import (
 	"fmt"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,18 +20,11 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/claimplan"
 )
 
-// grantRights writes the Role, then the RoleBinding: nobody may bind a role that does not exist yet.
+// grantRights writes the Role, then the RoleBinding: nobody may bind a role that does not exist yet. What is not there is created, which costs the API server less than applying it.
 func (r *Reconciler) grantRights(ctx context.Context, p *pass, a claimplan.GrantRights) error {
-	owner := metav1ac.OwnerReference().
-		WithAPIVersion(hivev1.GroupVersion.String()).WithKind("ClusterDeployment").WithName(a.Cluster).WithUID(a.UID)
 	if a.Role {
-		role := rbacv1ac.Role(hivev1.ClaimOwnerRoleName, a.Cluster).WithOwnerReferences(owner)
-		for i := range a.Rules {
-			rule := &a.Rules[i]
-			role.WithRules(rbacv1ac.PolicyRule().
-				WithAPIGroups(rule.APIGroups...).WithResources(rule.Resources...).WithResourceNames(rule.ResourceNames...).WithVerbs(rule.Verbs...))
-		}
-		if err := r.Client.Apply(ctx, role, FieldOwner, client.ForceOwnership); err != nil {
+		role := &rbacv1.Role{ObjectMeta: ownedBy(a), Rules: a.Rules}
+		if err := r.createOrApply(ctx, p.Role == nil, role, roleConfiguration(a)); err != nil {
 			return fmt.Errorf("writing role %s/%s: %w", a.Cluster, hivev1.ClaimOwnerRoleName, err)
 		}
 		p.Role = &rbacv1.Role{Rules: a.Rules}
@@ -40,18 +36,54 @@ func (r *Reconciler) grantRights(ctx context.Context, p *pass, a claimplan.Grant
 		p.Binding = nil
 	}
 	if a.Binding {
-		ref := claimplan.OwnerRoleRef()
-		binding := rbacv1ac.RoleBinding(hivev1.ClaimOwnerRoleName, a.Cluster).WithOwnerReferences(owner).
-			WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(ref.APIGroup).WithKind(ref.Kind).WithName(ref.Name))
-		for i := range a.Subjects {
-			binding.WithSubjects(subject(&a.Subjects[i]))
-		}
-		if err := r.Client.Apply(ctx, binding, FieldOwner, client.ForceOwnership); err != nil {
+		binding := &rbacv1.RoleBinding{ObjectMeta: ownedBy(a), Subjects: a.Subjects, RoleRef: claimplan.OwnerRoleRef()}
+		if err := r.createOrApply(ctx, p.Binding == nil, binding, bindingConfiguration(a)); err != nil {
 			return fmt.Errorf("writing role binding %s/%s: %w", a.Cluster, hivev1.ClaimOwnerRoleName, err)
 		}
-		p.Binding = &rbacv1.RoleBinding{Subjects: a.Subjects, RoleRef: ref}
+		p.Binding = &rbacv1.RoleBinding{Subjects: a.Subjects, RoleRef: claimplan.OwnerRoleRef()}
 	}
 	return nil
+}
+
+// createOrApply creates an object that is absent as far as the cache knows. One that is there is made what it should be.
+func (r *Reconciler) createOrApply(ctx context.Context, absent bool, object client.Object, configuration runtime.ApplyConfiguration) error {
+	if absent {
+		if err := r.Client.Create(ctx, object, FieldOwner); !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	return r.Client.Apply(ctx, configuration, FieldOwner, client.ForceOwnership)
+}
+
+// ownedBy is the metadata of what goes with the cluster.
+func ownedBy(a claimplan.GrantRights) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: a.Cluster, Name: hivev1.ClaimOwnerRoleName, OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: hivev1.GroupVersion.String(), Kind: "ClusterDeployment", Name: a.Cluster, UID: a.UID},
+	}}
+}
+
+func ownerConfiguration(a claimplan.GrantRights) *metav1ac.OwnerReferenceApplyConfiguration {
+	return metav1ac.OwnerReference().WithAPIVersion(hivev1.GroupVersion.String()).WithKind("ClusterDeployment").WithName(a.Cluster).WithUID(a.UID)
+}
+
+func roleConfiguration(a claimplan.GrantRights) *rbacv1ac.RoleApplyConfiguration {
+	role := rbacv1ac.Role(hivev1.ClaimOwnerRoleName, a.Cluster).WithOwnerReferences(ownerConfiguration(a))
+	for i := range a.Rules {
+		rule := &a.Rules[i]
+		role.WithRules(rbacv1ac.PolicyRule().
+			WithAPIGroups(rule.APIGroups...).WithResources(rule.Resources...).WithResourceNames(rule.ResourceNames...).WithVerbs(rule.Verbs...))
+	}
+	return role
+}
+
+func bindingConfiguration(a claimplan.GrantRights) *rbacv1ac.RoleBindingApplyConfiguration {
+	ref := claimplan.OwnerRoleRef()
+	binding := rbacv1ac.RoleBinding(hivev1.ClaimOwnerRoleName, a.Cluster).WithOwnerReferences(ownerConfiguration(a)).
+		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(ref.APIGroup).WithKind(ref.Kind).WithName(ref.Name))
+	for i := range a.Subjects {
+		binding.WithSubjects(subject(&a.Subjects[i]))
+	}
+	return binding
 }
 
 func subject(s *rbacv1.Subject) *rbacv1ac.SubjectApplyConfiguration {

@@ -74,6 +74,10 @@ func TestAPassBindsAndASecondOneDoesNothing(t *testing.T) {
 	writes := 0
 	count := func() { writes++ }
 	s := newShell(t, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			count()
+			return c.Create(ctx, obj, opts...)
+		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			count()
 			return c.Patch(ctx, obj, patch, opts...)
@@ -103,11 +107,11 @@ func TestRefusedRightsAreReportedAndTriedAgain(t *testing.T) {
 	refused := apierrors.NewForbidden(rbacv1.Resource("roles"), hivev1.ClaimOwnerRoleName, errors.New("attempting to grant extra privileges"))
 	fail := true
 	s := newShell(t, interceptor.Funcs{
-		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			if fail {
 				return refused
 			}
-			return c.Apply(ctx, obj, opts...)
+			return c.Create(ctx, obj, opts...)
 		},
 	}, scene()...)
 	_, err := s.Reconcile(t.Context(), request)

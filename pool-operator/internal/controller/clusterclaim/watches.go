@@ -59,10 +59,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 func (r *Reconciler) onClaims() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
-			add(q, urgencyOf(e.Object), requestFor(e.Object))
+			r.add(q, urgencyOf(e.Object), requestFor(e.Object))
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			add(q, urgencyOf(e.ObjectNew), requestFor(e.ObjectNew))
+			r.add(q, urgencyOf(e.ObjectNew), requestFor(e.ObjectNew))
 			before, after := e.ObjectOld.(*hivev1.ClusterClaim), e.ObjectNew.(*hivev1.ClusterClaim)
 			if freesCluster(before, after) {
 				r.wakeHeads(ctx, q, poolOf(before))
@@ -71,7 +71,7 @@ func (r *Reconciler) onClaims() handler.EventHandler {
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
 			r.memory.forget(e.Object.GetUID())
 			r.reservations.release(e.Object.GetUID())
-			add(q, housekeeping, requestFor(e.Object))
+			r.add(q, housekeeping, requestFor(e.Object))
 			r.wakeHeads(ctx, q, poolOf(e.Object.(*hivev1.ClusterClaim)))
 		},
 	}
@@ -121,12 +121,12 @@ func (r *Reconciler) wakeForCluster(ctx context.Context, q queue, before, after 
 		}
 	}
 	if is.ClaimName != "" {
-		add(q, housekeeping, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: is.Pool.Namespace, Name: is.ClaimName}})
+		r.add(q, housekeeping, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: is.Pool.Namespace, Name: is.ClaimName}})
 	}
 	var claims hivev1.ClusterClaimList
 	if err := r.Client.List(ctx, &claims, client.MatchingFields{indexClaimCluster: is.Namespace}, client.UnsafeDisableDeepCopy); err == nil {
 		for i := range claims.Items {
-			add(q, housekeeping, requestFor(&claims.Items[i]))
+			r.add(q, housekeeping, requestFor(&claims.Items[i]))
 		}
 	}
 	if is.Usable() && !was.Usable() {
@@ -151,7 +151,7 @@ func (r *Reconciler) wakeHeads(ctx context.Context, q queue, key types.Namespace
 	}
 	free, waiting := claimplan.Free(now, pool, claims, clusters), claimplan.Waiting(now, claims, clusters)
 	for _, w := range waiting[:min(len(free), len(waiting))] {
-		add(q, urgent, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: key.Namespace, Name: w.Name}})
+		r.add(q, urgent, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: key.Namespace, Name: w.Name}})
 	}
 }
 
@@ -203,7 +203,7 @@ func (r *Reconciler) wakeClaims(ctx context.Context, q queue, pool client.Object
 	}
 	for i := range claims.Items {
 		if claim := &claims.Items[i]; !waiting || claim.Spec.Namespace == "" {
-			add(q, housekeeping, requestFor(claim))
+			r.add(q, housekeeping, requestFor(claim))
 		}
 	}
 }
@@ -236,8 +236,11 @@ func requestFor(obj client.Object) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)}
 }
 
-// add enqueues with a priority.
-func add(q queue, priority int, request reconcile.Request) {
+// add enqueues with a priority. From here on, an urgent claim is being served.
+func (r *Reconciler) add(q queue, priority int, request reconcile.Request) {
+	if priority == urgent {
+		r.Service.begin(request.NamespacedName)
+	}
 	if pq, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
 		pq.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
 		return

@@ -24,7 +24,8 @@ const FieldOwner = "pool-operator/clusterpool"
 
 // Timings of the controller.
 const (
-	// defaultReportInterval is how often counts and conditions of one pool are written at most; tickets do not wait.
+	// defaultReportInterval is how often counts and conditions of one pool are written at most; tickets do not wait. While a pool changes all the time, its counts are written up to
+	// eight times less often.
 	defaultReportInterval = time.Second
 	// passTimeout is how long the actions of a ticket may take. What was not done by then waits for a later pass, which looks at the ticket again first.
 	passTimeout = 30 * time.Second
@@ -49,6 +50,12 @@ type Progress interface {
 	View(ctx context.Context) (hivev1.ClusterPoolObservation, error)
 }
 
+// Priority knows who comes before pools that fill.
+type Priority interface {
+	// Idle returns a channel that is closed when nobody has to be let go first.
+	Idle() <-chan struct{}
+}
+
 // Deps are what the controller works with.
 type Deps struct {
 	// Client reads from the cache and writes.
@@ -62,6 +69,8 @@ type Deps struct {
 	Recorder events.EventRecorder
 	Clock    Clock
 	Meter    Meter
+	// Claims come first: what no claim waits for is put off for a moment while one is being served. Nil when there are none.
+	Claims Priority
 	// Workers is how many pools are reconciled at a time.
 	Workers int
 	// Writers is how many actions are in flight at a time, of all pools together: pools that fill leave the API server room for claims.

@@ -41,7 +41,6 @@ func TestCrashAtEveryWrite(t *testing.T) {
 	var writes int
 	t.Run("without a fault", func(t *testing.T) {
 		w := newWorld(t)
-		w.reports = 100 * time.Millisecond
 		w.life(func() { w.replica(clean.wrap) })
 		writes = int(clean.writes.Load())
 		t.Logf("%d writes: %v", writes, clean.summary())
@@ -59,7 +58,6 @@ func TestCrashAtEveryWrite(t *testing.T) {
 			t.Run(fmt.Sprintf("%s write %d, second replica %v", kind, n, second), func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t)
-				w.reports = 100 * time.Millisecond
 				w.life(func() { w.mortal(newTransport(kind, n), second) })
 			})
 		}

@@ -101,18 +101,11 @@ func reasonOf(err error) string {
 func (p *pass) contents(a poolplan.CreateCluster) ([]client.Object, error) {
 	var objects []client.Object
 	cd := newClusterDeployment(p.pool, a)
-	if p.sources.pull != nil {
-		cd.Spec.PullSecretRef = &hivev1.LocalObjectReference{Name: a.Namespace + "-pull-secret"}
-		objects = append(objects, newSecret(a.Namespace, cd.Spec.PullSecretRef.Name, corev1.SecretTypeDockerConfigJson, corev1.DockerConfigJsonKey, p.sources.pull))
+	secrets, err := p.secrets(a, cd)
+	if err != nil {
+		return nil, err
 	}
-	if p.sources.template != nil {
-		config, err := renderInstallConfig(p.sources.template, a.ClusterName, p.pool.Spec.BaseDomain)
-		if err != nil {
-			return nil, err
-		}
-		cd.Spec.Provisioning.InstallConfigSecretRef = &hivev1.LocalObjectReference{Name: a.Namespace + "-install-config"}
-		objects = append(objects, newSecret(a.Namespace, cd.Spec.Provisioning.InstallConfigSecretRef.Name, corev1.SecretTypeOpaque, hivev1.SecretKeyInstallConfig, config))
-	}
+	objects = append(objects, secrets...)
 	if template := p.pool.Spec.ClusterInstallTemplate; template != nil {
 		install, err := newInstall(p.pool, template, a.Namespace)
 		if err != nil {
@@ -123,6 +116,37 @@ func (p *pass) contents(a poolplan.CreateCluster) ([]client.Object, error) {
 		cd.Spec.ClusterInstallRef = &hivev1.ClusterInstallLocalReference{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Name: a.Namespace}
 	}
 	return append(objects, cd), nil
+}
+
+// secrets are the copies of the pool's Secrets for a new cluster, which is made to refer to them. Both go into one Secret, which saves a write per cluster, unless they are too large
+// together.
+func (p *pass) secrets(a poolplan.CreateCluster, cd *hivev1.ClusterDeployment) ([]client.Object, error) {
+	var pull, config *corev1.Secret
+	if p.sources.pull != nil {
+		pull = newSecret(a.Namespace, a.Namespace+"-pull-secret", corev1.SecretTypeDockerConfigJson, corev1.DockerConfigJsonKey, p.sources.pull)
+		cd.Spec.PullSecretRef = &hivev1.LocalObjectReference{Name: pull.Name}
+	}
+	if p.sources.template != nil {
+		rendered, err := renderInstallConfig(p.sources.template, a.ClusterName, p.pool.Spec.BaseDomain)
+		if err != nil {
+			return nil, err
+		}
+		name := a.Namespace + "-install-config"
+		if pull != nil && len(p.sources.pull)+len(rendered) <= corev1.MaxSecretSize {
+			name = pull.Name
+			pull.Data[hivev1.SecretKeyInstallConfig] = rendered
+		} else {
+			config = newSecret(a.Namespace, name, corev1.SecretTypeOpaque, hivev1.SecretKeyInstallConfig, rendered)
+		}
+		cd.Spec.Provisioning.InstallConfigSecretRef = &hivev1.LocalObjectReference{Name: name}
+	}
+	var objects []client.Object
+	for _, secret := range []*corev1.Secret{pull, config} {
+		if secret != nil {
+			objects = append(objects, secret)
+		}
+	}
+	return objects, nil
 }
 
 func newSecret(namespace, name string, kind corev1.SecretType, key string, value []byte) *corev1.Secret {

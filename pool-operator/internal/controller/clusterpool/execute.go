@@ -54,6 +54,7 @@ func (r *Reconciler) execute(ctx context.Context, p *pass, actions []poolplan.Ac
 		}
 		wait.Go(func() {
 			defer func() { <-r.free }()
+			r.yield(ctx, a)
 			err := r.do(ctx, p, a)
 			mu.Lock()
 			defer mu.Unlock()
@@ -68,6 +69,23 @@ func (r *Reconciler) execute(ctx context.Context, p *pass, actions []poolplan.Ac
 	}
 	wait.Wait()
 	return again, errors.Join(errs...)
+}
+
+// longestYield is how long an action waits at most for claims that are being served. Where claims come all the time, pools still fill.
+const longestYield = time.Second
+
+// yield lets claims that are being served go first, unless they may wait for the action: a pool that fills would take its share of the API server from them.
+func (r *Reconciler) yield(ctx context.Context, a poolplan.Action) {
+	if r.Claims == nil || urgency(a) == 0 {
+		return
+	}
+	enough := time.NewTimer(longestYield)
+	defer enough.Stop()
+	select {
+	case <-r.Claims.Idle():
+	case <-enough.C:
+	case <-ctx.Done():
+	}
 }
 
 // urgentFirst puts actions first that claims wait for: clusters that wake up.

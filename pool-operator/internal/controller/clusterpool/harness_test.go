@@ -71,7 +71,7 @@ func newWorld(t *testing.T) *world {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "pools-"}}
 	require.NoError(t, c.Create(t.Context(), ns))
 	require.NoError(t, client.IgnoreAlreadyExists(c.Create(t.Context(), testobj.ClusterImageSet(testobj.ImageSetName))))
-	return &world{t: t, config: cfg, client: c, ns: ns.Name}
+	return &world{t: t, config: cfg, client: c, ns: ns.Name, reports: 20 * time.Millisecond}
 }
 
 // replica runs the controller for pools of the world's namespace until the test ends, or until stop is called.

@@ -37,6 +37,8 @@ type poolMemory struct {
 	// only refuse.
 	changed map[string]string
 	written time.Time
+	// reports is how many reports were written without a pause of quietPool between them and what was written before.
+	reports int
 	waits   int
 }
 
@@ -59,6 +61,27 @@ func (m *memory) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.pools, key)
+}
+
+// Rhythm of reports: a pool that changes all the time writes its counts less and less often, and takes them along with the next ticket instead.
+const (
+	// quietPool is how long nothing was written of a pool that may report at once again.
+	quietPool = 30 * time.Second
+	// mostDoublings bounds how many times the interval of reports doubles: to eight times.
+	mostDoublings = 3
+)
+
+// reported notes that a report is written.
+func (p *poolMemory) reported(now time.Time) {
+	if now.Sub(p.written) > quietPool {
+		p.reports = 0
+	}
+	p.reports++
+}
+
+// countsInterval is how long counts wait since the last write.
+func (p *poolMemory) countsInterval(shortest time.Duration) time.Duration {
+	return shortest << min(max(0, p.reports-1), mostDoublings)
 }
 
 // waited counts a pass that waited for the cache and returns how many did in a row.

@@ -20,19 +20,27 @@ import (
 // conflictRetry is when a pass that lost against another writer is tried again: the cache needs a moment to bring what the other wrote.
 const conflictRetry = 50 * time.Millisecond
 
-// ticket makes sure that the decision stands: either its status was written, with the resourceVersion that was read as precondition, or nothing has to be written and the
+// ticket makes sure that the decision stands: either its status was written, with the resourceVersion that was read as precondition, or nothing has to be written yet and the
 // pool is still what it was. hold says that the actions that need a ticket may be carried out; delay is when a report that was put off is due.
 func (r *Reconciler) ticket(ctx context.Context, p *pass, d poolplan.Decision) (hold bool, delay time.Duration, err error) {
 	needed := needsTicket(p.memory, d.Actions, r.Clock.Now())
 	switch d.Change {
 	case poolplan.StatusTicket:
 		return true, 0, r.writeStatus(ctx, p, d.Status)
-	case poolplan.StatusReport:
-		wait := r.ReportInterval - r.Clock.Now().Sub(p.memory.written)
-		if needed || wait <= 0 {
+	case poolplan.StatusReport, poolplan.StatusCounts:
+		interval := r.ReportInterval
+		if d.Change == poolplan.StatusCounts {
+			interval = p.memory.countsInterval(interval)
+		}
+		wait := interval - r.Clock.Now().Sub(p.memory.written)
+		if wait <= 0 {
+			r.memory.change(func() { p.memory.reported(r.Clock.Now()) })
 			return true, 0, r.writeStatus(ctx, p, d.Status)
 		}
-		return false, wait, nil
+		if !needed {
+			return false, wait, nil
+		}
+		return true, wait, r.confirm(ctx, p.pool)
 	case poolplan.StatusSame:
 	}
 	if !needed {
