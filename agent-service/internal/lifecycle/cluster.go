@@ -12,7 +12,7 @@ type Roster struct {
 	// Ready is how many bound hosts are known and approved. Bound is all of them.
 	Ready int
 	Bound int
-	// Prepared, Done, Failed and Cancelled are of the hosts that take part in the installation.
+	// Installing hosts take part in the installation; Prepared, Done and Failed are among them.
 	Installing int
 	Prepared   int
 	Done       int
@@ -48,7 +48,7 @@ func NextCluster(s ClusterState, r Roster) (next ClusterState, info string) {
 		return ClusterInsufficient, "Cluster is not ready for install: too few hosts are approved and valid"
 	case ClusterPreparing:
 		switch {
-		case r.Unprepared > 0 || r.Installing == 0:
+		case r.Unprepared > 0 || r.Installing == 0 || r.Installing < r.Wanted:
 			return NextCluster(ClusterInsufficient, r)
 		case r.Prepared == r.Installing:
 			return ClusterInstalling, "Installation in progress"

@@ -21,6 +21,8 @@ type Store interface {
 	// Listen tells of changes that other replicas committed until ctx ends. EverythingChanged says that some may have been missed.
 	Listen(ctx context.Context, heard func([]Change)) error
 	Ping(ctx context.Context) error
+	// Shared is true where other replicas may use the same database.
+	Shared() bool
 }
 
 // SeenAt is when a host polled.

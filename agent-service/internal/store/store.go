@@ -145,6 +145,9 @@ func (s *Store) Ping(ctx context.Context) error {
 	return classify(s.write.PingContext(ctx))
 }
 
+// Shared implements service.Store.
+func (s *Store) Shared() bool { return s.listen != nil }
+
 // counter counts statements.
 type counter struct{ store *Store }
 

@@ -1,0 +1,297 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+)
+
+// RegisterHost implements Agents.
+func (s *Service) RegisterHost(ctx context.Context, infraEnvID string, request NewHost) (*Host, error) {
+	if err := checkID("host_id", request.HostID); err != nil {
+		return nil, err
+	}
+	s.Registers.Add(1)
+	key := HostKey{InfraEnvID: infraEnvID, HostID: request.HostID}
+	var h *Host
+	err := s.update(ctx, func(ctx context.Context, w *work) (err error) {
+		h, err = w.register(ctx, key, request)
+		return err
+	})
+	if err != nil {
+		s.tellRefusedRegistration(ctx, key, request, err)
+		return nil, err
+	}
+	if e := s.hosts.get(key); e != nil {
+		e.mu.Lock()
+		e.told, e.toldAt, e.replies = "", nil, nil
+		e.mu.Unlock()
+		s.saw(e)
+	}
+	return new(*h), nil
+}
+
+func (w *work) register(ctx context.Context, key HostKey, request NewHost) (*Host, error) {
+	e, err := w.InfraEnv(ctx, key.InfraEnvID)
+	if err != nil {
+		return nil, err
+	}
+	if e == nil {
+		return nil, notFound("InfraEnv", key.InfraEnvID)
+	}
+	h, err := w.host(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if h == nil {
+		h, err = w.newHost(ctx, e, key)
+	} else {
+		err = w.again(ctx, h, request)
+	}
+	if err != nil {
+		return nil, err
+	}
+	h.AgentVersion, h.Fingerprint, h.BootID, h.RegisteredAt = bound(request.AgentVersion, 200), bound(request.Fingerprint, 128), bound(request.BootID, 64), w.now
+	w.tell(h, h.ClusterID, Info, "host_registration_succeeded", true, "Host %s: Successfully registered", h.label())
+	if err := w.supersede(ctx, h); err != nil {
+		return nil, err
+	}
+	if h.ClusterID != "" {
+		return h, w.refreshCluster(ctx, h.ClusterID)
+	}
+	return h, nil
+}
+
+func (w *work) newHost(ctx context.Context, e *InfraEnv, key HostKey) (*Host, error) {
+	h := &Host{
+		HostKey: key, Owner: e.Owner, State: lifecycle.DiscoveringUnbound, StateInfo: "Waiting for host to send hardware details", StateUpdatedAt: w.now,
+		MediaConnected: true, RegisteredAt: w.now, CreatedAt: w.now, UpdatedAt: w.now,
+		// Without custom resources nobody approves.
+		HostSettings: HostSettings{Role: autoAssign, Approved: e.AutoApprove || e.Kube.Name == ""},
+	}
+	if e.ClusterID != "" {
+		c, err := w.cluster(ctx, e.ClusterID)
+		if err != nil {
+			return nil, err
+		}
+		if c == nil || !lifecycle.Accepts(c.Status) {
+			return nil, Refuse(Conflict, "ClusterNotAccepting", "cluster %s of InfraEnv %s takes no hosts now", e.ClusterID, e.ID)
+		}
+		h.State, h.ClusterID, h.DayTwo = lifecycle.Discovering, c.ID, takesDayTwo(c)
+	}
+	w.add(h)
+	return h, nil
+}
+
+// again registers a host that is known.
+func (w *work) again(ctx context.Context, h *Host, request NewHost) error {
+	if request.Fingerprint != "" && h.Fingerprint != "" && request.Fingerprint != h.Fingerprint && w.s.connected(h.HostKey) {
+		return Refuse(Conflict, "IdentityInUse", "another live machine is registered as host %s: their serial numbers are equal", h.HostID)
+	}
+	c, err := w.cluster(ctx, h.ClusterID)
+	if err != nil {
+		return err
+	}
+	facts := w.s.facts(h, c)
+	facts.Connected = true
+	facts.SameBoot = request.BootID != "" && request.BootID == h.BootID
+	o := lifecycle.Apply(h.State, lifecycle.Register, facts)
+	if err := w.apply(h, o, "", false); err != nil {
+		return err
+	}
+	w.enter(h, o.To, o.Info)
+	return nil
+}
+
+// supersede lets go of the same machine in other InfraEnvs, at once: it runs another image now.
+func (w *work) supersede(ctx context.Context, h *Host) error {
+	others, err := w.SameMachine(ctx, h.HostID)
+	if err != nil {
+		return err
+	}
+	for _, found := range others {
+		if found.InfraEnvID == h.InfraEnvID || found.Fingerprint != "" && h.Fingerprint != "" && found.Fingerprint != h.Fingerprint {
+			continue
+		}
+		other, err := w.host(ctx, found.HostKey)
+		if err != nil || other == nil {
+			return err
+		}
+		o := lifecycle.Apply(other.State, lifecycle.Supersede, w.s.facts(other, nil))
+		w.enter(other, o.To, o.Info)
+		w.quiet = append(w.quiet, other.HostKey)
+	}
+	return nil
+}
+
+// tellRefusedRegistration writes an event about a registration that was refused: its own transaction is undone.
+func (s *Service) tellRefusedRegistration(ctx context.Context, key HostKey, request NewHost, refusal error) {
+	if KindOf(refusal) != Conflict {
+		return
+	}
+	err := s.update(ctx, func(_ context.Context, w *work) error {
+		w.events = append(w.events, Event{
+			Name: "host_registration_failed", InfraEnvID: key.InfraEnvID, HostID: key.HostID, Severity: Failure, Category: "user", At: w.now, ForInfraEnv: true,
+			Message: bound("Host "+request.HostID+" from "+request.Source+": registration failed: "+refusal.Error(), 2000), Props: json.RawMessage("{}"),
+		})
+		return nil
+	})
+	if err != nil {
+		s.Log.Info("did not write an event about a refused registration")
+	}
+}
+
+// saw counts a poll.
+func (s *Service) saw(e *entry) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.seen, e.seenAt, e.dirty = s.clock.now(), s.Now(), true
+}
+
+// entry finds a host in memory, or in the store.
+func (s *Service) entry(ctx context.Context, key HostKey) (*entry, error) {
+	if e := s.hosts.get(key); e != nil {
+		e.mu.Lock()
+		fresh := !e.stale
+		e.mu.Unlock()
+		if fresh {
+			return e, nil
+		}
+	}
+	var h *Host
+	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
+		h, err = r.Host(ctx, key)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if h == nil {
+		s.hosts.remove(key)
+		return nil, notFound("Host", key.HostID)
+	}
+	return s.hosts.put(h, s.clock.now()), nil
+}
+
+// NextInstructions implements Agents.
+func (s *Service) NextInstructions(ctx context.Context, key HostKey, hold time.Duration) (Instructions, error) {
+	s.Polls.Add(1)
+	began := s.Now()
+	hold = min(max(hold, 0), MaxHold)
+	e, err := s.entry(ctx, key)
+	if err != nil {
+		return Instructions{}, err
+	}
+	wasConnected := s.connected(key)
+	s.saw(e)
+	if !wasConnected {
+		if err := s.Refresh(ctx, key); err != nil && KindOf(err) != NotFound {
+			return Instructions{}, err
+		}
+	}
+	timer := time.NewTimer(hold)
+	defer timer.Stop()
+	held := false
+	for {
+		if e, err = s.entry(ctx, key); err != nil {
+			return Instructions{}, err
+		}
+		e.mu.Lock()
+		wake, gone := e.wake, e.gone
+		e.mu.Unlock()
+		if gone {
+			return Instructions{}, notFound("Host", key.HostID)
+		}
+		instructions, due, err := s.instruct(ctx, e, key)
+		instructions.Held = s.Now().Sub(began)
+		if err != nil || due || hold == 0 {
+			return instructions, err
+		}
+		if !held {
+			held = true
+			s.Held.Add(1)
+			defer s.Held.Add(-1)
+		}
+		select {
+		case <-ctx.Done():
+			return instructions, nil
+		case <-timer.C:
+			s.saw(e)
+			return instructions, nil
+		case <-wake:
+		}
+	}
+}
+
+// Refresh brings a host's state up to date with what is known: a poll after silence, silence after polls.
+func (s *Service) Refresh(ctx context.Context, key HostKey) error {
+	_, err := s.change(ctx, Machine, key, func(ctx context.Context, w *work, h *Host) error {
+		if s.connected(key) {
+			h.MediaConnected = true
+		}
+		return w.refresh(ctx, h)
+	})
+	return err
+}
+
+// ReportProgress implements Agents.
+func (s *Service) ReportProgress(ctx context.Context, key HostKey, report ProgressReport) (*Host, error) {
+	if lifecycle.Percentage(report.Stage) == 0 && report.Stage != lifecycle.StageFailed {
+		return nil, Refuse(Invalid, "StageUnknown", "there is no stage %q", bound(string(report.Stage), 64))
+	}
+	h, err := s.change(ctx, Machine, key, func(ctx context.Context, w *work, h *Host) error {
+		if lifecycle.AfterReboot(h.Progress.Stage) && !lifecycle.AfterReboot(report.Stage) && report.Stage != lifecycle.StageFailed && h.State != lifecycle.Installing {
+			return Refuse(Conflict, "StageNotExpected", "host %s was at stage %q already", key.HostID, h.Progress.Stage)
+		}
+		c, err := w.cluster(ctx, h.ClusterID)
+		if err != nil {
+			return err
+		}
+		if err := w.act(ctx, h, lifecycle.Progress, c, report.Stage); err != nil {
+			return err
+		}
+		info := bound(report.Info, 2000)
+		if h.Progress.Stage != report.Stage {
+			w.tell(h, h.ClusterID, Info, "host_install_progress_updated", false, "Host %s: reached installation stage %s", h.label(), report.Stage)
+			h.Progress.StageStartedAt = w.now
+			h.Progress.Percentage = max(h.Progress.Percentage, lifecycle.Percentage(report.Stage))
+		}
+		if h.Progress.Stage != report.Stage || h.Progress.Info != info {
+			h.Progress.Stage, h.Progress.Info, h.Progress.StageUpdatedAt = report.Stage, info, w.now
+		}
+		return w.refresh(ctx, h)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if e := s.hosts.get(key); e != nil {
+		s.saw(e)
+	}
+	return h, nil
+}
+
+// ReportEvent implements Agents.
+func (s *Service) ReportEvent(ctx context.Context, key HostKey, event Event) error {
+	if event.Name == "" || len(event.Name) > 128 || event.Message == "" || len(event.Message) > 2000 {
+		return Refuse(Invalid, "EventInvalid", "an event needs a name of at most 128 and a message of at most 2000 characters")
+	}
+	_, err := s.change(ctx, Machine, key, func(_ context.Context, w *work, h *Host) error {
+		if event.ClusterID != "" && event.ClusterID != h.ClusterID {
+			return notFound("Cluster", event.ClusterID)
+		}
+		severity := event.Severity
+		switch severity {
+		case Info, Warning, Failure, Critical:
+		default:
+			return Refuse(Invalid, "SeverityInvalid", "severity %q: write info, warning, error or critical", bound(severity, 32))
+		}
+		w.tell(h, h.ClusterID, severity, event.Name, h.ClusterID == "", "%s", event.Message)
+		return nil
+	})
+	return err
+}

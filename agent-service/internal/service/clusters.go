@@ -1,0 +1,361 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+)
+
+// CreateCluster implements Clusters.
+func (s *Service) CreateCluster(ctx context.Context, by Principal, request NewCluster) (*Cluster, error) {
+	id, err := newID(request.ID)
+	if err != nil {
+		return nil, err
+	}
+	settings := request.ClusterSettings
+	settings.CPUArchitecture = cmp.Or(settings.CPUArchitecture, "x86_64")
+	if settings.ControlPlaneCount == 0 && settings.WorkerCount == 0 && !settings.Imported {
+		settings.ControlPlaneCount = 3
+	}
+	if err := settings.check(); err != nil {
+		return nil, err
+	}
+	if request.Name == "" || len(request.Name) > 253 {
+		return nil, Refuse(Invalid, "NameInvalid", "name must have 1 to 253 characters")
+	}
+	var made *Cluster
+	err = s.update(ctx, func(ctx context.Context, w *work) error {
+		there, err := w.cluster(ctx, id)
+		if err != nil {
+			return err
+		}
+		if there != nil {
+			return Refuse(Conflict, "AlreadyExists", "cluster %s exists already", id)
+		}
+		made = &Cluster{
+			ID: id, Name: request.Name, Owner: by.Owner(), Kube: request.Kube, ClusterSettings: settings, Status: lifecycle.ClusterInsufficient,
+			StatusInfo: "Cluster is not ready for install: too few hosts are approved and valid", StatusUpdatedAt: w.now, CreatedAt: w.now, UpdatedAt: w.now,
+		}
+		if by.Admin && request.Owner != nil {
+			made.Owner = *request.Owner
+		}
+		if settings.Imported {
+			made.Status, made.StatusInfo = lifecycle.ClusterAddingHosts, "Cluster is installed already and takes hosts"
+		}
+		w.clusters[id] = &tracked[Cluster]{now: made}
+		w.tellCluster(made, Info, "cluster_registration_succeeded", "Successfully registered cluster")
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return new(*made), nil
+}
+
+func (c ClusterSettings) check() error {
+	switch {
+	case !slices.Contains([]string{"x86_64", "aarch64", "arm64", "ppc64le", "s390x", "multi"}, c.CPUArchitecture):
+		return Refuse(Invalid, "CPUArchitectureInvalid", "cpu_architecture %q: write x86_64, aarch64, ppc64le, s390x or multi", c.CPUArchitecture)
+	case c.PullSecret != "" && !json.Valid([]byte(c.PullSecret)):
+		return Refuse(Invalid, "PullSecretInvalid", "the pull secret is not JSON")
+	case c.ControlPlaneCount < 0 || c.WorkerCount < 0:
+		return Refuse(Invalid, "HostCountInvalid", "counts of hosts must not be negative")
+	case c.OSImage.URL != "" && len(c.OSImage.SHA256) != 64:
+		return Refuse(Invalid, "ChecksumInvalid", "an image needs its SHA-256 in 64 hexadecimal digits")
+	}
+	for _, network := range slices.Concat(c.MachineNetworks, c.ClusterNetworks, c.ServiceNetworks) {
+		if _, err := netip.ParsePrefix(network); err != nil {
+			return Refuse(Invalid, "NetworkInvalid", "%q is not a network: write an address and a prefix length", bound(network, 64))
+		}
+	}
+	for _, address := range slices.Concat(c.APIVIPs, c.IngressVIPs) {
+		if _, err := netip.ParseAddr(address); err != nil {
+			return Refuse(Invalid, "AddressInvalid", "%q is not an IP address", bound(address, 64))
+		}
+	}
+	return nil
+}
+
+// GetCluster implements Clusters.
+func (s *Service) GetCluster(ctx context.Context, by Principal, id string) (*Cluster, error) {
+	var c *Cluster
+	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
+		if c, err = r.Cluster(ctx, id); err == nil && (c == nil || !by.Owns(c.Owner)) {
+			return notFound("Cluster", id)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// ListClusters implements Clusters.
+func (s *Service) ListClusters(ctx context.Context, by Principal, filter ClusterFilter) (found List[Cluster], err error) {
+	err = s.view(ctx, func(ctx context.Context, r Reader) (err error) {
+		found, err = r.Clusters(ctx, Scope{by}, filter)
+		return err
+	})
+	return found, err
+}
+
+// changeCluster runs a transaction about one cluster of a principal, and brings its hosts up to date at the end.
+func (s *Service) changeCluster(ctx context.Context, by Principal, id string, do func(ctx context.Context, w *work, c *Cluster, members []*Host) error) (*Cluster, error) {
+	var c *Cluster
+	err := s.update(ctx, func(ctx context.Context, w *work) (err error) {
+		if err := w.LockClusters(ctx, id); err != nil {
+			return err
+		}
+		if c, err = w.ownCluster(ctx, by, id); err != nil {
+			return err
+		}
+		members, err := w.members(ctx, id)
+		if err != nil {
+			return err
+		}
+		if err := do(ctx, w, c, members); err != nil || w.clusters[id].deleted {
+			return err
+		}
+		return w.refreshCluster(ctx, id)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return new(*c), nil
+}
+
+// UpdateCluster implements Clusters.
+func (s *Service) UpdateCluster(ctx context.Context, by Principal, id string, change func(*ClusterSettings) error) (*Cluster, error) {
+	return s.changeCluster(ctx, by, id, func(_ context.Context, w *work, c *Cluster, _ []*Host) error {
+		before := c.ClusterSettings
+		after := before
+		after.Ignition = maps.Clone(before.Ignition)
+		if err := change(&after); err != nil {
+			return err
+		}
+		after.CPUArchitecture = cmp.Or(after.CPUArchitecture, "x86_64")
+		if reflect.DeepEqual(before, after) {
+			return nil
+		}
+		if err := after.check(); err != nil {
+			return err
+		}
+		if after.CPUArchitecture != before.CPUArchitecture && c.HostCount > 0 {
+			return Refuse(Conflict, "CPUArchitectureInUse", "cluster %s has hosts: its architecture cannot be changed", id)
+		}
+		rest := after
+		rest.HoldInstallation, rest.ControlPlaneCount, rest.WorkerCount = before.HoldInstallation, before.ControlPlaneCount, before.WorkerCount
+		if lifecycle.ClusterBusy(c.Status) && !reflect.DeepEqual(before, rest) {
+			return Refuse(Conflict, "ClusterInstalling", "cluster %s is being installed: cancel the installation first", id)
+		}
+		c.ClusterSettings = after
+		return nil
+	})
+}
+
+// DeleteCluster implements Clusters.
+func (s *Service) DeleteCluster(ctx context.Context, by Principal, id string, force bool) error {
+	_, err := s.changeCluster(ctx, by, id, func(ctx context.Context, w *work, c *Cluster, members []*Host) error {
+		if lifecycle.ClusterBusy(c.Status) && !force {
+			return Refuse(Conflict, "ClusterInstalling", "cluster %s is being installed: cancel the installation first", id)
+		}
+		owners, err := w.InfraEnvs(ctx, Scope{Kubernetes}, InfraEnvFilter{ClusterID: id, Page: Page{Limit: 1}})
+		if err != nil {
+			return err
+		}
+		if owners.Total > 0 && !force {
+			return Refuse(Conflict, "InfraEnvBound", "InfraEnv %s belongs to cluster %s: delete it first", owners.Items[0].ID, id)
+		}
+		w.clusters[id].deleted = true
+		for _, h := range members {
+			if lifecycle.Busy(h.State) {
+				h.State = lifecycle.Cancelled
+			}
+			o := lifecycle.Apply(h.State, lifecycle.Unbind, s.facts(h, nil))
+			if err := w.apply(h, o, "", false); err != nil {
+				return err
+			}
+			w.tell(h, id, Info, "host_unbind_succeeded", true, "Host %s: Successfully unbound from cluster", h.label())
+			h.State, h.StateInfo, h.StateUpdatedAt = o.To, o.Info, w.now
+			if o.Has(lifecycle.Reassess) {
+				w.assess(h, nil, nil)
+			}
+		}
+		w.tellCluster(c, Info, "cluster_deregistered", "Deregistered cluster")
+		return nil
+	})
+	return err
+}
+
+// InstallCluster implements Clusters.
+func (s *Service) InstallCluster(ctx context.Context, by Principal, id string) (*Cluster, error) {
+	return s.changeCluster(ctx, by, id, func(ctx context.Context, w *work, c *Cluster, members []*Host) error {
+		if err := w.refreshCluster(ctx, id); err != nil {
+			return err
+		}
+		if c.Status != lifecycle.ClusterReady {
+			return Refuse(Conflict, "ClusterNotReady", "cluster %s is %s: %s", id, c.Status, c.missing(members))
+		}
+		if _, err := s.image(c); err != nil {
+			return err
+		}
+		ready := slices.DeleteFunc(slices.Clone(members), func(h *Host) bool { return h.State != lifecycle.Known || !h.Approved })
+		if err := w.assignRoles(c, ready); err != nil {
+			return err
+		}
+		c.InstallStartedAt = w.now
+		w.enterCluster(c, lifecycle.ClusterPreparing, "Preparing cluster for installation")
+		for _, h := range ready {
+			if err := w.act(ctx, h, lifecycle.Prepare, nil, ""); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// missing says why a cluster is not ready.
+func (c *Cluster) missing(members []*Host) string {
+	var valid, approved int
+	for _, h := range members {
+		if h.State == lifecycle.Known {
+			valid++
+			if h.Approved {
+				approved++
+			}
+		}
+	}
+	return strings.Join([]string{
+		"it needs " + count(c.wanted(), "host"), count(len(members), "host") + " bound", count(valid, "host") + " valid", count(approved, "host") + " approved and valid",
+	}, ", ")
+}
+
+// assignRoles gives roles to hosts that have none: the control plane first.
+func (w *work) assignRoles(c *Cluster, hosts []*Host) error {
+	masters := 0
+	for _, h := range hosts {
+		if h.Role == "master" {
+			masters++
+		}
+	}
+	for _, h := range hosts {
+		if h.Role != autoAssign {
+			continue
+		}
+		h.Role = "worker"
+		if masters < c.ControlPlaneCount {
+			h.Role = "master"
+			masters++
+		}
+	}
+	if masters < c.ControlPlaneCount {
+		return Refuse(Conflict, "TooFewMasters", "cluster %s needs %d hosts of role master, %d may have it", c.ID, c.ControlPlaneCount, masters)
+	}
+	for i, h := range hosts {
+		h.Bootstrap = i == slices.IndexFunc(hosts, func(other *Host) bool { return other.Role == "master" })
+	}
+	return nil
+}
+
+// CancelCluster implements Clusters.
+func (s *Service) CancelCluster(ctx context.Context, by Principal, id string) (*Cluster, error) {
+	return s.changeCluster(ctx, by, id, func(ctx context.Context, w *work, c *Cluster, members []*Host) error {
+		if !lifecycle.ClusterBusy(c.Status) && c.Status != lifecycle.ClusterFailed {
+			return Refuse(Conflict, "ClusterNotInstalling", "cluster %s is %s: there is nothing to cancel", id, c.Status)
+		}
+		started := c.Status != lifecycle.ClusterPreparing
+		if started {
+			w.enterCluster(c, lifecycle.ClusterCancelled, "Cluster installation was cancelled by user")
+		} else {
+			w.enterCluster(c, lifecycle.ClusterInsufficient, "Cluster installation was cancelled by user")
+		}
+		return w.each(ctx, members, lifecycle.Cancel, c)
+	})
+}
+
+// each applies a verb to the hosts that allow it.
+func (w *work) each(ctx context.Context, members []*Host, verb lifecycle.Verb, c *Cluster) error {
+	for _, h := range members {
+		if err := w.act(ctx, h, verb, c, ""); err != nil && KindOf(err) != Conflict {
+			return err
+		}
+	}
+	return nil
+}
+
+// ResetCluster implements Clusters.
+func (s *Service) ResetCluster(ctx context.Context, by Principal, id string) (*Cluster, error) {
+	return s.changeCluster(ctx, by, id, func(ctx context.Context, w *work, c *Cluster, members []*Host) error {
+		if !slices.Contains([]lifecycle.ClusterState{lifecycle.ClusterFailed, lifecycle.ClusterCancelled}, c.Status) && !lifecycle.ClusterBusy(c.Status) {
+			return Refuse(Conflict, "ClusterNotResettable", "cluster %s is %s: only failed and cancelled installations are reset", id, c.Status)
+		}
+		w.enterCluster(c, lifecycle.ClusterInsufficient, "Cluster was reset by user")
+		return w.each(ctx, members, lifecycle.Reset, c)
+	})
+}
+
+// CompleteCluster implements Clusters.
+func (s *Service) CompleteCluster(ctx context.Context, by Principal, id, kubeconfig string) (*Cluster, error) {
+	return s.changeCluster(ctx, by, id, func(_ context.Context, w *work, c *Cluster, _ []*Host) error {
+		switch c.Status {
+		case lifecycle.ClusterInstalling, lifecycle.ClusterFinalizing:
+			w.enterCluster(c, lifecycle.ClusterInstalled, "Cluster is installed")
+		case lifecycle.ClusterInstalled, lifecycle.ClusterAddingHosts:
+		default:
+			return Refuse(Conflict, "ClusterNotInstalling", "cluster %s is %s: it cannot be completed", id, c.Status)
+		}
+		if kubeconfig != "" {
+			c.Kubeconfig = kubeconfig
+		}
+		return nil
+	})
+}
+
+// Kubeconfig implements Clusters.
+func (s *Service) Kubeconfig(ctx context.Context, by Principal, id string) ([]byte, error) {
+	c, err := s.GetCluster(ctx, by, id)
+	if err != nil {
+		return nil, err
+	}
+	if c.Kubeconfig == "" {
+		return nil, Refuse(Conflict, "ClusterNotInstalled", "cluster %s has no kubeconfig yet", id)
+	}
+	return []byte(c.Kubeconfig), nil
+}
+
+// ListEvents implements Events.
+func (s *Service) ListEvents(ctx context.Context, by Principal, filter EventFilter) (found List[Event], err error) {
+	err = s.view(ctx, func(ctx context.Context, r Reader) error {
+		if filter.ClusterID == "" && filter.InfraEnvID == "" && !by.Admin {
+			return Refuse(Invalid, "ScopeMissing", "say of which InfraEnv or cluster: infra_env_id or cluster_id")
+		}
+		// Who asks about an InfraEnv and a cluster sees what the cluster's creator may see; InfraEnv is a filter then.
+		if filter.ClusterID != "" {
+			if c, err := r.Cluster(ctx, filter.ClusterID); err != nil {
+				return err
+			} else if c == nil && !by.Admin || c != nil && !by.Owns(c.Owner) {
+				return notFound("Cluster", filter.ClusterID)
+			}
+		} else if filter.InfraEnvID != "" {
+			if e, err := r.InfraEnv(ctx, filter.InfraEnvID); err != nil {
+				return err
+			} else if e == nil && !by.Admin || e != nil && !by.Owns(e.Owner) {
+				return notFound("InfraEnv", filter.InfraEnvID)
+			}
+		}
+		found, err = r.Events(ctx, filter)
+		return err
+	})
+	return found, err
+}

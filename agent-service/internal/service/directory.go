@@ -1,0 +1,221 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"sync"
+	"time"
+	"unique"
+
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+)
+
+// never is the time of a poll that there was not.
+const never = time.Duration(-1 << 62)
+
+// awake is time that passes only while this process runs and its store can be reached: hosts that are silent because
+// nobody could hear them are not silent. It does not follow the clock on the wall.
+type awake struct {
+	mu   sync.Mutex
+	sum  time.Duration
+	last time.Time
+}
+
+func newAwake(now time.Time) *awake { return &awake{last: now} }
+
+func (a *awake) now() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sum
+}
+
+// advance counts the time since the last call, at most longest, and nothing while away.
+func (a *awake) advance(now time.Time, longest time.Duration, away bool) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	passed := min(max(now.Sub(a.last), 0), longest)
+	a.last = now
+	if !away {
+		a.sum += passed
+	}
+	return a.sum
+}
+
+// entry is what is kept in memory of a host. Its fields are guarded by mu; the host is never changed, only replaced.
+type entry struct {
+	mu   sync.Mutex
+	host *Host
+	// seen is when it polled last, in awake time, and seenAt on the wall.
+	seen   time.Duration
+	seenAt time.Time
+	// dirty: seenAt is not saved yet.
+	dirty bool
+	// stateSince and stageSince are when state and stage began, in awake time.
+	stateSince time.Duration
+	stageSince time.Duration
+	// told is what the agent's instructions were made for, and toldAt when it was asked for each step last.
+	told   string
+	toldAt map[StepType]time.Duration
+	// replies are hashes of the last reply to each step.
+	replies map[StepType]uint64
+	// wake is closed when the host changed.
+	wake chan struct{}
+	// stale: another replica changed the host.
+	stale bool
+	gone  bool
+}
+
+func (e *entry) changed() {
+	close(e.wake)
+	e.wake = make(chan struct{})
+}
+
+// directory is all hosts.
+type directory struct {
+	mu        sync.RWMutex
+	entries   map[HostKey]*entry
+	byCluster map[string]map[HostKey]struct{}
+}
+
+func newDirectory() *directory {
+	return &directory{entries: map[HostKey]*entry{}, byCluster: map[string]map[HostKey]struct{}{}}
+}
+
+func (d *directory) get(key HostKey) *entry {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.entries[key]
+}
+
+func (d *directory) all() []*entry {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	entries := make([]*entry, 0, len(d.entries))
+	for _, e := range d.entries {
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+func (d *directory) ofCluster(id string) []HostKey {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	keys := make([]HostKey, 0, len(d.byCluster[id]))
+	for key := range d.byCluster[id] {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// put replaces a host, unless what is there is newer. Hosts that are new to the directory count as seen now, unless they
+// are known to be away: after a start everybody has the whole time-out.
+func (d *directory) put(h *Host, now time.Duration) *entry {
+	for i := range h.Validations {
+		h.Validations[i].Message = unique.Make(h.Validations[i].Message).Value()
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.entries[h.HostKey]
+	if e == nil {
+		e = &entry{wake: make(chan struct{}), seen: now, stateSince: now, stageSince: now}
+		switch h.State {
+		case lifecycle.Disconnected, lifecycle.DisconnectedUnbound, lifecycle.Binding, lifecycle.Unbinding:
+			e.seen = never
+		}
+		d.entries[h.HostKey] = e
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.host != nil {
+		if e.host.Revision > h.Revision && !e.stale {
+			return e
+		}
+		if e.host.State != h.State {
+			e.stateSince = now
+		}
+		if e.host.Progress != h.Progress {
+			e.stageSince = now
+		}
+		delete(d.byCluster[e.host.ClusterID], h.HostKey)
+	}
+	if h.ClusterID != "" {
+		if d.byCluster[h.ClusterID] == nil {
+			d.byCluster[h.ClusterID] = map[HostKey]struct{}{}
+		}
+		d.byCluster[h.ClusterID][h.HostKey] = struct{}{}
+	}
+	e.host, e.stale, e.gone = h, false, false
+	e.changed()
+	return e
+}
+
+func (d *directory) remove(key HostKey) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.entries[key]
+	if e == nil {
+		return
+	}
+	delete(d.entries, key)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.host != nil {
+		delete(d.byCluster[e.host.ClusterID], key)
+		if len(d.byCluster[e.host.ClusterID]) == 0 {
+			delete(d.byCluster, e.host.ClusterID)
+		}
+	}
+	e.gone = true
+	e.changed()
+}
+
+// stale makes the next look at a host read it again.
+func (d *directory) stale(key HostKey) {
+	if e := d.get(key); e != nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.stale = true
+		e.changed()
+	}
+}
+
+// recent keeps objects in memory that were read since they changed last.
+type recent[T any] struct {
+	mu      sync.Mutex
+	objects map[string]*T
+	// epoch grows with each change: what was read before it is not kept.
+	epoch int64
+}
+
+func newRecent[T any]() *recent[T] { return &recent[T]{objects: map[string]*T{}} }
+
+func (r *recent[T]) get(id string, read func() (*T, error)) (*T, error) {
+	r.mu.Lock()
+	object, epoch := r.objects[id], r.epoch
+	r.mu.Unlock()
+	if object != nil {
+		return object, nil
+	}
+	object, err := read()
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.epoch == epoch {
+		r.objects[id] = object
+	}
+	return object, nil
+}
+
+// forget drops an object, all of them without an id.
+func (r *recent[T]) forget(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.epoch++
+	if id == "" {
+		clear(r.objects)
+	}
+	delete(r.objects, id)
+}

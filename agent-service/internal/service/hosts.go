@@ -1,0 +1,390 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/validate"
+)
+
+// own reads a host to be changed. Unknown and foreign hosts answer alike.
+func (w *work) own(ctx context.Context, by Principal, key HostKey) (*Host, error) {
+	h, err := w.host(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if h == nil || !by.Owns(h.Owner) {
+		return nil, notFound("Host", key.HostID)
+	}
+	return h, nil
+}
+
+func (w *work) ownCluster(ctx context.Context, by Principal, id string) (*Cluster, error) {
+	c, err := w.cluster(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if c == nil || !by.Owns(c.Owner) {
+		return nil, notFound("Cluster", id)
+	}
+	return c, nil
+}
+
+// GetHost implements Hosts.
+func (s *Service) GetHost(ctx context.Context, by Principal, key HostKey) (*Host, error) {
+	var h *Host
+	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
+		if h, err = r.Host(ctx, key); err == nil && (h == nil || !by.Owns(h.Owner)) {
+			return notFound("Host", key.HostID)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// ListHosts implements Hosts.
+func (s *Service) ListHosts(ctx context.Context, by Principal, filter HostFilter) (found List[Host], err error) {
+	err = s.view(ctx, func(ctx context.Context, r Reader) (err error) {
+		found, err = r.Hosts(ctx, Scope{by}, filter)
+		return err
+	})
+	return found, err
+}
+
+// Inventory implements Hosts.
+func (s *Service) Inventory(ctx context.Context, by Principal, key HostKey) ([]byte, error) {
+	var inventory []byte
+	err := s.view(ctx, func(ctx context.Context, r Reader) error {
+		h, err := r.Host(ctx, key)
+		if err != nil {
+			return err
+		}
+		if h == nil || !by.Owns(h.Owner) {
+			return notFound("Host", key.HostID)
+		}
+		if h.Summary.Hash != "" {
+			inventory, err = r.Inventory(ctx, key)
+		}
+		return err
+	})
+	return inventory, err
+}
+
+// Seen implements Hosts.
+func (s *Service) Seen(key HostKey) Seen {
+	e := s.hosts.get(key)
+	if e == nil {
+		return Seen{}
+	}
+	connected := s.connected(key)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return Seen{At: e.seenAt, Connected: connected}
+}
+
+// change runs a transaction about one host of a principal.
+func (s *Service) change(ctx context.Context, by Principal, key HostKey, do func(ctx context.Context, w *work, h *Host) error, clusters ...string) (*Host, error) {
+	current := ""
+	if e := s.hosts.get(key); e != nil {
+		e.mu.Lock()
+		current = e.host.ClusterID
+		e.mu.Unlock()
+	}
+	var h *Host
+	err := s.update(ctx, func(ctx context.Context, w *work) (err error) {
+		if err := w.LockClusters(ctx, append(clusters, current)...); err != nil {
+			return err
+		}
+		if h, err = w.own(ctx, by, key); err != nil {
+			return err
+		}
+		return do(ctx, w, h)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return new(*h), nil
+}
+
+// UpdateHost implements Hosts.
+func (s *Service) UpdateHost(ctx context.Context, by Principal, key HostKey, change func(*HostSettings) error) (*Host, error) {
+	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+		before := h.HostSettings
+		after := before
+		after.NodeLabels, after.IgnitionEndpointHTTPHeaders = maps.Clone(before.NodeLabels), maps.Clone(before.IgnitionEndpointHTTPHeaders)
+		after.SkipFormattingDisks = slices.Clone(before.SkipFormattingDisks)
+		if err := change(&after); err != nil {
+			return err
+		}
+		after.Role = cmp.Or(after.Role, autoAssign)
+		if err := after.check(); err != nil {
+			return err
+		}
+		if sameSettings(before, after) {
+			return nil
+		}
+		if err := w.apply(h, lifecycle.Apply(h.State, lifecycle.Edit, s.facts(h, nil)), "", false); err != nil {
+			return err
+		}
+		h.HostSettings = after
+		if before.Approved != after.Approved {
+			w.tell(h, h.ClusterID, Info, "host_approved_updated", true, "Host %s: updated approved to %t", h.label(), after.Approved)
+		}
+		if before.Role != after.Role {
+			w.tell(h, h.ClusterID, Info, "host_role_updated", h.ClusterID == "", "Host %s: set role to %s", h.label(), after.Role)
+		}
+		return w.refresh(ctx, h)
+	})
+}
+
+func sameSettings(a, b HostSettings) bool {
+	left, err := json.Marshal(a)
+	right, err2 := json.Marshal(b)
+	return err == nil && err2 == nil && string(left) == string(right)
+}
+
+func (h HostSettings) check() error {
+	switch {
+	case !slices.Contains([]string{autoAssign, "master", "worker", "arbiter"}, h.Role):
+		return Refuse(Invalid, "RoleInvalid", "role %q: write auto-assign, master, worker or arbiter", bound(h.Role, 32))
+	case h.InstallationDiskID != "" && h.InstallationDiskPath != "":
+		return Refuse(Invalid, "DiskInvalid", "Either InstallationDiskID or InstallationDiskPath can be set, not both.")
+	case len(h.RequestedHostname) > 253:
+		return Refuse(Invalid, "HostnameInvalid", "a host name has at most 253 characters")
+	case h.IgnitionConfigOverrides != "" && !json.Valid([]byte(h.IgnitionConfigOverrides)):
+		return Refuse(Invalid, "IgnitionInvalid", "ignition_config_overrides is not JSON")
+	case h.InstallerArgs != "" && json.Unmarshal([]byte(h.InstallerArgs), &[]string{}) != nil:
+		return Refuse(Invalid, "InstallerArgsInvalid", "installer_args is not a JSON list of strings")
+	case h.MachineConfigPool != "" && h.Role != "worker" && h.Role != autoAssign:
+		return Refuse(Invalid, "MachineConfigPoolInvalid", "machine_config_pool_name needs role worker")
+	}
+	return nil
+}
+
+// admit says whether a cluster takes the host.
+func (w *work) admit(ctx context.Context, h *Host, c *Cluster) error {
+	if !lifecycle.Accepts(c.Status) {
+		return Refuse(Conflict, "ClusterNotAccepting", "cluster %s is %s and takes no hosts now", c.ID, c.Status)
+	}
+	e, err := w.InfraEnv(ctx, h.InfraEnvID)
+	if err != nil {
+		return err
+	}
+	architecture := h.Summary.CPUArchitecture
+	if e != nil {
+		if e.ClusterID != "" && e.ClusterID != c.ID {
+			return Refuse(Conflict, "InfraEnvBound", "InfraEnv %s belongs to cluster %s: its hosts cannot be bound elsewhere", e.ID, e.ClusterID)
+		}
+		architecture = cmp.Or(architecture, e.CPUArchitecture)
+	}
+	if c.CPUArchitecture != "" && c.CPUArchitecture != "multi" && architecture != "" && architecture != c.CPUArchitecture {
+		return Refuse(Invalid, "ArchitectureMismatch", "host %s has architecture %s, cluster %s has %s", h.HostID, architecture, c.ID, c.CPUArchitecture)
+	}
+	return nil
+}
+
+// join applies bind or move and tells it.
+func (w *work) join(ctx context.Context, h *Host, c *Cluster, verb lifecycle.Verb) error {
+	from := h.ClusterID
+	o := lifecycle.Apply(h.State, verb, w.s.facts(h, nil))
+	if o.Refusal != "" {
+		return w.apply(h, o, "", false)
+	}
+	if err := w.admit(ctx, h, c); err != nil {
+		return err
+	}
+	label := h.label()
+	if from != "" {
+		w.tell(h, from, Info, "host_unbind_succeeded", false, "Host %s: Successfully unbound from cluster", label)
+	}
+	if err := w.apply(h, o, c.ID, takesDayTwo(c)); err != nil {
+		return err
+	}
+	// The record follows at once; status events of the way between are those of the cluster that it is in.
+	h.State, h.StateInfo, h.StateUpdatedAt = o.To, o.Info, w.now
+	w.tell(h, c.ID, Info, "host_bind_succeeded", true, "Host %s: Successfully bound to cluster %s", label, c.ID)
+	if from != "" {
+		if err := w.refreshCluster(ctx, from); err != nil {
+			return err
+		}
+	}
+	return w.refreshCluster(ctx, c.ID)
+}
+
+// BindHost implements Hosts.
+func (s *Service) BindHost(ctx context.Context, by Principal, key HostKey, clusterID string, idempotent bool) (*Host, error) {
+	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+		c, err := w.ownCluster(ctx, by, clusterID)
+		if err != nil {
+			return err
+		}
+		if idempotent && h.ClusterID == clusterID {
+			return nil
+		}
+		return w.join(ctx, h, c, lifecycle.Bind)
+	}, clusterID)
+}
+
+// MoveHost implements Hosts.
+func (s *Service) MoveHost(ctx context.Context, by Principal, key HostKey, clusterID string) (*Host, error) {
+	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+		c, err := w.ownCluster(ctx, by, clusterID)
+		if err != nil {
+			return err
+		}
+		if h.ClusterID == clusterID {
+			return Refuse(Conflict, "HostBoundAlready", "host %s is in cluster %s already", key.HostID, clusterID)
+		}
+		return w.join(ctx, h, c, lifecycle.Move)
+	}, clusterID)
+}
+
+// errDryRun undoes the transaction of a dry run.
+var errDryRun = Refuse(Conflict, "DryRun", "nothing was written")
+
+// CheckBind implements Hosts.
+func (s *Service) CheckBind(ctx context.Context, by Principal, key HostKey, clusterID string) (DryRun, error) {
+	var answer DryRun
+	_, err := s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+		c, err := w.ownCluster(ctx, by, clusterID)
+		if err != nil {
+			return err
+		}
+		verb := lifecycle.Bind
+		if h.ClusterID != "" {
+			verb = lifecycle.Move
+		}
+		if h.ClusterID != clusterID {
+			err = w.join(ctx, h, c, verb)
+		}
+		if err != nil && (KindOf(err) == "" || KindOf(err) == Unavailable) {
+			return err
+		}
+		if err != nil {
+			answer = DryRun{Reason: ReasonOf(err), Message: err.Error(), State: h.State}
+			return errDryRun
+		}
+		answer = DryRun{Valid: validate.Sufficient(h.Validations, true), State: h.State, Validations: h.Validations}
+		return errDryRun
+	}, clusterID)
+	if err != nil && ReasonOf(err) != errDryRun.Reason {
+		return DryRun{}, err
+	}
+	return answer, nil
+}
+
+// release applies a verb that ends a binding, and tells it.
+func (w *work) release(ctx context.Context, h *Host, verb lifecycle.Verb) error {
+	from := h.ClusterID
+	o := lifecycle.Apply(h.State, verb, w.s.facts(h, nil))
+	label := h.label()
+	if err := w.apply(h, o, "", false); err != nil {
+		return err
+	}
+	if from != "" && h.ClusterID == "" {
+		w.tell(h, from, Info, "host_unbind_succeeded", true, "Host %s: Successfully unbound from cluster", label)
+	}
+	h.State, h.StateInfo, h.StateUpdatedAt = o.To, o.Info, w.now
+	if o.Has(lifecycle.Reassess) {
+		if err := w.refresh(ctx, h); err != nil {
+			return err
+		}
+	}
+	if from != "" {
+		return w.refreshCluster(ctx, from)
+	}
+	return nil
+}
+
+// UnbindHost implements Hosts.
+func (s *Service) UnbindHost(ctx context.Context, by Principal, key HostKey) (*Host, error) {
+	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+		e, err := w.InfraEnv(ctx, h.InfraEnvID)
+		if err != nil {
+			return err
+		}
+		if e != nil && e.ClusterID != "" && h.ClusterID != "" {
+			return Refuse(Conflict, "InfraEnvBound", "InfraEnv %s belongs to cluster %s: its hosts cannot be unbound", e.ID, e.ClusterID)
+		}
+		return w.release(ctx, h, lifecycle.Unbind)
+	})
+}
+
+// ReclaimHost implements Hosts.
+func (s *Service) ReclaimHost(ctx context.Context, by Principal, key HostKey) (*Host, error) {
+	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error { return w.release(ctx, h, lifecycle.Reclaim) })
+}
+
+// act applies a verb that leaves the host where it is bound.
+func (w *work) act(ctx context.Context, h *Host, verb lifecycle.Verb, c *Cluster, stage lifecycle.Stage) error {
+	facts := w.s.facts(h, c)
+	facts.Stage = stage
+	o := lifecycle.Apply(h.State, verb, facts)
+	if err := w.apply(h, o, h.ClusterID, h.DayTwo); err != nil {
+		return err
+	}
+	w.enter(h, o.To, o.Info)
+	if o.Has(lifecycle.Reassess) {
+		return w.refresh(ctx, h)
+	}
+	return nil
+}
+
+// InstallHost implements Hosts.
+func (s *Service) InstallHost(ctx context.Context, by Principal, key HostKey) (*Host, error) {
+	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+		c, err := w.cluster(ctx, h.ClusterID)
+		if err != nil {
+			return err
+		}
+		if c == nil {
+			return Refuse(Conflict, "HostNotBound", "host %s is bound to no cluster", key.HostID)
+		}
+		if !h.Approved {
+			return Refuse(Conflict, "HostNotApproved", "host %s is not approved", key.HostID)
+		}
+		if err := w.act(ctx, h, lifecycle.Start, c, ""); err != nil {
+			return err
+		}
+		if h.Role == autoAssign {
+			h.Role = "worker"
+		}
+		return w.refreshCluster(ctx, h.ClusterID)
+	})
+}
+
+// ResetHost implements Hosts.
+func (s *Service) ResetHost(ctx context.Context, by Principal, key HostKey) (*Host, error) {
+	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+		if err := w.act(ctx, h, lifecycle.Reset, nil, ""); err != nil {
+			return err
+		}
+		return w.refresh(ctx, h)
+	})
+}
+
+// DeleteHost implements Hosts.
+func (s *Service) DeleteHost(ctx context.Context, by Principal, key HostKey) error {
+	_, err := s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+		if err := w.apply(h, lifecycle.Apply(h.State, lifecycle.Delete, s.facts(h, nil)), "", false); err != nil {
+			return err
+		}
+		w.tell(h, h.ClusterID, Info, "host_deregistered", true, "Host %s: deregistered", h.label())
+		w.drop(key)
+		if h.ClusterID != "" {
+			return w.refreshCluster(ctx, h.ClusterID)
+		}
+		return nil
+	})
+	return err
+}

@@ -1,0 +1,274 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+)
+
+// CreateInfraEnv implements InfraEnvs.
+func (s *Service) CreateInfraEnv(ctx context.Context, by Principal, request NewInfraEnv) (*InfraEnv, error) {
+	id, err := newID(request.ID)
+	if err != nil {
+		return nil, err
+	}
+	settings := request.InfraEnvSettings
+	settings.CPUArchitecture, settings.ImageType = cmp.Or(settings.CPUArchitecture, "x86_64"), cmp.Or(settings.ImageType, "full-iso")
+	if err := settings.check(); err != nil {
+		return nil, err
+	}
+	if request.Name == "" || len(request.Name) > 253 {
+		return nil, Refuse(Invalid, "NameInvalid", "name must have 1 to 253 characters")
+	}
+	var made *InfraEnv
+	err = s.update(ctx, func(ctx context.Context, w *work) error {
+		there, err := w.InfraEnv(ctx, id)
+		if err != nil {
+			return err
+		}
+		if there != nil {
+			return Refuse(Conflict, "AlreadyExists", "InfraEnv %s exists already", id)
+		}
+		if settings.ClusterID != "" {
+			if c, err := w.cluster(ctx, settings.ClusterID); err != nil {
+				return err
+			} else if c == nil || !by.Owns(c.Owner) {
+				return Refuse(Invalid, "ClusterNotFound", "cluster %s was not found", settings.ClusterID)
+			}
+		}
+		made = &InfraEnv{
+			ID: id, Name: request.Name, Owner: by.Owner(), Kube: request.Kube, InfraEnvSettings: settings, Generations: Generations{ImageGeneration: 1, HostGeneration: 1},
+			ImageUpdatedAt: w.now, CreatedAt: w.now, UpdatedAt: w.now,
+		}
+		if by.Admin && request.Owner != nil {
+			made.Owner = *request.Owner
+		}
+		w.events = append(w.events, Event{
+			Name: "infra_env_registered", InfraEnvID: id, Severity: Info, Category: "user", Message: "Successfully registered InfraEnv " + made.Name, At: w.now,
+			ForInfraEnv: true, Props: json.RawMessage("{}"),
+		})
+		w.changed(Change{Kind: InfraEnvChanged, ID: id})
+		return w.PutInfraEnv(ctx, made)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return made, nil
+}
+
+func newID(id string) (string, error) {
+	if id == "" {
+		return uuid.NewString(), nil
+	}
+	return id, checkID("id", id)
+}
+
+// checkID lets only UUIDs pass, in their usual form.
+func checkID(what, id string) error {
+	if parsed, err := uuid.Parse(id); err != nil || parsed.String() != id {
+		return Refuse(Invalid, "IDInvalid", "%s %q is not a UUID in lower case", what, bound(id, 64))
+	}
+	return nil
+}
+
+// check says what is wrong with settings.
+func (e InfraEnvSettings) check() error {
+	switch {
+	case !slices.Contains([]string{"x86_64", "aarch64", "arm64", "ppc64le", "s390x"}, e.CPUArchitecture):
+		return Refuse(Invalid, "CPUArchitectureInvalid", "cpu_architecture %q: write x86_64, aarch64, ppc64le or s390x", e.CPUArchitecture)
+	case !slices.Contains([]string{"full-iso", "minimal-iso", "disconnected-iso"}, e.ImageType):
+		return Refuse(Invalid, "ImageTypeInvalid", "image_type %q: write full-iso, minimal-iso or disconnected-iso", e.ImageType)
+	case e.PullSecret != "" && !json.Valid([]byte(e.PullSecret)):
+		return Refuse(Invalid, "PullSecretInvalid", "the pull secret is not JSON")
+	case e.IgnitionConfigOverride != "" && !json.Valid([]byte(e.IgnitionConfigOverride)):
+		return Refuse(Invalid, "IgnitionInvalid", "ignition_config_override is not JSON")
+	case e.NTPSources != "" && e.AdditionalNTPSources != "":
+		return Refuse(Invalid, "NTPSourcesInvalid", "ntp_sources and additional_ntp_sources exclude each other")
+	case e.NetworkDiscoveryDelaySeconds < 0:
+		return Refuse(Invalid, "DelayInvalid", "network_discovery_delay_seconds must not be negative")
+	}
+	for _, k := range e.KernelArguments {
+		if !slices.Contains([]string{"append", "replace", "delete"}, k.Operation) || k.Value == "" {
+			return Refuse(Invalid, "KernelArgumentsInvalid", "kernel argument %q with operation %q: write append, replace or delete and a value", k.Value, k.Operation)
+		}
+	}
+	return nil
+}
+
+// GetInfraEnv implements InfraEnvs.
+func (s *Service) GetInfraEnv(ctx context.Context, by Principal, id string) (*InfraEnv, error) {
+	var e *InfraEnv
+	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
+		e, err = ownInfraEnv(ctx, r, by, id)
+		return err
+	})
+	return e, err
+}
+
+func (s *Service) view(ctx context.Context, do func(context.Context, Reader) error) error {
+	return s.noted(s.store.View(ctx, do))
+}
+
+func ownInfraEnv(ctx context.Context, r Reader, by Principal, id string) (*InfraEnv, error) {
+	e, err := r.InfraEnv(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if e == nil || !by.Owns(e.Owner) {
+		return nil, notFound("InfraEnv", id)
+	}
+	return e, nil
+}
+
+// ListInfraEnvs implements InfraEnvs.
+func (s *Service) ListInfraEnvs(ctx context.Context, by Principal, filter InfraEnvFilter) (found List[InfraEnv], err error) {
+	err = s.view(ctx, func(ctx context.Context, r Reader) (err error) {
+		found, err = r.InfraEnvs(ctx, Scope{by}, filter)
+		return err
+	})
+	return found, err
+}
+
+// UpdateInfraEnv implements InfraEnvs.
+func (s *Service) UpdateInfraEnv(ctx context.Context, by Principal, id string, change func(*InfraEnvSettings) error) (*InfraEnv, error) {
+	var e *InfraEnv
+	err := s.update(ctx, func(ctx context.Context, w *work) (err error) {
+		if e, err = ownInfraEnv(ctx, w, by, id); err != nil {
+			return err
+		}
+		before := e.InfraEnvSettings
+		e.AgentLabels, e.KernelArguments = maps.Clone(e.AgentLabels), slices.Clone(e.KernelArguments)
+		if err := change(&e.InfraEnvSettings); err != nil {
+			return err
+		}
+		e.CPUArchitecture, e.ImageType = cmp.Or(e.CPUArchitecture, "x86_64"), cmp.Or(e.ImageType, "full-iso")
+		switch {
+		case e.ClusterID != before.ClusterID:
+			return Refuse(Invalid, "ClusterImmutable", "the cluster of an InfraEnv cannot be changed")
+		case e.CPUArchitecture != before.CPUArchitecture:
+			return Refuse(Invalid, "CPUArchitectureImmutable", "the architecture of an InfraEnv cannot be changed")
+		case reflect.DeepEqual(before, e.InfraEnvSettings):
+			return nil
+		}
+		if err := e.check(); err != nil {
+			return err
+		}
+		if !reflect.DeepEqual(before.shown(), e.shown()) {
+			e.ImageUpdatedAt = w.now
+			w.events = append(w.events, Event{
+				Name: "image_info_updated", InfraEnvID: id, Severity: Info, Category: "user", Message: "Updated image information", At: w.now, ForInfraEnv: true,
+				Props: json.RawMessage("{}"),
+			})
+		}
+		e.UpdatedAt = w.now
+		w.changed(Change{Kind: InfraEnvChanged, ID: id})
+		return w.PutInfraEnv(ctx, e)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// shown is what the image shows.
+func (e InfraEnvSettings) shown() InfraEnvSettings {
+	e.AutoApprove, e.AgentLabels, e.ImageType, e.IPXEScriptType = false, nil, "", ""
+	return e
+}
+
+// DeleteInfraEnv implements InfraEnvs.
+func (s *Service) DeleteInfraEnv(ctx context.Context, by Principal, id string, force bool) error {
+	return s.update(ctx, func(ctx context.Context, w *work) error {
+		if _, err := ownInfraEnv(ctx, w, by, id); err != nil {
+			return err
+		}
+		hosts, err := w.Hosts(ctx, Scope{Kubernetes}, HostFilter{InfraEnvID: id, Page: Page{Limit: 5000}})
+		if err != nil {
+			return err
+		}
+		if hosts.Total > len(hosts.Items) {
+			return Refuse(Conflict, "TooManyHosts", "InfraEnv %s has %d hosts: delete hosts first", id, hosts.Total)
+		}
+		clusters := map[string]bool{}
+		for i := range hosts.Items {
+			h := &hosts.Items[i]
+			if !force && (!lifecycle.Unbound(h.State) || lifecycle.Busy(h.State)) {
+				return Refuse(Conflict, "HostsBound", "InfraEnv %s has hosts that are bound to clusters, %s among them: unbind them first", id, h.HostID)
+			}
+			w.hosts[h.HostKey] = &tracked[Host]{before: *h, now: h, deleted: true}
+			if h.ClusterID != "" {
+				clusters[h.ClusterID] = true
+			}
+		}
+		for _, cluster := range slices.Sorted(maps.Keys(clusters)) {
+			if err := w.refreshCluster(ctx, cluster); err != nil {
+				return err
+			}
+		}
+		// Rows of hosts go before that of the InfraEnv.
+		if err := w.flush(ctx); err != nil {
+			return err
+		}
+		w.clusters, w.events = map[string]*tracked[Cluster]{}, nil
+		w.events = append(w.events, Event{
+			Name: "infra_env_deregistered", InfraEnvID: id, Severity: Info, Category: "user", Message: "Deregistered InfraEnv", At: w.now, ForInfraEnv: true,
+			Props: json.RawMessage("{}"),
+		})
+		w.changed(Change{Kind: InfraEnvChanged, ID: id})
+		return w.Tx.DeleteInfraEnv(ctx, id)
+	})
+}
+
+// RotateTokens implements InfraEnvs.
+func (s *Service) RotateTokens(ctx context.Context, by Principal, id string, hosts bool) (*InfraEnv, error) {
+	var e *InfraEnv
+	err := s.update(ctx, func(ctx context.Context, w *work) (err error) {
+		if e, err = ownInfraEnv(ctx, w, by, id); err != nil {
+			return err
+		}
+		e.ImageGeneration++
+		if hosts {
+			e.HostGeneration++
+		}
+		e.ImageUpdatedAt, e.UpdatedAt = w.now, w.now
+		w.events = append(w.events, Event{
+			Name: "infra_env_tokens_rotated", InfraEnvID: id, Severity: Info, Category: "user", At: w.now, ForInfraEnv: true, Props: json.RawMessage("{}"),
+			Message: "Tokens of images that were made before are no longer accepted",
+		})
+		w.changed(Change{Kind: InfraEnvChanged, ID: id})
+		return w.PutInfraEnv(ctx, e)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// TokenGenerations implements InfraEnvs.
+func (s *Service) TokenGenerations(ctx context.Context, id string) (Generations, error) {
+	e, err := s.knownInfraEnv(ctx, id)
+	if err != nil {
+		return Generations{}, err
+	}
+	return e.Generations, nil
+}
+
+// knownInfraEnv is an InfraEnv from memory. It is not to be changed.
+func (s *Service) knownInfraEnv(ctx context.Context, id string) (*InfraEnv, error) {
+	return s.infraEnvs.get(id, func() (*InfraEnv, error) { return s.GetInfraEnv(ctx, Machine, id) })
+}
+
+// knownCluster is a cluster from memory. It is not to be changed.
+func (s *Service) knownCluster(ctx context.Context, id string) (*Cluster, error) {
+	return s.clusters.get(id, func() (*Cluster, error) { return s.GetCluster(ctx, Machine, id) })
+}

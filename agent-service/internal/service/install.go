@@ -1,0 +1,175 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"text/template"
+
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/validate"
+)
+
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return strconv.Itoa(n) + " " + what
+}
+
+// image is what the hosts of a cluster write: that of the cluster's version, whatever the discovery image has.
+func (s *Service) image(c *Cluster) (OSImage, error) {
+	if c.OSImage.URL != "" {
+		return c.OSImage, nil
+	}
+	for _, image := range s.OSImages {
+		if image.Version == c.OpenshiftVersion && (image.CPUArchitecture == "" || image.CPUArchitecture == c.CPUArchitecture) {
+			return image, nil
+		}
+	}
+	return OSImage{}, Refuse(Conflict, "OSImageUnknown", "there is no image of version %q for %s: configure one, or name it in the cluster", c.OpenshiftVersion, c.CPUArchitecture)
+}
+
+// installStep is the instruction to write the image.
+func (s *Service) installStep(h *Host, c *Cluster) (string, error) {
+	image, err := s.image(c)
+	if err != nil {
+		return "", err
+	}
+	disk, _ := validate.Disk(s.subject(h))
+	args := InstallArgs{
+		InfraEnvID: h.InfraEnvID, HostID: h.HostID, ClusterID: c.ID, Role: h.Role, Hostname: h.Hostname(), Device: disk.Path, Image: image,
+		FirstBootURL: "/api/assisted-install/v2/infra-envs/" + h.InfraEnvID + "/hosts/" + h.HostID + "/first-boot", SkipDisks: h.SkipFormattingDisks,
+	}
+	if h.InstallerArgs != "" {
+		if err := json.Unmarshal([]byte(h.InstallerArgs), &args.InstallerArgs); err != nil {
+			return "", Refuse(Conflict, "InstallerArgsInvalid", "installer_args of host %s is not a JSON list of strings", h.HostID)
+		}
+	}
+	step, err := json.Marshal(args)
+	if err != nil {
+		return "", fmt.Errorf("encoding the install step: %w", err)
+	}
+	return string(step), nil
+}
+
+// firstBootValues are what templates of first-boot data can use.
+type firstBootValues struct {
+	Hostname, Role, HostID, InfraEnvID, ClusterID, ClusterName, BaseDomain, SSHKey, BaseURL, Token string
+	// Overrides is the host's ignition_config_overrides as a data URL, empty for none.
+	Overrides string
+	Labels    map[string]string
+}
+
+// defaultIgnition names the host, lets the user in, and tells the service when the system is up.
+const defaultIgnition = `{
+  "ignition": {"version": "3.2.0"{{if .Overrides}}, "config": {"merge": [{"source": {{json .Overrides}}}]}{{end}}},
+  "passwd": {"users": [{"name": "core", "sshAuthorizedKeys": [{{if .SSHKey}}{{json .SSHKey}}{{end}}]}]},
+  "storage": {"files": [
+    {"path": "/etc/hostname", "mode": 420, "overwrite": true, "contents": {"source": {{json (data .Hostname)}}}},
+    {"path": "/etc/muster/host.json", "mode": 384, "overwrite": true, "contents": {"source": {{json (data (host .))}}}}
+  ]},
+  "systemd": {"units": [{"name": "muster-report.service", "enabled": true, "contents": {{json (unit .)}}}]}
+}
+`
+
+// defaultCloudInit is the same for systems that read cloud-init.
+const defaultCloudInit = `#cloud-config
+hostname: {{json .Hostname}}
+ssh_authorized_keys: [{{if .SSHKey}}{{json .SSHKey}}{{end}}]
+write_files:
+- {path: /etc/muster/host.json, permissions: "0600", content: {{json (host .)}}}
+runcmd:
+- [sh, -c, {{json (report .)}}]
+`
+
+var firstBootFunctions = template.FuncMap{
+	"json": func(v any) (string, error) {
+		encoded, err := json.Marshal(v)
+		return string(encoded), err
+	},
+	"data": func(s string) string { return "data:;base64," + base64.StdEncoding.EncodeToString([]byte(s)) },
+	"host": func(v firstBootValues) (string, error) {
+		encoded, err := json.Marshal(map[string]string{
+			"service_url": v.BaseURL, "infra_env_id": v.InfraEnvID, "host_id": v.HostID, "cluster_id": v.ClusterID, "token": v.Token,
+		})
+		return string(encoded), err
+	},
+	"report": report,
+	"unit": func(v firstBootValues) string {
+		return "[Unit]\nDescription=Tell that the host is installed\nAfter=network-online.target\nWants=network-online.target\n\n[Service]\nType=oneshot\nRemainAfterExit=yes\n" +
+			"ExecStart=/bin/sh -c '" + report(v) + "'\nRestart=on-failure\nRestartSec=10\n\n[Install]\nWantedBy=multi-user.target\n"
+	},
+}
+
+// report is the shell command that tells the service that the installed system is up. It has no single quotes.
+func report(v firstBootValues) string {
+	return `curl -fsS -X PUT -H "X-Secret-Key: ` + v.Token + `" -H "Content-Type: application/json" -d "{\"current_stage\":\"Done\"}" "` +
+		v.BaseURL + `/api/assisted-install/v2/infra-envs/` + v.InfraEnvID + `/hosts/` + v.HostID + `/progress"`
+}
+
+// FirstBoot implements Agents.
+func (s *Service) FirstBoot(ctx context.Context, key HostKey) ([]byte, string, error) {
+	var h *Host
+	var c *Cluster
+	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
+		if h, err = r.Host(ctx, key); err != nil {
+			return err
+		}
+		if h == nil {
+			return notFound("Host", key.HostID)
+		}
+		if h.State != lifecycle.Installing && h.State != lifecycle.InstallingInProgress {
+			return Refuse(Conflict, "HostNotInstalling", "host %s is %s: first-boot data is given out during the installation only", key.HostID, h.State)
+		}
+		c, err = r.Cluster(ctx, h.ClusterID)
+		if err == nil && c == nil {
+			return notFound("Cluster", h.ClusterID)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	return s.renderFirstBoot(ctx, h, c)
+}
+
+func (s *Service) renderFirstBoot(ctx context.Context, h *Host, c *Cluster) ([]byte, string, error) {
+	image, err := s.image(c)
+	if err != nil {
+		return nil, "", err
+	}
+	text, contentType := defaultIgnition, "application/vnd.coreos.ignition+json"
+	if image.FirstBoot == "cloud-init" {
+		text, contentType = defaultCloudInit, "text/cloud-config"
+	}
+	text = cmp.Or(c.Ignition[h.Role], c.Ignition[""], text)
+	values := firstBootValues{
+		Hostname: h.Hostname(), Role: h.Role, HostID: h.HostID, InfraEnvID: h.InfraEnvID, ClusterID: c.ID, ClusterName: c.Name, BaseDomain: c.BaseDNSDomain,
+		SSHKey: c.SSHPublicKey, BaseURL: s.BaseURL, Labels: h.NodeLabels,
+	}
+	if h.IgnitionConfigOverrides != "" {
+		values.Overrides = "data:;base64," + base64.StdEncoding.EncodeToString([]byte(h.IgnitionConfigOverrides))
+	}
+	if s.HostToken != nil {
+		if values.Token, err = s.HostToken(ctx, h.HostKey); err != nil {
+			return nil, "", fmt.Errorf("making a token for host %s: %w", h.HostKey, err)
+		}
+	}
+	parsed, err := template.New("first boot").Option("missingkey=error").Funcs(firstBootFunctions).Parse(text)
+	if err != nil {
+		return nil, "", Refuse(Conflict, "FirstBootInvalid", "the template of the cluster's first-boot data cannot be read")
+	}
+	var out bytes.Buffer
+	if err := parsed.Execute(&out, values); err != nil {
+		return nil, "", Refuse(Conflict, "FirstBootInvalid", "the template of the cluster's first-boot data cannot be filled in")
+	}
+	return out.Bytes(), contentType, nil
+}

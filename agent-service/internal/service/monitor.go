@@ -1,0 +1,157 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+)
+
+const (
+	tickInterval = time.Second
+	// longestTick is how much time one tick counts at most: a process that was suspended heard nobody.
+	longestTick = 3 * tickInterval
+)
+
+// tick does what is due.
+func (s *Service) tick(ctx context.Context) {
+	away := s.storeAway.Load()
+	if away {
+		away = s.noted(s.store.Ping(ctx)) != nil
+	}
+	now := s.clock.advance(s.Now(), longestTick, away)
+	if away {
+		return
+	}
+	if !s.loaded.Load() {
+		if err := s.load(ctx); err != nil {
+			s.Log.Warn("did not load the hosts", zap.Error(err))
+			return
+		}
+	}
+	if now-s.savedAt >= s.SaveInterval {
+		s.savedAt = now
+		if err := s.saveSeen(ctx); err != nil {
+			s.Log.Warn("did not save heartbeats", zap.Error(err))
+		}
+		s.mergeSeen(ctx)
+	}
+	for _, e := range s.hosts.all() {
+		if verb, due := s.overdue(e, now); due {
+			if err := s.happen(ctx, e, verb); err != nil && KindOf(err) != NotFound {
+				s.Log.Warn("did not follow a silence or a time-out", zap.Error(err))
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// overdue says whether a host is silent for too long, or too long in its state.
+func (s *Service) overdue(e *entry, now time.Duration) (lifecycle.Verb, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.host == nil || e.gone {
+		return "", false
+	}
+	silent := e.seen == never || now-e.seen >= s.DisconnectAfter
+	if silent {
+		facts := s.factsInMemory(e.host)
+		o := lifecycle.Apply(e.host.State, lifecycle.Refresh, facts)
+		if o.To != e.host.State {
+			return lifecycle.Refresh, true
+		}
+	}
+	limit, limited := lifecycle.TimeOuts[e.host.State]
+	if !limited {
+		return "", false
+	}
+	since := e.stateSince
+	if e.host.State == lifecycle.InstallingInProgress {
+		since = max(since, e.stageSince)
+	}
+	return lifecycle.TimeOut, now-since >= limit
+}
+
+// factsInMemory are those of a silent host.
+func (s *Service) factsInMemory(h *Host) lifecycle.Facts {
+	return lifecycle.Facts{
+		HasInventory: h.Summary.Hash != "", DayTwo: h.DayTwo, Rebooted: lifecycle.AfterReboot(h.Progress.Stage), Stage: h.Progress.Stage,
+		ClusterPreparing: true, ClusterInstalling: true,
+	}
+}
+
+// happen applies silence or a time-out to a host.
+func (s *Service) happen(ctx context.Context, e *entry, verb lifecycle.Verb) error {
+	e.mu.Lock()
+	key, state := e.host.HostKey, e.host.State
+	e.mu.Unlock()
+	if verb == lifecycle.Refresh {
+		return s.Refresh(ctx, key)
+	}
+	s.Timeouts.Add(1)
+	return s.learn(ctx, key, func(ctx context.Context, w *work, h *Host) error {
+		if h.State != state {
+			return nil
+		}
+		return w.act(ctx, h, lifecycle.TimeOut, nil, "")
+	})
+}
+
+// saveSeen writes the heartbeats since the last time, in few statements.
+func (s *Service) saveSeen(ctx context.Context) error {
+	var batch []SeenAt
+	var from []*entry
+	for _, e := range s.hosts.all() {
+		e.mu.Lock()
+		if e.dirty && e.host != nil {
+			batch = append(batch, SeenAt{HostKey: e.host.HostKey, At: e.seenAt})
+			from = append(from, e)
+			e.dirty = false
+		}
+		e.mu.Unlock()
+	}
+	if len(batch) == 0 {
+		return nil
+	}
+	if err := s.noted(s.store.SaveSeen(ctx, batch)); err != nil {
+		for _, e := range from {
+			e.mu.Lock()
+			e.dirty = true
+			e.mu.Unlock()
+		}
+		return err
+	}
+	s.Saved.Add(int64(len(batch)))
+	return nil
+}
+
+// mergeSeen counts polls that other replicas heard.
+func (s *Service) mergeSeen(ctx context.Context) {
+	if !s.store.Shared() {
+		return
+	}
+	seen, err := s.store.SeenSince(ctx, s.Now().Add(-2*s.SaveInterval))
+	if s.noted(err) != nil {
+		return
+	}
+	now := s.clock.now()
+	for _, one := range seen {
+		e := s.hosts.get(one.HostKey)
+		if e == nil {
+			continue
+		}
+		e.mu.Lock()
+		if one.At.After(e.seenAt) {
+			ago := min(max(s.Now().Sub(one.At), 0), 2*s.SaveInterval)
+			e.seen, e.seenAt = max(e.seen, now-ago), one.At
+		}
+		e.mu.Unlock()
+	}
+}

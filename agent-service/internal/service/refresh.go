@@ -1,0 +1,190 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/muster-io/muster/agent-service/internal/hardware"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/validate"
+)
+
+const autoAssign = "auto-assign"
+
+var (
+	emptySummary hardware.Summary
+	noChecks     validate.Checks
+)
+
+// connected is true for hosts that polled within the time-out.
+func (s *Service) connected(key HostKey) bool {
+	e := s.hosts.get(key)
+	if e == nil {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.seen != never && s.clock.now()-e.seen < s.DisconnectAfter
+}
+
+func (s *Service) facts(h *Host, c *Cluster) lifecycle.Facts {
+	f := lifecycle.Facts{
+		Connected: s.connected(h.HostKey) && h.MediaConnected, HasInventory: h.Summary.Hash != "",
+		Sufficient: validate.Sufficient(h.Validations, h.ClusterID != ""), DayTwo: h.DayTwo,
+		Prepared:   h.Images == validate.Passed && h.Checks.DiskSpeed == validate.Passed,
+		Unprepared: h.Images == validate.Refused || h.Checks.DiskSpeed == validate.Refused,
+		Rebooted:   lifecycle.AfterReboot(h.Progress.Stage), Stage: h.Progress.Stage,
+	}
+	if c != nil {
+		f.ClusterPreparing = c.Status == lifecycle.ClusterPreparing
+		f.ClusterInstalling = c.Status == lifecycle.ClusterInstalling || c.Status == lifecycle.ClusterFinalizing
+		f.ClusterFailed = c.Status == lifecycle.ClusterFailed
+	}
+	return f
+}
+
+func (s *Service) subject(h *Host) validate.Subject {
+	return validate.Subject{
+		ID: h.HostID, Connected: s.connected(h.HostKey), MediaConnected: h.MediaConnected, Hostname: h.Hostname(), Role: cmp.Or(h.Role, autoAssign),
+		DiskID: h.InstallationDiskID, DiskPath: h.InstallationDiskPath, Summary: h.Summary, NTP: h.NTPSources, Checks: h.Checks,
+	}
+}
+
+func surroundings(c *Cluster, members []*Host) *validate.Surroundings {
+	around := &validate.Surroundings{
+		Name: c.Name, BaseDomain: c.BaseDNSDomain, CPUArchitecture: c.CPUArchitecture, MachineNetworks: c.MachineNetworks, Hostnames: map[string]string{},
+		UserManagedNetworking: c.UserManagedNetworking, DayTwo: takesDayTwo(c), Ignored: c.IgnoredValidations,
+	}
+	for _, m := range members {
+		around.Hostnames[m.HostID] = m.Hostname()
+	}
+	return around
+}
+
+func takesDayTwo(c *Cluster) bool {
+	return c.Status == lifecycle.ClusterInstalled || c.Status == lifecycle.ClusterAddingHosts
+}
+
+// assess validates a host and applies refresh to it.
+func (w *work) assess(h *Host, c *Cluster, around *validate.Surroundings) {
+	results := validate.Host(w.s.subject(h), around, w.s.Minimums)
+	if !slices.Equal(results, h.Validations) {
+		w.compare(h, results)
+		h.Validations = results
+	}
+	o := lifecycle.Apply(h.State, lifecycle.Refresh, w.s.facts(h, c))
+	info := o.Info
+	if o.To == lifecycle.Insufficient || o.To == lifecycle.InsufficientUnbound {
+		info += ": " + strings.Join(validate.Failing(results, h.ClusterID != ""), "; ")
+	}
+	w.enter(h, o.To, bound(info, 2000))
+}
+
+// compare tells of validations that began to fail or were fixed.
+func (w *work) compare(h *Host, results []validate.Result) {
+	before := map[string]validate.Status{}
+	for _, r := range h.Validations {
+		before[r.ID] = r.Status
+	}
+	for _, r := range results {
+		was, known := before[r.ID]
+		switch {
+		case r.Status == validate.Failure && was != validate.Failure && known:
+			w.tell(h, h.ClusterID, Warning, "host_validation_failed", h.ClusterID == "", "Host %s: validation '%s' that used to succeed is now failing: %s", h.label(), r.ID, r.Message)
+		case r.Status == validate.Success && was == validate.Failure:
+			w.tell(h, h.ClusterID, Info, "host_validation_fixed", h.ClusterID == "", "Host %s: validation '%s' is now fixed", h.label(), r.ID)
+		}
+	}
+}
+
+// refresh brings a host up to date, with its cluster where it is bound.
+func (w *work) refresh(ctx context.Context, h *Host) error {
+	if h.ClusterID != "" {
+		return w.refreshCluster(ctx, h.ClusterID)
+	}
+	w.assess(h, nil, nil)
+	return nil
+}
+
+// refreshCluster brings a cluster and its hosts up to date with each other: a change of one may change the others.
+func (w *work) refreshCluster(ctx context.Context, id string) error {
+	c, err := w.cluster(ctx, id)
+	if err != nil || c == nil {
+		return err
+	}
+	members, err := w.members(ctx, id)
+	if err != nil {
+		return err
+	}
+	around := surroundings(c, members)
+	for range 8 {
+		for _, m := range members {
+			w.assess(m, c, around)
+		}
+		r := w.roster(c, members)
+		c.HostCount, c.ReadyHostCount, c.InstalledHostCount = r.Bound, r.Ready, r.Done
+		next, info := lifecycle.NextCluster(c.Status, r)
+		if next == c.Status {
+			return nil
+		}
+		w.enterCluster(c, next, info)
+	}
+	return nil
+}
+
+func (w *work) enterCluster(c *Cluster, to lifecycle.ClusterState, info string) {
+	if c.Status == to {
+		return
+	}
+	from := c.Status
+	c.Status, c.StatusInfo, c.StatusUpdatedAt = to, info, w.now
+	severity := Info
+	switch to {
+	case lifecycle.ClusterInstalled:
+		c.InstallCompletedAt = w.now
+	case lifecycle.ClusterFailed:
+		severity = Failure
+	default:
+	}
+	w.tellCluster(c, severity, "cluster_status_updated", "Updated status of the cluster from %s to %s: %s", from, to, info)
+}
+
+func (w *work) roster(c *Cluster, members []*Host) lifecycle.Roster {
+	r := lifecycle.Roster{Wanted: c.wanted(), Bound: len(members)}
+	for _, m := range members {
+		if m.State == lifecycle.Known && m.Approved {
+			r.Ready++
+		}
+		if m.DayTwo {
+			if m.State == lifecycle.AddedToExistingCluster {
+				r.Done++
+			}
+			continue
+		}
+		switch m.State {
+		case lifecycle.PreparingForInstallation, lifecycle.InstallingPendingUserAction, lifecycle.Installing, lifecycle.InstallingInProgress:
+			r.Installing++
+		case lifecycle.PreparingSuccessful:
+			r.Installing++
+			r.Prepared++
+		case lifecycle.PreparingFailed:
+			r.Unprepared++
+		case lifecycle.Installed:
+			r.Installing++
+			r.Done++
+		case lifecycle.Failed:
+			r.Installing++
+			r.Failed++
+		default:
+		}
+	}
+	return r
+}
+
+// wanted is how many hosts an installation needs.
+func (c *Cluster) wanted() int { return max(c.ControlPlaneCount, 0) + max(c.WorkerCount, 0) }

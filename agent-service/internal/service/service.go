@@ -1,0 +1,187 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/muster-io/muster/agent-service/internal/validate"
+)
+
+// Options of the service. What is empty has the documented default.
+type Options struct {
+	// DisconnectAfter is how long an agent may be silent. Default 3 minutes.
+	DisconnectAfter time.Duration
+	// PollInterval is how often steps that look at a machine are asked for again. Default 60 s.
+	PollInterval time.Duration
+	// SaveInterval is how often heartbeats are saved. Default 10 s.
+	SaveInterval time.Duration
+	// OSImages are what agents write, by version and architecture.
+	OSImages []OSImage
+	// RegistryImages are container images that a free host must be able to pull, none by default.
+	RegistryImages []string
+	Minimums       validate.Minimums
+	// BaseURL is how installed systems reach this service, without a slash at the end.
+	BaseURL string
+	// HostToken makes a token for a host's first boot, nil for none.
+	HostToken func(ctx context.Context, key HostKey) (string, error)
+	// Now is the clock. Its readings are monotonic.
+	Now func() time.Time
+	Log *zap.Logger
+}
+
+// Service implements API.
+type Service struct {
+	Options
+	store Store
+	feed  feed
+	hosts *directory
+	clock *awake
+
+	infraEnvs *recent[InfraEnv]
+	clusters  *recent[Cluster]
+	savedAt   time.Duration
+	loaded    atomic.Bool
+	loading   sync.Mutex
+	storeAway atomic.Bool
+
+	// Counters for metrics.
+	Polls     atomic.Int64
+	Held      atomic.Int64
+	Refusals  atomic.Int64
+	Saved     atomic.Int64
+	Timeouts  atomic.Int64
+	Registers atomic.Int64
+}
+
+var _ API = (*Service)(nil)
+
+// New makes a service on a store. It answers at once; Run does what must be done in the background.
+func New(store Store, o Options) *Service {
+	set(&o.DisconnectAfter, 3*time.Minute)
+	set(&o.PollInterval, time.Minute)
+	set(&o.SaveInterval, 10*time.Second)
+	if o.Minimums == nil {
+		o.Minimums = validate.DefaultMinimums
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	return &Service{Options: o, store: store, hosts: newDirectory(), clock: newAwake(o.Now()), infraEnvs: newRecent[InfraEnv](), clusters: newRecent[Cluster]()}
+}
+
+func set(value *time.Duration, fallback time.Duration) {
+	if *value == 0 {
+		*value = fallback
+	}
+}
+
+// Subscribe implements Events.
+func (s *Service) Subscribe() *Subscription { return s.feed.subscribe() }
+
+// Ready implements Events.
+func (s *Service) Ready(ctx context.Context) error {
+	if err := s.store.Ping(ctx); err != nil {
+		return err
+	}
+	if !s.loaded.Load() {
+		return Refuse(Unavailable, "Loading", "the hosts are being loaded")
+	}
+	return nil
+}
+
+// Run loads what is kept in memory, and until ctx ends saves heartbeats, sees dead hosts and time-outs, and listens to
+// other replicas. Heartbeats are saved once more at the end.
+func (s *Service) Run(ctx context.Context) error {
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		if err := s.store.Listen(ctx, s.heard); err != nil {
+			s.Log.Error("stopped listening to other replicas", zap.Error(err))
+		}
+	})
+	ticker := time.NewTicker(tickInterval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		s.tick(ctx)
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+	wait.Wait()
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	return s.saveSeen(last)
+}
+
+// heard takes news of other replicas.
+func (s *Service) heard(changes []Change) {
+	for _, c := range changes {
+		switch c.Kind {
+		case HostChanged:
+			s.hosts.stale(c.Host)
+		case InfraEnvChanged:
+			s.infraEnvs.forget(c.ID)
+		case ClusterChanged:
+			s.clusters.forget(c.ID)
+		case EverythingChanged:
+			s.loaded.Store(false) // the next tick loads again
+			s.infraEnvs.forget("")
+			s.clusters.forget("")
+		}
+	}
+	s.feed.publish(changes...)
+}
+
+// noted keeps whether the store is away: time does not count then.
+func (s *Service) noted(err error) error {
+	switch {
+	case err == nil:
+		s.storeAway.Store(false)
+	case KindOf(err) == Unavailable:
+		s.storeAway.Store(true)
+	case KindOf(err) != "":
+		s.Refusals.Add(1)
+	}
+	return err
+}
+
+// load reads all hosts.
+func (s *Service) load(ctx context.Context) error {
+	s.loading.Lock()
+	defer s.loading.Unlock()
+	if s.loaded.Load() {
+		return nil
+	}
+	s.loaded.Store(true) // what is heard from now on makes it false again
+	seen := map[HostKey]bool{}
+	for offset := 0; ; {
+		var page List[Host]
+		err := s.store.View(ctx, func(ctx context.Context, r Reader) (err error) {
+			page, err = r.Hosts(ctx, Scope{Kubernetes}, HostFilter{Page: Page{Limit: 5000, Offset: offset}})
+			return err
+		})
+		if err != nil {
+			s.loaded.Store(false)
+			return s.noted(err)
+		}
+		for i := range page.Items {
+			seen[page.Items[i].HostKey] = true
+			s.hosts.put(&page.Items[i], s.clock.now())
+		}
+		if offset += len(page.Items); len(page.Items) == 0 || offset >= page.Total {
+			break
+		}
+	}
+	s.feed.publish(Change{Kind: EverythingChanged})
+	return nil
+}

@@ -1,0 +1,438 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"hash/fnv"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/muster-io/muster/agent-service/internal/hardware"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/validate"
+)
+
+// maxPeers is how many hosts of its cluster a host tries to reach.
+const maxPeers = 256
+
+// mediaLost is the exit code of a step whose agent cannot read its medium any more.
+const mediaLost = 256
+
+// periods are how often a step is asked for again while nothing changes, in poll intervals.
+var periods = map[StepType]time.Duration{
+	StepInventory: 1, StepNTP: 1, StepConnectivity: 1, StepDomainResolution: 5, StepDiskSpeed: 1, StepImageAvailability: 10, StepInstall: 1, StepStopInstallation: 5,
+	StepBootArtifacts: 1, StepRebootForReclaim: 1,
+}
+
+// asked are the steps of each state.
+var asked = map[lifecycle.State][]StepType{
+	lifecycle.DiscoveringUnbound: {StepInventory, StepNTP, StepImageAvailability}, lifecycle.InsufficientUnbound: {StepInventory, StepNTP, StepImageAvailability},
+	lifecycle.KnownUnbound: {StepInventory, StepNTP, StepImageAvailability}, lifecycle.DisconnectedUnbound: {StepInventory},
+	lifecycle.Unbinding: {StepInventory}, lifecycle.Binding: {StepInventory}, lifecycle.Disconnected: {StepInventory},
+	lifecycle.Discovering:              {StepInventory, StepNTP, StepConnectivity, StepDomainResolution},
+	lifecycle.Insufficient:             {StepInventory, StepNTP, StepConnectivity, StepDomainResolution},
+	lifecycle.Known:                    {StepInventory, StepNTP, StepConnectivity, StepDomainResolution},
+	lifecycle.PreparingFailed:          {StepInventory, StepNTP, StepConnectivity},
+	lifecycle.PreparingForInstallation: {StepDiskSpeed, StepImageAvailability},
+	lifecycle.Installing:               {StepInstall},
+	lifecycle.Failed:                   {StepStopInstallation}, lifecycle.Cancelled: {StepStopInstallation},
+	lifecycle.Reclaiming: {StepBootArtifacts}, lifecycle.ReclaimingRebooting: {StepRebootForReclaim},
+}
+
+// situation is what instructions are made for: an agent that was told about another one has something to do.
+func situation(h *Host) string {
+	return strings.Join([]string{string(h.State), h.ClusterID, h.Role, h.InstallationDiskID, h.InstallationDiskPath}, "|")
+}
+
+// instruct says what the agent has to do; due is true where it must know now.
+func (s *Service) instruct(ctx context.Context, e *entry, key HostKey) (answer Instructions, due bool, err error) {
+	e.mu.Lock()
+	h, told, now := e.host, e.told, s.clock.now()
+	news := told != situation(h)
+	var types []StepType
+	for _, t := range asked[h.State] {
+		at, ever := e.toldAt[t]
+		if news || !ever || now-at >= periods[t]*s.PollInterval {
+			types = append(types, t)
+		}
+	}
+	e.mu.Unlock()
+	answer = Instructions{NextSeconds: 1, Revision: h.Revision}
+	var made []StepType
+	for _, t := range types {
+		arguments, wanted, err := s.arguments(ctx, h, t)
+		if err != nil {
+			return answer, false, err
+		}
+		made = append(made, t)
+		if wanted {
+			answer.Steps = append(answer.Steps, Step{Type: t, ID: stepID(key, t, situation(h)), Args: arguments})
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.host != h {
+		// It changed meanwhile: look again rather than tell what is past.
+		return answer, false, nil
+	}
+	e.told = situation(h)
+	if e.toldAt == nil {
+		e.toldAt = map[StepType]time.Duration{}
+	}
+	for _, t := range made {
+		e.toldAt[t] = now
+	}
+	return answer, news || len(answer.Steps) > 0, nil
+}
+
+func stepID(key HostKey, t StepType, situation string) string {
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(key.String() + "|" + situation))
+	return string(t) + "-" + hex.EncodeToString(sum.Sum(nil))[:8]
+}
+
+// arguments are those of a step; wanted is false where it has nothing to look at.
+func (s *Service) arguments(ctx context.Context, h *Host, t StepType) (arguments []string, wanted bool, err error) {
+	switch t {
+	case StepInventory:
+		return []string{h.HostID}, true, nil
+	case StepNTP:
+		return s.ntpArguments(ctx, h)
+	case StepConnectivity:
+		peers := s.peers(h)
+		return []string{encodeArgument(peers)}, len(peers) > 0, nil
+	case StepDomainResolution, StepInstall, StepImageAvailability, StepDiskSpeed:
+		return s.clusterArguments(ctx, h, t)
+	default:
+		return []string{}, true, nil
+	}
+}
+
+func encodeArgument(v any) string {
+	encoded, _ := json.Marshal(v) //nolint:errchkjson // only strings, lists and maps of them
+	return string(encoded)
+}
+
+func (s *Service) ntpArguments(ctx context.Context, h *Host) ([]string, bool, error) {
+	e, err := s.knownInfraEnv(ctx, h.InfraEnvID)
+	if err != nil {
+		return nil, false, err
+	}
+	return []string{encodeArgument(map[string]string{"ntp_source": cmp.Or(e.NTPSources, e.AdditionalNTPSources)})}, true, nil
+}
+
+// peer is a host to be reached, as agents in the field know it.
+type peer struct {
+	HostID string    `json:"host_id"`
+	NICs   []peerNIC `json:"nics"`
+}
+
+type peerNIC struct {
+	Name        string   `json:"name"`
+	MAC         string   `json:"mac"`
+	IPAddresses []string `json:"ip_addresses"`
+}
+
+func (s *Service) peers(h *Host) []peer {
+	var peers []peer
+	for _, key := range s.hosts.ofCluster(h.ClusterID) {
+		e := s.hosts.get(key)
+		if key == h.HostKey || e == nil || len(peers) == maxPeers {
+			continue
+		}
+		e.mu.Lock()
+		other := e.host
+		e.mu.Unlock()
+		nic := peerNIC{}
+		for _, a := range other.Summary.Addresses {
+			if prefix, err := netip.ParsePrefix(a); err == nil {
+				nic.IPAddresses = append(nic.IPAddresses, prefix.Addr().String())
+			}
+		}
+		if len(other.Summary.MACAddresses) > 0 {
+			nic.MAC = other.Summary.MACAddresses[0]
+		}
+		if len(nic.IPAddresses) > 0 {
+			peers = append(peers, peer{HostID: other.HostID, NICs: []peerNIC{nic}})
+		}
+	}
+	slices.SortFunc(peers, func(a, b peer) int { return strings.Compare(a.HostID, b.HostID) })
+	return peers
+}
+
+// clusterArguments are those of steps that look at the cluster, or before that at the registry.
+func (s *Service) clusterArguments(ctx context.Context, h *Host, t StepType) ([]string, bool, error) {
+	if h.ClusterID == "" {
+		return []string{encodeArgument(map[string]any{"images": s.RegistryImages, "timeout": 60})}, t == StepImageAvailability && len(s.RegistryImages) > 0, nil
+	}
+	c, err := s.knownCluster(ctx, h.ClusterID)
+	if err != nil {
+		return nil, false, err
+	}
+	switch t {
+	case StepInstall:
+		argument, err := s.installStep(h, c)
+		return []string{argument}, err == nil, err
+	case StepDiskSpeed:
+		disk, _ := validate.Disk(s.subject(h))
+		return []string{encodeArgument(map[string]string{"path": disk.Path})}, true, nil
+	case StepImageAvailability:
+		image, err := s.image(c)
+		return []string{encodeArgument(map[string]any{"images": []string{image.URL}, "timeout": 60})}, err == nil, err
+	default:
+		if c.BaseDNSDomain == "" {
+			return nil, false, nil
+		}
+		var domains []map[string]string
+		for _, name := range []string{"api", "api-int", "console-openshift-console.apps", "validateNoWildcardDNS"} {
+			domains = append(domains, map[string]string{"domain_name": name + "." + c.Name + "." + c.BaseDNSDomain})
+		}
+		return []string{encodeArgument(map[string]any{"domains": domains})}, true, nil
+	}
+}
+
+// ReportStep implements Agents.
+func (s *Service) ReportStep(ctx context.Context, key HostKey, reply StepReply) error {
+	e, err := s.entry(ctx, key)
+	if err != nil {
+		return err
+	}
+	s.saw(e)
+	if len(reply.Output) > hardware.MaxReadBytes {
+		return Refuse(Invalid, "ReplyTooLarge", "a reply has at most %d bytes", hardware.MaxReadBytes)
+	}
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(encodeArgument([]any{reply.ExitCode, reply.Output, reply.ID})))
+	e.mu.Lock()
+	h := e.host
+	same := e.replies[reply.Type] == sum.Sum64()
+	e.mu.Unlock()
+	if same && reply.Type != StepInstall {
+		return nil
+	}
+	if err := s.take(ctx, h, key, reply); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.replies == nil {
+		e.replies = map[StepType]uint64{}
+	}
+	// An inventory that was forgotten meanwhile is to be taken again.
+	if reply.Type == StepInventory || reply.Type == StepNTP {
+		e.replies[reply.Type] = sum.Sum64()
+	}
+	return nil
+}
+
+// take keeps what a reply says.
+func (s *Service) take(ctx context.Context, h *Host, key HostKey, reply StepReply) error {
+	if reply.ExitCode == mediaLost {
+		return s.learn(ctx, key, func(ctx context.Context, w *work, h *Host) error {
+			h.MediaConnected = false
+			w.tell(h, h.ClusterID, Failure, "host_media_disconnected", h.ClusterID == "", "Host %s: unable to read from the discovery media", h.label())
+			return w.act(ctx, h, lifecycle.LoseMedia, nil, "")
+		})
+	}
+	switch reply.Type {
+	case StepInventory:
+		return s.takeInventory(ctx, h, key, reply)
+	case StepInstall:
+		return s.takeInstall(ctx, key, reply)
+	case StepBootArtifacts:
+		verb := lifecycle.ReclaimReboot
+		if reply.ExitCode != 0 {
+			verb = lifecycle.ReclaimFail
+		}
+		return s.learn(ctx, key, func(ctx context.Context, w *work, h *Host) error { return w.act(ctx, h, verb, nil, "") })
+	}
+	learned, err := understand(reply)
+	if err != nil || learned == nil {
+		return err
+	}
+	return s.learn(ctx, key, func(_ context.Context, _ *work, h *Host) error {
+		learned(h)
+		return nil
+	})
+}
+
+// learn changes a host and brings it up to date.
+func (s *Service) learn(ctx context.Context, key HostKey, do func(ctx context.Context, w *work, h *Host) error) error {
+	_, err := s.change(ctx, Machine, key, func(ctx context.Context, w *work, h *Host) error {
+		if err := do(ctx, w, h); err != nil {
+			return err
+		}
+		return w.refresh(ctx, h)
+	})
+	return err
+}
+
+func (s *Service) takeInventory(ctx context.Context, known *Host, key HostKey, reply StepReply) error {
+	if reply.ExitCode != 0 {
+		return nil
+	}
+	kept, summary, err := hardware.Read(reply.Output, s.Now())
+	if err != nil {
+		return Refuse(Invalid, "InventoryInvalid", "the inventory cannot be read: it must be a JSON object of at most %d bytes", hardware.MaxReadBytes)
+	}
+	if known.Summary.Hash == summary.Hash && known.Summary.ClockSkewSeconds == summary.ClockSkewSeconds {
+		return nil
+	}
+	return s.learn(ctx, key, func(ctx context.Context, w *work, h *Host) error {
+		if lifecycle.Busy(h.State) && h.Summary.Hash != "" {
+			return nil
+		}
+		h.Summary, h.InventoryAt = summary, w.now
+		if h.Summary.Truncation != "" {
+			w.tell(h, h.ClusterID, Warning, "host_inventory_truncated", true, "Host %s: the inventory is too large, parts of it are left out", h.label())
+		}
+		return w.PutInventory(ctx, key, kept)
+	})
+}
+
+func (s *Service) takeInstall(ctx context.Context, key HostKey, reply StepReply) error {
+	if reply.ExitCode == 0 {
+		return nil
+	}
+	return s.learn(ctx, key, func(ctx context.Context, w *work, h *Host) error {
+		if h.State != lifecycle.Installing && h.State != lifecycle.InstallingInProgress || reply.ID != "" && !strings.HasPrefix(reply.ID, string(StepInstall)+"-") {
+			return nil
+		}
+		w.tell(h, h.ClusterID, Failure, "host_install_failed", false, "Host %s: the installation failed: %s", h.label(), bound(cmp.Or(reply.Error, reply.Output), 1000))
+		return w.act(ctx, h, lifecycle.Fail, nil, "")
+	})
+}
+
+// understand reads replies that are checks. A nil function has nothing to keep.
+func understand(reply StepReply) (func(*Host), error) {
+	invalid := func() error {
+		return Refuse(Invalid, "ReplyInvalid", "the reply to step %s cannot be read", bound(string(reply.Type), 64))
+	}
+	if reply.ExitCode != 0 && reply.Type != StepDiskSpeed && reply.Type != StepImageAvailability {
+		return nil, nil
+	}
+	switch reply.Type {
+	case StepNTP:
+		var output struct {
+			Sources []validate.NTPSource `json:"ntp_sources"`
+		}
+		if json.Unmarshal([]byte(reply.Output), &output) != nil {
+			return nil, invalid()
+		}
+		slices.SortFunc(output.Sources, func(a, b validate.NTPSource) int { return strings.Compare(a.Name, b.Name) })
+		return func(h *Host) { h.NTPSources = output.Sources[:min(len(output.Sources), 32)] }, nil
+	case StepConnectivity:
+		return understandConnectivity(reply.Output, invalid)
+	case StepDomainResolution:
+		return understandDomains(reply.Output, invalid)
+	case StepDiskSpeed:
+		return understandDiskSpeed(reply, invalid)
+	case StepImageAvailability:
+		return understandImages(reply, invalid)
+	default:
+		return nil, nil
+	}
+}
+
+func understandConnectivity(output string, invalid func() error) (func(*Host), error) {
+	type reached struct {
+		Successful bool `json:"successful"`
+	}
+	var report struct {
+		Hosts []struct {
+			HostID string    `json:"host_id"`
+			L3     []reached `json:"l3_connectivity"`
+			L2     []reached `json:"l2_connectivity"`
+		} `json:"remote_hosts"`
+	}
+	if json.Unmarshal([]byte(output), &report) != nil {
+		return nil, invalid()
+	}
+	var unreachable []string
+	for _, host := range report.Hosts[:min(len(report.Hosts), maxPeers)] {
+		if !slices.ContainsFunc(slices.Concat(host.L3, host.L2), func(r reached) bool { return r.Successful }) {
+			unreachable = append(unreachable, bound(host.HostID, 36))
+		}
+	}
+	slices.Sort(unreachable)
+	return func(h *Host) { h.Checks.Connected, h.Checks.Unreachable = true, unreachable }, nil
+}
+
+func understandDomains(output string, invalid func() error) (func(*Host), error) {
+	var report struct {
+		Resolutions []struct {
+			Name string   `json:"domain_name"`
+			IPv4 []string `json:"ipv4_addresses"`
+			IPv6 []string `json:"ipv6_addresses"`
+		} `json:"resolutions"`
+	}
+	if json.Unmarshal([]byte(output), &report) != nil {
+		return nil, invalid()
+	}
+	domains := map[string]bool{}
+	for _, r := range report.Resolutions {
+		name, _, _ := strings.Cut(r.Name, ".")
+		short, known := map[string]string{"api": "api", "api-int": "api-int", "console-openshift-console": "apps", "validateNoWildcardDNS": "wildcard"}[name]
+		if known {
+			domains[short] = len(r.IPv4)+len(r.IPv6) > 0
+		}
+	}
+	return func(h *Host) { h.Checks.Domains = domains }, nil
+}
+
+// slowestSync is how long a disk may take to write through, in milliseconds.
+const slowestSync = 50
+
+func understandDiskSpeed(reply StepReply, invalid func() error) (func(*Host), error) {
+	var report struct {
+		Sync int64 `json:"io_sync_duration"`
+	}
+	if reply.ExitCode == 0 && json.Unmarshal([]byte(reply.Output), &report) != nil {
+		return nil, invalid()
+	}
+	check := validate.Passed
+	if reply.ExitCode != 0 || report.Sync > slowestSync {
+		check = validate.Refused
+	}
+	return func(h *Host) {
+		if h.State == lifecycle.PreparingForInstallation {
+			h.Checks.DiskSpeed = check
+		}
+	}, nil
+}
+
+func understandImages(reply StepReply, invalid func() error) (func(*Host), error) {
+	var report struct {
+		Images []struct {
+			Name   string `json:"name"`
+			Result string `json:"result"`
+		} `json:"images"`
+	}
+	if reply.ExitCode == 0 && json.Unmarshal([]byte(reply.Output), &report) != nil {
+		return nil, invalid()
+	}
+	check, detail := validate.Passed, ""
+	if reply.ExitCode != 0 {
+		check = validate.Refused
+	}
+	for _, image := range report.Images {
+		if image.Result == "failure" {
+			check, detail = validate.Refused, bound(image.Name, 256)
+		}
+	}
+	return func(h *Host) {
+		switch {
+		case h.State == lifecycle.PreparingForInstallation:
+			h.Images = check
+		case h.ClusterID == "":
+			h.Checks.Registry, h.Checks.RegistryDetail = check, detail
+		}
+	}, nil
+}

@@ -1,0 +1,261 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+)
+
+// work is one transaction: it remembers what it read and writes what changed at its end.
+type work struct {
+	Tx
+	s        *Service
+	now      time.Time
+	hosts    map[HostKey]*tracked[Host]
+	clusters map[string]*tracked[Cluster]
+	changes  map[Change]struct{}
+	events   []Event
+	// quiet are hosts that count as never seen after the commit.
+	quiet []HostKey
+}
+
+type tracked[T any] struct {
+	before  T
+	now     *T
+	deleted bool
+}
+
+// update runs a transaction and, after it, shows what it changed to everybody who waits.
+func (s *Service) update(ctx context.Context, do func(ctx context.Context, w *work) error) error {
+	var w *work
+	err := s.store.Update(ctx, func(ctx context.Context, tx Tx) error {
+		w = &work{Tx: tx, s: s, now: s.Now(), hosts: map[HostKey]*tracked[Host]{}, clusters: map[string]*tracked[Cluster]{}, changes: map[Change]struct{}{}}
+		if err := do(ctx, w); err != nil {
+			return err
+		}
+		return w.flush(ctx)
+	})
+	if s.noted(err) != nil {
+		return err
+	}
+	now := s.clock.now()
+	for key, t := range w.hosts {
+		switch {
+		case t.deleted:
+			s.hosts.remove(key)
+		case t.now != nil:
+			s.hosts.put(t.now, now)
+		}
+	}
+	for _, key := range w.quiet {
+		if e := s.hosts.get(key); e != nil {
+			e.mu.Lock()
+			e.seen = never
+			e.mu.Unlock()
+		}
+	}
+	for c := range w.changes {
+		switch c.Kind {
+		case InfraEnvChanged:
+			s.infraEnvs.forget(c.ID)
+		case ClusterChanged:
+			s.clusters.forget(c.ID)
+		case HostChanged, EverythingChanged:
+		}
+	}
+	s.feed.publish(slices.Collect(maps.Keys(w.changes))...)
+	return nil
+}
+
+func (w *work) changed(c Change) { w.changes[c] = struct{}{} }
+
+// host returns a host to be changed in place, nil where there is none.
+func (w *work) host(ctx context.Context, key HostKey) (*Host, error) {
+	if t := w.hosts[key]; t != nil {
+		if t.deleted {
+			return nil, nil
+		}
+		return t.now, nil
+	}
+	h, err := w.Tx.Host(ctx, key)
+	if err != nil || h == nil {
+		return nil, err
+	}
+	w.hosts[key] = &tracked[Host]{before: *h, now: h}
+	return h, nil
+}
+
+func (w *work) add(h *Host) { w.hosts[h.HostKey] = &tracked[Host]{now: h} }
+
+func (w *work) drop(key HostKey) { w.hosts[key].deleted = true }
+
+func (w *work) cluster(ctx context.Context, id string) (*Cluster, error) {
+	if t := w.clusters[id]; t != nil {
+		return t.now, nil
+	}
+	c, err := w.Tx.Cluster(ctx, id)
+	if err != nil || c == nil {
+		return nil, err
+	}
+	w.clusters[id] = &tracked[Cluster]{before: *c, now: c}
+	return c, nil
+}
+
+// members are the hosts of a cluster as this transaction leaves them.
+func (w *work) members(ctx context.Context, id string) ([]*Host, error) {
+	stored, err := w.HostsOfCluster(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	for i := range stored {
+		if w.hosts[stored[i].HostKey] == nil {
+			w.hosts[stored[i].HostKey] = &tracked[Host]{before: stored[i], now: &stored[i]}
+		}
+	}
+	var members []*Host
+	for _, t := range w.hosts {
+		if !t.deleted && t.now.ClusterID == id {
+			members = append(members, t.now)
+		}
+	}
+	slices.SortFunc(members, func(a, b *Host) int { return compareKeys(a.HostKey, b.HostKey) })
+	return members, nil
+}
+
+func compareKeys(a, b HostKey) int {
+	return cmp.Or(strings.Compare(a.InfraEnvID, b.InfraEnvID), strings.Compare(a.HostID, b.HostID))
+}
+
+// flush writes what changed: clusters, then hosts, then events.
+func (w *work) flush(ctx context.Context) error {
+	for _, id := range slices.Sorted(maps.Keys(w.clusters)) {
+		if t := w.clusters[id]; !t.deleted && !reflect.DeepEqual(t.before, *t.now) {
+			t.now.UpdatedAt = w.now
+			if err := w.PutCluster(ctx, t.now); err != nil {
+				return err
+			}
+			w.changed(Change{Kind: ClusterChanged, ID: id})
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(w.hosts), compareKeys) {
+		if err := w.flushHost(ctx, key, w.hosts[key]); err != nil {
+			return err
+		}
+	}
+	for id, t := range w.clusters {
+		if t.deleted {
+			if err := w.DeleteCluster(ctx, id); err != nil {
+				return err
+			}
+			w.changed(Change{Kind: ClusterChanged, ID: id})
+		}
+	}
+	for _, e := range w.events {
+		if err := w.AddEvent(ctx, e); err != nil {
+			return err
+		}
+	}
+	w.Announce(slices.Collect(maps.Keys(w.changes))...)
+	return nil
+}
+
+func (w *work) flushHost(ctx context.Context, key HostKey, t *tracked[Host]) error {
+	switch {
+	case t.deleted:
+		if err := w.DeleteHost(ctx, key); err != nil {
+			return err
+		}
+	case reflect.DeepEqual(t.before, *t.now):
+		return nil
+	default:
+		t.now.UpdatedAt = w.now
+		if err := w.PutHost(ctx, t.now); err != nil {
+			return err
+		}
+	}
+	w.changed(Change{Kind: HostChanged, Host: key, ID: key.InfraEnvID})
+	return nil
+}
+
+// tell adds an event about a host. The InfraEnv's administrator sees it with forInfraEnv, the cluster's creator while the
+// host is bound.
+func (w *work) tell(h *Host, clusterID, severity, name string, forInfraEnv bool, format string, values ...any) {
+	w.events = append(w.events, Event{
+		Name: name, InfraEnvID: h.InfraEnvID, HostID: h.HostID, ClusterID: clusterID, Severity: severity, Category: "user",
+		Message: bound(fmt.Sprintf(format, values...), 2000), At: w.now, ForInfraEnv: forInfraEnv, ForCluster: clusterID != "", Props: json.RawMessage("{}"),
+	})
+}
+
+// tellCluster adds an event about a cluster.
+func (w *work) tellCluster(c *Cluster, severity, name, format string, values ...any) {
+	w.events = append(w.events, Event{
+		Name: name, ClusterID: c.ID, Severity: severity, Category: "user", Message: bound(fmt.Sprintf(format, values...), 2000), At: w.now, ForCluster: true,
+		Props: json.RawMessage("{}"),
+	})
+}
+
+func bound(s string, n int) string {
+	if len(s) > n {
+		return strings.ToValidUTF8(s[:n], "") + "…"
+	}
+	return s
+}
+
+// label is how events call a host.
+func (h *Host) label() string { return cmp.Or(h.Hostname(), h.HostID) }
+
+// enter puts a host into a state and tells it, where it is another one.
+func (w *work) enter(h *Host, to lifecycle.State, info string) {
+	if h.State == to {
+		if info != "" && h.StateInfo != info {
+			h.StateInfo = info
+		}
+		return
+	}
+	from := h.State
+	h.State, h.StateInfo, h.StateUpdatedAt = to, info, w.now
+	severity := Info
+	if to == lifecycle.Failed || to == lifecycle.Disconnected || to == lifecycle.DisconnectedUnbound {
+		severity = Warning
+	}
+	w.tell(h, h.ClusterID, severity, "host_status_updated", h.ClusterID == "", "Host %s: updated status from %s to %s (%s)", h.label(), from, to, info)
+}
+
+// apply does what an outcome says, but for Reassess, which the caller does when all is in place. It returns the refusal.
+func (w *work) apply(h *Host, o lifecycle.Outcome, clusterID string, dayTwo bool) error {
+	if o.Refusal != "" {
+		return Refuse(Conflict, o.Refusal, "host %s: %s", h.HostID, o.Info)
+	}
+	for _, effect := range o.Effects {
+		switch effect {
+		case lifecycle.ForgetDiscovery:
+			h.Summary, h.NTPSources, h.Checks, h.Validations, h.MediaConnected = emptySummary, nil, noChecks, nil, true
+		case lifecycle.ForgetInstallation:
+			h.Progress, h.Bootstrap, h.Images, h.Checks.DiskSpeed = Progress{}, false, "", ""
+		case lifecycle.LeaveCluster:
+			h.leave()
+		case lifecycle.JoinCluster:
+			h.ClusterID, h.DayTwo = clusterID, dayTwo
+		case lifecycle.Reassess:
+		}
+	}
+	return nil
+}
+
+// leave ends a binding: what the tenant said of the host goes, what the machine reported stays.
+func (h *Host) leave() {
+	h.PreviousCluster, h.ClusterID, h.DayTwo = h.ClusterID, "", false
+	h.HostSettings = HostSettings{Approved: h.Approved, Role: autoAssign, RequestedHostname: h.RequestedHostname}
+	h.Checks.Connected, h.Checks.Unreachable, h.Checks.Domains = false, nil, nil
+}
