@@ -97,11 +97,7 @@ type Counts struct {
 
 // Counts tells the numbers. It looks at each taken address once.
 func (f *Free) Counts() Counts {
-	free := ipset.Number{}
-	for _, set := range f.sets {
-		free = free.Plus(set.Count())
-	}
-	counts := Counts{Total: f.Layout.Total(), Used: int64(len(f.taken)), Free: free.Int64()}
+	counts := Counts{Total: f.Layout.Total(), Used: int64(len(f.taken)), Free: f.Count()}
 	for addr := range f.taken {
 		if !f.Layout.InBounds(addr) {
 			counts.OutOfRange++
@@ -110,12 +106,11 @@ func (f *Free) Counts() Counts {
 	return counts
 }
 
-// HasFree reports whether any claim can get an address.
-func (f *Free) HasFree() bool {
+// Count is how many addresses any claim can get, at most the greatest int64.
+func (f *Free) Count() int64 {
+	free := ipset.Number{}
 	for _, set := range f.sets {
-		if !set.Count().IsZero() {
-			return true
-		}
+		free = free.Plus(set.Count())
 	}
-	return false
+	return free.Int64()
 }

@@ -88,12 +88,13 @@ func (c *contract) start(ctx context.Context, claimKind schema.GroupVersionKind)
 	kinds := ipaddressclaim.Kinds{Claim: claimKind, Address: mapping.GroupVersionKind}
 	deps := c.claims.Deps
 	deps.Kind = ipaddressclaim.Claims(kinds, c.mgr.GetCache(), c.mgr.GetAPIReader(), c.mgr.GetClient())
+	deps.Freed = c.claims.Freed
 	claims := ipclaim.New(deps)
 	controller := ipaddressclaim.New(kinds, claims, c.mgr.GetCache())
 	if err := controller.Index(ctx, c.mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	feed := ipaddressclaim.Feed(c.index, func(pool types.NamespacedName) { c.claims.Freed(ctx, pool) })
+	feed := ipaddressclaim.Feed(c.index, c.claims.Freed)
 	if err := c.claims.WatchForeign(c.mgr.GetCache(), kinds.Address, feed); err != nil {
 		return err
 	}

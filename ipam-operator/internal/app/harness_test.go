@@ -35,7 +35,7 @@ import (
 )
 
 // patience is how long anything may take on a busy machine before it counts as stuck.
-const patience = 3 * time.Minute
+const patience = 2 * time.Minute
 
 // world is a namespace of the control plane and a user of it.
 type world struct {

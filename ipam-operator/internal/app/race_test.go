@@ -117,13 +117,15 @@ func TestReplicasWithoutLeaderNeverDouble(t *testing.T) {
 		require.NoError(t, w.user.List(t.Context(), addresses, client.InNamespace(w.namespace)))
 		findings, err := check.Run(t.Context(), w.user, w.namespace)
 		require.NoError(t, err)
-		served := 0
+		served, waiting := 0, ""
 		for _, claim := range claims.Items {
 			if claim.Status.Address != nil {
 				served++
+			} else {
+				waiting = fmt.Sprintf("%s %s %+v", claim.Name, claim.DeletionTimestamp, claim.Status)
 			}
 		}
-		state = fmt.Sprintf("claims %d of %d, served %d, addresses %d, findings %v", len(claims.Items), len(left), served, len(addresses.Items), findings)
+		state = fmt.Sprintf("claims %d of %d, served %d, addresses %d, findings %v, waiting %s", len(claims.Items), len(left), served, len(addresses.Items), findings, waiting)
 		return len(claims.Items) == len(left) && served == min(len(left), 315) && len(addresses.Items) == served
 	})
 	w.settled()

@@ -233,20 +233,21 @@ func (x *Index) Decide(name types.NamespacedName, claim types.UID, plan func(*al
 	return decision
 }
 
-// GiveUp ends the attempt of a claim: nothing was written.
-func (x *Index) GiveUp(claim types.UID) {
+// GiveUp ends the attempt of a claim: nothing was written. It reports whether its pool has the address to give to others now.
+func (x *Index) GiveUp(claim types.UID) (gained bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.giveUp(claim)
+	return x.giveUp(claim)
 }
 
-func (x *Index) giveUp(claim types.UID) {
-	if a, ok := x.attempts[claim]; ok {
-		delete(x.attempts, claim)
-		if p, ok := x.pools[a.pool]; ok && p.free == a.free {
-			p.free.Release(a.ip)
-		}
+func (x *Index) giveUp(claim types.UID) (gained bool) {
+	a, ok := x.attempts[claim]
+	if !ok {
+		return false
 	}
+	delete(x.attempts, claim)
+	p, ok := x.pools[a.pool]
+	return ok && p.free == a.free && p.free.Release(a.ip)
 }
 
 // MadeFor is the object that this process made for a claim and that the watch has not shown yet.
@@ -287,22 +288,14 @@ func (x *Index) Counts(name types.NamespacedName) (allocate.Counts, bool) {
 	return p.free.Counts(), true
 }
 
-// HasFree reports whether any claim can get an address of a pool.
-func (x *Index) HasFree(name types.NamespacedName) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	p, ok := x.pools[name]
-	return ok && p.free.HasFree()
-}
-
-// Layout is the layout of a pool; nil means that it is unknown.
-func (x *Index) Layout(name types.NamespacedName) *allocate.Layout {
+// Free is how many addresses of a pool any claim can get, and the layout of the pool; nil means that it is unknown.
+func (x *Index) Free(name types.NamespacedName) (int64, *allocate.Layout) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if p, ok := x.pools[name]; ok {
-		return p.free.Layout
+		return p.free.Count(), p.free.Layout
 	}
-	return nil
+	return 0, nil
 }
 
 // Pools are the names of all pools.

@@ -56,6 +56,8 @@ type Deps struct {
 	Strategy ipamv1.AllocationStrategy
 	// Workers is how many claims are served at once.
 	Workers int
+	// Freed wakes the claims of all kinds that wait for an address of a pool; nil for the Reconciler that does it itself.
+	Freed func(pool types.NamespacedName)
 }
 
 // Reconciler serves claims.
@@ -65,6 +67,7 @@ type Reconciler struct {
 	waiting *waiting
 	seen    *firstSeen
 	written *written
+	freed   *freed
 	nudges  chan event.GenericEvent
 	onFree  []func(pool types.NamespacedName)
 	control controller.Controller
@@ -72,12 +75,16 @@ type Reconciler struct {
 
 // New returns a Reconciler.
 func New(deps Deps) *Reconciler {
-	return &Reconciler{
+	r := &Reconciler{
 		Deps:     deps,
 		Releaser: Releaser{Writer: deps.Client, Reader: deps.Live, Count: deps.Metrics},
-		waiting:  newWaiting(), seen: newFirstSeen(), written: newWritten(),
-		nudges: make(chan event.GenericEvent, 16),
+		waiting:  newWaiting(), seen: newFirstSeen(), written: newWritten(), freed: newFreed(),
+		nudges: make(chan event.GenericEvent, 1),
 	}
+	if r.Deps.Freed == nil {
+		r.Deps.Freed = r.Freed
+	}
+	return r
 }
 
 // Waiting counts the claims that have no address, by reason.

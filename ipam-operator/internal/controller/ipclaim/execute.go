@@ -32,7 +32,9 @@ func (r *Reconciler) execute(ctx context.Context, subject *Subject, decision all
 	switch action := decision.Action.(type) {
 	case allocate.Nothing:
 		ctrl.LoggerFrom(ctx).V(1).Info("Nothing to do", "why", decision.Why)
-		if decision.Why == allocate.WhyServed {
+		if decision.Why == allocate.WhyPaused && subject.Claim.Bound == "" && !subject.Claim.Deleting {
+			r.waiting.set(subject.Key(), subject.UID(), decision.Why, allocate.Refuse{})
+		} else {
 			r.forget(subject.Key())
 		}
 		return false, nil
@@ -53,13 +55,13 @@ func (r *Reconciler) execute(ctx context.Context, subject *Subject, decision all
 func (r *Reconciler) create(ctx context.Context, subject *Subject, action allocate.Create, why allocate.Why) (again bool, err error) {
 	pool := &ipamv1.IPPool{}
 	if err := r.Client.Get(ctx, subject.Pool, pool); err != nil {
-		r.Index.GiveUp(subject.UID())
+		r.giveUp(subject)
 		return false, fmt.Errorf("reading IPPool %s: %w", subject.Pool, err)
 	}
 	r.seen.mark(subject.Key(), r.Clock.Now())
 	if subject.FinalizerFirst {
 		if err := r.setFinalizer(ctx, subject, true); err != nil {
-			r.Index.GiveUp(subject.UID())
+			r.giveUp(subject)
 			return false, err
 		}
 	}
@@ -73,16 +75,16 @@ func (r *Reconciler) create(ctx context.Context, subject *Subject, action alloca
 		case readErr != nil:
 			return false, errors.Join(fmt.Errorf("creating IPAddress %s: %w", address.Name, err), readErr)
 		case holder == nil && apierrors.IsAlreadyExists(err):
-			r.Index.GiveUp(subject.UID())
+			r.giveUp(subject)
 			return true, nil
 		case holder == nil:
-			r.Index.GiveUp(subject.UID())
+			r.giveUp(subject)
 			return false, fmt.Errorf("creating IPAddress %s: %w", address.Name, err)
 		case !isOwner(holder, subject) || ClaimOwner(holder) == "":
 			r.Metrics.Conflict(metrics.NameTaken)
 			ctrl.LoggerFrom(ctx).V(1).Info("Address was taken by another claim", "IPAddress", address.Name)
 			r.Index.Learn(RecordOf(holder), r.Clock.Now())
-			r.Index.GiveUp(subject.UID())
+			r.giveUp(subject)
 			if why == allocate.WhyHeld {
 				refusal := allocate.Refuse{Error: allocate.ErrNotFree, Message: allocate.ErrNotFree + ": " + action.IP.String() + " is held by another claim too"}
 				return false, r.refuse(ctx, subject, refusal, allocate.WhyRefused)
@@ -91,7 +93,7 @@ func (r *Reconciler) create(ctx context.Context, subject *Subject, action alloca
 		}
 		address = holder
 	default:
-		r.Index.GiveUp(subject.UID())
+		r.giveUp(subject)
 		refusal := allocate.Refuse{Error: errCreate, Message: errCreate + ": " + string(apierrors.ReasonForError(err))}
 		return false, errors.Join(fmt.Errorf("creating IPAddress %s: %w", address.Name, err), r.refuse(ctx, subject, refusal, allocate.WhyRefused))
 	}
@@ -236,7 +238,7 @@ func (r *Reconciler) release(ctx context.Context, subject *Subject, action alloc
 		}
 		ctrl.LoggerFrom(ctx).Info("Claim gave its address back", "IPAddress", address.Name)
 	}
-	r.Index.GiveUp(subject.UID())
+	r.giveUp(subject)
 	r.forget(subject.Key())
 	return r.setFinalizer(ctx, subject, false)
 }

@@ -87,7 +87,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 		For(&ipamv1.IPClaim{}).
 		Watches(&ipamv1.IPPool{}, r.poolHandler()).
 		Watches(&ipamv1.IPAddress{}, r.addressHandler()).
-		WatchesRawSource(source.Channel(r.nudges, r.nudgeHandler())).
+		WatchesRawSource(source.Channel(r.nudges, r.freedHandler())).
 		WithOptions(controller.TypedOptions[reconcile.Request]{
 			MaxConcurrentReconciles: r.Workers, ReconciliationTimeout: reconcileTimeout, EnableWarmup: new(true),
 		}).

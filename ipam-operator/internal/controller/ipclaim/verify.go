@@ -27,8 +27,7 @@ func (r *Reconciler) Verify(ctx context.Context, pool types.NamespacedName) (tim
 		switch {
 		case apierrors.IsNotFound(err):
 			ctrl.LoggerFrom(ctx).Info("Address is gone without an event", "IPAddress", record.Key.Name)
-			r.Index.Forget(record.Key)
-			r.nudge(ctx, pool)
+			r.forgetAddress(record)
 		case err != nil:
 			return 0, fmt.Errorf("reading IPAddress %s: %w", record.Key.NamespacedName, err)
 		default:

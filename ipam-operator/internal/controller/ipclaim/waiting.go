@@ -14,7 +14,7 @@ import (
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 )
 
-// waiting is the claims that were told that they get nothing for now.
+// waiting is the claims that get nothing for now, and why.
 type waiting struct {
 	mu     sync.Mutex
 	claims map[types.NamespacedName]waiter
@@ -39,6 +39,14 @@ func (w *waiting) told(claim types.NamespacedName, uid types.UID, refusal alloca
 	defer w.mu.Unlock()
 	known, ok := w.claims[claim]
 	return ok && known.uid == uid && known.refusal == refusal
+}
+
+// why tells what a claim waits for, if it was told so.
+func (w *waiting) why(claim types.NamespacedName, uid types.UID) (allocate.Why, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known, ok := w.claims[claim]
+	return known.why, ok && known.uid == uid
 }
 
 func (w *waiting) drop(claim types.NamespacedName) {

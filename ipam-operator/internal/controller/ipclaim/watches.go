@@ -7,9 +7,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,13 +20,6 @@ import (
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/space"
-)
-
-// wakeAtOnce is how many of the oldest waiting claims look again the moment an address is free; the others look again
-// after wakeRest, so that a single address does not wake ten thousand claims at once.
-const (
-	wakeAtOnce = 64
-	wakeRest   = time.Second
 )
 
 // Queue is the work queue of a controller.
@@ -69,10 +60,7 @@ func (r *Reconciler) addressHandler() handler.EventHandler {
 			if ClaimKind(address) == r.Kind.Name() {
 				q.Add(requestFor(address.Namespace, address.Spec.Claim.Name))
 			}
-			for _, pool := range r.Index.Forget(IndexKey(client.ObjectKeyFromObject(address))) {
-				r.wake(ctx, pool, string(address.Spec.Address), q)
-				r.announce(pool)
-			}
+			r.forgetAddress(RecordOf(address))
 		},
 	}
 }
@@ -86,26 +74,6 @@ func (r *Reconciler) wakeUnlessBound(ctx context.Context, address *ipamv1.IPAddr
 	subject, err := r.Kind.Get(ctx, claim)
 	if err == nil && subject != nil && subject.Claim.Bound != address.Name {
 		q.Add(reconcile.Request{NamespacedName: claim})
-	}
-}
-
-// wake makes waiting claims of a pool look again: the oldest ones and those that ask for the very address at once.
-func (r *Reconciler) wake(ctx context.Context, pool types.NamespacedName, address string, q Queue) {
-	pending := r.pendingInPool(ctx, pool)
-	layout := r.Index.Layout(pool)
-	for i, claim := range pending {
-		req := requestFor(claim.Namespace, claim.Name)
-		reserved := ""
-		if layout != nil {
-			if ip, ok := layout.Reserved(claim.Name); ok {
-				reserved = ip.String()
-			}
-		}
-		if i < wakeAtOnce || reserved == address || claim.Annotations[ipamv1.RequestedAddressAnnotation] == address {
-			q.Add(req)
-		} else {
-			q.AddAfter(req, wakeRest)
-		}
 	}
 }
 
@@ -176,38 +144,6 @@ func (r *Reconciler) clusterHandler() handler.EventHandler {
 			q.Add(requestFor(claims[i].Namespace, claims[i].Name))
 		}
 	})
-}
-
-// Freed wakes the waiting claims of a pool that has an address more to give.
-func (r *Reconciler) Freed(ctx context.Context, pool types.NamespacedName) {
-	r.nudge(ctx, pool)
-	r.announce(pool)
-}
-
-// nudge wakes the waiting claims of a pool without an event of the API server.
-func (r *Reconciler) nudge(ctx context.Context, pool types.NamespacedName) {
-	select {
-	case r.nudges <- event.GenericEvent{Object: &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: pool.Namespace, Name: pool.Name}}}:
-	case <-ctx.Done():
-	}
-}
-
-func (r *Reconciler) nudgeHandler() handler.EventHandler {
-	return handler.Funcs{GenericFunc: func(ctx context.Context, e event.GenericEvent, q Queue) {
-		r.wake(ctx, client.ObjectKeyFromObject(e.Object), "", q)
-	}}
-}
-
-// OnFree calls follow whenever a pool has an address more to give, or gives them otherwise. It is called before the manager
-// starts.
-func (r *Reconciler) OnFree(follow func(pool types.NamespacedName)) {
-	r.onFree = append(r.onFree, follow)
-}
-
-func (r *Reconciler) announce(pool types.NamespacedName) {
-	for _, follow := range r.onFree {
-		follow(pool)
-	}
 }
 
 func requestFor(namespace, name string) reconcile.Request {

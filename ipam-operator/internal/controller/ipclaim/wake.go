@@ -1,0 +1,162 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ipclaim
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+	"github.com/muster-io/muster/ipam-operator/internal/space"
+)
+
+// lookAgain is when a pool is looked at again that had an address more to give and claims that were not woken: one that was may have gone away.
+const lookAgain = time.Second
+
+// freed is the pools that have an address more to give, and which addresses those are, until their waiting claims are woken.
+type freed struct {
+	mu    sync.Mutex
+	pools map[types.NamespacedName]map[netip.Addr]bool
+	again map[types.NamespacedName]bool
+}
+
+func newFreed() *freed {
+	return &freed{pools: map[types.NamespacedName]map[netip.Addr]bool{}, again: map[types.NamespacedName]bool{}}
+}
+
+func (f *freed) note(pool types.NamespacedName, ip netip.Addr) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.pools[pool] == nil {
+		f.pools[pool] = map[netip.Addr]bool{}
+	}
+	f.pools[pool][ip] = true
+}
+
+func (f *freed) take() map[types.NamespacedName]map[netip.Addr]bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	pools := f.pools
+	f.pools = map[types.NamespacedName]map[netip.Addr]bool{}
+	return pools
+}
+
+// later reports whether nobody looks at the pool again yet.
+func (f *freed) later(pool types.NamespacedName) (first bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	first = !f.again[pool]
+	f.again[pool] = true
+	return first
+}
+
+func (f *freed) now(pool types.NamespacedName) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.again, pool)
+}
+
+// forgetAddress takes over that an address is gone.
+func (r *Reconciler) forgetAddress(record space.Record) {
+	for _, pool := range r.Index.Forget(record.Key) {
+		r.free(pool, record.IP)
+	}
+}
+
+// giveUp ends the attempt of a claim to get an address: nothing was written.
+func (r *Reconciler) giveUp(subject *Subject) {
+	if r.Index.GiveUp(subject.UID()) {
+		r.Deps.Freed(subject.Pool)
+	}
+}
+
+// Freed wakes the waiting claims of a pool that has an address more to give.
+func (r *Reconciler) Freed(pool types.NamespacedName) { r.free(pool, netip.Addr{}) }
+
+// free wakes the waiting claims of a pool, soon: addresses that are given back meanwhile wake them together. One signal is enough for all pools.
+func (r *Reconciler) free(pool types.NamespacedName, ip netip.Addr) {
+	r.freed.note(pool, ip)
+	select {
+	case r.nudges <- event.GenericEvent{Object: &ipamv1.IPPool{}}:
+	default: // who gets the signal that is on its way takes this pool, too
+	}
+}
+
+func (r *Reconciler) freedHandler() handler.EventHandler {
+	return handler.Funcs{GenericFunc: func(ctx context.Context, _ event.GenericEvent, q Queue) {
+		for pool, addresses := range r.freed.take() {
+			r.wake(ctx, pool, addresses, q)
+			r.announce(pool)
+		}
+	}}
+}
+
+// wake makes claims of a pool look again: of those that any address helps as many as addresses are free, the oldest first, and those that one
+// of these addresses is for. What the others wait for is something else.
+func (r *Reconciler) wake(ctx context.Context, pool types.NamespacedName, addresses map[netip.Addr]bool, q Queue) {
+	free, layout := r.Index.Free(pool)
+	woken, left := 0, 0
+	pending := r.pendingInPool(ctx, pool)
+	for i := range pending {
+		claim := &pending[i]
+		key := client.ObjectKeyFromObject(claim)
+		switch why, known := r.waiting.why(key, claim.UID); {
+		case !known || isFor(claim, layout, addresses):
+			q.Add(requestFor(claim.Namespace, claim.Name))
+		case why != allocate.WhyExhausted:
+		case int64(woken) < free:
+			woken++
+			q.Add(requestFor(claim.Namespace, claim.Name))
+		default:
+			left++
+		}
+	}
+	if woken > 0 && left > 0 {
+		r.wakeLater(pool)
+	}
+}
+
+// wakeLater looks at a pool again, in case that a claim that was woken took no address.
+func (r *Reconciler) wakeLater(pool types.NamespacedName) {
+	if !r.freed.later(pool) {
+		return
+	}
+	time.AfterFunc(lookAgain, func() {
+		r.freed.now(pool)
+		if free, _ := r.Index.Free(pool); free > 0 {
+			r.Freed(pool)
+		}
+	})
+}
+
+// isFor reports whether one of the addresses is preallocated to a claim, or asked for by it.
+func isFor(claim *ipamv1.IPClaim, layout *allocate.Layout, addresses map[netip.Addr]bool) bool {
+	if layout != nil {
+		if ip, ok := layout.Reserved(claim.Name); ok && addresses[ip] {
+			return true
+		}
+	}
+	ip, err := allocate.ParseAddr(claim.Annotations[ipamv1.RequestedAddressAnnotation])
+	return err == nil && addresses[ip]
+}
+
+// OnFree calls follow whenever a pool has an address more to give, or gives them otherwise. It is called before the manager
+// starts.
+func (r *Reconciler) OnFree(follow func(pool types.NamespacedName)) {
+	r.onFree = append(r.onFree, follow)
+}
+
+func (r *Reconciler) announce(pool types.NamespacedName) {
+	for _, follow := range r.onFree {
+		follow(pool)
+	}
+}

@@ -1,0 +1,80 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ipclaim
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+)
+
+// woken are the names of the claims in a queue.
+func woken(q Queue) (names []string) {
+	for q.Len() > 0 {
+		item, _ := q.Get()
+		names = append(names, item.Name)
+		q.Done(item)
+	}
+	return names
+}
+
+func newQueue(t *testing.T) Queue {
+	t.Helper()
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	t.Cleanup(q.ShutDown)
+	return q
+}
+
+func TestAsManyClaimsAreWokenAsAddressesAreFree(t *testing.T) {
+	s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.3")})
+	var claims []*ipamv1.IPClaim
+	for i := range 6 {
+		claim := s.claim(fmt.Sprintf("c%d", i), func(c *ipamv1.IPClaim) {
+			c.CreationTimestamp.Time = epoch.Add(-time.Duration(i) * time.Minute) // the last one is the oldest
+		})
+		s.reconciler.waiting.set(key(claim.Name), claim.UID, allocate.WhyExhausted, allocate.Refuse{})
+		claims = append(claims, claim)
+	}
+	s.reconciler.waiting.set(key("c4"), claims[4].UID, allocate.WhyRefused, allocate.Refuse{})
+	s.reconciler.waiting.drop(key("c1"))
+	q := newQueue(t)
+	for _, ip := range []string{"10.0.0.1", "10.0.0.2"} { // one signal for both
+		record := RecordOf(s.address("p-"+ip, ip, "somebody"))
+		s.index.Observe(record)
+		s.reconciler.forgetAddress(record)
+	}
+	s.index.Observe(RecordOf(s.address("p-3", "10.0.0.3", "somebody")))
+	require.Len(t, s.reconciler.nudges, 1)
+	s.reconciler.freedHandler().Generic(t.Context(), <-s.reconciler.nudges, q)
+	assert.Equal(t, []string{"c5", "c3", "c1"}, woken(q), "the two oldest that any address helps, and one of which nothing is known")
+
+	s.reconciler.freedHandler().Generic(t.Context(), event.GenericEvent{}, q)
+	assert.Empty(t, woken(q), "nothing was given back")
+}
+
+func TestAClaimThatAsksForTheAddressIsWoken(t *testing.T) {
+	s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.3"), reserved: map[string]ipamv1.IPAddressStr{"reserved": "10.0.0.2"}})
+	for _, name := range []string{"reserved", "asks", "asks-for-another"} {
+		claim := s.claim(name, func(c *ipamv1.IPClaim) {
+			if name != "reserved" {
+				c.Annotations = map[string]string{ipamv1.RequestedAddressAnnotation: map[string]string{"asks": "10.0.0.2", "asks-for-another": "10.0.0.3"}[name]}
+			}
+		})
+		s.reconciler.waiting.set(key(name), claim.UID, allocate.WhyRefused, allocate.Refuse{})
+	}
+	q := newQueue(t)
+	s.reconciler.free(key("p"), netip.MustParseAddr("10.0.0.2"))
+	s.reconciler.freedHandler().Generic(t.Context(), <-s.reconciler.nudges, q)
+	assert.ElementsMatch(t, []string{"reserved", "asks"}, woken(q))
+}
