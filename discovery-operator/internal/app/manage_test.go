@@ -335,3 +335,8 @@ func TestBesideAnotherOperatorNoStateIsNew(t *testing.T) {
 	})
 	assert.Equal(t, map[metal3v1.ProvisioningState]bool{metal3v1.StateUnmanaged: true}, seen)
 }
+
+const (
+	patience = 60 * time.Second
+	beat     = 100 * time.Millisecond
+)
