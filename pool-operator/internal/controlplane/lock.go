@@ -39,10 +39,13 @@ func (d layout) takeLock(ctx context.Context) (*os.File, error) {
 	return file, nil
 }
 
-// waitForLock returns once the lock is held. While a living owner holds it that is refused at once; the processes that a
+// forkGrace is how long a lock may be held by nobody: a process that is just being forked, for whatever purpose, has it until it becomes another program.
+const forkGrace = 250 * time.Millisecond
+
+// waitForLock returns once the lock is held. While a living owner holds it that is refused soon; the processes that a
 // dead owner left are killed and waited for.
 func (d layout) waitForLock(ctx context.Context, file *os.File) error {
-	deadline := time.Now().Add(leftoverGrace)
+	started := time.Now()
 	for {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
@@ -52,10 +55,13 @@ func (d layout) waitForLock(ctx context.Context, file *os.File) error {
 			return fmt.Errorf("locking %s: %w", d.lock(), err)
 		}
 		owner := readIdentity(d.owner())
-		if owner.alive() || time.Now().After(deadline) {
+		alive, waited := owner.alive(), time.Since(started)
+		if alive && waited > forkGrace || waited > leftoverGrace {
 			return &InUseError{Dir: string(d), PID: owner.pid}
 		}
-		d.killLeftovers()
+		if !alive {
+			d.killLeftovers()
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -78,8 +78,8 @@ type Observation struct {
 	Version string
 	// Since is when the state was entered, as far as the runtime knows; zero when it does not, as after a restart of the operator.
 	Since time.Time
-	// Failures counts the failed starts and deaths since the cluster was last ready; 0 once it is Ready. A runtime may forget it over a restart
-	// of the operator.
+	// Failures counts the failed starts and deaths since the cluster was last ready; 0 once it is Ready. One that dies soon after it became ready goes on
+	// counting from where it was. A runtime may forget it over a restart of the operator.
 	Failures int32
 	// Problem says why the cluster is not what was asked for. It is nil when nothing is wrong.
 	Problem *Problem

@@ -36,6 +36,8 @@ type Harness struct {
 	Leftovers func(ctx context.Context, ref provision.ClusterRef) ([]string, error)
 	// Timeout is how long a cluster may take to start, stop or go.
 	Timeout time.Duration
+	// Parallel says that cases may run side by side.
+	Parallel bool
 }
 
 // Run runs all cases, each with clusters of its own.
@@ -55,7 +57,12 @@ func Run(t *testing.T, h Harness) {
 		{"an operator that starts finds each cluster as it was left", restarts},
 		{"a cluster of which something dies is said to have failed, why, and starts again", dies},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.run(t, h) })
+		t.Run(c.name, func(t *testing.T) {
+			if h.Parallel {
+				t.Parallel()
+			}
+			c.run(t, h)
+		})
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/pool-operator/internal/provision"
@@ -63,17 +64,19 @@ func (r *Runtime) Start(ctx context.Context, ref provision.ClusterRef, spec prov
 	return r.record(ref, "starting", err)
 }
 
-// Stop implements the port.
+// Stop implements the port. Somebody who changes the StatefulSet at the same time, as its controller does, is no reason to give up.
 func (r *Runtime) Stop(ctx context.Context, ref provision.ClusterRef) error {
-	var current appsv1.StatefulSet
-	err := r.options.Client.Get(ctx, key(ref, objectName(ref)), &current)
-	if apierrors.IsNotFound(err) {
-		return r.record(ref, "stopping", nil)
-	}
-	if err == nil && (current.Spec.Replicas == nil || *current.Spec.Replicas != 0) {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		var current appsv1.StatefulSet
+		if err := r.options.Client.Get(ctx, key(ref, objectName(ref)), &current); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		if current.Spec.Replicas != nil && *current.Spec.Replicas == 0 {
+			return nil
+		}
 		apply := statefulSet(ref, &r.options, 0).WithUID(current.UID).WithResourceVersion(current.ResourceVersion)
-		err = r.options.Client.Apply(ctx, apply, client.FieldOwner(FieldOwner), client.ForceOwnership)
-	}
+		return r.options.Client.Apply(ctx, apply, client.FieldOwner(FieldOwner), client.ForceOwnership)
+	})
 	return r.record(ref, "stopping", err)
 }
 

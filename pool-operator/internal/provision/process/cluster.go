@@ -31,7 +31,9 @@ type cluster struct {
 	state    provision.State
 	since    time.Time
 	failures int32
-	problem  *provision.Problem
+	// before is how many failures there were when the cluster last became ready. One that dies soon again goes on counting from there.
+	before  int32
+	problem *provision.Problem
 	// want is what work drives to: StateReady, StateStopped or StateAbsent.
 	want    provision.State
 	working bool

@@ -102,6 +102,7 @@ func runOperator(t *testing.T, todo task) *exec.Cmd {
 // TestTwoOperatorsOnOneRoot has the second leave alone what the first runs, and take over when that is gone.
 func TestTwoOperatorsOnOneRoot(t *testing.T) {
 	requireBinaries(t)
+	t.Parallel()
 	root := t.TempDir()
 	ref := newRef("shared")
 	first := runOperator(t, task{Root: root, Ref: ref, Do: "nothing"})
@@ -129,6 +130,23 @@ func TestTwoOperatorsOnOneRoot(t *testing.T) {
 	removeAll(t, second, root, ref)
 }
 
+// TestEachDeathOfAClusterThatDiesAgainAndAgainCounts, though it was ready in between: the pauses between its starts grow.
+func TestEachDeathOfAClusterThatDiesAgainAndAgainCounts(t *testing.T) {
+	requireBinaries(t)
+	t.Parallel()
+	root := t.TempDir()
+	r := open(t, root)
+	defer r.Crash()
+	ref := newRef("dying")
+	for deaths := range int32(2) {
+		require.NoError(t, r.Start(t.Context(), ref, provision.Spec{ClusterName: ref.Name}))
+		assert.Zero(t, awaitState(t, r, ref, provision.StateReady).Failures)
+		killOne(t, root, ref, "etcd")
+		assert.Equal(t, deaths+1, awaitState(t, r, ref, provision.StateFailed).Failures)
+	}
+	removeAll(t, r, root, ref)
+}
+
 func newRef(name string) provision.ClusterRef {
 	return provision.ClusterRef{Namespace: "crash", Name: name, UID: types.UID("uid-of-" + name)}
 }
@@ -136,6 +154,7 @@ func newRef(name string) provision.ClusterRef {
 // TestKilledWhileStarting kills one operator after the other at ever later moments of the start of one cluster.
 func TestKilledWhileStarting(t *testing.T) {
 	requireBinaries(t)
+	t.Parallel()
 	root := t.TempDir()
 	ref := newRef("starting")
 	var access *provision.Access
@@ -180,6 +199,7 @@ func TestKilledWhileStarting(t *testing.T) {
 // TestKilledWhileStopping keeps data through operators that are killed while they stop a cluster.
 func TestKilledWhileStopping(t *testing.T) {
 	requireBinaries(t)
+	t.Parallel()
 	root := t.TempDir()
 	ref := newRef("stopping")
 	r := open(t, root)
@@ -207,6 +227,7 @@ func TestKilledWhileStopping(t *testing.T) {
 // may be gone by then.
 func TestKilledWhileDeleting(t *testing.T) {
 	requireBinaries(t)
+	t.Parallel()
 	for _, after := range moments(0, 5*time.Millisecond, 50*time.Millisecond) {
 		t.Run(after.String(), func(t *testing.T) {
 			t.Parallel()

@@ -206,6 +206,7 @@ func TestCredentialsAreNowhereButInTheirFiles(t *testing.T) {
 
 func TestCloseStopsEverything(t *testing.T) {
 	requireBinaries(t)
+	t.Parallel()
 	root := t.TempDir()
 	r := open(t, root)
 	running1, starting := newRef("running"), newRef("starting-up")
@@ -228,6 +229,7 @@ func TestCloseStopsEverything(t *testing.T) {
 
 func TestUnansweredClusterIsUnreachable(t *testing.T) {
 	requireBinaries(t)
+	t.Parallel()
 	root := t.TempDir()
 	r := open(t, root)
 	defer r.Crash()

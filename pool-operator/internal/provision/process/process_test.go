@@ -6,11 +6,13 @@ package process_test
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -47,8 +49,13 @@ func open(t testing.TB, root string) *process.Runtime {
 
 func TestContract(t *testing.T) {
 	requireBinaries(t)
-	root := t.TempDir()
-	var opened []*process.Runtime
+	t.Parallel()
+	// Each case has a root of its own below this one.
+	roots := t.TempDir()
+	var (
+		mu     sync.Mutex
+		opened []*process.Runtime
+	)
 	t.Cleanup(func() {
 		for _, r := range opened {
 			r.Crash()
@@ -56,20 +63,25 @@ func TestContract(t *testing.T) {
 	})
 	contract.Run(t, contract.Harness{
 		Open: func(t *testing.T) clusterdeployment.Runtime {
-			r := open(t, root)
+			sum := fnv.New32a()
+			_, _ = sum.Write([]byte(t.Name()))
+			r := open(t, filepath.Join(roots, strconv.Itoa(int(sum.Sum32()))))
+			mu.Lock()
+			defer mu.Unlock()
 			opened = append(opened, r)
 			return r
 		},
 		Crash:     func(_ *testing.T, r clusterdeployment.Runtime) { r.(*process.Runtime).Crash() },
-		Kill:      func(t *testing.T, ref provision.ClusterRef) { killOne(t, root, ref, "etcd") },
+		Kill:      func(t *testing.T, ref provision.ClusterRef) { killOne(t, roots, ref, "etcd") },
 		Namespace: func(*testing.T) string { return "contract" },
 		Use:       contract.Kubernetes{}.Use,
 		Remember:  contract.Kubernetes{}.Remember,
 		Recall:    contract.Kubernetes{}.Recall,
 		Leftovers: func(_ context.Context, ref provision.ClusterRef) ([]string, error) {
-			return leftovers(t, root, ref), nil
+			return leftovers(t, roots, ref), nil
 		},
-		Timeout: patience,
+		Timeout:  patience,
+		Parallel: true,
 	})
 }
 
@@ -103,19 +115,16 @@ func killOne(t testing.TB, root string, ref provision.ClusterRef, name string) {
 	require.NoError(t, syscall.Kill(pids[0], syscall.SIGKILL))
 }
 
-func leftovers(t testing.TB, root string, ref provision.ClusterRef) []string {
+// leftovers names what is left of a cluster below any of the roots.
+func leftovers(t testing.TB, roots string, ref provision.ClusterRef) []string {
 	t.Helper()
 	var left []string
-	for name, pids := range running(t, root, string(ref.UID)) {
+	for name, pids := range running(t, roots, string(ref.UID)) {
 		left = append(left, fmt.Sprintf("%s %v", name, pids))
 	}
-	entries, err := os.ReadDir(root)
+	files, err := filepath.Glob(filepath.Join(roots, "*", "*"+string(ref.UID)+"*"))
 	require.NoError(t, err)
-	for _, entry := range entries {
-		if strings.Contains(entry.Name(), string(ref.UID)) {
-			left = append(left, entry.Name())
-		}
-	}
+	left = append(left, files...)
 	slices.Sort(left)
 	return left
 }

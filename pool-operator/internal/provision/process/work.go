@@ -13,8 +13,12 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
-// renewInterval is how often the certificates of a running cluster are looked at.
-const renewInterval = 24 * time.Hour
+const (
+	// renewInterval is how often the certificates of a running cluster are looked at.
+	renewInterval = 24 * time.Hour
+	// steadyAfter is how long a cluster has to run before its earlier failures are forgotten. One that comes up and dies again and again is started with growing pauses.
+	steadyAfter = 2 * time.Minute
+)
 
 // drive makes work bring about what is wanted. c.mu is held.
 func (c *cluster) drive(want provision.State) {
@@ -77,7 +81,7 @@ func (c *cluster) bringUp() (done bool) {
 		c.fail(explain(err))
 		return true
 	}
-	c.failures, c.problem = 0, nil
+	c.before, c.failures, c.problem = c.failures, 0, nil
 	c.move(provision.StateReady)
 	go c.watch(plane, plane.Done())
 	return true
@@ -103,7 +107,7 @@ func (c *cluster) bringDown() (done bool) {
 	if c.want != provision.StateStopped || c.closed {
 		return false
 	}
-	c.failures, c.problem = 0, nil
+	c.before, c.failures, c.problem = 0, 0, nil
 	c.move(provision.StateStopped)
 	return true
 }
@@ -148,6 +152,9 @@ func (c *cluster) watch(plane *controlplane.Plane, ended <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state == provision.StateReady && c.plane == plane && !c.closed {
+		if time.Since(c.since) < steadyAfter {
+			c.failures = c.before
+		}
 		c.fail(explain(plane.Err()))
 	}
 }
