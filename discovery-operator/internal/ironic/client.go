@@ -41,7 +41,7 @@ type Client struct {
 	http     *http.Client
 	mu       sync.Mutex
 	services *services
-	refused  bool
+	failing  bool
 }
 
 // services are the authenticated entrances, made when first needed and again after a refusal.
@@ -75,11 +75,11 @@ func (c *Client) Version(ctx context.Context) (string, error) {
 	return fmt.Sprintf("1.%d", s.version), nil
 }
 
-// Refused reports whether the credentials were refused when they were last tried.
-func (c *Client) Refused() bool {
+// Failing reports whether the last request failed in a way that other credentials or another authority may cure.
+func (c *Client) Failing() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.refused
+	return c.failing
 }
 
 // connect authenticates and agrees on a version, once until forget is called.
@@ -91,11 +91,12 @@ func (c *Client) connect(ctx context.Context) (*services, error) {
 	}
 	s, err := c.authenticate(ctx)
 	if err != nil {
-		c.refused = errors.Is(err, errCredentials)
+		c.failing = curable(err)
 		return nil, err
 	}
 	var root json.RawMessage
 	header, err := c.send(ctx, s.ironic, "version", http.MethodGet, "", nil, &root)
+	c.failing = curable(err)
 	if err != nil {
 		return nil, err
 	}
@@ -214,25 +215,29 @@ func (c *Client) call(ctx context.Context, operation, method, path string, body,
 	c.note(err)
 	if e := (*inventory.EndpointError)(nil); errors.As(err, &e) {
 		switch e.Problem { //nolint:exhaustive // the others say nothing about version or credentials
-		case inventory.ProblemCredentials, inventory.ProblemTooOld, inventory.ProblemUnreachable:
+		case inventory.ProblemCredentials, inventory.ProblemUnreachable:
 			c.forget()
+		case inventory.ProblemTooOld:
+			c.forget()
+			if _, why := c.connect(ctx); why != nil { // it names the versions
+				return why
+			}
 		}
 	}
 	return err
 }
 
-var errCredentials = &inventory.EndpointError{Problem: inventory.ProblemCredentials}
+var (
+	errCredentials = &inventory.EndpointError{Problem: inventory.ProblemCredentials}
+	errUnreachable = &inventory.EndpointError{Problem: inventory.ProblemUnreachable}
+)
 
-// note remembers whether the credentials are refused. Errors that say nothing about them change nothing.
+func curable(err error) bool { return errors.Is(err, errCredentials) || errors.Is(err, errUnreachable) }
+
 func (c *Client) note(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case errors.Is(err, errCredentials):
-		c.refused = true
-	case err == nil:
-		c.refused = false
-	}
+	c.failing = curable(err)
 }
 
 func cutQuery(path string) string {

@@ -23,6 +23,8 @@ type Dialer struct {
 	environment func() (Config, error)
 	secrets     Secrets
 	observe     Observer
+	// Timeout bounds one request; 0 means the default of Config.
+	Timeout time.Duration
 
 	mu      sync.Mutex
 	clients map[string]*dialed
@@ -59,14 +61,14 @@ func (d *Dialer) Key(namespace string, ref *metal3v1.IronicReference) (key, endp
 	return key, Redact(ref.Endpoint)
 }
 
-// Client returns the client of an endpoint. Files and Secrets are read again from time to time, and at once after they were refused, so
+// Client returns the client of an endpoint. Files and Secrets are read again from time to time, and at once after a request failed because of them or found nobody, so
 // that a rotated or corrected credential is used without a restart.
 func (d *Dialer) Client(ctx context.Context, namespace string, ref *metal3v1.IronicReference) (*Client, error) {
 	key, _ := d.Key(namespace, ref)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	known := d.clients[key]
-	if known != nil && time.Since(known.read) < reread && !known.client.Refused() {
+	if known != nil && time.Since(known.read) < reread && !known.client.Failing() {
 		return known.client, nil
 	}
 	config, err := d.config(ctx, namespace, ref)
@@ -76,6 +78,9 @@ func (d *Dialer) Client(ctx context.Context, namespace string, ref *metal3v1.Iro
 	if known != nil && known.fingerprint == config.Fingerprint() {
 		known.read = time.Now()
 		return known.client, nil
+	}
+	if config.Timeout == 0 {
+		config.Timeout = d.Timeout
 	}
 	client, err := New(config, d.observe)
 	if err != nil {

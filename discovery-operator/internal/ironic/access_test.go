@@ -1,0 +1,253 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ironic_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+	"github.com/muster-io/muster/discovery-operator/internal/ironic"
+)
+
+// keystone speaks as much of the identity API, version 3, as it takes to get a token with a password.
+type keystone struct {
+	*httptest.Server
+	mu     sync.Mutex
+	tokens map[string]bool
+	given  int
+}
+
+func newKeystone(t *testing.T) *keystone {
+	k := &keystone{tokens: map[string]bool{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v3/auth/tokens", func(w http.ResponseWriter, r *http.Request) {
+		var in struct {
+			Auth struct {
+				Identity struct {
+					Methods  []string
+					Password struct {
+						User struct {
+							Name, Password string
+							Domain         struct{ Name string }
+						}
+					}
+				}
+				Scope struct {
+					Project struct {
+						Name   string
+						Domain struct{ Name string }
+					}
+				}
+			}
+		}
+		assert.NoError(t, json.NewDecoder(r.Body).Decode(&in))
+		user, project := in.Auth.Identity.Password.User, in.Auth.Scope.Project
+		assert.Equal(t, "users", user.Domain.Name)
+		assert.Equal(t, "machines", project.Name)
+		assert.Equal(t, "projects", project.Domain.Name)
+		if user.Name != "admin" || user.Password != password {
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = fmt.Fprintf(w, `{"error":{"code":401,"message":"wrong: %s"}}`, user.Password)
+			return
+		}
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.given++
+		token := fmt.Sprintf("token-%d", k.given)
+		k.tokens[token] = true
+		w.Header().Set("X-Subject-Token", token)
+		w.WriteHeader(http.StatusCreated)
+		_, _ = fmt.Fprintf(w, `{"token":{"expires_at":%q,"catalog":[]}}`, time.Now().Add(time.Hour).Format(time.RFC3339))
+	})
+	k.Server = httptest.NewServer(mux)
+	t.Cleanup(k.Close)
+	return k
+}
+
+func (k *keystone) knows(r *http.Request) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.tokens[r.Header.Get("X-Auth-Token")]
+}
+
+func (k *keystone) expire() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.tokens = map[string]bool{}
+}
+
+func TestKeystone(t *testing.T) {
+	k := newKeystone(t)
+	s := newService(t, "1.96")
+	s.mux.HandleFunc("GET /v1/nodes", func(w http.ResponseWriter, r *http.Request) {
+		if !k.knows(r) {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_, _ = w.Write([]byte(`{"nodes":[{"uuid":"a"}]}`))
+	})
+	with := func(secret string) func(*ironic.Config) {
+		return func(c *ironic.Config) {
+			c.Auth, c.Username, c.Password = ironic.AuthKeystone, "admin", secret
+			c.Keystone = ironic.Keystone{AuthURL: k.URL + "/v3", UserDomain: "users", Project: "machines", ProjectDomain: "projects"}
+		}
+	}
+	t.Run("a token opens Ironic, and is used again", func(t *testing.T) {
+		c := s.client(t, with(password))
+		for range 3 {
+			nodes, err := c.Nodes(t.Context(), "")
+			require.NoError(t, err)
+			assert.Len(t, nodes, 1)
+		}
+		assert.Equal(t, 1, k.given)
+		k.expire()
+		_, err := c.Nodes(t.Context(), "")
+		require.NoError(t, err, "a token that has expired is replaced by the way")
+		assert.Equal(t, 2, k.given)
+	})
+	t.Run("a wrong password is reported without it", func(t *testing.T) {
+		c := s.client(t, with("wr0ng-pass"))
+		_, err := c.Nodes(t.Context(), "")
+		assert.Equal(t, inventory.ProblemCredentials, problem(t, err))
+		assert.Contains(t, err.Error(), "Keystone")
+		assert.NotContains(t, err.Error(), "wr0ng-pass")
+		assert.True(t, c.Failing())
+	})
+	t.Run("nobody there", func(t *testing.T) {
+		_, err := s.client(t, with(password), func(c *ironic.Config) { c.Keystone.AuthURL = "http://127.0.0.1:1/v3" }).Nodes(t.Context(), "")
+		assert.Equal(t, inventory.ProblemUnreachable, problem(t, err))
+	})
+	t.Run("in a Secret, and in the environment", func(t *testing.T) {
+		c := ironic.FromSecret(ironic.Config{}, map[string][]byte{
+			"username": []byte("admin"), "password": []byte(password), "authURL": []byte("http://k/v3"), "userDomainName": []byte("users"),
+			"projectName": []byte("machines"), "projectDomainName": []byte("projects"),
+		})
+		env := map[string]string{
+			"OS_AUTH_URL": "http://k/v3", "OS_USERNAME": "admin", "OS_PASSWORD": password, "OS_USER_DOMAIN_NAME": "users",
+			"OS_PROJECT_NAME": "machines", "OS_PROJECT_DOMAIN_NAME": "projects",
+		}
+		e, err := ironic.FromEnvironment(func(key string) string { return env[key] }, func(string) ([]byte, error) { return nil, nil })
+		require.NoError(t, err)
+		assert.Equal(t, e.Keystone, c.Keystone)
+		assert.Equal(t, ironic.AuthKeystone, e.Auth)
+	})
+}
+
+func TestTLS(t *testing.T) {
+	clientCert, clientKey, authority := clientCertificate(t)
+	serve := func(change func(*tls.Config)) *httptest.Server {
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-OpenStack-Ironic-API-Maximum-Version", "1.96")
+			_, _ = w.Write([]byte(`{"nodes":[]}`))
+		}))
+		s.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+		change(s.TLS)
+		s.Config.ErrorLog = nil
+		s.StartTLS()
+		t.Cleanup(s.Close)
+		return s
+	}
+	plain := serve(func(*tls.Config) {})
+	mutual := serve(func(c *tls.Config) { c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, authority })
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: plain.Certificate().Raw})
+	otherName := strings.Replace(plain.URL, "127.0.0.1", "localhost", 1)
+	for name, c := range map[string]struct {
+		config ironic.Config
+		works  bool
+	}{
+		"an unknown authority":                 {ironic.Config{Endpoint: plain.URL}, false},
+		"its authority":                        {ironic.Config{Endpoint: plain.URL, CA: ca}, true},
+		"any certificate":                      {ironic.Config{Endpoint: plain.URL, Insecure: true}, true},
+		"another name":                         {ironic.Config{Endpoint: otherName, CA: ca}, false},
+		"another name, and names do not count": {ironic.Config{Endpoint: otherName, CA: ca, SkipSAN: true}, true},
+		"names do not count, authorities do":   {ironic.Config{Endpoint: plain.URL, SkipSAN: true}, false},
+		"without a client certificate":         {ironic.Config{Endpoint: mutual.URL, CA: ca}, false},
+		"with a client certificate":            {ironic.Config{Endpoint: mutual.URL, CA: ca, Cert: clientCert, Key: clientKey}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, err := ironic.New(c.config, nil)
+			require.NoError(t, err)
+			_, err = client.Nodes(t.Context(), "")
+			if c.works {
+				require.NoError(t, err)
+				return
+			}
+			assert.Equal(t, inventory.ProblemUnreachable, problem(t, err), err)
+		})
+	}
+	_, err := ironic.New(ironic.Config{Endpoint: plain.URL, CA: []byte("no certificate")}, nil)
+	assert.Equal(t, inventory.ProblemNoSecret, problem(t, err))
+}
+
+// clientCertificate makes a certificate that is its own authority.
+func clientCertificate(t *testing.T) (cert, key []byte, authority *x509.CertPool) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	require.NoError(t, err)
+	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	cert = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	authority = x509.NewCertPool()
+	require.True(t, authority.AppendCertsFromPEM(cert))
+	return cert, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}), authority
+}
+
+// TestEndpointsAreToldApart: whoever has no credentials of his own does not share the client of somebody who has.
+func TestEndpointsAreToldApart(t *testing.T) {
+	read := map[string]int{}
+	d := ironic.NewDialer(func() (ironic.Config, error) { return ironic.Config{Endpoint: "http://own"}, nil },
+		func(_ context.Context, namespace, name string) (map[string][]byte, error) {
+			read[namespace+"/"+name]++
+			if namespace != "a" {
+				return nil, fmt.Errorf("secrets %q not found", name)
+			}
+			return map[string][]byte{"username": []byte("u"), "password": []byte("p")}, nil
+		}, nil)
+	key := func(namespace string, r metal3v1.IronicReference) string {
+		k, _ := d.Key(namespace, &r)
+		return k
+	}
+	open := metal3v1.IronicReference{Endpoint: "http://ironic:6385"}
+	closed := metal3v1.IronicReference{Endpoint: "http://ironic:6385", Auth: metal3v1.AuthHTTPBasic, CredentialsName: "s"}
+	assert.Equal(t, key("a", open), key("b", open))
+	assert.Equal(t, key("a", open), key("b", metal3v1.IronicReference{Endpoint: "http://IRONIC:6385/v1/"}), "one endpoint has one poller, however it is written")
+	others := map[string]bool{key("a", open): true}
+	for _, k := range []string{
+		key("a", closed), key("b", closed),
+		key("a", metal3v1.IronicReference{Endpoint: closed.Endpoint, Auth: metal3v1.AuthKeystone, CredentialsName: "s"}),
+		key("c", metal3v1.IronicReference{Endpoint: closed.Endpoint, DisableCertificateVerification: true}),
+	} {
+		assert.False(t, others[k], k)
+		others[k] = true
+	}
+	_, err := d.Client(t.Context(), "a", &closed)
+	require.NoError(t, err)
+	_, err = d.Client(t.Context(), "b", &closed)
+	assert.Equal(t, inventory.ProblemNoSecret, problem(t, err))
+	assert.Equal(t, map[string]int{"a/s": 1, "b/s": 1}, read)
+}
