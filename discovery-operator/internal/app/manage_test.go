@@ -4,6 +4,7 @@
 package app
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -340,3 +341,62 @@ const (
 	patience = 60 * time.Second
 	beat     = 100 * time.Millisecond
 )
+
+// TestAnotherOperatorTakesOver stops the operator that manages hosts and starts one that does not: no state that only the first knows stays.
+func TestAnotherOperatorTakesOver(t *testing.T) {
+	w := newWorld(t)
+	uuid := w.enrol(1)
+	w.enrol(2, hostname("m-"+demo.MarkNoInventory))
+	w.enrol(3)
+	stop := w.operate(managing)
+	w.discover("reviewed", func(d *metal3v1.BareMetalHostDiscovery) { d.Spec.Approval = metal3v1.ApprovalManual })
+	held, used := w.host("node-00001"), w.host("node-00003")
+	w.says(held, metal3v1.ConditionReady, metal3v1.ReasonWaitingForApproval)
+	w.patch(used, `{"metadata":{"annotations":{"discovery.metal3.io/approved":"true"}}}`)
+	w.reaches(used, metal3v1.StateAvailable)
+	byHand := w.register("by-hand", 2)
+	w.reaches(byHand, metal3v1.StateImporting)
+	stop()
+	w.operate()
+	w.reaches(byHand, metal3v1.StateUnmanaged)
+	w.is(held, "discovery holds it again", func() bool {
+		return held.Annotations[metal3v1.PausedAnnotation] == metal3v1.DiscoveryPausedValue && len(held.Finalizers) == 1 &&
+			held.Finalizers[0] == metal3v1.DiscoveryFinalizer
+	})
+	w.handedOver(held, metal3v1.ReasonWaitingForApproval)
+	assert.Nil(t, meta.FindStatusCondition(held.Status.Conditions, metal3v1.ConditionPowerControl))
+	w.credentials(held, redfish, true)
+	w.patch(held, `{"metadata":{"annotations":{"discovery.metal3.io/approved":"true"}}}`)
+	w.released(held)
+	assert.Equal(t, uuid, held.Status.Provisioning.ID)
+	w.reaches(used, metal3v1.StateAvailable) // every operator knows this one
+}
+
+func TestTwoReplicasManageAHostOnce(t *testing.T) {
+	w := newWorld(t)
+	const machines = 12
+	for i := 1; i <= machines; i++ {
+		w.enrol(i)
+	}
+	w.operate(managing)
+	w.operate(managing)
+	w.discover("all")
+	for i := 1; i <= machines; i++ {
+		w.credentials(w.host(fmt.Sprintf("node-%05d", i)), redfish, true)
+	}
+	for i := 1; i <= machines; i++ {
+		h := w.host(fmt.Sprintf("node-%05d", i))
+		w.is(h, "the machine is on", func() bool { return h.Status.PoweredOn && h.Status.Provisioning.State == metal3v1.StateAvailable })
+		assert.Empty(t, h.Status.ErrorMessage)
+	}
+	nodes, err := w.rack.Nodes(t.Context(), "")
+	require.NoError(t, err)
+	require.Len(t, nodes, machines, "no node is doubled")
+	for _, h := range w.hosts() {
+		require.NoError(t, w.Delete(t.Context(), &h))
+	}
+	w.eventually("all hosts and nodes are gone", func() bool {
+		nodes, err := w.rack.Nodes(t.Context(), "")
+		return err == nil && len(nodes) == 0 && len(w.hosts()) == 0
+	})
+}

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
@@ -35,10 +37,15 @@ type Switch struct {
 	Secret string
 }
 
-func (Leave) isStep()  {}
-func (Clean) isStep()  {}
-func (Wait) isStep()   {}
-func (Switch) isStep() {}
+// TakeBack says that the host was managed here, and is in a state that only this operator knows, or in which the driver of its node is still
+// to be switched: it becomes what it was before. Hold says that discovery made the host and holds it again.
+type TakeBack struct{ Hold bool }
+
+func (Leave) isStep()    {}
+func (Clean) isStep()    {}
+func (Wait) isStep()     {}
+func (Switch) isStep()   {}
+func (TakeBack) isStep() {}
 
 // drivers by the scheme of a management controller's address, without +http and +https.
 var drivers = map[string]string{
@@ -87,8 +94,25 @@ func rebootWanted(h *metal3v1.BareMetalHost) bool {
 	return false
 }
 
+// managedHere reports whether this operator managed the host when it still managed hosts, and did not get far with it.
+func managedHere(h *metal3v1.BareMetalHost) bool {
+	c := meta.FindStatusCondition(h.Status.Conditions, metal3v1.ConditionHandedOver)
+	if c == nil || c.Reason != metal3v1.ReasonManagedHere || h.DeletionTimestamp != nil {
+		return false
+	}
+	switch h.Status.Provisioning.State { //nolint:exhaustive // the others are another operator's by now
+	case metal3v1.StateUnmanaged, metal3v1.StateDiscovered, metal3v1.StateImporting:
+		return true
+	default:
+		return false
+	}
+}
+
 // Next says what is next for a host.
 func Next(h *metal3v1.BareMetalHost) Step {
+	if managedHere(h) {
+		return TakeBack{Hold: h.Labels[metal3v1.DiscoveredByLabel] != ""}
+	}
 	held := false
 	for _, f := range h.Finalizers {
 		held = held || f == metal3v1.DiscoveryFinalizer

@@ -23,6 +23,9 @@ import (
 // FieldOwner owns what this controller applies.
 const FieldOwner = "discovery-operator/baremetalhost"
 
+// lifeOwner owns what is applied while this operator manages hosts.
+const lifeOwner = FieldOwner + "/life"
+
 // holderIndex finds the reservations of a host.
 const holderIndex = "host"
 
@@ -109,6 +112,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return r.clean(ctx, &host, step)
 	case handover.Switch:
 		return r.handOver(ctx, &host, step)
+	case handover.TakeBack:
+		return ctrl.Result{}, r.takeBack(ctx, &host, step)
 	case handover.Wait:
 		return ctrl.Result{}, r.say(ctx, &host, step)
 	default:

@@ -52,7 +52,7 @@ func (r *Reconciler) report(ctx context.Context, w *work, step hoststate.Step, o
 	status.LastUpdated = &now
 	object := metal3v1ac.BareMetalHost(w.host.Name, w.host.Namespace).WithUID(w.host.UID).WithResourceVersion(w.host.ResourceVersion).
 		WithStatus(applied(status))
-	if err := r.Client.SubResource("status").Apply(ctx, object, client.FieldOwner(FieldOwner), client.ForceOwnership); err != nil {
+	if err := r.Client.SubResource("status").Apply(ctx, object, client.FieldOwner(lifeOwner), client.ForceOwnership); err != nil {
 		return wrap(err, "writing the status of host %s", client.ObjectKeyFromObject(w.host))
 	}
 	if moved {
