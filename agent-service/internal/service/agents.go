@@ -220,6 +220,8 @@ func (s *Service) NextInstructions(ctx context.Context, key HostKey, hold time.D
 		select {
 		case <-ctx.Done():
 			return instructions, nil
+		case <-s.stopping:
+			return instructions, nil
 		case <-timer.C:
 			s.saw(e)
 			return instructions, nil

@@ -155,3 +155,23 @@ func (s *Service) mergeSeen(ctx context.Context) {
 		e.mu.Unlock()
 	}
 }
+
+// Census counts hosts by state, from memory, and how many of them are connected.
+func (s *Service) Census() (states map[lifecycle.State]int, connected int) {
+	states = map[lifecycle.State]int{}
+	now := s.clock.now()
+	for _, e := range s.hosts.all() {
+		e.mu.Lock()
+		if e.host != nil && !e.gone {
+			states[e.host.State]++
+			if e.seen != never && now-e.seen < s.DisconnectAfter {
+				connected++
+			}
+		}
+		e.mu.Unlock()
+	}
+	return states, connected
+}
+
+// StoreAway is true while the store cannot be reached.
+func (s *Service) StoreAway() bool { return s.storeAway.Load() }

@@ -47,6 +47,8 @@ type Service struct {
 	infraEnvs *recent[InfraEnv]
 	clusters  *recent[Cluster]
 	savedAt   time.Duration
+	// stopping is closed when Run ends: held polls are answered.
+	stopping chan struct{}
 	loaded    atomic.Bool
 	loading   sync.Mutex
 	storeAway atomic.Bool
@@ -76,7 +78,7 @@ func New(store Store, o Options) *Service {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	return &Service{Options: o, store: store, hosts: newDirectory(), clock: newAwake(o.Now()), infraEnvs: newRecent[InfraEnv](), clusters: newRecent[Cluster]()}
+	return &Service{Options: o, store: store, hosts: newDirectory(), clock: newAwake(o.Now()), infraEnvs: newRecent[InfraEnv](), clusters: newRecent[Cluster](), stopping: make(chan struct{})}
 }
 
 func set(value *time.Duration, fallback time.Duration) {
@@ -100,8 +102,9 @@ func (s *Service) Ready(ctx context.Context) error {
 }
 
 // Run loads what is kept in memory, and until ctx ends saves heartbeats, sees dead hosts and time-outs, and listens to
-// other replicas. Heartbeats are saved once more at the end.
+// other replicas. At the end held polls are answered and heartbeats saved once more. It is called once.
 func (s *Service) Run(ctx context.Context) error {
+	defer close(s.stopping)
 	var wait sync.WaitGroup
 	wait.Go(func() {
 		if err := s.store.Listen(ctx, s.heard); err != nil {

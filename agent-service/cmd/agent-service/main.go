@@ -1,0 +1,34 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command agent-service knows the machines that booted a discovery image, and gives them to clusters.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/muster-io/muster/agent-service/internal/app"
+)
+
+func main() {
+	options, err := app.ParseOptions(os.Args[1:])
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := app.Run(ctx, options); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1) //nolint:gocritic // the process ends: there is nothing left to stop
+	}
+}

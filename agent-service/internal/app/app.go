@@ -1,0 +1,225 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package app wires agent-service: options, store, service, doors, metrics.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/muster-io/muster/agent-service/internal/httpapi"
+	"github.com/muster-io/muster/agent-service/internal/metrics"
+	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/store"
+	"github.com/muster-io/muster/agent-service/internal/token"
+)
+
+const (
+	// shutdownTimeout is how long requests that run may take to end. Held polls are answered at once.
+	shutdownTimeout = 20 * time.Second
+	// storePatience is how long the database may take to come up.
+	storePatience = 2 * time.Minute
+)
+
+// version is set by the linker.
+var version = "dev"
+
+// Run runs the service until ctx ends.
+func Run(ctx context.Context, o Options) error {
+	log, err := newLogger(o.LogLevel)
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
+	if err != nil {
+		return fmt.Errorf("listening: %w", err)
+	}
+	return RunWith(ctx, o, log, listener)
+}
+
+// RunWith runs the service on a listener until ctx ends.
+func RunWith(ctx context.Context, o Options, log *zap.Logger, listener net.Listener) error {
+	address, err := o.database()
+	if err != nil {
+		return err
+	}
+	db, err := openStore(ctx, address, log)
+	if err != nil {
+		return err
+	}
+	svc, handler, err := assemble(o, db, log)
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(metrics.New(svc, &db.Statements), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return svc.Run(ctx) })
+	group.Go(func() error {
+		return serve(ctx, &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}, listener, o.TLSCertificate, o.TLSKey)
+	})
+	if o.MetricsBindAddress != "0" {
+		group.Go(func() error { return serveMetrics(ctx, o.MetricsBindAddress, registry) })
+	}
+	log.Info("started", zap.String("address", listener.Addr().String()), zap.String("version", version))
+	err = group.Wait()
+	return errors.Join(err, db.Close())
+}
+
+// openStore waits for a database that is not there yet.
+func openStore(ctx context.Context, address string, log *zap.Logger) (*store.Store, error) {
+	deadline := time.Now().Add(storePatience)
+	for {
+		db, err := store.Open(ctx, address)
+		if service.KindOf(err) != service.Unavailable || time.Now().After(deadline) {
+			return db, err
+		}
+		log.Info("waiting for the database")
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// assemble makes the service and the door of REST.
+func assemble(o Options, db *store.Store, log *zap.Logger) (*service.Service, http.Handler, error) {
+	images, err := o.osImages()
+	if err != nil {
+		return nil, nil, err
+	}
+	key, err := token.Key(o.TokenKey)
+	if err != nil {
+		return nil, nil, err
+	}
+	people, err := o.people()
+	if err != nil {
+		return nil, nil, err
+	}
+	var authority *token.Authority
+	svc := service.New(db, service.Options{
+		DisconnectAfter: o.DisconnectAfter, OSImages: images, RegistryImages: split(o.RegistryImages), BaseURL: o.BaseURL, Log: log,
+		HostToken: func(ctx context.Context, key service.HostKey) (string, error) { return authority.ForHost(ctx, key) },
+	})
+	if authority, err = token.New(token.Options{Key: key, Generations: svc}); err != nil {
+		return nil, nil, fmt.Errorf("preparing tokens: %w", err)
+	}
+	handler, err := httpapi.New(httpapi.Options{
+		Service: svc, Authority: authority, People: people, Versions: versions(images), Release: version, Log: log,
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("preparing REST: %w", err)
+	}
+	return svc, handler, nil
+}
+
+// people is who may come with which token.
+func (o *Options) people() (token.People, error) {
+	if o.OIDCIssuer == "none" {
+		return token.Nobody{}, nil
+	}
+	issuer := &token.Issuer{
+		URL: o.OIDCIssuer, Audience: o.OIDCAudience, UserClaim: o.OIDCUserClaim, OrganizationClaim: o.OIDCOrganization, AdminGroup: o.OIDCAdminGroup, Now: time.Now,
+		Keys: &token.KeySet{Issuer: o.OIDCIssuer, URL: o.OIDCKeysURL, Client: &http.Client{Timeout: 10 * time.Second}, Now: time.Now},
+	}
+	if o.OIDCKeyFile != "" {
+		keys, err := token.ReadKeyFile(o.OIDCKeyFile)
+		if err != nil {
+			return nil, err
+		}
+		issuer.Keys = keys
+	}
+	return issuer, nil
+}
+
+func split(list string) []string {
+	if list == "" {
+		return nil
+	}
+	return strings.Split(list, ",")
+}
+
+// versions are what users can choose.
+func versions(images []service.OSImage) []httpapi.Version {
+	var list []httpapi.Version
+	at := map[string]int{}
+	for _, image := range images {
+		i, there := at[image.Version]
+		if !there {
+			i = len(list)
+			at[image.Version] = i
+			list = append(list, httpapi.Version{Name: image.Version, DisplayName: image.Version, Default: i == 0})
+		}
+		if image.CPUArchitecture != "" {
+			list[i].CPUArchitectures = append(list[i].CPUArchitectures, image.CPUArchitecture)
+		}
+	}
+	return list
+}
+
+// serve answers until ctx ends, and then lets requests end. Held polls are answered by the service, which ends at the same time.
+func serve(ctx context.Context, server *http.Server, listener net.Listener, certificate, key string) error {
+	stopped := make(chan error, 1)
+	go func() {
+		<-ctx.Done()
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		defer cancel()
+		stopped <- server.Shutdown(last)
+	}()
+	var err error
+	if certificate != "" {
+		err = server.ServeTLS(listener, certificate, key)
+	} else {
+		err = server.Serve(listener)
+	}
+	if !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving: %w", err)
+	}
+	if err := <-stopped; err != nil {
+		return fmt.Errorf("ending requests: %w", err)
+	}
+	return nil
+}
+
+func serveMetrics(ctx context.Context, address string, registry *prometheus.Registry) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("listening for metrics: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	return serve(ctx, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, listener, "", "")
+}
+
+// newLogger makes all logging JSON.
+func newLogger(level string) (*zap.Logger, error) {
+	config := zap.NewProductionConfig()
+	parsed, err := zapcore.ParseLevel(level)
+	if err != nil {
+		return nil, fmt.Errorf("reading the log level: %w", err)
+	}
+	config.Level = zap.NewAtomicLevelAt(parsed)
+	config.Sampling = nil
+	config.DisableCaller = true
+	config.EncoderConfig.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	logger, err := config.Build()
+	if err != nil {
+		return nil, fmt.Errorf("building the logger: %w", err)
+	}
+	return logger, nil
+}

@@ -1,0 +1,88 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap/zaptest"
+)
+
+const patience = 60 * time.Second
+
+func TestOptionsSayWhatIsWrong(t *testing.T) {
+	for argument, says := range map[string]string{
+		"--log-level=loud":       "write debug, info or error",
+		"--base-url=muster":      "write http(s)://host:port",
+		"--disconnect-after=1s":  "write 10s or more",
+		"--tls-key=a":            "give both or none",
+		"--oidc-issuer=":         "write the issuer's URL, or none",
+		"surplus":                "all settings are flags",
+		"--base-url=http://a.b/": "write http(s)://host:port",
+	} {
+		_, err := ParseOptions([]string{argument})
+		require.ErrorContains(t, err, says, argument)
+	}
+	_, err := ParseOptions(nil)
+	require.NoError(t, err)
+}
+
+func call(t *testing.T, method, url, body string) (int, map[string]any) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close() //nolint:errcheck // it is only read
+	content, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	var object map[string]any
+	_ = json.Unmarshal(content, &object)
+	return response.StatusCode, object
+}
+
+func TestTheServiceStartsAloneAndStops(t *testing.T) {
+	dir := t.TempDir()
+	o, err := ParseOptions([]string{"--database=" + filepath.Join(dir, "a.db"), "--token-key=" + filepath.Join(dir, "a.key"), "--metrics-bind-address=0"})
+	require.NoError(t, err)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	base := "http://" + listener.Addr().String()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- RunWith(ctx, o, zaptest.NewLogger(t), listener) }()
+	require.Eventually(t, func() bool {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/readyz", nil)
+		if err != nil {
+			return false
+		}
+		response, err := http.DefaultClient.Do(request)
+		return err == nil && response.Body.Close() == nil && response.StatusCode == http.StatusOK
+	}, patience, 10*time.Millisecond)
+
+	code, cluster := call(t, http.MethodPost, base+"/api/assisted-install/v2/clusters", `{"name":"c","openshift_version":"4.18","pull_secret":"{\"auths\":{}}"}`)
+	require.Equal(t, http.StatusCreated, code, cluster)
+	code, _ = call(t, http.MethodGet, base+"/api/assisted-install/v2/clusters/"+uuid.NewString(), "")
+	assert.Equal(t, http.StatusNotFound, code)
+	stop()
+	select {
+	case err := <-ended:
+		require.NoError(t, err)
+	case <-time.After(patience):
+		t.Fatal("the service does not stop")
+	}
+}

@@ -1,0 +1,132 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/muster-io/muster/agent-service/internal/service"
+)
+
+// Options are the service's settings, one per flag.
+type Options struct {
+	Listen             string
+	TLSCertificate     string
+	TLSKey             string
+	BaseURL            string
+	Database           string
+	DatabaseFile       string
+	TokenKey           string
+	OSImages           string
+	RegistryImages     string
+	MetricsBindAddress string
+	LogLevel           string
+	DisconnectAfter    time.Duration
+	OIDCIssuer         string
+	OIDCAudience       string
+	OIDCUserClaim      string
+	OIDCOrganization   string
+	OIDCAdminGroup     string
+	OIDCKeyFile        string
+	OIDCKeysURL        string
+}
+
+// ParseOptions reads options from arguments, without the program's name, and validates them. flag.ErrHelp is returned
+// when help was asked for.
+func ParseOptions(arguments []string) (Options, error) {
+	var o Options
+	flags := flag.NewFlagSet("agent-service", flag.ContinueOnError)
+	o.bind(flags)
+	if err := flags.Parse(arguments); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q: all settings are flags", flags.Arg(0))
+	}
+	return o, o.Validate()
+}
+
+func (o *Options) bind(flags *flag.FlagSet) {
+	flags.StringVar(&o.Listen, "listen", ":8090", "address of REST v2, its documentation (/docs), /healthz and /readyz")
+	flags.StringVar(&o.TLSCertificate, "tls-certificate", "", "file of the certificate; empty to serve without TLS")
+	flags.StringVar(&o.TLSKey, "tls-key", "", "file of the certificate's key")
+	flags.StringVar(&o.BaseURL, "base-url", "http://localhost:8090", "how hosts reach this service, without a slash at the end")
+	flags.StringVar(&o.Database, "database", "agent-service.db", "file of the SQLite database, or postgres://… for several replicas")
+	flags.StringVar(&o.DatabaseFile, "database-file", "", "file that holds the value of --database, where that is a secret")
+	flags.StringVar(&o.TokenKey, "token-key", "agent-service.key", "file of the key that signs tokens of hosts, made when it is missing; the same for all replicas")
+	flags.StringVar(&o.OSImages, "os-images", "", "file with the images that are installed: a JSON list of {version, cpuArchitecture, url, sha256, compression, firstBoot}")
+	flags.StringVar(&o.RegistryImages, "registry-images", "", "container images, comma separated, that free hosts must be able to pull")
+	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", "127.0.0.1:8091", "address of /metrics; 0 for none")
+	flags.StringVar(&o.LogLevel, "log-level", "info", "debug, info or error")
+	flags.DurationVar(&o.DisconnectAfter, "disconnect-after", 3*time.Minute, "how long a host may be silent")
+	flags.StringVar(&o.OIDCIssuer, "oidc-issuer", "none", "URL of the OpenID Connect issuer whose tokens people use; none lets everybody do everything, for development")
+	flags.StringVar(&o.OIDCAudience, "oidc-audience", "", "audience that tokens must have; empty for any")
+	flags.StringVar(&o.OIDCUserClaim, "oidc-user-claim", "", "claim that names the user; empty for sub")
+	flags.StringVar(&o.OIDCOrganization, "oidc-organization-claim", "", "claim that names the user's organization; empty for none")
+	flags.StringVar(&o.OIDCAdminGroup, "oidc-admin-group", "", "entry of the claim groups that makes administrators; empty for none")
+	flags.StringVar(&o.OIDCKeyFile, "oidc-key-file", "", "file of the issuer's public key; empty to ask the issuer")
+	flags.StringVar(&o.OIDCKeysURL, "oidc-keys-url", "", "URL of the issuer's key set; empty to ask the issuer")
+}
+
+// Validate says everything that is wrong with the options.
+func (o *Options) Validate() error {
+	var errs []error
+	if !slices.Contains([]string{"debug", "info", "error"}, o.LogLevel) {
+		errs = append(errs, fmt.Errorf("--log-level=%s: write debug, info or error", o.LogLevel))
+	}
+	if (o.TLSCertificate == "") != (o.TLSKey == "") {
+		errs = append(errs, errors.New("--tls-certificate and --tls-key: give both or none"))
+	}
+	if u, err := url.Parse(o.BaseURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.HasSuffix(o.BaseURL, "/") {
+		errs = append(errs, fmt.Errorf("--base-url=%s: write http(s)://host:port without a slash at the end", o.BaseURL))
+	}
+	if o.DisconnectAfter < 10*time.Second {
+		errs = append(errs, fmt.Errorf("--disconnect-after=%s: write 10s or more", o.DisconnectAfter))
+	}
+	if o.OIDCIssuer == "" {
+		errs = append(errs, errors.New("--oidc-issuer: write the issuer's URL, or none"))
+	}
+	return errors.Join(errs...)
+}
+
+// database is the address of the database.
+func (o *Options) database() (string, error) {
+	if o.DatabaseFile == "" {
+		return o.Database, nil
+	}
+	content, err := os.ReadFile(o.DatabaseFile)
+	if err != nil {
+		return "", fmt.Errorf("reading the address of the database: %w", err)
+	}
+	return strings.TrimSpace(string(content)), nil
+}
+
+// osImages are the images that are installed.
+func (o *Options) osImages() ([]service.OSImage, error) {
+	if o.OSImages == "" {
+		return nil, nil
+	}
+	content, err := os.ReadFile(o.OSImages)
+	if err != nil {
+		return nil, fmt.Errorf("reading the list of images: %w", err)
+	}
+	var images []service.OSImage
+	if err := json.Unmarshal(content, &images); err != nil {
+		return nil, fmt.Errorf("reading the list of images in %s: %w", o.OSImages, err)
+	}
+	for _, image := range images {
+		if image.Version == "" || image.URL == "" || len(image.SHA256) != 64 {
+			return nil, fmt.Errorf("the list of images in %s: each needs version, url and sha256 of 64 hexadecimal digits", o.OSImages)
+		}
+	}
+	return images, nil
+}
