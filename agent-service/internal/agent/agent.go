@@ -1,0 +1,273 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent is what runs on a discovered machine: it says what the machine is, asks the service what to do, and does it.
+// A machine can be real or generated; on the wire both are the same.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/service"
+)
+
+const (
+	// firstBackOff and lastBackOff bound how long an agent waits after an error; in between the time doubles.
+	firstBackOff = time.Second
+	lastBackOff  = time.Minute
+	// forget is when a reply is sent again that is equal to the last one of its type.
+	forget = time.Hour
+)
+
+// Identity says which machine this is.
+type Identity struct {
+	// HostID is stable over restarts and different for machines with equal or dummy serials.
+	HostID uuid.UUID
+	// Fingerprint is a hash over all network addresses and disks.
+	Fingerprint string
+	// BootID is of the running kernel.
+	BootID string
+}
+
+// Machine is what an agent runs on.
+type Machine interface {
+	Identity(ctx context.Context) (Identity, error)
+	// Do carries out a step other than install and returns its output.
+	Do(ctx context.Context, step api.Step) (output any, err error)
+	// Write puts the image onto the disk, checks it, adds the first-boot data and tells how far it is in percent.
+	Write(ctx context.Context, job Job, progress func(percent int)) error
+	// Restart boots the machine from its disk. A machine that comes back to life in this process is the installed system.
+	Restart(ctx context.Context) error
+}
+
+// Job is an installation.
+type Job struct {
+	service.InstallArgs
+	// FirstBoot is what the installed system is configured with.
+	FirstBoot []byte
+}
+
+// Options of an agent.
+type Options struct {
+	Connection *Connection
+	Machine    Machine
+	Version    string
+	// Interval is the time between polls that are not held. Zero holds polls.
+	Interval time.Duration
+	// Told is called with every answer to a poll, for measurements; nil for none.
+	Told func(host uuid.UUID, steps []api.Step)
+	Log  *zap.Logger
+}
+
+// Agent is one machine's agent.
+type Agent struct {
+	Options
+	identity Identity
+
+	mu      sync.Mutex
+	running map[string]bool
+	sent    map[api.StepType]sent
+}
+
+type sent struct {
+	output string
+	at     time.Time
+}
+
+// New makes an agent.
+func New(options Options) *Agent {
+	return &Agent{Options: options, running: map[string]bool{}, sent: map[api.StepType]sent{}}
+}
+
+// errAgain asks for a new registration.
+var errAgain = errors.New("the service asks for a new registration")
+
+// errDone ends the agent: the machine restarts from its disk.
+var errDone = errors.New("the machine restarts")
+
+// Run registers and serves the machine until ctx ends or the machine restarts. Whatever goes wrong, it goes on: a service that is away comes back, and one
+// that lost its data gets a new registration.
+func (a *Agent) Run(ctx context.Context) error {
+	identity, err := a.Machine.Identity(ctx)
+	if err != nil {
+		return fmt.Errorf("finding out which machine this is: %w", err)
+	}
+	a.identity = identity
+	for {
+		if err := a.register(ctx); err != nil {
+			return err
+		}
+		err := a.serve(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, errDone):
+			return nil
+		}
+		a.Log.Info("registering again", zap.Stringer("host", identity.HostID), zap.Error(err))
+	}
+}
+
+// register tries until it is done.
+func (a *Agent) register(ctx context.Context) error {
+	a.mu.Lock()
+	clear(a.sent)
+	a.mu.Unlock()
+	for wait := range backOff {
+		err := a.Connection.Register(ctx, a.identity, a.Version)
+		if err == nil {
+			a.Log.Info("registered", zap.Stringer("host", a.identity.HostID))
+			return nil
+		}
+		a.Log.Info("the registration was refused", zap.Stringer("host", a.identity.HostID), zap.Error(err))
+		if err := pause(ctx, max(wait, retryAfter(err))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// backOff yields waiting times, for ever.
+func backOff(yield func(time.Duration) bool) {
+	for wait := firstBackOff; ; wait = min(2*wait, lastBackOff) {
+		if !yield(wait/2 + rand.N(wait/2)) { //nolint:gosec // spreads agents
+			return
+		}
+	}
+}
+
+func pause(ctx context.Context, wait time.Duration) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// serve polls and works until a new registration is needed.
+func (a *Agent) serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	wait := firstBackOff
+	for {
+		select {
+		case err := <-done:
+			return err
+		default:
+		}
+		begin := time.Now()
+		steps, err := a.Connection.Next(ctx, a.identity.HostID, a.Interval == 0)
+		if status := statusOf(err); status == http.StatusNotFound || status == http.StatusUnauthorized {
+			return fmt.Errorf("%w: %w", errAgain, err)
+		}
+		next := max(wait, retryAfter(err))
+		wait = min(2*wait, lastBackOff)
+		if err == nil {
+			wait = firstBackOff
+			next = a.rest(steps, time.Since(begin))
+			a.start(ctx, &workers, steps.Instructions, done)
+			if steps.PostStepAction == api.Exit {
+				return errAgain
+			}
+		}
+		select {
+		case err := <-done:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(next):
+		}
+	}
+}
+
+// rest is how long to wait before the next poll. A poll that was held, or that brought work, is followed by the next one at once.
+func (a *Agent) rest(steps *api.Steps, took time.Duration) time.Duration {
+	if a.Interval > 0 {
+		return max(0, a.Interval-took)
+	}
+	asked := time.Duration(max(1, steps.NextInstructionSeconds)) * time.Second
+	if took >= asked {
+		return 0
+	}
+	if len(steps.Instructions) > 0 && asked <= time.Second {
+		return 50 * time.Millisecond
+	}
+	return asked - took
+}
+
+// start begins the steps that are not running yet.
+func (a *Agent) start(ctx context.Context, workers *sync.WaitGroup, steps []api.Step, done chan<- error) {
+	if a.Told != nil {
+		a.Told(a.identity.HostID, steps)
+	}
+	for _, step := range steps {
+		name := string(step.StepType)
+		a.mu.Lock()
+		busy := a.running[name]
+		a.running[name] = true
+		a.mu.Unlock()
+		if busy {
+			continue
+		}
+		workers.Go(func() {
+			err := a.carryOut(ctx, step)
+			a.mu.Lock()
+			delete(a.running, name)
+			a.mu.Unlock()
+			if err != nil {
+				select {
+				case done <- err:
+				default:
+				}
+			}
+		})
+	}
+}
+
+// carryOut does one step and reports it. An error ends serving.
+func (a *Agent) carryOut(ctx context.Context, step api.Step) error {
+	if step.StepType == api.StepTypeInstall {
+		return a.install(ctx, step)
+	}
+	output, err := a.Machine.Do(ctx, step)
+	if ctx.Err() != nil {
+		return nil
+	}
+	reply := reply(step, output, err)
+	if a.known(reply) {
+		return nil
+	}
+	if err := a.Connection.Reply(ctx, a.identity.HostID, reply); err != nil {
+		a.Log.Info("a reply was not taken", zap.Stringer("host", a.identity.HostID), zap.String("step", string(step.StepType)), zap.Error(err))
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sent[step.StepType] = sent{output: reply.Output + reply.Error, at: time.Now()}
+	return nil
+}
+
+// known is true for a reply that the service has already.
+func (a *Agent) known(reply api.StepReply) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	last, ever := a.sent[reply.StepType]
+	return ever && last.output == reply.Output+reply.Error && time.Since(last.at) < forget &&
+		(reply.StepType == api.StepTypeInventory || reply.StepType == api.StepTypeNtpSynchronizer)
+}

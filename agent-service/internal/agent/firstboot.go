@@ -1,0 +1,81 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/diskfs/go-diskfs"
+	"github.com/diskfs/go-diskfs/disk"
+	"github.com/diskfs/go-diskfs/filesystem"
+)
+
+// places are where first-boot data goes: the label of a file system on the written disk, and the files in it.
+var places = map[string]struct {
+	label string
+	files []string
+}{
+	"ignition":   {"boot", []string{"/ignition/config.ign"}},
+	"cloud-init": {"cidata", []string{"/user-data", "/meta-data"}},
+}
+
+// putFirstBoot writes the first-boot data into the image that a disk holds. It needs neither kernel drivers nor mounts.
+func putFirstBoot(device string, job Job) error {
+	kind := job.Image.FirstBoot
+	if kind == "" {
+		kind = "ignition"
+	}
+	place, known := places[kind]
+	if !known {
+		return fmt.Errorf("first-boot data of kind %q is not known", kind)
+	}
+	target, err := diskfs.Open(device, diskfs.WithOpenMode(diskfs.ReadWrite))
+	if err != nil {
+		return fmt.Errorf("opening the written disk: %w", err)
+	}
+	defer func() { _ = target.Close() }()
+	found, err := labelled(target, place.label)
+	if err != nil {
+		return err
+	}
+	contents := [][]byte{job.FirstBoot, []byte("instance-id: " + job.HostID + "\nlocal-hostname: " + job.Hostname + "\n")}
+	for i, name := range place.files {
+		if err := putFile(found, name, contents[i]); err != nil {
+			return fmt.Errorf("writing the first-boot data: %w", err)
+		}
+	}
+	return nil
+}
+
+// labelled finds a file system on the partitions of a disk.
+func labelled(target *disk.Disk, label string) (filesystem.FileSystem, error) {
+	table, err := target.GetPartitionTable()
+	if err != nil {
+		return nil, fmt.Errorf("reading the partitions of the image: %w", err)
+	}
+	for i := range table.GetPartitions() {
+		found, err := target.GetFilesystem(i + 1)
+		if err == nil && strings.EqualFold(strings.TrimSpace(found.Label()), label) {
+			return found, nil
+		}
+	}
+	return nil, fmt.Errorf("the image has no file system %q for first-boot data", label)
+}
+
+func putFile(into filesystem.FileSystem, name string, content []byte) error {
+	if at := strings.LastIndex(name, "/"); at > 0 {
+		if err := into.Mkdir(name[:at]); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+	file, err := into.OpenFile(name, os.O_CREATE|os.O_RDWR|os.O_TRUNC)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(content)
+	return errors.Join(err, file.Close())
+}

@@ -1,0 +1,145 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/hardware"
+)
+
+// Generated is a machine that only exists on the wire. The same seed and number make the same machine.
+type Generated struct {
+	// Seed tells fleets apart.
+	Seed   string
+	Number int
+	// Client downloads images, as a real machine does.
+	Client *http.Client
+	// Connection is how its installed system reports that it is up.
+	Connection *Connection
+	// Boot is how long a restart takes.
+	Boot time.Duration
+
+	boots int
+}
+
+// HostID is the machine's id.
+func (g *Generated) HostID() uuid.UUID {
+	return uuid.NewSHA1(identities, fmt.Appendf(nil, "generated|%s|%d", g.Seed, g.Number))
+}
+
+// Identity implements Machine.
+func (g *Generated) Identity(context.Context) (Identity, error) {
+	id := g.HostID()
+	return Identity{HostID: id, Fingerprint: strings.ReplaceAll(id.String(), "-", ""), BootID: fmt.Sprintf("%s-%d", id, g.boots)}, nil
+}
+
+// Inventory is of a small server with two disks.
+func (g *Generated) Inventory() *hardware.Inventory {
+	id, n := g.HostID(), g.Number
+	disk := func(i int, size int64) hardware.Disk {
+		serial := fmt.Sprintf("%x-%d", id[:6], i)
+		return hardware.Disk{
+			ID: "/dev/disk/by-id/nvme-" + serial, Name: fmt.Sprintf("nvme%dn1", i), Path: fmt.Sprintf("/dev/nvme%dn1", i), ByID: "/dev/disk/by-id/nvme-" + serial, DriveType: "SSD",
+			SizeBytes: size, Serial: serial, Model: "Generated", HasUUID: true, InstallationEligibility: hardware.Eligibility{Eligible: true},
+		}
+	}
+	return &hardware.Inventory{
+		Hostname: fmt.Sprintf("host-%s-%05d", g.Seed, n), Boot: hardware.Boot{CurrentBootMode: "uefi"},
+		CPU:    hardware.CPU{Architecture: "x86_64", Count: 16, ModelName: "Generated", Frequency: 2400},
+		Memory: hardware.Memory{PhysicalBytes: 64 << 30, UsableBytes: 63 << 30}, Disks: []hardware.Disk{disk(0, 480_000_000_000), disk(1, 960_000_000_000)},
+		Interfaces: []hardware.Interface{{
+			Name: "eno1", MACAddress: fmt.Sprintf("52:54:%02x:%02x:%02x:%02x", id[0], id[1], id[2], id[3]), MTU: 1500, HasCarrier: true, SpeedMbps: 25000, Type: "physical",
+			Flags: []string{"up", "broadcast", "multicast"}, IPV4Addresses: []string{fmt.Sprintf("10.%d.%d.%d/8", n>>16&255, n>>8&255, n&255)}, IPV6Addresses: []string{},
+		}},
+		Routes:       []hardware.Route{{Destination: "0.0.0.0", Gateway: "10.255.255.254", Interface: "eno1", Family: familyIPv4}},
+		SystemVendor: hardware.SystemVendor{Manufacturer: "Muster", ProductName: "Generated", SerialNumber: fmt.Sprintf("%x", id[:6])}, TPMVersion: "2.0", Timestamp: time.Now().Unix(),
+	}
+}
+
+// Do implements Machine: everything that is asked for works.
+func (g *Generated) Do(_ context.Context, step api.Step) (any, error) {
+	switch step.StepType {
+	case api.StepTypeInventory:
+		return g.Inventory(), nil
+	case api.StepTypeNtpSynchronizer:
+		return map[string]any{"ntp_sources": []timeSource{{Name: "time.example.com", State: synchronized}}}, nil
+	case api.StepTypeConnectivityCheck:
+		return g.reach(step)
+	case api.StepTypeDomainResolution:
+		return g.resolve(step)
+	case api.StepTypeInstallationDiskSpeedCheck:
+		return map[string]any{"io_sync_duration": 1}, nil
+	case api.StepTypeContainerImageAvailability:
+		return map[string]any{"images": []availability{}}, nil
+	}
+	return nil, nil
+}
+
+func (g *Generated) reach(step api.Step) (any, error) {
+	var peers []struct {
+		HostID string `json:"host_id"`
+	}
+	if err := arguments(step, &peers); err != nil {
+		return nil, err
+	}
+	hosts := []map[string]any{}
+	for _, p := range peers {
+		hosts = append(hosts, map[string]any{"host_id": p.HostID, "l3_connectivity": []reached{{Successful: true, RTT: 0.2}}})
+	}
+	return map[string]any{"remote_hosts": hosts}, nil
+}
+
+func (g *Generated) resolve(step api.Step) (any, error) {
+	var request struct {
+		Domains []struct {
+			Name string `json:"domain_name"`
+		} `json:"domains"`
+	}
+	if err := arguments(step, &request); err != nil {
+		return nil, err
+	}
+	found := []resolution{}
+	for _, domain := range request.Domains {
+		r := resolution{Name: domain.Name, IPv4: []string{"10.255.0.1"}, IPv6: []string{}}
+		if strings.HasPrefix(domain.Name, "validateNoWildcardDNS") {
+			r.IPv4 = []string{}
+		}
+		found = append(found, r)
+	}
+	return map[string]any{"resolutions": found}, nil
+}
+
+// nowhere is the disk of a generated machine.
+type nowhere struct{}
+
+func (nowhere) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
+func (nowhere) Sync() error                            { return nil }
+func (nowhere) Close() error                           { return nil }
+
+// Write implements Machine: the image is downloaded, unpacked and checked, and kept nowhere.
+func (g *Generated) Write(ctx context.Context, job Job, progress func(percent int)) error {
+	return writeImage(ctx, g.Client, job.Image, nowhere{}, progress)
+}
+
+// Restart implements Machine: the installed system comes up, reports and is done.
+func (g *Generated) Restart(ctx context.Context) error {
+	g.boots++
+	if err := pause(ctx, g.Boot); err != nil {
+		return err
+	}
+	for _, stage := range []api.HostStage{api.HostStageConfiguring, api.HostStageJoined, api.HostStageDone} {
+		if err := g.Connection.Progress(ctx, g.HostID(), stage, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}

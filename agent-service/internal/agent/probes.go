@@ -1,0 +1,332 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/muster-io/muster/agent-service/api"
+)
+
+const (
+	probeTimeout = 5 * time.Second
+	// parallel is how many probes run at once.
+	parallel = 16
+)
+
+type timeSource struct {
+	Name  string `json:"source_name"`
+	State string `json:"source_state"`
+}
+
+// timeSources asks each time server once (SNTP). A server that answers sanely counts as synced: the agent compares, it does not set the clock.
+func timeSources(ctx context.Context, step api.Step) (any, error) {
+	var request struct {
+		Sources string `json:"ntp_source"`
+	}
+	if err := arguments(step, &request); err != nil {
+		return nil, err
+	}
+	names := strings.FieldsFunc(request.Sources, func(r rune) bool { return r == ',' || r == ' ' })
+	found := make([]timeSource, len(names))
+	each(len(names), func(i int) { found[i] = timeSource{Name: names[i], State: askTime(ctx, names[i])} })
+	return map[string]any{"ntp_sources": found}, nil
+}
+
+// each runs do for 0..n-1, some at once.
+func each(n int, do func(i int)) {
+	var workers sync.WaitGroup
+	slots := make(chan struct{}, parallel)
+	for i := range n {
+		slots <- struct{}{}
+		workers.Go(func() {
+			do(i)
+			<-slots
+		})
+	}
+	workers.Wait()
+}
+
+// synchronized and unreachable are states of time servers, as agents in the field report them.
+const (
+	synchronized = "synced"
+	unreachable  = "unreachable"
+)
+
+func askTime(ctx context.Context, name string) string {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	connection, err := new(net.Dialer).DialContext(ctx, "udp", net.JoinHostPort(name, "123"))
+	if err != nil {
+		return unreachable
+	}
+	defer func() { _ = connection.Close() }()
+	deadline, _ := ctx.Deadline()
+	_ = connection.SetDeadline(deadline)
+	packet := make([]byte, 48)
+	packet[0] = 0x23 // version 4, client
+	if _, err := connection.Write(packet); err != nil {
+		return unreachable
+	}
+	if n, err := connection.Read(packet); err != nil || n < len(packet) {
+		return unreachable
+	}
+	if stratum := packet[1]; stratum == 0 || stratum > 15 || binary.BigEndian.Uint64(packet[40:]) == 0 {
+		return "error"
+	}
+	return synchronized
+}
+
+type reached struct {
+	OutgoingNIC string  `json:"outgoing_nic,omitempty"`
+	RemoteIP    string  `json:"remote_ip_address"`
+	Successful  bool    `json:"successful"`
+	RTT         float64 `json:"average_rtt_ms"`
+	Loss        float64 `json:"packet_loss_percentage"`
+}
+
+// reach tries the addresses of the other hosts. A connection that is refused was answered, so the host is there.
+func reach(ctx context.Context, step api.Step) (any, error) {
+	var peers []struct {
+		HostID string `json:"host_id"`
+		NICs   []struct {
+			Addresses []string `json:"ip_addresses"`
+		} `json:"nics"`
+	}
+	if err := arguments(step, &peers); err != nil {
+		return nil, err
+	}
+	type remote struct {
+		HostID string    `json:"host_id"`
+		L3     []reached `json:"l3_connectivity"`
+	}
+	hosts := make([]remote, len(peers))
+	each(len(peers), func(i int) {
+		hosts[i] = remote{HostID: peers[i].HostID, L3: []reached{}}
+		for _, nic := range peers[i].NICs {
+			for _, address := range nic.Addresses {
+				hosts[i].L3 = append(hosts[i].L3, knock(ctx, address))
+			}
+		}
+	})
+	return map[string]any{"remote_hosts": hosts}, nil
+}
+
+func knock(ctx context.Context, address string) reached {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	begin := time.Now()
+	connection, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(address, "22"))
+	if err == nil {
+		_ = connection.Close()
+	}
+	outcome := reached{RemoteIP: address, Successful: err == nil || errors.Is(err, syscall.ECONNREFUSED), RTT: float64(time.Since(begin).Microseconds()) / 1000}
+	if !outcome.Successful {
+		outcome.RTT, outcome.Loss = 0, 100
+	}
+	return outcome
+}
+
+type resolution struct {
+	Name string   `json:"domain_name"`
+	IPv4 []string `json:"ipv4_addresses"`
+	IPv6 []string `json:"ipv6_addresses"`
+}
+
+// resolve looks names up.
+func resolve(ctx context.Context, step api.Step) (any, error) {
+	var request struct {
+		Domains []struct {
+			Name string `json:"domain_name"`
+		} `json:"domains"`
+	}
+	if err := arguments(step, &request); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 4*probeTimeout)
+	defer cancel()
+	found := make([]resolution, len(request.Domains))
+	each(len(found), func(i int) {
+		found[i] = resolution{Name: request.Domains[i].Name, IPv4: []string{}, IPv6: []string{}}
+		addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", request.Domains[i].Name)
+		if err != nil {
+			return
+		}
+		for _, a := range addresses {
+			if a = a.Unmap(); a.Is4() {
+				found[i].IPv4 = append(found[i].IPv4, a.String())
+			} else {
+				found[i].IPv6 = append(found[i].IPv6, a.String())
+			}
+		}
+	})
+	return map[string]any{"resolutions": found}, nil
+}
+
+// diskSpeed measures how long the disk takes to write 4 KiB through, with what stands there already.
+func diskSpeed(_ context.Context, step api.Step) (any, error) {
+	var request struct {
+		Path string `json:"path"`
+	}
+	if err := arguments(step, &request); err != nil {
+		return nil, err
+	}
+	disk, err := os.OpenFile(request.Path, os.O_RDWR|syscall.O_DSYNC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening the disk: %w", err)
+	}
+	defer func() { _ = disk.Close() }()
+	block := make([]byte, 4096)
+	if _, err := io.ReadFull(disk, block); err != nil {
+		return nil, fmt.Errorf("reading the disk: %w", err)
+	}
+	const times = 16
+	begin := time.Now()
+	for range times {
+		if _, err := disk.WriteAt(block, 0); err != nil {
+			return nil, fmt.Errorf("writing the disk: %w", err)
+		}
+	}
+	return map[string]any{"path": request.Path, "io_sync_duration": time.Since(begin).Milliseconds() / times}, nil
+}
+
+type availability struct {
+	Name   string `json:"name"`
+	Result string `json:"result"`
+}
+
+// available asks whether images can be had: disk images by their address, container images at their registry with the pull secret.
+func (m *Real) available(ctx context.Context, step api.Step) (any, error) {
+	var request struct {
+		Images  []string `json:"images"`
+		Seconds int      `json:"timeout"`
+	}
+	if err := arguments(step, &request); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(max(1, request.Seconds))*time.Second)
+	defer cancel()
+	found := make([]availability, len(request.Images))
+	each(len(found), func(i int) {
+		found[i] = availability{Name: request.Images[i], Result: "success"}
+		if err := m.ask(ctx, request.Images[i]); err != nil {
+			found[i].Result = "failure"
+		}
+	})
+	return map[string]any{"images": found}, nil
+}
+
+func (m *Real) ask(ctx context.Context, image string) error {
+	if strings.Contains(image, "://") {
+		return m.head(ctx, image, "")
+	}
+	registry, rest, ok := strings.Cut(image, "/")
+	if !ok || !strings.ContainsAny(registry, ".:") {
+		return errors.New("the image does not name its registry")
+	}
+	repository, reference := rest, "latest"
+	if name, digest, found := strings.Cut(rest, "@"); found {
+		repository, reference = name, digest
+	} else if at := strings.LastIndex(rest, ":"); at > 0 {
+		repository, reference = rest[:at], rest[at+1:]
+	}
+	return m.head(ctx, "https://"+registry+"/v2/"+repository+"/manifests/"+reference, m.credentials(registry))
+}
+
+// credentials are of a registry: the base64 of user:password.
+func (m *Real) credentials(registry string) string {
+	var config struct {
+		Auths map[string]struct {
+			Auth string `json:"auth"`
+		} `json:"auths"`
+	}
+	if json.Unmarshal([]byte(m.PullSecret), &config) != nil {
+		return ""
+	}
+	return config.Auths[registry].Auth
+}
+
+var challenge = regexp.MustCompile(`(realm|service|scope)="([^"]*)"`)
+
+// head asks for an address; a registry may first want a token, which is got with the credentials.
+func (m *Real) head(ctx context.Context, address, credentials string) error {
+	authorization := ""
+	if credentials != "" {
+		authorization = "Basic " + credentials
+	}
+	response, err := m.request(ctx, http.MethodHead, address, authorization)
+	if err != nil {
+		return err
+	}
+	_ = response.Body.Close()
+	asked := response.Header.Get("WWW-Authenticate")
+	if response.StatusCode == http.StatusUnauthorized && strings.HasPrefix(asked, "Bearer ") {
+		token, err := m.registryToken(ctx, asked, authorization)
+		if err != nil {
+			return err
+		}
+		if response, err = m.request(ctx, http.MethodHead, address, "Bearer "+token); err != nil {
+			return err
+		}
+		_ = response.Body.Close()
+	}
+	if response.StatusCode >= http.StatusBadRequest {
+		return errors.New(response.Status)
+	}
+	return nil
+}
+
+func (m *Real) registryToken(ctx context.Context, asked, authorization string) (string, error) {
+	values := map[string]string{}
+	for _, match := range challenge.FindAllStringSubmatch(asked, -1) {
+		values[match[1]] = match[2]
+	}
+	realm, err := url.Parse(values["realm"])
+	if err != nil || realm.Scheme != "https" {
+		return "", errors.New("the registry asks for a token at no usable address")
+	}
+	realm.RawQuery = url.Values{"service": {values["service"]}, "scope": {values["scope"]}}.Encode()
+	response, err := m.request(ctx, http.MethodGet, realm.String(), authorization)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	var body struct {
+		Token       string `json:"token"`
+		AccessToken string `json:"access_token"`
+	}
+	if err := json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&body); err != nil {
+		return "", errors.New("the registry gave no token")
+	}
+	return first(body.Token, body.AccessToken), nil
+}
+
+func (m *Real) request(ctx context.Context, method, address, authorization string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, address, nil)
+	if err != nil {
+		return nil, errors.New("the address cannot be read")
+	}
+	if authorization != "" {
+		request.Header.Set("Authorization", authorization)
+	}
+	response, err := m.Client.Do(request)
+	if err != nil {
+		return nil, withoutURL(err)
+	}
+	return response, nil
+}

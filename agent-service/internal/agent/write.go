@@ -1,0 +1,168 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
+
+	"github.com/muster-io/muster/agent-service/internal/service"
+)
+
+// chunk is how much is written at once.
+const chunk = 4 << 20
+
+// target is where an image is written to: a disk, or for a generated machine nowhere.
+type target interface {
+	io.WriterAt
+	Sync() error
+	Close() error
+}
+
+// errChecksum says that what was downloaded is not what was announced.
+var errChecksum = errors.New("the checksum of the image is wrong")
+
+// writeImage streams the image onto the target: nothing is kept in memory or in a file between. The beginning, which makes a disk bootable, is written
+// last, after the checksum was found right; so a disk with half an image or a wrong one does not boot.
+func writeImage(ctx context.Context, client *http.Client, image service.OSImage, into target, progress func(percent int)) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, image.URL, nil)
+	if err != nil {
+		return errors.New("the URL of the image cannot be read")
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return fmt.Errorf("downloading the image: %w", withoutURL(err))
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("downloading the image: %s", response.Status)
+	}
+	sum := sha256.New()
+	raw := &counted{from: io.TeeReader(response.Body, sum), total: response.ContentLength, tell: progress}
+	plain, err := unpack(raw, image)
+	if err != nil {
+		return fmt.Errorf("unpacking the image: %w", err)
+	}
+	head, err := copyButHead(into, plain)
+	if err != nil {
+		return fmt.Errorf("writing the image: %w", err)
+	}
+	if _, err := io.Copy(io.Discard, raw); err != nil {
+		return fmt.Errorf("downloading the image: %w", err)
+	}
+	if image.SHA256 != "" && !strings.EqualFold(image.SHA256, hex.EncodeToString(sum.Sum(nil))) {
+		return errChecksum
+	}
+	if err := into.Sync(); err != nil {
+		return fmt.Errorf("writing the image: %w", err)
+	}
+	if _, err := into.WriteAt(head, 0); err != nil {
+		return fmt.Errorf("writing the image: %w", err)
+	}
+	progress(100)
+	return into.Sync()
+}
+
+// withoutURL leaves the address out of an error: it may hold credentials.
+func withoutURL(err error) error {
+	var request *url.Error
+	if errors.As(err, &request) {
+		return request.Err
+	}
+	return err
+}
+
+// copyButHead writes everything but the first chunk, which it returns.
+func copyButHead(into io.WriterAt, from io.Reader) ([]byte, error) {
+	head := make([]byte, chunk)
+	n, err := io.ReadFull(from, head)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		if n == 0 {
+			return nil, errors.New("the image is empty")
+		}
+		return head[:n], nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	// What was bootable before must not boot half overwritten.
+	if _, err := into.WriteAt(make([]byte, chunk), 0); err != nil {
+		return nil, err
+	}
+	_, err = io.CopyBuffer(onlyWriter{io.NewOffsetWriter(into, chunk)}, onlyReader{from}, make([]byte, chunk))
+	return head, err
+}
+
+// onlyWriter and onlyReader hide methods by which io.CopyBuffer would go around the buffer.
+type (
+	onlyWriter struct{ io.Writer }
+	onlyReader struct{ io.Reader }
+)
+
+// unpack reads gz, zst or xz, by the image's word or by the end of its address.
+func unpack(from io.Reader, image service.OSImage) (io.Reader, error) {
+	kind := image.Compression
+	if kind == "" {
+		if parsed, err := url.Parse(image.URL); err == nil {
+			kind = strings.TrimPrefix(path.Ext(parsed.Path), ".")
+		}
+	}
+	switch kind {
+	case "gz", "gzip":
+		return gzip.NewReader(from)
+	case "zst", "zstd":
+		decoder, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			return nil, err
+		}
+		return decoder.IOReadCloser(), nil
+	case "xz":
+		return xz.NewReader(from)
+	}
+	return from, nil
+}
+
+// counted tells how much of a download has come.
+type counted struct {
+	from  io.Reader
+	total int64
+	come  int64
+	last  int
+	tell  func(percent int)
+}
+
+// Read implements io.Reader.
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.from.Read(p)
+	c.come += int64(n)
+	if c.total > 0 {
+		if percent := int(c.come * 99 / c.total); percent > c.last {
+			c.last = percent
+			c.tell(percent)
+		}
+	}
+	return n, err
+}
+
+// openDisk opens a disk for writing, if nothing else uses it.
+func openDisk(device string) (*os.File, error) {
+	disk, err := os.OpenFile(device, os.O_RDWR|os.O_EXCL, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening the disk: %w", err)
+	}
+	return disk, nil
+}
