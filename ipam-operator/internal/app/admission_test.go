@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -51,5 +52,72 @@ func TestAnAddressInUseIsNotEditedOutOfItsPool(t *testing.T) {
 		`{"metadata":{"labels":{"a":"b"}}}`,
 	} {
 		require.NoError(t, w.user.Patch(t.Context(), pool.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))), patch)
+	}
+}
+
+func TestPoolsThatCannotWorkAreRefused(t *testing.T) {
+	w := newWorld(t)
+	w.installAdmission()
+	both := []ipamv1.Pool{span("10.0.0.9", "10.0.0.12"), span("fd00::9", "fd00::a0"), {Subnet: cidr("10.1.0.0/24")}, {Start: addr("fd01::9")}}
+	for name, test := range map[string]struct {
+		pools    []ipamv1.Pool
+		reserved map[string]ipamv1.IPAddressStr
+		says     string
+	}{
+		"ranges of both families": {pools: both},
+		"preallocations inside of ranges and subnets": {pools: both, reserved: map[string]ipamv1.IPAddressStr{
+			"a": "10.0.0.9", "b": "10.0.0.12", "c": "fd00::0a", "d": "fd00:0::9", "e": "10.1.0.0", "f": "fd01:1::",
+		}},
+		"no ranges at all":               {},
+		"an IPv6 range of one":           {pools: []ipamv1.Pool{span("fd00::1", "fd00:0::0001")}},
+		"an IPv6 start after its end":    {pools: []ipamv1.Pool{span("fd00::10", "fd00::f")}, says: "start fd00::10 must not be greater than end fd00::f"},
+		"also where the text is shorter": {pools: []ipamv1.Pool{span("fd00:1::", "fd00::ffff")}, says: "must not be greater than end"},
+		"a preallocation between ranges": {
+			pools: both, reserved: map[string]ipamv1.IPAddressStr{"a": "10.0.0.13"}, says: "10.0.0.13 for claim a is out of bounds of the pools given",
+		},
+		"an IPv6 preallocation outside": {
+			pools: both, reserved: map[string]ipamv1.IPAddressStr{"ok": "fd00::9", "a": "fd00::8"}, says: "fd00::8 for claim a is out of bounds of the pools given",
+		},
+		"a preallocation of a pool without ranges": {reserved: map[string]ipamv1.IPAddressStr{"a": "10.0.0.1"}, says: "is out of bounds of the pools given"},
+		"one address for two claims in two spellings": {
+			pools: both, reserved: map[string]ipamv1.IPAddressStr{"a": "fd00::000a", "b": "fd00:0:0::a"}, says: "is already pre-allocated to another claim",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pool := &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "p"}}
+			pool.Spec = ipamv1.IPPoolSpec{NamePrefix: "p", Pools: test.pools, PreAllocations: test.reserved}
+			err := w.user.Create(t.Context(), pool, client.DryRunAll)
+			if test.says == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, test.says)
+		})
+	}
+}
+
+func TestAPoolOfOldIsRefusedOnlyForWhatChanges(t *testing.T) {
+	w := newWorld(t)
+	w.pool("p", func(s *ipamv1.IPPoolSpec) {
+		s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.0.9"), span("fd00::9", "fd00::1")}
+		s.PreAllocations = map[string]ipamv1.IPAddressStr{"in": "10.0.0.1", "a": "192.168.0.1", "b": "192.168.0.1"}
+	})
+	w.installAdmission()
+	for patch, says := range map[string]string{
+		`{"metadata":{"labels":{"a":"b"},"finalizers":["example.com/a"]}}`:                                "",
+		`{"metadata":{"finalizers":null},"spec":{"prefix":23}}`:                                           "",
+		`{"spec":{"preAllocations":{"more":"10.0.0.2"}}}`:                                                 "",
+		`{"spec":{"pools":[{"start":"10.0.0.1","end":"10.0.0.99"},{"start":"fd00::9","end":"fd00::1"}]}}`: "",
+		`{"spec":{"pools":[{"start":"10.0.0.1","end":"10.0.0.9"},{"start":"fd00::9","end":"fd00::2"}]}}`:  "must not be greater than end",
+		`{"spec":{"pools":[{"start":"10.0.0.2","end":"10.0.0.9"},{"start":"fd00::9","end":"fd00::1"}]}}`:  "10.0.0.1 for claim in is out of bounds",
+		`{"spec":{"preAllocations":{"a":"192.168.0.2"}}}`:                                                 "192.168.0.2 for claim a is out of bounds",
+		`{"spec":{"preAllocations":{"more":"10.0.0.1"}}}`:                                                 "is already pre-allocated to another claim",
+	} {
+		err := w.user.Patch(t.Context(), w.getPool("p"), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
+		if says == "" {
+			require.NoError(t, err, patch)
+		} else {
+			require.ErrorContains(t, err, says, patch)
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -241,10 +242,21 @@ func (w *world) install(name string) {
 		if obj.Object == nil {
 			continue // nothing but comments
 		}
+		if strings.HasSuffix(obj.GetKind(), "PolicyBinding") {
+			w.bindHere(obj)
+		}
 		if err := w.user.Create(w.t.Context(), obj); !apierrors.IsAlreadyExists(err) {
 			require.NoError(w.t, err)
 		}
 	}
+}
+
+// bindHere puts a policy in force in this world only: others store what it refuses.
+func (w *world) bindHere(binding *unstructured.Unstructured) {
+	w.t.Helper()
+	binding.SetName(binding.GetName() + "." + w.namespace)
+	here := map[string]any{"matchLabels": map[string]any{corev1.LabelMetadataName: w.namespace}}
+	require.NoError(w.t, unstructured.SetNestedField(binding.Object, here, "spec", "matchResources", "namespaceSelector"))
 }
 
 // account is the name of the operator's service account, with the rights that deploy/base/ipam-operator gives it.
@@ -260,5 +272,10 @@ func (w *world) installAdmission() {
 		dry := probe.DeepCopy()
 		return w.user.Create(w.t.Context(), dry, client.DryRunAll) == nil &&
 			slices.Equal(dry.Finalizers, []string{"example.com/kept", ipamv1.IPClaimFinalizer})
+	})
+	w.eventually("the policy of pools is not in force", func() bool {
+		pool := &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "probe"}}
+		pool.Spec = ipamv1.IPPoolSpec{NamePrefix: "probe", Pools: []ipamv1.Pool{span("fd00::2", "fd00::1")}}
+		return w.user.Create(w.t.Context(), pool, client.DryRunAll) != nil
 	})
 }
