@@ -17,4 +17,6 @@ var conventionExceptions = map[string]string{
 	"baremetalhosts.metal3.io .spec.userData":                                          "SecretReference of Kubernetes itself, taken as it is",
 	"baremetalhosts.metal3.io .status.goodCredentials.credentials":                     "SecretReference of Kubernetes itself, taken as it is",
 	"baremetalhosts.metal3.io .status.triedCredentials.credentials":                    "SecretReference of Kubernetes itself, taken as it is",
+	"infraenvs.agent-install.openshift.io .spec.nmStateConfigLabelSelector":            "LabelSelector of Kubernetes itself, taken as it is",
+	"infraenvs.agent-install.openshift.io .status.agentLabelSelector":                  "LabelSelector of Kubernetes itself, taken as it is",
 }

@@ -6,11 +6,15 @@
 package applyconfiguration
 
 import (
+	v1beta1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	agentinstallv1beta1 "github.com/muster-io/muster/apis/applyconfiguration/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/applyconfiguration/hive/v1"
+	applyconfigurationhiveextensionsv1beta1 "github.com/muster-io/muster/apis/applyconfiguration/hiveextensions/v1beta1"
 	internal "github.com/muster-io/muster/apis/applyconfiguration/internal"
 	ipamv1alpha1 "github.com/muster-io/muster/apis/applyconfiguration/ipam/v1alpha1"
 	applyconfigurationmetal3v1alpha1 "github.com/muster-io/muster/apis/applyconfiguration/metal3/v1alpha1"
 	v1 "github.com/muster-io/muster/apis/hive/v1"
+	hiveextensionsv1beta1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 	v1alpha1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	metal3v1alpha1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	runtime "k8s.io/apimachinery/pkg/runtime"
@@ -22,7 +26,109 @@ import (
 // apply configuration type exists for the given GroupVersionKind.
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
-	// Group=hive.openshift.io, Version=v1
+	// Group=agent-install.openshift.io, Version=v1beta1
+	case v1beta1.SchemeGroupVersion.WithKind("Agent"):
+		return &agentinstallv1beta1.AgentApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("AgentApproval"):
+		return &agentinstallv1beta1.AgentApprovalApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("AgentClassification"):
+		return &agentinstallv1beta1.AgentClassificationApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("AgentClassificationSpec"):
+		return &agentinstallv1beta1.AgentClassificationSpecApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("AgentClassificationStatus"):
+		return &agentinstallv1beta1.AgentClassificationStatusApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("AgentDebugInfo"):
+		return &agentinstallv1beta1.AgentDebugInfoApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("AgentDeprovisionInfo"):
+		return &agentinstallv1beta1.AgentDeprovisionInfoApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("AgentSpec"):
+		return &agentinstallv1beta1.AgentSpecApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("AgentStatus"):
+		return &agentinstallv1beta1.AgentStatusApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("Boot"):
+		return &agentinstallv1beta1.BootApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("BootArtifacts"):
+		return &agentinstallv1beta1.BootArtifactsApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("ClusterReference"):
+		return &agentinstallv1beta1.ClusterReferenceApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("Condition"):
+		return &agentinstallv1beta1.ConditionApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("ConfigMapReference"):
+		return &agentinstallv1beta1.ConfigMapReferenceApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("CPU"):
+		return &agentinstallv1beta1.CPUApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("CSRInfo"):
+		return &agentinstallv1beta1.CSRInfoApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("CSRStatus"):
+		return &agentinstallv1beta1.CSRStatusApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("Disk"):
+		return &agentinstallv1beta1.DiskApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("GPU"):
+		return &agentinstallv1beta1.GPUApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("HostInventory"):
+		return &agentinstallv1beta1.HostInventoryApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("HostNTPSource"):
+		return &agentinstallv1beta1.HostNTPSourceApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("HostProgress"):
+		return &agentinstallv1beta1.HostProgressApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("InfraEnv"):
+		return &agentinstallv1beta1.InfraEnvApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("InfraEnvDebugInfo"):
+		return &agentinstallv1beta1.InfraEnvDebugInfoApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("InfraEnvSpec"):
+		return &agentinstallv1beta1.InfraEnvSpecApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("InfraEnvStatus"):
+		return &agentinstallv1beta1.InfraEnvStatusApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("InstallationEligibility"):
+		return &agentinstallv1beta1.InstallationEligibilityApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("Interface"):
+		return &agentinstallv1beta1.InterfaceApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("IOPerf"):
+		return &agentinstallv1beta1.IOPerfApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("KernelArgument"):
+		return &agentinstallv1beta1.KernelArgumentApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("Memory"):
+		return &agentinstallv1beta1.MemoryApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("NMStateConfig"):
+		return &agentinstallv1beta1.NMStateConfigApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("NMStateConfigSpec"):
+		return &agentinstallv1beta1.NMStateConfigSpecApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("NMStateInterface"):
+		return &agentinstallv1beta1.NMStateInterfaceApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("Proxy"):
+		return &agentinstallv1beta1.ProxyApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("SecretReference"):
+		return &agentinstallv1beta1.SecretReferenceApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("SystemVendor"):
+		return &agentinstallv1beta1.SystemVendorApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("TokenReference"):
+		return &agentinstallv1beta1.TokenReferenceApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("ValidationResult"):
+		return &agentinstallv1beta1.ValidationResultApplyConfiguration{}
+
+		// Group=extensions.hive.openshift.io, Version=v1beta1
+	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("AgentClusterInstall"):
+		return &applyconfigurationhiveextensionsv1beta1.AgentClusterInstallApplyConfiguration{}
+	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("AgentClusterInstallSpec"):
+		return &applyconfigurationhiveextensionsv1beta1.AgentClusterInstallSpecApplyConfiguration{}
+	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("AgentClusterInstallStatus"):
+		return &applyconfigurationhiveextensionsv1beta1.AgentClusterInstallStatusApplyConfiguration{}
+	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("ClusterDebugInfo"):
+		return &applyconfigurationhiveextensionsv1beta1.ClusterDebugInfoApplyConfiguration{}
+	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("ClusterNetworkEntry"):
+		return &applyconfigurationhiveextensionsv1beta1.ClusterNetworkEntryApplyConfiguration{}
+	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("ClusterProgress"):
+		return &applyconfigurationhiveextensionsv1beta1.ClusterProgressApplyConfiguration{}
+	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("MachineNetworkEntry"):
+		return &applyconfigurationhiveextensionsv1beta1.MachineNetworkEntryApplyConfiguration{}
+	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("Networking"):
+		return &applyconfigurationhiveextensionsv1beta1.NetworkingApplyConfiguration{}
+	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("ProvisionRequirements"):
+		return &applyconfigurationhiveextensionsv1beta1.ProvisionRequirementsApplyConfiguration{}
+	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("Proxy"):
+		return &applyconfigurationhiveextensionsv1beta1.ProxyApplyConfiguration{}
+
+		// Group=hive.openshift.io, Version=v1
 	case v1.SchemeGroupVersion.WithKind("AgentBareMetalPlatform"):
 		return &hivev1.AgentBareMetalPlatformApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ClusterClaim"):

@@ -1,0 +1,74 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1beta1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Condition says one thing about an object of this group, in the shape of the kinds in the field.
+type Condition struct {
+	// type names what the condition is about; there is one condition of a type.
+	// +kubebuilder:validation:MaxLength=316
+	Type string `json:"type"`
+	// status is True, False or Unknown.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	Status corev1.ConditionStatus `json:"status"`
+	// lastHeartbeatTime is when the condition was last written. It never changes alone.
+	// +optional
+	LastHeartbeatTime metav1.Time `json:"lastHeartbeatTime,omitempty,omitzero"`
+	// lastTransitionTime is when status last changed.
+	// +optional
+	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty,omitzero"`
+	// reason says in one CamelCase word why status is what it is.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message says the same in a sentence for people.
+	// +kubebuilder:validation:MaxLength=32768
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// FindCondition returns the condition of the type, or nil. The pointer leads into conditions.
+func FindCondition(conditions []Condition, conditionType string) *Condition {
+	for i := range conditions {
+		if conditions[i].Type == conditionType {
+			return &conditions[i]
+		}
+	}
+	return nil
+}
+
+// IsConditionTrue says whether the condition of the type is there and True.
+func IsConditionTrue(conditions []Condition, conditionType string) bool {
+	c := FindCondition(conditions, conditionType)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+// SetCondition puts condition into conditions and says whether anything changed; unless something did, nothing is touched.
+// lastTransitionTime moves with status only. Times that condition leaves empty are now.
+func SetCondition(conditions *[]Condition, condition Condition, now metav1.Time) bool {
+	if condition.LastHeartbeatTime.IsZero() {
+		condition.LastHeartbeatTime = now
+	}
+	if condition.LastTransitionTime.IsZero() {
+		condition.LastTransitionTime = now
+	}
+	existing := FindCondition(*conditions, condition.Type)
+	if existing == nil {
+		*conditions = append(*conditions, condition)
+		return true
+	}
+	if existing.Status == condition.Status && existing.Reason == condition.Reason && existing.Message == condition.Message {
+		return false
+	}
+	if existing.Status == condition.Status && !existing.LastTransitionTime.IsZero() {
+		condition.LastTransitionTime = existing.LastTransitionTime
+	}
+	*existing = condition
+	return true
+}

@@ -1,0 +1,214 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1beta1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// AgentApproval says who approves Agents.
+type AgentApproval struct {
+	// autoApprove makes Agents approved when they appear. For trusted networks only: whoever boots the image can then be installed.
+	// +kubebuilder:default=false
+	// +optional
+	AutoApprove bool `json:"autoApprove,omitempty"`
+}
+
+// Proxy is how hosts reach the network.
+type Proxy struct {
+	// httpProxy is the URL of the proxy for http.
+	// +kubebuilder:validation:MaxLength=2048
+	// +optional
+	HTTPProxy string `json:"httpProxy,omitempty"`
+	// httpsProxy is the URL of the proxy for https.
+	// +kubebuilder:validation:MaxLength=2048
+	// +optional
+	HTTPSProxy string `json:"httpsProxy,omitempty"`
+	// noProxy lists domains and networks, separated by commas, that are reached directly.
+	// +kubebuilder:validation:MaxLength=32768
+	// +optional
+	NoProxy string `json:"noProxy,omitempty"`
+}
+
+// KernelArgument is one change to the kernel command line of the discovery image.
+type KernelArgument struct {
+	// operation is append, replace or delete.
+	// +kubebuilder:validation:Enum=append;replace;delete
+	// +optional
+	Operation string `json:"operation,omitempty"`
+	// value is a parameter, or parameter=value.
+	// +kubebuilder:validation:Pattern=`^(?:(?:[^ \t\n\r"]+)|(?:"[^"]*"))+$`
+	// +optional
+	Value string `json:"value,omitempty"`
+}
+
+// InfraEnvSpec is what the discovery image of an InfraEnv is like.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.ntpSources) || size(self.ntpSources) == 0 || !has(self.additionalNTPSources) || size(self.additionalNTPSources) == 0",message="ntpSources replaces all time servers and additionalNTPSources adds some: write one of them"
+// +kubebuilder:validation:XValidation:rule="has(self.clusterRef) == has(oldSelf.clusterRef) && (!has(self.clusterRef) || self.clusterRef == oldSelf.clusterRef)",message="Attempted to change Spec.ClusterRef which is immutable after InfraEnv creation."
+// +kubebuilder:validation:XValidation:rule="!has(self.cpuArchitecture) || !has(oldSelf.cpuArchitecture) || self.cpuArchitecture == oldSelf.cpuArchitecture",message="Attempted to change Spec.CpuArchitecture which is immutable after InfraEnv creation."
+type InfraEnvSpec struct {
+	// pullSecretRef names a Secret with the key .dockerconfigjson in this namespace, for the discovery image only.
+	PullSecretRef SecretReference `json:"pullSecretRef"`
+	// clusterRef binds hosts to a cluster when they register. Without it hosts stay free until somebody binds them. Immutable.
+	// +optional
+	ClusterRef *ClusterReference `json:"clusterRef,omitempty"`
+	// osImageVersion is the version of the discovery image; empty is the service's default.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	OSImageVersion string `json:"osImageVersion,omitempty"`
+	// cpuArchitecture of the machines, x86_64 or aarch64. Immutable.
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:default=x86_64
+	// +optional
+	CPUArchitecture string `json:"cpuArchitecture,omitempty"`
+	// imageType is full-iso, minimal-iso (which fetches the root file system when it boots) or disconnected-iso.
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	ImageType string `json:"imageType,omitempty"`
+	// sshAuthorizedKey may log in to machines that run the discovery image.
+	// +kubebuilder:validation:MaxLength=65536
+	// +optional
+	SSHAuthorizedKey string `json:"sshAuthorizedKey,omitempty"`
+	// additionalTrustBundle is PEM of certificates that the discovery image trusts.
+	// +kubebuilder:validation:MaxLength=262144
+	// +optional
+	AdditionalTrustBundle string `json:"additionalTrustBundle,omitempty"`
+	// proxy is how the discovery image reaches the network.
+	// +optional
+	Proxy *Proxy `json:"proxy,omitempty"`
+	// ntpSources are the only time servers of the hosts.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	// +listType=atomic
+	// +optional
+	NTPSources []string `json:"ntpSources,omitempty"`
+	// additionalNTPSources are time servers beside those that the hosts learn otherwise.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	// +listType=atomic
+	// +optional
+	AdditionalNTPSources []string `json:"additionalNTPSources,omitempty"`
+	// agentLabels are put on Agents when they are made, never later.
+	// +kubebuilder:validation:MaxProperties=64
+	// +optional
+	AgentLabels map[string]string `json:"agentLabels,omitempty"`
+	// agentApproval says who approves Agents.
+	// +optional
+	AgentApproval *AgentApproval `json:"agentApproval,omitempty"`
+	// nmStateConfigLabelSelector chooses the NMStateConfigs of this namespace that the image carries.
+	// +optional
+	NMStateConfigLabelSelector metav1.LabelSelector `json:"nmStateConfigLabelSelector,omitempty,omitzero"`
+	// ignitionConfigOverride is JSON that is merged into the ignition of the discovery image.
+	// +kubebuilder:validation:MaxLength=262144
+	// +optional
+	IgnitionConfigOverride string `json:"ignitionConfigOverride,omitempty"`
+	// kernelArguments change the kernel command line of the discovery image, in this order.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +optional
+	KernelArguments []KernelArgument `json:"kernelArguments,omitempty"`
+	// ipxeScriptType is DiscoveryImageAlways, or BootOrderControl: machines that are installed boot from their disk.
+	// +kubebuilder:validation:Enum="";DiscoveryImageAlways;BootOrderControl
+	// +kubebuilder:default=DiscoveryImageAlways
+	// +optional
+	IPXEScriptType string `json:"ipxeScriptType,omitempty"`
+	// mirrorRegistryRef names a ConfigMap of this namespace with registries.conf and, where needed, ca-bundle.crt.
+	// +optional
+	MirrorRegistryRef *ConfigMapReference `json:"mirrorRegistryRef,omitempty"`
+	// networkDiscoveryDelaySeconds is how many seconds a minimal image waits for interfaces before it gives them names.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	NetworkDiscoveryDelaySeconds *int64 `json:"networkDiscoveryDelaySeconds,omitempty"`
+}
+
+// BootArtifacts are addresses of parts of the image, for network boot.
+type BootArtifacts struct {
+	// discoveryIgnitionURL is of the ignition alone.
+	// +kubebuilder:validation:MaxLength=2048
+	// +optional
+	DiscoveryIgnitionURL string `json:"discoveryIgnitionURL,omitempty"`
+	// initrd is of the initial RAM disk with the InfraEnv's ignition.
+	// +kubebuilder:validation:MaxLength=2048
+	// +optional
+	InitrdURL string `json:"initrd,omitempty"`
+	// ipxeScript is of a script that boots the image by iPXE.
+	// +kubebuilder:validation:MaxLength=2048
+	// +optional
+	IpxeScriptURL string `json:"ipxeScript,omitempty"`
+	// kernel is of the kernel.
+	// +kubebuilder:validation:MaxLength=2048
+	// +optional
+	KernelURL string `json:"kernel,omitempty"`
+	// rootfs is of the root file system.
+	// +kubebuilder:validation:MaxLength=2048
+	// +optional
+	RootfsURL string `json:"rootfs,omitempty"`
+}
+
+// InfraEnvDebugInfo are addresses for those who look for an error.
+type InfraEnvDebugInfo struct {
+	// eventsURL is of the events of the InfraEnv.
+	// +kubebuilder:validation:MaxLength=2048
+	// +optional
+	EventsURL string `json:"eventsURL,omitempty"`
+	// staticNetworkDownloadURL is of the static network that the image carries.
+	// +kubebuilder:validation:MaxLength=2048
+	// +optional
+	StaticNetworkDownloadURL string `json:"staticNetworkDownloadURL,omitempty"`
+}
+
+// InfraEnvStatus says where the image is.
+type InfraEnvStatus struct {
+	// isoDownloadURL is where the image can be fetched. Whoever has the address can boot machines into this InfraEnv.
+	// +kubebuilder:validation:MaxLength=2048
+	// +optional
+	ISODownloadURL string `json:"isoDownloadURL,omitempty"`
+	// createdTime is when the content of the image changed last.
+	// +optional
+	CreatedTime *metav1.Time `json:"createdTime,omitempty"`
+	// bootArtifacts are for network boot.
+	// +optional
+	BootArtifacts BootArtifacts `json:"bootArtifacts,omitempty,omitzero"`
+	// agentLabelSelector finds the Agents that booted this image.
+	// +optional
+	AgentLabelSelector metav1.LabelSelector `json:"agentLabelSelector,omitempty,omitzero"`
+	// debugInfo are addresses for those who look for an error.
+	// +optional
+	InfraEnvDebugInfo InfraEnvDebugInfo `json:"debugInfo,omitempty,omitzero"`
+	// conditions: ImageCreated.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	Conditions []Condition `json:"conditions,omitempty"`
+}
+
+// InfraEnv is an image that any number of machines boot. Each becomes an Agent in this namespace.
+//
+// +genclient
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=infraenvs,shortName=ie,categories=muster
+// +kubebuilder:printcolumn:name="Image",type="string",JSONPath=".status.conditions[?(@.type=='ImageCreated')].reason",description="Whether the image can be fetched, and why not"
+// +kubebuilder:printcolumn:name="ISO Created At",type="string",JSONPath=".status.createdTime",description="When the content of the image changed last"
+// +kubebuilder:printcolumn:name="ISO URL",type="string",JSONPath=".status.isoDownloadURL",priority=1,description="Where the image can be fetched"
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since the InfraEnv was made"
+type InfraEnv struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what the discovery image is like.
+	// +optional
+	Spec InfraEnvSpec `json:"spec,omitempty"`
+	// status says where the image is.
+	// +optional
+	Status InfraEnvStatus `json:"status,omitempty"`
+}
+
+// InfraEnvList is a list of InfraEnv.
+//
+// +kubebuilder:object:root=true
+type InfraEnvList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []InfraEnv `json:"items"`
+}

@@ -1,0 +1,99 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1beta1
+
+// Labels of Agents.
+const (
+	// InfraEnvLabel is on every Agent, with the name of its InfraEnv.
+	InfraEnvLabel = "infraenvs.agent-install.openshift.io"
+	// ClusterNamespaceLabel is on bound Agents, with the namespace of their ClusterDeployment.
+	ClusterNamespaceLabel = "agent-install.openshift.io/clusterdeployment-namespace"
+	// ClassificationPrefix precedes the label keys of AgentClassifications.
+	ClassificationPrefix = "agentclassification.agent-install.openshift.io/"
+	// InventoryPrefix precedes labels that are facts of the hardware.
+	InventoryPrefix = "inventory.agent-install.openshift.io/"
+)
+
+// Labels of Agents that are facts of the hardware.
+const (
+	NonRotationalDiskLabel = InventoryPrefix + "storage-hasnonrotationaldisk"
+	CPUArchitectureLabel   = InventoryPrefix + "cpu-architecture"
+	CPUVirtEnabledLabel    = InventoryPrefix + "cpu-virtenabled"
+	ManufacturerLabel      = InventoryPrefix + "host-manufacturer"
+	ProductNameLabel       = InventoryPrefix + "host-productname"
+	IsVirtualLabel         = InventoryPrefix + "host-isvirtual"
+)
+
+// Annotations and finalizers.
+const (
+	// InventoryVersionAnnotation says by which rules the facts were made labels.
+	InventoryVersionAnnotation = InventoryPrefix + "version"
+	// InventoryVersion is its value.
+	InventoryVersion = "0.1"
+	// AgentFinalizer keeps an Agent until the service has forgotten its host.
+	AgentFinalizer = "agent.agent-install.openshift.io/ai-deprovision"
+	// InfraEnvFinalizer keeps an InfraEnv until none of its hosts is bound.
+	InfraEnvFinalizer = "infraenv.agent-install.openshift.io/ai-deprovision"
+	// ClassificationFinalizer keeps an AgentClassification until its label is on no Agent.
+	ClassificationFinalizer = "agentclassification.agent-install.openshift.io"
+)
+
+// Conditions of an InfraEnv, and their reasons.
+const (
+	ConditionImageCreated = "ImageCreated"
+
+	ReasonInfraEnvAvailable        = "InfraEnvAvailable"
+	ReasonImageCreationError       = "ImageCreationError"
+	ReasonMissingClusterDeployment = "MissingClusterDeployment"
+)
+
+// Conditions of an Agent.
+const (
+	ConditionSpecSynced      = "SpecSynced"
+	ConditionConnected       = "Connected"
+	ConditionRequirementsMet = "RequirementsMet"
+	ConditionValidated       = "Validated"
+	ConditionInstalled       = "Installed"
+	ConditionBound           = "Bound"
+)
+
+// Reasons of the conditions of an Agent.
+const (
+	ReasonSyncOK       = "SyncOK"
+	ReasonBackendError = "BackendError"
+	ReasonInputError   = "InputError"
+
+	ReasonAgentIsConnected    = "AgentIsConnected"
+	ReasonAgentIsDisconnected = "AgentIsDisconnected"
+
+	ReasonAgentIsReady             = "AgentIsReady"
+	ReasonAgentNotReady            = "AgentNotReady"
+	ReasonAgentAlreadyInstalling   = "AgentAlreadyInstalling"
+	ReasonAgentInstallationStopped = "AgentInstallationStopped"
+	ReasonAgentIsNotApproved       = "AgentIsNotApproved"
+
+	ReasonValidationsPassing     = "ValidationsPassing"
+	ReasonValidationsFailing     = "ValidationsFailing"
+	ReasonValidationsUserPending = "ValidationsUserPending"
+	ReasonValidationsUnknown     = "ValidationsUnknown"
+
+	ReasonInstallationCompleted  = "InstallationCompleted"
+	ReasonInstallationFailed     = "InstallationFailed"
+	ReasonInstallationNotStarted = "InstallationNotStarted"
+	ReasonInstallationInProgress = "InstallationInProgress"
+
+	ReasonBound                      = "Bound"
+	ReasonUnbound                    = "Unbound"
+	ReasonBinding                    = "Binding"
+	ReasonUnbinding                  = "Unbinding"
+	ReasonUnbindingPendingUserAction = "UnbindingPendingUserAction"
+)
+
+// Conditions of an AgentClassification, and their reasons.
+const (
+	ConditionQueryErrors = "QueryErrors"
+
+	ReasonHasQueryErrors = "HasQueryErrors"
+	ReasonNoQueryErrors  = "NoQueryErrors"
+)

@@ -1,0 +1,220 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1beta1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+// ClusterNetworkEntry is a network of pods.
+type ClusterNetworkEntry struct {
+	// cidr of all pods.
+	// +kubebuilder:validation:MaxLength=64
+	CIDR string `json:"cidr"`
+	// hostPrefix is the prefix length of one node.
+	// +optional
+	HostPrefix int32 `json:"hostPrefix,omitempty"`
+}
+
+// MachineNetworkEntry is a network of machines.
+type MachineNetworkEntry struct {
+	// cidr of the network.
+	// +kubebuilder:validation:MaxLength=64
+	CIDR string `json:"cidr"`
+}
+
+// Networking are the networks of a cluster. Fields that are not modelled are kept.
+// +kubebuilder:pruning:PreserveUnknownFields
+type Networking struct {
+	// machineNetwork are the networks that the machines have addresses in.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +optional
+	MachineNetwork []MachineNetworkEntry `json:"machineNetwork,omitempty"`
+	// clusterNetwork are the networks of pods.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +optional
+	ClusterNetwork []ClusterNetworkEntry `json:"clusterNetwork,omitempty"`
+	// serviceNetwork are the networks of services.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=4096
+	// +listType=atomic
+	// +optional
+	ServiceNetwork []string `json:"serviceNetwork,omitempty"`
+	// userManagedNetworking leaves load balancing and name resolution to the user.
+	// +optional
+	UserManagedNetworking *bool `json:"userManagedNetworking,omitempty"`
+}
+
+// ProvisionRequirements are how many machines an installation waits for. Fields that are not modelled are kept.
+// +kubebuilder:pruning:PreserveUnknownFields
+type ProvisionRequirements struct {
+	// controlPlaneAgents are machines of the control plane, 1, 3 or more.
+	ControlPlaneAgents int `json:"controlPlaneAgents"`
+	// workerAgents are other machines.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	WorkerAgents int `json:"workerAgents,omitempty"`
+	// arbiterAgents are machines that only vote.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	ArbiterAgents int `json:"arbiterAgents,omitempty"`
+}
+
+// Proxy is how the installed cluster reaches the network.
+type Proxy struct {
+	// httpProxy is the URL of the proxy for http.
+	// +kubebuilder:validation:MaxLength=2048
+	// +optional
+	HTTPProxy string `json:"httpProxy,omitempty"`
+	// httpsProxy is the URL of the proxy for https.
+	// +kubebuilder:validation:MaxLength=2048
+	// +optional
+	HTTPSProxy string `json:"httpsProxy,omitempty"`
+	// noProxy lists what is reached directly, separated by commas.
+	// +kubebuilder:validation:MaxLength=32768
+	// +optional
+	NoProxy string `json:"noProxy,omitempty"`
+}
+
+// AgentClusterInstallSpec is how a ClusterDeployment is installed on Agents. Fields that are not modelled are kept.
+// +kubebuilder:pruning:PreserveUnknownFields
+type AgentClusterInstallSpec struct {
+	// clusterDeploymentRef names the ClusterDeployment, in this namespace.
+	ClusterDeploymentRef hivev1.LocalObjectReference `json:"clusterDeploymentRef"`
+	// imageSetRef names the ClusterImageSet that says what is installed.
+	// +optional
+	ImageSetRef *hivev1.ClusterImageSetReference `json:"imageSetRef,omitempty"`
+	// clusterMetadata says how to get into the installed cluster. Written by the service.
+	// +optional
+	ClusterMetadata *hivev1.ClusterMetadata `json:"clusterMetadata,omitempty"`
+	// networking are the networks of the cluster.
+	Networking Networking `json:"networking"`
+	// provisionRequirements are how many machines the installation waits for.
+	ProvisionRequirements ProvisionRequirements `json:"provisionRequirements"`
+	// sshPublicKey may log in to the installed machines.
+	// +kubebuilder:validation:MaxLength=65536
+	// +optional
+	SSHPublicKey string `json:"sshPublicKey,omitempty"`
+	// apiVIP is the address of the API.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	APIVIP string `json:"apiVIP,omitempty"`
+	// apiVIPs are the addresses of the API, one of each family.
+	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:items:MaxLength=4096
+	// +listType=atomic
+	// +optional
+	APIVIPs []string `json:"apiVIPs,omitempty"`
+	// ingressVIP is the address of services for users.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	IngressVIP string `json:"ingressVIP,omitempty"`
+	// ingressVIPs are the addresses of services for users, one of each family.
+	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:items:MaxLength=4096
+	// +listType=atomic
+	// +optional
+	IngressVIPs []string `json:"ingressVIPs,omitempty"`
+	// holdInstallation keeps the installation from beginning although everything is there.
+	// +optional
+	HoldInstallation bool `json:"holdInstallation,omitempty"`
+	// proxy is how the installed cluster reaches the network.
+	// +optional
+	Proxy *Proxy `json:"proxy,omitempty"`
+	// ntpSources are the time servers of the installed cluster.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=4096
+	// +listType=atomic
+	// +optional
+	NTPSources []string `json:"ntpSources,omitempty"`
+}
+
+// ClusterProgress is how far the installation of a cluster is.
+type ClusterProgress struct {
+	// totalPercentage of the whole installation.
+	TotalPercentage int64 `json:"totalPercentage"`
+}
+
+// ClusterDebugInfo is for those who look for an error.
+type ClusterDebugInfo struct {
+	// eventsURL is of the events of the cluster.
+	// +kubebuilder:validation:MaxLength=2048
+	// +optional
+	EventsURL string `json:"eventsURL,omitempty"`
+	// logsURL is of the logs of the cluster.
+	// +kubebuilder:validation:MaxLength=2048
+	// +optional
+	LogsURL string `json:"logsURL,omitempty"`
+	// state of the cluster in the state machine.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	State string `json:"state,omitempty"`
+	// stateInfo says the same in a sentence.
+	// +kubebuilder:validation:MaxLength=8192
+	// +optional
+	StateInfo string `json:"stateInfo,omitempty"`
+}
+
+// AgentClusterInstallStatus is how far the installation is. Fields that are not modelled are kept.
+// +kubebuilder:pruning:PreserveUnknownFields
+type AgentClusterInstallStatus struct {
+	// conditions are those of the install contract (RequirementsMet, Completed, Failed, Stopped), SpecSynced and Validated.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	Conditions []hivev1.Condition `json:"conditions,omitempty"`
+	// controlPlaneAgentsDiscovered are machines of the control plane that are bound.
+	// +optional
+	ControlPlaneAgentsDiscovered int `json:"controlPlaneAgentsDiscovered,omitempty"`
+	// controlPlaneAgentsReady are machines of the control plane that can be installed.
+	// +optional
+	ControlPlaneAgentsReady int `json:"controlPlaneAgentsReady,omitempty"`
+	// workerAgentsDiscovered are other machines that are bound.
+	// +optional
+	WorkerAgentsDiscovered int `json:"workerAgentsDiscovered,omitempty"`
+	// workerAgentsReady are other machines that can be installed.
+	// +optional
+	WorkerAgentsReady int `json:"workerAgentsReady,omitempty"`
+	// debugInfo is for those who look for an error.
+	// +optional
+	DebugInfo ClusterDebugInfo `json:"debugInfo,omitempty,omitzero"`
+	// progress of the installation.
+	// +optional
+	Progress *ClusterProgress `json:"progress,omitempty"`
+}
+
+// AgentClusterInstall installs a ClusterDeployment on Agents that are bound to it.
+//
+// +genclient
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=agentclusterinstalls,shortName=aci,categories=muster
+// +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".spec.clusterDeploymentRef.name",description="The ClusterDeployment that is installed"
+// +kubebuilder:printcolumn:name="State",type="string",JSONPath=".status.debugInfo.state",description="Where the cluster is in its life"
+// +kubebuilder:printcolumn:name="Info",type="string",JSONPath=".status.debugInfo.stateInfo",priority=1,description="The state in a sentence"
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since the object was made"
+type AgentClusterInstall struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is how the ClusterDeployment is installed.
+	// +optional
+	Spec AgentClusterInstallSpec `json:"spec,omitempty"`
+	// status is how far the installation is.
+	// +optional
+	Status AgentClusterInstallStatus `json:"status,omitempty"`
+}
+
+// AgentClusterInstallList is a list of AgentClusterInstall.
+//
+// +kubebuilder:object:root=true
+type AgentClusterInstallList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []AgentClusterInstall `json:"items"`
+}
