@@ -67,7 +67,7 @@ func (m mortalTransport) RoundTrip(r *http.Request) (resp *http.Response, err er
 		return m.RoundTripper.RoundTrip(r)
 	}
 	err = m.act(func() error {
-		resp, err = m.RoundTripper.RoundTrip(r)
+		resp, err = m.RoundTripper.RoundTrip(r) //nolint:bodyclose // who asked closes it, or the lines below
 		return err
 	})
 	if errors.Is(err, errDead) && resp != nil {

@@ -307,6 +307,39 @@ func TestDeletionWorksInImporting(t *testing.T) {
 	require.ErrorIs(t, err, inventory.ErrNotFound)
 }
 
+func TestAMachineWithoutInspectionDataIsInspectedOnceItHasCredentials(t *testing.T) {
+	w := newWorld(t)
+	w.enrol(1, hostname("m-"+demo.MarkNoInventory))
+	w.enrol(2, hostname("m-"+demo.MarkNoInventory+"-"+demo.MarkUninspectable))
+	w.operate(managing)
+	good, bad := w.register("good", 1), w.register("bad", 2)
+	w.reaches(good, metal3v1.StateImporting)
+	w.reaches(bad, metal3v1.StateImporting)
+	w.credentials(good, redfish, true)
+	w.credentials(bad, redfish, true)
+	w.reaches(good, metal3v1.StateAvailable)
+	assert.Equal(t, "SN00000001", good.Status.HardwareDetails.SystemVendor.SerialNumber)
+	w.says(bad, metal3v1.ConditionReady, metal3v1.ReasonInspectionFailed)
+	assert.Equal(t, metal3v1.StateInspecting, bad.Status.Provisioning.State)
+	require.NoError(t, w.Delete(t.Context(), bad))
+	w.gone(bad)
+}
+
+func TestANodeOfAManagedHostCanBeKept(t *testing.T) {
+	w := newWorld(t)
+	uuid := w.enrol(1)
+	w.operate(managing)
+	d := w.discover("all")
+	h := w.host("node-00001")
+	w.reaches(h, metal3v1.StateAvailable)
+	w.patch(h, `{"metadata":{"annotations":{"discovery.metal3.io/keep-node":"true"}}}`)
+	require.NoError(t, w.Delete(t.Context(), h))
+	w.gone(h)
+	_, err := w.node(uuid)
+	require.NoError(t, err)
+	w.status(d, "the machine is ignored", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool { return s.Counts.Ignored == 1 })
+}
+
 func TestAPausedHostIsNotTouched(t *testing.T) {
 	w := newWorld(t)
 	w.enrol(1)

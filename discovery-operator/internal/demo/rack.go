@@ -40,7 +40,7 @@ func New() *Rack { return &Rack{} }
 const (
 	// MarkNoPorts: Ironic never makes a port for the machine.
 	MarkNoPorts = "no-ports"
-	// MarkNoInventory: Ironic never has an inventory of it.
+	// MarkNoInventory: Ironic has no inventory of it, unless somebody has it inspected.
 	MarkNoInventory = "no-inventory"
 	// MarkFailed: Ironic could not take it in.
 	MarkFailed = "failed"
@@ -87,7 +87,7 @@ func (n *node) mark(hostname string) {
 	case strings.Contains(hostname, MarkNoPorts):
 		n.ports, n.report = nil, nil
 	case strings.Contains(hostname, MarkNoInventory):
-		n.report = nil
+		n.report, n.uninspected = nil, n.report
 	case strings.Contains(hostname, MarkFailed):
 		n.ports, n.report, n.LastError = nil, nil, "no interface has a MAC"
 	case strings.Contains(hostname, MarkBusy):

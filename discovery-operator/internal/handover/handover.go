@@ -100,7 +100,7 @@ func managedHere(h *metal3v1.BareMetalHost) bool {
 	if c == nil || c.Reason != metal3v1.ReasonManagedHere || h.DeletionTimestamp != nil {
 		return false
 	}
-	switch h.Status.Provisioning.State { //nolint:exhaustive // the others are another operator's by now
+	switch h.Status.Provisioning.State {
 	case metal3v1.StateUnmanaged, metal3v1.StateDiscovered, metal3v1.StateImporting:
 		return true
 	default:

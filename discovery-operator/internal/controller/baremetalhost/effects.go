@@ -285,7 +285,8 @@ func (r *Reconciler) undeploy(ctx context.Context, w *work) (outcome, error) {
 // powerOff switches a machine off before its host goes. A machine that cannot be switched off does not hold the deletion up.
 func (r *Reconciler) powerOff(ctx context.Context, w *work) (outcome, error) {
 	done := outcome{event: hoststate.Done, settled: true, after: time.Millisecond}
-	if w.node == "" || !w.facts.PowerControl || w.good.Reference == nil || w.host.Spec.DisablePowerOff {
+	_, detached := w.host.Annotations[metal3v1.DetachedAnnotation]
+	if w.node == "" || !w.facts.PowerControl || w.good.Reference == nil || w.host.Spec.DisablePowerOff || detached {
 		return done, nil
 	}
 	n, err := w.p.Managed(ctx, w.node)
