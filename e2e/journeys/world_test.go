@@ -23,6 +23,7 @@ import (
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 )
 
 const (
@@ -70,6 +71,7 @@ func newClient(t *testing.T, config *rest.Config) client.Client {
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	require.NoError(t, hivev1.AddToScheme(scheme))
 	require.NoError(t, ipamv1.AddToScheme(scheme))
+	require.NoError(t, metal3v1.AddToScheme(scheme))
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	return c

@@ -64,6 +64,9 @@ func (p *Poller) fetch(ctx context.Context, uuid string) (done bool) {
 	if report == nil {
 		report, err = source.Report(ctx, uuid)
 		if err != nil {
+			if errors.Is(err, inventory.ErrNotFound) && p.gone(ctx, source, uuid) {
+				return true
+			}
 			p.asked(uuid)
 			// An inventory that cannot be read, or that does not come, is asked for again after the next reading of everything.
 			late := time.Since(m.FirstSeen) > inventory.PatienceTime
@@ -77,6 +80,18 @@ func (p *Poller) fetch(ctx context.Context, uuid string) (done bool) {
 		}
 	}
 	return p.keep(uuid, report, ports)
+}
+
+// gone takes a node out of the mirror that Ironic does not know any more: it went with its host, or by hand.
+func (p *Poller) gone(ctx context.Context, source Source, uuid string) bool {
+	if _, err := source.Node(ctx, uuid); !errors.Is(err, inventory.ErrNotFound) {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.machines, uuid)
+	p.tell()
+	return true
 }
 
 func missingPorts(m *inventory.Machine, r *inventory.Report) bool {

@@ -139,6 +139,23 @@ func TestANodeThatAListLeavesOutIsNotGone(t *testing.T) {
 	assert.NotContains(t, uuids, last)
 }
 
+func TestANodeWithoutInventoryIsGoneWhenIronicDoesNotKnowIt(t *testing.T) {
+	c, p := setup(t)
+	kept, deleted := enrol(t, c, 1, func(m map[string]any) { m["hostname"] = demo.MarkNoInventory }), enrol(t, c, 2)
+	p.Poll(t.Context())
+	require.Len(t, p.Machines(), 2)
+	require.NoError(t, c.DeleteNode(t.Context(), deleted))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { p.Run(ctx); close(ended) }()
+	p.Want(kept)
+	p.Want(deleted)
+	require.Eventually(t, func() bool { m := p.Machines(); return len(m) == 1 && m[0].Asked }, 60*time.Second, time.Millisecond)
+	assert.Equal(t, kept, p.Machines()[0].Node.UUID)
+	cancel()
+	<-ended
+}
+
 func TestAnErrorChangesNothingButTheHealth(t *testing.T) {
 	c, p := setup(t)
 	enrol(t, c, 1)
