@@ -117,10 +117,28 @@ type Outcome struct {
 // Has is true where the outcome has an effect.
 func (o Outcome) Has(e Effect) bool { return slices.Contains(o.Effects, e) }
 
+// occasion is what rules are looked up by.
+type occasion struct {
+	state State
+	verb  Verb
+}
+
+var table = index(Rules)
+
+func index(rules []Rule) map[occasion][]*Rule {
+	table := map[occasion][]*Rule{}
+	for i, r := range rules {
+		for _, from := range r.From {
+			table[occasion{from, r.Verb}] = append(table[occasion{from, r.Verb}], &rules[i])
+		}
+	}
+	return table
+}
+
 // Apply is the answer to a verb in a state: every pair has one.
 func Apply(state State, verb Verb, facts Facts) Outcome {
-	for _, r := range Rules {
-		if r.Verb != verb || !slices.Contains(r.From, state) || r.If != nil && !r.If.Holds(facts) {
+	for _, r := range table[occasion{state, verb}] {
+		if r.If != nil && !r.If.Holds(facts) {
 			continue
 		}
 		to := r.To

@@ -48,7 +48,7 @@ type Service struct {
 	clusters  *recent[Cluster]
 	savedAt   time.Duration
 	// stopping is closed when Run ends: held polls are answered.
-	stopping chan struct{}
+	stopping  chan struct{}
 	loaded    atomic.Bool
 	loading   sync.Mutex
 	storeAway atomic.Bool

@@ -70,7 +70,7 @@ type InfraEnvSettings struct {
 	AdditionalNTPSources string
 	SSHAuthorizedKey     string
 	// StaticNetworkConfig is a JSON list of {network_yaml, mac_interface_map[{mac_address, logical_nic_name}]}.
-	StaticNetworkConfig          json.RawMessage
+	StaticNetworkConfig          json.RawMessage `json:",omitempty"`
 	IgnitionConfigOverride       string
 	KernelArguments              []KernelArgument
 	AdditionalTrustBundle        string

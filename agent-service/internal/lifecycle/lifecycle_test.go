@@ -1,0 +1,150 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"bufio"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+)
+
+var update = flag.Bool("update", false, "write the page about states again")
+
+func TestThePageShowsTheTable(t *testing.T) {
+	path := filepath.Join("..", "..", "..", "docs", "spec", "host-lifecycle.md")
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(lifecycle.Document()), 0o600))
+	}
+	page, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, string(page), lifecycle.Document(), "run go test ./internal/lifecycle -update")
+}
+
+func TestEveryVerbHasAnAnswerInEveryState(t *testing.T) {
+	facts := lifecycle.AllFacts()
+	for _, s := range lifecycle.States {
+		for _, v := range lifecycle.Verbs {
+			for _, f := range facts {
+				o := lifecycle.Apply(s, v, f)
+				switch {
+				case !slices.Contains(lifecycle.States, o.To):
+					require.Fail(t, "no such state", "%s in %s", v, s)
+				case o.Refusal != "" && (o.To != s || o.Info == ""):
+					require.Fail(t, "a refusal changes nothing and says why", "%s in %s", v, s)
+				case o.To != s && o.Info == "":
+					require.Fail(t, "a change says what the host waits for", "%s in %s", v, s)
+				}
+			}
+		}
+	}
+}
+
+func TestWhatMachinesAndTheServiceDoIsNeverAnError(t *testing.T) {
+	for _, s := range lifecycle.States {
+		for _, v := range []lifecycle.Verb{lifecycle.Refresh, lifecycle.TimeOut, lifecycle.Supersede, lifecycle.LoseMedia, lifecycle.Fail} {
+			for _, f := range lifecycle.AllFacts() {
+				if o := lifecycle.Apply(s, v, f); o.Refusal != "" {
+					require.Fail(t, "nobody asked", "%s in %s", v, s)
+				}
+			}
+		}
+	}
+}
+
+func TestEveryStateHasATimeOutOrAWayOutForTheUser(t *testing.T) {
+	for _, s := range lifecycle.States {
+		way := false
+		if _, limited := lifecycle.TimeOuts[s]; limited {
+			way = lifecycle.Apply(s, lifecycle.TimeOut, lifecycle.Facts{Connected: true}).To != s
+			assert.True(t, way, "%s has a time-out that does nothing", s)
+		}
+		for _, v := range []lifecycle.Verb{lifecycle.Bind, lifecycle.Unbind, lifecycle.Cancel, lifecycle.Reset, lifecycle.Delete} {
+			way = way || lifecycle.Apply(s, v, lifecycle.Facts{}).Refusal == ""
+		}
+		assert.True(t, way, s)
+	}
+}
+
+func TestBindingAndLeavingFollowTheState(t *testing.T) {
+	for _, s := range lifecycle.States {
+		for _, v := range lifecycle.Verbs {
+			for _, f := range lifecycle.AllFacts() {
+				o := lifecycle.Apply(s, v, f)
+				if o.Refusal != "" {
+					continue
+				}
+				free, then := lifecycle.Unbound(s), lifecycle.Unbound(o.To)
+				joins, leaves := o.Has(lifecycle.JoinCluster), o.Has(lifecycle.LeaveCluster)
+				wantJoin, wantLeave := free && !then, !free && then
+				if !free && !then {
+					wantJoin, wantLeave = leaves, joins // both or none
+				}
+				if joins != wantJoin || leaves != wantLeave {
+					require.Fail(t, "the cluster does not follow the state", "%s in %s to %s", v, s, o.To)
+				}
+				if lifecycle.Busy(s) && slices.Contains([]lifecycle.Verb{lifecycle.Bind, lifecycle.Unbind, lifecycle.Move, lifecycle.Edit, lifecycle.Delete}, v) {
+					require.Fail(t, "an installation goes on undisturbed", "%s in %s", v, s)
+				}
+			}
+		}
+	}
+}
+
+// notHere are states of today's system that nothing leads to here.
+var notHere = []string{"disabled", "disabled-unbound", "resetting", "pending-for-input"}
+
+func TestStatesOfTodaysSystemAreKnown(t *testing.T) {
+	file, err := os.Open(filepath.Join("..", "..", "..", "..", "shared", "reference", "agent", "host_transitions.tsv"))
+	if err != nil {
+		t.Skip("the table of today's transitions is not here")
+	}
+	defer file.Close() //nolint:errcheck // it is only read
+	scanner := bufio.NewScanner(file)
+	for scanner.Scan() {
+		fields := strings.Split(scanner.Text(), "\t")
+		if len(fields) < 5 || fields[0] == "machine" {
+			continue
+		}
+		for _, name := range append(strings.Split(fields[2], ","), fields[4]) {
+			if name == "" || strings.HasPrefix(name, "(") || slices.Contains(notHere, name) {
+				continue
+			}
+			assert.Contains(t, lifecycle.States, lifecycle.State(name))
+		}
+	}
+	require.NoError(t, scanner.Err())
+}
+
+func TestClustersFollowTheirHosts(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		from lifecycle.ClusterState
+		r    lifecycle.Roster
+		want lifecycle.ClusterState
+	}{
+		{"too few hosts", lifecycle.ClusterReady, lifecycle.Roster{Wanted: 3, Ready: 2}, lifecycle.ClusterInsufficient},
+		{"enough hosts", lifecycle.ClusterInsufficient, lifecycle.Roster{Wanted: 3, Ready: 3}, lifecycle.ClusterReady},
+		{"checks run", lifecycle.ClusterPreparing, lifecycle.Roster{Wanted: 2, Installing: 2, Prepared: 1}, lifecycle.ClusterPreparing},
+		{"checks passed", lifecycle.ClusterPreparing, lifecycle.Roster{Wanted: 2, Installing: 2, Prepared: 2}, lifecycle.ClusterInstalling},
+		{"a check failed", lifecycle.ClusterPreparing, lifecycle.Roster{Wanted: 2, Installing: 1, Unprepared: 1}, lifecycle.ClusterInsufficient},
+		{"a host was lost before the installation", lifecycle.ClusterPreparing, lifecycle.Roster{Wanted: 2, Installing: 1, Prepared: 1}, lifecycle.ClusterInsufficient},
+		{"the first host is done", lifecycle.ClusterInstalling, lifecycle.Roster{Wanted: 2, Installing: 2, Done: 1}, lifecycle.ClusterFinalizing},
+		{"all hosts are done", lifecycle.ClusterFinalizing, lifecycle.Roster{Wanted: 2, Installing: 2, Done: 2}, lifecycle.ClusterInstalled},
+		{"a host failed", lifecycle.ClusterInstalling, lifecycle.Roster{Wanted: 2, Installing: 2, Failed: 1}, lifecycle.ClusterFailed},
+		{"an installed cluster stays", lifecycle.ClusterInstalled, lifecycle.Roster{}, lifecycle.ClusterInstalled},
+		{"a cancelled cluster stays", lifecycle.ClusterCancelled, lifecycle.Roster{Wanted: 1, Ready: 1}, lifecycle.ClusterCancelled},
+	} {
+		got, _ := lifecycle.NextCluster(c.from, c.r)
+		assert.Equal(t, c.want, got, c.name)
+	}
+}

@@ -1,0 +1,148 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package postgrestest starts PostgreSQL for tests, from the distribution's package.
+package postgrestest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is for machines that are busy with other things.
+const patience = 60 * time.Second
+
+// Server is a PostgreSQL of one test.
+type Server struct {
+	// URL is how to connect.
+	URL string
+
+	t    testing.TB
+	bin  string
+	data string
+	dir  string
+	port int
+	attr *syscall.SysProcAttr
+	proc *exec.Cmd
+}
+
+// Start starts an empty server that ends with the test. Without PostgreSQL on this machine the test is skipped, and
+// fails where CI=true.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	bin := find()
+	if bin == "" {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("PostgreSQL is not installed (Debian package postgresql)")
+		}
+		t.Skip("PostgreSQL is not installed (Debian package postgresql)")
+	}
+	dir, err := os.MkdirTemp("", "postgres")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	s := &Server{t: t, bin: bin, dir: dir, data: filepath.Join(dir, "data"), port: freePort(t)}
+	s.attr = s.owner()
+	s.must("initdb", "-D", s.data, "-U", "postgres", "-A", "trust", "-N", "--no-locale", "-E", "UTF8")
+	s.URL = fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", s.port)
+	s.Up()
+	t.Cleanup(s.Down)
+	return s
+}
+
+// Up starts the server and waits until it answers.
+func (s *Server) Up() {
+	s.t.Helper()
+	//nolint:contextcheck // the server outlives the call
+	s.proc = exec.Command(filepath.Join(s.bin, "postgres"), "-D", s.data, "-p", strconv.Itoa(s.port), "-k", s.dir, "-h", "127.0.0.1", "-F", "-c", "max_connections=200")
+	s.proc.SysProcAttr = s.attr
+	if err := s.proc.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for ctx.Err() == nil {
+		if exec.CommandContext(ctx, filepath.Join(s.bin, "pg_isready"), "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-q").Run() == nil {
+			return
+		}
+	}
+	s.t.Fatal("PostgreSQL does not start")
+}
+
+// Down ends the server at once, as a crash does.
+func (s *Server) Down() {
+	if s.proc == nil {
+		return
+	}
+	_ = s.proc.Process.Signal(syscall.SIGQUIT)
+	_ = s.proc.Wait()
+	s.proc = nil
+}
+
+func (s *Server) must(name string, arguments ...string) {
+	s.t.Helper()
+	command := exec.Command(filepath.Join(s.bin, name), arguments...)
+	command.SysProcAttr, command.Dir = s.attr, s.dir
+	if out, err := command.CombinedOutput(); err != nil {
+		s.t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+}
+
+// owner is who runs the server: it refuses to run as root.
+func (s *Server) owner() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if os.Getuid() != 0 {
+		return attr
+	}
+	who, err := user.Lookup("postgres")
+	if err != nil {
+		s.t.Fatal("there is no user postgres to run PostgreSQL: the Debian package makes one")
+	}
+	uid, _ := strconv.Atoi(who.Uid)
+	gid, _ := strconv.Atoi(who.Gid)
+	if err := os.Chown(s.dir, uid, gid); err != nil {
+		s.t.Fatal(err)
+	}
+	attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)} //nolint:gosec // ids of a user are small
+	return attr
+}
+
+// find is the directory of the newest installed version, empty without one.
+func find() string {
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	if len(found) == 0 {
+		if path, err := exec.LookPath("initdb"); err == nil {
+			return filepath.Dir(path)
+		}
+		return ""
+	}
+	newest := slices.MaxFunc(found, func(a, b string) int { return major(a) - major(b) })
+	return filepath.Dir(newest)
+}
+
+func major(path string) int {
+	n, _ := strconv.Atoi(strings.Split(path, "/")[4])
+	return n
+}
+
+func freePort(t testing.TB) int {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close() //nolint:errcheck // it was only there to find a port
+	return listener.Addr().(*net.TCPAddr).Port
+}

@@ -1,0 +1,355 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package store_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/postgrestest"
+	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/store"
+)
+
+var admin = service.Scope{Principal: service.Principal{Admin: true}}
+
+// TestContract is what both databases keep.
+func TestContract(t *testing.T) {
+	t.Run("SQLite", func(t *testing.T) {
+		contract(t, func(t *testing.T) string { return filepath.Join(t.TempDir(), "a b?.db") })
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		server := postgrestest.Start(t)
+		contract(t, func(t *testing.T) string {
+			db, err := store.Open(t.Context(), server.URL)
+			require.NoError(t, err)
+			require.NoError(t, db.Wipe(t.Context()))
+			require.NoError(t, db.Close())
+			return server.URL
+		})
+	})
+}
+
+func contract(t *testing.T, address func(t *testing.T) string) {
+	for name, test := range map[string]func(t *testing.T, s *store.Store, address string){
+		"objects are kept whole":                    keepsObjects,
+		"a host is known by InfraEnv and id":        keysOfHosts,
+		"a failed transaction leaves nothing":       rollsBack,
+		"who was slower runs again":                 runsAgain,
+		"events are folded, scoped and searched":    foldsEvents,
+		"lists are owned and paged":                 ownsLists,
+		"heartbeats are saved in few statements":    savesHeartbeats,
+		"a second process finds everything":         opensAgain,
+		"what belongs to something cannot go first": refusesOrphans,
+	} {
+		t.Run(name, func(t *testing.T) {
+			where := address(t)
+			s, err := store.Open(t.Context(), where)
+			require.NoError(t, err)
+			defer s.Close() //nolint:errcheck // the test is over
+			test(t, s, where)
+		})
+	}
+}
+
+func update(t *testing.T, s *store.Store, do func(ctx context.Context, tx service.Tx)) {
+	t.Helper()
+	require.NoError(t, s.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+		do(ctx, tx)
+		return nil
+	}))
+}
+
+func infraEnv(owner service.Owner) *service.InfraEnv {
+	return &service.InfraEnv{
+		ID: uuid.NewString(), Name: "e", Owner: owner, CreatedAt: time.Now(), InfraEnvSettings: service.InfraEnvSettings{PullSecret: "s", AgentLabels: map[string]string{"a": "b"}},
+	}
+}
+
+func host(e *service.InfraEnv) *service.Host {
+	return &service.Host{
+		HostKey: service.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}, Owner: e.Owner, State: lifecycle.KnownUnbound, CreatedAt: time.Now(),
+		HostSettings: service.HostSettings{Role: "worker", NodeLabels: map[string]string{"x": "y"}},
+	}
+}
+
+func keepsObjects(t *testing.T, s *store.Store, _ string) {
+	e := infraEnv(service.Owner{User: "u"})
+	c := &service.Cluster{ID: uuid.NewString(), Name: "c", CreatedAt: time.Now(), ClusterSettings: service.ClusterSettings{MachineNetworks: []string{"192.0.2.0/24"}}}
+	h := host(e)
+	h.ClusterID = c.ID
+	update(t, s, func(ctx context.Context, tx service.Tx) {
+		require.NoError(t, tx.PutInfraEnv(ctx, e))
+		require.NoError(t, tx.PutCluster(ctx, c))
+		require.NoError(t, tx.PutHost(ctx, h))
+		require.NoError(t, tx.PutInventory(ctx, h.HostKey, []byte(`{"a":1}`)))
+		require.NoError(t, tx.PutInventory(ctx, h.HostKey, []byte(`{"a":2}`)))
+	})
+	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+		gotE, err := r.InfraEnv(ctx, e.ID)
+		require.NoError(t, err)
+		assert.Equal(t, e.InfraEnvSettings, gotE.InfraEnvSettings)
+		gotC, err := r.Cluster(ctx, c.ID)
+		require.NoError(t, err)
+		assert.Equal(t, c.ClusterSettings, gotC.ClusterSettings)
+		gotH, err := r.Host(ctx, h.HostKey)
+		require.NoError(t, err)
+		assert.Equal(t, h.HostSettings, gotH.HostSettings)
+		assert.Equal(t, int64(1), gotH.Revision)
+		inventory, err := r.Inventory(ctx, h.HostKey)
+		require.NoError(t, err)
+		assert.JSONEq(t, `{"a":2}`, string(inventory))
+		members, err := r.HostsOfCluster(ctx, c.ID)
+		require.NoError(t, err)
+		assert.Len(t, members, 1)
+		missing, err := r.Host(ctx, service.HostKey{InfraEnvID: e.ID, HostID: "none"})
+		require.NoError(t, err)
+		assert.Nil(t, missing)
+		return nil
+	}))
+}
+
+func keysOfHosts(t *testing.T, s *store.Store, _ string) {
+	one, two := infraEnv(service.Owner{}), infraEnv(service.Owner{})
+	first := host(one)
+	second := host(two)
+	second.HostID = first.HostID
+	update(t, s, func(ctx context.Context, tx service.Tx) {
+		require.NoError(t, tx.PutInfraEnv(ctx, one))
+		require.NoError(t, tx.PutInfraEnv(ctx, two))
+		require.NoError(t, tx.PutHost(ctx, first))
+		require.NoError(t, tx.PutHost(ctx, second))
+	})
+	update(t, s, func(ctx context.Context, tx service.Tx) { require.NoError(t, tx.DeleteHost(ctx, first.HostKey)) })
+	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+		same, err := r.SameMachine(ctx, first.HostID)
+		require.NoError(t, err)
+		require.Len(t, same, 1)
+		assert.Equal(t, two.ID, same[0].InfraEnvID)
+		return nil
+	}))
+}
+
+func rollsBack(t *testing.T, s *store.Store, _ string) {
+	e := infraEnv(service.Owner{})
+	stop := errors.New("stop")
+	err := s.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+		require.NoError(t, tx.PutInfraEnv(ctx, e))
+		require.NoError(t, tx.AddEvent(ctx, service.Event{Name: "n", InfraEnvID: e.ID, At: time.Now(), ForInfraEnv: true}))
+		return stop
+	})
+	require.ErrorIs(t, err, stop)
+	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+		got, err := r.InfraEnv(ctx, e.ID)
+		require.NoError(t, err)
+		assert.Nil(t, got)
+		events, err := r.Events(ctx, service.EventFilter{InfraEnvID: e.ID})
+		require.NoError(t, err)
+		assert.Empty(t, events.Items)
+		return nil
+	}))
+}
+
+func runsAgain(t *testing.T, s *store.Store, _ string) {
+	e := infraEnv(service.Owner{})
+	h := host(e)
+	h.StateInfo = ""
+	update(t, s, func(ctx context.Context, tx service.Tx) {
+		require.NoError(t, tx.PutInfraEnv(ctx, e))
+		require.NoError(t, tx.PutHost(ctx, h))
+	})
+	var wait sync.WaitGroup
+	for range 20 {
+		wait.Go(func() {
+			assert.NoError(t, s.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+				got, err := tx.Host(ctx, h.HostKey)
+				if err != nil {
+					return err
+				}
+				got.StateInfo += "x"
+				return tx.PutHost(ctx, got)
+			}))
+		})
+	}
+	wait.Wait()
+	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+		got, err := r.Host(ctx, h.HostKey)
+		require.NoError(t, err)
+		assert.Len(t, got.StateInfo, 20)
+		assert.Equal(t, int64(21), got.Revision)
+		return nil
+	}))
+	// Two that make the same object: one makes it, the other one finds it.
+	made := infraEnv(service.Owner{})
+	for range 5 {
+		wait.Go(func() {
+			assert.NoError(t, s.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+				if there, err := tx.InfraEnv(ctx, made.ID); err != nil || there != nil {
+					return err
+				}
+				copied := *made
+				return tx.PutInfraEnv(ctx, &copied)
+			}))
+		})
+	}
+	wait.Wait()
+}
+
+func foldsEvents(t *testing.T, s *store.Store, _ string) {
+	at := time.Now().Truncate(time.Millisecond)
+	event := func(name, message, cluster string, when time.Time) service.Event {
+		return service.Event{Name: name, Message: message, InfraEnvID: "e", HostID: "h", ClusterID: cluster, Severity: "info", Category: "user", At: when, ForInfraEnv: cluster == "", ForCluster: cluster != ""}
+	}
+	update(t, s, func(ctx context.Context, tx service.Tx) {
+		for i := range 50 {
+			require.NoError(t, tx.AddEvent(ctx, event("register", "Registered", "", at.Add(time.Duration(i)*time.Second))))
+		}
+		require.NoError(t, tx.AddEvent(ctx, event("status", "100% secret", "c", at.Add(time.Minute))))
+		require.NoError(t, tx.AddEvent(ctx, event("register", "Registered", "", at.Add(5*time.Hour))))
+	})
+	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+		env, err := r.Events(ctx, service.EventFilter{InfraEnvID: "e"})
+		require.NoError(t, err)
+		require.Len(t, env.Items, 2, "the tenant's event is not the administrator's")
+		assert.Equal(t, int64(50), env.Items[0].Count)
+		assert.True(t, at.Equal(env.Items[0].At))
+		assert.True(t, at.Add(49*time.Second).Equal(env.Items[0].LastAt))
+		cluster, err := r.Events(ctx, service.EventFilter{ClusterID: "c", Message: "100% S", Severities: []string{"info"}, HostIDs: []string{"h"}})
+		require.NoError(t, err)
+		require.Len(t, cluster.Items, 1)
+		none, err := r.Events(ctx, service.EventFilter{ClusterID: "c", Message: "100_"})
+		require.NoError(t, err)
+		assert.Empty(t, none.Items)
+		later, err := r.Events(ctx, service.EventFilter{InfraEnvID: "e", AfterPosition: env.Items[0].Position})
+		require.NoError(t, err)
+		assert.Len(t, later.Items, 1)
+		last, err := r.Events(ctx, service.EventFilter{InfraEnvID: "e", Descending: true, Page: service.Page{Limit: 1}})
+		require.NoError(t, err)
+		assert.Equal(t, 2, last.Total)
+		require.Len(t, last.Items, 1)
+		assert.Equal(t, int64(1), last.Items[0].Count)
+		return nil
+	}))
+}
+
+func ownsLists(t *testing.T, s *store.Store, _ string) {
+	update(t, s, func(ctx context.Context, tx service.Tx) {
+		for _, owner := range []service.Owner{{User: "u", Organization: "o"}, {User: "v", Organization: "o"}, {User: "u"}, {User: "w"}, {}} {
+			e := infraEnv(owner)
+			require.NoError(t, tx.PutInfraEnv(ctx, e))
+			require.NoError(t, tx.PutHost(ctx, host(e)))
+		}
+	})
+	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+		for _, c := range []struct {
+			who  service.Principal
+			want int
+		}{
+			{service.Principal{Admin: true}, 5},
+			{service.Principal{User: "x", Organization: "o"}, 2},
+			{service.Principal{User: "u"}, 1},
+			{service.Principal{User: "nobody"}, 0},
+			{service.Principal{}, 0},
+		} {
+			envs, err := r.InfraEnvs(ctx, service.Scope{Principal: c.who}, service.InfraEnvFilter{})
+			require.NoError(t, err)
+			assert.Len(t, envs.Items, c.want, c.who)
+			for _, e := range envs.Items {
+				assert.True(t, c.who.Owns(e.Owner))
+			}
+			hosts, err := r.Hosts(ctx, service.Scope{Principal: c.who}, service.HostFilter{States: []lifecycle.State{lifecycle.KnownUnbound}, Roles: []string{"worker"}, Unbound: true})
+			require.NoError(t, err)
+			assert.Len(t, hosts.Items, c.want, c.who)
+		}
+		seen := map[string]bool{}
+		for offset := 0; offset < 5; offset += 2 {
+			page, err := r.InfraEnvs(ctx, admin, service.InfraEnvFilter{Page: service.Page{Limit: 2, Offset: offset}})
+			require.NoError(t, err)
+			assert.Equal(t, 5, page.Total)
+			for _, e := range page.Items {
+				seen[e.ID] = true
+			}
+		}
+		assert.Len(t, seen, 5)
+		return nil
+	}))
+}
+
+func savesHeartbeats(t *testing.T, s *store.Store, _ string) {
+	var seen []service.SeenAt
+	now := time.Now()
+	for range 2500 {
+		seen = append(seen, service.SeenAt{HostKey: service.HostKey{InfraEnvID: "e", HostID: uuid.NewString()}, At: now})
+	}
+	before := s.Statements.Load()
+	require.NoError(t, s.SaveSeen(t.Context(), seen))
+	assert.Equal(t, int64(3), s.Statements.Load()-before)
+	require.NoError(t, s.SaveSeen(t.Context(), []service.SeenAt{{HostKey: seen[0].HostKey, At: now.Add(time.Minute)}}))
+	found, err := s.SeenSince(t.Context(), now.Add(time.Second))
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	assert.Equal(t, seen[0].HostKey, found[0].HostKey)
+}
+
+func opensAgain(t *testing.T, s *store.Store, address string) {
+	e := infraEnv(service.Owner{})
+	update(t, s, func(ctx context.Context, tx service.Tx) { require.NoError(t, tx.PutInfraEnv(ctx, e)) })
+	again, err := store.Open(t.Context(), address)
+	require.NoError(t, err)
+	defer again.Close() //nolint:errcheck // the test is over
+	require.NoError(t, again.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+		got, err := r.InfraEnv(ctx, e.ID)
+		require.NoError(t, err)
+		assert.NotNil(t, got)
+		return nil
+	}))
+}
+
+func refusesOrphans(t *testing.T, s *store.Store, _ string) {
+	e := infraEnv(service.Owner{})
+	h := host(e)
+	update(t, s, func(ctx context.Context, tx service.Tx) {
+		require.NoError(t, tx.PutInfraEnv(ctx, e))
+		require.NoError(t, tx.PutHost(ctx, h))
+	})
+	require.Error(t, s.Update(t.Context(), func(ctx context.Context, tx service.Tx) error { return tx.DeleteInfraEnv(ctx, e.ID) }))
+}
+
+// TestReplicasTellEachOther needs the database of several replicas.
+func TestReplicasTellEachOther(t *testing.T) {
+	server := postgrestest.Start(t)
+	one, err := store.Open(t.Context(), server.URL)
+	require.NoError(t, err)
+	defer one.Close() //nolint:errcheck // the test is over
+	two, err := store.Open(t.Context(), server.URL)
+	require.NoError(t, err)
+	defer two.Close() //nolint:errcheck // the test is over
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	heard := make(chan []service.Change, 100)
+	go func() { assert.NoError(t, two.Listen(ctx, func(c []service.Change) { heard <- c })) }()
+	assert.Equal(t, service.EverythingChanged, (<-heard)[0].Kind)
+	change := service.Change{Kind: service.HostChanged, Host: service.HostKey{InfraEnvID: "e", HostID: "h"}, ID: "e"}
+	update(t, one, func(_ context.Context, tx service.Tx) { tx.Announce(change) })
+	assert.Equal(t, []service.Change{change}, <-heard)
+
+	// While the database is away the answer is a refusal that says so; afterwards nobody knows what was missed.
+	server.Down()
+	err = one.Ping(t.Context())
+	assert.Equal(t, service.Unavailable, service.KindOf(err))
+	err = one.Update(t.Context(), func(ctx context.Context, tx service.Tx) error { return tx.AddEvent(ctx, service.Event{At: time.Now()}) })
+	assert.Equal(t, service.Unavailable, service.KindOf(err), "%v", err)
+	server.Up()
+	assert.Equal(t, service.EverythingChanged, (<-heard)[0].Kind)
+	require.Eventually(t, func() bool { return one.Ping(t.Context()) == nil }, 60*time.Second, 10*time.Millisecond)
+}
