@@ -19,6 +19,7 @@ import (
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/e2e/environment"
 )
 
@@ -52,12 +53,12 @@ type hint struct{ remark, command string }
 
 // acts returns all acts, in their order. An operator that joins adds its own here.
 func acts() []act {
-	return slices.Concat(poolActs(), addressActs())
+	return slices.Concat(discoveryActs(), poolActs(), addressActs())
 }
 
 // operators returns the operators that take part in the acts.
 func operators() []environment.Operator {
-	return []environment.Operator{environment.PoolOperator(), environment.IPAMOperator()}
+	return []environment.Operator{environment.PoolOperator(), environment.DiscoveryOperator(), environment.IPAMOperator()}
 }
 
 // Run plays all acts. It leaves nothing behind, however it ends.
@@ -119,7 +120,7 @@ func (s *stage) setUp(ctx context.Context) error {
 		return err
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), hivev1.AddToScheme(scheme), ipamv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), hivev1.AddToScheme(scheme), metal3v1.AddToScheme(scheme), ipamv1.AddToScheme(scheme)); err != nil {
 		return fmt.Errorf("making a scheme: %w", err)
 	}
 	if s.client, err = client.New(s.admin, client.Options{Scheme: scheme}); err != nil {
