@@ -41,6 +41,7 @@ func (r *replica) execute(s *Snapshot, action Action) (ended bool, err error) {
 		}
 		delete(w.preset, s.Claim.UID)
 		s.Claim, s.Own, s.Role, s.Binding, s.Verified = claim, nil, nil, nil, false
+		s.Lost = s.Lost || a.Why == WhyLost
 	case RecordClaim:
 		return false, r.recordClaim(s, a)
 	case VerifyCluster:

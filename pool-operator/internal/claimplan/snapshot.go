@@ -27,6 +27,8 @@ type Snapshot struct {
 	// Verified says that Own was read from the API server in this pass. Nothing is concluded from the absence of a cluster, or from its belonging to
 	// somebody else, before.
 	Verified bool
+	// Lost says that the claim lost its cluster to another claim in this pass.
+	Lost bool
 	// Clusters are the pool's clusters. They are not needed, and may be left out, when Own records the claim.
 	Clusters []Cluster
 	// Claims are all claims of the pool, this one included, in any order. They may be left out together with Clusters.

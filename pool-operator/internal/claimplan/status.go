@@ -66,12 +66,21 @@ func (s *Snapshot) waiting(reason hivev1.WaitReason, message string) report {
 	case hivev1.WaitQueueTimedOut:
 		condition = hivev1.ReasonQueueTimedOut
 	default:
+		if s.lost() {
+			condition, message = hivev1.ReasonAssignmentConflict, "Assigned cluster was claimed by a different ClusterClaim. "+message
+		}
 	}
 	return report{
 		pending:    hivev1.Condition{Type: hivev1.ClusterClaimPending, Status: corev1.ConditionTrue, Reason: condition, Message: message},
 		running:    running(corev1.ConditionUnknown, hivev1.ReasonInitialized, "The claim has no cluster yet"),
 		waitingFor: reason,
 	}
+}
+
+// lost says whether the claim lost its cluster to another claim and has got no other since.
+func (s *Snapshot) lost() bool {
+	pending := hivev1.FindCondition(s.Claim.Status.Conditions, hivev1.ClusterClaimPending)
+	return s.Lost || pending != nil && pending.Reason == hivev1.ReasonAssignmentConflict
 }
 
 // assigned is what a claim says whose cluster does not record it yet.

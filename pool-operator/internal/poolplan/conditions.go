@@ -90,6 +90,13 @@ func (p *pass) inventoryValid() hivev1.Condition {
 	if p.spec.Inventory == nil {
 		return condition(hivev1.ClusterPoolInventoryValid, corev1.ConditionUnknown, hivev1.ReasonInitialized, "The pool has no inventory")
 	}
+	if refused := p.refusedNames(); len(refused) > 0 {
+		message := "The API server refused the last clusters of these names, which are tried again after all others: " + strings.Join(refused, ", ")
+		if p.health.LastFailureReason == string(WhyCreationRefused) {
+			message += "; it said: " + p.health.LastFailureMessage
+		}
+		return condition(hivev1.ClusterPoolInventoryValid, corev1.ConditionFalse, hivev1.ReasonInvalid, message)
+	}
 	return condition(hivev1.ClusterPoolInventoryValid, corev1.ConditionTrue, hivev1.ReasonValid, "All entries of the inventory can be used")
 }
 

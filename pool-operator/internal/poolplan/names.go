@@ -41,15 +41,41 @@ func (p *pass) listedNames() map[string]bool {
 	return listed
 }
 
-// freeNames are the names of the inventory that no cluster has, sorted.
+// freeNames are the names of the inventory that no cluster has, sorted; a name whose last cluster the API server refused comes last, so that it keeps nobody from the others.
 func (p *pass) freeNames() []string {
-	var free []string
+	var free, refused []string
 	for _, name := range slices.Sorted(maps.Keys(p.listedNames())) {
-		if p.names[name] == "" {
+		switch {
+		case p.names[name] != "":
+		case p.refusedName(name):
+			refused = append(refused, name)
+		default:
 			free = append(free, name)
 		}
 	}
-	return free
+	return append(free, refused...)
+}
+
+// refusedName says whether the API server refused the last cluster of the name, as far as the pool's status knows: while that is being withdrawn, and as long as it is the pool's
+// last failure.
+func (p *pass) refusedName(name string) bool {
+	withdrawn := func(op hivev1.ClusterPoolOperation) bool {
+		return op.Kind == hivev1.OperationDelete && op.UID == "" && op.ClusterName == name
+	}
+	last := p.health.LastFailureCluster
+	return slices.ContainsFunc(p.ops, withdrawn) ||
+		p.health.LastFailureReason == string(WhyCreationRefused) && len(last) > SlugLength && last == withSlug(name, last[len(last)-SlugLength:])
+}
+
+// refusedNames are the names of the inventory whose last cluster the API server refused, sorted.
+func (p *pass) refusedNames() []string {
+	var refused []string
+	for _, name := range slices.Sorted(maps.Keys(p.listedNames())) {
+		if p.refusedName(name) {
+			refused = append(refused, name)
+		}
+	}
+	return refused
 }
 
 // entryRemoved says whether the member was made with a name that the inventory does not list any more. Clusters from before there was an inventory are stale instead.

@@ -4,6 +4,7 @@
 package poolplan_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -231,6 +232,27 @@ func TestStoryCreationIsRefused(t *testing.T) {
 	s.installAll()
 	s.act()
 	s.gone()
+	s.golden()
+}
+
+func TestStoryARefusedNameKeepsNobodyFromTheOthers(t *testing.T) {
+	s := newStory(t, testobj.Size(1), testobj.Inventory("blue", "green"))
+	s.server.refuse = func(name string) bool { return strings.HasPrefix(name, "blue-") }
+	s.say("the API server refuses clusters of the name blue")
+	s.act()
+	valid := func() *hivev1.Condition {
+		return hivev1.FindCondition(s.server.pool.Status.Conditions, hivev1.ClusterPoolInventoryValid)
+	}
+	require.Equal(t, hivev1.ReasonInvalid, valid().Reason)
+	require.Contains(t, valid().Message, "blue; it said: ")
+	s.wait(30 * time.Second)
+	s.act()
+	s.installAll()
+	s.wait(time.Minute)
+	s.act()
+	s.gone()
+	require.Equal(t, hivev1.ReasonValid, valid().Reason, "a cluster was installed since, and blue may be tried again")
+	require.NotEmpty(t, s.server.pool.Status.ClusterNameUsage["green"])
 	s.golden()
 }
 

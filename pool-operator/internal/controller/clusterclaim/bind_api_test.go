@@ -69,7 +69,11 @@ func TestTwoReplicasRaceForFewerClustersThanClaims(t *testing.T) {
 	for _, name := range names {
 		if claim := s.get(name); claim.Spec.Namespace == "" {
 			waiting++
-			claim = s.waitFor(name, hivev1.ClusterClaimPending, hivev1.ReasonNoClusters)
+			require.True(t, s.eventually(func() bool {
+				claim = s.get(name)
+				pending := hivev1.FindCondition(claim.Status.Conditions, hivev1.ClusterClaimPending)
+				return pending != nil && (pending.Reason == hivev1.ReasonNoClusters || pending.Reason == hivev1.ReasonAssignmentConflict)
+			}))
 			require.Empty(t, claim.Finalizers, "a waiting claim can be deleted at once")
 		}
 	}

@@ -84,6 +84,7 @@ func (r *Reconciler) returnCluster(ctx context.Context, p *pass, a claimplan.Ret
 	r.reservations.release(p.Claim.UID)
 	r.event(p.Claim, named, warning, string(a.Why), "Assign", "Cluster %s cannot be the claim's; it waits for another", named)
 	p.Own, p.Role, p.Binding, p.Verified = nil, nil, nil, false
+	p.Lost = p.Lost || a.Why == claimplan.WhyLost
 	return nil
 }
 

@@ -109,6 +109,30 @@ func TestAClusterWhoseClaimIsGoneIsReleased(t *testing.T) {
 	s.waitFor("again", hivev1.ClusterClaimPending, hivev1.ReasonNoClusters)
 }
 
+// TestARestoredPairStaysTogether does what docs/spec/clusterclaim.md says about backups.
+func TestARestoredPairStaysTogether(t *testing.T) {
+	s := newSuite(t)
+	s.pool("p")
+	other := s.cluster("p")
+	cd := s.cluster("p", func(cd *hivev1.ClusterDeployment) {
+		cd.Labels = map[string]string{hivev1.LabelDisableCreationCheck: "true"}
+		cd.Spec.ClusterPoolRef.ClaimName, cd.Spec.ClusterPoolRef.ClaimedTimestamp = "c", new(metav1.Now())
+		cd.Spec.PowerState = hivev1.PowerStateRunning
+	})
+	claim := s.claim("c", "p")
+	restored := fmt.Appendf(nil, `{"metadata":{"finalizers":[%q]},"spec":{"namespace":%q}}`, hivev1.FinalizerClusterClaim, cd.Namespace)
+	require.NoError(t, s.client.Patch(t.Context(), claim, client.RawPatch(types.MergePatchType, restored)))
+	s.start()
+	claim = s.waitFor("c", hivev1.ClusterClaimPending, hivev1.ReasonClusterClaimed)
+	require.Equal(t, cd.Namespace, claim.Spec.Namespace)
+	require.True(t, s.eventually(func() bool {
+		return s.client.Get(t.Context(), client.ObjectKeyFromObject(cd), cd) == nil && cd.Spec.ClusterPoolRef.ClaimUID == claim.UID
+	}))
+	require.NoError(t, s.client.Get(t.Context(), client.ObjectKeyFromObject(other), other))
+	require.Empty(t, other.Spec.ClusterPoolRef.ClaimName)
+	require.Equal(t, 1, s.requirePairs())
+}
+
 func TestALifetimeEndsWithTheClaim(t *testing.T) {
 	s := newSuite(t)
 	s.pool("p", func(p *hivev1.ClusterPool) {

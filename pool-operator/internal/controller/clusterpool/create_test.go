@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/pool-operator/internal/poolplan"
@@ -63,4 +64,20 @@ func TestAPoolThatChangesAllTheTimeReportsItsCountsLessOften(t *testing.T) {
 	require.Equal(t, []int{1, 2, 4, 8, 8, 8}, intervals)
 	p.reported(noon.Add(quietPool + 1))
 	require.Equal(t, 1, int(p.countsInterval(1)), "after a pause it reports at once again")
+}
+
+func TestClaimsThatCameBeforeARestartAreNotForgotten(t *testing.T) {
+	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	claims := []poolplan.Claim{{UID: "a", Created: noon.Add(-time.Minute)}, {UID: "b", Created: noon.Add(-2 * time.Hour)}}
+	p := newMemory().of(types.NamespacedName{Name: "p"}, "uid")
+	for range 2 {
+		p.recallArrivals(claims, &hivev1.RunningCountRecommendation{ClaimsPerHour: 13}, noon)
+	}
+	require.Equal(t, 13, p.countArrivals(claims, noon), "twelve that are gone, and one that is there")
+	require.Equal(t, 8, p.countArrivals(claims, noon.Add(30*time.Minute)), "they leave the window one after the other")
+	require.Zero(t, p.countArrivals(claims, noon.Add(2*time.Hour)))
+
+	fresh := newMemory().of(types.NamespacedName{Name: "p"}, "uid")
+	fresh.recallArrivals(claims, nil, noon)
+	require.Equal(t, 1, fresh.countArrivals(claims, noon))
 }

@@ -4,11 +4,13 @@
 package clusterpool
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/pool-operator/internal/poolplan"
 )
 
@@ -33,6 +35,8 @@ type poolMemory struct {
 	secrets map[string]string
 	// arrivals is when claims were created that were seen within the window of the recommendation.
 	arrivals map[types.UID]time.Time
+	// recalled says that arrivals before this process began were taken from the pool's status.
+	recalled bool
 	// changed are the versions of objects that this process changed or lost to another writer, as the cache had them then. While the cache has nothing newer, the API server could
 	// only refuse.
 	changed map[string]string
@@ -125,6 +129,27 @@ func prune[V any](answers map[string]V, outstanding map[string]bool) {
 		if !outstanding[key] {
 			delete(answers, key)
 		}
+	}
+}
+
+// recallArrivals makes up for claims that came and went before this process began: their number is what the pool's last recommendation counted beyond the claims that
+// are there. When each of them came is not known, so they leave the window one after the other.
+func (p *poolMemory) recallArrivals(claims []poolplan.Claim, last *hivev1.RunningCountRecommendation, now time.Time) {
+	if p.recalled {
+		return
+	}
+	p.recalled = true
+	if last == nil {
+		return
+	}
+	gone := int(last.ClaimsPerHour)
+	for _, c := range claims {
+		if now.Sub(c.Created) <= poolplan.RecommendationWindow {
+			gone--
+		}
+	}
+	for i := range gone {
+		p.arrivals[types.UID(fmt.Sprint("recalled-", i))] = now.Add(-poolplan.RecommendationWindow * time.Duration(i) / time.Duration(gone))
 	}
 }
 

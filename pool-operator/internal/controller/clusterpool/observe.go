@@ -98,6 +98,7 @@ func (r *Reconciler) complete(ctx context.Context, p *pass, clusters []hivev1.Cl
 	}
 	r.memory.change(func() {
 		p.recall()
+		p.memory.recallArrivals(p.snapshot.Claims, p.pool.Status.RunningCountRecommendation, r.Clock.Now())
 		p.snapshot.RecentClaims = p.memory.countArrivals(p.snapshot.Claims, r.Clock.Now())
 	})
 	return nil

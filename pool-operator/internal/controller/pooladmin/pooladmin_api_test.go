@@ -5,6 +5,7 @@ package pooladmin
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -155,6 +156,12 @@ func TestAdminsOfAPoolAreAdminsOfItsClustersOnly(t *testing.T) {
 	s.eventually(func() bool { return slices.Equal(s.admins(later), []string{"ada", "bob", "cyd"}) })
 	require.Nil(t, s.admins(theirs), "a pool of the same name elsewhere shares nothing")
 	require.Nil(t, s.admins(pretender), "the namespace does not say that it belongs to the pool")
+
+	migrated := s.cluster(team, "")
+	require.Nil(t, s.admins(migrated), "the name of the pool alone says nothing")
+	label := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, hivev1.LabelNamespaceClusterPoolNamespace, team)
+	require.NoError(t, s.client.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: migrated}}, client.RawPatch(types.MergePatchType, label)))
+	s.eventually(func() bool { return slices.Equal(s.admins(migrated), []string{"ada", "bob", "cyd"}) })
 
 	tampered := &rbacv1.RoleBinding{}
 	require.NoError(t, s.client.Get(t.Context(), types.NamespacedName{Namespace: ours, Name: hivev1.PoolAdminRoleBindingName}, tampered))

@@ -1,0 +1,73 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterpool_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/testobj"
+)
+
+// todays is a cluster as the system that people have today leaves it: its namespace does not say in which namespace its pool is, and no claim's UID is recorded.
+func (w *world) todays(pool, claim string) *hivev1.ClusterDeployment {
+	w.t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: pool + "-", Labels: map[string]string{hivev1.LabelNamespaceClusterPoolName: pool}}}
+	w.create(ns)
+	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: ns.Name, Name: ns.Name,
+		Labels:      map[string]string{hivev1.LabelClusterPoolNamespace: w.ns, hivev1.LabelClusterPoolName: pool},
+		Annotations: map[string]string{hivev1.AnnotationClusterPoolSpecHash: "0123456789abcdef"},
+	}}
+	cd.Spec.ClusterName, cd.Spec.BaseDomain, cd.Spec.Installed = ns.Name, "example.com", true
+	cd.Spec.Platform = hivev1.Platform{Hosted: &hivev1.HostedPlatform{}}
+	cd.Spec.ClusterPoolRef = &hivev1.ClusterPoolReference{Namespace: w.ns, PoolName: pool, ClaimName: claim}
+	w.create(cd)
+	return cd
+}
+
+// label does what docs/migration/pool.md says about namespaces.
+func (w *world) label(namespace string) {
+	w.t.Helper()
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, hivev1.LabelNamespaceClusterPoolNamespace, w.ns)
+	require.NoError(w.t, w.client.Patch(w.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, client.RawPatch(types.MergePatchType, patch)))
+}
+
+func TestClustersOfTodaysSystemAreTakenOver(t *testing.T) {
+	w := newWorld(t)
+	w.installer()
+	w.create(testobj.Pool("p", testobj.In(w.ns), testobj.Size(1)))
+	claimed, unclaimed := w.todays("p", "c"), w.todays("p", "")
+	w.label(claimed.Namespace)
+	w.replica()
+	is := func(cd *hivev1.ClusterDeployment) bool {
+		err := w.client.Get(t.Context(), client.ObjectKeyFromObject(cd), &hivev1.ClusterDeployment{})
+		return !apierrors.IsNotFound(err)
+	}
+	w.eventually("the unclaimed cluster, of another version, is replaced", func() bool {
+		return !is(unclaimed) && len(w.clusters("p")) == 2 && hivev1.IsConditionTrue(w.pool("p").Status.Conditions, hivev1.ClusterPoolReady)
+	})
+	require.True(t, is(claimed), "a claimed one stays, whatever its version")
+
+	reaped := func(namespace string) bool {
+		ns := &corev1.Namespace{}
+		err := w.client.Get(t.Context(), client.ObjectKey{Name: namespace}, ns)
+		return apierrors.IsNotFound(err) || !ns.DeletionTimestamp.IsZero()
+	}
+	require.False(t, reaped(unclaimed.Namespace), "the name of the pool alone does not say whose it is")
+	w.label(unclaimed.Namespace)
+	w.eventually("its namespace is known to be the pool's now", func() bool { return reaped(unclaimed.Namespace) })
+
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, hivev1.AnnotationRemoveFromPool)
+	require.NoError(t, w.client.Patch(t.Context(), claimed, client.RawPatch(types.MergePatchType, patch)))
+	w.eventually("a released cluster goes with its namespace", func() bool { return !is(claimed) && reaped(claimed.Namespace) })
+}
