@@ -4,6 +4,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
@@ -323,6 +325,59 @@ func TestAMachineWithoutInspectionDataIsInspectedOnceItHasCredentials(t *testing
 	assert.Equal(t, metal3v1.StateInspecting, bad.Status.Provisioning.State)
 	require.NoError(t, w.Delete(t.Context(), bad))
 	w.gone(bad)
+}
+
+func TestAMachineThatComesBackKeepsItsManagedHost(t *testing.T) {
+	w := newWorld(t)
+	old := w.enrol(1)
+	w.operate(managing)
+	w.discover("all")
+	h := w.host("node-00001")
+	w.reaches(h, metal3v1.StateAvailable)
+	require.NoError(t, w.rack.DeleteNode(t.Context(), old))
+	next := w.enrol(1)
+	w.is(h, "the host knows the new node and is available", func() bool {
+		return h.Status.Provisioning.ID == next && h.Status.Provisioning.State == metal3v1.StateAvailable
+	})
+	assert.Len(t, w.hosts(), 1)
+	require.NoError(t, w.Delete(t.Context(), h))
+	w.gone(h)
+	_, err := w.node(next)
+	require.ErrorIs(t, err, inventory.ErrNotFound)
+}
+
+func TestADeletionThatWaitsForIronicCanBeEnded(t *testing.T) {
+	w := newWorld(t)
+	w.enrol(1)
+	down := &fate{after: 1 << 30}
+	w.operate(managing, func(o *Options) {
+		o.through = func(m baremetalhost.Manager) baremetalhost.Manager { return unanswered{m, down} }
+	})
+	w.discover("all")
+	h := w.host("node-00001")
+	w.credentials(h, redfish, true)
+	w.is(h, "the machine is on", func() bool { return h.Status.PoweredOn })
+	down.mu.Lock()
+	down.after = 0
+	down.mu.Unlock()
+	require.NoError(t, w.Delete(t.Context(), h))
+	w.says(h, metal3v1.ConditionReady, metal3v1.ReasonEndpointUnreachable)
+	assert.Empty(t, h.Status.ErrorMessage)
+	w.patch(h, `{"metadata":{"annotations":{"discovery.metal3.io/keep-node":"true"}}}`)
+	w.gone(h)
+}
+
+// unanswered is an Ironic that does not answer any more once its fate has come.
+type unanswered struct {
+	baremetalhost.Manager
+	*fate
+}
+
+func (u unanswered) Managed(ctx context.Context, uuid string) (hoststate.Node, error) {
+	if u.dead() {
+		return hoststate.Node{}, inventory.Failf(inventory.ProblemUnreachable, "connection refused")
+	}
+	return u.Manager.Managed(ctx, uuid)
 }
 
 func TestANodeOfAManagedHostCanBeKept(t *testing.T) {

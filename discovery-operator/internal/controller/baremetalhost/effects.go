@@ -77,11 +77,19 @@ func (r *Reconciler) failed(w *work, kind metal3v1.ErrorType, reason, message st
 
 // do carries an effect out. What Ironic has against it becomes an outcome.
 func (r *Reconciler) do(ctx context.Context, w *work, effect hoststate.Effect) (outcome, error) {
-	out, err := r.effect(ctx, w, effect)
+	out, err := outcome{}, w.unreachable
+	if err == nil {
+		out, err = r.effect(ctx, w, effect)
+	}
+	keep := w.host.Annotations[metal3v1.KeepNodeAnnotation] == "true"
 	var e *inventory.EndpointError
 	switch {
 	case err == nil:
 		return out, nil
+	case keep && (effect == hoststate.Undeploy || effect == hoststate.PowerOff || effect == hoststate.DeleteNode):
+		// The user has no use for the node any more, and ends a deletion that waits for an Ironic that may be gone.
+		w.keepAway = true
+		return outcome{event: hoststate.Done, settled: true, after: time.Millisecond}, nil
 	case errors.Is(err, inventory.ErrNotFound):
 		w.node = ""
 		return outcome{event: hoststate.NodeLost, after: answerRetry}, nil
@@ -318,27 +326,19 @@ func (r *Reconciler) removeNode(ctx context.Context, w *work) (outcome, error) {
 		w.keepAway = true
 		return done, nil
 	}
-	uuid := handover.NodeOf(w.host)
-	if uuid == "" {
-		var err error
-		// Not by the MAC: a node that never was this host's stays.
-		if uuid, err = w.p.Find(ctx, []string{w.nodeName()}, nil); err != nil {
-			return outcome{}, err
-		}
-	}
-	n, err := w.p.Managed(ctx, uuid)
+	n, err := w.own(ctx)
 	if err != nil {
 		return outcome{}, err
 	}
-	kept := ""
-	switch {
-	case n.Name != "" && n.Name != w.nodeName():
-		kept = "it has a name that is not this host's"
-	case n.Instance != "" || n.Deployed():
+	uuid := n.UUID
+	kept, err := r.somebodyElses(ctx, w, n)
+	if err != nil {
+		return outcome{}, err
+	}
+	if kept == "" && (n.Instance != "" || n.Deployed()) {
 		kept = "it is " + n.State + " and something occupies it"
 	}
 	if kept != "" {
-		w.keepAway = true
 		r.Events.Eventf(w.host, nil, corev1.EventTypeWarning, metal3v1.EventNodeKept, "Delete", "Node %s stays in Ironic: %s", uuid, kept)
 		return done, nil
 	}
@@ -349,6 +349,20 @@ func (r *Reconciler) removeNode(ctx context.Context, w *work) (outcome, error) {
 	r.Events.Eventf(w.host, nil, corev1.EventTypeNormal, metal3v1.EventNodeDeleted, "Delete", "Deleted node %s in Ironic", uuid)
 	ctrl.LoggerFrom(ctx).Info("node deleted", "BareMetalHost", client.ObjectKeyFromObject(w.host).String(), "node", uuid)
 	return done, nil
+}
+
+// own is the node that goes with a host: the recorded one, or the one that the machine came back as.
+func (w *work) own(ctx context.Context) (hoststate.Node, error) {
+	if uuid := handover.NodeOf(w.host); uuid != "" {
+		if n, err := w.p.Managed(ctx, uuid); !errors.Is(err, inventory.ErrNotFound) {
+			return n, err
+		}
+	}
+	uuid, err := w.locate(ctx)
+	if err != nil {
+		return hoststate.Node{}, err
+	}
+	return w.p.Managed(ctx, uuid)
 }
 
 func jittered(d time.Duration) time.Duration {

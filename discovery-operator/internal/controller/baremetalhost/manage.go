@@ -32,6 +32,8 @@ type work struct {
 	// node is status.provisioning.ID; a pass may find another one.
 	node string
 	good metal3v1.CredentialsStatus
+	// unreachable is why there is no way to the host's Ironic, nil while there is one.
+	unreachable error
 	// powered is what the management controller says, nil while nobody asked it in this pass.
 	powered *bool
 	// keepAway says that the machine shall not become a host again.
@@ -174,9 +176,8 @@ func (r *Reconciler) observe(ctx context.Context, host *metal3v1.BareMetalHost) 
 	about := fmt.Sprint(host.UID, host.Generation, version, w.facts.Deleting, host.Annotations[metal3v1.KeepNodeAnnotation])
 	w.m = r.attempts.of(client.ObjectKeyFromObject(host), about, w.state)
 	w.facts.Resting = r.now().Before(w.m.notBefore)
-	var err error
-	w.p, err = r.provisioner(ctx, host)
-	return w, err
+	w.p, w.unreachable = r.provisioner(ctx, host)
+	return w, nil
 }
 
 // nodeName is the name that the node of a host has.

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/time/rate"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -154,13 +155,14 @@ func hostOf(h *metal3v1.BareMetalHost) inventory.Host {
 	out := inventory.Host{
 		Ref: inventory.Ref{Namespace: h.Namespace, Name: h.Name}, UID: string(h.UID), NodeID: h.Status.Provisioning.ID,
 		BootMAC: strings.ToLower(h.Spec.BootMACAddress), MACs: h.MACAddresses(), Resource: h.Labels[metal3v1.DiscoveredByLabel],
-		Held:       h.Annotations[metal3v1.PausedAnnotation] == metal3v1.DiscoveryPausedValue,
+		Held:       h.Annotations[metal3v1.PausedAnnotation] == metal3v1.DiscoveryPausedValue || unused(h),
 		Unapproved: h.Labels[metal3v1.ApprovalLabel] == "pending" && h.Annotations[metal3v1.ApprovedAnnotation] != "true",
 		HasStatus:  h.HasStatus(), Going: h.DeletionTimestamp != nil,
 	}
 	if out.NodeID == "" {
 		out.NodeID = h.Annotations[metal3v1.NodeAnnotation]
 	}
+	out.Serial = h.Annotations[metal3v1.SerialAnnotation]
 	if h.Status.HardwareDetails != nil {
 		out.Serial = inventory.NormalSerial(h.Status.HardwareDetails.SystemVendor.SerialNumber)
 	}
@@ -170,6 +172,13 @@ func hostOf(h *metal3v1.BareMetalHost) inventory.Host {
 		out.BMC = inventory.NormalBMC(reported)
 	}
 	return out
+}
+
+// unused reports whether this operator manages the host and nobody has use for it yet, so that a machine that comes back as another node can be
+// written to it.
+func unused(h *metal3v1.BareMetalHost) bool {
+	c := meta.FindStatusCondition(h.Status.Conditions, metal3v1.ConditionHandedOver)
+	return c != nil && c.Reason == metal3v1.ReasonManagedHere && !h.HasPowerControl() && !h.InUse()
 }
 
 // ignored are the boot MACs that are kept away.
