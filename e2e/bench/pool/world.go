@@ -31,8 +31,8 @@ const (
 	subject = "bench-user"
 	// patience is how long anything may take on a busy machine before it counts as stuck.
 	patience = 10 * time.Minute
-	// quiet is how long the operator must not have written to be done.
-	quiet = 3 * time.Second
+	// quiet is how long the operator must not have written to be done: longer than a pool puts off writing its counts.
+	quiet = 10 * time.Second
 )
 
 func newScheme() (*runtime.Scheme, error) {

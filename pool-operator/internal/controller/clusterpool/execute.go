@@ -41,10 +41,14 @@ func (r *Reconciler) execute(ctx context.Context, p *pass, actions []poolplan.Ac
 		mu   sync.Mutex
 		errs []error
 		wait sync.WaitGroup
+		left = longestYield
 	)
 	for _, a := range urgentFirst(actions) {
 		if r.skipped(p, a, hold) {
 			continue
+		}
+		if urgency(a) > 0 {
+			left -= r.yield(ctx, left)
 		}
 		select {
 		case r.free <- struct{}{}:
@@ -54,7 +58,6 @@ func (r *Reconciler) execute(ctx context.Context, p *pass, actions []poolplan.Ac
 		}
 		wait.Go(func() {
 			defer func() { <-r.free }()
-			r.yield(ctx, a)
 			err := r.do(ctx, p, a)
 			mu.Lock()
 			defer mu.Unlock()
@@ -71,21 +74,28 @@ func (r *Reconciler) execute(ctx context.Context, p *pass, actions []poolplan.Ac
 	return again, errors.Join(errs...)
 }
 
-// longestYield is how long an action waits at most for claims that are being served. Where claims come all the time, pools still fill.
+// longestYield is how long a pass waits at most for claims that are being served. Where claims come all the time, pools still fill.
 const longestYield = time.Second
 
-// yield lets claims that are being served go first, unless they may wait for the action: a pool that fills would take its share of the API server from them.
-func (r *Reconciler) yield(ctx context.Context, a poolplan.Action) {
-	if r.Claims == nil || urgency(a) == 0 {
-		return
+// yield lets claims that are being served go first, for at most so long: a pool that fills would take its share of the API server from them. It returns how long it took.
+func (r *Reconciler) yield(ctx context.Context, most time.Duration) time.Duration {
+	if r.Claims == nil || most <= 0 {
+		return 0
 	}
-	enough := time.NewTimer(longestYield)
+	idle := r.Claims.Idle()
+	select {
+	case <-idle:
+		return 0
+	default:
+	}
+	started, enough := time.Now(), time.NewTimer(most)
 	defer enough.Stop()
 	select {
-	case <-r.Claims.Idle():
+	case <-idle:
 	case <-enough.C:
 	case <-ctx.Done():
 	}
+	return time.Since(started)
 }
 
 // urgentFirst puts actions first that claims wait for: clusters that wake up.
