@@ -1,0 +1,322 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestAHostIsBoundMovedAndFreedWithoutRegisteringAgain(t *testing.T) {
+	w := newWorld(t)
+	admin := w.person("root", "admins")
+	env, one, two := w.infraEnv(admin, "e"), w.cluster(admin, "one"), w.cluster(admin, "two")
+	host, _ := w.host(env)
+	shown := w.call(admin, "GET", host, nil)
+	assert.Equal(t, "known-unbound", shown.text("status"), shown.raw)
+	assert.NotContains(t, shown.body, "cluster_id")
+	assert.Equal(t, inventory, shown.text("inventory"))
+
+	for _, step := range []struct {
+		verb, cluster string
+		status        int
+		state         string
+	}{
+		{"move", two, 409, ""}, {"bind", one, 200, "known"}, {"bind", two, 409, ""}, {"move", two, 200, "known"}, {"unbind", "", 200, ""}, {"unbind", "", 409, ""},
+	} {
+		var body any
+		if step.cluster != "" {
+			body = map[string]string{"cluster_id": step.cluster}
+		}
+		a := w.call(admin, "POST", host+"/actions/"+step.verb, body)
+		require.Equal(t, step.status, a.status, "%s: %s", step.verb, a.raw)
+		if step.status != 200 {
+			assert.Equal(t, "Error", a.text("kind"))
+			assert.NotEmpty(t, a.text("reason"))
+			continue
+		}
+		assert.Equal(t, inventory, a.text("inventory"), "%s keeps what is known", step.verb)
+	}
+}
+
+func TestTheDryRunSaysWhyNotAndChangesNothing(t *testing.T) {
+	w := newWorld(t)
+	admin := w.person("root", "admins")
+	env := w.infraEnv(admin, "e")
+	a := w.call(admin, "POST", "/clusters", map[string]any{"name": "c", "openshift_version": "4.20", "pull_secret": "{}", "machine_networks": []map[string]string{{"cidr": "192.0.2.0/24"}}})
+	require.Equal(t, 201, a.status, a.raw)
+	host, _ := w.host(env)
+	before := w.call(admin, "GET", host, nil).raw
+	check := w.call(admin, "POST", host+"/actions/bind-check", map[string]string{"cluster_id": a.text("id")})
+	require.Equal(t, 200, check.status, check.raw)
+	assert.Equal(t, false, check.body["valid"])
+	assert.NotEmpty(t, check.body["reasons"])
+	assert.JSONEq(t, before, w.call(admin, "GET", host, nil).raw)
+}
+
+func TestOneOfManyBindsWins(t *testing.T) {
+	w := newWorld(t)
+	admin := w.person("root", "admins")
+	env := w.infraEnv(admin, "e")
+	host, _ := w.host(env)
+	var mu sync.Mutex
+	counts := map[int]int{}
+	var all sync.WaitGroup
+	for i := range 20 {
+		cluster := w.cluster(admin, fmt.Sprintf("c%d", i))
+		all.Go(func() {
+			a := w.call(admin, "POST", host+"/actions/bind", map[string]string{"cluster_id": cluster})
+			mu.Lock()
+			defer mu.Unlock()
+			counts[a.status]++
+		})
+	}
+	all.Wait()
+	assert.Equal(t, map[int]int{200: 1, 409: 19}, counts)
+}
+
+func TestFieldsAreClearedAsWellAsSet(t *testing.T) {
+	w := newWorld(t)
+	admin := w.person("root", "admins")
+	env := "/infra-envs/" + w.infraEnv(admin, "e")
+	fields := map[string]any{
+		"ssh_authorized_key": "ssh-ed25519 AAAA", "additional_ntp_sources": "time.example.com", "ignition_config_override": `{"ignition":{"version":"3.1.0"}}`,
+		"proxy": map[string]string{"http_proxy": "http://proxy:3128"}, "additional_trust_bundle": "", "kernel_arguments": []map[string]string{{"operation": "append", "value": "console=ttyS0"}},
+	}
+	set := w.call(admin, "PATCH", env, fields)
+	require.Equal(t, 201, set.status, set.raw)
+	for _, name := range []string{"ssh_authorized_key", "additional_ntp_sources", "ignition_config_override", "kernel_arguments"} {
+		assert.Contains(t, set.body, name)
+	}
+	assert.Equal(t, set.body["ssh_authorized_key"], w.call(admin, "PATCH", env, map[string]any{"image_type": "minimal-iso"}).body["ssh_authorized_key"], "what is absent stays")
+	cleared := w.call(admin, "PATCH", env, map[string]any{
+		"ssh_authorized_key": nil, "additional_ntp_sources": "", "ignition_config_override": nil, "proxy": nil, "kernel_arguments": []any{},
+	})
+	require.Equal(t, 201, cleared.status, cleared.raw)
+	for _, name := range []string{"ssh_authorized_key", "additional_ntp_sources", "ignition_config_override", "kernel_arguments"} {
+		assert.NotContains(t, cleared.body, name)
+	}
+	assert.NotContains(t, cleared.raw, "proxy:3128")
+
+	host, _ := w.host(strings.TrimPrefix(env, "/infra-envs/"))
+	named := w.call(admin, "PATCH", host, map[string]any{"host_name": "other", "host_role": "worker"})
+	require.Equal(t, 201, named.status, named.raw)
+	assert.Equal(t, "other", named.text("requested_hostname"))
+	assert.NotContains(t, w.call(admin, "PATCH", host, map[string]any{"host_name": nil}).body, "requested_hostname")
+}
+
+func TestListsArePaged(t *testing.T) {
+	w := newWorld(t)
+	admin := w.person("root", "admins")
+	env := w.infraEnv(admin, "e")
+	for range 5 {
+		w.host(env)
+	}
+	seen := map[string]bool{}
+	for offset := 0; offset < 5; offset += 2 {
+		a := w.call(admin, "GET", fmt.Sprintf("/infra-envs/%s/hosts?limit=2&offset=%d", env, offset), nil)
+		assert.Equal(t, "5", a.header.Get("X-Total-Count"))
+		var page []map[string]any
+		require.NoError(t, json.Unmarshal([]byte(a.raw), &page))
+		assert.LessOrEqual(t, len(page), 2)
+		for _, host := range page {
+			seen[fmt.Sprint(host["id"])] = true
+		}
+	}
+	assert.Len(t, seen, 5)
+	var all []map[string]any
+	require.NoError(t, json.Unmarshal([]byte(w.call(admin, "GET", "/infra-envs/"+env+"/hosts", nil).raw), &all))
+	assert.Len(t, all, 5, "clients of the time before paging get everything")
+}
+
+func TestSecretsDoNotComeBack(t *testing.T) {
+	w := newWorld(t)
+	admin := w.person("root", "admins")
+	const secret = `{"auths":{"registry.example.com":{"auth":"aHVzaDpodXNo"}}}`
+	env := w.call(admin, "POST", "/infra-envs", map[string]any{"name": "e", "pull_secret": secret})
+	cluster := w.call(admin, "POST", "/clusters", map[string]any{"name": "c", "openshift_version": "4.20", "pull_secret": secret})
+	for _, a := range []answer{
+		env, cluster, w.call(admin, "GET", "/infra-envs", nil), w.call(admin, "GET", "/clusters", nil),
+		w.call(admin, "PATCH", "/infra-envs/"+env.text("id"), map[string]any{"pull_secret": secret}), w.call(admin, "GET", "/events", nil),
+	} {
+		assert.NotContains(t, a.raw, "aHVzaDpodXNo")
+	}
+	assert.Equal(t, true, env.body["pull_secret_set"])
+	assert.Equal(t, true, cluster.body["pull_secret_set"])
+}
+
+func TestWhatIsForbiddenLooksLikeWhatIsUnknown(t *testing.T) {
+	w := newWorld(t)
+	jane, joe := w.person("jane"), w.person("joe")
+	env, cluster := w.infraEnv(jane, "e"), w.cluster(jane, "c")
+	host, _ := w.host(env)
+	assert.Equal(t, 200, w.call(jane, "GET", host, nil).status)
+	unknown := uuid.NewString()
+	for _, c := range []struct{ method, path, other string }{
+		{"GET", "/infra-envs/" + env, "/infra-envs/" + unknown}, {"DELETE", "/infra-envs/" + env, "/infra-envs/" + unknown},
+		{"GET", host, "/infra-envs/" + unknown + host[strings.LastIndex(host, "/hosts/"):]},
+		{"GET", "/clusters/" + cluster, "/clusters/" + unknown}, {"POST", "/clusters/" + cluster + "/actions/install", "/clusters/" + unknown + "/actions/install"},
+		{"GET", "/clusters/" + cluster + "/downloads/credentials?file_name=kubeconfig", "/clusters/" + unknown + "/downloads/credentials?file_name=kubeconfig"},
+		{"GET", "/infra-envs/" + env + "/hosts", "/infra-envs/" + unknown + "/hosts"},
+	} {
+		forbidden, missing := w.call(joe, c.method, c.path, nil), w.call(joe, c.method, c.other, nil)
+		assert.Equal(t, 404, forbidden.status, "%s %s: %s", c.method, c.path, forbidden.raw)
+		assert.Equal(t, missing.status, forbidden.status, c.path)
+	}
+	for _, list := range []string{"/infra-envs", "/clusters"} {
+		assert.Equal(t, "[]", strings.TrimSpace(w.call(joe, "GET", list, nil).raw))
+	}
+	assert.Equal(t, 404, w.call(joe, "POST", host+"/actions/bind", map[string]string{"cluster_id": w.cluster(joe, "mine")}).status)
+	assert.Equal(t, 401, w.call(nil, "GET", "/infra-envs", nil).status)
+}
+
+func TestATokenOpensNothingElseWhereverItStands(t *testing.T) {
+	w := newWorld(t)
+	admin := w.person("root", "admins")
+	env, other, cluster := w.infraEnv(admin, "e"), w.infraEnv(admin, "other"), w.cluster(admin, "c")
+	host, narrowed := w.host(env)
+	neighbour, _ := w.host(env)
+	foreign, _ := w.host(other)
+	generations, err := w.service.TokenGenerations(t.Context(), env)
+	require.NoError(t, err)
+	short, err := w.authority.Short(env, generations)
+	require.NoError(t, err)
+
+	places := map[string]func(raw, path string) (caller, string){
+		"X-Secret-Key":  func(raw, path string) (caller, string) { return caller{"X-Secret-Key": raw}, path },
+		"Image-Token":   func(raw, path string) (caller, string) { return caller{"Image-Token": raw}, path },
+		"Authorization": func(raw, path string) (caller, string) { return caller{"Authorization": "Bearer " + raw}, path },
+		"api_key":       func(raw, path string) (caller, string) { return nil, path + separator(path) + "api_key=" + raw },
+		"image_token":   func(raw, path string) (caller, string) { return nil, path + separator(path) + "image_token=" + raw },
+	}
+	for place, put := range places {
+		for name, c := range map[string]struct {
+			raw, method, path string
+			body              any
+			want              int
+		}{
+			"the host asks for itself":                  {narrowed, "GET", host, nil, 200},
+			"the host asks for its neighbour":           {narrowed, "GET", neighbour, nil, 404},
+			"the host polls for its neighbour":          {narrowed, "GET", neighbour + "/instructions", nil, 404},
+			"the host asks elsewhere":                   {narrowed, "GET", foreign, nil, 404},
+			"the host registers its neighbour":          {narrowed, "POST", "/infra-envs/" + env + "/hosts", map[string]string{"host_id": uuid.NewString()}, 404},
+			"the image asks for its infra-env":          {w.image(env), "GET", "/infra-envs/" + env, nil, 200},
+			"the image asks for another infra-env":      {w.image(env), "GET", "/infra-envs/" + other, nil, 404},
+			"the image registers elsewhere":             {w.image(env), "POST", "/infra-envs/" + other + "/hosts", map[string]string{"host_id": uuid.NewString()}, 404},
+			"the image asks for a cluster":              {w.image(env), "GET", "/clusters/" + cluster, nil, 403},
+			"the host asks for credentials":             {narrowed, "GET", "/clusters/" + cluster + "/downloads/credentials?file_name=kubeconfig", nil, 403},
+			"the host binds itself":                     {narrowed, "POST", host + "/actions/bind", map[string]string{"cluster_id": cluster}, 403},
+			"the host reads another infra-env's events": {narrowed, "GET", "/events?infra_env_id=" + other, nil, 404},
+			"the host reads a cluster's events":         {narrowed, "GET", "/events?infra_env_id=" + env + "&cluster_id=" + cluster, nil, 404},
+			"the host reads its events":                 {narrowed, "GET", "/events?infra_env_id=" + env, nil, 200},
+			"an image URL's token polls":                {short, "GET", host + "/instructions?wait=0", nil, 401},
+		} {
+			who, path := put(c.raw, c.path)
+			a := w.call(who, c.method, path, c.body)
+			if place == "Authorization" && c.raw == short {
+				assert.Equal(t, 401, a.status, "%s in %s", name, place)
+				continue
+			}
+			assert.Equal(t, c.want, a.status, "%s, token in %s: %s", name, place, a.raw)
+		}
+	}
+	mixed := w.call(caller{"X-Secret-Key": narrowed, "Authorization": admin["Authorization"]}, "GET", "/clusters/"+cluster, nil)
+	assert.Equal(t, 403, mixed.status, "a machine's token beside a person's narrows")
+	twice := w.call(caller{"X-Secret-Key": w.image(other)}, "GET", "/infra-envs/"+env+"?api_key="+w.image(env), nil)
+	assert.Equal(t, 404, twice.status, "every token has to open it")
+}
+
+func separator(path string) string {
+	if strings.Contains(path, "?") {
+		return "&"
+	}
+	return "?"
+}
+
+func TestRotationEndsTheImageAndKeepsHosts(t *testing.T) {
+	w := newWorld(t)
+	admin := w.person("root", "admins")
+	env := w.infraEnv(admin, "e")
+	host, narrowed := w.host(env)
+	old := caller{"X-Secret-Key": w.image(env)}
+	require.Equal(t, 204, w.call(admin, "POST", "/infra-envs/"+env+"/regenerate-signing-key", nil).status)
+
+	refused := w.call(old, "POST", "/infra-envs/"+env+"/hosts", map[string]any{"host_id": uuid.NewString()})
+	assert.Equal(t, 401, refused.status)
+	assert.Contains(t, refused.text("reason"), "revoked")
+	assert.Equal(t, 200, w.call(caller{"X-Secret-Key": narrowed}, "GET", host+"/instructions?wait=0", nil).status)
+	assert.Equal(t, 201, w.call(caller{"X-Secret-Key": w.image(env)}, "POST", "/infra-envs/"+env+"/hosts", map[string]any{"host_id": uuid.NewString()}).status)
+}
+
+func TestAHeldPollIsAnsweredWhenTheHostIsBound(t *testing.T) {
+	w := newWorld(t)
+	admin := w.person("root", "admins")
+	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
+	host, narrowed := w.host(env)
+	agent := caller{"X-Secret-Key": narrowed}
+	for w.call(agent, "GET", host+"/instructions?wait=0", nil).raw != `{"next_instruction_seconds":1,"post_step_action":"continue"}`+"\n" {
+	}
+	answered := make(chan answer, 1)
+	go func() { answered <- w.call(agent, "GET", host+"/instructions", nil) }()
+	require.Equal(t, 200, w.call(admin, "POST", host+"/actions/bind", map[string]string{"cluster_id": cluster}).status)
+	a := <-answered
+	assert.Equal(t, 200, a.status)
+	assert.Contains(t, a.raw, "inventory")
+	assert.Equal(t, "continue", a.text("post_step_action"), "binding needs no new registration")
+}
+
+func TestEventsAreFilteredAndStreamed(t *testing.T) {
+	w := newWorld(t)
+	admin := w.person("root", "admins")
+	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
+	host, _ := w.host(env)
+	a := w.call(admin, "GET", "/events?infra_env_id="+env+"&limit=1&severities=info", nil)
+	require.Equal(t, 200, a.status, a.raw)
+	assert.NotEqual(t, "0", a.header.Get("Event-Count"))
+	assert.Equal(t, a.header.Get("Event-Count"), a.header.Get("Severity-Count-Info"))
+	var one []map[string]any
+	require.NoError(t, json.Unmarshal([]byte(a.raw), &one))
+	assert.Len(t, one, 1)
+
+	request, err := http.NewRequestWithContext(t.Context(), "GET", w.server.URL+"/api/assisted-install/v2/events/stream?infra_env_id="+env, nil)
+	require.NoError(t, err)
+	request.Header.Set("Authorization", admin["Authorization"])
+	response, err := w.server.Client().Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close() //nolint:errcheck // it is only read
+	require.Equal(t, "text/event-stream", response.Header.Get("Content-Type"))
+	lines := bufio.NewScanner(response.Body)
+	bound := false
+	for !bound && lines.Scan() {
+		if strings.Contains(lines.Text(), "infra_env_registered") {
+			require.Equal(t, 200, w.call(admin, "POST", host+"/actions/bind", map[string]string{"cluster_id": cluster}).status)
+		}
+		bound = strings.Contains(lines.Text(), "host_bind_succeeded")
+	}
+	assert.True(t, bound, "news come as they happen")
+}
+
+func TestTheDocumentationIsServed(t *testing.T) {
+	w := newWorld(t)
+	for path, says := range map[string]string{"/docs": "actions/move", "/docs/openapi.yaml": "openapi: 3.0.3", "/healthz": "ok", "/readyz": "ok"} {
+		response, err := w.server.Client().Get(w.server.URL + path)
+		require.NoError(t, err)
+		var text strings.Builder
+		_, err = bufio.NewReader(response.Body).WriteTo(&text)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		assert.Equal(t, 200, response.StatusCode, path)
+		assert.Contains(t, text.String(), says)
+		assert.NotContains(t, text.String(), "<script")
+	}
+}
