@@ -83,9 +83,7 @@ func (w *world) operator(wrap func(http.RoundTripper) http.RoundTripper) (stop f
 func (w *world) operatorWith(options Options, wrap func(http.RoundTripper) http.RoundTripper) (stop func()) {
 	w.t.Helper()
 	config := rest.CopyConfig(w.config)
-	config.Impersonate = rest.ImpersonationConfig{
-		UserName: account, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:muster-ipam-operator", "system:authenticated"},
-	}
+	config.Impersonate = asOperator
 	if wrap != nil {
 		config.Wrap(wrap)
 	}

@@ -4,60 +4,38 @@
 package app
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/check"
 )
 
-// faults makes some writes fail before they reach the API server, and loses the answers of others.
-func faults(seed uint64) func(http.RoundTripper) http.RoundTripper {
-	var mu sync.Mutex
-	random := rand.New(rand.NewPCG(seed, 7))
-	return func(next http.RoundTripper) http.RoundTripper {
-		return tripperFunc(func(req *http.Request) (*http.Response, error) {
-			mu.Lock()
-			luck := random.IntN(100)
-			mu.Unlock()
-			if req.Method == http.MethodGet || !strings.Contains(req.URL.Path, "ipam.metal3.io") {
-				return next.RoundTrip(req)
-			}
-			if luck < 2 {
-				return nil, errors.New("connection refused")
-			}
-			resp, err := next.RoundTrip(req)
-			if luck < 4 && err == nil {
-				_ = resp.Body.Close()
-				return nil, errors.New("connection reset after the write took effect")
-			}
-			return resp, err
-		})
-	}
-}
+const (
+	// users create and delete claims at a time, capacity is what the pool has.
+	users    = 20
+	capacity = 315
+	// raceClaims is how many claims are created; IPAM_RACE_CLAIMS in the environment says another number.
+	raceClaims = 1500
+)
 
-type tripperFunc func(*http.Request) (*http.Response, error)
-
-func (f tripperFunc) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
-// TestReplicasWithoutLeaderNeverDouble lets three replicas without leader election serve claims that come and go at
-// random in one pool that is often full, with writes that fail, answers that are lost and replicas that are replaced.
+// TestReplicasWithoutLeaderNeverDouble lets three replicas without leader election serve claims that come and go at random in one pool that is often
+// full. Each is a process of its own with bad luck, and one after the other is killed and replaced.
 func TestReplicasWithoutLeaderNeverDouble(t *testing.T) {
 	if testing.Short() {
 		t.Skip("creates thousands of claims")
 	}
-	total := 2000
+	total := raceClaims
 	if n, err := strconv.Atoi(os.Getenv("IPAM_RACE_CLAIMS")); err == nil {
 		total = n
 	}
@@ -66,57 +44,94 @@ func TestReplicasWithoutLeaderNeverDouble(t *testing.T) {
 		s.Pools = []ipamv1.Pool{span("10.0.0.2", "10.0.1.60")}
 		s.AllocationStrategy = ipamv1.RandomAllocation
 	})
-	stops := make([]func(), 3)
-	for i := range stops {
-		stops[i] = w.operator(faults(uint64(i)))
+	var replicas [3]func()
+	for i := range replicas {
+		replicas[i] = w.replica(uint64(i))
 	}
-	const users = 20
-	var group sync.WaitGroup
-	var mu sync.Mutex
+	kills := 0
+	left := w.churn(total, func() {
+		replicas[kills%len(replicas)]()
+		replicas[kills%len(replicas)] = w.replica(uint64(100 + kills))
+		kills++
+	})
+	t.Logf("%d claims were created, %d are left, %d processes were killed", total, len(left), kills)
+	w.converged(left)
+}
+
+// churn creates and deletes claims at random and calls kill ten times meanwhile. It returns the names of those that are left.
+func (w *world) churn(total int, kill func()) map[string]bool {
+	w.t.Helper()
+	var (
+		group sync.WaitGroup
+		mu    sync.Mutex
+		done  atomic.Int64
+	)
 	left := map[string]bool{}
 	for user := range users {
 		group.Go(func() {
-			random := rand.New(rand.NewPCG(uint64(user), 3))
-			var mine []*ipamv1.IPClaim
-			for i := range total / users {
-				claim := w.newClaim(fmt.Sprintf("u%d-%d", user, i), "p")
-				if err := w.user.Create(t.Context(), claim); err != nil {
-					t.Error(err)
-					return
+			mine := w.live(uint64(user), total/users, func() {
+				if n := int(done.Add(1)); n%(total/10) == total/20 {
+					mu.Lock()
+					defer mu.Unlock()
+					kill()
 				}
-				mine = append(mine, claim)
-				for len(mine) > 15 || len(mine) > 0 && random.IntN(3) == 0 {
-					at := random.IntN(len(mine))
-					if err := client.IgnoreNotFound(w.user.Delete(t.Context(), mine[at])); err != nil {
-						t.Error(err)
-					}
-					mine = append(mine[:at], mine[at+1:]...)
-				}
-				if user == 0 && i%(total/users/3) == 1 {
-					stops[0]()
-					stops[0] = w.operator(faults(uint64(100 + i)))
-				}
-			}
+			})
 			mu.Lock()
 			defer mu.Unlock()
-			for _, claim := range mine {
-				left[claim.Name] = true
+			for _, name := range mine {
+				left[name] = true
 			}
 		})
 	}
 	group.Wait()
+	return left
+}
+
+// live is a user: it creates n claims, some under the name of one that it has deleted, and keeps at most 15.
+func (w *world) live(seed uint64, n int, created func()) (mine []string) {
+	random := rand.New(rand.NewPCG(seed, 3))
+	var former []string
+	for i := range n {
+		name := fmt.Sprintf("u%d-%d", seed, i)
+		if len(former) > 0 && random.IntN(4) == 0 {
+			name, former = former[0], former[1:]
+		}
+		switch err := w.user.Create(w.t.Context(), w.newClaim(name, "p")); {
+		case err == nil:
+			mine = append(mine, name)
+		case apierrors.IsAlreadyExists(err): // the former one has not gone yet
+		default:
+			w.t.Error(err)
+			return mine
+		}
+		created()
+		for len(mine) > 15 || len(mine) > 0 && random.IntN(3) == 0 {
+			at := random.IntN(len(mine))
+			if err := client.IgnoreNotFound(w.user.Delete(w.t.Context(), w.newClaim(mine[at], "p"))); err != nil {
+				w.t.Error(err)
+			}
+			former = append(former, mine[at])
+			mine = append(mine[:at], mine[at+1:]...)
+		}
+	}
+	return mine
+}
+
+// converged waits until the claims that are left are all that there is, each with an address as far as there are any, and a checker finds nothing.
+func (w *world) converged(left map[string]bool) {
+	w.t.Helper()
 	claims, addresses := &ipamv1.IPClaimList{}, &ipamv1.IPAddressList{}
 	state := ""
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(state)
+	w.t.Cleanup(func() {
+		if w.t.Failed() {
+			w.t.Log(state)
 		}
 	})
 	w.eventually("not every claim is served or refused", func() bool {
-		require.NoError(t, w.user.List(t.Context(), claims, client.InNamespace(w.namespace)))
-		require.NoError(t, w.user.List(t.Context(), addresses, client.InNamespace(w.namespace)))
-		findings, err := check.Run(t.Context(), w.user, w.namespace)
-		require.NoError(t, err)
+		require.NoError(w.t, w.user.List(w.t.Context(), claims, client.InNamespace(w.namespace)))
+		require.NoError(w.t, w.user.List(w.t.Context(), addresses, client.InNamespace(w.namespace)))
+		findings, err := check.Run(w.t.Context(), w.user, w.namespace)
+		require.NoError(w.t, err)
 		served, waiting := 0, ""
 		for _, claim := range claims.Items {
 			if claim.Status.Address != nil {
@@ -125,11 +140,12 @@ func TestReplicasWithoutLeaderNeverDouble(t *testing.T) {
 				waiting = fmt.Sprintf("%s %s %+v", claim.Name, claim.DeletionTimestamp, claim.Status)
 			}
 		}
-		state = fmt.Sprintf("claims %d of %d, served %d, addresses %d, findings %v, waiting %s", len(claims.Items), len(left), served, len(addresses.Items), findings, waiting)
-		return len(claims.Items) == len(left) && served == min(len(left), 315) && len(addresses.Items) == served
+		state = fmt.Sprintf("claims %d of %d, served %d, addresses %d, findings %v, waiting %s",
+			len(claims.Items), len(left), served, len(addresses.Items), findings, waiting)
+		return len(claims.Items) == len(left) && served == min(len(left), capacity) && len(addresses.Items) == served
 	})
 	w.settled()
 	for _, claim := range claims.Items {
-		assert.True(t, left[claim.Name])
+		assert.True(w.t, left[claim.Name], claim.Name)
 	}
 }

@@ -1,0 +1,98 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/muster-io/muster/apis/controlplanetest"
+)
+
+// Environment of a test binary that is to be a replica of the operator.
+const (
+	envSeed       = "IPAM_TEST_REPLICA_SEED"
+	envNamespace  = "IPAM_TEST_REPLICA_NAMESPACE"
+	envKubeconfig = "IPAM_TEST_REPLICA_KUBECONFIG"
+)
+
+// TestMain lets this program be an operator of its own, which can be killed.
+func TestMain(m *testing.M) {
+	seed, err := strconv.ParseUint(os.Getenv(envSeed), 10, 64)
+	if err != nil {
+		os.Exit(m.Run())
+	}
+	if err := beReplica(seed); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// beReplica runs the operator with bad luck until it is killed or the test that started it has ended.
+func beReplica(seed uint64) error {
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv(envKubeconfig))
+	if err != nil {
+		return err
+	}
+	config.QPS = -1
+	config.Impersonate = asOperator
+	config.Wrap(newFaults(seed).wrap)
+	options := testOptions(os.Getenv(envNamespace))
+	if err := setLogger(options.LogLevel); err != nil {
+		return err
+	}
+	return RunWith(ctrl.SetupSignalHandler(), options, config)
+}
+
+// asOperator are the rights that deploy/base/ipam-operator gives.
+var asOperator = rest.ImpersonationConfig{
+	UserName: account, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:muster-ipam-operator", "system:authenticated"},
+}
+
+// replica starts the operator as a process. Its end is a kill -9.
+func (w *world) replica(seed uint64) (kill func()) {
+	w.t.Helper()
+	program, err := os.Executable()
+	require.NoError(w.t, err)
+	log, err := os.Create(filepath.Join(w.t.TempDir(), "log"))
+	require.NoError(w.t, err)
+	cmd := exec.CommandContext(w.t.Context(), program)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", envSeed, seed), envNamespace+"="+w.namespace, envKubeconfig+"="+controlplanetest.Kubeconfig(w.t))
+	cmd.Stdout, cmd.Stderr = log, log
+	_, err = cmd.StdinPipe() // it ends with this program, however that ends
+	require.NoError(w.t, err)
+	require.NoError(w.t, cmd.Start())
+	killed := false
+	kill = func() {
+		if killed {
+			return
+		}
+		killed = true
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		text, err := os.ReadFile(log.Name())
+		if assert.NoError(w.t, err) {
+			assert.NotContains(w.t, string(text), "DATA RACE")
+			assert.NotContains(w.t, string(text), "panic")
+		}
+		_ = log.Close()
+	}
+	w.t.Cleanup(kill)
+	return kill
+}
