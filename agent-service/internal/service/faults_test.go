@@ -1,0 +1,352 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/agent-service/internal/hardware"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/postgrestest"
+	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/store"
+)
+
+func TestASilentHostIsSeenWithinItsTimeOut(t *testing.T) {
+	w := newWorld(t)
+	e := w.infraEnv(alice)
+	dead, alive := w.register(e, "dead"), w.register(e, "alive")
+	w.pass(179*time.Second, func() { w.steps(alive) })
+	assert.Equal(t, lifecycle.KnownUnbound, w.state(dead))
+	w.pass(10*time.Second, func() { w.steps(alive) })
+	assert.Equal(t, lifecycle.DisconnectedUnbound, w.state(dead))
+	assert.Equal(t, lifecycle.KnownUnbound, w.state(alive))
+	w.steps(dead)
+	assert.Equal(t, lifecycle.KnownUnbound, w.state(dead), "it came back with what is known of it")
+}
+
+func TestABoundHostThatIsAwayIsBoundAndFreedWhenItComesBack(t *testing.T) {
+	w := newWorld(t)
+	c := w.cluster(alice)
+	key := w.register(w.infraEnv(alice), "n1")
+	w.pass(4 * time.Minute)
+	h, err := w.BindHost(t.Context(), alice, key, c.ID, false)
+	require.NoError(t, err)
+	assert.Equal(t, lifecycle.Binding, h.State)
+	w.steps(key)
+	assert.Equal(t, lifecycle.Known, w.state(key))
+	w.pass(4 * time.Minute)
+	assert.Equal(t, lifecycle.Disconnected, w.state(key))
+	h, err = w.UnbindHost(t.Context(), alice, key)
+	require.NoError(t, err)
+	assert.Equal(t, lifecycle.Unbinding, h.State)
+	w.pass(4 * time.Minute)
+	assert.Equal(t, lifecycle.DisconnectedUnbound, w.state(key), "unbinding does not last for ever")
+}
+
+func TestJumpsOfTheClockDisconnectNobody(t *testing.T) {
+	w := newWorld(t)
+	key := w.register(w.infraEnv(alice), "n1")
+	for _, jump := range []time.Duration{time.Hour, -48 * time.Hour, 24 * time.Hour} {
+		w.jump(jump)
+		service.Tick(t.Context(), w.Service)
+		assert.Equal(t, lifecycle.KnownUnbound, w.state(key), jump)
+	}
+	w.steps(key)
+	w.pass(170 * time.Second)
+	assert.Equal(t, lifecycle.KnownUnbound, w.state(key))
+}
+
+func TestARestartGivesEverybodyTheirTime(t *testing.T) {
+	w := newWorld(t)
+	e := w.infraEnv(alice)
+	key := w.register(e, "n1")
+	w.jump(time.Hour)
+	w.Service = w.restart()
+	service.Tick(t.Context(), w.Service)
+	assert.Equal(t, lifecycle.KnownUnbound, w.state(key))
+	w.pass(170 * time.Second)
+	assert.Equal(t, lifecycle.KnownUnbound, w.state(key))
+	w.pass(20 * time.Second)
+	assert.Equal(t, lifecycle.DisconnectedUnbound, w.state(key))
+	w.Service = w.restart()
+	service.Tick(t.Context(), w.Service)
+	assert.Equal(t, lifecycle.DisconnectedUnbound, w.state(key))
+	w.steps(key)
+	assert.Equal(t, lifecycle.KnownUnbound, w.state(key))
+}
+
+func TestADatabaseThatIsAwayDisconnectsNobody(t *testing.T) {
+	server := postgrestest.Start(t)
+	db, err := store.Open(t.Context(), server.URL)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	w := &world{t: t, store: db, now: time.Now()}
+	w.Service = w.restart()
+	e := w.infraEnv(alice)
+	key := w.register(e, "n1")
+	w.pass(2 * time.Minute)
+	server.Down()
+	_, err = w.GetHost(t.Context(), alice, key)
+	require.Equal(t, service.Unavailable, service.KindOf(err))
+	_, err = w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: uuid.NewString()})
+	require.Equal(t, service.Unavailable, service.KindOf(err))
+	w.pass(5 * time.Minute) // nobody polls: their requests fail elsewhere, too
+	server.Up()
+	require.Eventually(t, func() bool { return db.Ping(t.Context()) == nil }, patience, 10*time.Millisecond)
+	w.pass(20 * time.Second)
+	assert.Equal(t, lifecycle.KnownUnbound, w.state(key))
+	w.pass(60 * time.Second)
+	assert.Equal(t, lifecycle.DisconnectedUnbound, w.state(key), "time goes on afterwards")
+}
+
+func TestReplicasShareHostsAndHeartbeats(t *testing.T) {
+	server := postgrestest.Start(t)
+	first, err := store.Open(t.Context(), server.URL)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = first.Close() })
+	second, err := store.Open(t.Context(), server.URL)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = second.Close() })
+	one := service.New(first, service.Options{})
+	two := service.New(second, service.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	for _, s := range []*service.Service{one, two} {
+		running.Go(func() { assert.NoError(t, s.Run(ctx)) })
+		require.Eventually(t, func() bool { return s.Ready(t.Context()) == nil }, patience, 10*time.Millisecond)
+	}
+	w := &world{t: t, store: first, now: time.Now(), Service: one}
+	e, c := w.infraEnv(alice), w.cluster(alice)
+	key := w.register(e, "n1")
+	w.steps(key)
+	answered := make(chan service.Instructions, 1)
+	go func() {
+		for {
+			got, err := one.NextInstructions(t.Context(), key, service.MaxHold)
+			if err != nil || len(got.Steps) > 0 && strings.HasPrefix(string(got.Steps[0].Type), "inv") {
+				answered <- got
+				return
+			}
+		}
+	}()
+	require.Eventually(t, func() bool { return one.Held.Load() == 1 }, patience, time.Millisecond)
+	h, err := two.BindHost(t.Context(), alice, key, c.ID, false)
+	require.NoError(t, err)
+	assert.Equal(t, c.ID, h.ClusterID)
+	assert.NotEmpty(t, (<-answered).Steps, "a bind at one replica answers a poll that is held at another")
+}
+
+func TestALargeInventoryIsBoundedAndFlagged(t *testing.T) {
+	w := newWorld(t)
+	e := w.infraEnv(alice)
+	key, other := w.register(e, "n1"), w.register(e, "n2")
+	var inventory hardware.Inventory
+	require.NoError(t, json.Unmarshal([]byte(machine("n1")), &inventory))
+	for i := range 15000 {
+		inventory.Disks = append(inventory.Disks, hardware.Disk{Name: fmt.Sprintf("sd%d", i), Path: fmt.Sprintf("/dev/sd%d", i), SizeBytes: 1e9, Smart: strings.Repeat("s", 300)})
+	}
+	large, err := json.Marshal(inventory)
+	require.NoError(t, err)
+	require.Greater(t, len(large), 5<<20)
+	w.reply(key, service.StepInventory, 0, string(large))
+	h, err := w.GetHost(t.Context(), alice, key)
+	require.NoError(t, err)
+	assert.Equal(t, lifecycle.KnownUnbound, h.State)
+	assert.Equal(t, "partial", h.Summary.Truncation)
+	assert.Equal(t, 15001, h.Summary.DiskCount)
+	kept, err := w.Inventory(t.Context(), alice, key)
+	require.NoError(t, err)
+	assert.LessOrEqual(t, len(kept), hardware.MaxBytes)
+	require.NoError(t, json.Unmarshal(kept, &inventory))
+	assert.Equal(t, "partial", inventory.Truncation.Type)
+	assert.Equal(t, lifecycle.KnownUnbound, w.state(other))
+	err = w.ReportStep(t.Context(), key, service.StepReply{Type: service.StepInventory, Output: "{"})
+	assert.Equal(t, service.Invalid, service.KindOf(err))
+}
+
+func TestALoopOfRegistrationsIsFolded(t *testing.T) {
+	w := newWorld(t)
+	key := w.register(w.infraEnv(alice), "n1")
+	for range 100 {
+		_, err := w.RegisterHost(t.Context(), key.InfraEnvID, service.NewHost{HostID: key.HostID, BootID: "1"})
+		require.NoError(t, err)
+		require.Equal(t, lifecycle.KnownUnbound, w.state(key), "the same boot keeps what is known")
+	}
+	found, err := w.ListEvents(t.Context(), alice, service.EventFilter{InfraEnvID: key.InfraEnvID})
+	require.NoError(t, err)
+	assert.Less(t, found.Total, 10)
+}
+
+func TestTwoLiveMachinesWithOneSerialAreReported(t *testing.T) {
+	w := newWorld(t)
+	e := w.infraEnv(alice)
+	id := uuid.NewString()
+	_, err := w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: id, Fingerprint: "one"})
+	require.NoError(t, err)
+	_, err = w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: id, Fingerprint: "two"})
+	assert.Equal(t, "IdentityInUse", service.ReasonOf(err))
+	assert.Contains(t, w.events(service.EventFilter{InfraEnvID: e.ID}), "host_registration_failed")
+	_, err = w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: id, Fingerprint: "one"})
+	require.NoError(t, err)
+}
+
+func TestAThousandHostsBoundAtOnceAreEachInTheirCluster(t *testing.T) {
+	w := newWorld(t)
+	e := w.infraEnv(alice)
+	n := 1000
+	if testing.Short() {
+		n = 100
+	}
+	want := map[service.HostKey]string{}
+	for range n {
+		want[w.register(e, "n1")] = w.cluster(alice).ID
+	}
+	var wait sync.WaitGroup
+	for key, cluster := range want {
+		wait.Go(func() {
+			_, err := w.BindHost(t.Context(), alice, key, cluster, false)
+			assert.NoError(t, err)
+		})
+	}
+	wait.Wait()
+	hosts, err := w.ListHosts(t.Context(), alice, service.HostFilter{Page: service.Page{Limit: n}})
+	require.NoError(t, err)
+	require.Len(t, hosts.Items, n)
+	for _, h := range hosts.Items {
+		assert.Equal(t, want[h.HostKey], h.ClusterID)
+		assert.Equal(t, lifecycle.Known, h.State)
+	}
+}
+
+func TestHeartbeatsCostHardlyAnyStatements(t *testing.T) {
+	w := newWorld(t)
+	e := w.infraEnv(alice)
+	var keys []service.HostKey
+	for range 100 {
+		keys = append(keys, w.register(e, "n"+uuid.NewString()))
+	}
+	for _, key := range keys {
+		w.steps(key)
+	}
+	before, polls := w.store.Statements.Load(), w.Polls.Load()
+	for range 5 {
+		w.pass(time.Minute)
+		for _, key := range keys {
+			w.steps(key)
+		}
+	}
+	assert.Less(t, float64(w.store.Statements.Load()-before)/float64(w.Polls.Load()-polls), 0.1)
+}
+
+func TestWhatIsForbiddenAnswersLikeWhatIsUnknown(t *testing.T) {
+	w := newWorld(t)
+	e, c := w.infraEnv(alice), w.cluster(alice)
+	key := w.register(e, "n1")
+	unknown := uuid.NewString()
+	same := func(forbidden, missing error, id string) {
+		t.Helper()
+		require.Equal(t, service.NotFound, service.KindOf(forbidden))
+		assert.Equal(t, strings.ReplaceAll(missing.Error(), unknown, id), forbidden.Error())
+	}
+	_, forbidden := w.GetInfraEnv(t.Context(), bob, e.ID)
+	_, missing := w.GetInfraEnv(t.Context(), bob, unknown)
+	same(forbidden, missing, e.ID)
+	_, forbidden = w.GetHost(t.Context(), bob, key)
+	_, missing = w.GetHost(t.Context(), bob, service.HostKey{InfraEnvID: e.ID, HostID: unknown})
+	same(forbidden, missing, key.HostID)
+	_, forbidden = w.GetCluster(t.Context(), bob, c.ID)
+	_, missing = w.GetCluster(t.Context(), bob, unknown)
+	same(forbidden, missing, c.ID)
+	mine := w.cluster(bob)
+	_, err := w.BindHost(t.Context(), bob, key, mine.ID, false)
+	assert.Equal(t, service.NotFound, service.KindOf(err))
+	_, err = w.BindHost(t.Context(), alice, key, mine.ID, false)
+	assert.Equal(t, service.NotFound, service.KindOf(err))
+	_, err = w.ListEvents(t.Context(), bob, service.EventFilter{InfraEnvID: e.ID})
+	assert.Equal(t, service.NotFound, service.KindOf(err))
+	hosts, err := w.ListHosts(t.Context(), bob, service.HostFilter{})
+	require.NoError(t, err)
+	assert.Empty(t, hosts.Items)
+	h, err := w.GetHost(t.Context(), alice, key)
+	require.NoError(t, err)
+	assert.Equal(t, service.Owner{User: "alice", Organization: "a"}, h.Owner, "hosts inherit the owner")
+}
+
+func TestSettingsAreClearedAsWellAsSet(t *testing.T) {
+	w := newWorld(t)
+	e := w.infraEnv(alice)
+	set, err := w.UpdateInfraEnv(t.Context(), alice, e.ID, func(s *service.InfraEnvSettings) error { s.SSHAuthorizedKey = "ssh"; return nil })
+	require.NoError(t, err)
+	same, err := w.UpdateInfraEnv(t.Context(), alice, e.ID, func(s *service.InfraEnvSettings) error { s.SSHAuthorizedKey = "ssh"; return nil })
+	require.NoError(t, err)
+	assert.Equal(t, set.ImageUpdatedAt.UTC(), same.ImageUpdatedAt.UTC(), "without a change the image stays")
+	cleared, err := w.UpdateInfraEnv(t.Context(), alice, e.ID, func(s *service.InfraEnvSettings) error { s.SSHAuthorizedKey = ""; return nil })
+	require.NoError(t, err)
+	assert.Empty(t, cleared.SSHAuthorizedKey)
+	_, err = w.UpdateInfraEnv(t.Context(), alice, e.ID, func(s *service.InfraEnvSettings) error { s.ClusterID = "x"; return nil })
+	assert.Equal(t, "ClusterImmutable", service.ReasonOf(err))
+}
+
+func TestTokensOfImagesAreRevokedAtOnce(t *testing.T) {
+	w := newWorld(t)
+	e := w.infraEnv(alice)
+	before, err := w.TokenGenerations(t.Context(), e.ID)
+	require.NoError(t, err)
+	_, err = w.RotateTokens(t.Context(), alice, e.ID, false)
+	require.NoError(t, err)
+	after, err := w.TokenGenerations(t.Context(), e.ID)
+	require.NoError(t, err)
+	assert.Equal(t, before.ImageGeneration+1, after.ImageGeneration)
+	assert.Equal(t, before.HostGeneration, after.HostGeneration, "running hosts keep working")
+}
+
+func TestAnInfraEnvWaitsForItsBoundHosts(t *testing.T) {
+	w := newWorld(t)
+	e, c := w.infraEnv(alice), w.cluster(alice)
+	key := w.register(e, "n1")
+	_, err := w.BindHost(t.Context(), alice, key, c.ID, false)
+	require.NoError(t, err)
+	require.Equal(t, "HostsBound", service.ReasonOf(w.DeleteInfraEnv(t.Context(), alice, e.ID, false)))
+	require.NoError(t, w.DeleteInfraEnv(t.Context(), alice, e.ID, true))
+	_, err = w.GetHost(t.Context(), alice, key)
+	assert.Equal(t, service.NotFound, service.KindOf(err))
+	_, err = w.NextInstructions(t.Context(), key, 0)
+	assert.Equal(t, service.NotFound, service.KindOf(err))
+	assert.Equal(t, lifecycle.ClusterInsufficient, w.clusterState(c.ID))
+}
+
+func TestAClusterThatGoesFreesItsHosts(t *testing.T) {
+	w := newWorld(t)
+	c, keys := w.ready(2)
+	require.NoError(t, w.DeleteCluster(t.Context(), alice, c.ID, false))
+	for _, key := range keys {
+		assert.Equal(t, lifecycle.KnownUnbound, w.state(key))
+	}
+}
+
+func TestSubscriptionsHearEveryChangeOnce(t *testing.T) {
+	w := newWorld(t)
+	sub := w.Subscribe()
+	defer sub.Close()
+	e := w.infraEnv(alice)
+	key := w.register(e, "n1")
+	changes, err := sub.Next(t.Context())
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []service.Change{
+		{Kind: service.InfraEnvChanged, ID: e.ID}, {Kind: service.HostChanged, Host: key, ID: e.ID},
+	}, changes)
+}

@@ -1,0 +1,238 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/service"
+)
+
+// ready makes a cluster with as many bound, valid hosts as it wants.
+func (w *world) ready(hosts int) (*service.Cluster, []service.HostKey) {
+	w.t.Helper()
+	e := w.infraEnv(alice)
+	c := w.cluster(alice, func(s *service.ClusterSettings) {
+		s.ControlPlaneCount, s.WorkerCount, s.MachineNetworks = 1, hosts-1, []string{"192.0.2.0/24"}
+	})
+	var keys []service.HostKey
+	for i := range hosts {
+		key := w.register(e, "n"+string(rune('a'+i)))
+		_, err := w.BindHost(w.t.Context(), alice, key, c.ID, false)
+		require.NoError(w.t, err)
+		keys = append(keys, key)
+	}
+	return c, keys
+}
+
+func (w *world) reply(key service.HostKey, t service.StepType, code int, output string) {
+	w.t.Helper()
+	require.NoError(w.t, w.ReportStep(w.t.Context(), key, service.StepReply{Type: t, ExitCode: code, Output: output}))
+}
+
+// install brings hosts to the instruction to write the image.
+func (w *world) install(c *service.Cluster, keys []service.HostKey) {
+	w.t.Helper()
+	_, err := w.InstallCluster(w.t.Context(), alice, c.ID)
+	require.NoError(w.t, err)
+	for _, key := range keys {
+		assert.ElementsMatch(w.t, []service.StepType{service.StepDiskSpeed, service.StepImageAvailability}, w.steps(key))
+		w.reply(key, service.StepDiskSpeed, 0, `{"io_sync_duration":3}`)
+		w.reply(key, service.StepImageAvailability, 0, `{"images":[{"name":"x","result":"success"}]}`)
+	}
+}
+
+func (w *world) progress(key service.HostKey, stages ...lifecycle.Stage) {
+	w.t.Helper()
+	for _, s := range stages {
+		_, err := w.ReportProgress(w.t.Context(), key, service.ProgressReport{Stage: s})
+		require.NoError(w.t, err)
+	}
+}
+
+func (w *world) clusterState(id string) lifecycle.ClusterState {
+	w.t.Helper()
+	c, err := w.GetCluster(w.t.Context(), admin, id)
+	require.NoError(w.t, err)
+	return c.Status
+}
+
+func TestAClusterIsInstalled(t *testing.T) {
+	w := newWorld(t)
+	c, keys := w.ready(2)
+	require.Equal(t, lifecycle.ClusterReady, w.clusterState(c.ID))
+	_, _, err := w.FirstBoot(t.Context(), keys[0])
+	assert.Equal(t, "HostNotInstalling", service.ReasonOf(err), "no credential of the cluster before it installs")
+	w.install(c, keys)
+	assert.Equal(t, lifecycle.ClusterInstalling, w.clusterState(c.ID))
+
+	got, err := w.NextInstructions(t.Context(), keys[0], 0)
+	require.NoError(t, err)
+	require.Len(t, got.Steps, 1)
+	require.Equal(t, service.StepInstall, got.Steps[0].Type)
+	var args service.InstallArgs
+	require.NoError(t, json.Unmarshal([]byte(got.Steps[0].Args[0]), &args))
+	assert.Equal(t, "/dev/sda", args.Device)
+	assert.Equal(t, "https://images.example.com/disk.raw.gz", args.Image.URL)
+	assert.Equal(t, "na", args.Hostname)
+	data, contentType, err := w.FirstBoot(t.Context(), keys[0])
+	require.NoError(t, err)
+	assert.Equal(t, "application/vnd.coreos.ignition+json", contentType)
+	assert.True(t, json.Valid(data), string(data))
+
+	_, err = w.UnbindHost(t.Context(), alice, keys[0])
+	assert.Equal(t, "HostInstalling", service.ReasonOf(err))
+	_, err = w.UpdateHost(t.Context(), alice, keys[0], func(s *service.HostSettings) error { s.Role = "worker"; return nil })
+	assert.Equal(t, "HostInstalling", service.ReasonOf(err))
+	require.Equal(t, service.Conflict, service.KindOf(w.DeleteCluster(t.Context(), alice, c.ID, false)))
+
+	for _, key := range keys {
+		w.progress(key, lifecycle.StageStarting, lifecycle.StageInstalling, lifecycle.StageWriting, lifecycle.StageRebooting)
+	}
+	w.pass(10 * time.Minute) // the agent is gone on purpose
+	assert.Equal(t, lifecycle.InstallingInProgress, w.state(keys[0]))
+	w.progress(keys[0], lifecycle.StageConfiguring, lifecycle.StageDone)
+	assert.Equal(t, lifecycle.Installed, w.state(keys[0]))
+	assert.Equal(t, lifecycle.ClusterFinalizing, w.clusterState(c.ID))
+	w.progress(keys[1], lifecycle.StageDone)
+	assert.Equal(t, lifecycle.ClusterInstalled, w.clusterState(c.ID))
+
+	_, err = w.RegisterHost(t.Context(), keys[0].InfraEnvID, service.NewHost{HostID: keys[0].HostID})
+	assert.Equal(t, "HostInstalled", service.ReasonOf(err))
+	h, err := w.UnbindHost(t.Context(), alice, keys[0])
+	require.NoError(t, err)
+	assert.Equal(t, lifecycle.UnbindingPendingUserAction, h.State, "it must boot the discovery image again")
+	_, err = w.RegisterHost(t.Context(), keys[0].InfraEnvID, service.NewHost{HostID: keys[0].HostID})
+	require.NoError(t, err)
+	assert.Equal(t, lifecycle.DiscoveringUnbound, w.state(keys[0]))
+
+	// A host that joins later installs by itself.
+	late := w.register(w.infraEnv(alice), "late")
+	_, err = w.BindHost(t.Context(), alice, late, c.ID, false)
+	require.NoError(t, err)
+	h, err = w.InstallHost(t.Context(), alice, late)
+	require.NoError(t, err)
+	assert.Equal(t, lifecycle.Installing, h.State)
+	w.progress(late, lifecycle.StageWriting, lifecycle.StageRebooting, lifecycle.StageDone)
+	assert.Equal(t, lifecycle.AddedToExistingCluster, w.state(late))
+	assert.Equal(t, lifecycle.ClusterInstalled, w.clusterState(c.ID))
+}
+
+func TestAFailedInstallationIsResetAndRepeated(t *testing.T) {
+	w := newWorld(t)
+	c, keys := w.ready(2)
+	w.install(c, keys)
+	w.steps(keys[0])
+	w.reply(keys[0], service.StepInstall, 1, "no space left")
+	assert.Equal(t, lifecycle.Failed, w.state(keys[0]))
+	assert.Equal(t, lifecycle.Failed, w.state(keys[1]), "the others stop with it")
+	assert.Equal(t, lifecycle.ClusterFailed, w.clusterState(c.ID))
+	assert.Contains(t, w.steps(keys[1]), service.StepStopInstallation)
+	_, err := w.ResetCluster(t.Context(), alice, c.ID)
+	require.NoError(t, err)
+	for _, key := range keys {
+		assert.Equal(t, lifecycle.ResettingPendingUserAction, w.state(key))
+		_, err := w.RegisterHost(t.Context(), key.InfraEnvID, service.NewHost{HostID: key.HostID, BootID: "2"})
+		require.NoError(t, err)
+	}
+	for i, key := range keys {
+		w.reply(key, service.StepInventory, 0, machine("n"+string(rune('a'+i))))
+	}
+	assert.Equal(t, lifecycle.ClusterReady, w.clusterState(c.ID))
+	w.install(c, keys)
+	assert.Equal(t, lifecycle.ClusterInstalling, w.clusterState(c.ID))
+}
+
+func TestACheckBeforeTheInstallationStopsIt(t *testing.T) {
+	w := newWorld(t)
+	c, keys := w.ready(2)
+	_, err := w.InstallCluster(t.Context(), alice, c.ID)
+	require.NoError(t, err)
+	w.reply(keys[0], service.StepImageAvailability, 0, `{"images":[{"name":"disk","result":"failure"}]}`)
+	assert.Equal(t, lifecycle.Known, w.state(keys[1]))
+	assert.Contains(t, []lifecycle.ClusterState{lifecycle.ClusterReady, lifecycle.ClusterInsufficient}, w.clusterState(c.ID))
+}
+
+func TestCancelBeforeAndAfterTheStart(t *testing.T) {
+	w := newWorld(t)
+	c, keys := w.ready(1)
+	_, err := w.InstallCluster(t.Context(), alice, c.ID)
+	require.NoError(t, err)
+	_, err = w.CancelCluster(t.Context(), alice, c.ID)
+	require.NoError(t, err)
+	assert.Equal(t, lifecycle.Known, w.state(keys[0]))
+	w.install(c, keys)
+	w.progress(keys[0], lifecycle.StageWriting)
+	_, err = w.CancelCluster(t.Context(), alice, c.ID)
+	require.NoError(t, err)
+	assert.Equal(t, lifecycle.Cancelled, w.state(keys[0]))
+	assert.Equal(t, lifecycle.ClusterCancelled, w.clusterState(c.ID))
+	_, err = w.ReportProgress(t.Context(), keys[0], service.ProgressReport{Stage: lifecycle.StageDone})
+	assert.Equal(t, "StageNotExpected", service.ReasonOf(err))
+}
+
+func TestAnInstallationThatHangsTimesOut(t *testing.T) {
+	w := newWorld(t)
+	c, keys := w.ready(1)
+	w.install(c, keys)
+	w.progress(keys[0], lifecycle.StageWriting, lifecycle.StageRebooting)
+	w.pass(61 * time.Minute)
+	assert.Equal(t, lifecycle.InstallingPendingUserAction, w.state(keys[0]))
+	w.progress(keys[0], lifecycle.StageDone)
+	assert.Equal(t, lifecycle.Installed, w.state(keys[0]), "it came up after all")
+}
+
+func TestAMachineThatDiesWhileItWritesFails(t *testing.T) {
+	w := newWorld(t)
+	c, keys := w.ready(1)
+	w.install(c, keys)
+	w.progress(keys[0], lifecycle.StageWriting)
+	w.pass(4 * time.Minute)
+	assert.Equal(t, lifecycle.Failed, w.state(keys[0]))
+	assert.Equal(t, lifecycle.ClusterFailed, w.clusterState(c.ID))
+}
+
+func TestAMoveChecksTheDestinationFirst(t *testing.T) {
+	w := newWorld(t)
+	c, keys := w.ready(1)
+	busy, busyKeys := w.ready(1)
+	w.install(busy, busyKeys)
+	_, err := w.MoveHost(t.Context(), alice, keys[0], busy.ID)
+	assert.Equal(t, "ClusterNotAccepting", service.ReasonOf(err))
+	h, err := w.GetHost(t.Context(), alice, keys[0])
+	require.NoError(t, err)
+	assert.Equal(t, c.ID, h.ClusterID, "nothing happened to the source")
+	_, err = w.MoveHost(t.Context(), alice, busyKeys[0], c.ID)
+	assert.Equal(t, "HostInstalling", service.ReasonOf(err))
+	arm := w.cluster(alice, func(s *service.ClusterSettings) { s.CPUArchitecture = "aarch64" })
+	_, err = w.MoveHost(t.Context(), alice, keys[0], arm.ID)
+	assert.Equal(t, service.Invalid, service.KindOf(err))
+}
+
+func TestADryRunAnswersAndWritesNothing(t *testing.T) {
+	w := newWorld(t)
+	key := w.register(w.infraEnv(alice), "n1")
+	good := w.cluster(alice)
+	elsewhere := w.cluster(alice, func(s *service.ClusterSettings) { s.MachineNetworks = []string{"198.51.100.0/24"} })
+	before, err := w.GetHost(t.Context(), alice, key)
+	require.NoError(t, err)
+	answer, err := w.CheckBind(t.Context(), alice, key, good.ID)
+	require.NoError(t, err)
+	assert.True(t, answer.Valid)
+	answer, err = w.CheckBind(t.Context(), alice, key, elsewhere.ID)
+	require.NoError(t, err)
+	assert.False(t, answer.Valid)
+	assert.Equal(t, lifecycle.Insufficient, answer.State)
+	after, err := w.GetHost(t.Context(), alice, key)
+	require.NoError(t, err)
+	assert.Equal(t, before.Revision, after.Revision)
+	_, err = w.CheckBind(t.Context(), bob, key, good.ID)
+	assert.Equal(t, service.NotFound, service.KindOf(err))
+}
