@@ -1,0 +1,141 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package image serves discovery images: a live image, configured by address and checksum, with an overlay for each InfraEnv that is put on while it
+// is sent. Nothing is copied. It depends on nothing else of the service, so that it can run as a process of its own.
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Options of a handler.
+type Options struct {
+	Catalog *Catalog
+	Source  Source
+	// URL is where this handler is reached, without a slash at the end; iPXE scripts have it.
+	URL string
+}
+
+// handler serves
+//
+//	/images/{key}/{file}.iso         the image
+//	/images/{key}/pxe-initrd         the initial RAM disk with the overlay
+//	/images/{key}/ipxe-script        a script that boots the image
+//	/boot-artifacts/{kernel,rootfs}  ?version=&arch=, which need no key
+type handler struct {
+	Options
+	cache cache
+}
+
+// New makes a handler. All that it serves can be fetched in parts and has an ETag that changes with the content only.
+func New(options Options) http.Handler {
+	h := &handler{Options: options}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /images/{key}/{file}", h.image)
+	mux.HandleFunc("GET /boot-artifacts/{part}", h.part)
+	return mux
+}
+
+func (h *handler) image(w http.ResponseWriter, r *http.Request) {
+	key, file := r.PathValue("key"), r.PathValue("file")
+	image, err := h.rendered(r.Context(), key)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	switch {
+	case strings.HasSuffix(file, ".iso"):
+		if image.err != nil {
+			refuse(w, image.err)
+			return
+		}
+		w.Header().Set("Content-Disposition", `attachment; filename="`+file+`"`)
+		serve(w, r, "application/x-iso9660-image", image.tag+"-iso", image.modTime, image.iso())
+	case file == "pxe-initrd":
+		initrd, ok := image.initrd()
+		if !ok {
+			refuse(w, errNoSuchPart)
+			return
+		}
+		serve(w, r, "application/octet-stream", image.tag+"-initrd", image.modTime, initrd)
+	case file == "ipxe-script":
+		serve(w, r, "text/plain; charset=utf-8", image.tag+"-ipxe", image.modTime, strings.NewReader(h.script(key, image)))
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func (h *handler) rendered(ctx context.Context, key string) (*rendered, error) {
+	d, err := h.Source.Describe(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	revision := d.Revision + " " + d.Version + " " + d.Architecture
+	// A client that goes away must not end what others wait for too.
+	return h.cache.get(d.ID, revision, func() (*rendered, error) { return render(context.WithoutCancel(ctx), h.Catalog, h.Source, d) })
+}
+
+func (h *handler) script(key string, image *rendered) string {
+	version := "?version=" + image.base.Name + "&arch=" + image.base.Architecture
+	line := image.line
+	if _, ok := image.base.files[rootfsPath]; ok {
+		line = commandLine(line, []KernelArgument{
+			{Operation: "delete", Value: "coreos.liveiso"},
+			{Operation: "replace", Value: "coreos.live.rootfs_url=" + h.URL + "/boot-artifacts/rootfs" + version},
+		})
+	}
+	return fmt.Sprintf("#!ipxe\ninitrd --name initrd %s/images/%s/pxe-initrd\nkernel %s/boot-artifacts/kernel%s initrd=initrd %s\nboot\n", h.URL, key, h.URL, version, line)
+}
+
+func (h *handler) part(w http.ResponseWriter, r *http.Request) {
+	path, ok := map[string]string{"kernel": kernelPath, "rootfs": rootfsPath}[r.PathValue("part")]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	base, err := h.Catalog.Base(r.Context(), r.URL.Query().Get("version"), r.URL.Query().Get("arch"))
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	content, ok := base.part(path)
+	if !ok {
+		refuse(w, errNoSuchPart)
+		return
+	}
+	serve(w, r, "application/octet-stream", base.SHA256[:32]+"-"+r.PathValue("part"), time.Time{}, content)
+}
+
+var errNoSuchPart = errors.New("the live image has no such part")
+
+func serve(w http.ResponseWriter, r *http.Request, contentType, tag string, modTime time.Time, content io.ReadSeeker) {
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("ETag", `"`+tag+`"`)
+	w.Header().Set("Cache-Control", "no-cache")
+	http.ServeContent(w, r, "", modTime, content)
+}
+
+// refuse answers with the status that the error knows, else 503: what goes wrong here (fetching a live image) may go well later.
+func refuse(w http.ResponseWriter, err error) {
+	var known interface{ StatusCode() int }
+	var unknown *UnknownVersionError
+	var large *TooLargeError
+	switch {
+	case errors.As(err, &known):
+		http.Error(w, err.Error(), known.StatusCode())
+	case errors.As(err, &unknown), errors.Is(err, errNoSuchPart):
+		http.Error(w, err.Error(), http.StatusNotFound)
+	case errors.As(err, &large):
+		http.Error(w, err.Error(), http.StatusConflict)
+	default:
+		w.Header().Set("Retry-After", "10")
+		http.Error(w, "the live image cannot be had at the moment", http.StatusServiceUnavailable)
+	}
+}
