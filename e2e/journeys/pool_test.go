@@ -9,8 +9,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -61,6 +64,34 @@ func TestAnInventoryNamesClustersAndBoundsThePool(t *testing.T) {
 		assert.Contains(t, cluster.Name, cluster.Spec.ClusterName+"-")
 	}
 	assert.ElementsMatch(t, []string{"amber", "birch"}, names)
+}
+
+// A ClusterRole with a label gives the operator the rights on install objects of another group.
+func TestAnInstallerOfAnotherGroupIsLetInByALabel(t *testing.T) {
+	w := newWorld(t)
+	allowed := func(c *assert.CollectT, verb string) bool {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:muster-pool-operator:pool-operator", Groups: []string{"system:serviceaccounts", "system:authenticated"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "blue-abcde", Verb: verb, Group: "install.example.com", Resource: "exampleinstalls"},
+		}}
+		require.NoError(c, w.admin.Create(t.Context(), review))
+		return review.Status.Allowed
+	}
+	verbs := []string{"create", "get", "list", "watch"}
+	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.False(c, allowed(c, "create")) }, patience, interval)
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "example-installs", Labels: map[string]string{"muster.io/aggregate-to-pool-operator": "true"}},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"install.example.com"}, Resources: []string{"exampleinstalls"}, Verbs: verbs}},
+	}
+	w.create(role)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		for _, verb := range verbs {
+			assert.True(c, allowed(c, verb), verb)
+		}
+		assert.False(c, allowed(c, "delete"))
+	}, patience, interval)
+	require.NoError(t, w.admin.Delete(t.Context(), role))
+	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.False(c, allowed(c, "create")) }, patience, interval)
 }
 
 // Whoever writes something that cannot be is told so in a sentence, at once.
