@@ -103,11 +103,15 @@ func managing(t *testing.T, r rack) {
 	t.Run("the node gets name, driver and access, and nothing is doubled", func(t *testing.T) {
 		n := r.settled(ctx, t, uuid)
 		assert.Equal(t, "fake-hardware", n.Driver)
+		partial := hoststate.Access{Driver: "ipmi", Info: map[string]string{"ipmi_address": "192.0.2.9"}, PasswordKey: "ipmi_password", Password: "x"}
+		ask(t, func() error { return r.Write(ctx, n, "ns~host", partial) })
+		n = r.settled(ctx, t, uuid)
 		a := r.access(t, "wrong")
 		ask(t, func() error { return r.Write(ctx, n, "ns~host", a) })
 		n = r.settled(ctx, t, uuid)
 		assert.Equal(t, "ns~host", n.Name)
 		assert.True(t, a.Matches(n), "%+v", n)
+		assert.Equal(t, "192.0.2.9", n.Info["ipmi_address"], "what was there is kept, what lacked is completed")
 		assert.NotContains(t, n.Info, "redfish_password")
 		found, err := r.Find(ctx, []string{"ns~host"}, nil)
 		require.NoError(t, err)
