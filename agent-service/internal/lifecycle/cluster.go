@@ -66,6 +66,7 @@ func NextCluster(s ClusterState, r Roster) (next ClusterState, info string) {
 		case r.Done > 0:
 			return ClusterFinalizing, "Finalizing cluster installation"
 		}
+	case ClusterInstalled, ClusterAddingHosts, ClusterFailed, ClusterCancelled:
 	}
 	return s, ""
 }

@@ -226,6 +226,7 @@ func Percentage(s Stage) int {
 		return 90
 	case StageDone:
 		return 100
+	case StageFailed:
 	}
 	return 0
 }

@@ -65,13 +65,12 @@ func Start(t testing.TB) *Server {
 // Up starts the server and waits until it answers.
 func (s *Server) Up() {
 	s.t.Helper()
-	//nolint:contextcheck // the server outlives the call
-	s.proc = exec.Command(filepath.Join(s.bin, "postgres"), "-D", s.data, "-p", strconv.Itoa(s.port), "-k", s.dir, "-h", "127.0.0.1", "-F", "-c", "max_connections=200")
+	s.proc = exec.CommandContext(s.t.Context(), filepath.Join(s.bin, "postgres"), "-D", s.data, "-p", strconv.Itoa(s.port), "-k", s.dir, "-h", "127.0.0.1", "-F", "-c", "max_connections=200")
 	s.proc.SysProcAttr = s.attr
 	if err := s.proc.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	for ctx.Err() == nil {
 		if exec.CommandContext(ctx, filepath.Join(s.bin, "pg_isready"), "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-q").Run() == nil {
@@ -93,7 +92,7 @@ func (s *Server) Down() {
 
 func (s *Server) must(name string, arguments ...string) {
 	s.t.Helper()
-	command := exec.Command(filepath.Join(s.bin, name), arguments...)
+	command := exec.CommandContext(s.t.Context(), filepath.Join(s.bin, name), arguments...)
 	command.SysProcAttr, command.Dir = s.attr, s.dir
 	if out, err := command.CombinedOutput(); err != nil {
 		s.t.Fatalf("%s: %v\n%s", name, err, out)

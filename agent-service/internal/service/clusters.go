@@ -237,7 +237,7 @@ func (c *Cluster) missing(members []*Host) string {
 		}
 	}
 	return strings.Join([]string{
-		"it needs " + count(c.wanted(), "host"), count(len(members), "host") + " bound", count(valid, "host") + " valid", count(approved, "host") + " approved and valid",
+		"it needs " + hostCount(c.wanted()), hostCount(len(members)) + " bound", hostCount(valid) + " valid", hostCount(approved) + " approved and valid",
 	}, ", ")
 }
 

@@ -122,6 +122,7 @@ func (d *directory) put(h *Host, now time.Duration) *entry {
 		switch h.State {
 		case lifecycle.Disconnected, lifecycle.DisconnectedUnbound, lifecycle.Binding, lifecycle.Unbinding:
 			e.seen = never
+		default:
 		}
 		d.entries[h.HostKey] = e
 	}

@@ -45,8 +45,7 @@ func (e *Error) Unwrap() error { return e.cause }
 
 // KindOf is the class of a refusal, empty for nil and for errors that are no refusals.
 func KindOf(err error) Kind {
-	var refusal *Error
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*Error](err); ok {
 		return refusal.Kind
 	}
 	return ""
@@ -54,8 +53,7 @@ func KindOf(err error) Kind {
 
 // ReasonOf is the reason of a refusal, empty for nil and for errors that are no refusals.
 func ReasonOf(err error) string {
-	var refusal *Error
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*Error](err); ok {
 		return refusal.Reason
 	}
 	return ""

@@ -225,7 +225,7 @@ func (s *Service) DeleteInfraEnv(ctx context.Context, by Principal, id string, f
 			Props: json.RawMessage("{}"),
 		})
 		w.changed(Change{Kind: InfraEnvChanged, ID: id})
-		return w.Tx.DeleteInfraEnv(ctx, id)
+		return w.DeleteInfraEnv(ctx, id)
 	})
 }
 

@@ -17,11 +17,11 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
-func count(n int, what string) string {
-	if n != 1 {
-		what += "s"
+func hostCount(n int) string {
+	if n == 1 {
+		return "1 host"
 	}
-	return strconv.Itoa(n) + " " + what
+	return strconv.Itoa(n) + " hosts"
 }
 
 // image is what the hosts of a cluster write: that of the cluster's version, whatever the discovery image has.

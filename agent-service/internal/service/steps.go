@@ -252,6 +252,7 @@ func (s *Service) take(ctx context.Context, h *Host, key HostKey, reply StepRepl
 			verb = lifecycle.ReclaimFail
 		}
 		return s.learn(ctx, key, func(ctx context.Context, w *work, h *Host) error { return w.act(ctx, h, verb, nil, "") })
+	default:
 	}
 	learned, err := understand(reply)
 	if err != nil || learned == nil {

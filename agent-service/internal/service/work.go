@@ -88,7 +88,7 @@ func (w *work) host(ctx context.Context, key HostKey) (*Host, error) {
 		}
 		return t.now, nil
 	}
-	h, err := w.Tx.Host(ctx, key)
+	h, err := w.Host(ctx, key)
 	if err != nil || h == nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (w *work) cluster(ctx context.Context, id string) (*Cluster, error) {
 	if t := w.clusters[id]; t != nil {
 		return t.now, nil
 	}
-	c, err := w.Tx.Cluster(ctx, id)
+	c, err := w.Cluster(ctx, id)
 	if err != nil || c == nil {
 		return nil, err
 	}

@@ -60,9 +60,12 @@ func Open(ctx context.Context, address string) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	s.write.AddQueryHook(counter{s})
-	if s.read != s.write {
-		s.read.AddQueryHook(counter{s})
+	shared := s.read == s.write
+	s.write = s.write.WithQueryHook(counter{s})
+	if shared {
+		s.read = s.write
+	} else {
+		s.read = s.read.WithQueryHook(counter{s})
 	}
 	return s, nil
 }
@@ -151,9 +154,11 @@ func (s *Store) Shared() bool { return s.listen != nil }
 // counter counts statements.
 type counter struct{ store *Store }
 
+// BeforeQuery implements bun.QueryHook.
 func (c counter) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context {
 	c.store.Statements.Add(1)
 	return ctx
 }
 
+// AfterQuery implements bun.QueryHook.
 func (counter) AfterQuery(context.Context, *bun.QueryEvent) {}

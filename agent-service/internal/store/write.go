@@ -190,7 +190,7 @@ func (t *transaction) PutHost(ctx context.Context, h *service.Host) error {
 	return t.put(ctx, &hostRow{
 		InfraEnvID: h.InfraEnvID, HostID: h.HostID, ClusterID: h.ClusterID, User: h.User, Organization: h.Organization, State: string(h.State), Role: h.Role,
 		CreatedAt: h.CreatedAt.UTC(), Revision: h.Revision, Doc: doc,
-	}, known, "host "+h.HostKey.String())
+	}, known, "host "+h.String())
 }
 
 // PutInventory implements service.Tx.
@@ -262,7 +262,7 @@ func foldKey(e service.Event) string {
 // SaveSeen implements service.Store.
 func (s *Store) SaveSeen(ctx context.Context, seen []service.SeenAt) error {
 	// In one order, so that two replicas do not wait for each other in a circle.
-	slices.SortFunc(seen, func(a, b service.SeenAt) int { return strings.Compare(a.HostKey.String(), b.HostKey.String()) })
+	slices.SortFunc(seen, func(a, b service.SeenAt) int { return strings.Compare(a.String(), b.String()) })
 	for batch := range slices.Chunk(seen, heartbeatBatch) {
 		rows := make([]heartbeatRow, 0, len(batch))
 		for _, one := range batch {
