@@ -1,0 +1,102 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ipaddress
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+	"github.com/muster-io/muster/ipam-operator/internal/capi"
+	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
+	"github.com/muster-io/muster/ipam-operator/internal/metrics"
+)
+
+var epoch = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+type nothing struct{}
+
+// Pools implements metrics.Pools.
+func (nothing) Pools() []types.NamespacedName { return nil }
+
+// Counts implements metrics.Pools.
+func (nothing) Counts(types.NamespacedName) (allocate.Counts, bool) { return allocate.Counts{}, false }
+
+// Waiting implements metrics.Waiting.
+func (nothing) Waiting() map[allocate.Why]int { return nil }
+
+func TestWhoGetsAnAddressBack(t *testing.T) {
+	claim := &ipamv1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "uid-c", CreationTimestamp: metav1.NewTime(epoch)}}
+	owned := &ipamv1.IPAddress{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "p-1", UID: "uid-p-1", Finalizers: []string{ipamv1.IPAddressFinalizer},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "IPClaim", Name: "c", UID: "uid-c"}},
+		},
+		Spec: ipamv1.IPAddressSpec{Address: "10.0.0.1", Pool: ipamv1.ObjectReference{Name: "p"}, Claim: ipamv1.ObjectReference{Name: "c"}},
+	}
+	change := func(f func(a *ipamv1.IPAddress)) *ipamv1.IPAddress {
+		a := owned.DeepCopy()
+		f(a)
+		return a
+	}
+	deleted := metav1.NewTime(epoch.Add(-10 * time.Second))
+	for name, test := range map[string]struct {
+		address *ipamv1.IPAddress
+		claim   *ipamv1.IPClaim
+		pool    func(*ipamv1.IPPool)
+		stays   bool
+		again   time.Duration
+	}{
+		"its claim is there":                 {address: owned, claim: claim, stays: true},
+		"its claim is gone":                  {address: owned},
+		"its claim was deleted and made new": {address: change(func(a *ipamv1.IPAddress) { a.OwnerReferences[0].UID = "uid-of-another-life" }), claim: claim},
+		"it was made by hand":                {address: change(func(a *ipamv1.IPAddress) { a.Finalizers, a.OwnerReferences = nil, nil }), stays: true},
+		"it is of another kind of claim":     {address: change(func(a *ipamv1.IPAddress) { a.Spec.Claim.Kind = "IPAddressClaim" }), stays: true},
+		"its pool is paused":                 {address: owned, pool: func(p *ipamv1.IPPool) { p.Annotations = map[string]string{ipamv1.PausedAnnotation: ""} }, stays: true},
+		"it cools down": {
+			address: change(func(a *ipamv1.IPAddress) { a.DeletionTimestamp = &deleted }),
+			pool:    func(p *ipamv1.IPPool) { p.Spec.AddressReuseGracePeriodSeconds = 60 }, stays: true, again: 50 * time.Second,
+		},
+		"it has cooled down": {
+			address: change(func(a *ipamv1.IPAddress) { a.DeletionTimestamp = &deleted }),
+			pool:    func(p *ipamv1.IPPool) { p.Spec.AddressReuseGracePeriodSeconds = 10 },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pool := &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Spec: ipamv1.IPPoolSpec{NamePrefix: "p"}}
+			if test.pool != nil {
+				test.pool(pool)
+			}
+			objects := []client.Object{pool, test.address.DeepCopy()}
+			if test.claim != nil {
+				objects = append(objects, test.claim.DeepCopy())
+			}
+			scheme := runtime.NewScheme()
+			require.NoError(t, ipamv1.AddToScheme(scheme))
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+			r := New(Deps{
+				Client: c, Live: c, Clusters: capi.NewClusters(c), Clock: clocktesting.NewFakePassiveClock(epoch),
+				Releaser: ipclaim.Releaser{Writer: c, Reader: c, Count: metrics.New(prometheus.NewRegistry(), nothing{}, nothing{})},
+			})
+			key := client.ObjectKeyFromObject(test.address)
+			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+			require.NoError(t, err)
+			assert.Equal(t, test.again, result.RequeueAfter)
+			assert.Equal(t, test.stays, !apierrors.IsNotFound(c.Get(t.Context(), key, &ipamv1.IPAddress{})))
+		})
+	}
+}
