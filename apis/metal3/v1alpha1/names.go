@@ -42,6 +42,8 @@ const (
 	// BMCAnnotation is the address of the management controller as the machine reported it. It is shown, and never used with
 	// credentials.
 	BMCAnnotation = "discovery.metal3.io/reported-bmc-address"
+	// SerialAnnotation keeps the serial number that the machine reported, as far as it identifies the machine.
+	SerialAnnotation = "discovery.metal3.io/reported-serial-number"
 	// KeepNodeAnnotation set to "true" leaves the node in Ironic when the host is deleted.
 	KeepNodeAnnotation = "discovery.metal3.io/keep-node"
 	// IronicAnnotation holds the spec.ironic, as JSON, of the resource that made the host; absent for the operator's own Ironic.

@@ -70,6 +70,10 @@ func newHost(d *metal3v1.BareMetalHostDiscovery, c inventory.CreateHost) (*metal
 	if c.Report.BMCAddress != "" {
 		annotations[metal3v1.BMCAnnotation] = c.Report.BMCAddress
 	}
+	// A host that has no status yet, because its process died, must be known by its serial number, too.
+	if serial := inventory.NormalSerial(c.Report.Hardware.SystemVendor.SerialNumber); serial != "" {
+		annotations[metal3v1.SerialAnnotation] = serial
+	}
 	if c.Manual {
 		labels[metal3v1.ApprovalLabel] = "pending"
 	}
