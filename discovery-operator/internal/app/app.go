@@ -67,6 +67,9 @@ func RunWith(ctx context.Context, o Options, config *rest.Config) error {
 	}
 	counters := metrics.New(registry)
 	registry.MustRegister(metrics.NewCollector(mgr.GetCache()))
+	if o.ManageHosts {
+		registry.MustRegister(metrics.NewHosts(mgr.GetCache()))
+	}
 	from := newSources(o, mgr.GetAPIReader(), counters.Request)
 	fleets := fleet.NewRegistry(counters.Poll)
 	if err := mgr.Add(fleets); err != nil {
