@@ -39,7 +39,7 @@ func (b GoBenchmark) Run(ctx context.Context) ([]GoResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", b.Pattern, "-benchmem", "-count=1", b.Package) //nolint:gosec // what this program says
+	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", b.Pattern, "-benchmem", "-count=1", b.Package)
 	cmd.Dir, cmd.Env = dir, append(cmd.Environ(), "GOWORK=off")
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -133,7 +133,7 @@ func (w *world) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, program, "check", "--kubeconfig="+w.Local.Kubeconfig()) //nolint:gosec // our own program
+	cmd := exec.CommandContext(ctx, program, "check", "--kubeconfig="+w.Local.Kubeconfig())
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("ipam-operator check: %w\n%s", err, out)
 	}

@@ -19,70 +19,49 @@ import (
 // whileWaiting is how long nothing may be written while claims wait.
 const whileWaiting = 5 * time.Second
 
+// What exhausted does: so many claims of a pool of this size wait.
+const (
+	exhaustedSize    = 200
+	exhaustedSurplus = 50
+)
+
 // exhausted lets claims wait for addresses that the pool gets, and then for addresses that others give back.
 func exhausted(ctx context.Context, r *bench.Run) error {
 	w, err := newWorld(ctx, r)
 	if err != nil {
 		return err
 	}
-	const size, surplus = 200, 50
 	pool, err := w.pool(ctx, "p", span("10.0.0.1", "10.0.0.200"))
 	if err != nil {
 		return err
 	}
-	claims, err := w.claim(ctx, "claim", pool.Name, size+surplus)
+	claims, err := w.claim(ctx, "claim", pool.Name, exhaustedSize+exhaustedSurplus)
 	if err != nil {
 		return err
 	}
-	waiting, err := w.untilExhausted(ctx, claims, surplus)
-	if err != nil {
-		return err
-	}
-	writes, err := w.whileWaiting(ctx)
-	if err != nil {
-		return err
-	}
-	began := time.Now()
-	grow := []byte(`{"spec":{"pools":[{"start":"10.0.0.1","end":"10.0.0.250"}]}}`)
-	if err := w.user.Patch(ctx, pool, client.RawPatch(types.MergePatchType, grow)); err != nil {
-		return fmt.Errorf("growing the pool: %w", err)
-	}
-	if err := w.untilServed(ctx, waiting); err != nil {
-		return err
-	}
-	grown := w.waited(waiting, began)
-
-	late, err := w.claim(ctx, "late", pool.Name, surplus)
-	if err != nil {
-		return err
-	}
-	if _, err := w.untilExhausted(ctx, late, surplus); err != nil {
-		return err
-	}
-	more, err := w.whileWaiting(ctx)
-	if err != nil {
-		return err
-	}
-	victims := w.someServed(claims, surplus)
-	began = time.Now()
-	err = inParallel(len(victims), surplus, func(i int) error {
-		return w.user.Delete(ctx, newClaim(victims[i], pool.Name))
+	grown, writes, err := w.servedAfter(ctx, claims, "the pool grew", func() error {
+		grow := []byte(`{"spec":{"pools":[{"start":"10.0.0.1","end":"10.0.0.250"}]}}`)
+		return w.user.Patch(ctx, pool, client.RawPatch(types.MergePatchType, grow))
 	})
 	if err != nil {
-		return fmt.Errorf("deleting claims: %w", err)
-	}
-	if err := w.untilServed(ctx, late); err != nil {
 		return err
 	}
-	released := w.waited(late, began)
+	late, err := w.claim(ctx, "late", pool.Name, exhaustedSurplus)
+	if err != nil {
+		return err
+	}
+	victims := w.someServed(claims, exhaustedSurplus)
+	released, more, err := w.servedAfter(ctx, late, "others were released", func() error {
+		return inParallel(len(victims), exhaustedSurplus, func(i int) error { return w.user.Delete(ctx, newClaim(victims[i], pool.Name)) })
+	})
+	if err != nil {
+		return err
+	}
 	if _, err := w.Settled(ctx, quiet, patience); err != nil {
 		return err
 	}
-	if err := w.verifyServed(ctx, size+surplus); err != nil {
+	if err := w.verifyServed(ctx, exhaustedSize+exhaustedSurplus); err != nil {
 		return err
-	}
-	for what, waited := range map[string][]time.Duration{"the pool grew": grown, "others were released": released} {
-		w.Note("from the moment that %s: p50 %s, p99 %s", what, bench.Percentile(waited, 0.5).Round(time.Millisecond), bench.Percentile(waited, 0.99).Round(time.Millisecond))
 	}
 	if bench.Percentile(grown, 0.99) > bench.Percentile(released, 0.99) {
 		released = grown
@@ -90,6 +69,28 @@ func exhausted(ctx context.Context, r *bench.Run) error {
 	w.Latencies(released, 1000)
 	w.Figure("writes_while_waiting", float64(writes+more), "writes", 0)
 	return w.usage()
+}
+
+// servedAfter lets 50 of the claims wait, gives capacity and returns how long each of them waited from then on, and what was written before.
+func (w *world) servedAfter(ctx context.Context, claims map[string]time.Time, what string, give func() error) ([]time.Duration, int, error) {
+	waiting, err := w.untilExhausted(ctx, claims, exhaustedSurplus)
+	if err != nil {
+		return nil, 0, err
+	}
+	writes, err := w.whileWaiting(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	began := time.Now()
+	if err := give(); err != nil {
+		return nil, 0, fmt.Errorf("giving capacity: %w", err)
+	}
+	if err := w.untilServed(ctx, waiting); err != nil {
+		return nil, 0, err
+	}
+	waited := w.waited(waiting, began)
+	w.Note("from the moment that %s: p50 %s, p99 %s", what, bench.Percentile(waited, 0.5).Round(time.Millisecond), bench.Percentile(waited, 0.99).Round(time.Millisecond))
+	return waited, writes, nil
 }
 
 // untilExhausted waits until all claims are served but n, and those are told why not, and the operator has nothing more to say.

@@ -16,33 +16,40 @@ import (
 // steadyFor is how long nothing may be written after a restart.
 const steadyFor = 30 * time.Second
 
+// fillPools serves 500 claims from each of n pools.
+func (w *world) fillPools(ctx context.Context, n int) (map[string]time.Time, error) {
+	const each = 500
+	pool := func(i int) string { return fmt.Sprintf("pool-%d", i) }
+	err := inParallel(n, 10, func(i int) error {
+		_, err := w.pool(ctx, pool(i), network(fmt.Sprintf("10.%d.0.0/16", i)))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	claims := map[string]time.Time{}
+	for i := range n {
+		some, err := w.claim(ctx, fmt.Sprintf("claim-%d", i), pool(i), each)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(claims, some)
+	}
+	if err := w.untilServed(ctx, claims); err != nil {
+		return nil, err
+	}
+	_, err = w.Settled(ctx, quiet, patience)
+	return claims, err
+}
+
 // restart50k restarts the operator on 50,000 addresses in 100 pools.
 func restart50k(ctx context.Context, r *bench.Run) error {
 	w, err := newWorld(ctx, r)
 	if err != nil {
 		return err
 	}
-	pools, each := w.Scaled(100), 500
-	pool := func(i int) string { return fmt.Sprintf("pool-%d", i) }
-	err = inParallel(pools, 10, func(i int) error {
-		_, err := w.pool(ctx, pool(i), network(fmt.Sprintf("10.%d.0.0/16", i)))
-		return err
-	})
+	claims, err := w.fillPools(ctx, w.Scaled(100))
 	if err != nil {
-		return err
-	}
-	claims := map[string]time.Time{}
-	for i := range pools {
-		some, err := w.claim(ctx, fmt.Sprintf("claim-%d", i), pool(i), each)
-		if err != nil {
-			return err
-		}
-		maps.Copy(claims, some)
-	}
-	if err := w.untilServed(ctx, claims); err != nil {
-		return err
-	}
-	if _, err := w.Settled(ctx, quiet, patience); err != nil {
 		return err
 	}
 	operator := environment.IPAMOperator()
@@ -52,7 +59,7 @@ func restart50k(ctx context.Context, r *bench.Run) error {
 		return err
 	}
 	w.Figure("seconds", time.Since(started).Seconds(), "s", bench.NoTarget)
-	first, err := w.single(ctx, "first", pool(0))
+	first, err := w.single(ctx, "first", "pool-0")
 	if err != nil {
 		return err
 	}
