@@ -1,0 +1,207 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"net"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/httpapi"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/store"
+	"github.com/muster-io/muster/agent-service/internal/token"
+)
+
+const patience = 60 * time.Second
+
+func TestMachinesWithEqualOrDummySerialsAreDifferent(t *testing.T) {
+	id := func(system, board string, macs ...string) uuid.UUID {
+		found, err := identify(system, board, macs)
+		require.NoError(t, err)
+		return found
+	}
+	good := id("4c4c4544-0042-3510-8052-b4c04f4e3132", "CN7016", "52:54:00:00:00:02", "52:54:00:00:00:01")
+	assert.Equal(t, good, id(" 4C4C4544-0042-3510-8052-B4C04F4E3132", "cn7016", "52:54:00:00:00:01", "52:54:00:00:00:02"), "order and spelling do not count")
+	assert.NotEqual(t, good, id("4c4c4544-0042-3510-8052-b4c04f4e3132", "CN7016", "52:54:00:00:00:03"), "two boards with one serial")
+	assert.NotEqual(t, id("", "To Be Filled By O.E.M.", "52:54:00:00:00:01"), id("", "To Be Filled By O.E.M.", "52:54:00:00:00:02"))
+	assert.Equal(t, id("", "", "52:54:00:00:00:01"), id("03000200-0400-0500-0006-000700080009", "Default string", "52:54:00:00:00:01"), "dummies do not count")
+	_, err := identify("0", "None", nil)
+	require.ErrorContains(t, err, "give it a host id")
+}
+
+func TestThisMachineHasAnInventory(t *testing.T) {
+	machine := &Real{Sys: "/sys", HostID: uuid.New()}
+	inventory, err := machine.Inventory(t.Context())
+	require.NoError(t, err)
+	assert.NotEmpty(t, inventory.Hostname)
+	assert.Positive(t, inventory.CPU.Count)
+	assert.Positive(t, inventory.Memory.PhysicalBytes)
+	identity, err := machine.Identity(t.Context())
+	require.NoError(t, err)
+	assert.NotEmpty(t, identity.Fingerprint)
+}
+
+// site is a service that can lose its data or go away, at one address.
+type site struct {
+	t        *testing.T
+	address  string
+	key      ed25519.PrivateKey
+	images   []service.OSImage
+	service  *service.Service
+	infraEnv string
+	token    string
+	stop     func()
+}
+
+var admin = service.Principal{User: "root", Admin: true}
+
+// start begins with the database of the given name; the infra-env keeps its id.
+func (s *site) start(name string) {
+	s.t.Helper()
+	db, err := store.Open(s.t.Context(), filepath.Join(s.t.TempDir(), name))
+	require.NoError(s.t, err)
+	log := zaptest.NewLogger(s.t)
+	s.service = service.New(db, service.Options{Log: log, OSImages: s.images, BaseURL: "http://" + s.address})
+	authority, err := token.New(token.Options{Key: s.key, Generations: s.service})
+	require.NoError(s.t, err)
+	handler, err := httpapi.New(httpapi.Options{Service: s.service, Authority: authority, People: token.Nobody{}, Log: log})
+	require.NoError(s.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.service.Run(ctx) }()
+	env, err := s.service.CreateInfraEnv(s.t.Context(), admin, service.NewInfraEnv{ID: s.infraEnv, Name: "e", InfraEnvSettings: service.InfraEnvSettings{PullSecret: "{}"}})
+	require.NoError(s.t, err)
+	s.token, err = authority.ForImage(env.ID, env.Generations)
+	require.NoError(s.t, err)
+	listener, err := new(net.ListenConfig).Listen(s.t.Context(), "tcp", s.address)
+	require.NoError(s.t, err)
+	s.address = listener.Addr().String()
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: patience}
+	go func() { _ = server.Serve(listener) }()
+	s.stop = func() {
+		cancel()
+		require.NoError(s.t, server.Close())
+		require.NoError(s.t, <-done)
+		require.NoError(s.t, db.Close())
+	}
+}
+
+func newSite(t *testing.T, images ...service.OSImage) *site {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	s := &site{t: t, address: "127.0.0.1:0", key: key, infraEnv: uuid.NewString(), images: images}
+	s.start("first.db")
+	t.Cleanup(func() { s.stop() })
+	return s
+}
+
+// machine runs a generated machine until the test ends; the channel tells how its agent ended.
+func (s *site) machine(number int) (*Generated, <-chan error) {
+	client := &http.Client{Transport: &http.Transport{}}
+	connection, err := NewConnection("http://"+s.address, uuid.MustParse(s.infraEnv), s.token, client)
+	require.NoError(s.t, err)
+	machine := &Generated{Seed: "t", Number: number, Client: client, Connection: connection}
+	ctx, cancel := context.WithCancel(context.Background())
+	done, told := make(chan error, 1), make(chan error, 1)
+	go func() {
+		err := New(Options{Connection: connection, Machine: machine, Version: "test", Log: zaptest.NewLogger(s.t)}).Run(ctx)
+		told <- err
+		done <- err
+	}()
+	s.t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return machine, told
+}
+
+func (s *site) reaches(machine *Generated, state lifecycle.State) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		host, err := s.service.GetHost(s.t.Context(), admin, service.HostKey{InfraEnvID: s.infraEnv, HostID: machine.HostID().String()})
+		return err == nil && host.State == state
+	}, patience, 20*time.Millisecond, "the host becomes %s", state)
+}
+
+// install binds the machine and installs the cluster as soon as it is ready.
+func (s *site) install(machine *Generated, clusterID string) {
+	s.t.Helper()
+	_, err := s.service.BindHost(s.t.Context(), admin, service.HostKey{InfraEnvID: s.infraEnv, HostID: machine.HostID().String()}, clusterID, false)
+	require.NoError(s.t, err)
+	require.Eventually(s.t, func() bool {
+		_, err := s.service.InstallCluster(s.t.Context(), admin, clusterID)
+		return err == nil
+	}, patience, 20*time.Millisecond, "the cluster becomes ready")
+}
+
+func TestAnAgentComesBackAfterTheServiceLostItsData(t *testing.T) {
+	s := newSite(t)
+	machine, _ := s.machine(1)
+	s.reaches(machine, lifecycle.KnownUnbound)
+	key := service.HostKey{InfraEnvID: s.infraEnv, HostID: machine.HostID().String()}
+	require.NoError(t, s.service.DeleteHost(t.Context(), admin, key))
+	s.reaches(machine, lifecycle.KnownUnbound)
+
+	s.stop()
+	s.start("second.db")
+	s.reaches(machine, lifecycle.KnownUnbound)
+}
+
+func TestHostsInstallAndReport(t *testing.T) {
+	good := served(t, "os.img.zst", pack(t, "zst", noise(1<<20)))
+	good.Version = "4.20"
+	s := newSite(t, good)
+	cluster, err := s.service.CreateCluster(t.Context(), admin, service.NewCluster{Name: "c", ClusterSettings: service.ClusterSettings{
+		OpenshiftVersion: "4.20", ControlPlaneCount: 1, PullSecret: "{}", BaseDNSDomain: "example.com", MachineNetworks: []string{"10.0.0.0/8"},
+	}})
+	require.NoError(t, err)
+	machine, ended := s.machine(1)
+	s.reaches(machine, lifecycle.KnownUnbound)
+	s.install(machine, cluster.ID)
+	s.reaches(machine, lifecycle.Installed)
+	require.NoError(t, <-ended)
+}
+
+func TestABadImageIsReported(t *testing.T) {
+	bad := served(t, "os.img.gz", pack(t, "gz", noise(1<<20)))
+	bad.Version, bad.SHA256 = "4.20", "00"
+	s := newSite(t, bad)
+	cluster, err := s.service.CreateCluster(t.Context(), admin, service.NewCluster{Name: "c", ClusterSettings: service.ClusterSettings{
+		OpenshiftVersion: "4.20", ControlPlaneCount: 1, PullSecret: "{}", BaseDNSDomain: "example.com", MachineNetworks: []string{"10.0.0.0/8"},
+	}})
+	require.NoError(t, err)
+	machine, _ := s.machine(1)
+	s.reaches(machine, lifecycle.KnownUnbound)
+	s.install(machine, cluster.ID)
+	s.reaches(machine, lifecycle.Failed)
+	list, err := s.service.ListEvents(t.Context(), admin, service.EventFilter{ClusterID: cluster.ID, Message: "checksum"})
+	require.NoError(t, err)
+	assert.Equal(t, 1, list.Total)
+}
+
+func TestPollsFollowEachOtherAsTheyShould(t *testing.T) {
+	a := New(Options{})
+	work := &api.Steps{NextInstructionSeconds: 1, Instructions: []api.Step{{StepType: api.StepTypeInventory}}}
+	idle := &api.Steps{NextInstructionSeconds: 1}
+	assert.Zero(t, a.rest(idle, 20*time.Second), "a poll that was held is followed by the next")
+	assert.Equal(t, time.Second, a.rest(idle, 0), "a service that does not hold is not flooded")
+	assert.Less(t, a.rest(work, 0), 100*time.Millisecond)
+	assert.Equal(t, time.Minute, a.rest(&api.Steps{NextInstructionSeconds: 60, Instructions: work.Instructions}, 0), "as today's service says")
+	a.Interval = time.Minute
+	assert.Equal(t, time.Minute, a.rest(idle, 0))
+}
