@@ -26,7 +26,7 @@ const (
 	users    = 20
 	capacity = 315
 	// raceClaims is how many claims are created; IPAM_RACE_CLAIMS in the environment says another number.
-	raceClaims = 1500
+	raceClaims = 1000
 )
 
 // TestReplicasWithoutLeaderNeverDouble lets three replicas without leader election serve claims that come and go at random in one pool that is often
