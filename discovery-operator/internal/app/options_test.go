@@ -24,7 +24,7 @@ func TestOptions(t *testing.T) {
 	assert.Equal(t, "here", o.Namespace)
 	for flag, text := range map[string]string{
 		"--log-level=loud": "use debug, info or error", "--provisioner=magic": "use demo or ironic", "--namespace=": "name the namespace",
-		"--manage-hosts=true": "not available", "--demo-interval=0s": "positive", "--webhook-bind-address=9443": "such as :9443",
+		"--demo-interval=0s": "positive", "--webhook-bind-address=9443": "such as :9443", "--webhook-url=http://here/x": "without path",
 		"--unknown": "command line",
 	} {
 		_, err := Parse([]string{flag}, none)
