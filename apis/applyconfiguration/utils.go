@@ -10,11 +10,13 @@ import (
 	agentinstallv1beta1 "github.com/muster-io/muster/apis/applyconfiguration/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/applyconfiguration/hive/v1"
 	applyconfigurationhiveextensionsv1beta1 "github.com/muster-io/muster/apis/applyconfiguration/hiveextensions/v1beta1"
+	applyconfigurationinfrastructurev1beta1 "github.com/muster-io/muster/apis/applyconfiguration/infrastructure/v1beta1"
 	internal "github.com/muster-io/muster/apis/applyconfiguration/internal"
 	ipamv1alpha1 "github.com/muster-io/muster/apis/applyconfiguration/ipam/v1alpha1"
 	applyconfigurationmetal3v1alpha1 "github.com/muster-io/muster/apis/applyconfiguration/metal3/v1alpha1"
 	v1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextensionsv1beta1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+	infrastructurev1beta1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	v1alpha1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	metal3v1alpha1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	runtime "k8s.io/apimachinery/pkg/runtime"
@@ -189,6 +191,92 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &hivev1.ProvisioningApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("RunningCountRecommendation"):
 		return &hivev1.RunningCountRecommendationApplyConfiguration{}
+
+		// Group=infrastructure.cluster.x-k8s.io, Version=v1beta1
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("AnnotationReference"):
+		return &applyconfigurationinfrastructurev1beta1.AnnotationReferenceApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("Bond"):
+		return &applyconfigurationinfrastructurev1beta1.BondApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("DynamicIPv4"):
+		return &applyconfigurationinfrastructurev1beta1.DynamicIPv4ApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("DynamicIPv6"):
+		return &applyconfigurationinfrastructurev1beta1.DynamicIPv6ApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("Ethernet"):
+		return &applyconfigurationinfrastructurev1beta1.EthernetApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("GatewayIPv4"):
+		return &applyconfigurationinfrastructurev1beta1.GatewayIPv4ApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("GatewayIPv6"):
+		return &applyconfigurationinfrastructurev1beta1.GatewayIPv6ApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("GatewaySource"):
+		return &applyconfigurationinfrastructurev1beta1.GatewaySourceApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("LinkMAC"):
+		return &applyconfigurationinfrastructurev1beta1.LinkMACApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("MetaData"):
+		return &applyconfigurationinfrastructurev1beta1.MetaDataApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("MetaDataFromAnnotation"):
+		return &applyconfigurationinfrastructurev1beta1.MetaDataFromAnnotationApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("MetaDataFromLabel"):
+		return &applyconfigurationinfrastructurev1beta1.MetaDataFromLabelApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("MetaDataFromPool"):
+		return &applyconfigurationinfrastructurev1beta1.MetaDataFromPoolApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("MetaDataHostInterface"):
+		return &applyconfigurationinfrastructurev1beta1.MetaDataHostInterfaceApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("MetaDataIndex"):
+		return &applyconfigurationinfrastructurev1beta1.MetaDataIndexApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("MetaDataNamespace"):
+		return &applyconfigurationinfrastructurev1beta1.MetaDataNamespaceApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("MetaDataObjectName"):
+		return &applyconfigurationinfrastructurev1beta1.MetaDataObjectNameApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("MetaDataString"):
+		return &applyconfigurationinfrastructurev1beta1.MetaDataStringApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("Metal3Data"):
+		return &applyconfigurationinfrastructurev1beta1.Metal3DataApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("Metal3DataClaim"):
+		return &applyconfigurationinfrastructurev1beta1.Metal3DataClaimApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("Metal3DataClaimSpec"):
+		return &applyconfigurationinfrastructurev1beta1.Metal3DataClaimSpecApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("Metal3DataClaimStatus"):
+		return &applyconfigurationinfrastructurev1beta1.Metal3DataClaimStatusApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("Metal3DataSpec"):
+		return &applyconfigurationinfrastructurev1beta1.Metal3DataSpecApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("Metal3DataStatus"):
+		return &applyconfigurationinfrastructurev1beta1.Metal3DataStatusApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("Metal3DataTemplate"):
+		return &applyconfigurationinfrastructurev1beta1.Metal3DataTemplateApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("Metal3DataTemplateSpec"):
+		return &applyconfigurationinfrastructurev1beta1.Metal3DataTemplateSpecApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("Metal3DataTemplateStatus"):
+		return &applyconfigurationinfrastructurev1beta1.Metal3DataTemplateStatusApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("NetworkData"):
+		return &applyconfigurationinfrastructurev1beta1.NetworkDataApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("NetworkIPv4"):
+		return &applyconfigurationinfrastructurev1beta1.NetworkIPv4ApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("NetworkIPv6"):
+		return &applyconfigurationinfrastructurev1beta1.NetworkIPv6ApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("NetworkLinks"):
+		return &applyconfigurationinfrastructurev1beta1.NetworkLinksApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("Networks"):
+		return &applyconfigurationinfrastructurev1beta1.NetworksApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("NetworkServices"):
+		return &applyconfigurationinfrastructurev1beta1.NetworkServicesApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("NetworkSource"):
+		return &applyconfigurationinfrastructurev1beta1.NetworkSourceApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("ObjectReference"):
+		return &applyconfigurationinfrastructurev1beta1.ObjectReferenceApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("PoolReference"):
+		return &applyconfigurationinfrastructurev1beta1.PoolReferenceApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("RouteIPv4"):
+		return &applyconfigurationinfrastructurev1beta1.RouteIPv4ApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("RouteIPv6"):
+		return &applyconfigurationinfrastructurev1beta1.RouteIPv6ApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("SecretReference"):
+		return &applyconfigurationinfrastructurev1beta1.SecretReferenceApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("ServicesIPv4"):
+		return &applyconfigurationinfrastructurev1beta1.ServicesIPv4ApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("ServicesIPv6"):
+		return &applyconfigurationinfrastructurev1beta1.ServicesIPv6ApplyConfiguration{}
+	case infrastructurev1beta1.SchemeGroupVersion.WithKind("VLAN"):
+		return &applyconfigurationinfrastructurev1beta1.VLANApplyConfiguration{}
 
 		// Group=ipam.metal3.io, Version=v1alpha1
 	case v1alpha1.SchemeGroupVersion.WithKind("IPAddress"):

@@ -42,6 +42,7 @@ type IPAddressSpec struct {
 // +kubebuilder:resource:path=ipaddresses,scope=Namespaced,categories=metal3;muster,shortName=ipa;ipaddress;m3ipa;m3ipaddress;m3ipaddresses;metal3ipa;metal3ipaddress;metal3ipaddresses
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/provider=ipam-metal3"
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta1=v1beta1"
+// +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io="
 // +kubebuilder:printcolumn:name="Address",type="string",JSONPath=`.spec.address`,description="The address"
 // +kubebuilder:printcolumn:name="Pool",type="string",JSONPath=`.spec.pool.name`,description="Pool that it comes from"
 // +kubebuilder:printcolumn:name="Claim",type="string",JSONPath=`.spec.claim.name`,description="Claim that has it"
