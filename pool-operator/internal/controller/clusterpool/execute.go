@@ -75,7 +75,7 @@ func (r *Reconciler) execute(ctx context.Context, p *pass, actions []poolplan.Ac
 }
 
 // longestYield is how long a pass waits at most for claims that are being served. Where claims come all the time, pools still fill.
-const longestYield = time.Second
+const longestYield = 3 * time.Second
 
 // yield lets claims that are being served go first, for at most so long: a pool that fills would take its share of the API server from them. It returns how long it took.
 func (r *Reconciler) yield(ctx context.Context, most time.Duration) time.Duration {
