@@ -64,8 +64,8 @@ type Options struct {
 	Version    string
 	// Interval is the time between polls that are not held. Zero holds polls.
 	Interval time.Duration
-	// Told is called with every answer to a poll, for measurements; nil for none.
-	Told func(host uuid.UUID, steps []api.Step)
+	// Told is called with every answer to a poll and the time that it took, for measurements; nil for none.
+	Told func(host uuid.UUID, steps []api.Step, took time.Duration)
 	Log  *zap.Logger
 }
 
@@ -180,7 +180,11 @@ func (a *Agent) serve(ctx context.Context) error {
 		wait = min(2*wait, lastBackOff)
 		if err == nil {
 			wait = firstBackOff
-			next = a.rest(steps, time.Since(begin))
+			took := time.Since(begin)
+			next = a.rest(steps, took)
+			if a.Told != nil {
+				a.Told(a.identity.HostID, steps.Instructions, took)
+			}
 			a.start(ctx, &workers, steps.Instructions, done)
 			if steps.PostStepAction == api.Exit {
 				return errAgain
@@ -213,9 +217,6 @@ func (a *Agent) rest(steps *api.Steps, took time.Duration) time.Duration {
 
 // start begins the steps that are not running yet.
 func (a *Agent) start(ctx context.Context, workers *sync.WaitGroup, steps []api.Step, done chan<- error) {
-	if a.Told != nil {
-		a.Told(a.identity.HostID, steps)
-	}
 	for _, step := range steps {
 		name := string(step.StepType)
 		a.mu.Lock()

@@ -93,7 +93,7 @@ func parse(arguments []string, out io.Writer, kernel string) (*settings, error) 
 	flags.DurationVar(&s.poll, "poll", 0, "time between polls of generated machines; 0 holds polls")
 	flags.DurationVar(&s.ramp, "ramp", 0, "time over which generated machines start")
 	flags.DurationVar(&s.boot, "boot", time.Second, "time that a generated machine takes to restart")
-	flags.StringVar(&s.trace, "trace", "", "file to which generated machines write when they were told what: JSON lines of host, at (ns), steps")
+	flags.StringVar(&s.trace, "trace", "", "file to which generated machines write when they were told what: JSON lines of host, at and took (ns), steps")
 	if err := flags.Parse(arguments); err != nil {
 		return nil, err
 	}
@@ -198,7 +198,7 @@ func (s *settings) fleet(ctx context.Context, infraEnv uuid.UUID, transport *htt
 }
 
 // tracer writes down when machines were told what.
-func (s *settings) tracer() (told func(uuid.UUID, []api.Step), done func(), err error) {
+func (s *settings) tracer() (told func(uuid.UUID, []api.Step, time.Duration), done func(), err error) {
 	if s.trace == "" {
 		return nil, func() {}, nil
 	}
@@ -208,14 +208,14 @@ func (s *settings) tracer() (told func(uuid.UUID, []api.Step), done func(), err 
 	}
 	var mu sync.Mutex
 	encoder := json.NewEncoder(file)
-	told = func(host uuid.UUID, steps []api.Step) {
+	told = func(host uuid.UUID, steps []api.Step, took time.Duration) {
 		types := make([]string, 0, len(steps))
 		for _, step := range steps {
 			types = append(types, string(step.StepType))
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		_ = encoder.Encode(map[string]any{"host": host, "at": time.Now().UnixNano(), "steps": types})
+		_ = encoder.Encode(map[string]any{"host": host, "at": time.Now().UnixNano(), "took": took, "steps": types})
 	}
 	return told, func() { _ = file.Close() }, nil
 }

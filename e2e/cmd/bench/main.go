@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/muster-io/muster/e2e/bench"
+	"github.com/muster-io/muster/e2e/bench/agent"
 	"github.com/muster-io/muster/e2e/bench/discovery"
 	"github.com/muster-io/muster/e2e/bench/ipam"
 	"github.com/muster-io/muster/e2e/bench/pool"
@@ -27,7 +28,7 @@ import (
 
 // benchmarks returns those of each operator.
 func benchmarks() map[string][]bench.Benchmark {
-	return map[string][]bench.Benchmark{"pool": pool.Benchmarks(), "ipam": ipam.Benchmarks(), "discovery": discovery.Benchmarks()}
+	return map[string][]bench.Benchmark{"pool": pool.Benchmarks(), "ipam": ipam.Benchmarks(), "discovery": discovery.Benchmarks(), "agent": agent.Benchmarks()}
 }
 
 func main() {

@@ -1,0 +1,302 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent holds the benchmarks of agent-service. The service and generated machines are processes of their own; they meet over HTTP.
+package agent
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/muster-io/muster/e2e/checkout"
+)
+
+const base = "/api/assisted-install/v2"
+
+// site is a running service and what it is started with.
+type site struct {
+	dir, url, metrics string
+	arguments         []string
+	service           *exec.Cmd
+	fleets            []*exec.Cmd
+	infraEnv          string
+	client            *http.Client
+}
+
+// startSite starts a service on an empty SQLite file, with one infra-env.
+func startSite(ctx context.Context, arguments ...string) (*site, error) {
+	dir, err := os.MkdirTemp("", "muster-bench-agent-")
+	if err != nil {
+		return nil, err
+	}
+	s := &site{dir: dir, client: &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}}
+	var addresses []string
+	for range 2 {
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		addresses = append(addresses, listener.Addr().String())
+		if err := listener.Close(); err != nil {
+			return nil, err
+		}
+	}
+	s.url, s.metrics = "http://"+addresses[0], "http://"+addresses[1]
+	s.arguments = append([]string{
+		"-listen=" + addresses[0], "-metrics-bind-address=" + addresses[1], "-database=" + filepath.Join(dir, "a.db"), "-token-key=" + filepath.Join(dir, "a.key"), "-log-level=error",
+	}, arguments...)
+	if err := s.start(ctx); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	var env object
+	if err := s.call(ctx, http.MethodPost, "/infra-envs", map[string]string{"name": "bench", "pull_secret": "{}"}, &env); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	s.infraEnv = env.ID
+	return s, nil
+}
+
+// start runs the service and waits until it is ready.
+func (s *site) start(ctx context.Context) error {
+	var err error
+	if s.service, err = s.run(ctx, "agent-service", s.arguments...); err != nil {
+		return err
+	}
+	return await(ctx, 2*time.Minute, func() (string, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/readyz", http.NoBody)
+		if err != nil {
+			return "", err
+		}
+		response, err := s.client.Do(request)
+		if err != nil || response.StatusCode != http.StatusOK {
+			return "the service is not ready", nil //nolint:nilerr // it is asked again
+		}
+		return "", response.Body.Close()
+	})
+}
+
+// run starts a process of the checkout's bin that ends with this one.
+func (s *site) run(ctx context.Context, name string, arguments ...string) (*exec.Cmd, error) {
+	binary, err := checkout.Path("bin", name)
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.OpenFile(filepath.Join(s.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, binary, arguments...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd, errors.Join(cmd.Start(), log.Close())
+}
+
+// fleet starts generated machines and returns the file of their trace.
+func (s *site) fleet(ctx context.Context, seed string, machines int, arguments ...string) (string, *exec.Cmd, error) {
+	trace := filepath.Join(s.dir, seed+".trace")
+	cmd, err := s.run(ctx, "agent", append([]string{
+		"-url=" + s.url, "-infra-env-id=" + s.infraEnv, "-simulate=" + strconv.Itoa(machines), "-seed=" + seed, "-trace=" + trace,
+	}, arguments...)...)
+	if err == nil {
+		s.fleets = append(s.fleets, cmd)
+	}
+	return trace, cmd, err
+}
+
+func kill(cmd *exec.Cmd) {
+	if cmd != nil && cmd.Process != nil && cmd.ProcessState == nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+}
+
+// close ends everything. What a failed service said is shown.
+func (s *site) close() error {
+	for _, fleet := range s.fleets {
+		kill(fleet)
+	}
+	kill(s.service)
+	said, _ := os.ReadFile(filepath.Join(s.dir, "agent-service.log"))
+	err := os.RemoveAll(s.dir)
+	if len(said) > 0 {
+		err = errors.Join(err, fmt.Errorf("the service logged errors: %.2000s", said))
+	}
+	return err
+}
+
+// object is what the benchmarks read of infra-envs, clusters and hosts.
+type object struct {
+	ID        string `json:"id"`
+	ClusterID string `json:"cluster_id"`
+	Status    string `json:"status"`
+}
+
+func (s *site) call(ctx context.Context, method, path string, body, into any) error {
+	content, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, method, s.url+base+path, bytes.NewReader(content))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := s.client.Do(request)
+	if err != nil {
+		return err
+	}
+	answer, err := io.ReadAll(response.Body)
+	if err = errors.Join(err, response.Body.Close()); err != nil {
+		return err
+	}
+	if response.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("%s %s: %s: %s", method, path, response.Status, answer)
+	}
+	if into == nil {
+		return nil
+	}
+	return json.Unmarshal(answer, into)
+}
+
+// hosts reads all hosts.
+func (s *site) hosts(ctx context.Context) ([]object, error) {
+	var all []object
+	return all, s.call(ctx, http.MethodGet, "/infra-envs/"+s.infraEnv+"/hosts", nil, &all)
+}
+
+// settled waits until n hosts are free and valid.
+func (s *site) settled(ctx context.Context, n int, limit time.Duration) ([]object, error) {
+	var hosts []object
+	err := await(ctx, limit, func() (string, error) {
+		var err error
+		if hosts, err = s.hosts(ctx); err != nil {
+			return "", err
+		}
+		free := 0
+		for _, h := range hosts {
+			if h.Status == "known-unbound" {
+				free++
+			}
+		}
+		if free < n {
+			return fmt.Sprintf("%d of %d hosts are known", free, n), nil
+		}
+		return "", nil
+	})
+	return hosts, err
+}
+
+func (s *site) clusters(ctx context.Context, n int) ([]string, error) {
+	ids := make([]string, n)
+	for i := range ids {
+		var c object
+		if err := s.call(ctx, http.MethodPost, "/clusters", map[string]string{"name": fmt.Sprintf("c%d", i), "openshift_version": "4.20", "pull_secret": "{}"}, &c); err != nil {
+			return nil, err
+		}
+		ids[i] = c.ID
+	}
+	return ids, nil
+}
+
+// await asks every half second, and fails with what is missing after limit.
+func await(ctx context.Context, limit time.Duration, missing func() (string, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		what, err := missing()
+		if err != nil || what == "" {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("after %s still: %s", limit, what)
+		case <-tick.C:
+		}
+	}
+}
+
+// told is when a machine was told something.
+type told struct {
+	Host  string        `json:"host"`
+	At    int64         `json:"at"`
+	Took  time.Duration `json:"took"`
+	Steps []string      `json:"steps"`
+}
+
+// read reads a trace; a line that is being written is left out.
+func read(path string) ([]told, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	var all []told
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		var t told
+		if json.Unmarshal(lines.Bytes(), &t) == nil {
+			all = append(all, t)
+		}
+	}
+	return all, errors.Join(lines.Err(), file.Close())
+}
+
+// count reads one of the service's counters, summed over its labels.
+func (s *site) count(ctx context.Context, name string) (float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.metrics+"/metrics", http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	text, err := io.ReadAll(response.Body)
+	if err = errors.Join(err, response.Body.Close()); err != nil {
+		return 0, err
+	}
+	found := regexp.MustCompile(`(?m)^`+name+`(?:\{[^}]*\})? (\S+)$`).FindAllSubmatch(text, -1)
+	if found == nil {
+		return 0, fmt.Errorf("the service has no metric %s", name)
+	}
+	var sum float64
+	for _, match := range found {
+		value, err := strconv.ParseFloat(string(match[1]), 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += value
+	}
+	return sum, nil
+}
+
+// rss is the service's memory now, in KiB.
+func (s *site) rss() (float64, error) {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(s.service.Process.Pid) + "/status")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		var kib int
+		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kib); n == 1 {
+			return float64(kib), nil
+		}
+	}
+	return 0, errors.New("the system does not tell the memory of the service")
+}
