@@ -56,7 +56,7 @@ type MetaData struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=512
 	GatewaysFromPool []MetaDataFromPool `json:"gatewaysFromPool,omitempty"`
-	// dnsServersFromIPPool are the name servers of a pool, with commas between them.
+	// dnsServersFromIPPool are the name servers of a pool.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=512

@@ -38,7 +38,7 @@ type Metal3DataStatus struct {
 	// ready says that the Secrets are there.
 	// +optional
 	Ready bool `json:"ready,omitempty"`
-	// errorMessage says why they are not. It is looked at again the moment its cause changes.
+	// errorMessage says why they are not.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	ErrorMessage *string `json:"errorMessage,omitempty"`

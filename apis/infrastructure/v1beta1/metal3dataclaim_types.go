@@ -16,7 +16,7 @@ type Metal3DataClaimSpec struct {
 
 // Metal3DataClaimStatus says what the claim has got.
 type Metal3DataClaimStatus struct {
-	// renderedData is the Metal3Data of the claim. It is written before that is created.
+	// renderedData is the Metal3Data of the claim.
 	// +optional
 	RenderedData *ObjectReference `json:"renderedData,omitempty"`
 	// errorMessage says why there is none.
@@ -25,8 +25,7 @@ type Metal3DataClaimStatus struct {
 	ErrorMessage *string `json:"errorMessage,omitempty"`
 }
 
-// Metal3DataClaim asks for the rendered data of one machine: that Metal3Machine which owns the claim, or else the claim
-// itself and the BareMetalHost that owns it.
+// Metal3DataClaim asks for the rendered data of the Metal3Machine that owns the claim.
 //
 // +genclient
 // +kubebuilder:object:root=true

@@ -11,8 +11,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:validation:XValidation:rule="has(self.metaData) == has(oldSelf.metaData) && (!has(self.metaData) || self.metaData == oldSelf.metaData)",message="metaData cannot be modified; create another template"
 // +kubebuilder:validation:XValidation:rule="has(self.networkData) == has(oldSelf.networkData) && (!has(self.networkData) || self.networkData == oldSelf.networkData)",message="networkData cannot be modified; create another template"
 type Metal3DataTemplateSpec struct {
-	// clusterName is the Cluster that the template belongs to. While that is missing or paused, nothing is done. A template
-	// without it belongs to none.
+	// clusterName is the Cluster that the template belongs to. It cannot be modified.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	ClusterName string `json:"clusterName,omitempty"`

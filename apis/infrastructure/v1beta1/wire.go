@@ -43,11 +43,3 @@ const (
 
 // HostAnnotation on a Metal3Machine names the BareMetalHost that it runs on, as namespace/name.
 const HostAnnotation = "metal3.io/BareMetalHost"
-
-// Reasons of events on objects of this group.
-const (
-	// ReasonRendered says that the Secrets are there.
-	ReasonRendered = "Rendered"
-	// ReasonRenderingFailed says why they are not; the message names what to correct.
-	ReasonRenderingFailed = "RenderingFailed"
-)

@@ -31,7 +31,7 @@ type MetaDataApplyConfiguration struct {
 	GatewaysFromIPPool []MetaDataFromPoolApplyConfiguration `json:"gatewaysFromIPPool,omitempty"`
 	// gatewaysFromPool is another spelling of gatewaysFromIPPool.
 	GatewaysFromPool []MetaDataFromPoolApplyConfiguration `json:"gatewaysFromPool,omitempty"`
-	// dnsServersFromIPPool are the name servers of a pool, with commas between them.
+	// dnsServersFromIPPool are the name servers of a pool.
 	DNSServersFromIPPool []MetaDataFromPoolApplyConfiguration `json:"dnsServersFromIPPool,omitempty"`
 	// dnsServersFromPool is another spelling of dnsServersFromIPPool.
 	DNSServersFromPool []MetaDataFromPoolApplyConfiguration `json:"dnsServersFromPool,omitempty"`

@@ -14,8 +14,7 @@ import (
 // Metal3DataClaimApplyConfiguration represents a declarative configuration of the Metal3DataClaim type for use
 // with apply.
 //
-// Metal3DataClaim asks for the rendered data of one machine: that Metal3Machine which owns the claim, or else the claim
-// itself and the BareMetalHost that owns it.
+// Metal3DataClaim asks for the rendered data of the Metal3Machine that owns the claim.
 type Metal3DataClaimApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

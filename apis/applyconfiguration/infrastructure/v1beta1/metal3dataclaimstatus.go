@@ -10,7 +10,7 @@ package v1beta1
 //
 // Metal3DataClaimStatus says what the claim has got.
 type Metal3DataClaimStatusApplyConfiguration struct {
-	// renderedData is the Metal3Data of the claim. It is written before that is created.
+	// renderedData is the Metal3Data of the claim.
 	RenderedData *ObjectReferenceApplyConfiguration `json:"renderedData,omitempty"`
 	// errorMessage says why there is none.
 	ErrorMessage *string `json:"errorMessage,omitempty"`

@@ -12,7 +12,7 @@ package v1beta1
 type Metal3DataStatusApplyConfiguration struct {
 	// ready says that the Secrets are there.
 	Ready *bool `json:"ready,omitempty"`
-	// errorMessage says why they are not. It is looked at again the moment its cause changes.
+	// errorMessage says why they are not.
 	ErrorMessage *string `json:"errorMessage,omitempty"`
 }
 

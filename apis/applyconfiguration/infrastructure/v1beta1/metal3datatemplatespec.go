@@ -10,8 +10,7 @@ package v1beta1
 //
 // Metal3DataTemplateSpec says what the files of a machine look like.
 type Metal3DataTemplateSpecApplyConfiguration struct {
-	// clusterName is the Cluster that the template belongs to. While that is missing or paused, nothing is done. A template
-	// without it belongs to none.
+	// clusterName is the Cluster that the template belongs to. It cannot be modified.
 	ClusterName *string `json:"clusterName,omitempty"`
 	// templateReference is handed on to the Metal3Data.
 	TemplateReference *string `json:"templateReference,omitempty"`
