@@ -27,7 +27,7 @@ func goOn(on ...Event) entry {
 	return func(s State, activity Effect) answers {
 		out := answers{}
 		for _, e := range on {
-			out[e] = Step{To: s, Do: activity, Why: "the state goes on"}
+			out[e] = Step{To: s, Do: activity, Why: "nothing stands in the way"}
 		}
 		return out
 	}

@@ -95,7 +95,11 @@ func (r *Reconciler) conditions(w *work, status *metal3v1.BareMetalHostStatus, s
 		set(metal3v1.ConditionReady, false, metal3v1.ReasonWaitingForApproval,
 			`The host is held until the annotation `+metal3v1.ApprovedAnnotation+` is set to "true".`)
 	default:
-		set(metal3v1.ConditionReady, ready, camel(string(step.To)), sentence(step.Why))
+		reason, message := camel(string(step.To)), sentence(step.Why)
+		if before != nil && before.Reason == reason { // why the host is there does not change while it stays
+			message = before.Message
+		}
+		set(metal3v1.ConditionReady, ready, reason, message)
 	}
 	switch verified := w.good.Reference != nil; {
 	case !w.facts.PowerControl && len(hoststate.WishOf(w.host).Reboots) > 0:
