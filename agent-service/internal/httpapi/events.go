@@ -158,7 +158,7 @@ type stream struct {
 	filter service.EventFilter
 	news   *service.Subscription
 	list   service.List[service.Event]
-	ctx    context.Context //nolint:containedctx // of the request that the stream answers
+	ctx    context.Context // of the request that the stream answers
 }
 
 // VisitStreamEventsResponse implements api.StreamEventsResponseObject.

@@ -83,8 +83,11 @@ func (s *site) start(ctx context.Context) error {
 			return "", err
 		}
 		response, err := s.client.Do(request)
-		if err != nil || response.StatusCode != http.StatusOK {
-			return "the service is not ready", nil //nolint:nilerr // it is asked again
+		if err != nil {
+			return "the service does not answer", nil //nolint:nilerr // it is asked again
+		}
+		if response.StatusCode != http.StatusOK {
+			return "the service is not ready", response.Body.Close()
 		}
 		return "", response.Body.Close()
 	})
@@ -213,7 +216,7 @@ func (s *site) clusters(ctx context.Context, n int) ([]string, error) {
 	return ids, nil
 }
 
-// await asks every half second, and fails with what is missing after limit.
+// await asks ten times a second, and fails with what is missing after limit.
 func await(ctx context.Context, limit time.Duration, missing func() (string, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
