@@ -1,7 +1,8 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package check looks for contradictions between pools, claims and addresses. It only reads.
+// Package check looks for contradictions between pools, claims and addresses, those of Cluster API's
+// contract included. It only reads.
 package check
 
 import (
@@ -48,6 +49,7 @@ type objects struct {
 	pools     map[types.NamespacedName]*ipamv1.IPPool
 	claims    map[types.NamespacedName]*ipamv1.IPClaim
 	addresses map[types.NamespacedName]*ipamv1.IPAddress
+	contract  *contract
 }
 
 // Run reads a namespace, or all of them, and returns what it found, in order. Objects that change in the meantime can
@@ -57,7 +59,7 @@ func Run(ctx context.Context, reader client.Reader, namespace string) ([]Finding
 	if err != nil {
 		return nil, err
 	}
-	findings := slices.Concat(o.addressFindings(), o.claimFindings(), o.poolFindings())
+	findings := slices.Concat(o.addressFindings(), o.claimFindings(), o.contractFindings(), o.poolFindings())
 	slices.SortFunc(findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Problem, b.Problem), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Message, b.Message))
 	})
@@ -68,6 +70,10 @@ func read(ctx context.Context, reader client.Reader, namespace string) (*objects
 	o := &objects{
 		pools: map[types.NamespacedName]*ipamv1.IPPool{}, claims: map[types.NamespacedName]*ipamv1.IPClaim{},
 		addresses: map[types.NamespacedName]*ipamv1.IPAddress{},
+	}
+	var err error
+	if o.contract, err = readContract(ctx, reader, namespace); err != nil {
+		return nil, err
 	}
 	pools, claims, addresses := &ipamv1.IPPoolList{}, &ipamv1.IPClaimList{}, &ipamv1.IPAddressList{}
 	for _, list := range []client.ObjectList{addresses, claims, pools} {
