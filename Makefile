@@ -38,12 +38,15 @@ build: ## Build the operators and the demo into bin/.
 	@for m in $(OPERATORS); do GOWORK=off CGO_ENABLED=0 go -C $$m build -trimpath -o $(BIN)/ ./cmd/...; done
 	@GOWORK=off go -C e2e build -o $(BIN)/ ./cmd/...
 
+live-image: ## Build our own live image from a kernel of Debian and the agent: bin/live/live.iso.
+	@hack/liveimage
+
 images: ## Build container images without a registry, as docker archives in bin/images.
 	@hack/images/build
 
 ##@ Test
 
-test: prerequisites controlplane build test-modules e2e ## Pass all tests.
+test: prerequisites controlplane build live-image-if-possible test-modules e2e ## Pass all tests.
 
 # On Debian, what the tests need and is missing is installed.
 prerequisites:
@@ -52,6 +55,13 @@ prerequisites:
 # Two modules at a time: their tests wait more than they compute.
 test-modules: controlplane build ## Tests of every module, API tier included.
 	@$(MAKE) -j2 $(addprefix test-,$(filter-out e2e,$(MODULES)))
+
+test-boot: prerequisites live-image ## Boot machines, emulated by QEMU, from discovery images: BIOS and UEFI.
+	@GOWORK=off go -C agent-service test -count=1 -timeout=20m ./boot/...
+
+# Packages of Debian are what the image is made of.
+live-image-if-possible:
+	@if command -v dpkg-deb >/dev/null 2>&1; then hack/liveimage; else echo "no live image without packages of Debian: no machine is booted" >&2; fi
 
 test-short: ## Only the tests that need no control plane.
 	@for m in $(MODULES); do echo "== $$m"; GOWORK=off go -C $$m test $(TEST_FLAGS) -short ./...; done
@@ -116,5 +126,5 @@ help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo; echo "  test-<module> tests one module; bench-<pool|ipam|discovery|agent> runs its benchmarks."
 
-.PHONY: demo prerequisites controlplane build images test test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify vulncheck clean help \
+.PHONY: demo prerequisites controlplane build live-image live-image-if-possible images test test-boot test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify vulncheck clean help \
 	$(addprefix test-,$(filter-out e2e,$(MODULES))) $(addprefix bench-,$(BENCHES))

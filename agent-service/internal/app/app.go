@@ -119,13 +119,24 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*service.Service, ht
 	if authority, err = token.New(token.Options{Key: key, Generations: svc}); err != nil {
 		return nil, nil, fmt.Errorf("preparing tokens: %w", err)
 	}
-	handler, err := httpapi.New(httpapi.Options{
-		Service: svc, Authority: authority, People: people, Versions: versions(images), Release: version, Log: log,
-	})
+	rest := httpapi.Options{Service: svc, Authority: authority, People: people, Versions: versions(images), Release: version, Log: log}
+	mux := http.NewServeMux()
+	live, err := o.liveImages()
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(live) > 0 {
+		discovery := newDiscovery(o, live, svc, authority)
+		rest.Images = discovery
+		mux.Handle("/images/", discovery.handler)
+		mux.Handle("/boot-artifacts/", discovery.handler)
+	}
+	door, err := httpapi.New(rest)
 	if err != nil {
 		return nil, nil, fmt.Errorf("preparing REST: %w", err)
 	}
-	return svc, handler, nil
+	mux.Handle("/", door)
+	return svc, mux, nil
 }
 
 // people is who may come with which token.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/muster-io/muster/agent-service/internal/image"
 	"github.com/muster-io/muster/agent-service/internal/service"
 )
 
@@ -28,6 +29,8 @@ type Options struct {
 	TokenKey           string
 	OSImages           string
 	RegistryImages     string
+	LiveImages         string
+	LiveImageCache     string
 	MetricsBindAddress string
 	LogLevel           string
 	DisconnectAfter    time.Duration
@@ -64,6 +67,8 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.DatabaseFile, "database-file", "", "file that holds the value of --database, where that is a secret")
 	flags.StringVar(&o.TokenKey, "token-key", "agent-service.key", "file of the key that signs tokens of hosts, made when it is missing; the same for all replicas")
 	flags.StringVar(&o.OSImages, "os-images", "", "file with the images that are installed: a JSON list of {version, cpuArchitecture, url, sha256, compression, firstBoot}")
+	flags.StringVar(&o.LiveImages, "live-images", "", "file with the live images that discovery images are made of: a JSON list of {version, cpuArchitecture, url, sha256}; the first of an architecture is its default")
+	flags.StringVar(&o.LiveImageCache, "live-image-cache", "live-images", "directory where live images are kept")
 	flags.StringVar(&o.RegistryImages, "registry-images", "", "container images, comma separated, that free hosts must be able to pull")
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", "127.0.0.1:8091", "address of /metrics; 0 for none")
 	flags.StringVar(&o.LogLevel, "log-level", "info", "debug, info or error")
@@ -129,4 +134,25 @@ func (o *Options) osImages() ([]service.OSImage, error) {
 		}
 	}
 	return images, nil
+}
+
+// liveImages are what discovery images are made of.
+func (o *Options) liveImages() ([]image.Version, error) {
+	if o.LiveImages == "" {
+		return nil, nil
+	}
+	content, err := os.ReadFile(o.LiveImages)
+	if err != nil {
+		return nil, fmt.Errorf("reading the list of live images: %w", err)
+	}
+	var versions []image.Version
+	if err := json.Unmarshal(content, &versions); err != nil {
+		return nil, fmt.Errorf("reading the list of live images in %s: %w", o.LiveImages, err)
+	}
+	for _, v := range versions {
+		if v.Name == "" || v.Architecture == "" || v.URL == "" || len(v.SHA256) != 64 {
+			return nil, fmt.Errorf("the list of live images in %s: each needs version, cpuArchitecture, url and sha256 of 64 hexadecimal digits", o.LiveImages)
+		}
+	}
+	return versions, nil
 }

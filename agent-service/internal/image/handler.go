@@ -23,27 +23,39 @@ type Options struct {
 	URL string
 }
 
-// handler serves
+// Handler serves
 //
 //	/images/{key}/{file}.iso         the image
 //	/images/{key}/pxe-initrd         the initial RAM disk with the overlay
 //	/images/{key}/ipxe-script        a script that boots the image
 //	/boot-artifacts/{kernel,rootfs}  ?version=&arch=, which need no key
-type handler struct {
+type Handler struct {
 	Options
 	cache cache
+	mux   *http.ServeMux
 }
 
 // New makes a handler. All that it serves can be fetched in parts and has an ETag that changes with the content only.
-func New(options Options) http.Handler {
-	h := &handler{Options: options}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /images/{key}/{file}", h.image)
-	mux.HandleFunc("GET /boot-artifacts/{part}", h.part)
-	return mux
+func New(options Options) *Handler {
+	h := &Handler{Options: options, mux: http.NewServeMux()}
+	h.mux.HandleFunc("GET /images/{key}/{file}", h.image)
+	h.mux.HandleFunc("GET /boot-artifacts/{part}", h.part)
+	return h
 }
 
-func (h *handler) image(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
+
+// Script is the iPXE script of a key.
+func (h *Handler) Script(ctx context.Context, key string) (string, error) {
+	image, err := h.rendered(ctx, key)
+	if err != nil {
+		return "", err
+	}
+	return h.script(key, image), nil
+}
+
+func (h *Handler) image(w http.ResponseWriter, r *http.Request) {
 	key, file := r.PathValue("key"), r.PathValue("file")
 	image, err := h.rendered(r.Context(), key)
 	if err != nil {
@@ -72,7 +84,7 @@ func (h *handler) image(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (h *handler) rendered(ctx context.Context, key string) (*rendered, error) {
+func (h *Handler) rendered(ctx context.Context, key string) (*rendered, error) {
 	d, err := h.Source.Describe(ctx, key)
 	if err != nil {
 		return nil, err
@@ -82,7 +94,7 @@ func (h *handler) rendered(ctx context.Context, key string) (*rendered, error) {
 	return h.cache.get(d.ID, revision, func() (*rendered, error) { return render(context.WithoutCancel(ctx), h.Catalog, h.Source, d) })
 }
 
-func (h *handler) script(key string, image *rendered) string {
+func (h *Handler) script(key string, image *rendered) string {
 	version := "?version=" + image.base.Name + "&arch=" + image.base.Architecture
 	line := image.line
 	if _, ok := image.base.files[rootfsPath]; ok {
@@ -94,7 +106,7 @@ func (h *handler) script(key string, image *rendered) string {
 	return fmt.Sprintf("#!ipxe\ninitrd --name initrd %s/images/%s/pxe-initrd\nkernel %s/boot-artifacts/kernel%s initrd=initrd %s\nboot\n", h.URL, key, h.URL, version, line)
 }
 
-func (h *handler) part(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) part(w http.ResponseWriter, r *http.Request) {
 	path, ok := map[string]string{"kernel": kernelPath, "rootfs": rootfsPath}[r.PathValue("part")]
 	if !ok {
 		http.NotFound(w, r)

@@ -1,0 +1,173 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/muster-io/muster/agent-service/internal/httpapi"
+	"github.com/muster-io/muster/agent-service/internal/image"
+	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/token"
+)
+
+// discovery makes discovery images out of InfraEnvs.
+type discovery struct {
+	base      string
+	envs      service.InfraEnvs
+	authority *token.Authority
+	handler   *image.Handler
+}
+
+func newDiscovery(o Options, live []image.Version, envs service.InfraEnvs, authority *token.Authority) *discovery {
+	d := &discovery{base: o.BaseURL, envs: envs, authority: authority}
+	d.handler = image.New(image.Options{Catalog: &image.Catalog{Directory: o.LiveImageCache, Versions: live}, Source: d, URL: o.BaseURL})
+	return d
+}
+
+// answered is an error with the status of its answer.
+type answered struct {
+	error
+	status int
+}
+
+// StatusCode is what image.Source asks for.
+func (a answered) StatusCode() int { return a.status }
+
+// Describe implements image.Source.
+func (d *discovery) Describe(ctx context.Context, key string) (image.Description, error) {
+	scope, err := d.authority.VerifyShort(ctx, key)
+	if err != nil && service.KindOf(err) != service.Unavailable {
+		return image.Description{}, answered{errors.New("this address opens nothing: ask for the image's address again"), http.StatusNotFound}
+	}
+	if err != nil {
+		return image.Description{}, err
+	}
+	env, err := d.env(ctx, scope.InfraEnvID)
+	if err != nil {
+		return image.Description{}, err
+	}
+	return image.Description{
+		ID: env.ID, Revision: fmt.Sprintf("%d/%d", env.ImageUpdatedAt.UnixNano(), env.ImageGeneration), Version: env.OSImageVersion, Architecture: env.CPUArchitecture,
+		ModTime: env.ImageUpdatedAt,
+	}, nil
+}
+
+// Overlay implements image.Source.
+func (d *discovery) Overlay(ctx context.Context, described image.Description) (image.Overlay, error) {
+	env, err := d.env(ctx, described.ID)
+	if err != nil {
+		return image.Overlay{}, err
+	}
+	ignition, err := d.ignition(env)
+	if err != nil {
+		return image.Overlay{}, err
+	}
+	overlay := image.Overlay{Ignition: ignition}
+	for _, a := range env.KernelArguments {
+		overlay.KernelArguments = append(overlay.KernelArguments, image.KernelArgument{Operation: a.Operation, Value: a.Value})
+	}
+	return overlay, nil
+}
+
+func (d *discovery) env(ctx context.Context, id string) (*service.InfraEnv, error) {
+	env, err := d.envs.GetInfraEnv(ctx, service.Machine, id)
+	if service.KindOf(err) == service.NotFound {
+		return nil, answered{err, http.StatusNotFound}
+	}
+	return env, err
+}
+
+// ignition is the configuration of the discovery system: who it belongs to, where the service is, and what the user stated.
+func (d *discovery) ignition(env *service.InfraEnv) ([]byte, error) {
+	credential, err := d.authority.ForImage(env.ID, env.Generations)
+	if err != nil {
+		return nil, fmt.Errorf("signing the token of the image: %w", err)
+	}
+	settings := []string{"AGENT_URL=" + d.base, "AGENT_INFRA_ENV_ID=" + env.ID, "AGENT_TOKEN_FILE=/etc/muster/token"}
+	files := []any{ignitionFile("/etc/muster/token", credential, 0o600)}
+	for _, optional := range []struct{ setting, path, content string }{
+		{"AGENT_PULL_SECRET_FILE", "/etc/muster/pull-secret.json", env.PullSecret},
+		{"AGENT_CA_FILE", "/etc/muster/ca.pem", env.AdditionalTrustBundle + env.MirrorRegistryCA},
+		{"HTTP_PROXY", "", env.Proxy.HTTP},
+		{"HTTPS_PROXY", "", env.Proxy.HTTPS},
+		{"NO_PROXY", "", env.Proxy.NoProxy},
+		{"", "/etc/containers/registries.conf", env.MirrorRegistry},
+	} {
+		value := optional.content
+		if value == "" {
+			continue
+		}
+		if optional.path != "" {
+			files = append(files, ignitionFile(optional.path, value, 0o600))
+			value = optional.path
+		}
+		if optional.setting != "" {
+			settings = append(settings, optional.setting+"="+value)
+		}
+	}
+	files = append(files, ignitionFile("/etc/muster/agent.env", strings.Join(settings, "\n")+"\n", 0o600))
+	head := map[string]any{"version": "3.1.0"}
+	if env.IgnitionConfigOverride != "" {
+		head["config"] = map[string]any{"merge": []any{map[string]any{"source": dataURL(env.IgnitionConfigOverride)}}}
+	}
+	config := map[string]any{"ignition": head, "storage": map[string]any{"files": files}}
+	if env.SSHAuthorizedKey != "" {
+		keys := strings.Split(strings.TrimSpace(env.SSHAuthorizedKey), "\n")
+		config["passwd"] = map[string]any{"users": []any{map[string]any{"name": "core", "sshAuthorizedKeys": keys}}}
+	}
+	return json.Marshal(config)
+}
+
+func ignitionFile(path, content string, mode int) map[string]any {
+	return map[string]any{"path": path, "mode": mode, "overwrite": true, "contents": map[string]any{"source": dataURL(content)}}
+}
+
+func dataURL(content string) string {
+	return "data:;base64," + base64.StdEncoding.EncodeToString([]byte(content))
+}
+
+// URL implements httpapi.Images.
+func (d *discovery) URL(_ context.Context, env *service.InfraEnv) (string, error) {
+	short, err := d.authority.Short(env.ID, env.Generations)
+	if err != nil {
+		return "", fmt.Errorf("making the address of the image: %w", err)
+	}
+	return d.base + "/images/" + short + "/discovery.iso", nil
+}
+
+// FileURL implements httpapi.Images.
+func (d *discovery) FileURL(_ context.Context, env *service.InfraEnv, file httpapi.ImageFile) (string, error) {
+	short, err := d.authority.Short(env.ID, env.Generations)
+	if err != nil {
+		return "", fmt.Errorf("making the address of %s: %w", file.Name, err)
+	}
+	if file.Name != "ipxe-script" {
+		return "", service.Refuse(service.Invalid, "NoSuchAddress", "%s is downloaded with a token only, from downloads/files", file.Name)
+	}
+	return d.base + "/images/" + short + "/ipxe-script", nil
+}
+
+// File implements httpapi.Images.
+func (d *discovery) File(ctx context.Context, env *service.InfraEnv, file httpapi.ImageFile) ([]byte, error) {
+	switch file.Name {
+	case "discovery.ign":
+		return d.ignition(env)
+	case "static-network-config":
+		return env.StaticNetworkConfig, nil
+	default:
+		short, err := d.authority.Short(env.ID, env.Generations)
+		if err != nil {
+			return nil, fmt.Errorf("making the address of the image: %w", err)
+		}
+		script, err := d.handler.Script(ctx, short)
+		return []byte(script), err
+	}
+}

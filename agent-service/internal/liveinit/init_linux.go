@@ -1,0 +1,188 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package liveinit is the first process of Muster's own live image: it mounts what the kernel has, loads drivers, gets addresses, puts the files of
+// the discovery ignition in place, and keeps the agent running.
+package liveinit
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	ignitionPath = "/config.ign"
+	// modulesPath lists drivers by path, in the order in which they can be loaded.
+	modulesPath = "/etc/modules"
+	agentPath   = "/usr/bin/agent"
+	// environmentPath has a setting of the agent on each line: AGENT_URL=…
+	environmentPath = "/etc/muster/agent.env"
+	// addressPatience is how long the agent waits for a first address.
+	addressPatience = 60 * time.Second
+	// pause is between two lives of an agent that ends.
+	pause = 5 * time.Second
+)
+
+// Run never returns.
+func Run() {
+	say("Muster's live image starts")
+	for _, step := range []func() error{mounts, modules, ignition} {
+		if err := step(); err != nil {
+			say("%v", err)
+		}
+	}
+	configured := make(chan string, 16)
+	go configureAll(configured)
+	select {
+	case address := <-configured:
+		say("this machine has the address %s", address)
+	case <-time.After(addressPatience):
+		say("no address yet; the agent starts anyway")
+	}
+	for {
+		say("the agent starts")
+		say("the agent ended (%v)", agent())
+		time.Sleep(pause) //nolint:forbidigo // nothing tells when the agent can go on
+	}
+}
+
+func say(format string, values ...any) {
+	fmt.Printf("live: "+format+"\n", values...)
+}
+
+func mounts() error {
+	var errs []error
+	for _, m := range []struct{ kind, at string }{{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/run"}, {"tmpfs", "/tmp"}, {"efivarfs", "/sys/firmware/efi/efivars"}} {
+		if m.kind == "efivarfs" {
+			if _, err := os.Stat(m.at); err != nil {
+				continue
+			}
+		}
+		if err := os.MkdirAll(m.at, 0o755); err != nil { //nolint:gosec // everybody may look
+			errs = append(errs, err)
+		}
+		if err := unix.Mount(m.kind, m.at, m.kind, 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
+			errs = append(errs, fmt.Errorf("mounting %s: %w", m.at, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// modules loads all drivers of the image. Those for hardware that is not there do nothing.
+func modules() error {
+	list, err := os.ReadFile(modulesPath)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for path := range strings.FieldsSeq(string(list)) {
+		if err := load(path); err != nil && !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.ENODEV) {
+			errs = append(errs, fmt.Errorf("loading %s: %w", filepath.Base(path), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func load(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	return unix.FinitModule(int(file.Fd()), "", 0)
+}
+
+// ignition puts the files of the discovery ignition in place; the rest of it is for other live images.
+func ignition() error {
+	data, err := os.ReadFile(ignitionPath)
+	if err != nil {
+		return fmt.Errorf("this image carries no InfraEnv: %w", err)
+	}
+	files, err := ignitionFiles(data)
+	if err != nil {
+		return err
+	}
+	for path, f := range files {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // everybody may look
+			return err
+		}
+		if err := os.WriteFile(path, f.content, f.mode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type ignitionFile struct {
+	content []byte
+	mode    os.FileMode
+}
+
+func ignitionFiles(data []byte) (map[string]ignitionFile, error) {
+	var config struct {
+		Storage struct {
+			Files []struct {
+				Path     string `json:"path"`
+				Mode     int    `json:"mode"`
+				Contents struct {
+					Source string `json:"source"`
+				} `json:"contents"`
+			} `json:"files"`
+		} `json:"storage"`
+	}
+	if err := json.Unmarshal(data, &config); err != nil {
+		return nil, fmt.Errorf("reading the ignition: %w", err)
+	}
+	files := map[string]ignitionFile{}
+	for _, f := range config.Storage.Files {
+		content, err := dataURL(f.Contents.Source)
+		if err != nil {
+			return nil, fmt.Errorf("reading the ignition of %s: %w", f.Path, err)
+		}
+		if !filepath.IsAbs(f.Path) {
+			return nil, fmt.Errorf("the ignition has a file with the path %q", f.Path)
+		}
+		mode := os.FileMode(f.Mode) & os.ModePerm //nolint:gosec // is masked
+		if mode == 0 {
+			mode = 0o644
+		}
+		files[filepath.Clean(f.Path)] = ignitionFile{content, mode}
+	}
+	return files, nil
+}
+
+func dataURL(source string) ([]byte, error) {
+	rest, ok := strings.CutPrefix(source, "data:")
+	head, body, comma := strings.Cut(rest, ",")
+	if !ok || !comma {
+		return nil, errors.New("it is no data URL")
+	}
+	if strings.HasSuffix(head, ";base64") {
+		return base64.StdEncoding.DecodeString(body)
+	}
+	text, err := url.PathUnescape(body)
+	return []byte(text), err
+}
+
+func agent() error {
+	command := exec.Command(agentPath) //nolint:noctx // lives as long as the machine
+	command.Stdout, command.Stderr = os.Stdout, os.Stderr
+	command.Env = []string{"PATH=/usr/bin:/bin", "HOME=/"}
+	if settings, err := os.ReadFile(environmentPath); err == nil {
+		for line := range bytes.Lines(settings) {
+			command.Env = append(command.Env, strings.TrimSpace(string(line)))
+		}
+	}
+	return command.Run()
+}
