@@ -125,7 +125,7 @@ func (s *site) machine(number int) (*Generated, <-chan error) {
 	}()
 	s.t.Cleanup(func() {
 		cancel()
-		<-done
+		_ = <-done
 	})
 	return machine, told
 }

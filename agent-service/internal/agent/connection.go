@@ -87,16 +87,14 @@ type Refusal struct {
 func (r *Refusal) Error() string { return fmt.Sprintf("%d: %s", r.Status, r.Reason) }
 
 func statusOf(err error) int {
-	var refused *Refusal
-	if errors.As(err, &refused) {
+	if refused, is := errors.AsType[*Refusal](err); is {
 		return refused.Status
 	}
 	return 0
 }
 
 func retryAfter(err error) time.Duration {
-	var refused *Refusal
-	if errors.As(err, &refused) {
+	if refused, is := errors.AsType[*Refusal](err); is {
 		return refused.RetryAfter
 	}
 	return 0
@@ -125,7 +123,7 @@ func answered(response *http.Response, err error, status int, into any) error {
 func (c *Connection) Register(ctx context.Context, identity Identity, version string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	response, err := c.client.RegisterHost(ctx, c.infraEnv, &api.RegisterHostParams{DiscoveryAgentVersion: &version}, api.HostCreateParams{
+	response, err := c.client.RegisterHost(ctx, c.infraEnv, &api.RegisterHostParams{DiscoveryAgentVersion: &version}, api.HostCreateParams{ //nolint:bodyclose // answered closes it
 		HostID: identity.HostID, DiscoveryAgentVersion: version, Fingerprint: identity.Fingerprint, BootID: identity.BootID,
 	})
 	var host api.HostRegistrationResponse
@@ -147,7 +145,7 @@ func (c *Connection) Next(ctx context.Context, host uuid.UUID, held bool) (*api.
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	response, err := c.client.GetNextSteps(ctx, c.infraEnv, host, &api.GetNextStepsParams{Wait: &seconds, Timestamp: new(time.Now().Unix())})
+	response, err := c.client.GetNextSteps(ctx, c.infraEnv, host, &api.GetNextStepsParams{Wait: &seconds, Timestamp: new(time.Now().Unix())}) //nolint:bodyclose // answered closes it
 	var steps api.Steps
 	if err := answered(response, err, http.StatusOK, &steps); err != nil {
 		return nil, err
@@ -162,7 +160,7 @@ func (c *Connection) Next(ctx context.Context, host uuid.UUID, held bool) (*api.
 func (c *Connection) Reply(ctx context.Context, host uuid.UUID, reply api.StepReply) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	response, err := c.client.PostStepReply(ctx, c.infraEnv, host, nil, reply)
+	response, err := c.client.PostStepReply(ctx, c.infraEnv, host, nil, reply) //nolint:bodyclose // answered closes it
 	return answered(response, err, http.StatusNoContent, nil)
 }
 

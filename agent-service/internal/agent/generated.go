@@ -80,8 +80,9 @@ func (g *Generated) Do(_ context.Context, step api.Step) (any, error) {
 		return map[string]any{"io_sync_duration": 1}, nil
 	case api.StepTypeContainerImageAvailability:
 		return map[string]any{"images": []availability{}}, nil
+	default:
+		return nil, nil
 	}
-	return nil, nil
 }
 
 func (g *Generated) reach(step api.Step) (any, error) {
@@ -121,9 +122,14 @@ func (g *Generated) resolve(step api.Step) (any, error) {
 // nowhere is the disk of a generated machine.
 type nowhere struct{}
 
+// WriteAt implements target.
 func (nowhere) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
-func (nowhere) Sync() error                            { return nil }
-func (nowhere) Close() error                           { return nil }
+
+// Sync implements target.
+func (nowhere) Sync() error { return nil }
+
+// Close implements target.
+func (nowhere) Close() error { return nil }
 
 // Write implements Machine: the image is downloaded, unpacked and checked, and kept nowhere.
 func (g *Generated) Write(ctx context.Context, job Job, progress func(percent int)) error {

@@ -43,7 +43,7 @@ func arguments(step api.Step, into any) error {
 func (a *Agent) install(ctx context.Context, step api.Step) error {
 	err := a.write(ctx, step)
 	if ctx.Err() != nil {
-		return nil
+		return ctx.Err()
 	}
 	if err != nil {
 		a.Log.Error("the installation failed", zap.Stringer("host", a.identity.HostID), zap.Error(err))

@@ -79,8 +79,7 @@ func writeImage(ctx context.Context, client *http.Client, image service.OSImage,
 
 // withoutURL leaves the address out of an error: it may hold credentials.
 func withoutURL(err error) error {
-	var request *url.Error
-	if errors.As(err, &request) {
+	if request, is := errors.AsType[*url.Error](err); is {
 		return request.Err
 	}
 	return err

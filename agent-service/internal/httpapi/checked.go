@@ -59,8 +59,7 @@ func (s *server) check(r *http.Request) error {
 func readable(r *http.Request) error {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		var large *http.MaxBytesError
-		if errors.As(err, &large) {
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
 			return err
 		}
 		return invalid("the body cannot be read")
@@ -95,8 +94,7 @@ func reason(err error) string {
 			where = request.Parameter.In + " parameter " + request.Parameter.Name + ": "
 		}
 	}
-	var schema *openapi3.SchemaError
-	if errors.As(err, &schema) {
+	if schema, is := errors.AsType[*openapi3.SchemaError](err); is {
 		if field := strings.Join(schema.JSONPointer(), "."); field != "" {
 			where += field + ": "
 		}

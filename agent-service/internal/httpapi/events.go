@@ -171,7 +171,7 @@ func (st *stream) VisitStreamEventsResponse(w http.ResponseWriter) error {
 	w.WriteHeader(http.StatusOK)
 	for {
 		if err := st.write(w); err != nil || ctx.Err() != nil {
-			return nil //nolint:nilerr // the client is gone; nobody is left to tell
+			return nil // the client is gone; nobody is left to tell
 		}
 		if len(st.list.Items) < st.filter.Limit {
 			wait, done := context.WithTimeout(ctx, keepAlive)
@@ -180,7 +180,7 @@ func (st *stream) VisitStreamEventsResponse(w http.ResponseWriter) error {
 		}
 		list, err := st.server.Service.ListEvents(ctx, principal(st.ctx), st.filter)
 		if err != nil {
-			return nil //nolint:nilerr // the stream ends; the client comes back with the last id that it saw
+			return nil // the stream ends; the client comes back with the last id that it saw
 		}
 		st.list = list
 	}

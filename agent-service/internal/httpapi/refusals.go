@@ -35,12 +35,10 @@ var statuses = map[service.Kind]int{
 
 // status is the HTTP status of an error, and what may be said of it.
 func status(err error) (int, string) {
-	var own *refusal
-	if errors.As(err, &own) {
+	if own, is := errors.AsType[*refusal](err); is {
 		return own.status, own.reason
 	}
-	var refused *service.Error
-	if errors.As(err, &refused) {
+	if refused, is := errors.AsType[*service.Error](err); is {
 		if code, known := statuses[refused.Kind]; known {
 			return code, refused.Message
 		}
@@ -50,8 +48,7 @@ func status(err error) (int, string) {
 			return http.StatusUnauthorized, bad.Error()
 		}
 	}
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
+	if large, is := errors.AsType[*http.MaxBytesError](err); is {
 		return http.StatusRequestEntityTooLarge, "the request is larger than " + strconv.FormatInt(large.Limit, 10) + " bytes"
 	}
 	if isContext(err) {
@@ -62,8 +59,7 @@ func status(err error) (int, string) {
 
 // unreadable answers requests whose parameters or body cannot be read.
 func (s *server) unreadable(w http.ResponseWriter, r *http.Request, err error) {
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
+	if _, is := errors.AsType[*http.MaxBytesError](err); is {
 		s.refuse(w, r, err)
 		return
 	}
@@ -94,8 +90,7 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func retryAfter(err error) string {
-	var refused *service.Error
-	if errors.As(err, &refused) && refused.RetryAfter > 0 {
+	if refused, is := errors.AsType[*service.Error](err); is && refused.RetryAfter > 0 {
 		return strconv.Itoa(int(math.Ceil(refused.RetryAfter.Seconds())))
 	}
 	return "5"

@@ -164,9 +164,15 @@ func (s *server) outermost(mux *http.ServeMux) http.Handler {
 
 type statusOnly struct{ header http.Header }
 
-func (s *statusOnly) Header() http.Header         { return s.header }
+// Header implements http.ResponseWriter.
+func (s *statusOnly) Header() http.Header { return s.header }
+
+// Write implements http.ResponseWriter.
 func (s *statusOnly) Write(b []byte) (int, error) { return len(b), nil }
-func (s *statusOnly) WriteHeader(int)             {}
+
+// WriteHeader implements http.ResponseWriter.
+func (s *statusOnly) WriteHeader(int) {}
+
 func isContext(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

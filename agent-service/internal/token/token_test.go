@@ -12,6 +12,7 @@ import (
 	"crypto/rsa"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -238,9 +239,7 @@ func TestPeopleAreKnownByTheirIssuer(t *testing.T) {
 	}
 	claims := func(changes jwt.MapClaims) jwt.MapClaims {
 		c := jwt.MapClaims{"iss": server.URL, "aud": "muster", "sub": "1", "preferred_username": "jane", "org_id": "blue", "exp": now.Add(time.Hour).Unix()}
-		for name, value := range changes {
-			c[name] = value
-		}
+		maps.Copy(c, changes)
 		return c
 	}
 	sign := func(method jwt.SigningMethod, kid string, key any, c jwt.MapClaims) string {
