@@ -1,0 +1,65 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package liveinit
+
+import (
+	"encoding/binary"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestIgnitionFiles(t *testing.T) {
+	files, err := ignitionFiles([]byte(`{"ignition":{"version":"3.1.0"},"storage":{"files":[
+		{"path":"/etc/muster/token","mode":384,"contents":{"source":"data:;base64,c2VjcmV0"}},
+		{"path":"/etc/motd","contents":{"source":"data:,hello%20you"}}]}}`))
+	require.NoError(t, err)
+	assert.Equal(t, map[string]ignitionFile{"/etc/muster/token": {[]byte("secret"), 0o600}, "/etc/motd": {[]byte("hello you"), os.FileMode(0o644)}}, files)
+	for says, config := range map[string]string{
+		"no data URL":             `{"storage":{"files":[{"path":"/a","contents":{"source":"https://elsewhere"}}]}}`,
+		"with the path \"etc/a\"": `{"storage":{"files":[{"path":"etc/a","contents":{"source":"data:,"}}]}}`,
+		"reading the ignition":    `no JSON`,
+	} {
+		_, err := ignitionFiles([]byte(config))
+		require.ErrorContains(t, err, says)
+	}
+}
+
+// answer is a message of a DHCP server.
+func answer(id [4]byte, options ...byte) []byte {
+	packet := make([]byte, 240)
+	packet[0] = 2
+	copy(packet[4:], id[:])
+	copy(packet[16:], net.IPv4(192, 0, 2, 7).To4())
+	binary.BigEndian.PutUint32(packet[236:], cookie)
+	return append(packet, options...)
+}
+
+func TestLeases(t *testing.T) {
+	id := [4]byte{1, 2, 3, 4}
+	kind, l := parse(answer(id, 0, optionKind, 1, offer, optionServer, 4, 192, 0, 2, 1, optionMask, 4, 255, 255, 0, 0, optionRouter, 4, 192, 0, 2, 1,
+		optionDNS, 8, 192, 0, 2, 2, 192, 0, 2, 3, optionTime, 4, 0, 0, 0, 90, optionEnd), id)
+	require.EqualValues(t, offer, kind)
+	assert.Equal(t, "192.0.2.7", l.address.String())
+	assert.Equal(t, "255.255.0.0", l.mask.String())
+	assert.Equal(t, "192.0.2.1", l.router.String())
+	assert.Len(t, l.dns, 2)
+	assert.Equal(t, 90*time.Second, l.duration)
+
+	kind, _ = parse(answer([4]byte{9}, optionKind, 1, offer), id)
+	assert.Zero(t, kind, "it answers somebody else")
+	kind, _ = parse(answer(id, optionKind, 1, offer, optionServer, 4, 1), id)
+	assert.Zero(t, kind, "it is cut off")
+	packet := message(id, net.HardwareAddr{2, 0, 0, 0, 0, 1}, request, l)
+	assert.Contains(t, string(packet), string([]byte{optionAddress, 4, 192, 0, 2, 7, optionServer, 4, 192, 0, 2, 1}))
+}
+
+func FuzzLeases(f *testing.F) {
+	f.Add(answer([4]byte{}, optionKind, 1, offer, optionServer, 4, 1, 1, 1, 1, optionEnd))
+	f.Fuzz(func(_ *testing.T, packet []byte) { parse(packet, [4]byte{}) })
+}
