@@ -33,7 +33,6 @@ type Metal3DataClaimStatus struct {
 // +kubebuilder:resource:path=metal3dataclaims,scope=Namespaced,categories=cluster-api;muster,shortName=m3dc;m3dataclaim;m3dataclaims;metal3dc;metal3dataclaim
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta1=v1beta1"
 // +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io="
-// +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io/move="
 // +kubebuilder:printcolumn:name="Template",type="string",JSONPath=`.spec.template.name`,description="What is rendered"
 // +kubebuilder:printcolumn:name="Data",type="string",JSONPath=`.status.renderedData.name`,description="The Metal3Data of the claim"
 // +kubebuilder:printcolumn:name="Error",type="string",JSONPath=`.status.errorMessage`,description="Why there is none"

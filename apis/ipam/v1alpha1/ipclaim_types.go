@@ -43,7 +43,6 @@ type IPClaimStatus struct {
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/provider=ipam-metal3"
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta1=v1beta1"
 // +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io="
-// +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io/move="
 // +kubebuilder:printcolumn:name="Pool",type="string",JSONPath=`.spec.pool.name`,description="Pool that the address comes from"
 // +kubebuilder:printcolumn:name="Address",type="string",JSONPath=`.status.address.name`,description="IPAddress of the claim"
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the claim has its address"
