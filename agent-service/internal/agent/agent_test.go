@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -125,7 +126,7 @@ func (s *site) machine(number int) (*Generated, <-chan error) {
 	}()
 	s.t.Cleanup(func() {
 		cancel()
-		_ = <-done
+		require.ErrorIs(s.t, cmp.Or(<-done, context.Canceled), context.Canceled)
 	})
 	return machine, told
 }

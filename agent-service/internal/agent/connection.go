@@ -168,7 +168,8 @@ func (c *Connection) Reply(ctx context.Context, host uuid.UUID, reply api.StepRe
 func (c *Connection) Progress(ctx context.Context, host uuid.UUID, stage api.HostStage, info string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	response, err := c.client.UpdateHostInstallProgress(ctx, c.infraEnv, host, nil, api.HostProgress{CurrentStage: stage, ProgressInfo: info})
+	progress := api.HostProgress{CurrentStage: stage, ProgressInfo: info}
+	response, err := c.client.UpdateHostInstallProgress(ctx, c.infraEnv, host, nil, progress) //nolint:bodyclose // answered closes it
 	return answered(response, err, http.StatusOK, nil)
 }
 
