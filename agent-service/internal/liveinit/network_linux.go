@@ -57,7 +57,7 @@ func keepAddress(i net.Interface, configured chan<- string) {
 		case configured <- l.address.String():
 		default:
 		}
-		time.Sleep(max(l.duration/2, time.Minute))
+		time.Sleep(max(l.duration/2, time.Minute)) //nolint:forbidigo // a lease is renewed at half its time
 	}
 }
 

@@ -254,7 +254,7 @@ type HostInventory struct {
 	Boot Boot `json:"boot,omitempty,omitzero"`
 	// cpu is all processors together.
 	// +optional
-	Cpu CPU `json:"cpu,omitempty,omitzero"`
+	CPU CPU `json:"cpu,omitempty,omitzero"`
 	// memory of the machine.
 	// +optional
 	Memory Memory `json:"memory,omitempty,omitzero"`

@@ -481,7 +481,7 @@ func (in *HostInventory) DeepCopyInto(out *HostInventory) {
 		*out = (*in).DeepCopy()
 	}
 	out.Boot = in.Boot
-	in.Cpu.DeepCopyInto(&out.Cpu)
+	in.CPU.DeepCopyInto(&out.CPU)
 	out.Memory = in.Memory
 	if in.Disks != nil {
 		in, out := &in.Disks, &out.Disks

@@ -13,7 +13,7 @@ const (
 	ReasonCredentialsUnverified = "CredentialsUnverified"
 )
 
-// ReasonManagedHere, of ConditionHandedOver, says that nothing is handed over because this operator manages hosts itself.
+// ReasonManagedHere is of ConditionHandedOver and says that nothing is handed over because this operator manages hosts itself.
 const ReasonManagedHere = "ManagedHere"
 
 // Reasons of ConditionReady of a BareMetalHost that this operator manages. While all goes well, the reason is the state. While Ironic

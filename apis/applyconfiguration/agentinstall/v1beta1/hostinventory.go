@@ -25,7 +25,7 @@ type HostInventoryApplyConfiguration struct {
 	// boot is how the machine was booted.
 	Boot *BootApplyConfiguration `json:"boot,omitempty"`
 	// cpu is all processors together.
-	Cpu *CPUApplyConfiguration `json:"cpu,omitempty"`
+	CPU *CPUApplyConfiguration `json:"cpu,omitempty"`
 	// memory of the machine.
 	Memory *MemoryApplyConfiguration `json:"memory,omitempty"`
 	// disks of the machine.
@@ -84,11 +84,11 @@ func (b *HostInventoryApplyConfiguration) WithBoot(value *BootApplyConfiguration
 	return b
 }
 
-// WithCpu sets the Cpu field in the declarative configuration to the given value
+// WithCPU sets the CPU field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Cpu field is set to the value of the last call.
-func (b *HostInventoryApplyConfiguration) WithCpu(value *CPUApplyConfiguration) *HostInventoryApplyConfiguration {
-	b.Cpu = value
+// If called multiple times, the CPU field is set to the value of the last call.
+func (b *HostInventoryApplyConfiguration) WithCPU(value *CPUApplyConfiguration) *HostInventoryApplyConfiguration {
+	b.CPU = value
 	return b
 }
 
