@@ -52,6 +52,8 @@ type record struct {
 	Port int `json:"port"`
 	// Served is true once the API server was ready: from then on clients may know the port.
 	Served bool `json:"served"`
+	// Begun is true from before etcd's data are laid down until the API server is ready on them for the first time.
+	Begun bool `json:"begun,omitempty"`
 }
 
 func (d layout) readRecord() (record, error) {

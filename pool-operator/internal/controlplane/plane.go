@@ -137,7 +137,7 @@ func (p *Plane) reservePort(ctx context.Context) error {
 	if p.reserved, err = reserveIn(ctx, p.options.Host, p.options.Ports, p.options.SkipPort); err != nil {
 		return err
 	}
-	return p.dir.writeRecord(record{Port: p.reserved.port})
+	return p.dir.writeRecord(record{Port: p.reserved.port, Begun: recorded.Begun})
 }
 
 func (p *Plane) writeTokens() error {

@@ -41,6 +41,35 @@ func TestPortIsHeldWhileTheDirectoryIsOpen(t *testing.T) {
 	require.NoError(t, listener.Close())
 }
 
+func TestDataOfAStartThatDidNotEndAreMadeAnew(t *testing.T) {
+	for name, test := range map[string]struct {
+		before record
+		kept   bool
+	}{
+		"a start that did not end":            {before: record{Begun: true}},
+		"a control plane that was served":     {before: record{Begun: true, Served: true}, kept: true},
+		"a directory whose record was lost":   {kept: true},
+		"a port that nobody knows is no sign": {before: record{Port: 1}, kept: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plane := openPlane(t, Options{})
+			data := plane.dir.etcdData()
+			require.NoError(t, os.Mkdir(data, 0o700))
+			require.NoError(t, plane.dir.writeRecord(test.before))
+			require.NoError(t, plane.beginAnew())
+			if test.kept {
+				assert.DirExists(t, data)
+				return
+			}
+			assert.NoDirExists(t, data)
+			require.NoError(t, plane.beginAnew())
+			recorded, err := plane.dir.readRecord()
+			require.NoError(t, err)
+			assert.True(t, recorded.Begun, "until it was served")
+		})
+	}
+}
+
 func TestTakenPort(t *testing.T) {
 	for name, test := range map[string]struct {
 		served bool

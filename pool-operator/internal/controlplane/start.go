@@ -34,6 +34,9 @@ func (p *Plane) Start(ctx context.Context) error {
 	if err := p.writeCredentials(); err != nil {
 		return err
 	}
+	if err := p.beginAnew(); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	r := newRun()
@@ -42,6 +45,25 @@ func (p *Plane) Start(ctx context.Context) error {
 		r.end(func() error { return err })
 		r.killAll()
 		return err
+	}
+	return nil
+}
+
+// beginAnew removes the data of a first start that did not end well. An API server that was killed while it laid down its own first objects may refuse to
+// start on them for ever, and nobody has had a chance to add any.
+func (p *Plane) beginAnew() error {
+	recorded, err := p.dir.readRecord()
+	if err != nil || recorded.Served {
+		return err
+	}
+	if _, err := os.Stat(p.dir.etcdData()); errors.Is(err, fs.ErrNotExist) {
+		return p.dir.writeRecord(record{Port: p.reserved.port, Begun: true})
+	}
+	if !recorded.Begun {
+		return nil
+	}
+	if err := os.RemoveAll(p.dir.etcdData()); err != nil {
+		return fmt.Errorf("removing the data of a start that did not end: %w", err)
 	}
 	return nil
 }

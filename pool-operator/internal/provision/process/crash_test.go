@@ -63,11 +63,31 @@ func TestOperator(t *testing.T) {
 func awaitState(t *testing.T, r *process.Runtime, ref provision.ClusterRef, want provision.State) provision.Observation {
 	t.Helper()
 	var last provision.Observation
-	require.Eventuallyf(t, func() bool {
+	require.EventuallyWithTf(t, func(c *assert.CollectT) {
 		var err error
 		last, err = r.Observe(t.Context(), ref)
-		return err == nil && last.State == want
+		require.NoError(c, err)
+		require.Equal(c, want, last.State, "%+v %v", last, last.Problem)
 	}, patience, 20*time.Millisecond, "waiting for %s", want)
+	return last
+}
+
+// bringUp starts a cluster as often as it fails, as the operator does.
+func bringUp(t *testing.T, r *process.Runtime, ref provision.ClusterRef) provision.Observation {
+	t.Helper()
+	var last provision.Observation
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		var err error
+		last, err = r.Observe(t.Context(), ref)
+		require.NoError(c, err)
+		if last.State == provision.StateFailed || last.State == provision.StateStopped || last.State == provision.StateAbsent {
+			if last.Problem != nil {
+				t.Log(last.Problem)
+			}
+			require.NoError(t, r.Start(t.Context(), ref, provision.Spec{ClusterName: ref.Name}))
+		}
+		require.Equal(c, provision.StateReady, last.State)
+	}, 2*patience, 20*time.Millisecond)
 	return last
 }
 
@@ -187,8 +207,7 @@ func TestKilledWhileStarting(t *testing.T) {
 	}
 	r := open(t, root)
 	defer r.Crash()
-	require.NoError(t, r.Start(t.Context(), ref, provision.Spec{ClusterName: ref.Name}))
-	ready := awaitState(t, r, ref, provision.StateReady)
+	ready := bringUp(t, r, ref)
 	assert.Equal(t, id, ready.ID)
 	assert.Equal(t, url, ready.URL)
 	assertOneOfEach(t, root, ref)
