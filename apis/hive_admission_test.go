@@ -35,10 +35,16 @@ func TestAdmissionPolicies(t *testing.T) {
 	operator := api{Client: newClient(t, config), config: config, namespace: a.namespace}
 
 	c := a.mustCreate(t, claim("  clusterPoolName: one\n"))
+	protected := a.object(t, cluster("  platform: {hosted: {}}\n"))
+	protected.SetAnnotations(map[string]string{"hive.openshift.io/protected-delete": "true"})
+	require.NoError(t, a.Create(t.Context(), protected))
+	claimed := "  platform: {hosted: {}}\n  clusterPoolRef: {namespace: a, poolName: b, claimName: c}\n"
+	// Each policy comes into force in its own time.
 	require.Eventually(t, func() bool {
-		taken := c.DeepCopy()
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"namespace":"one-abcde"}}`))
-		return a.Patch(t.Context(), taken, patch, client.DryRunAll) != nil
+		return a.Patch(t.Context(), c.DeepCopy(), patch, client.DryRunAll) != nil &&
+			a.Create(t.Context(), a.object(t, cluster(claimed)), client.DryRunAll) != nil &&
+			a.Delete(t.Context(), protected.DeepCopy(), client.DryRunAll) != nil
 	}, 20*time.Second, 50*time.Millisecond, "the policies are not in force")
 
 	const sentence = "spec.namespace is where the operator writes which cluster the claim got: leave it as it is."
@@ -48,16 +54,12 @@ func TestAdmissionPolicies(t *testing.T) {
 	assertRefused(t, a.set(t, c, "one-fghij", "spec", "namespace"), sentence)
 	require.NoError(t, a.set(t, c, "2h", "spec", "lifetime"))
 
-	claimed := "  platform: {hosted: {}}\n  clusterPoolRef: {namespace: a, poolName: b, claimName: c}\n"
 	_, err := a.create(t, cluster(claimed))
 	assertRefused(t, err, "a ClusterDeployment cannot be created already claimed: leave spec.clusterPoolRef.claimName out.")
 	restored := a.object(t, cluster(claimed))
 	restored.SetLabels(map[string]string{"hive.openshift.io/disable-creation-webhook-for-dr": "true"})
 	require.NoError(t, a.Create(t.Context(), restored))
 
-	protected := a.object(t, cluster("  platform: {hosted: {}}\n"))
-	protected.SetAnnotations(map[string]string{"hive.openshift.io/protected-delete": "true"})
-	require.NoError(t, a.Create(t.Context(), protected))
 	assertRefused(t, a.Delete(t.Context(), protected), "the ClusterDeployment is protected: remove its annotation hive.openshift.io/protected-delete first.")
 	require.NoError(t, a.set(t, protected, "false", "metadata", "annotations", "hive.openshift.io/protected-delete"))
 	require.NoError(t, a.Delete(t.Context(), protected))
