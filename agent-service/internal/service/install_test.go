@@ -89,7 +89,7 @@ func TestAClusterIsInstalled(t *testing.T) {
 
 	_, err = w.UnbindHost(t.Context(), alice, keys[0])
 	assert.Equal(t, "HostInstalling", service.ReasonOf(err))
-	_, err = w.UpdateHost(t.Context(), alice, keys[0], func(s *service.HostSettings) error { s.Role = "worker"; return nil })
+	_, err = w.UpdateHost(t.Context(), alice, keys[0], func(s *service.HostSettings) error { s.RequestedHostname = "other"; return nil })
 	assert.Equal(t, "HostInstalling", service.ReasonOf(err))
 	require.Equal(t, service.Conflict, service.KindOf(w.DeleteCluster(t.Context(), alice, c.ID, false)))
 
