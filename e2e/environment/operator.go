@@ -5,11 +5,15 @@ package environment
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
+	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -178,12 +182,19 @@ func answers(ctx context.Context, url string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// freeAddress returns a loopback address that nobody listens on now.
+// given are the addresses that freeAddress returned: who got one may not listen on it yet.
+var given sync.Map
+
+// freeAddress returns a loopback address that nobody listens on now, and that no outgoing connection takes: its port is below those of the kernel's choice.
 func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
-	if err != nil {
-		return "", fmt.Errorf("looking for a free port: %w", err)
+	for range 100 {
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(11000+rand.IntN(4000))) //nolint:gosec // it only spreads, it protects nothing
+		if _, again := given.LoadOrStore(address, true); again {
+			continue
+		}
+		if listener, err := net.Listen("tcp", address); err == nil { //nolint:noctx // closed at once
+			return address, listener.Close()
+		}
 	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String(), nil
+	return "", errors.New("looking for a free port: a hundred were taken")
 }
