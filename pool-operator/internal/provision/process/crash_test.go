@@ -72,25 +72,6 @@ func awaitState(t *testing.T, r *process.Runtime, ref provision.ClusterRef, want
 	return last
 }
 
-// bringUp starts a cluster as often as it fails, as the operator does.
-func bringUp(t *testing.T, r *process.Runtime, ref provision.ClusterRef) provision.Observation {
-	t.Helper()
-	var last provision.Observation
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		var err error
-		last, err = r.Observe(t.Context(), ref)
-		require.NoError(c, err)
-		if last.State == provision.StateFailed || last.State == provision.StateStopped || last.State == provision.StateAbsent {
-			if last.Problem != nil {
-				t.Log(last.Problem)
-			}
-			require.NoError(t, r.Start(t.Context(), ref, provision.Spec{ClusterName: ref.Name}))
-		}
-		require.Equal(c, provision.StateReady, last.State)
-	}, 2*patience, 20*time.Millisecond)
-	return last
-}
-
 // runAndKill runs an operator that does the task and kills it a while after it began. It returns when the processes of the
 // cluster are gone too, which nobody but the kernel sees to.
 func runAndKill(t *testing.T, todo task, after time.Duration) {
@@ -207,7 +188,8 @@ func TestKilledWhileStarting(t *testing.T) {
 	}
 	r := open(t, root)
 	defer r.Crash()
-	ready := bringUp(t, r, ref)
+	require.NoError(t, r.Start(t.Context(), ref, provision.Spec{ClusterName: ref.Name}))
+	ready := awaitState(t, r, ref, provision.StateReady)
 	assert.Equal(t, id, ready.ID)
 	assert.Equal(t, url, ready.URL)
 	assertOneOfEach(t, root, ref)
