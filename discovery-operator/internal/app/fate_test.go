@@ -51,10 +51,13 @@ func (f *fate) act(what func() error) error {
 	return errDead
 }
 
-func (f *fate) dead() bool {
+func (f *fate) dead() bool { return f.acts() >= f.after }
+
+// acts are those that happened or were asked for so far.
+func (f *fate) acts() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.seen >= f.after
+	return f.seen
 }
 
 type mortalTransport struct {
@@ -193,7 +196,7 @@ func liveAndDie(t *testing.T, manage bool, n int) {
 		_, err = w.node(two)
 		require.ErrorIs(t, err, inventory.ErrNotFound)
 		require.Len(t, w.hosts(), 1)
-		t.Logf("acts: %d", f.seen)
+		t.Logf("acts: %d", f.acts())
 		return
 	}
 	until("the machine is on", func() bool { return see(first) && first.Status.PoweredOn })
@@ -222,5 +225,5 @@ func liveAndDie(t *testing.T, manage bool, n int) {
 		return len(leases.Items) == 0
 	})
 	require.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(first), first)))
-	t.Logf("acts: %d", f.seen)
+	t.Logf("acts: %d", f.acts())
 }
