@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/muster-io/muster/apis/apirequest"
 )
 
 // Kind is a kind of request: what is done to which resource, subresource included, as in patch clusterdeployments/status.
@@ -28,7 +30,7 @@ type Request struct {
 type Requests map[Request]int
 
 // writing are the verbs that change something.
-var writing = []string{"create", "update", "patch", "apply", "delete", "deletecollection"}
+var writing = []string{"create", "update", "patch", "apply", "delete"}
 
 // apart are resources whose writes are listed apart: they belong to the operator's own running, or tell what was done.
 var apart = []string{"leases", "events", "tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews"}
@@ -141,9 +143,10 @@ func (c *Counter) Wrap(next http.RoundTripper) http.RoundTripper {
 		if err == nil {
 			code = strconv.Itoa(response.StatusCode)
 		}
+		verb, resource := apirequest.Of(request)
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.requests[Request{kindOf(request), code}]++
+		c.requests[Request{Kind{verb, resource}, code}]++
 		return response, err
 	})
 }
@@ -152,48 +155,3 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
-
-// kindOf reads the kind of a request from its method and path.
-func kindOf(request *http.Request) Kind {
-	parts := strings.Split(strings.Trim(request.URL.Path, "/"), "/")
-	switch {
-	case len(parts) > 2 && parts[0] == "api":
-		parts = parts[2:]
-	case len(parts) > 3 && parts[0] == "apis":
-		parts = parts[3:]
-	default:
-		return Kind{verbOf(request, false), "none"}
-	}
-	// namespaces/<name>/<resource>… is about the resource, unless what follows is a subresource of the namespace itself.
-	if len(parts) > 2 && parts[0] == "namespaces" && parts[2] != "status" && parts[2] != "finalize" {
-		parts = parts[2:]
-	}
-	resource := parts[0]
-	if len(parts) > 2 {
-		resource += "/" + parts[2]
-	}
-	return Kind{verbOf(request, len(parts) > 1), resource}
-}
-
-func verbOf(request *http.Request, named bool) string {
-	switch request.Method {
-	case http.MethodPost:
-		return "create"
-	case http.MethodPut:
-		return "update"
-	case http.MethodDelete:
-		return "delete"
-	case http.MethodPatch:
-		if strings.HasPrefix(request.Header.Get("Content-Type"), "application/apply-patch") {
-			return "apply"
-		}
-		return "patch"
-	}
-	switch {
-	case request.URL.Query().Get("watch") != "":
-		return "watch"
-	case named:
-		return "get"
-	}
-	return "list"
-}
