@@ -13,6 +13,7 @@ const (
 	WhyNew         Why = "New"         // the cluster was never started
 	WhyResume      Why = "Resume"      // it is stopped and should run
 	WhyRetry       Why = "Retry"       // it failed, and the pause is over
+	WhyAnew        Why = "Anew"        // it never answered and dies again and again: it is begun anew
 	WhyHang        Why = "Hang"        // it runs and has not answered for long
 	WhyHibernate   Why = "Hibernate"   // it runs and should not
 	WhyGivenUp     Why = "GivenUp"     // its installation used all its attempts
@@ -41,7 +42,7 @@ type Start struct{ Why Why }
 // Stop stops the cluster and keeps its data.
 type Stop struct{ Why Why }
 
-// Delete stops the cluster and removes its data.
+// Delete stops the cluster and removes its data. A cluster that is not deleted itself is then started from nothing.
 type Delete struct{ Why Why }
 
 // PublishAccess writes the Secrets with the administrator's kubeconfig, password and the metadata of the cluster, with

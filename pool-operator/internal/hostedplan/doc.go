@@ -8,6 +8,7 @@
 //
 //   - nothing runs before the finalizer is there, and the finalizer stays until nothing is left;
 //   - a cluster is installed once its API answers and its credentials are published; only then does it hibernate;
+//   - a cluster that never answered and whose programs die again and again is begun anew, as its data may be half laid;
 //   - an installed cluster whose data is not here is never started from nothing;
 //   - what fails is tried again with growing pauses, for ever, unless installAttemptsLimit ends an installation;
 //   - the status says what was observed, never what was asked for.

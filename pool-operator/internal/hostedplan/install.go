@@ -29,9 +29,25 @@ func planInstall(now time.Time, s Snapshot) Decision {
 		d.Actions = []Action{Start{Why: WhyResume}}
 	case provision.StateFailed:
 		return planFailedInstall(now, s)
-	case provision.StateStarting, provision.StateUnreachable, provision.StateStopping, provision.StateDeleting:
+	case provision.StateStarting:
+		if halfLaid(s) {
+			d.Actions = []Action{Delete{Why: WhyAnew}}
+		}
+	case provision.StateUnreachable, provision.StateStopping, provision.StateDeleting:
 	}
 	return d
+}
+
+// deathsOfData is after how many ends in a row of a program in its first start the data is held to be the cause.
+const deathsOfData = 4
+
+// halfLaid says whether the data of a cluster that never answered may be what its programs die of: an API server that is killed while
+// it lays down its first objects can refuse to start on them for ever. Nothing is lost with such data, as nobody was let in yet. Each further time it
+// takes one death more, so that the data of a cluster that dies of something else is not thrown away in a circle and its attempts still add up.
+func halfLaid(s Snapshot) bool {
+	problem, deaths := s.Observed.Problem, int(s.Observed.Failures)
+	return problem != nil && problem.Reason == provision.ReasonProcessDied &&
+		deaths >= deathsOfData && deaths > s.Cluster.Status.InstallRestarts
 }
 
 // planFailedInstall tries again after a pause.

@@ -53,6 +53,13 @@ func failing(failures int32, ago time.Duration) option {
 	}
 }
 
+func dying(times int32) option {
+	return func(s *hostedplan.Snapshot) {
+		s.Observed.Failures = times
+		s.Observed.Problem = &provision.Problem{Reason: provision.ReasonProcessDied, Component: "kube-apiserver", Message: "kube-apiserver ended with exit code 1 (Error)"}
+	}
+}
+
 func silentFor(long time.Duration) option {
 	return func(s *hostedplan.Snapshot) {
 		s.Cluster.Status.Conditions = []hivev1.Condition{{Type: hivev1.ClusterDeploymentReady, Status: corev1.ConditionFalse,
@@ -116,6 +123,12 @@ func TestActions(t *testing.T) {
 			snapshot(observed(provision.StateFailed), failing(2, time.Hour), limited(2)), stop(hostedplan.WhyGivenUp), 0},
 		"attempts are counted over a restart of the operator": {
 			snapshot(observed(provision.StateStopped), limited(2), restarted(2)), nil, 0},
+		"a first start whose programs die again and again is begun anew": {
+			snapshot(observed(provision.StateStarting), dying(4), restarted(3)), []hostedplan.Action{hostedplan.Delete{Why: hostedplan.WhyAnew}}, 10 * time.Second},
+		"it is given a few attempts before":                  {snapshot(observed(provision.StateStarting), dying(3), restarted(2)), nil, 10 * time.Second},
+		"the next time it is given one attempt more":         {snapshot(observed(provision.StateStarting), dying(4), restarted(4)), nil, 10 * time.Second},
+		"a full disk is not mended by beginning anew":        {snapshot(observed(provision.StateStarting), failing(9, 0)), nil, 10 * time.Second},
+		"an installed cluster that dies keeps its data":      {snapshot(installed, observed(provision.StateStarting), dying(9)), nil, 10 * time.Second},
 		"a running cluster runs":                             {snapshot(installed, observed(provision.StateReady)), nil, time.Minute},
 		"a stopped cluster that should run is started":       {snapshot(installed, observed(provision.StateStopped)), start(hostedplan.WhyResume), 10 * time.Second},
 		"a running cluster that should hibernate is stopped": {snapshot(installed, hibernate, observed(provision.StateReady)), stop(hostedplan.WhyHibernate), 10 * time.Second},
