@@ -111,9 +111,13 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*service.Service, ht
 	if err != nil {
 		return nil, nil, err
 	}
+	minimums, err := o.hostMinimums()
+	if err != nil {
+		return nil, nil, err
+	}
 	var authority *token.Authority
 	svc := service.New(db, service.Options{
-		DisconnectAfter: o.DisconnectAfter, OSImages: images, RegistryImages: split(o.RegistryImages), BaseURL: o.BaseURL, Log: log,
+		DisconnectAfter: o.DisconnectAfter, OSImages: images, RegistryImages: split(o.RegistryImages), BaseURL: o.BaseURL, Minimums: minimums, Log: log,
 		HostToken: func(ctx context.Context, key service.HostKey) (string, error) { return authority.ForHost(ctx, key) },
 	})
 	if authority, err = token.New(token.Options{Key: key, Generations: svc}); err != nil {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,6 +19,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap/zaptest"
+
+	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
 const patience = 60 * time.Second
@@ -37,6 +40,19 @@ func TestOptionsSayWhatIsWrong(t *testing.T) {
 	}
 	_, err := ParseOptions(nil)
 	require.NoError(t, err)
+}
+
+func TestWhatHostsNeedIsConfigured(t *testing.T) {
+	o := Options{HostMinimums: filepath.Join(t.TempDir(), "minimums.json")}
+	require.NoError(t, os.WriteFile(o.HostMinimums, []byte(`{"worker":{"cpus":1,"memoryGiB":2,"diskGB":3}}`), 0o600))
+	minimums, err := o.hostMinimums()
+	require.NoError(t, err)
+	assert.Equal(t, validate.Minimum{CPUs: 1, MemoryGiB: 2, DiskGB: 3}, minimums["worker"])
+	assert.Equal(t, validate.DefaultMinimums["master"], minimums["master"], "what is left out stays")
+	assert.NotEqual(t, minimums["worker"], validate.DefaultMinimums["worker"])
+	require.NoError(t, os.WriteFile(o.HostMinimums, []byte(`{"queen":{}}`), 0o600))
+	_, err = o.hostMinimums()
+	require.ErrorContains(t, err, `there is no role "queen"`)
 }
 
 func call(t *testing.T, method, url, body string) (int, map[string]any) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/image"
 	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
 // Options are the service's settings, one per flag.
@@ -31,6 +33,7 @@ type Options struct {
 	RegistryImages     string
 	LiveImages         string
 	LiveImageCache     string
+	HostMinimums       string
 	MetricsBindAddress string
 	LogLevel           string
 	DisconnectAfter    time.Duration
@@ -69,6 +72,7 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.OSImages, "os-images", "", "file with the images that are installed: a JSON list of {version, cpuArchitecture, url, sha256, compression, firstBoot}")
 	flags.StringVar(&o.LiveImages, "live-images", "", "file with the live images that discovery images are made of: a JSON list of {version, cpuArchitecture, url, sha256}; the first of an architecture is its default")
 	flags.StringVar(&o.LiveImageCache, "live-image-cache", "live-images", "directory where live images are kept")
+	flags.StringVar(&o.HostMinimums, "host-minimums", "", "file with what hosts need at least: a JSON object of {cpus, memoryGiB, diskGB} by role (auto-assign, worker, master, arbiter); roles left out need what is documented")
 	flags.StringVar(&o.RegistryImages, "registry-images", "", "container images, comma separated, that free hosts must be able to pull")
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", "127.0.0.1:8091", "address of /metrics; 0 for none")
 	flags.StringVar(&o.LogLevel, "log-level", "info", "debug, info or error")
@@ -134,6 +138,27 @@ func (o *Options) osImages() ([]service.OSImage, error) {
 		}
 	}
 	return images, nil
+}
+
+// hostMinimums are what hosts need at least.
+func (o *Options) hostMinimums() (validate.Minimums, error) {
+	minimums := maps.Clone(validate.DefaultMinimums)
+	if o.HostMinimums == "" {
+		return minimums, nil
+	}
+	content, err := os.ReadFile(o.HostMinimums)
+	if err != nil {
+		return nil, fmt.Errorf("reading what hosts need: %w", err)
+	}
+	if err := json.Unmarshal(content, &minimums); err != nil {
+		return nil, fmt.Errorf("reading what hosts need in %s: %w", o.HostMinimums, err)
+	}
+	for role := range minimums {
+		if _, known := validate.DefaultMinimums[role]; !known {
+			return nil, fmt.Errorf("what hosts need in %s: there is no role %q", o.HostMinimums, role)
+		}
+	}
+	return minimums, nil
 }
 
 // liveImages are what discovery images are made of.

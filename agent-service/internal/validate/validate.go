@@ -77,9 +77,9 @@ type Surroundings struct {
 
 // Minimum is what a role needs.
 type Minimum struct {
-	CPUs      int64
-	MemoryGiB int64
-	DiskGB    int64
+	CPUs      int64 `json:"cpus"`
+	MemoryGiB int64 `json:"memoryGiB"`
+	DiskGB    int64 `json:"diskGB"`
 }
 
 // Minimums by role. Auto-assign needs what the most modest role needs.
