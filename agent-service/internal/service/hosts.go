@@ -127,23 +127,7 @@ func (s *Service) UpdateHost(ctx context.Context, by Principal, key HostKey, cha
 			return err
 		}
 		after.Role = cmp.Or(after.Role, autoAssign)
-		if err := after.check(); err != nil {
-			return err
-		}
-		if sameSettings(before, after) {
-			return nil
-		}
-		if err := w.apply(h, lifecycle.Apply(h.State, lifecycle.Edit, s.facts(h, nil)), "", false); err != nil {
-			return err
-		}
-		h.HostSettings = after
-		if before.Approved != after.Approved {
-			w.tell(h, h.ClusterID, Info, "host_approved_updated", true, "Host %s: updated approved to %t", h.label(), after.Approved)
-		}
-		if before.Role != after.Role {
-			w.tell(h, h.ClusterID, Info, "host_role_updated", h.ClusterID == "", "Host %s: set role to %s", h.label(), after.Role)
-		}
-		return w.refresh(ctx, h)
+		return w.edit(ctx, h, after)
 	})
 }
 

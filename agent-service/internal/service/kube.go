@@ -1,0 +1,98 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+)
+
+// Wish is all that a custom resource states of a host. What it leaves empty is cleared.
+type Wish struct {
+	// ClusterID is the cluster that the host shall be bound to, empty for none. A binding to a cluster that is no custom resource is left alone:
+	// who made it over REST ends it there.
+	ClusterID string
+	// HostSettings replace those of the host, but for SkipFormattingDisks. A role of auto-assign leaves the one alone that an installation assigned.
+	HostSettings
+}
+
+// GrantWish binds, moves or frees a host and gives it its settings, in one transaction: no installation begins between them. Nothing is written where the
+// host is as it is wished for. Conflict and Invalid are those of BindHost, MoveHost, UnbindHost and UpdateHost.
+func (s *Service) GrantWish(ctx context.Context, by Principal, key HostKey, wish Wish) (*Host, error) {
+	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+		if err := w.place(ctx, by, h, wish.ClusterID); err != nil {
+			return err
+		}
+		settings := wish.HostSettings
+		settings.Role, settings.SkipFormattingDisks = cmp.Or(settings.Role, autoAssign), h.SkipFormattingDisks
+		if settings.Role == autoAssign && !slices.Contains(unassigned, h.State) {
+			settings.Role = h.Role
+		}
+		return w.edit(ctx, h, settings)
+	}, wish.ClusterID)
+}
+
+// unassigned are the states in which no installation needs a role to stay as it is.
+var unassigned = []lifecycle.State{
+	lifecycle.DiscoveringUnbound, lifecycle.InsufficientUnbound, lifecycle.KnownUnbound, lifecycle.DisconnectedUnbound, lifecycle.Unbinding,
+	lifecycle.UnbindingPendingUserAction, lifecycle.Reclaiming, lifecycle.ReclaimingRebooting, lifecycle.Binding, lifecycle.Discovering, lifecycle.Insufficient,
+	lifecycle.Known, lifecycle.Disconnected,
+}
+
+// place brings a host into a cluster, or out of any.
+func (w *work) place(ctx context.Context, by Principal, h *Host, clusterID string) error {
+	if h.ClusterID == clusterID {
+		return nil
+	}
+	if clusterID != "" {
+		c, err := w.ownCluster(ctx, by, clusterID)
+		if err != nil {
+			return err
+		}
+		if h.ClusterID == "" {
+			return w.join(ctx, h, c, lifecycle.Bind)
+		}
+		return w.join(ctx, h, c, lifecycle.Move)
+	}
+	c, err := w.cluster(ctx, h.ClusterID)
+	if err != nil {
+		return err
+	}
+	if c != nil && c.Kube == (KubeRef{}) {
+		return nil
+	}
+	e, err := w.InfraEnv(ctx, h.InfraEnvID)
+	if err != nil {
+		return err
+	}
+	if e != nil && e.ClusterID != "" {
+		return Refuse(Conflict, "InfraEnvBound", "InfraEnv %s belongs to cluster %s: its hosts cannot be unbound", e.ID, e.ClusterID)
+	}
+	return w.release(ctx, h, lifecycle.Unbind)
+}
+
+// edit gives a host other settings and tells it.
+func (w *work) edit(ctx context.Context, h *Host, after HostSettings) error {
+	before := h.HostSettings
+	if err := after.check(); err != nil {
+		return err
+	}
+	if sameSettings(before, after) {
+		return nil
+	}
+	if err := w.apply(h, lifecycle.Apply(h.State, lifecycle.Edit, w.s.facts(h, nil)), "", false); err != nil {
+		return err
+	}
+	h.HostSettings = after
+	if before.Approved != after.Approved {
+		w.tell(h, h.ClusterID, Info, "host_approved_updated", true, "Host %s: updated approved to %t", h.label(), after.Approved)
+	}
+	if before.Role != after.Role {
+		w.tell(h, h.ClusterID, Info, "host_role_updated", h.ClusterID == "", "Host %s: set role to %s", h.label(), after.Role)
+	}
+	return w.refresh(ctx, h)
+}
