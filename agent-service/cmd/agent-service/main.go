@@ -17,7 +17,7 @@ import (
 )
 
 func main() {
-	options, err := app.ParseOptions(os.Args[1:])
+	run, err := app.Parse(os.Args[1:])
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return
@@ -27,7 +27,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := app.Run(ctx, options); err != nil {
+	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1) //nolint:gocritic // the process ends: there is nothing left to stop
 	}

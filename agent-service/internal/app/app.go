@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/sync/errgroup"
@@ -60,21 +58,17 @@ func RunWith(ctx context.Context, o Options, log *zap.Logger, listener net.Liste
 	if err != nil {
 		return err
 	}
-	svc, handler, err := assemble(o, db, log)
+	svc, handler, instruments, err := assemble(o, db, log)
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(metrics.New(svc, &db.Statements), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return svc.Run(ctx) })
 	group.Go(func() error {
 		return serve(ctx, &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}, listener, o.TLSCertificate, o.TLSKey)
 	})
-	if o.MetricsBindAddress != "0" {
-		group.Go(func() error { return serveMetrics(ctx, o.MetricsBindAddress, registry) })
-	}
+	group.Go(func() error { return o.serveProbes(ctx, handler) })
+	group.Go(func() error { return o.serveMetrics(ctx, log, instruments...) })
 	log.Info("started", zap.String("address", listener.Addr().String()), zap.String("version", version))
 	err = group.Wait()
 	return errors.Join(err, db.Close())
@@ -97,23 +91,23 @@ func openStore(ctx context.Context, address string, log *zap.Logger) (*store.Sto
 	}
 }
 
-// assemble makes the service and the door of REST.
-func assemble(o Options, db *store.Store, log *zap.Logger) (*service.Service, http.Handler, error) {
+// assemble makes the service, the door of REST, and what measures them.
+func assemble(o Options, db *store.Store, log *zap.Logger) (*service.Service, http.Handler, []prometheus.Collector, error) {
 	images, err := o.osImages()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	key, err := token.Key(o.TokenKey)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	people, err := o.people()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	minimums, err := o.hostMinimums()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	var authority *token.Authority
 	svc := service.New(db, service.Options{
@@ -121,26 +115,29 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*service.Service, ht
 		HostToken: func(ctx context.Context, key service.HostKey) (string, error) { return authority.ForHost(ctx, key) },
 	})
 	if authority, err = token.New(token.Options{Key: key, Generations: svc}); err != nil {
-		return nil, nil, fmt.Errorf("preparing tokens: %w", err)
+		return nil, nil, nil, fmt.Errorf("preparing tokens: %w", err)
 	}
 	rest := httpapi.Options{Service: svc, Authority: authority, People: people, Versions: versions(images), Release: version, Log: log}
 	mux := http.NewServeMux()
 	live, err := o.liveImages()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	if len(live) > 0 {
+	instruments := []prometheus.Collector{metrics.New(svc, &db.Statements)}
+	if len(live) > 0 || o.ImageURL != "" {
 		discovery := newDiscovery(o, live, svc, authority)
 		rest.Images = discovery
-		mux.Handle("/images/", discovery.handler)
-		mux.Handle("/boot-artifacts/", discovery.handler)
+		discovery.mount(mux)
+		if discovery.handler != nil {
+			instruments = append(instruments, metrics.NewImages(discovery.handler))
+		}
 	}
 	door, err := httpapi.New(rest)
 	if err != nil {
-		return nil, nil, fmt.Errorf("preparing REST: %w", err)
+		return nil, nil, nil, fmt.Errorf("preparing REST: %w", err)
 	}
 	mux.Handle("/", door)
-	return svc, mux, nil
+	return svc, mux, instruments, nil
 }
 
 // people is who may come with which token.
@@ -209,16 +206,6 @@ func serve(ctx context.Context, server *http.Server, listener net.Listener, cert
 		return fmt.Errorf("ending requests: %w", err)
 	}
 	return nil
-}
-
-func serveMetrics(ctx context.Context, address string, registry *prometheus.Registry) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return fmt.Errorf("listening for metrics: %w", err)
-	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	return serve(ctx, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, listener, "", "")
 }
 
 // newLogger makes all logging JSON.

@@ -20,16 +20,31 @@ import (
 
 // discovery makes discovery images out of InfraEnvs.
 type discovery struct {
-	base      string
-	envs      service.InfraEnvs
-	authority *token.Authority
-	handler   *image.Handler
+	// base is how hosts reach the service, images how they reach what serves discovery images.
+	base, images string
+	envs         service.InfraEnvs
+	authority    *token.Authority
+	// handler serves images here; nil where another process does.
+	handler *image.Handler
 }
 
 func newDiscovery(o Options, live []image.Version, envs service.InfraEnvs, authority *token.Authority) *discovery {
-	d := &discovery{base: o.BaseURL, envs: envs, authority: authority}
-	d.handler = image.New(image.Options{Catalog: &image.Catalog{Directory: o.LiveImageCache, Versions: live}, Source: d, URL: o.BaseURL})
+	d := &discovery{base: o.BaseURL, images: o.ImageURL, envs: envs, authority: authority}
+	if d.images == "" {
+		d.images = o.BaseURL
+		d.handler = image.New(image.Options{Catalog: &image.Catalog{Directory: o.LiveImageCache, Versions: live}, Source: d, URL: o.BaseURL})
+	}
 	return d
+}
+
+// mount serves images, or what another process needs to serve them.
+func (d *discovery) mount(mux *http.ServeMux) {
+	if d.handler == nil {
+		mux.Handle("/image-source/", image.NewSourceHandler(d))
+		return
+	}
+	mux.Handle("/images/", d.handler)
+	mux.Handle("/boot-artifacts/", d.handler)
 }
 
 // answered is an error with the status of its answer.
@@ -55,7 +70,7 @@ func (d *discovery) Describe(ctx context.Context, key string) (image.Description
 		return image.Description{}, err
 	}
 	return image.Description{
-		ID: env.ID, Revision: fmt.Sprintf("%d/%d", env.ImageUpdatedAt.UnixNano(), env.ImageGeneration), Version: env.OSImageVersion, Architecture: env.CPUArchitecture,
+		ID: env.ID, Revision: fmt.Sprintf("%d/%d/%d", env.ImageUpdatedAt.UnixNano(), env.ImageGeneration, d.authority.ImageIssued().Unix()), Version: env.OSImageVersion, Architecture: env.CPUArchitecture,
 		ModTime: env.ImageUpdatedAt,
 	}, nil
 }
@@ -140,7 +155,7 @@ func (d *discovery) URL(_ context.Context, env *service.InfraEnv) (string, error
 	if err != nil {
 		return "", fmt.Errorf("making the address of the image: %w", err)
 	}
-	return d.base + "/images/" + short + "/discovery.iso", nil
+	return d.images + "/images/" + short + "/discovery.iso", nil
 }
 
 // FileURL implements httpapi.Images.
@@ -152,7 +167,7 @@ func (d *discovery) FileURL(_ context.Context, env *service.InfraEnv, file httpa
 	if file.Name != "ipxe-script" {
 		return "", service.Refuse(service.Invalid, "NoSuchAddress", "%s is downloaded with a token only, from downloads/files", file.Name)
 	}
-	return d.base + "/images/" + short + "/ipxe-script", nil
+	return d.images + "/images/" + short + "/ipxe-script", nil
 }
 
 // File implements httpapi.Images.
@@ -167,7 +182,19 @@ func (d *discovery) File(ctx context.Context, env *service.InfraEnv, file httpap
 		if err != nil {
 			return nil, fmt.Errorf("making the address of the image: %w", err)
 		}
+		return d.script(ctx, short)
+	}
+}
+
+// script is the iPXE script of a key. Where images are served elsewhere, it is read from there: it shows what the live image says.
+func (d *discovery) script(ctx context.Context, short string) ([]byte, error) {
+	if d.handler != nil {
 		script, err := d.handler.Script(ctx, short)
 		return []byte(script), err
 	}
+	script, err := image.FetchScript(ctx, remoteClient, d.images, short)
+	if err != nil {
+		return nil, service.Refuse(service.Unavailable, "ImagesAway", "what serves discovery images does not answer; try again")
+	}
+	return script, nil
 }

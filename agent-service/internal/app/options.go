@@ -9,41 +9,32 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/muster-io/muster/agent-service/internal/image"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
 // Options are the service's settings, one per flag.
 type Options struct {
-	Listen             string
-	TLSCertificate     string
-	TLSKey             string
-	BaseURL            string
-	Database           string
-	DatabaseFile       string
-	TokenKey           string
-	OSImages           string
-	RegistryImages     string
-	LiveImages         string
-	LiveImageCache     string
-	HostMinimums       string
-	MetricsBindAddress string
-	LogLevel           string
-	DisconnectAfter    time.Duration
-	OIDCIssuer         string
-	OIDCAudience       string
-	OIDCUserClaim      string
-	OIDCOrganization   string
-	OIDCAdminGroup     string
-	OIDCKeyFile        string
-	OIDCKeysURL        string
+	Process
+	ImageURL         string
+	Database         string
+	DatabaseFile     string
+	TokenKey         string
+	OSImages         string
+	HostMinimums     string
+	RegistryImages   string
+	DisconnectAfter  time.Duration
+	OIDCIssuer       string
+	OIDCAudience     string
+	OIDCUserClaim    string
+	OIDCOrganization string
+	OIDCAdminGroup   string
+	OIDCKeyFile      string
+	OIDCKeysURL      string
 }
 
 // ParseOptions reads options from arguments, without the program's name, and validates them. flag.ErrHelp is returned
@@ -62,20 +53,16 @@ func ParseOptions(arguments []string) (Options, error) {
 }
 
 func (o *Options) bind(flags *flag.FlagSet) {
+	o.Process.bind(flags)
 	flags.StringVar(&o.Listen, "listen", ":8090", "address of REST v2, its documentation (/docs), /healthz and /readyz")
-	flags.StringVar(&o.TLSCertificate, "tls-certificate", "", "file of the certificate; empty to serve without TLS")
-	flags.StringVar(&o.TLSKey, "tls-key", "", "file of the certificate's key")
 	flags.StringVar(&o.BaseURL, "base-url", "http://localhost:8090", "how hosts reach this service, without a slash at the end")
+	flags.StringVar(&o.ImageURL, "image-url", "", "how discovery images are reached where another process serves them (agent-service images), without a slash at the end; empty for this one")
 	flags.StringVar(&o.Database, "database", "agent-service.db", "file of the SQLite database, or postgres://… for several replicas")
 	flags.StringVar(&o.DatabaseFile, "database-file", "", "file that holds the value of --database, where that is a secret")
 	flags.StringVar(&o.TokenKey, "token-key", "agent-service.key", "file of the key that signs tokens of hosts, made when it is missing; the same for all replicas")
 	flags.StringVar(&o.OSImages, "os-images", "", "file with the images that are installed: a JSON list of {version, cpuArchitecture, url, sha256, compression, firstBoot}")
-	flags.StringVar(&o.LiveImages, "live-images", "", "file with the live images that discovery images are made of: a JSON list of {version, cpuArchitecture, url, sha256}; the first of an architecture is its default")
-	flags.StringVar(&o.LiveImageCache, "live-image-cache", "live-images", "directory where live images are kept")
 	flags.StringVar(&o.HostMinimums, "host-minimums", "", "file with what hosts need at least: a JSON object of {cpus, memoryGiB, diskGB} by role (auto-assign, worker, master, arbiter); roles left out need what is documented")
 	flags.StringVar(&o.RegistryImages, "registry-images", "", "container images, comma separated, that free hosts must be able to pull")
-	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", "127.0.0.1:8091", "address of /metrics; 0 for none")
-	flags.StringVar(&o.LogLevel, "log-level", "info", "debug, info or error")
 	flags.DurationVar(&o.DisconnectAfter, "disconnect-after", 3*time.Minute, "how long a host may be silent")
 	flags.StringVar(&o.OIDCIssuer, "oidc-issuer", "none", "URL of the OpenID Connect issuer whose tokens people use; none lets everybody do everything, for development")
 	flags.StringVar(&o.OIDCAudience, "oidc-audience", "", "audience that tokens must have; empty for any")
@@ -88,15 +75,9 @@ func (o *Options) bind(flags *flag.FlagSet) {
 
 // Validate says everything that is wrong with the options.
 func (o *Options) Validate() error {
-	var errs []error
-	if !slices.Contains([]string{"debug", "info", "error"}, o.LogLevel) {
-		errs = append(errs, fmt.Errorf("--log-level=%s: write debug, info or error", o.LogLevel))
-	}
-	if (o.TLSCertificate == "") != (o.TLSKey == "") {
-		errs = append(errs, errors.New("--tls-certificate and --tls-key: give both or none"))
-	}
-	if u, err := url.Parse(o.BaseURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.HasSuffix(o.BaseURL, "/") {
-		errs = append(errs, fmt.Errorf("--base-url=%s: write http(s)://host:port without a slash at the end", o.BaseURL))
+	errs := o.validate()
+	if o.ImageURL != "" && !isAddress(o.ImageURL) {
+		errs = append(errs, fmt.Errorf("--image-url=%s: write http(s)://host:port without a slash at the end", o.ImageURL))
 	}
 	if o.DisconnectAfter < 10*time.Second {
 		errs = append(errs, fmt.Errorf("--disconnect-after=%s: write 10s or more", o.DisconnectAfter))
@@ -159,25 +140,4 @@ func (o *Options) hostMinimums() (validate.Minimums, error) {
 		}
 	}
 	return minimums, nil
-}
-
-// liveImages are what discovery images are made of.
-func (o *Options) liveImages() ([]image.Version, error) {
-	if o.LiveImages == "" {
-		return nil, nil
-	}
-	content, err := os.ReadFile(o.LiveImages)
-	if err != nil {
-		return nil, fmt.Errorf("reading the list of live images: %w", err)
-	}
-	var versions []image.Version
-	if err := json.Unmarshal(content, &versions); err != nil {
-		return nil, fmt.Errorf("reading the list of live images in %s: %w", o.LiveImages, err)
-	}
-	for _, v := range versions {
-		if v.Name == "" || v.Architecture == "" || v.URL == "" || len(v.SHA256) != 64 {
-			return nil, fmt.Errorf("the list of live images in %s: each needs version, cpuArchitecture, url and sha256 of 64 hexadecimal digits", o.LiveImages)
-		}
-	}
-	return versions, nil
 }

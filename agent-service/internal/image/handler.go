@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -31,6 +32,10 @@ type Options struct {
 //	/boot-artifacts/{kernel,rootfs}  ?version=&arch=, which need no key
 type Handler struct {
 	Options
+	// Requests, Renders, and Failures count requests for images and parts of them, overlays that were rendered, and requests that could not be served
+	// through no fault of who asked.
+	Requests, Renders, Failures atomic.Int64
+
 	cache cache
 	mux   *http.ServeMux
 }
@@ -44,7 +49,10 @@ func New(options Options) *Handler {
 }
 
 // ServeHTTP implements http.Handler.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.Requests.Add(1)
+	h.mux.ServeHTTP(w, r)
+}
 
 // Script is the iPXE script of a key.
 func (h *Handler) Script(ctx context.Context, key string) (string, error) {
@@ -59,13 +67,13 @@ func (h *Handler) image(w http.ResponseWriter, r *http.Request) {
 	key, file := r.PathValue("key"), r.PathValue("file")
 	image, err := h.rendered(r.Context(), key)
 	if err != nil {
-		refuse(w, err)
+		h.refuse(w, err)
 		return
 	}
 	switch {
 	case strings.HasSuffix(file, ".iso"):
 		if image.err != nil {
-			refuse(w, image.err)
+			h.refuse(w, image.err)
 			return
 		}
 		w.Header().Set("Content-Disposition", `attachment; filename="`+file+`"`)
@@ -73,7 +81,7 @@ func (h *Handler) image(w http.ResponseWriter, r *http.Request) {
 	case file == "pxe-initrd":
 		initrd, ok := image.initrd()
 		if !ok {
-			refuse(w, errNoSuchPart)
+			h.refuse(w, errNoSuchPart)
 			return
 		}
 		serve(w, r, "application/octet-stream", image.tag+"-initrd", image.modTime, initrd)
@@ -91,7 +99,10 @@ func (h *Handler) rendered(ctx context.Context, key string) (*rendered, error) {
 	}
 	revision := d.Revision + " " + d.Version + " " + d.Architecture
 	// A client that goes away must not end what others wait for too.
-	return h.cache.get(d.ID, revision, func() (*rendered, error) { return render(context.WithoutCancel(ctx), h.Catalog, h.Source, d) })
+	return h.cache.get(d.ID, revision, func() (*rendered, error) {
+		h.Renders.Add(1)
+		return render(context.WithoutCancel(ctx), h.Catalog, h.Source, d)
+	})
 }
 
 func (h *Handler) script(key string, image *rendered) string {
@@ -114,12 +125,12 @@ func (h *Handler) part(w http.ResponseWriter, r *http.Request) {
 	}
 	base, err := h.Catalog.Base(r.Context(), r.URL.Query().Get("version"), r.URL.Query().Get("arch"))
 	if err != nil {
-		refuse(w, err)
+		h.refuse(w, err)
 		return
 	}
 	content, ok := base.part(path)
 	if !ok {
-		refuse(w, errNoSuchPart)
+		h.refuse(w, errNoSuchPart)
 		return
 	}
 	serve(w, r, "application/octet-stream", base.SHA256[:32]+"-"+r.PathValue("part"), time.Time{}, content)
@@ -134,20 +145,29 @@ func serve(w http.ResponseWriter, r *http.Request, contentType, tag string, modT
 	http.ServeContent(w, r, "", modTime, content)
 }
 
+func (h *Handler) refuse(w http.ResponseWriter, err error) {
+	if refuse(w, err) == http.StatusServiceUnavailable {
+		h.Failures.Add(1)
+	}
+}
+
 // refuse answers with the status that the error knows, else 503: what goes wrong here (fetching a live image) may go well later.
-func refuse(w http.ResponseWriter, err error) {
+func refuse(w http.ResponseWriter, err error) (status int) {
 	var known interface{ StatusCode() int }
 	var unknown *UnknownVersionError
 	var large *TooLargeError
+	reason := err.Error()
 	switch {
 	case errors.As(err, &known):
-		http.Error(w, err.Error(), known.StatusCode())
+		status = known.StatusCode()
 	case errors.As(err, &unknown), errors.Is(err, errNoSuchPart):
-		http.Error(w, err.Error(), http.StatusNotFound)
+		status = http.StatusNotFound
 	case errors.As(err, &large):
-		http.Error(w, err.Error(), http.StatusConflict)
+		status = http.StatusConflict
 	default:
 		w.Header().Set("Retry-After", "10")
-		http.Error(w, "the live image cannot be had at the moment", http.StatusServiceUnavailable)
+		status, reason = http.StatusServiceUnavailable, "the image cannot be had at the moment"
 	}
+	http.Error(w, reason, status)
+	return status
 }

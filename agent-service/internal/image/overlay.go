@@ -22,6 +22,8 @@ type Source interface {
 
 // Description names an overlay without rendering it.
 type Description struct {
+	// Key is what a Remote was asked by; empty from other sources.
+	Key string `json:"-"`
 	// ID of the InfraEnv.
 	ID string
 	// Revision changes whenever the content does.

@@ -31,22 +31,19 @@ type counter struct {
 
 // New makes a collector of a service and of the statements that its store sent.
 func New(s *service.Service, statements *atomic.Int64) *Collector {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("agent_service_"+name, help, labels, nil)
-	}
 	return &Collector{
 		service: s, statements: statements,
-		hosts:     desc("hosts", "Hosts by state.", "state"),
-		connected: desc("hosts_connected", "Hosts whose agent polled within the time-out."),
-		held:      desc("polls_held", "Polls of agents that are held open now."),
-		away:      desc("store_away", "1 while the database cannot be reached."),
+		hosts:     prometheus.NewDesc("agent_service_hosts", "Hosts by state.", []string{"state"}, nil),
+		connected: prometheus.NewDesc("agent_service_hosts_connected", "Hosts whose agent polled within the time-out.", nil, nil),
+		held:      prometheus.NewDesc("agent_service_polls_held", "Polls of agents that are held open now.", nil, nil),
+		away:      prometheus.NewDesc("agent_service_store_away", "1 while the database cannot be reached.", nil, nil),
 		counters: []counter{
-			{desc("polls_total", "Polls of agents."), &s.Polls},
-			{desc("registrations_total", "Registrations of hosts, repeated ones too."), &s.Registers},
-			{desc("heartbeats_saved_total", "Heartbeats written to the database."), &s.Saved},
-			{desc("refusals_total", "Requests that were refused with a reason."), &s.Refusals},
-			{desc("timeouts_total", "Hosts that were too long in a state."), &s.Timeouts},
-			{desc("sql_statements_total", "Statements sent to the database."), statements},
+			{prometheus.NewDesc("agent_service_polls_total", "Polls of agents.", nil, nil), &s.Polls},
+			{prometheus.NewDesc("agent_service_registrations_total", "Registrations of hosts, repeated ones too.", nil, nil), &s.Registers},
+			{prometheus.NewDesc("agent_service_heartbeats_saved_total", "Heartbeats written to the database.", nil, nil), &s.Saved},
+			{prometheus.NewDesc("agent_service_refusals_total", "Requests that were refused with a reason.", nil, nil), &s.Refusals},
+			{prometheus.NewDesc("agent_service_timeouts_total", "Hosts that were too long in a state.", nil, nil), &s.Timeouts},
+			{prometheus.NewDesc("agent_service_sql_statements_total", "Statements sent to the database.", nil, nil), statements},
 		},
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -88,6 +90,8 @@ type Scope struct {
 	HostID string
 	// Expires is when the token ends; zero for short ones.
 	Expires time.Time
+	// Generation is the one that the token was issued in.
+	Generation int64
 }
 
 // Opens is nil if the scope holds the host of the infra-env; with an empty host, if it holds the whole infra-env. Otherwise it is ErrForeign.
@@ -105,9 +109,19 @@ type claims struct {
 	Generation int64  `json:"gen"`
 }
 
-// ForImage is the token that the discovery image of an infra-env holds.
+// imagePeriod is how long the tokens of an image are the same.
+const imagePeriod = 30 * 24 * time.Hour
+
+// ImageIssued is when a token of an image counts as issued now: the begin of a period. Replicas that render the same image render the same bytes.
+func (a *Authority) ImageIssued() time.Time { return a.options.Now().UTC().Truncate(imagePeriod) }
+
+// ForImage is the token that the discovery image of an infra-env holds. It is the same until ImageIssued changes, and good for ImageTTL at least.
 func (a *Authority) ForImage(infraEnvID string, generations service.Generations) (string, error) {
-	return a.sign(claims{InfraEnvID: infraEnvID, Generation: generations.ImageGeneration}, a.options.ImageTTL)
+	issued := a.ImageIssued()
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d", infraEnvID, generations.ImageGeneration, issued.Unix()))
+	c := claims{InfraEnvID: infraEnvID, Generation: generations.ImageGeneration}
+	c.RegisteredClaims = registered(hex.EncodeToString(sum[:8]), issued, a.options.ImageTTL+imagePeriod)
+	return a.sign(c)
 }
 
 // ForHost is the token of a registered host.
@@ -116,7 +130,9 @@ func (a *Authority) ForHost(ctx context.Context, key service.HostKey) (string, e
 	if err != nil {
 		return "", err
 	}
-	return a.sign(claims{InfraEnvID: key.InfraEnvID, HostID: key.HostID, Generation: generations.HostGeneration}, a.options.HostTTL)
+	c := claims{InfraEnvID: key.InfraEnvID, HostID: key.HostID, Generation: generations.HostGeneration}
+	c.RegisteredClaims = registered(rand.Text()[:16], a.options.Now(), a.options.HostTTL)
+	return a.sign(c)
 }
 
 // Due is true for a host's token that should be replaced now, and for any other that a registered host still uses.
@@ -124,12 +140,13 @@ func (a *Authority) Due(scope Scope) bool {
 	return scope.HostID == "" || scope.Expires.Sub(a.options.Now()) < a.options.HostTTL/2
 }
 
-func (a *Authority) sign(c claims, ttl time.Duration) (string, error) {
-	now := a.options.Now()
-	c.RegisteredClaims = jwt.RegisteredClaims{
-		Issuer: issuer, Audience: jwt.ClaimStrings{audience}, ID: rand.Text()[:16],
-		IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(ttl)),
+func registered(id string, issued time.Time, ttl time.Duration) jwt.RegisteredClaims {
+	return jwt.RegisteredClaims{
+		Issuer: issuer, Audience: jwt.ClaimStrings{audience}, ID: id, IssuedAt: jwt.NewNumericDate(issued), ExpiresAt: jwt.NewNumericDate(issued.Add(ttl)),
 	}
+}
+
+func (a *Authority) sign(c claims) (string, error) {
 	signed, err := jwt.NewWithClaims(jwt.SigningMethodEdDSA, c).SignedString(a.options.Key)
 	if err != nil {
 		return "", fmt.Errorf("signing a token: %w", err)
@@ -138,12 +155,17 @@ func (a *Authority) sign(c claims, ttl time.Duration) (string, error) {
 }
 
 // Verify says what a token opens now. It answers with one of the errors of this package, or with the refusal of Generations while that is unavailable.
+// With ErrExpired and ErrRevoked the scope is what the token opened before.
 func (a *Authority) Verify(ctx context.Context, raw string) (Scope, error) {
 	var c claims
-	if err := a.parse(raw, &c); err != nil {
+	err := a.parse(raw, &c)
+	if err != nil && !errors.Is(err, ErrExpired) {
 		return Scope{}, err
 	}
-	scope := Scope{InfraEnvID: c.InfraEnvID, HostID: c.HostID, Expires: c.ExpiresAt.Time}
+	scope := Scope{InfraEnvID: c.InfraEnvID, HostID: c.HostID, Expires: c.ExpiresAt.Time, Generation: c.Generation}
+	if err != nil {
+		return scope, err
+	}
 	return scope, a.current(ctx, scope, c.Generation)
 }
 

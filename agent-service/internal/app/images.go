@@ -1,0 +1,129 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/muster-io/muster/agent-service/internal/image"
+	"github.com/muster-io/muster/agent-service/internal/metrics"
+)
+
+// remoteClient is for what this process asks of another one of ours.
+var remoteClient = &http.Client{Timeout: 30 * time.Second}
+
+// ImageOptions are the settings of a process that serves discovery images alone: "agent-service images". It keeps no secrets; what an image holds it
+// asks of the service, with the key that the image's address has.
+type ImageOptions struct {
+	Process
+	ServiceURL    string
+	ServiceCAFile string
+}
+
+// ParseImageOptions is ParseOptions for ImageOptions.
+func ParseImageOptions(arguments []string) (ImageOptions, error) {
+	var o ImageOptions
+	flags := flag.NewFlagSet("agent-service images", flag.ContinueOnError)
+	o.bind(flags)
+	if err := flags.Parse(arguments); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q: all settings are flags", flags.Arg(0))
+	}
+	return o, o.Validate()
+}
+
+func (o *ImageOptions) bind(flags *flag.FlagSet) {
+	o.Process.bind(flags)
+	flags.StringVar(&o.Listen, "listen", ":8092", "address of discovery images, /healthz and /readyz")
+	flags.StringVar(&o.BaseURL, "base-url", "http://localhost:8092", "how hosts reach this process, without a slash at the end: --image-url of the service")
+	flags.StringVar(&o.ServiceURL, "service-url", "http://localhost:8090", "how this process reaches the service, without a slash at the end")
+	flags.StringVar(&o.ServiceCAFile, "service-ca-file", "", "PEM certificates that the service is trusted by; empty for the system's")
+}
+
+// Validate says everything that is wrong with the options.
+func (o *ImageOptions) Validate() error {
+	errs := o.validate()
+	if !isAddress(o.ServiceURL) {
+		errs = append(errs, fmt.Errorf("--service-url=%s: write http(s)://host:port without a slash at the end", o.ServiceURL))
+	}
+	if o.LiveImages == "" {
+		errs = append(errs, errors.New("--live-images: write the file that lists them"))
+	}
+	return errors.Join(errs...)
+}
+
+// RunImages serves discovery images until ctx ends.
+func RunImages(ctx context.Context, o ImageOptions) error {
+	log, err := newLogger(o.LogLevel)
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
+	if err != nil {
+		return fmt.Errorf("listening: %w", err)
+	}
+	return RunImagesWith(ctx, o, log, listener)
+}
+
+// RunImagesWith serves discovery images on a listener until ctx ends.
+func RunImagesWith(ctx context.Context, o ImageOptions, log *zap.Logger, listener net.Listener) error {
+	live, err := o.liveImages()
+	if err != nil {
+		return err
+	}
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	images := image.New(image.Options{
+		Catalog: &image.Catalog{Directory: o.LiveImageCache, Versions: live}, Source: &image.Remote{URL: o.ServiceURL, Client: client}, URL: o.BaseURL,
+	})
+	mux := http.NewServeMux()
+	mux.Handle("/images/", images)
+	mux.Handle("/boot-artifacts/", images)
+	// It is ready without the service: kernels and root file systems need nothing of it, and who asks for more is told to try again.
+	for _, probe := range []string{"GET /healthz", "GET /readyz"} {
+		mux.HandleFunc(probe, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return serve(ctx, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, listener, o.TLSCertificate, o.TLSKey)
+	})
+	group.Go(func() error { return o.serveProbes(ctx, mux) })
+	group.Go(func() error { return o.serveMetrics(ctx, log, metrics.NewImages(images)) })
+	log.Info("started to serve images", zap.String("address", listener.Addr().String()), zap.String("version", version))
+	return group.Wait()
+}
+
+// client trusts what the service is to be trusted by.
+func (o *ImageOptions) client() (*http.Client, error) {
+	if o.ServiceCAFile == "" {
+		return remoteClient, nil
+	}
+	pem, err := os.ReadFile(o.ServiceCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificates: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, errors.New("--service-ca-file holds no certificate")
+	}
+	return &http.Client{Timeout: remoteClient.Timeout, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, MaxIdleConnsPerHost: 100, IdleConnTimeout: 90 * time.Second,
+	}}, nil
+}

@@ -1,0 +1,230 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/diskfs/go-diskfs/backend/file"
+	"github.com/diskfs/go-diskfs/filesystem/iso9660"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/muster-io/muster/agent-service/internal/image"
+)
+
+// listen takes an address and says how it is reached.
+func listen(t *testing.T) (listener net.Listener, url string) {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	return listener, "http://" + listener.Addr().String()
+}
+
+// start runs a part of the service until the test or stop ends it.
+func start(t *testing.T, run func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		select {
+		case err := <-ended:
+			require.NoError(t, err)
+		case <-time.After(patience):
+			t.Error("it does not stop")
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// answer is what matters of a response.
+type answer struct {
+	StatusCode int
+	Header     http.Header
+}
+
+func get(t *testing.T, url string, headers ...string) (answer, []byte) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	require.NoError(t, err)
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close() //nolint:errcheck // it is only read
+	content, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return answer{response.StatusCode, response.Header}, content
+}
+
+func untilReady(t *testing.T, url string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/readyz", http.NoBody)
+		if err != nil {
+			return false
+		}
+		response, err := http.DefaultClient.Do(request)
+		return err == nil && response.Body.Close() == nil && response.StatusCode == http.StatusOK
+	}, patience, 10*time.Millisecond)
+}
+
+// liveImages writes a list with one small live image.
+func liveImages(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range map[string]string{"images/ignition.img": strings.Repeat("\x00", 64<<10), "images/pxeboot/vmlinuz": "kernel", "images/pxeboot/initrd.img": "initrd"} {
+		path := filepath.Join(dir, "files", name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o750))
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	}
+	iso := filepath.Join(dir, "live.iso")
+	storage, err := file.CreateFromPath(iso, 4<<20)
+	require.NoError(t, err)
+	fs, err := iso9660.Create(storage, 4<<20, 0, 2048, filepath.Join(dir, "files"))
+	require.NoError(t, err)
+	require.NoError(t, fs.Finalize(iso9660.FinalizeOptions{RockRidge: true, VolumeIdentifier: "live"}))
+	require.NoError(t, storage.Close())
+	data, err := os.ReadFile(iso)
+	require.NoError(t, err)
+	sum := sha256.Sum256(data)
+	list, err := json.Marshal([]image.Version{{Name: "live", Architecture: "x86_64", URL: iso, SHA256: hex.EncodeToString(sum[:])}})
+	require.NoError(t, err)
+	path := filepath.Join(dir, "live.json")
+	require.NoError(t, os.WriteFile(path, list, 0o600))
+	return path
+}
+
+// apart is the service, and the process that serves its images.
+type apart struct {
+	service, images string
+	stopService     func()
+	api             string
+}
+
+func startApart(t *testing.T) apart {
+	t.Helper()
+	dir := t.TempDir()
+	var a apart
+	serviceAt, imagesAt := net.Listener(nil), net.Listener(nil)
+	serviceAt, a.service = listen(t)
+	imagesAt, a.images = listen(t)
+	a.api = a.service + "/api/assisted-install/v2"
+	o, err := ParseOptions([]string{
+		"--database=" + filepath.Join(dir, "a.db"), "--token-key=" + filepath.Join(dir, "a.key"), "--metrics-bind-address=0", "--base-url=" + a.service, "--image-url=" + a.images,
+	})
+	require.NoError(t, err)
+	a.stopService = start(t, func(ctx context.Context) error { return RunWith(ctx, o, zap.NewNop(), serviceAt) })
+	i, err := ParseImageOptions([]string{
+		"--service-url=" + a.service, "--base-url=" + a.images, "--live-images=" + liveImages(t), "--live-image-cache=" + filepath.Join(dir, "images"), "--metrics-bind-address=0",
+	})
+	require.NoError(t, err)
+	start(t, func(ctx context.Context) error { return RunImagesWith(ctx, i, zap.NewNop(), imagesAt) })
+	untilReady(t, a.service)
+	untilReady(t, a.images)
+	return a
+}
+
+// The service keeps the secrets and the data; another process serves the images, and knows neither.
+func TestImagesAreServedByAProcessOfTheirOwn(t *testing.T) {
+	a := startApart(t)
+	code, env := call(t, http.MethodPost, a.api+"/infra-envs", `{"name":"e","pull_secret":"{}"}`)
+	require.Equal(t, http.StatusCreated, code, env)
+	download, _ := env["download_url"].(string)
+	require.True(t, strings.HasPrefix(download, a.images+"/images/"), download)
+
+	whole, iso := get(t, download)
+	require.Equal(t, http.StatusOK, whole.StatusCode)
+	assert.NotEmpty(t, whole.Header.Get("ETag"))
+	// The RAM disk shows, uncompressed in front of the overlay, that this is the live image; the overlay is the same as the service renders.
+	begin := bytes.Index(iso, []byte{0x1f, 0x8b, 8})
+	require.Positive(t, begin)
+	packed := iso[begin : begin+256]
+	_, initrd := get(t, strings.Replace(download, "discovery.iso", "pxe-initrd", 1))
+	assert.True(t, bytes.HasPrefix(initrd, []byte("initrd")))
+	assert.True(t, bytes.Contains(initrd, packed), "ISO and RAM disk hold the same overlay")
+	part, content := get(t, download, "Range", "bytes=32768-34815")
+	require.Equal(t, http.StatusPartialContent, part.StatusCode)
+	assert.Equal(t, iso[32768:34816], content)
+
+	response, script := get(t, a.api+"/infra-envs/"+env["id"].(string)+"/downloads/files?file_name=ipxe-script")
+	require.Equal(t, http.StatusOK, response.StatusCode, string(script))
+	assert.Contains(t, string(script), a.images+"/boot-artifacts/kernel")
+	_, kernel := get(t, a.images+"/boot-artifacts/kernel")
+	assert.Equal(t, "kernel", string(kernel))
+
+	// The service itself has no images, and the other process nothing else.
+	missing, _ := get(t, strings.Replace(download, a.images, a.service, 1))
+	assert.Equal(t, http.StatusNotFound, missing.StatusCode)
+	missing, _ = get(t, strings.Replace(a.api, a.service, a.images, 1)+"/infra-envs")
+	assert.Equal(t, http.StatusNotFound, missing.StatusCode)
+}
+
+func TestAnImageEndsInTheOtherProcessToo(t *testing.T) {
+	a := startApart(t)
+	_, env := call(t, http.MethodPost, a.api+"/infra-envs", `{"name":"e","pull_secret":"{}"}`)
+	download, _ := env["download_url"].(string)
+	before, _ := get(t, download)
+	require.Equal(t, http.StatusOK, before.StatusCode)
+
+	code, _ := call(t, http.MethodPost, a.api+"/infra-envs/"+env["id"].(string)+"/regenerate-signing-key", "")
+	require.Equal(t, http.StatusNoContent, code)
+	revoked, reason := get(t, download)
+	assert.Equal(t, http.StatusNotFound, revoked.StatusCode)
+	assert.Contains(t, string(reason), "ask for the image's address again")
+	forged, _ := get(t, a.images+"/images/"+strings.Repeat("A", 43)+"/discovery.iso")
+	assert.Equal(t, http.StatusNotFound, forged.StatusCode)
+
+	_, env = call(t, http.MethodGet, a.api+"/infra-envs/"+env["id"].(string), "")
+	again, _ := env["download_url"].(string)
+	after, _ := get(t, again)
+	require.Equal(t, http.StatusOK, after.StatusCode)
+	assert.NotEqual(t, before.Header.Get("ETag"), after.Header.Get("ETag"), "the new image has a new token")
+	a.stopService()
+	away, _ := get(t, again)
+	assert.Equal(t, http.StatusServiceUnavailable, away.StatusCode)
+	assert.NotEmpty(t, away.Header.Get("Retry-After"))
+	kernel, _ := get(t, a.images+"/boot-artifacts/kernel")
+	assert.Equal(t, http.StatusOK, kernel.StatusCode, "what is the same for all needs no service")
+}
+
+func TestOptionsOfImagesSayWhatIsWrong(t *testing.T) {
+	for argument, says := range map[string]string{
+		"--log-level=loud":   "write debug, info or error",
+		"--service-url=here": "write http(s)://host:port",
+		"--base-url=here":    "write http(s)://host:port",
+		"--live-images=":     "write the file that lists them",
+		"--metrics-auth=all": "write none or kubernetes",
+		"surplus":            "all settings are flags",
+	} {
+		_, err := Parse([]string{"images", argument})
+		require.ErrorContains(t, err, says, argument)
+	}
+	_, err := Parse([]string{"images", "--live-images=live.json"})
+	require.NoError(t, err)
+	_, err = Parse([]string{"--image-url=here"})
+	require.ErrorContains(t, err, "write http(s)://host:port")
+}
