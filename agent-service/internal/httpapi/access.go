@@ -5,6 +5,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -88,6 +89,9 @@ func (s *server) machine(r *http.Request, raw string) (token.Scope, error) {
 	} else {
 		scope, err = s.Authority.Verify(r.Context(), raw)
 	}
+	if errors.Is(err, token.ErrRevoked) || errors.Is(err, token.ErrExpired) {
+		err = s.outlived(r, scope, err)
+	}
 	if err != nil {
 		return scope, err
 	}
@@ -105,6 +109,20 @@ func (s *server) machine(r *http.Request, raw string) (token.Scope, error) {
 		return scope, errNotFound
 	}
 	return scope, nil
+}
+
+// outlived lets a running machine go on with its image's token, which has ended since: it registered with that and can take no other. Another machine
+// cannot register with it, and it opens nothing but that host.
+func (s *server) outlived(r *http.Request, scope token.Scope, ended error) error {
+	key := service.HostKey{InfraEnvID: strings.ToLower(r.PathValue("infra_env_id")), HostID: strings.ToLower(r.PathValue("host_id"))}
+	if scope.HostID != "" || key.HostID == "" || scope.Opens(key.InfraEnvID, key.HostID) != nil {
+		return ended
+	}
+	admitted, err := s.Service.StillAdmitted(r.Context(), key, scope.Generation)
+	if err == nil && !admitted {
+		err = ended
+	}
+	return err
 }
 
 // mayAct lets machines pass that were checked already, and people to whom the host belongs.

@@ -32,11 +32,21 @@ func (s *server) RegisterHost(ctx context.Context, r api.RegisterHostRequestObje
 	if version == "" {
 		version = r.Body.DiscoveryAgentVersion
 	}
-	host, err := s.Service.RegisterHost(ctx, k.InfraEnvID, service.NewHost{HostID: k.HostID, AgentVersion: version, Fingerprint: r.Body.Fingerprint, BootID: r.Body.BootID})
+	host, err := s.Service.RegisterHost(ctx, k.InfraEnvID, service.NewHost{
+		HostID: k.HostID, AgentVersion: version, Fingerprint: r.Body.Fingerprint, BootID: r.Body.BootID, ImageGeneration: imageGeneration(c),
+	})
 	if err != nil {
 		return nil, err
 	}
 	return s.registered(ctx, host)
+}
+
+// imageGeneration is of the image's token that a machine came with, 0 for others.
+func imageGeneration(c caller) int64 {
+	if c.machine == nil || c.machine.HostID != "" {
+		return 0
+	}
+	return c.machine.Generation
 }
 
 // registered tells the agent how to go on: agents in the field are given the arguments of their next program, those of this service a token for the host.

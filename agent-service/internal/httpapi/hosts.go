@@ -230,7 +230,9 @@ func (s *server) host(h *service.Host) api.Host {
 			CurrentStage: api.HostStage(h.Progress.Stage), ProgressInfo: h.Progress.Info, InstallationPercentage: h.Progress.Percentage,
 			StageStartedAt: h.Progress.StageStartedAt, StageUpdatedAt: h.Progress.StageUpdatedAt,
 		}
-		for _, stage := range lifecycle.Stages {
+	}
+	if h.ClusterID != "" {
+		for _, stage := range lifecycle.StagesOf(h.Role, h.Bootstrap) {
 			shown.ProgressStages = append(shown.ProgressStages, api.HostStage(stage))
 		}
 	}

@@ -11,10 +11,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/agent-service/internal/service"
 )
 
 func TestAHostIsBoundMovedAndFreedWithoutRegisteringAgain(t *testing.T) {
@@ -256,6 +259,62 @@ func TestRotationEndsTheImageAndKeepsHosts(t *testing.T) {
 	assert.Contains(t, refused.text("reason"), "revoked")
 	assert.Equal(t, 200, w.call(caller{"X-Secret-Key": narrowed}, "GET", host+"/instructions?wait=0", nil).status)
 	assert.Equal(t, 201, w.call(caller{"X-Secret-Key": w.image(env)}, "POST", "/infra-envs/"+env+"/hosts", map[string]any{"host_id": uuid.NewString()}).status)
+}
+
+func TestAgentsThatKeepTheTokenOfTheirImageOutliveARotation(t *testing.T) {
+	w := newWorld(t)
+	admin := w.person("root", "admins")
+	env := w.infraEnv(admin, "e")
+	old := caller{"X-Secret-Key": w.image(env)}
+	running, _ := w.host(env) // sends no boot_id and takes no token, as agents of today's system
+	id := uuid.NewString()
+	own := "/infra-envs/" + env + "/hosts/" + id
+	require.Equal(t, 201, w.call(old, "POST", "/infra-envs/"+env+"/hosts", map[string]any{"host_id": id, "boot_id": "1"}).status)
+	require.Equal(t, 204, w.call(admin, "POST", "/infra-envs/"+env+"/regenerate-signing-key", nil).status)
+
+	assert.Equal(t, 200, w.call(old, "GET", running+"/instructions?wait=0", nil).status)
+	report := map[string]any{"step_type": "inventory", "step_id": "inventory-1", "exit_code": 0, "output": inventory}
+	assert.Equal(t, 204, w.call(old, "POST", running+"/instructions", report).status)
+	for _, refused := range []answer{
+		w.call(old, "GET", own+"/instructions?wait=0", nil), // this agent has a token of its own
+		w.call(old, "GET", "/infra-envs/"+env+"/hosts/"+uuid.NewString()+"/instructions?wait=0", nil),
+		w.call(old, "GET", "/infra-envs/"+env+"/hosts", nil),
+		w.call(old, "POST", "/infra-envs/"+env+"/hosts", map[string]any{"host_id": running[strings.LastIndex(running, "/")+1:]}), // it booted the old image again
+	} {
+		assert.Equal(t, 401, refused.status, refused.raw)
+		assert.Contains(t, refused.text("reason"), "revoked")
+	}
+	_, err := w.service.RotateTokens(t.Context(), service.Kubernetes, env, true)
+	require.NoError(t, err)
+	assert.Equal(t, 401, w.call(old, "GET", running+"/instructions?wait=0", nil).status, "a rotation can end running hosts, too")
+}
+
+func TestATokenThatExpiresIsRenewedOrReplacedByTheImages(t *testing.T) {
+	w := newWorld(t)
+	admin := w.person("root", "admins")
+	env := w.infraEnv(admin, "e")
+	image := caller{"X-Secret-Key": w.image(env)}
+	host, first := w.host(env)
+	poll := func(token string) answer {
+		return w.call(caller{"X-Secret-Key": token}, "GET", host+"/instructions?wait=0", nil)
+	}
+	assert.NotContains(t, poll(first).body, "token", "it is good for long")
+	w.later(13 * time.Hour)
+	renewed := poll(first).text("token")
+	require.NotEmpty(t, renewed)
+	w.later(12 * time.Hour)
+	expired := poll(first)
+	assert.Equal(t, 401, expired.status)
+	assert.Contains(t, expired.text("reason"), "expired")
+	assert.Equal(t, 200, poll(renewed).status)
+	// An agent that was away for too long registers with what its image holds, and nothing of the host is lost.
+	again := w.call(image, "POST", "/infra-envs/"+env+"/hosts", map[string]any{"host_id": host[strings.LastIndex(host, "/")+1:]})
+	require.Equal(t, 201, again.status, again.raw)
+	assert.Equal(t, 200, poll(again.text("token")).status)
+	// One that was never away goes on with its image's token after that has expired.
+	w.later(500 * 24 * time.Hour)
+	assert.Equal(t, 200, w.call(image, "GET", host+"/instructions?wait=0", nil).status)
+	assert.Equal(t, 401, w.call(image, "POST", "/infra-envs/"+env+"/hosts", map[string]any{"host_id": uuid.NewString()}).status)
 }
 
 func TestAHeldPollIsAnsweredWhenTheHostIsBound(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,7 +42,12 @@ type world struct {
 	service   *service.Service
 	authority *token.Authority
 	key       *ecdsa.PrivateKey
+	// ahead is how far the clock of machines' tokens is ahead.
+	ahead atomic.Int64
 }
+
+// later lets time pass for tokens of machines.
+func (w *world) later(d time.Duration) { w.ahead.Add(int64(d)) }
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
@@ -49,10 +55,13 @@ func newWorld(t testing.TB) *world {
 	db, err := store.Open(t.Context(), filepath.Join(dir, "a.db"))
 	require.NoError(t, err)
 	log := zaptest.NewLogger(t)
-	w := &world{t: t, service: service.New(db, service.Options{Log: log})}
+	w := &world{t: t, service: service.New(db, service.Options{
+		Log: log, BaseURL: "https://muster.example.com", InstallerImage: "quay.example.com/muster/installer:1",
+		OSImages: []service.OSImage{{Version: "4.20", URL: "https://images.example.com/disk.raw.gz", SHA256: strings.Repeat("7", 64)}},
+	})}
 	key, err := token.Key(filepath.Join(dir, "a.key"))
 	require.NoError(t, err)
-	w.authority, err = token.New(token.Options{Key: key, Generations: w.service})
+	w.authority, err = token.New(token.Options{Key: key, Generations: w.service, Now: func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }})
 	require.NoError(t, err)
 	handler, err := httpapi.New(httpapi.Options{Service: w.service, Authority: w.authority, People: w.people(dir), Release: "test", Log: log,
 		Versions: []httpapi.Version{{Name: "4.20", DisplayName: "4.20", CPUArchitectures: []string{"x86_64"}, Default: true}}})

@@ -199,7 +199,23 @@ var TimeOuts = map[State]time.Duration{
 
 // Stages are all stages in their order.
 var Stages = []Stage{
-	StageStarting, StageInstalling, StageWriting, StageRebooting, StageWaitingIgnition, StageConfiguring, StageJoined, StageDone, StageFailed,
+	StageStarting, StageInstalling, StageWriting, StageCopying, StageControlPlane, StageBootkube, StageController, StageRebooting, StageWaitingIgnition,
+	StageConfiguring, StageJoined, StageDone, StageFailed,
+}
+
+// StagesOf are the stages that a host goes through. The one that brings up the control plane waits for it before it reboots; agents of today's system
+// report that.
+func StagesOf(role string, bootstrap bool) []Stage {
+	switch {
+	case bootstrap:
+		return []Stage{
+			StageStarting, StageInstalling, StageWriting, StageControlPlane, StageBootkube, StageController, StageRebooting, StageConfiguring, StageJoined, StageDone,
+		}
+	case role == "master":
+		return []Stage{StageStarting, StageInstalling, StageWriting, StageRebooting, StageConfiguring, StageJoined, StageDone}
+	default:
+		return []Stage{StageStarting, StageInstalling, StageWriting, StageRebooting, StageWaitingIgnition, StageConfiguring, StageJoined, StageDone}
+	}
 }
 
 // AfterReboot is true for stages that the installed system goes through, and for the reboot itself.
@@ -216,6 +232,14 @@ func Percentage(s Stage) int {
 		return 10
 	case StageWriting:
 		return 20
+	case StageCopying:
+		return 30
+	case StageControlPlane:
+		return 40
+	case StageBootkube:
+		return 50
+	case StageController:
+		return 60
 	case StageRebooting:
 		return 70
 	case StageWaitingIgnition:

@@ -57,6 +57,10 @@ func (w *work) register(ctx context.Context, key HostKey, request NewHost) (*Hos
 		return nil, err
 	}
 	h.AgentVersion, h.Fingerprint, h.BootID, h.RegisteredAt = bound(request.AgentVersion, 200), bound(request.Fingerprint, 128), bound(request.BootID, 64), w.now
+	h.Admission = Generations{}
+	if request.BootID == "" && request.ImageGeneration > 0 {
+		h.Admission = Generations{ImageGeneration: request.ImageGeneration, HostGeneration: e.HostGeneration}
+	}
 	w.tell(h, h.ClusterID, Info, "host_registration_succeeded", true, "Host %s: Successfully registered", h.label())
 	if err := w.supersede(ctx, h); err != nil {
 		return nil, err
@@ -144,6 +148,24 @@ func (s *Service) tellRefusedRegistration(ctx context.Context, key HostKey, requ
 	if err != nil {
 		s.Log.Info("did not write an event about a refused registration")
 	}
+}
+
+// StillAdmitted implements Agents.
+func (s *Service) StillAdmitted(ctx context.Context, key HostKey, imageGeneration int64) (bool, error) {
+	found, err := s.entry(ctx, key)
+	if KindOf(err) == NotFound {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	current, err := s.TokenGenerations(ctx, key.InfraEnvID)
+	if err != nil {
+		return false, err
+	}
+	found.mu.Lock()
+	defer found.mu.Unlock()
+	return imageGeneration > 0 && found.host.Admission == Generations{ImageGeneration: imageGeneration, HostGeneration: current.HostGeneration}, nil
 }
 
 // saw counts a poll.

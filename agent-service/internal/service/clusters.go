@@ -221,6 +221,9 @@ func (s *Service) InstallCluster(ctx context.Context, by Principal, id string) (
 				return err
 			}
 		}
+		if first := slices.IndexFunc(ready, func(h *Host) bool { return h.Role == "master" }); first >= 0 {
+			ready[first].Bootstrap = true
+		}
 		return nil
 	})
 }
@@ -261,9 +264,6 @@ func (w *work) assignRoles(c *Cluster, hosts []*Host) error {
 	}
 	if masters < c.ControlPlaneCount {
 		return Refuse(Conflict, "TooFewMasters", "cluster %s needs %d hosts of role master, %d may have it", c.ID, c.ControlPlaneCount, masters)
-	}
-	for i, h := range hosts {
-		h.Bootstrap = i == slices.IndexFunc(hosts, func(other *Host) bool { return other.Role == "master" })
 	}
 	return nil
 }

@@ -39,6 +39,8 @@ type NewHost struct {
 	Fingerprint string
 	// BootID is of the running kernel, empty for agents that do not send one. The same boot registers without losing anything.
 	BootID string
+	// ImageGeneration is of the image's token that the request carried, 0 for other tokens.
+	ImageGeneration int64
 	// Source is the address that the request came from, for messages about conflicts.
 	Source string
 }

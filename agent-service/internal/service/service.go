@@ -26,6 +26,8 @@ type Options struct {
 	OSImages []OSImage
 	// RegistryImages are container images that a free host must be able to pull, none by default.
 	RegistryImages []string
+	// InstallerImage is the container image that agents of today's system run to install, with their flags; they install nothing without one.
+	InstallerImage string
 	Minimums       validate.Minimums
 	// BaseURL is how installed systems reach this service, without a slash at the end.
 	BaseURL string

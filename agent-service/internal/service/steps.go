@@ -11,6 +11,7 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,7 +29,7 @@ const mediaLost = 256
 // periods are how often a step is asked for again while nothing changes, in poll intervals.
 var periods = map[StepType]time.Duration{
 	StepInventory: 1, StepNTP: 1, StepConnectivity: 1, StepDomainResolution: 5, StepDiskSpeed: 1, StepImageAvailability: 10, StepInstall: 1, StepStopInstallation: 5,
-	StepBootArtifacts: 1, StepRebootForReclaim: 1,
+	StepBootArtifacts: 1, StepRebootForReclaim: 1, StepLogsGather: 60,
 }
 
 // asked are the steps of each state.
@@ -42,13 +43,14 @@ var asked = map[lifecycle.State][]StepType{
 	lifecycle.PreparingFailed:          {StepInventory, StepNTP, StepConnectivity},
 	lifecycle.PreparingForInstallation: {StepDiskSpeed, StepImageAvailability},
 	lifecycle.Installing:               {StepInstall},
-	lifecycle.Failed:                   {StepStopInstallation}, lifecycle.Cancelled: {StepStopInstallation},
-	lifecycle.Reclaiming: {StepBootArtifacts}, lifecycle.ReclaimingRebooting: {StepRebootForReclaim},
+	lifecycle.Failed:                   {StepLogsGather, StepStopInstallation},
+	lifecycle.Cancelled:                {StepLogsGather, StepStopInstallation},
+	lifecycle.Reclaiming:               {StepBootArtifacts}, lifecycle.ReclaimingRebooting: {StepRebootForReclaim},
 }
 
-// situation is what instructions are made for: an agent that was told about another one has something to do.
+// situation is what instructions are made for: an agent that was told about another one has something to do. A state that was left and entered again is another.
 func situation(h *Host) string {
-	return strings.Join([]string{string(h.State), h.ClusterID, h.Role, h.InstallationDiskID, h.InstallationDiskPath}, "|")
+	return strings.Join([]string{string(h.State), strconv.FormatInt(h.StateUpdatedAt.UnixNano(), 36), h.ClusterID, h.Role, h.InstallationDiskID, h.InstallationDiskPath}, "|")
 }
 
 // instruct says what the agent has to do; due is true where it must know now.
@@ -108,7 +110,7 @@ func (s *Service) arguments(ctx context.Context, h *Host, t StepType) (arguments
 	case StepConnectivity:
 		peers := s.peers(h)
 		return []string{encodeArgument(peers)}, len(peers) > 0, nil
-	case StepDomainResolution, StepInstall, StepImageAvailability, StepDiskSpeed:
+	case StepDomainResolution, StepInstall, StepImageAvailability, StepDiskSpeed, StepLogsGather:
 		return s.clusterArguments(ctx, h, t)
 	default:
 		return []string{}, true, nil
@@ -136,7 +138,7 @@ type peer struct {
 
 type peerNIC struct {
 	Name        string   `json:"name"`
-	MAC         string   `json:"mac"`
+	MAC         string   `json:"mac,omitempty"`
 	IPAddresses []string `json:"ip_addresses"`
 }
 
@@ -176,10 +178,17 @@ func (s *Service) clusterArguments(ctx context.Context, h *Host, t StepType) ([]
 	if err != nil {
 		return nil, false, err
 	}
+	if h.ofToday() {
+		if arguments, own := s.todaysArguments(h, c, t); own {
+			return arguments, true, nil
+		}
+	}
 	switch t {
 	case StepInstall:
 		argument, err := s.installStep(h, c)
 		return []string{argument}, err == nil, err
+	case StepLogsGather:
+		return nil, false, nil
 	case StepDiskSpeed:
 		disk, _ := validate.Disk(s.subject(h))
 		return []string{encodeArgument(map[string]string{"path": disk.Path})}, true, nil

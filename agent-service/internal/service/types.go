@@ -133,6 +133,8 @@ type Host struct {
 	// Fingerprint and BootID are of the last registration.
 	Fingerprint string
 	BootID      string
+	// Admission is of the image's token that the agent registered with, where it can take no token of its own; zero for others.
+	Admission Generations
 	HostSettings
 	// Revision grows with each change of the row. It is what SpecSynced, lists and watches compare.
 	Revision int64
@@ -156,6 +158,9 @@ type HostSettings struct {
 	IgnitionEndpointToken       string
 	IgnitionEndpointHTTPHeaders map[string]string
 }
+
+// ofToday is true where the agent is one of today's system: it knows no tokens of its own and no images of disks.
+func (h *Host) ofToday() bool { return h.BootID == "" && h.AgentVersion != "" }
 
 // Hostname is the name that the host gets: the requested one, else the one that it reports.
 func (h *Host) Hostname() string {

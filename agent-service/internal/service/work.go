@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
 // work is one transaction: it remembers what it read and writes what changed at its end.
@@ -240,9 +241,10 @@ func (w *work) apply(h *Host, o lifecycle.Outcome, clusterID string, dayTwo bool
 	for _, effect := range o.Effects {
 		switch effect {
 		case lifecycle.ForgetDiscovery:
-			h.Summary, h.NTPSources, h.Checks, h.Validations, h.MediaConnected = emptySummary, nil, noChecks, nil, true
+			h.Summary, h.NTPSources, h.Checks, h.Validations, h.MediaConnected, h.Images = emptySummary, nil, noChecks, nil, true, validate.Unknown
 		case lifecycle.ForgetInstallation:
-			h.Progress, h.Bootstrap, h.Images, h.Checks.DiskSpeed = Progress{}, false, "", ""
+			h.Progress, h.Bootstrap = Progress{}, false
+			h.forgetPreparation()
 		case lifecycle.LeaveCluster:
 			h.leave()
 		case lifecycle.JoinCluster:
@@ -251,6 +253,16 @@ func (w *work) apply(h *Host, o lifecycle.Outcome, clusterID string, dayTwo bool
 		}
 	}
 	return nil
+}
+
+// forgetPreparation makes the checks before an installation run again. Agents of today's system do not repeat within an hour what they said, so what passed stays.
+func (h *Host) forgetPreparation() {
+	if !h.ofToday() || h.Images != validate.Passed {
+		h.Images = validate.Unknown
+	}
+	if !h.ofToday() || h.Checks.DiskSpeed != validate.Passed {
+		h.Checks.DiskSpeed = validate.Unknown
+	}
 }
 
 // leave ends a binding: what the tenant said of the host goes, what the machine reported stays.

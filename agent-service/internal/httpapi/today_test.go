@@ -1,0 +1,201 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi_test
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi2"
+	"github.com/getkin/kin-openapi/openapi2conv"
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/google/uuid"
+	"github.com/oasdiff/yaml"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// today reads the description of today's REST.
+func today(t testing.TB) *openapi3.T {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "shared", "reference", "agent", "swagger.yaml"))
+	if err != nil {
+		t.Skip("the description of today's REST is not here")
+	}
+	raw, err = yaml.YAMLToJSON(raw)
+	require.NoError(t, err)
+	var old openapi2.T
+	require.NoError(t, json.Unmarshal(raw, &old))
+	converted, err := openapi2conv.ToV3(&old)
+	require.NoError(t, err)
+	return converted
+}
+
+// todaysArguments are the forms of the only argument of steps, as agents of today's system read them.
+var todaysArguments = map[string]string{
+	"ntp-synchronizer": "ntp_synchronization_request", "connectivity-check": "connectivity-check-params", "domain-resolution": "domain_resolution_request",
+	"installation-disk-speed-check": "disk_speed_check_request", "container-image-availability": "container_image_availability_request", "install": "install_cmd_request",
+	"logs-gather": "logs_gather_cmd_request",
+}
+
+// fieldAgent is an agent of today's system: it knows its image's token, and nothing of boot ids, tokens of hosts or held polls.
+type fieldAgent struct {
+	*world
+	today *openapi3.T
+	token caller
+	path  string
+	// steps are all types of steps that it was ever given.
+	steps map[string]bool
+}
+
+// sees checks that a body has the form of one of today's definitions.
+func (a *fieldAgent) sees(definition string, body any) {
+	a.t.Helper()
+	schema := a.today.Components.Schemas[definition]
+	require.NotNil(a.t, schema, definition)
+	require.NoError(a.t, schema.Value.VisitJSON(body, openapi3.MultiErrors()), definition)
+}
+
+func (a *fieldAgent) register(id string) answer {
+	a.t.Helper()
+	a.path = a.path[:strings.LastIndex(a.path, "/")+1] + id
+	body := map[string]any{"host_id": id, "discovery_agent_version": "quay.io/edge-infrastructure/assisted-installer-agent:latest"}
+	a.sees("host-create-params", body)
+	return a.call(a.token, "POST", a.path[:strings.LastIndex(a.path, "/")], body)
+}
+
+// poll returns the arguments of the steps that the agent is asked for, by type, each in the form that it can read.
+func (a *fieldAgent) poll() map[string][]string {
+	a.t.Helper()
+	got := a.call(a.token, "GET", a.path+"/instructions?timestamp=1800000000", nil)
+	require.Equal(a.t, http.StatusOK, got.status, got.raw)
+	a.sees("steps", got.body)
+	var steps struct {
+		Instructions []struct {
+			Type string   `json:"step_type"`
+			Args []string `json:"args"`
+		} `json:"instructions"`
+		Next int `json:"next_instruction_seconds"`
+	}
+	require.NoError(a.t, json.Unmarshal([]byte(got.raw), &steps))
+	assert.NotZero(a.t, steps.Next)
+	asked := map[string][]string{}
+	for _, step := range steps.Instructions {
+		asked[step.Type], a.steps[step.Type] = step.Args, true
+		switch definition := todaysArguments[step.Type]; {
+		case definition != "":
+			require.Len(a.t, step.Args, 1, step.Type)
+			var argument any
+			require.NoError(a.t, json.Unmarshal([]byte(step.Args[0]), &argument))
+			a.sees(definition, argument)
+		case step.Type == "inventory":
+			assert.Equal(a.t, []string{a.path[strings.LastIndex(a.path, "/")+1:]}, step.Args)
+		default:
+			assert.Empty(a.t, step.Args, step.Type)
+		}
+	}
+	return asked
+}
+
+func (a *fieldAgent) reply(step, definition, output string) {
+	a.t.Helper()
+	if definition != "" {
+		var body any
+		require.NoError(a.t, json.Unmarshal([]byte(output), &body))
+		a.sees(definition, body)
+	}
+	got := a.call(a.token, "POST", a.path+"/instructions", map[string]any{"step_type": step, "step_id": step + "-00000000", "exit_code": 0, "output": output, "error": ""})
+	require.Equal(a.t, http.StatusNoContent, got.status, got.raw)
+}
+
+func newFieldAgent(w *world, infraEnv string) *fieldAgent {
+	return &fieldAgent{world: w, today: today(w.t), token: caller{"X-Secret-Key": w.image(infraEnv)}, path: "/infra-envs/" + infraEnv + "/hosts/", steps: map[string]bool{}}
+}
+
+// TestAnAgentOfTodaysSystemInstalls follows an unmodified agent of today's system from its registration to the end of the installation. What it is sent has the
+// forms of today's description.
+func TestAnAgentOfTodaysSystemInstalls(t *testing.T) {
+	w := newWorld(t)
+	admin := w.person("root", "admins")
+	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
+	require.Equal(t, 201, w.call(admin, "PATCH", "/clusters/"+cluster, map[string]any{
+		"control_plane_count": 1, "base_dns_domain": "example.com", "machine_networks": []any{map[string]any{"cidr": "10.0.0.0/24"}}, "http_proxy": "http://proxy.example.com:3128",
+	}).status)
+	agent := newFieldAgent(w, env)
+	registered := agent.register(uuid.NewString())
+	require.Equal(t, 201, registered.status, registered.raw)
+	command := registered.body["next_step_runner_command"].(map[string]any)
+	var next any
+	require.NoError(t, json.Unmarshal([]byte(command["args"].([]any)[0].(string)), &next))
+	agent.sees("next_step_cmd_request", next)
+
+	assert.Contains(t, agent.poll(), "inventory")
+	agent.reply("inventory", "inventory", inventory)
+	agent.reply("ntp-synchronizer", "ntp_synchronization_response", `{"ntp_sources":[{"source_name":"ntp.example.com","source_state":"synced"}]}`)
+	require.Equal(t, 200, w.call(admin, "POST", agent.path+"/actions/bind", map[string]any{"cluster_id": cluster}).status)
+	assert.Contains(t, slices.Collect(maps.Keys(agent.poll())), "domain-resolution", "it is bound without a new registration")
+	agent.reply("domain-resolution", "domain_resolution_response", `{"resolutions":[{"domain_name":"api.c.example.com","ipv4_addresses":["10.0.0.9"],"ipv6_addresses":[]}]}`)
+
+	installed := w.call(admin, "POST", "/clusters/"+cluster+"/actions/install", nil)
+	require.Equal(t, 202, installed.status, installed.raw)
+	images := agent.poll()["container-image-availability"]
+	require.NotEmpty(t, images)
+	assert.Contains(t, images[0], "quay.example.com/muster/installer:1")
+	assert.NotContains(t, images[0], "disk.raw", "it can ask registries only")
+	agent.reply("installation-disk-speed-check", "disk_speed_check_response", `{"path":"/dev/sda","io_sync_duration":4}`)
+	agent.reply("container-image-availability", "container_image_availability_response", `{"images":[{"name":"quay.example.com/muster/installer:1","result":"success","time":1.5}]}`)
+	install := agent.poll()["install"]
+	require.NotEmpty(t, install)
+	for _, part := range []string{`"boot_device":"/dev/sda"`, `"role":"bootstrap"`, `"installer_image":"quay.example.com/muster/installer:1"`, `"openshift_version":"4.20"`, "proxy.example.com"} {
+		assert.Contains(t, install[0], part)
+	}
+	ignition := w.call(agent.token, "GET", "/infra-env"+strings.TrimPrefix(agent.path, "/infra-envs")+"/downloads/ignition", nil)
+	require.Equal(t, 200, ignition.status, ignition.raw)
+	assert.True(t, json.Valid([]byte(ignition.raw)))
+
+	host := w.call(admin, "GET", agent.path, nil)
+	for _, stage := range host.body["progress_stages"].([]any) {
+		body := map[string]any{"current_stage": stage, "progress_info": ""}
+		agent.sees("host-progress", body)
+		require.Equal(t, 200, w.call(agent.token, "PUT", agent.path+"/progress", body).status, stage)
+		host = w.call(admin, "GET", agent.path, nil)
+		agent.sees("host", host.body)
+	}
+	assert.Equal(t, "installed", host.text("status"))
+	shown := w.call(admin, "GET", "/clusters/"+cluster, nil)
+	agent.sees("cluster", shown.body)
+	assert.Equal(t, "installed", shown.text("status"))
+}
+
+func TestAFailedAgentOfTodaysSystemIsAskedForItsLogs(t *testing.T) {
+	w := newWorld(t)
+	admin := w.person("root", "admins")
+	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
+	require.Equal(t, 201, w.call(admin, "PATCH", "/clusters/"+cluster, map[string]any{"control_plane_count": 1}).status)
+	agent := newFieldAgent(w, env)
+	require.Equal(t, 201, agent.register(uuid.NewString()).status)
+	agent.reply("inventory", "", inventory)
+	require.Equal(t, 200, w.call(admin, "POST", agent.path+"/actions/bind", map[string]any{"cluster_id": cluster}).status)
+	prepare := func() {
+		require.Equal(t, 202, w.call(admin, "POST", "/clusters/"+cluster+"/actions/install", nil).status)
+		agent.poll()
+	}
+	prepare()
+	agent.reply("installation-disk-speed-check", "", `{"path":"/dev/sda","io_sync_duration":4}`)
+	require.Equal(t, 202, w.call(admin, "POST", "/clusters/"+cluster+"/actions/cancel", nil).status)
+	prepare() // it does not say again within an hour what it said
+	agent.reply("container-image-availability", "", `{"images":[{"name":"quay.example.com/muster/installer:1","result":"success"}]}`)
+	require.Contains(t, agent.poll(), "install")
+	failed := w.call(agent.token, "POST", agent.path+"/instructions", map[string]any{"step_type": "install", "step_id": "install-1", "exit_code": 1, "error": "no space left"})
+	require.Equal(t, http.StatusNoContent, failed.status, failed.raw)
+	asked := agent.poll()
+	assert.Contains(t, asked, "logs-gather")
+	assert.Contains(t, asked, "stop-installation")
+}
