@@ -92,5 +92,7 @@ const (
 	ReasonDriverSwitching       = "DriverSwitching"
 	ReasonNodeNotFound          = "NodeNotFound"
 	ReasonNodeMoved             = "NodeMoved"
-	ReasonHandedOver            = "HandedOver"
+	// ReasonNodeNotReserved says that no reservation gives the host the node that it names.
+	ReasonNodeNotReserved = "NodeNotReserved"
+	ReasonHandedOver      = "HandedOver"
 )

@@ -33,7 +33,8 @@ const (
 	ApprovalLabel = "discovery.metal3.io/approval"
 	// ApprovedAnnotation set to "true" by a user releases a host of a resource with Manual approval.
 	ApprovedAnnotation = "discovery.metal3.io/approved"
-	// NodeAnnotation is the UUID of the node in Ironic that the host was made for.
+	// NodeAnnotation is the UUID of the node in Ironic that the host was made for. On a host it is a hint for people; on a reservation it
+	// says which node the host may act on.
 	NodeAnnotation = "discovery.metal3.io/node"
 	// NameDetailAnnotation says which detail of the hardware gave the host its name.
 	NameDetailAnnotation = "discovery.metal3.io/name-from"
@@ -46,7 +47,8 @@ const (
 	SerialAnnotation = "discovery.metal3.io/reported-serial-number"
 	// KeepNodeAnnotation set to "true" leaves the node in Ironic when the host is deleted.
 	KeepNodeAnnotation = "discovery.metal3.io/keep-node"
-	// IronicAnnotation holds the spec.ironic, as JSON, of the resource that made the host; absent for the operator's own Ironic.
+	// IronicAnnotation holds the spec.ironic, as JSON, of the resource that made the host; absent for the operator's own Ironic. On a
+	// reservation it says which Ironic knows the node.
 	IronicAnnotation = "discovery.metal3.io/ironic"
 	// ReservationLabel marks the Leases that reserve a boot MAC.
 	ReservationLabel = "discovery.metal3.io/reservation"
@@ -54,6 +56,8 @@ const (
 	IgnoredLabel = "discovery.metal3.io/ignored"
 	// HostAnnotation names, as namespace/name, the host that a reservation is for.
 	HostAnnotation = "discovery.metal3.io/host"
+	// HostUIDAnnotation is the UID of that host, where it was there before the reservation.
+	HostUIDAnnotation = "discovery.metal3.io/host-uid"
 	// OnDeletionAnnotation says what becomes of a reservation when its host is deleted: Release or Ignore.
 	OnDeletionAnnotation = "discovery.metal3.io/on-deletion"
 )

@@ -27,6 +27,7 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhostdiscovery"
 	"github.com/muster-io/muster/discovery-operator/internal/fleet"
 	"github.com/muster-io/muster/discovery-operator/internal/metrics"
+	"github.com/muster-io/muster/discovery-operator/internal/reservation"
 )
 
 // name is the operator's, in events and as the name of its leader's Lease.
@@ -134,7 +135,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, from *sour
 	}
 	hosts := baremetalhost.New(baremetalhost.Deps{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: recorder, Provisioners: from, Counter: counters,
-		Namespace: o.Namespace, Grace: baremetalhostdiscovery.ReservationTime, ManageHosts: o.ManageHosts,
+		Namespace: o.Namespace, Grace: reservation.Time, ManageHosts: o.ManageHosts,
 	})
 	return wrap(hosts.SetupWithManager(mgr), "adding the controller of BareMetalHosts")
 }

@@ -20,9 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
-	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhostdiscovery"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
 	"github.com/muster-io/muster/discovery-operator/internal/ironictest"
+	"github.com/muster-io/muster/discovery-operator/internal/reservation"
 )
 
 // BenchmarkSync takes the machines of a seeded Ironic in: discovery.sync_10k, then discovery.steady_10k and discovery.resync_10k in
@@ -94,7 +94,7 @@ func (w *world) bare(n int, like *metal3v1.BareMetalHost) time.Duration {
 		wg.Go(func() {
 			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
 				mac := demo.MAC(int(i), 9)
-				lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: w.system, Name: baremetalhostdiscovery.ReservationName(mac)}}
+				lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: w.system, Name: reservation.Name(mac)}}
 				host := &metal3v1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{
 					Namespace: w.ns, Name: fmt.Sprint("bare-", i), Labels: like.Labels, Annotations: like.Annotations, Finalizers: like.Finalizers,
 				}, Spec: like.Spec}

@@ -21,9 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
-	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhostdiscovery"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+	"github.com/muster-io/muster/discovery-operator/internal/reservation"
 )
 
 // credentials gives a host a management controller, and makes the Secret if wanted.
@@ -80,7 +80,7 @@ func (w *world) gone(o client.Object) {
 
 func (w *world) reservation(mac string) (coordinationv1.Lease, error) {
 	var l coordinationv1.Lease
-	err := w.Get(w.Context(), types.NamespacedName{Namespace: w.system, Name: baremetalhostdiscovery.ReservationName(mac)}, &l)
+	err := w.Get(w.Context(), types.NamespacedName{Namespace: w.system, Name: reservation.Name(mac)}, &l)
 	return l, err
 }
 
@@ -232,6 +232,13 @@ func TestAMachineThatComesBackKeepsItsHost(t *testing.T) {
 		return h.Status.Provisioning.ID == next
 	})
 	assert.Len(t, w.hosts(), 1)
+	l, err := w.reservation(demo.MAC(1, 0))
+	require.NoError(t, err)
+	assert.Equal(t, next, l.Annotations[metal3v1.NodeAnnotation])
+	require.NoError(t, w.Delete(t.Context(), h))
+	w.gone(h)
+	_, err = w.node(next)
+	require.ErrorIs(t, err, inventory.ErrNotFound)
 }
 
 func TestTwoReplicasAndThreeResourcesMakeOneHostPerMachine(t *testing.T) {

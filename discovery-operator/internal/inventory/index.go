@@ -41,7 +41,8 @@ func (x *index) add(h *Host) {
 	}
 }
 
-// find returns the host with an identity; where several share it, the first in the order of the list; nil if there is none.
+// find returns the host with an identity; where several share it, the first in the order of the list, but for nodes one with a status, which
+// only operators write; nil if there is none.
 func (x *index) find(id identity, key string) *Host {
 	table := x.built[id]
 	if table == nil {
@@ -57,6 +58,9 @@ func (x *index) find(id identity, key string) *Host {
 func put(table map[string]*Host, id identity, h *Host) {
 	switch id {
 	case byNode:
+		if known := table[h.NodeID]; known != nil && !known.HasStatus && h.HasStatus {
+			delete(table, h.NodeID)
+		}
 		putOne(table, h.NodeID, h)
 	case byName:
 		putOne(table, h.Namespace+"~"+h.Name, h)

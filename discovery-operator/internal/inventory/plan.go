@@ -129,7 +129,8 @@ func (p *planner) known(m *Machine, h *Host) {
 	if h.NodeID != "" && h.NodeID != m.Node.UUID && !p.listed(h.NodeID) {
 		replaced = h.NodeID
 	}
-	if !p.ours(h) || !h.Held || h.Going || h.HasStatus && replaced == "" {
+	// That the host names the node proves nothing: whoever makes a host can write so. The port does.
+	if !p.ours(h) || !h.Held || h.Going || h.HasStatus && replaced == "" || !hasPort(m, h.BootMAC) {
 		p.drop(m)
 		return
 	}
@@ -138,7 +139,7 @@ func (p *planner) known(m *Machine, h *Host) {
 		return
 	}
 	p.Actions = append(p.Actions, WriteStatus{
-		Host: h.Ref, UID: h.UID, Node: m.Node.UUID, Report: m.Report, Replaced: replaced, Manual: h.Unapproved,
+		Host: h.Ref, UID: h.UID, BootMAC: h.BootMAC, Node: m.Node.UUID, Report: m.Report, Replaced: replaced, Manual: h.Unapproved,
 	})
 }
 

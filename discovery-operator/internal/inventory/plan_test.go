@@ -217,7 +217,9 @@ func TestAHostWithoutStatusIsCompleted(t *testing.T) {
 	m := machine(t, 1)
 	s := snapshot(resource("r"), m)
 	s.Hosts = []inventory.Host{{Ref: inventory.Ref{Namespace: "ns", Name: "node-00001"}, NodeID: m.Node.UUID, BootMAC: demo.MAC(1, 0), Resource: "r", Held: true}}
-	require.Equal(t, []inventory.Action{inventory.WriteStatus{Host: s.Hosts[0].Ref, Node: m.Node.UUID, Report: m.Report}}, inventory.Plan(s).Actions)
+	require.Equal(t, []inventory.Action{inventory.WriteStatus{
+		Host: s.Hosts[0].Ref, BootMAC: demo.MAC(1, 0), Node: m.Node.UUID, Report: m.Report,
+	}}, inventory.Plan(s).Actions)
 	s.Hosts[0].HasStatus = true
 	assert.Equal(t, []inventory.Action{inventory.DropReport{Node: m.Node.UUID}}, inventory.Plan(s).Actions)
 	s.Hosts[0].NodeID = "gone"
@@ -225,6 +227,19 @@ func TestAHostWithoutStatusIsCompleted(t *testing.T) {
 	assert.Equal(t, "gone", inventory.Plan(s).Actions[0].(inventory.WriteStatus).Replaced)
 	s.Hosts[0].Held = false
 	assert.IsType(t, inventory.DropReport{}, inventory.Plan(s).Actions[0], "after the hand-over the status is not ours")
+}
+
+func TestAHostThatOnlyNamesANodeGetsNothingOfIt(t *testing.T) {
+	m := machine(t, 1)
+	s := snapshot(resource("r"), m)
+	pretender := inventory.Host{Ref: inventory.Ref{Namespace: "ns", Name: "a"}, NodeID: m.Node.UUID, BootMAC: demo.MAC(7, 0), Resource: "r", Held: true}
+	s.Hosts = []inventory.Host{pretender}
+	assert.Equal(t, []inventory.Action{inventory.DropReport{Node: m.Node.UUID}}, inventory.Plan(s).Actions)
+	s.Hosts[0].Namespace = "elsewhere"
+	s.Hosts = append(s.Hosts, inventory.Host{
+		Ref: inventory.Ref{Namespace: "ns", Name: "node-00001"}, NodeID: m.Node.UUID, BootMAC: demo.MAC(1, 0), Resource: "r", Held: true, HasStatus: true,
+	})
+	assert.Zero(t, inventory.Plan(s).LostHosts, "the host that has the node is not lost")
 }
 
 // TestRandomFleets lets machines come, go, share identities and change, applies what each of three resources decides, and demands

@@ -139,10 +139,12 @@ type CreateHost struct {
 
 // WriteStatus gives a host that discovery made its status: it has none yet, or its machine has a new node.
 type WriteStatus struct {
-	Host   Ref
-	UID    string
-	Node   string
-	Report *Report
+	Host Ref
+	UID  string
+	// BootMAC is the host's, and a port of the node has it.
+	BootMAC string
+	Node    string
+	Report  *Report
 	// Replaced is the node that is gone, empty when there was none.
 	Replaced string
 	// Manual says that the host waits for approval.

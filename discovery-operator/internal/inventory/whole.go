@@ -83,10 +83,13 @@ func incomplete(now time.Time, m *Machine) (v Verdict, ok bool) {
 		}
 	}
 	switch {
-	case len(missing) == 0, age >= SettleTime && hasPort(m, boot):
+	case (len(missing) == 0 || age >= SettleTime) && hasPort(m, boot):
 		return v, true
 	case age >= PatienceTime:
 		return failed(v, fmt.Sprintf("Ironic made no port for the boot interface %s", boot)), false
+	case len(missing) == 0:
+		v.Reason, v.Message = metal3v1.WaitingForPorts, fmt.Sprintf("the boot interface %s has no port yet", boot)
+		return v, false
 	default:
 		v.Reason, v.Message = metal3v1.WaitingForPorts, fmt.Sprintf("%d of %d interfaces have no port yet", len(missing), len(m.Report.MACs))
 		return v, false

@@ -18,14 +18,19 @@ import (
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/handover"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+	"github.com/muster-io/muster/discovery-operator/internal/reservation"
 )
 
 // clean removes what belongs to a deleted host, in an order in which each step can be repeated: the node, the reservation, and
 // last the finalizer. A user who sets the annotation discovery.metal3.io/keep-node to "true" ends a deletion that waits for Ironic.
 func (r *Reconciler) clean(ctx context.Context, host *metal3v1.BareMetalHost, c handover.Clean) (ctrl.Result, error) {
 	ignore := c.Keep
-	if !c.Keep && c.Node != "" {
-		kept, err := r.deleteNode(ctx, host, c.Node)
+	node, err := r.recorded(ctx, host, c.Node)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !c.Keep && node != "" {
+		kept, err := r.deleteNode(ctx, host, node)
 		if errors.Is(err, inventory.ErrBusy) {
 			return ctrl.Result{RequeueAfter: busyRetry}, nil
 		}
@@ -35,6 +40,19 @@ func (r *Reconciler) clean(ctx context.Context, host *metal3v1.BareMetalHost, c 
 		ignore = kept
 	}
 	return r.finish(ctx, host, ignore)
+}
+
+// recorded is the node that goes with a host: the one that its reservation names, and what the host says only where that names none.
+func (r *Reconciler) recorded(ctx context.Context, host *metal3v1.BareMetalHost, said string) (string, error) {
+	c := reservation.ClaimOf(host)
+	lease, err := r.lease(ctx, r.Live, c.BootMAC)
+	if err != nil || lease == nil {
+		return said, err
+	}
+	if own := reservation.Of(lease); own.Host == c.Host && own.Node != "" {
+		return own.Node, nil
+	}
+	return said, nil
 }
 
 // finish gives the reservations of a deleted host back, or keeps its machine away, and lets the host go.
@@ -74,7 +92,13 @@ func (r *Reconciler) deleteNode(ctx context.Context, host *metal3v1.BareMetalHos
 	} else if err != nil {
 		return false, wrap(err, "reading node %s", uuid)
 	}
-	if why, ok := handover.Deletable(node, host); !ok {
+	why, ok := handover.Deletable(node, host)
+	if ok {
+		if why, err = r.claim(ctx, p, host, node); err != nil {
+			return false, err
+		}
+	}
+	if why != "" {
 		r.Events.Eventf(host, nil, corev1.EventTypeWarning, metal3v1.EventNodeKept, "Delete", "Node %s stays in Ironic: %s", uuid, why)
 		return true, nil
 	}
@@ -92,7 +116,7 @@ func (r *Reconciler) giveBack(ctx context.Context, lease *coordinationv1.Lease, 
 	if lease.Labels[metal3v1.IgnoredLabel] == "true" {
 		return nil
 	}
-	if ignore || lease.Annotations[metal3v1.OnDeletionAnnotation] == "Ignore" {
+	if ignore || lease.Annotations[metal3v1.OnDeletionAnnotation] == reservation.Ignore {
 		lease = lease.DeepCopy()
 		lease.Labels[metal3v1.IgnoredLabel] = "true"
 		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = nil, nil

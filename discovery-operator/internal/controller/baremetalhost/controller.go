@@ -32,6 +32,7 @@ const holderIndex = "host"
 // Provisioner changes nodes.
 type Provisioner interface {
 	Node(ctx context.Context, uuid string) (inventory.Node, error)
+	PortsOf(ctx context.Context, node string) ([]inventory.Port, error)
 	SetDriver(ctx context.Context, uuid, driver string) error
 	DeleteNode(ctx context.Context, uuid string) error
 }
@@ -91,7 +92,7 @@ func New(d Deps) *Reconciler {
 
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts/status,verbs=get;patch
-// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=muster-discovery-operator,resources=leases,verbs=get;list;watch;update;delete
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=muster-discovery-operator,resources=leases,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 

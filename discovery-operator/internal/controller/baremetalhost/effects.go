@@ -17,7 +17,6 @@ import (
 
 	metal3v1ac "github.com/muster-io/muster/apis/applyconfiguration/metal3/v1alpha1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
-	"github.com/muster-io/muster/discovery-operator/internal/handover"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
@@ -78,7 +77,15 @@ func (r *Reconciler) failed(w *work, kind metal3v1.ErrorType, reason, message st
 // do carries an effect out. What Ironic has against it becomes an outcome.
 func (r *Reconciler) do(ctx context.Context, w *work, effect hoststate.Effect) (outcome, error) {
 	out, err := outcome{}, w.unreachable
-	if err == nil {
+	whose := ""
+	if err == nil && w.acts(effect) {
+		whose, err = r.hold(ctx, w.p, w.host, w.node)
+	}
+	switch {
+	case err != nil:
+	case whose != "":
+		out = notIts(effect, whose)
+	default:
 		out, err = r.effect(ctx, w, effect)
 	}
 	keep := w.host.Annotations[metal3v1.KeepNodeAnnotation] == "true"
@@ -104,6 +111,19 @@ func (r *Reconciler) do(ctx context.Context, w *work, effect hoststate.Effect) (
 	default:
 		return out, err
 	}
+}
+
+// acts reports whether an effect acts on the node that is recorded for the host. The deletion of the node looks for itself.
+func (w *work) acts(effect hoststate.Effect) bool {
+	return w.node != "" && effect != hoststate.DeleteNode && (effect != hoststate.MaintainPower || w.facts.PowerControl)
+}
+
+// notIts is the outcome for a host whose recorded node is not its own. Its deletion goes on, and leaves the node alone.
+func notIts(effect hoststate.Effect, whose string) outcome {
+	if effect == hoststate.Undeploy || effect == hoststate.PowerOff {
+		return outcome{event: hoststate.Done, settled: true, after: time.Millisecond}
+	}
+	return waiting(metal3v1.ReasonMachineUsedByOther, sentence(whose), machineRetry)
 }
 
 func kindOf(effect hoststate.Effect) metal3v1.ErrorType {
@@ -144,23 +164,19 @@ func (r *Reconciler) effect(ctx context.Context, w *work, effect hoststate.Effec
 	}
 }
 
-// locate looks for the node of a host: by its name, by what discovery recorded, and by the boot MAC.
+// locate looks for the node of a host: by its name, and by the boot MAC. What the host's annotations say is not believed.
 func (w *work) locate(ctx context.Context) (string, error) {
-	names := []string{w.nodeName()}
-	if recorded := w.host.Annotations[metal3v1.NodeAnnotation]; recorded != "" {
-		names = append(names, recorded)
-	}
 	var macs []string
 	if w.host.Spec.BootMACAddress != "" {
 		macs = []string{w.host.Spec.BootMACAddress}
 	}
-	return w.p.Find(ctx, names, macs)
+	return w.p.Find(ctx, []string{w.nodeName()}, macs)
 }
 
 // findNode looks for the machine of a host that has no credentials; there may be none, for ever.
 func (r *Reconciler) findNode(ctx context.Context, w *work) (outcome, error) {
 	wait := waiting(metal3v1.ReasonWaitingForMachine, "No machine with this boot MAC has reported yet. Switch it on, or set spec.bmc.", machineRetry)
-	if w.host.Spec.BootMACAddress == "" && w.host.Annotations[metal3v1.NodeAnnotation] == "" {
+	if w.host.Spec.BootMACAddress == "" {
 		return waiting(metal3v1.ReasonWaitingForMachine, "Set spec.bootMACAddress to have the machine recognised, or set spec.bmc.", 0), nil
 	}
 	uuid, err := w.locate(ctx)
@@ -169,12 +185,10 @@ func (r *Reconciler) findNode(ctx context.Context, w *work) (outcome, error) {
 	} else if err != nil {
 		return outcome{}, err
 	}
-	n, err := w.p.Managed(ctx, uuid)
-	if err != nil {
+	if whose, err := r.hold(ctx, w.p, w.host, uuid); err != nil {
 		return outcome{}, err
-	}
-	if whose, err := r.somebodyElses(ctx, w, n); err != nil || whose != "" {
-		return waiting(metal3v1.ReasonMachineUsedByOther, whose+".", machineRetry), err
+	} else if whose != "" {
+		return notIts(hoststate.FindNode, whose), nil
 	}
 	w.node = uuid
 	return outcome{event: hoststate.NodeFound, settled: true, after: time.Millisecond}, nil
@@ -331,7 +345,7 @@ func (r *Reconciler) removeNode(ctx context.Context, w *work) (outcome, error) {
 		return outcome{}, err
 	}
 	uuid := n.UUID
-	kept, err := r.somebodyElses(ctx, w, n)
+	kept, err := r.claim(ctx, w.p, w.host, inventory.Node{UUID: uuid, Name: n.Name})
 	if err != nil {
 		return outcome{}, err
 	}
@@ -353,8 +367,8 @@ func (r *Reconciler) removeNode(ctx context.Context, w *work) (outcome, error) {
 
 // own is the node that goes with a host: the recorded one, or the one that the machine came back as.
 func (w *work) own(ctx context.Context) (hoststate.Node, error) {
-	if uuid := handover.NodeOf(w.host); uuid != "" {
-		if n, err := w.p.Managed(ctx, uuid); !errors.Is(err, inventory.ErrNotFound) {
+	if w.node != "" {
+		if n, err := w.p.Managed(ctx, w.node); !errors.Is(err, inventory.ErrNotFound) {
 			return n, err
 		}
 	}

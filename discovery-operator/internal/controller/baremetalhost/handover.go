@@ -52,8 +52,10 @@ func (r *Reconciler) handOver(ctx context.Context, host *metal3v1.BareMetalHost,
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	node, err := r.switched(ctx, p, host, s)
+	node, why, err := r.switched(ctx, p, host, s)
 	switch {
+	case why != "":
+		return wait(metal3v1.ReasonNodeNotReserved, sentence(why), time.Minute)
 	case errors.Is(err, inventory.ErrNotFound):
 		return wait(metal3v1.ReasonNodeNotFound, "The node is not in Ironic any more; discovery waits for the machine to report again.", time.Minute)
 	case errors.Is(err, inventory.ErrBusy):
@@ -69,20 +71,25 @@ func (r *Reconciler) handOver(ctx context.Context, host *metal3v1.BareMetalHost,
 	return ctrl.Result{}, r.release(ctx, host, s)
 }
 
-// switched gives the node its driver, unless somebody else works with it, and returns the node as it is then.
-func (r *Reconciler) switched(ctx context.Context, p Provisioner, host *metal3v1.BareMetalHost, s handover.Switch) (inventory.Node, error) {
-	node, err := p.Node(ctx, s.Node)
-	if err != nil || node.Driver == s.Driver {
-		return node, wrap(err, "reading node %s", s.Node)
+// switched gives the node its driver, unless somebody else works with it, and returns the node as it is then; or why the host may not have
+// it.
+func (r *Reconciler) switched(ctx context.Context, p Provisioner, host *metal3v1.BareMetalHost, s handover.Switch) (
+	node inventory.Node, why string, err error,
+) {
+	if node, err = p.Node(ctx, s.Node); err != nil {
+		return node, "", wrap(err, "reading node %s", s.Node)
 	}
 	if _, fit := handover.Ready(node, host, node.Driver); !fit {
-		return node, nil
+		return node, "", nil
+	}
+	if why, err = r.claim(ctx, p, host, node); why != "" || err != nil || node.Driver == s.Driver {
+		return node, why, err
 	}
 	if err := p.SetDriver(ctx, s.Node, s.Driver); err != nil {
-		return node, wrap(err, "switching node %s to driver %s", s.Node, s.Driver)
+		return node, "", wrap(err, "switching node %s to driver %s", s.Node, s.Driver)
 	}
 	node, err = p.Node(ctx, s.Node)
-	return node, wrap(err, "reading node %s back", s.Node)
+	return node, "", wrap(err, "reading node %s back", s.Node)
 }
 
 // release says that the host is handed over, and then takes the hold off it: our pause and our finalizer, in one write that

@@ -18,7 +18,6 @@ import (
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
-	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
 // work is one pass over one host that this operator manages.
@@ -182,20 +181,3 @@ func (r *Reconciler) observe(ctx context.Context, host *metal3v1.BareMetalHost) 
 
 // nodeName is the name that the node of a host has.
 func (w *work) nodeName() string { return w.host.Namespace + "~" + w.host.Name }
-
-// somebodyElses says whose a node is, if it is another host's.
-func (r *Reconciler) somebodyElses(ctx context.Context, w *work, n hoststate.Node) (string, error) {
-	if n.Name != "" && n.Name != w.nodeName() {
-		return fmt.Sprintf("node %s has the name %s, which is not this host's", n.UUID, n.Name), nil
-	}
-	var list metal3v1.BareMetalHostList
-	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return "", wrap(err, "listing BareMetalHosts")
-	}
-	for i := range list.Items {
-		if h := &list.Items[i]; h.Status.Provisioning.ID == n.UUID && h.UID != w.host.UID {
-			return fmt.Sprintf("node %s belongs to host %s", n.UUID, inventory.Ref{Namespace: h.Namespace, Name: h.Name}), nil
-		}
-	}
-	return "", nil
-}

@@ -49,10 +49,11 @@ func (r *Reconciler) register(ctx context.Context, w *work) (outcome, error) {
 		}
 		switch hoststate.Registration(n, w.m.asked) {
 		case hoststate.Write:
-			if whose, err := r.somebodyElses(ctx, w, n); err != nil {
+			if whose, err := r.claim(ctx, w.p, w.host, inventory.Node{UUID: n.UUID, Name: n.Name}); err != nil {
 				return outcome{}, err
 			} else if whose != "" {
-				return fail(metal3v1.ReasonMachineUsedByOther, "MAC "+w.host.Spec.BootMACAddress+" conflicts: "+whose+".")
+				w.node = w.host.Status.Provisioning.ID
+				return fail(metal3v1.ReasonMachineUsedByOther, sentence(whose))
 			}
 			err = r.write(ctx, w, n, access)
 		case hoststate.Manage:

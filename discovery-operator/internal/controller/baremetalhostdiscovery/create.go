@@ -22,6 +22,7 @@ import (
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/handover"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+	"github.com/muster-io/muster/discovery-operator/internal/reservation"
 )
 
 // errNameTaken says that a host of the name exists for another machine.
@@ -33,7 +34,7 @@ func (r *Reconciler) create(ctx context.Context, o *observation, c inventory.Cre
 	if err := r.reserve(ctx, o.discovery, c); err != nil {
 		return err
 	}
-	within, cancel := context.WithTimeout(ctx, ReservationTime/2)
+	within, cancel := context.WithTimeout(ctx, reservation.Time/2)
 	defer cancel()
 	host, err := newHost(o.discovery, c)
 	if err != nil {
@@ -80,12 +81,12 @@ func newHost(d *metal3v1.BareMetalHostDiscovery, c inventory.CreateHost) (*metal
 	if d.Spec.NodeDeletion == metal3v1.NodeDeletionKeep {
 		annotations[metal3v1.KeepNodeAnnotation] = "true"
 	}
-	if d.Spec.Ironic != nil {
-		data, err := json.Marshal(d.Spec.Ironic)
-		if err != nil {
-			return nil, fmt.Errorf("recording the endpoint on host %s: %w", c.Host, err)
-		}
-		annotations[metal3v1.IronicAnnotation] = string(data)
+	endpoint, err := referenceOf(d)
+	if err != nil {
+		return nil, err
+	}
+	if endpoint != "" {
+		annotations[metal3v1.IronicAnnotation] = endpoint
 	}
 	return &metal3v1.BareMetalHost{
 		ObjectMeta: metav1.ObjectMeta{
@@ -114,7 +115,10 @@ func (r *Reconciler) existing(ctx context.Context, d *metal3v1.BareMetalHostDisc
 }
 
 // complete writes the status of a host that an earlier pass made, or whose machine has a new node.
-func (r *Reconciler) complete(ctx context.Context, a inventory.WriteStatus) error {
+func (r *Reconciler) complete(ctx context.Context, d *metal3v1.BareMetalHostDiscovery, a inventory.WriteStatus) error {
+	if err := r.renew(ctx, d, a); err != nil {
+		return err
+	}
 	if err := r.writeStatus(ctx, a.Host, a.UID, a.Node, a.Report, handover.First(a.Manual)); err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func (r *Reconciler) execute(ctx context.Context, o *observation, d *inventory.D
 		case inventory.CreateHost:
 			run(a.Node, func() error { return r.create(ctx, o, a) })
 		case inventory.WriteStatus:
-			run(a.Node, func() error { return r.complete(ctx, a) })
+			run(a.Node, func() error { return r.complete(ctx, o.discovery, a) })
 		}
 	}
 	wg.Wait()

@@ -19,6 +19,7 @@ import (
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/fleet"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+	"github.com/muster-io/muster/discovery-operator/internal/reservation"
 )
 
 // observation is what one pass works with.
@@ -190,7 +191,7 @@ func (r *Reconciler) ignored(ctx context.Context) (map[string]inventory.Reservat
 	}
 	out := make(map[string]inventory.Reservation, len(list.Items))
 	for i := range list.Items {
-		if mac := macOf(list.Items[i].Name); mac != "" {
+		if mac := reservation.MAC(list.Items[i].Name); mac != "" {
 			out[mac] = inventory.Reservation{Ignored: true}
 		}
 	}

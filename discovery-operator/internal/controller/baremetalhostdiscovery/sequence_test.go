@@ -32,6 +32,7 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
 	"github.com/muster-io/muster/discovery-operator/internal/fleet"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+	"github.com/muster-io/muster/discovery-operator/internal/reservation"
 )
 
 const system = "system"
@@ -161,7 +162,7 @@ func (s *theatre) start(f *fate) *process {
 		Client: writes, Live: s.WithWatch, Events: &events.FakeRecorder{}, Sources: from, Fleets: fleets, Counter: from, Namespace: system, Workers: 2,
 	})}
 	ahead := s.later
-	s.later += 2 * ReservationTime
+	s.later += 2 * reservation.Time
 	p.now = func() time.Time { return time.Now().Add(ahead) }
 	var running sync.WaitGroup
 	running.Go(func() { _ = fleets.Start(ctx) })
@@ -342,7 +343,7 @@ func (s *theatre) deleteHost(h *metal3v1.BareMetalHost) {
 	if err != nil {
 		require.ErrorIs(s, err, inventory.ErrNotFound)
 	}
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: ReservationName(h.Spec.BootMACAddress)}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: reservation.Name(h.Spec.BootMACAddress)}}
 	require.NoError(s, client.IgnoreNotFound(s.Delete(s.Context(), lease)))
 	h.Finalizers = nil
 	require.NoError(s, s.Update(s.Context(), h))
