@@ -31,7 +31,7 @@ func TestOptionsSayWhatIsWrong(t *testing.T) {
 		"--base-url=muster":      "write http(s)://host:port",
 		"--disconnect-after=1s":  "write 10s or more",
 		"--tls-key=a":            "give both or none",
-		"--oidc-issuer=":         "write the issuer's URL, or none",
+		"--oidc-issuer=":         "write the issuer's URL, kubernetes, or none",
 		"surplus":                "all settings are flags",
 		"--base-url=http://a.b/": "write http(s)://host:port",
 	} {

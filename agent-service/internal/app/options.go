@@ -64,8 +64,8 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.HostMinimums, "host-minimums", "", "file with what hosts need at least: a JSON object of {cpus, memoryGiB, diskGB} by role (auto-assign, worker, master, arbiter); roles left out need what is documented")
 	flags.StringVar(&o.RegistryImages, "registry-images", "", "container images, comma separated, that free hosts must be able to pull")
 	flags.DurationVar(&o.DisconnectAfter, "disconnect-after", 3*time.Minute, "how long a host may be silent")
-	flags.StringVar(&o.OIDCIssuer, "oidc-issuer", "none", "URL of the OpenID Connect issuer whose tokens people use; none lets everybody do everything, for development")
-	flags.StringVar(&o.OIDCAudience, "oidc-audience", "", "audience that tokens must have; empty for any")
+	flags.StringVar(&o.OIDCIssuer, "oidc-issuer", "none", "URL of the OpenID Connect issuer whose tokens people use; kubernetes for tokens that the cluster knows; none lets everybody do everything, for development")
+	flags.StringVar(&o.OIDCAudience, "oidc-audience", "", "audience that tokens must have; empty for any, or with kubernetes for the cluster's own")
 	flags.StringVar(&o.OIDCUserClaim, "oidc-user-claim", "", "claim that names the user; empty for sub")
 	flags.StringVar(&o.OIDCOrganization, "oidc-organization-claim", "", "claim that names the user's organization; empty for none")
 	flags.StringVar(&o.OIDCAdminGroup, "oidc-admin-group", "", "entry of the claim groups that makes administrators; empty for none")
@@ -83,7 +83,7 @@ func (o *Options) Validate() error {
 		errs = append(errs, fmt.Errorf("--disconnect-after=%s: write 10s or more", o.DisconnectAfter))
 	}
 	if o.OIDCIssuer == "" {
-		errs = append(errs, errors.New("--oidc-issuer: write the issuer's URL, or none"))
+		errs = append(errs, errors.New("--oidc-issuer: write the issuer's URL, kubernetes, or none"))
 	}
 	return errors.Join(errs...)
 }

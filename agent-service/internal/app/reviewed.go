@@ -1,0 +1,103 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"slices"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+
+	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/token"
+)
+
+const (
+	// reviewedFor is how long the cluster's word on a token is taken.
+	reviewedFor = time.Minute
+	maxReviewed = 10_000
+	mastersRole = "system:masters"
+)
+
+// reviewed are the people whom the cluster knows: it is asked whose a token is.
+type reviewed struct {
+	client     authenticationclient.TokenReviewInterface
+	audience   string
+	adminGroup string
+	now        func() time.Time
+
+	mu    sync.Mutex
+	known map[[sha256.Size]byte]person
+}
+
+type person struct {
+	principal service.Principal
+	err       error
+	until     time.Time
+}
+
+func (o *Options) reviewedPeople() (*reviewed, error) {
+	config, err := o.cluster()
+	if err != nil {
+		return nil, err
+	}
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &reviewed{
+		client: clients.AuthenticationV1().TokenReviews(), audience: o.OIDCAudience, adminGroup: o.OIDCAdminGroup, now: time.Now, known: map[[sha256.Size]byte]person{},
+	}, nil
+}
+
+// Person implements token.People.
+func (r *reviewed) Person(ctx context.Context, bearer string) (service.Principal, error) {
+	if bearer == "" {
+		return service.Principal{}, token.ErrForeign
+	}
+	key := sha256.Sum256([]byte(bearer))
+	r.mu.Lock()
+	known, there := r.known[key]
+	r.mu.Unlock()
+	if there && r.now().Before(known.until) {
+		return known.principal, known.err
+	}
+	found, err := r.review(ctx, bearer)
+	if service.KindOf(err) == service.Unavailable {
+		return found, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.known) >= maxReviewed {
+		clear(r.known)
+	}
+	r.known[key] = person{principal: found, err: err, until: r.now().Add(reviewedFor)}
+	return found, err
+}
+
+func (r *reviewed) review(ctx context.Context, bearer string) (service.Principal, error) {
+	request := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: bearer}}
+	if r.audience != "" {
+		request.Spec.Audiences = []string{r.audience}
+	}
+	answer, err := r.client.Create(ctx, request, metav1.CreateOptions{})
+	if err != nil {
+		return service.Principal{}, &service.Error{
+			Kind: service.Unavailable, Reason: "ClusterUnavailable", Message: "the cluster cannot be asked whose the token is at the moment; try again", RetryAfter: 5 * time.Second,
+		}
+	}
+	if !answer.Status.Authenticated || r.audience != "" && !slices.Contains(answer.Status.Audiences, r.audience) {
+		return service.Principal{}, token.ErrForeign
+	}
+	groups := answer.Status.User.Groups
+	return service.Principal{
+		User: answer.Status.User.Username, Admin: slices.Contains(groups, mastersRole) || r.adminGroup != "" && slices.Contains(groups, r.adminGroup),
+	}, nil
+}

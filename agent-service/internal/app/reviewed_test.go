@@ -1,0 +1,71 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"crypto/sha256"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/token"
+)
+
+func TestTheClusterSaysWhoseATokenIs(t *testing.T) {
+	clients := fake.NewClientset()
+	asked, away := 0, false
+	clients.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		asked++
+		if away {
+			return true, nil, errors.New("connection refused")
+		}
+		review := action.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()
+		assert.Equal(t, []string{"agent-service"}, review.Spec.Audiences)
+		switch review.Spec.Token {
+		case "jane":
+			review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, Audiences: review.Spec.Audiences, User: authenticationv1.UserInfo{Username: "jane"}}
+		case "root":
+			review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, Audiences: review.Spec.Audiences, User: authenticationv1.UserInfo{Username: "root", Groups: []string{"ops"}}}
+		case "of an API server that knows no audiences":
+			review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: "jane"}}
+		}
+		return true, review, nil
+	})
+	now := time.Unix(1_700_000_000, 0)
+	people := &reviewed{
+		client: clients.AuthenticationV1().TokenReviews(), audience: "agent-service", adminGroup: "ops", now: func() time.Time { return now }, known: map[[sha256.Size]byte]person{},
+	}
+	who, err := people.Person(t.Context(), "jane")
+	require.NoError(t, err)
+	assert.Equal(t, service.Principal{User: "jane"}, who)
+	who, err = people.Person(t.Context(), "root")
+	require.NoError(t, err)
+	assert.True(t, who.Admin)
+	for _, bad := range []string{"", "mallory", "of an API server that knows no audiences"} {
+		_, err = people.Person(t.Context(), bad)
+		require.ErrorIs(t, err, token.ErrForeign, bad)
+	}
+
+	before := asked
+	away = true
+	_, err = people.Person(t.Context(), "jane")
+	require.NoError(t, err, "its word is taken for a minute")
+	assert.Equal(t, before, asked)
+	_, err = people.Person(t.Context(), "new")
+	assert.Equal(t, service.Unavailable, service.KindOf(err))
+	now = now.Add(2 * reviewedFor)
+	_, err = people.Person(t.Context(), "jane")
+	assert.Equal(t, service.Unavailable, service.KindOf(err), "and not for longer")
+	away = false
+	_, err = people.Person(t.Context(), "new")
+	require.ErrorIs(t, err, token.ErrForeign, "an outage is not remembered")
+}
