@@ -6,6 +6,7 @@ package boot_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,26 +16,34 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/internal/app"
+	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/image"
+	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
 const (
-	liveImage = "../../bin/live/live.iso"
-	rest      = "/api/assisted-install/v2"
+	liveImage   = "../../bin/live/live.iso"
+	systemImage = "../../bin/live/os.img.zst"
+	firmware    = "/usr/share/ovmf/OVMF.fd"
+	rest        = "/api/assisted-install/v2"
 	// patience is generous: the processor is emulated, and the machine that does it may be busy.
-	patience = 4 * time.Minute
+	patience = 6 * time.Minute
 )
 
 // need ends the test where a real part is missing: skipped, or failed in CI.
@@ -49,7 +58,7 @@ func need(t *testing.T, there bool, sentence string) {
 	t.Skip(sentence)
 }
 
-// world is a service with our live image.
+// world is a service with our live image and a system to install.
 type world struct {
 	// inside is how machines reach the service, outside how the test does.
 	inside, outside string
@@ -66,11 +75,13 @@ func newWorld(t *testing.T) world {
 	need(t, err == nil, "there is no live image to boot: make live-image builds it")
 
 	dir := t.TempDir()
-	sum := sha256.Sum256(live)
-	versions, err := json.Marshal([]image.Version{{Name: "live", Architecture: "x86_64", URL: liveImage, SHA256: hex.EncodeToString(sum[:])}})
-	require.NoError(t, err)
 	list := filepath.Join(dir, "live.json")
-	require.NoError(t, os.WriteFile(list, versions, 0o600))
+	write(t, list, []image.Version{{Name: "live", Architecture: "x86_64", URL: liveImage, SHA256: checksum(live)}})
+	systems := filepath.Join(dir, "systems.json")
+	write(t, systems, serveSystem(t))
+	minimums := filepath.Join(dir, "minimums.json")
+	small := validate.Minimum{CPUs: 1, MemoryGiB: 1, DiskGB: 4}
+	write(t, minimums, validate.Minimums{"auto-assign": small, "master": small})
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	_, port, err := net.SplitHostPort(listener.Addr().String())
@@ -78,7 +89,7 @@ func newWorld(t *testing.T) world {
 	w := world{inside: "http://10.0.2.2:" + port, outside: "http://127.0.0.1:" + port}
 	o, err := app.ParseOptions([]string{
 		"--database=" + filepath.Join(dir, "a.db"), "--token-key=" + filepath.Join(dir, "a.key"), "--metrics-bind-address=0", "--base-url=" + w.inside,
-		"--live-images=" + list, "--live-image-cache=" + filepath.Join(dir, "live"),
+		"--live-images=" + list, "--live-image-cache=" + filepath.Join(dir, "live"), "--os-images=" + systems, "--host-minimums=" + minimums,
 	})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
@@ -89,6 +100,46 @@ func newWorld(t *testing.T) world {
 		assert.NoError(t, <-ended)
 	})
 	return w
+}
+
+func write(t *testing.T, path string, value any) {
+	t.Helper()
+	content, err := json.Marshal(value)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+}
+
+func checksum(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+// serveSystem serves the small system as it is built, as version zst, and packed in another way, as version gz.
+func serveSystem(t *testing.T) []service.OSImage {
+	t.Helper()
+	built, err := os.ReadFile(systemImage)
+	need(t, err == nil, "there is no system to install: make live-image builds it")
+	from, err := zstd.NewReader(bytes.NewReader(built))
+	require.NoError(t, err)
+	defer from.Close()
+	var packed bytes.Buffer
+	to, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
+	require.NoError(t, err)
+	_, err = io.Copy(to, from)
+	require.NoError(t, errors.Join(err, to.Close()))
+	files := map[string][]byte{"/os.img.zst": built, "/os.img.gz": packed.Bytes()}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(files[r.URL.Path]))
+	}))
+	t.Cleanup(server.Close)
+	var images []service.OSImage
+	for path, content := range files {
+		images = append(images, service.OSImage{
+			Version: strings.TrimPrefix(path, "/os.img."), CPUArchitecture: "x86_64", SHA256: checksum(content),
+			URL: strings.Replace(server.URL, "127.0.0.1", "10.0.2.2", 1) + path,
+		})
+	}
+	return images
 }
 
 // call asks the service and decodes its answer.
@@ -127,10 +178,18 @@ type infraEnv struct {
 }
 
 type host struct {
-	ID        string `json:"id"`
-	Status    string `json:"status"`
-	ClusterID string `json:"cluster_id"`
-	Inventory string `json:"inventory"`
+	ID          string `json:"id"`
+	Status      string `json:"status"`
+	StatusInfo  string `json:"status_info"`
+	ClusterID   string `json:"cluster_id"`
+	Inventory   string `json:"inventory"`
+	Validations string `json:"validations_info"`
+}
+
+type cluster struct {
+	ID         string `json:"id"`
+	Status     string `json:"status"`
+	StatusInfo string `json:"status_info"`
 }
 
 func (w world) infraEnv(t *testing.T) infraEnv {
@@ -149,100 +208,163 @@ func (w world) infraEnv(t *testing.T) infraEnv {
 	return env
 }
 
-// power starts a machine with a blank disk; it is switched off when the test ends.
-func power(t *testing.T, arguments ...string) *bytes.Buffer {
+// console keeps what a machine says.
+type console struct {
+	mu   sync.Mutex
+	said bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (c *console) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.said.Write(p)
+}
+
+// String is all that was said.
+func (c *console) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.said.String()
+}
+
+// power starts a machine with a blank disk, which it boots from as soon as it can; it is switched off when the test ends.
+func power(t *testing.T, arguments ...string) *console {
 	t.Helper()
 	disk := filepath.Join(t.TempDir(), "disk.img")
 	file, err := os.Create(disk)
 	require.NoError(t, err)
-	require.NoError(t, errors.Join(file.Truncate(4<<30), file.Close()))
+	require.NoError(t, errors.Join(file.Truncate(8<<30), file.Close()))
 	ctx, off := context.WithCancel(context.Background())
-	console := &bytes.Buffer{}
+	said := &console{}
 	machine := exec.CommandContext(ctx, "qemu-system-x86_64", append([]string{
-		"-machine", "pc,accel=tcg", "-m", "1024", "-display", "none", "-serial", "stdio", "-monitor", "none", "-nic", "user,model=virtio-net-pci",
-		"-drive", "file=" + disk + ",format=raw,if=virtio", "-uuid", "5f1c0e5e-0000-4000-8000-0123456789ab",
+		"-machine", "pc,accel=tcg", "-m", "1280", "-display", "none", "-serial", "stdio", "-monitor", "none",
+		"-nic", "user,model=virtio-net-pci,mac=" + address + ",hostname=machine", "-uuid", "5f1c0e5e-0000-4000-8000-0123456789ab",
+		"-drive", "file=" + disk + ",format=raw,if=none,id=disk", "-device", "virtio-blk-pci,drive=disk,bootindex=0",
 	}, arguments...)...)
-	machine.Stdout, machine.Stderr = console, console
+	machine.Stdout, machine.Stderr = said, said
 	require.NoError(t, machine.Start())
 	t.Cleanup(func() {
 		off()
 		_ = machine.Wait()
 		if t.Failed() {
-			t.Log(console.String())
+			t.Log(said.String())
 		}
 	})
-	return console
+	return said
+}
+
+// address is of the machine's network card.
+const address = "52:54:00:00:00:01"
+
+// medium are the arguments of a machine with an ISO in its drive.
+func medium(path string) []string {
+	return []string{"-drive", "file=" + path + ",format=raw,if=none,id=medium,media=cdrom,readonly=on", "-device", "ide-cd,drive=medium,bootindex=1"}
+}
+
+// until asks for an object until it is as wanted.
+func until[T any](t *testing.T, w world, path string, wanted func(T) bool, says string) T {
+	t.Helper()
+	var found T
+	if !assert.Eventually(t, func() bool {
+		found = *new(T)
+		w.call(t, http.MethodGet, path, "", &found)
+		return wanted(found)
+	}, patience, 200*time.Millisecond) {
+		require.FailNow(t, says, "%+v", found)
+	}
+	return found
 }
 
 // appears waits until the machine registered and told what it is made of.
 func (w world) appears(t *testing.T, env infraEnv) host {
 	t.Helper()
-	var found host
-	require.Eventually(t, func() bool {
-		var hosts []host
-		w.call(t, http.MethodGet, "/infra-envs/"+env.ID+"/hosts", "", &hosts)
-		if len(hosts) != 1 {
-			return false
-		}
-		w.call(t, http.MethodGet, "/infra-envs/"+env.ID+"/hosts/"+hosts[0].ID, "", &found)
-		return found.Inventory != ""
-	}, patience, 200*time.Millisecond, "no machine registered")
-	return found
+	hosts := until(t, w, "/infra-envs/"+env.ID+"/hosts", func(hosts []host) bool { return len(hosts) == 1 }, "no machine registered")
+	return until(t, w, env.host(hosts[0]), func(h host) bool { return h.Inventory != "" }, "the machine did not tell what it is made of")
 }
 
-func TestAMachineBootsTheDownloadedISOAndIsBound(t *testing.T) {
-	w := newWorld(t)
-	env := w.infraEnv(t)
-	assert.LessOrEqual(t, len(env.DownloadURL), 200)
-	assert.True(t, strings.HasSuffix(env.DownloadURL, ".iso"), env.DownloadURL)
-	power(t, "-cdrom", w.download(t, env.DownloadURL), "-boot", "d")
-	found := w.appears(t, env)
-	assert.Contains(t, found.Status, "-unbound")
-	var inventory struct {
-		Boot struct {
-			CurrentBootMode string `json:"current_boot_mode"`
-		}
-		Memory struct {
-			PhysicalBytes int64 `json:"physical_bytes"`
-		}
-		Disks []struct {
-			SizeBytes int64 `json:"size_bytes"`
-		}
+func (e infraEnv) host(h host) string { return "/infra-envs/" + e.ID + "/hosts/" + h.ID }
+
+// uefi are the arguments of a machine with this firmware.
+func uefi(t *testing.T) []string {
+	t.Helper()
+	_, err := os.Stat(firmware)
+	need(t, err == nil, "there is no "+firmware+" (Debian: ovmf) to boot by UEFI")
+	return []string{"-bios", firmware}
+}
+
+// A machine boots the downloaded image and registers, is bound, writes its disk, restarts from it and reports that it is installed.
+func TestAMachineBootsTheDownloadedISOAndIsInstalled(t *testing.T) {
+	for mode, version := range map[string]string{"bios": "zst", "uefi": "gz"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			var arguments []string
+			if mode == "uefi" {
+				arguments = uefi(t)
+			}
+			env := w.infraEnv(t)
+			assert.LessOrEqual(t, len(env.DownloadURL), 200)
+			assert.True(t, strings.HasSuffix(env.DownloadURL, ".iso"), env.DownloadURL)
+			said := power(t, append(arguments, medium(w.download(t, env.DownloadURL))...)...)
+			found := w.appears(t, env)
+			assert.Contains(t, found.Status, "-unbound")
+			seen(t, found.Inventory, mode)
+
+			var c cluster
+			w.call(t, http.MethodPost, "/clusters",
+				fmt.Sprintf(`{"name":"c","openshift_version":%q,"pull_secret":"{\"auths\":{}}","control_plane_count":1,"machine_networks":[{"cidr":"10.0.2.0/24"}]}`, version), &c)
+			path := env.host(found)
+			w.call(t, http.MethodPost, path+"/actions/bind", fmt.Sprintf(`{"cluster_id":%q}`, c.ID), &found)
+			assert.Equal(t, c.ID, found.ClusterID)
+			found = until(t, w, path, func(h host) bool { return h.Status == "known" }, "the host did not become ready")
+			assert.NotEmpty(t, found.Inventory, "binding keeps what is known of the machine")
+
+			until(t, w, "/clusters/"+c.ID, func(c cluster) bool { return c.Status == "ready" }, "the cluster did not become ready")
+			w.call(t, http.MethodPost, "/clusters/"+c.ID+"/actions/install", "", &c)
+			until(t, w, "/clusters/"+c.ID, func(c cluster) bool { return c.Status == "installed" || c.Status == "error" }, "the installation did not end")
+			found = until(t, w, path, func(h host) bool { return h.Status == "installed" }, "the host is not installed")
+			w.call(t, http.MethodGet, "/clusters/"+c.ID, "", &c)
+			assert.Equal(t, "installed", c.Status, c.StatusInfo)
+			assert.Contains(t, said.String(), "muster.installed", "the machine started from its disk")
+			told(t, w, found, c)
+		})
 	}
-	require.NoError(t, json.Unmarshal([]byte(found.Inventory), &inventory))
-	assert.Equal(t, "bios", inventory.Boot.CurrentBootMode)
+}
+
+// seen checks an inventory.
+func seen(t *testing.T, of, mode string) {
+	t.Helper()
+	var inventory hardware.Inventory
+	require.NoError(t, json.Unmarshal([]byte(of), &inventory))
+	assert.Equal(t, mode, inventory.Boot.CurrentBootMode)
 	assert.Positive(t, inventory.Memory.PhysicalBytes)
 	require.NotEmpty(t, inventory.Disks)
+	assert.Equal(t, "machine", inventory.Hostname)
+}
 
-	var cluster struct {
-		ID string `json:"id"`
+// told checks that the events of the cluster tell the installation: written with progress, restarted, and reported by the installed system.
+func told(t *testing.T, w world, h host, c cluster) {
+	t.Helper()
+	var events []struct {
+		Message string `json:"message"`
 	}
-	w.call(t, http.MethodPost, "/clusters", `{"name":"c","openshift_version":"4.18","pull_secret":"{\"auths\":{}}"}`, &cluster)
-	path := "/infra-envs/" + env.ID + "/hosts/" + found.ID
-	w.call(t, http.MethodPost, path+"/actions/bind", fmt.Sprintf(`{"cluster_id":%q}`, cluster.ID), &found)
-	assert.Equal(t, cluster.ID, found.ClusterID)
-	w.call(t, http.MethodGet, path, "", &found)
-	assert.NotEmpty(t, found.Inventory, "binding keeps what is known of the machine")
+	w.call(t, http.MethodGet, "/events?cluster_id="+c.ID+"&host_id="+h.ID, "", &events)
+	var all strings.Builder
+	for _, e := range events {
+		all.WriteString(e.Message + "\n")
+	}
+	for _, stage := range []string{"Writing image to disk", "Rebooting", "Configuring", "Joined", "Done"} {
+		assert.Contains(t, all.String(), "reached installation stage "+stage)
+	}
 }
 
 func TestAMachineBootsKernelAndInitrd(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	env := w.infraEnv(t)
-	key := strings.TrimSuffix(env.DownloadURL, "/discovery.iso")
 	kernel := w.download(t, w.inside+"/boot-artifacts/kernel?version=live&arch=x86_64")
-	initrd := w.download(t, key+"/pxe-initrd")
-	firmware := "/usr/share/ovmf/OVMF.fd"
-	_, err := os.Stat(firmware)
-	for mode, arguments := range map[string][]string{"bios": nil, "uefi": {"-bios", firmware}} {
-		t.Run(mode, func(t *testing.T) {
-			need(t, mode == "bios" || err == nil, "there is no "+firmware+" (Debian: ovmf) to boot by UEFI")
-			env := env
-			if mode == "uefi" {
-				env = w.infraEnv(t)
-				initrd = w.download(t, strings.TrimSuffix(env.DownloadURL, "/discovery.iso")+"/pxe-initrd")
-			}
-			power(t, append(arguments, "-kernel", kernel, "-initrd", initrd, "-append", "console=ttyS0")...)
-			assert.Contains(t, w.appears(t, env).Inventory, fmt.Sprintf(`"current_boot_mode":%q`, mode))
-		})
-	}
+	initrd := w.download(t, strings.TrimSuffix(env.DownloadURL, "/discovery.iso")+"/pxe-initrd")
+	power(t, "-kernel", kernel, "-initrd", initrd, "-append", "console=ttyS0")
+	seen(t, w.appears(t, env).Inventory, "bios")
 }

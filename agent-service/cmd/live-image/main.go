@@ -20,19 +20,25 @@ func main() {
 	flag.StringVar(&parts.Agent, "agent", "", "static agent")
 	flag.StringVar(&parts.Isolinux, "isolinux", "", "isolinux.bin")
 	flag.StringVar(&parts.Ldlinux, "ldlinux", "", "ldlinux.c32")
+	flag.StringVar(&parts.Grub.Platforms, "grub", "", "directory of GRUB's platforms")
+	flag.StringVar(&parts.Grub.Mkimage, "grub-mkimage", "", "program that makes GRUB's loaders")
 	out := flag.String("out", "live.iso", "image to write")
+	disk := flag.String("disk", "", "disk image of a small system to install, packed by zstd; empty for none")
 	flag.Parse()
-	if err := run(parts, *out); err != nil {
+	if err := run(parts, *out, *disk); err != nil {
 		fmt.Fprintln(os.Stderr, "live-image:", err)
 		os.Exit(1)
 	}
 }
 
-func run(parts liveimage.Parts, out string) error {
+func run(parts liveimage.Parts, out, disk string) error {
 	work, err := os.MkdirTemp("", "live-image-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(work) }()
-	return liveimage.Build(parts, work, out)
+	if err := liveimage.Build(parts, work, out); err != nil || disk == "" {
+		return err
+	}
+	return liveimage.BuildDisk(parts, disk)
 }

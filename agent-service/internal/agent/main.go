@@ -31,8 +31,8 @@ var Version = "dev"
 
 // settings are what the command line, the environment (AGENT_URL …) and the kernel's command line (muster.url=…) say, in this order of weight.
 type settings struct {
-	url, infraEnv, token, tokenFile, caFile, pullSecretFile, restart, hostID string
-	insecure, verbose                                                        bool
+	url, infraEnv, token, tokenFile, caFile, pullSecretFile, restart, hostID, hostFile string
+	insecure, verbose                                                                  bool
 
 	simulate       int
 	seed           string
@@ -84,6 +84,7 @@ func parse(arguments []string, out io.Writer, kernel string) (*settings, error) 
 	text(&s.pullSecretFile, "pull-secret-file", "credentials of registries, as a docker config.json")
 	text(&s.restart, "restart-command", "command that restarts the machine, instead of the kernel's own way")
 	text(&s.hostID, "host-id", "host id, instead of the machine's own")
+	text(&s.hostFile, "host-file", "file of an installed system that first-boot data wrote (/etc/muster/host.json): URL, infra-env, host id and token")
 	flags.BoolVar(&s.insecure, "insecure", preset("insecure", kernel) == "true", "trust any certificate")
 	flags.BoolVar(&s.verbose, "verbose", false, "log more")
 	flags.StringVar(&s.report, "report", "", "report a stage of the installation of this host (Configuring, Joined, Done, Failed) and end")
@@ -97,6 +98,11 @@ func parse(arguments []string, out io.Writer, kernel string) (*settings, error) 
 	if err := flags.Parse(arguments); err != nil {
 		return nil, err
 	}
+	if s.hostFile != "" {
+		if err := s.readHost(); err != nil {
+			return nil, err
+		}
+	}
 	if s.tokenFile != "" {
 		token, err := os.ReadFile(s.tokenFile)
 		if err != nil {
@@ -105,6 +111,25 @@ func parse(arguments []string, out io.Writer, kernel string) (*settings, error) 
 		s.token = strings.TrimSpace(string(token))
 	}
 	return s, nil
+}
+
+// readHost takes what first-boot data says of this host.
+func (s *settings) readHost() error {
+	file, err := os.ReadFile(s.hostFile)
+	if err != nil {
+		return fmt.Errorf("reading what this host is: %w", err)
+	}
+	var host struct {
+		URL      string `json:"service_url"`
+		InfraEnv string `json:"infra_env_id"`
+		Host     string `json:"host_id"`
+		Token    string `json:"token"`
+	}
+	if err := json.Unmarshal(file, &host); err != nil {
+		return fmt.Errorf("reading what this host is: %s is no JSON object of strings", s.hostFile)
+	}
+	s.url, s.infraEnv, s.hostID, s.token = host.URL, host.InfraEnv, host.Host, host.Token
+	return nil
 }
 
 // preset is what the environment says, else the kernel's command line.
@@ -161,11 +186,11 @@ func (s *settings) single(ctx context.Context, infraEnv uuid.UUID, transport *ht
 	if s.report == "" {
 		return a.Run(ctx)
 	}
-	identity, err := machine.Identity(ctx)
-	if err != nil {
-		return err
+	if a.identity.HostID = machine.HostID; s.hostID == "" {
+		if a.identity, err = machine.Identity(ctx); err != nil {
+			return err
+		}
 	}
-	a.identity = identity
 	return a.stage(ctx, api.HostStage(s.report), s.detail)
 }
 

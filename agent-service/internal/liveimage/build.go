@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package liveimage builds Muster's own live image: a kernel of the distribution, its drivers for networks and disks, live-init and the agent. It takes overlays as
-// CoreOS live images do.
+// CoreOS live images do. Of the same parts it builds a small system to install.
 package liveimage
 
 import (
@@ -13,12 +13,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-
-	"compress/gzip"
 
 	"github.com/diskfs/go-diskfs/backend/file"
 	"github.com/diskfs/go-diskfs/filesystem/iso9660"
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/muster-io/muster/agent-service/internal/image"
 )
@@ -29,8 +29,10 @@ type Parts struct {
 	Kernel, Modules string
 	// Init and Agent are static programs.
 	Init, Agent string
-	// Isolinux is isolinux.bin and Ldlinux is ldlinux.c32, the boot loader for BIOS.
+	// Isolinux is isolinux.bin and Ldlinux is ldlinux.c32, the boot loader of media for BIOS.
 	Isolinux, Ldlinux string
+	// Grub is the boot loader for UEFI, and of disks.
+	Grub Grub
 }
 
 const (
@@ -40,12 +42,15 @@ const (
 	argumentsSize = 1024
 	ignitionSize  = 256 << 10
 	headOfConfig  = "default live\ntimeout 1\nprompt 0\nlabel live\n  kernel /images/pxeboot/vmlinuz\n  initrd /images/pxeboot/initrd.img,/images/ignition.img\n  append "
+	headOfGrub    = "set gfxpayload=keep\nlinux /images/pxeboot/vmlinuz "
+	tailOfGrub    = "initrd /images/pxeboot/initrd.img /images/ignition.img\nboot\n"
+	loaderFSPath  = "/images/efiboot.img"
 	isoSize       = 512 << 20
 )
 
 // Build writes the image to a file. Work is a directory for its files.
 func Build(parts Parts, work, out string) error {
-	initrd, err := ramDisk(parts)
+	initrd, err := ramDisk(parts, slices.Concat(virtual, real))
 	if err != nil {
 		return fmt.Errorf("packing the RAM disk: %w", err)
 	}
@@ -61,9 +66,14 @@ func Build(parts Parts, work, out string) error {
 	if err != nil {
 		return err
 	}
-	arguments, err := json.Marshal(map[string]any{
-		"default": CommandLine, "size": argumentsSize, "files": []map[string]any{{"path": "isolinux/isolinux.cfg", "offset": len(headOfConfig), "end": "\n", "pad": "#"}},
-	})
+	loader, err := parts.Grub.loaderFS(work)
+	if err != nil {
+		return err
+	}
+	arguments, err := json.Marshal(map[string]any{"default": CommandLine, "size": argumentsSize, "files": []map[string]any{
+		{"path": "isolinux/isolinux.cfg", "offset": len(headOfConfig), "end": "\n", "pad": "#"},
+		{"path": strings.TrimPrefix(configPath, "/"), "offset": len(headOfGrub), "end": "\n", "pad": "#"},
+	}})
 	if err != nil {
 		return err
 	}
@@ -71,6 +81,7 @@ func Build(parts Parts, work, out string) error {
 	for name, data := range map[string][]byte{
 		"images/pxeboot/vmlinuz": kernel, "images/pxeboot/initrd.img": initrd, "images/ignition.img": make([]byte, ignitionSize),
 		"isolinux/isolinux.bin": isolinux, "isolinux/ldlinux.c32": ldlinux, "isolinux/isolinux.cfg": []byte(headOfConfig + area),
+		strings.TrimPrefix(loaderFSPath, "/"): loader, strings.TrimPrefix(configPath, "/"): []byte(headOfGrub + area + tailOfGrub),
 		"coreos/kargs.json": arguments, "coreos/igninfo.json": []byte(`{"file": "images/ignition.img"}`),
 	} {
 		path := filepath.Join(work, name)
@@ -95,8 +106,9 @@ func finish(work, out string) error {
 	}
 	entry := &iso9660.ElToritoEntry{Platform: iso9660.BIOS, Emulation: iso9660.NoEmulation, BootFile: "/isolinux/isolinux.bin", BootTable: true}
 	entry.SetLoadSize(4)
+	uefi := &iso9660.ElToritoEntry{Platform: iso9660.EFI, Emulation: iso9660.NoEmulation, BootFile: loaderFSPath}
 	err = fs.Finalize(iso9660.FinalizeOptions{
-		RockRidge: true, VolumeIdentifier: "MUSTER", ElTorito: &iso9660.ElTorito{BootCatalog: "/isolinux/boot.cat", Entries: []*iso9660.ElToritoEntry{entry}},
+		RockRidge: true, VolumeIdentifier: "MUSTER", ElTorito: &iso9660.ElTorito{BootCatalog: "/isolinux/boot.cat", Entries: []*iso9660.ElToritoEntry{entry, uefi}},
 	})
 	if err := errors.Join(err, storage.Close()); err != nil {
 		return err
@@ -118,8 +130,8 @@ func trim(out string) error {
 	return errors.Join(err, iso.Close())
 }
 
-func ramDisk(parts Parts) ([]byte, error) {
-	modules, err := drivers(parts.Modules)
+func ramDisk(parts Parts, wanted []string) ([]byte, error) {
+	modules, err := drivers(parts.Modules, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +154,7 @@ func ramDisk(parts Parts) ([]byte, error) {
 		files = append(files, f)
 	}
 	var packed bytes.Buffer
-	compressor, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
+	compressor, err := zstd.NewWriter(&packed, zstd.WithEncoderLevel(zstd.SpeedBetterCompression))
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package liveinit is the first process of Muster's own live image: it mounts what the kernel has, loads drivers, gets addresses, puts the files of
-// the discovery ignition in place, and keeps the agent running.
+// the discovery ignition in place, and keeps the agent running. In the system that is installed from the same parts it reads the first-boot data from the disk
+// and reports that the system is up.
 package liveinit
 
 import (
@@ -28,7 +29,9 @@ const (
 	agentPath   = "/usr/bin/agent"
 	// environmentPath has a setting of the agent on each line: AGENT_URL=…
 	environmentPath = "/etc/muster/agent.env"
-	// addressPatience is how long the agent waits for a first address.
+	// hostPath is what first-boot data says to an installed system about itself.
+	hostPath = "/etc/muster/host.json"
+	// addressPatience is how long the agent waits for a first address, and an installed system for its disk.
 	addressPatience = 60 * time.Second
 	// pause is between two lives of an agent that ends.
 	pause = 5 * time.Second
@@ -37,7 +40,7 @@ const (
 // Run never returns.
 func Run() {
 	say("Muster's live image starts")
-	for _, step := range []func() error{mounts, modules, ignition} {
+	for _, step := range []func() error{mounts, modules, disk, ignition, hostname} {
 		if err := step(); err != nil {
 			say("%v", err)
 		}
@@ -50,11 +53,37 @@ func Run() {
 	case <-time.After(addressPatience):
 		say("no address yet; the agent starts anyway")
 	}
+	if installed() {
+		report()
+	}
 	for {
 		say("the agent starts")
 		say("the agent ended (%v)", agent())
 		time.Sleep(pause) //nolint:forbidigo // nothing tells when the agent can go on
 	}
+}
+
+// report tells the stages of an installed system at its first boot, and never returns: this system has nothing else to do.
+func report() {
+	if _, err := os.Stat(reportedPath); err == nil {
+		say("this system is installed")
+		select {}
+	}
+	for _, stage := range []string{"Configuring", "Joined", "Done"} {
+		for {
+			err := agent("--host-file="+hostPath, "--report="+stage)
+			if err == nil {
+				say("reported %s", stage)
+				break
+			}
+			say("reporting %s: %v", stage, err)
+			time.Sleep(pause) //nolint:forbidigo // nothing tells when the agent can go on
+		}
+	}
+	if err := os.WriteFile(reportedPath, nil, 0o600); err != nil {
+		say("%v", err)
+	}
+	select {}
 }
 
 func say(format string, values ...any) {
@@ -105,9 +134,13 @@ func load(path string) error {
 
 // ignition puts the files of the discovery ignition in place; the rest of it is for other live images.
 func ignition() error {
-	data, err := os.ReadFile(ignitionPath)
+	path, what := ignitionPath, "this image carries no InfraEnv"
+	if installed() {
+		path, what = firstBootPath, "this disk has no first-boot data"
+	}
+	data, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("this image carries no InfraEnv: %w", err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	files, err := ignitionFiles(data)
 	if err != nil {
@@ -175,8 +208,17 @@ func dataURL(source string) ([]byte, error) {
 	return []byte(text), err
 }
 
-func agent() error {
-	command := exec.Command(agentPath) //nolint:noctx // lives as long as the machine
+// hostname names the machine as the ignition says.
+func hostname() error {
+	name, err := os.ReadFile("/etc/hostname")
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return errors.Join(err, unix.Sethostname(bytes.TrimSpace(name)))
+}
+
+func agent(arguments ...string) error {
+	command := exec.Command(agentPath, arguments...) //nolint:noctx // lives as long as the machine
 	command.Stdout, command.Stderr = os.Stdout, os.Stderr
 	command.Env = []string{"PATH=/usr/bin:/bin", "HOME=/"}
 	if settings, err := os.ReadFile(environmentPath); err == nil {

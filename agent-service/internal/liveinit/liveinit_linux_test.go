@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"net"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -62,4 +63,16 @@ func TestLeases(t *testing.T) {
 func FuzzLeases(f *testing.F) {
 	f.Add(answer([4]byte{}, optionKind, 1, offer, optionServer, 4, 1, 1, 1, 1, optionEnd))
 	f.Fuzz(func(_ *testing.T, packet []byte) { parse(packet, [4]byte{}) })
+}
+
+func TestThePartitionOfTheFirstBootDataIsFoundByItsName(t *testing.T) {
+	devices := t.TempDir()
+	for name, facts := range map[string]string{
+		"vda": "DEVNAME=vda\nDEVTYPE=disk\n", "vda1": "DEVNAME=vda1\nPARTN=1\nPARTNAME=core\n", "vda2": "DEVNAME=vda2\nPARTN=2\nPARTNAME=boot\n", "vdb1": "DEVNAME=vdb1\nPARTNAME=bootstrap\n",
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Join(devices, name), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(devices, name, "uevent"), []byte(facts), 0o600))
+	}
+	assert.Equal(t, "vda2", partition(devices, Label))
+	assert.Empty(t, partition(devices, "root"))
 }

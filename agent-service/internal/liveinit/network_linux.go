@@ -65,11 +65,12 @@ func keepAddress(i net.Interface, configured chan<- string) {
 type lease struct {
 	address, mask, router, server net.IP
 	dns                           []net.IP
+	name                          string
 	duration                      time.Duration
 }
 
 const (
-	optionMask, optionRouter, optionDNS, optionAddress, optionTime, optionKind, optionServer, optionWanted, optionEnd = 1, 3, 6, 50, 51, 53, 54, 55, 255
+	optionMask, optionRouter, optionDNS, optionName, optionAddress, optionTime, optionKind, optionServer, optionWanted, optionEnd = 1, 3, 6, 12, 50, 51, 53, 54, 55, 255
 
 	discover, offer, request, acknowledge = 1, 2, 3, 5
 	cookie                                = 0x63825363
@@ -139,7 +140,7 @@ func message(id [4]byte, mac net.HardwareAddr, kind byte, offered *lease) []byte
 	packet[10] = 0x80 // answers are to be broadcast: there is no address yet
 	copy(packet[28:], mac)
 	binary.BigEndian.PutUint32(packet[236:], cookie)
-	packet = append(packet, optionKind, 1, kind, optionWanted, 3, optionMask, optionRouter, optionDNS)
+	packet = append(packet, optionKind, 1, kind, optionWanted, 4, optionMask, optionRouter, optionDNS, optionName)
 	if offered != nil {
 		packet = append(append(packet, optionAddress, 4), offered.address.To4()...)
 		packet = append(append(packet, optionServer, 4), offered.server.To4()...)
@@ -167,6 +168,8 @@ func parse(packet []byte, id [4]byte) (byte, *lease) {
 		switch {
 		case options[0] == optionKind && length == 1:
 			kind = value[0]
+		case options[0] == optionName:
+			l.name = string(value)
 		case length < 4:
 		case options[0] == optionMask:
 			l.mask = value[:4]
@@ -201,11 +204,22 @@ func (l *lease) apply(name string) error {
 			return fmt.Errorf("setting the route of %s: %w", name, err)
 		}
 	}
+	if err := callMachine(l.name); err != nil {
+		return fmt.Errorf("naming the machine %q: %w", l.name, err)
+	}
 	var resolver strings.Builder
 	for _, server := range l.dns {
 		fmt.Fprintf(&resolver, "nameserver %s\n", server)
 	}
 	return os.WriteFile("/etc/resolv.conf", []byte(resolver.String()), 0o644) //nolint:gosec // everybody may look
+}
+
+// callMachine names a machine that has no name yet.
+func callMachine(name string) error {
+	if present, err := os.Hostname(); err != nil || name == "" || present != "" && present != "(none)" {
+		return err
+	}
+	return unix.Sethostname([]byte(name))
 }
 
 func withSocket(do func(fd int) error) error {
