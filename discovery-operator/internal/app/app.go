@@ -84,6 +84,9 @@ func RunWith(ctx context.Context, o Options, config *rest.Config) error {
 	if err := addControllers(ctx, mgr, o, from, fleets, counters); err != nil {
 		return err
 	}
+	if err := addAutoscaling(ctx, mgr, o, counters); err != nil {
+		return err
+	}
 	if err := onHosts.addTo(ctx, mgr, o); err != nil {
 		return err
 	}

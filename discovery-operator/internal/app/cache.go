@@ -28,7 +28,7 @@ func cacheOptions(namespace string, only []string) cache.Options {
 	}
 	return cache.Options{
 		DefaultNamespaces: namespaces,
-		DefaultTransform:  cache.TransformStripManagedFields(),
+		DefaultTransform:  slimOther,
 		ByObject: map[client.Object]cache.ByObject{
 			&metal3v1.BareMetalHost{}: {Transform: slim},
 			&admissionregistrationv1.ValidatingWebhookConfiguration{}: {

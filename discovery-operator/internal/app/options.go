@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/zap/zapcore"
 
+	"github.com/muster-io/muster/discovery-operator/internal/controller/autoscale"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
 )
@@ -43,6 +44,8 @@ type Options struct {
 	Provisioner string
 	// ManageHosts makes this operator own the whole early life of hosts. Without it, another operator does.
 	ManageHosts bool
+	// AutoscaleToHosts makes annotated MachineDeployments and MachineSets of Cluster API follow the number of hosts.
+	AutoscaleToHosts bool
 	// WebhookBindAddress serves the admission check on hosts; "0" serves none. WebhookCertDir has its tls.crt and tls.key, which are
 	// read again when they change; when it is empty the operator makes a certificate and tells the API server of it, and of WebhookURL
 	// where the check has no Service.
@@ -77,6 +80,8 @@ func Parse(args []string, getenv func(string) string) (Options, error) {
 	fs.StringVar(&o.Provisioner, "provisioner", ProvisionerDemo,
 		"where machines come from when a resource names no Ironic: demo (a rack in memory) or ironic (IRONIC_ENDPOINT and the like)")
 	fs.BoolVar(&o.ManageHosts, "manage-hosts", false, "own the early life of hosts; without it another operator manages them")
+	fs.BoolVar(&o.AutoscaleToHosts, "autoscale-to-hosts", false,
+		"make MachineDeployments and MachineSets that have the annotation "+autoscale.Annotation+" follow the number of hosts")
 	fs.StringVar(&o.WebhookBindAddress, "webhook-bind-address", "0", "address of the admission check on hosts, over TLS; 0: none")
 	fs.StringVar(&o.WebhookCertDir, "webhook-cert-dir", "",
 		"directory with tls.crt and tls.key of the admission check; without it the operator makes them and tells the API server")

@@ -17,6 +17,7 @@ func TestOptions(t *testing.T) {
 	assert.Equal(t, ProvisionerDemo, o.Provisioner, "it starts without anything being there")
 	assert.Equal(t, "muster-discovery-operator", o.Namespace)
 	assert.False(t, o.ManageHosts)
+	assert.False(t, o.AutoscaleToHosts)
 	o, err = Parse([]string{"--provisioner=ironic", "--log-level=debug", "--webhook-bind-address=127.0.0.1:9443"}, func(key string) string {
 		return map[string]string{"POD_NAMESPACE": "here"}[key]
 	})

@@ -24,6 +24,7 @@ type Metrics struct {
 	requests                     *prometheus.CounterVec
 	requestSeconds               *prometheus.HistogramVec
 	nodesDeleted                 prometheus.Counter
+	scalings                     *prometheus.CounterVec
 }
 
 // New makes the metrics and registers them.
@@ -51,6 +52,10 @@ func New(registry prometheus.Registerer) *Metrics {
 			Namespace: "discovery_operator", Name: "ironic_request_duration_seconds", Help: "Time to the reply's header, by operation.",
 			Buckets: prometheus.DefBuckets,
 		}, []string{"operation"}),
+		scalings: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "discovery_operator", Name: "scalings_total",
+			Help: "Times that a MachineDeployment or MachineSet was scaled to the number of its hosts, by direction (up, down).",
+		}, []string{"direction"}),
 	}
 	registry.MustRegister(m.collectors()...)
 	return m
@@ -59,6 +64,7 @@ func New(registry prometheus.Registerer) *Metrics {
 func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.created, m.refused, m.handedOver, m.nodesDeleted, m.polls, m.pollSeconds, m.lastPoll, m.requests, m.requestSeconds,
+		m.scalings,
 	}
 }
 
@@ -77,6 +83,15 @@ func (m *Metrics) HandedOver() { m.handedOver.Inc() }
 
 // NodeDeleted counts a node.
 func (m *Metrics) NodeDeleted() { m.nodesDeleted.Inc() }
+
+// Scaled counts a change of a set that follows hosts.
+func (m *Metrics) Scaled(up bool) {
+	direction := "down"
+	if up {
+		direction = "up"
+	}
+	m.scalings.WithLabelValues(direction).Inc()
+}
 
 // Poll counts a reading of Ironic.
 func (m *Metrics) Poll(_, kind string, took time.Duration, err error) {

@@ -34,6 +34,8 @@ func TestCounters(t *testing.T) {
 	m.Poll("ignored", "news", time.Second, nil)
 	m.Poll("ignored", "full", time.Second, errors.New("down"))
 	m.Request("list_nodes", 200, time.Millisecond)
+	m.Scaled(true)
+	m.Scaled(false)
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP discovery_operator_hosts_created_total Hosts that discovery created.
 # TYPE discovery_operator_hosts_created_total counter
@@ -54,8 +56,13 @@ discovery_operator_polls_total{kind="news",result="success"} 1
 # HELP discovery_operator_ironic_requests_total Requests to Ironic, by operation and HTTP status (0: no reply).
 # TYPE discovery_operator_ironic_requests_total counter
 discovery_operator_ironic_requests_total{code="200",operation="list_nodes"} 1
+# HELP discovery_operator_scalings_total Times that a MachineDeployment or MachineSet was scaled to the number of its hosts, by direction (up, down).
+# TYPE discovery_operator_scalings_total counter
+discovery_operator_scalings_total{direction="down"} 1
+discovery_operator_scalings_total{direction="up"} 1
 `), "discovery_operator_hosts_created_total", "discovery_operator_hosts_handed_over_total", "discovery_operator_machines_refused_total",
-		"discovery_operator_nodes_deleted_total", "discovery_operator_polls_total", "discovery_operator_ironic_requests_total"))
+		"discovery_operator_nodes_deleted_total", "discovery_operator_polls_total", "discovery_operator_ironic_requests_total",
+		"discovery_operator_scalings_total"))
 	for _, name := range []string{
 		"discovery_operator_poll_duration_seconds", "discovery_operator_poll_last_success_timestamp_seconds", "discovery_operator_ironic_request_duration_seconds",
 	} {

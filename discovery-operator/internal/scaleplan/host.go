@@ -1,0 +1,45 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scaleplan
+
+import metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+
+// Annotations of other projects.
+const (
+	// UnhealthyAnnotation on a host keeps Metal3Machines from choosing it.
+	UnhealthyAnnotation = "capi.metal3.io/unhealthy"
+	// DeleteMachineAnnotation on a machine makes Cluster API delete it first when its set shrinks.
+	DeleteMachineAnnotation = "cluster.x-k8s.io/delete-machine"
+)
+
+// Outlook says whether a Metal3Machine can have a host that nobody uses.
+type Outlook int
+
+// The outlooks of hosts.
+const (
+	// Never: not unless somebody does something about it.
+	Never Outlook = iota
+	// Coming: not yet, but without anybody's help.
+	Coming
+	// Available: at once.
+	Available
+)
+
+// OutlookOf judges a host as Metal3Machines do when they choose one.
+func OutlookOf(host *metal3v1.BareMetalHost) Outlook {
+	_, paused := host.Annotations[metal3v1.PausedAnnotation]
+	_, unhealthy := host.Annotations[UnhealthyAnnotation]
+	if paused || unhealthy || !host.DeletionTimestamp.IsZero() || host.Status.ErrorMessage != "" {
+		return Never
+	}
+	switch host.Status.Provisioning.State {
+	case metal3v1.StateReady, metal3v1.StateAvailable:
+		return Available
+	case metal3v1.StateRegistering, metal3v1.StateImporting, metal3v1.StateInspecting, metal3v1.StateMatchProfile, metal3v1.StatePreparing,
+		metal3v1.StateDeprovisioning:
+		return Coming
+	default:
+		return Never
+	}
+}

@@ -1,0 +1,164 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package render_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/muster-io/muster/e2e/checkout"
+	"github.com/muster-io/muster/e2e/render"
+)
+
+// with renders a directory of deploy with a component added to it, as a user's own overlay would.
+func with(t *testing.T, directory, component string) []*unstructured.Unstructured {
+	t.Helper()
+	root, err := checkout.Root()
+	require.NoError(t, err)
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	relative := func(path ...string) string {
+		target, err := filepath.EvalSymlinks(filepath.Join(append([]string{root, "deploy"}, path...)...))
+		require.NoError(t, err)
+		out, err := filepath.Rel(dir, target)
+		require.NoError(t, err)
+		return filepath.ToSlash(out)
+	}
+	text := fmt.Sprintf("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [%q]\ncomponents: [%q]\n",
+		relative(directory), relative("components", component))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600))
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	require.NoError(t, err)
+	var objects []*unstructured.Unstructured
+	for _, resource := range resources.Resources() {
+		raw, err := resource.MarshalJSON()
+		require.NoError(t, err)
+		object := &unstructured.Unstructured{}
+		require.NoError(t, object.UnmarshalJSON(raw))
+		objects = append(objects, object)
+	}
+	return objects
+}
+
+// Who lets sets of machines follow hosts gives the operator the scale of sets, and nothing else that could be written.
+func TestAutoscalingMayWriteScalesOnly(t *testing.T) {
+	for _, directory := range []string{"base/discovery-operator", "overlays/production/discovery-operator", "overlays/standalone/discovery-operator"} {
+		t.Run(directory, func(t *testing.T) {
+			objects := with(t, directory, "autoscale-to-hosts")
+			deployments := ofKind[appsv1.Deployment](t, objects, "Deployment")
+			require.Len(t, deployments, 1)
+			assert.Contains(t, deployments[0].Spec.Template.Spec.Containers[0].Args, "--autoscale-to-hosts=true")
+			without, err := render.Directory("deploy/" + directory)
+			require.NoError(t, err)
+			assert.NotContains(t, ofKind[appsv1.Deployment](t, without, "Deployment")[0].Spec.Template.Spec.Containers[0].Args, "--autoscale-to-hosts=true")
+			role := added(t, objects, without)
+			written := map[string][]string{}
+			for _, rule := range role.Rules {
+				for _, verb := range rule.Verbs {
+					if verb != "list" && verb != "watch" {
+						written[verb] = append(written[verb], rule.Resources...)
+					}
+				}
+			}
+			assert.Equal(t, map[string][]string{"update": {"machinedeployments/scale", "machinesets/scale"}}, written)
+		})
+	}
+}
+
+// added is the one role that a component brings; it checks that it is bound to the account of the pods.
+func added(t *testing.T, objects, without []*unstructured.Unstructured) *rbacv1.ClusterRole {
+	t.Helper()
+	known := map[string]bool{}
+	for _, name := range names(without) {
+		known[name] = true
+	}
+	var role *rbacv1.ClusterRole
+	var bound bool
+	for _, object := range objects {
+		if known[names([]*unstructured.Unstructured{object})[0]] {
+			continue
+		}
+		switch object.GetKind() {
+		case "ClusterRole":
+			require.Nil(t, role, "one role")
+			role = decode[rbacv1.ClusterRole](t, object)
+		case "ClusterRoleBinding":
+			binding := decode[rbacv1.ClusterRoleBinding](t, object)
+			require.NotNil(t, role)
+			assert.Equal(t, role.Name, binding.RoleRef.Name)
+			assert.Equal(t, []rbacv1.Subject{{Kind: "ServiceAccount", Name: "discovery-operator", Namespace: "muster-discovery-operator"}}, binding.Subjects)
+			bound = true
+		default:
+			t.Errorf("the component brings a %s", object.GetKind())
+		}
+	}
+	require.NotNil(t, role)
+	assert.True(t, bound)
+	return role
+}
+
+// Where hosts are managed by nobody else, the check that refuses a second host of one machine is served: the API server's
+// configuration leads through the Service to the port that the operator listens on, past the network policies.
+func TestTheAdmissionCheckIsServed(t *testing.T) {
+	for _, directory := range []string{"deploy/overlays/standalone/discovery-operator", "deploy/overlays/production/discovery-operator", "deploy/overlays/kind/discovery-operator"} {
+		t.Run(directory, func(t *testing.T) {
+			objects, err := render.Directory(directory)
+			require.NoError(t, err)
+			configurations := ofKind[admissionregistrationv1.ValidatingWebhookConfiguration](t, objects, "ValidatingWebhookConfiguration")
+			require.Len(t, configurations, 1)
+			require.Len(t, configurations[0].Webhooks, 1)
+			check := configurations[0].Webhooks[0]
+			require.NotNil(t, check.ClientConfig.Service)
+
+			var service *corev1.Service
+			for _, s := range ofKind[corev1.Service](t, objects, "Service") {
+				if s.Name == check.ClientConfig.Service.Name && s.Namespace == check.ClientConfig.Service.Namespace {
+					service = s
+				}
+			}
+			require.NotNil(t, service, "the configuration names a Service that is rendered")
+			require.Len(t, service.Spec.Ports, 1)
+			assert.Equal(t, int32(443), service.Spec.Ports[0].Port, "which the API server asks where none is named")
+
+			deployment := ofKind[appsv1.Deployment](t, objects, "Deployment")[0]
+			assert.Equal(t, service.Namespace, deployment.Namespace)
+			assert.Subset(t, deployment.Spec.Template.Labels, service.Spec.Selector)
+			container := deployment.Spec.Template.Spec.Containers[0]
+			var port int32
+			for _, p := range container.Ports {
+				if p.Name == service.Spec.Ports[0].TargetPort.String() {
+					port = p.ContainerPort
+				}
+			}
+			require.NotZero(t, port, "the pods have the port of the Service")
+			assert.Contains(t, container.Args, fmt.Sprintf("--webhook-bind-address=:%d", port))
+
+			policies := ofKind[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy")
+			var open []int32
+			for _, policy := range policies {
+				for _, rule := range policy.Spec.Ingress {
+					for _, p := range rule.Ports {
+						open = append(open, p.Port.IntVal)
+					}
+				}
+			}
+			if len(policies) > 0 {
+				assert.Contains(t, open, port, "the API server may come in")
+			}
+		})
+	}
+}
