@@ -73,54 +73,76 @@ func (c *Clusters) Get(ctx context.Context, name types.NamespacedName) (*unstruc
 // IsPaused reports whether an object says itself that nothing may be done for it: it is paused, or it is deleted here
 // because it lives on elsewhere.
 func IsPaused(obj client.Object) bool {
-	notes := obj.GetAnnotations()
-	_, stop := notes[ipamv1.PausedAnnotation]
-	_, moving := notes[ipamv1.DeleteForMoveAnnotation]
-	return stop || moving
+	_, stop := obj.GetAnnotations()[ipamv1.PausedAnnotation]
+	return stop || isMarked(obj)
 }
 
-// Hold tells whether something may be done for an object of a pool. The pool may be nil. A Cluster that only a label of
-// the object names stops things while it is paused; one that the pool names also while it is missing.
-func (c *Clusters) Hold(ctx context.Context, obj client.Object, pool *ipamv1.IPPool) (allocate.Hold, error) {
-	if IsPaused(obj) || pool != nil && IsPaused(pool) {
-		return allocate.HeldPaused, nil
+// isMarked reports whether a mover has marked the object, to delete it here.
+func isMarked(obj client.Object) bool {
+	_, moving := obj.GetAnnotations()[ipamv1.DeleteForMoveAnnotation]
+	return moving
+}
+
+// IsLeftBehind reports whether an object is being deleted because it lives on elsewhere.
+func IsLeftBehind(obj client.Object) bool {
+	return isMarked(obj) && !obj.GetDeletionTimestamp().IsZero()
+}
+
+// Hold tells whether something may be done for an object of a pool. The pool may be nil. The Cluster is the one that the
+// object belongs to by its kind; empty where its kind does not say.
+func (c *Clusters) Hold(ctx context.Context, obj client.Object, pool *ipamv1.IPPool, cluster string) (allocate.Hold, error) {
+	if pool == nil {
+		return c.hold(ctx, []string{cluster}, obj)
 	}
-	hold := allocate.NotHeld
-	named := ""
-	if pool != nil && pool.Spec.ClusterName != nil && *pool.Spec.ClusterName != "" {
-		named = *pool.Spec.ClusterName
-		switch is, err := c.state(ctx, types.NamespacedName{Namespace: obj.GetNamespace(), Name: named}); {
+	clusters := []string{cluster}
+	if name := pool.Spec.ClusterName; name != nil {
+		clusters = append(clusters, *name)
+	}
+	return c.hold(ctx, clusters, obj, pool)
+}
+
+// HoldFor tells whether something may be done for objects that belong together, and to a Cluster; empty for none.
+func (c *Clusters) HoldFor(ctx context.Context, cluster string, objects ...client.Object) (allocate.Hold, error) {
+	return c.hold(ctx, []string{cluster}, objects...)
+}
+
+// hold tells whether something may be done for objects of one namespace: nothing while one of them is paused, or one of the
+// Clusters, or a Cluster that a label names. While one of the Clusters is missing, nothing is allocated.
+//
+// What a mover has marked is left to it, unless a Cluster runs: then the move was cut off and the mark says nothing, or the
+// mark was moved along.
+func (c *Clusters) hold(ctx context.Context, clusters []string, objects ...client.Object) (allocate.Hold, error) {
+	marked := false
+	demanded := map[string]bool{}
+	for _, obj := range objects {
+		if _, stop := obj.GetAnnotations()[ipamv1.PausedAnnotation]; stop {
+			return allocate.HeldPaused, nil
+		}
+		marked = marked || isMarked(obj)
+		demanded[obj.GetLabels()[ipamv1.ClusterNameLabel]] = false
+	}
+	for _, name := range clusters {
+		demanded[name] = true
+	}
+	delete(demanded, "")
+	hold, runs := allocate.NotHeld, false
+	for name, isDemanded := range demanded {
+		is, err := c.state(ctx, types.NamespacedName{Namespace: objects[0].GetNamespace(), Name: name})
+		switch {
 		case err != nil:
 			return hold, err
 		case is == paused:
 			return allocate.HeldPaused, nil
-		case is == missing:
+		case is == running:
+			runs = true
+		case isDemanded:
 			hold = allocate.HeldClusterMissing
 		}
 	}
-	if label := obj.GetLabels()[ipamv1.ClusterNameLabel]; label != "" && label != named {
-		switch is, err := c.state(ctx, types.NamespacedName{Namespace: obj.GetNamespace(), Name: label}); {
-		case err != nil:
-			return hold, err
-		case is == paused:
-			return allocate.HeldPaused, nil
-		}
+	if marked && !runs {
+		return allocate.HeldPaused, nil
 	}
 	return hold, nil
-}
-
-// HoldNamed tells whether something may be done for an object that belongs to a Cluster of this name: not while that is
-// missing or paused.
-func (c *Clusters) HoldNamed(ctx context.Context, name types.NamespacedName) (allocate.Hold, error) {
-	is, err := c.state(ctx, name)
-	switch is {
-	case paused:
-		return allocate.HeldPaused, err
-	case missing:
-		return allocate.HeldClusterMissing, err
-	default:
-		return allocate.NotHeld, err
-	}
 }
 
 // Slim is what matters of a Cluster: who it is, and whether it is paused.

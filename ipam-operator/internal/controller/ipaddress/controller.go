@@ -57,12 +57,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, address); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if used, err := r.inUse(ctx, r.Client, address); used || err != nil {
+	leftBehind := capi.IsLeftBehind(address)
+	if used, err := r.inUse(ctx, r.Client, address); used && !leftBehind || err != nil {
 		return ctrl.Result{}, err
 	}
 	pool, hold, err := r.observe(ctx, address)
 	if err != nil || hold == allocate.HeldPaused {
 		return ctrl.Result{}, err
+	}
+	if leftBehind {
+		// A move was cut off, and its Cluster goes on here: the claim gets the address again, by an object that is not being deleted.
+		return ctrl.Result{}, r.Releaser.Unprotect(ctx, address.DeepCopy())
 	}
 	// The cache may be behind: only the API server knows that a claim is gone.
 	if used, err := r.inUse(ctx, r.Live, address); used || err != nil {
@@ -96,7 +101,7 @@ func (r *Reconciler) observe(ctx context.Context, address *ipamv1.IPAddress) (*i
 	if err := r.Client.Get(ctx, key, pool); client.IgnoreNotFound(err) != nil {
 		return nil, allocate.NotHeld, fmt.Errorf("reading IPPool %s: %w", key, err)
 	}
-	hold, err := r.Clusters.Hold(ctx, address, pool)
+	hold, err := r.Clusters.Hold(ctx, address, pool, "")
 	return pool, hold, err
 }
 

@@ -13,12 +13,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/capi"
 )
 
 // createAddress makes the contract's own address of a claim that has the lock, unless it is there.
 func (k *claims) createAddress(ctx context.Context, claim *unstructured.Unstructured, lock *ipamv1.IPAddress) error {
 	known := object(k.kinds.Address)
 	if err := k.cache.Get(ctx, client.ObjectKeyFromObject(lock), known); err == nil && owns(claim, known) {
+		if capi.IsLeftBehind(known) {
+			// A move was cut off, and its Cluster goes on here: once this object is gone, the claim is looked at again and gets another.
+			return k.unprotect(ctx, known.DeepCopy())
+		}
 		return nil
 	}
 	address := k.newAddress(claim, lock)

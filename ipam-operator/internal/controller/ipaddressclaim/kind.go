@@ -173,6 +173,12 @@ func (k *claims) Retract(ctx context.Context, s *ipclaim.Subject, name string) e
 			return fmt.Errorf("deleting address %s: %w", key, err)
 		}
 	}
+	return k.unprotect(ctx, address)
+}
+
+// unprotect takes the finalizer off an address, whatever else has changed of it.
+func (k *claims) unprotect(ctx context.Context, address *unstructured.Unstructured) error {
+	key, uid := client.ObjectKeyFromObject(address), address.GetUID()
 	before, after := address.GetFinalizers(), []string{}
 	for _, finalizer := range before {
 		if finalizer != AddressFinalizer {

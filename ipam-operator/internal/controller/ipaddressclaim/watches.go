@@ -105,6 +105,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, name string, workers int
 		Watches(object(c.kinds.Address), handler.EnqueueRequestsFromMapFunc(claimOf)).
 		Watches(&ipamv1.IPAddress{}, handler.EnqueueRequestsFromMapFunc(claimOfLock)).
 		Watches(&ipamv1.IPPool{}, handler.EnqueueRequestsFromMapFunc(c.inPool)).
+		Watches(&ipamv1.IPPool{}, c.unpaused()).
 		WatchesRawSource(source.Channel(c.freed, handler.EnqueueRequestsFromMapFunc(c.inPool))).
 		WithOptions(controller.TypedOptions[reconcile.Request]{
 			MaxConcurrentReconciles: workers, ReconciliationTimeout: time.Minute, EnableWarmup: new(true),
@@ -120,6 +121,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, name string, workers int
 // WatchClusters makes claims follow Clusters, from now on.
 func (c *Controller) WatchClusters(from cache.Cache, kind schema.GroupVersionKind) error {
 	return ipclaim.WatchKind(c.control, from, kind, capi.OnChange(func(ctx context.Context, cluster client.Object, q ipclaim.Queue) {
+		c.claims.WakeHeld(cluster.GetNamespace(), q)
 		for _, req := range c.pending(ctx, cluster.GetNamespace(), client.MatchingFields{pendingInCluster: cluster.GetName()}) {
 			q.Add(req)
 		}
@@ -134,6 +136,15 @@ func (c *Controller) WatchClusters(from cache.Cache, kind schema.GroupVersionKin
 			}
 		}
 	}))
+}
+
+// unpaused wakes the claims that a paused pool has held up.
+func (c *Controller) unpaused() handler.EventHandler {
+	return handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent, q ipclaim.Queue) {
+		if capi.IsPaused(e.ObjectOld) && !capi.IsPaused(e.ObjectNew) {
+			c.claims.WakeHeld(e.ObjectNew.GetNamespace(), q)
+		}
+	}}
 }
 
 // inPool are the claims of a pool that have no address or are being deleted.

@@ -67,6 +67,7 @@ type Reconciler struct {
 	waiting *waiting
 	seen    *firstSeen
 	written *written
+	held    *held
 	freed   *freed
 	nudges  chan event.GenericEvent
 	onFree  []func(pool types.NamespacedName)
@@ -78,7 +79,7 @@ func New(deps Deps) *Reconciler {
 	r := &Reconciler{
 		Deps:     deps,
 		Releaser: Releaser{Writer: deps.Client, Reader: deps.Live, Count: deps.Metrics},
-		waiting:  newWaiting(), seen: newFirstSeen(), written: newWritten(), freed: newFreed(),
+		waiting:  newWaiting(), seen: newFirstSeen(), written: newWritten(), held: newHeld(), freed: newFreed(),
 		nudges: make(chan event.GenericEvent, 1),
 	}
 	if r.Deps.Freed == nil {

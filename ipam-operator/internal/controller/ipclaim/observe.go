@@ -33,15 +33,9 @@ func (r *Reconciler) observe(ctx context.Context, subject *Subject) (allocate.Sn
 		s.Pool.Deleting = !pool.DeletionTimestamp.IsZero()
 		s.Pool.Finalized = slices.Contains(pool.Finalizers, ipamv1.IPPoolFinalizer)
 	}
-	hold, err := r.Clusters.Hold(ctx, subject.Object, pool)
+	hold, err := r.Clusters.Hold(ctx, subject.Object, pool, subject.Cluster)
 	if err != nil {
 		return s, err
-	}
-	if hold == allocate.NotHeld && subject.Cluster != "" {
-		hold, err = r.Clusters.HoldNamed(ctx, types.NamespacedName{Namespace: subject.Object.GetNamespace(), Name: subject.Cluster})
-		if err != nil {
-			return s, err
-		}
 	}
 	s.Hold = hold
 	if hold == allocate.HeldPaused {

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 )
@@ -127,6 +128,38 @@ func (w *written) drop(claim types.NamespacedName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.versions, claim)
+}
+
+// held is the claims that were looked at while they were paused, by namespace: what happened to them meanwhile is looked at when they go on.
+type held struct {
+	mu     sync.Mutex
+	claims map[string]map[types.NamespacedName]bool
+}
+
+func newHeld() *held { return &held{claims: map[string]map[types.NamespacedName]bool{}} }
+
+func (h *held) note(claim types.NamespacedName) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.claims[claim.Namespace] == nil {
+		h.claims[claim.Namespace] = map[types.NamespacedName]bool{}
+	}
+	h.claims[claim.Namespace][claim] = true
+}
+
+func (h *held) take(namespace string) map[types.NamespacedName]bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	claims := h.claims[namespace]
+	delete(h.claims, namespace)
+	return claims
+}
+
+// WakeHeld looks again at the claims of a namespace that were paused when they were looked at last. Those that still are come back.
+func (r *Reconciler) WakeHeld(namespace string, q Queue) {
+	for claim := range r.held.take(namespace) {
+		q.Add(reconcile.Request{NamespacedName: claim})
+	}
 }
 
 func (r *Reconciler) forget(claim types.NamespacedName) {

@@ -97,6 +97,7 @@ func (r *Reconciler) pending(ctx context.Context, namespace string, index client
 // poolHandler takes new layouts over and wakes the claims that a change concerns.
 func (r *Reconciler) poolHandler() handler.EventHandler {
 	wakeAll := func(ctx context.Context, pool client.Object, q Queue) {
+		r.WakeHeld(pool.GetNamespace(), q)
 		for _, claim := range r.pendingInPool(ctx, client.ObjectKeyFromObject(pool)) {
 			q.Add(requestFor(claim.Namespace, claim.Name))
 		}
@@ -132,6 +133,7 @@ func (r *Reconciler) poolHandler() handler.EventHandler {
 // clusterHandler wakes the claims that a Cluster held up.
 func (r *Reconciler) clusterHandler() handler.EventHandler {
 	return capi.OnChange(func(ctx context.Context, cluster client.Object, q Queue) {
+		r.WakeHeld(cluster.GetNamespace(), q)
 		pools := &ipamv1.IPPoolList{}
 		if err := r.Client.List(ctx, pools, client.InNamespace(cluster.GetNamespace()), client.MatchingFields{PoolByCluster: cluster.GetName()}); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Pools of a Cluster could not be listed from the cache")

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 )
 
@@ -81,8 +82,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	pool = pool.DeepCopy() // the cache hands out its own
-	if _, moving := pool.Annotations[ipamv1.DeleteForMoveAnnotation]; moving {
-		return ctrl.Result{}, nil
+	if hold, err := r.Clusters.Hold(ctx, pool, pool, ""); err != nil || hold != allocate.NotHeld && capi.IsLeftBehind(pool) {
+		return ctrl.Result{}, err // who moves it away takes its finalizer off
 	}
 	again, err := r.Verifier.Verify(ctx, req.NamespacedName)
 	if err != nil {
