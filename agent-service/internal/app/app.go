@@ -41,6 +41,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	setLogger(log)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
@@ -58,17 +59,18 @@ func RunWith(ctx context.Context, o Options, log *zap.Logger, listener net.Liste
 	if err != nil {
 		return err
 	}
-	svc, handler, instruments, err := assemble(o, db, log)
+	p, err := assemble(o, db, log)
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return svc.Run(ctx) })
+	group.Go(func() error { return p.service.Run(ctx) })
 	group.Go(func() error {
-		return serve(ctx, &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}, listener, o.TLSCertificate, o.TLSKey)
+		return serve(ctx, &http.Server{Handler: p.handler, ReadHeaderTimeout: 10 * time.Second}, listener, o.TLSCertificate, o.TLSKey)
 	})
-	group.Go(func() error { return o.serveProbes(ctx, handler) })
-	group.Go(func() error { return o.serveMetrics(ctx, log, instruments...) })
+	group.Go(func() error { return o.serveProbes(ctx, p.handler) })
+	group.Go(func() error { return o.serveMetrics(ctx, log, p.instruments...) })
+	group.Go(func() error { return o.startKube(ctx, p, log) })
 	log.Info("started", zap.String("address", listener.Addr().String()), zap.String("version", version))
 	err = group.Wait()
 	return errors.Join(err, db.Close())
@@ -91,37 +93,47 @@ func openStore(ctx context.Context, address string, log *zap.Logger) (*store.Sto
 	}
 }
 
+// parts are what a process is made of.
+type parts struct {
+	service *service.Service
+	// handler is the door of REST.
+	handler http.Handler
+	// images is nil where this service has none.
+	images      httpapi.Images
+	instruments []prometheus.Collector
+}
+
 // assemble makes the service, the door of REST, and what measures them.
-func assemble(o Options, db *store.Store, log *zap.Logger) (*service.Service, http.Handler, []prometheus.Collector, error) {
+func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	images, err := o.osImages()
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	key, err := token.Key(o.TokenKey)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	people, err := o.people()
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	minimums, err := o.hostMinimums()
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	var authority *token.Authority
 	svc := service.New(db, service.Options{
-		DisconnectAfter: o.DisconnectAfter, OSImages: images, RegistryImages: split(o.RegistryImages), BaseURL: o.BaseURL, Minimums: minimums, Log: log,
+		DisconnectAfter: o.DisconnectAfter, OSImages: images, RegistryImages: split(o.RegistryImages), InstallerImage: o.InstallerImage, BaseURL: o.BaseURL, Minimums: minimums, Log: log,
 		HostToken: func(ctx context.Context, key service.HostKey) (string, error) { return authority.ForHost(ctx, key) },
 	})
 	if authority, err = token.New(token.Options{Key: key, Generations: svc}); err != nil {
-		return nil, nil, nil, fmt.Errorf("preparing tokens: %w", err)
+		return nil, fmt.Errorf("preparing tokens: %w", err)
 	}
-	rest := httpapi.Options{Service: svc, Authority: authority, People: people, Versions: versions(images), Release: version, Log: log}
+	rest := httpapi.Options{Service: svc, Authority: authority, People: people, Versions: versions(images), BaseURL: o.BaseURL, Release: version, Log: log}
 	mux := http.NewServeMux()
 	live, err := o.liveImages()
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	instruments := []prometheus.Collector{metrics.New(svc, &db.Statements)}
 	if len(live) > 0 || o.ImageURL != "" {
@@ -134,10 +146,10 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*service.Service, ht
 	}
 	door, err := httpapi.New(rest)
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("preparing REST: %w", err)
+		return nil, fmt.Errorf("preparing REST: %w", err)
 	}
 	mux.Handle("/", door)
-	return svc, mux, instruments, nil
+	return &parts{service: svc, handler: mux, images: rest.Images, instruments: instruments}, nil
 }
 
 // people is who may come with which token.

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
@@ -20,6 +22,7 @@ import (
 // Options are the service's settings, one per flag.
 type Options struct {
 	Process
+	KubeOptions
 	ImageURL         string
 	Database         string
 	DatabaseFile     string
@@ -27,6 +30,7 @@ type Options struct {
 	OSImages         string
 	HostMinimums     string
 	RegistryImages   string
+	InstallerImage   string
 	DisconnectAfter  time.Duration
 	OIDCIssuer       string
 	OIDCAudience     string
@@ -35,6 +39,9 @@ type Options struct {
 	OIDCAdminGroup   string
 	OIDCKeyFile      string
 	OIDCKeysURL      string
+
+	// kube is the client configuration of tests.
+	kube *rest.Config
 }
 
 // ParseOptions reads options from arguments, without the program's name, and validates them. flag.ErrHelp is returned
@@ -54,6 +61,7 @@ func ParseOptions(arguments []string) (Options, error) {
 
 func (o *Options) bind(flags *flag.FlagSet) {
 	o.Process.bind(flags)
+	o.KubeOptions.bind(flags)
 	flags.StringVar(&o.Listen, "listen", ":8090", "address of REST v2, its documentation (/docs), /healthz and /readyz")
 	flags.StringVar(&o.BaseURL, "base-url", "http://localhost:8090", "how hosts reach this service, without a slash at the end")
 	flags.StringVar(&o.ImageURL, "image-url", "", "how discovery images are reached where another process serves them (agent-service images), without a slash at the end; empty for this one")
@@ -63,6 +71,7 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.OSImages, "os-images", "", "file with the images that are installed: a JSON list of {version, cpuArchitecture, url, sha256, compression, firstBoot}")
 	flags.StringVar(&o.HostMinimums, "host-minimums", "", "file with what hosts need at least: a JSON object of {cpus, memoryGiB, diskGB} by role (auto-assign, worker, master, arbiter); roles left out need what is documented")
 	flags.StringVar(&o.RegistryImages, "registry-images", "", "container images, comma separated, that free hosts must be able to pull")
+	flags.StringVar(&o.InstallerImage, "installer-image", "", "container image that agents of today's system run to install; without one, hosts with such agents are bound and not installed")
 	flags.DurationVar(&o.DisconnectAfter, "disconnect-after", 3*time.Minute, "how long a host may be silent")
 	flags.StringVar(&o.OIDCIssuer, "oidc-issuer", "none", "URL of the OpenID Connect issuer whose tokens people use; kubernetes for tokens that the cluster knows; none lets everybody do everything, for development")
 	flags.StringVar(&o.OIDCAudience, "oidc-audience", "", "audience that tokens must have; empty for any, or with kubernetes for the cluster's own")

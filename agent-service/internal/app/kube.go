@@ -1,0 +1,228 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-logr/zapr"
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/muster-io/muster/agent-service/internal/controller/agent"
+	"github.com/muster-io/muster/agent-service/internal/controller/agentclassification"
+	"github.com/muster-io/muster/agent-service/internal/controller/agentclusterinstall"
+	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
+	"github.com/muster-io/muster/agent-service/internal/httpapi"
+	"github.com/muster-io/muster/agent-service/internal/service"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+)
+
+const (
+	// leaderElectionID is the name of the Lease.
+	leaderElectionID = "agent-service"
+	// afterKube is how long to wait before controllers are started again that ended: the API server is away, or the Lease was lost.
+	afterKube = 3 * time.Second
+	// readyInterval is how often the service is asked whether it knows its hosts.
+	readyInterval = 100 * time.Millisecond
+)
+
+// KubeOptions are the settings of the door of custom resources.
+type KubeOptions struct {
+	KubeAPI                 bool
+	LeaderElect             bool
+	LeaderElectionNamespace string
+}
+
+func (o *KubeOptions) bind(flags *flag.FlagSet) {
+	flags.BoolVar(&o.KubeAPI, "kube-api", false, "serve InfraEnvs, Agents, AgentClusterInstalls, AgentClassifications and NMStateConfigs of the cluster that --kubeconfig says")
+	flags.BoolVar(&o.LeaderElect, "leader-elect", false, "with --kube-api: let one of several replicas serve custom resources at a time; all of them serve REST")
+	flags.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the Lease; empty for that of the pod")
+}
+
+// setLogger makes the logs of the libraries of the Kubernetes API ours.
+func setLogger(log *zap.Logger) {
+	ctrl.SetLogger(zapr.NewLogger(log))
+	klog.SetLogger(zapr.NewLogger(log))
+}
+
+// kube serves custom resources. The service does not depend on it: while the API server is away, machines register, and their Agents appear later.
+type kube struct {
+	options KubeOptions
+	config  *rest.Config
+	service *service.Service
+	images  infraenv.Images
+	// versions are those that the service has images of.
+	versions []string
+	// url is that of the service.
+	url string
+	log *zap.Logger
+}
+
+// startKube serves custom resources until ctx ends, where that is asked for.
+func (o *Options) startKube(ctx context.Context, p *parts, log *zap.Logger) error {
+	if !o.KubeAPI {
+		return nil
+	}
+	config := o.kube
+	if config == nil {
+		var err error
+		if config, err = o.cluster(); err != nil {
+			return err
+		}
+	}
+	k := &kube{options: o.KubeOptions, config: config, service: p.service, images: &addresses{images: p.images, base: o.BaseURL}, url: o.BaseURL, log: log}
+	for _, image := range p.service.OSImages {
+		k.versions = append(k.versions, image.Version)
+	}
+	return k.run(ctx)
+}
+
+// run starts controllers again and again. It ends with ctx only.
+func (k *kube) run(ctx context.Context) error {
+	for {
+		err := k.serve(ctx)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // it was asked to end
+		}
+		k.log.Warn("custom resources are not served at the moment, trying again", zap.Error(err))
+		if !pause(ctx, afterKube) {
+			return nil
+		}
+	}
+}
+
+// pause waits, and says whether ctx is still going on.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// serve runs one set of controllers until ctx ends or the API server is lost.
+func (k *kube) serve(ctx context.Context) error {
+	// A service that has not loaded its hosts takes them for silent.
+	for k.service.Ready(ctx) != nil {
+		if !pause(ctx, readyInterval) {
+			return ctx.Err()
+		}
+	}
+	scheme, err := newScheme()
+	if err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(k.config, ctrl.Options{
+		Scheme:                        scheme,
+		Logger:                        zapr.NewLogger(k.log),
+		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Controller:                    ctrlconfig.Controller{SkipNameValidation: new(true)},
+		LeaderElection:                k.options.LeaderElect,
+		LeaderElectionID:              leaderElectionID,
+		LeaderElectionNamespace:       k.options.LeaderElectionNamespace,
+		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       new(shutdownTimeout),
+		HealthProbeBindAddress:        "0",
+		Metrics:                       metricsserver.Options{BindAddress: "0"},
+	})
+	if err != nil {
+		return fmt.Errorf("preparing controllers: %w", err)
+	}
+	if err := k.add(ctx, mgr); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=muster-agent-service,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups="";events.k8s.io,namespace=muster-agent-service,resources=events,verbs=create;patch
+
+func (k *kube) add(ctx context.Context, mgr ctrl.Manager) error {
+	indexer := mgr.GetFieldIndexer()
+	if err := infraenv.Index(ctx, indexer); err != nil {
+		return err
+	}
+	if err := agent.Index(ctx, indexer); err != nil {
+		return err
+	}
+	if err := agentclusterinstall.Index(ctx, indexer); err != nil {
+		return err
+	}
+	queries := agentclassification.NewQueries()
+	for name, controller := range map[string]interface{ SetupWithManager(mgr ctrl.Manager) error }{
+		"InfraEnvs": infraenv.New(infraenv.Deps{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Images: k.images}),
+		"Agents":    agent.New(agent.Deps{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Queries: queries, URL: k.url}),
+		"AgentClusterInstalls": agentclusterinstall.New(agentclusterinstall.Deps{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Versions: k.versions, URL: k.url,
+		}),
+		"AgentClassifications": agentclassification.New(agentclassification.Deps{Client: mgr.GetClient(), Queries: queries}),
+	} {
+		if err := controller.SetupWithManager(mgr); err != nil {
+			return fmt.Errorf("adding the controller of %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, agentv1.AddToScheme, hivev1.AddToScheme, hiveextv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("building the scheme: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
+// addresses are those of images, of their parts, and of what REST says about them.
+type addresses struct {
+	images httpapi.Images
+	// base is how the service is reached.
+	base string
+}
+
+// Addresses implements infraenv.Images.
+func (a *addresses) Addresses(ctx context.Context, env *service.InfraEnv) (infraenv.Addresses, error) {
+	if a.images == nil {
+		return infraenv.Addresses{}, service.Refuse(service.Conflict, "NoImages", "this service has no discovery images; configure a live image first")
+	}
+	iso, err := a.images.URL(ctx, env)
+	if err != nil {
+		return infraenv.Addresses{}, err
+	}
+	script, err := a.images.FileURL(ctx, env, httpapi.ImageFile{Name: "ipxe-script"})
+	if err != nil {
+		return infraenv.Addresses{}, err
+	}
+	own := strings.TrimSuffix(script, "/ipxe-script")
+	shared := iso[:strings.LastIndex(iso, "/images/")] + "/boot-artifacts/"
+	query := "?" + url.Values{"version": {env.OSImageVersion}, "arch": {env.CPUArchitecture}}.Encode()
+	api := a.base + "/api/assisted-install/v2"
+	found := infraenv.Addresses{
+		ISO: iso, IPXEScript: script, Initrd: own + "/pxe-initrd", Kernel: shared + "kernel" + query, RootFS: shared + "rootfs" + query,
+		Ignition: api + "/infra-envs/" + env.ID + "/downloads/files?file_name=discovery.ign", Events: api + "/events?infra_env_id=" + env.ID,
+	}
+	if len(env.StaticNetworkConfig) > 0 {
+		found.StaticNetwork = api + "/infra-envs/" + env.ID + "/downloads/files?file_name=static-network-config"
+	}
+	return found, nil
+}

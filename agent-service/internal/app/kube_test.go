@@ -1,0 +1,267 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-io/muster/agent-service/api"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+)
+
+func reference(deployment *hivev1.ClusterDeployment) *agentv1.ClusterReference {
+	return &agentv1.ClusterReference{Namespace: deployment.Namespace, Name: deployment.Name}
+}
+
+func TestAHostIsFoundBoundMovedAndFreedByItsAgent(t *testing.T) {
+	c := newCluster(t)
+	infraEnv := c.infraEnv("rack")
+	assert.LessOrEqual(t, len(infraEnv.Status.ISODownloadURL), 200)
+	assert.Contains(t, infraEnv.Status.ISODownloadURL, ".iso")
+	assert.NotEmpty(t, infraEnv.Status.BootArtifacts.InitrdURL)
+	m := c.boot(infraEnv, 1, 0)
+	agent := c.agent(m)
+	assert.Nil(t, agent.Spec.ClusterDeploymentName)
+	assert.False(t, agent.Spec.Approved)
+	assert.Equal(t, "rack", agent.Labels["rack"])
+	assert.Equal(t, "rack", agent.Labels[agentv1.InfraEnvLabel])
+	c.says(agent, agentv1.ConditionRequirementsMet, agentv1.ReasonAgentIsNotApproved)
+	assert.True(t, is(agent, agentv1.ConditionBound, agentv1.ReasonUnbound))
+	assert.True(t, is(agent, agentv1.ConditionConnected, agentv1.ReasonAgentIsConnected))
+	assert.Equal(t, int64(16), agent.Status.Inventory.CPU.Count)
+	c.until(agent, "labels say what the hardware is", func() bool { return agent.Labels[agentv1.NonRotationalDiskLabel] == "true" })
+
+	first, _ := c.deployment()
+	second, _ := c.deployment()
+	change(c, agent, func(a *agentv1.Agent) {
+		a.Spec.ClusterDeploymentName, a.Spec.Hostname, a.Spec.Role, a.Spec.Approved = reference(first), "node", "master", true
+	})
+	c.until(agent, "the Agent is bound and ready", func() bool {
+		return is(agent, agentv1.ConditionBound, agentv1.ReasonBound) && is(agent, agentv1.ConditionRequirementsMet, agentv1.ReasonAgentIsReady)
+	})
+	require.Eventually(t, func() bool { return m.told(api.StepTypeDomainResolution) > 0 }, kubePatience, 50*time.Millisecond, "the agent is told what the cluster needs")
+	assert.Equal(t, first.Namespace, agent.Labels[agentv1.ClusterNamespaceLabel])
+	assert.Equal(t, "master", agent.Status.Role)
+
+	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = reference(second) })
+	c.until(agent, "the Agent is in the other cluster", func() bool {
+		return agent.Labels[agentv1.ClusterNamespaceLabel] == second.Namespace && is(agent, agentv1.ConditionRequirementsMet, agentv1.ReasonAgentIsReady)
+	})
+	assert.Equal(t, "master", agent.Status.Role, "what the Agent says goes with it")
+	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = nil })
+	c.says(agent, agentv1.ConditionBound, agentv1.ReasonUnbound)
+	c.until(agent, "the label is gone", func() bool { return agent.Labels[agentv1.ClusterNamespaceLabel] == "" })
+
+	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = &agentv1.ClusterReference{Name: "nowhere"} })
+	c.says(agent, agentv1.ConditionSpecSynced, agentv1.ReasonInputError)
+	assert.Contains(t, agentv1.FindCondition(agent.Status.Conditions, agentv1.ConditionSpecSynced).Message, "nowhere is missing")
+	assert.True(t, is(agent, agentv1.ConditionBound, agentv1.ReasonUnbound))
+}
+
+func TestAClusterInstallsWhenItsAgentsAreThere(t *testing.T) {
+	c := newCluster(t, withSystem(t))
+	m := c.boot(c.infraEnv("rack"), 1, 0)
+	agent := c.agent(m)
+	deployment, install := c.deployment(func(spec *hiveextv1.AgentClusterInstallSpec) { spec.HoldInstallation = false })
+	says := func(kind, reason string) {
+		t.Helper()
+		c.until(install, kind+" is "+reason, func() bool {
+			found := hivev1.FindCondition(install.Status.Conditions, kind)
+			return found != nil && found.Reason == reason
+		})
+	}
+	says(hivev1.ClusterInstallRequirementsMet, "InsufficientAgents")
+	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = reference(deployment) })
+	says(hivev1.ClusterInstallRequirementsMet, "UnapprovedAgents")
+	assert.Equal(t, 1, install.Status.ControlPlaneAgentsReady)
+	change(c, agent, func(a *agentv1.Agent) { a.Spec.Approved = true })
+
+	says(hivev1.ClusterInstallCompleted, "InstallationCompleted")
+	assert.True(t, hivev1.IsConditionTrue(install.Status.Conditions, hivev1.ClusterInstallRequirementsMet))
+	assert.True(t, hivev1.IsConditionTrue(install.Status.Conditions, hivev1.ClusterInstallStopped))
+	assert.False(t, hivev1.IsConditionTrue(install.Status.Conditions, hivev1.ClusterInstallFailed))
+	require.NotNil(t, install.Spec.ClusterMetadata)
+	assert.NotEmpty(t, install.Spec.ClusterMetadata.InfraID)
+	c.says(agent, agentv1.ConditionInstalled, agentv1.ReasonInstallationCompleted)
+	assert.True(t, is(agent, agentv1.ConditionSpecSynced, agentv1.ReasonSyncOK), "the role that the installation chose is not taken back")
+	assert.Equal(t, "master", agent.Status.Role)
+	assert.Equal(t, "Done", agent.Status.Progress.CurrentStage)
+
+	// Who completes the installation tells the kubeconfig: it becomes the Secret that the metadata names.
+	code, answer := call(t, http.MethodPost, c.base+"/api/assisted-install/v2/clusters/"+string(deployment.UID)+"/actions/complete-installation",
+		`{"is_success":true,"data":{"kubeconfig":"apiVersion: v1"}}`)
+	require.Equal(t, http.StatusAccepted, code, answer)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: install.Namespace, Name: install.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name}}
+	c.until(secret, "the kubeconfig is there", func() bool { return string(secret.Data[hivev1.SecretKeyKubeconfig]) == "apiVersion: v1" })
+
+	// The machine leaves the cluster: it must boot the image again, and says so.
+	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = nil })
+	c.says(agent, agentv1.ConditionBound, agentv1.ReasonUnbindingPendingUserAction)
+	require.NoError(t, c.user.Delete(t.Context(), install))
+	c.gone(install)
+}
+
+func TestDeletionWaitsForWhatIsUsed(t *testing.T) {
+	c := newCluster(t)
+	infraEnv := c.infraEnv("rack")
+	m := c.boot(infraEnv, 1, 0)
+	agent := c.agent(m)
+	deployment, install := c.deployment()
+	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = reference(deployment) })
+	c.says(agent, agentv1.ConditionBound, agentv1.ReasonBound)
+	require.NoError(t, c.user.Delete(t.Context(), infraEnv))
+	c.until(infraEnv, "the InfraEnv says what it waits for", func() bool {
+		found := agentv1.FindCondition(infraEnv.Status.Conditions, agentv1.ConditionImageCreated)
+		return found != nil && found.Reason == "HostsBound"
+	})
+	// The cluster goes: its machine is free, and its Agent says so by itself.
+	require.NoError(t, c.user.Delete(t.Context(), install))
+	c.gone(install)
+	m.stop()
+	c.gone(infraEnv)
+	c.gone(agent)
+}
+
+func TestAnAgentThatIsDeletedComesBackWithItsMachine(t *testing.T) {
+	c := newCluster(t)
+	m := c.boot(c.infraEnv("rack"), 1, 0)
+	agent := c.agent(m)
+	uid := agent.UID
+	require.NoError(t, c.user.Delete(t.Context(), agent))
+	c.until(agent, "there is another Agent", func() bool { return agent.UID != uid })
+}
+
+func TestNothingIsWrittenForHeartbeats(t *testing.T) {
+	c := newCluster(t)
+	m := c.boot(c.infraEnv("rack"), 1, 20*time.Millisecond)
+	agent := c.agent(m)
+	c.says(agent, agentv1.ConditionValidated, agentv1.ReasonValidationsPassing)
+	polls := func(n int) {
+		t.Helper()
+		want := m.polled() + n
+		require.Eventually(t, func() bool { return m.polled() >= want }, kubePatience, 20*time.Millisecond)
+	}
+	// What is known of the machine settles first.
+	for before := int64(-1); before != c.writes.Load(); {
+		before = c.writes.Load()
+		polls(50)
+	}
+	before := c.writes.Load()
+	polls(100)
+	assert.Equal(t, before, c.writes.Load())
+}
+
+func TestMachinesRegisterWhileTheAPIServerIsAway(t *testing.T) {
+	c := newCluster(t)
+	infraEnv := c.infraEnv("rack")
+	token := c.token(infraEnv)
+	require.NotEmpty(t, token)
+	c.away.Store(true)
+	m := c.boot(infraEnv, 1, 0)
+	hosts := c.base + "/api/assisted-install/v2/infra-envs/" + string(infraEnv.UID) + "/hosts/" + m.HostID().String()
+	require.Eventually(t, func() bool {
+		_, host := call(t, http.MethodGet, hosts, "")
+		return host["status"] == "known-unbound"
+	}, kubePatience, 50*time.Millisecond, "the machine is known")
+	agent := &agentv1.Agent{}
+	require.Error(t, c.user.Get(t.Context(), client.ObjectKey{Namespace: c.namespace, Name: m.HostID().String()}, agent))
+	c.away.Store(false)
+	c.says(c.agent(m), agentv1.ConditionValidated, agentv1.ReasonValidationsPassing)
+}
+
+func TestOneMachineWithTwoImagesIsTwoAgents(t *testing.T) {
+	c := newCluster(t)
+	m := c.boot(c.infraEnv("one"), 1, 0)
+	first := c.agent(m)
+	m.stop()
+	other := c.infraEnv("two")
+	c.boot(other, 1, 0)
+	second := &agentv1.Agent{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: first.Name + "-" + string(other.UID)[:8]}}
+	c.until(second, "the second Agent is ready", func() bool { return is(second, agentv1.ConditionValidated, agentv1.ReasonValidationsPassing) })
+	assert.Equal(t, "two", second.Labels[agentv1.InfraEnvLabel])
+	c.says(first, agentv1.ConditionConnected, agentv1.ReasonAgentIsDisconnected)
+}
+
+func TestAnInfraEnvSaysWhatIsWrong(t *testing.T) {
+	c := newCluster(t)
+	infraEnv := &agentv1.InfraEnv{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "rack"}, Spec: agentv1.InfraEnvSpec{PullSecretRef: agentv1.SecretReference{Name: "pull"}},
+	}
+	c.create(infraEnv)
+	reason := func(want string) {
+		t.Helper()
+		c.until(infraEnv, "the reason is "+want, func() bool {
+			found := agentv1.FindCondition(infraEnv.Status.Conditions, agentv1.ConditionImageCreated)
+			return found != nil && found.Reason == want
+		})
+	}
+	reason(agentv1.ReasonImageCreationError)
+	c.pullSecret(c.namespace)
+	change(c, infraEnv, func(e *agentv1.InfraEnv) { e.Spec.IgnitionConfigOverride = "{" })
+	c.until(infraEnv, "the ignition is refused", func() bool {
+		return infraEnv.Status.Conditions[0].Message == "Failed to create image: ignition_config_override is not JSON"
+	})
+	c.create(&agentv1.NMStateConfig{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "a", Labels: map[string]string{"for": "rack"}},
+		Spec: agentv1.NMStateConfigSpec{
+			Interfaces: []agentv1.NMStateInterface{{Name: "eth0", MacAddress: "52:54:00:00:00:0A"}},
+			NetConfig:  &runtime.RawExtension{Raw: []byte(`{"interfaces":[{"name":"eth0"}]}`)},
+		},
+	})
+	change(c, infraEnv, func(e *agentv1.InfraEnv) {
+		e.Spec.IgnitionConfigOverride = ""
+		e.Spec.NMStateConfigLabelSelector = metav1.LabelSelector{MatchLabels: map[string]string{"for": "rack"}}
+	})
+	reason(agentv1.ReasonInfraEnvAvailable)
+	code, shown := call(t, http.MethodGet, c.base+"/api/assisted-install/v2/infra-envs/"+string(infraEnv.UID), "")
+	require.Equal(t, http.StatusOK, code)
+	assert.JSONEq(t, `[{"network_yaml":"interfaces:\n- name: eth0\n","mac_interface_map":[{"mac_address":"52:54:00:00:00:0a","logical_nic_name":"eth0"}]}]`, shown["static_network_config"].(string))
+
+	// The service starts again: nothing changes.
+	before, writes := infraEnv.DeepCopy(), c.writes.Load()
+	c.stop()
+	c.start(c.base[len("http://"):])
+	change(c, infraEnv, func(e *agentv1.InfraEnv) { e.Spec.AgentLabels = map[string]string{"a": "b"} })
+	require.Eventually(t, func() bool {
+		_, shown := call(t, http.MethodGet, c.base+"/api/assisted-install/v2/infra-envs/"+string(infraEnv.UID), "")
+		return shown["updated_at"] != shown["created_at"]
+	}, kubePatience, 50*time.Millisecond)
+	require.NoError(t, c.user.Get(t.Context(), client.ObjectKeyFromObject(infraEnv), infraEnv))
+	assert.Equal(t, before.Status, infraEnv.Status)
+	assert.Equal(t, writes, c.writes.Load(), "the image and its address stay as they are")
+}
+
+func TestAgentsAreClassified(t *testing.T) {
+	c := newCluster(t)
+	class := &agentv1.AgentClassification{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "large"},
+		Spec:       agentv1.AgentClassificationSpec{LabelKey: "size", LabelValue: "large", Query: ".cpu.count >= 64"},
+	}
+	c.create(class)
+	broken := class.DeepCopy()
+	broken.ResourceVersion, broken.Name, broken.Spec.LabelKey, broken.Spec.Query = "", "broken", "other", ".cpu | error"
+	c.create(broken)
+	agent := c.agent(c.boot(c.infraEnv("rack"), 1, 0))
+	c.until(broken, "the failure is counted", func() bool {
+		return broken.Status.ErrorCount == 1 && broken.Status.Conditions[0].Reason == agentv1.ReasonHasQueryErrors
+	})
+	c.until(agent, "the failure shows", func() bool { return agent.Labels[agentv1.ClassificationPrefix+"other"] == "QUERYERROR-broken" })
+	assert.Empty(t, agent.Labels[agentv1.ClassificationPrefix+"size"])
+	change(c, class, func(a *agentv1.AgentClassification) { a.Spec.Query = ".cpu.count >= 16" })
+	c.until(agent, "the Agent is large", func() bool { return agent.Labels[agentv1.ClassificationPrefix+"size"] == "large" })
+	c.until(class, "the Agent is counted", func() bool { return class.Status.MatchedCount == 1 })
+	require.NoError(t, c.user.Delete(t.Context(), class))
+	c.until(agent, "the label is gone", func() bool { return agent.Labels[agentv1.ClassificationPrefix+"size"] == "" })
+}

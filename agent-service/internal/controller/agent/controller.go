@@ -1,0 +1,182 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent serves Agents: it makes one for every host of an InfraEnv that is a custom resource, states what users want of it to the service, and reports
+// what the machine is and does. Nothing is written for a heartbeat.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/muster-io/muster/agent-service/internal/controller/agentclassification"
+	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
+	"github.com/muster-io/muster/agent-service/internal/service"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+)
+
+// Service is what the controller needs of the service.
+type Service interface {
+	GetHost(ctx context.Context, by service.Principal, key service.HostKey) (*service.Host, error)
+	ListHosts(ctx context.Context, by service.Principal, filter service.HostFilter) (service.List[service.Host], error)
+	Inventory(ctx context.Context, by service.Principal, key service.HostKey) ([]byte, error)
+	GrantWish(ctx context.Context, by service.Principal, key service.HostKey, wish service.Wish) (*service.Host, error)
+	DeleteHost(ctx context.Context, by service.Principal, key service.HostKey) error
+	GetCluster(ctx context.Context, by service.Principal, id string) (*service.Cluster, error)
+	Subscribe() *service.Subscription
+}
+
+// Deps are what a Reconciler works with; all are required.
+type Deps struct {
+	Client client.Client
+	// Live reads Secrets, and Agents that the cache does not have yet.
+	Live    client.Reader
+	Service Service
+	// Queries are the compiled queries of AgentClassifications.
+	Queries *agentclassification.Queries
+	// URL is that of the service, without a slash at the end.
+	URL string
+}
+
+// Reconciler serves Agents. A request is a host: the same machine in another InfraEnv is another one.
+type Reconciler struct{ Deps }
+
+// New returns a Reconciler.
+func New(d Deps) *Reconciler { return &Reconciler{d} }
+
+// +kubebuilder:rbac:groups=agent-install.openshift.io,resources=agents,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=agent-install.openshift.io,resources=agents/status,verbs=patch
+// +kubebuilder:rbac:groups=agent-install.openshift.io,resources=infraenvs;agentclassifications,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+
+// Reconcile brings an Agent and its host together.
+func (r *Reconciler) Reconcile(ctx context.Context, key service.HostKey) (ctrl.Result, error) {
+	seen, err := r.observe(ctx, key)
+	switch {
+	case err != nil:
+		return ctrl.Result{}, err
+	case seen.agent == nil && seen.host != nil && seen.infraEnv != nil && seen.infraEnv.DeletionTimestamp.IsZero():
+		return ctrl.Result{}, r.create(ctx, seen)
+	case seen.agent == nil:
+		return ctrl.Result{}, nil
+	case !seen.agent.DeletionTimestamp.IsZero():
+		return r.release(ctx, seen)
+	}
+	if seen.host != nil {
+		seen.obstacle = r.state(ctx, seen)
+	}
+	err = errors.Join(r.label(ctx, seen), r.report(ctx, seen))
+	if retry(seen.obstacle) {
+		err = errors.Join(err, seen.obstacle)
+	}
+	result := ctrl.Result{}
+	if seen.agent.Spec.IgnitionEndpointTokenReference != nil {
+		result.RequeueAfter = look
+	}
+	return result, err
+}
+
+// look is how often a Secret that an Agent names is read again: Secrets are not watched, which would need the right to read all of them.
+const look = time.Minute
+
+// retry is true for obstacles that may be gone a moment later.
+func retry(obstacle error) bool {
+	kind := service.KindOf(obstacle)
+	return obstacle != nil && (kind == "" || kind == service.Unavailable)
+}
+
+// create makes the Agent of a host as the host is. The name is the host's id; where another InfraEnv of the namespace has that machine too, a part of the
+// InfraEnv's id is added.
+func (r *Reconciler) create(ctx context.Context, seen *snapshot) error {
+	made := newAgent(seen)
+	err := r.Client.Create(ctx, made)
+	if apierrors.IsAlreadyExists(err) {
+		there := &agentv1.Agent{}
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(made), there); err != nil {
+			return fmt.Errorf("reading Agent %s: %w", made.Name, err)
+		}
+		if hostKey(there) == seen.key {
+			return nil // the cache will tell
+		}
+		made = newAgent(seen)
+		made.Name += "-" + seen.key.InfraEnvID[:8]
+		err = r.Client.Create(ctx, made)
+	}
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("making Agent %s/%s: %w", made.Namespace, made.Name, err)
+	}
+	return nil
+}
+
+func newAgent(seen *snapshot) *agentv1.Agent {
+	made := &agentv1.Agent{ObjectMeta: metav1.ObjectMeta{
+		Namespace: seen.infraEnv.Namespace, Name: seen.key.HostID, Finalizers: []string{agentv1.AgentFinalizer}, Labels: map[string]string{},
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: agentv1.GroupVersion.String(), Kind: infraEnvKind, Name: seen.infraEnv.Name, UID: seen.infraEnv.UID,
+		}},
+	}}
+	maps.Copy(made.Labels, seen.infraEnv.Spec.AgentLabels)
+	made.Labels[agentv1.InfraEnvLabel] = infraenv.Label(seen.infraEnv)
+	h := seen.host
+	made.Spec = agentv1.AgentSpec{Approved: h.Approved, Role: h.Role, Hostname: h.RequestedHostname}
+	if seen.cluster != nil && seen.cluster.Kube != (service.KubeRef{}) {
+		made.Spec.ClusterDeploymentName = &agentv1.ClusterReference{Namespace: seen.cluster.Kube.Namespace, Name: seen.cluster.Kube.Name}
+	}
+	return made
+}
+
+// release makes the service forget the host and lets the Agent go. A machine that still runs the image registers again.
+func (r *Reconciler) release(ctx context.Context, seen *snapshot) (ctrl.Result, error) {
+	if !controllerutil.ContainsFinalizer(seen.agent, agentv1.AgentFinalizer) {
+		return ctrl.Result{}, nil
+	}
+	err := r.Service.DeleteHost(ctx, service.Kubernetes, seen.key)
+	if service.KindOf(err) == service.Conflict {
+		seen.obstacle = err // while it is installed; the end of the installation is heard of
+		return ctrl.Result{}, r.report(ctx, seen)
+	}
+	if err != nil && service.KindOf(err) != service.NotFound {
+		return ctrl.Result{}, fmt.Errorf("deregistering host %s: %w", seen.key, err)
+	}
+	before := seen.agent.DeepCopy()
+	controllerutil.RemoveFinalizer(seen.agent, agentv1.AgentFinalizer)
+	err = r.Client.Patch(ctx, seen.agent, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return ctrl.Result{}, client.IgnoreNotFound(err)
+}
+
+// label keeps labels and annotations that follow from what the machine is; those of users stay.
+func (r *Reconciler) label(ctx context.Context, seen *snapshot) error {
+	before := seen.agent.DeepCopy()
+	relabel(ctx, seen, r.Queries)
+	if equality.Semantic.DeepEqual(before.ObjectMeta, seen.agent.ObjectMeta) {
+		return nil
+	}
+	if err := r.Client.Patch(ctx, seen.agent.DeepCopy(), client.MergeFrom(before)); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("labelling Agent %s/%s: %w", seen.agent.Namespace, seen.agent.Name, err))
+	}
+	return nil
+}
+
+// report writes the status where it changed.
+func (r *Reconciler) report(ctx context.Context, seen *snapshot) error {
+	before := seen.agent.DeepCopy()
+	seen.agent.Status = status(seen, r.URL, metav1.Now())
+	if equality.Semantic.DeepEqual(before.Status, seen.agent.Status) {
+		return nil
+	}
+	if err := r.Client.Status().Patch(ctx, seen.agent, client.MergeFrom(before)); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("reporting on Agent %s/%s: %w", seen.agent.Namespace, seen.agent.Name, err))
+	}
+	return nil
+}

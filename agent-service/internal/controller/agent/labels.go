@@ -1,0 +1,76 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/muster-io/muster/agent-service/internal/controller/agentclassification"
+	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
+	"github.com/muster-io/muster/agent-service/internal/service"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+)
+
+// relabel makes the labels and annotations of the Agent what the machine is. Those of users, and agentLabels, stay as they are.
+func relabel(ctx context.Context, seen *snapshot, queries *agentclassification.Queries) {
+	if seen.agent.Labels == nil {
+		seen.agent.Labels = map[string]string{}
+	}
+	labels := seen.agent.Labels
+	if seen.infraEnv != nil {
+		labels[agentv1.InfraEnvLabel] = infraenv.Label(seen.infraEnv)
+	}
+	delete(labels, agentv1.ClusterNamespaceLabel)
+	if seen.cluster != nil && seen.cluster.Kube != (service.KubeRef{}) {
+		labels[agentv1.ClusterNamespaceLabel] = seen.cluster.Kube.Namespace
+	}
+	if seen.inventory.ReportTime == nil {
+		return // facts and classes stay until there are others
+	}
+	if seen.agent.Annotations == nil {
+		seen.agent.Annotations = map[string]string{}
+	}
+	seen.agent.Annotations[agentv1.InventoryVersionAnnotation] = agentv1.InventoryVersion
+	maps.Copy(labels, facts(&seen.inventory))
+	classes := queries.Labels(ctx, seen.classes, &seen.inventory)
+	for name := range labels {
+		if _, wanted := classes[name]; !wanted && strings.HasPrefix(name, agentv1.ClassificationPrefix) {
+			delete(labels, name)
+		}
+	}
+	maps.Copy(labels, classes)
+}
+
+// facts are what labels say of the hardware.
+func facts(i *agentv1.HostInventory) map[string]string {
+	fast := slices.ContainsFunc(i.Disks, func(d agentv1.Disk) bool {
+		return slices.Contains([]string{"SSD", "NVMe"}, d.DriveType)
+	})
+	virtual := slices.ContainsFunc(i.CPU.Flags, func(flag string) bool { return flag == "vmx" || flag == "svm" })
+	return map[string]string{
+		agentv1.NonRotationalDiskLabel: strconv.FormatBool(fast),
+		agentv1.CPUArchitectureLabel:   value(i.CPU.Architecture),
+		agentv1.CPUVirtEnabledLabel:    strconv.FormatBool(virtual),
+		agentv1.ManufacturerLabel:      value(i.SystemVendor.Manufacturer),
+		agentv1.ProductNameLabel:       value(i.SystemVendor.ProductName),
+		agentv1.IsVirtualLabel:         strconv.FormatBool(i.SystemVendor.Virtual),
+	}
+}
+
+// value makes a label's value of a text: what is not allowed there is left out.
+func value(s string) string {
+	kept := strings.Map(func(c rune) rune {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_.", c) {
+			return c
+		}
+		return -1
+	}, s)
+	return strings.Trim(kept[:min(len(kept), validation.LabelValueMaxLength)], "-_.")
+}

@@ -1,0 +1,204 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
+	"github.com/muster-io/muster/agent-service/internal/service"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+// uuidLength is of the id of a host, with which the name of an Agent begins.
+const uuidLength = 36
+
+const infraEnvKind = "InfraEnv"
+
+// snapshot is all that is known of one host.
+type snapshot struct {
+	key service.HostKey
+	// infraEnv and agent are nil where there is none.
+	infraEnv *agentv1.InfraEnv
+	agent    *agentv1.Agent
+	// host is nil where the service does not know it.
+	host *service.Host
+	// cluster is the one that the host is bound to, nil for none.
+	cluster *service.Cluster
+	// inventory is what the agent reported, empty before.
+	inventory agentv1.HostInventory
+	// classes are the AgentClassifications of the namespace, in the order of their names.
+	classes []agentv1.AgentClassification
+	// obstacle is why the spec is not applied, nil where it is.
+	obstacle error
+}
+
+// hostKey is the host of an Agent: its name begins with the host's id, its owner is the InfraEnv.
+func hostKey(agent client.Object) service.HostKey {
+	key := service.HostKey{HostID: agent.GetName()[:min(len(agent.GetName()), uuidLength)]}
+	for _, owner := range agent.GetOwnerReferences() {
+		if owner.Kind == infraEnvKind {
+			key.InfraEnvID = string(owner.UID)
+		}
+	}
+	return key
+}
+
+func (r *Reconciler) observe(ctx context.Context, key service.HostKey) (*snapshot, error) {
+	seen := &snapshot{key: key}
+	var infraEnvs agentv1.InfraEnvList
+	if err := r.Client.List(ctx, &infraEnvs, client.MatchingFields{infraenv.UIDIndex: key.InfraEnvID}); err != nil {
+		return nil, fmt.Errorf("looking for the InfraEnv of host %s: %w", key, err)
+	}
+	if len(infraEnvs.Items) > 0 {
+		seen.infraEnv = &infraEnvs.Items[0]
+	}
+	var agents agentv1.AgentList
+	if err := r.Client.List(ctx, &agents, client.MatchingFields{hostIndex: key.String()}); err != nil {
+		return nil, fmt.Errorf("looking for the Agent of host %s: %w", key, err)
+	}
+	if len(agents.Items) > 0 {
+		seen.agent = &agents.Items[0]
+	}
+	if seen.agent == nil && seen.infraEnv == nil {
+		return seen, nil
+	}
+	if err := r.observeHost(ctx, seen); err != nil {
+		return nil, err
+	}
+	if seen.agent == nil {
+		return seen, nil
+	}
+	var classes agentv1.AgentClassificationList
+	if err := r.Client.List(ctx, &classes, client.InNamespace(seen.agent.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing AgentClassifications: %w", err)
+	}
+	seen.classes = classes.Items
+	return seen, nil
+}
+
+// observeHost reads what the service knows.
+func (r *Reconciler) observeHost(ctx context.Context, seen *snapshot) error {
+	host, err := r.Service.GetHost(ctx, service.Kubernetes, seen.key)
+	if service.KindOf(err) == service.NotFound {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading host %s: %w", seen.key, err)
+	}
+	seen.host = host
+	if err := r.observeCluster(ctx, seen); err != nil || seen.agent == nil {
+		return err
+	}
+	reported, err := r.Service.Inventory(ctx, service.Kubernetes, seen.key)
+	if err != nil && service.KindOf(err) != service.NotFound {
+		return fmt.Errorf("reading the inventory of host %s: %w", seen.key, err)
+	}
+	seen.inventory, err = inventory(reported, host.InventoryAt)
+	return err
+}
+
+func (r *Reconciler) observeCluster(ctx context.Context, seen *snapshot) error {
+	seen.cluster = nil
+	if seen.host.ClusterID == "" {
+		return nil
+	}
+	cluster, err := r.Service.GetCluster(ctx, service.Kubernetes, seen.host.ClusterID)
+	if err != nil && service.KindOf(err) != service.NotFound {
+		return fmt.Errorf("reading the cluster of host %s: %w", seen.key, err)
+	}
+	if err == nil {
+		seen.cluster = cluster
+	}
+	return nil
+}
+
+// state tells the service what the spec wants. What it returns is why it is not done.
+func (r *Reconciler) state(ctx context.Context, seen *snapshot) error {
+	wish, err := r.wish(ctx, seen.agent)
+	if err != nil {
+		return err
+	}
+	host, err := r.Service.GrantWish(ctx, service.Kubernetes, seen.key, wish)
+	if service.ReasonOf(err) == "ClusterNotFound" {
+		return service.Refuse(service.Invalid, "ClusterNotFound", "no AgentClusterInstall names ClusterDeployment %s yet", clusterKey(seen.agent))
+	}
+	if err != nil {
+		return err
+	}
+	moved := host.ClusterID != seen.host.ClusterID
+	seen.host = host
+	if moved {
+		return r.observeCluster(ctx, seen)
+	}
+	return nil
+}
+
+// clusterKey is the ClusterDeployment that the Agent is for, empty for none.
+func clusterKey(agent *agentv1.Agent) client.ObjectKey {
+	ref := agent.Spec.ClusterDeploymentName
+	if ref == nil || ref.Name == "" {
+		return client.ObjectKey{}
+	}
+	return client.ObjectKey{Namespace: cmp.Or(ref.Namespace, agent.Namespace), Name: ref.Name}
+}
+
+// wish is what the spec wants, in the words of the service.
+func (r *Reconciler) wish(ctx context.Context, agent *agentv1.Agent) (service.Wish, error) {
+	spec := &agent.Spec
+	wish := service.Wish{HostSettings: service.HostSettings{
+		Approved: spec.Approved, Role: spec.Role, RequestedHostname: spec.Hostname, MachineConfigPool: spec.MachineConfigPool,
+		InstallationDiskID: spec.InstallationDiskID, InstallationDiskPath: spec.InstallationDiskPath, InstallerArgs: spec.InstallerArgs,
+		IgnitionConfigOverrides: spec.IgnitionConfigOverrides,
+	}}
+	if len(spec.NodeLabels) > 0 {
+		wish.NodeLabels = spec.NodeLabels
+	}
+	if len(spec.IgnitionEndpointHTTPHeaders) > 0 {
+		wish.IgnitionEndpointHTTPHeaders = spec.IgnitionEndpointHTTPHeaders
+	}
+	if key := clusterKey(agent); key != (client.ObjectKey{}) {
+		deployment := &hivev1.ClusterDeployment{}
+		err := r.Client.Get(ctx, key, deployment)
+		if apierrors.IsNotFound(err) {
+			return wish, service.Refuse(service.Invalid, "ClusterDeploymentMissing", "ClusterDeployment %s is missing", key)
+		}
+		if err != nil {
+			return wish, fmt.Errorf("reading ClusterDeployment %s: %w", key, err)
+		}
+		wish.ClusterID = string(deployment.UID)
+	}
+	var err error
+	wish.IgnitionEndpointToken, err = r.ignitionToken(ctx, agent)
+	return wish, err
+}
+
+// ignitionToken is read from the Agent's own namespace only.
+func (r *Reconciler) ignitionToken(ctx context.Context, agent *agentv1.Agent) (string, error) {
+	ref := agent.Spec.IgnitionEndpointTokenReference
+	switch {
+	case ref == nil:
+		return "", nil
+	case ref.Namespace != "" && ref.Namespace != agent.Namespace:
+		return "", service.Refuse(service.Invalid, "TokenForeign", "ignitionEndpointTokenReference names namespace %q: only that of the Agent is read", ref.Namespace)
+	}
+	secret := &corev1.Secret{}
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: agent.Namespace, Name: ref.Name}, secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", service.Refuse(service.Invalid, "TokenNotFound", "the Secret %q that ignitionEndpointTokenReference names is not there", ref.Name)
+	case err != nil:
+		return "", fmt.Errorf("reading the token of the ignition endpoint: %w", err)
+	case len(secret.Data["ignition-token"]) == 0:
+		return "", service.Refuse(service.Invalid, "TokenInvalid", "the Secret %q that ignitionEndpointTokenReference names has no key ignition-token", ref.Name)
+	}
+	return string(secret.Data["ignition-token"]), nil
+}

@@ -1,0 +1,229 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/validate"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+)
+
+const (
+	reasonNotAvailable  = "NotAvailable"
+	reasonUnknownStatus = "UnknownStatus"
+)
+
+// status is what to say of a host.
+func status(seen *snapshot, url string, now metav1.Time) agentv1.AgentStatus {
+	said := *seen.agent.Status.DeepCopy()
+	conditions := []agentv1.Condition{synced(seen)}
+	if seen.host == nil {
+		for _, unknown := range []string{
+			agentv1.ConditionConnected, agentv1.ConditionRequirementsMet, agentv1.ConditionValidated, agentv1.ConditionInstalled, agentv1.ConditionBound,
+		} {
+			conditions = append(conditions, condition(unknown, corev1.ConditionUnknown, reasonNotAvailable,
+				"The service does not know this host: it was deregistered, or the service lost its data. It comes back when the machine registers; delete the Agent where it does not."))
+		}
+		said.DebugInfo.State, said.DebugInfo.StateInfo = "", ""
+	} else {
+		describe(&said, seen, url)
+		h := seen.host
+		conditions = append(conditions, connected(h), ready(h), validated(h), installed(h), bindingOf(h))
+	}
+	for _, c := range conditions {
+		agentv1.SetCondition(&said.Conditions, c, now)
+	}
+	return said
+}
+
+// describe says what the machine is and does.
+func describe(said *agentv1.AgentStatus, seen *snapshot, base string) {
+	h := seen.host
+	said.Bootstrap, said.Role, said.Kind = h.Bootstrap, h.Role, "Host"
+	if h.DayTwo {
+		said.Kind = "AddToExistingClusterHost"
+	}
+	said.Inventory = seen.inventory
+	said.Progress = progress(h)
+	said.NtpSources = nil
+	for _, source := range cut(h.NTPSources, maxAddresses) {
+		said.NtpSources = append(said.NtpSources, agentv1.HostNTPSource{SourceName: bound(source.Name, 253), SourceState: bound(source.State, 32)})
+	}
+	said.ValidationsInfo = nil
+	for _, v := range h.Validations {
+		if said.ValidationsInfo == nil {
+			said.ValidationsInfo = map[string]agentv1.ValidationResults{}
+		}
+		said.ValidationsInfo[v.Category] = append(said.ValidationsInfo[v.Category], agentv1.ValidationResult{
+			ID: v.ID, Status: string(v.Status), Message: bound(v.Message, maxReason),
+		})
+	}
+	said.InstallationDiskID = h.InstallationDiskID
+	if said.InstallationDiskID == "" && len(h.Summary.Targets) > 0 {
+		said.InstallationDiskID = text(h.Summary.Targets[0].ID)
+	}
+	query := url.Values{"infra_env_id": {h.InfraEnvID}, "host_id": {h.HostID}}
+	if h.ClusterID != "" {
+		query.Set("cluster_id", h.ClusterID)
+	}
+	said.DebugInfo = agentv1.AgentDebugInfo{
+		State: string(h.State), StateInfo: bound(h.StateInfo, 8192), EventsURL: base + "/api/assisted-install/v2/events?" + query.Encode(), LogsURL: said.DebugInfo.LogsURL,
+	}
+}
+
+func progress(h *service.Host) agentv1.HostProgress {
+	p := h.Progress
+	if p.Stage == "" {
+		return agentv1.HostProgress{}
+	}
+	said := agentv1.HostProgress{CurrentStage: string(p.Stage), ProgressInfo: bound(p.Info, maxReason), InstallationPercentage: int64(p.Percentage)}
+	for _, stage := range lifecycle.Stages {
+		if stage != lifecycle.StageFailed {
+			said.ProgressStages = append(said.ProgressStages, string(stage))
+		}
+	}
+	if !p.StageStartedAt.IsZero() {
+		said.StageStartTime = new(metav1.NewTime(p.StageStartedAt).Rfc3339Copy())
+	}
+	if !p.StageUpdatedAt.IsZero() {
+		said.StageUpdateTime = new(metav1.NewTime(p.StageUpdatedAt).Rfc3339Copy())
+	}
+	return said
+}
+
+func condition(kind string, status corev1.ConditionStatus, reason, message string) agentv1.Condition {
+	return agentv1.Condition{Type: kind, Status: status, Reason: reason, Message: bound(message, 32768)}
+}
+
+func synced(seen *snapshot) agentv1.Condition {
+	const kind = agentv1.ConditionSpecSynced
+	switch {
+	case seen.obstacle == nil:
+		return condition(kind, corev1.ConditionTrue, agentv1.ReasonSyncOK, "The Spec has been successfully applied")
+	case retry(seen.obstacle):
+		message := "the service or the API server does not answer as it should"
+		if service.KindOf(seen.obstacle) != "" {
+			message = seen.obstacle.Error()
+		}
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonBackendError, "The Spec could not be synced due to backend error: "+message)
+	}
+	return condition(kind, corev1.ConditionFalse, agentv1.ReasonInputError, "The Spec could not be synced due to an input error: "+seen.obstacle.Error())
+}
+
+func connected(h *service.Host) agentv1.Condition {
+	const kind = agentv1.ConditionConnected
+	if h.State == lifecycle.Disconnected || h.State == lifecycle.DisconnectedUnbound {
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonAgentIsDisconnected,
+			"The agent has not contacted the installation service in some time, user action should be taken")
+	}
+	return condition(kind, corev1.ConditionTrue, agentv1.ReasonAgentIsConnected, "The agent's connection to the installation service is unimpaired")
+}
+
+// onTheWay is the condition of a host that is between a cluster and the pool.
+func onTheWay(kind string, s lifecycle.State) (agentv1.Condition, bool) {
+	switch s {
+	case lifecycle.Binding:
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonBinding, "The agent is currently binding to a cluster deployment"), true
+	case lifecycle.Unbinding, lifecycle.UnbindingPendingUserAction, lifecycle.Reclaiming, lifecycle.ReclaimingRebooting:
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonUnbinding, "The agent is currently unbinding from a cluster deployment"), true
+	default:
+		return agentv1.Condition{}, false
+	}
+}
+
+func ready(h *service.Host) agentv1.Condition {
+	const kind = agentv1.ConditionRequirementsMet
+	if c, is := onTheWay(kind, h.State); is {
+		return c
+	}
+	switch h.State {
+	case lifecycle.Known, lifecycle.KnownUnbound:
+		if !h.Approved {
+			return condition(kind, corev1.ConditionFalse, agentv1.ReasonAgentIsNotApproved, "The agent is not approved")
+		}
+		return condition(kind, corev1.ConditionTrue, agentv1.ReasonAgentIsReady, "The agent is ready to begin the installation")
+	case lifecycle.PreparingForInstallation, lifecycle.PreparingSuccessful, lifecycle.Installing, lifecycle.InstallingInProgress, lifecycle.InstallingPendingUserAction:
+		return condition(kind, corev1.ConditionTrue, agentv1.ReasonAgentAlreadyInstalling, "Installation already started and is in progress")
+	case lifecycle.Installed, lifecycle.AddedToExistingCluster, lifecycle.Failed, lifecycle.Cancelled:
+		return condition(kind, corev1.ConditionTrue, agentv1.ReasonAgentInstallationStopped, "The agent installation stopped")
+	case lifecycle.ResettingPendingUserAction:
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonAgentNotReady, "The agent is not ready to begin the installation: "+h.StateInfo)
+	case lifecycle.DiscoveringUnbound, lifecycle.InsufficientUnbound, lifecycle.DisconnectedUnbound, lifecycle.Discovering, lifecycle.Insufficient, lifecycle.Disconnected,
+		lifecycle.PreparingFailed:
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonAgentNotReady, "The agent is not ready to begin the installation")
+	default:
+		return condition(kind, corev1.ConditionUnknown, reasonUnknownStatus, "The agent is in state "+string(h.State))
+	}
+}
+
+func validated(h *service.Host) agentv1.Condition {
+	const kind = agentv1.ConditionValidated
+	if c, is := onTheWay(kind, h.State); is {
+		return c
+	}
+	if h.Summary.Hash == "" {
+		return condition(kind, corev1.ConditionUnknown, agentv1.ReasonValidationsUnknown, "The agent's validations have not yet been calculated")
+	}
+	var failing, pending []string
+	for _, v := range h.Validations {
+		if !slices.Contains(validate.Failing(h.Validations, h.ClusterID != ""), v.Message) {
+			continue
+		}
+		if v.Status == validate.Pending {
+			pending = append(pending, v.Message)
+		} else {
+			failing = append(failing, v.Message)
+		}
+	}
+	switch {
+	case len(failing) > 0:
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonValidationsFailing, "The agent's validations are failing: "+strings.Join(failing, "; "))
+	case len(pending) > 0:
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonValidationsUserPending, "The agent's validations are pending for user: "+strings.Join(pending, "; "))
+	}
+	return condition(kind, corev1.ConditionTrue, agentv1.ReasonValidationsPassing, "The agent's validations are passing")
+}
+
+func installed(h *service.Host) agentv1.Condition {
+	const kind = agentv1.ConditionInstalled
+	if c, is := onTheWay(kind, h.State); is {
+		return c
+	}
+	switch h.State {
+	case lifecycle.Installed, lifecycle.AddedToExistingCluster:
+		return condition(kind, corev1.ConditionTrue, agentv1.ReasonInstallationCompleted, "The installation has completed: "+h.StateInfo)
+	case lifecycle.Failed, lifecycle.Cancelled:
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonInstallationFailed, "The installation has failed: "+h.StateInfo)
+	case lifecycle.PreparingForInstallation, lifecycle.PreparingSuccessful, lifecycle.Installing, lifecycle.InstallingInProgress, lifecycle.InstallingPendingUserAction:
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonInstallationInProgress, "The installation is in progress: "+h.StateInfo)
+	default:
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonInstallationNotStarted, "The installation has not yet started")
+	}
+}
+
+// bindingOf is the condition Bound.
+func bindingOf(h *service.Host) agentv1.Condition {
+	const kind = agentv1.ConditionBound
+	switch h.State {
+	case lifecycle.Binding:
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonBinding, "The agent is currently binding to a cluster deployment")
+	case lifecycle.Unbinding, lifecycle.Reclaiming, lifecycle.ReclaimingRebooting:
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonUnbinding, "The agent is currently unbinding from a cluster deployment")
+	case lifecycle.UnbindingPendingUserAction:
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonUnbindingPendingUserAction, "The agent is currently unbinding; Pending host reboot from infraenv image")
+	default:
+	}
+	if lifecycle.Unbound(h.State) {
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonUnbound, "The agent is not bound to any cluster deployment")
+	}
+	return condition(kind, corev1.ConditionTrue, agentv1.ReasonBound, "The agent is bound to a cluster deployment")
+}

@@ -1,0 +1,162 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/muster-io/muster/agent-service/internal/controller/news"
+	"github.com/muster-io/muster/agent-service/internal/service"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+// ClusterIndex finds Agents by the ClusterDeployment that their spec names, as namespace/name.
+const ClusterIndex = "agent.cluster"
+
+const hostIndex = "agent.host"
+
+// workers is how many hosts are looked at at the same time.
+const workers = 20
+
+// Index adds the indexes that the controllers look by.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	for name, extract := range map[string]client.IndexerFunc{
+		hostIndex: func(object client.Object) []string { return []string{hostKey(object).String()} },
+		ClusterIndex: func(object client.Object) []string {
+			agent, ok := object.(*agentv1.Agent)
+			if !ok || clusterKey(agent) == (client.ObjectKey{}) {
+				return nil
+			}
+			return []string{clusterKey(agent).String()}
+		},
+	} {
+		if err := indexer.IndexField(ctx, &agentv1.Agent{}, name, extract); err != nil {
+			return fmt.Errorf("indexing Agents: %w", err)
+		}
+	}
+	return nil
+}
+
+// SetupWithManager registers the controller.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	log := mgr.GetLogger().WithValues("controller", "agent")
+	return builder.TypedControllerManagedBy[service.HostKey](mgr).
+		Named("agent").
+		Watches(&agentv1.Agent{}, follow(func(_ context.Context, object client.Object) []service.HostKey {
+			return []service.HostKey{hostKey(object)}
+		})).
+		Watches(&agentv1.InfraEnv{}, follow(r.ofInfraEnv), builder.WithPredicates(comesAndGoes)).
+		Watches(&agentv1.AgentClassification{}, follow(r.ofNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&hivev1.ClusterDeployment{}, follow(r.ofCluster), builder.WithPredicates(comesAndGoes)).
+		WatchesRawSource(news.Source[service.HostKey]{Service: r.Service, All: r.everyHost, Concerns: r.concerned}).
+		WithOptions(controller.TypedOptions[service.HostKey]{MaxConcurrentReconciles: workers, RateLimiter: news.RateLimiter[service.HostKey]()}).
+		WithLogConstructor(func(key *service.HostKey) logr.Logger {
+			if key == nil {
+				return log
+			}
+			return log.WithValues("infraEnvID", key.InfraEnvID, "host", key.HostID)
+		}).
+		Complete(r)
+}
+
+// comesAndGoes lets only pass that an object was made or deleted.
+var comesAndGoes = predicate.Not(predicate.ResourceVersionChangedPredicate{})
+
+func follow(keys handler.TypedMapFunc[client.Object, service.HostKey]) handler.TypedEventHandler[client.Object, service.HostKey] {
+	return handler.TypedEnqueueRequestsFromMapFunc(keys)
+}
+
+// everyHost lists all hosts: those whose InfraEnv is no custom resource are left alone later.
+func (r *Reconciler) everyHost(ctx context.Context) ([]service.HostKey, error) {
+	return r.hosts(ctx, service.HostFilter{})
+}
+
+func (r *Reconciler) hosts(ctx context.Context, filter service.HostFilter) ([]service.HostKey, error) {
+	const page = 1000
+	var keys []service.HostKey
+	for {
+		filter.Page = service.Page{Limit: page, Offset: len(keys)}
+		found, err := r.Service.ListHosts(ctx, service.Kubernetes, filter)
+		if err != nil {
+			return keys, fmt.Errorf("listing hosts: %w", err)
+		}
+		for i := range found.Items {
+			keys = append(keys, found.Items[i].HostKey)
+		}
+		if len(found.Items) < page {
+			return keys, nil
+		}
+	}
+}
+
+// ofInfraEnv are hosts that came before their InfraEnv was seen.
+func (r *Reconciler) ofInfraEnv(ctx context.Context, object client.Object) []service.HostKey {
+	keys, err := r.hosts(ctx, service.HostFilter{InfraEnvID: string(object.GetUID())})
+	if err != nil {
+		return nil
+	}
+	return keys
+}
+
+func (r *Reconciler) list(ctx context.Context, options ...client.ListOption) []service.HostKey {
+	var found agentv1.AgentList
+	if err := r.Client.List(ctx, &found, options...); err != nil {
+		return nil
+	}
+	keys := make([]service.HostKey, 0, len(found.Items))
+	for i := range found.Items {
+		keys = append(keys, hostKey(&found.Items[i]))
+	}
+	return keys
+}
+
+func (r *Reconciler) ofNamespace(ctx context.Context, object client.Object) []service.HostKey {
+	return r.list(ctx, client.InNamespace(object.GetNamespace()))
+}
+
+func (r *Reconciler) ofCluster(ctx context.Context, object client.Object) []service.HostKey {
+	return r.list(ctx, client.MatchingFields{ClusterIndex: client.ObjectKeyFromObject(object).String()})
+}
+
+// concerned follows what changes in the service: hosts, and clusters that Agents wait for.
+func (r *Reconciler) concerned(ctx context.Context, change service.Change) []service.HostKey {
+	switch change.Kind {
+	case service.HostChanged:
+		return []service.HostKey{change.Host}
+	case service.ClusterChanged:
+		return r.waiting(ctx, change.ID)
+	case service.InfraEnvChanged, service.EverythingChanged:
+	}
+	return nil
+}
+
+// waiting are Agents for a cluster that are not in it as far as they say.
+func (r *Reconciler) waiting(ctx context.Context, clusterID string) []service.HostKey {
+	cluster, err := r.Service.GetCluster(ctx, service.Kubernetes, clusterID)
+	if err != nil || cluster.Kube == (service.KubeRef{}) {
+		return nil
+	}
+	var found agentv1.AgentList
+	key := client.ObjectKey{Namespace: cluster.Kube.Namespace, Name: cluster.Kube.Name}
+	if err := r.Client.List(ctx, &found, client.MatchingFields{ClusterIndex: key.String()}); err != nil {
+		return nil
+	}
+	var keys []service.HostKey
+	for i := range found.Items {
+		if !agentv1.IsConditionTrue(found.Items[i].Status.Conditions, agentv1.ConditionSpecSynced) {
+			keys = append(keys, hostKey(&found.Items[i]))
+		}
+	}
+	return keys
+}

@@ -1,0 +1,208 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agentclusterinstall serves AgentClusterInstalls: it states the cluster to the service, starts the installation when all that it needs is there,
+// and reports by the install contract that ClusterDeployments follow.
+package agentclusterinstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/service"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+// Finalizer keeps an AgentClusterInstall until the service has forgotten the cluster.
+const Finalizer = "agentclusterinstall.agent-install.openshift.io/ai-deprovision"
+
+// look is how often pull secrets are read again, and missing is how often something is looked for that is not there: Secrets are not watched, which would
+// need the right to read all of them.
+const (
+	look    = 5 * time.Minute
+	missing = 15 * time.Second
+)
+
+// Service is what the controller needs of the service.
+type Service interface {
+	service.Clusters
+	ListHosts(ctx context.Context, by service.Principal, filter service.HostFilter) (service.List[service.Host], error)
+	InstallHost(ctx context.Context, by service.Principal, key service.HostKey) (*service.Host, error)
+	Subscribe() *service.Subscription
+}
+
+// Deps are what a Reconciler works with; all are required.
+type Deps struct {
+	Client client.Client
+	// Live reads Secrets.
+	Live    client.Reader
+	Service Service
+	// Versions are those that the service has images of, the default first.
+	Versions []string
+	// URL is that of the service, without a slash at the end.
+	URL string
+}
+
+// Reconciler serves AgentClusterInstalls.
+type Reconciler struct{ Deps }
+
+// New returns a Reconciler.
+func New(d Deps) *Reconciler { return &Reconciler{d} }
+
+// +kubebuilder:rbac:groups=extensions.hive.openshift.io,resources=agentclusterinstalls,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=extensions.hive.openshift.io,resources=agentclusterinstalls/status,verbs=patch
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments;clusterimagesets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=agent-install.openshift.io,resources=agents,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=agent-install.openshift.io,resources=infraenvs,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;patch
+
+// Reconcile states a cluster to the service, installs it when it is ready, and reports.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	seen, err := r.observe(ctx, request.NamespacedName)
+	switch {
+	case err != nil || seen == nil:
+		return ctrl.Result{}, err
+	case !seen.install.DeletionTimestamp.IsZero():
+		return ctrl.Result{}, r.release(ctx, seen)
+	}
+	if seen.obstacle == nil {
+		if err := r.hold(ctx, seen); err != nil {
+			return ctrl.Result{}, err
+		}
+		seen.obstacle = r.state(ctx, seen)
+	}
+	if seen.obstacle == nil {
+		seen.refusal = r.begin(ctx, seen)
+	}
+	err = r.credentials(ctx, seen)
+	err = errors.Join(err, r.report(ctx, seen))
+	for _, why := range []error{seen.obstacle, seen.refusal} {
+		if retry(why) {
+			return ctrl.Result{}, errors.Join(err, why)
+		}
+	}
+	if seen.obstacle != nil {
+		return ctrl.Result{RequeueAfter: missing}, err
+	}
+	return ctrl.Result{RequeueAfter: look}, err
+}
+
+// retry is true for obstacles that may be gone a moment later.
+func retry(obstacle error) bool {
+	kind := service.KindOf(obstacle)
+	return obstacle != nil && (kind == "" || kind == service.Unavailable)
+}
+
+// hold keeps the object until the service has forgotten the cluster, and lets it go with its ClusterDeployment.
+func (r *Reconciler) hold(ctx context.Context, seen *snapshot) error {
+	before := seen.install.DeepCopy()
+	controllerutil.AddFinalizer(seen.install, Finalizer)
+	owned := false
+	for _, owner := range seen.install.OwnerReferences {
+		owned = owned || owner.UID == seen.deployment.UID
+	}
+	if !owned {
+		seen.install.OwnerReferences = append(seen.install.OwnerReferences, metav1.OwnerReference{
+			APIVersion: hivev1.GroupVersion.String(), Kind: "ClusterDeployment", Name: seen.deployment.Name, UID: seen.deployment.UID,
+		})
+	}
+	if equality.Semantic.DeepEqual(before.ObjectMeta, seen.install.ObjectMeta) {
+		return nil
+	}
+	if err := r.Client.Patch(ctx, seen.install, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("holding AgentClusterInstall %s: %w", seen.key, err)
+	}
+	return nil
+}
+
+// state makes the cluster in the service what the objects say. What it returns is why it is not.
+func (r *Reconciler) state(ctx context.Context, seen *snapshot) error {
+	id := string(seen.deployment.UID)
+	if seen.cluster == nil {
+		settings := service.ClusterSettings{Imported: seen.deployment.Spec.Installed}
+		r.settle(seen, &settings)
+		cluster, err := r.Service.CreateCluster(ctx, service.Kubernetes, service.NewCluster{
+			ID: id, Name: seen.deployment.Spec.ClusterName, Kube: service.KubeRef{Namespace: seen.deployment.Namespace, Name: seen.deployment.Name}, ClusterSettings: settings,
+		})
+		seen.cluster = cluster
+		return err
+	}
+	wanted := seen.cluster.ClusterSettings
+	r.settle(seen, &wanted)
+	if equality.Semantic.DeepEqual(wanted, seen.cluster.ClusterSettings) {
+		return nil
+	}
+	cluster, err := r.Service.UpdateCluster(ctx, service.Kubernetes, id, func(settings *service.ClusterSettings) error {
+		r.settle(seen, settings)
+		return nil
+	})
+	if err == nil {
+		seen.cluster = cluster
+	}
+	return err
+}
+
+// begin starts the installation of a cluster that is ready, and of hosts that join an installed one. What it returns is why that was refused.
+func (r *Reconciler) begin(ctx context.Context, seen *snapshot) error {
+	if seen.install.Spec.HoldInstallation {
+		return nil
+	}
+	if seen.cluster.Status == lifecycle.ClusterReady {
+		cluster, err := r.Service.InstallCluster(ctx, service.Kubernetes, seen.cluster.ID)
+		if err != nil {
+			return err
+		}
+		seen.cluster = cluster
+	}
+	var refusals []error
+	for i := range seen.hosts {
+		h := &seen.hosts[i]
+		if h.DayTwo && h.Approved && h.State == lifecycle.Known {
+			_, err := r.Service.InstallHost(ctx, service.Kubernetes, h.HostKey)
+			refusals = append(refusals, err)
+		}
+	}
+	return errors.Join(refusals...)
+}
+
+// report writes the status where it changed.
+func (r *Reconciler) report(ctx context.Context, seen *snapshot) error {
+	before := seen.install.DeepCopy()
+	seen.install.Status = status(seen, r.URL, metav1.Now())
+	if equality.Semantic.DeepEqual(before.Status, seen.install.Status) {
+		return nil
+	}
+	if err := r.Client.Status().Patch(ctx, seen.install, client.MergeFrom(before)); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("reporting on AgentClusterInstall %s: %w", seen.key, err))
+	}
+	return nil
+}
+
+// release frees the hosts, makes the service forget the cluster and lets the object go. An installation that is under way ends: its hosts must boot the
+// discovery image again.
+func (r *Reconciler) release(ctx context.Context, seen *snapshot) error {
+	if !controllerutil.ContainsFinalizer(seen.install, Finalizer) {
+		return nil
+	}
+	if seen.clusterID != "" {
+		err := r.Service.DeleteCluster(ctx, service.Kubernetes, seen.clusterID, true)
+		if err != nil && service.KindOf(err) != service.NotFound {
+			return fmt.Errorf("deleting the cluster of AgentClusterInstall %s: %w", seen.key, err)
+		}
+	}
+	if err := r.freeAgents(ctx, seen); err != nil {
+		return err
+	}
+	before := seen.install.DeepCopy()
+	controllerutil.RemoveFinalizer(seen.install, Finalizer)
+	return client.IgnoreNotFound(r.Client.Patch(ctx, seen.install, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+}

@@ -1,0 +1,234 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agentclusterinstall
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/service"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+)
+
+// snapshot is all that is known of one cluster.
+type snapshot struct {
+	key     client.ObjectKey
+	install *hiveextv1.AgentClusterInstall
+	// deployment is nil where it is missing.
+	deployment *hivev1.ClusterDeployment
+	// clusterID is the cluster's in the service, empty where neither the deployment nor the object's owners say it.
+	clusterID string
+	// version is what is installed, pullSecret what the installed cluster pulls with.
+	version, pullSecret string
+	// cluster is nil where the service does not know it.
+	cluster *service.Cluster
+	hosts   []service.Host
+	// obstacle is why the spec is not applied, refusal why the installation did not begin.
+	obstacle, refusal error
+}
+
+// observe reads everything. Nil means that there is nothing to look after.
+func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*snapshot, error) {
+	seen := &snapshot{key: key, install: &hiveextv1.AgentClusterInstall{}}
+	if err := r.Client.Get(ctx, key, seen.install); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	for _, owner := range seen.install.OwnerReferences {
+		if owner.Kind == "ClusterDeployment" {
+			seen.clusterID = string(owner.UID)
+		}
+	}
+	deployment := &hivev1.ClusterDeployment{}
+	err := r.Client.Get(ctx, deploymentKey(seen.install), deployment)
+	switch {
+	case apierrors.IsNotFound(err):
+		seen.obstacle = service.Refuse(service.Invalid, "ClusterDeploymentMissing", "ClusterDeployment %s is missing", deploymentKey(seen.install))
+	case err != nil:
+		return nil, fmt.Errorf("reading the ClusterDeployment of AgentClusterInstall %s: %w", key, err)
+	default:
+		seen.deployment, seen.clusterID = deployment, string(deployment.UID)
+		seen.obstacle = r.named(ctx, seen)
+	}
+	return seen, r.observeCluster(ctx, seen)
+}
+
+func deploymentKey(install *hiveextv1.AgentClusterInstall) client.ObjectKey {
+	return client.ObjectKey{Namespace: install.Namespace, Name: install.Spec.ClusterDeploymentRef.Name}
+}
+
+// named reads what the objects name. What it returns is what is missing.
+func (r *Reconciler) named(ctx context.Context, seen *snapshot) (err error) {
+	if seen.version, err = r.versionOf(ctx, seen.install.Spec.ImageSetRef); err != nil {
+		return err
+	}
+	ref := seen.deployment.Spec.PullSecretRef
+	if ref == nil || ref.Name == "" {
+		return nil
+	}
+	secret := &corev1.Secret{}
+	err = r.Live.Get(ctx, client.ObjectKey{Namespace: seen.deployment.Namespace, Name: ref.Name}, secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		return service.Refuse(service.Invalid, "PullSecretNotFound", "the Secret %q that pullSecretRef of the ClusterDeployment names is not there", ref.Name)
+	case err != nil:
+		return fmt.Errorf("reading the pull secret: %w", err)
+	case len(secret.Data[hivev1.SecretKeyDockerConfigJSON]) == 0:
+		return service.Refuse(service.Invalid, "PullSecretInvalid", "the Secret %q that pullSecretRef of the ClusterDeployment names has no key %s",
+			ref.Name, hivev1.SecretKeyDockerConfigJSON)
+	}
+	seen.pullSecret = string(secret.Data[hivev1.SecretKeyDockerConfigJSON])
+	return nil
+}
+
+// versionOf is the version of an image set, the service's default without one.
+func (r *Reconciler) versionOf(ctx context.Context, ref *hivev1.ClusterImageSetReference) (string, error) {
+	if ref == nil || ref.Name == "" {
+		if len(r.Versions) == 0 {
+			return "", nil
+		}
+		return r.Versions[0], nil
+	}
+	set := &hivev1.ClusterImageSet{}
+	err := r.Client.Get(ctx, client.ObjectKey{Name: ref.Name}, set)
+	if apierrors.IsNotFound(err) {
+		return "", service.Refuse(service.Invalid, "ClusterImageSetMissing", "ClusterImageSet %s is missing", ref.Name)
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading ClusterImageSet %s: %w", ref.Name, err)
+	}
+	return version(set.Spec.ReleaseImage, r.Versions), nil
+}
+
+// version is that of a release image: the longest version that the service has images of and that the image's tag is or begins with, else the tag itself,
+// without the architecture at its end.
+func version(releaseImage string, known []string) string {
+	name, _, _ := strings.Cut(releaseImage, "@")
+	tag := name[strings.LastIndex(name, "/")+1:]
+	_, tag, _ = strings.Cut(tag, ":")
+	for _, architecture := range []string{"-x86_64", "-aarch64", "-arm64", "-ppc64le", "-s390x", "-multi"} {
+		tag = strings.TrimSuffix(tag, architecture)
+	}
+	best := ""
+	for _, v := range known {
+		if (tag == v || strings.HasPrefix(tag, v+".") || strings.HasPrefix(tag, v+"-")) && len(v) > len(best) {
+			best = v
+		}
+	}
+	if best == "" {
+		return tag
+	}
+	return best
+}
+
+func (r *Reconciler) observeCluster(ctx context.Context, seen *snapshot) error {
+	if seen.clusterID == "" {
+		return nil
+	}
+	cluster, err := r.Service.GetCluster(ctx, service.Kubernetes, seen.clusterID)
+	if service.KindOf(err) == service.NotFound {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the cluster of AgentClusterInstall %s: %w", seen.key, err)
+	}
+	seen.cluster = cluster
+	hosts, err := r.Service.ListHosts(ctx, service.Kubernetes, service.HostFilter{ClusterID: cluster.ID, Page: service.Page{Limit: 5000}})
+	if err != nil {
+		return fmt.Errorf("listing the hosts of AgentClusterInstall %s: %w", seen.key, err)
+	}
+	seen.hosts = hosts.Items
+	return nil
+}
+
+// settle puts what the objects say into settings.
+func (r *Reconciler) settle(seen *snapshot, settings *service.ClusterSettings) {
+	spec := &seen.install.Spec
+	settings.OpenshiftVersion, settings.BaseDNSDomain, settings.PullSecret = seen.version, seen.deployment.Spec.BaseDomain, seen.pullSecret
+	settings.ControlPlaneCount = spec.ProvisionRequirements.ControlPlaneAgents
+	settings.WorkerCount = spec.ProvisionRequirements.WorkerAgents + spec.ProvisionRequirements.ArbiterAgents
+	settings.MachineNetworks, settings.ClusterNetworks = nil, nil
+	for _, n := range spec.Networking.MachineNetwork {
+		settings.MachineNetworks = append(settings.MachineNetworks, n.CIDR)
+	}
+	for _, n := range spec.Networking.ClusterNetwork {
+		settings.ClusterNetworks = append(settings.ClusterNetworks, n.CIDR)
+	}
+	settings.ServiceNetworks = slices.Clone(spec.Networking.ServiceNetwork)
+	settings.UserManagedNetworking = spec.Networking.UserManagedNetworking != nil && *spec.Networking.UserManagedNetworking
+	settings.APIVIPs, settings.IngressVIPs = several(spec.APIVIP, spec.APIVIPs), several(spec.IngressVIP, spec.IngressVIPs)
+	settings.SSHPublicKey, settings.HoldInstallation = spec.SSHPublicKey, spec.HoldInstallation
+	settings.AdditionalNTPSources = strings.Join(spec.NTPSources, ",")
+	settings.Proxy = service.Proxy{}
+	if p := spec.Proxy; p != nil {
+		settings.Proxy = service.Proxy{HTTP: p.HTTPProxy, HTTPS: p.HTTPSProxy, NoProxy: p.NoProxy}
+	}
+	if settings.CPUArchitecture == "" {
+		settings.CPUArchitecture = "x86_64"
+	}
+}
+
+// several are the addresses of a list, or the one of the older field.
+func several(one string, list []string) []string {
+	switch {
+	case len(list) > 0:
+		return slices.Clone(list)
+	case one != "":
+		return []string{one}
+	}
+	return nil
+}
+
+// counts of hosts by what they will be: those without a role fill the control plane first.
+type counts struct {
+	controlPlane, controlPlaneReady int
+	workers, workersReady           int
+	unapproved                      int
+	percentage                      int
+}
+
+func count(seen *snapshot) counts {
+	var c counts
+	wanted := seen.install.Spec.ProvisionRequirements.ControlPlaneAgents
+	ordered := slices.SortedStableFunc(slices.Values(seen.hosts), func(a, b service.Host) int { return rank(a.Role) - rank(b.Role) })
+	for i := range ordered {
+		h := &ordered[i]
+		ready := 0
+		if h.State == lifecycle.Known {
+			ready = 1
+			if !h.Approved {
+				c.unapproved++
+			}
+		}
+		c.percentage += h.Progress.Percentage
+		if h.Role == "master" || rank(h.Role) == 1 && c.controlPlane < wanted {
+			c.controlPlane, c.controlPlaneReady = c.controlPlane+1, c.controlPlaneReady+ready
+		} else {
+			c.workers, c.workersReady = c.workers+1, c.workersReady+ready
+		}
+	}
+	if len(seen.hosts) > 0 {
+		c.percentage /= len(seen.hosts)
+	}
+	return c
+}
+
+// rank orders roles: the control plane, then what has no role yet, then the others.
+func rank(role string) int {
+	switch role {
+	case "master":
+		return 0
+	case "", "auto-assign":
+		return 1
+	default:
+		return 2
+	}
+}

@@ -1,0 +1,170 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agentclusterinstall
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/service"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+)
+
+// Reasons of the conditions of an AgentClusterInstall that those of an Agent do not have.
+const (
+	reasonClusterIsReady      = "ClusterIsReady"
+	reasonClusterNotReady     = "ClusterNotReady"
+	reasonAlreadyInstalling   = "ClusterAlreadyInstalling"
+	reasonInstallationStopped = "ClusterInstallationStopped"
+	reasonInsufficientAgents  = "InsufficientAgents"
+	reasonUnapprovedAgents    = "UnapprovedAgents"
+	reasonOnHold              = "InstallationOnHold"
+	reasonNotFailed           = "InstallationNotFailed"
+	reasonNotStopped          = "InstallationNotStopped"
+	reasonCancelled           = "InstallationCancelled"
+)
+
+// status is what to say of a cluster.
+func status(seen *snapshot, url string, now metav1.Time) hiveextv1.AgentClusterInstallStatus {
+	said := *seen.install.Status.DeepCopy()
+	conditions := []hivev1.Condition{synced(seen.obstacle)}
+	if seen.cluster == nil {
+		for _, kind := range []string{agentv1.ConditionValidated, hivev1.ClusterInstallRequirementsMet} {
+			conditions = append(conditions, condition(kind, corev1.ConditionFalse, reasonClusterNotReady, "The cluster is not ready to begin the installation: see SpecSynced"))
+		}
+		for kind, reason := range map[string]string{
+			hivev1.ClusterInstallCompleted: agentv1.ReasonInstallationNotStarted, hivev1.ClusterInstallFailed: reasonNotFailed, hivev1.ClusterInstallStopped: reasonNotStopped,
+		} {
+			conditions = append(conditions, condition(kind, corev1.ConditionFalse, reason, "The installation has not yet started"))
+		}
+	} else {
+		c := count(seen)
+		said.ControlPlaneAgentsDiscovered, said.ControlPlaneAgentsReady = c.controlPlane, c.controlPlaneReady
+		said.WorkerAgentsDiscovered, said.WorkerAgentsReady = c.workers, c.workersReady
+		said.Progress = &hiveextv1.ClusterProgress{TotalPercentage: int64(c.percentage)}
+		said.DebugInfo = hiveextv1.ClusterDebugInfo{
+			State: string(seen.cluster.Status), StateInfo: seen.cluster.StatusInfo, EventsURL: url + "/api/assisted-install/v2/events?cluster_id=" + seen.cluster.ID,
+			LogsURL: said.DebugInfo.LogsURL,
+		}
+		conditions = append(conditions, validated(seen), requirementsMet(seen, c), completed(seen), failed(seen.cluster), stopped(seen.cluster))
+	}
+	slices.SortStableFunc(conditions, func(a, b hivev1.Condition) int { return strings.Compare(a.Type, b.Type) })
+	for _, one := range conditions {
+		hivev1.SetCondition(&said.Conditions, one, now)
+	}
+	return said
+}
+
+func condition(kind string, status corev1.ConditionStatus, reason, message string) hivev1.Condition {
+	return hivev1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}
+
+func synced(obstacle error) hivev1.Condition {
+	const kind = agentv1.ConditionSpecSynced
+	switch {
+	case obstacle == nil:
+		return condition(kind, corev1.ConditionTrue, agentv1.ReasonSyncOK, "The Spec has been successfully applied")
+	case retry(obstacle):
+		message := "the service or the API server does not answer as it should"
+		if service.KindOf(obstacle) != "" {
+			message = obstacle.Error()
+		}
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonBackendError, "The Spec could not be synced due to backend error: "+message)
+	}
+	return condition(kind, corev1.ConditionFalse, agentv1.ReasonInputError, "The Spec could not be synced due to an input error: "+obstacle.Error())
+}
+
+// validated says which bound machines cannot be installed.
+func validated(seen *snapshot) hivev1.Condition {
+	const kind = agentv1.ConditionValidated
+	var failing []string
+	for i := range seen.hosts {
+		if h := &seen.hosts[i]; h.State == lifecycle.Insufficient {
+			failing = append(failing, fmt.Sprintf("host %s: %s", h.Hostname(), h.StateInfo))
+		}
+	}
+	if len(failing) > 10 {
+		failing = append(failing[:10], fmt.Sprintf("and %d hosts more", len(failing)-10))
+	}
+	if len(failing) > 0 {
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonValidationsFailing, "The cluster's validations are failing: "+strings.Join(failing, "; "))
+	}
+	return condition(kind, corev1.ConditionTrue, agentv1.ReasonValidationsPassing, "The cluster's validations are passing")
+}
+
+func requirementsMet(seen *snapshot, c counts) hivev1.Condition {
+	const kind = hivev1.ClusterInstallRequirementsMet
+	switch seen.cluster.Status {
+	case lifecycle.ClusterPreparing, lifecycle.ClusterInstalling, lifecycle.ClusterFinalizing:
+		return condition(kind, corev1.ConditionTrue, reasonAlreadyInstalling, "Cluster requirements are met: the installation is under way")
+	case lifecycle.ClusterInstalled, lifecycle.ClusterAddingHosts, lifecycle.ClusterFailed, lifecycle.ClusterCancelled:
+		return condition(kind, corev1.ConditionTrue, reasonInstallationStopped, "The cluster installation stopped")
+	case lifecycle.ClusterReady:
+		if seen.refusal != nil {
+			return condition(kind, corev1.ConditionFalse, reasonClusterNotReady, "The cluster is not ready to begin the installation: "+seen.refusal.Error())
+		}
+		return condition(kind, corev1.ConditionTrue, reasonClusterIsReady, "The cluster is ready to begin the installation")
+	case lifecycle.ClusterInsufficient:
+	}
+	wanted := seen.cluster.ControlPlaneCount + seen.cluster.WorkerCount
+	switch ready := c.controlPlaneReady + c.workersReady; {
+	case len(seen.hosts) < wanted:
+		return condition(kind, corev1.ConditionFalse, reasonInsufficientAgents,
+			fmt.Sprintf("The cluster currently requires %d agents but only %d have registered", wanted, len(seen.hosts)))
+	case ready >= wanted && c.unapproved > 0:
+		return condition(kind, corev1.ConditionFalse, reasonUnapprovedAgents, fmt.Sprintf("The installation is pending on the approval of %d agents", c.unapproved))
+	case ready < wanted:
+		return condition(kind, corev1.ConditionFalse, reasonInsufficientAgents, fmt.Sprintf("The cluster currently requires %d agents but only %d are ready", wanted, ready))
+	}
+	return condition(kind, corev1.ConditionFalse, reasonClusterNotReady, "The cluster is not ready to begin the installation")
+}
+
+func completed(seen *snapshot) hivev1.Condition {
+	const kind = hivev1.ClusterInstallCompleted
+	switch c := seen.cluster; c.Status {
+	case lifecycle.ClusterInstalled, lifecycle.ClusterAddingHosts:
+		message := "The installation has completed: " + c.StatusInfo
+		if c.Kubeconfig == "" && !c.Imported {
+			message += "; nobody has told the service its kubeconfig"
+		}
+		return condition(kind, corev1.ConditionTrue, agentv1.ReasonInstallationCompleted, message)
+	case lifecycle.ClusterFailed, lifecycle.ClusterCancelled:
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonInstallationFailed, "The installation has failed: "+c.StatusInfo)
+	case lifecycle.ClusterPreparing, lifecycle.ClusterInstalling, lifecycle.ClusterFinalizing:
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonInstallationInProgress, "The installation is in progress: "+c.StatusInfo)
+	case lifecycle.ClusterInsufficient, lifecycle.ClusterReady:
+	}
+	if seen.install.Spec.HoldInstallation {
+		return condition(kind, corev1.ConditionFalse, reasonOnHold, "The installation is on hold: To unhold set holdInstallation to false")
+	}
+	return condition(kind, corev1.ConditionFalse, agentv1.ReasonInstallationNotStarted, "The installation has not yet started")
+}
+
+func failed(c *service.Cluster) hivev1.Condition {
+	if c.Status == lifecycle.ClusterFailed {
+		return condition(hivev1.ClusterInstallFailed, corev1.ConditionTrue, agentv1.ReasonInstallationFailed, "The installation failed: "+c.StatusInfo)
+	}
+	return condition(hivev1.ClusterInstallFailed, corev1.ConditionFalse, reasonNotFailed, "The installation has not failed")
+}
+
+func stopped(c *service.Cluster) hivev1.Condition {
+	const kind = hivev1.ClusterInstallStopped
+	switch c.Status {
+	case lifecycle.ClusterInstalled, lifecycle.ClusterAddingHosts:
+		return condition(kind, corev1.ConditionTrue, agentv1.ReasonInstallationCompleted, "The installation has stopped because it completed successfully")
+	case lifecycle.ClusterFailed:
+		return condition(kind, corev1.ConditionTrue, agentv1.ReasonInstallationFailed, "The installation has stopped due to error")
+	case lifecycle.ClusterCancelled:
+		return condition(kind, corev1.ConditionTrue, reasonCancelled, "The installation has stopped because it was cancelled")
+	case lifecycle.ClusterInsufficient, lifecycle.ClusterReady, lifecycle.ClusterPreparing, lifecycle.ClusterInstalling, lifecycle.ClusterFinalizing:
+	}
+	return condition(kind, corev1.ConditionFalse, reasonNotStopped, "The installation is waiting to start or in progress")
+}

@@ -1,0 +1,160 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package infraenv serves InfraEnvs: it states them to the service, and says where their images are.
+package infraenv
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/muster-io/muster/agent-service/internal/service"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+)
+
+// look is how often Secrets and ConfigMaps that InfraEnvs name are read again: they are not watched, which would need the right to read all of them.
+const look = 5 * time.Minute
+
+// missing is how often something is looked for that is not there.
+const missing = 15 * time.Second
+
+// Service is what the controller needs of the service.
+type Service interface {
+	service.InfraEnvs
+	Subscribe() *service.Subscription
+}
+
+// Images knows where the image of an InfraEnv is.
+type Images interface {
+	Addresses(ctx context.Context, env *service.InfraEnv) (Addresses, error)
+}
+
+// Addresses are those of an image and of its parts.
+type Addresses struct {
+	ISO                                          string
+	Kernel, Initrd, RootFS, IPXEScript, Ignition string
+	Events, StaticNetwork                        string
+}
+
+// Deps are what a Reconciler works with; all are required.
+type Deps struct {
+	Client client.Client
+	// Live reads Secrets and ConfigMaps.
+	Live    client.Reader
+	Service Service
+	Images  Images
+}
+
+// Reconciler serves InfraEnvs.
+type Reconciler struct{ Deps }
+
+// New returns a Reconciler.
+func New(d Deps) *Reconciler { return &Reconciler{d} }
+
+// +kubebuilder:rbac:groups=agent-install.openshift.io,resources=infraenvs,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=agent-install.openshift.io,resources=infraenvs/status,verbs=patch
+// +kubebuilder:rbac:groups=agent-install.openshift.io,resources=nmstateconfigs,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets;configmaps,verbs=get
+
+// Reconcile states an InfraEnv to the service and reports.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	infraEnv := &agentv1.InfraEnv{}
+	if err := r.Client.Get(ctx, request.NamespacedName, infraEnv); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !infraEnv.DeletionTimestamp.IsZero() {
+		return r.release(ctx, infraEnv)
+	}
+	if err := r.hold(ctx, infraEnv); err != nil {
+		return ctrl.Result{}, err
+	}
+	stated, err := r.observe(ctx, infraEnv)
+	var env *service.InfraEnv
+	if err == nil {
+		env, err = r.state(ctx, infraEnv, stated)
+	}
+	result := ctrl.Result{RequeueAfter: look}
+	if err != nil && !refused(err) {
+		return ctrl.Result{}, fmt.Errorf("stating InfraEnv %s: %w", request, err)
+	}
+	if err != nil {
+		result.RequeueAfter = missing
+	}
+	return result, r.report(ctx, infraEnv, env, err)
+}
+
+// refused is true for errors that trying again at once does not mend.
+func refused(err error) bool {
+	kind := service.KindOf(err)
+	return kind != "" && kind != service.Unavailable
+}
+
+// hold keeps an InfraEnv until the service has forgotten it.
+func (r *Reconciler) hold(ctx context.Context, infraEnv *agentv1.InfraEnv) error {
+	before := infraEnv.DeepCopy()
+	if !controllerutil.AddFinalizer(infraEnv, agentv1.InfraEnvFinalizer) {
+		return nil
+	}
+	return r.Client.Patch(ctx, infraEnv, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// release deletes the InfraEnv in the service and lets the object go. While hosts are bound it stays and says so.
+func (r *Reconciler) release(ctx context.Context, infraEnv *agentv1.InfraEnv) (ctrl.Result, error) {
+	if !controllerutil.ContainsFinalizer(infraEnv, agentv1.InfraEnvFinalizer) {
+		return ctrl.Result{}, nil
+	}
+	err := r.Service.DeleteInfraEnv(ctx, service.Kubernetes, string(infraEnv.UID), false)
+	if service.KindOf(err) == service.Conflict {
+		return ctrl.Result{RequeueAfter: missing}, r.report(ctx, infraEnv, nil, err)
+	}
+	if err != nil && service.KindOf(err) != service.NotFound {
+		return ctrl.Result{}, fmt.Errorf("deleting InfraEnv %s/%s: %w", infraEnv.Namespace, infraEnv.Name, err)
+	}
+	before := infraEnv.DeepCopy()
+	controllerutil.RemoveFinalizer(infraEnv, agentv1.InfraEnvFinalizer)
+	err = r.Client.Patch(ctx, infraEnv, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return ctrl.Result{}, client.IgnoreNotFound(err)
+}
+
+// state makes the InfraEnv in the service what the object says.
+func (r *Reconciler) state(ctx context.Context, infraEnv *agentv1.InfraEnv, stated service.InfraEnvSettings) (*service.InfraEnv, error) {
+	id := string(infraEnv.UID)
+	env, err := r.Service.UpdateInfraEnv(ctx, service.Kubernetes, id, func(settings *service.InfraEnvSettings) error {
+		stated.RendezvousIP = settings.RendezvousIP
+		*settings = stated
+		return nil
+	})
+	if service.ReasonOf(err) != "InfraEnvNotFound" {
+		return env, err
+	}
+	return r.Service.CreateInfraEnv(ctx, service.Kubernetes, service.NewInfraEnv{
+		ID: id, Name: infraEnv.Name, Kube: service.KubeRef{Namespace: infraEnv.Namespace, Name: infraEnv.Name}, InfraEnvSettings: stated,
+	})
+}
+
+// report writes the status where it changed.
+func (r *Reconciler) report(ctx context.Context, infraEnv *agentv1.InfraEnv, env *service.InfraEnv, obstacle error) error {
+	var addresses Addresses
+	if obstacle == nil {
+		if addresses, obstacle = r.Images.Addresses(ctx, env); obstacle != nil && !refused(obstacle) {
+			return fmt.Errorf("finding out where the image of InfraEnv %s/%s is: %w", infraEnv.Namespace, infraEnv.Name, obstacle)
+		}
+	}
+	before := infraEnv.DeepCopy()
+	infraEnv.Status = status(infraEnv, env, addresses, obstacle, metav1.Now())
+	if equality.Semantic.DeepEqual(before.Status, infraEnv.Status) {
+		return nil
+	}
+	if err := r.Client.Status().Patch(ctx, infraEnv, client.MergeFrom(before)); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("reporting on InfraEnv %s/%s: %w", infraEnv.Namespace, infraEnv.Name, err))
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package news makes changes of the service events of controllers.
+package news
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/muster-io/muster/agent-service/internal/service"
+)
+
+const (
+	// again is how long to wait before everything is listed again, where that failed.
+	again = 2 * time.Second
+	// firstWait and lastWait bound how long a request waits that failed; in between the time doubles.
+	firstWait = 100 * time.Millisecond
+	lastWait  = 30 * time.Second
+)
+
+// Service is what tells of changes.
+type Service interface {
+	Subscribe() *service.Subscription
+}
+
+// Source enqueues what changes concern. It implements source.TypedSource.
+type Source[R comparable] struct {
+	Service Service
+	// All lists everything that a controller looks after: at the start, and when changes may have been missed. Nil where the cache tells of everything.
+	All func(ctx context.Context) ([]R, error)
+	// Concerns says what a change concerns.
+	Concerns func(ctx context.Context, change service.Change) []R
+}
+
+// Start implements source.TypedSource.
+func (s Source[R]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[R]) error {
+	subscription := s.Service.Subscribe()
+	go func() {
+		defer subscription.Close()
+		s.everything(ctx, queue)
+		for {
+			changes, err := subscription.Next(ctx)
+			if err != nil {
+				return
+			}
+			for _, change := range changes {
+				if change.Kind == service.EverythingChanged {
+					s.everything(ctx, queue)
+					continue
+				}
+				for _, request := range s.Concerns(ctx, change) {
+					queue.Add(request)
+				}
+			}
+		}
+	}()
+	return nil
+}
+
+// everything tries until it is done or ctx ends.
+func (s Source[R]) everything(ctx context.Context, queue workqueue.TypedRateLimitingInterface[R]) {
+	if s.All == nil {
+		return
+	}
+	for {
+		requests, err := s.All(ctx)
+		for _, request := range requests {
+			queue.Add(request)
+		}
+		if err == nil {
+			return
+		}
+		logf.FromContext(ctx).Info("did not list everything, trying again", "error", err.Error())
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(again):
+		}
+	}
+}
+
+// RateLimiter lets what failed wait, not so long that an API server that comes back is not noticed.
+func RateLimiter[R comparable]() workqueue.TypedRateLimiter[R] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[R](firstWait, lastWait)
+}
