@@ -115,7 +115,7 @@ func newManager(o Options, config *rest.Config) (ctrl.Manager, error) {
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:     scheme,
-		Cache:      cacheOptions(o.Namespace),
+		Cache:      cacheOptions(o),
 		Controller: ctrlconfig.Controller{SkipNameValidation: &o.several},
 		Metrics: metricsserver.Options{
 			BindAddress: o.MetricsBindAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization,
@@ -134,14 +134,15 @@ func newManager(o Options, config *rest.Config) (ctrl.Manager, error) {
 }
 
 // cacheOptions keep in memory what decisions need and no more.
-func cacheOptions(namespace string) cache.Options {
+func cacheOptions(o Options) cache.Options {
 	options := cache.Options{
 		DefaultTransform: slim,
 		// The status of a pool is long and read for every claim: who changes a pool copies it.
 		ByObject: map[client.Object]cache.ByObject{&ipamv1.IPPool{}: {UnsafeDisableDeepCopy: new(true)}},
 	}
-	if namespace != "" {
-		options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	o.secretCache(&options)
+	if o.Namespace != "" {
+		options.DefaultNamespaces = map[string]cache.Config{o.Namespace: {}}
 	}
 	return options
 }

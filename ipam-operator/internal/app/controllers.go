@@ -64,13 +64,26 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, registry p
 			return err
 		}
 	}
+	network, err := addNetworkData(ctx, mgr, o, clusters, followers)
+	if err != nil {
+		return err
+	}
 	contract := &contract{mgr: mgr, options: o, claims: claims, index: index, waiting: waiting, followers: followers}
 	claims.OnFree(contract.freed)
 	if err := capi.Discover(mgr, capi.ClusterKind, "clusters.cluster.x-k8s.io", followers.start); err != nil {
 		return fmt.Errorf("looking for Clusters: %w", err)
 	}
 	claimKind := schema.GroupKind{Group: ipaddressclaim.Group, Kind: ipaddressclaim.ClaimKind}
-	if err := capi.Discover(mgr, claimKind, "ipaddressclaims."+ipaddressclaim.Group, func(kind schema.GroupVersionKind) error { return contract.start(ctx, kind) }); err != nil {
+	start := func(kind schema.GroupVersionKind) error {
+		if err := network.prepareContract(ctx, kind); err != nil {
+			return err
+		}
+		if err := contract.start(ctx, kind); err != nil {
+			return err
+		}
+		return network.startContract(kind)
+	}
+	if err := capi.Discover(mgr, claimKind, "ipaddressclaims."+ipaddressclaim.Group, start); err != nil {
 		return fmt.Errorf("looking for IPAddressClaims: %w", err)
 	}
 	return nil

@@ -70,7 +70,7 @@ func newWorld(t *testing.T) *world {
 func testOptions(namespace string) Options {
 	return Options{
 		MetricsBindAddress: "0", HealthProbeBindAddress: "0", LogLevel: "error", Namespace: namespace, ClaimWorkers: 20, PoolWorkers: 2,
-		PoolStatusInterval: 100 * time.Millisecond, DefaultStrategy: "random", several: true,
+		PoolStatusInterval: 100 * time.Millisecond, DefaultStrategy: "random", DataWorkers: 10, several: true,
 	}
 }
 

@@ -26,6 +26,9 @@ type Options struct {
 	PoolWorkers             int
 	PoolStatusInterval      time.Duration
 	DefaultStrategy         string
+	NetworkData             bool
+	NameByHost              bool
+	DataWorkers             int
 
 	// several lets more than one operator run in one process, for tests: metrics are not shared and names not unique.
 	several bool
@@ -59,6 +62,10 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	flags.DurationVar(&o.PoolStatusInterval, "pool-status-interval", time.Second, "how far apart the writes of one pool's status are at least")
 	flags.StringVar(&o.DefaultStrategy, "default-allocation-strategy", string(ipamv1.RandomAllocation),
 		"random or sequential, for pools that state no allocationStrategy; the schema of IPPool makes new ones state sequential")
+	flags.BoolVar(&o.NetworkData, "network-data", false, "serve Metal3DataTemplates, Metal3DataClaims and Metal3Data; not where another provider does")
+	flags.BoolVar(&o.NameByHost, "enable-bmh-name-based-preallocation", false,
+		"name the IPClaims of network data after the BareMetalHost, so that preAllocations of a pool hold for a host")
+	flags.IntVar(&o.DataWorkers, "data-workers", 10, "Metal3Data that are rendered at a time")
 }
 
 // Validate says everything that is wrong with the options.
@@ -75,6 +82,9 @@ func (o *Options) Validate() error {
 	}
 	if o.PoolWorkers < 1 {
 		errs = append(errs, fmt.Errorf("--pool-workers=%d: write 1 or more", o.PoolWorkers))
+	}
+	if o.DataWorkers < 1 {
+		errs = append(errs, fmt.Errorf("--data-workers=%d: write 1 or more", o.DataWorkers))
 	}
 	if o.PoolStatusInterval < 0 {
 		errs = append(errs, fmt.Errorf("--pool-status-interval=%s: write a time that is not negative", o.PoolStatusInterval))

@@ -16,9 +16,11 @@ func TestParseOptions(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 50, o.ClaimWorkers)
 	assert.Equal(t, "random", o.DefaultStrategy)
+	assert.False(t, o.NetworkData, "another provider usually serves it")
 	for argument, says := range map[string]string{
 		"--claim-workers=0":                       "--claim-workers=0: write 1 or more",
 		"--pool-workers=-1":                       "--pool-workers=-1: write 1 or more",
+		"--data-workers=0":                        "--data-workers=0: write 1 or more",
 		"--log-level=loud":                        "--log-level=loud: write debug, info or error",
 		"--default-allocation-strategy=whichever": "--default-allocation-strategy=whichever: write random or sequential",
 		"--pool-status-interval=-1s":              "--pool-status-interval=-1s: write a time that is not negative",

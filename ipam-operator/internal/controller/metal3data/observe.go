@@ -1,0 +1,102 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metal3data
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
+)
+
+// template of a Metal3Data; nil means that it is gone.
+func (r *Reconciler) template(ctx context.Context, data *infrav1.Metal3Data) (*infrav1.Metal3DataTemplate, error) {
+	template := &infrav1.Metal3DataTemplate{}
+	key := types.NamespacedName{Namespace: data.Namespace, Name: data.Spec.Template.Name}
+	if err := r.Client.Get(ctx, key, template); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading Metal3DataTemplate %s: %w", key, err)
+	}
+	return template, nil
+}
+
+// claim that a Metal3Data belongs to; nil means that it is gone, and the API server says so.
+func (r *Reconciler) claim(ctx context.Context, data *infrav1.Metal3Data) (*infrav1.Metal3DataClaim, error) {
+	key := types.NamespacedName{Namespace: data.Namespace, Name: data.Spec.Claim.Name}
+	for _, reader := range []client.Reader{r.Client, r.Live} {
+		claim := &infrav1.Metal3DataClaim{}
+		err := reader.Get(ctx, key, claim)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading Metal3DataClaim %s: %w", key, err)
+		}
+		if err == nil && Belongs(data, claim) {
+			return claim, nil
+		}
+	}
+	return nil, nil
+}
+
+// Belongs reports whether a Metal3Data is that of a claim. A claim that was created again under its name is another one: the
+// owner reference decides by UID. Where there is none, the garbage collector may have removed it because that claim is gone.
+func Belongs(data, claim client.Object) bool {
+	for _, owner := range data.GetOwnerReferences() {
+		if owner.Kind == infrav1.Metal3DataClaimKind && owner.Name == claim.GetName() {
+			return owner.UID == claim.GetUID()
+		}
+	}
+	of, ok := data.(*infrav1.Metal3Data)
+	created := claim.GetCreationTimestamp()
+	return ok && of.Spec.Claim.Name == claim.GetName() && !created.After(of.CreationTimestamp.Time)
+}
+
+// isRendered reports whether everything is done: the status says so, and the Secrets are there.
+func (r *Reconciler) isRendered(ctx context.Context, data *infrav1.Metal3Data) (bool, error) {
+	if !data.Status.Ready || data.Status.ErrorMessage != nil {
+		return false, nil
+	}
+	for _, ref := range []*infrav1.SecretReference{data.Spec.MetaData, data.Spec.NetworkData} {
+		if ref == nil || ref.Name == "" {
+			continue
+		}
+		if there, err := r.secret(ctx, data, ref.Name); !there || err != nil {
+			if _, told := isRefusal(err); told {
+				err = nil
+			}
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// secret reports whether a Secret is there and can be used. One that another Metal3Data left behind is on its way out and must
+// not be; one that nobody's Metal3Data owns was put there to be used.
+func (r *Reconciler) secret(ctx context.Context, data *infrav1.Metal3Data, name string) (bool, error) {
+	key := types.NamespacedName{Namespace: data.Namespace, Name: name}
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	err := r.Client.Get(ctx, key, found)
+	if apierrors.IsNotFound(err) {
+		err = r.Live.Get(ctx, key, found) // only Secrets of the rendered type are in the cache
+	}
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading Secret %s: %w", key, err)
+	}
+	if owner := metav1.GetControllerOf(found); owner != nil && owner.Kind == infrav1.Metal3DataKind && owner.UID != data.UID {
+		return false, refuse("Secret %s belongs to another Metal3Data, %s", name, owner.Name)
+	}
+	if !found.DeletionTimestamp.IsZero() {
+		return false, refuse("Secret %s is being deleted", name)
+	}
+	return true, nil
+}

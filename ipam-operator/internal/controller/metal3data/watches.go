@@ -1,0 +1,223 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metal3data
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/capi"
+	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
+)
+
+// Indexes of the cache.
+const (
+	// ByClaim finds Metal3Data by the name of its claim.
+	ByClaim = "spec.claim"
+	// ByTemplate finds Metal3Data and Metal3DataClaims by the name of their template.
+	ByTemplate = "spec.template"
+	// BySecret finds Metal3Data by the names of its Secrets.
+	BySecret = "spec.secrets"
+	// ByCluster finds Metal3DataTemplates by the name of their Cluster.
+	ByCluster = "spec.clusterName"
+	// ClaimByData finds IPClaims and IPAddressClaims by the name of the Metal3Data that owns them.
+	ClaimByData = "owner.metal3data"
+)
+
+// reconcileTimeout ends a pass whose API server does not answer.
+const reconcileTimeout = time.Minute
+
+// Indexes registers the indexes that the controllers of network data read by.
+func Indexes(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, index := range []struct {
+		obj  client.Object
+		name string
+		of   client.IndexerFunc
+	}{
+		{&infrav1.Metal3Data{}, ByClaim, func(obj client.Object) []string { return []string{obj.(*infrav1.Metal3Data).Spec.Claim.Name} }},
+		{&infrav1.Metal3Data{}, ByTemplate, func(obj client.Object) []string { return []string{obj.(*infrav1.Metal3Data).Spec.Template.Name} }},
+		{&infrav1.Metal3Data{}, BySecret, func(obj client.Object) []string { return secretsOf(obj.(*infrav1.Metal3Data)) }},
+		{&infrav1.Metal3DataClaim{}, ByTemplate, func(obj client.Object) []string {
+			return []string{obj.(*infrav1.Metal3DataClaim).Spec.Template.Name}
+		}},
+		{&infrav1.Metal3DataTemplate{}, ByCluster, func(obj client.Object) []string {
+			return []string{obj.(*infrav1.Metal3DataTemplate).Spec.ClusterName}
+		}},
+		{&ipamv1.IPClaim{}, ClaimByData, owners},
+	} {
+		if err := indexer.IndexField(ctx, index.obj, index.name, index.of); err != nil {
+			return fmt.Errorf("indexing %T by %s: %w", index.obj, index.name, err)
+		}
+	}
+	return nil
+}
+
+func secretsOf(data *infrav1.Metal3Data) []string {
+	var out []string
+	for _, ref := range []*infrav1.SecretReference{data.Spec.MetaData, data.Spec.NetworkData} {
+		if ref != nil {
+			out = append(out, ref.Name)
+		}
+	}
+	return out
+}
+
+// owners are the names of the Metal3Data that own an object.
+func owners(obj client.Object) []string {
+	var out []string
+	for _, owner := range obj.GetOwnerReferences() {
+		if owner.Kind == infrav1.Metal3DataKind {
+			out = append(out, owner.Name)
+		}
+	}
+	return out
+}
+
+// SetupWithManager starts the controller with the manager.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
+	c, err := ctrl.NewControllerManagedBy(mgr).
+		Named(name).
+		For(&infrav1.Metal3Data{}).
+		Watches(&infrav1.Metal3DataTemplate{}, handler.EnqueueRequestsFromMapFunc(r.by(ByTemplate))).
+		Watches(&infrav1.Metal3DataClaim{}, handler.EnqueueRequestsFromMapFunc(r.by(ByClaim))).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.by(BySecret))).
+		Watches(&ipamv1.IPClaim{}, handler.EnqueueRequestsFromMapFunc(owned)).
+		WithOptions(controller.TypedOptions[reconcile.Request]{
+			MaxConcurrentReconciles: r.Workers, ReconciliationTimeout: reconcileTimeout, EnableWarmup: new(true),
+		}).
+		Build(r)
+	if err != nil {
+		return fmt.Errorf("building the controller %s: %w", name, err)
+	}
+	r.control = c
+	return nil
+}
+
+// by finds the data that an index has for the name of an object.
+func (r *Reconciler) by(index string) handler.MapFunc {
+	return func(ctx context.Context, obj client.Object) []reconcile.Request {
+		list := &infrav1.Metal3DataList{}
+		err := r.Client.List(ctx, list, client.InNamespace(obj.GetNamespace()), client.MatchingFields{index: obj.GetName()}, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Metal3Data could not be listed from the cache")
+		}
+		return Requests(list.Items)
+	}
+}
+
+// Requests asks for a look at every object of a list.
+func Requests[T any, P interface {
+	*T
+	client.Object
+}](items []T) []reconcile.Request {
+	out := make([]reconcile.Request, 0, len(items))
+	for i := range items {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(P(&items[i]))})
+	}
+	return out
+}
+
+func owned(_ context.Context, obj client.Object) []reconcile.Request {
+	var out []reconcile.Request
+	for _, name := range owners(obj) {
+		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: name}})
+	}
+	return out
+}
+
+// WatchClusters makes data follow Clusters, from now on.
+func (r *Reconciler) WatchClusters(c cache.Cache, kind schema.GroupVersionKind) error {
+	return ipclaim.WatchKind(r.control, c, kind, capi.OnChange(func(ctx context.Context, cluster client.Object, q ipclaim.Queue) {
+		for _, template := range TemplatesOf(ctx, r.Client, cluster) {
+			for _, request := range r.by(ByTemplate)(ctx, &template) {
+				q.Add(request)
+			}
+		}
+		list := &infrav1.Metal3DataList{}
+		if err := r.Client.List(ctx, list, InCluster(cluster)...); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Metal3Data of a Cluster could not be listed from the cache")
+		}
+		for _, request := range Requests(list.Items) {
+			q.Add(request)
+		}
+	}))
+}
+
+// TemplatesOf are the templates that name a Cluster.
+func TemplatesOf(ctx context.Context, reader client.Reader, cluster client.Object) []infrav1.Metal3DataTemplate {
+	list := &infrav1.Metal3DataTemplateList{}
+	if err := reader.List(ctx, list, client.InNamespace(cluster.GetNamespace()), client.MatchingFields{ByCluster: cluster.GetName()}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Metal3DataTemplates of a Cluster could not be listed from the cache")
+	}
+	return list.Items
+}
+
+// InCluster selects the objects whose label names a Cluster.
+func InCluster(cluster client.Object) []client.ListOption {
+	return []client.ListOption{client.InNamespace(cluster.GetNamespace()), client.MatchingLabels{ipamv1.ClusterNameLabel: cluster.GetName()}}
+}
+
+// WatchForeign makes data follow the objects of a kind that belongs to somebody else, from now on: only who they are is kept
+// of them.
+func (r *Reconciler) WatchForeign(c cache.Cache, kind schema.GroupVersionKind) error {
+	r.kinds.set(kind)
+	obj := &metav1.PartialObjectMetadata{}
+	obj.SetGroupVersionKind(kind)
+	wake := func(_ context.Context, obj client.Object) []reconcile.Request {
+		var out []reconcile.Request
+		for _, data := range r.waits.of(object{kind.GroupKind(), client.ObjectKeyFromObject(obj)}) {
+			out = append(out, reconcile.Request{NamespacedName: data})
+		}
+		return out
+	}
+	if err := r.control.Watch(source.Kind[client.Object](c, obj, handler.EnqueueRequestsFromMapFunc(wake))); err != nil {
+		return fmt.Errorf("watching %s: %w", kind.Kind, err)
+	}
+	return nil
+}
+
+// IndexContract registers the index of Cluster API's IPAddressClaims. It comes before any other reader of them.
+func IndexContract(ctx context.Context, indexer client.FieldIndexer, kind schema.GroupVersionKind) error {
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(kind)
+	if err := indexer.IndexField(ctx, obj, ClaimByData, owners); err != nil {
+		return fmt.Errorf("indexing %s by %s: %w", kind.Kind, ClaimByData, err)
+	}
+	return nil
+}
+
+// WatchContract makes data follow Cluster API's IPAddressClaims, from now on. Data that was told that there are none is served
+// again.
+func (r *Reconciler) WatchContract(c cache.Cache, kind schema.GroupVersionKind) error {
+	r.kinds.set(kind)
+	if err := ipclaim.WatchKind(r.control, c, kind, handler.EnqueueRequestsFromMapFunc(owned)); err != nil {
+		return err
+	}
+	err := r.control.Watch(source.Func(func(_ context.Context, q ipclaim.Queue) error {
+		for _, data := range r.waits.of(object{kind: contractClaimKind}) {
+			q.Add(reconcile.Request{NamespacedName: data})
+		}
+		return nil
+	}))
+	if err != nil {
+		return fmt.Errorf("waking data that waits for %s: %w", kind.Kind, err)
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package metal3dataclaim gives every claim of network data its index in the template, as a Metal3Data.
+//
+// The name of the Metal3Data is the lock: it is made from the template and the index, so that the API server lets one claim
+// have it. The status of the claim comes after it and under the claim's resourceVersion: it never names the data of another
+// claim, and a claim has one. A crash between the two heals, as the data is found by its owner.
+package metal3dataclaim
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
+	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+	"github.com/muster-io/muster/ipam-operator/internal/capi"
+	"github.com/muster-io/muster/ipam-operator/internal/controller/metal3data"
+)
+
+// FieldOwner is the name that writes of this controller carry.
+const FieldOwner = "ipam-operator/metal3dataclaim"
+
+// Reasons of events.
+const (
+	// ReasonIndexGiven says that the claim has its data.
+	ReasonIndexGiven = "IndexGiven"
+	// ReasonNoIndex says that it has none; the message says why.
+	ReasonNoIndex = "NoIndex"
+)
+
+// Recorder writes events about claims.
+type Recorder interface {
+	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
+}
+
+// Deps is what the controller works with.
+type Deps struct {
+	// Client reads from the cache and writes.
+	Client client.Client
+	// Live reads from the API server.
+	Live client.Reader
+	// Clusters tells what is paused.
+	Clusters *capi.Clusters
+	// Recorder writes events.
+	Recorder Recorder
+	// Workers is how many claims are served at once.
+	Workers int
+}
+
+// Reconciler serves claims.
+type Reconciler struct {
+	Deps
+	indexes *indexes
+	control controller.Controller
+}
+
+// New returns a Reconciler.
+func New(deps Deps) *Reconciler { return &Reconciler{Deps: deps, indexes: newIndexes()} }
+
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3dataclaims,verbs=get;list;watch;update;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3dataclaims/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3datas,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3datatemplates,verbs=get;list;watch
+
+// Reconcile gives one claim its data, or takes it back.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	claim := &infrav1.Metal3DataClaim{}
+	err := r.Client.Get(ctx, req.NamespacedName, claim)
+	if apierrors.IsNotFound(err) {
+		r.indexes.forget(req.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("reading Metal3DataClaim %s: %w", req, err)
+	}
+	err = r.serve(ctx, claim)
+	if apierrors.IsConflict(err) {
+		// The claim has changed; its event is on the way or was handled already.
+		ctrl.LoggerFrom(ctx).V(1).Info("Claim changed while it was served")
+		return ctrl.Result{RequeueAfter: time.Duration(20+rand.IntN(80)) * time.Millisecond}, nil //nolint:gosec // jitter needs no secrecy
+	}
+	return ctrl.Result{}, err
+}
+
+func (r *Reconciler) serve(ctx context.Context, claim *infrav1.Metal3DataClaim) error {
+	template, hold, err := r.observe(ctx, claim)
+	if err != nil || hold == allocate.HeldPaused {
+		return err
+	}
+	if !claim.DeletionTimestamp.IsZero() {
+		return r.release(ctx, claim)
+	}
+	bound, err := r.bound(ctx, claim)
+	if err != nil {
+		return err
+	}
+	if bound != nil {
+		return r.tidy(ctx, claim, bound.Name)
+	}
+	if why := refusal(claim, template, hold); why != "" {
+		return r.refuse(ctx, claim, why)
+	}
+	return r.give(ctx, claim, template)
+}
+
+// observe reads the template, nil if there is none, and whether something may be done.
+func (r *Reconciler) observe(ctx context.Context, claim *infrav1.Metal3DataClaim) (*infrav1.Metal3DataTemplate, allocate.Hold, error) {
+	template := &infrav1.Metal3DataTemplate{}
+	key := types.NamespacedName{Namespace: claim.Namespace, Name: claim.Spec.Template.Name}
+	err := r.Client.Get(ctx, key, template)
+	if apierrors.IsNotFound(err) {
+		hold, err := r.Clusters.HoldFor(ctx, "", claim)
+		return nil, hold, err
+	}
+	if err != nil {
+		return nil, allocate.NotHeld, fmt.Errorf("reading Metal3DataTemplate %s: %w", key, err)
+	}
+	hold, err := r.Clusters.HoldFor(ctx, template.Spec.ClusterName, claim, template)
+	return template, hold, err
+}
+
+// refusal is why a claim gets nothing for now; empty for one that gets its data.
+func refusal(claim *infrav1.Metal3DataClaim, template *infrav1.Metal3DataTemplate, hold allocate.Hold) string {
+	_, isFor := metal3data.Machine(claim)
+	switch ns := claim.Spec.Template.Namespace; {
+	case ns != "" && ns != claim.Namespace:
+		return "Metal3DataTemplate " + claim.Spec.Template.Name + " is in namespace " + ns + "; a claim is served from templates of its own namespace"
+	case template == nil:
+		return "Metal3DataTemplate " + claim.Spec.Template.Name + " not found"
+	case !template.DeletionTimestamp.IsZero():
+		return "Metal3DataTemplate " + template.Name + " is being deleted"
+	case hold == allocate.HeldClusterMissing:
+		return "Cluster " + template.Spec.ClusterName + " not found"
+	case !isFor:
+		return metal3data.ErrNoOwner
+	default:
+		return ""
+	}
+}
+
+// give finds the data that a claim has already, or makes it, and makes the claim name it. A claim without finalizer was
+// never served, so nobody has made data for it.
+func (r *Reconciler) give(ctx context.Context, claim *infrav1.Metal3DataClaim, template *infrav1.Metal3DataTemplate) error {
+	name := ""
+	if controllerutil.ContainsFinalizer(claim, infrav1.ClaimFinalizer) {
+		var err error
+		if name, err = r.find(ctx, claim); err != nil {
+			return err
+		}
+	} else if err := r.finalize(ctx, claim, true); err != nil {
+		return err
+	}
+	if name == "" {
+		var err error
+		if name, err = r.create(ctx, claim, template); err != nil {
+			return err
+		}
+	}
+	if err := r.publish(ctx, claim, name); err != nil {
+		return err
+	}
+	return r.tidy(ctx, claim, name)
+}
