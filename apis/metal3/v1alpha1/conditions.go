@@ -19,6 +19,7 @@ const (
 	ReasonReachable           = "Reachable"
 	ReasonNotPolledYet        = "NotPolledYet"
 	ReasonEndpointMissing     = "EndpointMissing"
+	ReasonEndpointNotShared   = "EndpointNotShared"
 	ReasonEndpointUnreachable = "EndpointUnreachable"
 	ReasonEndpointTimedOut    = "EndpointTimedOut"
 	ReasonCredentialsMissing  = "CredentialsMissing"

@@ -137,3 +137,29 @@ func TestARealIronicThatIsSlowOrOldIsOneClearCondition(t *testing.T) {
 		assert.Len(t, w.hosts(), 2)
 	})
 }
+
+func TestTheOperatorsOwnIronicIsForSomeNamespaces(t *testing.T) {
+	w := newWorld(t)
+	w.enrol(1)
+	w.operate(func(o *Options) { o.only, o.IronicNamespaces = []string{w.ns, w.system}, []string{w.ns} })
+	foreign := w.discover("first", func(d *metal3v1.BareMetalHostDiscovery) { d.Namespace = w.system })
+	w.status(foreign, "it is told so", ready(metal3v1.ReasonEndpointNotShared))
+	w.discover("second")
+	w.host("node-00001")
+	w.status(foreign, "it sees nothing", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool { return s.Counts.Nodes == 0 })
+	require.NoError(t, w.Delete(t.Context(), foreign))
+}
+
+func TestTheEndOfAResourceLetsTheNextOneTakeItsMachines(t *testing.T) {
+	w := newWorld(t)
+	w.operate()
+	slow := func(d *metal3v1.BareMetalHostDiscovery) {
+		d.Spec.Interval, d.Spec.ResyncInterval = &metav1.Duration{Duration: time.Second}, &metav1.Duration{Duration: time.Hour}
+	}
+	first := w.discover("a", slow, func(d *metal3v1.BareMetalHostDiscovery) { d.Spec.Paused = true })
+	second := w.discover("b", slow)
+	w.enrol(1)
+	w.status(second, "it is the first one's", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool { return s.Counts.NotSelected == 1 })
+	require.NoError(t, w.Delete(t.Context(), first))
+	assert.Equal(t, "b", w.host("node-00001").Labels[metal3v1.DiscoveredByLabel])
+}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.uber.org/zap/zapcore"
@@ -42,6 +43,8 @@ type Options struct {
 	Namespace string
 	// Provisioner is demo or ironic.
 	Provisioner string
+	// IronicNamespaces are those whose resources may take machines from the operator's own Ironic; none given means all.
+	IronicNamespaces []string
 	// ManageHosts makes this operator own the whole early life of hosts. Without it, another operator does.
 	ManageHosts bool
 	// AutoscaleToHosts makes annotated MachineDeployments and MachineSets of Cluster API follow the number of hosts.
@@ -79,6 +82,11 @@ func Parse(args []string, getenv func(string) string) (Options, error) {
 		"namespace of the leader's Lease and of the reservations of boot MACs")
 	fs.StringVar(&o.Provisioner, "provisioner", ProvisionerDemo,
 		"where machines come from when a resource names no Ironic: demo (a rack in memory) or ironic (IRONIC_ENDPOINT and the like)")
+	fs.Func("ironic-namespaces", "namespaces, separated by commas, whose BareMetalHostDiscoveries may use the operator's own Ironic; without it, all may",
+		func(list string) error {
+			o.IronicNamespaces = strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+			return nil
+		})
 	fs.BoolVar(&o.ManageHosts, "manage-hosts", false, "own the early life of hosts; without it another operator manages them")
 	fs.BoolVar(&o.AutoscaleToHosts, "autoscale-to-hosts", false,
 		"make MachineDeployments and MachineSets that have the annotation "+autoscale.Annotation+" follow the number of hosts")

@@ -18,11 +18,13 @@ func TestOptions(t *testing.T) {
 	assert.Equal(t, "muster-discovery-operator", o.Namespace)
 	assert.False(t, o.ManageHosts)
 	assert.False(t, o.AutoscaleToHosts)
-	o, err = Parse([]string{"--provisioner=ironic", "--log-level=debug", "--webhook-bind-address=127.0.0.1:9443"}, func(key string) string {
+	assert.Empty(t, o.IronicNamespaces)
+	o, err = Parse([]string{"--provisioner=ironic", "--ironic-namespaces=racks,lab", "--log-level=debug", "--webhook-bind-address=127.0.0.1:9443"}, func(key string) string {
 		return map[string]string{"POD_NAMESPACE": "here"}[key]
 	})
 	require.NoError(t, err)
 	assert.Equal(t, "here", o.Namespace)
+	assert.Equal(t, []string{"racks", "lab"}, o.IronicNamespaces)
 	for flag, text := range map[string]string{
 		"--log-level=loud": "use debug, info or error", "--provisioner=magic": "use demo or ironic", "--namespace=": "name the namespace",
 		"--demo-interval=0s": "positive", "--webhook-bind-address=9443": "such as :9443", "--webhook-url=http://here/x": "without path",

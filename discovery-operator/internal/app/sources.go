@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +17,7 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
 	"github.com/muster-io/muster/discovery-operator/internal/fleet"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 	"github.com/muster-io/muster/discovery-operator/internal/ironic"
 )
 
@@ -24,12 +26,14 @@ type sources struct {
 	dialer *ironic.Dialer
 	// rack is nil where the operator's own Ironic is a real one.
 	rack *demo.Rack
+	// namespaces are those whose resources may use the operator's own Ironic; empty means all.
+	namespaces []string
 	// through stands, in tests, between a host and its Ironic.
 	through func(baremetalhost.Manager) baremetalhost.Manager
 }
 
 func newSources(o Options, live client.Reader, observe ironic.Observer) *sources {
-	s := &sources{through: o.through}
+	s := &sources{through: o.through, namespaces: o.IronicNamespaces}
 	if o.Provisioner == ProvisionerDemo {
 		if s.rack = o.rack; s.rack == nil {
 			s.rack = demo.New()
@@ -48,8 +52,16 @@ func newSources(o Options, live client.Reader, observe ironic.Observer) *sources
 	return s
 }
 
+// shared reports whether resources of a namespace may use an Ironic. With credentials of their own they may use any.
+func (s *sources) shared(namespace string, ref *metal3v1.IronicReference) bool {
+	return ref != nil || len(s.namespaces) == 0 || slices.Contains(s.namespaces, namespace)
+}
+
 // Key implements baremetalhostdiscovery.Sources.
 func (s *sources) Key(namespace string, ref *metal3v1.IronicReference) (key, endpoint string) {
+	if !s.shared(namespace, ref) { // it neither reads with the others nor competes with them
+		return "not shared with " + namespace, ""
+	}
 	if ref == nil && s.rack != nil {
 		return "", "demo"
 	}
@@ -58,6 +70,10 @@ func (s *sources) Key(namespace string, ref *metal3v1.IronicReference) (key, end
 
 // Source implements baremetalhostdiscovery.Sources.
 func (s *sources) Source(ctx context.Context, namespace string, ref *metal3v1.IronicReference) (fleet.Source, error) {
+	if !s.shared(namespace, ref) {
+		return nil, inventory.Failf(inventory.ProblemNotShared,
+			"the operator's own Ironic is not shared with namespace %s: name one in spec.ironic, or have the administrator add it to --ironic-namespaces", namespace)
+	}
 	if ref == nil && s.rack != nil {
 		return s.rack, nil
 	}

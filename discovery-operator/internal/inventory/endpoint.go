@@ -17,6 +17,7 @@ const (
 	ProblemTooOld      Problem = "APITooOld"
 	ProblemInvalid     Problem = "AnswerInvalid"
 	ProblemNoEndpoint  Problem = "EndpointMissing"
+	ProblemNotShared   Problem = "EndpointNotShared"
 
 	ProblemNotFound Problem = "NotFound"
 	ProblemBusy     Problem = "Busy"

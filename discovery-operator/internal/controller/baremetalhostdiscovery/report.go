@@ -167,6 +167,7 @@ var known = map[inventory.Problem]string{
 	inventory.ProblemNoSecret:    metal3v1.ReasonCredentialsMissing,
 	inventory.ProblemTooOld:      metal3v1.ReasonAPITooOld,
 	inventory.ProblemNoEndpoint:  metal3v1.ReasonEndpointMissing,
+	inventory.ProblemNotShared:   metal3v1.ReasonEndpointNotShared,
 }
 
 // summary counts what there is: "3 hosts; 2 machines wait: WaitingForInventory 2; 1 is refused: DuplicateSerial 1".

@@ -31,12 +31,13 @@ const passTimeout = 2 * time.Minute
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// SetupWithManager makes the manager call the reconciler: for changes of resources, for news of pollers, and for changes of
+// SetupWithManager makes the manager call the reconciler: for changes of resources, which are the order in which all others choose, for news of pollers, and for changes of
 // hosts and reservations that matter to any resource.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("baremetalhostdiscovery").
 		For(&metal3v1.BareMetalHostDiscovery{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&metal3v1.BareMetalHostDiscovery{}, r.everyone(), builder.WithPredicates(orderMatters())).
 		WatchesRawSource(source.TypedChannel(r.wake, handler.TypedFuncs[*metal3v1.BareMetalHostDiscovery, reconcile.Request]{
 			GenericFunc: func(_ context.Context, e event.TypedGenericEvent[*metal3v1.BareMetalHostDiscovery], q queue) {
 				q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)})
@@ -62,6 +63,15 @@ func (r *Reconciler) everyone() handler.EventHandler {
 		UpdateFunc:  func(_ context.Context, _ event.UpdateEvent, q queue) { all(q) },
 		DeleteFunc:  func(_ context.Context, _ event.DeleteEvent, q queue) { all(q) },
 		GenericFunc: func(_ context.Context, _ event.GenericEvent, q queue) { all(q) },
+	}
+}
+
+// orderMatters passes what changes which resource takes a machine: another selector or pause, and the end of a resource. A new one comes last.
+func orderMatters() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() },
+		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
 }
 
