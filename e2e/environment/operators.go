@@ -35,11 +35,11 @@ func PoolOperator() Operator {
 	}
 }
 
-// IPAMOperator gives out addresses.
+// IPAMOperator gives out addresses, and renders network data.
 func IPAMOperator() Operator {
 	return Operator{
 		Name: "ipam-operator", Namespace: "muster-ipam-operator", ServiceAccount: "ipam-operator",
-		Args: func(string) []string { return nil },
+		Args: func(string) []string { return []string{"--network-data"} },
 	}
 }
 
