@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime/multipart"
 	"net/http"
 	"time"
 
@@ -179,6 +180,24 @@ func (e ClusterStatus) Valid() bool {
 	}
 }
 
+// Defines values for CreateManifestParamsFolder.
+const (
+	CreateManifestParamsFolderManifests CreateManifestParamsFolder = "manifests"
+	CreateManifestParamsFolderOpenshift CreateManifestParamsFolder = "openshift"
+)
+
+// Valid indicates whether the value is a known member of the CreateManifestParamsFolder enum.
+func (e CreateManifestParamsFolder) Valid() bool {
+	switch e {
+	case CreateManifestParamsFolderManifests:
+		return true
+	case CreateManifestParamsFolderOpenshift:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ErrorKind.
 const (
 	ErrorKindError ErrorKind = "Error"
@@ -254,6 +273,30 @@ func (e HostKind) Valid() bool {
 	}
 }
 
+// Defines values for HostLogsInfo.
+const (
+	HostLogsInfoCollecting HostLogsInfo = "collecting"
+	HostLogsInfoCompleted  HostLogsInfo = "completed"
+	HostLogsInfoRequested  HostLogsInfo = "requested"
+	HostLogsInfoTimeout    HostLogsInfo = "timeout"
+)
+
+// Valid indicates whether the value is a known member of the HostLogsInfo enum.
+func (e HostLogsInfo) Valid() bool {
+	switch e {
+	case HostLogsInfoCollecting:
+		return true
+	case HostLogsInfoCompleted:
+		return true
+	case HostLogsInfoRequested:
+		return true
+	case HostLogsInfoTimeout:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HostMediaStatus.
 const (
 	HostMediaStatusConnected    HostMediaStatus = "connected"
@@ -284,6 +327,30 @@ func (e HostRegistrationResponseKind) Valid() bool {
 	case HostRegistrationResponseKindAddToExistingClusterHost:
 		return true
 	case HostRegistrationResponseKindHost:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for HostRegistrationResponseLogsInfo.
+const (
+	HostRegistrationResponseLogsInfoCollecting HostRegistrationResponseLogsInfo = "collecting"
+	HostRegistrationResponseLogsInfoCompleted  HostRegistrationResponseLogsInfo = "completed"
+	HostRegistrationResponseLogsInfoRequested  HostRegistrationResponseLogsInfo = "requested"
+	HostRegistrationResponseLogsInfoTimeout    HostRegistrationResponseLogsInfo = "timeout"
+)
+
+// Valid indicates whether the value is a known member of the HostRegistrationResponseLogsInfo enum.
+func (e HostRegistrationResponseLogsInfo) Valid() bool {
+	switch e {
+	case HostRegistrationResponseLogsInfoCollecting:
+		return true
+	case HostRegistrationResponseLogsInfoCompleted:
+		return true
+	case HostRegistrationResponseLogsInfoRequested:
+		return true
+	case HostRegistrationResponseLogsInfoTimeout:
 		return true
 	default:
 		return false
@@ -581,6 +648,66 @@ func (e KernelArgumentOperation) Valid() bool {
 	}
 }
 
+// Defines values for LogsProgressParamsLogsState.
+const (
+	LogsProgressParamsLogsStateCollecting LogsProgressParamsLogsState = "collecting"
+	LogsProgressParamsLogsStateCompleted  LogsProgressParamsLogsState = "completed"
+	LogsProgressParamsLogsStateRequested  LogsProgressParamsLogsState = "requested"
+	LogsProgressParamsLogsStateTimeout    LogsProgressParamsLogsState = "timeout"
+)
+
+// Valid indicates whether the value is a known member of the LogsProgressParamsLogsState enum.
+func (e LogsProgressParamsLogsState) Valid() bool {
+	switch e {
+	case LogsProgressParamsLogsStateCollecting:
+		return true
+	case LogsProgressParamsLogsStateCompleted:
+		return true
+	case LogsProgressParamsLogsStateRequested:
+		return true
+	case LogsProgressParamsLogsStateTimeout:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ManifestFolder.
+const (
+	ManifestFolderManifests ManifestFolder = "manifests"
+	ManifestFolderOpenshift ManifestFolder = "openshift"
+)
+
+// Valid indicates whether the value is a known member of the ManifestFolder enum.
+func (e ManifestFolder) Valid() bool {
+	switch e {
+	case ManifestFolderManifests:
+		return true
+	case ManifestFolderOpenshift:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ManifestManifestSource.
+const (
+	ManifestManifestSourceSystem ManifestManifestSource = "system"
+	ManifestManifestSourceUser   ManifestManifestSource = "user"
+)
+
+// Valid indicates whether the value is a known member of the ManifestManifestSource enum.
+func (e ManifestManifestSource) Valid() bool {
+	switch e {
+	case ManifestManifestSourceSystem:
+		return true
+	case ManifestManifestSourceUser:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for OpenshiftVersionSupportLevel.
 const (
 	Beta        OpenshiftVersionSupportLevel = "beta"
@@ -692,21 +819,168 @@ func (e StepsPostStepAction) Valid() bool {
 	}
 }
 
+// Defines values for UpdateManifestParamsFolder.
+const (
+	UpdateManifestParamsFolderManifests UpdateManifestParamsFolder = "manifests"
+	UpdateManifestParamsFolderOpenshift UpdateManifestParamsFolder = "openshift"
+)
+
+// Valid indicates whether the value is a known member of the UpdateManifestParamsFolder enum.
+func (e UpdateManifestParamsFolder) Valid() bool {
+	switch e {
+	case UpdateManifestParamsFolderManifests:
+		return true
+	case UpdateManifestParamsFolderOpenshift:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for UpdateManifestParamsUpdatedFolder.
+const (
+	UpdateManifestParamsUpdatedFolderManifests UpdateManifestParamsUpdatedFolder = "manifests"
+	UpdateManifestParamsUpdatedFolderOpenshift UpdateManifestParamsUpdatedFolder = "openshift"
+)
+
+// Valid indicates whether the value is a known member of the UpdateManifestParamsUpdatedFolder enum.
+func (e UpdateManifestParamsUpdatedFolder) Valid() bool {
+	switch e {
+	case UpdateManifestParamsUpdatedFolderManifests:
+		return true
+	case UpdateManifestParamsUpdatedFolderOpenshift:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DownloadClusterCredentialsParamsFileName.
 const (
-	KubeadminPassword   DownloadClusterCredentialsParamsFileName = "kubeadmin-password"
-	Kubeconfig          DownloadClusterCredentialsParamsFileName = "kubeconfig"
-	KubeconfigNoingress DownloadClusterCredentialsParamsFileName = "kubeconfig-noingress"
+	DownloadClusterCredentialsParamsFileNameKubeadminPassword   DownloadClusterCredentialsParamsFileName = "kubeadmin-password"
+	DownloadClusterCredentialsParamsFileNameKubeconfig          DownloadClusterCredentialsParamsFileName = "kubeconfig"
+	DownloadClusterCredentialsParamsFileNameKubeconfigNoingress DownloadClusterCredentialsParamsFileName = "kubeconfig-noingress"
 )
 
 // Valid indicates whether the value is a known member of the DownloadClusterCredentialsParamsFileName enum.
 func (e DownloadClusterCredentialsParamsFileName) Valid() bool {
 	switch e {
-	case KubeadminPassword:
+	case DownloadClusterCredentialsParamsFileNameKubeadminPassword:
 		return true
-	case Kubeconfig:
+	case DownloadClusterCredentialsParamsFileNameKubeconfig:
 		return true
-	case KubeconfigNoingress:
+	case DownloadClusterCredentialsParamsFileNameKubeconfigNoingress:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetPresignedForClusterCredentialsParamsFileName.
+const (
+	GetPresignedForClusterCredentialsParamsFileNameKubeadminPassword   GetPresignedForClusterCredentialsParamsFileName = "kubeadmin-password"
+	GetPresignedForClusterCredentialsParamsFileNameKubeconfig          GetPresignedForClusterCredentialsParamsFileName = "kubeconfig"
+	GetPresignedForClusterCredentialsParamsFileNameKubeconfigNoingress GetPresignedForClusterCredentialsParamsFileName = "kubeconfig-noingress"
+)
+
+// Valid indicates whether the value is a known member of the GetPresignedForClusterCredentialsParamsFileName enum.
+func (e GetPresignedForClusterCredentialsParamsFileName) Valid() bool {
+	switch e {
+	case GetPresignedForClusterCredentialsParamsFileNameKubeadminPassword:
+		return true
+	case GetPresignedForClusterCredentialsParamsFileNameKubeconfig:
+		return true
+	case GetPresignedForClusterCredentialsParamsFileNameKubeconfigNoingress:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DownloadClusterFilesParamsFileName.
+const (
+	DownloadClusterFilesParamsFileNameArbiterIgn          DownloadClusterFilesParamsFileName = "arbiter.ign"
+	DownloadClusterFilesParamsFileNameBootstrapIgn        DownloadClusterFilesParamsFileName = "bootstrap.ign"
+	DownloadClusterFilesParamsFileNameCustomManifestsJSON DownloadClusterFilesParamsFileName = "custom_manifests.json"
+	DownloadClusterFilesParamsFileNameCustomManifestsYaml DownloadClusterFilesParamsFileName = "custom_manifests.yaml"
+	DownloadClusterFilesParamsFileNameInstallConfigYaml   DownloadClusterFilesParamsFileName = "install-config.yaml"
+	DownloadClusterFilesParamsFileNameMasterIgn           DownloadClusterFilesParamsFileName = "master.ign"
+	DownloadClusterFilesParamsFileNameMetadataJSON        DownloadClusterFilesParamsFileName = "metadata.json"
+	DownloadClusterFilesParamsFileNameWorkerIgn           DownloadClusterFilesParamsFileName = "worker.ign"
+)
+
+// Valid indicates whether the value is a known member of the DownloadClusterFilesParamsFileName enum.
+func (e DownloadClusterFilesParamsFileName) Valid() bool {
+	switch e {
+	case DownloadClusterFilesParamsFileNameArbiterIgn:
+		return true
+	case DownloadClusterFilesParamsFileNameBootstrapIgn:
+		return true
+	case DownloadClusterFilesParamsFileNameCustomManifestsJSON:
+		return true
+	case DownloadClusterFilesParamsFileNameCustomManifestsYaml:
+		return true
+	case DownloadClusterFilesParamsFileNameInstallConfigYaml:
+		return true
+	case DownloadClusterFilesParamsFileNameMasterIgn:
+		return true
+	case DownloadClusterFilesParamsFileNameMetadataJSON:
+		return true
+	case DownloadClusterFilesParamsFileNameWorkerIgn:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetPresignedForClusterFilesParamsFileName.
+const (
+	GetPresignedForClusterFilesParamsFileNameBootstrapIgn      GetPresignedForClusterFilesParamsFileName = "bootstrap.ign"
+	GetPresignedForClusterFilesParamsFileNameInstallConfigYaml GetPresignedForClusterFilesParamsFileName = "install-config.yaml"
+	GetPresignedForClusterFilesParamsFileNameLogs              GetPresignedForClusterFilesParamsFileName = "logs"
+	GetPresignedForClusterFilesParamsFileNameManifests         GetPresignedForClusterFilesParamsFileName = "manifests"
+	GetPresignedForClusterFilesParamsFileNameMasterIgn         GetPresignedForClusterFilesParamsFileName = "master.ign"
+	GetPresignedForClusterFilesParamsFileNameMetadataJSON      GetPresignedForClusterFilesParamsFileName = "metadata.json"
+	GetPresignedForClusterFilesParamsFileNameWorkerIgn         GetPresignedForClusterFilesParamsFileName = "worker.ign"
+)
+
+// Valid indicates whether the value is a known member of the GetPresignedForClusterFilesParamsFileName enum.
+func (e GetPresignedForClusterFilesParamsFileName) Valid() bool {
+	switch e {
+	case GetPresignedForClusterFilesParamsFileNameBootstrapIgn:
+		return true
+	case GetPresignedForClusterFilesParamsFileNameInstallConfigYaml:
+		return true
+	case GetPresignedForClusterFilesParamsFileNameLogs:
+		return true
+	case GetPresignedForClusterFilesParamsFileNameManifests:
+		return true
+	case GetPresignedForClusterFilesParamsFileNameMasterIgn:
+		return true
+	case GetPresignedForClusterFilesParamsFileNameMetadataJSON:
+		return true
+	case GetPresignedForClusterFilesParamsFileNameWorkerIgn:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetPresignedForClusterFilesParamsLogsType.
+const (
+	GetPresignedForClusterFilesParamsLogsTypeAll        GetPresignedForClusterFilesParamsLogsType = "all"
+	GetPresignedForClusterFilesParamsLogsTypeController GetPresignedForClusterFilesParamsLogsType = "controller"
+	GetPresignedForClusterFilesParamsLogsTypeHost       GetPresignedForClusterFilesParamsLogsType = "host"
+)
+
+// Valid indicates whether the value is a known member of the GetPresignedForClusterFilesParamsLogsType enum.
+func (e GetPresignedForClusterFilesParamsLogsType) Valid() bool {
+	switch e {
+	case GetPresignedForClusterFilesParamsLogsTypeAll:
+		return true
+	case GetPresignedForClusterFilesParamsLogsTypeController:
+		return true
+	case GetPresignedForClusterFilesParamsLogsTypeHost:
 		return true
 	default:
 		return false
@@ -731,6 +1005,81 @@ func (e ListClusterHostsParamsRole) Valid() bool {
 	case ListClusterHostsParamsRoleMaster:
 		return true
 	case ListClusterHostsParamsRoleWorker:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DownloadClusterLogsParamsLogsType.
+const (
+	DownloadClusterLogsParamsLogsTypeAll        DownloadClusterLogsParamsLogsType = "all"
+	DownloadClusterLogsParamsLogsTypeController DownloadClusterLogsParamsLogsType = "controller"
+	DownloadClusterLogsParamsLogsTypeHost       DownloadClusterLogsParamsLogsType = "host"
+)
+
+// Valid indicates whether the value is a known member of the DownloadClusterLogsParamsLogsType enum.
+func (e DownloadClusterLogsParamsLogsType) Valid() bool {
+	switch e {
+	case DownloadClusterLogsParamsLogsTypeAll:
+		return true
+	case DownloadClusterLogsParamsLogsTypeController:
+		return true
+	case DownloadClusterLogsParamsLogsTypeHost:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for UploadLogsParamsLogsType.
+const (
+	UploadLogsParamsLogsTypeController UploadLogsParamsLogsType = "controller"
+	UploadLogsParamsLogsTypeHost       UploadLogsParamsLogsType = "host"
+)
+
+// Valid indicates whether the value is a known member of the UploadLogsParamsLogsType enum.
+func (e UploadLogsParamsLogsType) Valid() bool {
+	switch e {
+	case UploadLogsParamsLogsTypeController:
+		return true
+	case UploadLogsParamsLogsTypeHost:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeleteClusterManifestParamsFolder.
+const (
+	DeleteClusterManifestParamsFolderManifests DeleteClusterManifestParamsFolder = "manifests"
+	DeleteClusterManifestParamsFolderOpenshift DeleteClusterManifestParamsFolder = "openshift"
+)
+
+// Valid indicates whether the value is a known member of the DeleteClusterManifestParamsFolder enum.
+func (e DeleteClusterManifestParamsFolder) Valid() bool {
+	switch e {
+	case DeleteClusterManifestParamsFolderManifests:
+		return true
+	case DeleteClusterManifestParamsFolderOpenshift:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DownloadClusterManifestParamsFolder.
+const (
+	DownloadClusterManifestParamsFolderManifests DownloadClusterManifestParamsFolder = "manifests"
+	DownloadClusterManifestParamsFolderOpenshift DownloadClusterManifestParamsFolder = "openshift"
+)
+
+// Valid indicates whether the value is a known member of the DownloadClusterManifestParamsFolder enum.
+func (e DownloadClusterManifestParamsFolder) Valid() bool {
+	switch e {
+	case DownloadClusterManifestParamsFolderManifests:
+		return true
+	case DownloadClusterManifestParamsFolderOpenshift:
 		return true
 	default:
 		return false
@@ -869,6 +1218,120 @@ func (e GetInfraEnvPresignedFileURLParamsIpxeScriptType) Valid() bool {
 	}
 }
 
+// Defines values for GetSupportedFeaturesParamsCPUArchitecture.
+const (
+	GetSupportedFeaturesParamsCPUArchitectureAarch64 GetSupportedFeaturesParamsCPUArchitecture = "aarch64"
+	GetSupportedFeaturesParamsCPUArchitectureArm64   GetSupportedFeaturesParamsCPUArchitecture = "arm64"
+	GetSupportedFeaturesParamsCPUArchitectureMulti   GetSupportedFeaturesParamsCPUArchitecture = "multi"
+	GetSupportedFeaturesParamsCPUArchitecturePpc64Le GetSupportedFeaturesParamsCPUArchitecture = "ppc64le"
+	GetSupportedFeaturesParamsCPUArchitectureS390X   GetSupportedFeaturesParamsCPUArchitecture = "s390x"
+	GetSupportedFeaturesParamsCPUArchitectureX8664   GetSupportedFeaturesParamsCPUArchitecture = "x86_64"
+)
+
+// Valid indicates whether the value is a known member of the GetSupportedFeaturesParamsCPUArchitecture enum.
+func (e GetSupportedFeaturesParamsCPUArchitecture) Valid() bool {
+	switch e {
+	case GetSupportedFeaturesParamsCPUArchitectureAarch64:
+		return true
+	case GetSupportedFeaturesParamsCPUArchitectureArm64:
+		return true
+	case GetSupportedFeaturesParamsCPUArchitectureMulti:
+		return true
+	case GetSupportedFeaturesParamsCPUArchitecturePpc64Le:
+		return true
+	case GetSupportedFeaturesParamsCPUArchitectureS390X:
+		return true
+	case GetSupportedFeaturesParamsCPUArchitectureX8664:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetSupportedFeaturesParamsPlatformType.
+const (
+	GetSupportedFeaturesParamsPlatformTypeBaremetal GetSupportedFeaturesParamsPlatformType = "baremetal"
+	GetSupportedFeaturesParamsPlatformTypeExternal  GetSupportedFeaturesParamsPlatformType = "external"
+	GetSupportedFeaturesParamsPlatformTypeNone      GetSupportedFeaturesParamsPlatformType = "none"
+	GetSupportedFeaturesParamsPlatformTypeNutanix   GetSupportedFeaturesParamsPlatformType = "nutanix"
+	GetSupportedFeaturesParamsPlatformTypeVsphere   GetSupportedFeaturesParamsPlatformType = "vsphere"
+)
+
+// Valid indicates whether the value is a known member of the GetSupportedFeaturesParamsPlatformType enum.
+func (e GetSupportedFeaturesParamsPlatformType) Valid() bool {
+	switch e {
+	case GetSupportedFeaturesParamsPlatformTypeBaremetal:
+		return true
+	case GetSupportedFeaturesParamsPlatformTypeExternal:
+		return true
+	case GetSupportedFeaturesParamsPlatformTypeNone:
+		return true
+	case GetSupportedFeaturesParamsPlatformTypeNutanix:
+		return true
+	case GetSupportedFeaturesParamsPlatformTypeVsphere:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetDetailedSupportedFeaturesParamsCPUArchitecture.
+const (
+	GetDetailedSupportedFeaturesParamsCPUArchitectureAarch64 GetDetailedSupportedFeaturesParamsCPUArchitecture = "aarch64"
+	GetDetailedSupportedFeaturesParamsCPUArchitectureArm64   GetDetailedSupportedFeaturesParamsCPUArchitecture = "arm64"
+	GetDetailedSupportedFeaturesParamsCPUArchitectureMulti   GetDetailedSupportedFeaturesParamsCPUArchitecture = "multi"
+	GetDetailedSupportedFeaturesParamsCPUArchitecturePpc64Le GetDetailedSupportedFeaturesParamsCPUArchitecture = "ppc64le"
+	GetDetailedSupportedFeaturesParamsCPUArchitectureS390X   GetDetailedSupportedFeaturesParamsCPUArchitecture = "s390x"
+	GetDetailedSupportedFeaturesParamsCPUArchitectureX8664   GetDetailedSupportedFeaturesParamsCPUArchitecture = "x86_64"
+)
+
+// Valid indicates whether the value is a known member of the GetDetailedSupportedFeaturesParamsCPUArchitecture enum.
+func (e GetDetailedSupportedFeaturesParamsCPUArchitecture) Valid() bool {
+	switch e {
+	case GetDetailedSupportedFeaturesParamsCPUArchitectureAarch64:
+		return true
+	case GetDetailedSupportedFeaturesParamsCPUArchitectureArm64:
+		return true
+	case GetDetailedSupportedFeaturesParamsCPUArchitectureMulti:
+		return true
+	case GetDetailedSupportedFeaturesParamsCPUArchitecturePpc64Le:
+		return true
+	case GetDetailedSupportedFeaturesParamsCPUArchitectureS390X:
+		return true
+	case GetDetailedSupportedFeaturesParamsCPUArchitectureX8664:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetDetailedSupportedFeaturesParamsPlatformType.
+const (
+	GetDetailedSupportedFeaturesParamsPlatformTypeBaremetal GetDetailedSupportedFeaturesParamsPlatformType = "baremetal"
+	GetDetailedSupportedFeaturesParamsPlatformTypeExternal  GetDetailedSupportedFeaturesParamsPlatformType = "external"
+	GetDetailedSupportedFeaturesParamsPlatformTypeNone      GetDetailedSupportedFeaturesParamsPlatformType = "none"
+	GetDetailedSupportedFeaturesParamsPlatformTypeNutanix   GetDetailedSupportedFeaturesParamsPlatformType = "nutanix"
+	GetDetailedSupportedFeaturesParamsPlatformTypeVsphere   GetDetailedSupportedFeaturesParamsPlatformType = "vsphere"
+)
+
+// Valid indicates whether the value is a known member of the GetDetailedSupportedFeaturesParamsPlatformType enum.
+func (e GetDetailedSupportedFeaturesParamsPlatformType) Valid() bool {
+	switch e {
+	case GetDetailedSupportedFeaturesParamsPlatformTypeBaremetal:
+		return true
+	case GetDetailedSupportedFeaturesParamsPlatformTypeExternal:
+		return true
+	case GetDetailedSupportedFeaturesParamsPlatformTypeNone:
+		return true
+	case GetDetailedSupportedFeaturesParamsPlatformTypeNutanix:
+		return true
+	case GetDetailedSupportedFeaturesParamsPlatformTypeVsphere:
+		return true
+	default:
+		return false
+	}
+}
+
 // BindCheck defines model for BindCheck.
 type BindCheck struct {
 	// Reasons Why not; empty if valid.
@@ -975,6 +1438,15 @@ type ClusterCreateParamsCPUArchitecture string
 // ClusterCreateParamsHighAvailabilityMode defines model for ClusterCreateParams.HighAvailabilityMode.
 type ClusterCreateParamsHighAvailabilityMode string
 
+// ClusterDefaultConfig defines model for ClusterDefaultConfig.
+type ClusterDefaultConfig struct {
+	ClusterNetworkCidr       string   `json:"cluster_network_cidr,omitempty,omitzero"`
+	ClusterNetworkHostPrefix int      `json:"cluster_network_host_prefix,omitempty,omitzero"`
+	ForbiddenHostnames       []string `json:"forbidden_hostnames,omitempty,omitzero"`
+	NtpSource                string   `json:"ntp_source,omitempty,omitzero"`
+	ServiceNetworkCidr       string   `json:"service_network_cidr,omitempty,omitzero"`
+}
+
 // ClusterProgressInfo defines model for ClusterProgressInfo.
 type ClusterProgressInfo struct {
 	FinalizingStagePercentage               int `json:"finalizing_stage_percentage,omitempty,omitzero"`
@@ -1013,6 +1485,34 @@ type CompletionParams struct {
 
 	// IsSuccess false cancels the installation.
 	IsSuccess bool `json:"is_success"`
+}
+
+// CreateManifestParams defines model for CreateManifestParams.
+type CreateManifestParams struct {
+	// Content YAML or JSON, in base64.
+	Content  string                     `json:"content"`
+	FileName string                     `json:"file_name"`
+	Folder   CreateManifestParamsFolder `json:"folder,omitempty,omitzero"`
+}
+
+// CreateManifestParamsFolder defines model for CreateManifestParams.Folder.
+type CreateManifestParamsFolder string
+
+// Credentials defines model for Credentials.
+type Credentials struct {
+	ConsoleURL string `json:"console_url,omitempty,omitzero"`
+	Password   string `json:"password,omitempty,omitzero"`
+	Username   string `json:"username,omitempty,omitzero"`
+}
+
+// DetailedFeatures defines model for DetailedFeatures.
+type DetailedFeatures struct {
+	Features []struct {
+		FeatureSupportLevelID string   `json:"feature-support-level-id"`
+		Incompatibilities     []string `json:"incompatibilities"`
+		SupportLevel          string   `json:"support_level"`
+	} `json:"features,omitempty,omitzero"`
+	Operators []map[string]interface{} `json:"operators,omitempty,omitzero"`
 }
 
 // Error defines model for Error.
@@ -1084,6 +1584,8 @@ type Host struct {
 	// Inventory JSON of what the machine has.
 	Inventory             string          `json:"inventory,omitempty,omitzero"`
 	Kind                  HostKind        `json:"kind"`
+	LogsCollectedAt       time.Time       `json:"logs_collected_at,omitempty,omitzero"`
+	LogsInfo              HostLogsInfo    `json:"logs_info,omitempty,omitzero"`
 	MachineConfigPoolName string          `json:"machine_config_pool_name,omitempty,omitzero"`
 	MediaStatus           HostMediaStatus `json:"media_status,omitempty,omitzero"`
 
@@ -1113,6 +1615,9 @@ type Host struct {
 
 // HostKind defines model for Host.Kind.
 type HostKind string
+
+// HostLogsInfo defines model for Host.LogsInfo.
+type HostLogsInfo string
 
 // HostMediaStatus defines model for Host.MediaStatus.
 type HostMediaStatus string
@@ -1173,6 +1678,8 @@ type HostRegistrationResponse struct {
 	// Inventory JSON of what the machine has.
 	Inventory             string                              `json:"inventory,omitempty,omitzero"`
 	Kind                  HostRegistrationResponseKind        `json:"kind"`
+	LogsCollectedAt       time.Time                           `json:"logs_collected_at,omitempty,omitzero"`
+	LogsInfo              HostRegistrationResponseLogsInfo    `json:"logs_info,omitempty,omitzero"`
 	MachineConfigPoolName string                              `json:"machine_config_pool_name,omitempty,omitzero"`
 	MediaStatus           HostRegistrationResponseMediaStatus `json:"media_status,omitempty,omitzero"`
 	NextStepRunnerCommand struct {
@@ -1210,6 +1717,9 @@ type HostRegistrationResponse struct {
 
 // HostRegistrationResponseKind defines model for HostRegistrationResponse.Kind.
 type HostRegistrationResponseKind string
+
+// HostRegistrationResponseLogsInfo defines model for HostRegistrationResponse.LogsInfo.
+type HostRegistrationResponseLogsInfo string
 
 // HostRegistrationResponseMediaStatus defines model for HostRegistrationResponse.MediaStatus.
 type HostRegistrationResponseMediaStatus string
@@ -1260,6 +1770,15 @@ type HostUpdateParamsDisksSelectedConfigRole string
 // HostUpdateParamsHostRole defines model for HostUpdateParams.HostRole.
 type HostUpdateParamsHostRole string
 
+// IgnoredValidations defines model for IgnoredValidations.
+type IgnoredValidations struct {
+	// ClusterValidationIds JSON: a list of ids. Clusters of this service have no validations of their own: it is empty.
+	ClusterValidationIds string `json:"cluster-validation-ids,omitempty,omitzero"`
+
+	// HostValidationIds JSON: a list of ids; ["all"] for all that can be ignored.
+	HostValidationIds string `json:"host-validation-ids,omitempty,omitzero"`
+}
+
 // ImageInfo defines model for ImageInfo.
 type ImageInfo struct {
 	DownloadURL string `json:"download_url,omitempty,omitzero"`
@@ -1267,6 +1786,15 @@ type ImageInfo struct {
 
 // ImageType defines model for ImageType.
 type ImageType string
+
+// ImportClusterParams defines model for ImportClusterParams.
+type ImportClusterParams struct {
+	// APIVipDnsname The name of the cluster's API.
+	APIVipDnsname      string             `json:"api_vip_dnsname"`
+	Name               string             `json:"name"`
+	OpenshiftClusterID openapi_types.UUID `json:"openshift_cluster_id"`
+	OpenshiftVersion   string             `json:"openshift_version,omitempty,omitzero"`
+}
 
 // InfraEnv defines model for InfraEnv.
 type InfraEnv struct {
@@ -1378,6 +1906,27 @@ type ListVersions struct {
 	Versions   map[string]string `json:"versions,omitempty,omitzero"`
 }
 
+// LogsProgressParams defines model for LogsProgressParams.
+type LogsProgressParams struct {
+	LogsState LogsProgressParamsLogsState `json:"logs_state"`
+}
+
+// LogsProgressParamsLogsState defines model for LogsProgressParams.LogsState.
+type LogsProgressParamsLogsState string
+
+// Manifest defines model for Manifest.
+type Manifest struct {
+	FileName       string                 `json:"file_name,omitempty,omitzero"`
+	Folder         ManifestFolder         `json:"folder,omitempty,omitzero"`
+	ManifestSource ManifestManifestSource `json:"manifest_source,omitempty,omitzero"`
+}
+
+// ManifestFolder defines model for Manifest.Folder.
+type ManifestFolder string
+
+// ManifestManifestSource defines model for Manifest.ManifestSource.
+type ManifestManifestSource string
+
 // OpenshiftVersion defines model for OpenshiftVersion.
 type OpenshiftVersion struct {
 	CPUArchitectures []string                     `json:"cpu_architectures"`
@@ -1388,6 +1937,15 @@ type OpenshiftVersion struct {
 
 // OpenshiftVersionSupportLevel defines model for OpenshiftVersion.SupportLevel.
 type OpenshiftVersionSupportLevel string
+
+// PreflightRequirements defines model for PreflightRequirements.
+type PreflightRequirements struct {
+	Ocp struct {
+		Master RoleRequirements `json:"master,omitempty,omitzero"`
+		Worker RoleRequirements `json:"worker,omitempty,omitzero"`
+	} `json:"ocp,omitempty,omitzero"`
+	Operators []map[string]interface{} `json:"operators,omitempty,omitzero"`
+}
 
 // PresignedURL defines model for PresignedURL.
 type PresignedURL struct {
@@ -1400,6 +1958,17 @@ type Proxy struct {
 	HTTPProxy  nullable.Nullable[string] `json:"http_proxy,omitempty,omitzero"`
 	HTTPSProxy nullable.Nullable[string] `json:"https_proxy,omitempty,omitzero"`
 	NoProxy    nullable.Nullable[string] `json:"no_proxy,omitempty,omitzero"`
+}
+
+// RoleRequirements defines model for RoleRequirements.
+type RoleRequirements struct {
+	Qualitative  []string `json:"qualitative,omitempty,omitzero"`
+	Quantitative struct {
+		CPUCores                         int64 `json:"cpu_cores,omitempty,omitzero"`
+		DiskSizeGb                       int64 `json:"disk_size_gb,omitempty,omitzero"`
+		InstallationDiskSpeedThresholdMs int64 `json:"installation_disk_speed_threshold_ms,omitempty,omitzero"`
+		RAMMib                           int64 `json:"ram_mib,omitempty,omitzero"`
+	} `json:"quantitative,omitempty,omitzero"`
 }
 
 // Step defines model for Step.
@@ -1433,6 +2002,23 @@ type Steps struct {
 
 // StepsPostStepAction defines model for Steps.PostStepAction.
 type StepsPostStepAction string
+
+// UpdateManifestParams defines model for UpdateManifestParams.
+type UpdateManifestParams struct {
+	FileName string                     `json:"file_name"`
+	Folder   UpdateManifestParamsFolder `json:"folder"`
+
+	// UpdatedContent YAML or JSON, in base64.
+	UpdatedContent  nullable.Nullable[string]                            `json:"updated_content,omitempty,omitzero"`
+	UpdatedFileName nullable.Nullable[string]                            `json:"updated_file_name,omitempty,omitzero"`
+	UpdatedFolder   nullable.Nullable[UpdateManifestParamsUpdatedFolder] `json:"updated_folder,omitempty,omitzero"`
+}
+
+// UpdateManifestParamsFolder defines model for UpdateManifestParams.Folder.
+type UpdateManifestParamsFolder string
+
+// UpdateManifestParamsUpdatedFolder defines model for UpdateManifestParams.UpdatedFolder.
+type UpdateManifestParamsUpdatedFolder string
 
 // VIP defines model for VIP.
 type VIP struct {
@@ -1496,6 +2082,38 @@ type DownloadClusterCredentialsParams struct {
 // DownloadClusterCredentialsParamsFileName defines parameters for DownloadClusterCredentials.
 type DownloadClusterCredentialsParamsFileName string
 
+// GetPresignedForClusterCredentialsParams defines parameters for GetPresignedForClusterCredentials.
+type GetPresignedForClusterCredentialsParams struct {
+	FileName GetPresignedForClusterCredentialsParamsFileName `form:"file_name" json:"file_name"`
+}
+
+// GetPresignedForClusterCredentialsParamsFileName defines parameters for GetPresignedForClusterCredentials.
+type GetPresignedForClusterCredentialsParamsFileName string
+
+// DownloadClusterFilesParams defines parameters for DownloadClusterFiles.
+type DownloadClusterFilesParams struct {
+	FileName DownloadClusterFilesParamsFileName `form:"file_name" json:"file_name"`
+}
+
+// DownloadClusterFilesParamsFileName defines parameters for DownloadClusterFiles.
+type DownloadClusterFilesParamsFileName string
+
+// GetPresignedForClusterFilesParams defines parameters for GetPresignedForClusterFiles.
+type GetPresignedForClusterFilesParams struct {
+	FileName GetPresignedForClusterFilesParamsFileName  `form:"file_name" json:"file_name"`
+	LogsType *GetPresignedForClusterFilesParamsLogsType `form:"logs_type,omitempty" json:"logs_type,omitempty"`
+	HostID   *openapi_types.UUID                        `form:"host_id,omitempty" json:"host_id,omitempty"`
+
+	// AdditionalName The manifest, with its folder.
+	AdditionalName *string `form:"additional_name,omitempty" json:"additional_name,omitempty"`
+}
+
+// GetPresignedForClusterFilesParamsFileName defines parameters for GetPresignedForClusterFiles.
+type GetPresignedForClusterFilesParamsFileName string
+
+// GetPresignedForClusterFilesParamsLogsType defines parameters for GetPresignedForClusterFiles.
+type GetPresignedForClusterFilesParamsLogsType string
+
 // ListClusterHostsParams defines parameters for ListClusterHosts.
 type ListClusterHostsParams struct {
 	Role          *ListClusterHostsParamsRole `form:"role,omitempty" json:"role,omitempty"`
@@ -1511,6 +2129,60 @@ type ListClusterHostsParams struct {
 
 // ListClusterHostsParamsRole defines parameters for ListClusterHosts.
 type ListClusterHostsParamsRole string
+
+// UpdateClusterInstallConfigJSONBody defines parameters for UpdateClusterInstallConfig.
+type UpdateClusterInstallConfigJSONBody = string
+
+// DownloadClusterLogsParams defines parameters for DownloadClusterLogs.
+type DownloadClusterLogsParams struct {
+	LogsType *DownloadClusterLogsParamsLogsType `form:"logs_type,omitempty" json:"logs_type,omitempty"`
+	HostID   *openapi_types.UUID                `form:"host_id,omitempty" json:"host_id,omitempty"`
+}
+
+// DownloadClusterLogsParamsLogsType defines parameters for DownloadClusterLogs.
+type DownloadClusterLogsParamsLogsType string
+
+// UploadLogsMultipartBody defines parameters for UploadLogs.
+type UploadLogsMultipartBody struct {
+	Upfile openapi_types.File `json:"upfile,omitempty,omitzero"`
+}
+
+// UploadLogsParams defines parameters for UploadLogs.
+type UploadLogsParams struct {
+	LogsType   UploadLogsParamsLogsType `form:"logs_type" json:"logs_type"`
+	InfraEnvID *openapi_types.UUID      `form:"infra_env_id,omitempty" json:"infra_env_id,omitempty"`
+	HostID     *openapi_types.UUID      `form:"host_id,omitempty" json:"host_id,omitempty"`
+}
+
+// UploadLogsParamsLogsType defines parameters for UploadLogs.
+type UploadLogsParamsLogsType string
+
+// DeleteClusterManifestParams defines parameters for DeleteClusterManifest.
+type DeleteClusterManifestParams struct {
+	Folder   *DeleteClusterManifestParamsFolder `form:"folder,omitempty" json:"folder,omitempty"`
+	FileName string                             `form:"file_name" json:"file_name"`
+}
+
+// DeleteClusterManifestParamsFolder defines parameters for DeleteClusterManifest.
+type DeleteClusterManifestParamsFolder string
+
+// ListClusterManifestsParams defines parameters for ListClusterManifests.
+type ListClusterManifestsParams struct {
+	// IncludeSystemGenerated There are none.
+	IncludeSystemGenerated *bool `form:"include_system_generated,omitempty" json:"include_system_generated,omitempty"`
+}
+
+// DownloadClusterManifestParams defines parameters for DownloadClusterManifest.
+type DownloadClusterManifestParams struct {
+	Folder   *DownloadClusterManifestParamsFolder `form:"folder,omitempty" json:"folder,omitempty"`
+	FileName string                               `form:"file_name" json:"file_name"`
+}
+
+// DownloadClusterManifestParamsFolder defines parameters for DownloadClusterManifest.
+type DownloadClusterManifestParamsFolder string
+
+// UpdateClusterUISettingsJSONBody defines parameters for UpdateClusterUISettings.
+type UpdateClusterUISettingsJSONBody = string
 
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {
@@ -1634,14 +2306,68 @@ type ListSupportedOpenshiftVersionsParams struct {
 	OnlyLatest *bool   `form:"only_latest,omitempty" json:"only_latest,omitempty"`
 }
 
+// GetSupportedArchitecturesParams defines parameters for GetSupportedArchitectures.
+type GetSupportedArchitecturesParams struct {
+	OpenshiftVersion string `form:"openshift_version" json:"openshift_version"`
+}
+
+// GetSupportedFeaturesParams defines parameters for GetSupportedFeatures.
+type GetSupportedFeaturesParams struct {
+	OpenshiftVersion     string                                     `form:"openshift_version" json:"openshift_version"`
+	CPUArchitecture      *GetSupportedFeaturesParamsCPUArchitecture `form:"cpu_architecture,omitempty" json:"cpu_architecture,omitempty"`
+	PlatformType         *GetSupportedFeaturesParamsPlatformType    `form:"platform_type,omitempty" json:"platform_type,omitempty"`
+	ExternalPlatformName *string                                    `form:"external_platform_name,omitempty" json:"external_platform_name,omitempty"`
+}
+
+// GetSupportedFeaturesParamsCPUArchitecture defines parameters for GetSupportedFeatures.
+type GetSupportedFeaturesParamsCPUArchitecture string
+
+// GetSupportedFeaturesParamsPlatformType defines parameters for GetSupportedFeatures.
+type GetSupportedFeaturesParamsPlatformType string
+
+// GetDetailedSupportedFeaturesParams defines parameters for GetDetailedSupportedFeatures.
+type GetDetailedSupportedFeaturesParams struct {
+	OpenshiftVersion     string                                             `form:"openshift_version" json:"openshift_version"`
+	CPUArchitecture      *GetDetailedSupportedFeaturesParamsCPUArchitecture `form:"cpu_architecture,omitempty" json:"cpu_architecture,omitempty"`
+	PlatformType         *GetDetailedSupportedFeaturesParamsPlatformType    `form:"platform_type,omitempty" json:"platform_type,omitempty"`
+	ExternalPlatformName *string                                            `form:"external_platform_name,omitempty" json:"external_platform_name,omitempty"`
+}
+
+// GetDetailedSupportedFeaturesParamsCPUArchitecture defines parameters for GetDetailedSupportedFeatures.
+type GetDetailedSupportedFeaturesParamsCPUArchitecture string
+
+// GetDetailedSupportedFeaturesParamsPlatformType defines parameters for GetDetailedSupportedFeatures.
+type GetDetailedSupportedFeaturesParamsPlatformType string
+
 // RegisterClusterJSONRequestBody defines body for RegisterCluster for application/json ContentType.
 type RegisterClusterJSONRequestBody = ClusterCreateParams
+
+// ImportClusterJSONRequestBody defines body for ImportCluster for application/json ContentType.
+type ImportClusterJSONRequestBody = ImportClusterParams
 
 // UpdateClusterJSONRequestBody defines body for UpdateCluster for application/json ContentType.
 type UpdateClusterJSONRequestBody = ClusterUpdateParams
 
 // CompleteInstallationJSONRequestBody defines body for CompleteInstallation for application/json ContentType.
 type CompleteInstallationJSONRequestBody = CompletionParams
+
+// SetIgnoredValidationsJSONRequestBody defines body for SetIgnoredValidations for application/json ContentType.
+type SetIgnoredValidationsJSONRequestBody = IgnoredValidations
+
+// UpdateClusterInstallConfigJSONRequestBody defines body for UpdateClusterInstallConfig for application/json ContentType.
+type UpdateClusterInstallConfigJSONRequestBody = UpdateClusterInstallConfigJSONBody
+
+// UploadLogsMultipartRequestBody defines body for UploadLogs for multipart/form-data ContentType.
+type UploadLogsMultipartRequestBody UploadLogsMultipartBody
+
+// UpdateClusterManifestJSONRequestBody defines body for UpdateClusterManifest for application/json ContentType.
+type UpdateClusterManifestJSONRequestBody = UpdateManifestParams
+
+// CreateClusterManifestJSONRequestBody defines body for CreateClusterManifest for application/json ContentType.
+type CreateClusterManifestJSONRequestBody = CreateManifestParams
+
+// UpdateClusterUISettingsJSONRequestBody defines body for UpdateClusterUISettings for application/json ContentType.
+type UpdateClusterUISettingsJSONRequestBody = UpdateClusterUISettingsJSONBody
 
 // TriggerEventJSONRequestBody defines body for TriggerEvent for application/json ContentType.
 type TriggerEventJSONRequestBody = Event
@@ -1676,6 +2402,9 @@ type UpdateHostInstallerArgsJSONRequestBody = InstallerArgsParams
 // PostStepReplyJSONRequestBody defines body for PostStepReply for application/json ContentType.
 type PostStepReplyJSONRequestBody = StepReply
 
+// UpdateHostLogsProgressJSONRequestBody defines body for UpdateHostLogsProgress for application/json ContentType.
+type UpdateHostLogsProgressJSONRequestBody = LogsProgressParams
+
 // UpdateHostInstallProgressJSONRequestBody defines body for UpdateHostInstallProgress for application/json ContentType.
 type UpdateHostInstallProgressJSONRequestBody = HostProgress
 
@@ -1687,6 +2416,12 @@ type ServerInterface interface {
 	// RegisterCluster Create a cluster.
 	// (POST /clusters)
 	RegisterCluster(w http.ResponseWriter, r *http.Request)
+	// GetClusterDefaultConfig What user interfaces suggest for a new cluster.
+	// (GET /clusters/default-config)
+	GetClusterDefaultConfig(w http.ResponseWriter, r *http.Request)
+	// ImportCluster Make a cluster of one that is installed already, elsewhere, so that hosts can join it.
+	// (POST /clusters/import)
+	ImportCluster(w http.ResponseWriter, r *http.Request)
 	// DeregisterCluster Delete a cluster; its hosts are set free.
 	// (DELETE /clusters/{cluster_id})
 	DeregisterCluster(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
@@ -1696,6 +2431,12 @@ type ServerInterface interface {
 	// UpdateCluster Change a cluster before its installation.
 	// (PATCH /clusters/{cluster_id})
 	UpdateCluster(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
+	// AllowAddHosts Let an installed cluster take more hosts. It does so anyway; clients of today's system ask for it.
+	// (POST /clusters/{cluster_id}/actions/allow-add-hosts)
+	AllowAddHosts(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
+	// AllowAddWorkers The same, under the name that it had before.
+	// (POST /clusters/{cluster_id}/actions/allow-add-workers)
+	AllowAddWorkers(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
 	// CancelInstallation Cancel the installation.
 	// (POST /clusters/{cluster_id}/actions/cancel)
 	CancelInstallation(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
@@ -1708,15 +2449,75 @@ type ServerInterface interface {
 	// ResetCluster Make a cluster whose installation failed or was cancelled ready for another try.
 	// (POST /clusters/{cluster_id}/actions/reset)
 	ResetCluster(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
+	// GetCredentials The password of the cluster's administrator. Clusters of this service have none, which the answer says; they have a kubeconfig.
+	// (GET /clusters/{cluster_id}/credentials)
+	GetCredentials(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
 	// DownloadClusterCredentials Credentials of the installed cluster, for people. A host's token does not open this.
 	// (GET /clusters/{cluster_id}/downloads/credentials)
 	DownloadClusterCredentials(w http.ResponseWriter, r *http.Request, clusterID ClusterID, params DownloadClusterCredentialsParams)
+	// GetPresignedForClusterCredentials An address of such a file that needs no header, for an hour.
+	// (GET /clusters/{cluster_id}/downloads/credentials-presigned)
+	GetPresignedForClusterCredentials(w http.ResponseWriter, r *http.Request, clusterID ClusterID, params GetPresignedForClusterCredentialsParams)
+	// DownloadClusterFiles What an installation is made from.
+	// (GET /clusters/{cluster_id}/downloads/files)
+	DownloadClusterFiles(w http.ResponseWriter, r *http.Request, clusterID ClusterID, params DownloadClusterFilesParams)
+	// GetPresignedForClusterFiles An address of such a file, of logs or of a manifest that needs no header, for an hour.
+	// (GET /clusters/{cluster_id}/downloads/files-presigned)
+	GetPresignedForClusterFiles(w http.ResponseWriter, r *http.Request, clusterID ClusterID, params GetPresignedForClusterFilesParams)
 	// ListClusterHosts List the hosts that are bound to a cluster.
 	// (GET /clusters/{cluster_id}/hosts)
 	ListClusterHosts(w http.ResponseWriter, r *http.Request, clusterID ClusterID, params ListClusterHostsParams)
+	// GetIgnoredValidations Validations of hosts that do not block this cluster.
+	// (GET /clusters/{cluster_id}/ignored-validations)
+	GetIgnoredValidations(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
+	// SetIgnoredValidations Choose them. That a host is connected and known cannot be ignored.
+	// (PUT /clusters/{cluster_id}/ignored-validations)
+	SetIgnoredValidations(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
+	// GetClusterInstallConfig The cluster as installers describe it, in YAML, with the overrides and without the pull secret.
+	// (GET /clusters/{cluster_id}/install-config)
+	GetClusterInstallConfig(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
+	// UpdateClusterInstallConfig Lay a JSON object over the install-config. It replaces the one that was laid over it before; an empty one takes that away.
+	// (PATCH /clusters/{cluster_id}/install-config)
+	UpdateClusterInstallConfig(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
+	// DownloadClusterLogs Logs that hosts sent: of one host or of the controller as they were sent, else a tar of all.
+	// (GET /clusters/{cluster_id}/logs)
+	DownloadClusterLogs(w http.ResponseWriter, r *http.Request, clusterID ClusterID, params DownloadClusterLogsParams)
+	// UploadLogs Keep an archive of logs, of a host that is bound to the cluster. The last one counts.
+	// (POST /clusters/{cluster_id}/logs)
+	UploadLogs(w http.ResponseWriter, r *http.Request, clusterID ClusterID, params UploadLogsParams)
+	// DeleteClusterManifest Delete a manifest.
+	// (DELETE /clusters/{cluster_id}/manifests)
+	DeleteClusterManifest(w http.ResponseWriter, r *http.Request, clusterID ClusterID, params DeleteClusterManifestParams)
+	// ListClusterManifests List the manifests that are applied with the installation.
+	// (GET /clusters/{cluster_id}/manifests)
+	ListClusterManifests(w http.ResponseWriter, r *http.Request, clusterID ClusterID, params ListClusterManifestsParams)
+	// UpdateClusterManifest Rename a manifest or change its content.
+	// (PATCH /clusters/{cluster_id}/manifests)
+	UpdateClusterManifest(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
+	// CreateClusterManifest Add a manifest. The host that brings up the control plane gets it with its first-boot data, in /opt/openshift.
+	// (POST /clusters/{cluster_id}/manifests)
+	CreateClusterManifest(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
+	// DownloadClusterManifest The content of a manifest.
+	// (GET /clusters/{cluster_id}/manifests/files)
+	DownloadClusterManifest(w http.ResponseWriter, r *http.Request, clusterID ClusterID, params DownloadClusterManifestParams)
+	// GetPreflightRequirements What hosts of each role need.
+	// (GET /clusters/{cluster_id}/preflight-requirements)
+	GetPreflightRequirements(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
+	// GetClusterSupportedPlatforms The platforms that a cluster's hosts can be of.
+	// (GET /clusters/{cluster_id}/supported-platforms)
+	GetClusterSupportedPlatforms(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
+	// GetClusterUISettings A text that user interfaces keep with a cluster.
+	// (GET /clusters/{cluster_id}/ui-settings)
+	GetClusterUISettings(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
+	// UpdateClusterUISettings Keep one.
+	// (PUT /clusters/{cluster_id}/ui-settings)
+	UpdateClusterUISettings(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
 	// ListComponentVersions The versions of this service's parts.
 	// (GET /component-versions)
 	ListComponentVersions(w http.ResponseWriter, r *http.Request)
+	// ListManagedDomains Domains that this service manages. There are none.
+	// (GET /domains)
+	ListManagedDomains(w http.ResponseWriter, r *http.Request)
 	// ListEvents What happened to a cluster, an infra-env or a host, in the order of time.
 	// (GET /events)
 	ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams)
@@ -1786,6 +2587,9 @@ type ServerInterface interface {
 	// ResetHost Make a host that failed or was cancelled ready for another try. It has to boot the discovery image again.
 	// (POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/reset)
 	ResetHost(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID, hostID HostID)
+	// ResetHostValidation Let the host try again what failed: sufficient-installation-disk-speed or container-images-available.
+	// (PATCH /infra-envs/{infra_env_id}/hosts/{host_id}/actions/reset-validation/{validation_id})
+	ResetHostValidation(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID, hostID HostID, validationID string)
 	// UnbindHost Set a host free.
 	// (POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/unbind)
 	UnbindHost(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID, hostID HostID)
@@ -1807,6 +2611,9 @@ type ServerInterface interface {
 	// PostStepReply Report the outcome of a step.
 	// (POST /infra-envs/{infra_env_id}/hosts/{host_id}/instructions)
 	PostStepReply(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID, hostID HostID, params PostStepReplyParams)
+	// UpdateHostLogsProgress Report how far the collection of logs has come.
+	// (PUT /infra-envs/{infra_env_id}/hosts/{host_id}/logs-progress)
+	UpdateHostLogsProgress(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID, hostID HostID)
 	// UpdateHostInstallProgress Report how far the installation has come.
 	// (PUT /infra-envs/{infra_env_id}/hosts/{host_id}/progress)
 	UpdateHostInstallProgress(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID, hostID HostID, params UpdateHostInstallProgressParams)
@@ -1816,6 +2623,21 @@ type ServerInterface interface {
 	// ListSupportedOpenshiftVersions The versions that infra-envs and clusters may name, by version.
 	// (GET /openshift-versions)
 	ListSupportedOpenshiftVersions(w http.ResponseWriter, r *http.Request, params ListSupportedOpenshiftVersionsParams)
+	// ListReleaseSources Channels that versions come from. There are none; openshift-versions lists what is configured.
+	// (GET /release-sources)
+	ListReleaseSources(w http.ResponseWriter, r *http.Request)
+	// GetSupportedArchitectures Which architectures a version can be installed on.
+	// (GET /support-levels/architectures)
+	GetSupportedArchitectures(w http.ResponseWriter, r *http.Request, params GetSupportedArchitecturesParams)
+	// GetSupportedFeatures Which features of today's system there are.
+	// (GET /support-levels/features)
+	GetSupportedFeatures(w http.ResponseWriter, r *http.Request, params GetSupportedFeaturesParams)
+	// GetDetailedSupportedFeatures The same with details.
+	// (GET /support-levels/features/detailed)
+	GetDetailedSupportedFeatures(w http.ResponseWriter, r *http.Request, params GetDetailedSupportedFeaturesParams)
+	// ListSupportedOperators Operators that are installed with a cluster. There are none.
+	// (GET /supported-operators)
+	ListSupportedOperators(w http.ResponseWriter, r *http.Request)
 }
 
 // ServerInterfaceWrapper converts contexts to parameters.
@@ -1913,6 +2735,34 @@ func (siw *ServerInterfaceWrapper) RegisterCluster(w http.ResponseWriter, r *htt
 	handler.ServeHTTP(w, r)
 }
 
+// GetClusterDefaultConfig operation middleware
+func (siw *ServerInterfaceWrapper) GetClusterDefaultConfig(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetClusterDefaultConfig(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ImportCluster operation middleware
+func (siw *ServerInterfaceWrapper) ImportCluster(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ImportCluster(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // DeregisterCluster operation middleware
 func (siw *ServerInterfaceWrapper) DeregisterCluster(w http.ResponseWriter, r *http.Request) {
 
@@ -1998,6 +2848,58 @@ func (siw *ServerInterfaceWrapper) UpdateCluster(w http.ResponseWriter, r *http.
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.UpdateCluster(w, r, clusterID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AllowAddHosts operation middleware
+func (siw *ServerInterfaceWrapper) AllowAddHosts(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AllowAddHosts(w, r, clusterID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AllowAddWorkers operation middleware
+func (siw *ServerInterfaceWrapper) AllowAddWorkers(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AllowAddWorkers(w, r, clusterID)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -2111,6 +3013,32 @@ func (siw *ServerInterfaceWrapper) ResetCluster(w http.ResponseWriter, r *http.R
 	handler.ServeHTTP(w, r)
 }
 
+// GetCredentials operation middleware
+func (siw *ServerInterfaceWrapper) GetCredentials(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetCredentials(w, r, clusterID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // DownloadClusterCredentials operation middleware
 func (siw *ServerInterfaceWrapper) DownloadClusterCredentials(w http.ResponseWriter, r *http.Request) {
 
@@ -2144,6 +3072,171 @@ func (siw *ServerInterfaceWrapper) DownloadClusterCredentials(w http.ResponseWri
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.DownloadClusterCredentials(w, r, clusterID, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetPresignedForClusterCredentials operation middleware
+func (siw *ServerInterfaceWrapper) GetPresignedForClusterCredentials(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetPresignedForClusterCredentialsParams
+
+	// ------------- Required query parameter "file_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "file_name", r.URL.Query(), &params.FileName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "file_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "file_name", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetPresignedForClusterCredentials(w, r, clusterID, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DownloadClusterFiles operation middleware
+func (siw *ServerInterfaceWrapper) DownloadClusterFiles(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DownloadClusterFilesParams
+
+	// ------------- Required query parameter "file_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "file_name", r.URL.Query(), &params.FileName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "file_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "file_name", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DownloadClusterFiles(w, r, clusterID, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetPresignedForClusterFiles operation middleware
+func (siw *ServerInterfaceWrapper) GetPresignedForClusterFiles(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetPresignedForClusterFilesParams
+
+	// ------------- Required query parameter "file_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "file_name", r.URL.Query(), &params.FileName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "file_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "file_name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "logs_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "logs_type", r.URL.Query(), &params.LogsType, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "logs_type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "logs_type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "host_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "host_id", r.URL.Query(), &params.HostID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "host_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "host_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "additional_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "additional_name", r.URL.Query(), &params.AdditionalName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "additional_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "additional_name", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetPresignedForClusterFiles(w, r, clusterID, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -2247,11 +3340,560 @@ func (siw *ServerInterfaceWrapper) ListClusterHosts(w http.ResponseWriter, r *ht
 	handler.ServeHTTP(w, r)
 }
 
+// GetIgnoredValidations operation middleware
+func (siw *ServerInterfaceWrapper) GetIgnoredValidations(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetIgnoredValidations(w, r, clusterID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SetIgnoredValidations operation middleware
+func (siw *ServerInterfaceWrapper) SetIgnoredValidations(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SetIgnoredValidations(w, r, clusterID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetClusterInstallConfig operation middleware
+func (siw *ServerInterfaceWrapper) GetClusterInstallConfig(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetClusterInstallConfig(w, r, clusterID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UpdateClusterInstallConfig operation middleware
+func (siw *ServerInterfaceWrapper) UpdateClusterInstallConfig(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateClusterInstallConfig(w, r, clusterID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DownloadClusterLogs operation middleware
+func (siw *ServerInterfaceWrapper) DownloadClusterLogs(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DownloadClusterLogsParams
+
+	// ------------- Optional query parameter "logs_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "logs_type", r.URL.Query(), &params.LogsType, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "logs_type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "logs_type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "host_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "host_id", r.URL.Query(), &params.HostID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "host_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "host_id", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DownloadClusterLogs(w, r, clusterID, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UploadLogs operation middleware
+func (siw *ServerInterfaceWrapper) UploadLogs(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UploadLogsParams
+
+	// ------------- Required query parameter "logs_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "logs_type", r.URL.Query(), &params.LogsType, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "logs_type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "logs_type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "infra_env_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "infra_env_id", r.URL.Query(), &params.InfraEnvID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "infra_env_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "infra_env_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "host_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "host_id", r.URL.Query(), &params.HostID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "host_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "host_id", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UploadLogs(w, r, clusterID, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DeleteClusterManifest operation middleware
+func (siw *ServerInterfaceWrapper) DeleteClusterManifest(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteClusterManifestParams
+
+	// ------------- Optional query parameter "folder" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "folder", r.URL.Query(), &params.Folder, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "folder"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "folder", Err: err})
+		}
+		return
+	}
+
+	// ------------- Required query parameter "file_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "file_name", r.URL.Query(), &params.FileName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "file_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "file_name", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DeleteClusterManifest(w, r, clusterID, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListClusterManifests operation middleware
+func (siw *ServerInterfaceWrapper) ListClusterManifests(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListClusterManifestsParams
+
+	// ------------- Optional query parameter "include_system_generated" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "include_system_generated", r.URL.Query(), &params.IncludeSystemGenerated, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include_system_generated"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include_system_generated", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListClusterManifests(w, r, clusterID, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UpdateClusterManifest operation middleware
+func (siw *ServerInterfaceWrapper) UpdateClusterManifest(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateClusterManifest(w, r, clusterID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateClusterManifest operation middleware
+func (siw *ServerInterfaceWrapper) CreateClusterManifest(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateClusterManifest(w, r, clusterID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DownloadClusterManifest operation middleware
+func (siw *ServerInterfaceWrapper) DownloadClusterManifest(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DownloadClusterManifestParams
+
+	// ------------- Optional query parameter "folder" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "folder", r.URL.Query(), &params.Folder, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "folder"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "folder", Err: err})
+		}
+		return
+	}
+
+	// ------------- Required query parameter "file_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "file_name", r.URL.Query(), &params.FileName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "file_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "file_name", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DownloadClusterManifest(w, r, clusterID, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetPreflightRequirements operation middleware
+func (siw *ServerInterfaceWrapper) GetPreflightRequirements(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetPreflightRequirements(w, r, clusterID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetClusterSupportedPlatforms operation middleware
+func (siw *ServerInterfaceWrapper) GetClusterSupportedPlatforms(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetClusterSupportedPlatforms(w, r, clusterID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetClusterUISettings operation middleware
+func (siw *ServerInterfaceWrapper) GetClusterUISettings(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetClusterUISettings(w, r, clusterID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UpdateClusterUISettings operation middleware
+func (siw *ServerInterfaceWrapper) UpdateClusterUISettings(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateClusterUISettings(w, r, clusterID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListComponentVersions operation middleware
 func (siw *ServerInterfaceWrapper) ListComponentVersions(w http.ResponseWriter, r *http.Request) {
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListComponentVersions(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListManagedDomains operation middleware
+func (siw *ServerInterfaceWrapper) ListManagedDomains(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListManagedDomains(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -3325,6 +4967,50 @@ func (siw *ServerInterfaceWrapper) ResetHost(w http.ResponseWriter, r *http.Requ
 	handler.ServeHTTP(w, r)
 }
 
+// ResetHostValidation operation middleware
+func (siw *ServerInterfaceWrapper) ResetHostValidation(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "infra_env_id" -------------
+	var infraEnvID InfraEnvID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "infra_env_id", r.PathValue("infra_env_id"), &infraEnvID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "infra_env_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "host_id" -------------
+	var hostID HostID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "host_id", r.PathValue("host_id"), &hostID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "host_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "validation_id" -------------
+	var validationID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "validation_id", r.PathValue("validation_id"), &validationID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "validation_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ResetHostValidation(w, r, infraEnvID, hostID, validationID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // UnbindHost operation middleware
 func (siw *ServerInterfaceWrapper) UnbindHost(w http.ResponseWriter, r *http.Request) {
 
@@ -3644,6 +5330,41 @@ func (siw *ServerInterfaceWrapper) PostStepReply(w http.ResponseWriter, r *http.
 	handler.ServeHTTP(w, r)
 }
 
+// UpdateHostLogsProgress operation middleware
+func (siw *ServerInterfaceWrapper) UpdateHostLogsProgress(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "infra_env_id" -------------
+	var infraEnvID InfraEnvID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "infra_env_id", r.PathValue("infra_env_id"), &infraEnvID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "infra_env_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "host_id" -------------
+	var hostID HostID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "host_id", r.PathValue("host_id"), &hostID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "host_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateHostLogsProgress(w, r, infraEnvID, hostID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // UpdateHostInstallProgress operation middleware
 func (siw *ServerInterfaceWrapper) UpdateHostInstallProgress(w http.ResponseWriter, r *http.Request) {
 
@@ -3766,6 +5487,211 @@ func (siw *ServerInterfaceWrapper) ListSupportedOpenshiftVersions(w http.Respons
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListSupportedOpenshiftVersions(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListReleaseSources operation middleware
+func (siw *ServerInterfaceWrapper) ListReleaseSources(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListReleaseSources(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetSupportedArchitectures operation middleware
+func (siw *ServerInterfaceWrapper) GetSupportedArchitectures(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetSupportedArchitecturesParams
+
+	// ------------- Required query parameter "openshift_version" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "openshift_version", r.URL.Query(), &params.OpenshiftVersion, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "openshift_version"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "openshift_version", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetSupportedArchitectures(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetSupportedFeatures operation middleware
+func (siw *ServerInterfaceWrapper) GetSupportedFeatures(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetSupportedFeaturesParams
+
+	// ------------- Required query parameter "openshift_version" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "openshift_version", r.URL.Query(), &params.OpenshiftVersion, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "openshift_version"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "openshift_version", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cpu_architecture" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cpu_architecture", r.URL.Query(), &params.CPUArchitecture, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cpu_architecture"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cpu_architecture", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "platform_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "platform_type", r.URL.Query(), &params.PlatformType, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "platform_type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "platform_type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "external_platform_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "external_platform_name", r.URL.Query(), &params.ExternalPlatformName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "external_platform_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "external_platform_name", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetSupportedFeatures(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetDetailedSupportedFeatures operation middleware
+func (siw *ServerInterfaceWrapper) GetDetailedSupportedFeatures(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetDetailedSupportedFeaturesParams
+
+	// ------------- Required query parameter "openshift_version" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "openshift_version", r.URL.Query(), &params.OpenshiftVersion, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "openshift_version"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "openshift_version", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cpu_architecture" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cpu_architecture", r.URL.Query(), &params.CPUArchitecture, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cpu_architecture"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cpu_architecture", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "platform_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "platform_type", r.URL.Query(), &params.PlatformType, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "platform_type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "platform_type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "external_platform_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "external_platform_name", r.URL.Query(), &params.ExternalPlatformName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "external_platform_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "external_platform_name", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetDetailedSupportedFeatures(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListSupportedOperators operation middleware
+func (siw *ServerInterfaceWrapper) ListSupportedOperators(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListSupportedOperators(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -3900,13 +5826,37 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/clusters/{cluster_id}", wrapper.DeregisterCluster)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/clusters/{cluster_id}", wrapper.GetCluster)
 	m.HandleFunc(http.MethodPatch+" "+options.BaseURL+"/clusters/{cluster_id}", wrapper.UpdateCluster)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/clusters/{cluster_id}/actions/allow-add-hosts", wrapper.AllowAddHosts)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/clusters/{cluster_id}/actions/allow-add-workers", wrapper.AllowAddWorkers)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/clusters/{cluster_id}/actions/cancel", wrapper.CancelInstallation)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/clusters/{cluster_id}/actions/complete-installation", wrapper.CompleteInstallation)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/clusters/{cluster_id}/actions/install", wrapper.InstallCluster)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/clusters/{cluster_id}/actions/reset", wrapper.ResetCluster)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/clusters/{cluster_id}/credentials", wrapper.GetCredentials)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/clusters/{cluster_id}/downloads/credentials", wrapper.DownloadClusterCredentials)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/clusters/{cluster_id}/downloads/credentials-presigned", wrapper.GetPresignedForClusterCredentials)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/clusters/{cluster_id}/downloads/files", wrapper.DownloadClusterFiles)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/clusters/{cluster_id}/downloads/files-presigned", wrapper.GetPresignedForClusterFiles)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/clusters/{cluster_id}/hosts", wrapper.ListClusterHosts)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/clusters/{cluster_id}/ignored-validations", wrapper.GetIgnoredValidations)
+	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/clusters/{cluster_id}/ignored-validations", wrapper.SetIgnoredValidations)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/clusters/{cluster_id}/install-config", wrapper.GetClusterInstallConfig)
+	m.HandleFunc(http.MethodPatch+" "+options.BaseURL+"/clusters/{cluster_id}/install-config", wrapper.UpdateClusterInstallConfig)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/clusters/{cluster_id}/logs", wrapper.DownloadClusterLogs)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/clusters/{cluster_id}/logs", wrapper.UploadLogs)
+	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/clusters/{cluster_id}/manifests", wrapper.DeleteClusterManifest)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/clusters/{cluster_id}/manifests", wrapper.ListClusterManifests)
+	m.HandleFunc(http.MethodPatch+" "+options.BaseURL+"/clusters/{cluster_id}/manifests", wrapper.UpdateClusterManifest)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/clusters/{cluster_id}/manifests", wrapper.CreateClusterManifest)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/clusters/{cluster_id}/manifests/files", wrapper.DownloadClusterManifest)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/clusters/{cluster_id}/preflight-requirements", wrapper.GetPreflightRequirements)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/clusters/{cluster_id}/supported-platforms", wrapper.GetClusterSupportedPlatforms)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/clusters/{cluster_id}/ui-settings", wrapper.GetClusterUISettings)
+	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/clusters/{cluster_id}/ui-settings", wrapper.UpdateClusterUISettings)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/clusters/default-config", wrapper.GetClusterDefaultConfig)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/clusters/import", wrapper.ImportCluster)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/component-versions", wrapper.ListComponentVersions)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/domains", wrapper.ListManagedDomains)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/events", wrapper.ListEvents)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/events", wrapper.TriggerEvent)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/events/stream", wrapper.StreamEvents)
@@ -3930,6 +5880,7 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/infra-envs/{infra_env_id}/hosts/{host_id}/actions/move", wrapper.MoveHost)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/infra-envs/{infra_env_id}/hosts/{host_id}/actions/reclaim", wrapper.ReclaimHost)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/infra-envs/{infra_env_id}/hosts/{host_id}/actions/reset", wrapper.ResetHost)
+	m.HandleFunc(http.MethodPatch+" "+options.BaseURL+"/infra-envs/{infra_env_id}/hosts/{host_id}/actions/reset-validation/{validation_id}", wrapper.ResetHostValidation)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/infra-envs/{infra_env_id}/hosts/{host_id}/actions/unbind", wrapper.UnbindHost)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/infra-envs/{infra_env_id}/hosts/{host_id}/first-boot", wrapper.DownloadFirstBoot)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/infra-envs/{infra_env_id}/hosts/{host_id}/ignition", wrapper.GetHostIgnition)
@@ -3937,9 +5888,15 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodPatch+" "+options.BaseURL+"/infra-envs/{infra_env_id}/hosts/{host_id}/installer-args", wrapper.UpdateHostInstallerArgs)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/infra-envs/{infra_env_id}/hosts/{host_id}/instructions", wrapper.GetNextSteps)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/infra-envs/{infra_env_id}/hosts/{host_id}/instructions", wrapper.PostStepReply)
+	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/infra-envs/{infra_env_id}/hosts/{host_id}/logs-progress", wrapper.UpdateHostLogsProgress)
 	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/infra-envs/{infra_env_id}/hosts/{host_id}/progress", wrapper.UpdateHostInstallProgress)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/infra-envs/{infra_env_id}/regenerate-signing-key", wrapper.RegenerateInfraEnvSigningKey)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/openshift-versions", wrapper.ListSupportedOpenshiftVersions)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/release-sources", wrapper.ListReleaseSources)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/support-levels/architectures", wrapper.GetSupportedArchitectures)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/support-levels/features", wrapper.GetSupportedFeatures)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/support-levels/features/detailed", wrapper.GetDetailedSupportedFeatures)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/supported-operators", wrapper.ListSupportedOperators)
 
 	return m
 }
@@ -4056,6 +6013,83 @@ func (response RegisterClusterdefaultJSONResponse) VisitRegisterClusterResponse(
 	return err
 }
 
+type GetClusterDefaultConfigRequestObject struct {
+}
+
+type GetClusterDefaultConfigResponseObject interface {
+	VisitGetClusterDefaultConfigResponse(w http.ResponseWriter) error
+}
+
+type GetClusterDefaultConfig200JSONResponse ClusterDefaultConfig
+
+func (response GetClusterDefaultConfig200JSONResponse) VisitGetClusterDefaultConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClusterDefaultConfigdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetClusterDefaultConfigdefaultJSONResponse) VisitGetClusterDefaultConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportClusterRequestObject struct {
+	Body *ImportClusterJSONRequestBody
+}
+
+type ImportClusterResponseObject interface {
+	VisitImportClusterResponse(w http.ResponseWriter) error
+}
+
+type ImportCluster201JSONResponse struct{ ClusterJSONResponse }
+
+func (response ImportCluster201JSONResponse) VisitImportClusterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportClusterdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ImportClusterdefaultJSONResponse) VisitImportClusterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeregisterClusterRequestObject struct {
 	ClusterID ClusterID `json:"cluster_id"`
 }
@@ -4158,6 +6192,84 @@ type UpdateClusterdefaultJSONResponse struct {
 }
 
 func (response UpdateClusterdefaultJSONResponse) VisitUpdateClusterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AllowAddHostsRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+}
+
+type AllowAddHostsResponseObject interface {
+	VisitAllowAddHostsResponse(w http.ResponseWriter) error
+}
+
+type AllowAddHosts202JSONResponse struct{ ClusterJSONResponse }
+
+func (response AllowAddHosts202JSONResponse) VisitAllowAddHostsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AllowAddHostsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response AllowAddHostsdefaultJSONResponse) VisitAllowAddHostsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AllowAddWorkersRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+}
+
+type AllowAddWorkersResponseObject interface {
+	VisitAllowAddWorkersResponse(w http.ResponseWriter) error
+}
+
+type AllowAddWorkers202JSONResponse struct{ ClusterJSONResponse }
+
+func (response AllowAddWorkers202JSONResponse) VisitAllowAddWorkersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AllowAddWorkersdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response AllowAddWorkersdefaultJSONResponse) VisitAllowAddWorkersResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4326,6 +6438,45 @@ func (response ResetClusterdefaultJSONResponse) VisitResetClusterResponse(w http
 	return err
 }
 
+type GetCredentialsRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+}
+
+type GetCredentialsResponseObject interface {
+	VisitGetCredentialsResponse(w http.ResponseWriter) error
+}
+
+type GetCredentials200JSONResponse Credentials
+
+func (response GetCredentials200JSONResponse) VisitGetCredentialsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetCredentialsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetCredentialsdefaultJSONResponse) VisitGetCredentialsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DownloadClusterCredentialsRequestObject struct {
 	ClusterID ClusterID `json:"cluster_id"`
 	Params    DownloadClusterCredentialsParams
@@ -4362,6 +6513,133 @@ type DownloadClusterCredentialsdefaultJSONResponse struct {
 }
 
 func (response DownloadClusterCredentialsdefaultJSONResponse) VisitDownloadClusterCredentialsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetPresignedForClusterCredentialsRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+	Params    GetPresignedForClusterCredentialsParams
+}
+
+type GetPresignedForClusterCredentialsResponseObject interface {
+	VisitGetPresignedForClusterCredentialsResponse(w http.ResponseWriter) error
+}
+
+type GetPresignedForClusterCredentials200JSONResponse PresignedURL
+
+func (response GetPresignedForClusterCredentials200JSONResponse) VisitGetPresignedForClusterCredentialsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetPresignedForClusterCredentialsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetPresignedForClusterCredentialsdefaultJSONResponse) VisitGetPresignedForClusterCredentialsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DownloadClusterFilesRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+	Params    DownloadClusterFilesParams
+}
+
+type DownloadClusterFilesResponseObject interface {
+	VisitDownloadClusterFilesResponse(w http.ResponseWriter) error
+}
+
+type DownloadClusterFiles200ApplicationOctetStreamResponse struct {
+	FileApplicationOctetStreamResponse
+}
+
+func (response DownloadClusterFiles200ApplicationOctetStreamResponse) VisitDownloadClusterFilesResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/octet-stream")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Disposition", fmt.Sprint(response.Headers.ContentDisposition))
+	w.Header().Set("Last-Modified", fmt.Sprint(response.Headers.LastModified))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type DownloadClusterFilesdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DownloadClusterFilesdefaultJSONResponse) VisitDownloadClusterFilesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetPresignedForClusterFilesRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+	Params    GetPresignedForClusterFilesParams
+}
+
+type GetPresignedForClusterFilesResponseObject interface {
+	VisitGetPresignedForClusterFilesResponse(w http.ResponseWriter) error
+}
+
+type GetPresignedForClusterFiles200JSONResponse PresignedURL
+
+func (response GetPresignedForClusterFiles200JSONResponse) VisitGetPresignedForClusterFilesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetPresignedForClusterFilesdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetPresignedForClusterFilesdefaultJSONResponse) VisitGetPresignedForClusterFilesResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4414,6 +6692,598 @@ func (response ListClusterHostsdefaultJSONResponse) VisitListClusterHostsRespons
 	return err
 }
 
+type GetIgnoredValidationsRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+}
+
+type GetIgnoredValidationsResponseObject interface {
+	VisitGetIgnoredValidationsResponse(w http.ResponseWriter) error
+}
+
+type GetIgnoredValidations200JSONResponse IgnoredValidations
+
+func (response GetIgnoredValidations200JSONResponse) VisitGetIgnoredValidationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetIgnoredValidationsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetIgnoredValidationsdefaultJSONResponse) VisitGetIgnoredValidationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SetIgnoredValidationsRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+	Body      *SetIgnoredValidationsJSONRequestBody
+}
+
+type SetIgnoredValidationsResponseObject interface {
+	VisitSetIgnoredValidationsResponse(w http.ResponseWriter) error
+}
+
+type SetIgnoredValidations201JSONResponse IgnoredValidations
+
+func (response SetIgnoredValidations201JSONResponse) VisitSetIgnoredValidationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SetIgnoredValidationsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response SetIgnoredValidationsdefaultJSONResponse) VisitSetIgnoredValidationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClusterInstallConfigRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+}
+
+type GetClusterInstallConfigResponseObject interface {
+	VisitGetClusterInstallConfigResponse(w http.ResponseWriter) error
+}
+
+type GetClusterInstallConfig200JSONResponse string
+
+func (response GetClusterInstallConfig200JSONResponse) VisitGetClusterInstallConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClusterInstallConfigdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetClusterInstallConfigdefaultJSONResponse) VisitGetClusterInstallConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateClusterInstallConfigRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+	Body      *UpdateClusterInstallConfigJSONRequestBody
+}
+
+type UpdateClusterInstallConfigResponseObject interface {
+	VisitUpdateClusterInstallConfigResponse(w http.ResponseWriter) error
+}
+
+type UpdateClusterInstallConfig201Response struct {
+}
+
+func (response UpdateClusterInstallConfig201Response) VisitUpdateClusterInstallConfigResponse(w http.ResponseWriter) error {
+	w.WriteHeader(201)
+	return nil
+}
+
+type UpdateClusterInstallConfigdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response UpdateClusterInstallConfigdefaultJSONResponse) VisitUpdateClusterInstallConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DownloadClusterLogsRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+	Params    DownloadClusterLogsParams
+}
+
+type DownloadClusterLogsResponseObject interface {
+	VisitDownloadClusterLogsResponse(w http.ResponseWriter) error
+}
+
+type DownloadClusterLogs200ApplicationOctetStreamResponse struct {
+	FileApplicationOctetStreamResponse
+}
+
+func (response DownloadClusterLogs200ApplicationOctetStreamResponse) VisitDownloadClusterLogsResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/octet-stream")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Disposition", fmt.Sprint(response.Headers.ContentDisposition))
+	w.Header().Set("Last-Modified", fmt.Sprint(response.Headers.LastModified))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type DownloadClusterLogsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DownloadClusterLogsdefaultJSONResponse) VisitDownloadClusterLogsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UploadLogsRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+	Params    UploadLogsParams
+	Body      *multipart.Reader
+}
+
+type UploadLogsResponseObject interface {
+	VisitUploadLogsResponse(w http.ResponseWriter) error
+}
+
+type UploadLogs204Response struct {
+}
+
+func (response UploadLogs204Response) VisitUploadLogsResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type UploadLogsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response UploadLogsdefaultJSONResponse) VisitUploadLogsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteClusterManifestRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+	Params    DeleteClusterManifestParams
+}
+
+type DeleteClusterManifestResponseObject interface {
+	VisitDeleteClusterManifestResponse(w http.ResponseWriter) error
+}
+
+type DeleteClusterManifest200Response struct {
+}
+
+func (response DeleteClusterManifest200Response) VisitDeleteClusterManifestResponse(w http.ResponseWriter) error {
+	w.WriteHeader(200)
+	return nil
+}
+
+type DeleteClusterManifestdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DeleteClusterManifestdefaultJSONResponse) VisitDeleteClusterManifestResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListClusterManifestsRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+	Params    ListClusterManifestsParams
+}
+
+type ListClusterManifestsResponseObject interface {
+	VisitListClusterManifestsResponse(w http.ResponseWriter) error
+}
+
+type ListClusterManifests200JSONResponse []Manifest
+
+func (response ListClusterManifests200JSONResponse) VisitListClusterManifestsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListClusterManifestsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListClusterManifestsdefaultJSONResponse) VisitListClusterManifestsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateClusterManifestRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+	Body      *UpdateClusterManifestJSONRequestBody
+}
+
+type UpdateClusterManifestResponseObject interface {
+	VisitUpdateClusterManifestResponse(w http.ResponseWriter) error
+}
+
+type UpdateClusterManifest200JSONResponse Manifest
+
+func (response UpdateClusterManifest200JSONResponse) VisitUpdateClusterManifestResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateClusterManifestdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response UpdateClusterManifestdefaultJSONResponse) VisitUpdateClusterManifestResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateClusterManifestRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+	Body      *CreateClusterManifestJSONRequestBody
+}
+
+type CreateClusterManifestResponseObject interface {
+	VisitCreateClusterManifestResponse(w http.ResponseWriter) error
+}
+
+type CreateClusterManifest201JSONResponse Manifest
+
+func (response CreateClusterManifest201JSONResponse) VisitCreateClusterManifestResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateClusterManifestdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response CreateClusterManifestdefaultJSONResponse) VisitCreateClusterManifestResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DownloadClusterManifestRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+	Params    DownloadClusterManifestParams
+}
+
+type DownloadClusterManifestResponseObject interface {
+	VisitDownloadClusterManifestResponse(w http.ResponseWriter) error
+}
+
+type DownloadClusterManifest200ApplicationOctetStreamResponse struct {
+	FileApplicationOctetStreamResponse
+}
+
+func (response DownloadClusterManifest200ApplicationOctetStreamResponse) VisitDownloadClusterManifestResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/octet-stream")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Disposition", fmt.Sprint(response.Headers.ContentDisposition))
+	w.Header().Set("Last-Modified", fmt.Sprint(response.Headers.LastModified))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type DownloadClusterManifestdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DownloadClusterManifestdefaultJSONResponse) VisitDownloadClusterManifestResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetPreflightRequirementsRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+}
+
+type GetPreflightRequirementsResponseObject interface {
+	VisitGetPreflightRequirementsResponse(w http.ResponseWriter) error
+}
+
+type GetPreflightRequirements200JSONResponse PreflightRequirements
+
+func (response GetPreflightRequirements200JSONResponse) VisitGetPreflightRequirementsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetPreflightRequirementsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetPreflightRequirementsdefaultJSONResponse) VisitGetPreflightRequirementsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClusterSupportedPlatformsRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+}
+
+type GetClusterSupportedPlatformsResponseObject interface {
+	VisitGetClusterSupportedPlatformsResponse(w http.ResponseWriter) error
+}
+
+type GetClusterSupportedPlatforms200JSONResponse []string
+
+func (response GetClusterSupportedPlatforms200JSONResponse) VisitGetClusterSupportedPlatformsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClusterSupportedPlatformsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetClusterSupportedPlatformsdefaultJSONResponse) VisitGetClusterSupportedPlatformsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClusterUISettingsRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+}
+
+type GetClusterUISettingsResponseObject interface {
+	VisitGetClusterUISettingsResponse(w http.ResponseWriter) error
+}
+
+type GetClusterUISettings200JSONResponse string
+
+func (response GetClusterUISettings200JSONResponse) VisitGetClusterUISettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetClusterUISettingsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetClusterUISettingsdefaultJSONResponse) VisitGetClusterUISettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateClusterUISettingsRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+	Body      *UpdateClusterUISettingsJSONRequestBody
+}
+
+type UpdateClusterUISettingsResponseObject interface {
+	VisitUpdateClusterUISettingsResponse(w http.ResponseWriter) error
+}
+
+type UpdateClusterUISettings200JSONResponse string
+
+func (response UpdateClusterUISettings200JSONResponse) VisitUpdateClusterUISettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateClusterUISettingsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response UpdateClusterUISettingsdefaultJSONResponse) VisitUpdateClusterUISettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListComponentVersionsRequestObject struct {
 }
 
@@ -4441,6 +7311,44 @@ type ListComponentVersionsdefaultJSONResponse struct {
 }
 
 func (response ListComponentVersionsdefaultJSONResponse) VisitListComponentVersionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListManagedDomainsRequestObject struct {
+}
+
+type ListManagedDomainsResponseObject interface {
+	VisitListManagedDomainsResponse(w http.ResponseWriter) error
+}
+
+type ListManagedDomains200JSONResponse []map[string]interface{}
+
+func (response ListManagedDomains200JSONResponse) VisitListManagedDomainsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListManagedDomainsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListManagedDomainsdefaultJSONResponse) VisitListManagedDomainsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -5419,6 +8327,47 @@ func (response ResetHostdefaultJSONResponse) VisitResetHostResponse(w http.Respo
 	return err
 }
 
+type ResetHostValidationRequestObject struct {
+	InfraEnvID   InfraEnvID `json:"infra_env_id"`
+	HostID       HostID     `json:"host_id"`
+	ValidationID string     `json:"validation_id"`
+}
+
+type ResetHostValidationResponseObject interface {
+	VisitResetHostValidationResponse(w http.ResponseWriter) error
+}
+
+type ResetHostValidation200JSONResponse struct{ HostJSONResponse }
+
+func (response ResetHostValidation200JSONResponse) VisitResetHostValidationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResetHostValidationdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ResetHostValidationdefaultJSONResponse) VisitResetHostValidationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type UnbindHostRequestObject struct {
 	InfraEnvID InfraEnvID `json:"infra_env_id"`
 	HostID     HostID     `json:"host_id"`
@@ -5699,6 +8648,41 @@ func (response PostStepReplydefaultJSONResponse) VisitPostStepReplyResponse(w ht
 	return err
 }
 
+type UpdateHostLogsProgressRequestObject struct {
+	InfraEnvID InfraEnvID `json:"infra_env_id"`
+	HostID     HostID     `json:"host_id"`
+	Body       *UpdateHostLogsProgressJSONRequestBody
+}
+
+type UpdateHostLogsProgressResponseObject interface {
+	VisitUpdateHostLogsProgressResponse(w http.ResponseWriter) error
+}
+
+type UpdateHostLogsProgress204Response struct {
+}
+
+func (response UpdateHostLogsProgress204Response) VisitUpdateHostLogsProgressResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type UpdateHostLogsProgressdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response UpdateHostLogsProgressdefaultJSONResponse) VisitUpdateHostLogsProgressResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type UpdateHostInstallProgressRequestObject struct {
 	InfraEnvID InfraEnvID `json:"infra_env_id"`
 	HostID     HostID     `json:"host_id"`
@@ -5807,6 +8791,203 @@ func (response ListSupportedOpenshiftVersionsdefaultJSONResponse) VisitListSuppo
 	return err
 }
 
+type ListReleaseSourcesRequestObject struct {
+}
+
+type ListReleaseSourcesResponseObject interface {
+	VisitListReleaseSourcesResponse(w http.ResponseWriter) error
+}
+
+type ListReleaseSources200JSONResponse []map[string]interface{}
+
+func (response ListReleaseSources200JSONResponse) VisitListReleaseSourcesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListReleaseSourcesdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListReleaseSourcesdefaultJSONResponse) VisitListReleaseSourcesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSupportedArchitecturesRequestObject struct {
+	Params GetSupportedArchitecturesParams
+}
+
+type GetSupportedArchitecturesResponseObject interface {
+	VisitGetSupportedArchitecturesResponse(w http.ResponseWriter) error
+}
+
+type GetSupportedArchitectures200JSONResponse struct {
+	Architectures map[string]string `json:"architectures,omitempty,omitzero"`
+}
+
+func (response GetSupportedArchitectures200JSONResponse) VisitGetSupportedArchitecturesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSupportedArchitecturesdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetSupportedArchitecturesdefaultJSONResponse) VisitGetSupportedArchitecturesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSupportedFeaturesRequestObject struct {
+	Params GetSupportedFeaturesParams
+}
+
+type GetSupportedFeaturesResponseObject interface {
+	VisitGetSupportedFeaturesResponse(w http.ResponseWriter) error
+}
+
+type GetSupportedFeatures200JSONResponse struct {
+	Features map[string]string `json:"features,omitempty,omitzero"`
+}
+
+func (response GetSupportedFeatures200JSONResponse) VisitGetSupportedFeaturesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSupportedFeaturesdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetSupportedFeaturesdefaultJSONResponse) VisitGetSupportedFeaturesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDetailedSupportedFeaturesRequestObject struct {
+	Params GetDetailedSupportedFeaturesParams
+}
+
+type GetDetailedSupportedFeaturesResponseObject interface {
+	VisitGetDetailedSupportedFeaturesResponse(w http.ResponseWriter) error
+}
+
+type GetDetailedSupportedFeatures200JSONResponse DetailedFeatures
+
+func (response GetDetailedSupportedFeatures200JSONResponse) VisitGetDetailedSupportedFeaturesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDetailedSupportedFeaturesdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetDetailedSupportedFeaturesdefaultJSONResponse) VisitGetDetailedSupportedFeaturesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSupportedOperatorsRequestObject struct {
+}
+
+type ListSupportedOperatorsResponseObject interface {
+	VisitListSupportedOperatorsResponse(w http.ResponseWriter) error
+}
+
+type ListSupportedOperators200JSONResponse []string
+
+func (response ListSupportedOperators200JSONResponse) VisitListSupportedOperatorsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSupportedOperatorsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListSupportedOperatorsdefaultJSONResponse) VisitListSupportedOperatorsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
 	// ListClusters List the clusters that the caller may see, oldest first.
@@ -5815,6 +8996,12 @@ type StrictServerInterface interface {
 	// RegisterCluster Create a cluster.
 	// (POST /clusters)
 	RegisterCluster(ctx context.Context, request RegisterClusterRequestObject) (RegisterClusterResponseObject, error)
+	// GetClusterDefaultConfig What user interfaces suggest for a new cluster.
+	// (GET /clusters/default-config)
+	GetClusterDefaultConfig(ctx context.Context, request GetClusterDefaultConfigRequestObject) (GetClusterDefaultConfigResponseObject, error)
+	// ImportCluster Make a cluster of one that is installed already, elsewhere, so that hosts can join it.
+	// (POST /clusters/import)
+	ImportCluster(ctx context.Context, request ImportClusterRequestObject) (ImportClusterResponseObject, error)
 	// DeregisterCluster Delete a cluster; its hosts are set free.
 	// (DELETE /clusters/{cluster_id})
 	DeregisterCluster(ctx context.Context, request DeregisterClusterRequestObject) (DeregisterClusterResponseObject, error)
@@ -5824,6 +9011,12 @@ type StrictServerInterface interface {
 	// UpdateCluster Change a cluster before its installation.
 	// (PATCH /clusters/{cluster_id})
 	UpdateCluster(ctx context.Context, request UpdateClusterRequestObject) (UpdateClusterResponseObject, error)
+	// AllowAddHosts Let an installed cluster take more hosts. It does so anyway; clients of today's system ask for it.
+	// (POST /clusters/{cluster_id}/actions/allow-add-hosts)
+	AllowAddHosts(ctx context.Context, request AllowAddHostsRequestObject) (AllowAddHostsResponseObject, error)
+	// AllowAddWorkers The same, under the name that it had before.
+	// (POST /clusters/{cluster_id}/actions/allow-add-workers)
+	AllowAddWorkers(ctx context.Context, request AllowAddWorkersRequestObject) (AllowAddWorkersResponseObject, error)
 	// CancelInstallation Cancel the installation.
 	// (POST /clusters/{cluster_id}/actions/cancel)
 	CancelInstallation(ctx context.Context, request CancelInstallationRequestObject) (CancelInstallationResponseObject, error)
@@ -5836,15 +9029,75 @@ type StrictServerInterface interface {
 	// ResetCluster Make a cluster whose installation failed or was cancelled ready for another try.
 	// (POST /clusters/{cluster_id}/actions/reset)
 	ResetCluster(ctx context.Context, request ResetClusterRequestObject) (ResetClusterResponseObject, error)
+	// GetCredentials The password of the cluster's administrator. Clusters of this service have none, which the answer says; they have a kubeconfig.
+	// (GET /clusters/{cluster_id}/credentials)
+	GetCredentials(ctx context.Context, request GetCredentialsRequestObject) (GetCredentialsResponseObject, error)
 	// DownloadClusterCredentials Credentials of the installed cluster, for people. A host's token does not open this.
 	// (GET /clusters/{cluster_id}/downloads/credentials)
 	DownloadClusterCredentials(ctx context.Context, request DownloadClusterCredentialsRequestObject) (DownloadClusterCredentialsResponseObject, error)
+	// GetPresignedForClusterCredentials An address of such a file that needs no header, for an hour.
+	// (GET /clusters/{cluster_id}/downloads/credentials-presigned)
+	GetPresignedForClusterCredentials(ctx context.Context, request GetPresignedForClusterCredentialsRequestObject) (GetPresignedForClusterCredentialsResponseObject, error)
+	// DownloadClusterFiles What an installation is made from.
+	// (GET /clusters/{cluster_id}/downloads/files)
+	DownloadClusterFiles(ctx context.Context, request DownloadClusterFilesRequestObject) (DownloadClusterFilesResponseObject, error)
+	// GetPresignedForClusterFiles An address of such a file, of logs or of a manifest that needs no header, for an hour.
+	// (GET /clusters/{cluster_id}/downloads/files-presigned)
+	GetPresignedForClusterFiles(ctx context.Context, request GetPresignedForClusterFilesRequestObject) (GetPresignedForClusterFilesResponseObject, error)
 	// ListClusterHosts List the hosts that are bound to a cluster.
 	// (GET /clusters/{cluster_id}/hosts)
 	ListClusterHosts(ctx context.Context, request ListClusterHostsRequestObject) (ListClusterHostsResponseObject, error)
+	// GetIgnoredValidations Validations of hosts that do not block this cluster.
+	// (GET /clusters/{cluster_id}/ignored-validations)
+	GetIgnoredValidations(ctx context.Context, request GetIgnoredValidationsRequestObject) (GetIgnoredValidationsResponseObject, error)
+	// SetIgnoredValidations Choose them. That a host is connected and known cannot be ignored.
+	// (PUT /clusters/{cluster_id}/ignored-validations)
+	SetIgnoredValidations(ctx context.Context, request SetIgnoredValidationsRequestObject) (SetIgnoredValidationsResponseObject, error)
+	// GetClusterInstallConfig The cluster as installers describe it, in YAML, with the overrides and without the pull secret.
+	// (GET /clusters/{cluster_id}/install-config)
+	GetClusterInstallConfig(ctx context.Context, request GetClusterInstallConfigRequestObject) (GetClusterInstallConfigResponseObject, error)
+	// UpdateClusterInstallConfig Lay a JSON object over the install-config. It replaces the one that was laid over it before; an empty one takes that away.
+	// (PATCH /clusters/{cluster_id}/install-config)
+	UpdateClusterInstallConfig(ctx context.Context, request UpdateClusterInstallConfigRequestObject) (UpdateClusterInstallConfigResponseObject, error)
+	// DownloadClusterLogs Logs that hosts sent: of one host or of the controller as they were sent, else a tar of all.
+	// (GET /clusters/{cluster_id}/logs)
+	DownloadClusterLogs(ctx context.Context, request DownloadClusterLogsRequestObject) (DownloadClusterLogsResponseObject, error)
+	// UploadLogs Keep an archive of logs, of a host that is bound to the cluster. The last one counts.
+	// (POST /clusters/{cluster_id}/logs)
+	UploadLogs(ctx context.Context, request UploadLogsRequestObject) (UploadLogsResponseObject, error)
+	// DeleteClusterManifest Delete a manifest.
+	// (DELETE /clusters/{cluster_id}/manifests)
+	DeleteClusterManifest(ctx context.Context, request DeleteClusterManifestRequestObject) (DeleteClusterManifestResponseObject, error)
+	// ListClusterManifests List the manifests that are applied with the installation.
+	// (GET /clusters/{cluster_id}/manifests)
+	ListClusterManifests(ctx context.Context, request ListClusterManifestsRequestObject) (ListClusterManifestsResponseObject, error)
+	// UpdateClusterManifest Rename a manifest or change its content.
+	// (PATCH /clusters/{cluster_id}/manifests)
+	UpdateClusterManifest(ctx context.Context, request UpdateClusterManifestRequestObject) (UpdateClusterManifestResponseObject, error)
+	// CreateClusterManifest Add a manifest. The host that brings up the control plane gets it with its first-boot data, in /opt/openshift.
+	// (POST /clusters/{cluster_id}/manifests)
+	CreateClusterManifest(ctx context.Context, request CreateClusterManifestRequestObject) (CreateClusterManifestResponseObject, error)
+	// DownloadClusterManifest The content of a manifest.
+	// (GET /clusters/{cluster_id}/manifests/files)
+	DownloadClusterManifest(ctx context.Context, request DownloadClusterManifestRequestObject) (DownloadClusterManifestResponseObject, error)
+	// GetPreflightRequirements What hosts of each role need.
+	// (GET /clusters/{cluster_id}/preflight-requirements)
+	GetPreflightRequirements(ctx context.Context, request GetPreflightRequirementsRequestObject) (GetPreflightRequirementsResponseObject, error)
+	// GetClusterSupportedPlatforms The platforms that a cluster's hosts can be of.
+	// (GET /clusters/{cluster_id}/supported-platforms)
+	GetClusterSupportedPlatforms(ctx context.Context, request GetClusterSupportedPlatformsRequestObject) (GetClusterSupportedPlatformsResponseObject, error)
+	// GetClusterUISettings A text that user interfaces keep with a cluster.
+	// (GET /clusters/{cluster_id}/ui-settings)
+	GetClusterUISettings(ctx context.Context, request GetClusterUISettingsRequestObject) (GetClusterUISettingsResponseObject, error)
+	// UpdateClusterUISettings Keep one.
+	// (PUT /clusters/{cluster_id}/ui-settings)
+	UpdateClusterUISettings(ctx context.Context, request UpdateClusterUISettingsRequestObject) (UpdateClusterUISettingsResponseObject, error)
 	// ListComponentVersions The versions of this service's parts.
 	// (GET /component-versions)
 	ListComponentVersions(ctx context.Context, request ListComponentVersionsRequestObject) (ListComponentVersionsResponseObject, error)
+	// ListManagedDomains Domains that this service manages. There are none.
+	// (GET /domains)
+	ListManagedDomains(ctx context.Context, request ListManagedDomainsRequestObject) (ListManagedDomainsResponseObject, error)
 	// ListEvents What happened to a cluster, an infra-env or a host, in the order of time.
 	// (GET /events)
 	ListEvents(ctx context.Context, request ListEventsRequestObject) (ListEventsResponseObject, error)
@@ -5914,6 +9167,9 @@ type StrictServerInterface interface {
 	// ResetHost Make a host that failed or was cancelled ready for another try. It has to boot the discovery image again.
 	// (POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/reset)
 	ResetHost(ctx context.Context, request ResetHostRequestObject) (ResetHostResponseObject, error)
+	// ResetHostValidation Let the host try again what failed: sufficient-installation-disk-speed or container-images-available.
+	// (PATCH /infra-envs/{infra_env_id}/hosts/{host_id}/actions/reset-validation/{validation_id})
+	ResetHostValidation(ctx context.Context, request ResetHostValidationRequestObject) (ResetHostValidationResponseObject, error)
 	// UnbindHost Set a host free.
 	// (POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/unbind)
 	UnbindHost(ctx context.Context, request UnbindHostRequestObject) (UnbindHostResponseObject, error)
@@ -5935,6 +9191,9 @@ type StrictServerInterface interface {
 	// PostStepReply Report the outcome of a step.
 	// (POST /infra-envs/{infra_env_id}/hosts/{host_id}/instructions)
 	PostStepReply(ctx context.Context, request PostStepReplyRequestObject) (PostStepReplyResponseObject, error)
+	// UpdateHostLogsProgress Report how far the collection of logs has come.
+	// (PUT /infra-envs/{infra_env_id}/hosts/{host_id}/logs-progress)
+	UpdateHostLogsProgress(ctx context.Context, request UpdateHostLogsProgressRequestObject) (UpdateHostLogsProgressResponseObject, error)
 	// UpdateHostInstallProgress Report how far the installation has come.
 	// (PUT /infra-envs/{infra_env_id}/hosts/{host_id}/progress)
 	UpdateHostInstallProgress(ctx context.Context, request UpdateHostInstallProgressRequestObject) (UpdateHostInstallProgressResponseObject, error)
@@ -5944,6 +9203,21 @@ type StrictServerInterface interface {
 	// ListSupportedOpenshiftVersions The versions that infra-envs and clusters may name, by version.
 	// (GET /openshift-versions)
 	ListSupportedOpenshiftVersions(ctx context.Context, request ListSupportedOpenshiftVersionsRequestObject) (ListSupportedOpenshiftVersionsResponseObject, error)
+	// ListReleaseSources Channels that versions come from. There are none; openshift-versions lists what is configured.
+	// (GET /release-sources)
+	ListReleaseSources(ctx context.Context, request ListReleaseSourcesRequestObject) (ListReleaseSourcesResponseObject, error)
+	// GetSupportedArchitectures Which architectures a version can be installed on.
+	// (GET /support-levels/architectures)
+	GetSupportedArchitectures(ctx context.Context, request GetSupportedArchitecturesRequestObject) (GetSupportedArchitecturesResponseObject, error)
+	// GetSupportedFeatures Which features of today's system there are.
+	// (GET /support-levels/features)
+	GetSupportedFeatures(ctx context.Context, request GetSupportedFeaturesRequestObject) (GetSupportedFeaturesResponseObject, error)
+	// GetDetailedSupportedFeatures The same with details.
+	// (GET /support-levels/features/detailed)
+	GetDetailedSupportedFeatures(ctx context.Context, request GetDetailedSupportedFeaturesRequestObject) (GetDetailedSupportedFeaturesResponseObject, error)
+	// ListSupportedOperators Operators that are installed with a cluster. There are none.
+	// (GET /supported-operators)
+	ListSupportedOperators(ctx context.Context, request ListSupportedOperatorsRequestObject) (ListSupportedOperatorsResponseObject, error)
 }
 
 type StrictHandlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error)
@@ -6042,6 +9316,61 @@ func (sh *strictHandler) RegisterCluster(w http.ResponseWriter, r *http.Request)
 	}
 }
 
+// GetClusterDefaultConfig operation middleware
+func (sh *strictHandler) GetClusterDefaultConfig(w http.ResponseWriter, r *http.Request) {
+	var request GetClusterDefaultConfigRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetClusterDefaultConfig(ctx, request.(GetClusterDefaultConfigRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetClusterDefaultConfig")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetClusterDefaultConfigResponseObject); ok {
+		if err := validResponse.VisitGetClusterDefaultConfigResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ImportCluster operation middleware
+func (sh *strictHandler) ImportCluster(w http.ResponseWriter, r *http.Request) {
+	var request ImportClusterRequestObject
+
+	var body ImportClusterJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ImportCluster(ctx, request.(ImportClusterRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ImportCluster")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ImportClusterResponseObject); ok {
+		if err := validResponse.VisitImportClusterResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // DeregisterCluster operation middleware
 func (sh *strictHandler) DeregisterCluster(w http.ResponseWriter, r *http.Request, clusterID ClusterID) {
 	var request DeregisterClusterRequestObject
@@ -6121,6 +9450,58 @@ func (sh *strictHandler) UpdateCluster(w http.ResponseWriter, r *http.Request, c
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(UpdateClusterResponseObject); ok {
 		if err := validResponse.VisitUpdateClusterResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AllowAddHosts operation middleware
+func (sh *strictHandler) AllowAddHosts(w http.ResponseWriter, r *http.Request, clusterID ClusterID) {
+	var request AllowAddHostsRequestObject
+
+	request.ClusterID = clusterID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AllowAddHosts(ctx, request.(AllowAddHostsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AllowAddHosts")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AllowAddHostsResponseObject); ok {
+		if err := validResponse.VisitAllowAddHostsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AllowAddWorkers operation middleware
+func (sh *strictHandler) AllowAddWorkers(w http.ResponseWriter, r *http.Request, clusterID ClusterID) {
+	var request AllowAddWorkersRequestObject
+
+	request.ClusterID = clusterID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AllowAddWorkers(ctx, request.(AllowAddWorkersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AllowAddWorkers")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AllowAddWorkersResponseObject); ok {
+		if err := validResponse.VisitAllowAddWorkersResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -6239,6 +9620,32 @@ func (sh *strictHandler) ResetCluster(w http.ResponseWriter, r *http.Request, cl
 	}
 }
 
+// GetCredentials operation middleware
+func (sh *strictHandler) GetCredentials(w http.ResponseWriter, r *http.Request, clusterID ClusterID) {
+	var request GetCredentialsRequestObject
+
+	request.ClusterID = clusterID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetCredentials(ctx, request.(GetCredentialsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetCredentials")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetCredentialsResponseObject); ok {
+		if err := validResponse.VisitGetCredentialsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // DownloadClusterCredentials operation middleware
 func (sh *strictHandler) DownloadClusterCredentials(w http.ResponseWriter, r *http.Request, clusterID ClusterID, params DownloadClusterCredentialsParams) {
 	var request DownloadClusterCredentialsRequestObject
@@ -6259,6 +9666,87 @@ func (sh *strictHandler) DownloadClusterCredentials(w http.ResponseWriter, r *ht
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(DownloadClusterCredentialsResponseObject); ok {
 		if err := validResponse.VisitDownloadClusterCredentialsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetPresignedForClusterCredentials operation middleware
+func (sh *strictHandler) GetPresignedForClusterCredentials(w http.ResponseWriter, r *http.Request, clusterID ClusterID, params GetPresignedForClusterCredentialsParams) {
+	var request GetPresignedForClusterCredentialsRequestObject
+
+	request.ClusterID = clusterID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetPresignedForClusterCredentials(ctx, request.(GetPresignedForClusterCredentialsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetPresignedForClusterCredentials")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetPresignedForClusterCredentialsResponseObject); ok {
+		if err := validResponse.VisitGetPresignedForClusterCredentialsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DownloadClusterFiles operation middleware
+func (sh *strictHandler) DownloadClusterFiles(w http.ResponseWriter, r *http.Request, clusterID ClusterID, params DownloadClusterFilesParams) {
+	var request DownloadClusterFilesRequestObject
+
+	request.ClusterID = clusterID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DownloadClusterFiles(ctx, request.(DownloadClusterFilesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DownloadClusterFiles")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DownloadClusterFilesResponseObject); ok {
+		if err := validResponse.VisitDownloadClusterFilesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetPresignedForClusterFiles operation middleware
+func (sh *strictHandler) GetPresignedForClusterFiles(w http.ResponseWriter, r *http.Request, clusterID ClusterID, params GetPresignedForClusterFilesParams) {
+	var request GetPresignedForClusterFilesRequestObject
+
+	request.ClusterID = clusterID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetPresignedForClusterFiles(ctx, request.(GetPresignedForClusterFilesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetPresignedForClusterFiles")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetPresignedForClusterFilesResponseObject); ok {
+		if err := validResponse.VisitGetPresignedForClusterFilesResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -6293,6 +9781,443 @@ func (sh *strictHandler) ListClusterHosts(w http.ResponseWriter, r *http.Request
 	}
 }
 
+// GetIgnoredValidations operation middleware
+func (sh *strictHandler) GetIgnoredValidations(w http.ResponseWriter, r *http.Request, clusterID ClusterID) {
+	var request GetIgnoredValidationsRequestObject
+
+	request.ClusterID = clusterID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetIgnoredValidations(ctx, request.(GetIgnoredValidationsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetIgnoredValidations")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetIgnoredValidationsResponseObject); ok {
+		if err := validResponse.VisitGetIgnoredValidationsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SetIgnoredValidations operation middleware
+func (sh *strictHandler) SetIgnoredValidations(w http.ResponseWriter, r *http.Request, clusterID ClusterID) {
+	var request SetIgnoredValidationsRequestObject
+
+	request.ClusterID = clusterID
+
+	var body SetIgnoredValidationsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SetIgnoredValidations(ctx, request.(SetIgnoredValidationsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SetIgnoredValidations")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SetIgnoredValidationsResponseObject); ok {
+		if err := validResponse.VisitSetIgnoredValidationsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetClusterInstallConfig operation middleware
+func (sh *strictHandler) GetClusterInstallConfig(w http.ResponseWriter, r *http.Request, clusterID ClusterID) {
+	var request GetClusterInstallConfigRequestObject
+
+	request.ClusterID = clusterID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetClusterInstallConfig(ctx, request.(GetClusterInstallConfigRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetClusterInstallConfig")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetClusterInstallConfigResponseObject); ok {
+		if err := validResponse.VisitGetClusterInstallConfigResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UpdateClusterInstallConfig operation middleware
+func (sh *strictHandler) UpdateClusterInstallConfig(w http.ResponseWriter, r *http.Request, clusterID ClusterID) {
+	var request UpdateClusterInstallConfigRequestObject
+
+	request.ClusterID = clusterID
+
+	var body UpdateClusterInstallConfigJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateClusterInstallConfig(ctx, request.(UpdateClusterInstallConfigRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateClusterInstallConfig")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UpdateClusterInstallConfigResponseObject); ok {
+		if err := validResponse.VisitUpdateClusterInstallConfigResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DownloadClusterLogs operation middleware
+func (sh *strictHandler) DownloadClusterLogs(w http.ResponseWriter, r *http.Request, clusterID ClusterID, params DownloadClusterLogsParams) {
+	var request DownloadClusterLogsRequestObject
+
+	request.ClusterID = clusterID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DownloadClusterLogs(ctx, request.(DownloadClusterLogsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DownloadClusterLogs")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DownloadClusterLogsResponseObject); ok {
+		if err := validResponse.VisitDownloadClusterLogsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UploadLogs operation middleware
+func (sh *strictHandler) UploadLogs(w http.ResponseWriter, r *http.Request, clusterID ClusterID, params UploadLogsParams) {
+	var request UploadLogsRequestObject
+
+	request.ClusterID = clusterID
+	request.Params = params
+
+	if reader, err := r.MultipartReader(); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode multipart body: %w", err))
+		return
+	} else {
+		request.Body = reader
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UploadLogs(ctx, request.(UploadLogsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UploadLogs")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UploadLogsResponseObject); ok {
+		if err := validResponse.VisitUploadLogsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeleteClusterManifest operation middleware
+func (sh *strictHandler) DeleteClusterManifest(w http.ResponseWriter, r *http.Request, clusterID ClusterID, params DeleteClusterManifestParams) {
+	var request DeleteClusterManifestRequestObject
+
+	request.ClusterID = clusterID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteClusterManifest(ctx, request.(DeleteClusterManifestRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteClusterManifest")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DeleteClusterManifestResponseObject); ok {
+		if err := validResponse.VisitDeleteClusterManifestResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListClusterManifests operation middleware
+func (sh *strictHandler) ListClusterManifests(w http.ResponseWriter, r *http.Request, clusterID ClusterID, params ListClusterManifestsParams) {
+	var request ListClusterManifestsRequestObject
+
+	request.ClusterID = clusterID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListClusterManifests(ctx, request.(ListClusterManifestsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListClusterManifests")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListClusterManifestsResponseObject); ok {
+		if err := validResponse.VisitListClusterManifestsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UpdateClusterManifest operation middleware
+func (sh *strictHandler) UpdateClusterManifest(w http.ResponseWriter, r *http.Request, clusterID ClusterID) {
+	var request UpdateClusterManifestRequestObject
+
+	request.ClusterID = clusterID
+
+	var body UpdateClusterManifestJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateClusterManifest(ctx, request.(UpdateClusterManifestRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateClusterManifest")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UpdateClusterManifestResponseObject); ok {
+		if err := validResponse.VisitUpdateClusterManifestResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateClusterManifest operation middleware
+func (sh *strictHandler) CreateClusterManifest(w http.ResponseWriter, r *http.Request, clusterID ClusterID) {
+	var request CreateClusterManifestRequestObject
+
+	request.ClusterID = clusterID
+
+	var body CreateClusterManifestJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateClusterManifest(ctx, request.(CreateClusterManifestRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateClusterManifest")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateClusterManifestResponseObject); ok {
+		if err := validResponse.VisitCreateClusterManifestResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DownloadClusterManifest operation middleware
+func (sh *strictHandler) DownloadClusterManifest(w http.ResponseWriter, r *http.Request, clusterID ClusterID, params DownloadClusterManifestParams) {
+	var request DownloadClusterManifestRequestObject
+
+	request.ClusterID = clusterID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DownloadClusterManifest(ctx, request.(DownloadClusterManifestRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DownloadClusterManifest")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DownloadClusterManifestResponseObject); ok {
+		if err := validResponse.VisitDownloadClusterManifestResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetPreflightRequirements operation middleware
+func (sh *strictHandler) GetPreflightRequirements(w http.ResponseWriter, r *http.Request, clusterID ClusterID) {
+	var request GetPreflightRequirementsRequestObject
+
+	request.ClusterID = clusterID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetPreflightRequirements(ctx, request.(GetPreflightRequirementsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetPreflightRequirements")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetPreflightRequirementsResponseObject); ok {
+		if err := validResponse.VisitGetPreflightRequirementsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetClusterSupportedPlatforms operation middleware
+func (sh *strictHandler) GetClusterSupportedPlatforms(w http.ResponseWriter, r *http.Request, clusterID ClusterID) {
+	var request GetClusterSupportedPlatformsRequestObject
+
+	request.ClusterID = clusterID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetClusterSupportedPlatforms(ctx, request.(GetClusterSupportedPlatformsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetClusterSupportedPlatforms")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetClusterSupportedPlatformsResponseObject); ok {
+		if err := validResponse.VisitGetClusterSupportedPlatformsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetClusterUISettings operation middleware
+func (sh *strictHandler) GetClusterUISettings(w http.ResponseWriter, r *http.Request, clusterID ClusterID) {
+	var request GetClusterUISettingsRequestObject
+
+	request.ClusterID = clusterID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetClusterUISettings(ctx, request.(GetClusterUISettingsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetClusterUISettings")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetClusterUISettingsResponseObject); ok {
+		if err := validResponse.VisitGetClusterUISettingsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UpdateClusterUISettings operation middleware
+func (sh *strictHandler) UpdateClusterUISettings(w http.ResponseWriter, r *http.Request, clusterID ClusterID) {
+	var request UpdateClusterUISettingsRequestObject
+
+	request.ClusterID = clusterID
+
+	var body UpdateClusterUISettingsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateClusterUISettings(ctx, request.(UpdateClusterUISettingsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateClusterUISettings")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UpdateClusterUISettingsResponseObject); ok {
+		if err := validResponse.VisitUpdateClusterUISettingsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListComponentVersions operation middleware
 func (sh *strictHandler) ListComponentVersions(w http.ResponseWriter, r *http.Request) {
 	var request ListComponentVersionsRequestObject
@@ -6310,6 +10235,30 @@ func (sh *strictHandler) ListComponentVersions(w http.ResponseWriter, r *http.Re
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListComponentVersionsResponseObject); ok {
 		if err := validResponse.VisitListComponentVersionsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListManagedDomains operation middleware
+func (sh *strictHandler) ListManagedDomains(w http.ResponseWriter, r *http.Request) {
+	var request ListManagedDomainsRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListManagedDomains(ctx, request.(ListManagedDomainsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListManagedDomains")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListManagedDomainsResponseObject); ok {
+		if err := validResponse.VisitListManagedDomainsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -6981,6 +10930,34 @@ func (sh *strictHandler) ResetHost(w http.ResponseWriter, r *http.Request, infra
 	}
 }
 
+// ResetHostValidation operation middleware
+func (sh *strictHandler) ResetHostValidation(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID, hostID HostID, validationID string) {
+	var request ResetHostValidationRequestObject
+
+	request.InfraEnvID = infraEnvID
+	request.HostID = hostID
+	request.ValidationID = validationID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ResetHostValidation(ctx, request.(ResetHostValidationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ResetHostValidation")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ResetHostValidationResponseObject); ok {
+		if err := validResponse.VisitResetHostValidationResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // UnbindHost operation middleware
 func (sh *strictHandler) UnbindHost(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID, hostID HostID) {
 	var request UnbindHostRequestObject
@@ -7193,6 +11170,40 @@ func (sh *strictHandler) PostStepReply(w http.ResponseWriter, r *http.Request, i
 	}
 }
 
+// UpdateHostLogsProgress operation middleware
+func (sh *strictHandler) UpdateHostLogsProgress(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID, hostID HostID) {
+	var request UpdateHostLogsProgressRequestObject
+
+	request.InfraEnvID = infraEnvID
+	request.HostID = hostID
+
+	var body UpdateHostLogsProgressJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateHostLogsProgress(ctx, request.(UpdateHostLogsProgressRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateHostLogsProgress")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UpdateHostLogsProgressResponseObject); ok {
+		if err := validResponse.VisitUpdateHostLogsProgressResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // UpdateHostInstallProgress operation middleware
 func (sh *strictHandler) UpdateHostInstallProgress(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID, hostID HostID, params UpdateHostInstallProgressParams) {
 	var request UpdateHostInstallProgressRequestObject
@@ -7273,6 +11284,132 @@ func (sh *strictHandler) ListSupportedOpenshiftVersions(w http.ResponseWriter, r
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListSupportedOpenshiftVersionsResponseObject); ok {
 		if err := validResponse.VisitListSupportedOpenshiftVersionsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListReleaseSources operation middleware
+func (sh *strictHandler) ListReleaseSources(w http.ResponseWriter, r *http.Request) {
+	var request ListReleaseSourcesRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListReleaseSources(ctx, request.(ListReleaseSourcesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListReleaseSources")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListReleaseSourcesResponseObject); ok {
+		if err := validResponse.VisitListReleaseSourcesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetSupportedArchitectures operation middleware
+func (sh *strictHandler) GetSupportedArchitectures(w http.ResponseWriter, r *http.Request, params GetSupportedArchitecturesParams) {
+	var request GetSupportedArchitecturesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetSupportedArchitectures(ctx, request.(GetSupportedArchitecturesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetSupportedArchitectures")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetSupportedArchitecturesResponseObject); ok {
+		if err := validResponse.VisitGetSupportedArchitecturesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetSupportedFeatures operation middleware
+func (sh *strictHandler) GetSupportedFeatures(w http.ResponseWriter, r *http.Request, params GetSupportedFeaturesParams) {
+	var request GetSupportedFeaturesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetSupportedFeatures(ctx, request.(GetSupportedFeaturesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetSupportedFeatures")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetSupportedFeaturesResponseObject); ok {
+		if err := validResponse.VisitGetSupportedFeaturesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetDetailedSupportedFeatures operation middleware
+func (sh *strictHandler) GetDetailedSupportedFeatures(w http.ResponseWriter, r *http.Request, params GetDetailedSupportedFeaturesParams) {
+	var request GetDetailedSupportedFeaturesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetDetailedSupportedFeatures(ctx, request.(GetDetailedSupportedFeaturesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetDetailedSupportedFeatures")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetDetailedSupportedFeaturesResponseObject); ok {
+		if err := validResponse.VisitGetDetailedSupportedFeaturesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListSupportedOperators operation middleware
+func (sh *strictHandler) ListSupportedOperators(w http.ResponseWriter, r *http.Request) {
+	var request ListSupportedOperatorsRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListSupportedOperators(ctx, request.(ListSupportedOperatorsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListSupportedOperators")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListSupportedOperatorsResponseObject); ok {
+		if err := validResponse.VisitListSupportedOperatorsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

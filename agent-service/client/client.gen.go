@@ -110,6 +110,25 @@ type ClientInterface interface {
 	// Corresponds with POST /clusters (the `RegisterCluster` operationId).
 	RegisterCluster(ctx context.Context, body RegisterClusterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetClusterDefaultConfig What user interfaces suggest for a new cluster.
+	//
+	// Corresponds with GET /clusters/default-config (the `GetClusterDefaultConfig` operationId).
+	GetClusterDefaultConfig(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ImportClusterWithBody Make a cluster of one that is installed already, elsewhere, so that hosts can join it.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /clusters/import (the `ImportCluster` operationId).
+	ImportClusterWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ImportCluster Make a cluster of one that is installed already, elsewhere, so that hosts can join it.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /clusters/import (the `ImportCluster` operationId).
+	ImportCluster(ctx context.Context, body ImportClusterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// DeregisterCluster Delete a cluster; its hosts are set free.
 	//
 	// Corresponds with DELETE /clusters/{cluster_id} (the `DeregisterCluster` operationId).
@@ -133,6 +152,16 @@ type ClientInterface interface {
 	//
 	// Corresponds with PATCH /clusters/{cluster_id} (the `UpdateCluster` operationId).
 	UpdateCluster(ctx context.Context, clusterID ClusterID, body UpdateClusterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AllowAddHosts Let an installed cluster take more hosts. It does so anyway; clients of today's system ask for it.
+	//
+	// Corresponds with POST /clusters/{cluster_id}/actions/allow-add-hosts (the `AllowAddHosts` operationId).
+	AllowAddHosts(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AllowAddWorkers The same, under the name that it had before.
+	//
+	// Corresponds with POST /clusters/{cluster_id}/actions/allow-add-workers (the `AllowAddWorkers` operationId).
+	AllowAddWorkers(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CancelInstallation Cancel the installation.
 	//
@@ -163,20 +192,167 @@ type ClientInterface interface {
 	// Corresponds with POST /clusters/{cluster_id}/actions/reset (the `ResetCluster` operationId).
 	ResetCluster(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetCredentials The password of the cluster's administrator. Clusters of this service have none, which the answer says; they have a kubeconfig.
+	//
+	// Corresponds with GET /clusters/{cluster_id}/credentials (the `GetCredentials` operationId).
+	GetCredentials(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// DownloadClusterCredentials Credentials of the installed cluster, for people. A host's token does not open this.
 	//
 	// Corresponds with GET /clusters/{cluster_id}/downloads/credentials (the `DownloadClusterCredentials` operationId).
 	DownloadClusterCredentials(ctx context.Context, clusterID ClusterID, params *DownloadClusterCredentialsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetPresignedForClusterCredentials An address of such a file that needs no header, for an hour.
+	//
+	// Corresponds with GET /clusters/{cluster_id}/downloads/credentials-presigned (the `GetPresignedForClusterCredentials` operationId).
+	GetPresignedForClusterCredentials(ctx context.Context, clusterID ClusterID, params *GetPresignedForClusterCredentialsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DownloadClusterFiles What an installation is made from.
+	//
+	// Corresponds with GET /clusters/{cluster_id}/downloads/files (the `DownloadClusterFiles` operationId).
+	DownloadClusterFiles(ctx context.Context, clusterID ClusterID, params *DownloadClusterFilesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetPresignedForClusterFiles An address of such a file, of logs or of a manifest that needs no header, for an hour.
+	//
+	// Corresponds with GET /clusters/{cluster_id}/downloads/files-presigned (the `GetPresignedForClusterFiles` operationId).
+	GetPresignedForClusterFiles(ctx context.Context, clusterID ClusterID, params *GetPresignedForClusterFilesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListClusterHosts List the hosts that are bound to a cluster.
 	//
 	// Corresponds with GET /clusters/{cluster_id}/hosts (the `ListClusterHosts` operationId).
 	ListClusterHosts(ctx context.Context, clusterID ClusterID, params *ListClusterHostsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetIgnoredValidations Validations of hosts that do not block this cluster.
+	//
+	// Corresponds with GET /clusters/{cluster_id}/ignored-validations (the `GetIgnoredValidations` operationId).
+	GetIgnoredValidations(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SetIgnoredValidationsWithBody Choose them. That a host is connected and known cannot be ignored.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /clusters/{cluster_id}/ignored-validations (the `SetIgnoredValidations` operationId).
+	SetIgnoredValidationsWithBody(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SetIgnoredValidations Choose them. That a host is connected and known cannot be ignored.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /clusters/{cluster_id}/ignored-validations (the `SetIgnoredValidations` operationId).
+	SetIgnoredValidations(ctx context.Context, clusterID ClusterID, body SetIgnoredValidationsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetClusterInstallConfig The cluster as installers describe it, in YAML, with the overrides and without the pull secret.
+	//
+	// Corresponds with GET /clusters/{cluster_id}/install-config (the `GetClusterInstallConfig` operationId).
+	GetClusterInstallConfig(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateClusterInstallConfigWithBody Lay a JSON object over the install-config. It replaces the one that was laid over it before; an empty one takes that away.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /clusters/{cluster_id}/install-config (the `UpdateClusterInstallConfig` operationId).
+	UpdateClusterInstallConfigWithBody(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateClusterInstallConfig Lay a JSON object over the install-config. It replaces the one that was laid over it before; an empty one takes that away.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /clusters/{cluster_id}/install-config (the `UpdateClusterInstallConfig` operationId).
+	UpdateClusterInstallConfig(ctx context.Context, clusterID ClusterID, body UpdateClusterInstallConfigJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DownloadClusterLogs Logs that hosts sent: of one host or of the controller as they were sent, else a tar of all.
+	//
+	// Corresponds with GET /clusters/{cluster_id}/logs (the `DownloadClusterLogs` operationId).
+	DownloadClusterLogs(ctx context.Context, clusterID ClusterID, params *DownloadClusterLogsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UploadLogsWithBody Keep an archive of logs, of a host that is bound to the cluster. The last one counts.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /clusters/{cluster_id}/logs (the `UploadLogs` operationId).
+	UploadLogsWithBody(ctx context.Context, clusterID ClusterID, params *UploadLogsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteClusterManifest Delete a manifest.
+	//
+	// Corresponds with DELETE /clusters/{cluster_id}/manifests (the `DeleteClusterManifest` operationId).
+	DeleteClusterManifest(ctx context.Context, clusterID ClusterID, params *DeleteClusterManifestParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListClusterManifests List the manifests that are applied with the installation.
+	//
+	// Corresponds with GET /clusters/{cluster_id}/manifests (the `ListClusterManifests` operationId).
+	ListClusterManifests(ctx context.Context, clusterID ClusterID, params *ListClusterManifestsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateClusterManifestWithBody Rename a manifest or change its content.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /clusters/{cluster_id}/manifests (the `UpdateClusterManifest` operationId).
+	UpdateClusterManifestWithBody(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateClusterManifest Rename a manifest or change its content.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /clusters/{cluster_id}/manifests (the `UpdateClusterManifest` operationId).
+	UpdateClusterManifest(ctx context.Context, clusterID ClusterID, body UpdateClusterManifestJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateClusterManifestWithBody Add a manifest. The host that brings up the control plane gets it with its first-boot data, in /opt/openshift.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /clusters/{cluster_id}/manifests (the `CreateClusterManifest` operationId).
+	CreateClusterManifestWithBody(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateClusterManifest Add a manifest. The host that brings up the control plane gets it with its first-boot data, in /opt/openshift.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /clusters/{cluster_id}/manifests (the `CreateClusterManifest` operationId).
+	CreateClusterManifest(ctx context.Context, clusterID ClusterID, body CreateClusterManifestJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DownloadClusterManifest The content of a manifest.
+	//
+	// Corresponds with GET /clusters/{cluster_id}/manifests/files (the `DownloadClusterManifest` operationId).
+	DownloadClusterManifest(ctx context.Context, clusterID ClusterID, params *DownloadClusterManifestParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetPreflightRequirements What hosts of each role need.
+	//
+	// Corresponds with GET /clusters/{cluster_id}/preflight-requirements (the `GetPreflightRequirements` operationId).
+	GetPreflightRequirements(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetClusterSupportedPlatforms The platforms that a cluster's hosts can be of.
+	//
+	// Corresponds with GET /clusters/{cluster_id}/supported-platforms (the `GetClusterSupportedPlatforms` operationId).
+	GetClusterSupportedPlatforms(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetClusterUISettings A text that user interfaces keep with a cluster.
+	//
+	// Corresponds with GET /clusters/{cluster_id}/ui-settings (the `GetClusterUISettings` operationId).
+	GetClusterUISettings(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateClusterUISettingsWithBody Keep one.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /clusters/{cluster_id}/ui-settings (the `UpdateClusterUISettings` operationId).
+	UpdateClusterUISettingsWithBody(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateClusterUISettings Keep one.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /clusters/{cluster_id}/ui-settings (the `UpdateClusterUISettings` operationId).
+	UpdateClusterUISettings(ctx context.Context, clusterID ClusterID, body UpdateClusterUISettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListComponentVersions The versions of this service's parts.
 	//
 	// Corresponds with GET /component-versions (the `ListComponentVersions` operationId).
 	ListComponentVersions(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListManagedDomains Domains that this service manages. There are none.
+	//
+	// Corresponds with GET /domains (the `ListManagedDomains` operationId).
+	ListManagedDomains(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListEvents What happened to a cluster, an infra-env or a host, in the order of time.
 	//
@@ -365,6 +541,11 @@ type ClientInterface interface {
 	// Corresponds with POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/reset (the `ResetHost` operationId).
 	ResetHost(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ResetHostValidation Let the host try again what failed: sufficient-installation-disk-speed or container-images-available.
+	//
+	// Corresponds with PATCH /infra-envs/{infra_env_id}/hosts/{host_id}/actions/reset-validation/{validation_id} (the `ResetHostValidation` operationId).
+	ResetHostValidation(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, validationID string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// UnbindHost Set a host free.
 	//
 	// Corresponds with POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/unbind (the `UnbindHost` operationId).
@@ -427,6 +608,20 @@ type ClientInterface interface {
 	// Corresponds with POST /infra-envs/{infra_env_id}/hosts/{host_id}/instructions (the `PostStepReply` operationId).
 	PostStepReply(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, params *PostStepReplyParams, body PostStepReplyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// UpdateHostLogsProgressWithBody Report how far the collection of logs has come.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /infra-envs/{infra_env_id}/hosts/{host_id}/logs-progress (the `UpdateHostLogsProgress` operationId).
+	UpdateHostLogsProgressWithBody(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateHostLogsProgress Report how far the collection of logs has come.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /infra-envs/{infra_env_id}/hosts/{host_id}/logs-progress (the `UpdateHostLogsProgress` operationId).
+	UpdateHostLogsProgress(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, body UpdateHostLogsProgressJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// UpdateHostInstallProgressWithBody Report how far the installation has come.
 	//
 	// Takes any type of body and a specified content type.
@@ -450,6 +645,31 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /openshift-versions (the `ListSupportedOpenshiftVersions` operationId).
 	ListSupportedOpenshiftVersions(ctx context.Context, params *ListSupportedOpenshiftVersionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListReleaseSources Channels that versions come from. There are none; openshift-versions lists what is configured.
+	//
+	// Corresponds with GET /release-sources (the `ListReleaseSources` operationId).
+	ListReleaseSources(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetSupportedArchitectures Which architectures a version can be installed on.
+	//
+	// Corresponds with GET /support-levels/architectures (the `GetSupportedArchitectures` operationId).
+	GetSupportedArchitectures(ctx context.Context, params *GetSupportedArchitecturesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetSupportedFeatures Which features of today's system there are.
+	//
+	// Corresponds with GET /support-levels/features (the `GetSupportedFeatures` operationId).
+	GetSupportedFeatures(ctx context.Context, params *GetSupportedFeaturesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetDetailedSupportedFeatures The same with details.
+	//
+	// Corresponds with GET /support-levels/features/detailed (the `GetDetailedSupportedFeatures` operationId).
+	GetDetailedSupportedFeatures(ctx context.Context, params *GetDetailedSupportedFeaturesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListSupportedOperators Operators that are installed with a cluster. There are none.
+	//
+	// Corresponds with GET /supported-operators (the `ListSupportedOperators` operationId).
+	ListSupportedOperators(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 }
 
 // ListClusters List the clusters that the caller may see, oldest first.
@@ -491,6 +711,55 @@ func (c *Client) RegisterClusterWithBody(ctx context.Context, contentType string
 // Corresponds with POST /clusters (the `RegisterCluster` operationId).
 func (c *Client) RegisterCluster(ctx context.Context, body RegisterClusterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewRegisterClusterRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetClusterDefaultConfig What user interfaces suggest for a new cluster.
+//
+// Corresponds with GET /clusters/default-config (the `GetClusterDefaultConfig` operationId).
+func (c *Client) GetClusterDefaultConfig(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetClusterDefaultConfigRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ImportClusterWithBody Make a cluster of one that is installed already, elsewhere, so that hosts can join it.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /clusters/import (the `ImportCluster` operationId).
+func (c *Client) ImportClusterWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewImportClusterRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ImportCluster Make a cluster of one that is installed already, elsewhere, so that hosts can join it.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /clusters/import (the `ImportCluster` operationId).
+func (c *Client) ImportCluster(ctx context.Context, body ImportClusterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewImportClusterRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -555,6 +824,36 @@ func (c *Client) UpdateClusterWithBody(ctx context.Context, clusterID ClusterID,
 // Corresponds with PATCH /clusters/{cluster_id} (the `UpdateCluster` operationId).
 func (c *Client) UpdateCluster(ctx context.Context, clusterID ClusterID, body UpdateClusterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewUpdateClusterRequest(c.Server, clusterID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AllowAddHosts Let an installed cluster take more hosts. It does so anyway; clients of today's system ask for it.
+//
+// Corresponds with POST /clusters/{cluster_id}/actions/allow-add-hosts (the `AllowAddHosts` operationId).
+func (c *Client) AllowAddHosts(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAllowAddHostsRequest(c.Server, clusterID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AllowAddWorkers The same, under the name that it had before.
+//
+// Corresponds with POST /clusters/{cluster_id}/actions/allow-add-workers (the `AllowAddWorkers` operationId).
+func (c *Client) AllowAddWorkers(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAllowAddWorkersRequest(c.Server, clusterID)
 	if err != nil {
 		return nil, err
 	}
@@ -644,11 +943,71 @@ func (c *Client) ResetCluster(ctx context.Context, clusterID ClusterID, reqEdito
 	return c.Client.Do(req)
 }
 
+// GetCredentials The password of the cluster's administrator. Clusters of this service have none, which the answer says; they have a kubeconfig.
+//
+// Corresponds with GET /clusters/{cluster_id}/credentials (the `GetCredentials` operationId).
+func (c *Client) GetCredentials(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetCredentialsRequest(c.Server, clusterID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // DownloadClusterCredentials Credentials of the installed cluster, for people. A host's token does not open this.
 //
 // Corresponds with GET /clusters/{cluster_id}/downloads/credentials (the `DownloadClusterCredentials` operationId).
 func (c *Client) DownloadClusterCredentials(ctx context.Context, clusterID ClusterID, params *DownloadClusterCredentialsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewDownloadClusterCredentialsRequest(c.Server, clusterID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetPresignedForClusterCredentials An address of such a file that needs no header, for an hour.
+//
+// Corresponds with GET /clusters/{cluster_id}/downloads/credentials-presigned (the `GetPresignedForClusterCredentials` operationId).
+func (c *Client) GetPresignedForClusterCredentials(ctx context.Context, clusterID ClusterID, params *GetPresignedForClusterCredentialsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetPresignedForClusterCredentialsRequest(c.Server, clusterID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DownloadClusterFiles What an installation is made from.
+//
+// Corresponds with GET /clusters/{cluster_id}/downloads/files (the `DownloadClusterFiles` operationId).
+func (c *Client) DownloadClusterFiles(ctx context.Context, clusterID ClusterID, params *DownloadClusterFilesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDownloadClusterFilesRequest(c.Server, clusterID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetPresignedForClusterFiles An address of such a file, of logs or of a manifest that needs no header, for an hour.
+//
+// Corresponds with GET /clusters/{cluster_id}/downloads/files-presigned (the `GetPresignedForClusterFiles` operationId).
+func (c *Client) GetPresignedForClusterFiles(ctx context.Context, clusterID ClusterID, params *GetPresignedForClusterFilesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetPresignedForClusterFilesRequest(c.Server, clusterID, params)
 	if err != nil {
 		return nil, err
 	}
@@ -674,11 +1033,348 @@ func (c *Client) ListClusterHosts(ctx context.Context, clusterID ClusterID, para
 	return c.Client.Do(req)
 }
 
+// GetIgnoredValidations Validations of hosts that do not block this cluster.
+//
+// Corresponds with GET /clusters/{cluster_id}/ignored-validations (the `GetIgnoredValidations` operationId).
+func (c *Client) GetIgnoredValidations(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetIgnoredValidationsRequest(c.Server, clusterID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SetIgnoredValidationsWithBody Choose them. That a host is connected and known cannot be ignored.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /clusters/{cluster_id}/ignored-validations (the `SetIgnoredValidations` operationId).
+func (c *Client) SetIgnoredValidationsWithBody(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetIgnoredValidationsRequestWithBody(c.Server, clusterID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SetIgnoredValidations Choose them. That a host is connected and known cannot be ignored.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /clusters/{cluster_id}/ignored-validations (the `SetIgnoredValidations` operationId).
+func (c *Client) SetIgnoredValidations(ctx context.Context, clusterID ClusterID, body SetIgnoredValidationsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetIgnoredValidationsRequest(c.Server, clusterID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetClusterInstallConfig The cluster as installers describe it, in YAML, with the overrides and without the pull secret.
+//
+// Corresponds with GET /clusters/{cluster_id}/install-config (the `GetClusterInstallConfig` operationId).
+func (c *Client) GetClusterInstallConfig(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetClusterInstallConfigRequest(c.Server, clusterID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateClusterInstallConfigWithBody Lay a JSON object over the install-config. It replaces the one that was laid over it before; an empty one takes that away.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /clusters/{cluster_id}/install-config (the `UpdateClusterInstallConfig` operationId).
+func (c *Client) UpdateClusterInstallConfigWithBody(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateClusterInstallConfigRequestWithBody(c.Server, clusterID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateClusterInstallConfig Lay a JSON object over the install-config. It replaces the one that was laid over it before; an empty one takes that away.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /clusters/{cluster_id}/install-config (the `UpdateClusterInstallConfig` operationId).
+func (c *Client) UpdateClusterInstallConfig(ctx context.Context, clusterID ClusterID, body UpdateClusterInstallConfigJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateClusterInstallConfigRequest(c.Server, clusterID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DownloadClusterLogs Logs that hosts sent: of one host or of the controller as they were sent, else a tar of all.
+//
+// Corresponds with GET /clusters/{cluster_id}/logs (the `DownloadClusterLogs` operationId).
+func (c *Client) DownloadClusterLogs(ctx context.Context, clusterID ClusterID, params *DownloadClusterLogsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDownloadClusterLogsRequest(c.Server, clusterID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UploadLogsWithBody Keep an archive of logs, of a host that is bound to the cluster. The last one counts.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /clusters/{cluster_id}/logs (the `UploadLogs` operationId).
+func (c *Client) UploadLogsWithBody(ctx context.Context, clusterID ClusterID, params *UploadLogsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUploadLogsRequestWithBody(c.Server, clusterID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteClusterManifest Delete a manifest.
+//
+// Corresponds with DELETE /clusters/{cluster_id}/manifests (the `DeleteClusterManifest` operationId).
+func (c *Client) DeleteClusterManifest(ctx context.Context, clusterID ClusterID, params *DeleteClusterManifestParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteClusterManifestRequest(c.Server, clusterID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListClusterManifests List the manifests that are applied with the installation.
+//
+// Corresponds with GET /clusters/{cluster_id}/manifests (the `ListClusterManifests` operationId).
+func (c *Client) ListClusterManifests(ctx context.Context, clusterID ClusterID, params *ListClusterManifestsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListClusterManifestsRequest(c.Server, clusterID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateClusterManifestWithBody Rename a manifest or change its content.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /clusters/{cluster_id}/manifests (the `UpdateClusterManifest` operationId).
+func (c *Client) UpdateClusterManifestWithBody(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateClusterManifestRequestWithBody(c.Server, clusterID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateClusterManifest Rename a manifest or change its content.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /clusters/{cluster_id}/manifests (the `UpdateClusterManifest` operationId).
+func (c *Client) UpdateClusterManifest(ctx context.Context, clusterID ClusterID, body UpdateClusterManifestJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateClusterManifestRequest(c.Server, clusterID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateClusterManifestWithBody Add a manifest. The host that brings up the control plane gets it with its first-boot data, in /opt/openshift.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /clusters/{cluster_id}/manifests (the `CreateClusterManifest` operationId).
+func (c *Client) CreateClusterManifestWithBody(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateClusterManifestRequestWithBody(c.Server, clusterID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateClusterManifest Add a manifest. The host that brings up the control plane gets it with its first-boot data, in /opt/openshift.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /clusters/{cluster_id}/manifests (the `CreateClusterManifest` operationId).
+func (c *Client) CreateClusterManifest(ctx context.Context, clusterID ClusterID, body CreateClusterManifestJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateClusterManifestRequest(c.Server, clusterID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DownloadClusterManifest The content of a manifest.
+//
+// Corresponds with GET /clusters/{cluster_id}/manifests/files (the `DownloadClusterManifest` operationId).
+func (c *Client) DownloadClusterManifest(ctx context.Context, clusterID ClusterID, params *DownloadClusterManifestParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDownloadClusterManifestRequest(c.Server, clusterID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetPreflightRequirements What hosts of each role need.
+//
+// Corresponds with GET /clusters/{cluster_id}/preflight-requirements (the `GetPreflightRequirements` operationId).
+func (c *Client) GetPreflightRequirements(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetPreflightRequirementsRequest(c.Server, clusterID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetClusterSupportedPlatforms The platforms that a cluster's hosts can be of.
+//
+// Corresponds with GET /clusters/{cluster_id}/supported-platforms (the `GetClusterSupportedPlatforms` operationId).
+func (c *Client) GetClusterSupportedPlatforms(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetClusterSupportedPlatformsRequest(c.Server, clusterID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetClusterUISettings A text that user interfaces keep with a cluster.
+//
+// Corresponds with GET /clusters/{cluster_id}/ui-settings (the `GetClusterUISettings` operationId).
+func (c *Client) GetClusterUISettings(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetClusterUISettingsRequest(c.Server, clusterID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateClusterUISettingsWithBody Keep one.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /clusters/{cluster_id}/ui-settings (the `UpdateClusterUISettings` operationId).
+func (c *Client) UpdateClusterUISettingsWithBody(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateClusterUISettingsRequestWithBody(c.Server, clusterID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateClusterUISettings Keep one.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /clusters/{cluster_id}/ui-settings (the `UpdateClusterUISettings` operationId).
+func (c *Client) UpdateClusterUISettings(ctx context.Context, clusterID ClusterID, body UpdateClusterUISettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateClusterUISettingsRequest(c.Server, clusterID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListComponentVersions The versions of this service's parts.
 //
 // Corresponds with GET /component-versions (the `ListComponentVersions` operationId).
 func (c *Client) ListComponentVersions(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListComponentVersionsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListManagedDomains Domains that this service manages. There are none.
+//
+// Corresponds with GET /domains (the `ListManagedDomains` operationId).
+func (c *Client) ListManagedDomains(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListManagedDomainsRequest(c.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -1186,6 +1882,21 @@ func (c *Client) ResetHost(ctx context.Context, infraEnvID InfraEnvID, hostID Ho
 	return c.Client.Do(req)
 }
 
+// ResetHostValidation Let the host try again what failed: sufficient-installation-disk-speed or container-images-available.
+//
+// Corresponds with PATCH /infra-envs/{infra_env_id}/hosts/{host_id}/actions/reset-validation/{validation_id} (the `ResetHostValidation` operationId).
+func (c *Client) ResetHostValidation(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, validationID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResetHostValidationRequest(c.Server, infraEnvID, hostID, validationID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // UnbindHost Set a host free.
 //
 // Corresponds with POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/unbind (the `UnbindHost` operationId).
@@ -1348,6 +2059,40 @@ func (c *Client) PostStepReply(ctx context.Context, infraEnvID InfraEnvID, hostI
 	return c.Client.Do(req)
 }
 
+// UpdateHostLogsProgressWithBody Report how far the collection of logs has come.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /infra-envs/{infra_env_id}/hosts/{host_id}/logs-progress (the `UpdateHostLogsProgress` operationId).
+func (c *Client) UpdateHostLogsProgressWithBody(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateHostLogsProgressRequestWithBody(c.Server, infraEnvID, hostID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateHostLogsProgress Report how far the collection of logs has come.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /infra-envs/{infra_env_id}/hosts/{host_id}/logs-progress (the `UpdateHostLogsProgress` operationId).
+func (c *Client) UpdateHostLogsProgress(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, body UpdateHostLogsProgressJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateHostLogsProgressRequest(c.Server, infraEnvID, hostID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // UpdateHostInstallProgressWithBody Report how far the installation has come.
 //
 // Takes any type of body and a specified content type.
@@ -1402,6 +2147,81 @@ func (c *Client) RegenerateInfraEnvSigningKey(ctx context.Context, infraEnvID In
 // Corresponds with GET /openshift-versions (the `ListSupportedOpenshiftVersions` operationId).
 func (c *Client) ListSupportedOpenshiftVersions(ctx context.Context, params *ListSupportedOpenshiftVersionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListSupportedOpenshiftVersionsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListReleaseSources Channels that versions come from. There are none; openshift-versions lists what is configured.
+//
+// Corresponds with GET /release-sources (the `ListReleaseSources` operationId).
+func (c *Client) ListReleaseSources(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListReleaseSourcesRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetSupportedArchitectures Which architectures a version can be installed on.
+//
+// Corresponds with GET /support-levels/architectures (the `GetSupportedArchitectures` operationId).
+func (c *Client) GetSupportedArchitectures(ctx context.Context, params *GetSupportedArchitecturesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetSupportedArchitecturesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetSupportedFeatures Which features of today's system there are.
+//
+// Corresponds with GET /support-levels/features (the `GetSupportedFeatures` operationId).
+func (c *Client) GetSupportedFeatures(ctx context.Context, params *GetSupportedFeaturesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetSupportedFeaturesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetDetailedSupportedFeatures The same with details.
+//
+// Corresponds with GET /support-levels/features/detailed (the `GetDetailedSupportedFeatures` operationId).
+func (c *Client) GetDetailedSupportedFeatures(ctx context.Context, params *GetDetailedSupportedFeaturesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetDetailedSupportedFeaturesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListSupportedOperators Operators that are installed with a cluster. There are none.
+//
+// Corresponds with GET /supported-operators (the `ListSupportedOperators` operationId).
+func (c *Client) ListSupportedOperators(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListSupportedOperatorsRequest(c.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -1523,6 +2343,73 @@ func NewRegisterClusterRequestWithBody(server string, contentType string, body i
 	}
 
 	operationPath := fmt.Sprintf("/clusters")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetClusterDefaultConfigRequest constructs an http.Request for the GetClusterDefaultConfig method
+func NewGetClusterDefaultConfigRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/default-config")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewImportClusterRequest calls the generic ImportCluster builder with application/json body
+func NewImportClusterRequest(server string, body ImportClusterJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewImportClusterRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewImportClusterRequestWithBody constructs an http.Request for the ImportCluster method, with any body, and a specified content type
+func NewImportClusterRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/import")
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -1684,6 +2571,74 @@ func NewUpdateClusterRequestWithBody(server string, clusterID ClusterID, content
 	return req, nil
 }
 
+// NewAllowAddHostsRequest constructs an http.Request for the AllowAddHosts method
+func NewAllowAddHostsRequest(server string, clusterID ClusterID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/actions/allow-add-hosts", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewAllowAddWorkersRequest constructs an http.Request for the AllowAddWorkers method
+func NewAllowAddWorkersRequest(server string, clusterID ClusterID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/actions/allow-add-workers", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewCancelInstallationRequest constructs an http.Request for the CancelInstallation method
 func NewCancelInstallationRequest(server string, clusterID ClusterID) (*http.Request, error) {
 	var err error
@@ -1833,6 +2788,40 @@ func NewResetClusterRequest(server string, clusterID ClusterID) (*http.Request, 
 	return req, nil
 }
 
+// NewGetCredentialsRequest constructs an http.Request for the GetCredentials method
+func NewGetCredentialsRequest(server string, clusterID ClusterID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/credentials", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewDownloadClusterCredentialsRequest constructs an http.Request for the DownloadClusterCredentials method
 func NewDownloadClusterCredentialsRequest(server string, clusterID ClusterID, params *DownloadClusterCredentialsParams) (*http.Request, error) {
 	var err error
@@ -1874,6 +2863,213 @@ func NewDownloadClusterCredentialsRequest(server string, clusterID ClusterID, pa
 			for _, qp := range strings.Split(queryFrag, "&") {
 				rawQueryFragments = append(rawQueryFragments, qp)
 			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetPresignedForClusterCredentialsRequest constructs an http.Request for the GetPresignedForClusterCredentials method
+func NewGetPresignedForClusterCredentialsRequest(server string, clusterID ClusterID, params *GetPresignedForClusterCredentialsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/downloads/credentials-presigned", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "file_name", params.FileName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewDownloadClusterFilesRequest constructs an http.Request for the DownloadClusterFiles method
+func NewDownloadClusterFilesRequest(server string, clusterID ClusterID, params *DownloadClusterFilesParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/downloads/files", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "file_name", params.FileName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetPresignedForClusterFilesRequest constructs an http.Request for the GetPresignedForClusterFiles method
+func NewGetPresignedForClusterFilesRequest(server string, clusterID ClusterID, params *GetPresignedForClusterFilesParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/downloads/files-presigned", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "file_name", params.FileName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.LogsType != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "logs_type", *params.LogsType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.HostID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "host_id", *params.HostID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.AdditionalName != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "additional_name", *params.AdditionalName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
 		}
 
 		if encoded := queryValues.Encode(); encoded != "" {
@@ -1999,6 +3195,766 @@ func NewListClusterHostsRequest(server string, clusterID ClusterID, params *List
 	return req, nil
 }
 
+// NewGetIgnoredValidationsRequest constructs an http.Request for the GetIgnoredValidations method
+func NewGetIgnoredValidationsRequest(server string, clusterID ClusterID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/ignored-validations", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewSetIgnoredValidationsRequest calls the generic SetIgnoredValidations builder with application/json body
+func NewSetIgnoredValidationsRequest(server string, clusterID ClusterID, body SetIgnoredValidationsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewSetIgnoredValidationsRequestWithBody(server, clusterID, "application/json", bodyReader)
+}
+
+// NewSetIgnoredValidationsRequestWithBody constructs an http.Request for the SetIgnoredValidations method, with any body, and a specified content type
+func NewSetIgnoredValidationsRequestWithBody(server string, clusterID ClusterID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/ignored-validations", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetClusterInstallConfigRequest constructs an http.Request for the GetClusterInstallConfig method
+func NewGetClusterInstallConfigRequest(server string, clusterID ClusterID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/install-config", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewUpdateClusterInstallConfigRequest calls the generic UpdateClusterInstallConfig builder with application/json body
+func NewUpdateClusterInstallConfigRequest(server string, clusterID ClusterID, body UpdateClusterInstallConfigJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateClusterInstallConfigRequestWithBody(server, clusterID, "application/json", bodyReader)
+}
+
+// NewUpdateClusterInstallConfigRequestWithBody constructs an http.Request for the UpdateClusterInstallConfig method, with any body, and a specified content type
+func NewUpdateClusterInstallConfigRequestWithBody(server string, clusterID ClusterID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/install-config", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewDownloadClusterLogsRequest constructs an http.Request for the DownloadClusterLogs method
+func NewDownloadClusterLogsRequest(server string, clusterID ClusterID, params *DownloadClusterLogsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/logs", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.LogsType != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "logs_type", *params.LogsType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.HostID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "host_id", *params.HostID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewUploadLogsRequestWithBody constructs an http.Request for the UploadLogs method, with any body, and a specified content type
+func NewUploadLogsRequestWithBody(server string, clusterID ClusterID, params *UploadLogsParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/logs", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "logs_type", params.LogsType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.InfraEnvID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "infra_env_id", *params.InfraEnvID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.HostID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "host_id", *params.HostID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewDeleteClusterManifestRequest constructs an http.Request for the DeleteClusterManifest method
+func NewDeleteClusterManifestRequest(server string, clusterID ClusterID, params *DeleteClusterManifestParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/manifests", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Folder != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "folder", *params.Folder, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "file_name", params.FileName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListClusterManifestsRequest constructs an http.Request for the ListClusterManifests method
+func NewListClusterManifestsRequest(server string, clusterID ClusterID, params *ListClusterManifestsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/manifests", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.IncludeSystemGenerated != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "include_system_generated", *params.IncludeSystemGenerated, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewUpdateClusterManifestRequest calls the generic UpdateClusterManifest builder with application/json body
+func NewUpdateClusterManifestRequest(server string, clusterID ClusterID, body UpdateClusterManifestJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateClusterManifestRequestWithBody(server, clusterID, "application/json", bodyReader)
+}
+
+// NewUpdateClusterManifestRequestWithBody constructs an http.Request for the UpdateClusterManifest method, with any body, and a specified content type
+func NewUpdateClusterManifestRequestWithBody(server string, clusterID ClusterID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/manifests", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewCreateClusterManifestRequest calls the generic CreateClusterManifest builder with application/json body
+func NewCreateClusterManifestRequest(server string, clusterID ClusterID, body CreateClusterManifestJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateClusterManifestRequestWithBody(server, clusterID, "application/json", bodyReader)
+}
+
+// NewCreateClusterManifestRequestWithBody constructs an http.Request for the CreateClusterManifest method, with any body, and a specified content type
+func NewCreateClusterManifestRequestWithBody(server string, clusterID ClusterID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/manifests", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewDownloadClusterManifestRequest constructs an http.Request for the DownloadClusterManifest method
+func NewDownloadClusterManifestRequest(server string, clusterID ClusterID, params *DownloadClusterManifestParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/manifests/files", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Folder != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "folder", *params.Folder, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "file_name", params.FileName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetPreflightRequirementsRequest constructs an http.Request for the GetPreflightRequirements method
+func NewGetPreflightRequirementsRequest(server string, clusterID ClusterID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/preflight-requirements", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetClusterSupportedPlatformsRequest constructs an http.Request for the GetClusterSupportedPlatforms method
+func NewGetClusterSupportedPlatformsRequest(server string, clusterID ClusterID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/supported-platforms", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetClusterUISettingsRequest constructs an http.Request for the GetClusterUISettings method
+func NewGetClusterUISettingsRequest(server string, clusterID ClusterID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/ui-settings", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewUpdateClusterUISettingsRequest calls the generic UpdateClusterUISettings builder with application/json body
+func NewUpdateClusterUISettingsRequest(server string, clusterID ClusterID, body UpdateClusterUISettingsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateClusterUISettingsRequestWithBody(server, clusterID, "application/json", bodyReader)
+}
+
+// NewUpdateClusterUISettingsRequestWithBody constructs an http.Request for the UpdateClusterUISettings method, with any body, and a specified content type
+func NewUpdateClusterUISettingsRequestWithBody(server string, clusterID ClusterID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/ui-settings", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewListComponentVersionsRequest constructs an http.Request for the ListComponentVersions method
 func NewListComponentVersionsRequest(server string) (*http.Request, error) {
 	var err error
@@ -2009,6 +3965,33 @@ func NewListComponentVersionsRequest(server string) (*http.Request, error) {
 	}
 
 	operationPath := fmt.Sprintf("/component-versions")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListManagedDomainsRequest constructs an http.Request for the ListManagedDomains method
+func NewListManagedDomainsRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/domains")
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -3395,6 +5378,54 @@ func NewResetHostRequest(server string, infraEnvID InfraEnvID, hostID HostID) (*
 	return req, nil
 }
 
+// NewResetHostValidationRequest constructs an http.Request for the ResetHostValidation method
+func NewResetHostValidationRequest(server string, infraEnvID InfraEnvID, hostID HostID, validationID string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "infra_env_id", infraEnvID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "host_id", hostID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam2 string
+
+	pathParam2, err = runtime.StyleParamWithOptions("simple", false, "validation_id", validationID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/infra-envs/%s/hosts/%s/actions/reset-validation/%s", pathParam0, pathParam1, pathParam2)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewUnbindHostRequest constructs an http.Request for the UnbindHost method
 func NewUnbindHostRequest(server string, infraEnvID InfraEnvID, hostID HostID) (*http.Request, error) {
 	var err error
@@ -3790,6 +5821,60 @@ func NewPostStepReplyRequestWithBody(server string, infraEnvID InfraEnvID, hostI
 	return req, nil
 }
 
+// NewUpdateHostLogsProgressRequest calls the generic UpdateHostLogsProgress builder with application/json body
+func NewUpdateHostLogsProgressRequest(server string, infraEnvID InfraEnvID, hostID HostID, body UpdateHostLogsProgressJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateHostLogsProgressRequestWithBody(server, infraEnvID, hostID, "application/json", bodyReader)
+}
+
+// NewUpdateHostLogsProgressRequestWithBody constructs an http.Request for the UpdateHostLogsProgress method, with any body, and a specified content type
+func NewUpdateHostLogsProgressRequestWithBody(server string, infraEnvID InfraEnvID, hostID HostID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "infra_env_id", infraEnvID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "host_id", hostID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/infra-envs/%s/hosts/%s/logs-progress", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewUpdateHostInstallProgressRequest calls the generic UpdateHostInstallProgress builder with application/json body
 func NewUpdateHostInstallProgressRequest(server string, infraEnvID InfraEnvID, hostID HostID, params *UpdateHostInstallProgressParams, body UpdateHostInstallProgressJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -3959,6 +6044,282 @@ func NewListSupportedOpenshiftVersionsRequest(server string, params *ListSupport
 	return req, nil
 }
 
+// NewListReleaseSourcesRequest constructs an http.Request for the ListReleaseSources method
+func NewListReleaseSourcesRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/release-sources")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetSupportedArchitecturesRequest constructs an http.Request for the GetSupportedArchitectures method
+func NewGetSupportedArchitecturesRequest(server string, params *GetSupportedArchitecturesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/support-levels/architectures")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "openshift_version", params.OpenshiftVersion, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetSupportedFeaturesRequest constructs an http.Request for the GetSupportedFeatures method
+func NewGetSupportedFeaturesRequest(server string, params *GetSupportedFeaturesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/support-levels/features")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "openshift_version", params.OpenshiftVersion, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.CPUArchitecture != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cpu_architecture", *params.CPUArchitecture, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PlatformType != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "platform_type", *params.PlatformType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ExternalPlatformName != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "external_platform_name", *params.ExternalPlatformName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetDetailedSupportedFeaturesRequest constructs an http.Request for the GetDetailedSupportedFeatures method
+func NewGetDetailedSupportedFeaturesRequest(server string, params *GetDetailedSupportedFeaturesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/support-levels/features/detailed")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "openshift_version", params.OpenshiftVersion, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.CPUArchitecture != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cpu_architecture", *params.CPUArchitecture, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PlatformType != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "platform_type", *params.PlatformType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ExternalPlatformName != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "external_platform_name", *params.ExternalPlatformName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListSupportedOperatorsRequest constructs an http.Request for the ListSupportedOperators method
+func NewListSupportedOperatorsRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/supported-operators")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 func (c *Client) applyEditors(ctx context.Context, req *http.Request, additionalEditors []RequestEditorFn) error {
 	for _, r := range c.RequestEditors {
 		if err := r(ctx, req); err != nil {
@@ -4024,6 +6385,27 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /clusters (the `RegisterCluster` operationId).
 	RegisterClusterWithResponse(ctx context.Context, body RegisterClusterJSONRequestBody, reqEditors ...RequestEditorFn) (*RegisterClusterResponse, error)
 
+	// GetClusterDefaultConfigWithResponse What user interfaces suggest for a new cluster.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /clusters/default-config (the `GetClusterDefaultConfig` operationId).
+	GetClusterDefaultConfigWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetClusterDefaultConfigResponse, error)
+
+	// ImportClusterWithBodyWithResponse Make a cluster of one that is installed already, elsewhere, so that hosts can join it.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /clusters/import (the `ImportCluster` operationId).
+	ImportClusterWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ImportClusterResponse, error)
+
+	// ImportClusterWithResponse Make a cluster of one that is installed already, elsewhere, so that hosts can join it.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /clusters/import (the `ImportCluster` operationId).
+	ImportClusterWithResponse(ctx context.Context, body ImportClusterJSONRequestBody, reqEditors ...RequestEditorFn) (*ImportClusterResponse, error)
+
 	// DeregisterClusterWithResponse Delete a cluster; its hosts are set free.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -4051,6 +6433,20 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PATCH /clusters/{cluster_id} (the `UpdateCluster` operationId).
 	UpdateClusterWithResponse(ctx context.Context, clusterID ClusterID, body UpdateClusterJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateClusterResponse, error)
+
+	// AllowAddHostsWithResponse Let an installed cluster take more hosts. It does so anyway; clients of today's system ask for it.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /clusters/{cluster_id}/actions/allow-add-hosts (the `AllowAddHosts` operationId).
+	AllowAddHostsWithResponse(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*AllowAddHostsResponse, error)
+
+	// AllowAddWorkersWithResponse The same, under the name that it had before.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /clusters/{cluster_id}/actions/allow-add-workers (the `AllowAddWorkers` operationId).
+	AllowAddWorkersWithResponse(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*AllowAddWorkersResponse, error)
 
 	// CancelInstallationWithResponse Cancel the installation.
 	//
@@ -4087,12 +6483,40 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /clusters/{cluster_id}/actions/reset (the `ResetCluster` operationId).
 	ResetClusterWithResponse(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*ResetClusterResponse, error)
 
+	// GetCredentialsWithResponse The password of the cluster's administrator. Clusters of this service have none, which the answer says; they have a kubeconfig.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /clusters/{cluster_id}/credentials (the `GetCredentials` operationId).
+	GetCredentialsWithResponse(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*GetCredentialsResponse, error)
+
 	// DownloadClusterCredentialsWithResponse Credentials of the installed cluster, for people. A host's token does not open this.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /clusters/{cluster_id}/downloads/credentials (the `DownloadClusterCredentials` operationId).
 	DownloadClusterCredentialsWithResponse(ctx context.Context, clusterID ClusterID, params *DownloadClusterCredentialsParams, reqEditors ...RequestEditorFn) (*DownloadClusterCredentialsResponse, error)
+
+	// GetPresignedForClusterCredentialsWithResponse An address of such a file that needs no header, for an hour.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /clusters/{cluster_id}/downloads/credentials-presigned (the `GetPresignedForClusterCredentials` operationId).
+	GetPresignedForClusterCredentialsWithResponse(ctx context.Context, clusterID ClusterID, params *GetPresignedForClusterCredentialsParams, reqEditors ...RequestEditorFn) (*GetPresignedForClusterCredentialsResponse, error)
+
+	// DownloadClusterFilesWithResponse What an installation is made from.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /clusters/{cluster_id}/downloads/files (the `DownloadClusterFiles` operationId).
+	DownloadClusterFilesWithResponse(ctx context.Context, clusterID ClusterID, params *DownloadClusterFilesParams, reqEditors ...RequestEditorFn) (*DownloadClusterFilesResponse, error)
+
+	// GetPresignedForClusterFilesWithResponse An address of such a file, of logs or of a manifest that needs no header, for an hour.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /clusters/{cluster_id}/downloads/files-presigned (the `GetPresignedForClusterFiles` operationId).
+	GetPresignedForClusterFilesWithResponse(ctx context.Context, clusterID ClusterID, params *GetPresignedForClusterFilesParams, reqEditors ...RequestEditorFn) (*GetPresignedForClusterFilesResponse, error)
 
 	// ListClusterHostsWithResponse List the hosts that are bound to a cluster.
 	//
@@ -4101,12 +6525,159 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /clusters/{cluster_id}/hosts (the `ListClusterHosts` operationId).
 	ListClusterHostsWithResponse(ctx context.Context, clusterID ClusterID, params *ListClusterHostsParams, reqEditors ...RequestEditorFn) (*ListClusterHostsResponse, error)
 
+	// GetIgnoredValidationsWithResponse Validations of hosts that do not block this cluster.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /clusters/{cluster_id}/ignored-validations (the `GetIgnoredValidations` operationId).
+	GetIgnoredValidationsWithResponse(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*GetIgnoredValidationsResponse, error)
+
+	// SetIgnoredValidationsWithBodyWithResponse Choose them. That a host is connected and known cannot be ignored.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /clusters/{cluster_id}/ignored-validations (the `SetIgnoredValidations` operationId).
+	SetIgnoredValidationsWithBodyWithResponse(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetIgnoredValidationsResponse, error)
+
+	// SetIgnoredValidationsWithResponse Choose them. That a host is connected and known cannot be ignored.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /clusters/{cluster_id}/ignored-validations (the `SetIgnoredValidations` operationId).
+	SetIgnoredValidationsWithResponse(ctx context.Context, clusterID ClusterID, body SetIgnoredValidationsJSONRequestBody, reqEditors ...RequestEditorFn) (*SetIgnoredValidationsResponse, error)
+
+	// GetClusterInstallConfigWithResponse The cluster as installers describe it, in YAML, with the overrides and without the pull secret.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /clusters/{cluster_id}/install-config (the `GetClusterInstallConfig` operationId).
+	GetClusterInstallConfigWithResponse(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*GetClusterInstallConfigResponse, error)
+
+	// UpdateClusterInstallConfigWithBodyWithResponse Lay a JSON object over the install-config. It replaces the one that was laid over it before; an empty one takes that away.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /clusters/{cluster_id}/install-config (the `UpdateClusterInstallConfig` operationId).
+	UpdateClusterInstallConfigWithBodyWithResponse(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateClusterInstallConfigResponse, error)
+
+	// UpdateClusterInstallConfigWithResponse Lay a JSON object over the install-config. It replaces the one that was laid over it before; an empty one takes that away.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /clusters/{cluster_id}/install-config (the `UpdateClusterInstallConfig` operationId).
+	UpdateClusterInstallConfigWithResponse(ctx context.Context, clusterID ClusterID, body UpdateClusterInstallConfigJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateClusterInstallConfigResponse, error)
+
+	// DownloadClusterLogsWithResponse Logs that hosts sent: of one host or of the controller as they were sent, else a tar of all.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /clusters/{cluster_id}/logs (the `DownloadClusterLogs` operationId).
+	DownloadClusterLogsWithResponse(ctx context.Context, clusterID ClusterID, params *DownloadClusterLogsParams, reqEditors ...RequestEditorFn) (*DownloadClusterLogsResponse, error)
+
+	// UploadLogsWithBodyWithResponse Keep an archive of logs, of a host that is bound to the cluster. The last one counts.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /clusters/{cluster_id}/logs (the `UploadLogs` operationId).
+	UploadLogsWithBodyWithResponse(ctx context.Context, clusterID ClusterID, params *UploadLogsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UploadLogsResponse, error)
+
+	// DeleteClusterManifestWithResponse Delete a manifest.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /clusters/{cluster_id}/manifests (the `DeleteClusterManifest` operationId).
+	DeleteClusterManifestWithResponse(ctx context.Context, clusterID ClusterID, params *DeleteClusterManifestParams, reqEditors ...RequestEditorFn) (*DeleteClusterManifestResponse, error)
+
+	// ListClusterManifestsWithResponse List the manifests that are applied with the installation.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /clusters/{cluster_id}/manifests (the `ListClusterManifests` operationId).
+	ListClusterManifestsWithResponse(ctx context.Context, clusterID ClusterID, params *ListClusterManifestsParams, reqEditors ...RequestEditorFn) (*ListClusterManifestsResponse, error)
+
+	// UpdateClusterManifestWithBodyWithResponse Rename a manifest or change its content.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /clusters/{cluster_id}/manifests (the `UpdateClusterManifest` operationId).
+	UpdateClusterManifestWithBodyWithResponse(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateClusterManifestResponse, error)
+
+	// UpdateClusterManifestWithResponse Rename a manifest or change its content.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /clusters/{cluster_id}/manifests (the `UpdateClusterManifest` operationId).
+	UpdateClusterManifestWithResponse(ctx context.Context, clusterID ClusterID, body UpdateClusterManifestJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateClusterManifestResponse, error)
+
+	// CreateClusterManifestWithBodyWithResponse Add a manifest. The host that brings up the control plane gets it with its first-boot data, in /opt/openshift.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /clusters/{cluster_id}/manifests (the `CreateClusterManifest` operationId).
+	CreateClusterManifestWithBodyWithResponse(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateClusterManifestResponse, error)
+
+	// CreateClusterManifestWithResponse Add a manifest. The host that brings up the control plane gets it with its first-boot data, in /opt/openshift.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /clusters/{cluster_id}/manifests (the `CreateClusterManifest` operationId).
+	CreateClusterManifestWithResponse(ctx context.Context, clusterID ClusterID, body CreateClusterManifestJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateClusterManifestResponse, error)
+
+	// DownloadClusterManifestWithResponse The content of a manifest.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /clusters/{cluster_id}/manifests/files (the `DownloadClusterManifest` operationId).
+	DownloadClusterManifestWithResponse(ctx context.Context, clusterID ClusterID, params *DownloadClusterManifestParams, reqEditors ...RequestEditorFn) (*DownloadClusterManifestResponse, error)
+
+	// GetPreflightRequirementsWithResponse What hosts of each role need.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /clusters/{cluster_id}/preflight-requirements (the `GetPreflightRequirements` operationId).
+	GetPreflightRequirementsWithResponse(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*GetPreflightRequirementsResponse, error)
+
+	// GetClusterSupportedPlatformsWithResponse The platforms that a cluster's hosts can be of.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /clusters/{cluster_id}/supported-platforms (the `GetClusterSupportedPlatforms` operationId).
+	GetClusterSupportedPlatformsWithResponse(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*GetClusterSupportedPlatformsResponse, error)
+
+	// GetClusterUISettingsWithResponse A text that user interfaces keep with a cluster.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /clusters/{cluster_id}/ui-settings (the `GetClusterUISettings` operationId).
+	GetClusterUISettingsWithResponse(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*GetClusterUISettingsResponse, error)
+
+	// UpdateClusterUISettingsWithBodyWithResponse Keep one.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /clusters/{cluster_id}/ui-settings (the `UpdateClusterUISettings` operationId).
+	UpdateClusterUISettingsWithBodyWithResponse(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateClusterUISettingsResponse, error)
+
+	// UpdateClusterUISettingsWithResponse Keep one.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /clusters/{cluster_id}/ui-settings (the `UpdateClusterUISettings` operationId).
+	UpdateClusterUISettingsWithResponse(ctx context.Context, clusterID ClusterID, body UpdateClusterUISettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateClusterUISettingsResponse, error)
+
 	// ListComponentVersionsWithResponse The versions of this service's parts.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /component-versions (the `ListComponentVersions` operationId).
 	ListComponentVersionsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListComponentVersionsResponse, error)
+
+	// ListManagedDomainsWithResponse Domains that this service manages. There are none.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /domains (the `ListManagedDomains` operationId).
+	ListManagedDomainsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListManagedDomainsResponse, error)
 
 	// ListEventsWithResponse What happened to a cluster, an infra-env or a host, in the order of time.
 	//
@@ -4325,6 +6896,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/reset (the `ResetHost` operationId).
 	ResetHostWithResponse(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, reqEditors ...RequestEditorFn) (*ResetHostResponse, error)
 
+	// ResetHostValidationWithResponse Let the host try again what failed: sufficient-installation-disk-speed or container-images-available.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /infra-envs/{infra_env_id}/hosts/{host_id}/actions/reset-validation/{validation_id} (the `ResetHostValidation` operationId).
+	ResetHostValidationWithResponse(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, validationID string, reqEditors ...RequestEditorFn) (*ResetHostValidationResponse, error)
+
 	// UnbindHostWithResponse Set a host free.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -4395,6 +6973,20 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /infra-envs/{infra_env_id}/hosts/{host_id}/instructions (the `PostStepReply` operationId).
 	PostStepReplyWithResponse(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, params *PostStepReplyParams, body PostStepReplyJSONRequestBody, reqEditors ...RequestEditorFn) (*PostStepReplyResponse, error)
 
+	// UpdateHostLogsProgressWithBodyWithResponse Report how far the collection of logs has come.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /infra-envs/{infra_env_id}/hosts/{host_id}/logs-progress (the `UpdateHostLogsProgress` operationId).
+	UpdateHostLogsProgressWithBodyWithResponse(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateHostLogsProgressResponse, error)
+
+	// UpdateHostLogsProgressWithResponse Report how far the collection of logs has come.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /infra-envs/{infra_env_id}/hosts/{host_id}/logs-progress (the `UpdateHostLogsProgress` operationId).
+	UpdateHostLogsProgressWithResponse(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, body UpdateHostLogsProgressJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateHostLogsProgressResponse, error)
+
 	// UpdateHostInstallProgressWithBodyWithResponse Report how far the installation has come.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -4422,6 +7014,41 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /openshift-versions (the `ListSupportedOpenshiftVersions` operationId).
 	ListSupportedOpenshiftVersionsWithResponse(ctx context.Context, params *ListSupportedOpenshiftVersionsParams, reqEditors ...RequestEditorFn) (*ListSupportedOpenshiftVersionsResponse, error)
+
+	// ListReleaseSourcesWithResponse Channels that versions come from. There are none; openshift-versions lists what is configured.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /release-sources (the `ListReleaseSources` operationId).
+	ListReleaseSourcesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListReleaseSourcesResponse, error)
+
+	// GetSupportedArchitecturesWithResponse Which architectures a version can be installed on.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /support-levels/architectures (the `GetSupportedArchitectures` operationId).
+	GetSupportedArchitecturesWithResponse(ctx context.Context, params *GetSupportedArchitecturesParams, reqEditors ...RequestEditorFn) (*GetSupportedArchitecturesResponse, error)
+
+	// GetSupportedFeaturesWithResponse Which features of today's system there are.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /support-levels/features (the `GetSupportedFeatures` operationId).
+	GetSupportedFeaturesWithResponse(ctx context.Context, params *GetSupportedFeaturesParams, reqEditors ...RequestEditorFn) (*GetSupportedFeaturesResponse, error)
+
+	// GetDetailedSupportedFeaturesWithResponse The same with details.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /support-levels/features/detailed (the `GetDetailedSupportedFeatures` operationId).
+	GetDetailedSupportedFeaturesWithResponse(ctx context.Context, params *GetDetailedSupportedFeaturesParams, reqEditors ...RequestEditorFn) (*GetDetailedSupportedFeaturesResponse, error)
+
+	// ListSupportedOperatorsWithResponse Operators that are installed with a cluster. There are none.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /supported-operators (the `ListSupportedOperators` operationId).
+	ListSupportedOperatorsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListSupportedOperatorsResponse, error)
 }
 
 // ListClustersResponse200Headers the declared response headers of an HTTP 200 response for ListClusters
@@ -4521,6 +7148,102 @@ func (r RegisterClusterResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r RegisterClusterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetClusterDefaultConfigResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ClusterDefaultConfig
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetClusterDefaultConfigResponse) GetJSON200() *ClusterDefaultConfig {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetClusterDefaultConfigResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetClusterDefaultConfigResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetClusterDefaultConfigResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetClusterDefaultConfigResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetClusterDefaultConfigResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ImportClusterResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Cluster
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r ImportClusterResponse) GetJSON201() *Cluster {
+	return r.JSON201
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ImportClusterResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ImportClusterResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ImportClusterResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ImportClusterResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ImportClusterResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -4658,6 +7381,102 @@ func (r UpdateClusterResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r UpdateClusterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type AllowAddHostsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *Cluster
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r AllowAddHostsResponse) GetJSON202() *Cluster {
+	return r.JSON202
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r AllowAddHostsResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r AllowAddHostsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AllowAddHostsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AllowAddHostsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AllowAddHostsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type AllowAddWorkersResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *Cluster
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r AllowAddWorkersResponse) GetJSON202() *Cluster {
+	return r.JSON202
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r AllowAddWorkersResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r AllowAddWorkersResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AllowAddWorkersResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AllowAddWorkersResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AllowAddWorkersResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -4856,6 +7675,54 @@ func (r ResetClusterResponse) ContentType() string {
 	return ""
 }
 
+type GetCredentialsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Credentials
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetCredentialsResponse) GetJSON200() *Credentials {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetCredentialsResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetCredentialsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetCredentialsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetCredentialsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetCredentialsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // DownloadClusterCredentialsResponse200Headers the declared response headers of an HTTP 200 response for DownloadClusterCredentials
 type DownloadClusterCredentialsResponse200Headers struct {
 	ContentDisposition string
@@ -4899,6 +7766,151 @@ func (r DownloadClusterCredentialsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r DownloadClusterCredentialsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetPresignedForClusterCredentialsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PresignedURL
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetPresignedForClusterCredentialsResponse) GetJSON200() *PresignedURL {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetPresignedForClusterCredentialsResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetPresignedForClusterCredentialsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetPresignedForClusterCredentialsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetPresignedForClusterCredentialsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetPresignedForClusterCredentialsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// DownloadClusterFilesResponse200Headers the declared response headers of an HTTP 200 response for DownloadClusterFiles
+type DownloadClusterFilesResponse200Headers struct {
+	ContentDisposition string
+	LastModified       string
+}
+
+type DownloadClusterFilesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *DownloadClusterFilesResponse200Headers
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r DownloadClusterFilesResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DownloadClusterFilesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DownloadClusterFilesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DownloadClusterFilesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DownloadClusterFilesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetPresignedForClusterFilesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PresignedURL
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetPresignedForClusterFilesResponse) GetJSON200() *PresignedURL {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetPresignedForClusterFilesResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetPresignedForClusterFilesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetPresignedForClusterFilesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetPresignedForClusterFilesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetPresignedForClusterFilesResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -4960,6 +7972,707 @@ func (r ListClusterHostsResponse) ContentType() string {
 	return ""
 }
 
+type GetIgnoredValidationsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *IgnoredValidations
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetIgnoredValidationsResponse) GetJSON200() *IgnoredValidations {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetIgnoredValidationsResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetIgnoredValidationsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetIgnoredValidationsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetIgnoredValidationsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetIgnoredValidationsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type SetIgnoredValidationsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *IgnoredValidations
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r SetIgnoredValidationsResponse) GetJSON201() *IgnoredValidations {
+	return r.JSON201
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r SetIgnoredValidationsResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r SetIgnoredValidationsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SetIgnoredValidationsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SetIgnoredValidationsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SetIgnoredValidationsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetClusterInstallConfigResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *string
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetClusterInstallConfigResponse) GetJSON200() *string {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetClusterInstallConfigResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetClusterInstallConfigResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetClusterInstallConfigResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetClusterInstallConfigResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetClusterInstallConfigResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UpdateClusterInstallConfigResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r UpdateClusterInstallConfigResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateClusterInstallConfigResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateClusterInstallConfigResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateClusterInstallConfigResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateClusterInstallConfigResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// DownloadClusterLogsResponse200Headers the declared response headers of an HTTP 200 response for DownloadClusterLogs
+type DownloadClusterLogsResponse200Headers struct {
+	ContentDisposition string
+	LastModified       string
+}
+
+type DownloadClusterLogsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *DownloadClusterLogsResponse200Headers
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r DownloadClusterLogsResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DownloadClusterLogsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DownloadClusterLogsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DownloadClusterLogsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DownloadClusterLogsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UploadLogsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r UploadLogsResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UploadLogsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UploadLogsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UploadLogsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UploadLogsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DeleteClusterManifestResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r DeleteClusterManifestResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteClusterManifestResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteClusterManifestResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteClusterManifestResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteClusterManifestResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListClusterManifestsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *[]Manifest
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListClusterManifestsResponse) GetJSON200() *[]Manifest {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListClusterManifestsResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListClusterManifestsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListClusterManifestsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListClusterManifestsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListClusterManifestsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UpdateClusterManifestResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Manifest
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateClusterManifestResponse) GetJSON200() *Manifest {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r UpdateClusterManifestResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateClusterManifestResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateClusterManifestResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateClusterManifestResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateClusterManifestResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type CreateClusterManifestResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Manifest
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreateClusterManifestResponse) GetJSON201() *Manifest {
+	return r.JSON201
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r CreateClusterManifestResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateClusterManifestResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateClusterManifestResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateClusterManifestResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateClusterManifestResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// DownloadClusterManifestResponse200Headers the declared response headers of an HTTP 200 response for DownloadClusterManifest
+type DownloadClusterManifestResponse200Headers struct {
+	ContentDisposition string
+	LastModified       string
+}
+
+type DownloadClusterManifestResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *DownloadClusterManifestResponse200Headers
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r DownloadClusterManifestResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DownloadClusterManifestResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DownloadClusterManifestResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DownloadClusterManifestResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DownloadClusterManifestResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetPreflightRequirementsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PreflightRequirements
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetPreflightRequirementsResponse) GetJSON200() *PreflightRequirements {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetPreflightRequirementsResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetPreflightRequirementsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetPreflightRequirementsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetPreflightRequirementsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetPreflightRequirementsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetClusterSupportedPlatformsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *[]string
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetClusterSupportedPlatformsResponse) GetJSON200() *[]string {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetClusterSupportedPlatformsResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetClusterSupportedPlatformsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetClusterSupportedPlatformsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetClusterSupportedPlatformsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetClusterSupportedPlatformsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetClusterUISettingsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *string
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetClusterUISettingsResponse) GetJSON200() *string {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetClusterUISettingsResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetClusterUISettingsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetClusterUISettingsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetClusterUISettingsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetClusterUISettingsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UpdateClusterUISettingsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *string
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateClusterUISettingsResponse) GetJSON200() *string {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r UpdateClusterUISettingsResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateClusterUISettingsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateClusterUISettingsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateClusterUISettingsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateClusterUISettingsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListComponentVersionsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -5002,6 +8715,54 @@ func (r ListComponentVersionsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListComponentVersionsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListManagedDomainsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *[]map[string]interface{}
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListManagedDomainsResponse) GetJSON200() *[]map[string]interface{} {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListManagedDomainsResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListManagedDomainsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListManagedDomainsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListManagedDomainsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListManagedDomainsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -6111,6 +9872,54 @@ func (r ResetHostResponse) ContentType() string {
 	return ""
 }
 
+type ResetHostValidationResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Host
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ResetHostValidationResponse) GetJSON200() *Host {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ResetHostValidationResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ResetHostValidationResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ResetHostValidationResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ResetHostValidationResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ResetHostValidationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type UnbindHostResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -6434,6 +10243,47 @@ func (r PostStepReplyResponse) ContentType() string {
 	return ""
 }
 
+type UpdateHostLogsProgressResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r UpdateHostLogsProgressResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateHostLogsProgressResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateHostLogsProgressResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateHostLogsProgressResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateHostLogsProgressResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type UpdateHostInstallProgressResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -6564,6 +10414,254 @@ func (r ListSupportedOpenshiftVersionsResponse) ContentType() string {
 	return ""
 }
 
+type ListReleaseSourcesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *[]map[string]interface{}
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListReleaseSourcesResponse) GetJSON200() *[]map[string]interface{} {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListReleaseSourcesResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListReleaseSourcesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListReleaseSourcesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListReleaseSourcesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListReleaseSourcesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetSupportedArchitecturesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *struct {
+		Architectures map[string]string `json:"architectures,omitempty,omitzero"`
+	}
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetSupportedArchitecturesResponse) GetJSON200() *struct {
+	Architectures map[string]string `json:"architectures,omitempty,omitzero"`
+} {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetSupportedArchitecturesResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetSupportedArchitecturesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetSupportedArchitecturesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetSupportedArchitecturesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetSupportedArchitecturesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetSupportedFeaturesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *struct {
+		Features map[string]string `json:"features,omitempty,omitzero"`
+	}
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetSupportedFeaturesResponse) GetJSON200() *struct {
+	Features map[string]string `json:"features,omitempty,omitzero"`
+} {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetSupportedFeaturesResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetSupportedFeaturesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetSupportedFeaturesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetSupportedFeaturesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetSupportedFeaturesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetDetailedSupportedFeaturesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DetailedFeatures
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetDetailedSupportedFeaturesResponse) GetJSON200() *DetailedFeatures {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetDetailedSupportedFeaturesResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetDetailedSupportedFeaturesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetDetailedSupportedFeaturesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetDetailedSupportedFeaturesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetDetailedSupportedFeaturesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListSupportedOperatorsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *[]string
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListSupportedOperatorsResponse) GetJSON200() *[]string {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListSupportedOperatorsResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListSupportedOperatorsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListSupportedOperatorsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListSupportedOperatorsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListSupportedOperatorsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ListClustersWithResponse List the clusters that the caller may see, oldest first.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -6601,6 +10699,45 @@ func (c *ClientWithResponses) RegisterClusterWithResponse(ctx context.Context, b
 		return nil, err
 	}
 	return ParseRegisterClusterResponse(rsp)
+}
+
+// GetClusterDefaultConfigWithResponse What user interfaces suggest for a new cluster.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /clusters/default-config (the `GetClusterDefaultConfig` operationId).
+func (c *ClientWithResponses) GetClusterDefaultConfigWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetClusterDefaultConfigResponse, error) {
+	rsp, err := c.GetClusterDefaultConfig(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetClusterDefaultConfigResponse(rsp)
+}
+
+// ImportClusterWithBodyWithResponse Make a cluster of one that is installed already, elsewhere, so that hosts can join it.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /clusters/import (the `ImportCluster` operationId).
+func (c *ClientWithResponses) ImportClusterWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ImportClusterResponse, error) {
+	rsp, err := c.ImportClusterWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseImportClusterResponse(rsp)
+}
+
+// ImportClusterWithResponse Make a cluster of one that is installed already, elsewhere, so that hosts can join it.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /clusters/import (the `ImportCluster` operationId).
+func (c *ClientWithResponses) ImportClusterWithResponse(ctx context.Context, body ImportClusterJSONRequestBody, reqEditors ...RequestEditorFn) (*ImportClusterResponse, error) {
+	rsp, err := c.ImportCluster(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseImportClusterResponse(rsp)
 }
 
 // DeregisterClusterWithResponse Delete a cluster; its hosts are set free.
@@ -6653,6 +10790,32 @@ func (c *ClientWithResponses) UpdateClusterWithResponse(ctx context.Context, clu
 		return nil, err
 	}
 	return ParseUpdateClusterResponse(rsp)
+}
+
+// AllowAddHostsWithResponse Let an installed cluster take more hosts. It does so anyway; clients of today's system ask for it.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /clusters/{cluster_id}/actions/allow-add-hosts (the `AllowAddHosts` operationId).
+func (c *ClientWithResponses) AllowAddHostsWithResponse(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*AllowAddHostsResponse, error) {
+	rsp, err := c.AllowAddHosts(ctx, clusterID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAllowAddHostsResponse(rsp)
+}
+
+// AllowAddWorkersWithResponse The same, under the name that it had before.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /clusters/{cluster_id}/actions/allow-add-workers (the `AllowAddWorkers` operationId).
+func (c *ClientWithResponses) AllowAddWorkersWithResponse(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*AllowAddWorkersResponse, error) {
+	rsp, err := c.AllowAddWorkers(ctx, clusterID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAllowAddWorkersResponse(rsp)
 }
 
 // CancelInstallationWithResponse Cancel the installation.
@@ -6720,6 +10883,19 @@ func (c *ClientWithResponses) ResetClusterWithResponse(ctx context.Context, clus
 	return ParseResetClusterResponse(rsp)
 }
 
+// GetCredentialsWithResponse The password of the cluster's administrator. Clusters of this service have none, which the answer says; they have a kubeconfig.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /clusters/{cluster_id}/credentials (the `GetCredentials` operationId).
+func (c *ClientWithResponses) GetCredentialsWithResponse(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*GetCredentialsResponse, error) {
+	rsp, err := c.GetCredentials(ctx, clusterID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetCredentialsResponse(rsp)
+}
+
 // DownloadClusterCredentialsWithResponse Credentials of the installed cluster, for people. A host's token does not open this.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -6731,6 +10907,45 @@ func (c *ClientWithResponses) DownloadClusterCredentialsWithResponse(ctx context
 		return nil, err
 	}
 	return ParseDownloadClusterCredentialsResponse(rsp)
+}
+
+// GetPresignedForClusterCredentialsWithResponse An address of such a file that needs no header, for an hour.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /clusters/{cluster_id}/downloads/credentials-presigned (the `GetPresignedForClusterCredentials` operationId).
+func (c *ClientWithResponses) GetPresignedForClusterCredentialsWithResponse(ctx context.Context, clusterID ClusterID, params *GetPresignedForClusterCredentialsParams, reqEditors ...RequestEditorFn) (*GetPresignedForClusterCredentialsResponse, error) {
+	rsp, err := c.GetPresignedForClusterCredentials(ctx, clusterID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetPresignedForClusterCredentialsResponse(rsp)
+}
+
+// DownloadClusterFilesWithResponse What an installation is made from.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /clusters/{cluster_id}/downloads/files (the `DownloadClusterFiles` operationId).
+func (c *ClientWithResponses) DownloadClusterFilesWithResponse(ctx context.Context, clusterID ClusterID, params *DownloadClusterFilesParams, reqEditors ...RequestEditorFn) (*DownloadClusterFilesResponse, error) {
+	rsp, err := c.DownloadClusterFiles(ctx, clusterID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDownloadClusterFilesResponse(rsp)
+}
+
+// GetPresignedForClusterFilesWithResponse An address of such a file, of logs or of a manifest that needs no header, for an hour.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /clusters/{cluster_id}/downloads/files-presigned (the `GetPresignedForClusterFiles` operationId).
+func (c *ClientWithResponses) GetPresignedForClusterFilesWithResponse(ctx context.Context, clusterID ClusterID, params *GetPresignedForClusterFilesParams, reqEditors ...RequestEditorFn) (*GetPresignedForClusterFilesResponse, error) {
+	rsp, err := c.GetPresignedForClusterFiles(ctx, clusterID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetPresignedForClusterFilesResponse(rsp)
 }
 
 // ListClusterHostsWithResponse List the hosts that are bound to a cluster.
@@ -6746,6 +10961,266 @@ func (c *ClientWithResponses) ListClusterHostsWithResponse(ctx context.Context, 
 	return ParseListClusterHostsResponse(rsp)
 }
 
+// GetIgnoredValidationsWithResponse Validations of hosts that do not block this cluster.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /clusters/{cluster_id}/ignored-validations (the `GetIgnoredValidations` operationId).
+func (c *ClientWithResponses) GetIgnoredValidationsWithResponse(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*GetIgnoredValidationsResponse, error) {
+	rsp, err := c.GetIgnoredValidations(ctx, clusterID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetIgnoredValidationsResponse(rsp)
+}
+
+// SetIgnoredValidationsWithBodyWithResponse Choose them. That a host is connected and known cannot be ignored.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /clusters/{cluster_id}/ignored-validations (the `SetIgnoredValidations` operationId).
+func (c *ClientWithResponses) SetIgnoredValidationsWithBodyWithResponse(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetIgnoredValidationsResponse, error) {
+	rsp, err := c.SetIgnoredValidationsWithBody(ctx, clusterID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetIgnoredValidationsResponse(rsp)
+}
+
+// SetIgnoredValidationsWithResponse Choose them. That a host is connected and known cannot be ignored.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /clusters/{cluster_id}/ignored-validations (the `SetIgnoredValidations` operationId).
+func (c *ClientWithResponses) SetIgnoredValidationsWithResponse(ctx context.Context, clusterID ClusterID, body SetIgnoredValidationsJSONRequestBody, reqEditors ...RequestEditorFn) (*SetIgnoredValidationsResponse, error) {
+	rsp, err := c.SetIgnoredValidations(ctx, clusterID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetIgnoredValidationsResponse(rsp)
+}
+
+// GetClusterInstallConfigWithResponse The cluster as installers describe it, in YAML, with the overrides and without the pull secret.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /clusters/{cluster_id}/install-config (the `GetClusterInstallConfig` operationId).
+func (c *ClientWithResponses) GetClusterInstallConfigWithResponse(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*GetClusterInstallConfigResponse, error) {
+	rsp, err := c.GetClusterInstallConfig(ctx, clusterID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetClusterInstallConfigResponse(rsp)
+}
+
+// UpdateClusterInstallConfigWithBodyWithResponse Lay a JSON object over the install-config. It replaces the one that was laid over it before; an empty one takes that away.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /clusters/{cluster_id}/install-config (the `UpdateClusterInstallConfig` operationId).
+func (c *ClientWithResponses) UpdateClusterInstallConfigWithBodyWithResponse(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateClusterInstallConfigResponse, error) {
+	rsp, err := c.UpdateClusterInstallConfigWithBody(ctx, clusterID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateClusterInstallConfigResponse(rsp)
+}
+
+// UpdateClusterInstallConfigWithResponse Lay a JSON object over the install-config. It replaces the one that was laid over it before; an empty one takes that away.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /clusters/{cluster_id}/install-config (the `UpdateClusterInstallConfig` operationId).
+func (c *ClientWithResponses) UpdateClusterInstallConfigWithResponse(ctx context.Context, clusterID ClusterID, body UpdateClusterInstallConfigJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateClusterInstallConfigResponse, error) {
+	rsp, err := c.UpdateClusterInstallConfig(ctx, clusterID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateClusterInstallConfigResponse(rsp)
+}
+
+// DownloadClusterLogsWithResponse Logs that hosts sent: of one host or of the controller as they were sent, else a tar of all.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /clusters/{cluster_id}/logs (the `DownloadClusterLogs` operationId).
+func (c *ClientWithResponses) DownloadClusterLogsWithResponse(ctx context.Context, clusterID ClusterID, params *DownloadClusterLogsParams, reqEditors ...RequestEditorFn) (*DownloadClusterLogsResponse, error) {
+	rsp, err := c.DownloadClusterLogs(ctx, clusterID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDownloadClusterLogsResponse(rsp)
+}
+
+// UploadLogsWithBodyWithResponse Keep an archive of logs, of a host that is bound to the cluster. The last one counts.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /clusters/{cluster_id}/logs (the `UploadLogs` operationId).
+func (c *ClientWithResponses) UploadLogsWithBodyWithResponse(ctx context.Context, clusterID ClusterID, params *UploadLogsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UploadLogsResponse, error) {
+	rsp, err := c.UploadLogsWithBody(ctx, clusterID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUploadLogsResponse(rsp)
+}
+
+// DeleteClusterManifestWithResponse Delete a manifest.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /clusters/{cluster_id}/manifests (the `DeleteClusterManifest` operationId).
+func (c *ClientWithResponses) DeleteClusterManifestWithResponse(ctx context.Context, clusterID ClusterID, params *DeleteClusterManifestParams, reqEditors ...RequestEditorFn) (*DeleteClusterManifestResponse, error) {
+	rsp, err := c.DeleteClusterManifest(ctx, clusterID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteClusterManifestResponse(rsp)
+}
+
+// ListClusterManifestsWithResponse List the manifests that are applied with the installation.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /clusters/{cluster_id}/manifests (the `ListClusterManifests` operationId).
+func (c *ClientWithResponses) ListClusterManifestsWithResponse(ctx context.Context, clusterID ClusterID, params *ListClusterManifestsParams, reqEditors ...RequestEditorFn) (*ListClusterManifestsResponse, error) {
+	rsp, err := c.ListClusterManifests(ctx, clusterID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListClusterManifestsResponse(rsp)
+}
+
+// UpdateClusterManifestWithBodyWithResponse Rename a manifest or change its content.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /clusters/{cluster_id}/manifests (the `UpdateClusterManifest` operationId).
+func (c *ClientWithResponses) UpdateClusterManifestWithBodyWithResponse(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateClusterManifestResponse, error) {
+	rsp, err := c.UpdateClusterManifestWithBody(ctx, clusterID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateClusterManifestResponse(rsp)
+}
+
+// UpdateClusterManifestWithResponse Rename a manifest or change its content.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /clusters/{cluster_id}/manifests (the `UpdateClusterManifest` operationId).
+func (c *ClientWithResponses) UpdateClusterManifestWithResponse(ctx context.Context, clusterID ClusterID, body UpdateClusterManifestJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateClusterManifestResponse, error) {
+	rsp, err := c.UpdateClusterManifest(ctx, clusterID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateClusterManifestResponse(rsp)
+}
+
+// CreateClusterManifestWithBodyWithResponse Add a manifest. The host that brings up the control plane gets it with its first-boot data, in /opt/openshift.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /clusters/{cluster_id}/manifests (the `CreateClusterManifest` operationId).
+func (c *ClientWithResponses) CreateClusterManifestWithBodyWithResponse(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateClusterManifestResponse, error) {
+	rsp, err := c.CreateClusterManifestWithBody(ctx, clusterID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateClusterManifestResponse(rsp)
+}
+
+// CreateClusterManifestWithResponse Add a manifest. The host that brings up the control plane gets it with its first-boot data, in /opt/openshift.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /clusters/{cluster_id}/manifests (the `CreateClusterManifest` operationId).
+func (c *ClientWithResponses) CreateClusterManifestWithResponse(ctx context.Context, clusterID ClusterID, body CreateClusterManifestJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateClusterManifestResponse, error) {
+	rsp, err := c.CreateClusterManifest(ctx, clusterID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateClusterManifestResponse(rsp)
+}
+
+// DownloadClusterManifestWithResponse The content of a manifest.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /clusters/{cluster_id}/manifests/files (the `DownloadClusterManifest` operationId).
+func (c *ClientWithResponses) DownloadClusterManifestWithResponse(ctx context.Context, clusterID ClusterID, params *DownloadClusterManifestParams, reqEditors ...RequestEditorFn) (*DownloadClusterManifestResponse, error) {
+	rsp, err := c.DownloadClusterManifest(ctx, clusterID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDownloadClusterManifestResponse(rsp)
+}
+
+// GetPreflightRequirementsWithResponse What hosts of each role need.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /clusters/{cluster_id}/preflight-requirements (the `GetPreflightRequirements` operationId).
+func (c *ClientWithResponses) GetPreflightRequirementsWithResponse(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*GetPreflightRequirementsResponse, error) {
+	rsp, err := c.GetPreflightRequirements(ctx, clusterID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetPreflightRequirementsResponse(rsp)
+}
+
+// GetClusterSupportedPlatformsWithResponse The platforms that a cluster's hosts can be of.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /clusters/{cluster_id}/supported-platforms (the `GetClusterSupportedPlatforms` operationId).
+func (c *ClientWithResponses) GetClusterSupportedPlatformsWithResponse(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*GetClusterSupportedPlatformsResponse, error) {
+	rsp, err := c.GetClusterSupportedPlatforms(ctx, clusterID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetClusterSupportedPlatformsResponse(rsp)
+}
+
+// GetClusterUISettingsWithResponse A text that user interfaces keep with a cluster.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /clusters/{cluster_id}/ui-settings (the `GetClusterUISettings` operationId).
+func (c *ClientWithResponses) GetClusterUISettingsWithResponse(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*GetClusterUISettingsResponse, error) {
+	rsp, err := c.GetClusterUISettings(ctx, clusterID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetClusterUISettingsResponse(rsp)
+}
+
+// UpdateClusterUISettingsWithBodyWithResponse Keep one.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /clusters/{cluster_id}/ui-settings (the `UpdateClusterUISettings` operationId).
+func (c *ClientWithResponses) UpdateClusterUISettingsWithBodyWithResponse(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateClusterUISettingsResponse, error) {
+	rsp, err := c.UpdateClusterUISettingsWithBody(ctx, clusterID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateClusterUISettingsResponse(rsp)
+}
+
+// UpdateClusterUISettingsWithResponse Keep one.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /clusters/{cluster_id}/ui-settings (the `UpdateClusterUISettings` operationId).
+func (c *ClientWithResponses) UpdateClusterUISettingsWithResponse(ctx context.Context, clusterID ClusterID, body UpdateClusterUISettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateClusterUISettingsResponse, error) {
+	rsp, err := c.UpdateClusterUISettings(ctx, clusterID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateClusterUISettingsResponse(rsp)
+}
+
 // ListComponentVersionsWithResponse The versions of this service's parts.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -6757,6 +11232,19 @@ func (c *ClientWithResponses) ListComponentVersionsWithResponse(ctx context.Cont
 		return nil, err
 	}
 	return ParseListComponentVersionsResponse(rsp)
+}
+
+// ListManagedDomainsWithResponse Domains that this service manages. There are none.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /domains (the `ListManagedDomains` operationId).
+func (c *ClientWithResponses) ListManagedDomainsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListManagedDomainsResponse, error) {
+	rsp, err := c.ListManagedDomains(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListManagedDomainsResponse(rsp)
 }
 
 // ListEventsWithResponse What happened to a cluster, an infra-env or a host, in the order of time.
@@ -7162,6 +11650,19 @@ func (c *ClientWithResponses) ResetHostWithResponse(ctx context.Context, infraEn
 	return ParseResetHostResponse(rsp)
 }
 
+// ResetHostValidationWithResponse Let the host try again what failed: sufficient-installation-disk-speed or container-images-available.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /infra-envs/{infra_env_id}/hosts/{host_id}/actions/reset-validation/{validation_id} (the `ResetHostValidation` operationId).
+func (c *ClientWithResponses) ResetHostValidationWithResponse(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, validationID string, reqEditors ...RequestEditorFn) (*ResetHostValidationResponse, error) {
+	rsp, err := c.ResetHostValidation(ctx, infraEnvID, hostID, validationID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResetHostValidationResponse(rsp)
+}
+
 // UnbindHostWithResponse Set a host free.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -7292,6 +11793,32 @@ func (c *ClientWithResponses) PostStepReplyWithResponse(ctx context.Context, inf
 	return ParsePostStepReplyResponse(rsp)
 }
 
+// UpdateHostLogsProgressWithBodyWithResponse Report how far the collection of logs has come.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /infra-envs/{infra_env_id}/hosts/{host_id}/logs-progress (the `UpdateHostLogsProgress` operationId).
+func (c *ClientWithResponses) UpdateHostLogsProgressWithBodyWithResponse(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateHostLogsProgressResponse, error) {
+	rsp, err := c.UpdateHostLogsProgressWithBody(ctx, infraEnvID, hostID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateHostLogsProgressResponse(rsp)
+}
+
+// UpdateHostLogsProgressWithResponse Report how far the collection of logs has come.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /infra-envs/{infra_env_id}/hosts/{host_id}/logs-progress (the `UpdateHostLogsProgress` operationId).
+func (c *ClientWithResponses) UpdateHostLogsProgressWithResponse(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, body UpdateHostLogsProgressJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateHostLogsProgressResponse, error) {
+	rsp, err := c.UpdateHostLogsProgress(ctx, infraEnvID, hostID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateHostLogsProgressResponse(rsp)
+}
+
 // UpdateHostInstallProgressWithBodyWithResponse Report how far the installation has come.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -7342,6 +11869,71 @@ func (c *ClientWithResponses) ListSupportedOpenshiftVersionsWithResponse(ctx con
 		return nil, err
 	}
 	return ParseListSupportedOpenshiftVersionsResponse(rsp)
+}
+
+// ListReleaseSourcesWithResponse Channels that versions come from. There are none; openshift-versions lists what is configured.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /release-sources (the `ListReleaseSources` operationId).
+func (c *ClientWithResponses) ListReleaseSourcesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListReleaseSourcesResponse, error) {
+	rsp, err := c.ListReleaseSources(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListReleaseSourcesResponse(rsp)
+}
+
+// GetSupportedArchitecturesWithResponse Which architectures a version can be installed on.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /support-levels/architectures (the `GetSupportedArchitectures` operationId).
+func (c *ClientWithResponses) GetSupportedArchitecturesWithResponse(ctx context.Context, params *GetSupportedArchitecturesParams, reqEditors ...RequestEditorFn) (*GetSupportedArchitecturesResponse, error) {
+	rsp, err := c.GetSupportedArchitectures(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetSupportedArchitecturesResponse(rsp)
+}
+
+// GetSupportedFeaturesWithResponse Which features of today's system there are.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /support-levels/features (the `GetSupportedFeatures` operationId).
+func (c *ClientWithResponses) GetSupportedFeaturesWithResponse(ctx context.Context, params *GetSupportedFeaturesParams, reqEditors ...RequestEditorFn) (*GetSupportedFeaturesResponse, error) {
+	rsp, err := c.GetSupportedFeatures(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetSupportedFeaturesResponse(rsp)
+}
+
+// GetDetailedSupportedFeaturesWithResponse The same with details.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /support-levels/features/detailed (the `GetDetailedSupportedFeatures` operationId).
+func (c *ClientWithResponses) GetDetailedSupportedFeaturesWithResponse(ctx context.Context, params *GetDetailedSupportedFeaturesParams, reqEditors ...RequestEditorFn) (*GetDetailedSupportedFeaturesResponse, error) {
+	rsp, err := c.GetDetailedSupportedFeatures(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetDetailedSupportedFeaturesResponse(rsp)
+}
+
+// ListSupportedOperatorsWithResponse Operators that are installed with a cluster. There are none.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /supported-operators (the `ListSupportedOperators` operationId).
+func (c *ClientWithResponses) ListSupportedOperatorsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListSupportedOperatorsResponse, error) {
+	rsp, err := c.ListSupportedOperators(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListSupportedOperatorsResponse(rsp)
 }
 
 // ParseListClustersResponse parses an HTTP response from a ListClustersWithResponse call
@@ -7399,6 +11991,72 @@ func ParseRegisterClusterResponse(rsp *http.Response) (*RegisterClusterResponse,
 	}
 
 	response := &RegisterClusterResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Cluster
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetClusterDefaultConfigResponse parses an HTTP response from a GetClusterDefaultConfigWithResponse call
+func ParseGetClusterDefaultConfigResponse(rsp *http.Response) (*GetClusterDefaultConfigResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetClusterDefaultConfigResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ClusterDefaultConfig
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseImportClusterResponse parses an HTTP response from a ImportClusterWithResponse call
+func ParseImportClusterResponse(rsp *http.Response) (*ImportClusterResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ImportClusterResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
@@ -7505,6 +12163,72 @@ func ParseUpdateClusterResponse(rsp *http.Response) (*UpdateClusterResponse, err
 			return nil, err
 		}
 		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseAllowAddHostsResponse parses an HTTP response from a AllowAddHostsWithResponse call
+func ParseAllowAddHostsResponse(rsp *http.Response) (*AllowAddHostsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AllowAddHostsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest Cluster
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseAllowAddWorkersResponse parses an HTTP response from a AllowAddWorkersWithResponse call
+func ParseAllowAddWorkersResponse(rsp *http.Response) (*AllowAddWorkersResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AllowAddWorkersResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest Cluster
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Error
@@ -7650,6 +12374,39 @@ func ParseResetClusterResponse(rsp *http.Response) (*ResetClusterResponse, error
 	return response, nil
 }
 
+// ParseGetCredentialsResponse parses an HTTP response from a GetCredentialsWithResponse call
+func ParseGetCredentialsResponse(rsp *http.Response) (*GetCredentialsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetCredentialsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Credentials
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseDownloadClusterCredentialsResponse parses an HTTP response from a DownloadClusterCredentialsWithResponse call
 func ParseDownloadClusterCredentialsResponse(rsp *http.Response) (*DownloadClusterCredentialsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -7691,6 +12448,118 @@ func ParseDownloadClusterCredentialsResponse(rsp *http.Response) (*DownloadClust
 			headers.LastModified = value
 		}
 		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetPresignedForClusterCredentialsResponse parses an HTTP response from a GetPresignedForClusterCredentialsWithResponse call
+func ParseGetPresignedForClusterCredentialsResponse(rsp *http.Response) (*GetPresignedForClusterCredentialsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetPresignedForClusterCredentialsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PresignedURL
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDownloadClusterFilesResponse parses an HTTP response from a DownloadClusterFilesWithResponse call
+func ParseDownloadClusterFilesResponse(rsp *http.Response) (*DownloadClusterFilesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DownloadClusterFilesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers DownloadClusterFilesResponse200Headers
+		if values := rsp.Header.Values("Content-Disposition"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Disposition", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentDisposition = value
+		}
+		if values := rsp.Header.Values("Last-Modified"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Last-Modified", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.LastModified = value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetPresignedForClusterFilesResponse parses an HTTP response from a GetPresignedForClusterFilesWithResponse call
+func ParseGetPresignedForClusterFilesResponse(rsp *http.Response) (*GetPresignedForClusterFilesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetPresignedForClusterFilesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PresignedURL
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
 	}
 
 	return response, nil
@@ -7742,6 +12611,515 @@ func ParseListClusterHostsResponse(rsp *http.Response) (*ListClusterHostsRespons
 	return response, nil
 }
 
+// ParseGetIgnoredValidationsResponse parses an HTTP response from a GetIgnoredValidationsWithResponse call
+func ParseGetIgnoredValidationsResponse(rsp *http.Response) (*GetIgnoredValidationsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetIgnoredValidationsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest IgnoredValidations
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseSetIgnoredValidationsResponse parses an HTTP response from a SetIgnoredValidationsWithResponse call
+func ParseSetIgnoredValidationsResponse(rsp *http.Response) (*SetIgnoredValidationsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SetIgnoredValidationsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest IgnoredValidations
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetClusterInstallConfigResponse parses an HTTP response from a GetClusterInstallConfigWithResponse call
+func ParseGetClusterInstallConfigResponse(rsp *http.Response) (*GetClusterInstallConfigResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetClusterInstallConfigResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest string
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUpdateClusterInstallConfigResponse parses an HTTP response from a UpdateClusterInstallConfigWithResponse call
+func ParseUpdateClusterInstallConfigResponse(rsp *http.Response) (*UpdateClusterInstallConfigResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateClusterInstallConfigResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDownloadClusterLogsResponse parses an HTTP response from a DownloadClusterLogsWithResponse call
+func ParseDownloadClusterLogsResponse(rsp *http.Response) (*DownloadClusterLogsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DownloadClusterLogsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers DownloadClusterLogsResponse200Headers
+		if values := rsp.Header.Values("Content-Disposition"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Disposition", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentDisposition = value
+		}
+		if values := rsp.Header.Values("Last-Modified"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Last-Modified", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.LastModified = value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseUploadLogsResponse parses an HTTP response from a UploadLogsWithResponse call
+func ParseUploadLogsResponse(rsp *http.Response) (*UploadLogsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UploadLogsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeleteClusterManifestResponse parses an HTTP response from a DeleteClusterManifestWithResponse call
+func ParseDeleteClusterManifestResponse(rsp *http.Response) (*DeleteClusterManifestResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteClusterManifestResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListClusterManifestsResponse parses an HTTP response from a ListClusterManifestsWithResponse call
+func ParseListClusterManifestsResponse(rsp *http.Response) (*ListClusterManifestsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListClusterManifestsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest []Manifest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUpdateClusterManifestResponse parses an HTTP response from a UpdateClusterManifestWithResponse call
+func ParseUpdateClusterManifestResponse(rsp *http.Response) (*UpdateClusterManifestResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateClusterManifestResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Manifest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCreateClusterManifestResponse parses an HTTP response from a CreateClusterManifestWithResponse call
+func ParseCreateClusterManifestResponse(rsp *http.Response) (*CreateClusterManifestResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateClusterManifestResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Manifest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDownloadClusterManifestResponse parses an HTTP response from a DownloadClusterManifestWithResponse call
+func ParseDownloadClusterManifestResponse(rsp *http.Response) (*DownloadClusterManifestResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DownloadClusterManifestResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers DownloadClusterManifestResponse200Headers
+		if values := rsp.Header.Values("Content-Disposition"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Disposition", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentDisposition = value
+		}
+		if values := rsp.Header.Values("Last-Modified"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Last-Modified", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.LastModified = value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetPreflightRequirementsResponse parses an HTTP response from a GetPreflightRequirementsWithResponse call
+func ParseGetPreflightRequirementsResponse(rsp *http.Response) (*GetPreflightRequirementsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetPreflightRequirementsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PreflightRequirements
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetClusterSupportedPlatformsResponse parses an HTTP response from a GetClusterSupportedPlatformsWithResponse call
+func ParseGetClusterSupportedPlatformsResponse(rsp *http.Response) (*GetClusterSupportedPlatformsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetClusterSupportedPlatformsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest []string
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetClusterUISettingsResponse parses an HTTP response from a GetClusterUISettingsWithResponse call
+func ParseGetClusterUISettingsResponse(rsp *http.Response) (*GetClusterUISettingsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetClusterUISettingsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest string
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUpdateClusterUISettingsResponse parses an HTTP response from a UpdateClusterUISettingsWithResponse call
+func ParseUpdateClusterUISettingsResponse(rsp *http.Response) (*UpdateClusterUISettingsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateClusterUISettingsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest string
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListComponentVersionsResponse parses an HTTP response from a ListComponentVersionsWithResponse call
 func ParseListComponentVersionsResponse(rsp *http.Response) (*ListComponentVersionsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -7758,6 +13136,39 @@ func ParseListComponentVersionsResponse(rsp *http.Response) (*ListComponentVersi
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest ListVersions
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListManagedDomainsResponse parses an HTTP response from a ListManagedDomainsWithResponse call
+func ParseListManagedDomainsResponse(rsp *http.Response) (*ListManagedDomainsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListManagedDomainsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest []map[string]interface{}
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -8608,6 +14019,39 @@ func ParseResetHostResponse(rsp *http.Response) (*ResetHostResponse, error) {
 	return response, nil
 }
 
+// ParseResetHostValidationResponse parses an HTTP response from a ResetHostValidationWithResponse call
+func ParseResetHostValidationResponse(rsp *http.Response) (*ResetHostValidationResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ResetHostValidationResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Host
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseUnbindHostResponse parses an HTTP response from a UnbindHostWithResponse call
 func ParseUnbindHostResponse(rsp *http.Response) (*UnbindHostResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -8844,6 +14288,35 @@ func ParsePostStepReplyResponse(rsp *http.Response) (*PostStepReplyResponse, err
 	return response, nil
 }
 
+// ParseUpdateHostLogsProgressResponse parses an HTTP response from a UpdateHostLogsProgressWithResponse call
+func ParseUpdateHostLogsProgressResponse(rsp *http.Response) (*UpdateHostLogsProgressResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateHostLogsProgressResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseUpdateHostInstallProgressResponse parses an HTTP response from a UpdateHostInstallProgressWithResponse call
 func ParseUpdateHostInstallProgressResponse(rsp *http.Response) (*UpdateHostInstallProgressResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -8918,6 +14391,175 @@ func ParseListSupportedOpenshiftVersionsResponse(rsp *http.Response) (*ListSuppo
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest map[string]OpenshiftVersion
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListReleaseSourcesResponse parses an HTTP response from a ListReleaseSourcesWithResponse call
+func ParseListReleaseSourcesResponse(rsp *http.Response) (*ListReleaseSourcesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListReleaseSourcesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest []map[string]interface{}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetSupportedArchitecturesResponse parses an HTTP response from a GetSupportedArchitecturesWithResponse call
+func ParseGetSupportedArchitecturesResponse(rsp *http.Response) (*GetSupportedArchitecturesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetSupportedArchitecturesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest struct {
+			Architectures map[string]string `json:"architectures,omitempty,omitzero"`
+		}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetSupportedFeaturesResponse parses an HTTP response from a GetSupportedFeaturesWithResponse call
+func ParseGetSupportedFeaturesResponse(rsp *http.Response) (*GetSupportedFeaturesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetSupportedFeaturesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest struct {
+			Features map[string]string `json:"features,omitempty,omitzero"`
+		}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetDetailedSupportedFeaturesResponse parses an HTTP response from a GetDetailedSupportedFeaturesWithResponse call
+func ParseGetDetailedSupportedFeaturesResponse(rsp *http.Response) (*GetDetailedSupportedFeaturesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetDetailedSupportedFeaturesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DetailedFeatures
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListSupportedOperatorsResponse parses an HTTP response from a ListSupportedOperatorsWithResponse call
+func ParseListSupportedOperatorsResponse(rsp *http.Response) (*ListSupportedOperatorsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListSupportedOperatorsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest []string
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

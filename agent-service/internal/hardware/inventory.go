@@ -164,4 +164,6 @@ type Target struct {
 	ID        string `json:"id,omitempty"`
 	Path      string `json:"path"`
 	SizeBytes int64  `json:"sizeBytes"`
+	// ISCSIAddress is of the interface that the disk is reached through, empty for disks in the machine.
+	ISCSIAddress string `json:"iscsiAddress,omitempty"`
 }

@@ -169,9 +169,20 @@ func (i *Inventory) targets() []Target {
 		if device == "" {
 			device = path.Join("/dev", d.Name)
 		}
-		targets = append(targets, Target{ID: cmp.Or(d.ID, d.ByID, device), Path: device, SizeBytes: d.SizeBytes})
+		targets = append(targets, Target{ID: cmp.Or(d.ID, d.ByID, device), Path: device, SizeBytes: d.SizeBytes, ISCSIAddress: iscsiAddress(d)})
 	}
 	return targets
+}
+
+// iscsiAddress is of the interface that a disk is reached through, empty for disks in the machine.
+func iscsiAddress(d Disk) string {
+	var session struct {
+		Address string `json:"host_ip_address"`
+	}
+	if json.Unmarshal(d.ISCSI, &session) != nil {
+		return ""
+	}
+	return bounded(session.Address, 64)
 }
 
 func rotational(d Disk) int {

@@ -49,6 +49,13 @@ func (s *server) authenticated(next http.Handler) http.Handler {
 
 func (s *server) identify(r *http.Request) (caller, error) {
 	bearer, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if raw := r.URL.Query().Get("api_key"); token.IsDownload(raw) {
+		if !s.operations[r.Pattern].downloads {
+			return caller{}, token.ErrForeign
+		}
+		person, err := s.Authority.VerifyDownload(raw, downloadAddress(r))
+		return caller{person: person}, err
+	}
 	tokens := machineTokens(r)
 	if bearer != "" && s.Authority.Issued(bearer) {
 		tokens = append(tokens, bearer)

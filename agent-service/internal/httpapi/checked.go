@@ -40,6 +40,8 @@ func (s *server) check(r *http.Request) error {
 			return err
 		}
 	}
+	// Forms are read by who takes them.
+	form := operation.spec.RequestBody != nil && operation.spec.RequestBody.Value.Content.Get("application/json") == nil
 	params := map[string]string{}
 	for _, p := range operation.item.Parameters {
 		params[p.Value.Name] = r.PathValue(p.Value.Name)
@@ -47,7 +49,7 @@ func (s *server) check(r *http.Request) error {
 	err = openapi3filter.ValidateRequest(r.Context(), &openapi3filter.RequestValidationInput{
 		Request: r, PathParams: params, QueryParams: query,
 		Route:   &routers.Route{Spec: operation.document, Path: operation.path, PathItem: operation.item, Method: r.Method, Operation: operation.spec},
-		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc},
+		Options: &openapi3filter.Options{ExcludeRequestBody: form, AuthenticationFunc: openapi3filter.NoopAuthenticationFunc},
 	})
 	if err != nil {
 		return invalid(reason(err))
@@ -55,7 +57,7 @@ func (s *server) check(r *http.Request) error {
 	return nil
 }
 
-// readable takes the body into memory, without what a database cannot keep: the character NUL. Only replies of agents may hold it; they are cleaned.
+// readable takes the body into memory, without what a database cannot keep: the character NUL. Only replies of agents may hold it, which are cleaned, and archives.
 func readable(r *http.Request) error {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -64,7 +66,7 @@ func readable(r *http.Request) error {
 		}
 		return invalid("the body cannot be read")
 	}
-	if !strings.HasSuffix(r.URL.Path, "/instructions") && bytes.Contains(body, []byte(`\u0000`)) {
+	if !strings.HasSuffix(r.URL.Path, "/instructions") && !strings.HasSuffix(r.URL.Path, "/logs") && bytes.Contains(body, []byte(`\u0000`)) {
 		return invalid("the body must not contain the character NUL")
 	}
 	if r.Header.Get("Content-Type") == "" && len(body) > 0 {

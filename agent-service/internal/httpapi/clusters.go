@@ -7,6 +7,8 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/google/uuid"
+
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/service"
@@ -145,17 +147,21 @@ func (s *server) CompleteInstallation(ctx context.Context, r api.CompleteInstall
 
 // DownloadClusterCredentials implements api.StrictServerInterface.
 func (s *server) DownloadClusterCredentials(ctx context.Context, r api.DownloadClusterCredentialsRequestObject) (api.DownloadClusterCredentialsResponseObject, error) {
-	if r.Params.FileName == "kubeadmin-password" {
-		if _, err := s.Service.GetCluster(ctx, principal(ctx), r.ClusterID.String()); err != nil {
-			return nil, err
-		}
-		return nil, &refusal{http.StatusConflict, "this cluster has no password; use its kubeconfig"}
-	}
-	kubeconfig, err := s.Service.Kubeconfig(ctx, principal(ctx), r.ClusterID.String())
+	kubeconfig, err := s.credentials(ctx, r.ClusterID, string(r.Params.FileName))
 	if err != nil {
 		return nil, err
 	}
 	return api.DownloadClusterCredentials200ApplicationOctetStreamResponse{FileApplicationOctetStreamResponse: download(string(r.Params.FileName), kubeconfig)}, nil
+}
+
+func (s *server) credentials(ctx context.Context, clusterID uuid.UUID, file string) ([]byte, error) {
+	if file != "kubeadmin-password" {
+		return s.Service.Kubeconfig(ctx, principal(ctx), clusterID.String())
+	}
+	if _, err := s.Service.GetCluster(ctx, principal(ctx), clusterID.String()); err != nil {
+		return nil, err
+	}
+	return nil, &refusal{http.StatusConflict, "this cluster has no password; use its kubeconfig"}
 }
 
 // shownCluster is the answer about a cluster; it shows that there is a pull secret, not the secret.

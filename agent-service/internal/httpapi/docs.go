@@ -92,7 +92,7 @@ func documented(d *openapi3.T) docsPage {
 
 func documentedOperation(path, method string, item *openapi3.PathItem, o *openapi3.Operation) docsOperation {
 	found := docsOperation{ID: o.OperationID, Method: method, Path: path, Summary: o.Summary, Callers: "people"}
-	if o.Security != nil && len(*o.Security) > 1 {
+	if o.Security != nil && slices.ContainsFunc(*o.Security, func(r openapi3.SecurityRequirement) bool { return r["agentAuth"] != nil || r["urlAuth"] != nil }) {
 		found.Callers = "people, machines"
 	}
 	for _, p := range append(slices.Clone(item.Parameters), o.Parameters...) {

@@ -219,6 +219,9 @@ func (s *server) host(h *service.Host) api.Host {
 		NodeLabels: text(h.NodeLabels), MediaStatus: api.HostMediaStatusConnected, ConnectionTimedOut: !seen.Connected, DiscoveryAgentVersion: h.AgentVersion,
 		UserName: h.User, RegisteredAt: h.RegisteredAt, CheckedInAt: seen.At, CreatedAt: h.CreatedAt, UpdatedAt: h.UpdatedAt,
 	}
+	if h.LogsState != "" {
+		shown.LogsInfo, shown.LogsCollectedAt = api.HostLogsInfo(h.LogsState), h.LogsAt
+	}
 	if h.DayTwo {
 		shown.Kind = api.HostKindAddToExistingClusterHost
 	}

@@ -90,7 +90,9 @@ func (k *walker) request(path, method string, item *openapi3.PathItem, operation
 	}
 	var body []byte
 	if operation.RequestBody != nil {
-		body, _ = json.Marshal(k.value(operation.RequestBody.Value.Content["application/json"].Schema, 0))
+		for _, media := range operation.RequestBody.Value.Content {
+			body, _ = json.Marshal(k.value(media.Schema, 0))
+		}
 		if k.random.IntN(10) == 0 && len(body) > 0 {
 			body[k.random.IntN(len(body))] = byte(k.random.IntN(256))
 		}

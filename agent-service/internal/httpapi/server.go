@@ -60,6 +60,8 @@ type Options struct {
 	// Images is nil where this process has none.
 	Images   Images
 	Versions []Version
+	// BaseURL is how people reach this service, without a slash at the end; addresses that it makes are paths without one.
+	BaseURL string
 	// Release is the version of this service.
 	Release string
 	Log     *zap.Logger
@@ -83,6 +85,7 @@ func New(options Options) (http.Handler, error) {
 		BaseURL: api.Base, BaseRouter: mux, ErrorHandlerFunc: s.unreadable,
 		Middlewares: []api.MiddlewareFunc{s.checked, s.authenticated}, // the last one is the first to be asked
 	})
+	s.refuseUnserved(mux)
 	docs, err := newDocs(description)
 	if err != nil {
 		return nil, err
@@ -108,7 +111,9 @@ type operation struct {
 	spec     *openapi3.Operation
 	machines bool
 	images   bool
-	document *openapi3.T
+	// downloads is true where an address with a token of its own can be made.
+	downloads bool
+	document  *openapi3.T
 }
 
 func operations(description *openapi3.T) map[string]operation {
@@ -121,6 +126,7 @@ func operations(description *openapi3.T) map[string]operation {
 					for scheme := range requirement {
 						o.machines = o.machines || scheme == "agentAuth" || scheme == "urlAuth"
 						o.images = o.images || scheme == "imageURLAuth"
+						o.downloads = o.downloads || scheme == "downloadAuth"
 					}
 				}
 			}

@@ -17,9 +17,9 @@ import (
 	"github.com/getkin/kin-openapi/openapi2conv"
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/google/uuid"
-	"github.com/oasdiff/yaml"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
 )
 
 // today reads the description of today's REST.
@@ -29,10 +29,8 @@ func today(t testing.TB) *openapi3.T {
 	if err != nil {
 		t.Skip("the description of today's REST is not here")
 	}
-	raw, err = yaml.YAMLToJSON(raw)
-	require.NoError(t, err)
 	var old openapi2.T
-	require.NoError(t, json.Unmarshal(raw, &old))
+	require.NoError(t, yaml.Unmarshal(raw, &old))
 	converted, err := openapi2conv.ToV3(&old)
 	require.NoError(t, err)
 	return converted

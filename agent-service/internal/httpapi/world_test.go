@@ -51,8 +51,14 @@ func (w *world) later(d time.Duration) { w.ahead.Add(int64(d)) }
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
+	return newWorldOn(t, filepath.Join(t.TempDir(), "a.db"))
+}
+
+// newWorldOn keeps its data at an address of a database.
+func newWorldOn(t testing.TB, address string) *world {
+	t.Helper()
 	dir := t.TempDir()
-	db, err := store.Open(t.Context(), filepath.Join(dir, "a.db"))
+	db, err := store.Open(t.Context(), address)
 	require.NoError(t, err)
 	log := zaptest.NewLogger(t)
 	w := &world{t: t, service: service.New(db, service.Options{

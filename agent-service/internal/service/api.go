@@ -6,6 +6,8 @@ package service
 import (
 	"context"
 	"time"
+
+	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
 // MaxHold is how long an agent's poll is held open at most: routers cut idle connections at about 30 s.
@@ -18,6 +20,7 @@ type API interface {
 	Hosts
 	Agents
 	Clusters
+	Files
 	Events
 }
 
@@ -65,6 +68,10 @@ type Hosts interface {
 	ResetHost(ctx context.Context, by Principal, key HostKey) (*Host, error)
 	// ReclaimHost brings an installed host back into the pool by itself, where its system can.
 	ReclaimHost(ctx context.Context, by Principal, key HostKey) (*Host, error)
+	// ResetValidation makes the agent try again what it had found out: Invalid for validations that follow from what is known.
+	ResetValidation(ctx context.Context, by Principal, key HostKey, id string) (*Host, error)
+	// HostMinimums are what hosts need, by role.
+	HostMinimums() validate.Minimums
 	// DeleteHost forgets a host. Conflict while it installs. NotFound for an unknown one.
 	DeleteHost(ctx context.Context, by Principal, key HostKey) error
 }
@@ -106,8 +113,36 @@ type Clusters interface {
 	ResetCluster(ctx context.Context, by Principal, id string) (*Cluster, error)
 	// CompleteCluster ends the installation, with the kubeconfig where there is one.
 	CompleteCluster(ctx context.Context, by Principal, id string, kubeconfig string) (*Cluster, error)
+	// AllowHosts makes an installed cluster take more hosts under the name that clients of today's system know: adding-hosts.
+	AllowHosts(ctx context.Context, by Principal, id string) (*Cluster, error)
 	// Kubeconfig is of an installed cluster; Conflict ClusterNotInstalled before.
 	Kubeconfig(ctx context.Context, by Principal, id string) ([]byte, error)
+}
+
+// Files are what is kept with a cluster beside its settings. What an installation is made from is changed before it only: Conflict ClusterInstalling.
+type Files interface {
+	// ListManifests are the files of manifests/ and openshift/. The host that brings up the control plane gets them with its first-boot data.
+	ListManifests(ctx context.Context, by Principal, clusterID string) ([]FileInfo, error)
+	Manifest(ctx context.Context, by Principal, clusterID, name string) ([]byte, error)
+	// CreateManifest writes over one that is there.
+	CreateManifest(ctx context.Context, by Principal, clusterID, name string, content []byte) error
+	// UpdateManifest renames a manifest, and gives it a content unless that is nil.
+	UpdateManifest(ctx context.Context, by Principal, clusterID, name, newName string, content []byte) error
+	DeleteManifest(ctx context.Context, by Principal, clusterID, name string) error
+	// InstallConfig is the cluster as installers describe it, in YAML, with the overrides and without the pull secret.
+	InstallConfig(ctx context.Context, by Principal, clusterID string) ([]byte, error)
+	// OverrideInstallConfig keeps a JSON object that is laid over it; an empty one is none.
+	OverrideInstallConfig(ctx context.Context, by Principal, clusterID, overrides string) error
+	// SettingsOfUI is a text that user interfaces keep with a cluster.
+	SettingsOfUI(ctx context.Context, by Principal, clusterID string) (string, error)
+	SetSettingsOfUI(ctx context.Context, by Principal, clusterID, settings string) error
+	// KeepLogs keeps an archive of a host that is bound to the cluster, of itself or of the cluster's controller; NotFound from others.
+	KeepLogs(ctx context.Context, clusterID string, from HostKey, controller bool, archive []byte) error
+	// LogsProgress is requested, collecting, completed or timeout.
+	LogsProgress(ctx context.Context, key HostKey, state string) error
+	// ListLogs are logs/<host id> and logs/controller.
+	ListLogs(ctx context.Context, by Principal, clusterID string) ([]FileInfo, error)
+	Logs(ctx context.Context, by Principal, clusterID, name string) ([]byte, error)
 }
 
 // Events are history and news.

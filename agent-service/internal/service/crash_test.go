@@ -56,6 +56,7 @@ func TestKilledProcess(t *testing.T) {
 }
 
 func TestKillingTheServiceLeavesNothingHalfDone(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "agents.db")
 	for n := 1; n <= 12; n++ {
 		command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledProcess$", "-test.v")

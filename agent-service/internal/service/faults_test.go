@@ -37,6 +37,7 @@ func TestASilentHostIsSeenWithinItsTimeOut(t *testing.T) {
 }
 
 func TestABoundHostThatIsAwayIsBoundAndFreedWhenItComesBack(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := w.cluster(alice)
 	key := w.register(w.infraEnv(alice), "n1")
@@ -56,6 +57,7 @@ func TestABoundHostThatIsAwayIsBoundAndFreedWhenItComesBack(t *testing.T) {
 }
 
 func TestJumpsOfTheClockDisconnectNobody(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	key := w.register(w.infraEnv(alice), "n1")
 	for _, jump := range []time.Duration{time.Hour, -48 * time.Hour, 24 * time.Hour} {
@@ -69,6 +71,7 @@ func TestJumpsOfTheClockDisconnectNobody(t *testing.T) {
 }
 
 func TestARestartGivesEverybodyTheirTime(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	e := w.infraEnv(alice)
 	key := w.register(e, "n1")
@@ -88,6 +91,7 @@ func TestARestartGivesEverybodyTheirTime(t *testing.T) {
 }
 
 func TestADatabaseThatIsAwayDisconnectsNobody(t *testing.T) {
+	t.Parallel()
 	server := postgrestest.Start(t)
 	db, err := store.Open(t.Context(), server.URL)
 	require.NoError(t, err)
@@ -112,6 +116,7 @@ func TestADatabaseThatIsAwayDisconnectsNobody(t *testing.T) {
 }
 
 func TestReplicasShareHostsAndHeartbeats(t *testing.T) {
+	t.Parallel()
 	server := postgrestest.Start(t)
 	first, err := store.Open(t.Context(), server.URL)
 	require.NoError(t, err)
@@ -151,6 +156,7 @@ func TestReplicasShareHostsAndHeartbeats(t *testing.T) {
 }
 
 func TestALargeInventoryIsBoundedAndFlagged(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	e := w.infraEnv(alice)
 	key, other := w.register(e, "n1"), w.register(e, "n2")
@@ -205,6 +211,7 @@ func TestTwoLiveMachinesWithOneSerialAreReported(t *testing.T) {
 }
 
 func TestAThousandHostsBoundAtOnceAreEachInTheirCluster(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	e := w.infraEnv(alice)
 	n := 1000
@@ -233,6 +240,7 @@ func TestAThousandHostsBoundAtOnceAreEachInTheirCluster(t *testing.T) {
 }
 
 func TestHeartbeatsCostHardlyAnyStatements(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	e := w.infraEnv(alice)
 	var keys []service.HostKey

@@ -66,6 +66,8 @@ type firstBootValues struct {
 	// Overrides is the host's ignition_config_overrides as a data URL, empty for none.
 	Overrides string
 	Labels    map[string]string
+	// Manifests are the cluster's, by name, for the host that brings up the control plane; none for others.
+	Manifests map[string]string
 }
 
 // defaultIgnition names the host, lets the user in, and tells the service when the system is up.
@@ -74,7 +76,8 @@ const defaultIgnition = `{
   "passwd": {"users": [{"name": "core", "sshAuthorizedKeys": [{{if .SSHKey}}{{json .SSHKey}}{{end}}]}]},
   "storage": {"files": [
     {"path": "/etc/hostname", "mode": 420, "overwrite": true, "contents": {"source": {{json (data .Hostname)}}}},
-    {"path": "/etc/muster/host.json", "mode": 384, "overwrite": true, "contents": {"source": {{json (data (host .))}}}}
+    {"path": "/etc/muster/host.json", "mode": 384, "overwrite": true, "contents": {"source": {{json (data (host .))}}}}{{range $name, $content := .Manifests}},
+    {"path": {{json (print "/opt/openshift/" $name)}}, "mode": 420, "overwrite": true, "contents": {"source": {{json (data $content)}}}}{{end}}
   ]},
   "systemd": {"units": [{"name": "muster-report.service", "enabled": true, "contents": {{json (unit .)}}}]}
 }
@@ -86,6 +89,9 @@ hostname: {{json .Hostname}}
 ssh_authorized_keys: [{{if .SSHKey}}{{json .SSHKey}}{{end}}]
 write_files:
 - {path: /etc/muster/host.json, permissions: "0600", content: {{json (host .)}}}
+{{- range $name, $content := .Manifests}}
+- {path: {{json (print "/opt/openshift/" $name)}}, permissions: "0644", content: {{json $content}}}
+{{- end}}
 runcmd:
 - [sh, -c, {{json (report .)}}]
 `
@@ -119,6 +125,7 @@ func report(v firstBootValues) string {
 func (s *Service) FirstBoot(ctx context.Context, key HostKey) ([]byte, string, error) {
 	var h *Host
 	var c *Cluster
+	var manifests map[string]string
 	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
 		if h, err = r.Host(ctx, key); err != nil {
 			return err
@@ -133,15 +140,31 @@ func (s *Service) FirstBoot(ctx context.Context, key HostKey) ([]byte, string, e
 		if err == nil && c == nil {
 			return notFound("Cluster", h.ClusterID)
 		}
+		if err == nil && h.Bootstrap {
+			manifests, err = manifestsOf(ctx, r, c.ID)
+		}
 		return err
 	})
 	if err != nil {
 		return nil, "", err
 	}
-	return s.renderFirstBoot(ctx, h, c)
+	return s.renderFirstBoot(ctx, h, c, manifests)
 }
 
-func (s *Service) renderFirstBoot(ctx context.Context, h *Host, c *Cluster) ([]byte, string, error) {
+func manifestsOf(ctx context.Context, r Reader, clusterID string) (map[string]string, error) {
+	files, err := r.Files(ctx, clusterID)
+	manifests := map[string]string{}
+	for _, f := range files {
+		if err == nil && isManifest(f.Name) {
+			var content []byte
+			content, err = r.File(ctx, clusterID, f.Name)
+			manifests[f.Name] = string(content)
+		}
+	}
+	return manifests, err
+}
+
+func (s *Service) renderFirstBoot(ctx context.Context, h *Host, c *Cluster, manifests map[string]string) ([]byte, string, error) {
 	image, err := s.image(c)
 	if err != nil {
 		return nil, "", err
@@ -153,7 +176,7 @@ func (s *Service) renderFirstBoot(ctx context.Context, h *Host, c *Cluster) ([]b
 	text = cmp.Or(c.Ignition[h.Role], c.Ignition[""], text)
 	values := firstBootValues{
 		Hostname: h.Hostname(), Role: h.Role, HostID: h.HostID, InfraEnvID: h.InfraEnvID, ClusterID: c.ID, ClusterName: c.Name, BaseDomain: c.BaseDNSDomain,
-		SSHKey: c.SSHPublicKey, BaseURL: s.BaseURL, Labels: h.NodeLabels,
+		SSHKey: c.SSHPublicKey, BaseURL: s.BaseURL, Labels: h.NodeLabels, Manifests: manifests,
 	}
 	if h.IgnitionConfigOverrides != "" {
 		values.Overrides = "data:;base64," + base64.StdEncoding.EncodeToString([]byte(h.IgnitionConfigOverrides))

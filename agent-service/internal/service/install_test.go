@@ -65,6 +65,7 @@ func (w *world) clusterState(id string) lifecycle.ClusterState {
 }
 
 func TestAClusterIsInstalled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c, keys := w.ready(2)
 	require.Equal(t, lifecycle.ClusterReady, w.clusterState(c.ID))
@@ -179,6 +180,7 @@ func TestCancelBeforeAndAfterTheStart(t *testing.T) {
 }
 
 func TestAnInstallationThatHangsTimesOut(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c, keys := w.ready(1)
 	w.install(c, keys)
@@ -190,6 +192,7 @@ func TestAnInstallationThatHangsTimesOut(t *testing.T) {
 }
 
 func TestAMachineThatDiesWhileItWritesFails(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c, keys := w.ready(1)
 	w.install(c, keys)

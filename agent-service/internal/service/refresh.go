@@ -52,16 +52,19 @@ func (s *Service) subject(h *Host) validate.Subject {
 	return validate.Subject{
 		ID: h.HostID, Connected: s.connected(h.HostKey), MediaConnected: h.MediaConnected, Hostname: h.Hostname(), Role: cmp.Or(h.Role, autoAssign),
 		DiskID: h.InstallationDiskID, DiskPath: h.InstallationDiskPath, Summary: h.Summary, NTP: h.NTPSources, Checks: h.Checks,
+		KeptDisks: h.SkipFormattingDisks, AgentVersion: h.AgentVersion, NoInstaller: h.ofToday() && s.InstallerImage == "",
 	}
 }
 
 func surroundings(c *Cluster, members []*Host) *validate.Surroundings {
 	around := &validate.Surroundings{
 		Name: c.Name, BaseDomain: c.BaseDNSDomain, CPUArchitecture: c.CPUArchitecture, MachineNetworks: c.MachineNetworks, Hostnames: map[string]string{},
+		ClusterNetworks: c.ClusterNetworks, ServiceNetworks: c.ServiceNetworks, Neighbours: map[string]validate.Neighbour{},
 		UserManagedNetworking: c.UserManagedNetworking, DayTwo: takesDayTwo(c), Ignored: c.IgnoredValidations,
 	}
 	for _, m := range members {
 		around.Hostnames[m.HostID] = m.Hostname()
+		around.Neighbours[m.HostID] = validate.Neighbour{Role: m.Role, Addresses: m.Summary.Addresses, MACAddresses: m.Summary.MACAddresses}
 	}
 	return around
 }

@@ -351,28 +351,66 @@ func understand(reply StepReply) (func(*Host), error) {
 	}
 }
 
+// reached is one address of another host.
+type reached struct {
+	Successful bool    `json:"successful"`
+	RTT        float64 `json:"average_rtt_ms"`
+	Loss       float64 `json:"packet_loss_percentage"`
+}
+
+// fullSize is whether packets of full size passed.
+type fullSize struct {
+	Successful bool `json:"mtu_successful"`
+}
+
 func understandConnectivity(output string, invalid func() error) (func(*Host), error) {
-	type reached struct {
-		Successful bool `json:"successful"`
-	}
 	var report struct {
 		Hosts []struct {
-			HostID string    `json:"host_id"`
-			L3     []reached `json:"l3_connectivity"`
-			L2     []reached `json:"l2_connectivity"`
+			HostID string     `json:"host_id"`
+			L3     []reached  `json:"l3_connectivity"`
+			L2     []reached  `json:"l2_connectivity"`
+			MTU    []fullSize `json:"mtu_report"`
 		} `json:"remote_hosts"`
 	}
 	if json.Unmarshal([]byte(output), &report) != nil {
 		return nil, invalid()
 	}
-	var unreachable []string
+	var unreachable, short []string
+	slow, lossy := map[string]int{}, map[string]int{}
 	for _, host := range report.Hosts[:min(len(report.Hosts), maxPeers)] {
+		id := bound(host.HostID, 36)
 		if !slices.ContainsFunc(slices.Concat(host.L3, host.L2), func(r reached) bool { return r.Successful }) {
-			unreachable = append(unreachable, bound(host.HostID, 36))
+			unreachable = append(unreachable, id)
+		}
+		if slices.Contains(host.MTU, fullSize{}) {
+			short = append(short, id)
+		}
+		// The best way counts. What is good enough for everybody is not kept, so that hosts do not change with each measurement.
+		answered := slices.DeleteFunc(slices.Clone(host.L3), func(r reached) bool { return !r.Successful })
+		if len(answered) == 0 {
+			continue
+		}
+		best := slices.MinFunc(answered, func(a, b reached) int { return cmp.Or(cmp.Compare(a.Loss, b.Loss), cmp.Compare(a.RTT, b.RTT)) })
+		if validate.TooSlow(best.RTT) {
+			slow[id] = int(best.RTT+9) / 10 * 10
+		}
+		if best.Loss > 0 {
+			lossy[id] = int(best.Loss + 0.999)
 		}
 	}
 	slices.Sort(unreachable)
-	return func(h *Host) { h.Checks.Connected, h.Checks.Unreachable = true, unreachable }, nil
+	slices.Sort(short)
+	return func(h *Host) {
+		h.Checks.Connected, h.Checks.Unreachable, h.Checks.ShortMTU, h.Checks.Slow, h.Checks.Lossy = true, unreachable, short, orNil(slow), orNil(lossy)
+	}, nil
+}
+
+// orNil is nil for an empty map, as it is when it was read from the store.
+func orNil(m map[string]int) map[string]int {
+	if len(m) == 0 {
+		return nil
+	}
+	return m
 }
 
 func understandDomains(output string, invalid func() error) (func(*Host), error) {
@@ -397,8 +435,8 @@ func understandDomains(output string, invalid func() error) (func(*Host), error)
 	return func(h *Host) { h.Checks.Domains = domains }, nil
 }
 
-// slowestSync is how long a disk may take to write through, in milliseconds.
-const slowestSync = 50
+// SlowestSync is how long a disk may take to write through, in milliseconds.
+const SlowestSync = 50
 
 func understandDiskSpeed(reply StepReply, invalid func() error) (func(*Host), error) {
 	var report struct {
@@ -408,7 +446,7 @@ func understandDiskSpeed(reply StepReply, invalid func() error) (func(*Host), er
 		return nil, invalid()
 	}
 	check := validate.Passed
-	if reply.ExitCode != 0 || report.Sync > slowestSync {
+	if reply.ExitCode != 0 || report.Sync > SlowestSync {
 		check = validate.Refused
 	}
 	return func(h *Host) {

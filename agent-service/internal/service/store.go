@@ -50,6 +50,9 @@ type Reader interface {
 	InfraEnvs(ctx context.Context, scope Scope, filter InfraEnvFilter) (List[InfraEnv], error)
 	Clusters(ctx context.Context, scope Scope, filter ClusterFilter) (List[Cluster], error)
 	Hosts(ctx context.Context, scope Scope, filter HostFilter) (List[Host], error)
+	// Files are those of a cluster, without their content, in the order of their names.
+	Files(ctx context.Context, clusterID string) ([]FileInfo, error)
+	File(ctx context.Context, clusterID, name string) ([]byte, error)
 	// Events are of the InfraEnv or the cluster of the filter, each as its owner may see them; of everything without either.
 	Events(ctx context.Context, filter EventFilter) (List[Event], error)
 }
@@ -64,6 +67,8 @@ type Tx interface {
 	PutCluster(ctx context.Context, c *Cluster) error
 	PutHost(ctx context.Context, h *Host) error
 	PutInventory(ctx context.Context, key HostKey, inventory []byte) error
+	PutFile(ctx context.Context, clusterID, name string, body []byte, at time.Time) error
+	DeleteFile(ctx context.Context, clusterID, name string) error
 	DeleteInfraEnv(ctx context.Context, id string) error
 	DeleteCluster(ctx context.Context, id string) error
 	DeleteHost(ctx context.Context, key HostKey) error

@@ -135,6 +135,9 @@ type Host struct {
 	BootID      string
 	// Admission is of the image's token that the agent registered with, where it can take no token of its own; zero for others.
 	Admission Generations
+	// LogsState is requested, collecting, completed or timeout, empty before; LogsAt is since when.
+	LogsState string
+	LogsAt    time.Time
 	HostSettings
 	// Revision grows with each change of the row. It is what SpecSynced, lists and watches compare.
 	Revision int64

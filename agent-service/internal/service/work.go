@@ -269,5 +269,5 @@ func (h *Host) forgetPreparation() {
 func (h *Host) leave() {
 	h.PreviousCluster, h.ClusterID, h.DayTwo = h.ClusterID, "", false
 	h.HostSettings = HostSettings{Approved: h.Approved, Role: autoAssign, RequestedHostname: h.RequestedHostname}
-	h.Checks.Connected, h.Checks.Unreachable, h.Checks.Domains = false, nil, nil
+	h.Checks = validate.Checks{Registry: h.Checks.Registry, RegistryDetail: h.Checks.RegistryDetail, DiskSpeed: h.Checks.DiskSpeed}
 }

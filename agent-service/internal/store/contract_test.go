@@ -48,6 +48,7 @@ func contract(t *testing.T, address func(t *testing.T) string) {
 		"who was slower runs again":                 runsAgain,
 		"events are folded, scoped and searched":    foldsEvents,
 		"lists are owned and paged":                 ownsLists,
+		"files go with their cluster":               keepsFiles,
 		"heartbeats are saved in few statements":    savesHeartbeats,
 		"a second process finds everything":         opensAgain,
 		"what belongs to something cannot go first": refusesOrphans,
@@ -352,4 +353,36 @@ func TestReplicasTellEachOther(t *testing.T) {
 	server.Up()
 	assert.Equal(t, service.EverythingChanged, (<-heard)[0].Kind)
 	require.Eventually(t, func() bool { return one.Ping(t.Context()) == nil }, 60*time.Second, 10*time.Millisecond)
+}
+
+func keepsFiles(t *testing.T, s *store.Store, _ string) {
+	c := &service.Cluster{ID: uuid.NewString(), Name: "c", CreatedAt: time.Now()}
+	at := time.Now()
+	update(t, s, func(ctx context.Context, tx service.Tx) {
+		require.NoError(t, tx.PutCluster(ctx, c))
+		require.NoError(t, tx.PutFile(ctx, c.ID, "b", []byte("old"), at))
+		require.NoError(t, tx.PutFile(ctx, c.ID, "b", []byte("new\x00"), at.Add(time.Second)))
+		require.NoError(t, tx.PutFile(ctx, c.ID, "a", nil, at))
+		require.NoError(t, tx.PutFile(ctx, c.ID, "gone", []byte("x"), at))
+		require.NoError(t, tx.DeleteFile(ctx, c.ID, "gone"))
+	})
+	look := func(want ...string) {
+		t.Helper()
+		require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+			files, err := r.Files(ctx, c.ID)
+			require.NoError(t, err)
+			var names []string
+			for _, f := range files {
+				names = append(names, f.Name)
+			}
+			assert.Equal(t, want, names)
+			body, err := r.File(ctx, c.ID, "b")
+			require.NoError(t, err)
+			assert.Equal(t, len(want) > 0, string(body) == "new\x00")
+			return nil
+		}))
+	}
+	look("a", "b")
+	update(t, s, func(ctx context.Context, tx service.Tx) { require.NoError(t, tx.DeleteCluster(ctx, c.ID)) })
+	look()
 }

@@ -12,7 +12,7 @@ const (
 	Success Status = "success"
 	Failure Status = "failure"
 	Pending Status = "pending"
-	// Disabled is of validations that the cluster ignores.
+	// Disabled is of validations that the cluster ignores, or that have nothing to look at in this service.
 	Disabled Status = "disabled"
 )
 

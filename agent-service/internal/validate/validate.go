@@ -40,6 +40,12 @@ type Checks struct {
 	// Connected says that connectivity was tried; Unreachable are the hosts of the cluster that did not answer.
 	Connected   bool     `json:"connected,omitempty"`
 	Unreachable []string `json:"unreachable,omitempty"`
+	// Slow are hosts of the cluster that answer late, with milliseconds; only those that are too late for some role.
+	Slow map[string]int `json:"slow,omitempty"`
+	// Lossy are hosts of the cluster on the way to which packets are lost, with percent.
+	Lossy map[string]int `json:"lossy,omitempty"`
+	// ShortMTU are hosts of the cluster that packets of full size do not reach.
+	ShortMTU []string `json:"shortMTU,omitempty"`
 	// Domains are names that were asked for, and whether they resolved.
 	Domains map[string]bool `json:"domains,omitempty"`
 }
@@ -55,7 +61,12 @@ type Subject struct {
 	DiskID string
 	// DiskPath overrules DiskID.
 	DiskPath string
-	Summary  hardware.Summary
+	// KeptDisks are not to be written to.
+	KeptDisks []string
+	// AgentVersion is what the agent says of itself. It cannot install where NoInstaller says that its kind needs what the service does not have.
+	AgentVersion string
+	NoInstaller  bool
+	Summary      hardware.Summary
 	// NTP is what time sources the host has; asked is false before they were reported.
 	NTP    []NTPSource
 	Checks Checks
@@ -67,12 +78,23 @@ type Surroundings struct {
 	BaseDomain      string
 	CPUArchitecture string
 	MachineNetworks []string
+	ClusterNetworks []string
+	ServiceNetworks []string
+	// Neighbours are the cluster's other hosts, by id.
+	Neighbours map[string]Neighbour
 	// Hostnames are of the cluster's other hosts, by id.
 	Hostnames map[string]string
 	// UserManagedNetworking: the addresses of the API are looked after elsewhere.
 	UserManagedNetworking bool
 	DayTwo                bool
 	Ignored               []string
+}
+
+// Neighbour is another host of the cluster.
+type Neighbour struct {
+	Role         string
+	Addresses    []string
+	MACAddresses []string
 }
 
 // Minimum is what a role needs.
@@ -97,6 +119,17 @@ var (
 	warnings    = []string{"inventory-not-partially-truncated"}
 	unignorable = []string{"connected", "media-connected", "has-inventory"}
 )
+
+// Ignorable are the ids of validations that a cluster may ignore.
+func Ignorable() []string {
+	var ids []string
+	for _, r := range Host(Subject{}, &Surroundings{}, DefaultMinimums) {
+		if !slices.Contains(unignorable, r.ID) {
+			ids = append(ids, r.ID)
+		}
+	}
+	return ids
+}
 
 // Sufficient is true where nothing that blocks fails: with a cluster, and for being free.
 func Sufficient(results []Result, bound bool) bool {
@@ -186,9 +219,13 @@ func (r *report) machine(s Subject, minimums Minimums) {
 		fmt.Sprintf("The host has %d MiB of memory, but role %s needs at least %d GiB", h.MemoryBytes>>20, s.Role, role.MemoryGiB))
 	r.say("hostname-valid", categoryHardware, known, hostnameValid(s.Hostname), "Hostname "+s.Hostname+" is allowed",
 		fmt.Sprintf("Hostname %q is not allowed: set a name of lower-case letters, digits, hyphens and dots that is not localhost", s.Hostname))
-	_, chosen := Disk(s)
+	target, chosen := Disk(s)
 	r.say("no-skip-missing-disk", categoryHardware, known, chosen || s.DiskID == "" && s.DiskPath == "", "The installation disk exists",
 		"The disk that was chosen for the installation does not exist on the host, or cannot be installed to")
+	r.say("no-skip-installation-disk", categoryHardware, known, !chosen || !slices.Contains(s.KeptDisks, target.ID) && !slices.Contains(s.KeptDisks, target.Path),
+		"The installation disk may be written to", "The disk that the host would be installed to is one that must not be formatted: choose another, or let it be formatted")
+	r.say("compatible-agent", categoryHardware, true, !s.NoInstaller, "The agent can install the host",
+		"Agent "+s.AgentVersion+" installs with a container image, and this service has none: configure one, or boot a discovery image of this service")
 	r.say("sufficient-installation-disk-speed", categoryHardware, true, s.Checks.DiskSpeed != Refused, "Speed of installation disk is sufficient, or has not been measured",
 		"The installation disk is too slow")
 }
@@ -247,6 +284,8 @@ func (r *report) inCluster(s Subject, c Surroundings) {
 	unreachable := slices.DeleteFunc(slices.Clone(s.Checks.Unreachable), func(id string) bool { _, there := c.Hostnames[id]; return !there || id == s.ID })
 	r.say("belongs-to-majority-group", categoryNetwork, known, len(unreachable)*2 <= max(len(c.Hostnames)-1, 0) || len(unreachable) == 0,
 		"Host has connectivity to the majority of hosts in the cluster", fmt.Sprintf("Host cannot reach the majority of the cluster's hosts: %s", strings.Join(first(unreachable, 5), ", ")))
+	r.paths(s, c, known)
+	r.networks(s, c, known)
 	for _, name := range []string{"api", "api-int", "apps"} {
 		resolved, asked := s.Checks.Domains[name]
 		needed := c.DayTwo || c.UserManagedNetworking
@@ -256,6 +295,91 @@ func (r *report) inCluster(s Subject, c Surroundings) {
 	resolved, asked := s.Checks.Domains["wildcard"]
 	r.say("dns-wildcard-not-configured", categoryNetwork, true, !asked || !resolved, "No DNS wildcard answers for the cluster's domain, or it has not been tried",
 		fmt.Sprintf("A DNS wildcard answers for *.%s.%s, which would hide the cluster's names", c.Name, c.BaseDomain))
+}
+
+// Limits of the network between hosts of one role. Others are not compared.
+var (
+	slowest  = map[string]int{"master": 100, "worker": 1000}
+	lossiest = map[string]int{"master": 0, "worker": 10}
+)
+
+// TooSlow is true for an answer, in milliseconds, that is too late for some role.
+func TooSlow(milliseconds float64) bool { return milliseconds > float64(slowest["master"]) }
+
+// paths looks at the ways to other hosts.
+func (r *report) paths(s Subject, c Surroundings, known bool) {
+	beyond := func(measured map[string]int, limits map[string]int, unit string) (found []string) {
+		limit, limited := limits[s.Role]
+		for id, value := range measured {
+			if n, there := c.Neighbours[id]; there && limited && n.Role == s.Role && value > limit {
+				found = append(found, fmt.Sprintf("%s (%d %s)", id, value, unit))
+			}
+		}
+		slices.Sort(found)
+		return first(found, 5)
+	}
+	slow, lossy := beyond(s.Checks.Slow, slowest, "ms"), beyond(s.Checks.Lossy, lossiest, "%")
+	r.say("sufficient-network-latency-requirement-for-role", categoryNetwork, known, len(slow) == 0, "Network latency is sufficient for role "+s.Role+", or has not been measured",
+		fmt.Sprintf("Hosts of role %s answer later than after %d ms: %s", s.Role, slowest[s.Role], strings.Join(slow, ", ")))
+	r.say("sufficient-packet-loss-requirement-for-role", categoryNetwork, known, len(lossy) == 0, "Packet loss is small enough for role "+s.Role+", or has not been measured",
+		fmt.Sprintf("More than %d %% of packets are lost on the way to hosts of role %s: %s", lossiest[s.Role], s.Role, strings.Join(lossy, ", ")))
+	short := slices.DeleteFunc(slices.Clone(s.Checks.ShortMTU), func(id string) bool { _, there := c.Neighbours[id]; return !there })
+	r.say("mtu-valid", categoryNetwork, known, len(short) == 0, "Packets of full size pass, or have not been tried",
+		"Packets of full size do not reach "+strings.Join(first(short, 5), ", ")+": make the MTU of all interfaces the same")
+}
+
+// networks looks at addresses and networks beside each other.
+func (r *report) networks(s Subject, c Surroundings, known bool) {
+	overlap := overlapping(slices.Concat(c.MachineNetworks, c.ClusterNetworks, c.ServiceNetworks))
+	r.say("non-overlapping-subnets", categoryNetwork, true, overlap == "", "Networks of the cluster do not overlap", "Networks of the cluster overlap: "+overlap)
+	collision := ""
+	for id, n := range c.Neighbours {
+		if id != s.ID && !share(n.MACAddresses, s.Summary.MACAddresses) && share(usable(n.Addresses), usable(s.Summary.Addresses)) && (collision == "" || id < collision) {
+			collision = id
+		}
+	}
+	r.say("no-ip-collisions-in-network", categoryNetwork, known, collision == "", "No other host of the cluster has an address of this one",
+		"Host "+collision+" has an address that this host has, too: give each its own")
+	r.say("valid-platform-network-settings", categoryNetwork, known, s.Summary.ProductName != "OpenStack Compute" || c.UserManagedNetworking, "Platform "+s.Summary.ProductName+" is allowed",
+		"On platform OpenStack Compute the cluster cannot look after its own addresses: set user managed networking")
+	target, _ := Disk(s)
+	iscsi := target.ISCSIAddress != "" && inAny([]string{target.ISCSIAddress + "/128", target.ISCSIAddress + "/32"}, c.MachineNetworks)
+	r.say("no-iscsi-nic-belongs-to-machine-cidr", categoryNetwork, known, !iscsi, "The installation disk is not reached through the machine network",
+		"The installation disk is reached through the machine network ("+target.ISCSIAddress+"): the network must not depend on it")
+	r.off("ignition-downloadable", categoryNetwork, "First-boot data comes from this service, and from nowhere else")
+	r.off("release-domain-name-resolved-correctly", categoryNetwork, "No release is fetched by name")
+	r.off("disk-encryption-requirements-satisfied", categoryHardware, "Disks are not encrypted")
+	r.off("vsphere-disk-uuid-enabled", categoryHardware, "Machines are not treated as those of a platform")
+}
+
+// off adds a result that says why there is nothing to look at.
+func (r *report) off(id, category, why string) {
+	r.results = append(r.results, Result{ID: id, Category: category, Status: Disabled, Message: why})
+}
+
+func overlapping(networks []string) string {
+	for i, one := range networks {
+		for _, other := range networks[i+1:] {
+			a, err := netip.ParsePrefix(one)
+			b, other2 := netip.ParsePrefix(other)
+			if err == nil && other2 == nil && a.Overlaps(b) {
+				return one + " and " + other
+			}
+		}
+	}
+	return ""
+}
+
+// usable are addresses that belong to one host.
+func usable(addresses []string) []string {
+	return slices.DeleteFunc(slices.Clone(addresses), func(a string) bool {
+		prefix, err := netip.ParsePrefix(a)
+		return err != nil || prefix.Addr().IsLinkLocalUnicast() || prefix.Addr().IsLoopback()
+	})
+}
+
+func share(a, b []string) bool {
+	return slices.ContainsFunc(a, func(one string) bool { return slices.Contains(b, one) })
 }
 
 // oneHost is true where there is nobody to be connected to.

@@ -1,0 +1,70 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/muster-io/muster/agent-service/internal/service"
+)
+
+type fileRow struct {
+	bun.BaseModel `bun:"table:files,alias:o"`
+
+	ClusterID string    `bun:"cluster_id,pk"`
+	Name      string    `bun:"name,pk"`
+	Size      int64     `bun:"size"`
+	UpdatedAt time.Time `bun:"updated_at"`
+	Body      []byte    `bun:"body"`
+}
+
+// Files implements service.Reader.
+func (r reader) Files(ctx context.Context, clusterID string) ([]service.FileInfo, error) {
+	var rows []fileRow
+	if err := r.db.NewSelect().Model(&rows).ExcludeColumn("body").Where("cluster_id = ?", clusterID).Order("name").Scan(ctx); err != nil {
+		return nil, classify(err)
+	}
+	files := make([]service.FileInfo, 0, len(rows))
+	for _, row := range rows {
+		files = append(files, service.FileInfo{Name: row.Name, Size: row.Size, UpdatedAt: row.UpdatedAt})
+	}
+	return files, nil
+}
+
+// File implements service.Reader.
+func (r reader) File(ctx context.Context, clusterID, name string) ([]byte, error) {
+	var row fileRow
+	r.lock = ""
+	found, err := r.one(ctx, r.db.NewSelect().Model(&row).Where("cluster_id = ? AND name = ?", clusterID, name))
+	if err != nil || !found {
+		return nil, err
+	}
+	return row.Body, nil
+}
+
+// PutFile implements service.Tx.
+func (t *transaction) PutFile(ctx context.Context, clusterID, name string, body []byte, at time.Time) error {
+	if body == nil {
+		body = []byte{}
+	}
+	row := &fileRow{ClusterID: clusterID, Name: name, Size: int64(len(body)), UpdatedAt: at.UTC(), Body: body}
+	_, err := t.db.NewInsert().Model(row).On("CONFLICT (cluster_id, name) DO UPDATE").
+		Set("size = EXCLUDED.size").Set("updated_at = EXCLUDED.updated_at").Set("body = EXCLUDED.body").Exec(ctx)
+	if err != nil {
+		return fmt.Errorf("writing file %s of cluster %s: %w", name, clusterID, err)
+	}
+	return nil
+}
+
+// DeleteFile implements service.Tx.
+func (t *transaction) DeleteFile(ctx context.Context, clusterID, name string) error {
+	if _, err := t.db.NewDelete().Model((*fileRow)(nil)).Where("cluster_id = ? AND name = ?", clusterID, name).Exec(ctx); err != nil {
+		return fmt.Errorf("deleting file %s of cluster %s: %w", name, clusterID, err)
+	}
+	return nil
+}
