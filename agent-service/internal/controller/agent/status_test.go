@@ -1,0 +1,108 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/muster-io/muster/agent-service/internal/hardware"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/service"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+)
+
+// reasons of Connected, RequirementsMet, Validated, Installed and Bound in each state, for a host that is approved and valid.
+var reasons = map[lifecycle.State]string{
+	lifecycle.DiscoveringUnbound:          "AgentIsConnected AgentNotReady ValidationsPassing InstallationNotStarted Unbound",
+	lifecycle.InsufficientUnbound:         "AgentIsConnected AgentNotReady ValidationsPassing InstallationNotStarted Unbound",
+	lifecycle.KnownUnbound:                "AgentIsConnected AgentIsReady ValidationsPassing InstallationNotStarted Unbound",
+	lifecycle.DisconnectedUnbound:         "AgentIsDisconnected AgentNotReady ValidationsPassing InstallationNotStarted Unbound",
+	lifecycle.Binding:                     "AgentIsConnected Binding Binding Binding Binding",
+	lifecycle.Discovering:                 "AgentIsConnected AgentNotReady ValidationsPassing InstallationNotStarted Bound",
+	lifecycle.Insufficient:                "AgentIsConnected AgentNotReady ValidationsPassing InstallationNotStarted Bound",
+	lifecycle.Known:                       "AgentIsConnected AgentIsReady ValidationsPassing InstallationNotStarted Bound",
+	lifecycle.Disconnected:                "AgentIsDisconnected AgentNotReady ValidationsPassing InstallationNotStarted Bound",
+	lifecycle.PreparingForInstallation:    "AgentIsConnected AgentAlreadyInstalling ValidationsPassing InstallationInProgress Bound",
+	lifecycle.PreparingSuccessful:         "AgentIsConnected AgentAlreadyInstalling ValidationsPassing InstallationInProgress Bound",
+	lifecycle.PreparingFailed:             "AgentIsConnected AgentNotReady ValidationsPassing InstallationNotStarted Bound",
+	lifecycle.Installing:                  "AgentIsConnected AgentAlreadyInstalling ValidationsPassing InstallationInProgress Bound",
+	lifecycle.InstallingInProgress:        "AgentIsConnected AgentAlreadyInstalling ValidationsPassing InstallationInProgress Bound",
+	lifecycle.InstallingPendingUserAction: "AgentIsConnected AgentAlreadyInstalling ValidationsPassing InstallationInProgress Bound",
+	lifecycle.Installed:                   "AgentIsConnected AgentInstallationStopped ValidationsPassing InstallationCompleted Bound",
+	lifecycle.AddedToExistingCluster:      "AgentIsConnected AgentInstallationStopped ValidationsPassing InstallationCompleted Bound",
+	lifecycle.Failed:                      "AgentIsConnected AgentInstallationStopped ValidationsPassing InstallationFailed Bound",
+	lifecycle.Cancelled:                   "AgentIsConnected AgentInstallationStopped ValidationsPassing InstallationFailed Bound",
+	lifecycle.ResettingPendingUserAction:  "AgentIsConnected AgentNotReady ValidationsPassing InstallationNotStarted Bound",
+	lifecycle.Unbinding:                   "AgentIsConnected Unbinding Unbinding Unbinding Unbinding",
+	lifecycle.UnbindingPendingUserAction:  "AgentIsConnected Unbinding Unbinding Unbinding UnbindingPendingUserAction",
+	lifecycle.Reclaiming:                  "AgentIsConnected Unbinding Unbinding Unbinding Unbinding",
+	lifecycle.ReclaimingRebooting:         "AgentIsConnected Unbinding Unbinding Unbinding Unbinding",
+}
+
+func TestEveryStateHasItsConditions(t *testing.T) {
+	for _, state := range lifecycle.States {
+		h := &service.Host{State: state, Summary: hardware.Summary{Hash: "x"}, HostSettings: service.HostSettings{Approved: true}}
+		said := status(&snapshot{agent: &agentv1.Agent{}, host: h}, "http://muster", metav1.Now())
+		var got []string
+		for _, kind := range []string{
+			agentv1.ConditionConnected, agentv1.ConditionRequirementsMet, agentv1.ConditionValidated, agentv1.ConditionInstalled, agentv1.ConditionBound,
+		} {
+			c := agentv1.FindCondition(said.Conditions, kind)
+			require.NotNil(t, c, "%s %s", state, kind)
+			assert.NotEmpty(t, c.Message)
+			got = append(got, c.Reason)
+		}
+		assert.Equal(t, reasons[state], strings.Join(got, " "), state)
+	}
+}
+
+func TestAHostThatIsNotKnownIsSaidToBe(t *testing.T) {
+	said := status(&snapshot{agent: &agentv1.Agent{}}, "http://muster", metav1.Now())
+	c := agentv1.FindCondition(said.Conditions, agentv1.ConditionConnected)
+	assert.Equal(t, corev1.ConditionUnknown, c.Status)
+	assert.Equal(t, "NotAvailable", c.Reason)
+}
+
+func TestErrorsOfTheStoreShowNoDetails(t *testing.T) {
+	c := synced(&snapshot{obstacle: fmt.Errorf("pq: password=secret")})
+	assert.Equal(t, agentv1.ReasonBackendError, c.Reason)
+	assert.NotContains(t, c.Message, "secret")
+}
+
+func TestAHugeInventoryFits(t *testing.T) {
+	reported := hardware.Inventory{Hostname: strings.Repeat("é", 3000)}
+	for i := range 15_000 {
+		reported.Disks = append(reported.Disks, hardware.Disk{
+			ID: fmt.Sprintf("/dev/disk/by-id/%d", i), Name: strings.Repeat("x", 1000), IOPerf: json.RawMessage(`{"sync_duration":7}`),
+		})
+	}
+	reported.Disks[0].InstallationEligibility.NotEligibleReasons = []string{strings.Repeat("r", 5000)}
+	encoded, err := json.Marshal(reported)
+	require.NoError(t, err)
+	got, err := inventory(encoded, time.Now())
+	require.NoError(t, err)
+	kept, err := json.Marshal(got)
+	require.NoError(t, err)
+	assert.LessOrEqual(t, len(kept), maxInventory)
+	assert.NotEmpty(t, got.Disks)
+	assert.Equal(t, int64(7), got.Disks[0].IoPerf.SyncDurationMilliseconds)
+	assert.Len(t, []rune(got.Hostname), maxText)
+}
+
+func TestValuesOfLabels(t *testing.T) {
+	for text, want := range map[string]string{
+		"Dell Inc.": "DellInc", "PowerEdge R640 (SKU=NotProvided)": "PowerEdgeR640SKUNotProvided", "": "", "---": "", strings.Repeat("a", 62) + "-b": strings.Repeat("a", 62),
+	} {
+		assert.Equal(t, want, value(text), text)
+	}
+}
