@@ -27,7 +27,7 @@ for round in 1 2 3; do
     case "$words" in *"$dir"*) ;; *) continue ;; esac
     program=${words%% *}
     case "${program##*/}" in
-      etcd|kube-apiserver|kube-controller-manager|controlplane|*-operator|agent-service) kill -9 "${p#/proc/}" 2>/dev/null && left=1 ;;
+      etcd|kube-apiserver|kube-controller-manager|controlplane|*-operator|agent-service|agent) kill -9 "${p#/proc/}" 2>/dev/null && left=1 ;;
     esac
   done
   [ -n "$left" ] || break

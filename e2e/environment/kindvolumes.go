@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// volumes is how many hosted clusters a kind environment can hold in its life.
-const volumes = 40
+// volumes is how many hosted clusters a kind environment can hold in its life, and one for agent-service.
+const volumes = 41
 
 // addVolumes lays out volumes that an account without rights can write to. The provisioner of host paths, which small node images have, makes directories
 // of root and knows no fsGroup; a volume that is there already goes before one that has to be made.

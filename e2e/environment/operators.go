@@ -3,7 +3,20 @@
 
 package environment
 
-import "path/filepath"
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/muster-io/muster/e2e/checkout"
+)
 
 // Operator says how one operator runs as a process.
 type Operator struct {
@@ -57,5 +70,89 @@ func DiscoveryOperator() Operator {
 	}
 }
 
+// AgentService looks after hosts that booted its discovery images; people come to it with tokens that the control plane knows.
+func AgentService() Operator {
+	return Operator{
+		Name: "agent-service", Namespace: "muster-agent-service", ServiceAccount: "agent-service",
+		Args: func(dir string) []string {
+			args := []string{
+				"--kube-api", "--database=" + filepath.Join(dir, "agent-service.db"), "--token-key=" + filepath.Join(dir, "token.key"), "--metrics-auth=kubernetes",
+				"--oidc-issuer=kubernetes", "--oidc-audience=agent-service", "--live-image-cache=" + filepath.Join(dir, "live-images"),
+			}
+			if address, err := serviceAddress(dir); err == nil {
+				args = append(args, "--listen="+address, "--base-url=http://"+address)
+			}
+			if list, err := ownLiveImage(dir); err == nil {
+				args = append(args, "--live-images="+list)
+			}
+			if list, err := systemImages(dir); err == nil {
+				args = append(args, "--os-images="+list)
+			}
+			return args
+		},
+	}
+}
+
+// serviceAddress is the same whenever the service starts again, as images and agents expect.
+func serviceAddress(dir string) (string, error) {
+	file := filepath.Join(dir, "address")
+	if text, err := os.ReadFile(file); err == nil {
+		return string(text), nil
+	}
+	address, err := freeAddress()
+	if err != nil {
+		return "", err
+	}
+	return address, os.WriteFile(file, []byte(address), 0o600)
+}
+
+// ownLiveImage writes the list of live images: the one that make live-image builds, if it is there.
+func ownLiveImage(dir string) (string, error) {
+	path, err := checkout.Path("bin", "live", "live.iso")
+	if err != nil {
+		return "", err
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = file.Close() }()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return "", err
+	}
+	list := filepath.Join(dir, "live.json")
+	text := fmt.Sprintf(`[{"version":"live","cpuArchitecture":"x86_64","url":%q,"sha256":"%x"}]`, path, sum.Sum(nil))
+	return list, os.WriteFile(list, []byte(text), 0o600)
+}
+
+// SystemVersion is the version that clusters of AgentService can have.
+const SystemVersion = "4.20"
+
+// systemImages writes the list of what clusters are installed with: a small image, served as long as this process lives. Generated machines download and check it.
+func systemImages(dir string) (string, error) {
+	address, err := serveSystem()
+	if err != nil {
+		return "", err
+	}
+	list := filepath.Join(dir, "systems.json")
+	text := fmt.Sprintf(`[{"version":%q,"cpuArchitecture":"x86_64","url":"http://%s/system.img","sha256":"%x"}]`, SystemVersion, address, sha256.Sum256(system))
+	return list, os.WriteFile(list, []byte(text), 0o600)
+}
+
+var system = bytes.Repeat([]byte("system\n"), 1<<16)
+
+var serveSystem = sync.OnceValues(func() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("serving the image of a system: %w", err)
+	}
+	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(system) })}
+	go func() { _ = server.Serve(listener) }()
+	return listener.Addr().String(), nil
+})
+
 // All returns every operator that overlays/local holds.
-func All() []Operator { return []Operator{PoolOperator(), IPAMOperator(), DiscoveryOperator()} }
+func All() []Operator {
+	return []Operator{PoolOperator(), IPAMOperator(), DiscoveryOperator(), AgentService()}
+}

@@ -1,0 +1,236 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fleet boots generated machines from discovery images. All that they know is what a machine finds in its image.
+package fleet
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/muster-io/muster/e2e/checkout"
+)
+
+// maxImage bounds what is read of an initial RAM disk.
+const maxImage = 1 << 30
+
+// Dial connects to an address that may only mean something inside a cluster.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Image is what a machine finds in its discovery image.
+type Image struct {
+	// URL is of the service, InfraEnv the id, and Token opens no other.
+	URL, InfraEnv, Token string
+}
+
+// Read downloads the initial RAM disk of a discovery image, as a machine that boots by network does, and reads what is meant for the agent.
+func Read(ctx context.Context, dial Dial, initrd string) (Image, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, initrd, http.NoBody)
+	if err != nil {
+		return Image{}, fmt.Errorf("downloading the image: %w", err)
+	}
+	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return Image{}, fmt.Errorf("downloading the image: %w", err)
+	}
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxImage))
+	if err = errors.Join(err, response.Body.Close()); err != nil {
+		return Image{}, fmt.Errorf("downloading the image: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return Image{}, fmt.Errorf("downloading the image: %s: %.200s", response.Status, data)
+	}
+	return find(data)
+}
+
+// find looks for the overlay, which is the last archive of the RAM disk.
+func find(initrd []byte) (Image, error) {
+	for at := len(initrd); ; {
+		at = bytes.LastIndex(initrd[:at], []byte{0x1f, 0x8b, 8})
+		if at < 0 {
+			return Image{}, errors.New("the image holds no ignition")
+		}
+		reader, err := gzip.NewReader(bytes.NewReader(initrd[at:]))
+		if err != nil {
+			continue
+		}
+		reader.Multistream(false)
+		content, _ := io.ReadAll(io.LimitReader(reader, 8<<20))
+		if begin := bytes.Index(content, []byte(`{"ignition"`)); begin >= 0 {
+			return parse(content[begin:])
+		}
+	}
+}
+
+func parse(ignition []byte) (Image, error) {
+	var config struct {
+		Storage struct {
+			Files []struct {
+				Path     string `json:"path"`
+				Contents struct {
+					Source string `json:"source"`
+				} `json:"contents"`
+			} `json:"files"`
+		} `json:"storage"`
+	}
+	if err := json.NewDecoder(bytes.NewReader(ignition)).Decode(&config); err != nil {
+		return Image{}, fmt.Errorf("reading the ignition: %w", err)
+	}
+	var image Image
+	for _, file := range config.Storage.Files {
+		content, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(file.Contents.Source, "data:;base64,"))
+		if err != nil {
+			return Image{}, fmt.Errorf("reading %s of the ignition: %w", file.Path, err)
+		}
+		switch file.Path {
+		case "/etc/muster/token":
+			image.Token = string(content)
+		case "/etc/muster/agent.env":
+			for line := range strings.Lines(string(content)) {
+				name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+				switch name {
+				case "AGENT_URL":
+					image.URL = value
+				case "AGENT_INFRA_ENV_ID":
+					image.InfraEnv = value
+				}
+			}
+		}
+	}
+	if image.URL == "" || image.InfraEnv == "" || image.Token == "" {
+		return Image{}, errors.New("the ignition does not say where the service is, and who may come to it")
+	}
+	return image, nil
+}
+
+// Fleet are machines that run.
+type Fleet struct {
+	cmd     *exec.Cmd
+	forward net.Listener
+	dir     string
+	stop    sync.Once
+}
+
+// Boot starts generated machines from an image. Seed tells fleets apart: the same one makes the same machines. They run until Stop, or until this process ends.
+func Boot(image Image, dial Dial, seed string, machines int) (*Fleet, error) {
+	program, err := checkout.Binary("agent")
+	if err != nil {
+		return nil, err
+	}
+	f := &Fleet{}
+	address, err := f.reach(image.URL, dial)
+	if err != nil {
+		return nil, err
+	}
+	if f.dir, err = os.MkdirTemp("", "muster-fleet-"); err != nil {
+		return nil, fmt.Errorf("making a directory: %w", err)
+	}
+	token := filepath.Join(f.dir, "token")
+	if err := os.WriteFile(token, []byte(image.Token), 0o600); err != nil {
+		f.Stop()
+		return nil, fmt.Errorf("keeping the token: %w", err)
+	}
+	log, err := os.Create(filepath.Join(f.dir, "agent.log"))
+	if err != nil {
+		f.Stop()
+		return nil, fmt.Errorf("opening a log: %w", err)
+	}
+	defer func() { _ = log.Close() }()
+	cmd := exec.Command(program, "--url="+address, "--infra-env-id="+image.InfraEnv, "--token-file="+token, "--simulate="+strconv.Itoa(machines), "--seed="+seed, "--boot=100ms") //nolint:noctx // Stop ends it
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		f.Stop()
+		return nil, fmt.Errorf("starting machines: %w", err)
+	}
+	f.cmd = cmd
+	return f, nil
+}
+
+// Log is what the machines said.
+func (f *Fleet) Log() string {
+	text, _ := os.ReadFile(filepath.Join(f.dir, "agent.log"))
+	return string(text)
+}
+
+// Stop switches the machines off.
+func (f *Fleet) Stop() {
+	f.stop.Do(func() {
+		if f.cmd != nil {
+			_ = f.cmd.Process.Kill()
+			_ = f.cmd.Wait()
+		}
+		if f.forward != nil {
+			_ = f.forward.Close()
+		}
+		_ = os.RemoveAll(f.dir)
+	})
+}
+
+// reach is an address of the service that a process of this machine can use: its own, or one that is handed on.
+func (f *Fleet) reach(service string, dial Dial) (string, error) {
+	u, err := url.Parse(service)
+	if err != nil {
+		return "", fmt.Errorf("reading the address of the service: %w", err)
+	}
+	if ip := net.ParseIP(u.Hostname()); ip != nil && ip.IsLoopback() {
+		return service, nil
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	if f.forward, err = net.Listen("tcp", "127.0.0.1:0"); err != nil { //nolint:noctx // Stop closes it
+		return "", fmt.Errorf("listening: %w", err)
+	}
+	go handOn(f.forward, dial, net.JoinHostPort(u.Hostname(), port))
+	return u.Scheme + "://" + f.forward.Addr().String(), nil
+}
+
+// handOn connects whoever comes with an address, until the listener is closed.
+func handOn(from net.Listener, dial Dial, to string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for {
+		here, err := from.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer func() { _ = here.Close() }()
+			there, err := dial(ctx, "tcp", to)
+			if err != nil {
+				return
+			}
+			defer func() { _ = there.Close() }()
+			done := make(chan struct{}, 2)
+			for _, pair := range [][2]net.Conn{{here, there}, {there, here}} {
+				go func() {
+					_, _ = io.Copy(pair[0], pair[1])
+					done <- struct{}{}
+				}()
+			}
+			select {
+			case <-done:
+			case <-ctx.Done():
+			}
+		}()
+	}
+}
