@@ -342,11 +342,14 @@ func TestNetworkDataSaysWhatIsWrong(t *testing.T) {
 	w.eventually("the claim is not refused", func() bool {
 		return w.get(claim) && claim.Status.ErrorMessage != nil && *claim.Status.ErrorMessage == "Metal3DataTemplate late not found"
 	})
+	inTheWay := w.claim("late-0-bm", "bm")
 	w.template("late", func(s *infrav1.Metal3DataTemplateSpec) {
 		s.MetaData.FromHostInterfaces = []infrav1.MetaDataHostInterface{{Key: "mac", Interface: "eth1"}}
 	})
 	data := &infrav1.Metal3Data{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "late-0"}}
 	w.pool("bm", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.10")} })
+	w.fails(data, "IPClaim late-0-bm is there already and belongs to nobody")
+	w.delete(inTheWay)
 	blocker := w.claim("blocker", "prov")
 	w.pool("prov", func(s *ipamv1.IPPoolSpec) {
 		s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.10")}

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package check looks for contradictions between pools, claims and addresses, those of Cluster API's
-// contract included. It only reads.
+// contract and network data included. It only reads.
 package check
 
 import (
@@ -23,9 +23,9 @@ type Problem string
 
 // Problems.
 const (
-	// Orphan is an address whose claim is gone.
+	// Orphan is an address, or data, whose claim is gone.
 	Orphan Problem = "orphan"
-	// Double is an address that two claims have, or a claim that has two addresses.
+	// Double is an address or data that two claims have, or a claim that has two.
 	Double Problem = "double"
 	// Dangling is a reference to an object that is not there.
 	Dangling Problem = "dangling"
@@ -50,6 +50,7 @@ type objects struct {
 	claims    map[types.NamespacedName]*ipamv1.IPClaim
 	addresses map[types.NamespacedName]*ipamv1.IPAddress
 	contract  *contract
+	network   *networkData
 }
 
 // Run reads a namespace, or all of them, and returns what it found, in order. Objects that change in the meantime can
@@ -59,7 +60,7 @@ func Run(ctx context.Context, reader client.Reader, namespace string) ([]Finding
 	if err != nil {
 		return nil, err
 	}
-	findings := slices.Concat(o.addressFindings(), o.claimFindings(), o.contractFindings(), o.poolFindings())
+	findings := slices.Concat(o.addressFindings(), o.claimFindings(), o.contractFindings(), o.networkDataFindings(), o.poolFindings())
 	slices.SortFunc(findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Problem, b.Problem), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Message, b.Message))
 	})
@@ -73,6 +74,9 @@ func read(ctx context.Context, reader client.Reader, namespace string) (*objects
 	}
 	var err error
 	if o.contract, err = readContract(ctx, reader, namespace); err != nil {
+		return nil, err
+	}
+	if o.network, err = readNetworkData(ctx, reader, namespace); err != nil {
 		return nil, err
 	}
 	pools, claims, addresses := &ipamv1.IPPoolList{}, &ipamv1.IPClaimList{}, &ipamv1.IPAddressList{}

@@ -8,12 +8,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
 
@@ -93,6 +95,8 @@ func TestRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			scheme := runtime.NewScheme()
 			require.NoError(t, ipamv1.AddToScheme(scheme))
+			require.NoError(t, infrav1.AddToScheme(scheme))
+			require.NoError(t, corev1.AddToScheme(scheme))
 			findings, err := Run(t.Context(), fake.NewClientBuilder().WithScheme(scheme).WithObjects(test.objects...).Build(), "")
 			require.NoError(t, err)
 			var got []string

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/apis/controlplanetest"
+	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
 
@@ -39,6 +40,7 @@ func newContractWorld(t *testing.T) *contractWorld {
 	scheme := runtime.NewScheme()
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	require.NoError(t, ipamv1.AddToScheme(scheme))
+	require.NoError(t, infrav1.AddToScheme(scheme))
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "check-"}}

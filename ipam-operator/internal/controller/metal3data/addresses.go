@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,6 +28,9 @@ const (
 	dataNameLabel = "infrastructure.cluster.x-k8s.io/data-name"
 	poolNameLabel = "infrastructure.cluster.x-k8s.io/pool-name"
 )
+
+// ipClaimKind is the kind of the claims of IPPools.
+var ipClaimKind = schema.GroupKind{Group: ipamv1.GroupVersion.Group, Kind: ipamv1.IPClaimKind}
 
 // errAllocation is the known wording for a claim that is refused.
 const errAllocation = "IP Allocation for %s failed : %s"
@@ -126,6 +130,7 @@ func (r *Reconciler) ipClaim(ctx context.Context, data *infrav1.Metal3Data, subj
 		ObjectMeta: r.claimMeta(data, subject, pool),
 		Spec:       ipamv1.IPClaimSpec{Pool: ipamv1.ObjectReference{Name: pool.Name, Namespace: data.Namespace}},
 	}
+	r.waits.on(client.ObjectKeyFromObject(data), object{ipClaimKind, client.ObjectKeyFromObject(claim)})
 	err = r.Client.Create(ctx, claim, client.FieldOwner(FieldOwner))
 	switch {
 	case err == nil:

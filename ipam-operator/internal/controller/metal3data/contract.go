@@ -57,6 +57,7 @@ func (r *Reconciler) contractClaim(ctx context.Context, data *infrav1.Metal3Data
 	if err != nil {
 		return nil, err
 	}
+	r.waits.on(client.ObjectKeyFromObject(data), object{contractClaimKind, client.ObjectKeyFromObject(claim)})
 	err = r.Live.Get(ctx, client.ObjectKeyFromObject(claim), claim)
 	switch {
 	case err == nil && isOwnedBy(claim, data.UID):

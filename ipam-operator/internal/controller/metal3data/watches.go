@@ -14,10 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -90,15 +92,18 @@ func owners(obj client.Object) []string {
 	return out
 }
 
+// ButStatus lets through what is not only a change of the status.
+var ButStatus = predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
+
 // SetupWithManager starts the controller with the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		For(&infrav1.Metal3Data{}).
-		Watches(&infrav1.Metal3DataTemplate{}, handler.EnqueueRequestsFromMapFunc(r.by(ByTemplate))).
+		Watches(&infrav1.Metal3DataTemplate{}, handler.EnqueueRequestsFromMapFunc(r.by(ByTemplate)), builder.WithPredicates(ButStatus)).
 		Watches(&infrav1.Metal3DataClaim{}, handler.EnqueueRequestsFromMapFunc(r.by(ByClaim))).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.by(BySecret))).
-		Watches(&ipamv1.IPClaim{}, handler.EnqueueRequestsFromMapFunc(owned)).
+		Watches(&ipamv1.IPClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim(ipClaimKind))).
 		WithOptions(controller.TypedOptions[reconcile.Request]{
 			MaxConcurrentReconciles: r.Workers, ReconciliationTimeout: reconcileTimeout, EnableWarmup: new(true),
 		}).
@@ -134,10 +139,22 @@ func Requests[T any, P interface {
 	return out
 }
 
-func owned(_ context.Context, obj client.Object) []reconcile.Request {
+// ofClaim finds the data that owns a claim, and the data that waits for a claim in its way to go.
+func (r *Reconciler) ofClaim(kind schema.GroupKind) handler.MapFunc {
+	return func(_ context.Context, claim client.Object) []reconcile.Request {
+		out := r.waiting(kind, claim)
+		for _, name := range owners(claim) {
+			out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: claim.GetNamespace(), Name: name}})
+		}
+		return out
+	}
+}
+
+// waiting finds the data that waits for an object to change.
+func (r *Reconciler) waiting(kind schema.GroupKind, obj client.Object) []reconcile.Request {
 	var out []reconcile.Request
-	for _, name := range owners(obj) {
-		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: name}})
+	for _, data := range r.waits.of(object{kind, client.ObjectKeyFromObject(obj)}) {
+		out = append(out, reconcile.Request{NamespacedName: data})
 	}
 	return out
 }
@@ -181,11 +198,7 @@ func (r *Reconciler) WatchForeign(c cache.Cache, kind schema.GroupVersionKind) e
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(kind)
 	wake := func(_ context.Context, obj client.Object) []reconcile.Request {
-		var out []reconcile.Request
-		for _, data := range r.waits.of(object{kind.GroupKind(), client.ObjectKeyFromObject(obj)}) {
-			out = append(out, reconcile.Request{NamespacedName: data})
-		}
-		return out
+		return r.waiting(kind.GroupKind(), obj)
 	}
 	if err := r.control.Watch(source.Kind[client.Object](c, obj, handler.EnqueueRequestsFromMapFunc(wake))); err != nil {
 		return fmt.Errorf("watching %s: %w", kind.Kind, err)
@@ -207,7 +220,7 @@ func IndexContract(ctx context.Context, indexer client.FieldIndexer, kind schema
 // again.
 func (r *Reconciler) WatchContract(c cache.Cache, kind schema.GroupVersionKind) error {
 	r.kinds.set(kind)
-	if err := ipclaim.WatchKind(r.control, c, kind, handler.EnqueueRequestsFromMapFunc(owned)); err != nil {
+	if err := ipclaim.WatchKind(r.control, c, kind, handler.EnqueueRequestsFromMapFunc(r.ofClaim(contractClaimKind))); err != nil {
 		return err
 	}
 	err := r.control.Watch(source.Func(func(_ context.Context, q ipclaim.Queue) error {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -28,7 +29,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		For(&infrav1.Metal3DataClaim{}).
-		Watches(&infrav1.Metal3DataTemplate{}, handler.EnqueueRequestsFromMapFunc(r.ofTemplate)).
+		Watches(&infrav1.Metal3DataTemplate{}, handler.EnqueueRequestsFromMapFunc(r.ofTemplate), builder.WithPredicates(metal3data.ButStatus)).
 		Watches(&infrav1.Metal3Data{}, handler.EnqueueRequestsFromMapFunc(claimOf)).
 		WithOptions(controller.TypedOptions[reconcile.Request]{
 			MaxConcurrentReconciles: r.Workers, ReconciliationTimeout: time.Minute, EnableWarmup: new(true),
