@@ -20,6 +20,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -62,6 +63,8 @@ func need(t *testing.T, there bool, sentence string) {
 type world struct {
 	// inside is how machines reach the service, outside how the test does.
 	inside, outside string
+	// ended tells when the machine was switched off, or did not even start.
+	ended chan error
 }
 
 func newWorld(t *testing.T) world {
@@ -86,7 +89,7 @@ func newWorld(t *testing.T) world {
 	require.NoError(t, err)
 	_, port, err := net.SplitHostPort(listener.Addr().String())
 	require.NoError(t, err)
-	w := world{inside: "http://10.0.2.2:" + port, outside: "http://127.0.0.1:" + port}
+	w := world{inside: "http://10.0.2.2:" + port, outside: "http://127.0.0.1:" + port, ended: make(chan error, 1)}
 	o, err := app.ParseOptions([]string{
 		"--database=" + filepath.Join(dir, "a.db"), "--token-key=" + filepath.Join(dir, "a.key"), "--metrics-bind-address=0", "--base-url=" + w.inside,
 		"--live-images=" + list, "--live-image-cache=" + filepath.Join(dir, "live"), "--os-images=" + systems, "--host-minimums=" + minimums,
@@ -192,7 +195,8 @@ type cluster struct {
 	StatusInfo string `json:"status_info"`
 }
 
-func (w world) infraEnv(t *testing.T) infraEnv {
+// infraEnv makes an InfraEnv with the given networks, a JSON list of static_network_config.
+func (w world) infraEnv(t *testing.T, networks string) infraEnv {
 	t.Helper()
 	var env infraEnv
 	require.Eventually(t, func() bool {
@@ -203,7 +207,7 @@ func (w world) infraEnv(t *testing.T) infraEnv {
 		response, err := http.DefaultClient.Do(request)
 		return err == nil && response.Body.Close() == nil && response.StatusCode == http.StatusOK
 	}, patience, 10*time.Millisecond)
-	w.call(t, http.MethodPost, "/infra-envs", `{"name":"rack","pull_secret":"{\"auths\":{}}"}`, &env)
+	w.call(t, http.MethodPost, "/infra-envs", `{"name":"rack","pull_secret":"{\"auths\":{}}","static_network_config":`+networks+`}`, &env)
 	require.NotEmpty(t, env.DownloadURL)
 	return env
 }
@@ -229,7 +233,7 @@ func (c *console) String() string {
 }
 
 // power starts a machine with a blank disk, which it boots from as soon as it can; it is switched off when the test ends.
-func power(t *testing.T, arguments ...string) *console {
+func (w world) power(t *testing.T, arguments ...string) *console {
 	t.Helper()
 	disk := filepath.Join(t.TempDir(), "disk.img")
 	file, err := os.Create(disk)
@@ -240,13 +244,18 @@ func power(t *testing.T, arguments ...string) *console {
 	machine := exec.CommandContext(ctx, "qemu-system-x86_64", append([]string{
 		"-machine", "pc,accel=tcg", "-m", "1280", "-display", "none", "-serial", "stdio", "-monitor", "none",
 		"-nic", "user,model=virtio-net-pci,mac=" + address + ",hostname=machine", "-uuid", "5f1c0e5e-0000-4000-8000-0123456789ab",
-		"-drive", "file=" + disk + ",format=raw,if=none,id=disk", "-device", "virtio-blk-pci,drive=disk,bootindex=0",
+		"-drive", "file=" + disk + ",format=raw,if=none,id=disk,cache=unsafe", "-device", "virtio-blk-pci,drive=disk,bootindex=1",
 	}, arguments...)...)
 	machine.Stdout, machine.Stderr = said, said
 	require.NoError(t, machine.Start())
+	gone := make(chan struct{})
+	go func() {
+		w.ended <- machine.Wait()
+		close(gone)
+	}()
 	t.Cleanup(func() {
 		off()
-		_ = machine.Wait()
+		<-gone
 		if t.Failed() {
 			t.Log(said.String())
 		}
@@ -259,21 +268,25 @@ const address = "52:54:00:00:00:01"
 
 // medium are the arguments of a machine with an ISO in its drive.
 func medium(path string) []string {
-	return []string{"-drive", "file=" + path + ",format=raw,if=none,id=medium,media=cdrom,readonly=on", "-device", "ide-cd,drive=medium,bootindex=1"}
+	return []string{"-drive", "file=" + path + ",format=raw,if=none,id=medium,media=cdrom,readonly=on", "-device", "ide-cd,drive=medium,bootindex=2"}
 }
 
 // until asks for an object until it is as wanted.
 func until[T any](t *testing.T, w world, path string, wanted func(T) bool, says string) T {
 	t.Helper()
-	var found T
-	if !assert.Eventually(t, func() bool {
-		found = *new(T)
+	for deadline := time.Now().Add(patience); ; {
+		var found T
 		w.call(t, http.MethodGet, path, "", &found)
-		return wanted(found)
-	}, patience, 200*time.Millisecond) {
-		require.FailNow(t, says, "%+v", found)
+		if wanted(found) {
+			return found
+		}
+		select {
+		case err := <-w.ended:
+			require.FailNow(t, "the machine is off", "%v: %s", err, says)
+		case <-time.After(200 * time.Millisecond):
+			require.True(t, time.Now().Before(deadline), "%s: %+v", says, found)
+		}
 	}
-	return found
 }
 
 // appears waits until the machine registered and told what it is made of.
@@ -303,13 +316,13 @@ func TestAMachineBootsTheDownloadedISOAndIsInstalled(t *testing.T) {
 			if mode == "uefi" {
 				arguments = uefi(t)
 			}
-			env := w.infraEnv(t)
+			env := w.infraEnv(t, "[]")
 			assert.LessOrEqual(t, len(env.DownloadURL), 200)
 			assert.True(t, strings.HasSuffix(env.DownloadURL, ".iso"), env.DownloadURL)
-			said := power(t, append(arguments, medium(w.download(t, env.DownloadURL))...)...)
+			said := w.power(t, append(arguments, medium(w.download(t, env.DownloadURL))...)...)
 			found := w.appears(t, env)
 			assert.Contains(t, found.Status, "-unbound")
-			seen(t, found.Inventory, mode)
+			assert.Equal(t, "machine", seen(t, found.Inventory, mode).Hostname, "as DHCP says")
 
 			var c cluster
 			w.call(t, http.MethodPost, "/clusters",
@@ -333,14 +346,14 @@ func TestAMachineBootsTheDownloadedISOAndIsInstalled(t *testing.T) {
 }
 
 // seen checks an inventory.
-func seen(t *testing.T, of, mode string) {
+func seen(t *testing.T, of, mode string) hardware.Inventory {
 	t.Helper()
 	var inventory hardware.Inventory
 	require.NoError(t, json.Unmarshal([]byte(of), &inventory))
 	assert.Equal(t, mode, inventory.Boot.CurrentBootMode)
 	assert.Positive(t, inventory.Memory.PhysicalBytes)
 	require.NotEmpty(t, inventory.Disks)
-	assert.Equal(t, "machine", inventory.Hostname)
+	return inventory
 }
 
 // told checks that the events of the cluster tell the installation: written with progress, restarted, and reported by the installed system.
@@ -359,12 +372,29 @@ func told(t *testing.T, w world, h host, c cluster) {
 	}
 }
 
-func TestAMachineBootsKernelAndInitrd(t *testing.T) {
+func TestAMachineBootsKernelAndInitrdWithItsStaticNetwork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	env := w.infraEnv(t)
+	env := w.infraEnv(t, `[{"mac_interface_map":[{"mac_address":"`+address+`","logical_nic_name":"nic0"}],"network_yaml":"`+strings.ReplaceAll(stated, "\n", "\\n")+`"}]`)
 	kernel := w.download(t, w.inside+"/boot-artifacts/kernel?version=live&arch=x86_64")
 	initrd := w.download(t, strings.TrimSuffix(env.DownloadURL, "/discovery.iso")+"/pxe-initrd")
-	power(t, "-kernel", kernel, "-initrd", initrd, "-append", "console=ttyS0")
-	seen(t, w.appears(t, env).Inventory, "bios")
+	w.power(t, "-kernel", kernel, "-initrd", initrd, "-append", "console=ttyS0")
+	inventory := seen(t, w.appears(t, env).Inventory, "bios")
+	found := map[string][]string{}
+	for _, i := range inventory.Interfaces {
+		found[i.Name] = append(i.IPV4Addresses, i.IPV6Addresses...)
+	}
+	assert.Contains(t, found["eth0"], "10.0.2.77/24")
+	assert.Contains(t, found["eth0"], "fd00:77::7/64")
+	assert.NotContains(t, fmt.Sprint(found), "10.0.2.15", "which DHCP would have given")
+	assert.Contains(t, found["nic0.12"], "192.0.2.7/25")
+	assert.True(t, slices.ContainsFunc(inventory.Routes, func(r hardware.Route) bool { return r.Gateway == "10.0.2.2" && r.Interface == "eth0" }), "%v", inventory.Routes)
 }
+
+// stated is a static network for the card nic0.
+const stated = `interfaces:
+- {name: nic0, type: ethernet, state: up, ipv4: {enabled: true, address: [{ip: 10.0.2.77, prefix-length: 24}]}, ipv6: {enabled: true, address: [{ip: 'fd00:77::7', prefix-length: 64}]}}
+- {name: nic0.12, type: vlan, state: up, vlan: {base-iface: nic0, id: 12}, ipv4: {enabled: true, address: [{ip: 192.0.2.7, prefix-length: 25}]}}
+routes: {config: [{destination: 0.0.0.0/0, next-hop-address: 10.0.2.2, next-hop-interface: nic0}]}
+dns-resolver: {config: {server: [10.0.2.3]}}
+`

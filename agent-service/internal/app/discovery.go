@@ -115,6 +115,7 @@ func (d *discovery) ignition(env *service.InfraEnv) ([]byte, error) {
 		{"HTTPS_PROXY", "", env.Proxy.HTTPS},
 		{"NO_PROXY", "", env.Proxy.NoProxy},
 		{"", "/etc/containers/registries.conf", env.MirrorRegistry},
+		{"", "/etc/muster/network.json", string(env.StaticNetworkConfig)},
 	} {
 		value := optional.content
 		if value == "" {

@@ -5,22 +5,39 @@ package liveinit
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
-	"strings"
-	"syscall"
+	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
+// staticPath has what the InfraEnv states about the networks of its machines.
+const staticPath = "/etc/muster/network.json"
+
+// networks gives this machine its addresses.
+type networks struct {
+	stated []byte
+	// configured gets each address.
+	configured chan<- string
+	// named is true where resolvers are stated.
+	named atomic.Bool
+}
+
 // configureAll brings interfaces up, as they appear, and keeps an address on each.
 func configureAll(configured chan<- string) {
+	stated, err := os.ReadFile(staticPath)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		say("%v", err)
+	}
+	n := &networks{stated: stated, configured: configured}
 	known := map[string]bool{}
 	for {
 		interfaces, err := net.Interfaces()
@@ -32,33 +49,118 @@ func configureAll(configured chan<- string) {
 				continue
 			}
 			known[i.Name] = true
-			if err := up(i.Name); err != nil {
+			if err := up(i.Index, 0); err != nil {
 				say("bringing %s up: %v", i.Name, err)
 			}
 			if len(i.HardwareAddr) == 6 {
-				go keepAddress(i, configured)
+				for _, made := range n.configure(i) {
+					known[made] = true
+				}
 			}
 		}
 		time.Sleep(2 * time.Second) //nolint:forbidigo // the kernel brings interfaces when it finds them
 	}
 }
 
-func keepAddress(i net.Interface, configured chan<- string) {
+// configure does what is stated for an interface, else it asks by DHCP. It returns the names of interfaces that it made on top.
+func (n *networks) configure(i net.Interface) (made []string) {
+	var wanted *static
+	if len(n.stated) > 0 {
+		var err error
+		if wanted, err = staticFor(n.stated, i.HardwareAddr.String()); err != nil {
+			say("%v", err)
+		}
+	}
+	if wanted == nil {
+		go n.keepAddress(i)
+		return nil
+	}
+	if len(wanted.dns) > 0 {
+		n.named.Store(true)
+		if err := resolver(wanted.dns, wanted.search); err != nil {
+			say("%v", err)
+		}
+	}
+	for _, l := range wanted.links {
+		if l.name != "" {
+			made = append(made, l.name)
+		}
+		if err := n.apply(i, l); err != nil {
+			say("configuring %s: %v", cmp.Or(l.name, i.Name), err)
+		}
+	}
+	return made
+}
+
+func (n *networks) apply(i net.Interface, l link) error {
+	if l.name != "" {
+		index, err := addVLAN(l.name, i.Index, l.vlan)
+		if err != nil {
+			return err
+		}
+		i.Name, i.Index = l.name, index
+	}
+	errs := []error{up(i.Index, l.mtu)}
+	for _, address := range l.addresses {
+		errs = append(errs, addAddress(i.Index, address, 0))
+		n.tell(address.Addr())
+	}
+	for _, r := range l.routes {
+		errs = append(errs, addRoute(i.Index, r))
+	}
+	if l.dhcp {
+		go n.keepAddress(i)
+	}
+	return errors.Join(errs...)
+}
+
+func (n *networks) tell(address netip.Addr) {
+	select {
+	case n.configured <- address.String():
+	default:
+	}
+}
+
+func (n *networks) keepAddress(i net.Interface) {
 	for {
 		l, err := ask(i)
 		if err == nil {
-			err = l.apply(i.Name)
+			err = n.take(i, l)
 		}
 		if err != nil {
 			time.Sleep(2 * time.Second) //nolint:forbidigo // a server that does not answer tells nothing
 			continue
 		}
-		select {
-		case configured <- l.address.String():
-		default:
-		}
 		time.Sleep(max(l.duration/2, time.Minute)) //nolint:forbidigo // a lease is renewed at half its time
 	}
+}
+
+// take uses a lease. Its address ends with it, if it is not renewed.
+func (n *networks) take(i net.Interface, l *lease) error {
+	address, mask := netip.AddrFrom4([4]byte(l.address.To4())), net.IPMask(l.mask.To4())
+	bits, _ := mask.Size()
+	if err := addAddress(i.Index, netip.PrefixFrom(address, bits), max(l.duration, 2*time.Minute)); err != nil {
+		return fmt.Errorf("setting the address of %s: %w", i.Name, err)
+	}
+	if l.router != nil {
+		// What is stated has precedence.
+		via := route{to: netip.PrefixFrom(netip.IPv4Unspecified(), 0), via: netip.AddrFrom4([4]byte(l.router.To4())), metric: uint32(100 + i.Index)} //nolint:gosec // indexes are small
+		if err := addRoute(i.Index, via); err != nil {
+			return fmt.Errorf("setting the route of %s: %w", i.Name, err)
+		}
+	}
+	if err := callMachine(l.name); err != nil {
+		return fmt.Errorf("naming the machine %q: %w", l.name, err)
+	}
+	n.tell(address)
+	if n.named.Load() {
+		return nil
+	}
+	var servers []netip.Addr
+	for _, server := range l.dns {
+		servers = append(servers, netip.AddrFrom4([4]byte(server.To4())))
+	}
+	return resolver(servers, nil)
 }
 
 // lease is what a DHCP server gave.
@@ -192,95 +294,10 @@ func parse(packet []byte, id [4]byte) (byte, *lease) {
 	return kind, l
 }
 
-func (l *lease) apply(name string) error {
-	if err := setAddress(name, unix.SIOCSIFADDR, l.address); err != nil {
-		return fmt.Errorf("setting the address of %s: %w", name, err)
-	}
-	if err := setAddress(name, unix.SIOCSIFNETMASK, l.mask); err != nil {
-		return fmt.Errorf("setting the mask of %s: %w", name, err)
-	}
-	if l.router != nil {
-		if err := defaultRoute(l.router); err != nil && !errors.Is(err, unix.EEXIST) {
-			return fmt.Errorf("setting the route of %s: %w", name, err)
-		}
-	}
-	if err := callMachine(l.name); err != nil {
-		return fmt.Errorf("naming the machine %q: %w", l.name, err)
-	}
-	var resolver strings.Builder
-	for _, server := range l.dns {
-		fmt.Fprintf(&resolver, "nameserver %s\n", server)
-	}
-	return os.WriteFile("/etc/resolv.conf", []byte(resolver.String()), 0o644) //nolint:gosec // everybody may look
-}
-
 // callMachine names a machine that has no name yet.
 func callMachine(name string) error {
 	if present, err := os.Hostname(); err != nil || name == "" || present != "" && present != "(none)" {
 		return err
 	}
 	return unix.Sethostname([]byte(name))
-}
-
-func withSocket(do func(fd int) error) error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	return do(fd)
-}
-
-func up(name string) error {
-	return withSocket(func(fd int) error {
-		r, err := unix.NewIfreq(name)
-		if err != nil {
-			return err
-		}
-		if err := unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, r); err != nil {
-			return err
-		}
-		r.SetUint16(r.Uint16() | unix.IFF_UP)
-		return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, r)
-	})
-}
-
-func setAddress(name string, what uint, address net.IP) error {
-	return withSocket(func(fd int) error {
-		r, err := unix.NewIfreq(name)
-		if err != nil {
-			return err
-		}
-		if err := r.SetInet4Addr(address.To4()); err != nil {
-			return err
-		}
-		return unix.IoctlIfreq(fd, what, r)
-	})
-}
-
-// routeEntry is struct rtentry of the kernel on 64-bit machines.
-type routeEntry struct {
-	_                    uint64
-	to, gateway, netmask unix.RawSockaddrInet4
-	flags                uint16
-	_                    int16
-	_                    uint64
-	_                    uint64
-	_                    int16
-	_                    uint64
-	_, _                 uint64
-	_                    uint16
-}
-
-func defaultRoute(router net.IP) error {
-	any4 := unix.RawSockaddrInet4{Family: unix.AF_INET}
-	entry := routeEntry{to: any4, gateway: any4, netmask: any4, flags: unix.RTF_UP | unix.RTF_GATEWAY}
-	copy(entry.gateway.Addr[:], router.To4())
-	return withSocket(func(fd int) error {
-		_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), unix.SIOCADDRT, uintptr(unsafe.Pointer(&entry)))
-		if errno != 0 {
-			return errno
-		}
-		return nil
-	})
 }
