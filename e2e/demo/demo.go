@@ -17,7 +17,9 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/e2e/environment"
@@ -47,18 +49,20 @@ type stage struct {
 	client client.Client
 	// hints are commands for somebody who wants to look around, with a remark each.
 	hints []hint
+	// closers end what acts have started beside the cluster.
+	closers []func()
 }
 
 type hint struct{ remark, command string }
 
 // acts returns all acts, in their order. An operator that joins adds its own here.
 func acts() []act {
-	return slices.Concat(discoveryActs(), poolActs(), addressActs())
+	return slices.Concat(discoveryActs(), agentActs(), poolActs(), addressActs())
 }
 
 // operators returns the operators that take part in the acts.
 func operators() []environment.Operator {
-	return []environment.Operator{environment.PoolOperator(), environment.DiscoveryOperator(), environment.IPAMOperator()}
+	return []environment.Operator{environment.PoolOperator(), environment.DiscoveryOperator(), environment.IPAMOperator(), environment.AgentService()}
 }
 
 // Run plays all acts. It leaves nothing behind, however it ends.
@@ -80,6 +84,9 @@ func Run(ctx context.Context, o Options) error {
 	}
 	s.screen.working("cleaning up")
 	s.screen.show(nil)
+	for _, end := range s.closers {
+		end()
+	}
 	if s.local != nil {
 		err = errors.Join(err, s.local.Close(context.WithoutCancel(ctx)))
 	}
@@ -120,7 +127,7 @@ func (s *stage) setUp(ctx context.Context) error {
 		return err
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), hivev1.AddToScheme(scheme), metal3v1.AddToScheme(scheme), ipamv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), hivev1.AddToScheme(scheme), metal3v1.AddToScheme(scheme), ipamv1.AddToScheme(scheme), agentv1.AddToScheme(scheme), hiveextv1.AddToScheme(scheme)); err != nil {
 		return fmt.Errorf("making a scheme: %w", err)
 	}
 	if s.client, err = client.New(s.admin, client.Options{Scheme: scheme}); err != nil {

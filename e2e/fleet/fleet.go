@@ -128,14 +128,15 @@ type Fleet struct {
 	stop    sync.Once
 }
 
-// Boot starts generated machines from an image. Seed tells fleets apart: the same one makes the same machines. They run until Stop, or until this process ends.
-func Boot(image Image, dial Dial, seed string, machines int) (*Fleet, error) {
+// Boot starts generated machines from an image. Seed tells fleets apart: the same one makes the same machines. They run until Stop, or until this process ends; where
+// the service is reached through a cluster, until ctx ends.
+func Boot(ctx context.Context, image Image, dial Dial, seed string, machines int) (*Fleet, error) {
 	program, err := checkout.Binary("agent")
 	if err != nil {
 		return nil, err
 	}
 	f := &Fleet{}
-	address, err := f.reach(image.URL, dial)
+	address, err := f.reach(ctx, image.URL, dial)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +186,7 @@ func (f *Fleet) Stop() {
 }
 
 // reach is an address of the service that a process of this machine can use: its own, or one that is handed on.
-func (f *Fleet) reach(service string, dial Dial) (string, error) {
+func (f *Fleet) reach(ctx context.Context, service string, dial Dial) (string, error) {
 	u, err := url.Parse(service)
 	if err != nil {
 		return "", fmt.Errorf("reading the address of the service: %w", err)
@@ -197,16 +198,16 @@ func (f *Fleet) reach(service string, dial Dial) (string, error) {
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
-	if f.forward, err = net.Listen("tcp", "127.0.0.1:0"); err != nil { //nolint:noctx // Stop closes it
+	if f.forward, err = (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
 		return "", fmt.Errorf("listening: %w", err)
 	}
-	go handOn(f.forward, dial, net.JoinHostPort(u.Hostname(), port))
+	go handOn(ctx, f.forward, dial, net.JoinHostPort(u.Hostname(), port))
 	return u.Scheme + "://" + f.forward.Addr().String(), nil
 }
 
 // handOn connects whoever comes with an address, until the listener is closed.
-func handOn(from net.Listener, dial Dial, to string) {
-	ctx, cancel := context.WithCancel(context.Background())
+func handOn(ctx context.Context, from net.Listener, dial Dial, to string) {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for {
 		here, err := from.Accept()

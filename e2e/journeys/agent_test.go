@@ -115,7 +115,7 @@ func names(envs []agentv1.InfraEnv) []string {
 // boot switches machines on that boot an image.
 func (w *world) boot(image fleet.Image, seed string, machines int) *fleet.Fleet {
 	w.t.Helper()
-	running, err := fleet.Boot(image, dialer(w.t), w.namespace+"-"+seed, machines)
+	running, err := fleet.Boot(w.ctx, image, dialer(w.t), w.namespace+"-"+seed, machines)
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() {
 		if w.t.Failed() {
