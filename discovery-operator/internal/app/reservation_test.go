@@ -135,6 +135,34 @@ func (w *world) nodeOf(h *metal3v1.BareMetalHost, uuid string) {
 	assert.Equal(w, h.Namespace+"/"+h.Name, l.Annotations[metal3v1.HostAnnotation])
 }
 
+// TestAReservedMACIsNotGivenANodeForAnotherHost is about a machine whose node is away for a while, and somebody who registers its MAC then.
+func TestAReservedMACIsNotGivenANodeForAnotherHost(t *testing.T) {
+	w := newWorld(t)
+	uuid := w.enrol(1)
+	w.operate(managing, func(o *Options) { o.only = []string{w.ns, w.system} })
+	w.discover("all")
+	h := w.host("node-00001")
+	w.reaches(h, metal3v1.StateAvailable)
+	require.NoError(t, w.rack.DeleteNode(t.Context(), uuid))
+	s := &metal3v1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: w.system, Name: "squatter"}}
+	s.Spec = metal3v1.BareMetalHostSpec{
+		Online: true, BootMACAddress: demo.MAC(1, 0), AutomatedCleaningMode: "metadata",
+		BMC: &metal3v1.BMCDetails{Address: redfish, CredentialsName: "bmc"},
+	}
+	require.NoError(t, w.Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "bmc"},
+		Data:       map[string][]byte{"username": []byte("admin"), "password": []byte("any")},
+	}))
+	require.NoError(t, w.Create(t.Context(), s))
+	c := w.says(s, metal3v1.ConditionReady, metal3v1.ReasonMachineUsedByOther)
+	assert.Contains(t, c.Message, "is reserved for host "+w.ns+"/node-00001")
+	next := w.enrol(1)
+	w.is(h, "the machine came back to its host", func() bool { return h.Status.Provisioning.ID == next })
+	require.NoError(t, w.Delete(t.Context(), s))
+	w.gone(s)
+	w.nodeOf(h, next)
+}
+
 // TestAReservationOfAnEarlierVersionIsCompleted takes what this version records out of the reservations.
 func TestAReservationOfAnEarlierVersionIsCompleted(t *testing.T) {
 	for mode, how := range modes {

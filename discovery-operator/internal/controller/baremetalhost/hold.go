@@ -98,6 +98,19 @@ func (r *Reconciler) observeClaim(ctx context.Context, p Provisioner, host *meta
 	return c, own, nil
 }
 
+// taken says whose the boot MAC of a host is, if it is another one's.
+func (r *Reconciler) taken(ctx context.Context, host *metal3v1.BareMetalHost) (whose string, err error) {
+	c := reservation.ClaimOf(host)
+	lease, err := r.lease(ctx, r.Live, c.BootMAC)
+	if err != nil || lease == nil {
+		return "", err
+	}
+	if other := reservation.Of(lease); other.Host != c.Host && !other.Ignored {
+		return fmt.Sprintf("MAC %s is reserved for host %s", other.MAC, other.Host), nil
+	}
+	return "", nil
+}
+
 // lease is the reservation of a MAC, nil if there is none.
 func (r *Reconciler) lease(ctx context.Context, from client.Reader, mac string) (*coordinationv1.Lease, error) {
 	if mac == "" {

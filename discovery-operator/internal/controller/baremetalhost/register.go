@@ -39,8 +39,10 @@ func (r *Reconciler) register(ctx context.Context, w *work) (outcome, error) {
 	if err != nil {
 		return fail(metal3v1.ReasonBMCUnsupported, err.Error()+".")
 	}
-	if err := r.node(ctx, w, access); err != nil {
+	if whose, err := r.node(ctx, w, access); err != nil {
 		return outcome{}, err
+	} else if whose != "" {
+		return fail(metal3v1.ReasonMachineUsedByOther, sentence(whose))
 	}
 	for range moves {
 		n, err := w.p.Managed(ctx, w.node)
@@ -81,19 +83,25 @@ func (r *Reconciler) register(ctx context.Context, w *work) (outcome, error) {
 	return waiting(metal3v1.ReasonVerifyingAccess, "Ironic asks the management controller.", answerRetry), nil
 }
 
-// node finds the node of a host, or makes it. A process that dies after that finds it by its name.
-func (r *Reconciler) node(ctx context.Context, w *work, access hoststate.Access) error {
+// node finds the node of a host, or makes it, unless another host has reserved the boot MAC: Ironic would take the machine of that one for
+// this one's. A process that dies after that finds the node by its name.
+func (r *Reconciler) node(ctx context.Context, w *work, access hoststate.Access) (whose string, err error) {
 	if w.node != "" {
-		return nil
+		return "", nil
 	}
 	uuid, err := w.locate(ctx)
 	if errors.Is(err, inventory.ErrNotFound) {
+		if whose, err := r.taken(ctx, w.host); whose != "" || err != nil {
+			return whose, err
+		}
 		if uuid, err = w.p.EnrolNode(ctx, w.nodeName(), access); err == nil {
 			r.Events.Eventf(w.host, nil, corev1.EventTypeNormal, "NodeEnrolled", "Register", "Made node %s in Ironic", uuid)
 		}
+		w.node = uuid
+		return "", err
 	}
 	w.node = uuid
-	return err
+	return "", err
 }
 
 func (r *Reconciler) write(ctx context.Context, w *work, n hoststate.Node, access hoststate.Access) error {
