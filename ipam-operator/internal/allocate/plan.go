@@ -27,6 +27,8 @@ type Claim struct {
 	Finalized bool
 	// ForeignFinalizers says that somebody else still needs the claim.
 	ForeignFinalizers bool
+	// NeedsCluster says that nothing but a release may be done for the claim while its Cluster is missing.
+	NeedsCluster bool
 	// Reported says that the status tells what is so: the address, or nothing wrong.
 	Reported bool
 }
@@ -162,6 +164,8 @@ func Plan(s Snapshot) Decision {
 		return Decision{Nothing{}, WhyForeignFinalizers}
 	case s.Claim.Deleting:
 		return Decision{Release{Addresses: s.Owned}, WhyDeleted}
+	case len(s.Owned) > 0 && s.Hold == HeldClusterMissing && s.Claim.NeedsCluster:
+		return Decision{Nothing{}, WhyClusterNotFound}
 	case len(s.Owned) > 0:
 		return adopt(s)
 	case s.Hold == HeldClusterMissing:
@@ -219,7 +223,7 @@ func allocateNew(s Snapshot) Decision {
 	case requested.IsValid():
 		return request(s, requested)
 	}
-	if before, ok := AddressOfName(layout.NamePrefix, s.Claim.Bound); ok && s.Pool.Free.Choosable(before) {
+	if before, ok := AddressOfName(layout.NamePrefix, s.Claim.Bound); ok && obstacle(s, before) == "" {
 		network, _ := layout.network(before)
 		return create(s, before, network, WhyRestored)
 	}
@@ -246,20 +250,30 @@ func preallocate(s Snapshot, addr netip.Addr) Decision {
 }
 
 func request(s Snapshot, addr netip.Addr) Decision {
+	if why := obstacle(s, addr); why != "" {
+		return refuse(ErrNotFree, why)
+	}
+	network, _ := s.Pool.Free.Layout.network(addr)
+	return create(s, addr, network, WhyRequested)
+}
+
+// obstacle is why a claim cannot have an address that it asks for, or that it had before; empty means that it can. Such an address may be one that is
+// given to nobody who does not ask.
+func obstacle(s Snapshot, addr netip.Addr) string {
 	layout := s.Pool.Free.Layout
-	network, ok := layout.network(addr)
+	_, ok := layout.network(addr)
 	owner, isReserved := layout.ReservedFor(addr)
 	switch {
 	case !ok:
-		return refuse(ErrNotFree, fmt.Sprintf("%s lies in no entry of IPPool %s", addr, s.Pool.Name))
+		return fmt.Sprintf("%s lies in no entry of IPPool %s", addr, s.Pool.Name)
 	case layout.isExcluded(addr):
-		return refuse(ErrNotFree, fmt.Sprintf("%s is excluded", addr))
+		return fmt.Sprintf("%s is excluded", addr)
 	case isReserved:
-		return refuse(ErrNotFree, fmt.Sprintf("%s is pre-allocated to claim %s", addr, owner))
+		return fmt.Sprintf("%s is pre-allocated to claim %s", addr, owner)
 	case s.Pool.Free.IsTaken(addr):
-		return refuse(ErrNotFree, fmt.Sprintf("%s is taken", addr))
+		return fmt.Sprintf("%s is taken", addr)
 	}
-	return create(s, addr, network, WhyRequested)
+	return ""
 }
 
 func create(s Snapshot, addr netip.Addr, network Network, why Why) Decision {

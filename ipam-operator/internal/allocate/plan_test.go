@@ -124,6 +124,20 @@ func TestPlan(t *testing.T) {
 		"the address that a claim had before is taken again": {
 			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Claim.Bound = "p-10-0-0-12" }, want: made("10.0.0.12", WhyRestored),
 		},
+		"also one that nobody gets who does not ask": {
+			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
+				p.Pools[0].Start, p.Pools[0].End = nil, nil
+				s.Claim.Bound = "p-10-0-0-1"
+			},
+			want: made("10.0.0.1", WhyRestored),
+		},
+		"the address that a claim had before is not taken from another": {
+			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
+				p.PreAllocations = map[string]ipamv1.IPAddressStr{"other": "10.0.0.10"}
+				s.Claim.Bound, s.Pool.Free = "p-10-0-0-10", taken("10.0.0.11")
+			},
+			want: made("10.0.0.12", WhyChosen),
+		},
 		"an address that exists is adopted, whatever the pool says": {
 			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) {
 				s.Owned = []Address{owned("p-1")}
@@ -162,6 +176,13 @@ func TestPlan(t *testing.T) {
 		"nothing is allocated without the Cluster": {
 			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Hold = HeldClusterMissing },
 			want:  Decision{Refuse{Message: "the Cluster of the pool does not exist yet"}, WhyClusterNotFound},
+		},
+		"a claim of a kind that demands it is left alone without the Cluster": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) {
+				s.Hold, s.Claim.NeedsCluster = HeldClusterMissing, true
+				s.Owned = []Address{owned("p-1")}
+			},
+			want: Decision{Nothing{}, WhyClusterNotFound},
 		},
 		"nothing is allocated from a pool that is being deleted": {
 			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Pool.Deleting = true },

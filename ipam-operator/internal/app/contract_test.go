@@ -124,7 +124,7 @@ func TestOneLockSpansBothKindsOfClaims(t *testing.T) {
 	assert.Equal(t, []string{ipaddressclaim.AddressFinalizer}, address.GetFinalizers())
 	owners := address.GetOwnerReferences()
 	require.Len(t, owners, 2)
-	assert.True(t, *owners[0].Controller && *owners[0].BlockOwnerDeletion && *owners[1].BlockOwnerDeletion)
+	assert.True(t, *owners[0].Controller && *owners[0].BlockOwnerDeletion && !*owners[1].Controller && *owners[1].BlockOwnerDeletion)
 	assert.Equal(t, []string{"IPAddressClaim", "IPPool"}, []string{owners[0].Kind, owners[1].Kind})
 	assert.Empty(t, w.contractReason("foreign"))
 

@@ -4,12 +4,19 @@
 package app
 
 import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -95,4 +102,102 @@ func TestAMoveThatWasCutOff(t *testing.T) {
 	w.delete(w.getClaim("marked"))
 	w.eventually("a mark keeps a claim for ever", func() bool { return w.getClaim("marked") == nil })
 	w.settled()
+}
+
+// TestAPoolThatMovesByItsLabel may be ahead of the Cluster: its claims wait.
+func TestAPoolThatMovesByItsLabel(t *testing.T) {
+	w := newWorld(t)
+	controlplanetest.Start(t, controlplanetest.WithCRDs(fstest.MapFS{"cluster.yaml": {Data: []byte(clusterCRD)}}))
+	w.operator(nil)
+	pool := &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "p", Labels: map[string]string{"clusterctl.cluster.x-k8s.io/move": ""}}}
+	pool.Spec = ipamv1.IPPoolSpec{NamePrefix: "p", Pools: []ipamv1.Pool{span("10.0.0.10", "10.0.0.20")}}
+	require.NoError(t, w.user.Create(t.Context(), pool))
+	claim := w.newClaim("a", "p")
+	claim.Labels[ipamv1.ClusterNameLabel] = "c"
+	require.NoError(t, w.user.Create(t.Context(), claim))
+	w.claim("of-nobody", "p")
+	w.address("of-nobody")
+	w.eventually("the claim is not told that its Cluster is missing", func() bool {
+		got := w.getClaim("a")
+		return len(got.Status.Conditions) == 1 && got.Status.Conditions[0].Reason == ipamv1.ReasonClusterNotFound
+	})
+	cluster := w.cluster("c", true)
+	w.claim("witness", "p")
+	w.address("witness")
+	assert.Nil(t, w.getClaim("a").Status.Address)
+	w.pause(cluster, false)
+	w.address("a")
+}
+
+// TestAMovedClaimKeepsItsAddressBeforeTheWatchShowsIt brings a claim and its address as a mover does, without a status, while the watch of addresses is
+// behind; then the Cluster goes on.
+func TestAMovedClaimKeepsItsAddressBeforeTheWatchShowsIt(t *testing.T) {
+	w := newWorld(t)
+	controlplanetest.Start(t, controlplanetest.WithCRDs(fstest.MapFS{"cluster.yaml": {Data: []byte(clusterCRD)}}))
+	var late atomic.Bool
+	shown := make(chan struct{})
+	show := sync.OnceFunc(func() { close(shown) })
+	w.operator(func(next http.RoundTripper) http.RoundTripper {
+		return tripperFunc(func(req *http.Request) (*http.Response, error) {
+			resp, err := next.RoundTrip(req)
+			if err == nil && req.URL.Query().Get("watch") != "" && strings.HasSuffix(req.URL.Path, "/ipaddresses") {
+				resp.Body = &behind{ReadCloser: resp.Body, late: &late, until: shown}
+			}
+			return resp, err
+		})
+	})
+	t.Cleanup(show)
+	cluster := w.cluster("c", true)
+	pool := w.pool("p", func(s *ipamv1.IPPoolSpec) {
+		s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.200")}
+		s.ClusterName = new("c")
+		s.AllocationStrategy = ipamv1.RandomAllocation
+	})
+	w.eventually("the pool is not seen", func() bool { return len(w.getPool("p").Finalizers) == 1 })
+	late.Store(true)
+	var moved []*ipamv1.IPAddress
+	for i, name := range []string{"a", "b"} {
+		claim := w.claim(name, "p")
+		address := &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{
+			Namespace: w.namespace, Name: fmt.Sprint("p-10-0-0-10", i), Finalizers: []string{ipamv1.IPAddressFinalizer},
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: ipamv1.GroupVersion.String(), Kind: ipamv1.IPPoolKind, Name: pool.Name, UID: pool.UID},
+				{APIVersion: ipamv1.GroupVersion.String(), Kind: ipamv1.IPClaimKind, Name: claim.Name, UID: claim.UID},
+			},
+		}}
+		address.Spec = ipamv1.IPAddressSpec{
+			Address: ipamv1.IPAddressStr(fmt.Sprint("10.0.0.10", i)), Pool: ipamv1.ObjectReference{Name: "p"}, Claim: ipamv1.ObjectReference{Name: name}, Prefix: 24,
+		}
+		require.NoError(t, w.user.Create(t.Context(), address))
+		moved = append(moved, address)
+	}
+	// The claims have been looked at when one that is not held up has been told something.
+	w.claim("witness", "none")
+	w.eventually("the witness is not told anything", func() bool { return len(w.getClaim("witness").Status.Conditions) == 1 })
+
+	w.pause(cluster, false)
+	assert.Equal(t, moved[0].Name, w.address("a").Name)
+	assert.Equal(t, moved[1].Name, w.address("b").Name)
+	show()
+	w.delete(w.getClaim("witness"))
+	w.settled()
+	list := &ipamv1.IPAddressList{}
+	require.NoError(t, w.user.List(t.Context(), list, client.InNamespace(w.namespace)))
+	assert.Len(t, list.Items, 2)
+}
+
+// behind is a watch that is late for a while.
+type behind struct {
+	io.ReadCloser
+	late  *atomic.Bool
+	until chan struct{}
+}
+
+// Read implements io.Reader.
+func (b *behind) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.late.Load() {
+		<-b.until
+	}
+	return n, err
 }

@@ -23,6 +23,9 @@ import (
 // ClusterKind is the kind of a Cluster.
 var ClusterKind = schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "Cluster"}
 
+// moveLabel makes "clusterctl move" take an object along that no Cluster owns.
+const moveLabel = "clusterctl.cluster.x-k8s.io/move"
+
 // Clusters answers from the cache of Clusters, once there is one.
 type Clusters struct {
 	reader client.Reader
@@ -97,6 +100,10 @@ func (c *Clusters) Hold(ctx context.Context, obj client.Object, pool *ipamv1.IPP
 	clusters := []string{cluster}
 	if name := pool.Spec.ClusterName; name != nil {
 		clusters = append(clusters, *name)
+	}
+	if _, moves := pool.Labels[moveLabel]; moves {
+		// The pool can be ahead of the Cluster on the way to another management cluster, and its claims ahead of their addresses.
+		clusters = append(clusters, obj.GetLabels()[ipamv1.ClusterNameLabel])
 	}
 	return c.hold(ctx, clusters, obj, pool)
 }

@@ -55,7 +55,7 @@ func (k *claims) newAddress(claim *unstructured.Unstructured, lock *ipamv1.IPAdd
 	}}
 	for _, owner := range lock.OwnerReferences {
 		if owner.Kind == ipamv1.IPPoolKind {
-			owner.BlockOwnerDeletion = new(true)
+			owner.Controller, owner.BlockOwnerDeletion = new(false), new(true)
 			owners = append(owners, owner)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
@@ -82,6 +83,7 @@ func (k *claims) Get(ctx context.Context, name types.NamespacedName) (*ipclaim.S
 	if s.Cluster == "" {
 		s.Cluster = claim.GetLabels()[ipamv1.ClusterNameLabel]
 	}
+	s.Claim.NeedsCluster = true
 	s.Claim.Bound = text(claim, "status", "addressRef", "name")
 	address, err := k.addressOf(ctx, claim)
 	if err != nil || address == nil {
@@ -130,7 +132,7 @@ func (k *claims) Publish(ctx context.Context, s *ipclaim.Subject, lock *ipamv1.I
 	}
 	before := claim.DeepCopy()
 	_ = unstructured.SetNestedField(claim.Object, lock.Name, "status", "addressRef", "name")
-	if _, err := setReady(claim, metav1.ConditionTrue, ipamv1.ReasonAllocated, "The claim has "+string(lock.Spec.Address)); err != nil {
+	if _, err := k.setReady(claim, metav1.ConditionTrue, ipamv1.ReasonAllocated, "The claim has "+string(lock.Spec.Address)); err != nil {
 		return err
 	}
 	return k.patchStatus(ctx, claim, before)
@@ -144,7 +146,7 @@ func (k *claims) Refuse(ctx context.Context, s *ipclaim.Subject, why allocate.Wh
 	claim := s.Object.(*unstructured.Unstructured)
 	before := claim.DeepCopy()
 	unstructured.RemoveNestedField(claim.Object, "status", "addressRef")
-	changed, err := setReady(claim, metav1.ConditionFalse, string(why), refusal.Message)
+	changed, err := k.setReady(claim, metav1.ConditionFalse, string(why), refusal.Message)
 	if err != nil || !changed && s.Claim.Bound == "" {
 		return false, err
 	}
@@ -212,8 +214,11 @@ func (k *claims) patchStatus(ctx context.Context, claim, before *unstructured.Un
 	return err
 }
 
+// generations is the first version of the contract whose conditions have an observedGeneration.
+const generations = "v1beta2"
+
 // setReady sets the condition Ready and reports whether it changed.
-func setReady(claim *unstructured.Unstructured, status metav1.ConditionStatus, reason, message string) (bool, error) {
+func (k *claims) setReady(claim *unstructured.Unstructured, status metav1.ConditionStatus, reason, message string) (bool, error) {
 	var held struct {
 		Conditions []metav1.Condition `json:"conditions"`
 	}
@@ -222,9 +227,11 @@ func setReady(claim *unstructured.Unstructured, status metav1.ConditionStatus, r
 			return false, fmt.Errorf("reading the conditions of %s %s: %w", ClaimKind, claim.GetName(), err)
 		}
 	}
-	changed := meta.SetStatusCondition(&held.Conditions, metav1.Condition{
-		Type: ipamv1.ReadyCondition, Status: status, Reason: reason, Message: message, ObservedGeneration: claim.GetGeneration(),
-	})
+	ready := metav1.Condition{Type: ipamv1.ReadyCondition, Status: status, Reason: reason, Message: message}
+	if version.CompareKubeAwareVersionStrings(k.kinds.Claim.Version, generations) >= 0 {
+		ready.ObservedGeneration = claim.GetGeneration()
+	}
+	changed := meta.SetStatusCondition(&held.Conditions, ready)
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&held)
 	if err != nil {
 		return false, fmt.Errorf("writing the conditions of %s %s: %w", ClaimKind, claim.GetName(), err)

@@ -68,6 +68,7 @@ type Reconciler struct {
 	seen    *firstSeen
 	written *written
 	held    *held
+	census  census
 	freed   *freed
 	nudges  chan event.GenericEvent
 	onFree  []func(pool types.NamespacedName)
@@ -108,6 +109,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if subject == nil {
 		r.forget(req.NamespacedName)
+		r.held.trust(req.NamespacedName)
 		r.written.drop(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}

@@ -32,9 +32,6 @@ func (r *Reconciler) execute(ctx context.Context, subject *Subject, decision all
 	switch action := decision.Action.(type) {
 	case allocate.Nothing:
 		ctrl.LoggerFrom(ctx).V(1).Info("Nothing to do", "why", decision.Why)
-		if decision.Why == allocate.WhyPaused {
-			r.held.note(subject.Key())
-		}
 		if decision.Why == allocate.WhyPaused && subject.Claim.Bound == "" && !subject.Claim.Deleting {
 			r.waiting.set(subject.Key(), subject.UID(), decision.Why, allocate.Refuse{})
 		} else {

@@ -38,10 +38,16 @@ func (r *Reconciler) observe(ctx context.Context, subject *Subject) (allocate.Sn
 		return s, err
 	}
 	s.Hold = hold
+	if hold != allocate.NotHeld {
+		r.held.note(subject.Key())
+	}
 	if hold == allocate.HeldPaused {
 		return s, nil
 	}
 	s.Owned, err = r.owned(ctx, subject)
+	if err == nil && hold == allocate.NotHeld && len(s.Owned) == 0 && r.held.isSuspect(subject.Key()) {
+		s.Owned, err = r.unseen(ctx, subject)
+	}
 	return s, err
 }
 
@@ -78,6 +84,24 @@ func (r *Reconciler) owned(ctx context.Context, subject *Subject) ([]allocate.Ad
 			out = append(out, addressOf(live))
 		}
 	}
+	return out, nil
+}
+
+// unseen are the addresses that a claim has by the API server. A claim that was held up may have come from another management cluster: its status is
+// empty then, and its address was made by somebody else, perhaps while a watch was behind. It must not get another.
+func (r *Reconciler) unseen(ctx context.Context, subject *Subject) ([]allocate.Address, error) {
+	all, err := r.census.of(ctx, r.Live, subject.Object.GetNamespace())
+	if err != nil {
+		return nil, err
+	}
+	var out []allocate.Address
+	for i := range all {
+		if isOwner(&all[i], subject) {
+			r.Index.Learn(RecordOf(&all[i]), r.Clock.Now())
+			out = append(out, addressOf(&all[i]))
+		}
+	}
+	r.held.trust(subject.Key())
 	return out, nil
 }
 

@@ -130,34 +130,52 @@ func (w *written) drop(claim types.NamespacedName) {
 	delete(w.versions, claim)
 }
 
-// held is the claims that were looked at while they were paused, by namespace: what happened to them meanwhile is looked at when they go on.
+// held is the claims that were held up when they were looked at: by a pause, or because their Cluster was missing. What happened to them
+// meanwhile is looked at when they go on, and the cache is not trusted to know all of it.
 type held struct {
-	mu     sync.Mutex
-	claims map[string]map[types.NamespacedName]bool
+	mu      sync.Mutex
+	asleep  map[string]map[types.NamespacedName]bool // by namespace
+	suspect map[types.NamespacedName]bool
 }
 
-func newHeld() *held { return &held{claims: map[string]map[types.NamespacedName]bool{}} }
+func newHeld() *held {
+	return &held{asleep: map[string]map[types.NamespacedName]bool{}, suspect: map[types.NamespacedName]bool{}}
+}
 
 func (h *held) note(claim types.NamespacedName) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.claims[claim.Namespace] == nil {
-		h.claims[claim.Namespace] = map[types.NamespacedName]bool{}
+	if h.asleep[claim.Namespace] == nil {
+		h.asleep[claim.Namespace] = map[types.NamespacedName]bool{}
 	}
-	h.claims[claim.Namespace][claim] = true
+	h.asleep[claim.Namespace][claim] = true
+	h.suspect[claim] = true
 }
 
-func (h *held) take(namespace string) map[types.NamespacedName]bool {
+// wake returns the claims of a namespace to look at.
+func (h *held) wake(namespace string) map[types.NamespacedName]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	claims := h.claims[namespace]
-	delete(h.claims, namespace)
+	claims := h.asleep[namespace]
+	delete(h.asleep, namespace)
 	return claims
 }
 
-// WakeHeld looks again at the claims of a namespace that were paused when they were looked at last. Those that still are come back.
+func (h *held) isSuspect(claim types.NamespacedName) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.suspect[claim]
+}
+
+func (h *held) trust(claim types.NamespacedName) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.suspect, claim)
+}
+
+// WakeHeld looks again at the claims of a namespace that were held up when they were looked at last. Those that still are come back.
 func (r *Reconciler) WakeHeld(namespace string, q Queue) {
-	for claim := range r.held.take(namespace) {
+	for claim := range r.held.wake(namespace) {
 		q.Add(reconcile.Request{NamespacedName: claim})
 	}
 }
