@@ -11,6 +11,8 @@ MAKEFLAGS += --no-print-directory
 ROOT := $(abspath .)
 BIN := $(ROOT)/bin
 MODULES := apis pool-operator ipam-operator discovery-operator agent-service e2e
+# Modules that hold tests only, with libraries of their own: they are not in go.work.
+ALONE := e2e/move
 OPERATORS := $(patsubst %/cmd,%,$(wildcard *-operator/cmd agent-service/cmd))
 TOOLS := $(BIN)/applyconfiguration-gen $(BIN)/controller-gen $(BIN)/golangci-lint $(BIN)/kind $(BIN)/kustomize
 # Packages under test at once: each may start a control plane of its own.
@@ -64,7 +66,7 @@ live-image-if-possible:
 	@if command -v dpkg-deb >/dev/null 2>&1; then hack/liveimage; else echo "no live image without packages of Debian: no machine is booted" >&2; fi
 
 test-short: ## Only the tests that need no control plane.
-	@for m in $(MODULES); do echo "== $$m"; GOWORK=off go -C $$m test $(TEST_FLAGS) -short ./...; done
+	@for m in $(MODULES) $(ALONE); do echo "== $$m"; GOWORK=off go -C $$m test $(TEST_FLAGS) -short ./...; done
 
 $(addprefix test-,$(filter-out e2e,$(MODULES))): test-%: controlplane
 	@echo "== $*"
@@ -73,6 +75,7 @@ $(addprefix test-,$(filter-out e2e,$(MODULES))): test-%: controlplane
 e2e: controlplane build ## User journeys and rendered overlays, on the local control plane.
 	@echo "== e2e"
 	@GOWORK=off go -C e2e test -count=1 -shuffle=on -timeout=30m -p 2 ./...
+	@for m in $(ALONE); do echo "== $$m"; GOWORK=off go -C $$m test -count=1 -shuffle=on -timeout=15m ./...; done
 
 e2e-kind: controlplane build $(BIN)/kind ## User journeys in a kind cluster (node image: KIND_NODE_IMAGE).
 	@echo "== e2e in kind"
@@ -104,16 +107,17 @@ generate: $(BIN)/controller-gen $(BIN)/applyconfiguration-gen ## Generate deepco
 	@hack/generate
 
 tidy:
-	@for m in $(MODULES) hack/controlplane hack/tools; do GOWORK=off go -C $$m mod tidy; done
+	@for m in $(MODULES) $(ALONE) hack/controlplane hack/tools; do GOWORK=off go -C $$m mod tidy; done
 
 fmt: $(BIN)/golangci-lint ## Format the code.
-	@for m in $(MODULES); do (cd $$m && GOWORK=off golangci-lint fmt ./...); done
+	@for m in $(MODULES) $(ALONE); do (cd $$m && GOWORK=off golangci-lint fmt ./...); done
 
 lint: $(BIN)/golangci-lint ## Lint every module.
-	@for m in $(MODULES); do echo "== lint $$m"; (cd $$m && GOWORK=off golangci-lint run ./...); done
+	@for m in $(MODULES) $(ALONE); do echo "== lint $$m"; (cd $$m && GOWORK=off golangci-lint run ./...); done
 
 verify: generate tidy lint ## Generate, tidy, lint; the tree must stay clean.
 	@for m in $(MODULES); do GOWORK=off go -C $$m build ./...; go -C $$m build ./...; done
+	@for m in $(ALONE); do GOWORK=off go -C $$m vet ./...; done
 	@if [ -n "$$(git status --porcelain)" ]; then echo "the tree is not clean after generation:"; git status --short; git diff --stat; exit 1; fi
 
 vulncheck: ## Check dependencies against the vulnerability database (needs the network).
