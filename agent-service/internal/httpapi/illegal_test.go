@@ -147,7 +147,7 @@ func illegal(t *testing.T, seed uint64, rounds int) {
 
 func TestIllegalRequestsAreRefusedWithAReason(t *testing.T) {
 	for seed := range uint64(3) {
-		illegal(t, seed, 20)
+		illegal(t, seed, 12)
 	}
 }
 
