@@ -18,21 +18,30 @@ import (
 // Benchmarks returns all benchmarks of agent-service.
 func Benchmarks() []bench.Benchmark {
 	return []bench.Benchmark{
-		{Name: "agent.heartbeat_10k_sqlite", Play: heartbeat},
+		{Name: "agent.heartbeat_10k_sqlite", Play: heartbeat(wish{kube: true})},
+		{Name: "agent.heartbeat_10k_postgres", Play: heartbeat(wish{kube: true, postgres: true})},
 		{Name: "agent.bind_1000", Play: bind},
 		{Name: "agent.move_200", Play: move},
+		{Name: "agent.register_1000", Play: register},
 		{Name: "agent.dead_host_10k", Play: deadHost},
 		{Name: "agent.restart_10k", Play: restart},
+		{Name: "agent.iso_200", Play: iso},
 	}
 }
 
 // heartbeat is many hosts that poll once a minute.
-func heartbeat(ctx context.Context, r *bench.Run) (err error) {
-	s, err := startSite(ctx)
-	if err != nil {
-		return err
+func heartbeat(with wish) func(context.Context, *bench.Run) error {
+	return func(ctx context.Context, r *bench.Run) (err error) {
+		s, err := startSite(ctx, with)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, s.close()) }()
+		return s.heartbeat(ctx, r)
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
+}
+
+func (s *site) heartbeat(ctx context.Context, r *bench.Run) error {
 	empty, err := s.rss()
 	if err != nil {
 		return err
@@ -42,11 +51,17 @@ func heartbeat(ctx context.Context, r *bench.Run) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := s.settled(ctx, n, 5*time.Minute); err != nil {
+	if _, err := s.settled(ctx, n, 10*time.Minute); err != nil {
 		return err
 	}
-	// The second round of polls brings no news.
+	// The second round of polls brings no news, and Agents are as their hosts.
 	begin := time.Now().Add(70 * time.Second)
+	if err := s.hub.quiet(ctx, 15*time.Second, 15*time.Minute); err != nil {
+		return err
+	}
+	if begin.Before(time.Now()) {
+		begin = time.Now()
+	}
 	if err := sleepUntil(ctx, begin); err != nil {
 		return err
 	}
@@ -73,24 +88,33 @@ func heartbeat(ctx context.Context, r *bench.Run) (err error) {
 	}
 	full, err := s.rss()
 	r.Latencies(took, 50)
-	r.Figure("sql_per_op", (after[1]-before[1])/(after[0]-before[0]), "statements", 0.1)
-	r.Figure("kube_writes", 0, "writes", 0)
+	r.Figure("sql_per_op", (after.statements-before.statements)/(after.polls-before.polls), "statements", 0.1)
+	r.Figure("kube_writes", after.written-before.written, "writes", 0)
 	r.Figure("rss_per_item_kb", (full-empty)/float64(n), "KiB", bench.NoTarget)
-	r.Asserted("%.0f polls of %d hosts were answered; every host stayed connected; there is no Kubernetes", after[0]-before[0], n)
+	r.Asserted("%.0f polls of %d hosts were answered; every host stayed connected; each has an Agent", after.polls-before.polls, n)
 	if len(took) < n {
 		return errors.Join(err, fmt.Errorf("only %d polls of %d hosts were answered", len(took), n))
 	}
 	_, settled := s.settled(ctx, n, time.Second)
-	return errors.Join(err, settled)
+	agents, counted := s.hub.agents(ctx)
+	if agents != n {
+		counted = errors.Join(counted, fmt.Errorf("%d hosts have %d Agents", n, agents))
+	}
+	return errors.Join(err, settled, counted)
 }
 
-func (s *site) counts(ctx context.Context) ([2]float64, error) {
-	polls, err := s.count(ctx, "agent_service_polls_total")
-	if err != nil {
-		return [2]float64{}, err
+// counts are counters of the service and, for writes to its kinds, of the API server.
+type counts struct{ polls, statements, written float64 }
+
+func (s *site) counts(ctx context.Context) (c counts, err error) {
+	if c.polls, err = s.count(ctx, "agent_service_polls_total"); err != nil {
+		return c, err
 	}
-	statements, err := s.count(ctx, "agent_service_sql_statements_total")
-	return [2]float64{polls, statements}, err
+	if c.statements, err = s.count(ctx, "agent_service_sql_statements_total"); err != nil {
+		return c, err
+	}
+	c.written, err = s.hub.writes(ctx)
+	return c, err
 }
 
 func sleepUntil(ctx context.Context, at time.Time) error {
@@ -138,7 +162,7 @@ func move(ctx context.Context, r *bench.Run) (err error) {
 
 // startBound is a site with n free hosts on held polls, and perHost clusters for each.
 func startBound(ctx context.Context, n, perHost int) (*site, []object, []string, string, error) {
-	s, err := startSite(ctx)
+	s, err := startSite(ctx, wish{})
 	if err != nil {
 		return nil, nil, nil, "", err
 	}
@@ -223,7 +247,7 @@ func (s *site) bound(ctx context.Context, r *bench.Run, clusters []string, hosts
 // deadHost is one host of many that stops polling.
 func deadHost(ctx context.Context, r *bench.Run) (err error) {
 	const silence = 90 * time.Second
-	s, err := startSite(ctx, "-disconnect-after="+silence.String())
+	s, err := startSite(ctx, wish{arguments: []string{"-disconnect-after=" + silence.String()}})
 	if err != nil {
 		return err
 	}
@@ -273,7 +297,7 @@ func deadHost(ctx context.Context, r *bench.Run) (err error) {
 
 // restart is a service that is killed and started again among many hosts.
 func restart(ctx context.Context, r *bench.Run) (err error) {
-	s, err := startSite(ctx)
+	s, err := startSite(ctx, wish{})
 	if err != nil {
 		return err
 	}

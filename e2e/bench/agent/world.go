@@ -36,39 +36,78 @@ type site struct {
 	fleets            []*exec.Cmd
 	infraEnv          string
 	client            *http.Client
+	// hub is nil where there is no Kubernetes, and postgres where the service keeps its data in a file.
+	hub      *hub
+	postgres *exec.Cmd
 }
 
-// startSite starts a service on an empty SQLite file, with one infra-env.
-func startSite(ctx context.Context, arguments ...string) (*site, error) {
+// wish says what a site has.
+type wish struct {
+	kube, postgres bool
+	// arguments are flags of the service beside the usual ones.
+	arguments []string
+}
+
+// startSite starts a service on an empty database, with one infra-env.
+func startSite(ctx context.Context, with wish) (*site, error) {
 	dir, err := os.MkdirTemp("", "muster-bench-agent-")
 	if err != nil {
 		return nil, err
 	}
 	s := &site{dir: dir, client: &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}}
-	var addresses []string
-	for range 2 {
-		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		addresses = append(addresses, listener.Addr().String())
-		if err := listener.Close(); err != nil {
-			return nil, err
-		}
-	}
-	s.url, s.metrics = "http://"+addresses[0], "http://"+addresses[1]
-	s.arguments = append([]string{
-		"-listen=" + addresses[0], "-metrics-bind-address=" + addresses[1], "-database=" + filepath.Join(dir, "a.db"), "-token-key=" + filepath.Join(dir, "a.key"), "-log-level=error",
-	}, arguments...)
-	if err := s.start(ctx); err != nil {
+	if err := s.make(ctx, with); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	var env object
-	if err := s.call(ctx, http.MethodPost, "/infra-envs", map[string]string{"name": "bench", "pull_secret": "{}"}, &env); err != nil {
-		return nil, errors.Join(err, s.close())
-	}
-	s.infraEnv = env.ID
 	return s, nil
+}
+
+func (s *site) make(ctx context.Context, with wish) error {
+	listen, err := freeAddress(ctx)
+	if err != nil {
+		return err
+	}
+	metrics, err := freeAddress(ctx)
+	if err != nil {
+		return err
+	}
+	s.url, s.metrics = "http://"+listen, "http://"+metrics
+	database := filepath.Join(s.dir, "a.db")
+	if with.postgres {
+		if database, s.postgres, err = startPostgres(ctx, s.dir); err != nil {
+			return err
+		}
+	}
+	s.arguments = append([]string{
+		"-listen=" + listen, "-base-url=" + s.url, "-metrics-bind-address=" + metrics, "-database=" + database, "-token-key=" + filepath.Join(s.dir, "a.key"), "-log-level=error",
+	}, with.arguments...)
+	if !with.kube {
+		if err := s.start(ctx); err != nil {
+			return err
+		}
+		var env object
+		err := s.call(ctx, http.MethodPost, "/infra-envs", map[string]string{"name": "bench", "pull_secret": "{}"}, &env)
+		s.infraEnv = env.ID
+		return err
+	}
+	if s.hub, err = startHub(ctx); err != nil {
+		return err
+	}
+	s.arguments = append(s.arguments, "-kube-api", "-kubeconfig="+s.hub.local.Kubeconfig())
+	if s.infraEnv, err = s.hub.infraEnv(ctx); err != nil {
+		return err
+	}
+	if err := s.start(ctx); err != nil {
+		return err
+	}
+	return s.known(ctx)
+}
+
+func freeAddress(ctx context.Context) (string, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
 }
 
 // start runs the service and waits until it is ready.
@@ -134,8 +173,13 @@ func (s *site) close() error {
 		kill(fleet)
 	}
 	kill(s.service)
+	kill(s.postgres)
+	var err error
+	if s.hub != nil {
+		err = s.hub.close()
+	}
 	said, _ := os.ReadFile(filepath.Join(s.dir, "agent-service.log"))
-	err := os.RemoveAll(s.dir)
+	err = errors.Join(err, os.RemoveAll(s.dir))
 	if len(said) > 0 {
 		err = errors.Join(err, fmt.Errorf("the service logged errors: %.2000s", said))
 	}
