@@ -553,3 +553,24 @@ func TestDataOfAnotherManagerIsAdopted(t *testing.T) {
 	w.gone(data)
 	w.nothingLeft()
 }
+
+// TestAddressesForHosts names claims after hosts, so that a pool can have addresses for them.
+func TestAddressesForHosts(t *testing.T) {
+	w := newDataWorld(t)
+	w.dataPools()
+	pool := w.getPool("prov")
+	w.change(pool, func() { pool.Spec.PreAllocations = map[string]ipamv1.IPAddressStr{"host-0-prov": "10.0.0.150"} })
+	options := testOptions(w.namespace)
+	options.NetworkData, options.NameByHost = true, true
+	w.operatorWith(options, nil)
+	w.template("t", nil)
+	claim := w.dataClaim("a", "t", w.host("host-0"))
+	data := w.rendered(claim)
+	assert.Contains(t, string(w.secret("host-0-metadata").Data["metaData"]), "ip: 10.0.0.150\n")
+	assert.Equal(t, map[string]string{
+		"infrastructure.cluster.x-k8s.io/data-name": data.Name, "infrastructure.cluster.x-k8s.io/pool-name": "prov",
+	}, w.getClaim("host-0-prov").Labels)
+	w.delete(claim)
+	w.gone(claim)
+	w.nothingLeft()
+}
