@@ -10,14 +10,12 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -28,130 +26,6 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 	"github.com/muster-io/muster/discovery-operator/internal/ironic"
 )
-
-// keystone speaks as much of the identity API, version 3, as it takes to get a token with a password.
-type keystone struct {
-	*httptest.Server
-	mu     sync.Mutex
-	tokens map[string]bool
-	given  int
-}
-
-func newKeystone(t *testing.T) *keystone {
-	k := &keystone{tokens: map[string]bool{}}
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v3/auth/tokens", func(w http.ResponseWriter, r *http.Request) {
-		var in struct {
-			Auth struct {
-				Identity struct {
-					Methods  []string
-					Password struct {
-						User struct {
-							Name, Password string
-							Domain         struct{ Name string }
-						}
-					}
-				}
-				Scope struct {
-					Project struct {
-						Name   string
-						Domain struct{ Name string }
-					}
-				}
-			}
-		}
-		assert.NoError(t, json.NewDecoder(r.Body).Decode(&in))
-		user, project := in.Auth.Identity.Password.User, in.Auth.Scope.Project
-		assert.Equal(t, "users", user.Domain.Name)
-		assert.Equal(t, "machines", project.Name)
-		assert.Equal(t, "projects", project.Domain.Name)
-		if user.Name != "admin" || user.Password != password {
-			w.WriteHeader(http.StatusUnauthorized)
-			_, _ = fmt.Fprintf(w, `{"error":{"code":401,"message":"wrong: %s"}}`, user.Password)
-			return
-		}
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.given++
-		token := fmt.Sprintf("token-%d", k.given)
-		k.tokens[token] = true
-		w.Header().Set("X-Subject-Token", token)
-		w.WriteHeader(http.StatusCreated)
-		_, _ = fmt.Fprintf(w, `{"token":{"expires_at":%q,"catalog":[]}}`, time.Now().Add(time.Hour).Format(time.RFC3339))
-	})
-	k.Server = httptest.NewServer(mux)
-	t.Cleanup(k.Close)
-	return k
-}
-
-func (k *keystone) knows(r *http.Request) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.tokens[r.Header.Get("X-Auth-Token")]
-}
-
-func (k *keystone) expire() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.tokens = map[string]bool{}
-}
-
-func TestKeystone(t *testing.T) {
-	k := newKeystone(t)
-	s := newService(t, "1.96")
-	s.mux.HandleFunc("GET /v1/nodes", func(w http.ResponseWriter, r *http.Request) {
-		if !k.knows(r) {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		_, _ = w.Write([]byte(`{"nodes":[{"uuid":"a"}]}`))
-	})
-	with := func(secret string) func(*ironic.Config) {
-		return func(c *ironic.Config) {
-			c.Auth, c.Username, c.Password = ironic.AuthKeystone, "admin", secret
-			c.Keystone = ironic.Keystone{AuthURL: k.URL + "/v3", UserDomain: "users", Project: "machines", ProjectDomain: "projects"}
-		}
-	}
-	t.Run("a token opens Ironic, and is used again", func(t *testing.T) {
-		c := s.client(t, with(password))
-		for range 3 {
-			nodes, err := c.Nodes(t.Context(), "")
-			require.NoError(t, err)
-			assert.Len(t, nodes, 1)
-		}
-		assert.Equal(t, 1, k.given)
-		k.expire()
-		_, err := c.Nodes(t.Context(), "")
-		require.NoError(t, err, "a token that has expired is replaced by the way")
-		assert.Equal(t, 2, k.given)
-	})
-	t.Run("a wrong password is reported without it", func(t *testing.T) {
-		c := s.client(t, with("wr0ng-pass"))
-		_, err := c.Nodes(t.Context(), "")
-		assert.Equal(t, inventory.ProblemCredentials, problem(t, err))
-		assert.Contains(t, err.Error(), "Keystone")
-		assert.NotContains(t, err.Error(), "wr0ng-pass")
-		assert.True(t, c.Failing())
-	})
-	t.Run("nobody there", func(t *testing.T) {
-		_, err := s.client(t, with(password), func(c *ironic.Config) { c.Keystone.AuthURL = "http://127.0.0.1:1/v3" }).Nodes(t.Context(), "")
-		assert.Equal(t, inventory.ProblemUnreachable, problem(t, err))
-	})
-	t.Run("in a Secret, and in the environment", func(t *testing.T) {
-		c := ironic.FromSecret(ironic.Config{}, map[string][]byte{
-			"username": []byte("admin"), "password": []byte(password), "authURL": []byte("http://k/v3"), "userDomainName": []byte("users"),
-			"projectName": []byte("machines"), "projectDomainName": []byte("projects"),
-		})
-		env := map[string]string{
-			"OS_AUTH_URL": "http://k/v3", "OS_USERNAME": "admin", "OS_PASSWORD": password, "OS_USER_DOMAIN_NAME": "users",
-			"OS_PROJECT_NAME": "machines", "OS_PROJECT_DOMAIN_NAME": "projects",
-		}
-		e, err := ironic.FromEnvironment(func(key string) string { return env[key] }, func(string) ([]byte, error) { return nil, nil })
-		require.NoError(t, err)
-		assert.Equal(t, e.Keystone, c.Keystone)
-		assert.Equal(t, ironic.AuthKeystone, e.Auth)
-	})
-}
 
 func TestTLS(t *testing.T) {
 	clientCert, clientKey, authority := clientCertificate(t)

@@ -32,6 +32,14 @@ type Ironic struct {
 // so, or fails when CI is true.
 func Start(t testing.TB, name string, env ...string) *Ironic {
 	t.Helper()
+	i := prepare(t, name, env...)
+	i.Up(t)
+	return i
+}
+
+// prepare makes room for an Ironic that ends with the test.
+func prepare(t testing.TB, name string, env ...string) *Ironic {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("a real Ironic is not started in a short run")
 	}
@@ -43,7 +51,6 @@ func Start(t testing.TB, name string, env ...string) *Ironic {
 		"IRONIC_PORT="+freePort(t), "IRONIC_INSPECTOR_PORT="+freePort(t), "IRONIC_RPC_PORT="+freePort(t))
 	i.env = append(i.env, env...)
 	t.Cleanup(func() { i.run(t, "", "down", "--purge") })
-	i.Up(t)
 	return i
 }
 
@@ -74,10 +81,15 @@ func script(name string) string {
 
 func (i *Ironic) run(t testing.TB, stdin, name string, args ...string) (string, bool) {
 	t.Helper()
+	return run(t, i.env, stdin, name, args...)
+}
+
+func run(t testing.TB, env []string, stdin, name string, args ...string) (string, bool) {
+	t.Helper()
 	// The context of a test has ended when its clean-up stops Ironic.
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), script(name), args...)
 	var out, errs bytes.Buffer
-	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.Stdin = i.env, &out, &errs, strings.NewReader(stdin)
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.Stdin = env, &out, &errs, strings.NewReader(stdin)
 	if err := cmd.Run(); err != nil {
 		t.Logf("%s: %v\n%s", name, err, errs.String())
 		return errs.String(), false
