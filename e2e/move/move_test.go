@@ -9,8 +9,10 @@ import (
 	"log"
 	"maps"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -30,7 +32,12 @@ func TestMain(m *testing.M) {
 			log.Print(err)
 			return 1
 		}
-		defer func() { _ = os.RemoveAll(scratch) }()
+		done, err := removeAtTheEnd(scratch)
+		if err != nil {
+			log.Print(err)
+			return 1
+		}
+		defer done()
 		// The mover reads no configuration of whoever runs the tests.
 		if err := os.Setenv("XDG_CONFIG_HOME", scratch); err != nil {
 			log.Print(err)
@@ -47,6 +54,20 @@ func TestMain(m *testing.M) {
 		}()
 		return m.Run()
 	}())
+}
+
+// removeAtTheEnd removes a directory when this process says so, or has ended, also when it was killed.
+func removeAtTheEnd(dir string) (now func(), err error) {
+	cmd := exec.Command("sh", "-c", `cat >/dev/null; rm -rf "$1"`, "sh", dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // an interrupt from the terminal is not for it
+	pipe, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return func() { _ = pipe.Close(); _ = cmd.Wait() }, nil
 }
 
 // started says that there are planes to end.
