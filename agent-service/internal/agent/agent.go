@@ -42,8 +42,10 @@ type Identity struct {
 // Machine is what an agent runs on.
 type Machine interface {
 	Identity(ctx context.Context) (Identity, error)
-	// Do carries out a step other than install and returns its output.
+	// Do carries out a step other than install and logs-gather and returns its output.
 	Do(ctx context.Context, step api.Step) (output any, err error)
+	// Logs are what helps to find out why an installation failed, by file name.
+	Logs() map[string][]byte
 	// Write puts the image onto the disk, checks it, adds the first-boot data and tells how far it is in percent.
 	Write(ctx context.Context, job Job, progress func(percent int)) error
 	// Restart boots the machine from its disk. A machine that comes back to life in this process is the installed system.
@@ -246,7 +248,13 @@ func (a *Agent) carryOut(ctx context.Context, step api.Step) error {
 	if step.StepType == api.StepTypeInstall {
 		return a.install(ctx, step)
 	}
-	output, err := a.Machine.Do(ctx, step)
+	var output any
+	var err error
+	if step.StepType == api.StepTypeLogsGather {
+		err = a.sendLogs(ctx, step)
+	} else {
+		output, err = a.Machine.Do(ctx, step)
+	}
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/ed25519"
@@ -193,6 +194,30 @@ func TestABadImageIsReported(t *testing.T) {
 	list, err := s.service.ListEvents(t.Context(), admin, service.EventFilter{ClusterID: cluster.ID, Message: "checksum"})
 	require.NoError(t, err)
 	assert.Equal(t, 1, list.Total)
+	require.Eventually(t, func() bool {
+		logs, err := s.service.Logs(t.Context(), admin, cluster.ID, "logs/"+machine.HostID().String())
+		return err == nil && bytes.HasPrefix(logs, []byte{0x1f, 0x8b})
+	}, patience, 20*time.Millisecond, "the logs are sent")
+}
+
+func TestARunningAgentOutlivesARotation(t *testing.T) {
+	s := newSite(t)
+	machine, _ := s.machine(1)
+	s.reaches(machine, lifecycle.KnownUnbound)
+	_, err := s.service.RotateTokens(t.Context(), admin, s.infraEnv, false)
+	require.NoError(t, err)
+	late, err := NewConnection("http://"+s.address, uuid.MustParse(s.infraEnv), s.token, http.DefaultClient)
+	require.NoError(t, err)
+	err = late.Register(t.Context(), Identity{HostID: uuid.New(), Fingerprint: "x", BootID: "x"}, "test")
+	assert.Equal(t, http.StatusUnauthorized, statusOf(err), "the old image opens nothing")
+
+	cluster, err := s.service.CreateCluster(t.Context(), admin, service.NewCluster{Name: "c", ClusterSettings: service.ClusterSettings{
+		OpenshiftVersion: "4.20", ControlPlaneCount: 1, PullSecret: "{}", BaseDNSDomain: "example.com", MachineNetworks: []string{"10.0.0.0/8"},
+	}})
+	require.NoError(t, err)
+	_, err = s.service.BindHost(t.Context(), admin, service.HostKey{InfraEnvID: s.infraEnv, HostID: machine.HostID().String()}, cluster.ID, false)
+	require.NoError(t, err)
+	s.reaches(machine, lifecycle.Known)
 }
 
 func TestPollsFollowEachOtherAsTheyShould(t *testing.T) {

@@ -54,7 +54,8 @@ func Main(ctx context.Context, arguments []string, out io.Writer) error {
 	} else if s.simulate > 0 {
 		level = zapcore.WarnLevel
 	}
-	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(zapcore.AddSync(out)), level))
+	said := &tail{}
+	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(zapcore.AddSync(io.MultiWriter(out, said))), level))
 	transport, err := s.transport()
 	if err != nil {
 		return err
@@ -66,7 +67,7 @@ func Main(ctx context.Context, arguments []string, out io.Writer) error {
 	if s.simulate > 0 {
 		return s.fleet(ctx, infraEnv, transport, log)
 	}
-	return s.single(ctx, infraEnv, transport, log)
+	return s.single(ctx, infraEnv, transport, log, said)
 }
 
 func parse(arguments []string, out io.Writer, kernel string) (*settings, error) {
@@ -166,8 +167,8 @@ func (s *settings) transport() (*http.Client, error) {
 	}}, nil
 }
 
-func (s *settings) single(ctx context.Context, infraEnv uuid.UUID, transport *http.Client, log *zap.Logger) error {
-	machine := &Real{Client: transport, RestartCommand: strings.Fields(s.restart), Sys: "/sys"}
+func (s *settings) single(ctx context.Context, infraEnv uuid.UUID, transport *http.Client, log *zap.Logger, said *tail) error {
+	machine := &Real{Client: transport, Log: said, RestartCommand: strings.Fields(s.restart), Sys: "/sys"}
 	if s.hostID != "" {
 		id, err := uuid.Parse(s.hostID)
 		if err != nil {

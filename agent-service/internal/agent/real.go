@@ -32,6 +32,8 @@ type Real struct {
 	RestartCommand []string
 	// Sys is where the kernel tells of its devices: /sys.
 	Sys string
+	// Log is what this agent said; nil for nothing.
+	Log *tail
 	// HostID overrules the machine's own id; zero for that.
 	HostID uuid.UUID
 }

@@ -87,16 +87,15 @@ func withoutURL(err error) error {
 
 // copyButHead writes everything but the first chunk, which it returns.
 func copyButHead(into io.WriterAt, from io.Reader) ([]byte, error) {
-	head := make([]byte, chunk)
-	n, err := io.ReadFull(from, head)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		if n == 0 {
-			return nil, errors.New("the image is empty")
-		}
-		return head[:n], nil
-	}
-	if err != nil {
+	// Not io.ReadFull: an image that is cut off and one that is short would look alike.
+	head, err := io.ReadAll(io.LimitReader(from, chunk))
+	switch {
+	case err != nil:
 		return nil, err
+	case len(head) == 0:
+		return nil, errors.New("the image is empty")
+	case len(head) < chunk:
+		return head, nil
 	}
 	// What was bootable before must not boot half overwritten.
 	if _, err := into.WriteAt(make([]byte, chunk), 0); err != nil {

@@ -109,9 +109,11 @@ func TestAWrongImageDoesNotBoot(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, make([]byte, chunk), written[:chunk], "neither the old system nor the new one")
 
-	cut := pack(t, "gz", plain)
-	image = served(t, "os.img.gz", cut[:len(cut)/2])
-	require.Error(t, machine.Write(t.Context(), Job{InstallArgs: service.InstallArgs{Device: path, Image: image}}, func(int) {}), "half an image")
+	for _, quarters := range []int{1, 3} { // inside the first chunk and behind it
+		cut := pack(t, "gz", plain)
+		image = served(t, "os.img.gz", cut[:len(cut)*quarters/4])
+		require.Error(t, machine.Write(t.Context(), Job{InstallArgs: service.InstallArgs{Device: path, Image: image}}, func(int) {}), "a part of an image")
+	}
 }
 
 // image is a disk image with one FAT file system, as small operating systems have for their first boot.

@@ -188,7 +188,7 @@ func (s *Service) clusterArguments(ctx context.Context, h *Host, t StepType) ([]
 		argument, err := s.installStep(h, c)
 		return []string{argument}, err == nil, err
 	case StepLogsGather:
-		return nil, false, nil
+		return []string{encodeArgument(s.todaysLogs(h, c))}, true, nil
 	case StepDiskSpeed:
 		disk, _ := validate.Disk(s.subject(h))
 		return []string{encodeArgument(map[string]string{"path": disk.Path})}, true, nil
