@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/postgrestest"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
@@ -264,4 +265,61 @@ func TestAgentsAreClassified(t *testing.T) {
 	c.until(class, "the Agent is counted", func() bool { return class.Status.MatchedCount == 1 })
 	require.NoError(t, c.user.Delete(t.Context(), class))
 	c.until(agent, "the label is gone", func() bool { return agent.Labels[agentv1.ClassificationPrefix+"size"] == "" })
+}
+
+func TestAnswersOfTheAPIServerThatAreLostDoNoHarm(t *testing.T) {
+	c := newCluster(t)
+	infraEnv := c.infraEnv("rack")
+	first, _ := c.deployment()
+	second, install := c.deployment()
+	c.lossy.Store(true)
+	m := c.boot(infraEnv, 1, 0)
+	agent := c.agent(m)
+	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName, a.Spec.Approved = reference(first), true })
+	c.says(agent, agentv1.ConditionRequirementsMet, agentv1.ReasonAgentIsReady)
+	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = reference(second) })
+	c.until(agent, "the Agent is in the other cluster", func() bool {
+		return agent.Labels[agentv1.ClusterNamespaceLabel] == second.Namespace && is(agent, agentv1.ConditionRequirementsMet, agentv1.ReasonAgentIsReady)
+	})
+	require.NoError(t, c.user.Delete(t.Context(), install))
+	c.gone(install)
+	c.until(agent, "the Agent is free", func() bool {
+		return agent.Spec.ClusterDeploymentName == nil && is(agent, agentv1.ConditionBound, agentv1.ReasonUnbound) && agent.Labels[agentv1.ClusterNamespaceLabel] == ""
+	})
+	var agents agentv1.AgentList
+	require.NoError(t, c.user.List(t.Context(), &agents, client.InNamespace(c.namespace)))
+	assert.Len(t, agents.Items, 1)
+	m.stop()
+	require.NoError(t, c.user.Delete(t.Context(), infraEnv))
+	c.gone(infraEnv)
+	c.gone(agent)
+}
+
+func TestTwoReplicasServeOneDatabase(t *testing.T) {
+	server := postgrestest.Start(t)
+	c := newCluster(t, func(o *Options) { o.Database = server.URL })
+	defer c.stop() // while there is a database
+	first := c.base
+	c.start("127.0.0.1:0") // as the second replica: both serve custom resources
+	defer c.stop()
+	infraEnv := c.infraEnv("rack")
+	deployment, _ := c.deployment()
+	const machines = 6
+	bases := []string{first, c.base}
+	booted := make([]*machine, 0, machines)
+	for i := range machines {
+		c.base = bases[i%2]
+		booted = append(booted, c.boot(infraEnv, i, 0))
+	}
+	for _, m := range booted {
+		agent := c.agent(m)
+		change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = reference(deployment) })
+	}
+	for _, m := range booted {
+		c.says(c.agent(m), agentv1.ConditionRequirementsMet, agentv1.ReasonAgentIsNotApproved)
+		require.Eventually(t, func() bool { return m.told(api.StepTypeDomainResolution) > 0 }, kubePatience, 50*time.Millisecond, "the agent is told by its replica")
+	}
+	var agents agentv1.AgentList
+	require.NoError(t, c.user.List(t.Context(), &agents, client.InNamespace(c.namespace)))
+	assert.Len(t, agents.Items, machines)
 }

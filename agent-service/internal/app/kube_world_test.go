@@ -64,7 +64,9 @@ type cluster struct {
 	// writes counts the requests of the service that change something; away makes its API server unreachable.
 	writes atomic.Int64
 	away   atomic.Bool
-	stop   func()
+	// lossy lets every second change be done, and its answer be lost.
+	lossy atomic.Bool
+	stop  func()
 }
 
 func newCluster(t *testing.T, change ...func(*Options)) *cluster {
@@ -105,17 +107,25 @@ type watched struct {
 	next http.RoundTripper
 }
 
-var errAway = errors.New("the API server is away")
+var (
+	errAway = errors.New("the API server is away")
+	errLost = errors.New("the answer was lost")
+)
 
 // RoundTrip implements http.RoundTripper.
 func (w watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	if w.away.Load() {
 		return nil, errAway
 	}
-	if r.Method != http.MethodGet {
-		w.writes.Add(1)
+	if r.Method == http.MethodGet {
+		return w.next.RoundTrip(r)
 	}
-	return w.next.RoundTrip(r)
+	lost := w.writes.Add(1)%2 == 0 && w.lossy.Load()
+	answer, err := w.next.RoundTrip(r)
+	if lost && err == nil {
+		return nil, errors.Join(errLost, answer.Body.Close())
+	}
+	return answer, err
 }
 
 // start runs the service until the test ends or stop is called.
@@ -123,8 +133,10 @@ func (c *cluster) start(address string) {
 	c.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(c.Context(), "tcp", address)
 	require.NoError(c, err)
+	if c.base == "" { // further replicas, and later lives, are reached as the first
+		c.options.BaseURL = "http://" + listener.Addr().String()
+	}
 	c.base = "http://" + listener.Addr().String()
-	c.options.BaseURL = c.base
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- RunWith(ctx, c.options, zap.NewNop(), listener) }()
