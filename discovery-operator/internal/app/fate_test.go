@@ -51,7 +51,11 @@ func (f *fate) act(what func() error) error {
 	return errDead
 }
 
-func (f *fate) dead() bool { return f.acts() >= f.after }
+func (f *fate) dead() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.seen >= f.after
+}
 
 // acts are those that happened or were asked for so far.
 func (f *fate) acts() int {
