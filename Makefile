@@ -28,6 +28,7 @@ export PATH := $(BIN):$(PATH)
 ##@ Use
 
 demo: controlplane build ## Do the main job and show it: a pool, a claim, a working cluster. KEEP=1 leaves it running.
+	@$(MAKE) live-image-if-possible || echo "without a live image the demo boots no machines" >&2
 	@$(BIN)/demo
 
 controlplane: ## Build etcd, kube-apiserver, kube-controller-manager and kubectl once, and bin/controlplane.
@@ -121,7 +122,7 @@ verify: generate tidy lint ## Generate, tidy, lint; the tree must stay clean.
 	@if [ -n "$$(git status --porcelain)" ]; then echo "the tree is not clean after generation:"; git status --short; git diff --stat; exit 1; fi
 
 vulncheck: ## Check dependencies against the vulnerability database (needs the network).
-	@for m in $(MODULES); do GOWORK=off go -C hack/tools tool govulncheck -C $(ROOT)/$$m ./...; done
+	@for m in $(MODULES) $(ALONE); do GOWORK=off go -C hack/tools tool govulncheck -C $(ROOT)/$$m ./...; done
 
 clean: ## Remove bin/. The control plane's binaries stay in the user's cache.
 	@rm -rf $(BIN)
