@@ -98,11 +98,15 @@ func (r *Reconciler) observeHost(ctx context.Context, seen *snapshot) error {
 	if err := r.observeCluster(ctx, seen); err != nil || seen.agent == nil {
 		return err
 	}
+	return r.observeInventory(ctx, seen)
+}
+
+func (r *Reconciler) observeInventory(ctx context.Context, seen *snapshot) error {
 	reported, err := r.Service.Inventory(ctx, service.Kubernetes, seen.key)
 	if err != nil && service.KindOf(err) != service.NotFound {
 		return fmt.Errorf("reading the inventory of host %s: %w", seen.key, err)
 	}
-	seen.inventory, err = inventory(reported, host.InventoryAt)
+	seen.inventory, err = inventory(reported, seen.host.InventoryAt)
 	return err
 }
 
@@ -134,10 +138,16 @@ func (r *Reconciler) state(ctx context.Context, seen *snapshot) error {
 	if err != nil {
 		return err
 	}
-	moved := host.ClusterID != seen.host.ClusterID
+	was := seen.host
 	seen.host = host
-	if moved {
-		return r.observeCluster(ctx, seen)
+	if host.ClusterID != was.ClusterID {
+		if err := r.observeCluster(ctx, seen); err != nil {
+			return err
+		}
+	}
+	// What is said of the host and its inventory stand in one status: they are of one time.
+	if !host.InventoryAt.Equal(was.InventoryAt) {
+		return r.observeInventory(ctx, seen)
 	}
 	return nil
 }
