@@ -17,6 +17,8 @@ OPERATORS := $(patsubst %/cmd,%,$(wildcard *-operator/cmd agent-service/cmd))
 TOOLS := $(BIN)/applyconfiguration-gen $(BIN)/controller-gen $(BIN)/golangci-lint $(BIN)/kind $(BIN)/kustomize
 # Packages under test at once: each may start a control plane of its own.
 PARALLEL ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$(( n > 4 ? 4 : n )))
+# Modules under test at once: their tests wait more than they compute.
+JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$(( n > 3 ? 3 : 2 )))
 # The race detector needs a C compiler.
 RACE ?= $(if $(shell command -v cc 2>/dev/null),-race)
 TEST_FLAGS ?= $(RACE) -shuffle=on -timeout=20m
@@ -55,9 +57,8 @@ test: prerequisites controlplane build live-image-if-possible test-modules e2e #
 prerequisites:
 	@hack/prerequisites
 
-# Two modules at a time: their tests wait more than they compute.
 test-modules: controlplane build ## Tests of every module, API tier included.
-	@$(MAKE) -j2 $(addprefix test-,$(filter-out e2e,$(MODULES)))
+	@$(MAKE) -j$(JOBS) $(addprefix test-,$(filter-out e2e,$(MODULES)))
 
 test-boot: prerequisites live-image ## Boot machines, emulated by QEMU, from discovery images: BIOS and UEFI.
 	@GOWORK=off go -C agent-service test -count=1 -timeout=20m ./boot/...
@@ -73,10 +74,12 @@ $(addprefix test-,$(filter-out e2e,$(MODULES))): test-%: controlplane
 	@echo "== $*"
 	@GOWORK=off go -C $* test $(TEST_FLAGS) -p $(PARALLEL) ./...
 
-e2e: controlplane build ## User journeys and rendered overlays, on the local control plane.
-	@echo "== e2e"
-	@GOWORK=off go -C e2e test -count=1 -shuffle=on -timeout=30m -p 2 ./...
-	@for m in $(ALONE); do echo "== $$m"; GOWORK=off go -C $$m test -count=1 -shuffle=on -timeout=15m ./...; done
+e2e: controlplane build ## User journeys, rendered overlays and clusterctl move, on the local control plane.
+	@$(MAKE) -j2 $(addprefix journeys-,e2e $(ALONE))
+
+$(addprefix journeys-,e2e $(ALONE)): journeys-%:
+	@echo "== $*"
+	@GOWORK=off go -C $* test -count=1 -shuffle=on -timeout=30m -p 2 ./...
 
 e2e-kind: controlplane build $(BIN)/kind ## User journeys in a kind cluster (node image: KIND_NODE_IMAGE).
 	@echo "== e2e in kind"
@@ -132,4 +135,4 @@ help: ## Show this list.
 	@echo; echo "  test-<module> tests one module; bench-<pool|ipam|discovery|agent> runs its benchmarks."
 
 .PHONY: demo prerequisites controlplane build live-image live-image-if-possible images test test-boot test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify vulncheck clean help \
-	$(addprefix test-,$(filter-out e2e,$(MODULES))) $(addprefix bench-,$(BENCHES))
+	$(addprefix test-,$(filter-out e2e,$(MODULES))) $(addprefix journeys-,e2e $(ALONE)) $(addprefix bench-,$(BENCHES))
