@@ -129,12 +129,14 @@ func (p *planner) known(m *Machine, h *Host) {
 	if h.NodeID != "" && h.NodeID != m.Node.UUID && !p.listed(h.NodeID) {
 		replaced = h.NodeID
 	}
+	switch {
 	// That the host names the node proves nothing: whoever makes a host can write so. The port does.
-	if !p.ours(h) || !h.Held || h.Going || h.HasStatus && replaced == "" || !hasPort(m, h.BootMAC) {
+	case !h.Held || h.Going || h.HasStatus && replaced == "" || !hasPort(m, h.BootMAC):
 		p.drop(m)
 		return
-	}
-	if m.Report == nil {
+	case !p.ours(h): // the report is for the resource that made the host
+		return
+	case m.Report == nil:
 		p.fetch(m)
 		return
 	}

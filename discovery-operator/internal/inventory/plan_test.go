@@ -220,6 +220,9 @@ func TestAHostWithoutStatusIsCompleted(t *testing.T) {
 	require.Equal(t, []inventory.Action{inventory.WriteStatus{
 		Host: s.Hosts[0].Ref, BootMAC: demo.MAC(1, 0), Node: m.Node.UUID, Report: m.Report,
 	}}, inventory.Plan(s).Actions)
+	s.Self.Name, s.Resources = "other", []inventory.Resource{resource("other")}
+	assert.Empty(t, inventory.Plan(s).Actions, "the report is left to the resource that needs it")
+	s.Self.Name, s.Resources = "r", []inventory.Resource{resource("r")}
 	s.Hosts[0].HasStatus = true
 	assert.Equal(t, []inventory.Action{inventory.DropReport{Node: m.Node.UUID}}, inventory.Plan(s).Actions)
 	s.Hosts[0].NodeID = "gone"

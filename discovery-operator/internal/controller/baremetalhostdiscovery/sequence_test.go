@@ -241,11 +241,41 @@ func (s *theatre) settles() {
 	one, two := s.start(&fate{}), s.start(&fate{})
 	defer one.end()
 	defer two.end()
+	defer func() {
+		if s.Failed() {
+			s.tell()
+		}
+	}()
 	require.Eventually(s, func() bool {
 		s.look(one)
 		s.look(two)
 		return len(s.lost()) == 0
 	}, time.Minute, 20*time.Millisecond, "a machine is lost")
+}
+
+// tell logs all that there is.
+func (s *theatre) tell() {
+	s.Logf("lost: %v", s.lost())
+	for _, name := range s.names {
+		var d metal3v1.BareMetalHostDiscovery
+		require.NoError(s, s.Get(s.Context(), types.NamespacedName{Namespace: "ns", Name: name}, &d))
+		s.Logf("resource %s: %+v", name, d.Status)
+	}
+	for _, h := range s.hosts() {
+		s.Logf("host %s: boot MAC %s, node %s, status of node %q", h.Name, h.Spec.BootMACAddress, h.Annotations[metal3v1.NodeAnnotation], h.Status.Provisioning.ID)
+	}
+	var leases coordinationv1.LeaseList
+	require.NoError(s, s.List(s.Context(), &leases))
+	for i := range leases.Items {
+		s.Logf("reservation: %+v", reservation.Of(&leases.Items[i]))
+	}
+	nodes, err := s.rack.Nodes(s.Context(), "")
+	require.NoError(s, err)
+	for _, n := range nodes {
+		ports, err := s.rack.PortsOf(s.Context(), n.UUID)
+		require.NoError(s, err)
+		s.Logf("node %+v: %+v", n, ports)
+	}
 }
 
 // TestADeathAtEveryIronicCallAndWrite ends a process at each call of Ironic and each write while it takes machines in, two of them with one
