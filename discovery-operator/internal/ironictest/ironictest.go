@@ -7,6 +7,7 @@ package ironictest
 import (
 	"bytes"
 	"context"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/muster-io/muster/discovery-operator/internal/ironic"
@@ -62,16 +64,25 @@ func cannot(t testing.TB, why string) {
 	t.Skip(why)
 }
 
-// freePort asks the kernel for a port that nobody uses.
+// given are the ports that freePort has returned.
+var given sync.Map
+
+// freePort looks for a port that nobody listens on, below those that the kernel gives to connections: until the service listens on it, one of these
+// could have taken it.
 func freePort(t testing.TB) string {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("looking for a free port: %v", err)
+	for range 100 {
+		port := strconv.Itoa(15000 + rand.IntN(5000)) //nolint:gosec // it need not be secret
+		if _, again := given.LoadOrStore(port, true); again {
+			continue
+		}
+		if l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:"+port); err == nil {
+			_ = l.Close()
+			return port
+		}
 	}
-	defer func() { _ = l.Close() }()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	t.Fatal("no free port was found")
+	return ""
 }
 
 func script(name string) string {
