@@ -231,8 +231,9 @@ func TestAnInfraEnvSaysWhatIsWrong(t *testing.T) {
 	assert.JSONEq(t, `[{"network_yaml":"interfaces:\n- name: eth0\n","mac_interface_map":[{"mac_address":"52:54:00:00:00:0a","logical_nic_name":"eth0"}]}]`, shown["static_network_config"].(string))
 
 	// The service starts again: nothing changes.
-	before, writes := infraEnv.DeepCopy(), c.writes.Load()
 	c.stop()
+	require.NoError(t, c.user.Get(t.Context(), client.ObjectKeyFromObject(infraEnv), infraEnv))
+	before, writes := infraEnv.DeepCopy(), c.writes.Load()
 	c.start(c.base[len("http://"):])
 	change(c, infraEnv, func(e *agentv1.InfraEnv) { e.Spec.AgentLabels = map[string]string{"a": "b"} })
 	require.Eventually(t, func() bool {
