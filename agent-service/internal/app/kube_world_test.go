@@ -61,9 +61,10 @@ type cluster struct {
 	// base is the address of the service.
 	base    string
 	options Options
-	// writes counts the requests of the service that change something; away makes its API server unreachable.
-	writes atomic.Int64
-	away   atomic.Bool
+	// changes counts the requests of the service that change something, and writes those in the namespace: what earlier tests left elsewhere
+	// is served too. away makes its API server unreachable.
+	changes, writes atomic.Int64
+	away            atomic.Bool
 	// lossy lets every second change be done, and its answer be lost.
 	lossy atomic.Bool
 	stop  func()
@@ -120,7 +121,10 @@ func (w watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodGet {
 		return w.next.RoundTrip(r)
 	}
-	lost := w.writes.Add(1)%2 == 0 && w.lossy.Load()
+	if strings.Contains(r.URL.Path, "/namespaces/"+w.namespace+"/") {
+		w.writes.Add(1)
+	}
+	lost := w.changes.Add(1)%2 == 0 && w.lossy.Load()
 	answer, err := w.next.RoundTrip(r)
 	if lost && err == nil {
 		return nil, errors.Join(errLost, answer.Body.Close())
