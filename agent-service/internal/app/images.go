@@ -36,13 +36,8 @@ type ImageOptions struct {
 // ParseImageOptions is ParseOptions for ImageOptions.
 func ParseImageOptions(arguments []string) (ImageOptions, error) {
 	var o ImageOptions
-	flags := flag.NewFlagSet("agent-service images", flag.ContinueOnError)
-	o.bind(flags)
-	if err := flags.Parse(arguments); err != nil {
+	if err := parse("agent-service images", arguments, o.bind); err != nil {
 		return o, err
-	}
-	if flags.NArg() > 0 {
-		return o, fmt.Errorf("unexpected argument %q: all settings are flags", flags.Arg(0))
 	}
 	return o, o.Validate()
 }

@@ -48,15 +48,23 @@ type Options struct {
 // when help was asked for.
 func ParseOptions(arguments []string) (Options, error) {
 	var o Options
-	flags := flag.NewFlagSet("agent-service", flag.ContinueOnError)
-	o.bind(flags)
-	if err := flags.Parse(arguments); err != nil {
+	if err := parse("agent-service", arguments, o.bind); err != nil {
 		return o, err
 	}
-	if flags.NArg() > 0 {
-		return o, fmt.Errorf("unexpected argument %q: all settings are flags", flags.Arg(0))
-	}
 	return o, o.Validate()
+}
+
+// parse reads the flags that bind defines. Other arguments are refused.
+func parse(program string, arguments []string, bind func(*flag.FlagSet)) error {
+	flags := flag.NewFlagSet(program, flag.ContinueOnError)
+	bind(flags)
+	if err := flags.Parse(arguments); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q: all settings are flags", flags.Arg(0))
+	}
+	return nil
 }
 
 func (o *Options) bind(flags *flag.FlagSet) {
