@@ -151,28 +151,35 @@ func (c *cluster) start(address string) {
 	c.Cleanup(c.stop)
 }
 
-// permit gives the account the rights of the role that is deployed.
+// permit gives the account the rights that are deployed, and puts in force what is checked of what users do.
 func (c *cluster) permit() {
 	c.Helper()
-	file, err := os.Open(filepath.Join("..", "..", "..", "deploy", "base", "agent-service", "role.yaml"))
+	c.install("role.yaml")
+	c.install("admission.yaml")
+	require.NoError(c, client.IgnoreAlreadyExists(c.user.Create(c.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "agent-service"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "agent-service"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: account}},
+	})))
+}
+
+// install creates the objects without a namespace of a file of deploy/base/agent-service.
+func (c *cluster) install(name string) {
+	c.Helper()
+	file, err := os.Open(filepath.Join("..", "..", "..", "deploy", "base", "agent-service", name))
 	require.NoError(c, err)
 	defer file.Close() //nolint:errcheck // it is only read
 	decoder := yaml.NewYAMLOrJSONDecoder(file, 4096)
 	for {
 		object := &unstructured.Unstructured{}
 		if err := decoder.Decode(&object.Object); errors.Is(err, io.EOF) {
-			break
+			return
 		} else {
 			require.NoError(c, err)
 		}
-		if object.GetKind() == "ClusterRole" {
+		if object.Object != nil && object.GetKind() != "Role" {
 			require.NoError(c, client.IgnoreAlreadyExists(c.user.Create(c.Context(), object)))
 		}
 	}
-	require.NoError(c, client.IgnoreAlreadyExists(c.user.Create(c.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "agent-service"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "agent-service"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: account}},
-	})))
 }
 
 func (c *cluster) newNamespace() string {

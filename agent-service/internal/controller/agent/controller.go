@@ -57,7 +57,7 @@ func New(d Deps) *Reconciler { return &Reconciler{d} }
 // +kubebuilder:rbac:groups=agent-install.openshift.io,resources=agents,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=agent-install.openshift.io,resources=agents/status,verbs=patch
 // +kubebuilder:rbac:groups=agent-install.openshift.io,resources=infraenvs;agentclassifications,verbs=get;list;watch
-// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch;bind
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 
 // Reconcile brings an Agent and its host together.

@@ -1,0 +1,115 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	"github.com/muster-io/muster/apis/controlplanetest"
+)
+
+// as is somebody who may use the service in namespaces, and who may do there what the ClusterRole of deploy lets editors do.
+func (c *cluster) as(name string, namespaces ...string) client.Client {
+	c.Helper()
+	c.install("user_roles.yaml")
+	for _, namespace := range namespaces {
+		c.grant(name, namespace, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "agent-service-edit"})
+		c.grant(name, namespace, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "agent-service-view"})
+	}
+	config := controlplanetest.Start(c.T)
+	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}}
+	user, err := client.New(config, client.Options{Scheme: c.user.Scheme()})
+	require.NoError(c, err)
+	return user
+}
+
+func (c *cluster) grant(name, namespace string, role rbacv1.RoleRef) {
+	c.Helper()
+	c.create(&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "grant-"}, RoleRef: role,
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+	})
+}
+
+// may waits until something can be done that was just allowed: the API server needs a moment to hear of it.
+func (c *cluster) may(do func() error) {
+	c.Helper()
+	require.EventuallyWithT(c, func(collect *assert.CollectT) { require.NoError(collect, do()) }, kubePatience, 50*time.Millisecond)
+}
+
+func TestMachinesGoIntoClustersOfOtherNamespacesByConsentOnly(t *testing.T) {
+	c := newCluster(t)
+	agent := c.agent(c.boot(c.infraEnv("rack"), 1, 0))
+	deployment, _ := c.deployment()
+	admin := c.as("admin-"+c.namespace, c.namespace)
+	creator := c.as("creator-"+c.namespace, c.namespace, deployment.Namespace)
+	bind := func(user client.Client, to *agentv1.ClusterReference, options ...client.PatchOption) func() error {
+		return func() error {
+			before := &agentv1.Agent{}
+			if err := user.Get(t.Context(), client.ObjectKeyFromObject(agent), before); err != nil {
+				return err
+			}
+			after := before.DeepCopy()
+			after.Spec.ClusterDeploymentName = to
+			return user.Patch(t.Context(), after, client.MergeFrom(before), options...)
+		}
+	}
+	why := "may not give machines of namespace " + c.namespace + " to ClusterDeployment " + deployment.Namespace + "/blue"
+	refused := func(do func() error) {
+		t.Helper()
+		c.may(func() error { // a policy is in force a moment after it is there
+			if err := do(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), why) {
+				return fmt.Errorf("want it to be refused by the policy, not: %w", err)
+			}
+			return nil
+		})
+	}
+
+	// Who may do both may bring them together; what stands there is then everybody's to keep.
+	c.may(bind(admin, &agentv1.ClusterReference{Name: "a-cluster-of-this-namespace"}))
+	refused(bind(admin, reference(deployment), client.DryRunAll))
+	c.may(bind(creator, reference(deployment)))
+	c.says(agent, agentv1.ConditionBound, agentv1.ReasonBound)
+	before := agent.DeepCopy()
+	agent.Spec.Approved = true
+	require.NoError(t, admin.Patch(t.Context(), agent, client.MergeFrom(before)))
+	require.NoError(t, bind(admin, nil)())
+	c.says(agent, agentv1.ConditionBound, agentv1.ReasonUnbound)
+	refused(bind(admin, reference(deployment)))
+
+	// InfraEnvs bring machines too. What the service itself makes of them is allowed.
+	edge := func() *agentv1.InfraEnv {
+		return &agentv1.InfraEnv{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "edge"}, Spec: agentv1.InfraEnvSpec{
+			PullSecretRef: agentv1.SecretReference{Name: "pull"}, ClusterRef: reference(deployment),
+		}}
+	}
+	refused(func() error { return admin.Create(t.Context(), edge()) })
+	theirs := edge()
+	require.NoError(t, creator.Create(t.Context(), theirs))
+	c.until(theirs, "the image is there", func() bool { return agentv1.IsConditionTrue(theirs.Status.Conditions, agentv1.ConditionImageCreated) })
+	second := c.agent(c.boot(theirs, 2, 0))
+	c.says(second, agentv1.ConditionBound, agentv1.ReasonBound)
+	assert.Equal(t, reference(deployment), second.Spec.ClusterDeploymentName)
+
+	// Who administers the cluster can let others in without letting them change it.
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, Name: "bind"}, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{"hive.openshift.io"}, Resources: []string{"clusterdeployments"}, ResourceNames: []string{deployment.Name}, Verbs: []string{"bind"},
+	}}}
+	c.create(role)
+	c.grant("admin-"+c.namespace, deployment.Namespace, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name})
+	c.may(bind(admin, reference(deployment)))
+	c.says(agent, agentv1.ConditionBound, agentv1.ReasonBound)
+}
