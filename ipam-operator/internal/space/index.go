@@ -46,7 +46,7 @@ type pool struct {
 	free *allocate.Free
 }
 
-// attempt is an address that this process is about to write, or does not know whether it has written.
+// attempt is an address that this process is about to write for a claim, or does not know whether it has written, or is telling the claim about.
 type attempt struct {
 	pool     types.NamespacedName
 	free     *allocate.Free // to tell whether the pool has changed since
@@ -131,12 +131,11 @@ func (x *Index) Learn(r Record, now time.Time) {
 	x.observe(&record{Record: r, unseenSince: now})
 }
 
-// Made is Learn for an object that this process made for a claim. The attempt of the claim is over.
+// Made is Learn for an object that this process made for a claim. The attempt of the claim goes on until GiveUp.
 func (x *Index) Made(r Record, claim types.UID, now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.observe(&record{Record: r, unseenSince: now, claim: claim})
-	x.giveUp(claim)
 }
 
 func (x *Index) observe(r *record) {
@@ -233,7 +232,16 @@ func (x *Index) Decide(name types.NamespacedName, claim types.UID, plan func(*al
 	return decision
 }
 
-// GiveUp ends the attempt of a claim: nothing was written. It reports whether its pool has the address to give to others now.
+// IsServed reports whether an address is on its way to a claim: it is not counted as free any more, and nobody else can get it.
+func (x *Index) IsServed(claim types.UID) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	_, ok := x.attempts[claim]
+	return ok
+}
+
+// GiveUp ends the attempt of a claim: nothing was written, or an object stands for the address. It reports whether its pool has the address to
+// give to others now.
 func (x *Index) GiveUp(claim types.UID) (gained bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

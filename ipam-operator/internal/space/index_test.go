@@ -71,6 +71,8 @@ func TestAnUnseenAddressIsTakenUntilSomebodyKnowsBetter(t *testing.T) {
 	x.SetPool(name("p"), layout("p", "10.0.0.1", "10.0.0.1"))
 	chosen(t, x.plan("p", "a"))
 	x.Made(takenBy("p", "p", "10.0.0.1"), "a", now)
+	assert.True(t, x.IsServed("a"))
+	assert.False(t, x.GiveUp("a"), "the object stands for it")
 	made, ok := x.MadeFor("a")
 	assert.True(t, ok)
 	assert.Equal(t, "p-10-0-0-1", made.Key.Name)

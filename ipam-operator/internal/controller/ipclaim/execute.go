@@ -98,6 +98,7 @@ func (r *Reconciler) create(ctx context.Context, subject *Subject, action alloca
 		return false, errors.Join(fmt.Errorf("creating IPAddress %s: %w", address.Name, err), r.refuse(ctx, subject, refusal, allocate.WhyRefused))
 	}
 	r.Index.Made(RecordOf(address), subject.UID(), r.Clock.Now())
+	defer r.giveUp(subject)
 	return false, r.publish(ctx, subject, address, why)
 }
 

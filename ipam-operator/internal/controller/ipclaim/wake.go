@@ -72,7 +72,7 @@ func (r *Reconciler) forgetAddress(record space.Record) {
 	}
 }
 
-// giveUp ends the attempt of a claim to get an address: nothing was written.
+// giveUp ends the attempt of a claim to get an address: nothing was written, or an object stands for the address.
 func (r *Reconciler) giveUp(subject *Subject) {
 	if r.Index.GiveUp(subject.UID()) {
 		r.Deps.Freed(subject.Pool)
@@ -101,7 +101,7 @@ func (r *Reconciler) freedHandler() handler.EventHandler {
 }
 
 // wake makes claims of a pool look again: of those that any address helps as many as addresses are free, the oldest first, and those that one
-// of these addresses is for. What the others wait for is something else.
+// of these addresses is for. What the others wait for is something else. A claim that an address is on its way to needs no other.
 func (r *Reconciler) wake(ctx context.Context, pool types.NamespacedName, addresses map[netip.Addr]bool, q Queue) {
 	free, layout := r.Index.Free(pool)
 	woken, left := 0, 0
@@ -110,6 +110,7 @@ func (r *Reconciler) wake(ctx context.Context, pool types.NamespacedName, addres
 		claim := &pending[i]
 		key := client.ObjectKeyFromObject(claim)
 		switch why, known := r.waiting.why(key, claim.UID); {
+		case r.Index.IsServed(claim.UID):
 		case !known || isFor(claim, layout, addresses):
 			q.Add(requestFor(claim.Namespace, claim.Name))
 		case why != allocate.WhyExhausted:

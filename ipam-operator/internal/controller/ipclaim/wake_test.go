@@ -4,6 +4,7 @@
 package ipclaim
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -12,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -61,6 +64,55 @@ func TestAsManyClaimsAreWokenAsAddressesAreFree(t *testing.T) {
 
 	s.reconciler.freedHandler().Generic(t.Context(), event.GenericEvent{}, q)
 	assert.Empty(t, woken(q), "nothing was given back")
+}
+
+// TestAClaimThatIsServedTakesNobodysTurn frees an address while another one is on its way to the oldest claim.
+func TestAClaimThatIsServedTakesNobodysTurn(t *testing.T) {
+	for _, at := range []string{"its address is made", "it is told"} {
+		t.Run("while "+at, func(t *testing.T) {
+			var s *shell
+			q := newQueue(t)
+			var next []string
+			free := func(ip string) {
+				s.reconciler.forgetAddress(RecordOf(s.address("p-"+ip, ip, "somebody")))
+				s.reconciler.freedHandler().Generic(t.Context(), <-s.reconciler.nudges, q)
+			}
+			faults := interceptor.Funcs{
+				Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+					if _, isAddress := obj.(*ipamv1.IPAddress); isAddress && at == "its address is made" {
+						free("10.0.0.2")
+						next = woken(q)
+					}
+					return c.Create(ctx, obj, opts...)
+				},
+				SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+					if at == "it is told" {
+						s.index.Observe(RecordOf(s.address("p-10-0-0-1", "10.0.0.1", "first"))) // the watch is faster
+						free("10.0.0.2")
+						next = woken(q)
+					}
+					return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+				},
+			}
+			s = newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.2"), faults: faults})
+			for _, ip := range []string{"10.0.0.1", "10.0.0.2"} {
+				s.index.Observe(RecordOf(s.address("p-"+ip, ip, "somebody")))
+			}
+			for _, name := range []string{"first", "second"} {
+				claim := s.claim(name)
+				s.reconciler.waiting.set(key(name), claim.UID, allocate.WhyExhausted, allocate.Refuse{})
+			}
+			free("10.0.0.1")
+			require.Equal(t, []string{"first"}, woken(q))
+
+			_, err := s.reconcile("first")
+			require.NoError(t, err)
+			assert.Equal(t, []string{"second"}, next)
+			assert.False(t, s.index.IsServed("uid-first"))
+			counts, _ := s.index.Counts(key("p"))
+			assert.Equal(t, int64(1), counts.Free)
+		})
+	}
 }
 
 func TestAClaimThatAsksForTheAddressIsWoken(t *testing.T) {
