@@ -5,6 +5,7 @@ package app
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +18,11 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/agent-service/internal/controller/agentclusterinstall"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	"github.com/muster-io/muster/apis/controlplanetest"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 )
 
 // as is somebody who may use the service in namespaces, and who may do there what the ClusterRole of deploy lets editors do.
@@ -112,4 +116,44 @@ func TestMachinesGoIntoClustersOfOtherNamespacesByConsentOnly(t *testing.T) {
 	c.grant("admin-"+c.namespace, deployment.Namespace, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name})
 	c.may(bind(admin, reference(deployment)))
 	c.says(agent, agentv1.ConditionBound, agentv1.ReasonBound)
+}
+
+func TestObjectsOfOtherNamespacesDoNotPassForThoseOfAMachine(t *testing.T) {
+	c := newCluster(t)
+	infraEnv := c.infraEnv("rack")
+	agent := c.agent(c.boot(infraEnv, 1, 0))
+	deployment, _ := c.deployment()
+	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = reference(deployment) })
+	c.says(agent, agentv1.ConditionRequirementsMet, agentv1.ReasonAgentIsNotApproved)
+	elsewhere := c.newNamespace()
+	stranger := &agentv1.Agent{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: elsewhere, Name: agent.Name, OwnerReferences: agent.OwnerReferences, Finalizers: []string{agentv1.AgentFinalizer},
+		},
+		Spec: agentv1.AgentSpec{Approved: true, Role: "worker"},
+	}
+	install := &hiveextv1.AgentClusterInstall{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: elsewhere, Name: "blue", Finalizers: []string{agentclusterinstall.Finalizer},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: hivev1.GroupVersion.String(), Kind: "ClusterDeployment", Name: "blue", UID: deployment.UID}},
+		},
+		Spec: hiveextv1.AgentClusterInstallSpec{ClusterDeploymentRef: hivev1.LocalObjectReference{Name: "nowhere"}},
+	}
+	for _, object := range []client.Object{stranger, install} {
+		c.create(object)
+		require.NoError(t, client.IgnoreNotFound(c.user.Delete(t.Context(), object)))
+		c.gone(object)
+	}
+	_, cluster := call(t, http.MethodGet, c.base+"/api/assisted-install/v2/clusters/"+string(deployment.UID), "")
+	assert.Equal(t, "blue", cluster["name"])
+	uid := agent.UID
+	change(c, agent, func(a *agentv1.Agent) { a.Spec.Hostname = "node" })
+	c.until(agent, "the Agent is as it was", func() bool {
+		return agent.Status.Inventory.Hostname != "" && is(agent, agentv1.ConditionRequirementsMet, agentv1.ReasonAgentIsNotApproved)
+	})
+	assert.Equal(t, uid, agent.UID)
+	assert.False(t, agent.Spec.Approved)
+	_, host := call(t, http.MethodGet, c.base+"/api/assisted-install/v2/infra-envs/"+string(infraEnv.UID)+"/hosts/"+agent.Name, "")
+	assert.Equal(t, string(deployment.UID), host["cluster_id"])
+	assert.NotEqual(t, "worker", host["role"])
 }

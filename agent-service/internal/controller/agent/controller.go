@@ -63,10 +63,18 @@ func New(d Deps) *Reconciler { return &Reconciler{d} }
 // Reconcile brings an Agent and its host together.
 func (r *Reconciler) Reconcile(ctx context.Context, key service.HostKey) (ctrl.Result, error) {
 	seen, err := r.observe(ctx, key)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	for _, stranger := range seen.strangers {
+		if !stranger.DeletionTimestamp.IsZero() {
+			err = errors.Join(err, r.letGo(ctx, stranger))
+		}
+	}
 	switch {
 	case err != nil:
 		return ctrl.Result{}, err
-	case seen.agent == nil && seen.host != nil && seen.infraEnv != nil && seen.infraEnv.DeletionTimestamp.IsZero():
+	case seen.agent == nil && seen.host != nil && seen.infraEnv.DeletionTimestamp.IsZero():
 		return ctrl.Result{}, r.create(ctx, seen)
 	case seen.agent == nil:
 		return ctrl.Result{}, nil
@@ -149,10 +157,16 @@ func (r *Reconciler) release(ctx context.Context, seen *snapshot) (ctrl.Result, 
 	if err != nil && service.KindOf(err) != service.NotFound {
 		return ctrl.Result{}, fmt.Errorf("deregistering host %s: %w", seen.key, err)
 	}
-	before := seen.agent.DeepCopy()
-	controllerutil.RemoveFinalizer(seen.agent, agentv1.AgentFinalizer)
-	err = r.Client.Patch(ctx, seen.agent, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	return ctrl.Result{}, client.IgnoreNotFound(err)
+	return ctrl.Result{}, r.letGo(ctx, seen.agent)
+}
+
+// letGo lets an Agent disappear that is being deleted.
+func (r *Reconciler) letGo(ctx context.Context, agent *agentv1.Agent) error {
+	before := agent.DeepCopy()
+	if !controllerutil.RemoveFinalizer(agent, agentv1.AgentFinalizer) {
+		return nil
+	}
+	return client.IgnoreNotFound(r.Client.Patch(ctx, agent, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 
 // label keeps labels and annotations that follow from what the machine is; those of users stay.

@@ -24,9 +24,7 @@ func relabel(ctx context.Context, seen *snapshot, queries *agentclassification.Q
 		seen.agent.Labels = map[string]string{}
 	}
 	labels := seen.agent.Labels
-	if seen.infraEnv != nil {
-		labels[agentv1.InfraEnvLabel] = infraenv.Label(seen.infraEnv)
-	}
+	labels[agentv1.InfraEnvLabel] = infraenv.Label(seen.infraEnv)
 	delete(labels, agentv1.ClusterNamespaceLabel)
 	if seen.cluster != nil && seen.cluster.Kube != (service.KubeRef{}) {
 		labels[agentv1.ClusterNamespaceLabel] = seen.cluster.Kube.Namespace

@@ -26,7 +26,7 @@ const infraEnvKind = "InfraEnv"
 // snapshot is all that is known of one host.
 type snapshot struct {
 	key service.HostKey
-	// infraEnv and agent are nil where there is none.
+	// infraEnv and agent are nil where there is none; without an InfraEnv nothing else is known.
 	infraEnv *agentv1.InfraEnv
 	agent    *agentv1.Agent
 	// host is nil where the service does not know it.
@@ -37,6 +37,8 @@ type snapshot struct {
 	inventory agentv1.HostInventory
 	// classes are the AgentClassifications of the namespace, in the order of their names.
 	classes []agentv1.AgentClassification
+	// strangers are Agents that say the host is theirs, in namespaces that are not the InfraEnv's.
+	strangers []*agentv1.Agent
 	// obstacle is why the spec is not applied, nil where it is.
 	obstacle error
 }
@@ -65,10 +67,15 @@ func (r *Reconciler) observe(ctx context.Context, key service.HostKey) (*snapsho
 	if err := r.Client.List(ctx, &agents, client.MatchingFields{hostIndex: key.String()}); err != nil {
 		return nil, fmt.Errorf("looking for the Agent of host %s: %w", key, err)
 	}
-	if len(agents.Items) > 0 {
-		seen.agent = &agents.Items[0]
+	for i := range agents.Items {
+		// Whose an Agent is it says itself, and so do those who may change it: the namespace they cannot.
+		if seen.infraEnv == nil || agents.Items[i].Namespace != seen.infraEnv.Namespace {
+			seen.strangers = append(seen.strangers, &agents.Items[i])
+		} else {
+			seen.agent = &agents.Items[i]
+		}
 	}
-	if seen.agent == nil && seen.infraEnv == nil {
+	if seen.infraEnv == nil {
 		return seen, nil
 	}
 	if err := r.observeHost(ctx, seen); err != nil {

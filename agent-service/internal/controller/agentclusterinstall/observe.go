@@ -140,6 +140,10 @@ func (r *Reconciler) observeCluster(ctx context.Context, seen *snapshot) error {
 	if err != nil {
 		return fmt.Errorf("reading the cluster of AgentClusterInstall %s: %w", seen.key, err)
 	}
+	if cluster.Kube != (service.KubeRef{Namespace: seen.install.Namespace, Name: seen.install.Spec.ClusterDeploymentRef.Name}) {
+		seen.clusterID = "" // its owners say so, which whoever may change the object writes
+		return nil
+	}
 	seen.cluster = cluster
 	hosts, err := r.Service.ListHosts(ctx, service.Kubernetes, service.HostFilter{ClusterID: cluster.ID, Page: service.Page{Limit: 5000}})
 	if err != nil {
