@@ -143,7 +143,7 @@ func (g *Generated) Restart(ctx context.Context) error {
 		return err
 	}
 	for _, stage := range []api.HostStage{api.HostStageConfiguring, api.HostStageJoined, api.HostStageDone} {
-		if err := g.Connection.Progress(ctx, g.HostID(), stage, ""); err != nil {
+		if err := insist(ctx, func() error { return g.Connection.Progress(ctx, g.HostID(), stage, "") }); err != nil {
 			return err
 		}
 	}

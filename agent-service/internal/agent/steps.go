@@ -47,9 +47,9 @@ func (a *Agent) install(ctx context.Context, step api.Step) error {
 	}
 	if err != nil {
 		a.Log.Error("the installation failed", zap.Stringer("host", a.identity.HostID), zap.Error(err))
-		return a.insist(ctx, func() error { return a.Connection.Reply(ctx, a.identity.HostID, reply(step, nil, err)) })
+		return insist(ctx, func() error { return a.Connection.Reply(ctx, a.identity.HostID, reply(step, nil, err)) })
 	}
-	if err := a.insist(ctx, func() error { return a.Connection.Reply(ctx, a.identity.HostID, reply(step, nil, nil)) }); err != nil {
+	if err := insist(ctx, func() error { return a.Connection.Reply(ctx, a.identity.HostID, reply(step, nil, nil)) }); err != nil {
 		return err
 	}
 	if err := a.stage(ctx, api.HostStageRebooting, ""); err != nil {
@@ -71,7 +71,7 @@ func (a *Agent) write(ctx context.Context, step api.Step) error {
 	}
 	var err error
 	if job.FirstBootURL != "" {
-		err = a.insist(ctx, func() (err error) {
+		err = insist(ctx, func() (err error) {
 			job.FirstBoot, err = a.Connection.FirstBoot(ctx, job.FirstBootURL)
 			return err
 		})
@@ -100,11 +100,11 @@ func (a *Agent) write(ctx context.Context, step api.Step) error {
 
 // stage tells a stage until the service takes it or refuses it.
 func (a *Agent) stage(ctx context.Context, stage api.HostStage, info string) error {
-	return a.insist(ctx, func() error { return a.Connection.Progress(ctx, a.identity.HostID, stage, info) })
+	return insist(ctx, func() error { return a.Connection.Progress(ctx, a.identity.HostID, stage, info) })
 }
 
 // insist tries until the service has answered; 4xx is an answer.
-func (a *Agent) insist(ctx context.Context, do func() error) error {
+func insist(ctx context.Context, do func() error) error {
 	for wait := range backOff {
 		err := do()
 		if status := statusOf(err); err == nil || status >= 400 && status < 500 {
