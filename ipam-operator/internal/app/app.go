@@ -116,7 +116,7 @@ func newManager(o Options, config *rest.Config) (ctrl.Manager, error) {
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:     scheme,
 		Cache:      cacheOptions(o),
-		Controller: ctrlconfig.Controller{SkipNameValidation: &o.several},
+		Controller: ctrlconfig.Controller{SkipNameValidation: new(o.registerer != nil)},
 		Metrics: metricsserver.Options{
 			BindAddress: o.MetricsBindAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization,
 		},

@@ -64,7 +64,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, registry p
 			return err
 		}
 	}
-	network, err := addNetworkData(ctx, mgr, o, clusters, followers)
+	network, err := addNetworkData(ctx, mgr, o, clusters, followers, registry)
 	if err != nil {
 		return err
 	}
@@ -91,8 +91,8 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, registry p
 
 // registry is where metrics are registered: that of the process, unless there are several operators in it.
 func (o Options) registry() prometheus.Registerer {
-	if o.several {
-		return prometheus.NewRegistry()
+	if o.registerer != nil {
+		return o.registerer
 	}
 	return ctrlmetrics.Registry
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -70,7 +71,7 @@ func newWorld(t *testing.T) *world {
 func testOptions(namespace string) Options {
 	return Options{
 		MetricsBindAddress: "0", HealthProbeBindAddress: "0", LogLevel: "error", Namespace: namespace, ClaimWorkers: 20, PoolWorkers: 2,
-		PoolStatusInterval: 100 * time.Millisecond, DefaultStrategy: "random", DataWorkers: 10, several: true,
+		PoolStatusInterval: 100 * time.Millisecond, DefaultStrategy: "random", DataWorkers: 10, registerer: prometheus.NewRegistry(),
 	}
 }
 

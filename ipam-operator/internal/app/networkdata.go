@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,6 +21,7 @@ import (
 	"github.com/muster-io/muster/ipam-operator/internal/controller/metal3data"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/metal3dataclaim"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/metal3datatemplate"
+	"github.com/muster-io/muster/ipam-operator/internal/metrics"
 )
 
 // renderedSecrets keeps of all Secrets only those in the cache that this operator writes.
@@ -34,7 +36,7 @@ type networkData struct {
 }
 
 // addNetworkData adds the controllers of network data, if they are switched on.
-func addNetworkData(ctx context.Context, mgr ctrl.Manager, o Options, clusters *capi.Clusters, followers *followers) (*networkData, error) {
+func addNetworkData(ctx context.Context, mgr ctrl.Manager, o Options, clusters *capi.Clusters, followers *followers, registry prometheus.Registerer) (*networkData, error) {
 	if !o.NetworkData {
 		return nil, nil
 	}
@@ -42,12 +44,14 @@ func addNetworkData(ctx context.Context, mgr ctrl.Manager, o Options, clusters *
 		return nil, err
 	}
 	recorder := mgr.GetEventRecorder(reporter)
+	instruments := metrics.NewNetworkData(registry)
 	data := metal3data.New(metal3data.Deps{
 		Client: mgr.GetClient(), Cache: mgr.GetCache(), Live: mgr.GetAPIReader(), Clusters: clusters, Recorder: recorder,
-		NameByHost: o.NameByHost, Workers: o.DataWorkers,
+		Metrics: instruments, Clock: clock.RealClock{}, NameByHost: o.NameByHost, Workers: o.DataWorkers,
 	})
 	claims := metal3dataclaim.New(metal3dataclaim.Deps{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clusters: clusters, Recorder: recorder, Workers: o.DataWorkers,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clusters: clusters, Recorder: recorder, Metrics: instruments,
+		Workers: o.DataWorkers,
 	})
 	templates := metal3datatemplate.New(metal3datatemplate.Deps{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clusters: clusters, Clock: clock.RealClock{}, StatusInterval: o.PoolStatusInterval,

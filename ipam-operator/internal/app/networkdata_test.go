@@ -6,10 +6,12 @@ package app
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"testing/fstest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -65,6 +67,31 @@ func (w *world) dataOperator(wrap func(http.RoundTripper) http.RoundTripper) (st
 	options := testOptions(w.namespace)
 	options.NetworkData = true
 	return w.operatorWith(options, wrap)
+}
+
+// counts waits until the operator's metrics say how much network data is rendered, and for which reasons the rest waits.
+func (w *world) counts(registry *prometheus.Registry, rendered int, waiting ...string) {
+	w.t.Helper()
+	want := append([]string{fmt.Sprintf("ipam_network_data_rendered %d", rendered)}, waiting...)
+	slices.Sort(want)
+	var got []string
+	w.eventually(fmt.Sprintf("metrics do not say %q", want), func() bool {
+		got = nil
+		families, err := registry.Gather()
+		require.NoError(w.t, err)
+		for _, family := range families {
+			for _, metric := range family.GetMetric() {
+				switch family.GetName() {
+				case "ipam_network_data_rendered":
+					got = append(got, fmt.Sprintf("%s %v", family.GetName(), metric.GetGauge().GetValue()))
+				case "ipam_network_data_waiting":
+					got = append(got, metric.GetLabel()[0].GetValue())
+				}
+			}
+		}
+		slices.Sort(got)
+		return slices.Equal(want, got)
+	})
 }
 
 // host makes a BareMetalHost that was inspected.
@@ -336,12 +363,16 @@ func metaLen(t *testing.T, list client.ObjectList) int {
 // TestNetworkDataSaysWhatIsWrong goes through what data waits for: each is told, and ends by itself.
 func TestNetworkDataSaysWhatIsWrong(t *testing.T) {
 	w := newDataWorld(t)
-	w.dataOperator(nil)
+	registry := prometheus.NewRegistry()
+	options := testOptions(w.namespace)
+	options.NetworkData, options.registerer = true, registry
+	w.operatorWith(options, nil)
 	host := w.host("host-0")
 	claim := w.dataClaim("a", "late", host)
 	w.eventually("the claim is not refused", func() bool {
 		return w.get(claim) && claim.Status.ErrorMessage != nil && *claim.Status.ErrorMessage == "Metal3DataTemplate late not found"
 	})
+	w.counts(registry, 0, "TemplateNotFound")
 	inTheWay := w.claim("late-0-bm", "bm")
 	w.template("late", func(s *infrav1.Metal3DataTemplateSpec) {
 		s.MetaData.FromHostInterfaces = []infrav1.MetaDataHostInterface{{Key: "mac", Interface: "eth1"}}
@@ -350,6 +381,8 @@ func TestNetworkDataSaysWhatIsWrong(t *testing.T) {
 	w.pool("bm", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.10")} })
 	w.fails(data, "IPClaim late-0-bm is there already and belongs to nobody")
 	w.delete(inTheWay)
+	w.fails(data, "IP Allocation for prov failed : IPPool prov does not exist")
+	w.counts(registry, 0, "NoAddress")
 	blocker := w.claim("blocker", "prov")
 	w.pool("prov", func(s *ipamv1.IPPoolSpec) {
 		s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.10")}
@@ -359,10 +392,12 @@ func TestNetworkDataSaysWhatIsWrong(t *testing.T) {
 	pool := w.getPool("prov")
 	w.change(pool, func() { pool.Spec.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.11")} })
 	w.fails(data, "NIC name not found eth1")
+	w.counts(registry, 0, "NotRenderable")
 	require.True(t, w.get(host))
 	host.Status.HardwareDetails.NIC = append(host.Status.HardwareDetails.NIC, metal3v1.NIC{Name: "eth1", MAC: "52:54:00:00:00:02"})
 	require.NoError(t, w.user.Status().Update(t.Context(), host))
 	data = w.rendered(claim)
+	w.counts(registry, 1)
 	assert.Contains(t, string(w.secret("host-0-metadata").Data["metaData"]), `mac: "52:54:00:00:00:02"`)
 
 	// What was rendered stays as it is, and is rendered again when it is lost.
@@ -376,6 +411,7 @@ func TestNetworkDataSaysWhatIsWrong(t *testing.T) {
 	w.delete(blocker)
 	w.delete(claim)
 	w.gone(data)
+	w.counts(registry, 0)
 	w.nothingLeft()
 }
 

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
 
@@ -30,8 +32,8 @@ type Options struct {
 	NameByHost              bool
 	DataWorkers             int
 
-	// several lets more than one operator run in one process, for tests: metrics are not shared and names not unique.
-	several bool
+	// registerer lets more than one operator run in one process, for tests: it has the metrics of this one, and names need not be unique.
+	registerer prometheus.Registerer
 }
 
 // ParseOptions reads options from arguments, without the program's name, and validates them. flag.ErrHelp is returned

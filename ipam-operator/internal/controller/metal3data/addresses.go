@@ -10,6 +10,7 @@ import (
 	"maps"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -91,6 +92,9 @@ func (r *Reconciler) ipAddress(ctx context.Context, data *infrav1.Metal3Data, su
 	case claim.Status.ErrorMessage != nil:
 		return render.Address{}, refuse(errAllocation, pool.Name, *claim.Status.ErrorMessage)
 	case claim.Status.Address == nil:
+		if ready := meta.FindStatusCondition(claim.Status.Conditions, ipamv1.ReadyCondition); ready != nil && ready.Status == metav1.ConditionFalse {
+			return render.Address{}, refuse(errAllocation, pool.Name, ready.Message)
+		}
 		return render.Address{}, errWaiting
 	}
 	address := &ipamv1.IPAddress{}

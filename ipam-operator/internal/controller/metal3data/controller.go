@@ -15,6 +15,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -22,17 +23,23 @@ import (
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
+	"github.com/muster-io/muster/ipam-operator/internal/metrics"
 )
 
 // FieldOwner is the name that writes of this controller carry.
 const FieldOwner = "ipam-operator/metal3data"
 
-// Reasons of events.
+// ReasonRendered is the reason of the event that says that the Secrets are there.
+const ReasonRendered = "Rendered"
+
+// Why nothing is rendered: the reason in logs, events and metrics.
 const (
-	// ReasonRendered says that the Secrets are there.
-	ReasonRendered = "Rendered"
-	// ReasonRenderingFailed says that they are not; the message says why.
-	ReasonRenderingFailed = "RenderingFailed"
+	WhyTemplateNotFound allocate.Why = "TemplateNotFound"
+	WhyClaimNotFound    allocate.Why = "ClaimNotFound"
+	WhyMachineNotReady  allocate.Why = "MachineNotReady"
+	WhyNoAddress        allocate.Why = "NoAddress"
+	WhyNotRenderable    allocate.Why = "NotRenderable"
+	WhySecretInTheWay   allocate.Why = "SecretInTheWay"
 )
 
 // Recorder writes events about data.
@@ -52,6 +59,10 @@ type Deps struct {
 	Clusters *capi.Clusters
 	// Recorder writes events.
 	Recorder Recorder
+	// Metrics measures.
+	Metrics *metrics.NetworkData
+	// Clock tells the time.
+	Clock clock.PassiveClock
 	// NameByHost names IPClaims after the BareMetalHost and not after the Metal3Data, so that a pool can have addresses for hosts.
 	NameByHost bool
 	// Workers is how many Metal3Data are served at once.
@@ -75,6 +86,22 @@ type refusal string
 func (r refusal) Error() string { return string(r) }
 
 func refuse(format string, args ...any) error { return refusal(fmt.Sprintf(format, args...)) }
+
+// cause is a refusal and its reason.
+type cause struct {
+	refusal
+	why allocate.Why
+}
+
+func (c cause) Unwrap() error { return c.refusal }
+
+// because gives a refusal its reason; any other error stays as it is.
+func because(why allocate.Why, err error) error {
+	if text, ok := isRefusal(err); ok {
+		return cause{refusal(text), why}
+	}
+	return err
+}
 
 // errWaiting is the wait for an address whose claim says itself how far it is.
 const errWaiting = refusal("")
@@ -102,6 +129,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if apierrors.IsNotFound(err) {
 		r.waits.drop(req.NamespacedName)
+		r.Metrics.Data.Gone(req.NamespacedName)
 		return r.outcome(ctx, r.letGo(ctx, req.NamespacedName, ""))
 	}
 	return r.outcome(ctx, r.serve(ctx, data))
@@ -113,10 +141,15 @@ func (r *Reconciler) serve(ctx context.Context, data *infrav1.Metal3Data) error 
 		return err
 	}
 	hold, err := r.hold(ctx, data, template)
-	if err != nil || hold == allocate.HeldPaused {
+	if err != nil {
 		return err
 	}
+	if hold == allocate.HeldPaused {
+		r.note(data, allocate.WhyPaused)
+		return nil
+	}
 	if !data.DeletionTimestamp.IsZero() {
+		r.note(data, allocate.WhyDeleted)
 		return r.release(ctx, data)
 	}
 	claim, err := r.claim(ctx, data)
@@ -129,14 +162,18 @@ func (r *Reconciler) serve(ctx context.Context, data *infrav1.Metal3Data) error 
 	if err := r.letGo(ctx, client.ObjectKeyFromObject(data), data.UID); err != nil {
 		return err
 	}
-	if ready, err := r.isRendered(ctx, data); ready || err != nil {
+	if ready, err := r.isRendered(ctx, data); err != nil {
 		return err
+	} else if ready {
+		r.note(data, allocate.WhyServed)
+		return r.report(ctx, data, nil)
 	}
+	r.Metrics.Data.Begins(client.ObjectKeyFromObject(data), r.Clock.Now())
 	if hold == allocate.HeldClusterMissing {
-		return r.report(ctx, data, refuse("Cluster %s not found", template.Spec.ClusterName))
+		return r.report(ctx, data, because(allocate.WhyClusterNotFound, refuse("Cluster %s not found", template.Spec.ClusterName)))
 	}
 	if template == nil {
-		return r.report(ctx, data, refuse("Metal3DataTemplate %s not found", data.Spec.Template.Name))
+		return r.report(ctx, data, because(WhyTemplateNotFound, refuse("Metal3DataTemplate %s not found", data.Spec.Template.Name)))
 	}
 	return r.report(ctx, data, r.render(ctx, data, claim, template))
 }
@@ -156,6 +193,19 @@ func (r *Reconciler) hold(ctx context.Context, data *infrav1.Metal3Data, templat
 		return r.Clusters.HoldFor(ctx, "", data)
 	}
 	return r.Clusters.HoldFor(ctx, template.Spec.ClusterName, data, template)
+}
+
+// note counts data that is rendered, or why it is not. What is being deleted does not count.
+func (r *Reconciler) note(data *infrav1.Metal3Data, why allocate.Why) {
+	key := client.ObjectKeyFromObject(data)
+	switch {
+	case !data.DeletionTimestamp.IsZero():
+		r.Metrics.Data.Gone(key)
+	case data.Status.Ready:
+		r.Metrics.Rendered(key, r.Clock.Now())
+	default:
+		r.Metrics.Data.Waits(key, why)
+	}
 }
 
 // isRefusal reports whether an error is for the user of the object, and its text.

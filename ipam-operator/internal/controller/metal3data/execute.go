@@ -6,6 +6,7 @@ package metal3data
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,18 +43,18 @@ func Secrets(template *infrav1.Metal3DataTemplate, machine string) (metaData, ne
 func (r *Reconciler) render(ctx context.Context, data *infrav1.Metal3Data, claim *infrav1.Metal3DataClaim, template *infrav1.Metal3DataTemplate) error {
 	subject, err := r.subject(ctx, data, claim)
 	if err != nil {
-		return err
+		return because(WhyMachineNotReady, err)
 	}
 	if err := r.prepare(ctx, data, template, subject.Name); err != nil {
 		return err
 	}
 	pools, err := render.Pools(&template.Spec, subject)
 	if err != nil {
-		return refusal(err.Error())
+		return because(WhyNotRenderable, refusal(err.Error()))
 	}
 	addresses, err := r.addresses(ctx, data, subject, pools)
 	if err != nil {
-		return err
+		return because(WhyNoAddress, err)
 	}
 	if template.Spec.MetaData != nil {
 		err := r.write(ctx, data, template, data.Spec.MetaData.Name, infrav1.MetaDataKey, func() ([]byte, error) {
@@ -99,11 +100,11 @@ func (r *Reconciler) prepare(ctx context.Context, data *infrav1.Metal3Data, temp
 // write makes a Secret, unless it is there: what a machine was provisioned with stays as it is.
 func (r *Reconciler) write(ctx context.Context, data *infrav1.Metal3Data, template *infrav1.Metal3DataTemplate, name, key string, content func() ([]byte, error)) error {
 	if there, err := r.secret(ctx, data, name); there || err != nil {
-		return err
+		return because(WhySecretInTheWay, err)
 	}
 	rendered, err := content()
 	if err != nil {
-		return refusal(err.Error())
+		return because(WhyNotRenderable, refusal(err.Error()))
 	}
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: data.Namespace, Name: name, OwnerReferences: []metav1.OwnerReference{controllerOf(data)}},
@@ -116,7 +117,7 @@ func (r *Reconciler) write(ctx context.Context, data *infrav1.Metal3Data, templa
 	err = r.Client.Create(ctx, secret, client.FieldOwner(FieldOwner))
 	if apierrors.IsAlreadyExists(err) {
 		_, err = r.secret(ctx, data, name)
-		return err
+		return because(WhySecretInTheWay, err)
 	}
 	if err != nil {
 		// The error of a Secret that is refused may quote it.
@@ -128,30 +129,34 @@ func (r *Reconciler) write(ctx context.Context, data *infrav1.Metal3Data, templa
 
 // report writes how far the data is, unless the status says so. A refusal is told; another error is returned.
 func (r *Reconciler) report(ctx context.Context, data *infrav1.Metal3Data, result error) error {
-	why, refused := isRefusal(result)
+	message, refused := isRefusal(result)
 	if result != nil && !refused {
 		return result
 	}
+	var by cause
+	errors.As(result, &by)
 	before := data.DeepCopy()
 	data.Status = infrav1.Metal3DataStatus{Ready: !refused}
-	if why != "" {
-		why = strings.ToValidUTF8(why[:min(len(why), maxMessage)], "")
-		data.Status.ErrorMessage = &why
+	if message != "" {
+		message = strings.ToValidUTF8(message[:min(len(message), maxMessage)], "")
+		data.Status.ErrorMessage = &message
 	}
 	if equality.Semantic.DeepEqual(before.Status, data.Status) {
+		r.note(data, by.why)
 		return nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Status().Patch(ctx, data, patch, client.FieldOwner(FieldOwner)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("writing the status of Metal3Data %s: %w", data.Name, err))
 	}
+	r.note(data, by.why)
 	switch {
 	case !refused:
 		ctrl.LoggerFrom(ctx).Info("Data is rendered")
 		r.Recorder.Eventf(data, nil, corev1.EventTypeNormal, ReasonRendered, "Render", "The Secrets are there")
-	case why != "":
-		ctrl.LoggerFrom(ctx).Info("Data is not rendered", "message", why)
-		r.Recorder.Eventf(data, nil, corev1.EventTypeWarning, ReasonRenderingFailed, "Render", "%s", why)
+	case message != "":
+		ctrl.LoggerFrom(ctx).Info("Data is not rendered", "why", by.why, "message", message)
+		r.Recorder.Eventf(data, nil, corev1.EventTypeWarning, string(by.why), "Render", "%s", message)
 	}
 	return nil
 }
@@ -159,7 +164,7 @@ func (r *Reconciler) report(ctx context.Context, data *infrav1.Metal3Data, resul
 // delete deletes data whose claim is gone. Data that this operator has never served was made by hand, and may be ahead of its claim.
 func (r *Reconciler) delete(ctx context.Context, data *infrav1.Metal3Data) error {
 	if !slices.ContainsFunc(data.Finalizers, isOurs) {
-		return r.report(ctx, data, refuse("Metal3DataClaim %s not found", data.Spec.Claim.Name))
+		return r.report(ctx, data, because(WhyClaimNotFound, refuse("Metal3DataClaim %s not found", data.Spec.Claim.Name)))
 	}
 	ctrl.LoggerFrom(ctx).Info("Deleted the data of a claim that is gone", "Metal3DataClaim", data.Spec.Claim.Name)
 	err := r.Client.Delete(ctx, data, client.Preconditions{UID: &data.UID})

@@ -26,18 +26,17 @@ import (
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/metal3data"
+	"github.com/muster-io/muster/ipam-operator/internal/metrics"
 )
 
 // FieldOwner is the name that writes of this controller carry.
 const FieldOwner = "ipam-operator/metal3dataclaim"
 
-// Reasons of events.
-const (
-	// ReasonIndexGiven says that the claim has its data.
-	ReasonIndexGiven = "IndexGiven"
-	// ReasonNoIndex says that it has none; the message says why.
-	ReasonNoIndex = "NoIndex"
-)
+// ReasonIndexGiven is the reason of the event that says that the claim has its data.
+const ReasonIndexGiven = "IndexGiven"
+
+// WhyNoMachine is the reason of a claim that is for nobody, in logs, events and metrics.
+const WhyNoMachine allocate.Why = "NoMachine"
 
 // Recorder writes events about claims.
 type Recorder interface {
@@ -54,6 +53,8 @@ type Deps struct {
 	Clusters *capi.Clusters
 	// Recorder writes events.
 	Recorder Recorder
+	// Metrics measures.
+	Metrics *metrics.NetworkData
 	// Workers is how many claims are served at once.
 	Workers int
 }
@@ -79,6 +80,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	err := r.Client.Get(ctx, req.NamespacedName, claim)
 	if apierrors.IsNotFound(err) {
 		r.indexes.forget(req.NamespacedName)
+		r.Metrics.Claims.Gone(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
@@ -95,10 +97,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 func (r *Reconciler) serve(ctx context.Context, claim *infrav1.Metal3DataClaim) error {
 	template, hold, err := r.observe(ctx, claim)
-	if err != nil || hold == allocate.HeldPaused {
+	if err != nil {
 		return err
 	}
+	if hold == allocate.HeldPaused {
+		r.note(claim, allocate.WhyPaused)
+		return nil
+	}
 	if !claim.DeletionTimestamp.IsZero() {
+		r.note(claim, allocate.WhyDeleted)
 		return r.release(ctx, claim)
 	}
 	bound, err := r.bound(ctx, claim)
@@ -106,12 +113,23 @@ func (r *Reconciler) serve(ctx context.Context, claim *infrav1.Metal3DataClaim) 
 		return err
 	}
 	if bound != nil {
+		r.note(claim, allocate.WhyServed)
 		return r.tidy(ctx, claim, bound.Name)
 	}
-	if why := refusal(claim, template, hold); why != "" {
-		return r.refuse(ctx, claim, why)
+	if why, message := refusal(claim, template, hold); why != "" {
+		return r.refuse(ctx, claim, why, message)
 	}
 	return r.give(ctx, claim, template)
+}
+
+// note counts a claim that has no data, and why. What is being deleted does not count.
+func (r *Reconciler) note(claim *infrav1.Metal3DataClaim, why allocate.Why) {
+	key := client.ObjectKeyFromObject(claim)
+	if !claim.DeletionTimestamp.IsZero() || claim.Status.RenderedData != nil {
+		r.Metrics.Claims.Gone(key)
+		return
+	}
+	r.Metrics.Claims.Waits(key, why)
 }
 
 // observe reads the template, nil if there is none, and whether something may be done.
@@ -130,22 +148,22 @@ func (r *Reconciler) observe(ctx context.Context, claim *infrav1.Metal3DataClaim
 	return template, hold, err
 }
 
-// refusal is why a claim gets nothing for now; empty for one that gets its data.
-func refusal(claim *infrav1.Metal3DataClaim, template *infrav1.Metal3DataTemplate, hold allocate.Hold) string {
+// refusal is why a claim gets nothing for now, and says it to its user; empty for one that gets its data.
+func refusal(claim *infrav1.Metal3DataClaim, template *infrav1.Metal3DataTemplate, hold allocate.Hold) (why allocate.Why, message string) {
 	_, isFor := metal3data.Machine(claim)
 	switch ns := claim.Spec.Template.Namespace; {
 	case ns != "" && ns != claim.Namespace:
-		return "Metal3DataTemplate " + claim.Spec.Template.Name + " is in namespace " + ns + "; a claim is served from templates of its own namespace"
+		return metal3data.WhyTemplateNotFound, "Metal3DataTemplate " + claim.Spec.Template.Name + " is in namespace " + ns + "; a claim is served from templates of its own namespace"
 	case template == nil:
-		return "Metal3DataTemplate " + claim.Spec.Template.Name + " not found"
+		return metal3data.WhyTemplateNotFound, "Metal3DataTemplate " + claim.Spec.Template.Name + " not found"
 	case !template.DeletionTimestamp.IsZero():
-		return "Metal3DataTemplate " + template.Name + " is being deleted"
+		return metal3data.WhyTemplateNotFound, "Metal3DataTemplate " + template.Name + " is being deleted"
 	case hold == allocate.HeldClusterMissing:
-		return "Cluster " + template.Spec.ClusterName + " not found"
+		return allocate.WhyClusterNotFound, "Cluster " + template.Spec.ClusterName + " not found"
 	case !isFor:
-		return metal3data.ErrNoOwner
+		return WhyNoMachine, metal3data.ErrNoOwner
 	default:
-		return ""
+		return "", ""
 	}
 }
 

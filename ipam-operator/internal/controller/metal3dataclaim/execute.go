@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
+	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/metal3data"
 )
 
@@ -146,21 +147,27 @@ func newData(claim *infrav1.Metal3DataClaim, template *infrav1.Metal3DataTemplat
 func (r *Reconciler) publish(ctx context.Context, claim *infrav1.Metal3DataClaim, name string) error {
 	before := claim.DeepCopy()
 	claim.Status = infrav1.Metal3DataClaimStatus{RenderedData: &infrav1.ObjectReference{Name: name, Namespace: claim.Namespace}}
-	return r.patchStatus(ctx, claim, before)
-}
-
-// refuse tells a claim why it has no data; the event says it when it changes.
-func (r *Reconciler) refuse(ctx context.Context, claim *infrav1.Metal3DataClaim, why string) error {
-	if told := claim.Status.ErrorMessage; told != nil && *told == why && claim.Status.RenderedData == nil {
-		return nil
-	}
-	before := claim.DeepCopy()
-	claim.Status = infrav1.Metal3DataClaimStatus{ErrorMessage: &why}
 	if err := r.patchStatus(ctx, claim, before); err != nil {
 		return err
 	}
-	ctrl.LoggerFrom(ctx).Info("Claim waits", "message", why)
-	r.Recorder.Eventf(claim, nil, corev1.EventTypeWarning, ReasonNoIndex, "Claim", "%s", why)
+	r.note(claim, allocate.WhyServed)
+	return nil
+}
+
+// refuse tells a claim why it has no data; the event says it when it changes.
+func (r *Reconciler) refuse(ctx context.Context, claim *infrav1.Metal3DataClaim, why allocate.Why, message string) error {
+	if told := claim.Status.ErrorMessage; told != nil && *told == message && claim.Status.RenderedData == nil {
+		r.note(claim, why)
+		return nil
+	}
+	before := claim.DeepCopy()
+	claim.Status = infrav1.Metal3DataClaimStatus{ErrorMessage: &message}
+	if err := r.patchStatus(ctx, claim, before); err != nil {
+		return err
+	}
+	r.note(claim, why)
+	ctrl.LoggerFrom(ctx).Info("Claim waits", "why", why, "message", message)
+	r.Recorder.Eventf(claim, nil, corev1.EventTypeWarning, string(why), "Claim", "%s", message)
 	return nil
 }
 
