@@ -101,6 +101,8 @@ type parts struct {
 	// images is nil where this service has none.
 	images      httpapi.Images
 	instruments []prometheus.Collector
+	// requests counts those to the Kubernetes API.
+	requests *metrics.Requests
 }
 
 // assemble makes the service, the door of REST, and what measures them.
@@ -135,7 +137,8 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	instruments := []prometheus.Collector{metrics.New(svc, &db.Statements)}
+	requests := metrics.NewRequests()
+	instruments := []prometheus.Collector{metrics.New(svc, &db.Statements), requests}
 	if len(live) > 0 || o.ImageURL != "" {
 		discovery := newDiscovery(o, live, svc, authority)
 		rest.Images = discovery
@@ -149,7 +152,7 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 		return nil, fmt.Errorf("preparing REST: %w", err)
 	}
 	mux.Handle("/", door)
-	return &parts{service: svc, handler: mux, images: rest.Images, instruments: instruments}, nil
+	return &parts{service: svc, handler: mux, images: rest.Images, instruments: instruments, requests: requests}, nil
 }
 
 // people is who may come with which token.

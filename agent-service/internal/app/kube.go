@@ -86,6 +86,8 @@ func (o *Options) startKube(ctx context.Context, p *parts, log *zap.Logger) erro
 			return err
 		}
 	}
+	config = rest.CopyConfig(config)
+	config.Wrap(p.requests.Wrap)
 	k := &kube{options: o.KubeOptions, config: config, service: p.service, images: &addresses{images: p.images, base: o.BaseURL}, url: o.BaseURL, log: log}
 	for _, image := range p.service.OSImages {
 		k.versions = append(k.versions, image.Version)
