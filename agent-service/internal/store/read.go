@@ -24,6 +24,9 @@ const (
 // reader implements service.Reader on a connection or a transaction.
 type reader struct {
 	db bun.IDB
+	// prepared has the statements that are used most, and tx is nil outside of a transaction.
+	prepared *prepared
+	tx       *sql.Tx
 	// lock is added to reads of single objects in a transaction, where the database has row locks.
 	lock string
 }
@@ -40,11 +43,25 @@ func (r reader) one(ctx context.Context, query *bun.SelectQuery) (bool, error) {
 	return err == nil, classify(err)
 }
 
+// first scans the row of a prepared statement; false where there is none.
+func (r reader) first(ctx context.Context, text string, values []any, into ...any) (bool, error) {
+	rows, err := r.prepared.query(ctx, r.tx, text, r.lock, values...)
+	if err != nil {
+		return false, classify(err)
+	}
+	defer rows.Close() //nolint:errcheck // what went wrong while reading counts
+	found := rows.Next()
+	if found {
+		err = rows.Scan(into...)
+	}
+	return found && err == nil, classify(errors.Join(err, rows.Err()))
+}
+
 // InfraEnv implements service.Reader. It is not locked: hosts register at the same time.
 func (r reader) InfraEnv(ctx context.Context, id string) (*service.InfraEnv, error) {
-	var row infraEnvRow
+	row := infraEnvRow{ID: id}
 	r.lock = strings.Replace(r.lock, "UPDATE", "SHARE", 1)
-	if found, err := r.one(ctx, r.db.NewSelect().Model(&row).Where("id = ?", id)); err != nil || !found {
+	if found, err := r.first(ctx, selectInfraEnv, []any{id}, &row.Revision, &row.Doc); err != nil || !found {
 		return nil, err
 	}
 	return row.decode()
@@ -52,8 +69,8 @@ func (r reader) InfraEnv(ctx context.Context, id string) (*service.InfraEnv, err
 
 // Cluster implements service.Reader.
 func (r reader) Cluster(ctx context.Context, id string) (*service.Cluster, error) {
-	var row clusterRow
-	if found, err := r.one(ctx, r.db.NewSelect().Model(&row).Where("id = ?", id)); err != nil || !found {
+	row := clusterRow{ID: id}
+	if found, err := r.first(ctx, selectCluster, []any{id}, &row.Revision, &row.Doc); err != nil || !found {
 		return nil, err
 	}
 	return row.decode()
@@ -61,8 +78,8 @@ func (r reader) Cluster(ctx context.Context, id string) (*service.Cluster, error
 
 // Host implements service.Reader.
 func (r reader) Host(ctx context.Context, key service.HostKey) (*service.Host, error) {
-	var row hostRow
-	if found, err := r.one(ctx, r.db.NewSelect().Model(&row).Where("infra_env_id = ? AND host_id = ?", key.InfraEnvID, key.HostID)); err != nil || !found {
+	row := hostRow{InfraEnvID: key.InfraEnvID, HostID: key.HostID}
+	if found, err := r.first(ctx, selectHost, []any{key.InfraEnvID, key.HostID}, &row.Revision, &row.Doc); err != nil || !found {
 		return nil, err
 	}
 	return row.decode()
@@ -70,37 +87,42 @@ func (r reader) Host(ctx context.Context, key service.HostKey) (*service.Host, e
 
 // Inventory implements service.Reader.
 func (r reader) Inventory(ctx context.Context, key service.HostKey) ([]byte, error) {
-	var row inventoryRow
+	var body string
 	r.lock = ""
-	found, err := r.one(ctx, r.db.NewSelect().Model(&row).Where("infra_env_id = ? AND host_id = ?", key.InfraEnvID, key.HostID))
-	if err != nil || !found {
+	if found, err := r.first(ctx, selectInventory, []any{key.InfraEnvID, key.HostID}, &body); err != nil || !found {
 		return nil, err
 	}
-	return []byte(row.Body), nil
+	return []byte(body), nil
 }
 
 // HostsOfCluster implements service.Reader.
 func (r reader) HostsOfCluster(ctx context.Context, id string) ([]service.Host, error) {
-	return r.hosts(ctx, func(q *bun.SelectQuery) *bun.SelectQuery {
-		return q.Where("cluster_id = ?", id).Order("infra_env_id", "host_id")
-	})
+	return r.hosts(ctx, selectMembers, id)
 }
 
 // SameMachine implements service.Reader.
 func (r reader) SameMachine(ctx context.Context, hostID string) ([]service.Host, error) {
-	return r.hosts(ctx, func(q *bun.SelectQuery) *bun.SelectQuery { return q.Where("host_id = ?", hostID).Order("infra_env_id") })
+	return r.hosts(ctx, selectMachine, hostID)
 }
 
-func (r reader) hosts(ctx context.Context, where func(*bun.SelectQuery) *bun.SelectQuery) ([]service.Host, error) {
-	var rows []hostRow
-	query := where(r.db.NewSelect().Model(&rows))
-	if r.lock != "" {
-		query = query.For(r.lock)
-	}
-	if err := query.Scan(ctx); err != nil {
+func (r reader) hosts(ctx context.Context, text, value string) ([]service.Host, error) {
+	rows, err := r.prepared.query(ctx, r.tx, text, r.lock, value)
+	if err != nil {
 		return nil, classify(err)
 	}
-	return decodeAll(rows, hostRow.decode)
+	defer rows.Close() //nolint:errcheck // what went wrong while reading counts
+	var found []hostRow
+	for rows.Next() {
+		var row hostRow
+		if err := rows.Scan(&row.InfraEnvID, &row.HostID, &row.Revision, &row.Doc); err != nil {
+			return nil, classify(err)
+		}
+		found = append(found, row)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, classify(err)
+	}
+	return decodeAll(found, hostRow.decode)
 }
 
 func decodeAll[R, T any](rows []R, decode func(R) (*T, error)) ([]T, error) {

@@ -37,6 +37,8 @@ var migrations embed.FS
 type Store struct {
 	write *bun.DB
 	read  *bun.DB
+	// writing and reading are the same databases, for prepared statements.
+	writing, reading *prepared
 	// listen is how to connect for news of other replicas, nil where there are none.
 	listen *pgx.ConnConfig
 	// origin tells this replica's news from others'.
@@ -59,6 +61,12 @@ func Open(ctx context.Context, address string) (*Store, error) {
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
+	}
+	s.writing, s.reading = &prepared{db: s.write.DB, count: &s.Statements}, &prepared{db: s.read.DB, count: &s.Statements}
+	if s.listen == nil {
+		if err := errors.Join(s.writing.prepare(ctx), s.reading.prepare(ctx)); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
 	}
 	shared := s.read == s.write
 	s.write = s.write.WithQueryHook(counter{s})

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect"
 
 	"github.com/muster-io/muster/agent-service/internal/service"
 )
@@ -58,7 +57,7 @@ func (s *Store) once(ctx context.Context, do func(context.Context, service.Tx) e
 	if err != nil {
 		return fmt.Errorf("beginning a transaction: %w", err)
 	}
-	t := &transaction{reader: reader{db: tx}, store: s}
+	t := &transaction{reader: reader{db: tx, prepared: s.writing, tx: tx.Tx}, store: s}
 	if s.listen != nil {
 		t.lock = "UPDATE"
 	}
@@ -92,7 +91,7 @@ func orNothing(err error) error {
 
 // View implements service.Store.
 func (s *Store) View(ctx context.Context, do func(context.Context, service.Reader) error) error {
-	return classify(do(ctx, reader{db: s.read}))
+	return classify(do(ctx, reader{db: s.read, prepared: s.reading}))
 }
 
 // Announce implements service.Tx.
@@ -129,6 +128,18 @@ func (t *transaction) LockClusters(ctx context.Context, ids ...string) error {
 	err := t.db.NewSelect().Table("clusters").Column("id").Where("id IN (?)", bun.List(ids)).Order("id").For("UPDATE").Scan(ctx, &found)
 	if err != nil {
 		return fmt.Errorf("locking clusters: %w", err)
+	}
+	return nil
+}
+
+// over writes a row over the one that was read.
+func (t *transaction) over(ctx context.Context, what, text string, values ...any) error {
+	n, err := t.prepared.exec(ctx, t.tx, text, values...)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", what, err)
+	}
+	if n != 1 {
+		return errStale
 	}
 	return nil
 }
@@ -173,6 +184,9 @@ func (t *transaction) PutCluster(ctx context.Context, c *service.Cluster) error 
 	if err != nil {
 		return err
 	}
+	if known > 0 {
+		return t.over(ctx, "cluster "+c.ID, updateCluster, c.Name, c.User, c.Organization, c.Kube.Namespace, c.Kube.Name, string(c.Status), c.Revision, doc, c.ID, known)
+	}
 	return t.put(ctx, &clusterRow{
 		ID: c.ID, Name: c.Name, User: c.User, Organization: c.Organization, KubeNamespace: c.Kube.Namespace, KubeName: c.Kube.Name, Status: string(c.Status),
 		CreatedAt: c.CreatedAt.UTC(), Revision: c.Revision, Doc: doc,
@@ -186,6 +200,10 @@ func (t *transaction) PutHost(ctx context.Context, h *service.Host) error {
 	doc, err := encode(h)
 	if err != nil {
 		return err
+	}
+	if known > 0 {
+		cluster := sql.NullString{String: h.ClusterID, Valid: h.ClusterID != ""}
+		return t.over(ctx, "host "+h.String(), updateHost, cluster, h.User, h.Organization, string(h.State), h.Role, h.Revision, doc, h.InfraEnvID, h.HostID, known)
 	}
 	return t.put(ctx, &hostRow{
 		InfraEnvID: h.InfraEnvID, HostID: h.HostID, ClusterID: h.ClusterID, User: h.User, Organization: h.Organization, State: string(h.State), Role: h.Role,
@@ -230,25 +248,17 @@ func (t *transaction) DeleteHost(ctx context.Context, key service.HostKey) error
 
 // AddEvent implements service.Tx. A repetition within the hour is counted with the event that was there.
 func (t *transaction) AddEvent(ctx context.Context, e service.Event) error {
-	position := bun.SafeQuery("(SELECT coalesce(max(position), 0) + 1 FROM events)")
-	if t.db.Dialect().Name() == dialect.PG {
-		position = bun.SafeQuery("nextval('event_position')")
-	}
-	fold := foldKey(e)
-	result, err := t.db.NewUpdate().Table("events").Set("count = count + 1").Set("last_at = ?", e.At.UTC()).Set("position = ?", position).
-		Where("id = (SELECT max(id) FROM events WHERE fold = ? AND last_at > ?)", fold, e.At.Add(-foldWindow).UTC()).Exec(ctx)
+	fold, at := foldKey(e), e.At.UTC()
+	counted, err := t.prepared.exec(ctx, t.tx, countEvent, at, fold, at.Add(-foldWindow))
 	if err != nil {
 		return fmt.Errorf("counting event %s: %w", e.Name, err)
 	}
-	if n, err := result.RowsAffected(); err != nil || n > 0 {
-		return err
+	if counted > 0 {
+		return nil
 	}
-	row := &eventRow{
-		Fold: fold, Name: e.Name, InfraEnvID: e.InfraEnvID, HostID: e.HostID, ClusterID: e.ClusterID, Severity: e.Severity, Category: e.Category,
-		Message: e.Message, At: e.At.UTC(), LastAt: e.At.UTC(), Count: 1, ForInfraEnv: e.ForInfraEnv, ForCluster: e.ForCluster, RequestID: e.RequestID,
-		Props: string(e.Props),
-	}
-	if _, err := t.db.NewInsert().Model(row).Value("position", "?", position).Exec(ctx); err != nil {
+	_, err = t.prepared.exec(ctx, t.tx, insertEvent, fold, e.Name, e.InfraEnvID, e.HostID, e.ClusterID, e.Severity, e.Category, e.Message, at, at,
+		e.ForInfraEnv, e.ForCluster, e.RequestID, string(e.Props))
+	if err != nil {
 		return fmt.Errorf("writing event %s: %w", e.Name, err)
 	}
 	return nil

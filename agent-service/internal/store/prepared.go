@@ -1,0 +1,109 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Statements of what happens for every host again and again. Their values are given apart, so that a database reads each of them once: SQLite takes longer to
+// read a statement than to carry it out.
+const (
+	selectInfraEnv  = "SELECT revision, doc FROM infra_envs WHERE id = ?"
+	selectCluster   = "SELECT revision, doc FROM clusters WHERE id = ?"
+	selectHost      = "SELECT revision, doc FROM hosts WHERE infra_env_id = ? AND host_id = ?"
+	selectMembers   = "SELECT infra_env_id, host_id, revision, doc FROM hosts WHERE cluster_id = ? ORDER BY infra_env_id, host_id"
+	selectMachine   = "SELECT infra_env_id, host_id, revision, doc FROM hosts WHERE host_id = ? ORDER BY infra_env_id"
+	selectInventory = "SELECT body FROM inventories WHERE infra_env_id = ? AND host_id = ?"
+	updateCluster   = "UPDATE clusters SET name = ?, user_name = ?, org_id = ?, kube_namespace = ?, kube_name = ?, status = ?, revision = ?, doc = ? WHERE id = ? AND revision = ?"
+	updateHost      = "UPDATE hosts SET cluster_id = ?, user_name = ?, org_id = ?, state = ?, role = ?, revision = ?, doc = ? WHERE infra_env_id = ? AND host_id = ? AND revision = ?"
+	countEvent      = "UPDATE events SET count = count + 1, last_at = ?, position = " + nextPosition + " WHERE id = (SELECT max(id) FROM events WHERE fold = ? AND last_at > ?)"
+	insertEvent     = "INSERT INTO events (position, fold, name, infra_env_id, host_id, cluster_id, severity, category, message, at, last_at, count, for_infra_env, for_cluster, request_id, props) " +
+		"VALUES (" + nextPosition + ", ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?)"
+
+	nextPosition   = "(SELECT coalesce(max(position), 0) + 1 FROM events)"
+	sharedPosition = "nextval('event_position')"
+	timeLayout     = "2006-01-02 15:04:05.999999-07:00"
+)
+
+// prepared carries out statements of this file.
+type prepared struct {
+	db *sql.DB
+	// statements are nil for PostgreSQL, whose driver keeps what it prepared itself.
+	statements map[string]*sql.Stmt
+	count      *atomic.Int64
+}
+
+// prepare reads the statements. It is done before there are transactions, which may have the only connection.
+func (p *prepared) prepare(ctx context.Context) error {
+	p.statements = map[string]*sql.Stmt{}
+	for _, text := range []string{
+		selectInfraEnv, selectCluster, selectHost, selectMembers, selectMachine, selectInventory, updateCluster, updateHost, countEvent, insertEvent,
+	} {
+		statement, err := p.db.PrepareContext(ctx, text) //nolint:sqlclosecheck // it lives as long as the database is open
+		if err != nil {
+			return fmt.Errorf("preparing a statement: %w", err)
+		}
+		p.statements[text] = statement
+	}
+	return nil
+}
+
+func (p *prepared) query(ctx context.Context, tx *sql.Tx, text, lock string, values ...any) (*sql.Rows, error) {
+	p.count.Add(1)
+	if statement := p.statements[text]; statement != nil {
+		if tx != nil {
+			statement = tx.StmtContext(ctx, statement) //nolint:sqlclosecheck // it ends with the transaction
+		}
+		return statement.QueryContext(ctx, values...)
+	}
+	text = numbered(text)
+	if lock != "" {
+		text += " FOR " + lock
+	}
+	if tx != nil {
+		return tx.QueryContext(ctx, text, values...)
+	}
+	return p.db.QueryContext(ctx, text, values...)
+}
+
+// exec returns how many rows the statement wrote.
+func (p *prepared) exec(ctx context.Context, tx *sql.Tx, text string, values ...any) (int64, error) {
+	p.count.Add(1)
+	var result sql.Result
+	var err error
+	if statement := p.statements[text]; statement != nil {
+		for i, value := range values {
+			if at, is := value.(time.Time); is {
+				values[i] = at.UTC().Format(timeLayout) // as all times in the file are
+			}
+		}
+		result, err = tx.StmtContext(ctx, statement).ExecContext(ctx, values...) //nolint:sqlclosecheck // it ends with the transaction
+	} else {
+		result, err = tx.ExecContext(ctx, numbered(text), values...)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// numbered is a statement as PostgreSQL takes it.
+func numbered(text string) string {
+	parts := strings.Split(strings.ReplaceAll(text, nextPosition, sharedPosition), "?")
+	var out strings.Builder
+	for i, part := range parts {
+		if i > 0 {
+			out.WriteString("$" + strconv.Itoa(i))
+		}
+		out.WriteString(part)
+	}
+	return out.String()
+}
