@@ -210,6 +210,16 @@ func (r *recent[T]) get(id string, read func() (*T, error)) (*T, error) {
 	return object, nil
 }
 
+// put keeps an object that was written, unless the one that is there is newer.
+func (r *recent[T]) put(id string, object *T, newer func(a, b *T) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.epoch++
+	if there := r.objects[id]; there == nil || newer(object, there) {
+		r.objects[id] = object
+	}
+}
+
 // forget drops an object, all of them without an id.
 func (r *recent[T]) forget(id string) {
 	r.mu.Lock()

@@ -63,21 +63,36 @@ func (s *Service) ListHosts(ctx context.Context, by Principal, filter HostFilter
 
 // Inventory implements Hosts.
 func (s *Service) Inventory(ctx context.Context, by Principal, key HostKey) ([]byte, error) {
+	h, err := s.remembered(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if !by.Owns(h.Owner) {
+		return nil, notFound("Host", key.HostID)
+	}
+	if h.Summary.Hash == "" {
+		return nil, nil
+	}
 	var inventory []byte
-	err := s.view(ctx, func(ctx context.Context, r Reader) error {
-		h, err := r.Host(ctx, key)
-		if err != nil {
-			return err
-		}
-		if h == nil || !by.Owns(h.Owner) {
-			return notFound("Host", key.HostID)
-		}
-		if h.Summary.Hash != "" {
-			inventory, err = r.Inventory(ctx, key)
-		}
+	err = s.view(ctx, func(ctx context.Context, r Reader) (err error) {
+		inventory, err = r.Inventory(ctx, key)
 		return err
 	})
 	return inventory, err
+}
+
+// remembered is a host from memory where nobody else writes to the store, and from the store where replicas do. It is not to be changed.
+func (s *Service) remembered(ctx context.Context, key HostKey) (*Host, error) {
+	if s.store.Shared() {
+		return s.GetHost(ctx, Kubernetes, key)
+	}
+	e, err := s.entry(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.host, nil
 }
 
 // Seen implements Hosts.

@@ -71,7 +71,12 @@ func (s *Service) update(ctx context.Context, do func(ctx context.Context, w *wo
 		case InfraEnvChanged:
 			s.infraEnvs.forget(c.ID)
 		case ClusterChanged:
-			s.clusters.forget(c.ID)
+			if t := w.clusters[c.ID]; t != nil && !t.deleted && !s.store.Shared() {
+				// Nobody else writes: agents that are told of this at once need not read it again.
+				s.clusters.put(c.ID, new(*t.now), func(a, b *Cluster) bool { return a.Revision > b.Revision })
+			} else {
+				s.clusters.forget(c.ID)
+			}
 		case HostChanged, EverythingChanged:
 		}
 	}
