@@ -22,7 +22,7 @@ JOBS ?= 2
 # The race detector needs a C compiler.
 RACE ?= $(if $(shell command -v cc 2>/dev/null),-race)
 # Without the debugger's tables a test binary is linked in three quarters of the time.
-TEST_FLAGS ?= $(RACE) -ldflags=-w -shuffle=on -timeout=20m
+TEST_FLAGS ?= $(RACE) -ldflags=-w -shuffle=on -timeout=30m
 # The longest first.
 TESTED := discovery-operator agent-service ipam-operator pool-operator apis
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
