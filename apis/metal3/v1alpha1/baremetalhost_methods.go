@@ -30,6 +30,12 @@ func (h *BareMetalHost) InspectionDisabled() bool {
 	return h.Spec.InspectionMode == InspectionDisabled || h.Annotations[InspectAnnotation] == "disabled"
 }
 
+// InspectionRequested reports whether the user asks for the host to be inspected again, although its hardware may be known.
+func (h *BareMetalHost) InspectionRequested() bool {
+	_, asked := h.Annotations[InspectAnnotation]
+	return asked && !h.InspectionDisabled()
+}
+
 // HasStatus reports whether somebody has written the host's status.
 func (h *BareMetalHost) HasStatus() bool {
 	return h.Status.LastUpdated != nil

@@ -11,6 +11,13 @@ const (
 	ReasonNoCredentials         = "NoCredentials"
 	ReasonCredentialsVerified   = "CredentialsVerified"
 	ReasonCredentialsUnverified = "CredentialsUnverified"
+	ReasonInspectionNotPossible = "InspectionNotPossible"
+)
+
+// Reasons of events on a BareMetalHost that this operator manages.
+const (
+	EventInspectionStarted  = "InspectionStarted"
+	EventInspectionComplete = "InspectionComplete"
 )
 
 // ReasonManagedHere is of ConditionHandedOver and says that nothing is handed over because this operator manages hosts itself.
@@ -23,6 +30,7 @@ const (
 	ReasonBMCCredentialsRefused = "BMCCredentialsRefused"
 	// ReasonBMCUnreachable says that the management controller does not answer Ironic as it should.
 	ReasonBMCUnreachable     = "BMCUnreachable"
+	ReasonInspecting         = "Inspecting"
 	ReasonInspectionFailed   = "InspectionFailed"
 	ReasonPowerChangeFailed  = "PowerChangeFailed"
 	ReasonUndeployFailed     = "UndeployFailed"

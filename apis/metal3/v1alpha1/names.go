@@ -11,7 +11,8 @@ const (
 	StatusAnnotation = "baremetalhost.metal3.io/status"
 	// HardwareDetailsAnnotation holds HardwareDetails as JSON; it is accepted only while inspection is disabled.
 	HardwareDetailsAnnotation = "inspect.metal3.io/hardwaredetails"
-	// InspectAnnotation set to "disabled" is the old form of spec.inspectionMode.
+	// InspectAnnotation asks for the machine to be inspected again; it goes when that is done. Set to "disabled" it is the old form of
+	// spec.inspectionMode.
 	InspectAnnotation = "inspect.metal3.io"
 	// RebootAnnotation, alone or followed by "/<key>", asks for a reboot.
 	RebootAnnotation = "reboot.metal3.io"

@@ -135,6 +135,10 @@ func (m mortal) SetProvision(ctx context.Context, uuid, target string) error {
 	return m.act(func() error { return m.Manager.SetProvision(ctx, uuid, target) })
 }
 
+func (m mortal) Inspect(ctx context.Context, n hoststate.Node, mode metal3v1.InspectionMode) error {
+	return m.act(func() error { return m.Manager.Inspect(ctx, n, mode) })
+}
+
 func (m mortal) SetPower(ctx context.Context, uuid, target string) error {
 	return m.act(func() error { return m.Manager.SetPower(ctx, uuid, target) })
 }

@@ -30,6 +30,8 @@ type rack struct {
 	bmc string
 	// power is what the machine behind the management controller really does.
 	power func(uuid string) bool
+	// boots makes machine number i, which an inspection has switched on, boot the ramdisk and report.
+	boots func(t *testing.T, i int)
 }
 
 func TestManagingOnDemo(t *testing.T) {
@@ -42,6 +44,7 @@ func TestManagingOnDemo(t *testing.T) {
 			return uuid
 		},
 		power: func(uuid string) bool { return r.Power(uuid) == hoststate.PowerOn },
+		boots: func(*testing.T, int) {}, // machines of the rack boot when Ironic looks for them
 	})
 }
 
@@ -54,6 +57,7 @@ func TestManagingOnIronic(t *testing.T) {
 		Manager: client, bmc: bmc.Address(),
 		enrol: func(t *testing.T, i int) string { return real.Enrol(t, 1, i)[0] },
 		power: func(string) bool { return bmc.Power() == "On" },
+		boots: func(t *testing.T, i int) { real.Ramdisk(t, demo.Machine(i)) },
 	})
 }
 
@@ -73,6 +77,20 @@ func (r rack) settled(ctx context.Context, t *testing.T, uuid string) hoststate.
 		n, err = r.Managed(ctx, uuid)
 		require.NoError(t, err)
 		return !n.Busy()
+	}, time.Minute, 100*time.Millisecond)
+	return n
+}
+
+// awaitsRamdisk has a machine inspected, and waits until Ironic waits for its ramdisk.
+func (r rack) awaitsRamdisk(ctx context.Context, t *testing.T, uuid string) hoststate.Node {
+	t.Helper()
+	ask(t, func() error { return r.Inspect(ctx, r.settled(ctx, t, uuid), metal3v1.InspectionAgent) })
+	var n hoststate.Node
+	require.Eventually(t, func() bool {
+		var err error
+		n, err = r.Managed(ctx, uuid)
+		require.NoError(t, err)
+		return n.State == hoststate.InspectWait && !n.Locked
 	}, time.Minute, 100*time.Millisecond)
 	return n
 }
@@ -147,6 +165,38 @@ func managing(t *testing.T, r rack) {
 			assert.Equal(t, want, n.Power, n.LastError)
 			assert.Equal(t, want == hoststate.PowerOn, r.power(uuid), target)
 		}
+	})
+	t.Run("a machine is switched on and inspected by its ramdisk", func(t *testing.T) {
+		require.True(t, r.settled(ctx, t, uuid).Inspected.IsZero(), "a discovery is no inspection")
+		began := r.awaitsRamdisk(ctx, t, uuid)
+		assert.True(t, began.Inspected.IsZero())
+		assert.Equal(t, hoststate.Await, hoststate.Inspection(began, hoststate.Examination{}))
+		require.Eventually(t, func() bool { return r.power(uuid) }, time.Minute, 100*time.Millisecond, "Ironic switches the machine on")
+		r.boots(t, 1)
+		n := r.settled(ctx, t, uuid)
+		assert.Equal(t, inventory.NodeManageable, n.State, n.LastError)
+		assert.False(t, n.Inspected.IsZero())
+		assert.Equal(t, hoststate.Accept, hoststate.Inspection(n, hoststate.Examination{Again: true, Asked: hoststate.AskedInspect}))
+		report, err := r.Report(ctx, uuid)
+		require.NoError(t, err)
+		assert.Equal(t, demo.MAC(1, 0), report.BootMAC)
+	})
+	t.Run("an inspection is ended before its node is deleted", func(t *testing.T) {
+		n := r.awaitsRamdisk(ctx, t, uuid)
+		require.ErrorIs(t, r.DeleteNode(ctx, uuid), inventory.ErrBusy)
+		for range 2 {
+			what, wait := hoststate.Leave(n)
+			require.True(t, wait)
+			ask(t, func() error { return r.SetProvision(ctx, uuid, what) })
+			n = r.settled(ctx, t, uuid)
+		}
+		_, wait := hoststate.Leave(n)
+		assert.False(t, wait)
+		assert.Equal(t, inventory.NodeManageable, n.State, n.LastError)
+		_, err := r.Report(ctx, uuid)
+		require.NoError(t, err, "what is known of the machine stays")
+		ask(t, func() error { return r.SetPower(ctx, uuid, hoststate.PowerDown) })
+		r.settled(ctx, t, uuid)
 	})
 	t.Run("renewed credentials of a managed node are verified by asking for the power", func(t *testing.T) {
 		ask(t, func() error { return r.Write(ctx, r.settled(ctx, t, uuid), "ns~host", r.access(t, "wrong")) })

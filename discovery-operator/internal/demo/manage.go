@@ -5,10 +5,13 @@ package demo
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
@@ -37,7 +40,13 @@ type managed struct {
 	powerTarget string
 	// uninspected keeps what an inspection will find.
 	uninspected *inventory.Report
+	// inspected is when the last inspection ended well; inspections counts those that were begun, waited how often Ironic looked for the ramdisk.
+	inspected           time.Time
+	inspections, waited int
 }
+
+// A ramdisk has booted when Ironic looks for it the boot-th time. One that does not report is looked for with patience.
+const boot, patience = 2, 100
 
 func (n *node) marked(mark string) bool {
 	r := n.report
@@ -59,6 +68,7 @@ func (r *Rack) Managed(_ context.Context, id string) (hoststate.Node, error) {
 	out := hoststate.Node{
 		UUID: n.UUID, Name: n.Name, Driver: n.Driver, Info: maps.Clone(n.info), State: n.State, Target: n.target, Power: n.power,
 		PowerTarget: n.powerTarget, LastError: n.LastError, Instance: n.Instance, Locked: n.Locked,
+		Inspector: "agent", Inspected: n.inspected,
 	}
 	n.settle()
 	return out, nil
@@ -84,16 +94,57 @@ func (n *node) settle() {
 		} else if n.power == "" {
 			n.power = hoststate.PowerDown
 		}
-	case n.State == "inspecting":
-		n.State, n.target = inventory.NodeManageable, ""
-		if n.marked(MarkUninspectable) || n.report == nil && n.uninspected == nil {
-			n.State, n.LastError = "inspect failed", "the machine did not boot the ramdisk"
-		} else if n.report == nil {
-			n.report = n.uninspected
+	case n.State == hoststate.Inspects:
+		n.State, n.power, n.LastError = hoststate.InspectWait, hoststate.PowerOn, refused
+		if refused != "" {
+			n.State, n.target = hoststate.InspectFailed, ""
+		}
+	case n.State == hoststate.InspectWait:
+		n.waited++
+		switch {
+		case n.marked(MarkUninspectable), n.waited > patience:
+			n.State, n.target, n.LastError = hoststate.InspectFailed, "", "timeout reached while inspecting the node"
+		case n.waited < boot:
+		case n.report != nil:
+			n.take(n.report)
+		case n.uninspected != nil:
+			n.take(n.uninspected)
 		}
 	case n.State == "deleting":
 		n.State, n.target, n.Instance = inventory.NodeAvailable, "", ""
 	}
+}
+
+// take ends an inspection with what the ramdisk reports.
+func (n *node) take(report *inventory.Report) {
+	n.State, n.target, n.LastError, n.report, n.inspected = inventory.NodeManageable, "", "", report, time.Now()
+}
+
+// Boot makes the machine that has a MAC of the report boot the ramdisk, which reports to the inspection that waits for it.
+func (r *Rack) Boot(data []byte) (string, error) {
+	report, err := inventory.ParseReport(data)
+	if err != nil {
+		return "", fmt.Errorf("reporting a machine: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, mac := range report.MACs {
+		if n := r.byMAC(mac); n != nil && n.State == hoststate.InspectWait {
+			n.take(report)
+			return n.UUID, nil
+		}
+	}
+	return "", fmt.Errorf("no inspection waits for a machine with one of the MACs %s", strings.Join(report.MACs, ", "))
+}
+
+// Inspections is how many inspections of a node were begun, for tests.
+func (r *Rack) Inspections(id string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := r.find(id); i >= 0 {
+		return r.nodes[i].inspections
+	}
+	return 0
 }
 
 // refusal is what the management controller has against the credentials, empty if nothing.
@@ -206,8 +257,13 @@ func (r *Rack) SetProvision(_ context.Context, id, target string) error {
 		return inventory.Failf(inventory.ProblemBusy, "node %s is locked", id)
 	case target == "manage" && n.State == inventory.NodeEnroll:
 		n.State, n.target = inventory.NodeVerifying, inventory.NodeManageable
-	case target == "inspect" && (n.State == inventory.NodeManageable || n.State == "inspect failed"):
-		n.State, n.target, n.LastError = "inspecting", inventory.NodeManageable, ""
+	case target == "manage" && (n.State == hoststate.InspectFailed || n.State == inventory.NodeAvailable):
+		n.State = inventory.NodeManageable
+	case target == "inspect" && (n.State == inventory.NodeManageable || n.State == hoststate.InspectFailed):
+		n.State, n.target, n.LastError, n.inspected, n.waited = hoststate.Inspects, inventory.NodeManageable, "", time.Time{}, 0
+		n.inspections++
+	case target == "abort" && n.State == hoststate.InspectWait:
+		n.State, n.target, n.LastError = hoststate.InspectFailed, "", "Inspection was aborted by request."
 	case target == "deleted" && n.State == "active":
 		n.State, n.target = "deleting", inventory.NodeAvailable
 	default:
@@ -217,7 +273,12 @@ func (r *Rack) SetProvision(_ context.Context, id, target string) error {
 }
 
 func (n *node) busyNow() bool {
-	return n.powerTarget != "" || n.State == inventory.NodeVerifying || n.State == "inspecting" || n.State == "deleting"
+	return n.powerTarget != "" || n.State == inventory.NodeVerifying || n.State == hoststate.Inspects || n.State == "deleting"
+}
+
+// Inspect has a machine inspected by its ramdisk.
+func (r *Rack) Inspect(ctx context.Context, n hoststate.Node, _ metal3v1.InspectionMode) error {
+	return r.SetProvision(ctx, n.UUID, "inspect")
 }
 
 // SetPower asks for a change of the power.

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
@@ -110,6 +111,9 @@ func missing(kind, id string) error {
 
 // Version implements fleet.Lister.
 func (r *Rack) Version(context.Context) (string, error) { return Version, nil }
+
+// Enter implements fleet.Lister.
+func (r *Rack) Enter(context.Context) error { return nil }
 
 // Nodes implements fleet.Lister.
 func (r *Rack) Nodes(_ context.Context, after string) ([]inventory.Node, error) {
@@ -224,6 +228,10 @@ func (r *Rack) DeleteNode(_ context.Context, id string) error {
 	}
 	if r.nodes[i].Instance != "" {
 		return inventory.Failf(inventory.ProblemBusy, "node %s is in use", id)
+	}
+	switch r.nodes[i].State {
+	case hoststate.Inspects, hoststate.InspectWait, hoststate.InspectFailed:
+		return inventory.Failf(inventory.ProblemBusy, "node %s is %s", id, r.nodes[i].State)
 	}
 	r.nodes = slices.Delete(r.nodes, i, i+1)
 	return nil

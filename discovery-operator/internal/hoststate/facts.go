@@ -19,6 +19,8 @@ type Facts struct {
 	External bool
 	// NeedsInspection says that the hardware is neither known nor unwanted.
 	NeedsInspection bool
+	// Reinspect says that somebody wants the hardware looked at again, where it is known.
+	Reinspect bool
 	// NodeKnown says that a node is recorded for the host.
 	NodeKnown bool
 	// Resting says that what failed last is not due to be tried again.
@@ -31,7 +33,7 @@ func FactsOf(h *metal3v1.BareMetalHost) Facts {
 		Deleting:     h.DeletionTimestamp != nil,
 		Unapproved:   h.Labels[metal3v1.ApprovalLabel] == "pending" && h.Annotations[metal3v1.ApprovedAnnotation] != "true",
 		PowerControl: h.HasPowerControl(), External: h.Spec.ExternallyProvisioned, NeedsInspection: h.NeedsHardwareInspection(),
-		NodeKnown: h.Status.Provisioning.ID != "",
+		Reinspect: h.InspectionRequested(), NodeKnown: h.Status.Provisioning.ID != "",
 	}
 }
 
@@ -70,7 +72,11 @@ func (f Facts) course(s State) Event {
 		return ExternallyInstalled
 	case f.External:
 		return Nothing
+	case s == Available && f.Reinspect && f.PowerControl:
+		return InspectionRequested
 	case s == Available, s == MatchProfile:
+		return Nothing
+	case s == Inspecting && f.Reinspect:
 		return Nothing
 	case !f.NeedsInspection:
 		return HardwareKnown

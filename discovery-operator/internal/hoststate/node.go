@@ -4,7 +4,9 @@
 package hoststate
 
 import (
+	"regexp"
 	"strings"
+	"time"
 
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
@@ -27,7 +29,18 @@ type Node struct {
 	Instance string
 	// Locked says that Ironic works on the node.
 	Locked bool
+	// Inspector is the node's inspect interface. Inspected is when its last inspection ended well, by Ironic's clock; zero while one is under
+	// way, after one that failed, and for a machine that was discovered and never inspected.
+	Inspector string
+	Inspected time.Time
 }
+
+// Provision states of an inspection: Ironic prepares it, waits for the ramdisk, or has given up.
+const (
+	Inspects      = "inspecting"
+	InspectWait   = "inspect wait"
+	InspectFailed = "inspect failed"
+)
 
 // States of power, and what can be asked of it.
 const (
@@ -40,7 +53,7 @@ const (
 
 // Busy reports whether Ironic is doing something with the node, so that an answer is to be waited for.
 func (n Node) Busy() bool {
-	return n.Locked || n.PowerTarget != "" || n.State == inventory.NodeVerifying || n.State == "inspecting" || n.State == "inspect wait" ||
+	return n.Locked || n.PowerTarget != "" || n.State == inventory.NodeVerifying || n.State == Inspects || n.State == InspectWait ||
 		n.State == "deleting" || n.State == "cleaning" || n.State == "clean wait" || n.State == "deploying" || n.State == "wait call-back"
 }
 
@@ -54,12 +67,18 @@ func (n Node) Deployed() bool {
 	}
 }
 
+// statusOfRefusal is an HTTP status, not a part of a longer number such as a port.
+var statusOfRefusal = regexp.MustCompile(`\b40[13]\b`)
+
 // Refusal says whether Ironic's error is a management controller's refusal of the credentials. Controllers lock accounts after a few
 // of these, so it is worth telling them from a controller that does not answer.
 func Refusal(lastError string) bool {
 	text := strings.ToLower(lastError)
+	if statusOfRefusal.MatchString(text) {
+		return true
+	}
 	for _, sign := range []string{
-		"401", "403", "unauthorized", "accesserror", "access error", "authentication", "invalid credential", "password",
+		"unauthorized", "accesserror", "access error", "authentication", "invalid credential", "password",
 		"incorrect user", "rakp 2", "unauthorized name",
 	} {
 		if strings.Contains(text, sign) {

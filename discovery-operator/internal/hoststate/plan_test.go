@@ -6,6 +6,7 @@ package hoststate_test
 import (
 	"maps"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -110,7 +111,36 @@ func TestPower(t *testing.T) {
 	assert.Equal(t, hoststate.PowerWish{On: true, Once: true, Hard: true, Reboots: []string{"reboot.metal3.io", "reboot.metal3.io/x"}}, hoststate.WishOf(h))
 }
 
+func TestInspection(t *testing.T) {
+	began := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	idle := hoststate.Node{State: "manageable"}
+	before, after := idle, idle
+	before.Inspected, after.Inspected = began.Add(-time.Hour), began.Add(time.Minute)
+	broken := hoststate.Node{State: hoststate.InspectFailed, LastError: "timeout"}
+	for name, c := range map[string]struct {
+		node hoststate.Node
+		e    hoststate.Examination
+		want hoststate.Move
+	}{
+		"what Ironic knows already will do":                {idle, hoststate.Examination{Since: began}, hoststate.Accept},
+		"Ironic prepares it":                               {hoststate.Node{State: hoststate.Inspects}, hoststate.Examination{}, hoststate.Await},
+		"the ramdisk boots":                                {hoststate.Node{State: hoststate.InspectWait}, hoststate.Examination{}, hoststate.Await},
+		"what was known before will not do":                {before, hoststate.Examination{Again: true, Since: began}, hoststate.Inspect},
+		"nor what was discovered":                          {idle, hoststate.Examination{Again: true, Since: began}, hoststate.Inspect},
+		"it ended while nobody looked":                     {after, hoststate.Examination{Again: true, Since: began}, hoststate.Accept},
+		"it ended, and Ironic's clock is late":             {before, hoststate.Examination{Again: true, Since: began, Asked: hoststate.AskedInspect}, hoststate.Accept},
+		"somebody else ended it":                           {idle, hoststate.Examination{Again: true, Since: began, Asked: hoststate.AskedInspect}, hoststate.Refuse},
+		"it failed":                                        {broken, hoststate.Examination{Asked: hoststate.AskedInspect}, hoststate.Refuse},
+		"it failed while nobody looked":                    {broken, hoststate.Examination{}, hoststate.Refuse},
+		"it failed, was told, and is due to be tried":      {broken, hoststate.Examination{Told: true}, hoststate.Inspect},
+		"it failed once more, and the host said so before": {broken, hoststate.Examination{Told: true, Asked: hoststate.AskedInspect}, hoststate.Refuse},
+	} {
+		assert.Equal(t, c.want, hoststate.Inspection(c.node, c.e), name)
+	}
+}
+
 func TestRefusal(t *testing.T) {
 	assert.True(t, hoststate.Refusal("HTTP GET http://x returned code 401. unknown error"))
+	assert.False(t, hoststate.Refusal("Unable to connect to http://192.0.2.1:40123: connection refused"), "a port is no answer")
 	assert.False(t, hoststate.Refusal("Unable to connect to http://x: connection refused"))
 }

@@ -17,12 +17,14 @@ const (
 	AskedManage Asked = "manage"
 	// AskedPower says that Ironic asks the management controller for the power, which verifies the credentials of a node that is managed already.
 	AskedPower Asked = "power"
+	// AskedInspect says that Ironic has the machine inspected.
+	AskedInspect Asked = "inspect"
 )
 
-// Move is the next step of a registration.
+// Move is the next step of a registration or an inspection.
 type Move string
 
-// Steps of a registration.
+// Steps of a registration and of an inspection.
 const (
 	// Write the driver and the credentials to the node.
 	Write Move = "write"
@@ -30,11 +32,13 @@ const (
 	Manage Move = "manage"
 	// CheckPower makes Ironic verify the credentials of a node that it manages already.
 	CheckPower Move = "check power"
+	// Inspect has the machine inspected.
+	Inspect Move = "inspect"
 	// Await the answer.
 	Await Move = "await"
-	// Accept says that the management controller has answered.
+	// Accept says that the management controller has answered, or that the machine needs no further inspection.
 	Accept Move = "accept"
-	// Refuse says that it has not, or that it did not like the credentials: see the node's last error.
+	// Refuse says that it has not, or that it did not like the credentials, or that the inspection failed: see the node's last error.
 	Refuse Move = "refuse"
 )
 

@@ -68,6 +68,7 @@ const (
 	ExternallyInstalled Event = "externally provisioned"
 	HardwareKnown       Event = "hardware known"
 	HardwareWanted      Event = "hardware wanted"
+	InspectionRequested Event = "inspection requested"
 	DeletionRequested   Event = "deletion requested"
 	NodeFound           Event = "node found"
 	NodeLost            Event = "node lost"
@@ -82,7 +83,7 @@ const (
 func Events() []Event {
 	return []Event{
 		Nothing, NotYet, ApprovalMissing, NoCredentials, CredentialsArrived, ExternallyInstalled, HardwareKnown, HardwareWanted,
-		DeletionRequested, NodeFound, NodeLost, Verified, NoInspectionData, Done, Failed, GaveUp,
+		InspectionRequested, DeletionRequested, NodeFound, NodeLost, Verified, NoInspectionData, Done, Failed, GaveUp,
 	}
 }
 
@@ -99,8 +100,10 @@ const (
 	ImportHardware Effect = "import the hardware"
 	// Register gives the node the host's driver and credentials, and has them verified.
 	Register Effect = "register the node"
-	// Inspect has the machine inspected.
-	Inspect Effect = "inspect the machine"
+	// InspectMachine has the machine inspected.
+	InspectMachine Effect = "inspect the machine"
+	// EndInspection ends an inspection that nobody wants any more, if one is under way.
+	EndInspection Effect = "end the inspection"
 	// MaintainPower makes the machine's power what the host says, where there is power control.
 	MaintainPower Effect = "maintain the power"
 	// AwaitDeployment waits for somebody else's deployment.

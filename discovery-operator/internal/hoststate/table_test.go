@@ -76,13 +76,15 @@ func TestDeletionWorksInEveryState(t *testing.T) {
 // not deleted comes to rest where its facts say, and never jumps to and fro.
 func TestEverythingThatCanBeSeenLeadsSomewhere(t *testing.T) {
 	succeeds := map[hoststate.Effect]hoststate.Event{
-		hoststate.FindNode: hoststate.NodeFound, hoststate.ImportHardware: hoststate.HardwareKnown, hoststate.Inspect: hoststate.HardwareKnown,
+		hoststate.FindNode: hoststate.NodeFound, hoststate.ImportHardware: hoststate.HardwareKnown, hoststate.InspectMachine: hoststate.HardwareKnown,
+		hoststate.EndInspection: hoststate.Done,
 		hoststate.MaintainPower: hoststate.Nothing, hoststate.AwaitDeployment: hoststate.Done, hoststate.Undeploy: hoststate.Done,
 		hoststate.PowerOff: hoststate.Done, hoststate.DeleteNode: hoststate.Done,
 	}
 	for _, s := range hoststate.States() {
-		for bits := range 1 << 5 {
+		for bits := range 1 << 6 {
 			f := hoststate.Facts{
+				Reinspect:  bits&32 != 0,
 				Unapproved: bits&1 != 0, PowerControl: bits&2 != 0, External: bits&4 != 0, NeedsInspection: bits&8 != 0, NodeKnown: bits&16 != 0,
 			}
 			f.Unverified = f.PowerControl
@@ -97,7 +99,7 @@ func TestEverythingThatCanBeSeenLeadsSomewhere(t *testing.T) {
 						outcome = hoststate.AfterVerification(f)
 					}
 					if outcome == hoststate.HardwareKnown {
-						f.NeedsInspection = false
+						f.NeedsInspection, f.Reinspect = false, false
 					}
 					step, _ = hoststate.Next(at, outcome)
 				}

@@ -255,8 +255,11 @@ func (b *badReply) Unwrap() error { return b.error }
 // faults that the service names, never the request.
 func (c *Client) explain(attempt string, err error) error {
 	if e := (*gophercloud.ErrUnexpectedResponseCode)(nil); asPointerOrValue(err, &e) {
-		fault := faultOf(e.Body)
-		return inventory.Failf(problemOf(e.Actual), "%s: HTTP %d: %s", attempt, e.Actual, c.hide(fault))
+		fault, problem := faultOf(e.Body), problemOf(e.Actual)
+		if e.Actual == http.StatusInternalServerError && strings.Contains(string(e.Body), "Node is locked") { // ironic-inspector's, passed on
+			problem = inventory.ProblemBusy
+		}
+		return inventory.Failf(problem, "%s: HTTP %d: %s", attempt, e.Actual, c.hide(fault))
 	}
 	var bad *badReply
 	var netErr net.Error

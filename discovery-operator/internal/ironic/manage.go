@@ -12,12 +12,14 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
-const managedFields = nodeFields + ",driver_info,target_provision_state,power_state,target_power_state"
+const managedFields = nodeFields + ",driver_info,target_provision_state,power_state,target_power_state,inspect_interface,inspection_finished_at"
 
 // maxError bounds what is kept of an error of Ironic's.
 const maxError = 1024
@@ -30,13 +32,18 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 		Target      string         `json:"target_provision_state"`
 		Power       string         `json:"power_state"`
 		PowerTarget string         `json:"target_power_state"`
+		Inspector   string         `json:"inspect_interface"`
+		Inspected   string         `json:"inspection_finished_at"`
 	}
 	if err := c.call(ctx, "get_node", http.MethodGet, "nodes/"+url.PathEscape(uuid)+"?fields="+managedFields, nil, &r); err != nil {
 		return hoststate.Node{}, err
 	}
 	n := hoststate.Node{
 		UUID: r.UUID, Name: r.Name, Driver: r.Driver, State: r.State, Target: r.Target, Power: r.Power, PowerTarget: r.PowerTarget,
-		Instance: r.Instance, Locked: r.Reservation != "", Info: make(map[string]string, len(r.Info)),
+		Instance: r.Instance, Locked: r.Reservation != "", Inspector: r.Inspector, Info: make(map[string]string, len(r.Info)),
+	}
+	if at, err := time.Parse(time.RFC3339, r.Inspected); err == nil {
+		n.Inspected = at
 	}
 	if n.LastError = r.LastError; len(n.LastError) > maxError {
 		n.LastError = strings.ToValidUTF8(n.LastError[:maxError], "") + "…"
@@ -119,10 +126,50 @@ func (c *Client) Write(ctx context.Context, n hoststate.Node, name string, a hos
 	return c.without(a, c.call(ctx, "update_node", http.MethodPatch, "nodes/"+url.PathEscape(n.UUID)+query, patch, nil))
 }
 
-// SetProvision asks for a change of the provision state: manage, inspect, deleted. It fails with ErrBusy while Ironic works on the node.
+// SetProvision asks for a change of the provision state: manage, abort, deleted. It fails with ErrBusy while Ironic works on the node.
 func (c *Client) SetProvision(ctx context.Context, uuid, target string) error {
 	path := "nodes/" + url.PathEscape(uuid) + "/states/provision"
 	return c.call(ctx, "set_provision_state", http.MethodPut, path, map[string]string{"target": target}, nil)
+}
+
+// Inspect has a machine inspected: by the ramdisk, or by its management controller when that is wanted and the node's driver can do it. It
+// fails with ErrBusy while Ironic works on the node.
+func (c *Client) Inspect(ctx context.Context, n hoststate.Node, mode metal3v1.InspectionMode) error {
+	var driver struct {
+		Inspectors []string `json:"enabled_inspect_interfaces"`
+	}
+	err := c.call(ctx, "get_driver", http.MethodGet, "drivers/"+url.PathEscape(n.Driver), nil, &driver)
+	if errors.Is(err, inventory.ErrNotFound) { // it is not the node that is missing
+		return inventory.Failf(inventory.ProblemRefused, "driver %s is not enabled: %v", n.Driver, err)
+	} else if err != nil {
+		return err
+	}
+	if wanted := inspector(driver.Inspectors, mode); wanted != "" && wanted != n.Inspector {
+		if n.State == hoststate.InspectFailed { // interfaces are set in other states only
+			if err := c.SetProvision(ctx, n.UUID, "manage"); err != nil {
+				return err
+			}
+		}
+		patch := []map[string]string{{"op": "replace", "path": "/inspect_interface", "value": wanted}}
+		if err := c.call(ctx, "update_node", http.MethodPatch, "nodes/"+url.PathEscape(n.UUID), patch, nil); err != nil {
+			return err
+		}
+	}
+	return c.SetProvision(ctx, n.UUID, "inspect")
+}
+
+// inspector chooses one of the inspect interfaces of a driver; it returns none when Ironic's own choice is as good.
+func inspector(enabled []string, mode metal3v1.InspectionMode) string {
+	inBand, outOfBand := []string{"agent", "inspector"}, []string{"redfish", "idrac-redfish"}
+	if mode == metal3v1.InspectionFast {
+		inBand = append(outOfBand, inBand...)
+	}
+	for _, i := range inBand {
+		if slices.Contains(enabled, i) {
+			return i
+		}
+	}
+	return ""
 }
 
 // SetPower asks for a change of the power: see package hoststate for what can be asked. It fails with ErrBusy while Ironic works on the node.

@@ -7,8 +7,10 @@ package ironictest
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/muster-io/muster/discovery-operator/internal/ironic"
 )
@@ -148,6 +151,64 @@ func (i *Ironic) Enrol(t testing.TB, count, first int) []string {
 func (i *Ironic) EnrolReport(t testing.TB, report []byte) string {
 	t.Helper()
 	return i.enrolled(t, string(report), "-")[0]
+}
+
+// Ramdisk makes a machine that Ironic inspects do what its ramdisk does: look its node up by its MACs, and post the report.
+func (i *Ironic) Ramdisk(t testing.TB, report []byte) string {
+	t.Helper()
+	var seen struct {
+		Inventory struct {
+			Interfaces []struct {
+				MAC string `json:"mac_address"`
+			} `json:"interfaces"`
+		} `json:"inventory"`
+	}
+	if err := json.Unmarshal(report, &seen); err != nil {
+		t.Fatalf("reading the report: %v", err)
+	}
+	var macs []string
+	for _, nic := range seen.Inventory.Interfaces {
+		macs = append(macs, nic.MAC)
+	}
+	found := i.lookup(t, macs)
+	if node := i.EnrolReport(t, report); node != found {
+		t.Fatalf("the report is of node %s, the machine is node %s", node, found)
+	}
+	return found
+}
+
+// lookup asks which node has one of the MACs, without credentials, and again while Ironic works on the node, as a ramdisk does.
+func (i *Ironic) lookup(t testing.TB, macs []string) string {
+	t.Helper()
+	url := strings.TrimRight(i.Endpoint, "/") + "/lookup?addresses=" + strings.Join(macs, ",")
+	var answer struct {
+		Node struct {
+			UUID string `json:"uuid"`
+		} `json:"node"`
+	}
+	last := ""
+	for end := time.Now().Add(time.Minute); answer.Node.UUID == ""; <-time.After(200 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("looking the machine up: %s", last)
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-OpenStack-Ironic-API-Version", "1.82")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatalf("looking the machine up: %v", err)
+		}
+		if last = resp.Status; resp.StatusCode == http.StatusOK {
+			err = json.NewDecoder(resp.Body).Decode(&answer)
+		}
+		_ = resp.Body.Close()
+		if err != nil {
+			t.Fatalf("looking the machine up: %v", err)
+		}
+	}
+	return answer.Node.UUID
 }
 
 func (i *Ironic) enrolled(t testing.TB, stdin string, args ...string) []string {

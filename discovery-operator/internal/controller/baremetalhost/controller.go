@@ -47,6 +47,7 @@ type Manager interface {
 	EnsurePort(ctx context.Context, uuid, mac string) error
 	Write(ctx context.Context, n hoststate.Node, name string, a hoststate.Access) error
 	SetProvision(ctx context.Context, uuid, target string) error
+	Inspect(ctx context.Context, n hoststate.Node, mode metal3v1.InspectionMode) error
 	SetPower(ctx context.Context, uuid, target string) error
 }
 

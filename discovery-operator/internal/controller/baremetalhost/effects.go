@@ -128,7 +128,7 @@ func notIts(effect hoststate.Effect, whose string) outcome {
 
 func kindOf(effect hoststate.Effect) metal3v1.ErrorType {
 	switch effect {
-	case hoststate.Inspect, hoststate.ImportHardware:
+	case hoststate.InspectMachine, hoststate.EndInspection, hoststate.ImportHardware:
 		return metal3v1.InspectionError
 	case hoststate.MaintainPower, hoststate.PowerOff:
 		return metal3v1.PowerManagementError
@@ -147,8 +147,10 @@ func (r *Reconciler) effect(ctx context.Context, w *work, effect hoststate.Effec
 		return r.register(ctx, w)
 	case hoststate.ImportHardware:
 		return r.importHardware(ctx, w)
-	case hoststate.Inspect:
+	case hoststate.InspectMachine:
 		return r.inspect(ctx, w)
+	case hoststate.EndInspection:
+		return r.endInspection(ctx, w)
 	case hoststate.MaintainPower:
 		return r.maintainPower(ctx, w)
 	case hoststate.AwaitDeployment:
@@ -237,34 +239,6 @@ func (r *Reconciler) take(ctx context.Context, w *work) (outcome, bool, error) {
 	return outcome{written: true}, true, wrap(err, "writing the hardware of host %s", client.ObjectKeyFromObject(w.host))
 }
 
-// inspect has the machine inspected, unless Ironic knows it meanwhile.
-func (r *Reconciler) inspect(ctx context.Context, w *work) (outcome, error) {
-	n, err := w.p.Managed(ctx, w.node)
-	if err != nil {
-		return outcome{}, err
-	}
-	wait := waiting(metal3v1.ReasonWaitingForData, "The machine is being inspected.", longRetry)
-	if n.Busy() {
-		return wait, nil
-	}
-	if out, found, err := r.take(ctx, w); err != nil || found {
-		return out, err
-	}
-	if w.m.asked != hoststate.AskedNothing {
-		message := n.LastError
-		if message == "" {
-			message = "Ironic has no inspection data after the inspection"
-		}
-		return r.failed(w, metal3v1.InspectionError, metal3v1.ReasonInspectionFailed, message), nil
-	}
-	if err := w.p.SetProvision(ctx, w.node, "inspect"); err != nil {
-		return outcome{}, err
-	}
-	w.m.asked = hoststate.AskedManage
-	wait.after = answerRetry
-	return wait, nil
-}
-
 func (r *Reconciler) awaitDeployment(ctx context.Context, w *work) (outcome, error) {
 	n, err := w.p.Managed(ctx, w.node)
 	switch {
@@ -312,9 +286,13 @@ func (r *Reconciler) powerOff(ctx context.Context, w *work) (outcome, error) {
 		return done, nil
 	}
 	n, err := w.p.Managed(ctx, w.node)
-	switch {
-	case err != nil:
+	if err != nil {
 		return outcome{}, err
+	}
+	if wait, err := r.leave(ctx, w, n); wait || err != nil {
+		return waiting(metal3v1.ReasonPoweringOff, "The inspection is being ended.", answerRetry), err
+	}
+	switch {
 	case n.Busy():
 		return waiting(metal3v1.ReasonPoweringOff, "The machine is being switched off.", answerRetry), nil
 	case n.Power == hoststate.PowerDown:
@@ -355,6 +333,9 @@ func (r *Reconciler) removeNode(ctx context.Context, w *work) (outcome, error) {
 	if kept != "" {
 		r.Events.Eventf(w.host, nil, corev1.EventTypeWarning, metal3v1.EventNodeKept, "Delete", "Node %s stays in Ironic: %s", uuid, kept)
 		return done, nil
+	}
+	if wait, err := r.leave(ctx, w, n); wait || err != nil {
+		return waiting(metal3v1.ReasonNodeBusy, "The inspection is being ended.", answerRetry), err
 	}
 	if err := w.p.DeleteNode(ctx, uuid); err != nil {
 		return outcome{}, err

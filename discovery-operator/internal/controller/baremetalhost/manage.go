@@ -46,6 +46,7 @@ type attempt struct {
 	state     hoststate.State
 	asked     hoststate.Asked
 	power     string
+	looks     int
 	failures  int
 	notBefore time.Time
 }
@@ -172,7 +173,8 @@ func (r *Reconciler) observe(ctx context.Context, host *metal3v1.BareMetalHost) 
 		}
 		w.facts.Unverified = w.good.Reference == nil || w.good.Reference.Name != key.Name || w.secret != nil && w.good.Version != version
 	}
-	about := fmt.Sprint(host.UID, host.Generation, version, w.facts.Deleting, host.Annotations[metal3v1.KeepNodeAnnotation])
+	about := fmt.Sprint(host.UID, host.Generation, version, w.facts.Deleting, host.Annotations[metal3v1.KeepNodeAnnotation],
+		host.InspectionRequested(), host.InspectionDisabled())
 	w.m = r.attempts.of(client.ObjectKeyFromObject(host), about, w.state)
 	w.facts.Resting = r.now().Before(w.m.notBefore)
 	w.p, w.unreachable = r.provisioner(ctx, host)

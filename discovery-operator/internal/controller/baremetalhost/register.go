@@ -72,15 +72,23 @@ func (r *Reconciler) register(ctx context.Context, w *work) (outcome, error) {
 				reason = metal3v1.ReasonBMCCredentialsRefused
 			}
 			return fail(reason, strings.ReplaceAll(n.LastError, password, "******"))
-		case hoststate.Await:
-			return waiting(metal3v1.ReasonVerifyingAccess, "Ironic asks the management controller.", answerRetry), nil
+		case hoststate.Await, hoststate.Inspect: // the latter is never said of a registration
+			return verifying(n), nil
 		}
 		if err != nil {
 			w.m.asked = hoststate.AskedNothing
 			return outcome{}, err
 		}
 	}
-	return waiting(metal3v1.ReasonVerifyingAccess, "Ironic asks the management controller.", answerRetry), nil
+	return verifying(hoststate.Node{}), nil
+}
+
+// verifying waits for Ironic to ask the management controller.
+func verifying(n hoststate.Node) outcome {
+	if n.State == hoststate.InspectWait {
+		return waiting(metal3v1.ReasonInspecting, "The machine is being inspected; the credentials are verified afterwards.", longRetry)
+	}
+	return waiting(metal3v1.ReasonVerifyingAccess, "Ironic asks the management controller.", answerRetry)
 }
 
 // node finds the node of a host, or makes it, unless another host has reserved the boot MAC: Ironic would take the machine of that one for

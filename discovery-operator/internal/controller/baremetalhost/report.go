@@ -30,6 +30,13 @@ func (r *Reconciler) report(ctx context.Context, w *work, step hoststate.Step, o
 	if w.powered != nil {
 		status.PoweredOn = *w.powered
 	}
+	now := metav1.NewTime(r.now())
+	switch {
+	case moved && step.To == hoststate.Inspecting:
+		status.OperationHistory.Inspect = metal3v1.OperationMetric{Start: &now}
+	case moved && w.state == hoststate.Inspecting && step.To == hoststate.MatchProfile:
+		status.OperationHistory.Inspect.End = &now
+	}
 	switch {
 	case out.kind != "":
 		status.ErrorType, status.ErrorMessage, status.ErrorCount = out.kind, out.message, w.m.failures
@@ -48,7 +55,6 @@ func (r *Reconciler) report(ctx context.Context, w *work, step hoststate.Step, o
 	if equality.Semantic.DeepEqual(old, status) && w.host.HasStatus() {
 		return nil
 	}
-	now := metav1.NewTime(r.now())
 	status.LastUpdated = &now
 	object := metal3v1ac.BareMetalHost(w.host.Name, w.host.Namespace).WithUID(w.host.UID).WithResourceVersion(w.host.ResourceVersion).
 		WithStatus(applied(status))
@@ -63,7 +69,8 @@ func (r *Reconciler) report(ctx context.Context, w *work, step hoststate.Step, o
 	if out.kind != "" && (old.ErrorType != out.kind || old.ErrorMessage != out.message) {
 		r.Events.Eventf(w.host, nil, corev1.EventTypeWarning, out.reason, "Manage", "%s", out.message)
 	}
-	if power := meta.FindStatusCondition(status.Conditions, metal3v1.ConditionPowerControl); power.Reason == metal3v1.ReasonRebootNotPossible {
+	power := meta.FindStatusCondition(status.Conditions, metal3v1.ConditionPowerControl)
+	if power.Reason == metal3v1.ReasonRebootNotPossible || power.Reason == metal3v1.ReasonInspectionNotPossible {
 		before := meta.FindStatusCondition(old.Conditions, metal3v1.ConditionPowerControl)
 		if before == nil || before.Reason != power.Reason {
 			r.Events.Eventf(w.host, nil, corev1.EventTypeWarning, power.Reason, "Power", "%s", power.Message)
@@ -105,6 +112,9 @@ func (r *Reconciler) conditions(w *work, status *metal3v1.BareMetalHostStatus, s
 	case !w.facts.PowerControl && len(hoststate.WishOf(w.host).Reboots) > 0:
 		set(metal3v1.ConditionPowerControl, false, metal3v1.ReasonRebootNotPossible,
 			"A reboot was asked for and is not done: the host has no power control. Remove the annotation, or set spec.bmc.")
+	case !w.facts.PowerControl && w.facts.Reinspect:
+		set(metal3v1.ConditionPowerControl, false, metal3v1.ReasonInspectionNotPossible,
+			"An inspection was asked for and is not done: the host has no power control. Remove the annotation, or set spec.bmc.")
 	case !w.facts.PowerControl:
 		set(metal3v1.ConditionPowerControl, false, metal3v1.ReasonNoCredentials,
 			"The machine is never powered on, off or rebooted. Set spec.bmc.address and spec.bmc.credentialsName to have it managed.")
@@ -126,6 +136,11 @@ func applied(s *metal3v1.BareMetalHostStatus) *metal3v1ac.BareMetalHostStatusApp
 		WithProvisioning(metal3v1ac.ProvisionStatus().WithState(s.Provisioning.State).WithID(s.Provisioning.ID))
 	if s.ErrorType != "" {
 		out.WithErrorType(s.ErrorType)
+	}
+	if inspect := s.OperationHistory.Inspect; inspect.Start != nil {
+		metric := metal3v1ac.OperationMetric().WithStart(*inspect.Start)
+		metric.End = inspect.End
+		out.WithOperationHistory(metal3v1ac.OperationHistory().WithInspect(metric))
 	}
 	if ref := s.GoodCredentials.Reference; ref != nil {
 		out.WithGoodCredentials(metal3v1ac.CredentialsStatus().WithVersion(s.GoodCredentials.Version).

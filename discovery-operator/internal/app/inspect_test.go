@@ -1,0 +1,109 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
+
+const again = `{"metadata":{"annotations":{"inspect.metal3.io":""}}}`
+
+func TestAHostIsInspectedAgainWhenSomebodyAsks(t *testing.T) {
+	w := newWorld(t)
+	uuid := w.enrol(1)
+	w.operate(managing)
+	w.discover("all")
+	h := w.host("node-00001")
+	w.reaches(h, metal3v1.StateAvailable)
+	t.Run("without credentials it is not, and says so", func(t *testing.T) {
+		w.patch(h, again)
+		w.says(h, metal3v1.ConditionPowerControl, metal3v1.ReasonInspectionNotPossible)
+		assert.Equal(t, metal3v1.StateAvailable, h.Status.Provisioning.State)
+		assert.Empty(t, h.Status.ErrorMessage)
+		assert.Zero(t, w.rack.Inspections(uuid))
+	})
+	t.Run("with credentials it is, once, and the annotation goes", func(t *testing.T) {
+		w.credentials(h, redfish, true)
+		w.is(h, "it was inspected", func() bool {
+			return !h.InspectionRequested() && h.Status.PoweredOn && h.Status.Provisioning.State == metal3v1.StateAvailable
+		})
+		assert.Equal(t, 1, w.rack.Inspections(uuid))
+		assert.NotNil(t, h.Status.OperationHistory.Inspect.End)
+	})
+	t.Run("where inspection is disabled it is not", func(t *testing.T) {
+		w.patch(h, `{"spec":{"inspectionMode":"disabled"},"metadata":{"annotations":{"inspect.metal3.io":""}}}`)
+		w.is(h, "the operator has seen that", func() bool { return h.Status.Conditions[0].ObservedGeneration == h.Generation })
+		assert.Equal(t, metal3v1.StateAvailable, h.Status.Provisioning.State)
+		assert.Equal(t, 1, w.rack.Inspections(uuid))
+	})
+}
+
+// acts of a second inspection and of a deletion while a third is under way; some only look again.
+const inspectionActs = 24
+
+// TestADeathAtEveryActOfAnInspection kills the operator at each write to the API server and each call of Ironic in an inspection. Another
+// process continues, after Ironic has done what it was asked for: the machine is inspected once, and a deletion ends the next one.
+func TestADeathAtEveryActOfAnInspection(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many lives are not lived in a short run")
+	}
+	for n := 1; n <= inspectionActs; n++ {
+		t.Run(fmt.Sprintf("act %d", n), func(t *testing.T) { inspectAndDie(t, n) })
+	}
+}
+
+func inspectAndDie(t *testing.T, n int) {
+	w := newWorld(t)
+	uuid := w.enrol(1)
+	stop := w.operate(managing)
+	w.discover("all")
+	h := w.host("node-00001")
+	w.credentials(h, redfish, true)
+	w.is(h, "the machine is on", func() bool { return h.Status.PoweredOn && h.Status.Provisioning.State == metal3v1.StateAvailable })
+	stop()
+	w.patch(h, again)
+	f := &fate{after: n, late: n%2 == 0}
+	w.wrap = append(w.wrap, func(next http.RoundTripper) http.RoundTripper { return mortalTransport{next, f} })
+	stop = w.operate(managing, func(o *Options) {
+		o.through = func(m baremetalhost.Manager) baremetalhost.Manager { return mortal{m, f} }
+	})
+	replaced := false
+	until := func(what string, done func() bool) {
+		t.Helper()
+		w.eventually(what, func() bool {
+			if f.dead() && !replaced {
+				replaced = true
+				stop()
+				w.wrap = nil
+				for node, err := w.rack.Managed(t.Context(), uuid); err == nil && node.Busy(); node, err = w.rack.Managed(t.Context(), uuid) {
+				}
+				w.operate(managing)
+			}
+			return done()
+		})
+	}
+	see := func() bool { return w.Get(t.Context(), client.ObjectKeyFromObject(h), h) == nil }
+	until("it was inspected", func() bool {
+		return see() && !h.InspectionRequested() && h.Status.Provisioning.State == metal3v1.StateAvailable && h.Status.PoweredOn
+	})
+	assert.Equal(t, 1, w.rack.Inspections(uuid), "it was inspected once")
+	assert.Empty(t, h.Status.ErrorType)
+	w.patch(h, again)
+	until("it is being inspected again", func() bool { return w.rack.Inspections(uuid) == 2 })
+	require.NoError(t, w.Delete(t.Context(), h))
+	until("the host is gone", func() bool { return !see() })
+	_, err := w.rack.Managed(t.Context(), uuid)
+	require.ErrorIs(t, err, inventory.ErrNotFound)
+	t.Logf("acts: %d", f.acts())
+}

@@ -1,0 +1,50 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hoststate
+
+import "time"
+
+// Examination is what the next step of an inspection rests on, beside the node.
+type Examination struct {
+	// Again says that the hardware is known and somebody wants it looked at again: only an inspection that ended after Since will do.
+	Again bool
+	Since time.Time
+	// Asked is what this process asked for.
+	Asked Asked
+	// Told says that the host says already that an inspection failed.
+	Told bool
+}
+
+// Inspection says what is next for a node whose machine is to be inspected. Ironic's and our clocks may differ: what this process has
+// seen under way counts in any case, so that a difference costs one more inspection at worst, and only when the process ended meanwhile.
+func Inspection(n Node, e Examination) Move {
+	done := !n.Inspected.IsZero() && (e.Asked == AskedInspect || !n.Inspected.Before(e.Since))
+	switch {
+	case n.Busy():
+		return Await
+	case n.State == InspectFailed && (e.Asked == AskedInspect || !e.Told):
+		return Refuse
+	case n.State == InspectFailed:
+		return Inspect
+	case !e.Again || done:
+		return Accept
+	case e.Asked == AskedInspect:
+		return Refuse
+	default:
+		return Inspect
+	}
+}
+
+// Leave is the next step that leads a node out of an inspection that nobody wants any more: what to ask of Ironic, empty for nothing, or
+// whether to wait. Ironic neither deletes a node in an inspection nor one whose inspection failed.
+func Leave(n Node) (ask string, wait bool) {
+	switch n.State {
+	case InspectWait:
+		return "abort", true
+	case InspectFailed:
+		return "manage", true
+	default:
+		return "", n.State == Inspects
+	}
+}
