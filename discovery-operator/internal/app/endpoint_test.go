@@ -85,7 +85,9 @@ func TestARealIronicThatIsSlowOrOldIsOneClearCondition(t *testing.T) {
 	}()
 	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns + "-other"}}
 	require.NoError(t, w.Create(t.Context(), other))
-	w.operate(func(o *Options) { o.only, o.ironicTimeout = []string{w.ns, other.Name}, 2*time.Second })
+	w.operate(func(o *Options) {
+		o.only, o.IronicNamespaces, o.ironicTimeout = []string{w.ns, other.Name}, []string{everyNamespace}, 2*time.Second
+	})
 
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "ironic"}}
 	secret.Data = map[string][]byte{"username": []byte("admin"), "password": []byte("right")}
@@ -121,6 +123,7 @@ func TestARealIronicThatIsSlowOrOldIsOneClearCondition(t *testing.T) {
 			change(r)
 			f := w.discover(name, func(d *metal3v1.BareMetalHostDiscovery) { d.Namespace, d.Spec.Ironic = other.Name, r })
 			w.status(f, name, ready(want))
+			assert.Zero(t, f.Status.Counts.Nodes)
 		}
 		foreign("names-the-secret", metal3v1.ReasonCredentialsMissing, func(*metal3v1.IronicReference) {})
 		foreign("names-the-endpoint", metal3v1.ReasonCredentialsRefused, func(r *metal3v1.IronicReference) {
@@ -129,6 +132,12 @@ func TestARealIronicThatIsSlowOrOldIsOneClearCondition(t *testing.T) {
 		var hosts metal3v1.BareMetalHostList
 		require.NoError(t, w.List(t.Context(), &hosts, client.InNamespace(other.Name)))
 		assert.Empty(t, hosts.Items)
+		shared := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: other.Name, Name: "ironic"}, Data: secret.Data}
+		require.NoError(t, w.Create(t.Context(), shared))
+		with := w.discover("comes-with-credentials", func(d *metal3v1.BareMetalHostDiscovery) { d.Namespace, d.Spec.Ironic = other.Name, reference })
+		w.status(with, "the administrator lets all share", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool {
+			return s.Counts == metal3v1.DiscoveryCounts{Nodes: 1, Known: 1}
+		})
 		require.NoError(t, w.DeleteAllOf(t.Context(), &metal3v1.BareMetalHostDiscovery{}, client.InNamespace(other.Name)))
 	})
 	t.Run("nothing was lost", func(t *testing.T) {

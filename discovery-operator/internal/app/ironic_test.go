@@ -5,14 +5,22 @@ package app
 
 import (
 	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -104,39 +112,134 @@ func TestARealIronic(t *testing.T) {
 	})
 }
 
-// TestARealIronicWithAuthentication follows a wrong password and its correction.
+// TestARealIronicWithAuthentication follows a wrong password and its correction, beside resources that have other credentials.
 func TestARealIronicWithAuthentication(t *testing.T) {
 	w := newWorld(t)
 	i := ironictest.Start(t, "auth")
-	i.Enrol(t, 1, 1)
+	i.Enrol(t, 2, 1)
 	i.Down(t, false)
 	users := filepath.Join(i.Dir, "users")
 	// The password "right", as bcrypt; HTTP basic authentication reads such a file.
-	require.NoError(t, os.WriteFile(users, []byte("admin:"+bcryptOfRight+"\n"), 0o600))
+	var lines string
+	for _, user := range []string{"admin", "second", "third"} {
+		lines += user + ":" + bcryptOfRight + "\n"
+	}
+	require.NoError(t, os.WriteFile(users, []byte(lines), 0o600))
 	conf := "[DEFAULT]\nauth_strategy = http_basic\nhttp_basic_auth_user_file = " + users + "\n"
 	require.NoError(t, os.WriteFile(filepath.Join(i.Dir, "ironic.d", "auth.conf"), []byte(conf), 0o600))
 	i.Up(t)
 
-	w.operate()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "ironic"}}
-	secret.Data = map[string][]byte{"username": []byte("admin"), "password": []byte("wrong")}
-	d := w.discover("authenticated", func(d *metal3v1.BareMetalHostDiscovery) {
-		d.Spec.Ironic = &metal3v1.IronicReference{
-			Endpoint: i.Endpoint, InspectorEndpoint: i.Inspector, Auth: metal3v1.AuthHTTPBasic, CredentialsName: "ironic",
+	front := newCounter(t, i.Endpoint)
+	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns + "-other"}}
+	require.NoError(t, w.Create(t.Context(), other))
+	w.operate(func(o *Options) { o.only = []string{w.ns, other.Name} })
+	reference := func(secret string) *metal3v1.IronicReference {
+		return &metal3v1.IronicReference{
+			Endpoint: front.URL, InspectorEndpoint: i.Inspector, Auth: metal3v1.AuthHTTPBasic, CredentialsName: secret,
 		}
-	})
+	}
+	credentials := func(namespace, name, user, password string) *corev1.Secret {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		secret.Data = map[string][]byte{"username": []byte(user), "password": []byte(password)}
+		require.NoError(t, w.Create(t.Context(), secret))
+		return secret
+	}
+	d := w.discover("authenticated", func(d *metal3v1.BareMetalHostDiscovery) { d.Spec.Ironic = reference("ironic") })
 	w.status(d, "the Secret is missing", ready(metal3v1.ReasonCredentialsMissing))
-	require.NoError(t, w.Create(t.Context(), secret))
+	secret := credentials(w.ns, "ironic", "admin", "wrong")
 	w.status(d, "the password is wrong", ready(metal3v1.ReasonCredentialsRefused))
 	var list corev1.EventList
 	require.NoError(t, w.List(t.Context(), &list, client.InNamespace(w.ns)))
 	for _, e := range list.Items {
 		assert.NotContains(t, e.Message, "wrong")
 	}
-	w.patch(secret, `{"stringData":{"password":"right"}}`)
-	// The Secret is read again after half a minute, and the poller has backed off.
-	require.Eventually(t, func() bool { return len(w.hosts()) == 1 }, 3*time.Minute, time.Second)
-	w.host("node-00001")
+
+	t.Run("who is let in sees what the others do not, and holds them back no longer", func(t *testing.T) {
+		credentials(w.ns, "second", "second", "right")
+		second := w.discover("second", func(d *metal3v1.BareMetalHostDiscovery) {
+			d.Spec.Ironic, d.Spec.Selector = reference("second"), "hardware.hostname == 'node-00001'"
+		})
+		w.status(second, "its credentials are right", ready(metal3v1.ReasonDiscovering))
+		assert.Equal(t, "second", w.host("node-00001").Labels[metal3v1.DiscoveredByLabel], "the older one is not let in")
+		w.status(d, "the first one's still are wrong", ready(metal3v1.ReasonCredentialsRefused))
+		assert.Zero(t, d.Status.Counts.Nodes)
+	})
+	t.Run("one reads for all, whatever credentials they have", func(t *testing.T) {
+		w.patch(secret, `{"stringData":{"password":"right"}}`)
+		// The Secret is read again when the door is tried again, which is less and less often.
+		require.Eventually(t, func() bool {
+			require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(d), d))
+			return ready(metal3v1.ReasonDiscovering)(&d.Status) && d.Status.Counts.Known == 2
+		}, 3*time.Minute, time.Second)
+		assert.Equal(t, "authenticated", w.host("node-00002").Labels[metal3v1.DiscoveredByLabel])
+		credentials(w.ns, "third", "third", "right")
+		third := w.discover("third", func(d *metal3v1.BareMetalHostDiscovery) { d.Spec.Ironic = reference("third") })
+		w.status(third, "it is let in", ready(metal3v1.ReasonDiscovering))
+		front.reset()
+		w.eventually("it is read several times", func() bool { return front.lists() > 5 })
+		assert.Len(t, front.readers(), 1, "one of three users lists")
+	})
+	t.Run("another namespace waits until this one lets go, with whatever credentials", func(t *testing.T) {
+		credentials(other.Name, "ironic", "second", "right")
+		foreign := w.discover("foreign", func(d *metal3v1.BareMetalHostDiscovery) { d.Namespace, d.Spec.Ironic = other.Name, reference("ironic") })
+		w.status(foreign, "it is told whose the machines are", ready(metal3v1.ReasonEndpointNotShared))
+		c := meta.FindStatusCondition(foreign.Status.Conditions, metal3v1.ConditionEndpointReady)
+		assert.Contains(t, c.Message, w.ns)
+		assert.Zero(t, foreign.Status.Counts.Nodes)
+		require.NoError(t, w.DeleteAllOf(t.Context(), &metal3v1.BareMetalHostDiscovery{}, client.InNamespace(w.ns)))
+		w.status(foreign, "nobody else names it", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool {
+			return s.Counts == metal3v1.DiscoveryCounts{Nodes: 2, Known: 2}
+		})
+		require.NoError(t, w.Delete(t.Context(), foreign))
+	})
+}
+
+// counter stands before a real Ironic and notes who lists.
+type counter struct {
+	*httptest.Server
+	mu   sync.Mutex
+	seen map[string]int
+}
+
+func newCounter(t *testing.T, endpoint string) *counter {
+	t.Helper()
+	target, err := url.Parse(endpoint)
+	require.NoError(t, err)
+	target.Path = ""
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	c := &counter{}
+	c.reset()
+	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, _, _ := r.BasicAuth(); r.URL.Query().Get("limit") == "1000" && r.URL.Query().Get("node") == "" {
+			c.mu.Lock()
+			c.seen[user]++
+			c.mu.Unlock()
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { c.CloseClientConnections(); c.Close() })
+	return c
+}
+
+func (c *counter) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen = map[string]int{}
+}
+
+func (c *counter) lists() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, count := range c.seen {
+		n += count
+	}
+	return n
+}
+
+func (c *counter) readers() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Keys(c.seen))
 }
 
 // bcryptOfRight is the bcrypt hash of "right".

@@ -43,7 +43,8 @@ type Options struct {
 	Namespace string
 	// Provisioner is demo or ironic.
 	Provisioner string
-	// IronicNamespaces are those whose resources may take machines from the operator's own Ironic; none given means all.
+	// IronicNamespaces are those whose resources share Ironics, and may use the operator's own; "*" is all. None given means that each Ironic is
+	// for one namespace, that of the oldest resource.
 	IronicNamespaces []string
 	// ManageHosts makes this operator own the whole early life of hosts. Without it, another operator does.
 	ManageHosts bool
@@ -82,7 +83,8 @@ func Parse(args []string, getenv func(string) string) (Options, error) {
 		"namespace of the leader's Lease and of the reservations of boot MACs")
 	fs.StringVar(&o.Provisioner, "provisioner", ProvisionerDemo,
 		"where machines come from when a resource names no Ironic: demo (a rack in memory) or ironic (IRONIC_ENDPOINT and the like)")
-	fs.Func("ironic-namespaces", "namespaces, separated by commas, whose BareMetalHostDiscoveries may use the operator's own Ironic; without it, all may",
+	fs.Func("ironic-namespaces", "namespaces, separated by commas, or *, whose BareMetalHostDiscoveries share Ironics and may use the operator's own;\n"+
+		"without it each Ironic is for one namespace, that of the oldest resource",
 		func(list string) error {
 			o.IronicNamespaces = strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 			return nil

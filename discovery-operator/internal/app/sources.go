@@ -26,7 +26,7 @@ type sources struct {
 	dialer *ironic.Dialer
 	// rack is nil where the operator's own Ironic is a real one.
 	rack *demo.Rack
-	// namespaces are those whose resources may use the operator's own Ironic; empty means all.
+	// namespaces are those that share Ironics, and that the operator's own Ironic is for; none given means that it is for any.
 	namespaces []string
 	// through stands, in tests, between a host and its Ironic.
 	through func(baremetalhost.Manager) baremetalhost.Manager
@@ -54,18 +54,24 @@ func newSources(o Options, live client.Reader, observe ironic.Observer) *sources
 
 // shared reports whether resources of a namespace may use an Ironic. With credentials of their own they may use any.
 func (s *sources) shared(namespace string, ref *metal3v1.IronicReference) bool {
-	return ref != nil || len(s.namespaces) == 0 || slices.Contains(s.namespaces, namespace)
+	return ref != nil || len(s.namespaces) == 0 || slices.Contains(s.namespaces, namespace) || slices.Contains(s.namespaces, everyNamespace)
 }
 
-// Key implements baremetalhostdiscovery.Sources.
-func (s *sources) Key(namespace string, ref *metal3v1.IronicReference) (key, endpoint string) {
+// everyNamespace stands for all namespaces in a list of those that share.
+const everyNamespace = "*"
+
+// Address implements baremetalhostdiscovery.Sources.
+func (s *sources) Address(namespace string, ref *metal3v1.IronicReference) inventory.Address {
 	if !s.shared(namespace, ref) { // it neither reads with the others nor competes with them
-		return "not shared with " + namespace, ""
+		none := "not shared with " + namespace
+		return inventory.Address{Ironic: none, View: none}
 	}
-	if ref == nil && s.rack != nil {
-		return "", "demo"
+	if ref == nil && s.rack != nil { // nobody owns machines that are made up
+		return inventory.Address{Endpoint: "demo", Shared: true}
 	}
-	return s.dialer.Key(namespace, ref)
+	a := s.dialer.Address(namespace, ref)
+	a.Shared = slices.Contains(s.namespaces, namespace) || slices.Contains(s.namespaces, everyNamespace)
+	return a
 }
 
 // Source implements baremetalhostdiscovery.Sources.

@@ -67,6 +67,9 @@ func contract(t *testing.T, r rig) {
 			assert.Equal(t, inventory.Node{UUID: uuids[i], Driver: "fake-hardware", State: inventory.NodeEnroll}, n)
 		}
 	})
+	t.Run("who has the right credentials is let in", func(t *testing.T) {
+		require.NoError(t, r.Enter(ctx))
+	})
 	t.Run("a list begins after its marker", func(t *testing.T) {
 		nodes, err := r.Nodes(ctx, uuids[1])
 		require.NoError(t, err)

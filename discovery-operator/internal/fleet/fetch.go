@@ -11,8 +11,8 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
-// Want asks for the report of a machine; it is in the mirror some time later. Asking again costs nothing.
-func (p *Poller) Want(uuid string) {
+// want asks for the report of a machine, which is in the mirror some time later. Asking again costs nothing.
+func (p *Poller) want(uuid string) {
 	p.mu.Lock()
 	m := p.machines[uuid]
 	wanted := m != nil && m.Report == nil && !m.Asked
@@ -22,8 +22,8 @@ func (p *Poller) Want(uuid string) {
 	}
 }
 
-// Drop forgets the report of a machine.
-func (p *Poller) Drop(uuid string) {
+// drop forgets the report of a machine.
+func (p *Poller) drop(uuid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if m := p.machines[uuid]; m != nil && (m.Report != nil || m.Asked) {
@@ -51,12 +51,12 @@ func (p *Poller) fetchLoop(ctx context.Context) {
 // fetch reads the report of a machine, and its ports again when some were missing. It returns false to be called again.
 func (p *Poller) fetch(ctx context.Context, uuid string) (done bool) {
 	p.mu.Lock()
-	m := p.machines[uuid]
+	m, through, epoch := p.machines[uuid], p.through, p.epoch
 	p.mu.Unlock()
 	if m == nil {
 		return true
 	}
-	source, err := p.connect(ctx)
+	source, err := through.Connect(ctx)
 	if err != nil {
 		return false
 	}
@@ -79,7 +79,7 @@ func (p *Poller) fetch(ctx context.Context, uuid string) (done bool) {
 			ports = nil
 		}
 	}
-	return p.keep(uuid, report, ports)
+	return p.keep(epoch, uuid, report, ports)
 }
 
 // gone takes a node out of the mirror that Ironic does not know any more: it went with its host, or by hand.
@@ -117,12 +117,12 @@ func (p *Poller) asked(uuid string) {
 	}
 }
 
-// keep puts a report, and ports if there are any, into the mirror. It returns whether the machine is whole.
-func (p *Poller) keep(uuid string, r *inventory.Report, ports []inventory.Port) bool {
+// keep puts a report, and ports if there are any, into the mirror for which they were read. It returns whether the machine is whole.
+func (p *Poller) keep(epoch int, uuid string, r *inventory.Report, ports []inventory.Port) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := p.machines[uuid]
-	if m == nil {
+	if m == nil || p.epoch != epoch {
 		return true
 	}
 	next := *m

@@ -51,16 +51,20 @@ type Health struct {
 	Success, FullSuccess time.Time
 }
 
-// Poller mirrors one Ironic. Its methods are safe for concurrent use.
+// Poller mirrors one Ironic, for all who open a door to it. Its methods are safe for concurrent use.
 type Poller struct {
-	connect Connect
 	notify  func()
 	observe func(kind string, took time.Duration, err error)
 	queue   workqueue.TypedRateLimitingInterface[string]
 	kick    chan struct{}
 
-	mu       sync.Mutex
-	pace     Pace
+	mu    sync.Mutex
+	doors map[string]*door
+	// through is the door through which was read last.
+	through *door
+	// vouched says that all of the mirror came through doors that verify the certificate; epoch counts the mirrors that were begun.
+	vouched  bool
+	epoch    int
 	health   Health
 	machines map[string]*inventory.Machine
 	order    []string
@@ -73,11 +77,11 @@ type Poller struct {
 	closed             bool
 }
 
-// NewPoller makes a poller; Run starts it. notify is called, never concurrently with itself being pending, when the mirror or
-// the health changed. observe is told of each reading and may be nil.
-func NewPoller(connect Connect, pace Pace, notify func(), observe func(kind string, took time.Duration, err error)) *Poller {
+// NewPoller makes a poller without doors; Run starts it. notify is called, never concurrently with itself being pending, when the mirror,
+// the health or a door changed. observe is told of each reading and may be nil.
+func NewPoller(notify func(), observe func(kind string, took time.Duration, err error)) *Poller {
 	return &Poller{
-		connect: connect, pace: pace, notify: notify, observe: observe, kick: make(chan struct{}, 1),
+		notify: notify, observe: observe, kick: make(chan struct{}, 1), doors: map[string]*door{},
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](500*time.Millisecond, time.Minute)),
 		machines: map[string]*inventory.Machine{}, ports: map[string]bool{},
@@ -115,20 +119,6 @@ func (p *Poller) stop() {
 	}
 }
 
-// SetPace changes how often is read, from the next reading on.
-func (p *Poller) SetPace(pace Pace) {
-	p.mu.Lock()
-	changed := p.pace != pace
-	p.pace = pace
-	if soon := time.Now().Add(pace.Full); p.nextFull.After(soon) {
-		p.nextFull = soon
-	}
-	p.mu.Unlock()
-	if changed {
-		p.Kick()
-	}
-}
-
 // Kick makes the next reading happen now.
 func (p *Poller) Kick() {
 	select {
@@ -137,17 +127,8 @@ func (p *Poller) Kick() {
 	}
 }
 
-// Health returns how the last readings went.
-func (p *Poller) Health() Health {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.health
-}
-
-// Machines returns the mirror, in the order in which Ironic made the nodes.
-func (p *Poller) Machines() []*inventory.Machine {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// list is the mirror, in the order in which Ironic made the nodes. The lock is held.
+func (p *Poller) list() []*inventory.Machine {
 	out := make([]*inventory.Machine, 0, len(p.order))
 	for _, uuid := range p.order {
 		if m := p.machines[uuid]; m != nil {
@@ -167,16 +148,19 @@ func (p *Poller) Poll(ctx context.Context) time.Duration {
 	if full {
 		kind = "full"
 	}
-	err := p.read(ctx, full)
+	err := p.enter(ctx, full)
 	if errors.Is(err, inventory.ErrNotFound) && !full { // the marker is gone
-		kind = "full"
-		err = p.read(ctx, true)
+		kind, full = "full", true
+		err = p.enter(ctx, true)
 	}
 	if ctx.Err() != nil {
 		return 0
 	}
 	if p.observe != nil {
 		p.observe(kind, time.Since(began), err)
+	}
+	if err == nil {
+		p.tryDoors(ctx, full)
 	}
 	return p.settleHealth(err)
 }
@@ -193,10 +177,15 @@ func (p *Poller) settleHealth(err error) time.Duration {
 	if err == nil {
 		p.failures = 0
 		p.health.Success = time.Now()
-		return p.pace.News
+		return p.pace().News
 	}
 	p.failures++
-	wait := min(p.pace.News<<min(p.failures-1, 10), maxBackoff)
+	return backoff(p.pace().News, p.failures)
+}
+
+// backoff is how long to wait after so many failures.
+func backoff(first time.Duration, failures int) time.Duration {
+	wait := min(first<<min(failures-1, 10), maxBackoff)
 	return wait + rand.N(wait/10+1) //nolint:gosec // jitter is no secret
 }
 

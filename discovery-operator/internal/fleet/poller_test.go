@@ -78,11 +78,29 @@ func (c *counted) Report(ctx context.Context, uuid string) (*inventory.Report, e
 	return c.Rack.Report(ctx, uuid)
 }
 
-func setup(t *testing.T) (*counted, *fleet.Poller) {
+func (c *counted) Enter(context.Context) error { return c.count("enter") }
+
+// looked is a poller with what is seen through one of its doors.
+type looked struct {
+	*fleet.Poller
+	*fleet.View
+}
+
+var usual = fleet.Pace{News: time.Second, Full: time.Hour}
+
+func newCounted() *counted {
+	return &counted{Rack: demo.New(), calls: map[string]int{}, hidden: map[string]bool{}}
+}
+
+func leads(to fleet.Source) fleet.Connect {
+	return func(context.Context) (fleet.Source, error) { return to, nil }
+}
+
+func setup(t *testing.T) (*counted, looked) {
 	t.Helper()
-	c := &counted{Rack: demo.New(), calls: map[string]int{}, hidden: map[string]bool{}}
-	p := fleet.NewPoller(func(context.Context) (fleet.Source, error) { return c, nil }, fleet.Pace{News: time.Second, Full: time.Hour}, func() {}, nil)
-	return c, p
+	c := newCounted()
+	p := fleet.NewPoller(func() {}, nil)
+	return c, looked{p, p.Open(fleet.Door{Connect: leads(c)}, usual)}
 }
 
 func enrol(t *testing.T, c *counted, i int, change ...func(map[string]any)) string {
@@ -201,16 +219,22 @@ func TestReportsAreReadForWantedMachinesOnly(t *testing.T) {
 
 func TestOnePollerPerEndpointForAsLongAsSomebodyUsesIt(t *testing.T) {
 	r := fleet.NewRegistry(nil)
-	connect := func(context.Context) (fleet.Source, error) { return nil, errors.New("nobody") }
-	pace := fleet.Pace{News: time.Minute, Full: time.Hour}
-	a := r.Use("a", "one", "one", connect, pace, func() {})
-	assert.Same(t, a, r.Use("b", "one", "one", connect, pace, func() {}))
-	assert.NotSame(t, a, r.Use("c", "two", "two", connect, pace, func() {}))
-	assert.Len(t, r.Healths(), 2)
-	r.Use("a", "two", "two", connect, pace, func() {})
-	r.Release("b")
-	assert.Len(t, r.Healths(), 1, "nobody uses the first one any more")
-	r.Release("a")
-	r.Release("c")
-	assert.Empty(t, r.Healths())
+	use := func(name, key, door string) *fleet.View {
+		return r.Use(name, key, key, fleet.Door{Key: door, Connect: func(context.Context) (fleet.Source, error) { return nil, errors.New("nobody") }},
+			fleet.Pace{News: time.Minute, Full: time.Hour}, func() {})
+	}
+	use("a", "one", "x")
+	use("b", "one", "x")
+	use("c", "one", "y")
+	assert.Equal(t, 1, r.Len(), "whatever credentials they use")
+	use("d", "two", "x")
+	assert.Equal(t, 2, r.Len())
+	for _, name := range []string{"a", "b", "c"} {
+		use(name, "two", "x")
+	}
+	assert.Equal(t, 1, r.Len(), "nobody uses the first one any more")
+	for _, name := range []string{"a", "b", "c", "d"} {
+		r.Release(name)
+	}
+	assert.Zero(t, r.Len())
 }

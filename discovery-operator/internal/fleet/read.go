@@ -15,11 +15,9 @@ import (
 )
 
 // read lists nodes and ports, all of them or those after the markers, and takes them into the mirror.
-func (p *Poller) read(ctx context.Context, full bool) error {
-	source, err := p.connect(ctx)
-	if err != nil {
-		return fmt.Errorf("connecting to Ironic: %w", err)
-	}
+func (p *Poller) read(ctx context.Context, d *door, source Source, full bool) error {
+	anew := p.begins(d)
+	full = full || anew
 	afterNode, afterPort := "", ""
 	if !full {
 		p.mu.Lock()
@@ -39,14 +37,27 @@ func (p *Poller) read(ctx context.Context, full bool) error {
 		return fmt.Errorf("asking for the version: %w", err)
 	}
 	var gone map[string]bool
-	if full {
+	if full && !anew {
 		gone = p.confirmGone(ctx, source, nodes)
 	}
-	p.take(nodes, ports, full, gone)
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if anew {
+		p.epoch++
+		p.machines, p.order, p.ports = map[string]*inventory.Machine{}, nil, map[string]bool{}
+	}
+	p.through, p.vouched = d, !d.Unverified
 	p.health.Version = version
-	p.mu.Unlock()
+	p.take(nodes, ports, full, gone)
 	return nil
+}
+
+// begins reports whether a reading through a door begins a new mirror: nobody vouches for what was read so far, and those behind this door
+// want that.
+func (p *Poller) begins(d *door) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.through != nil && !p.vouched && !d.Unverified
 }
 
 // confirmGone asks by name for nodes that a list of everything lacks: lists have been known to leave nodes out.
@@ -77,11 +88,9 @@ func (p *Poller) confirmGone(ctx context.Context, source Source, listed []invent
 	return gone
 }
 
-// take puts what was listed into the mirror.
+// take puts what was listed into the mirror. The lock is held.
 func (p *Poller) take(nodes []inventory.Node, ports []inventory.Port, full bool, gone map[string]bool) {
 	now := time.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	changed := len(gone) > 0
 	for uuid := range gone {
 		delete(p.machines, uuid)
@@ -129,7 +138,8 @@ func (p *Poller) take(nodes []inventory.Node, ports []inventory.Port, full bool,
 func (p *Poller) finish(now time.Time, full, changed bool) {
 	if full {
 		p.health.FullSuccess = now
-		p.nextFull = now.Add(p.pace.Full + rand.N(p.pace.Full/10+1)) //nolint:gosec // jitter is no secret
+		pace := p.pace().Full
+		p.nextFull = now.Add(pace + rand.N(pace/10+1)) //nolint:gosec // jitter is no secret
 	}
 	if full || changed {
 		p.health.Changed, p.health.Full = now, full

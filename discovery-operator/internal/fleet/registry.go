@@ -26,6 +26,7 @@ type entry struct {
 }
 
 type user struct {
+	door   string
 	pace   Pace
 	notify func()
 }
@@ -58,31 +59,48 @@ func (r *Registry) run(e *entry) {
 	r.wg.Go(func() { e.poller.Run(ctx) })
 }
 
-// Use returns the poller of an endpoint and counts the user among those that share it. The key tells endpoints apart; the
-// fastest pace of all users counts.
-func (r *Registry) Use(name, key, endpoint string, connect Connect, pace Pace, notify func()) *Poller {
+// Use returns what is seen through a door of an endpoint, and counts the user among those who share it. The key tells endpoints apart; the
+// fastest pace of all users who may see it counts.
+func (r *Registry) Use(name, key, endpoint string, to Door, pace Pace, notify func()) *View {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.release(name, key)
 	e := r.entries[key]
-	if e == nil {
+	fresh := e == nil
+	if fresh {
 		e = &entry{users: map[string]user{}}
-		e.poller = NewPoller(connect, pace, func() { r.notify(key) }, func(kind string, took time.Duration, err error) {
+		e.poller = NewPoller(func() { r.notify(key) }, func(kind string, took time.Duration, err error) {
 			if r.observe != nil {
 				r.observe(endpoint, kind, took, err)
 			}
 		})
 		r.entries[key] = e
-		if r.base != nil && r.base.Err() == nil {
-			r.run(e)
+	}
+	old, moved := e.users[name]
+	e.users[name] = user{to.Key, pace, notify}
+	for _, u := range e.users {
+		if u.door == to.Key {
+			pace.News, pace.Full = min(pace.News, u.pace.News), min(pace.Full, u.pace.Full)
 		}
 	}
-	e.users[name] = user{pace, notify}
-	for _, u := range e.users {
-		pace.News, pace.Full = min(pace.News, u.pace.News), min(pace.Full, u.pace.Full)
+	view := e.poller.Open(to, pace)
+	if moved {
+		e.leave(old.door)
 	}
-	e.poller.SetPace(pace)
-	return e.poller
+	r.release(name, key)
+	if fresh && r.base != nil && r.base.Err() == nil {
+		r.run(e)
+	}
+	return view
+}
+
+// leave shuts a door that nobody uses any more.
+func (e *entry) leave(door string) {
+	for _, u := range e.users {
+		if u.door == door {
+			return
+		}
+	}
+	e.poller.shut(door)
 }
 
 // Release ends a user's share of all pollers.
@@ -95,16 +113,19 @@ func (r *Registry) Release(name string) {
 // release takes the user out of all entries but the one to keep, and ends those that nobody uses. The lock is held.
 func (r *Registry) release(name, keep string) {
 	for key, e := range r.entries {
-		if key == keep {
+		u, uses := e.users[name]
+		if !uses || key == keep {
 			continue
 		}
 		delete(e.users, name)
-		if len(e.users) == 0 {
-			if e.cancel != nil {
-				e.cancel()
-			}
-			delete(r.entries, key)
+		if len(e.users) > 0 {
+			e.leave(u.door)
+			continue
 		}
+		if e.cancel != nil {
+			e.cancel()
+		}
+		delete(r.entries, key)
 	}
 }
 
@@ -122,13 +143,9 @@ func (r *Registry) notify(key string) {
 	}
 }
 
-// Healths returns the health and the size of the mirror of every endpoint in use.
-func (r *Registry) Healths() map[string]Health {
+// Len is the number of pollers.
+func (r *Registry) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := make(map[string]Health, len(r.entries))
-	for key, e := range r.entries {
-		out[key] = e.poller.Health()
-	}
-	return out
+	return len(r.entries)
 }

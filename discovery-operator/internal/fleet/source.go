@@ -16,6 +16,8 @@ type Lister interface {
 	Ports(ctx context.Context, after string) ([]inventory.Port, error)
 	// Version is the version of the API that is spoken.
 	Version(ctx context.Context) (string, error)
+	// Enter asks, in one request, whether the credentials are accepted.
+	Enter(ctx context.Context) error
 }
 
 // Reader reads one machine. Each method fails with inventory.ErrNotFound when there is nothing.
@@ -31,6 +33,6 @@ type Source interface {
 	Reader
 }
 
-// Connect makes a source. It is called again after errors and before each reading of everything, so that rotated
-// credentials are used; it should return the same source while nothing changed.
+// Connect makes a source. It is called before each reading, so that rotated credentials are used; it returns the same source while
+// nothing changed.
 type Connect func(ctx context.Context) (Source, error)

@@ -5,6 +5,22 @@ package inventory
 
 import "fmt"
 
+// Address says which Ironic somebody asks, and how he comes in. Its parts are only compared, but for the name.
+type Address struct {
+	// Endpoint is the name for people, without credentials.
+	Endpoint string
+	// Ironic is the same for all who ask one Ironic, however they write it.
+	Ironic string
+	// View is the same for those to whom that Ironic shows the same machines, once it has accepted their credentials.
+	View string
+	// Door is the same for those who come with the same credentials.
+	Door string
+	// Unverified says that the certificate is not verified.
+	Unverified bool
+	// Shared says that the administrator lets this namespace share Ironics with others.
+	Shared bool
+}
+
 // Problem is why Ironic cannot be read or changed, in the words of a condition.
 type Problem string
 

@@ -402,3 +402,35 @@ func BenchmarkDiff(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms")
 }
+
+func TestAnIronicIsForOneNamespaceUnlessItIsShared(t *testing.T) {
+	at := func(namespace, name string, age int, change ...func(*inventory.Resource)) inventory.Resource {
+		r := inventory.Resource{Ref: inventory.Ref{Namespace: namespace, Name: name}, Created: time.Unix(int64(1000-age), 0)}
+		for _, c := range change {
+			c(&r)
+		}
+		return r
+	}
+	shared := func(r *inventory.Resource) { r.Shared = true }
+	going := func(r *inventory.Resource) { r.Going = true }
+	for name, c := range map[string]struct {
+		asking []inventory.Resource
+		want   []string
+	}{
+		"nobody asks":                       {nil, nil},
+		"the namespace of the oldest":       {[]inventory.Resource{at("b", "new", 1), at("a", "old", 2), at("a", "newest", 0)}, []string{"a/old", "a/newest"}},
+		"what is being deleted has nothing": {[]inventory.Resource{at("a", "old", 2, going), at("b", "new", 1)}, []string{"b/new"}},
+		"those that share": {
+			[]inventory.Resource{at("b", "new", 1, shared), at("c", "newest", 0), at("a", "old", 2, shared)}, []string{"a/old", "b/new"},
+		},
+		"those that share come first": {[]inventory.Resource{at("a", "old", 2), at("b", "new", 1, shared)}, []string{"b/new"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, r := range inventory.Admitted(c.asking) {
+				got = append(got, r.String())
+			}
+			assert.Equal(t, c.want, got)
+		})
+	}
+}

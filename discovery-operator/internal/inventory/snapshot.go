@@ -67,6 +67,8 @@ type Resource struct {
 	Broken   string
 	Manual   bool
 	MaxHosts *int32
+	// Shared says that the administrator lets the resource's namespace share Ironics with others.
+	Shared bool
 }
 
 // Host is what matters of a BareMetalHost.
@@ -158,6 +160,20 @@ func (FetchReport) isAction() {}
 func (CreateHost) isAction()  {}
 func (WriteStatus) isAction() {}
 func (DropReport) isAction()  {}
+
+// Admitted are those of the resources, which all ask one Ironic, that may take its machines, in the order in which they choose: those of
+// namespaces that the administrator lets share, and where there are none, those of the namespace of the first one.
+func Admitted(resources []Resource) []Resource {
+	ordered := slices.DeleteFunc(order(resources), func(r Resource) bool { return r.Going })
+	shared := slices.ContainsFunc(ordered, func(r Resource) bool { return r.Shared })
+	var admitted []Resource
+	for i := range ordered {
+		if shared && ordered[i].Shared || !shared && ordered[i].Namespace == ordered[0].Namespace {
+			admitted = append(admitted, ordered[i])
+		}
+	}
+	return admitted
+}
 
 // order is the order in which resources choose: the oldest first, then by name, then by UID.
 func order(resources []Resource) []Resource {

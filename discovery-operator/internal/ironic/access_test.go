@@ -91,34 +91,44 @@ func clientCertificate(t *testing.T) (cert, key []byte, authority *x509.CertPool
 	return cert, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}), authority
 }
 
-// TestEndpointsAreToldApart: whoever has no credentials of his own does not share the client of somebody who has.
-func TestEndpointsAreToldApart(t *testing.T) {
+// TestIronicsAndTheWaysIntoThemAreToldApart: whoever names an Ironic shares its poller, and comes in with his own credentials.
+func TestIronicsAndTheWaysIntoThemAreToldApart(t *testing.T) {
 	read := map[string]int{}
-	d := ironic.NewDialer(func() (ironic.Config, error) { return ironic.Config{Endpoint: "http://own"}, nil },
-		func(_ context.Context, namespace, name string) (map[string][]byte, error) {
-			read[namespace+"/"+name]++
-			if namespace != "a" {
-				return nil, fmt.Errorf("secrets %q not found", name)
-			}
-			return map[string][]byte{"username": []byte("u"), "password": []byte("p")}, nil
-		}, nil)
-	key := func(namespace string, r metal3v1.IronicReference) string {
-		k, _ := d.Key(namespace, &r)
-		return k
-	}
-	open := metal3v1.IronicReference{Endpoint: "http://ironic:6385"}
-	closed := metal3v1.IronicReference{Endpoint: "http://ironic:6385", Auth: metal3v1.AuthHTTPBasic, CredentialsName: "s"}
-	assert.Equal(t, key("a", open), key("b", open))
-	assert.Equal(t, key("a", open), key("b", metal3v1.IronicReference{Endpoint: "http://IRONIC:6385/v1/"}), "one endpoint has one poller, however it is written")
-	others := map[string]bool{key("a", open): true}
-	for _, k := range []string{
-		key("a", closed), key("b", closed),
-		key("a", metal3v1.IronicReference{Endpoint: closed.Endpoint, Auth: metal3v1.AuthKeystone, CredentialsName: "s"}),
-		key("c", metal3v1.IronicReference{Endpoint: closed.Endpoint, DisableCertificateVerification: true}),
+	d := ironic.NewDialer(func() (ironic.Config, error) {
+		return ironic.Config{Endpoint: "https://admin:right@ironic", Auth: ironic.AuthHTTPBasic}, nil
+	}, func(_ context.Context, namespace, name string) (map[string][]byte, error) {
+		read[namespace+"/"+name]++
+		if namespace != "a" {
+			return nil, fmt.Errorf("secrets %q not found", name)
+		}
+		return map[string][]byte{"username": []byte("u"), "password": []byte("p")}, nil
+	}, nil)
+	type reference = metal3v1.IronicReference
+	own := d.Address("a", nil)
+	assert.Equal(t, own, d.Address("b", nil))
+	assert.Equal(t, "https://ironic", own.Endpoint, "credentials are no part of the name")
+	doors := map[string]bool{own.Door: true}
+	closed := reference{Endpoint: "https://ironic/", Auth: metal3v1.AuthHTTPBasic, CredentialsName: "s"}
+	for namespace, r := range map[string]reference{
+		"a": closed,
+		"b": closed,
+		"c": {Endpoint: "https://IRONIC:443/v1"},
+		"d": {Endpoint: "https://ironic/v1/", DisableCertificateVerification: true},
 	} {
-		assert.False(t, others[k], k)
-		others[k] = true
+		a := d.Address(namespace, &r)
+		assert.Equal(t, own.View, a.View, "one Ironic has one poller, however it is written and whatever credentials are used")
+		assert.False(t, doors[a.Door], "%s has a way of its own", a.Door)
+		doors[a.Door] = true
+		assert.Equal(t, r.DisableCertificateVerification, a.Unverified)
 	}
+	assert.NotEqual(t, own.Ironic, d.Address("a", &reference{Endpoint: "https://ironic:6385"}).Ironic)
+	keystone := func(name string) reference {
+		return reference{Endpoint: "https://ironic", Auth: metal3v1.AuthKeystone, CredentialsName: name}
+	}
+	one, two := keystone("one"), keystone("two")
+	assert.Equal(t, own.Ironic, d.Address("a", &one).Ironic)
+	assert.NotEqual(t, d.Address("a", &one).View, d.Address("a", &two).View, "a project's users see its own nodes")
+
 	_, err := d.Client(t.Context(), "a", &closed)
 	require.NoError(t, err)
 	_, err = d.Client(t.Context(), "b", &closed)

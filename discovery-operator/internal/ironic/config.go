@@ -123,6 +123,9 @@ func normalEndpoint(raw string) string {
 		return raw
 	}
 	u.Scheme, u.Host = strings.ToLower(u.Scheme), strings.ToLower(u.Host)
+	if port := map[string]string{"http": ":80", "https": ":443"}[u.Scheme]; port != "" {
+		u.Host = strings.TrimSuffix(u.Host, port)
+	}
 	return versioned(u)
 }
 

@@ -21,8 +21,10 @@ type Secrets func(ctx context.Context, namespace, name string) (map[string][]byt
 // Dialer makes clients for the endpoints that resources name, and keeps them while their configuration stays the same.
 type Dialer struct {
 	environment func() (Config, error)
-	secrets     Secrets
-	observe     Observer
+	// own is the environment when it was first looked at: its endpoint does not change.
+	own     func() Config
+	secrets Secrets
+	observe Observer
 	// Timeout bounds one request; 0 means the default of Config.
 	Timeout time.Duration
 
@@ -38,33 +40,45 @@ type dialed struct {
 
 // NewDialer makes a dialer. environment is the Ironic of the operator itself, for resources that name none.
 func NewDialer(environment func() (Config, error), secrets Secrets, observe Observer) *Dialer {
-	return &Dialer{environment: environment, secrets: secrets, observe: observe, clients: map[string]*dialed{}}
+	own := sync.OnceValue(func() Config {
+		c, _ := environment()
+		return c
+	})
+	return &Dialer{environment: environment, own: own, secrets: secrets, observe: observe, clients: map[string]*dialed{}}
 }
 
-// Key tells endpoints apart, and says how the endpoint is called. Equal references in one namespace have equal keys; two
-// namespaces share a poller only for the operator's own endpoint or one without credentials.
-func (d *Dialer) Key(namespace string, ref *metal3v1.IronicReference) (key, endpoint string) {
+// Address says which Ironic a reference means, and how its namespace comes in. No reference means the operator's own.
+func (d *Dialer) Address(namespace string, ref *metal3v1.IronicReference) inventory.Address {
+	a := inventory.Address{Door: "own"}
+	var endpoint, inspector string
+	keystone := false
 	if ref == nil {
-		c, _ := d.environment()
-		return "", Redact(c.Endpoint)
+		c := d.own()
+		endpoint, inspector, keystone = Redact(c.Endpoint), c.InspectorEndpoint, c.Auth == AuthKeystone
+		a.Unverified = c.Insecure
+	} else {
+		endpoint, inspector, keystone = Redact(ref.Endpoint), ref.InspectorEndpoint, ref.Auth == metal3v1.AuthKeystone
+		a.Door, a.Unverified = "open", ref.DisableCertificateVerification
+		if ref.CredentialsName != "" {
+			a.Door = string(ref.Auth) + " " + namespace + "/" + ref.CredentialsName
+		}
+		if a.Unverified {
+			a.Door += " unverified"
+		}
 	}
-	key = normalEndpoint(ref.Endpoint) + " " + normalEndpoint(ref.InspectorEndpoint)
-	if ref.Auth != "" && ref.Auth != metal3v1.AuthNone {
-		key += " " + string(ref.Auth)
+	a.Endpoint, a.Ironic = endpoint, normalEndpoint(endpoint)
+	a.View = a.Ironic + " " + normalEndpoint(inspector)
+	if keystone { // Ironic shows the nodes of its project to a project's user
+		a.View += " " + a.Door
 	}
-	if ref.CredentialsName != "" {
-		key += " " + namespace + "/" + ref.CredentialsName
-	}
-	if ref.DisableCertificateVerification {
-		key += " insecure"
-	}
-	return key, Redact(ref.Endpoint)
+	return a
 }
 
 // Client returns the client of an endpoint. Files and Secrets are read again from time to time, and at once after a request failed because of them or found nobody, so
 // that a rotated or corrected credential is used without a restart.
 func (d *Dialer) Client(ctx context.Context, namespace string, ref *metal3v1.IronicReference) (*Client, error) {
-	key, _ := d.Key(namespace, ref)
+	a := d.Address(namespace, ref)
+	key := a.View + " " + a.Door
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	known := d.clients[key]

@@ -77,6 +77,12 @@ func (c *Client) Nodes(ctx context.Context, after string) ([]inventory.Node, err
 	return nodes, err
 }
 
+// Enter asks for one node, which shows whether Ironic accepts the credentials: what it says of itself it says to everybody.
+func (c *Client) Enter(ctx context.Context) error {
+	var page json.RawMessage
+	return c.call(ctx, "enter", http.MethodGet, "nodes?fields=uuid&limit=1", nil, &page)
+}
+
 // Ports lists the ports that were made after the one named, or all when it is empty, oldest first. It fails with
 // ErrNotFound when the named port is gone.
 func (c *Client) Ports(ctx context.Context, after string) ([]inventory.Port, error) {

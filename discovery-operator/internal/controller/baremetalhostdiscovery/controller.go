@@ -24,8 +24,8 @@ const FieldOwner = "discovery-operator"
 
 // Sources finds the Ironic of a resource.
 type Sources interface {
-	// Key tells endpoints apart; endpoint is their name without credentials.
-	Key(namespace string, ref *metal3v1.IronicReference) (key, endpoint string)
+	// Address says which Ironic a reference means, and how its namespace comes in.
+	Address(namespace string, ref *metal3v1.IronicReference) inventory.Address
 	// Source connects. It returns the same source while nothing changed.
 	Source(ctx context.Context, namespace string, ref *metal3v1.IronicReference) (fleet.Source, error)
 }

@@ -64,9 +64,9 @@ func (r *Reconciler) execute(ctx context.Context, o *observation, d *inventory.D
 	for _, action := range d.Actions {
 		switch a := action.(type) {
 		case inventory.FetchReport:
-			o.poller.Want(a.Node)
+			o.view.Want(a.Node)
 		case inventory.DropReport:
-			o.poller.Drop(a.Node)
+			o.view.Drop(a.Node)
 		case inventory.CreateHost:
 			run(a.Node, func() error { return r.create(ctx, o, a) })
 		case inventory.WriteStatus:

@@ -6,6 +6,7 @@ package baremetalhostdiscovery
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -28,9 +30,10 @@ type observation struct {
 	snapshot  inventory.Snapshot
 	self      inventory.Resource
 	endpoint  string
-	poller    *fleet.Poller
-	health    fleet.Health
-	memory    *memory
+	// view is nil when the resource may not look at the Ironic that it names.
+	view   *fleet.View
+	health fleet.Health
+	memory *memory
 	// creations is how many hosts the decision creates, created how many of them there are by now.
 	creations int
 	created   atomic.Int64
@@ -48,20 +51,16 @@ type memory struct {
 // observe reads everything that the decision about a resource rests on.
 func (r *Reconciler) observe(ctx context.Context, d *metal3v1.BareMetalHostDiscovery) (*observation, error) {
 	o := &observation{discovery: d, memory: r.remember(d)}
-	var key string
-	key, o.endpoint = r.Sources.Key(d.Namespace, d.Spec.Ironic)
-	o.poller = r.poller(d, key, o.endpoint) //nolint:contextcheck // a poller outlives the pass that asks for it
-	o.health = o.poller.Health()
+	address := r.Sources.Address(d.Namespace, d.Spec.Ironic)
+	o.endpoint = address.Endpoint
 	now := r.now()
-	o.snapshot = inventory.Snapshot{
-		Now: now, Self: inventory.Ref{Namespace: d.Namespace, Name: d.Name}, Machines: o.poller.Machines(),
-		Frozen: o.health.Err != nil || !o.health.Polled,
-	}
+	o.snapshot = inventory.Snapshot{Now: now, Self: inventory.Ref{Namespace: d.Namespace, Name: d.Name}}
 	o.snapshot.Tokens, o.snapshot.NextToken = o.memory.tokens(now)
-	var err error
-	if o.snapshot.Resources, err = r.resources(ctx, key, o); err != nil {
+	holder, err := r.resources(ctx, address, o)
+	if err != nil {
 		return nil, err
 	}
+	r.look(d, address, o, holder) //nolint:contextcheck // a poller outlives the pass that asks for it
 	if o.snapshot.Hosts, err = r.hosts(ctx); err != nil {
 		return nil, err
 	}
@@ -71,7 +70,16 @@ func (r *Reconciler) observe(ctx context.Context, d *metal3v1.BareMetalHostDisco
 	return o, nil
 }
 
-func (r *Reconciler) poller(d *metal3v1.BareMetalHostDiscovery, key, endpoint string) *fleet.Poller {
+// look takes the machines that the resource may see from the poller of its Ironic. Where another namespace holds the Ironic, it sees none.
+func (r *Reconciler) look(d *metal3v1.BareMetalHostDiscovery, a inventory.Address, o *observation, holder string) {
+	name := o.snapshot.Self.String()
+	if holder != "" {
+		r.Fleets.Release(name)
+		o.health = fleet.Health{Polled: true, Err: inventory.Failf(inventory.ProblemNotShared,
+			"the machines of this Ironic are for namespace %s: one namespace has them, unless the administrator names those that share in --ironic-namespaces", holder)}
+		o.snapshot.Frozen = true
+		return
+	}
 	pace := fleet.Pace{News: 10 * time.Second, Full: 15 * time.Minute}
 	if d.Spec.Interval != nil {
 		pace.News = d.Spec.Interval.Duration
@@ -82,9 +90,13 @@ func (r *Reconciler) poller(d *metal3v1.BareMetalHostDiscovery, key, endpoint st
 	namespace, ref := d.Namespace, d.Spec.Ironic.DeepCopy()
 	wake := &metal3v1.BareMetalHostDiscovery{}
 	wake.Namespace, wake.Name = d.Namespace, d.Name
-	return r.Fleets.Use(inventory.Ref{Namespace: d.Namespace, Name: d.Name}.String(), key, endpoint,
-		func(ctx context.Context) (fleet.Source, error) { return r.Sources.Source(ctx, namespace, ref) }, pace,
-		func() { r.wake <- event.TypedGenericEvent[*metal3v1.BareMetalHostDiscovery]{Object: wake} })
+	o.view = r.Fleets.Use(name, a.View, a.Endpoint, fleet.Door{
+		Key: a.Door, Unverified: a.Unverified,
+		Connect: func(ctx context.Context) (fleet.Source, error) { return r.Sources.Source(ctx, namespace, ref) },
+	}, pace, func() { r.wake <- event.TypedGenericEvent[*metal3v1.BareMetalHostDiscovery]{Object: wake} })
+	o.health = o.view.Health()
+	o.snapshot.Machines = o.view.Machines()
+	o.snapshot.Frozen = o.health.Err != nil || !o.health.Polled
 }
 
 func (r *Reconciler) remember(d *metal3v1.BareMetalHostDiscovery) *memory {
@@ -117,25 +129,54 @@ func (m *memory) tokens(now time.Time) (int, time.Duration) {
 	return int(tokens), max(time.Duration(missing/float64(m.limiter.Limit())*float64(time.Second)), 100*time.Millisecond)
 }
 
-// resources are all that ask the same Ironic, this one among them.
-func (r *Reconciler) resources(ctx context.Context, key string, o *observation) ([]inventory.Resource, error) {
+// resources finds those that see the same machines and may take them, this one among them. It returns the namespace that has them
+// instead, if another one does.
+func (r *Reconciler) resources(ctx context.Context, self inventory.Address, o *observation) (holder string, err error) {
 	var list metal3v1.BareMetalHostDiscoveryList
 	if err := r.Client.List(ctx, &list); err != nil {
-		return nil, fmt.Errorf("listing BareMetalHostDiscoveries: %w", err)
+		return "", fmt.Errorf("listing BareMetalHostDiscoveries: %w", err)
 	}
-	var out []inventory.Resource
+	var asking []inventory.Resource
+	views := map[inventory.Ref]string{}
 	for i := range list.Items {
 		d := &list.Items[i]
-		if other, _ := r.Sources.Key(d.Namespace, d.Spec.Ironic); other != key {
+		a := r.Sources.Address(d.Namespace, d.Spec.Ironic)
+		ref := inventory.Ref{Namespace: d.Namespace, Name: d.Name}
+		if a.Ironic != self.Ironic || refused(d) && ref != o.snapshot.Self {
 			continue
 		}
 		res := o.memory.resource(d)
-		if res.Ref == o.snapshot.Self {
+		res.Shared = a.Shared
+		if ref == o.snapshot.Self {
 			o.self = res
 		}
-		out = append(out, res)
+		views[ref] = a.View
+		asking = append(asking, res)
 	}
-	return out, nil
+	admitted := inventory.Admitted(asking)
+	if !slices.ContainsFunc(admitted, func(r inventory.Resource) bool { return r.Ref == o.snapshot.Self }) {
+		o.snapshot.Resources = []inventory.Resource{o.self}
+		if len(admitted) > 0 {
+			holder = admitted[0].Namespace
+		}
+		return holder, nil
+	}
+	o.snapshot.Resources = slices.DeleteFunc(admitted, func(r inventory.Resource) bool { return views[r.Ref] != self.View })
+	return "", nil
+}
+
+// refused reports whether a resource does not come into its Ironic for a reason of its own, so that it holds back nobody.
+func refused(d *metal3v1.BareMetalHostDiscovery) bool {
+	c := meta.FindStatusCondition(d.Status.Conditions, metal3v1.ConditionEndpointReady)
+	if c == nil || c.Status != metav1.ConditionFalse || c.ObservedGeneration != d.Generation {
+		return false
+	}
+	switch c.Reason {
+	case metal3v1.ReasonCredentialsRefused, metal3v1.ReasonCredentialsMissing, metal3v1.ReasonEndpointMissing:
+		return true
+	default:
+		return false
+	}
 }
 
 // hosts are all BareMetalHosts of the cluster.

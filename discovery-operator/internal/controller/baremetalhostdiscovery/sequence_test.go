@@ -122,8 +122,10 @@ func (m mortal) Report(ctx context.Context, id string) (out *inventory.Report, e
 	return out, err
 }
 
-// Key implements Sources.
-func (m mortal) Key(string, *metal3v1.IronicReference) (key, endpoint string) { return "", "rack" }
+// Address implements Sources.
+func (m mortal) Address(string, *metal3v1.IronicReference) inventory.Address {
+	return inventory.Address{Endpoint: "rack"}
+}
 
 // Source implements Sources.
 func (m mortal) Source(context.Context, string, *metal3v1.IronicReference) (fleet.Source, error) {

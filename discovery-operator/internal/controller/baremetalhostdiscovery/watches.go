@@ -66,11 +66,15 @@ func (r *Reconciler) everyone() handler.EventHandler {
 	}
 }
 
-// orderMatters passes what changes which resource takes a machine: another selector or pause, and the end of a resource. A new one comes last.
+// orderMatters passes what changes which resource takes a machine: a new one, another selector or pause, credentials that are refused or
+// not any more, and the end of a resource.
 func orderMatters() predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		UpdateFunc:  func(e event.UpdateEvent) bool { return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok1 := e.ObjectOld.(*metal3v1.BareMetalHostDiscovery)
+			after, ok2 := e.ObjectNew.(*metal3v1.BareMetalHostDiscovery)
+			return !ok1 || !ok2 || before.Generation != after.Generation || refused(before) != refused(after)
+		},
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
 }
