@@ -58,12 +58,17 @@ func (r *Run) Requests(ctx context.Context) (Requests, error) {
 	if err != nil {
 		return nil, err
 	}
+	return ReadRequests(text, r.benchmark.Operator.Name)
+}
+
+// ReadRequests finds an operator's requests to the API server in its metrics.
+func ReadRequests(text []byte, operator string) (Requests, error) {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 	if err != nil {
 		return nil, fmt.Errorf("reading metrics: %w", err)
 	}
-	name := strings.ReplaceAll(r.benchmark.Operator.Name, "-", "_") + "_client_requests_total"
+	name := strings.ReplaceAll(operator, "-", "_") + "_client_requests_total"
 	family := families[name]
 	if family == nil {
 		return nil, fmt.Errorf("the operator has no metric %s", name)

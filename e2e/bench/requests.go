@@ -46,6 +46,17 @@ func (q Requests) Since(earlier Requests) Requests {
 	return out
 }
 
+// All returns the numbers of requests by kind, whatever their answers were; leases, events and reviews are left out.
+func (q Requests) All() map[Kind]int {
+	out := map[Kind]int{}
+	for request, n := range q {
+		if !slices.Contains(apart, request.Resource) {
+			out[request.Kind] += n
+		}
+	}
+	return out
+}
+
 // Writes returns the numbers of writes by kind, failed ones included; leases, events and reviews are left out.
 func (q Requests) Writes() map[Kind]int {
 	out := map[Kind]int{}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -47,32 +48,32 @@ func (s *site) heartbeat(ctx context.Context, r *bench.Run) error {
 		return err
 	}
 	n := r.Scaled(10_000)
-	trace, _, err := s.fleet(ctx, "a", n, "-poll=60s", "-ramp=55s")
+	trace, _, err := s.fleet(ctx, "a", n, "-poll="+pollInterval.String(), "-ramp=55s")
 	if err != nil {
 		return err
 	}
-	if _, err := s.settled(ctx, n, 10*time.Minute); err != nil {
+	if err := s.settled(ctx, n, 10*time.Minute); err != nil {
 		return err
 	}
-	// The second round of polls brings no news, and Agents are as their hosts.
-	begin := time.Now().Add(70 * time.Second)
-	if err := s.hub.quiet(ctx, 15*time.Second, 15*time.Minute); err != nil {
+	begin, err := s.steady(ctx)
+	if err != nil {
 		return err
 	}
-	if begin.Before(time.Now()) {
-		begin = time.Now()
-	}
-	if err := sleepUntil(ctx, begin); err != nil {
+	done, err := r.Profile(ctx, s.service.Process.Pid)
+	if err != nil {
 		return err
 	}
 	before, err := s.counts(ctx)
 	if err != nil {
 		return err
 	}
-	if err := sleepUntil(ctx, begin.Add(time.Duration(max(60, r.Scaled(150)))*time.Second)); err != nil {
+	used, waited := s.effort()
+	end := begin.Add(time.Duration(max(90, r.Scaled(300))) * time.Second)
+	if err := sleepUntil(ctx, end); err != nil {
 		return err
 	}
 	after, err := s.counts(ctx)
+	done()
 	if err != nil {
 		return err
 	}
@@ -80,37 +81,84 @@ func (s *site) heartbeat(ctx context.Context, r *bench.Run) error {
 	if err != nil {
 		return err
 	}
-	var took []time.Duration
+	took, missing := answered(all, begin, end)
+	full, err := s.rss()
+	polls := after.polls - before.polls
+	r.Figure("operations", polls, "polls", bench.NoTarget)
+	r.Latencies(took, 50)
+	r.Figure("errors", float64(missing)+after.refusals-before.refusals, "polls", 0)
+	r.Figure("sql_per_op", (after.statements-before.statements)/polls, "statements", 0.1)
+	r.Figure("kube_writes", after.written-before.written, "writes", 0)
+	r.Figure("requests_per_op", float64(bench.Total(after.requests.Since(before.requests).All(), nil))/polls, "requests", bench.NoTarget)
+	s.effortOf(r, used, waited, polls)
+	r.Figure("rss_per_item_kb", (full-empty)/float64(n), "KiB", bench.NoTarget)
+	r.Asserted("%.0f polls of %d hosts were answered; every host stayed connected; each has an Agent", polls, n)
+	r.Note("requests to the Kubernetes API: %s", bench.Describe(after.requests.Since(before.requests).All()))
+	if len(took) < n {
+		err = errors.Join(err, fmt.Errorf("only %d polls of %d hosts were answered", len(took), n))
+	}
+	return errors.Join(err, s.whole(ctx, n))
+}
+
+// steady waits until polls bring no news, which the second round of them does not, and Agents are as their hosts.
+func (s *site) steady(ctx context.Context) (time.Time, error) {
+	second := time.Now().Add(pollInterval + 10*time.Second)
+	if err := s.hub.quiet(ctx, 15*time.Second, 15*time.Minute); err != nil {
+		return second, err
+	}
+	err := sleepUntil(ctx, second)
+	return time.Now(), err
+}
+
+// whole fails unless n hosts are free and valid, and have an Agent each.
+func (s *site) whole(ctx context.Context, n int) error {
+	agents, err := s.hub.agents(ctx)
+	if agents != n {
+		err = errors.Join(err, fmt.Errorf("%d hosts have %d Agents", n, agents))
+	}
+	return errors.Join(err, s.settled(ctx, n, time.Second))
+}
+
+// pollInterval is how often each host of a heartbeat polls.
+const pollInterval = time.Minute
+
+// answered returns how long the polls between two times took, and how many had no answer: each host has one in every interval.
+func answered(all []told, begin, end time.Time) (took []time.Duration, missing int) {
+	last := map[string]int64{}
+	gap := func(from, to int64) {
+		missing += max(0, int((to-from+int64(pollInterval)/2)/int64(pollInterval))-1)
+	}
 	for _, t := range all {
-		if t.At > begin.UnixNano() {
+		if before, polled := last[t.Host]; polled && t.At > begin.UnixNano() {
+			gap(before, t.At)
+		}
+		last[t.Host] = t.At
+		if t.At > begin.UnixNano() && t.At <= end.UnixNano() {
 			took = append(took, t.Took)
 		}
 	}
-	full, err := s.rss()
-	r.Latencies(took, 50)
-	r.Figure("sql_per_op", (after.statements-before.statements)/(after.polls-before.polls), "statements", 0.1)
-	r.Figure("kube_writes", after.written-before.written, "writes", 0)
-	r.Figure("rss_per_item_kb", (full-empty)/float64(n), "KiB", bench.NoTarget)
-	r.Asserted("%.0f polls of %d hosts were answered; every host stayed connected; each has an Agent", after.polls-before.polls, n)
-	if len(took) < n {
-		return errors.Join(err, fmt.Errorf("only %d polls of %d hosts were answered", len(took), n))
+	for _, at := range last {
+		gap(at, end.UnixNano())
 	}
-	_, settled := s.settled(ctx, n, time.Second)
-	agents, counted := s.hub.agents(ctx)
-	if agents != n {
-		counted = errors.Join(counted, fmt.Errorf("%d hosts have %d Agents", n, agents))
-	}
-	return errors.Join(err, settled, counted)
+	return took, missing
 }
 
 // counts are counters of the service and, for writes to its kinds, of the API server.
-type counts struct{ polls, statements, written float64 }
+type counts struct {
+	polls, statements, refusals, written float64
+	requests                             bench.Requests
+}
 
 func (s *site) counts(ctx context.Context) (c counts, err error) {
-	if c.polls, err = s.count(ctx, "agent_service_polls_total"); err != nil {
-		return c, err
+	for name, into := range map[string]*float64{"polls": &c.polls, "sql_statements": &c.statements, "refusals": &c.refusals} {
+		if *into, err = s.count(ctx, "agent_service_"+name+"_total"); err != nil {
+			return c, err
+		}
 	}
-	if c.statements, err = s.count(ctx, "agent_service_sql_statements_total"); err != nil {
+	if s.hub == nil {
+		return c, nil
+	}
+	if c.requests, err = s.requests(ctx); err != nil {
 		return c, err
 	}
 	c.written, err = s.hub.writes(ctx)
@@ -133,11 +181,9 @@ func bind(ctx context.Context, r *bench.Run) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	took, err := s.verb(ctx, "bind", hosts, clusters, trace)
-	if err != nil {
+	if err := s.measure(ctx, r, "bind", hosts, clusters, trace, 1000); err != nil {
 		return err
 	}
-	r.Latencies(took, 1000)
 	return s.bound(ctx, r, clusters, hosts)
 }
 
@@ -152,11 +198,9 @@ func move(ctx context.Context, r *bench.Run) (err error) {
 	if _, err := s.verb(ctx, "bind", hosts, clusters[:n], trace); err != nil {
 		return err
 	}
-	took, err := s.verb(ctx, "move", hosts, clusters[n:], trace)
-	if err != nil {
+	if err := s.measure(ctx, r, "move", hosts, clusters[n:], trace, 2000); err != nil {
 		return err
 	}
-	r.Latencies(took, 2000)
 	return s.bound(ctx, r, clusters[n:], hosts)
 }
 
@@ -170,7 +214,10 @@ func startBound(ctx context.Context, n, perHost int) (*site, []object, []string,
 	var hosts []object
 	var clusters []string
 	if err == nil {
-		hosts, err = s.settled(ctx, n, 2*time.Minute)
+		err = s.settled(ctx, n, 2*time.Minute)
+	}
+	if err == nil {
+		hosts, err = s.hosts(ctx)
 	}
 	if err == nil {
 		clusters, err = s.clusters(ctx, n*perHost)
@@ -179,6 +226,30 @@ func startBound(ctx context.Context, n, perHost int) (*site, []object, []string,
 		return nil, nil, nil, "", errors.Join(err, s.close())
 	}
 	return s, hosts, clusters, trace, nil
+}
+
+// measure does the same to all hosts at once.
+func (s *site) measure(ctx context.Context, r *bench.Run, verb string, hosts []object, clusters []string, trace string, target bench.Target) error {
+	done, err := r.Profile(ctx, s.service.Process.Pid)
+	if err != nil {
+		return err
+	}
+	before, err := s.counts(ctx)
+	if err != nil {
+		return err
+	}
+	used, waited := s.effort()
+	took, err := s.verb(ctx, verb, hosts, clusters, trace)
+	done()
+	if err != nil {
+		return err
+	}
+	after, err := s.counts(ctx)
+	r.Figure("operations", float64(len(hosts)), verb+"s", bench.NoTarget)
+	r.Latencies(took, target)
+	r.Figure("sql_per_op", (after.statements-before.statements)/float64(len(hosts)), "statements, those of polls included", bench.NoTarget)
+	s.effortOf(r, used, waited, float64(len(hosts)))
+	return err
 }
 
 // verb does the same to all hosts at once, and returns the times from each request until its host's agent had new instructions.
@@ -196,23 +267,24 @@ func (s *site) verb(ctx context.Context, verb string, hosts []object, clusters [
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+	since := make(map[string]int64, len(hosts))
+	for i, h := range hosts {
+		since[h.ID] = asked[i]
+	}
 	var took []time.Duration
 	return took, await(ctx, time.Minute, func() (string, error) {
 		lines, err := read(trace)
 		if err != nil {
 			return "", err
 		}
-		answered := map[string]int64{}
-		for i, h := range hosts {
-			at := slices.IndexFunc(lines, func(t told) bool { return t.Host == h.ID && t.At > asked[i] && slices.Contains(t.Steps, "inventory") })
-			if at >= 0 {
-				answered[h.ID] = lines[at].At - asked[i]
+		first := map[string]time.Duration{}
+		for _, t := range lines {
+			asked, wanted := since[t.Host]
+			if _, known := first[t.Host]; wanted && !known && t.At > asked && slices.Contains(t.Steps, "inventory") {
+				first[t.Host] = time.Duration(t.At - asked)
 			}
 		}
-		took = nil
-		for _, t := range answered {
-			took = append(took, time.Duration(t))
-		}
+		took = slices.Collect(maps.Values(first))
 		if len(took) < len(hosts) {
 			return fmt.Sprintf("%d of %d agents have new instructions", len(took), len(hosts)), nil
 		}
@@ -260,7 +332,7 @@ func deadHost(ctx context.Context, r *bench.Run) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := s.settled(ctx, n, 5*time.Minute); err != nil {
+	if err := s.settled(ctx, n, 5*time.Minute); err != nil {
 		return err
 	}
 	lines, err := read(trace)
@@ -306,7 +378,7 @@ func restart(ctx context.Context, r *bench.Run) (err error) {
 	if _, _, err := s.fleet(ctx, "a", n, "-poll=60s", "-ramp=55s"); err != nil {
 		return err
 	}
-	if _, err := s.settled(ctx, n, 5*time.Minute); err != nil {
+	if err := s.settled(ctx, n, 5*time.Minute); err != nil {
 		return err
 	}
 	kill(s.service)
@@ -315,7 +387,7 @@ func restart(ctx context.Context, r *bench.Run) (err error) {
 		return err
 	}
 	r.Figure("ready_seconds", time.Since(begin).Seconds(), "s", bench.NoTarget)
-	if _, err := s.settled(ctx, n, time.Minute); err != nil {
+	if err := s.settled(ctx, n, time.Minute); err != nil {
 		return err
 	}
 	r.Figure("seconds", time.Since(begin).Seconds(), "s", bench.NoTarget)

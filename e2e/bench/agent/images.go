@@ -75,7 +75,7 @@ func (s *site) downloads(ctx context.Context, r *bench.Run, url string, size int
 		}
 	}()
 	begin := time.Now()
-	var total atomic.Int64
+	var total, ranges atomic.Int64
 	errs := make([]error, isoClients)
 	var all sync.WaitGroup
 	for i := range isoClients {
@@ -84,6 +84,7 @@ func (s *site) downloads(ctx context.Context, r *bench.Run, url string, size int
 				var n int64
 				n, errs[i] = s.fetch(ctx, url, at, min(isoRange, size-at))
 				total.Add(n)
+				ranges.Add(1)
 			}
 		})
 	}
@@ -96,6 +97,7 @@ func (s *site) downloads(ctx context.Context, r *bench.Run, url string, size int
 	if err != nil {
 		return err
 	}
+	r.Figure("operations", float64(ranges.Load()), "ranges", bench.NoTarget)
 	r.Figure("rss_growth_mb", max(0, float64(peak.Load())-before)/1024, "MiB", 100)
 	r.Figure("renders", renders, "overlays", 1)
 	r.Figure("throughput", float64(total.Load())/(1<<20)/time.Since(begin).Seconds(), "MiB/s", bench.NoTarget)

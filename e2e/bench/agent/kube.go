@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"time"
@@ -25,10 +26,11 @@ import (
 
 // hub is a control plane with the custom resources, beside the service.
 type hub struct {
-	local  *environment.Local
 	admin  *rest.Config
 	client client.Client
-	close  func() error
+	// kubeconfig is that of the service's own account.
+	kubeconfig string
+	close      func() error
 }
 
 func startHub(ctx context.Context) (*hub, error) {
@@ -36,11 +38,19 @@ func startHub(ctx context.Context) (*hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &hub{local: local, close: func() error { return local.Close(context.WithoutCancel(ctx)) }}
-	if h.admin, err = environment.Config(local); err == nil {
-		h.client, err = clientOf(h.admin)
+	h := &hub{kubeconfig: filepath.Join(local.Dir, "service.kubeconfig"), close: func() error { return local.Close(context.WithoutCancel(ctx)) }}
+	if h.admin, err = environment.Config(local); err != nil {
+		return h, err
 	}
-	return h, err
+	if h.client, err = clientOf(h.admin); err != nil {
+		return h, err
+	}
+	service := environment.AgentService()
+	token, err := local.Token(ctx, service.Namespace, service.ServiceAccount)
+	if err != nil {
+		return h, err
+	}
+	return h, environment.WriteKubeconfig(h.admin, token, service.Namespace, h.kubeconfig)
 }
 
 func clientOf(config *rest.Config) (client.Client, error) {

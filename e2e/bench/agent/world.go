@@ -18,12 +18,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/muster-io/muster/e2e/bench"
 	"github.com/muster-io/muster/e2e/checkout"
+	"github.com/muster-io/muster/e2e/environment"
 )
 
 const base = "/api/assisted-install/v2"
@@ -92,7 +95,7 @@ func (s *site) make(ctx context.Context, with wish) error {
 	if s.hub, err = startHub(ctx); err != nil {
 		return err
 	}
-	s.arguments = append(s.arguments, "-kube-api", "-kubeconfig="+s.hub.local.Kubeconfig())
+	s.arguments = append(s.arguments, "-kube-api", "-kubeconfig="+s.hub.kubeconfig)
 	if s.infraEnv, err = s.hub.infraEnv(ctx); err != nil {
 		return err
 	}
@@ -226,26 +229,15 @@ func (s *site) hosts(ctx context.Context) ([]object, error) {
 	return all, s.call(ctx, http.MethodGet, "/infra-envs/"+s.infraEnv+"/hosts", nil, &all)
 }
 
-// settled waits until n hosts are free and valid.
-func (s *site) settled(ctx context.Context, n int, limit time.Duration) ([]object, error) {
-	var hosts []object
-	err := await(ctx, limit, func() (string, error) {
-		var err error
-		if hosts, err = s.hosts(ctx); err != nil {
+// settled waits until n hosts are free and valid. It reads what is measured all the time: whole hosts would keep the service busy.
+func (s *site) settled(ctx context.Context, n int, limit time.Duration) error {
+	return await(ctx, limit, func() (string, error) {
+		free, err := s.count(ctx, "agent_service_hosts", `state="known-unbound"`)
+		if err != nil || int(free) >= n {
 			return "", err
 		}
-		free := 0
-		for _, h := range hosts {
-			if h.Status == "known-unbound" {
-				free++
-			}
-		}
-		if free < n {
-			return fmt.Sprintf("%d of %d hosts are known", free, n), nil
-		}
-		return "", nil
+		return fmt.Sprintf("%.0f of %d hosts are known", free, n), nil
 	})
-	return hosts, err
 }
 
 func (s *site) clusters(ctx context.Context, n int) ([]string, error) {
@@ -304,33 +296,71 @@ func read(path string) ([]told, error) {
 	return all, errors.Join(lines.Err(), file.Close())
 }
 
-// count reads one of the service's counters, summed over its labels.
-func (s *site) count(ctx context.Context, name string) (float64, error) {
+// scrape reads the service's metrics.
+func (s *site) scrape(ctx context.Context) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.metrics+"/metrics", http.NoBody)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	response, err := s.client.Do(request)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	text, err := io.ReadAll(response.Body)
-	if err = errors.Join(err, response.Body.Close()); err != nil {
+	return text, errors.Join(err, response.Body.Close())
+}
+
+// requests are the service's to the Kubernetes API.
+func (s *site) requests(ctx context.Context) (bench.Requests, error) {
+	text, err := s.scrape(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return bench.ReadRequests(text, environment.AgentService().Name)
+}
+
+// count reads one of the service's metrics, summed over its labels, or over those that have a label.
+func (s *site) count(ctx context.Context, name string, labels ...string) (float64, error) {
+	text, err := s.scrape(ctx)
+	if err != nil {
 		return 0, err
 	}
-	found := regexp.MustCompile(`(?m)^`+name+`(?:\{[^}]*\})? (\S+)$`).FindAllSubmatch(text, -1)
+	found := regexp.MustCompile(`(?m)^`+name+`(\{[^}]*\})? (\S+)$`).FindAllSubmatch(text, -1)
 	if found == nil {
 		return 0, fmt.Errorf("the service has no metric %s", name)
 	}
 	var sum float64
 	for _, match := range found {
-		value, err := strconv.ParseFloat(string(match[1]), 64)
+		if slices.ContainsFunc(labels, func(label string) bool { return !strings.Contains(string(match[1]), label) }) {
+			continue
+		}
+		value, err := strconv.ParseFloat(string(match[2]), 64)
 		if err != nil {
 			return 0, err
 		}
 		sum += value
 	}
 	return sum, nil
+}
+
+// effort says what the service has used of processors, and how long it has waited for them beside others.
+func (s *site) effort() (used, waited time.Duration) {
+	tasks, _ := filepath.Glob("/proc/" + strconv.Itoa(s.service.Process.Pid) + "/task/*/schedstat")
+	for _, task := range tasks {
+		var ran, queued int64
+		if text, err := os.ReadFile(task); err == nil {
+			_, _ = fmt.Sscan(string(text), &ran, &queued)
+		}
+		used, waited = used+time.Duration(ran), waited+time.Duration(queued)
+	}
+	return used, waited
+}
+
+// effortOf notes what an operation cost the service.
+func (s *site) effortOf(r *bench.Run, used, waited time.Duration, operations float64) {
+	usedNow, waitedNow := s.effort()
+	r.Figure("cpu_ms_per_op", float64((usedNow-used).Microseconds())/1000/operations, "ms", bench.NoTarget)
+	r.Figure("cpu_wait_ms_per_op", float64((waitedNow-waited).Microseconds())/1000/operations, "ms that its threads waited for a processor", bench.NoTarget)
 }
 
 // rss is the service's memory now, in KiB.
