@@ -24,6 +24,7 @@ import (
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 )
@@ -73,6 +74,7 @@ func newClient(t *testing.T, config *rest.Config) client.Client {
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	require.NoError(t, hivev1.AddToScheme(scheme))
 	require.NoError(t, ipamv1.AddToScheme(scheme))
+	require.NoError(t, infrav1.AddToScheme(scheme))
 	require.NoError(t, metal3v1.AddToScheme(scheme))
 	require.NoError(t, agentv1.AddToScheme(scheme))
 	require.NoError(t, hiveextv1.AddToScheme(scheme))

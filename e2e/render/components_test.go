@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	"github.com/muster-io/muster/e2e/checkout"
 	"github.com/muster-io/muster/e2e/render"
 )
@@ -65,7 +67,7 @@ func TestAutoscalingMayWriteScalesOnly(t *testing.T) {
 			without, err := render.Directory("deploy/" + directory)
 			require.NoError(t, err)
 			assert.NotContains(t, ofKind[appsv1.Deployment](t, without, "Deployment")[0].Spec.Template.Spec.Containers[0].Args, "--autoscale-to-hosts=true")
-			role := added(t, objects, without)
+			role := added(t, objects, without, "discovery-operator")
 			written := map[string][]string{}
 			for _, rule := range role.Rules {
 				for _, verb := range rule.Verbs {
@@ -80,7 +82,7 @@ func TestAutoscalingMayWriteScalesOnly(t *testing.T) {
 }
 
 // added is the one role that a component brings; it checks that it is bound to the account of the pods.
-func added(t *testing.T, objects, without []*unstructured.Unstructured) *rbacv1.ClusterRole {
+func added(t *testing.T, objects, without []*unstructured.Unstructured, operator string) *rbacv1.ClusterRole {
 	t.Helper()
 	known := map[string]bool{}
 	for _, name := range names(without) {
@@ -100,7 +102,7 @@ func added(t *testing.T, objects, without []*unstructured.Unstructured) *rbacv1.
 			binding := decode[rbacv1.ClusterRoleBinding](t, object)
 			require.NotNil(t, role)
 			assert.Equal(t, role.Name, binding.RoleRef.Name)
-			assert.Equal(t, []rbacv1.Subject{{Kind: "ServiceAccount", Name: "discovery-operator", Namespace: "muster-discovery-operator"}}, binding.Subjects)
+			assert.Equal(t, []rbacv1.Subject{{Kind: "ServiceAccount", Name: operator, Namespace: "muster-" + operator}}, binding.Subjects)
 			bound = true
 		default:
 			t.Errorf("the component brings a %s", object.GetKind())
@@ -109,6 +111,47 @@ func added(t *testing.T, objects, without []*unstructured.Unstructured) *rbacv1.
 	require.NotNil(t, role)
 	assert.True(t, bound)
 	return role
+}
+
+// Network data belongs to another provider in most clusters: in production there is nothing of it, neither the kinds, nor the controllers, nor the right to
+// read Secrets. Who asks for it gets all three.
+func TestNetworkDataIsThereWhereItIsAskedFor(t *testing.T) {
+	without := mustRender(t, "deploy/overlays/production/ipam-operator")
+	for _, object := range append(mustRender(t, "deploy/overlays/production"), without...) {
+		group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
+		assert.NotEqual(t, infrav1.GroupVersion.Group, group, object.GetName())
+	}
+	for _, role := range ofKind[rbacv1.ClusterRole](t, without, "ClusterRole") {
+		for _, rule := range role.Rules {
+			assert.NotContains(t, rule.Resources, "secrets", role.Name)
+			assert.NotContains(t, rule.APIGroups, infrav1.GroupVersion.Group, role.Name)
+		}
+	}
+	const flag = "--network-data=true"
+	operator := func(objects []*unstructured.Unstructured) []string {
+		deployments := ofKind[appsv1.Deployment](t, objects, "Deployment")
+		require.Len(t, deployments, 1)
+		return deployments[0].Spec.Template.Spec.Containers[0].Args
+	}
+	assert.NotContains(t, operator(without), flag)
+
+	on := mustRender(t, "deploy/overlays/standalone/ipam-operator")
+	assert.Equal(t, append(operator(without), flag), operator(on))
+	written := map[string]bool{}
+	for _, rule := range added(t, on, without, "ipam-operator").Rules {
+		for _, resource := range rule.Resources {
+			written[resource] = written[resource] || slices.Contains(rule.Verbs, "create")
+		}
+	}
+	assert.True(t, written["secrets"])
+	assert.True(t, written["metal3datas"])
+	assert.False(t, written["baremetalhosts"])
+	var kinds []string
+	for _, object := range mustRender(t, "deploy/crds/network-data") {
+		kinds = append(kinds, object.GetName())
+	}
+	group := "." + infrav1.GroupVersion.Group
+	assert.ElementsMatch(t, []string{"metal3dataclaims" + group, "metal3datas" + group, "metal3datatemplates" + group}, kinds)
 }
 
 // Where hosts are managed by nobody else, the check that refuses a second host of one machine is served: the API server's

@@ -83,7 +83,7 @@ func newProgress() *Progress { return &Progress{of: map[types.NamespacedName]sta
 func (p *Progress) Begins(obj types.NamespacedName, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if at, ok := p.of[obj]; !ok || at.ready || at.since.IsZero() {
+	if at := p.of[obj]; at.since.IsZero() {
 		p.of[obj] = stage{since: now, why: at.why}
 	}
 }
