@@ -20,6 +20,7 @@ import (
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/e2e/environment"
@@ -127,7 +128,7 @@ func (s *stage) setUp(ctx context.Context) error {
 		return err
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), hivev1.AddToScheme(scheme), metal3v1.AddToScheme(scheme), ipamv1.AddToScheme(scheme), agentv1.AddToScheme(scheme), hiveextv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), hivev1.AddToScheme(scheme), metal3v1.AddToScheme(scheme), ipamv1.AddToScheme(scheme), infrav1.AddToScheme(scheme), agentv1.AddToScheme(scheme), hiveextv1.AddToScheme(scheme)); err != nil {
 		return fmt.Errorf("making a scheme: %w", err)
 	}
 	if s.client, err = client.New(s.admin, client.Options{Scheme: scheme}); err != nil {

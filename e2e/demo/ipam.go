@@ -36,6 +36,7 @@ func addressActs() []act {
 		{"giving machines of two deployments their addresses, from one pool with sparse ranges", giveAddresses},
 		{"claiming one address more than a pool has", exhaustPool},
 		{"adding an address to that pool", growPool},
+		{"rendering the network data of a host that was discovered", renderNetwork},
 	}
 }
 
