@@ -34,16 +34,16 @@ func (s *server) listHosts(ctx context.Context, filter service.HostFilter, limit
 	if err != nil {
 		return api.HostListJSONResponse{}, err
 	}
+	var reported map[service.HostKey][]byte
+	if inventories {
+		if reported, err = s.Service.Inventories(ctx, principal(ctx), list.Items); err != nil {
+			return api.HostListJSONResponse{}, err
+		}
+	}
 	body := make([]api.Host, 0, len(list.Items))
 	for i := range list.Items {
 		shown := s.host(&list.Items[i])
-		if inventories {
-			inventory, err := s.Service.Inventory(ctx, principal(ctx), list.Items[i].HostKey)
-			if err != nil && service.KindOf(err) != service.NotFound {
-				return api.HostListJSONResponse{}, err
-			}
-			shown.Inventory = string(inventory)
-		}
+		shown.Inventory = string(reported[list.Items[i].HostKey])
 		body = append(body, shown)
 	}
 	return api.HostListJSONResponse{Body: body, Headers: api.HostListResponseHeaders{XTotalCount: list.Total}}, nil

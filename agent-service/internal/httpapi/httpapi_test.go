@@ -29,6 +29,8 @@ func TestAHostIsBoundMovedAndFreedWithoutRegisteringAgain(t *testing.T) {
 	assert.Equal(t, "known-unbound", shown.text("status"), shown.raw)
 	assert.NotContains(t, shown.body, "cluster_id")
 	assert.JSONEq(t, inventory, shown.text("inventory"))
+	all := w.call(admin, "GET", "/infra-envs/"+env+"/hosts", nil)
+	assert.Contains(t, all.raw, `"inventory":"{`, "a list shows it, too")
 
 	for _, step := range []struct {
 		verb, cluster string

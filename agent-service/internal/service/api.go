@@ -49,6 +49,8 @@ type Hosts interface {
 	ListHosts(ctx context.Context, by Principal, filter HostFilter) (List[Host], error)
 	// Inventory is the JSON that the agent reported (bounded, flagged where it was cut), empty before its first report.
 	Inventory(ctx context.Context, by Principal, key HostKey) ([]byte, error)
+	// Inventories are those of hosts that were listed; hosts without one are left out.
+	Inventories(ctx context.Context, by Principal, hosts []Host) (map[HostKey][]byte, error)
 	// Seen is when the agent polled last, from memory.
 	Seen(key HostKey) Seen
 	// UpdateHost lets change edit the settings in a transaction; whatever it empties is cleared. Conflict while installing.

@@ -81,6 +81,21 @@ func (s *Service) Inventory(ctx context.Context, by Principal, key HostKey) ([]b
 	return inventory, err
 }
 
+// Inventories implements Hosts.
+func (s *Service) Inventories(ctx context.Context, by Principal, hosts []Host) (inventories map[HostKey][]byte, err error) {
+	var keys []HostKey
+	for i := range hosts {
+		if by.Owns(hosts[i].Owner) && hosts[i].Summary.Hash != "" {
+			keys = append(keys, hosts[i].HostKey)
+		}
+	}
+	err = s.view(ctx, func(ctx context.Context, r Reader) (err error) {
+		inventories, err = r.Inventories(ctx, keys)
+		return err
+	})
+	return inventories, err
+}
+
 // remembered is a host from memory where nobody else writes to the store, and from the store where replicas do. It is not to be changed.
 func (s *Service) remembered(ctx context.Context, key HostKey) (*Host, error) {
 	if s.store.Shared() {

@@ -43,6 +43,8 @@ type Reader interface {
 	Host(ctx context.Context, key HostKey) (*Host, error)
 	// Inventory is nil before the first report.
 	Inventory(ctx context.Context, key HostKey) ([]byte, error)
+	// Inventories are those of many hosts; hosts without one are left out.
+	Inventories(ctx context.Context, keys []HostKey) (map[HostKey][]byte, error)
 	// HostsOfCluster are in the order of their keys.
 	HostsOfCluster(ctx context.Context, id string) ([]Host, error)
 	// SameMachine are the hosts with the id, in all InfraEnvs.

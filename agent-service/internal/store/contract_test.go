@@ -110,6 +110,10 @@ func keepsObjects(t *testing.T, s *store.Store, _ string) {
 		inventory, err := r.Inventory(ctx, h.HostKey)
 		require.NoError(t, err)
 		assert.JSONEq(t, `{"a":2}`, string(inventory))
+		without := service.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}
+		inventories, err := r.Inventories(ctx, []service.HostKey{h.HostKey, without, {InfraEnvID: uuid.NewString(), HostID: h.HostID}})
+		require.NoError(t, err)
+		assert.Equal(t, map[service.HostKey][]byte{h.HostKey: []byte(`{"a":2}`)}, inventories)
 		members, err := r.HostsOfCluster(ctx, c.ID)
 		require.NoError(t, err)
 		assert.Len(t, members, 1)

@@ -95,6 +95,27 @@ func (r reader) Inventory(ctx context.Context, key service.HostKey) ([]byte, err
 	return []byte(body), nil
 }
 
+// Inventories implements service.Reader, with one statement for many hosts.
+func (r reader) Inventories(ctx context.Context, keys []service.HostKey) (map[service.HostKey][]byte, error) {
+	machines := map[string][]string{}
+	for _, key := range keys {
+		machines[key.InfraEnvID] = append(machines[key.InfraEnvID], key.HostID)
+	}
+	found := make(map[service.HostKey][]byte, len(keys))
+	for infraEnv, hosts := range machines {
+		for some := range slices.Chunk(hosts, defaultPage) {
+			var rows []inventoryRow
+			if err := r.db.NewSelect().Model(&rows).Where("infra_env_id = ? AND host_id IN (?)", infraEnv, bun.List(some)).Scan(ctx); err != nil {
+				return nil, classify(err)
+			}
+			for _, row := range rows {
+				found[service.HostKey{InfraEnvID: row.InfraEnvID, HostID: row.HostID}] = []byte(row.Body)
+			}
+		}
+	}
+	return found, nil
+}
+
 // HostsOfCluster implements service.Reader.
 func (r reader) HostsOfCluster(ctx context.Context, id string) ([]service.Host, error) {
 	return r.hosts(ctx, selectMembers, id)
