@@ -8,12 +8,20 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -59,6 +67,46 @@ func need(t *testing.T, there bool, sentence string) {
 	t.Skip(sentence)
 }
 
+// scheme is how machines and the test reach a service. That of https has a private authority, which the service gives to its hosts.
+type scheme string
+
+// secure makes an authority and a certificate of it for the service: the arguments by which it uses them.
+func (s scheme) secure(t *testing.T, dir string) []string {
+	t.Helper()
+	if s == "http" {
+		return nil
+	}
+	authorityKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	authority := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "private"}, NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	authorityDER, err := x509.CreateCertificate(rand.Reader, authority, authority, authorityKey.Public(), authorityKey)
+	require.NoError(t, err)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	certificate := &x509.Certificate{
+		SerialNumber: big.NewInt(2), NotBefore: authority.NotBefore, NotAfter: authority.NotAfter, IPAddresses: []net.IP{net.IPv4(10, 0, 2, 2), net.IPv4(127, 0, 0, 1)},
+	}
+	certificateDER, err := x509.CreateCertificate(rand.Reader, certificate, authority, key.Public(), authorityKey)
+	require.NoError(t, err)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	var arguments []string
+	for flag, block := range map[string]*pem.Block{
+		"tls-certificate": {Type: "CERTIFICATE", Bytes: certificateDER}, "tls-key": {Type: "PRIVATE KEY", Bytes: keyDER}, "ca-file": {Type: "CERTIFICATE", Bytes: authorityDER},
+	} {
+		path := filepath.Join(dir, flag)
+		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
+		arguments = append(arguments, "--"+flag+"="+path)
+	}
+	return arguments
+}
+
+// outsider asks as the test does, which trusts any certificate: what the machines trust is what counts.
+var outsider = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+
 // world is a service with our live image and a system to install.
 type world struct {
 	// inside is how machines reach the service, outside how the test does.
@@ -67,7 +115,7 @@ type world struct {
 	ended chan error
 }
 
-func newWorld(t *testing.T, more ...string) world {
+func newWorld(t *testing.T, by scheme, more ...string) world {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("machines are booted, which takes a while")
@@ -89,11 +137,11 @@ func newWorld(t *testing.T, more ...string) world {
 	require.NoError(t, err)
 	_, port, err := net.SplitHostPort(listener.Addr().String())
 	require.NoError(t, err)
-	w := world{inside: "http://10.0.2.2:" + port, outside: "http://127.0.0.1:" + port, ended: make(chan error, 1)}
+	w := world{inside: string(by) + "://10.0.2.2:" + port, outside: string(by) + "://127.0.0.1:" + port, ended: make(chan error, 1)}
 	o, err := app.ParseOptions(append([]string{
 		"--database=" + filepath.Join(dir, "a.db"), "--token-key=" + filepath.Join(dir, "a.key"), "--metrics-bind-address=0", "--base-url=" + w.inside,
 		"--live-images=" + list, "--live-image-cache=" + filepath.Join(dir, "live"), "--os-images=" + systems, "--host-minimums=" + minimums,
-	}, more...))
+	}, slices.Concat(by.secure(t, dir), more)...))
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -151,7 +199,7 @@ func (w world) call(t *testing.T, method, path, body string, into any) {
 	request, err := http.NewRequestWithContext(t.Context(), method, w.outside+rest+path, strings.NewReader(body))
 	require.NoError(t, err)
 	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
+	response, err := outsider.Do(request)
 	require.NoError(t, err)
 	answer, err := io.ReadAll(response.Body)
 	require.NoError(t, errors.Join(err, response.Body.Close()))
@@ -167,7 +215,7 @@ func (w world) download(t *testing.T, address string) string {
 	require.NoError(t, err)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.Replace(address, w.inside, w.outside, 1), http.NoBody)
 	require.NoError(t, err)
-	response, err := http.DefaultClient.Do(request)
+	response, err := outsider.Do(request)
 	require.NoError(t, err)
 	_, err = io.Copy(file, response.Body)
 	require.NoError(t, errors.Join(err, response.Body.Close(), file.Close()))
@@ -203,7 +251,7 @@ func (w world) infraEnv(t *testing.T, networks string) infraEnv {
 		if err != nil {
 			return false
 		}
-		response, err := http.DefaultClient.Do(request)
+		response, err := outsider.Do(request)
 		return err == nil && response.Body.Close() == nil && response.StatusCode == http.StatusOK
 	}, patience, 10*time.Millisecond)
 	var env infraEnv
@@ -309,7 +357,7 @@ func uefi(t *testing.T) []string {
 // A machine boots the downloaded image and registers, is bound, writes its disk, restarts from it and reports that it is installed.
 func TestAMachineBootsTheDownloadedISOAndIsInstalled(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "https")
 	env := w.infraEnv(t, "[]")
 	assert.LessOrEqual(t, len(env.DownloadURL), 200)
 	assert.True(t, strings.HasSuffix(env.DownloadURL, ".iso"), env.DownloadURL)
@@ -366,11 +414,11 @@ func told(t *testing.T, w world, hostID, clusterID string) {
 
 func TestAMachineBootsKernelAndInitrdWithItsStaticNetwork(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "https")
 	env := w.infraEnv(t, `[{"mac_interface_map":[{"mac_address":"`+address+`","logical_nic_name":"nic0"}],"network_yaml":"`+strings.ReplaceAll(stated, "\n", "\\n")+`"}]`)
 	kernel := w.download(t, w.inside+"/boot-artifacts/kernel?version=live&arch=x86_64")
 	initrd := w.download(t, strings.TrimSuffix(env.DownloadURL, "/discovery.iso")+"/pxe-initrd")
-	w.power(t, "-kernel", kernel, "-initrd", initrd, "-append", "console=ttyS0")
+	w.power(t, "-kernel", kernel, "-initrd", initrd, "-append", "console=ttyS0 coreos.live.rootfs_url="+w.inside+"/boot-artifacts/live/x86_64/rootfs")
 	inventory := seen(t, w.appears(t, env).Inventory, "bios")
 	found := map[string][]string{}
 	for _, i := range inventory.Interfaces {

@@ -4,15 +4,18 @@
 package boot_test
 
 import (
+	"os"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
@@ -32,13 +35,14 @@ type resources struct {
 func newResources(t *testing.T) resources {
 	t.Helper()
 	config := controlplanetest.Start(t)
+	ctrl.SetLogger(logr.Discard())
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, agentv1.AddToScheme, hivev1.AddToScheme, hiveextv1.AddToScheme} {
 		require.NoError(t, add(scheme))
 	}
 	user, err := client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
-	r := resources{world: newWorld(t, "--kube-api", "--kubeconfig="+controlplanetest.Kubeconfig(t)), user: user}
+	r := resources{world: newWorld(t, "http", "--kube-api", "--kubeconfig="+controlplanetest.Kubeconfig(t)), user: user}
 	r.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	r.create(t, &corev1.Secret{
 		ObjectMeta: named("pull"), Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)},
@@ -110,15 +114,27 @@ func says(agent *agentv1.Agent, kind, reason string) func() bool {
 	}
 }
 
+func size(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	return info.Size()
+}
+
 // The same with custom resources alone: the Agent appears, is bound and approved by its spec, and says when its machine is done.
+// The image is a minimal one.
 func TestAMachineIsBoundThroughItsAgentAndInstalled(t *testing.T) {
 	t.Parallel()
 	firmware := uefi(t)
 	r := newResources(t)
-	infraEnv := &agentv1.InfraEnv{ObjectMeta: named("rack"), Spec: agentv1.InfraEnvSpec{PullSecretRef: agentv1.SecretReference{Name: "pull"}}}
+	infraEnv := &agentv1.InfraEnv{ObjectMeta: named("rack"), Spec: agentv1.InfraEnvSpec{
+		PullSecretRef: agentv1.SecretReference{Name: "pull"}, ImageType: "minimal-iso",
+	}}
 	r.create(t, infraEnv)
 	r.until(t, infraEnv, func() bool { return agentv1.IsConditionTrue(infraEnv.Status.Conditions, agentv1.ConditionImageCreated) }, "there is no image")
-	said := r.power(t, append(firmware, medium(r.download(t, infraEnv.Status.ISODownloadURL))...)...)
+	iso := r.download(t, infraEnv.Status.ISODownloadURL)
+	assert.Less(t, size(t, iso), size(t, liveImage), "the agent is left out")
+	said := r.power(t, append(firmware, medium(iso)...)...)
 
 	var agents agentv1.AgentList
 	r.wait(t, func() bool {
@@ -145,7 +161,7 @@ func TestAMachineIsBoundThroughItsAgentAndInstalled(t *testing.T) {
 	}, "the installation did not end")
 	assert.True(t, hivev1.IsConditionTrue(install.Status.Conditions, hivev1.ClusterInstallCompleted), "%+v", install.Status.Conditions)
 	r.until(t, agent, says(agent, agentv1.ConditionInstalled, agentv1.ReasonInstallationCompleted), "the Agent does not say that its machine is installed")
-	assert.EqualValues(t, "Done", agent.Status.Progress.CurrentStage)
+	assert.Equal(t, "Done", agent.Status.Progress.CurrentStage)
 	assert.Contains(t, said.String(), "muster.installed", "the machine started from its disk")
 	told(t, r.world, agent.Name, string(deployment.UID))
 }

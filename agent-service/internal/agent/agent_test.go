@@ -9,8 +9,14 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -230,4 +236,35 @@ func TestPollsFollowEachOtherAsTheyShould(t *testing.T) {
 	assert.Equal(t, time.Minute, a.rest(&api.Steps{NextInstructionSeconds: 60, Instructions: work.Instructions}, 0), "as today's service says")
 	a.Interval = time.Minute
 	assert.Equal(t, time.Minute, a.rest(idle, 0))
+}
+
+func TestAnInstalledSystemTrustsWhatItWasGiven(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	for name, one := range map[string]struct {
+		facts   map[string]string
+		trusted bool
+	}{"with its authority": {map[string]string{"ca": string(authority)}, true}, "without": {map[string]string{}, false}} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "host.json")
+			facts, err := json.Marshal(one.facts)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(file, facts, 0o600))
+			s, err := parse([]string{"--host-file=" + file}, io.Discard, "")
+			require.NoError(t, err)
+			client, err := s.transport()
+			require.NoError(t, err)
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+			require.NoError(t, err)
+			response, err := client.Do(request)
+			if !one.trusted {
+				require.ErrorContains(t, err, "certificate")
+				return
+			}
+			require.NoError(t, err)
+			require.NoError(t, response.Body.Close())
+		})
+	}
 }

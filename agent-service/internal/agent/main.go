@@ -31,8 +31,8 @@ var Version = "dev"
 
 // settings are what the command line, the environment (AGENT_URL …) and the kernel's command line (muster.url=…) say, in this order of weight.
 type settings struct {
-	url, infraEnv, token, tokenFile, caFile, pullSecretFile, restart, hostID, hostFile string
-	insecure, verbose                                                                  bool
+	url, infraEnv, token, tokenFile, caFile, ca, pullSecretFile, restart, hostID, hostFile string
+	insecure, verbose                                                                      bool
 
 	simulate       int
 	seed           string
@@ -125,11 +125,23 @@ func (s *settings) readHost() error {
 		InfraEnv string `json:"infra_env_id"`
 		Host     string `json:"host_id"`
 		Token    string `json:"token"`
+		CA       string `json:"ca"`
+		HTTP     string `json:"http_proxy"`
+		HTTPS    string `json:"https_proxy"`
+		NoProxy  string `json:"no_proxy"`
 	}
 	if err := json.Unmarshal(file, &host); err != nil {
 		return fmt.Errorf("reading what this host is: %s is no JSON object of strings", s.hostFile)
 	}
-	s.url, s.infraEnv, s.hostID, s.token = host.URL, host.InfraEnv, host.Host, host.Token
+	s.url, s.infraEnv, s.hostID, s.token, s.ca = host.URL, host.InfraEnv, host.Host, host.Token, host.CA
+	for name, value := range map[string]string{"HTTP_PROXY": host.HTTP, "HTTPS_PROXY": host.HTTPS, "NO_PROXY": host.NoProxy} {
+		if value == "" {
+			continue
+		}
+		if err := os.Setenv(name, value); err != nil {
+			return fmt.Errorf("using the proxy: %w", err)
+		}
+	}
 	return nil
 }
 
@@ -153,12 +165,15 @@ func (s *settings) transport() (*http.Client, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the certificates: %w", err)
 		}
-		trust.RootCAs, err = x509.SystemCertPool()
-		if err != nil {
+		s.ca += string(pem)
+	}
+	if s.ca != "" {
+		var err error
+		if trust.RootCAs, err = x509.SystemCertPool(); err != nil {
 			trust.RootCAs = x509.NewCertPool()
 		}
-		if !trust.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, errors.New("--ca-file holds no certificate")
+		if !trust.RootCAs.AppendCertsFromPEM([]byte(s.ca)) {
+			return nil, errors.New("what is to be trusted holds no certificate")
 		}
 	}
 	return &http.Client{Transport: &http.Transport{

@@ -123,10 +123,18 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
+	authorities, err := o.authorities()
+	if err != nil {
+		return nil, err
+	}
+	var kept service.Store = db
+	if o.through != nil {
+		kept = o.through(db)
+	}
 	var authority *token.Authority
-	svc := service.New(db, service.Options{
+	svc := service.New(kept, service.Options{
 		DisconnectAfter: o.DisconnectAfter, OSImages: images, RegistryImages: split(o.RegistryImages), InstallerImage: o.InstallerImage, BaseURL: o.BaseURL, Minimums: minimums, Log: log,
-		HostToken: func(ctx context.Context, key service.HostKey) (string, error) { return authority.ForHost(ctx, key) },
+		HostToken: func(ctx context.Context, key service.HostKey) (string, error) { return authority.ForHost(ctx, key) }, Authorities: authorities,
 	})
 	if authority, err = token.New(token.Options{Key: key, Generations: svc}); err != nil {
 		return nil, fmt.Errorf("preparing tokens: %w", err)
@@ -140,7 +148,7 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	requests := metrics.NewRequests()
 	instruments := []prometheus.Collector{metrics.New(svc, &db.Statements), requests}
 	if len(live) > 0 || o.ImageURL != "" {
-		discovery := newDiscovery(o, live, svc, authority)
+		discovery := newDiscovery(o, live, svc, authority, authorities)
 		rest.Images = discovery
 		discovery.mount(mux)
 		if discovery.handler != nil {

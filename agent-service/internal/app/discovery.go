@@ -22,14 +22,16 @@ import (
 type discovery struct {
 	// base is how hosts reach the service, images how they reach what serves discovery images.
 	base, images string
-	envs         service.InfraEnvs
-	authority    *token.Authority
+	// authorities are certificates that hosts trust the service by.
+	authorities string
+	envs        service.InfraEnvs
+	authority   *token.Authority
 	// handler serves images here; nil where another process does.
 	handler *image.Handler
 }
 
-func newDiscovery(o Options, live []image.Version, envs service.InfraEnvs, authority *token.Authority) *discovery {
-	d := &discovery{base: o.BaseURL, images: o.ImageURL, envs: envs, authority: authority}
+func newDiscovery(o Options, live []image.Version, envs service.InfraEnvs, authority *token.Authority, authorities string) *discovery {
+	d := &discovery{base: o.BaseURL, images: o.ImageURL, authorities: authorities, envs: envs, authority: authority}
 	if d.images == "" {
 		d.images = o.BaseURL
 		d.handler = image.New(image.Options{Catalog: &image.Catalog{Directory: o.LiveImageCache, Versions: live}, Source: d, URL: o.BaseURL})
@@ -71,7 +73,7 @@ func (d *discovery) Describe(ctx context.Context, key string) (image.Description
 	}
 	return image.Description{
 		ID: env.ID, Revision: fmt.Sprintf("%d/%d/%d", env.ImageUpdatedAt.UnixNano(), env.ImageGeneration, d.authority.ImageIssued().Unix()), Version: env.OSImageVersion, Architecture: env.CPUArchitecture,
-		ModTime: env.ImageUpdatedAt,
+		Minimal: env.ImageType == "minimal-iso", ModTime: env.ImageUpdatedAt,
 	}, nil
 }
 
@@ -108,9 +110,11 @@ func (d *discovery) ignition(env *service.InfraEnv) ([]byte, error) {
 	}
 	settings := []string{"AGENT_URL=" + d.base, "AGENT_INFRA_ENV_ID=" + env.ID, "AGENT_TOKEN_FILE=/etc/muster/token"}
 	files := []any{ignitionFile("/etc/muster/token", credential, 0o600)}
+	trusted := service.Certificates(d.authorities, env.AdditionalTrustBundle, env.MirrorRegistryCA)
 	for _, optional := range []struct{ setting, path, content string }{
 		{"AGENT_PULL_SECRET_FILE", "/etc/muster/pull-secret.json", env.PullSecret},
-		{"AGENT_CA_FILE", "/etc/muster/ca.pem", env.AdditionalTrustBundle + env.MirrorRegistryCA},
+		{"AGENT_CA_FILE", "/etc/muster/ca.pem", trusted},
+		{"", service.AnchorPath, trusted},
 		{"HTTP_PROXY", "", env.Proxy.HTTP},
 		{"HTTPS_PROXY", "", env.Proxy.HTTPS},
 		{"NO_PROXY", "", env.Proxy.NoProxy},

@@ -4,6 +4,7 @@
 package app
 
 import (
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -24,6 +25,7 @@ type Options struct {
 	Process
 	KubeOptions
 	ImageURL         string
+	CAFile           string
 	Database         string
 	DatabaseFile     string
 	TokenKey         string
@@ -40,8 +42,9 @@ type Options struct {
 	OIDCKeyFile      string
 	OIDCKeysURL      string
 
-	// kube is the client configuration of tests.
-	kube *rest.Config
+	// kube is the client configuration of tests, and through is what they put before the store.
+	kube    *rest.Config
+	through func(service.Store) service.Store
 }
 
 // ParseOptions reads options from arguments, without the program's name, and validates them. flag.ErrHelp is returned
@@ -73,6 +76,7 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.Listen, "listen", ":8090", "address of REST v2, its documentation (/docs), /healthz and /readyz")
 	flags.StringVar(&o.BaseURL, "base-url", "http://localhost:8090", "how hosts reach this service, without a slash at the end")
 	flags.StringVar(&o.ImageURL, "image-url", "", "how discovery images are reached where another process serves them (agent-service images), without a slash at the end; empty for this one")
+	flags.StringVar(&o.CAFile, "ca-file", "", "PEM certificates that hosts trust this service by, and what serves their images, where the authority is private: they are a part of every image and of what is installed")
 	flags.StringVar(&o.Database, "database", "agent-service.db", "file of the SQLite database, or postgres://… for several replicas")
 	flags.StringVar(&o.DatabaseFile, "database-file", "", "file that holds the value of --database, where that is a secret")
 	flags.StringVar(&o.TokenKey, "token-key", "agent-service.key", "file of the key that signs tokens of hosts, made when it is missing; the same for all replicas")
@@ -103,6 +107,21 @@ func (o *Options) Validate() error {
 		errs = append(errs, errors.New("--oidc-issuer: write the issuer's URL, kubernetes, or none"))
 	}
 	return errors.Join(errs...)
+}
+
+// authorities are the certificates that hosts trust the service by, beside those that they know.
+func (o *Options) authorities() (string, error) {
+	if o.CAFile == "" {
+		return "", nil
+	}
+	content, err := os.ReadFile(o.CAFile)
+	if err != nil {
+		return "", fmt.Errorf("reading --ca-file: %w", err)
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM(content) {
+		return "", fmt.Errorf("reading --ca-file: %s holds no certificate", o.CAFile)
+	}
+	return string(content), nil
 }
 
 // database is the address of the database.

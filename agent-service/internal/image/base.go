@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"strings"
+	"sync"
 )
 
 // Paths in a live image.
@@ -29,6 +31,8 @@ type Base struct {
 	files     map[string]extent
 	ignition  extent
 	arguments arguments
+	// minimal is Minimal, once.
+	minimal func() (*Base, error)
 }
 
 // arguments says where the kernel command line stands in a live image.
@@ -52,20 +56,21 @@ func open(version Version, path string) (*Base, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := read(version, file)
+	info, err := file.Stat()
+	var b *Base
+	if err == nil {
+		b, err = read(version, file, info.Size())
+	}
 	if err != nil {
 		_ = file.Close()
 		return nil, fmt.Errorf("reading the live image %s: %w", version, err)
 	}
+	b.minimal = sync.OnceValues(b.Minimal)
 	return b, nil
 }
 
-func read(version Version, file *os.File) (*Base, error) {
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	b := &Base{Version: version, file: file, size: info.Size()}
+func read(version Version, file io.ReaderAt, size int64) (b *Base, err error) {
+	b = &Base{Version: version, file: file, size: size}
 	if b.files, err = files(file); err != nil {
 		return nil, err
 	}
@@ -162,3 +167,6 @@ func (b *Base) part(path string) (*io.SectionReader, bool) {
 	at, ok := b.files[path]
 	return io.NewSectionReader(b.file, at.offset, at.length), ok
 }
+
+// path names the image in addresses of its parts, without what means something to boot loaders.
+func (b *Base) path() string { return url.PathEscape(b.Name) + "/" + url.PathEscape(b.Architecture) }

@@ -30,6 +30,7 @@ type Options struct {
 //	/images/{key}/pxe-initrd         the initial RAM disk with the overlay
 //	/images/{key}/ipxe-script        a script that boots the image
 //	/boot-artifacts/{kernel,rootfs}  ?version=&arch=, which need no key
+//	/boot-artifacts/{version}/{arch}/{kernel,rootfs}
 type Handler struct {
 	Options
 	// Requests, Renders, and Failures count requests for images and parts of them, overlays that were rendered, and requests that could not be served
@@ -45,6 +46,7 @@ func New(options Options) *Handler {
 	h := &Handler{Options: options, mux: http.NewServeMux()}
 	h.mux.HandleFunc("GET /images/{key}/{file}", h.image)
 	h.mux.HandleFunc("GET /boot-artifacts/{part}", h.part)
+	h.mux.HandleFunc("GET /boot-artifacts/{version}/{arch}/{part}", h.part)
 	return h
 }
 
@@ -97,22 +99,18 @@ func (h *Handler) rendered(ctx context.Context, key string) (*rendered, error) {
 	if err != nil {
 		return nil, err
 	}
-	revision := d.Revision + " " + d.Version + " " + d.Architecture
+	revision := fmt.Sprintf("%s %s %s %t", d.Revision, d.Version, d.Architecture, d.Minimal)
 	// A client that goes away must not end what others wait for too.
 	return h.cache.get(d.ID, revision, func() (*rendered, error) {
 		h.Renders.Add(1)
-		return render(context.WithoutCancel(ctx), h.Catalog, h.Source, d)
+		return render(context.WithoutCancel(ctx), h.Catalog, h.Source, d, h.URL+"/boot-artifacts/")
 	})
 }
 
 func (h *Handler) script(key string, image *rendered) string {
-	version := "?version=" + image.base.Name + "&arch=" + image.base.Architecture
-	line := image.line
+	version, line := "?version="+image.base.Name+"&arch="+image.base.Architecture, image.line
 	if _, ok := image.base.files[rootfsPath]; ok {
-		line = commandLine(line, []KernelArgument{
-			{Operation: "delete", Value: "coreos.liveiso"},
-			{Operation: "replace", Value: "coreos.live.rootfs_url=" + h.URL + "/boot-artifacts/rootfs" + version},
-		})
+		line = commandLine(line, fromAddress(h.URL+"/boot-artifacts/rootfs"+version))
 	}
 	return fmt.Sprintf("#!ipxe\ninitrd --name initrd %s/images/%s/pxe-initrd\nkernel %s/boot-artifacts/kernel%s initrd=initrd %s\nboot\n", h.URL, key, h.URL, version, line)
 }
@@ -123,7 +121,11 @@ func (h *Handler) part(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	base, err := h.Catalog.Base(r.Context(), r.URL.Query().Get("version"), r.URL.Query().Get("arch"))
+	version, architecture := r.PathValue("version"), r.PathValue("arch")
+	if version == "" {
+		version, architecture = r.URL.Query().Get("version"), r.URL.Query().Get("arch")
+	}
+	base, err := h.Catalog.Base(r.Context(), version, architecture)
 	if err != nil {
 		h.refuse(w, err)
 		return
@@ -162,7 +164,7 @@ func refuse(w http.ResponseWriter, err error) (status int) {
 		status = known.StatusCode()
 	case errors.As(err, &unknown), errors.Is(err, errNoSuchPart):
 		status = http.StatusNotFound
-	case errors.As(err, &large):
+	case errors.As(err, &large), errors.Is(err, errNoMinimal):
 		status = http.StatusConflict
 	default:
 		w.Header().Set("Retry-After", "10")

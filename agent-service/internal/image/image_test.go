@@ -8,6 +8,7 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -39,7 +40,7 @@ const (
 	config      = "linux /images/pxeboot/vmlinuz "
 )
 
-// liveImage makes an ISO with the files of a live image, and more.
+// liveImage makes an ISO with the files of a live image, and more; those without content are left out.
 func liveImage(t *testing.T, more map[string][]byte) image.Version {
 	t.Helper()
 	area := defaultLine + "\n" + strings.Repeat("#", 1024-len(defaultLine)-1)
@@ -53,6 +54,7 @@ func liveImage(t *testing.T, more map[string][]byte) image.Version {
 		"a_long_name_of_a_file.data": []byte("long"),
 	}
 	maps.Copy(content, more)
+	maps.DeleteFunc(content, func(_ string, data []byte) bool { return data == nil })
 	dir := t.TempDir()
 	workspace := filepath.Join(dir, "files")
 	for name, data := range content {
@@ -69,6 +71,8 @@ func liveImage(t *testing.T, more map[string][]byte) image.Version {
 	require.NoError(t, storage.Close())
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
+	data = data[:binary.LittleEndian.Uint32(data[16*2048+80:])*2048] // what is behind the volume
+	require.NoError(t, os.WriteFile(path, data, 0o600))
 	sum := sha256.Sum256(data)
 	return image.Version{Name: "1", Architecture: "x86_64", URL: path, SHA256: hex.EncodeToString(sum[:])}
 }
@@ -78,6 +82,7 @@ type source struct {
 	mu       sync.Mutex
 	revision string
 	overlay  image.Overlay
+	minimal  bool
 	renders  atomic.Int64
 }
 
@@ -92,7 +97,7 @@ func (s *source) Describe(_ context.Context, key string) (image.Description, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return image.Description{ID: key, Revision: s.revision, ModTime: time.Unix(1_700_000_000, 0)}, nil
+	return image.Description{ID: key, Revision: s.revision, Minimal: s.minimal, ModTime: time.Unix(1_700_000_000, 0)}, nil
 }
 
 func (s *source) Overlay(context.Context, image.Description) (image.Overlay, error) {

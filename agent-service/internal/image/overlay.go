@@ -30,6 +30,8 @@ type Description struct {
 	Revision string
 	// Version and Architecture choose the live image.
 	Version, Architecture string
+	// Minimal leaves the root file system out of the ISO: machines fetch it.
+	Minimal bool
 	// ModTime is when the content last changed.
 	ModTime time.Time
 }

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
+	"slices"
 	"sync"
 	"time"
 )
@@ -18,7 +19,9 @@ const maxRendered = 256
 
 // rendered is a live image with an overlay, ready to be served.
 type rendered struct {
-	base    *Base
+	base *Base
+	// medium is what the ISO is made of: the base, or its minimal form.
+	medium  *Base
 	archive []byte
 	patches []patch
 	line    string
@@ -30,7 +33,7 @@ type rendered struct {
 
 // iso is the whole image.
 func (r *rendered) iso() *io.SectionReader {
-	return io.NewSectionReader(patched{r.base.file, r.patches}, 0, r.base.size)
+	return io.NewSectionReader(patched{r.medium.file, r.patches}, 0, r.medium.size)
 }
 
 // initrd is the initial RAM disk with the overlay behind it.
@@ -97,8 +100,8 @@ func (c *cache) forgetOldest() {
 	delete(c.entries, oldest)
 }
 
-// render puts an overlay on its live image.
-func render(ctx context.Context, catalog *Catalog, source Source, d Description) (*rendered, error) {
+// render puts an overlay on its live image. Parts of live images are served below an address.
+func render(ctx context.Context, catalog *Catalog, source Source, d Description, parts string) (*rendered, error) {
 	base, err := catalog.Base(ctx, d.Version, d.Architecture)
 	if err != nil {
 		return nil, err
@@ -107,16 +110,30 @@ func render(ctx context.Context, catalog *Catalog, source Source, d Description)
 	if err != nil {
 		return nil, err
 	}
-	r := &rendered{base: base, modTime: d.ModTime}
+	r := &rendered{base: base, medium: base, modTime: d.ModTime}
 	if r.archive, err = overlay.archive(); err != nil {
 		return nil, err
 	}
 	r.line = commandLine(base.arguments.Default, overlay.KernelArguments)
+	changes := overlay.KernelArguments
+	if d.Minimal {
+		minimal, err := base.minimal()
+		if r.err = err; err == nil && minimal != base {
+			r.medium, changes = minimal, slices.Concat(fromAddress(parts+base.path()+"/rootfs"), changes)
+		}
+	}
 	sum := sha256.New()
-	for _, part := range [][]byte{[]byte(base.SHA256), r.archive, []byte(r.line)} {
+	for _, part := range [][]byte{[]byte(r.medium.SHA256), r.archive, []byte(commandLine(base.arguments.Default, changes))} {
 		_, _ = sum.Write(part)
 	}
 	r.tag = hex.EncodeToString(sum.Sum(nil)[:16])
-	r.patches, r.err = base.patches(r.archive, overlay.KernelArguments)
+	if r.err == nil {
+		r.patches, r.err = r.medium.patches(r.archive, changes)
+	}
 	return r, nil
+}
+
+// fromAddress are the kernel arguments by which the live system fetches its root file system.
+func fromAddress(rootfs string) []KernelArgument {
+	return []KernelArgument{{Operation: "delete", Value: "coreos.liveiso"}, {Operation: "replace", Value: "coreos.live.rootfs_url=" + rootfs}}
 }

@@ -8,9 +8,9 @@ package liveimage
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,61 +41,88 @@ const (
 	// argumentsSize is the room for a changed command line: isolinux reads lines of at most 2047 bytes.
 	argumentsSize = 1024
 	ignitionSize  = 256 << 10
-	headOfConfig  = "default live\ntimeout 1\nprompt 0\nlabel live\n  kernel /images/pxeboot/vmlinuz\n  initrd /images/pxeboot/initrd.img,/images/ignition.img\n  append "
-	headOfGrub    = "set gfxpayload=keep\nlinux /images/pxeboot/vmlinuz "
-	tailOfGrub    = "initrd /images/pxeboot/initrd.img /images/ignition.img\nboot\n"
-	loaderFSPath  = "/images/efiboot.img"
-	isoSize       = 512 << 20
+	// recipeSize is the room for how the minimal form comes out of the image.
+	recipeSize   = 64 << 10
+	headOfGrub   = "set gfxpayload=keep\nlinux /images/pxeboot/vmlinuz "
+	initrdPath   = "/images/pxeboot/initrd.img"
+	rootfsPath   = "/images/pxeboot/rootfs.img"
+	ignitionPath = "/images/ignition.img"
+	loaderFSPath = "/images/efiboot.img"
+	isoSize      = 512 << 20
 )
 
 // Build writes the image to a file. Work is a directory for its files.
 func Build(parts Parts, work, out string) error {
-	initrd, err := ramDisk(parts, slices.Concat(virtual, real))
+	initrd, err := ramDisk(parts, slices.Concat(virtual, real), false)
 	if err != nil {
 		return fmt.Errorf("packing the RAM disk: %w", err)
 	}
-	kernel, err := os.ReadFile(parts.Kernel)
+	rootfs, err := agentAlone(parts)
 	if err != nil {
-		return err
-	}
-	isolinux, err := os.ReadFile(parts.Isolinux)
-	if err != nil {
-		return err
-	}
-	ldlinux, err := os.ReadFile(parts.Ldlinux)
-	if err != nil {
-		return err
+		return fmt.Errorf("packing the root file system: %w", err)
 	}
 	loader, err := parts.Grub.loaderFS(work)
 	if err != nil {
 		return err
 	}
-	arguments, err := json.Marshal(map[string]any{"default": CommandLine, "size": argumentsSize, "files": []map[string]any{
-		{"path": "isolinux/isolinux.cfg", "offset": len(headOfConfig), "end": "\n", "pad": "#"},
-		{"path": strings.TrimPrefix(configPath, "/"), "offset": len(headOfGrub), "end": "\n", "pad": "#"},
-	}})
-	if err != nil {
-		return err
-	}
-	area := CommandLine + "\n" + strings.Repeat("#", argumentsSize-len(CommandLine)-2) + "\n"
-	for name, data := range map[string][]byte{
-		"images/pxeboot/vmlinuz": kernel, "images/pxeboot/initrd.img": initrd, "images/ignition.img": make([]byte, ignitionSize),
-		"isolinux/isolinux.bin": isolinux, "isolinux/ldlinux.c32": ldlinux, "isolinux/isolinux.cfg": []byte(headOfConfig + area),
-		strings.TrimPrefix(loaderFSPath, "/"): loader, strings.TrimPrefix(configPath, "/"): []byte(headOfGrub + area + tailOfGrub),
-		"coreos/kargs.json": arguments, "coreos/igninfo.json": []byte(`{"file": "images/ignition.img"}`),
-	} {
-		path := filepath.Join(work, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, data, 0o600)); err != nil {
+	common := map[string][]byte{initrdPath: initrd, ignitionPath: make([]byte, ignitionSize), loaderFSPath: loader, "/coreos/igninfo.json": []byte(`{"file": "images/ignition.img"}`)}
+	for to, from := range map[string]string{"/images/pxeboot/vmlinuz": parts.Kernel, "/isolinux/isolinux.bin": parts.Isolinux, "/isolinux/ldlinux.c32": parts.Ldlinux} {
+		if common[to], err = os.ReadFile(from); err != nil {
 			return err
 		}
 	}
-	return finish(work, out)
+	minimal := maps.Clone(common)
+	maps.Copy(minimal, started(initrdPath, ignitionPath))
+	full := maps.Clone(common)
+	maps.Copy(full, started(initrdPath, rootfsPath, ignitionPath))
+	full[rootfsPath], full["/"+image.MinimalPath] = rootfs, make([]byte, recipeSize)
+	small, err := iso(minimal, filepath.Join(work, "minimal"))
+	if err != nil {
+		return err
+	}
+	whole, err := iso(full, filepath.Join(work, "full"))
+	if err != nil {
+		return err
+	}
+	recipe, err := image.PackMinimal(whole, small)
+	if err != nil {
+		return fmt.Errorf("describing the minimal form: %w", err)
+	}
+	if err := image.ReplaceFile(whole, image.MinimalPath, recipe); err != nil {
+		return err
+	}
+	return os.WriteFile(out, whole, 0o644) //nolint:gosec // everybody may read
+}
+
+// started are the configurations of the boot loaders for a kernel with these RAM disks, and where the kernel's command line is in them.
+func started(disks ...string) map[string][]byte {
+	headOfConfig := "default live\ntimeout 1\nprompt 0\nlabel live\n  kernel /images/pxeboot/vmlinuz\n  initrd " + strings.Join(disks, ",") + "\n  append "
+	area := CommandLine + "\n" + strings.Repeat("#", argumentsSize-len(CommandLine)-2) + "\n"
+	places := fmt.Appendf(nil, `{"default": %q, "size": %d, "files": [
+  {"path": "isolinux/isolinux.cfg", "offset": %d, "end": "\n", "pad": "#"},
+  {"path": %q, "offset": %d, "end": "\n", "pad": "#"}
+]}`, CommandLine, argumentsSize, len(headOfConfig), strings.TrimPrefix(configPath, "/"), len(headOfGrub))
+	return map[string][]byte{
+		"/isolinux/isolinux.cfg": []byte(headOfConfig + area), configPath: []byte(headOfGrub + area + "initrd " + strings.Join(disks, " ") + "\nboot\n"), "/coreos/kargs.json": places,
+	}
+}
+
+// iso is a bootable image of files.
+func iso(files map[string][]byte, work string) ([]byte, error) {
+	for name, data := range files {
+		path := filepath.Join(work, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, data, 0o600)); err != nil {
+			return nil, err
+		}
+	}
+	out := work + ".iso"
+	if err := finish(work, out); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(out)
 }
 
 func finish(work, out string) error {
-	if err := os.Remove(out); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
 	storage, err := file.CreateFromPath(out, isoSize)
 	if err != nil {
 		return err
@@ -130,7 +157,8 @@ func trim(out string) error {
 	return errors.Join(err, iso.Close())
 }
 
-func ramDisk(parts Parts, wanted []string) ([]byte, error) {
+// ramDisk is what the kernel starts with. Without the agent it needs the root file system.
+func ramDisk(parts Parts, wanted []string, agent bool) ([]byte, error) {
 	modules, err := drivers(parts.Modules, wanted)
 	if err != nil {
 		return nil, err
@@ -146,13 +174,32 @@ func ramDisk(parts Parts, wanted []string) ([]byte, error) {
 		fmt.Fprintf(&list, "/%s\n", f.Path)
 	}
 	files = append(files, image.File{Path: "etc/modules", Mode: 0o644, Data: []byte(list.String())})
-	for to, from := range map[string]string{"init": parts.Init, "usr/bin/agent": parts.Agent} {
+	programs := map[string]string{"init": parts.Init}
+	if agent {
+		programs[agentPath] = parts.Agent
+	}
+	for to, from := range programs {
 		f, err := image.ReadFile(from, to, 0o755)
 		if err != nil {
 			return nil, err
 		}
 		files = append(files, f)
 	}
+	return pack(files)
+}
+
+const agentPath = "usr/bin/agent"
+
+// agentAlone is the root file system: what is not needed to fetch it.
+func agentAlone(parts Parts) ([]byte, error) {
+	agent, err := image.ReadFile(parts.Agent, agentPath, 0o755)
+	if err != nil {
+		return nil, err
+	}
+	return pack([]image.File{agent})
+}
+
+func pack(files []image.File) ([]byte, error) {
 	var packed bytes.Buffer
 	compressor, err := zstd.NewWriter(&packed, zstd.WithEncoderLevel(zstd.SpeedBetterCompression))
 	if err != nil {
@@ -161,5 +208,6 @@ func ramDisk(parts Parts, wanted []string) ([]byte, error) {
 	if err := errors.Join(image.WriteArchive(compressor, files), compressor.Close()); err != nil {
 		return nil, err
 	}
-	return packed.Bytes(), nil
+	// What follows begins at a multiple of four, as the kernel wants it.
+	return append(packed.Bytes(), make([]byte, (4-packed.Len()%4)%4)...), nil
 }

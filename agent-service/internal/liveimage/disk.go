@@ -31,7 +31,7 @@ const (
 // BuildDisk writes a small operating system as a disk image, packed by zstd: kernel, init and agent of the live image, which read first-boot data and report. It boots by BIOS and UEFI.
 // It is what machines are installed with where nothing else is at hand: in tests and demonstrations.
 func BuildDisk(parts Parts, out string) error {
-	initrd, err := ramDisk(parts, virtual)
+	initrd, err := ramDisk(parts, virtual, true)
 	if err != nil {
 		return fmt.Errorf("packing the RAM disk: %w", err)
 	}
@@ -63,7 +63,7 @@ func BuildDisk(parts Parts, out string) error {
 	if err := bootable(plain, first, core); err != nil {
 		return err
 	}
-	return pack(plain, out)
+	return compress(plain, out)
 }
 
 func fillDisk(to string, files map[string][]byte) error {
@@ -116,7 +116,7 @@ func bootable(plain string, first, core []byte) error {
 	return errors.Join(err, coreErr, f.Close())
 }
 
-func pack(plain, out string) error {
+func compress(plain, out string) error {
 	from, err := os.Open(plain)
 	if err != nil {
 		return err

@@ -56,6 +56,7 @@ func Run() {
 	if installed() {
 		report()
 	}
+	rest()
 	for {
 		say("the agent starts")
 		say("the agent ended (%v)", agent())
@@ -220,11 +221,17 @@ func hostname() error {
 func agent(arguments ...string) error {
 	command := exec.Command(agentPath, arguments...) //nolint:noctx // lives as long as the machine
 	command.Stdout, command.Stderr = os.Stdout, os.Stderr
-	command.Env = []string{"PATH=/usr/bin:/bin", "HOME=/"}
-	if settings, err := os.ReadFile(environmentPath); err == nil {
-		for line := range bytes.Lines(settings) {
-			command.Env = append(command.Env, strings.TrimSpace(string(line)))
+	command.Env = append([]string{"PATH=/usr/bin:/bin", "HOME=/"}, settings()...)
+	return command.Run()
+}
+
+// settings are the agent's, each NAME=value.
+func settings() []string {
+	var found []string
+	if content, err := os.ReadFile(environmentPath); err == nil {
+		for line := range bytes.Lines(content) {
+			found = append(found, strings.TrimSpace(string(line)))
 		}
 	}
-	return command.Run()
+	return found
 }

@@ -4,6 +4,7 @@
 package liveinit
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net"
 	"os"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/agent-service/internal/image"
 )
 
 func TestIgnitionFiles(t *testing.T) {
@@ -75,4 +78,35 @@ func TestThePartitionOfTheFirstBootDataIsFoundByItsName(t *testing.T) {
 	}
 	assert.Equal(t, "vda2", partition(devices, Label))
 	assert.Empty(t, partition(devices, "root"))
+}
+
+func TestAnArchiveIsUnpacked(t *testing.T) {
+	var archive bytes.Buffer
+	require.NoError(t, image.WriteArchive(&archive, []image.File{{Path: "usr/bin/agent", Mode: 0o755, Data: []byte("program")}, {Path: "etc/motd", Mode: 0o600}}))
+	whole := archive.Bytes()
+	dir := t.TempDir()
+	require.NoError(t, unpack(bytes.NewReader(whole), dir))
+	program, err := os.ReadFile(filepath.Join(dir, "usr/bin/agent"))
+	require.NoError(t, err)
+	assert.Equal(t, "program", string(program))
+	info, err := os.Stat(filepath.Join(dir, "usr/bin/agent"))
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o755), info.Mode())
+	for end := range whole[:len(whole)-4] {
+		dir := t.TempDir()
+		require.Error(t, unpack(bytes.NewReader(whole[:end]), dir), end)
+		if got, err := os.ReadFile(filepath.Join(dir, "usr/bin/agent")); err == nil {
+			require.Equal(t, "program", string(got), "a file is whole or not there")
+		}
+	}
+	require.NoError(t, image.WriteArchive(&archive, []image.File{{Path: "../outside", Mode: 0o644}}))
+	require.NoError(t, unpack(bytes.NewReader(archive.Bytes()[len(whole):]), filepath.Join(dir, "usr")))
+	_, err = os.Stat(filepath.Join(dir, "outside"))
+	assert.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestArgumentsOfTheKernel(t *testing.T) {
+	const line = "console=ttyS0 coreos.live.rootfs_url=http://a/b?c=d&e=f quiet\n"
+	assert.Equal(t, "http://a/b?c=d&e=f", argument(line, rootfsArgument))
+	assert.Empty(t, argument(line, "coreos.live"))
 }

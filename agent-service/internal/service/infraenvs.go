@@ -182,7 +182,7 @@ func (s *Service) UpdateInfraEnv(ctx context.Context, by Principal, id string, c
 
 // shown is what the image shows.
 func (e InfraEnvSettings) shown() InfraEnvSettings {
-	e.AutoApprove, e.AgentLabels, e.ImageType, e.IPXEScriptType = false, nil, "", ""
+	e.AutoApprove, e.AgentLabels, e.IPXEScriptType = false, nil, ""
 	return e
 }
 

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"text/template"
 
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
@@ -63,6 +64,10 @@ func (s *Service) installStep(h *Host, c *Cluster) (string, error) {
 // firstBootValues are what templates of first-boot data can use.
 type firstBootValues struct {
 	Hostname, Role, HostID, InfraEnvID, ClusterID, ClusterName, BaseDomain, SSHKey, BaseURL, Token string
+	// Trusted are PEM certificates that the system trusts beside its own.
+	Trusted string
+	// Proxy is how the system reaches the network.
+	Proxy Proxy
 	// Overrides is the host's ignition_config_overrides as a data URL, empty for none.
 	Overrides string
 	Labels    map[string]string
@@ -76,7 +81,8 @@ const defaultIgnition = `{
   "passwd": {"users": [{"name": "core", "sshAuthorizedKeys": [{{if .SSHKey}}{{json .SSHKey}}{{end}}]}]},
   "storage": {"files": [
     {"path": "/etc/hostname", "mode": 420, "overwrite": true, "contents": {"source": {{json (data .Hostname)}}}},
-    {"path": "/etc/muster/host.json", "mode": 384, "overwrite": true, "contents": {"source": {{json (data (host .))}}}}{{range $name, $content := .Manifests}},
+    {"path": "/etc/muster/host.json", "mode": 384, "overwrite": true, "contents": {"source": {{json (data (host .))}}}}{{if .Trusted}},
+    {"path": {{json anchor}}, "mode": 420, "overwrite": true, "contents": {"source": {{json (data .Trusted)}}}}{{end}}{{range $name, $content := .Manifests}},
     {"path": {{json (print "/opt/openshift/" $name)}}, "mode": 420, "overwrite": true, "contents": {"source": {{json (data $content)}}}}{{end}}
   ]},
   "systemd": {"units": [{"name": "muster-report.service", "enabled": true, "contents": {{json (unit .)}}}]}
@@ -92,8 +98,11 @@ write_files:
 {{- range $name, $content := .Manifests}}
 - {path: {{json (print "/opt/openshift/" $name)}}, permissions: "0644", content: {{json $content}}}
 {{- end}}
+{{- if .Trusted}}
+ca_certs: {trusted: [{{json .Trusted}}]}
+{{- end}}
 runcmd:
-- [sh, -c, {{json (report .)}}]
+- [env, {{range proxies .}}{{json .}}, {{end}}sh, -c, {{json (report .)}}]
 `
 
 var firstBootFunctions = template.FuncMap{
@@ -103,16 +112,52 @@ var firstBootFunctions = template.FuncMap{
 	},
 	"data": func(s string) string { return "data:;base64," + base64.StdEncoding.EncodeToString([]byte(s)) },
 	"host": func(v firstBootValues) (string, error) {
-		encoded, err := json.Marshal(map[string]string{
-			"service_url": v.BaseURL, "infra_env_id": v.InfraEnvID, "host_id": v.HostID, "cluster_id": v.ClusterID, "token": v.Token,
-		})
+		facts := map[string]string{"service_url": v.BaseURL, "infra_env_id": v.InfraEnvID, "host_id": v.HostID, "cluster_id": v.ClusterID, "token": v.Token}
+		for name, value := range map[string]string{"ca": v.Trusted, "http_proxy": v.Proxy.HTTP, "https_proxy": v.Proxy.HTTPS, "no_proxy": v.Proxy.NoProxy} {
+			if value != "" {
+				facts[name] = value
+			}
+		}
+		encoded, err := json.Marshal(facts)
 		return string(encoded), err
 	},
-	"report": report,
+	"anchor":  func() string { return AnchorPath },
+	"proxies": proxies,
+	"report":  report,
 	"unit": func(v firstBootValues) string {
-		return "[Unit]\nDescription=Tell that the host is installed\nAfter=network-online.target\nWants=network-online.target\n\n[Service]\nType=oneshot\nRemainAfterExit=yes\n" +
+		var environment strings.Builder
+		for _, p := range proxies(v) {
+			environment.WriteString("Environment=" + strconv.Quote(strings.ReplaceAll(p, "%", "%%")) + "\n")
+		}
+		return "[Unit]\nDescription=Tell that the host is installed\nAfter=network-online.target coreos-update-ca-trust.service\nWants=network-online.target\n\n" +
+			"[Service]\nType=oneshot\nRemainAfterExit=yes\n" + environment.String() +
 			"ExecStart=/bin/sh -c '" + report(v) + "'\nRestart=on-failure\nRestartSec=10\n\n[Install]\nWantedBy=multi-user.target\n"
 	},
+}
+
+// AnchorPath is where CoreOS and its relatives look for certificates to trust.
+const AnchorPath = "/etc/pki/ca-trust/source/anchors/muster.pem"
+
+// Certificates joins bundles of PEM certificates.
+func Certificates(bundles ...string) string {
+	var all strings.Builder
+	for _, bundle := range bundles {
+		if bundle = strings.TrimSpace(bundle); bundle != "" {
+			all.WriteString(bundle + "\n")
+		}
+	}
+	return all.String()
+}
+
+// proxies are environment variables.
+func proxies(v firstBootValues) []string {
+	var set []string
+	for _, p := range []struct{ name, value string }{{"http_proxy", v.Proxy.HTTP}, {"https_proxy", v.Proxy.HTTPS}, {"no_proxy", v.Proxy.NoProxy}} {
+		if p.value != "" {
+			set = append(set, p.name+"="+p.value)
+		}
+	}
+	return set
 }
 
 // report is the shell command that tells the service that the installed system is up. It has no single quotes.
@@ -126,6 +171,7 @@ func (s *Service) FirstBoot(ctx context.Context, key HostKey) ([]byte, string, e
 	var h *Host
 	var c *Cluster
 	var manifests map[string]string
+	trusted := s.Authorities
 	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
 		if h, err = r.Host(ctx, key); err != nil {
 			return err
@@ -143,12 +189,19 @@ func (s *Service) FirstBoot(ctx context.Context, key HostKey) ([]byte, string, e
 		if err == nil && h.Bootstrap {
 			manifests, err = manifestsOf(ctx, r, c.ID)
 		}
+		if err != nil {
+			return err
+		}
+		e, err := r.InfraEnv(ctx, key.InfraEnvID)
+		if e != nil {
+			trusted = Certificates(s.Authorities, e.AdditionalTrustBundle)
+		}
 		return err
 	})
 	if err != nil {
 		return nil, "", err
 	}
-	return s.renderFirstBoot(ctx, h, c, manifests)
+	return s.renderFirstBoot(ctx, h, c, firstBootValues{Manifests: manifests, Trusted: trusted})
 }
 
 func manifestsOf(ctx context.Context, r Reader, clusterID string) (map[string]string, error) {
@@ -164,7 +217,7 @@ func manifestsOf(ctx context.Context, r Reader, clusterID string) (map[string]st
 	return manifests, err
 }
 
-func (s *Service) renderFirstBoot(ctx context.Context, h *Host, c *Cluster, manifests map[string]string) ([]byte, string, error) {
+func (s *Service) renderFirstBoot(ctx context.Context, h *Host, c *Cluster, values firstBootValues) ([]byte, string, error) {
 	image, err := s.image(c)
 	if err != nil {
 		return nil, "", err
@@ -174,10 +227,9 @@ func (s *Service) renderFirstBoot(ctx context.Context, h *Host, c *Cluster, mani
 		text, contentType = defaultCloudInit, "text/cloud-config"
 	}
 	text = cmp.Or(c.Ignition[h.Role], c.Ignition[""], text)
-	values := firstBootValues{
-		Hostname: h.Hostname(), Role: h.Role, HostID: h.HostID, InfraEnvID: h.InfraEnvID, ClusterID: c.ID, ClusterName: c.Name, BaseDomain: c.BaseDNSDomain,
-		SSHKey: c.SSHPublicKey, BaseURL: s.BaseURL, Labels: h.NodeLabels, Manifests: manifests,
-	}
+	values.Hostname, values.Role, values.HostID, values.InfraEnvID, values.Labels = h.Hostname(), h.Role, h.HostID, h.InfraEnvID, h.NodeLabels
+	values.ClusterID, values.ClusterName, values.BaseDomain, values.SSHKey, values.Proxy = c.ID, c.Name, c.BaseDNSDomain, c.SSHPublicKey, c.Proxy
+	values.BaseURL = s.BaseURL
 	if h.IgnitionConfigOverrides != "" {
 		values.Overrides = "data:;base64," + base64.StdEncoding.EncodeToString([]byte(h.IgnitionConfigOverrides))
 	}

@@ -4,7 +4,10 @@
 package service_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -238,4 +241,45 @@ func TestADryRunAnswersAndWritesNothing(t *testing.T) {
 	assert.Equal(t, before.Revision, after.Revision)
 	_, err = w.CheckBind(t.Context(), bob, key, good.ID)
 	assert.Equal(t, service.NotFound, service.KindOf(err))
+}
+
+func TestAnInstalledSystemTrustsAndReachesWhatItIsToldTo(t *testing.T) {
+	t.Parallel()
+	for kind, finds := range map[string][]string{
+		"ignition": {`/etc/pki/ca-trust/source/anchors/muster.pem`, `Environment=\"https_proxy=http://proxy.example.com/100%%25\"`}, "cloud-init": {"ca_certs: {trusted: [", `"https_proxy=http://proxy.example.com/100%25", sh, -c`},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.Authorities = "the service's\n"
+			c, keys := w.ready(1)
+			_, err := w.UpdateInfraEnv(t.Context(), alice, keys[0].InfraEnvID, func(s *service.InfraEnvSettings) error { s.AdditionalTrustBundle = "the rack's"; return nil })
+			require.NoError(t, err)
+			_, err = w.UpdateCluster(t.Context(), alice, c.ID, func(s *service.ClusterSettings) error {
+				s.Proxy.HTTPS = "http://proxy.example.com/100%25"
+				s.OSImage = service.OSImage{Version: "1", URL: "https://images.example.com/disk.raw", SHA256: strings.Repeat("0", 64), FirstBoot: kind}
+				return nil
+			})
+			require.NoError(t, err)
+			w.install(c, keys)
+			data, _, err := w.FirstBoot(t.Context(), keys[0])
+			require.NoError(t, err)
+			for _, find := range finds {
+				assert.Contains(t, string(data), find)
+			}
+			const trusted = "the service's\nthe rack's\n"
+			if kind == "cloud-init" {
+				assert.Contains(t, string(data), `the service's\nthe rack's\n`)
+				return
+			}
+			assert.Contains(t, string(data), base64.StdEncoding.EncodeToString([]byte(trusted)))
+			host, err := base64.StdEncoding.DecodeString(regexp.MustCompile(`host.json".*?base64,([^"]*)`).FindStringSubmatch(string(data))[1])
+			require.NoError(t, err)
+			var facts map[string]string
+			require.NoError(t, json.Unmarshal(host, &facts))
+			assert.Equal(t, trusted, facts["ca"])
+			assert.Equal(t, "http://proxy.example.com/100%25", facts["https_proxy"])
+			assert.NotContains(t, facts, "http_proxy", "what is not set is not there")
+		})
+	}
 }

@@ -31,6 +31,8 @@ type Options struct {
 	Minimums       validate.Minimums
 	// BaseURL is how installed systems reach this service, without a slash at the end.
 	BaseURL string
+	// Authorities are PEM certificates that installed systems trust this service by, beside those that they know.
+	Authorities string
 	// HostToken makes a token for a host's first boot, nil for none.
 	HostToken func(ctx context.Context, key HostKey) (string, error)
 	// Now is the clock. Its readings are monotonic.
