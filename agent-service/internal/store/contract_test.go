@@ -46,6 +46,7 @@ func contract(t *testing.T, address func(t *testing.T) string) {
 		"a host is known by InfraEnv and id":        keysOfHosts,
 		"a failed transaction leaves nothing":       rollsBack,
 		"who was slower runs again":                 runsAgain,
+		"who has gone is the cause":                 endsWithItsCaller,
 		"events are folded, scoped and searched":    foldsEvents,
 		"lists are owned and paged":                 ownsLists,
 		"files go with their cluster":               keepsFiles,
@@ -163,6 +164,21 @@ func rollsBack(t *testing.T, s *store.Store, _ string) {
 		assert.Empty(t, events.Items)
 		return nil
 	}))
+}
+
+func endsWithItsCaller(t *testing.T, s *store.Store, _ string) {
+	e := infraEnv(service.Owner{})
+	ctx, cancel := context.WithCancel(t.Context())
+	err := s.Update(ctx, func(ctx context.Context, tx service.Tx) error {
+		require.NoError(t, tx.PutInfraEnv(ctx, e))
+		cancel()
+		for {
+			if _, err := tx.InfraEnv(context.WithoutCancel(ctx), e.ID); err != nil {
+				return nil //nolint:nilerr // the transaction has been rolled back: its commit is what is looked at
+			}
+		}
+	})
+	require.ErrorIs(t, err, context.Canceled)
 }
 
 func runsAgain(t *testing.T, s *store.Store, _ string) {

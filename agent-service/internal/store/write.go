@@ -45,6 +45,9 @@ func (s *Store) Update(ctx context.Context, do func(context.Context, service.Tx)
 	var err error
 	for range attempts {
 		err = s.once(ctx, do)
+		if errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil {
+			err = ctx.Err() // who asked has gone, and the transaction ended with that
+		}
 		if !repeatable(err) || ctx.Err() != nil {
 			return classify(err)
 		}
