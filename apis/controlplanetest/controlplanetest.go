@@ -18,6 +18,7 @@ package controlplanetest
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io/fs"
 	"os"
@@ -95,4 +96,4 @@ var shared = sync.OnceValues(func() (string, error) {
 	return startProgram(program)
 })
 
-var installed = installer{names: map[string]bool{}}
+var installed = installer{done: map[[sha256.Size]byte]bool{}}

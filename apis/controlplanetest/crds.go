@@ -5,6 +5,7 @@ package controlplanetest
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,10 +24,10 @@ import (
 // servedInterval is how often discovery is asked for a new kind.
 const servedInterval = 20 * time.Millisecond
 
-// installer remembers which CustomResourceDefinitions are installed already.
+// installer remembers which files hold nothing that is not installed already.
 type installer struct {
-	mu    sync.Mutex
-	names map[string]bool
+	mu   sync.Mutex
+	done map[[sha256.Size]byte]bool
 }
 
 // install creates the CustomResourceDefinitions of a directory and returns when the API server serves them.
@@ -51,33 +52,37 @@ func (i *installer) install(ctx context.Context, config *rest.Config, dir fs.FS)
 	if err := errors.Join(failures...); err != nil {
 		return err
 	}
-	for _, definition := range wanted {
+	for sum, definition := range wanted {
 		if err := waitServed(ctx, client.Discovery(), definition); err != nil {
 			return err
 		}
-		i.names[definition.Name] = true
+		i.done[sum] = true
 	}
 	return nil
 }
 
-// read returns the definitions of a directory that are not installed yet.
-func (i *installer) read(dir fs.FS) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+// read returns the definitions of a directory that are not installed yet, by the sums of their files.
+func (i *installer) read(dir fs.FS) (map[[sha256.Size]byte]*apiextensionsv1.CustomResourceDefinition, error) {
 	files, err := fs.Glob(dir, "*.yaml")
 	if err != nil {
 		return nil, err
 	}
-	var wanted []*apiextensionsv1.CustomResourceDefinition
+	wanted := map[[sha256.Size]byte]*apiextensionsv1.CustomResourceDefinition{}
 	for _, file := range files {
 		content, err := fs.ReadFile(dir, file)
 		if err != nil {
 			return nil, err
 		}
+		sum := sha256.Sum256(content)
+		if i.done[sum] {
+			continue
+		}
 		definition := &apiextensionsv1.CustomResourceDefinition{}
 		if err := yaml.Unmarshal(content, definition); err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
-		if definition.Kind == "CustomResourceDefinition" && !i.names[definition.Name] {
-			wanted = append(wanted, definition)
+		if definition.Kind == "CustomResourceDefinition" {
+			wanted[sum] = definition
 		}
 	}
 	return wanted, nil
