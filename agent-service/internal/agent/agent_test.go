@@ -34,7 +34,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/token"
 )
 
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 func TestMachinesWithEqualOrDummySerialsAreDifferent(t *testing.T) {
 	id := func(system, board string, macs ...string) uuid.UUID {

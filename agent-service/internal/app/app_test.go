@@ -23,7 +23,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 func TestOptionsSayWhatIsWrong(t *testing.T) {
 	for argument, says := range map[string]string{

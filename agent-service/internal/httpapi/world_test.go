@@ -33,7 +33,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/token"
 )
 
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // world is the service as users and agents find it: real store, real domain, real tokens, behind HTTP.
 type world struct {

@@ -21,7 +21,7 @@ import (
 )
 
 // patience is for machines that are busy with other things.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // Server is a PostgreSQL of one test.
 type Server struct {

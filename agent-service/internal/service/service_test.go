@@ -23,7 +23,7 @@ import (
 )
 
 // patience is for machines that are busy with other things.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 var (
 	admin = service.Principal{User: "admin", Admin: true}

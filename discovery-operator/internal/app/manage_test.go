@@ -20,6 +20,7 @@ import (
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
+	"github.com/muster-io/muster/discovery-operator/internal/fate"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
@@ -359,7 +360,7 @@ func TestAMachineThatComesBackKeepsItsManagedHost(t *testing.T) {
 func TestADeletionThatWaitsForIronicCanBeEnded(t *testing.T) {
 	w := newWorld(t)
 	w.enrol(1)
-	down := &fate{after: 1 << 30}
+	down := fate.Never()
 	w.operate(managing, func(o *Options) {
 		o.through = func(m baremetalhost.Manager) baremetalhost.Manager { return unanswered{m, down} }
 	})
@@ -367,9 +368,7 @@ func TestADeletionThatWaitsForIronicCanBeEnded(t *testing.T) {
 	h := w.host("node-00001")
 	w.credentials(h, redfish, true)
 	w.is(h, "the machine is on", func() bool { return h.Status.PoweredOn })
-	down.mu.Lock()
-	down.after = 0
-	down.mu.Unlock()
+	down.Kill()
 	require.NoError(t, w.Delete(t.Context(), h))
 	w.says(h, metal3v1.ConditionReady, metal3v1.ReasonEndpointUnreachable)
 	assert.Empty(t, h.Status.ErrorMessage)
@@ -380,11 +379,11 @@ func TestADeletionThatWaitsForIronicCanBeEnded(t *testing.T) {
 // unanswered is an Ironic that does not answer any more once its fate has come.
 type unanswered struct {
 	baremetalhost.Manager
-	*fate
+	*fate.Fate
 }
 
 func (u unanswered) Managed(ctx context.Context, uuid string) (hoststate.Node, error) {
-	if u.dead() {
+	if u.Dead() {
 		return hoststate.Node{}, inventory.Failf(inventory.ProblemUnreachable, "connection refused")
 	}
 	return u.Manager.Managed(ctx, uuid)
@@ -436,7 +435,7 @@ func TestBesideAnotherOperatorNoStateIsNew(t *testing.T) {
 }
 
 const (
-	patience = 60 * time.Second
+	patience = 3 * time.Minute
 	beat     = 100 * time.Millisecond
 )
 

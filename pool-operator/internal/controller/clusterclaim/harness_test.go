@@ -38,7 +38,7 @@ import (
 )
 
 // patience is how long a test waits for what takes milliseconds on an idle machine.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 func init() { ctrl.SetLogger(zap.New(zap.WriteTo(os.Stderr), zap.Level(zapLevel()))) }
 

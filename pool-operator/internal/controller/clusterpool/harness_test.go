@@ -31,7 +31,7 @@ import (
 )
 
 const (
-	patience = 60 * time.Second
+	patience = 3 * time.Minute
 	tick     = 20 * time.Millisecond
 )
 
