@@ -156,7 +156,7 @@ func (k *kube) serve(ctx context.Context) error {
 }
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=muster-agent-service,resources=leases,verbs=get;create;update
-// +kubebuilder:rbac:groups="";events.k8s.io,namespace=muster-agent-service,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",namespace=muster-agent-service,resources=events,verbs=create;patch
 
 func (k *kube) add(ctx context.Context, mgr ctrl.Manager) error {
 	indexer := mgr.GetFieldIndexer()
@@ -170,11 +170,14 @@ func (k *kube) add(ctx context.Context, mgr ctrl.Manager) error {
 		return err
 	}
 	queries := agentclassification.NewQueries()
+	recorder := mgr.GetEventRecorder("agent-service")
 	for name, controller := range map[string]interface{ SetupWithManager(mgr ctrl.Manager) error }{
-		"InfraEnvs": infraenv.New(infraenv.Deps{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Images: k.images}),
-		"Agents":    agent.New(agent.Deps{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Queries: queries, URL: k.url}),
+		"InfraEnvs": infraenv.New(infraenv.Deps{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Images: k.images, Recorder: recorder}),
+		"Agents": agent.New(agent.Deps{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Queries: queries, Recorder: recorder, URL: k.url,
+		}),
 		"AgentClusterInstalls": agentclusterinstall.New(agentclusterinstall.Deps{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Versions: k.versions, URL: k.url,
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Recorder: recorder, Versions: k.versions, URL: k.url,
 		}),
 		"AgentClassifications": agentclassification.New(agentclassification.Deps{Client: mgr.GetClient(), Queries: queries}),
 	} {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -44,6 +45,8 @@ type Deps struct {
 	Service Service
 	// Queries are the compiled queries of AgentClassifications.
 	Queries *agentclassification.Queries
+	// Recorder publishes events about Agents.
+	Recorder events.EventRecorder
 	// URL is that of the service, without a slash at the end.
 	URL string
 }
@@ -59,6 +62,7 @@ func New(d Deps) *Reconciler { return &Reconciler{d} }
 // +kubebuilder:rbac:groups=agent-install.openshift.io,resources=infraenvs;agentclassifications,verbs=get;list;watch
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch;bind
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile brings an Agent and its host together.
 func (r *Reconciler) Reconcile(ctx context.Context, key service.HostKey) (ctrl.Result, error) {
@@ -192,5 +196,6 @@ func (r *Reconciler) report(ctx context.Context, seen *snapshot) error {
 	if err := r.Client.Status().Patch(ctx, seen.agent, client.MergeFrom(before)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("reporting on Agent %s/%s: %w", seen.agent.Namespace, seen.agent.Name, err))
 	}
+	r.tell(seen, before.Status.Conditions)
 	return nil
 }

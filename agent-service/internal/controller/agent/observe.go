@@ -33,6 +33,8 @@ type snapshot struct {
 	host *service.Host
 	// cluster is the one that the host is bound to, nil for none.
 	cluster *service.Cluster
+	// moved is whether the host came from another cluster just now.
+	moved bool
 	// inventory is what the agent reported, empty before.
 	inventory agentv1.HostInventory
 	// classes are the AgentClassifications of the namespace, in the order of their names.
@@ -148,6 +150,7 @@ func (r *Reconciler) state(ctx context.Context, seen *snapshot) error {
 	was := seen.host
 	seen.host = host
 	if host.ClusterID != was.ClusterID {
+		seen.moved = was.ClusterID != ""
 		if err := r.observeCluster(ctx, seen); err != nil {
 			return err
 		}

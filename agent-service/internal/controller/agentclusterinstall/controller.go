@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -46,6 +47,8 @@ type Deps struct {
 	// Live reads Secrets.
 	Live    client.Reader
 	Service Service
+	// Recorder publishes events about AgentClusterInstalls.
+	Recorder events.EventRecorder
 	// Versions are those that the service has images of, the default first.
 	Versions []string
 	// URL is that of the service, without a slash at the end.
@@ -64,6 +67,7 @@ func New(d Deps) *Reconciler { return &Reconciler{d} }
 // +kubebuilder:rbac:groups=agent-install.openshift.io,resources=agents,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=agent-install.openshift.io,resources=infraenvs,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile states a cluster to the service, installs it when it is ready, and reports.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
@@ -184,6 +188,7 @@ func (r *Reconciler) report(ctx context.Context, seen *snapshot) error {
 	if err := r.Client.Status().Patch(ctx, seen.install, client.MergeFrom(before)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("reporting on AgentClusterInstall %s: %w", seen.key, err))
 	}
+	r.tell(seen, before.Status.Conditions)
 	return nil
 }
 

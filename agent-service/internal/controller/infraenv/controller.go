@@ -11,10 +11,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/muster-io/muster/agent-service/internal/controller/outcome"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 )
@@ -50,6 +52,8 @@ type Deps struct {
 	Live    client.Reader
 	Service Service
 	Images  Images
+	// Recorder publishes events about InfraEnvs.
+	Recorder events.EventRecorder
 }
 
 // Reconciler serves InfraEnvs.
@@ -63,6 +67,7 @@ func New(d Deps) *Reconciler { return &Reconciler{d} }
 // +kubebuilder:rbac:groups=agent-install.openshift.io,resources=nmstateconfigs,verbs=get;list;watch
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets;configmaps,verbs=get
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile states an InfraEnv to the service and reports.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
@@ -156,5 +161,6 @@ func (r *Reconciler) report(ctx context.Context, infraEnv *agentv1.InfraEnv, env
 	if err := r.Client.Status().Patch(ctx, infraEnv, client.MergeFrom(before)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("reporting on InfraEnv %s/%s: %w", infraEnv.Namespace, infraEnv.Name, err))
 	}
+	outcome.Tell(r.Recorder, infraEnv, nil, told, outcomes(before), outcomes(infraEnv))
 	return nil
 }

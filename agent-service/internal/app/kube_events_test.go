@@ -1,0 +1,75 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+)
+
+// told waits for an event about an object. related is the namespace of the other object, empty without one.
+func (c *cluster) told(object client.Object, kind, reason, related string) eventsv1.Event {
+	c.Helper()
+	var found eventsv1.Event
+	require.EventuallyWithT(c, func(collect *assert.CollectT) {
+		list := &eventsv1.EventList{}
+		require.NoError(collect, c.user.List(c.Context(), list, client.InNamespace(object.GetNamespace())))
+		seen := []string{}
+		for _, e := range list.Items {
+			namespace := ""
+			if e.Related != nil {
+				namespace = e.Related.Namespace
+			}
+			if e.Regarding.UID == object.GetUID() && e.Type == kind && e.Reason == reason && namespace == related {
+				found = e
+				return
+			}
+			seen = append(seen, e.Regarding.Name+" "+e.Reason)
+		}
+		require.Fail(collect, "it is not told", "%s among %v", reason, seen)
+	}, kubePatience, 50*time.Millisecond)
+	return found
+}
+
+func TestWhatHappensIsTold(t *testing.T) {
+	c := newCluster(t, withSystem(t))
+	infraEnv := c.infraEnv("rack")
+	assert.Equal(t, "agent-service", c.told(infraEnv, corev1.EventTypeNormal, agentv1.ReasonInfraEnvAvailable, "").ReportingController)
+	agent := c.agent(c.boot(infraEnv, 1, 0))
+	first, _ := c.deployment()
+	second, install := c.deployment(func(spec *hiveextv1.AgentClusterInstallSpec) { spec.HoldInstallation = false })
+	bind := func(to *agentv1.ClusterReference) {
+		change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = to })
+	}
+	bind(reference(first))
+	assert.Equal(t, "Bound to ClusterDeployment "+first.Namespace+"/blue", c.told(agent, corev1.EventTypeNormal, agentv1.ReasonBound, first.Namespace).Note)
+	bind(reference(second))
+	c.told(agent, corev1.EventTypeNormal, agentv1.ReasonBound, second.Namespace)
+	bind(nil)
+	c.told(agent, corev1.EventTypeNormal, agentv1.ReasonUnbound, "")
+	bind(&agentv1.ClusterReference{Name: "nowhere"})
+	assert.Contains(t, c.told(agent, corev1.EventTypeWarning, agentv1.ReasonInputError, "").Note, "nowhere is missing")
+	bind(reference(second))
+	change(c, agent, func(a *agentv1.Agent) { a.Spec.Approved = true })
+	c.told(install, corev1.EventTypeNormal, agentv1.ReasonInstallationInProgress, "")
+	c.told(install, corev1.EventTypeNormal, agentv1.ReasonInstallationCompleted, "")
+	c.told(agent, corev1.EventTypeNormal, agentv1.ReasonInstallationCompleted, "")
+	bind(nil)
+	c.told(agent, corev1.EventTypeWarning, agentv1.ReasonUnbindingPendingUserAction, "")
+
+	list := &eventsv1.EventList{}
+	require.NoError(t, c.user.List(t.Context(), list, client.InNamespace(c.namespace)))
+	for _, e := range list.Items {
+		assert.NotEqual(t, agentv1.ReasonAgentIsConnected, e.Reason, "it was never silent")
+	}
+}

@@ -1,0 +1,41 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agentclusterinstall
+
+import (
+	"github.com/muster-io/muster/agent-service/internal/controller/outcome"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+// told are the outcomes that become events.
+var told = []outcome.Rule{
+	{Condition: agentv1.ConditionSpecSynced, Action: "Apply", Warning: []string{agentv1.ReasonInputError}},
+	{
+		Condition: hivev1.ClusterInstallCompleted, Action: "Install",
+		Normal: []string{agentv1.ReasonInstallationInProgress, agentv1.ReasonInstallationCompleted},
+	},
+	{Condition: hivev1.ClusterInstallFailed, Action: "Install", Warning: []string{agentv1.ReasonInstallationFailed}},
+	{Condition: hivev1.ClusterInstallStopped, Action: "Install", Normal: []string{reasonCancelled}},
+}
+
+// begins is told where an installation was to begin and could not.
+var begins = outcome.Rule{Condition: hivev1.ClusterInstallRequirementsMet, Action: "Install", Warning: []string{reasonClusterNotReady}}
+
+// tell publishes what became of the cluster, once the status says it.
+func (r *Reconciler) tell(seen *snapshot, before []hivev1.Condition) {
+	rules := told
+	if seen.refusal != nil {
+		rules = append([]outcome.Rule{begins}, told...)
+	}
+	outcome.Tell(r.Recorder, seen.install, nil, rules, plain(before), plain(seen.install.Status.Conditions))
+}
+
+func plain(conditions []hivev1.Condition) []outcome.Condition {
+	said := make([]outcome.Condition, 0, len(conditions))
+	for _, c := range conditions {
+		said = append(said, outcome.Condition{Type: c.Type, Reason: c.Reason, Message: c.Message})
+	}
+	return said
+}

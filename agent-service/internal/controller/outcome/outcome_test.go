@@ -1,0 +1,57 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package outcome
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"k8s.io/client-go/tools/events"
+)
+
+func TestConditionsAreToldWhenTheyComeToSaySomething(t *testing.T) {
+	rules := []Rule{
+		{Condition: "Image", Action: "Make", Normal: []string{"Ready"}, Warning: []string{"Broken"}},
+		{Condition: "Connected", Action: "Listen", Normal: []string{"Heard"}, Later: true},
+	}
+	for name, one := range map[string]struct {
+		before, after []Condition
+		want          []string
+	}{
+		"what is good is told once": {
+			[]Condition{{"Image", "Ready", "one"}}, []Condition{{"Image", "Ready", "two"}}, nil,
+		},
+		"also at first": {nil, []Condition{{"Image", "Ready", "It is ready"}}, []string{"Normal Ready It is ready"}},
+		"a warning is told again when it says something else": {
+			[]Condition{{"Image", "Broken", "one"}}, []Condition{{"Image", "Broken", "two"}}, []string{"Warning Broken two"},
+		},
+		"and not when it does not":                {[]Condition{{"Image", "Broken", "one"}}, []Condition{{"Image", "Broken", "one"}}, nil},
+		"what everything begins with is not told": {nil, []Condition{{"Connected", "Heard", "It is there"}}, nil},
+		"but when it comes back": {
+			[]Condition{{"Connected", "Silent", "It is not"}}, []Condition{{"Connected", "Heard", "It is there"}}, []string{"Normal Heard It is there"},
+		},
+		"other reasons and conditions are no outcomes": {nil, []Condition{{"Image", "Coming", ""}, {"Other", "Ready", ""}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			recorder := events.NewFakeRecorder(10)
+			Tell(recorder, nil, nil, rules, one.before, one.after)
+			close(recorder.Events)
+			var told []string
+			for event := range recorder.Events {
+				told = append(told, event)
+			}
+			assert.Equal(t, one.want, told)
+		})
+	}
+}
+
+func TestLongSentencesFitIntoAnEvent(t *testing.T) {
+	cut := note(strings.Repeat("é", 1000))
+	assert.LessOrEqual(t, len(cut), maxNote)
+	assert.True(t, utf8.ValidString(cut))
+	assert.True(t, strings.HasSuffix(cut, "é…"))
+	assert.Equal(t, "short", note("short"))
+}
