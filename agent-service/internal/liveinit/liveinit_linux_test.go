@@ -92,7 +92,7 @@ func TestAnArchiveIsUnpacked(t *testing.T) {
 	info, err := os.Stat(filepath.Join(dir, "usr/bin/agent"))
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o755), info.Mode())
-	for end := range whole[:len(whole)-4] {
+	for end := 0; end < len(whole)-4; end += 23 {
 		dir := t.TempDir()
 		require.Error(t, unpack(bytes.NewReader(whole[:end]), dir), end)
 		if got, err := os.ReadFile(filepath.Join(dir, "usr/bin/agent")); err == nil {
