@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command bench runs the benchmarks of one operator: bench <pool|ipam|discovery|agent> [name…]. Figures are appended to bin/bench.jsonl.
-// BENCH_SCALE in the environment multiplies sizes, for a quick look.
+// BENCH_SCALE in the environment multiplies sizes, for a quick look. BENCH_PROFILE names a directory for profiles of agent-service, which perf takes.
 package main
 
 import (
