@@ -145,6 +145,10 @@ func (k *kube) serve(ctx context.Context) error {
 		GracefulShutdownTimeout:       new(shutdownTimeout),
 		HealthProbeBindAddress:        "0",
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
+		NewCache: func(config *rest.Config, options cache.Options) (cache.Cache, error) {
+			made, err := cache.New(config, options)
+			return readable{made, ctx}, err
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("preparing controllers: %w", err)
@@ -153,6 +157,20 @@ func (k *kube) serve(ctx context.Context) error {
 		return err
 	}
 	return mgr.Start(ctx)
+}
+
+// readable is a cache that keeps nobody waiting who is to end: a manager waits for its caches, and hears of nothing else, while the API server is away.
+type readable struct {
+	cache.Cache
+	until context.Context //nolint:containedctx // it is that of the manager, which does not hand it on
+}
+
+// WaitForCacheSync implements cache.Cache.
+func (c readable) WaitForCacheSync(ctx context.Context) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.until, cancel)()
+	return c.Cache.WaitForCacheSync(ctx) || c.until.Err() != nil
 }
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=muster-agent-service,resources=leases,verbs=get;create;update

@@ -173,7 +173,16 @@ func (s store) SaveSeen(ctx context.Context, seen []service.SeenAt) error {
 	return s.Store.SaveSeen(ctx, seen)
 }
 
-// Transport is the way to the Kubernetes API as the process uses it. Its acts are writes.
+// Kill is a death at any time.
+func (f *Fate) Kill() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.Alive() == nil {
+		_ = f.die()
+	}
+}
+
+// Transport is the way to the Kubernetes API as the process uses it. Its acts are writes, but for events, which may be lost.
 func (f *Fate) Transport(next http.RoundTripper) http.RoundTripper { return transport{next, f} }
 
 type transport struct {
@@ -187,7 +196,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := t.fate.Alive(); err != nil {
 		return nil, err
 	}
-	if r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/namespaces/") {
+	if r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/namespaces/") && !strings.Contains(r.URL.Path, "/events") {
 		var err error
 		if last, err = t.fate.begin(); err != nil {
 			return nil, err

@@ -1,0 +1,80 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agentclusterinstall
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/service"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+)
+
+// stations are what the conditions of the install contract say in each state of a cluster: which of them are True. Those who follow the contract know these
+// conditions only: an installer is blocked, at work, done, or has given up.
+var stations = map[lifecycle.ClusterState][]string{
+	lifecycle.ClusterInsufficient: nil,
+	lifecycle.ClusterReady:        {hivev1.ClusterInstallRequirementsMet},
+	lifecycle.ClusterPreparing:    {hivev1.ClusterInstallRequirementsMet},
+	lifecycle.ClusterInstalling:   {hivev1.ClusterInstallRequirementsMet},
+	lifecycle.ClusterFinalizing:   {hivev1.ClusterInstallRequirementsMet},
+	lifecycle.ClusterInstalled:    {hivev1.ClusterInstallRequirementsMet, hivev1.ClusterInstallCompleted, hivev1.ClusterInstallStopped},
+	lifecycle.ClusterAddingHosts:  {hivev1.ClusterInstallRequirementsMet, hivev1.ClusterInstallCompleted, hivev1.ClusterInstallStopped},
+	lifecycle.ClusterFailed:       {hivev1.ClusterInstallRequirementsMet, hivev1.ClusterInstallFailed, hivev1.ClusterInstallStopped},
+	lifecycle.ClusterCancelled:    {hivev1.ClusterInstallRequirementsMet, hivev1.ClusterInstallStopped},
+}
+
+func TestEveryStateOfAClusterIsOfTheInstallContract(t *testing.T) {
+	for _, state := range lifecycle.ClusterStates {
+		want, known := stations[state]
+		require.True(t, known, state)
+		install := read(t, state, nil)
+		for _, kind := range []string{
+			hivev1.ClusterInstallRequirementsMet, hivev1.ClusterInstallCompleted, hivev1.ClusterInstallFailed, hivev1.ClusterInstallStopped,
+		} {
+			c := hivev1.FindCondition(install.Status.Conditions, kind)
+			require.NotNil(t, c, "%s: %s", state, kind)
+			assert.Equal(t, contains(want, kind), string(c.Status), "%s: %s", state, kind)
+			assert.NotEmpty(t, c.Reason, "%s: %s", state, kind)
+			assert.NotEmpty(t, c.Message, "%s: %s", state, kind)
+		}
+	}
+}
+
+func TestAnObstacleBlocksTheInstaller(t *testing.T) {
+	install := read(t, "", service.Refuse(service.Invalid, "ClusterDeploymentMissing", "it is missing"))
+	for _, c := range install.Status.Conditions {
+		assert.Equal(t, "False", string(c.Status), c.Type)
+	}
+}
+
+func contains(kinds []string, kind string) string {
+	for _, one := range kinds {
+		if one == kind {
+			return "True"
+		}
+	}
+	return "False"
+}
+
+// read is what those who follow the contract read of a cluster in a state, whatever the kind of the object.
+func read(t *testing.T, state lifecycle.ClusterState, obstacle error) *hivev1.ClusterInstall {
+	t.Helper()
+	seen := &snapshot{install: &hiveextv1.AgentClusterInstall{}, obstacle: obstacle}
+	if state != "" {
+		seen.cluster = &service.Cluster{Status: state, StatusInfo: "as it is"}
+	}
+	seen.install.Status = status(seen, "http://muster", metav1.Now())
+	content, err := json.Marshal(seen.install)
+	require.NoError(t, err)
+	install := &hivev1.ClusterInstall{}
+	require.NoError(t, json.Unmarshal(content, install))
+	return install
+}
