@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -20,64 +19,25 @@ import (
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
+	"github.com/muster-io/muster/discovery-operator/internal/fate"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
-// fate ends a process at its n-th act: a write to the API server, or a call of Ironic. With late, that act arrives and the process does not
-// learn of it. From then on, no act arrives.
-type fate struct {
-	after int
-	late  bool
-
-	mu   sync.Mutex
-	seen int
-}
-
-var errDead = errors.New("the process is dead")
-
-// act lets an act happen, or not.
-func (f *fate) act(what func() error) error {
-	f.mu.Lock()
-	f.seen++
-	n := f.seen
-	f.mu.Unlock()
-	switch {
-	case n < f.after:
-		return what()
-	case n == f.after && f.late:
-		_ = what()
-	}
-	return errDead
-}
-
-func (f *fate) dead() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.seen >= f.after
-}
-
-// acts are those that happened or were asked for so far.
-func (f *fate) acts() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.seen
-}
-
 type mortalTransport struct {
 	http.RoundTripper
-	*fate
+	*fate.Fate
 }
 
 func (m mortalTransport) RoundTrip(r *http.Request) (resp *http.Response, err error) {
 	if r.Method == http.MethodGet || strings.Contains(r.URL.Path, "/events") {
 		return m.RoundTripper.RoundTrip(r)
 	}
-	err = m.act(func() error {
+	err = m.Act(func() error {
 		resp, err = m.RoundTripper.RoundTrip(r) //nolint:bodyclose // who asked closes it, or the lines below
 		return err
 	})
-	if errors.Is(err, errDead) && resp != nil {
+	if errors.Is(err, fate.ErrDead) && resp != nil {
 		_ = resp.Body.Close()
 		resp = nil
 	}
@@ -87,60 +47,60 @@ func (m mortalTransport) RoundTrip(r *http.Request) (resp *http.Response, err er
 // mortal is an Ironic as a process sees it that dies.
 type mortal struct {
 	baremetalhost.Manager
-	*fate
+	*fate.Fate
 }
 
 func (m mortal) Node(ctx context.Context, uuid string) (n inventory.Node, err error) {
-	err = m.act(func() (err error) { n, err = m.Manager.Node(ctx, uuid); return err })
+	err = m.Act(func() (err error) { n, err = m.Manager.Node(ctx, uuid); return err })
 	return n, err
 }
 
 func (m mortal) Managed(ctx context.Context, uuid string) (n hoststate.Node, err error) {
-	err = m.act(func() (err error) { n, err = m.Manager.Managed(ctx, uuid); return err })
+	err = m.Act(func() (err error) { n, err = m.Manager.Managed(ctx, uuid); return err })
 	return n, err
 }
 
 func (m mortal) Find(ctx context.Context, names, macs []string) (uuid string, err error) {
-	err = m.act(func() (err error) { uuid, err = m.Manager.Find(ctx, names, macs); return err })
+	err = m.Act(func() (err error) { uuid, err = m.Manager.Find(ctx, names, macs); return err })
 	return uuid, err
 }
 
 func (m mortal) Report(ctx context.Context, uuid string) (r *inventory.Report, err error) {
-	err = m.act(func() (err error) { r, err = m.Manager.Report(ctx, uuid); return err })
+	err = m.Act(func() (err error) { r, err = m.Manager.Report(ctx, uuid); return err })
 	return r, err
 }
 
 func (m mortal) EnrolNode(ctx context.Context, name string, a hoststate.Access) (uuid string, err error) {
-	err = m.act(func() (err error) { uuid, err = m.Manager.EnrolNode(ctx, name, a); return err })
+	err = m.Act(func() (err error) { uuid, err = m.Manager.EnrolNode(ctx, name, a); return err })
 	return uuid, err
 }
 
 func (m mortal) SetDriver(ctx context.Context, uuid, driver string) error {
-	return m.act(func() error { return m.Manager.SetDriver(ctx, uuid, driver) })
+	return m.Act(func() error { return m.Manager.SetDriver(ctx, uuid, driver) })
 }
 
 func (m mortal) DeleteNode(ctx context.Context, uuid string) error {
-	return m.act(func() error { return m.Manager.DeleteNode(ctx, uuid) })
+	return m.Act(func() error { return m.Manager.DeleteNode(ctx, uuid) })
 }
 
 func (m mortal) EnsurePort(ctx context.Context, uuid, mac string) error {
-	return m.act(func() error { return m.Manager.EnsurePort(ctx, uuid, mac) })
+	return m.Act(func() error { return m.Manager.EnsurePort(ctx, uuid, mac) })
 }
 
 func (m mortal) Write(ctx context.Context, n hoststate.Node, name string, a hoststate.Access) error {
-	return m.act(func() error { return m.Manager.Write(ctx, n, name, a) })
+	return m.Act(func() error { return m.Manager.Write(ctx, n, name, a) })
 }
 
 func (m mortal) SetProvision(ctx context.Context, uuid, target string) error {
-	return m.act(func() error { return m.Manager.SetProvision(ctx, uuid, target) })
+	return m.Act(func() error { return m.Manager.SetProvision(ctx, uuid, target) })
 }
 
 func (m mortal) Inspect(ctx context.Context, n hoststate.Node, mode metal3v1.InspectionMode) error {
-	return m.act(func() error { return m.Manager.Inspect(ctx, n, mode) })
+	return m.Act(func() error { return m.Manager.Inspect(ctx, n, mode) })
 }
 
 func (m mortal) SetPower(ctx context.Context, uuid, target string) error {
-	return m.act(func() error { return m.Manager.SetPower(ctx, uuid, target) })
+	return m.Act(func() error { return m.Manager.SetPower(ctx, uuid, target) })
 }
 
 // lifetimes are more acts than a life has in each mode: 19 and about 91, of which some only ask again for what takes time.
@@ -162,7 +122,7 @@ func TestADeathAtEveryActOfALife(t *testing.T) {
 
 func liveAndDie(t *testing.T, manage bool, n int) {
 	w := newWorld(t)
-	f := &fate{after: n, late: n%2 == 0}
+	f := fate.At(n, n%2 == 0)
 	one, two := w.enrol(1), w.enrol(2)
 	mode := func(o *Options) { o.ManageHosts = manage }
 	w.wrap = append(w.wrap, func(next http.RoundTripper) http.RoundTripper { return mortalTransport{next, f} })
@@ -174,7 +134,7 @@ func liveAndDie(t *testing.T, manage bool, n int) {
 	until := func(what string, done func() bool) {
 		t.Helper()
 		w.eventually(what, func() bool {
-			if f.dead() && !replaced {
+			if f.Dead() && !replaced {
 				replaced = true
 				stop()
 				w.wrap = nil
@@ -204,7 +164,7 @@ func liveAndDie(t *testing.T, manage bool, n int) {
 		_, err = w.node(two)
 		require.ErrorIs(t, err, inventory.ErrNotFound)
 		require.Len(t, w.hosts(), 1)
-		t.Logf("acts: %d", f.acts())
+		t.Logf("acts: %d", f.Acts())
 		return
 	}
 	until("the machine is on", func() bool { return see(first) && first.Status.PoweredOn })
@@ -233,5 +193,5 @@ func liveAndDie(t *testing.T, manage bool, n int) {
 		return len(leases.Items) == 0
 	})
 	require.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(first), first)))
-	t.Logf("acts: %d", f.acts())
+	t.Logf("acts: %d", f.Acts())
 }

@@ -14,6 +14,7 @@ import (
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
+	"github.com/muster-io/muster/discovery-operator/internal/fate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
@@ -73,7 +74,7 @@ func inspectAndDie(t *testing.T, n int) {
 	w.is(h, "the machine is on", func() bool { return h.Status.PoweredOn && h.Status.Provisioning.State == metal3v1.StateAvailable })
 	stop()
 	w.patch(h, again)
-	f := &fate{after: n, late: n%2 == 0}
+	f := fate.At(n, n%2 == 0)
 	w.wrap = append(w.wrap, func(next http.RoundTripper) http.RoundTripper { return mortalTransport{next, f} })
 	stop = w.operate(managing, func(o *Options) {
 		o.through = func(m baremetalhost.Manager) baremetalhost.Manager { return mortal{m, f} }
@@ -82,7 +83,7 @@ func inspectAndDie(t *testing.T, n int) {
 	until := func(what string, done func() bool) {
 		t.Helper()
 		w.eventually(what, func() bool {
-			if f.dead() && !replaced {
+			if f.Dead() && !replaced {
 				replaced = true
 				stop()
 				w.wrap = nil
@@ -105,5 +106,5 @@ func inspectAndDie(t *testing.T, n int) {
 	until("the host is gone", func() bool { return !see() })
 	_, err := w.rack.Managed(t.Context(), uuid)
 	require.ErrorIs(t, err, inventory.ErrNotFound)
-	t.Logf("acts: %d", f.acts())
+	t.Logf("acts: %d", f.Acts())
 }

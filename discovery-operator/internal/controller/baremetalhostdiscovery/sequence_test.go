@@ -5,7 +5,6 @@ package baremetalhostdiscovery
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -30,6 +29,7 @@ import (
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
+	"github.com/muster-io/muster/discovery-operator/internal/fate"
 	"github.com/muster-io/muster/discovery-operator/internal/fleet"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 	"github.com/muster-io/muster/discovery-operator/internal/reservation"
@@ -66,59 +66,29 @@ func newTheatre(t *testing.T, names ...string) *theatre {
 	return s
 }
 
-// fate ends a process at its n-th act, a write or a call of Ironic; 0 never. With late, that act arrives and the process does not learn of it.
-type fate struct {
-	after int
-	late  bool
-	mu    sync.Mutex
-	seen  int
-}
-
-var errDead = errors.New("the process is dead")
-
-func (f *fate) act(what func() error) error {
-	f.mu.Lock()
-	f.seen++
-	n := f.seen
-	f.mu.Unlock()
-	if f.after == 0 || n < f.after {
-		return what()
-	}
-	if n == f.after && f.late {
-		_ = what()
-	}
-	return errDead
-}
-
-func (f *fate) dead() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.after > 0 && f.seen >= f.after
-}
-
 // mortal is the rack as a process sees it.
 type mortal struct {
 	*demo.Rack
-	*fate
+	*fate.Fate
 }
 
 func (m mortal) Nodes(ctx context.Context, after string) (out []inventory.Node, err error) {
-	err = m.act(func() error { out, err = m.Rack.Nodes(ctx, after); return err })
+	err = m.Act(func() error { out, err = m.Rack.Nodes(ctx, after); return err })
 	return out, err
 }
 
 func (m mortal) Ports(ctx context.Context, after string) (out []inventory.Port, err error) {
-	err = m.act(func() error { out, err = m.Rack.Ports(ctx, after); return err })
+	err = m.Act(func() error { out, err = m.Rack.Ports(ctx, after); return err })
 	return out, err
 }
 
 func (m mortal) Node(ctx context.Context, id string) (out inventory.Node, err error) {
-	err = m.act(func() error { out, err = m.Rack.Node(ctx, id); return err })
+	err = m.Act(func() error { out, err = m.Rack.Node(ctx, id); return err })
 	return out, err
 }
 
 func (m mortal) Report(ctx context.Context, id string) (out *inventory.Report, err error) {
-	err = m.act(func() error { out, err = m.Rack.Report(ctx, id); return err })
+	err = m.Act(func() error { out, err = m.Rack.Report(ctx, id); return err })
 	return out, err
 }
 
@@ -141,26 +111,26 @@ func (mortal) Refused() {}
 // process is one replica of the operator.
 type process struct {
 	*Reconciler
-	*fate
+	*fate.Fate
 	end func()
 }
 
-func (s *theatre) start(f *fate) *process {
+func (s *theatre) start(f *fate.Fate) *process {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
 	from := mortal{s.rack, f}
 	fleets := fleet.NewRegistry(nil)
 	writes := interceptor.NewClient(s.WithWatch, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			return f.act(func() error { return c.Create(ctx, o, opts...) })
+			return f.Act(func() error { return c.Create(ctx, o, opts...) })
 		},
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-			return f.act(func() error { return c.Update(ctx, o, opts...) })
+			return f.Act(func() error { return c.Update(ctx, o, opts...) })
 		},
 		SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
-			return f.act(func() error { return c.SubResource(sub).Apply(ctx, o, opts...) })
+			return f.Act(func() error { return c.SubResource(sub).Apply(ctx, o, opts...) })
 		},
 	})
-	p := &process{fate: f, Reconciler: New(Deps{
+	p := &process{Fate: f, Reconciler: New(Deps{
 		Client: writes, Live: s.WithWatch, Events: &events.FakeRecorder{}, Sources: from, Fleets: fleets, Counter: from, Namespace: system, Workers: 2,
 	})}
 	ahead := s.later
@@ -240,7 +210,7 @@ func (s *theatre) lost() []string {
 
 // settles lets two new processes work until no machine is lost.
 func (s *theatre) settles() {
-	one, two := s.start(&fate{}), s.start(&fate{})
+	one, two := s.start(fate.Never()), s.start(fate.Never())
 	defer one.end()
 	defer two.end()
 	defer func() {
@@ -293,15 +263,15 @@ func TestADeathAtEveryIronicCallAndWrite(t *testing.T) {
 			}))
 			require.NoError(t, err)
 		}
-		first := s.start(&fate{after: n, late: n%2 == 0})
+		first := s.start(fate.At(n, n%2 == 0))
 		require.Eventually(t, func() bool {
 			s.look(first)
-			return first.dead() || len(s.lost()) == 0
+			return first.Dead() || len(s.lost()) == 0
 		}, time.Minute, 20*time.Millisecond)
 		first.end()
 		s.settles()
 		require.Len(t, s.hosts(), 2, "act %d", n)
-		if !first.dead() { // everything was done before the n-th act
+		if !first.Dead() { // everything was done before the n-th act
 			require.Greater(t, n, 12, "2 lists, 3 reports, 2 reservations, hosts and statuses, and the status of the resources")
 			return
 		}
@@ -316,14 +286,14 @@ func TestRandomLives(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 7))
 			s := newTheatre(t, "a", "b", "c")
-			replicas := []*process{s.start(&fate{after: 1 + random.IntN(60)}), s.start(&fate{})}
+			replicas := []*process{s.start(fate.At(1+random.IntN(60), false)), s.start(fate.Never())}
 			for range 40 {
 				s.happen(random)
 				k := random.IntN(2)
 				s.look(replicas[k])
-				if replicas[k].dead() {
+				if replicas[k].Dead() {
 					replicas[k].end()
-					replicas[k] = s.start(&fate{after: 1 + random.IntN(60), late: random.IntN(2) == 0})
+					replicas[k] = s.start(fate.At(1+random.IntN(60), random.IntN(2) == 0))
 				}
 			}
 			for _, p := range replicas {
