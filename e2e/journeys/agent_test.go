@@ -308,7 +308,7 @@ func TestTheImageOfAClusterInstallsIt(t *testing.T) {
 	needLiveImage(t)
 	w := newWorld(t)
 	if local == nil {
-		t.Skip("there is no system that could be installed: the local environment serves one")
+		t.Skip("the ConfigMap agent-service-systems of this cluster names no system that could be installed: the local environment serves one")
 	}
 	w.pullSecret()
 	cluster, install := w.agentCluster("edge", false)
