@@ -72,6 +72,14 @@ type cluster struct {
 
 func newCluster(t *testing.T, change ...func(*Options)) *cluster {
 	t.Helper()
+	c := unserved(t, change...)
+	c.start("127.0.0.1:0")
+	return c
+}
+
+// unserved is a namespace and a user of it, without a service.
+func unserved(t *testing.T, change ...func(*Options)) *cluster {
+	t.Helper()
 	config := controlplanetest.Start(t)
 	quiet()
 	scheme, err := newScheme()
@@ -96,7 +104,6 @@ func newCluster(t *testing.T, change ...func(*Options)) *cluster {
 	o.kube.Impersonate = rest.ImpersonationConfig{UserName: account, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
 	o.kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return watched{c, next} })
 	c.options = o
-	c.start("127.0.0.1:0")
 	return c
 }
 
@@ -337,9 +344,15 @@ func (m *machine) polled() int {
 // boot runs a generated machine with the image of an InfraEnv until the test ends, or stop is called. An interval of zero holds polls.
 func (c *cluster) boot(infraEnv *agentv1.InfraEnv, number int, interval time.Duration) *machine {
 	c.Helper()
+	return c.bootWith(string(infraEnv.UID), c.token(infraEnv), number, interval)
+}
+
+// bootWith is boot with what the image of an InfraEnv carries.
+func (c *cluster) bootWith(infraEnvID, token string, number int, interval time.Duration) *machine {
+	c.Helper()
 	transport := &http.Transport{}
 	http := &http.Client{Transport: transport}
-	connection, err := agent.NewConnection(c.base, uuid.MustParse(string(infraEnv.UID)), c.token(infraEnv), http)
+	connection, err := agent.NewConnection(c.base, uuid.MustParse(infraEnvID), token, http)
 	require.NoError(c, err)
 	m := &machine{Generated: &agent.Generated{Seed: c.namespace, Number: number, Client: http, Connection: connection}, steps: map[api.StepType]int{}}
 	told := func(_ uuid.UUID, steps []api.Step, _ time.Duration) {
@@ -372,11 +385,14 @@ func (c *cluster) agent(m *machine) *agentv1.Agent {
 	return found
 }
 
-// system serves a small image of an operating system.
-func system(t *testing.T) service.OSImage {
+// system serves a small image of an operating system, and counts who gets it.
+func system(t *testing.T, downloads *atomic.Int64) service.OSImage {
 	t.Helper()
 	content := make([]byte, 64<<10)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(content) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		downloads.Add(1)
+		_, _ = w.Write(content)
+	}))
 	t.Cleanup(server.Close)
 	sum := sha256.Sum256(content)
 	return service.OSImage{Version: "4.20", CPUArchitecture: "x86_64", URL: server.URL + "/os.img", SHA256: hex.EncodeToString(sum[:])}
@@ -385,7 +401,12 @@ func system(t *testing.T) service.OSImage {
 // withSystem configures an image that is installed.
 func withSystem(t *testing.T) func(*Options) {
 	t.Helper()
-	list, err := json.Marshal([]service.OSImage{system(t)})
+	return withCountedSystem(t, &atomic.Int64{})
+}
+
+func withCountedSystem(t *testing.T, downloads *atomic.Int64) func(*Options) {
+	t.Helper()
+	list, err := json.Marshal([]service.OSImage{system(t, downloads)})
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "os.json")
 	require.NoError(t, os.WriteFile(path, list, 0o600))
