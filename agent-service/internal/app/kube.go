@@ -169,7 +169,7 @@ type readable struct {
 func (c readable) WaitForCacheSync(ctx context.Context) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(c.until, cancel)()
+	defer context.AfterFunc(c.until, cancel)() //nolint:contextcheck // the end of either ends it
 	return c.Cache.WaitForCacheSync(ctx) || c.until.Err() != nil
 }
 

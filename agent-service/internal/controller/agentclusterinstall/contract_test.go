@@ -5,6 +5,7 @@ package agentclusterinstall
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -56,10 +57,8 @@ func TestAnObstacleBlocksTheInstaller(t *testing.T) {
 }
 
 func contains(kinds []string, kind string) string {
-	for _, one := range kinds {
-		if one == kind {
-			return "True"
-		}
+	if slices.Contains(kinds, kind) {
+		return "True"
 	}
 	return "False"
 }

@@ -171,7 +171,12 @@ func TestWritesAreFew(t *testing.T) {
 	t.Logf("%d writes for %d clusters: %v", counted.writes.Load(), size, counted.summary())
 	require.LessOrEqual(t, counted.writes.Load(), int64(3*size), "two creations and a share of the status writes")
 
-	before := counted.writes.Load()
+	before := int64(-1)
+	require.Eventually(t, func() bool {
+		last := before
+		before = counted.writes.Load()
+		return before == last
+	}, patience, 3*time.Second, "the pool comes to rest")
 	for _, cd := range w.clusters("p") {
 		touched := cd.DeepCopy()
 		touched.Labels["touched"] = "yes"
