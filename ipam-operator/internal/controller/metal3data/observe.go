@@ -57,28 +57,38 @@ func Belongs(data, claim client.Object) bool {
 	return ok && of.Spec.Claim.Name == claim.GetName() && !created.After(of.CreationTimestamp.Time)
 }
 
-// isRendered reports whether everything is done: the status says so, and the Secrets are there.
+// isRendered reports whether everything is done: the Secrets are there, and the status says so. Where the status says nothing, as after a move, Secrets
+// that were rendered for this data say it: what they were rendered from is not asked for again.
 func (r *Reconciler) isRendered(ctx context.Context, data *infrav1.Metal3Data) (bool, error) {
-	if !data.Status.Ready || data.Status.ErrorMessage != nil {
-		return false, nil
-	}
+	isSaid := data.Status.Ready && data.Status.ErrorMessage == nil
+	isShown := false
 	for _, ref := range []*infrav1.SecretReference{data.Spec.MetaData, data.Spec.NetworkData} {
 		if ref == nil || ref.Name == "" {
 			continue
 		}
-		if there, err := r.secret(ctx, data, ref.Name); !there || err != nil {
-			if _, told := isRefusal(err); told {
-				err = nil
-			}
+		found, err := r.findSecret(ctx, data, ref.Name)
+		if _, told := isRefusal(err); told {
+			return false, nil
+		}
+		if found == nil || err != nil {
 			return false, err
 		}
+		if isShown = metav1.IsControlledBy(found, data); !isSaid && !isShown {
+			return false, nil
+		}
 	}
-	return true, nil
+	return isSaid || isShown, nil
 }
 
-// secret reports whether a Secret is there and can be used. One that another Metal3Data left behind is on its way out and must
-// not be; one that nobody's Metal3Data owns was put there to be used.
+// secret reports whether a Secret is there and can be used.
 func (r *Reconciler) secret(ctx context.Context, data *infrav1.Metal3Data, name string) (bool, error) {
+	found, err := r.findSecret(ctx, data, name)
+	return found != nil, err
+}
+
+// findSecret finds a Secret that can be used; nil means that there is none. One that another Metal3Data left behind is on its way out and must not be used;
+// one that nobody's Metal3Data owns was put there to be.
+func (r *Reconciler) findSecret(ctx context.Context, data *infrav1.Metal3Data, name string) (*metav1.PartialObjectMetadata, error) {
 	key := types.NamespacedName{Namespace: data.Namespace, Name: name}
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
@@ -87,16 +97,16 @@ func (r *Reconciler) secret(ctx context.Context, data *infrav1.Metal3Data, name 
 		err = r.Live.Get(ctx, key, found) // only Secrets of the rendered type are in the cache
 	}
 	if apierrors.IsNotFound(err) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("reading Secret %s: %w", key, err)
+		return nil, fmt.Errorf("reading Secret %s: %w", key, err)
 	}
 	if owner := metav1.GetControllerOf(found); owner != nil && owner.Kind == infrav1.Metal3DataKind && owner.UID != data.UID {
-		return false, refuse("Secret %s belongs to another Metal3Data, %s", name, owner.Name)
+		return nil, refuse("Secret %s belongs to another Metal3Data, %s", name, owner.Name)
 	}
 	if !found.DeletionTimestamp.IsZero() {
-		return false, refuse("Secret %s is being deleted", name)
+		return nil, refuse("Secret %s is being deleted", name)
 	}
-	return true, nil
+	return found, nil
 }
