@@ -120,10 +120,8 @@ func (f *fleet) addPools() {
 
 // addNetworkData lets a machine of the fleet get its metadata and network data, with addresses of the pools.
 func (f *fleet) addNetworkData() {
-	// Hosts are moved by means of their own.
-	for _, p := range []*plane{f.source, f.target} {
-		f.createAt(p, hostKind, "h-0", object{"spec": object{"online": true, "bootMACAddress": "52:54:00:00:00:01"}})
-	}
+	// Hosts are moved by means of their own, and may come late.
+	f.create(hostKind, "h-0", object{"spec": object{"online": true, "bootMACAddress": "52:54:00:00:00:01"}})
 	f.create(metal3Machine, "mm-0", object{}, f.ownedBy("Machine/m-0"), annotated("metal3.io/BareMetalHost", f.namespace+"/h-0"))
 	f.create(templateKind, "t", object{"spec": object{
 		"clusterName": "c",
@@ -217,7 +215,16 @@ func TestACutMoveIsRepeated(t *testing.T) {
 			f.create(claimKind, "m-0", claimOn("nodes"), f.ownedBy("Machine/m-0"))
 			f.create(claimKind, "asks", claimOn("nodes"), f.ownedBy("Machine/m-0"), annotated("ipAddress", "10.0.0.1"))
 			f.create(capiClaimKind, "m-0", capiClaimOn("nodes", object{"clusterName": "c"}), f.ownedBy("Machine/m-0"))
+			f.create(poolKind, "full", pool("full", object{"clusterName": "c", "pools": span("10.1.0.10", "10.1.0.12")}))
+			f.create(claimKind, "m-0-full", claimOn("full"), f.ownedBy("Machine/m-0"))
+			f.create(claimKind, "m-1-full", claimOn("full"), f.ownedBy("Machine/m-1"))
+			f.create(capiClaimKind, "m-1-full", capiClaimOn("full", object{"clusterName": "c"}), f.ownedBy("Machine/m-1"))
 			before := f.served(f.source)
+			// What waits for an address of another claim does not get it where that one has left.
+			f.create(claimKind, "waits", claimOn("full"))
+			f.eventually("the claim is not refused", func() bool {
+				return f.facts(f.source)["ipam/IPClaim/waits"].Says["errorMessage"] == "Exhausted IP Pools"
+			})
 			addresses := f.watchAddresses(f.target)
 
 			require.ErrorIs(t, f.move(t, f.namespace, cut), errCut)
@@ -229,7 +236,7 @@ func TestACutMoveIsRepeated(t *testing.T) {
 
 			f.same(before)
 			f.once(addresses, before)
-			f.onlyLeft(f.source)
+			f.onlyLeft(f.source, "ipam/IPClaim/waits")
 			f.noContradictions(f.target)
 		})
 	}

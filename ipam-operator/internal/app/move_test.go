@@ -201,3 +201,57 @@ func (b *behind) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// TestWhatAMoverTookIsGivenToNobody lets a move be cut off when a claim and its address are gone here, and of another claim the address: they live on
+// elsewhere. The Cluster then goes on, and others wait for addresses.
+func TestWhatAMoverTookIsGivenToNobody(t *testing.T) {
+	w := newWorld(t)
+	controlplanetest.Start(t, controlplanetest.WithCRDs(fstest.MapFS{"cluster.yaml": {Data: []byte(clusterCRD)}}))
+	w.operator(nil)
+	cluster := w.cluster("c", false)
+	w.pool("p", func(s *ipamv1.IPPoolSpec) {
+		s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.11")}
+		s.ClusterName = new("c")
+	})
+	w.pool("free", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.1.0.10", "10.1.0.200")} })
+	moved, stays := w.claim("moved", "p"), w.claim("stays", "p")
+	took, had := w.address("moved"), w.address("stays")
+	w.claim("waits", "p")
+	w.refused("waits", "Exhausted IP Pools")
+
+	w.pause(cluster, true)
+	tries := 0
+	w.eventually("the pause is not seen", func() bool {
+		tries++
+		probe, witness := w.newClaim(fmt.Sprint("probe-", tries), "free"), fmt.Sprint("witness-", tries)
+		probe.Labels[ipamv1.ClusterNameLabel] = "c"
+		require.NoError(t, w.user.Create(t.Context(), probe))
+		w.claim(witness, "free")
+		w.address(witness)
+		return w.getClaim(probe.Name).Status.Address == nil
+	})
+	for _, obj := range []client.Object{took, had, moved} {
+		w.mark(obj)
+		w.force(obj)
+		w.gone(obj)
+	}
+	w.pause(cluster, false)
+
+	again := w.address(stays.Name)
+	assert.Equal(t, had.Name, again.Name)
+	assert.NotEqual(t, had.UID, again.UID)
+	w.claim("late", "p")
+	w.refused("late", "Exhausted IP Pools")
+	assert.Nil(t, w.getClaim("waits").Status.Address)
+
+	w.delete(w.getClaim("stays"))
+	w.eventually("nobody gets what was given back here", func() bool {
+		for _, name := range []string{"waits", "late"} {
+			if address := w.getClaim(name).Status.Address; address != nil {
+				return assert.Equal(t, had.Name, address.Name)
+			}
+		}
+		return false
+	})
+	w.settled()
+}

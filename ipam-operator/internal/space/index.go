@@ -8,6 +8,7 @@ package space
 import (
 	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,6 +53,8 @@ type attempt struct {
 	free     *allocate.Free // to tell whether the pool has changed since
 	decision allocate.Decision
 	ip       netip.Addr
+	// left is the object that stood for the address and was moved away. The attempt then waits for its claim to go on.
+	left *Key
 }
 
 // Index is the free addresses of all pools. It is safe for concurrent use.
@@ -63,6 +66,7 @@ type Index struct {
 	byLock   map[types.NamespacedName]map[Key]*record
 	locks    map[types.NamespacedName]map[types.NamespacedName]*pool
 	attempts map[types.UID]*attempt
+	left     map[Key]types.UID // attempts by what they were left by
 	made     map[types.UID]*record
 }
 
@@ -75,6 +79,7 @@ func New() *Index {
 		byLock:   map[types.NamespacedName]map[Key]*record{},
 		locks:    map[types.NamespacedName]map[types.NamespacedName]*pool{},
 		attempts: map[types.UID]*attempt{},
+		left:     map[Key]types.UID{},
 		made:     map[types.UID]*record{},
 	}
 }
@@ -108,6 +113,11 @@ func (x *Index) DropPool(name types.NamespacedName) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.dropPool(name)
+	for _, claim := range x.left {
+		if x.attempts[claim].pool == name {
+			x.giveUp(claim)
+		}
+	}
 }
 
 func (x *Index) dropPool(name types.NamespacedName) {
@@ -145,6 +155,9 @@ func (x *Index) observe(r *record) {
 		}
 		x.forget(known)
 	}
+	if claim, ok := x.left[r.Key]; ok {
+		x.giveUp(claim)
+	}
 	x.records[r.Key] = r
 	put(x.byPool, r.Pool, r.Key, r)
 	if lock, ok := r.lock(); ok {
@@ -167,6 +180,25 @@ func (x *Index) Forget(key Key) []types.NamespacedName {
 		return nil
 	}
 	return x.forget(r)
+}
+
+// Leave takes over that an object is gone and that its address lives on elsewhere: here only its claim can get it again, until the pool is gone.
+// The other pools that have an address more are returned.
+func (x *Index) Leave(key Key, claim types.UID) []types.NamespacedName {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	r, ok := x.records[key]
+	if !ok {
+		return nil
+	}
+	gained := x.forget(r)
+	p, ok := x.pools[r.Pool]
+	if !ok || x.attempts[claim] != nil {
+		return gained
+	}
+	p.free.Take(r.IP)
+	x.attempts[claim], x.left[key] = &attempt{pool: r.Pool, free: p.free, ip: r.IP, left: &key}, claim
+	return slices.DeleteFunc(gained, func(name types.NamespacedName) bool { return name == r.Pool })
 }
 
 func (x *Index) forget(r *record) []types.NamespacedName {
@@ -207,7 +239,7 @@ func (r *record) lock() (types.NamespacedName, bool) {
 
 // Decide plans for a claim with what its pool has free; nil where the pool is unknown. An address that the plan takes is
 // taken at once, so that no two claims of this process choose the same. Where an earlier attempt may have been written
-// without an answer, the decision is the same again.
+// without an answer, the decision is the same again. What was left to the claim stays so until it takes an address.
 func (x *Index) Decide(name types.NamespacedName, claim types.UID, plan func(*allocate.Free) allocate.Decision) allocate.Decision {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -222,9 +254,13 @@ func (x *Index) Decide(name types.NamespacedName, claim types.UID, plan func(*al
 	decision := plan(free)
 	take, ok := decision.Action.(allocate.Create)
 	if !ok {
+		if before != nil && before.left != nil {
+			before.free.Take(before.ip)
+			x.attempts[claim], x.left[*before.left] = before, claim
+		}
 		return decision
 	}
-	if before != nil && before.free == free && free.Choosable(before.ip) {
+	if before != nil && before.left == nil && before.free == free && free.Choosable(before.ip) {
 		decision, take.IP = before.decision, before.ip
 	}
 	x.attempts[claim] = &attempt{pool: name, free: free, decision: decision, ip: take.IP}
@@ -254,6 +290,9 @@ func (x *Index) giveUp(claim types.UID) (gained bool) {
 		return false
 	}
 	delete(x.attempts, claim)
+	if a.left != nil {
+		delete(x.left, *a.left)
+	}
 	p, ok := x.pools[a.pool]
 	return ok && p.free == a.free && p.free.Release(a.ip)
 }

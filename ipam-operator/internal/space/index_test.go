@@ -115,6 +115,43 @@ func TestTwoObjectsOfOneAddressFreeItTogether(t *testing.T) {
 	assert.NotEmpty(t, x.Forget(two.Key))
 }
 
+func TestWhatIsLeftToAClaimGoesToNobodyElse(t *testing.T) {
+	x := New()
+	nothing := func(*allocate.Free) allocate.Decision {
+		return allocate.Decision{Action: allocate.Nothing{}, Why: allocate.WhyPaused}
+	}
+	again := func(free *allocate.Free) allocate.Decision {
+		return allocate.Plan(allocate.Snapshot{
+			Claim: allocate.Claim{Name: "a", Bound: "p-10-0-0-1"}, Pool: allocate.Pool{Name: "p", Found: true, Finalized: true, Free: free},
+		})
+	}
+	address := takenBy("p", "p", "10.0.0.1")
+	x.SetPool(name("p"), layout("p", "10.0.0.1", "10.0.0.1"))
+	x.Observe(address)
+	assert.Empty(t, x.Leave(address.Key, "a"))
+	assert.Equal(t, allocate.WhyExhausted, x.plan("p", "b").Why)
+	x.Decide(name("p"), "a", nothing)
+	x.SetPool(name("p"), layout("p", "10.0.0.1", "10.0.0.1"))
+	assert.Equal(t, allocate.WhyExhausted, x.plan("p", "b").Why, "a pause changes nothing")
+	assert.Equal(t, allocate.WhyRestored, x.Decide(name("p"), "a", again).Why)
+	assert.True(t, x.GiveUp("a"))
+
+	x.Observe(address)
+	x.Leave(address.Key, "a")
+	x.Learn(address, now)
+	assert.NotEmpty(t, x.Forget(address.Key), "once it is back it is an address like any other")
+
+	x.Observe(address)
+	x.Leave(address.Key, "a")
+	assert.True(t, x.GiveUp("a"), "the claim is gone, too")
+
+	x.Observe(address)
+	x.Leave(address.Key, "a")
+	x.DropPool(name("p"))
+	x.SetPool(name("p"), layout("p", "10.0.0.1", "10.0.0.1"))
+	assert.Equal(t, "10.0.0.1", chosen(t, x.plan("p", "b")), "a pool that comes back begins anew")
+}
+
 // TestAgainstAModel lets pools, addresses and attempts come and go at random and compares what is free with a list.
 func TestAgainstAModel(t *testing.T) {
 	for seed := range uint64(100) {

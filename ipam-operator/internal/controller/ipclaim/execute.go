@@ -18,6 +18,7 @@ import (
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/metrics"
 )
 
@@ -239,7 +240,9 @@ func (r *Reconciler) release(ctx context.Context, subject *Subject, action alloc
 		}
 		ctrl.LoggerFrom(ctx).Info("Claim gave its address back", "IPAddress", address.Name)
 	}
-	r.giveUp(subject)
+	if !capi.IsLeftBehind(subject.Object) { // its address lives on elsewhere
+		r.giveUp(subject)
+	}
 	r.forget(subject.Key())
 	return r.setFinalizer(ctx, subject, false)
 }

@@ -72,6 +72,13 @@ func (r *Reconciler) forgetAddress(record space.Record) {
 	}
 }
 
+// leaveAddress takes over that an address is gone that its claim has elsewhere.
+func (r *Reconciler) leaveAddress(record space.Record, claim types.UID) {
+	for _, pool := range r.Index.Leave(record.Key, claim) {
+		r.free(pool, record.IP)
+	}
+}
+
 // giveUp ends the attempt of a claim to get an address: nothing was written, or an object stands for the address.
 func (r *Reconciler) giveUp(subject *Subject) {
 	if r.Index.GiveUp(subject.UID()) {

@@ -60,9 +60,31 @@ func (r *Reconciler) addressHandler() handler.EventHandler {
 			if ClaimKind(address) == r.Kind.Name() {
 				q.Add(requestFor(address.Namespace, address.Spec.Claim.Name))
 			}
-			r.forgetAddress(RecordOf(address))
+			if owner := ClaimOwner(address); owner != "" && r.livesOn(ctx, address) {
+				r.leaveAddress(RecordOf(address), owner)
+			} else {
+				r.forgetAddress(RecordOf(address))
+			}
 		},
 	}
+}
+
+// livesOn reports whether a mover took an address away: while it was at work, or because a move that was cut off is left behind. An address that was
+// given back can have its mark, too.
+func (r *Reconciler) livesOn(ctx context.Context, address *ipamv1.IPAddress) bool {
+	if !capi.IsLeftBehind(address) {
+		return false
+	}
+	if claim, err := r.Kind.Get(ctx, types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Claim.Name}); ClaimKind(address) == r.Kind.Name() &&
+		err == nil && claim != nil && claim.UID() == ClaimOwner(address) && !claim.Claim.Deleting {
+		return true
+	}
+	pool := &ipamv1.IPPool{}
+	if err := r.Client.Get(ctx, types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Pool.Name}, pool); err != nil {
+		return false
+	}
+	hold, err := r.Clusters.Hold(ctx, address, pool, "")
+	return err == nil && hold == allocate.HeldPaused
 }
 
 // wakeUnlessBound wakes the claim of an address that its status does not name: it may have two, or none that it knows of.
