@@ -184,7 +184,7 @@ func (w *world) enrol(i int, change ...func(map[string]any)) string {
 
 func (w *world) eventually(what string, condition func() bool) {
 	w.Helper()
-	require.Eventually(w, condition, 60*time.Second, 50*time.Millisecond, what)
+	require.Eventually(w, condition, patience, beat, what)
 }
 
 // stays checks for a while that something stays as it is.

@@ -60,6 +60,13 @@ func (r *Reconciler) inspect(ctx context.Context, w *work) (outcome, error) {
 	return r.inspecting(w, n), nil
 }
 
+// inspectedIn reports whether an inspection ended in this second. A status has whole seconds: the end of that inspection could be taken for
+// the end of one that begins in the same second.
+func inspectedIn(h *metal3v1.BareMetalHost, now time.Time) bool {
+	end := h.Status.OperationHistory.Inspect.End
+	return end != nil && end.Unix() == now.Unix()
+}
+
 // inspecting waits for an inspection: it is looked at seldom when it takes long.
 func (r *Reconciler) inspecting(w *work, n hoststate.Node) outcome {
 	after := min(answerRetry<<min(w.m.looks, 5), longRetry)

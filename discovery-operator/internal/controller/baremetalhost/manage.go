@@ -87,6 +87,9 @@ func (r *Reconciler) manage(ctx context.Context, host *metal3v1.BareMetalHost) (
 		return ctrl.Result{}, err
 	}
 	event := hoststate.Perceive(w.state, w.facts)
+	if now := r.now(); event == hoststate.InspectionRequested && inspectedIn(host, now) {
+		return ctrl.Result{RequeueAfter: now.Truncate(time.Second).Add(time.Second).Sub(now)}, nil
+	}
 	step, _ := hoststate.Next(w.state, event)
 	out := outcome{event: event}
 	if step.Do != hoststate.Rest {
