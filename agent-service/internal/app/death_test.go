@@ -155,13 +155,47 @@ func newMortal(t *testing.T, changes ...func(*Options)) *mortal {
 	var err error
 	w.stored, err = store.Open(t.Context(), w.options.Database)
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, w.stored.Close()) })
+	t.Cleanup(func() {
+		if t.Failed() {
+			w.say()
+		}
+		assert.NoError(t, w.stored.Close())
+	})
 	key, err := token.Key(w.options.TokenKey)
 	require.NoError(t, err)
 	w.authority, err = token.New(token.Options{Key: key, Generations: service.New(w.stored, service.Options{})})
 	require.NoError(t, err)
 
 	return w
+}
+
+// say logs what the service knows of its hosts and clusters, and what it told of them.
+func (w *mortal) say() {
+	w.Helper()
+	var lines strings.Builder
+	err := w.stored.View(context.WithoutCancel(w.Context()), func(ctx context.Context, r service.Reader) error {
+		all := service.Scope{Principal: service.Kubernetes}
+		hosts, err := r.Hosts(ctx, all, service.HostFilter{})
+		if err != nil {
+			return err
+		}
+		for _, h := range hosts.Items {
+			fmt.Fprintf(&lines, "host %s in cluster %q: %s, %s: %q\n", h.HostID, h.ClusterID, h.State, h.Progress.Stage, h.StateInfo)
+		}
+		clusters, err := r.Clusters(ctx, all, service.ClusterFilter{})
+		if err != nil {
+			return err
+		}
+		for _, c := range clusters.Items {
+			fmt.Fprintf(&lines, "cluster %s %s: %s: %q\n", c.ID, c.Name, c.Status, c.StatusInfo)
+		}
+		events, err := r.Events(ctx, service.EventFilter{Page: service.Page{Limit: 5000}})
+		for _, e := range events.Items {
+			fmt.Fprintf(&lines, "%s %d × %s\n", e.At.Format(time.StampMilli), e.Count, e.Message)
+		}
+		return err
+	})
+	w.Log(lines.String(), err)
 }
 
 // run runs processes, one after the other, until the test ends. There are no more where next is false.

@@ -94,7 +94,7 @@ func (w *work) newHost(ctx context.Context, e *InfraEnv, key HostKey) (*Host, er
 
 // again registers a host that is known.
 func (w *work) again(ctx context.Context, h *Host, request NewHost) error {
-	if request.Fingerprint != "" && h.Fingerprint != "" && request.Fingerprint != h.Fingerprint && w.s.connected(h.HostKey) {
+	if request.Fingerprint != "" && h.Fingerprint != "" && request.Fingerprint != h.Fingerprint && w.s.connected(h) {
 		return Refuse(Conflict, "IdentityInUse", "another live machine is registered as host %s: their serial numbers are equal", h.HostID)
 	}
 	c, err := w.cluster(ctx, h.ClusterID)
@@ -209,7 +209,9 @@ func (s *Service) NextInstructions(ctx context.Context, key HostKey, hold time.D
 	if err != nil {
 		return Instructions{}, err
 	}
-	wasConnected := s.connected(key)
+	e.mu.Lock()
+	wasConnected := s.hears(e)
+	e.mu.Unlock()
 	s.saw(e)
 	if !wasConnected {
 		if err := s.Refresh(ctx, key); err != nil && KindOf(err) != NotFound {
@@ -255,7 +257,7 @@ func (s *Service) NextInstructions(ctx context.Context, key HostKey, hold time.D
 // Refresh brings a host's state up to date with what is known: a poll after silence, silence after polls.
 func (s *Service) Refresh(ctx context.Context, key HostKey) error {
 	_, err := s.change(ctx, Machine, key, func(ctx context.Context, w *work, h *Host) error {
-		if s.connected(key) {
+		if s.connected(h) {
 			h.MediaConnected = true
 		}
 		return w.refresh(ctx, h)

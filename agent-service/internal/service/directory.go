@@ -4,6 +4,7 @@
 package service
 
 import (
+	"slices"
 	"sync"
 	"time"
 	"unique"
@@ -108,6 +109,11 @@ func (d *directory) ofCluster(id string) []HostKey {
 	return keys
 }
 
+// knownAway is true for states of hosts that were silent for too long.
+func knownAway(s lifecycle.State) bool {
+	return slices.Contains([]lifecycle.State{lifecycle.Disconnected, lifecycle.DisconnectedUnbound, lifecycle.Binding, lifecycle.Unbinding}, s)
+}
+
 // put replaces a host, unless what is there is newer. Hosts that are new to the directory count as seen now, unless they
 // are known to be away: after a start everybody has the whole time-out.
 func (d *directory) put(h *Host, now time.Duration) *entry {
@@ -119,10 +125,8 @@ func (d *directory) put(h *Host, now time.Duration) *entry {
 	e := d.entries[h.HostKey]
 	if e == nil {
 		e = &entry{wake: make(chan struct{}), seen: now, stateSince: now, stageSince: now}
-		switch h.State {
-		case lifecycle.Disconnected, lifecycle.DisconnectedUnbound, lifecycle.Binding, lifecycle.Unbinding:
+		if knownAway(h.State) {
 			e.seen = never
-		default:
 		}
 		d.entries[h.HostKey] = e
 	}

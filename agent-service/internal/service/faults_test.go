@@ -90,6 +90,32 @@ func TestARestartGivesEverybodyTheirTime(t *testing.T) {
 	assert.Equal(t, lifecycle.KnownUnbound, w.state(key))
 }
 
+func TestAHostThatReportsBeforeAllHostsAreLoadedIsNotSilent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, keys := w.ready(2)
+	w.install(c, keys)
+	for _, stage := range []lifecycle.Stage{lifecycle.StageStarting, lifecycle.StageInstalling, lifecycle.StageWriting, lifecycle.StageRebooting, lifecycle.StageDone} {
+		for _, key := range keys {
+			w.Service = w.begin()
+			w.progress(key, stage)
+		}
+	}
+	assert.Equal(t, lifecycle.ClusterInstalled, w.clusterState(c.ID))
+
+	bound, free := w.ready(1)
+	w.Service = w.begin()
+	_, err := w.UpdateCluster(t.Context(), alice, bound.ID, func(s *service.ClusterSettings) error { s.BaseDNSDomain = "example.com"; return nil })
+	require.NoError(t, err)
+	_, err = w.UpdateHost(t.Context(), alice, free[0], func(s *service.HostSettings) error { s.RequestedHostname = "other"; return nil })
+	require.NoError(t, err)
+	assert.Equal(t, lifecycle.Known, w.state(free[0]))
+	w.Service = w.begin()
+	h, err := w.UnbindHost(t.Context(), alice, free[0])
+	require.NoError(t, err)
+	assert.Equal(t, lifecycle.KnownUnbound, h.State)
+}
+
 func TestADatabaseThatIsAwayDisconnectsNobody(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)

@@ -116,10 +116,9 @@ func (s *Service) Seen(key HostKey) Seen {
 	if e == nil {
 		return Seen{}
 	}
-	connected := s.connected(key)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return Seen{At: e.seenAt, Connected: connected}
+	return Seen{At: e.seenAt, Connected: s.hears(e)}
 }
 
 // change runs a transaction about one host of a principal.

@@ -21,20 +21,25 @@ var (
 	noChecks     validate.Checks
 )
 
-// connected is true for hosts that polled within the time-out.
-func (s *Service) connected(key HostKey) bool {
-	e := s.hosts.get(key)
+// connected is true for hosts that polled within the time-out. One that this process has not heard of yet, because it began just now, counts as it will then.
+func (s *Service) connected(h *Host) bool {
+	e := s.hosts.get(h.HostKey)
 	if e == nil {
-		return false
+		return !knownAway(h.State)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return s.hears(e)
+}
+
+// hears is true where a host polled within the time-out. The caller holds the entry.
+func (s *Service) hears(e *entry) bool {
 	return e.seen != never && s.clock.now()-e.seen < s.DisconnectAfter
 }
 
 func (s *Service) facts(h *Host, c *Cluster) lifecycle.Facts {
 	f := lifecycle.Facts{
-		Connected: s.connected(h.HostKey) && h.MediaConnected, HasInventory: h.Summary.Hash != "",
+		Connected: s.connected(h) && h.MediaConnected, HasInventory: h.Summary.Hash != "",
 		Sufficient: validate.Sufficient(h.Validations, h.ClusterID != ""), DayTwo: h.DayTwo,
 		Prepared:   h.Images == validate.Passed && h.Checks.DiskSpeed == validate.Passed,
 		Unprepared: h.Images == validate.Refused || h.Checks.DiskSpeed == validate.Refused,
@@ -50,7 +55,7 @@ func (s *Service) facts(h *Host, c *Cluster) lifecycle.Facts {
 
 func (s *Service) subject(h *Host) validate.Subject {
 	return validate.Subject{
-		ID: h.HostID, Connected: s.connected(h.HostKey), MediaConnected: h.MediaConnected, Hostname: h.Hostname(), Role: cmp.Or(h.Role, autoAssign),
+		ID: h.HostID, Connected: s.connected(h), MediaConnected: h.MediaConnected, Hostname: h.Hostname(), Role: cmp.Or(h.Role, autoAssign),
 		DiskID: h.InstallationDiskID, DiskPath: h.InstallationDiskPath, Summary: h.Summary, NTP: h.NTPSources, Checks: h.Checks,
 		KeptDisks: h.SkipFormattingDisks, AgentVersion: h.AgentVersion, NoInstaller: h.ofToday() && s.InstallerImage == "",
 	}

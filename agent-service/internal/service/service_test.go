@@ -52,13 +52,18 @@ func newWorld(t *testing.T) *world {
 
 // restart is another process on the same store.
 func (w *world) restart() *service.Service {
-	s := service.New(w.store, service.Options{
+	s := w.begin()
+	service.Tick(w.t.Context(), s)
+	return s
+}
+
+// begin is another process that has loaded nothing yet.
+func (w *world) begin() *service.Service {
+	return service.New(w.store, service.Options{
 		Now:      w.clock,
 		BaseURL:  "https://muster.example.com",
 		OSImages: []service.OSImage{{Version: "4.18", URL: "https://images.example.com/disk.raw.gz", SHA256: fmt.Sprintf("%064d", 7)}},
 	})
-	service.Tick(w.t.Context(), s)
-	return s
 }
 
 func (w *world) clock() time.Time {
