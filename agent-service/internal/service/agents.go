@@ -210,10 +210,11 @@ func (s *Service) NextInstructions(ctx context.Context, key HostKey, hold time.D
 		return Instructions{}, err
 	}
 	e.mu.Lock()
-	wasConnected := s.hears(e)
+	// A host that was heard already is away as long as that is not written down: its agent may have registered first, or the store may have been away.
+	returns := !s.hears(e) || knownAway(e.host.State) && e.host.MediaConnected
 	e.mu.Unlock()
 	s.saw(e)
-	if !wasConnected {
+	if returns {
 		if err := s.Refresh(ctx, key); err != nil && KindOf(err) != NotFound {
 			return Instructions{}, err
 		}

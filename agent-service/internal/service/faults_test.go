@@ -116,6 +116,21 @@ func TestAHostThatReportsBeforeAllHostsAreLoadedIsNotSilent(t *testing.T) {
 	assert.Equal(t, lifecycle.KnownUnbound, h.State)
 }
 
+func TestASilentHostWhoseAgentStartsAgainIsBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, keys := w.ready(1)
+	keys = append(keys, w.register(w.infraEnv(alice), "free"))
+	w.pass(4 * time.Minute)
+	for i, names := range [][2]lifecycle.State{{lifecycle.Disconnected, lifecycle.Known}, {lifecycle.DisconnectedUnbound, lifecycle.KnownUnbound}} {
+		require.Equal(t, names[0], w.state(keys[i]))
+		_, err := w.RegisterHost(t.Context(), keys[i].InfraEnvID, service.NewHost{HostID: keys[i].HostID, AgentVersion: "test", BootID: "1"})
+		require.NoError(t, err)
+		w.steps(keys[i])
+		assert.Equal(t, names[1], w.state(keys[i]))
+	}
+}
+
 func TestADatabaseThatIsAwayDisconnectsNobody(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
