@@ -259,12 +259,12 @@ func (w *mortal) try(method, path, body string) (code int, answer map[string]any
 	return response.StatusCode, answer
 }
 
-// ask asks until there is an answer.
+// ask asks until there is an answer, and again where the service says that it could not.
 func (w *mortal) ask(method, path, body string) (code int, answer map[string]any) {
 	w.Helper()
 	require.Eventually(w, func() bool {
 		code, answer = w.try(method, path, body)
-		return code != 0
+		return code != 0 && code < http.StatusInternalServerError
 	}, kubePatience, 50*time.Millisecond, "%s %s", method, path)
 	return code, answer
 }

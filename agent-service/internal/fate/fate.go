@@ -110,10 +110,11 @@ func (f *Fate) finish(last bool) error {
 }
 
 func (f *Fate) die() error {
-	close(f.dead)
+	// The end comes first: nobody is told of a death by the one who dies.
 	if f.End != nil {
 		f.End()
 	}
+	close(f.dead)
 	return ErrDead
 }
 
