@@ -39,20 +39,13 @@ var errChecksum = errors.New("the checksum of the image is wrong")
 // writeImage streams the image onto the target: nothing is kept in memory or in a file between. The beginning, which makes a disk bootable, is written
 // last, after the checksum was found right; so a disk with half an image or a wrong one does not boot.
 func writeImage(ctx context.Context, client *http.Client, image service.OSImage, into target, progress func(percent int)) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, image.URL, nil)
+	from, err := open(ctx, client, image.URL)
 	if err != nil {
-		return errors.New("the URL of the image cannot be read")
+		return fmt.Errorf("downloading the image: %w", err)
 	}
-	response, err := client.Do(request)
-	if err != nil {
-		return fmt.Errorf("downloading the image: %w", withoutURL(err))
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("downloading the image: %s", response.Status)
-	}
+	defer func() { _ = from.Close() }()
 	sum := sha256.New()
-	raw := &counted{from: io.TeeReader(response.Body, sum), total: response.ContentLength, tell: progress}
+	raw := &counted{from: io.TeeReader(from, sum), total: from.total, tell: progress}
 	plain, err := unpack(raw, image)
 	if err != nil {
 		return fmt.Errorf("unpacking the image: %w", err)
@@ -75,14 +68,6 @@ func writeImage(ctx context.Context, client *http.Client, image service.OSImage,
 	}
 	progress(100)
 	return into.Sync()
-}
-
-// withoutURL leaves the address out of an error: it may hold credentials.
-func withoutURL(err error) error {
-	if request, is := errors.AsType[*url.Error](err); is {
-		return request.Err
-	}
-	return err
 }
 
 // copyButHead writes everything but the first chunk, which it returns.

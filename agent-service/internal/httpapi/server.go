@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -69,12 +70,15 @@ type Options struct {
 	Hold time.Duration
 }
 
+// described reads the description of the interface, which nobody changes.
+var described = sync.OnceValues(func() (*openapi3.T, error) { return openapi3.NewLoader().LoadFromData(api.Spec()) })
+
 // New makes the handler of all of REST v2, of its documentation (/docs) and of /healthz and /readyz.
 func New(options Options) (http.Handler, error) {
 	if options.Hold == 0 {
 		options.Hold = service.MaxHold
 	}
-	description, err := openapi3.NewLoader().LoadFromData(api.Spec())
+	description, err := described()
 	if err != nil {
 		return nil, fmt.Errorf("reading the description of the interface: %w", err)
 	}
