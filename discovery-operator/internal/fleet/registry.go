@@ -45,6 +45,9 @@ func (r *Registry) Start(ctx context.Context) error {
 	}
 	r.mu.Unlock()
 	<-ctx.Done()
+	r.mu.Lock()
+	r.base = nil // no poller begins any more
+	r.mu.Unlock()
 	r.wg.Wait()
 	return nil
 }
@@ -87,7 +90,7 @@ func (r *Registry) Use(name, key, endpoint string, to Door, pace Pace, notify fu
 		e.leave(old.door)
 	}
 	r.release(name, key)
-	if fresh && r.base != nil && r.base.Err() == nil {
+	if fresh && r.base != nil {
 		r.run(e)
 	}
 	return view
