@@ -5,6 +5,7 @@ package contract
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -77,7 +78,7 @@ func (r rack) settled(ctx context.Context, t *testing.T, uuid string) hoststate.
 		n, err = r.Managed(ctx, uuid)
 		require.NoError(t, err)
 		return !n.Busy()
-	}, time.Minute, 100*time.Millisecond)
+	}, 3*time.Minute, 100*time.Millisecond)
 	return n
 }
 
@@ -91,7 +92,7 @@ func (r rack) awaitsRamdisk(ctx context.Context, t *testing.T, uuid string) host
 		n, err = r.Managed(ctx, uuid)
 		require.NoError(t, err)
 		return n.State == hoststate.InspectWait && !n.Locked
-	}, time.Minute, 100*time.Millisecond)
+	}, 3*time.Minute, 100*time.Millisecond)
 	return n
 }
 
@@ -104,7 +105,55 @@ func ask(t *testing.T, what func() error) {
 			require.ErrorIs(t, err, inventory.ErrBusy)
 		}
 		return err == nil
-	}, time.Minute, 100*time.Millisecond)
+	}, 3*time.Minute, 100*time.Millisecond)
+}
+
+// refuses repeats what Ironic does not look at because it works on the node, until it refuses it.
+func refuses(t *testing.T, what func() error) {
+	t.Helper()
+	var err error
+	require.Eventually(t, func() bool {
+		err = what()
+		return !errors.Is(err, inventory.ErrBusy)
+	}, 3*time.Minute, 100*time.Millisecond)
+	require.ErrorIs(t, err, inventory.ErrRefused)
+}
+
+// inspects has the machine of a node inspected, twice.
+func inspects(ctx context.Context, t *testing.T, r rack, uuid string) {
+	t.Helper()
+	t.Run("a machine is switched on and inspected by its ramdisk", func(t *testing.T) {
+		require.True(t, r.settled(ctx, t, uuid).Inspected.IsZero(), "a discovery is no inspection")
+		began := r.awaitsRamdisk(ctx, t, uuid)
+		assert.True(t, began.Inspected.IsZero())
+		assert.Equal(t, hoststate.Await, hoststate.Inspection(began, hoststate.Examination{}))
+		require.Eventually(t, func() bool { return r.power(uuid) }, 3*time.Minute, 100*time.Millisecond, "Ironic switches the machine on")
+		r.boots(t, 1)
+		n := r.settled(ctx, t, uuid)
+		assert.Equal(t, inventory.NodeManageable, n.State, n.LastError)
+		assert.False(t, n.Inspected.IsZero())
+		assert.Equal(t, hoststate.Accept, hoststate.Inspection(n, hoststate.Examination{Again: true, Asked: hoststate.AskedInspect}))
+		report, err := r.Report(ctx, uuid)
+		require.NoError(t, err)
+		assert.Equal(t, demo.MAC(1, 0), report.BootMAC)
+	})
+	t.Run("an inspection is ended before its node is deleted", func(t *testing.T) {
+		n := r.awaitsRamdisk(ctx, t, uuid)
+		require.ErrorIs(t, r.DeleteNode(ctx, uuid), inventory.ErrBusy)
+		for range 2 {
+			what, wait := hoststate.Leave(n)
+			require.True(t, wait)
+			ask(t, func() error { return r.SetProvision(ctx, uuid, what) })
+			n = r.settled(ctx, t, uuid)
+		}
+		_, wait := hoststate.Leave(n)
+		assert.False(t, wait)
+		assert.Equal(t, inventory.NodeManageable, n.State, n.LastError)
+		_, err := r.Report(ctx, uuid)
+		require.NoError(t, err, "what is known of the machine stays")
+		ask(t, func() error { return r.SetPower(ctx, uuid, hoststate.PowerDown) })
+		r.settled(ctx, t, uuid)
+	})
 }
 
 func managing(t *testing.T, r rack) {
@@ -134,7 +183,7 @@ func managing(t *testing.T, r rack) {
 		found, err := r.Find(ctx, []string{"ns~host"}, nil)
 		require.NoError(t, err)
 		assert.Equal(t, uuid, found)
-		require.NoError(t, r.EnsurePort(ctx, uuid, demo.MAC(1, 0)))
+		ask(t, func() error { return r.EnsurePort(ctx, uuid, demo.MAC(1, 0)) })
 		_, err = r.Report(ctx, uuid)
 		require.NoError(t, err, "the inventory stays")
 	})
@@ -166,38 +215,10 @@ func managing(t *testing.T, r rack) {
 			assert.Equal(t, want == hoststate.PowerOn, r.power(uuid), target)
 		}
 	})
-	t.Run("a machine is switched on and inspected by its ramdisk", func(t *testing.T) {
-		require.True(t, r.settled(ctx, t, uuid).Inspected.IsZero(), "a discovery is no inspection")
-		began := r.awaitsRamdisk(ctx, t, uuid)
-		assert.True(t, began.Inspected.IsZero())
-		assert.Equal(t, hoststate.Await, hoststate.Inspection(began, hoststate.Examination{}))
-		require.Eventually(t, func() bool { return r.power(uuid) }, time.Minute, 100*time.Millisecond, "Ironic switches the machine on")
-		r.boots(t, 1)
-		n := r.settled(ctx, t, uuid)
-		assert.Equal(t, inventory.NodeManageable, n.State, n.LastError)
-		assert.False(t, n.Inspected.IsZero())
-		assert.Equal(t, hoststate.Accept, hoststate.Inspection(n, hoststate.Examination{Again: true, Asked: hoststate.AskedInspect}))
-		report, err := r.Report(ctx, uuid)
-		require.NoError(t, err)
-		assert.Equal(t, demo.MAC(1, 0), report.BootMAC)
-	})
-	t.Run("an inspection is ended before its node is deleted", func(t *testing.T) {
-		n := r.awaitsRamdisk(ctx, t, uuid)
-		require.ErrorIs(t, r.DeleteNode(ctx, uuid), inventory.ErrBusy)
-		for range 2 {
-			what, wait := hoststate.Leave(n)
-			require.True(t, wait)
-			ask(t, func() error { return r.SetProvision(ctx, uuid, what) })
-			n = r.settled(ctx, t, uuid)
-		}
-		_, wait := hoststate.Leave(n)
-		assert.False(t, wait)
-		assert.Equal(t, inventory.NodeManageable, n.State, n.LastError)
-		_, err := r.Report(ctx, uuid)
-		require.NoError(t, err, "what is known of the machine stays")
-		ask(t, func() error { return r.SetPower(ctx, uuid, hoststate.PowerDown) })
-		r.settled(ctx, t, uuid)
-	})
+	// Until ironic-inspector has begun an inspection, it answers with the end of the discovery, and Ironic may take that for the end of the inspection.
+	if r.settled(ctx, t, uuid).Inspector != "inspector" {
+		inspects(ctx, t, r, uuid)
+	}
 	t.Run("renewed credentials of a managed node are verified by asking for the power", func(t *testing.T) {
 		ask(t, func() error { return r.Write(ctx, r.settled(ctx, t, uuid), "ns~host", r.access(t, "wrong")) })
 		ask(t, func() error { return r.SetPower(ctx, uuid, hoststate.PowerDown) })
@@ -213,9 +234,9 @@ func managing(t *testing.T, r rack) {
 		require.NoError(t, err)
 		_, err = r.EnrolNode(ctx, "ns~by-hand", r.access(t, "right"))
 		require.ErrorIs(t, err, inventory.ErrBusy)
-		require.NoError(t, r.EnsurePort(ctx, made, demo.MAC(8, 0)))
-		require.NoError(t, r.EnsurePort(ctx, made, demo.MAC(8, 0)))
-		require.ErrorIs(t, r.EnsurePort(ctx, made, demo.MAC(1, 0)), inventory.ErrRefused)
+		ask(t, func() error { return r.EnsurePort(ctx, made, demo.MAC(8, 0)) })
+		ask(t, func() error { return r.EnsurePort(ctx, made, demo.MAC(8, 0)) })
+		refuses(t, func() error { return r.EnsurePort(ctx, made, demo.MAC(1, 0)) })
 		found, err := r.Find(ctx, nil, []string{demo.MAC(8, 0)})
 		require.NoError(t, err)
 		assert.Equal(t, made, found)
@@ -224,7 +245,7 @@ func managing(t *testing.T, r rack) {
 		ask(t, func() error { return r.DeleteNode(ctx, made) })
 	})
 	t.Run("what cannot be is refused, and what is gone is not found", func(t *testing.T) {
-		require.ErrorIs(t, r.SetProvision(ctx, uuid, "manage"), inventory.ErrRefused)
+		refuses(t, func() error { return r.SetProvision(ctx, uuid, "manage") })
 		require.Error(t, r.SetPower(ctx, uuid, "half on"))
 		ask(t, func() error { return r.DeleteNode(ctx, uuid) })
 		_, err := r.Managed(ctx, uuid)
