@@ -45,7 +45,7 @@ func TestAdmissionPolicies(t *testing.T) {
 		return a.Patch(t.Context(), c.DeepCopy(), patch, client.DryRunAll) != nil &&
 			a.Create(t.Context(), a.object(t, cluster(claimed)), client.DryRunAll) != nil &&
 			a.Delete(t.Context(), protected.DeepCopy(), client.DryRunAll) != nil
-	}, 20*time.Second, 50*time.Millisecond, "the policies are not in force")
+	}, time.Minute, 50*time.Millisecond, "the policies are not in force")
 
 	const sentence = "spec.namespace is where the operator writes which cluster the claim got: leave it as it is."
 	assertRefused(t, a.set(t, c, "one-abcde", "spec", "namespace"), sentence)
@@ -65,7 +65,7 @@ func TestAdmissionPolicies(t *testing.T) {
 	require.NoError(t, a.Delete(t.Context(), protected))
 }
 
-// installPolicies installs the policies of the deployment for the time of the test.
+// installPolicies installs the policies of the deployment, for the namespace of the test: they are in force for a moment longer than they are there.
 func (a api) installPolicies(t *testing.T) {
 	t.Helper()
 	data, err := os.ReadFile(admissionFile)
@@ -77,6 +77,10 @@ func (a api) installPolicies(t *testing.T) {
 			return
 		}
 		require.NoError(t, err)
+		if u.GetKind() == "ValidatingAdmissionPolicyBinding" {
+			require.NoError(t, unstructured.SetNestedStringMap(u.Object, map[string]string{"kubernetes.io/metadata.name": a.namespace},
+				"spec", "matchResources", "namespaceSelector", "matchLabels"))
+		}
 		require.NoError(t, a.Create(t.Context(), u))
 		t.Cleanup(func() {
 			require.NoError(t, client.IgnoreNotFound(a.Delete(context.WithoutCancel(t.Context()), u)))
