@@ -18,18 +18,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/go-logr/zapr"
 
 	"github.com/muster-io/muster/apis/controlplanetest"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
@@ -50,11 +45,6 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	config := controlplanetest.Start(t)
-	logs := zap.NewProductionConfig()
-	logs.Level = zap.NewAtomicLevelAt(zapcore.ErrorLevel)
-	logger, err := logs.Build()
-	require.NoError(t, err)
-	ctrl.SetLogger(zapr.NewLogger(logger))
 	scheme, err := NewScheme()
 	require.NoError(t, err)
 	user, err := client.New(config, client.Options{Scheme: scheme})

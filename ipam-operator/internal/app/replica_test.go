@@ -32,6 +32,10 @@ const (
 func TestMain(m *testing.M) {
 	seed, err := strconv.ParseUint(os.Getenv(envSeed), 10, 64)
 	if err != nil {
+		if err := setLogger("error"); err != nil { // before the tests, which run beside each other
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 		os.Exit(m.Run())
 	}
 	if err := beReplica(seed); err != nil {
