@@ -17,7 +17,7 @@ func TestPollsWithoutAnAnswerAreMissed(t *testing.T) {
 	}
 	all := []told{
 		poll("a", -30, 9), poll("b", -10, 9), poll("a", 31, 1), poll("b", 50, 2), poll("a", 90, 3),
-		poll("b", 171, 4), // one at 110 had no answer
+		poll("b", 171, 4),                    // one at 110 had no answer
 		poll("a", 150, 5), poll("b", 230, 6), // and none of a's after 150 had, of which two were due
 		poll("b", 301, 9),
 	}
