@@ -41,7 +41,7 @@ func (x *index) add(h *Host) {
 	}
 }
 
-// find returns the host with an identity; where several share it, the first in the order of the list, but for nodes one with a status, which
+// find returns the host with an identity; where several share it, the one that goes before the others, but for nodes one with a status, which
 // only operators write; nil if there is none.
 func (x *index) find(id identity, key string) *Host {
 	table := x.built[id]
@@ -58,10 +58,11 @@ func (x *index) find(id identity, key string) *Host {
 func put(table map[string]*Host, id identity, h *Host) {
 	switch id {
 	case byNode:
-		if known := table[h.NodeID]; known != nil && !known.HasStatus && h.HasStatus {
-			delete(table, h.NodeID)
+		if known := table[h.NodeID]; known == nil || known.HasStatus == h.HasStatus {
+			putOne(table, h.NodeID, h)
+		} else if h.HasStatus {
+			table[h.NodeID] = h
 		}
-		putOne(table, h.NodeID, h)
 	case byName:
 		putOne(table, h.Namespace+"~"+h.Name, h)
 	case byBoot:
@@ -82,8 +83,20 @@ func putOne(table map[string]*Host, key string, h *Host) {
 	if key == "" {
 		return
 	}
-	if _, taken := table[key]; !taken {
+	if known := table[key]; known == nil || h.before(known) {
 		table[key] = h
+	}
+}
+
+// before reports whether a host goes before another one of the same identity: it is older, or as old and has a node.
+func (h *Host) before(other *Host) bool {
+	switch {
+	case !h.Created.Equal(other.Created):
+		return h.Created.Before(other.Created)
+	case (h.NodeID != "") != (other.NodeID != ""):
+		return h.NodeID != ""
+	default:
+		return h.Ref.String() < other.Ref.String()
 	}
 }
 

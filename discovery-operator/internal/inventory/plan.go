@@ -217,7 +217,7 @@ func (p *planner) take(m *Machine, v Verdict, facts Facts) {
 // claim makes the rest of the pass see the host that is about to be created.
 func (p *planner) claim(m *Machine, v Verdict) {
 	p.index.add(&Host{
-		Ref: Ref{p.self.Namespace, v.Name}, NodeID: m.Node.UUID, BootMAC: v.BootMAC, MACs: m.Report.MACs,
+		Ref: Ref{p.self.Namespace, v.Name}, Created: p.Now, NodeID: m.Node.UUID, BootMAC: v.BootMAC, MACs: m.Report.MACs,
 		Serial: NormalSerial(m.Report.Hardware.SystemVendor.SerialNumber), BMC: reportedBMC(m.Report),
 	})
 }

@@ -232,6 +232,26 @@ func TestAHostWithoutStatusIsCompleted(t *testing.T) {
 	assert.IsType(t, inventory.DropReport{}, inventory.Plan(s).Actions[0], "after the hand-over the status is not ours")
 }
 
+func TestAMachineThatComesBackGoesToTheOlderOfTwoHosts(t *testing.T) {
+	m := machine(t, 1)
+	s := snapshot(resource("r"), m)
+	now := time.Now()
+	host := inventory.Host{
+		Ref: inventory.Ref{Namespace: "ns", Name: "node-00001"}, Created: now, NodeID: "gone", BootMAC: demo.MAC(1, 0), Resource: "r", Held: true, HasStatus: true,
+	}
+	squatter := inventory.Host{Ref: inventory.Ref{Namespace: "a", Name: "squatter"}, Created: now, BootMAC: demo.MAC(1, 0), HasStatus: true}
+	for range 2 {
+		for _, hosts := range [][]inventory.Host{{host, squatter}, {squatter, host}} {
+			s.Hosts = hosts
+			actions := inventory.Plan(s).Actions
+			require.Len(t, actions, 1)
+			require.IsType(t, inventory.WriteStatus{}, actions[0])
+			assert.Equal(t, host.Ref, actions[0].(inventory.WriteStatus).Host)
+		}
+		squatter.Created, squatter.NodeID = now.Add(time.Second), "claimed"
+	}
+}
+
 func TestAHostThatOnlyNamesANodeGetsNothingOfIt(t *testing.T) {
 	m := machine(t, 1)
 	s := snapshot(resource("r"), m)

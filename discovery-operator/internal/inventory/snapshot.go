@@ -74,7 +74,8 @@ type Resource struct {
 // Host is what matters of a BareMetalHost.
 type Host struct {
 	Ref
-	UID string
+	UID     string
+	Created time.Time
 	// NodeID is status.provisioning.ID, or what discovery recorded of it.
 	NodeID string
 	// BootMAC and MACs are in lower case.

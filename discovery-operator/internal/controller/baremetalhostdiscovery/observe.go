@@ -195,7 +195,7 @@ func (r *Reconciler) hosts(ctx context.Context) ([]inventory.Host, error) {
 // hostOf is what matters of a host. The object is shared with the cache and is not changed.
 func hostOf(h *metal3v1.BareMetalHost) inventory.Host {
 	out := inventory.Host{
-		Ref: inventory.Ref{Namespace: h.Namespace, Name: h.Name}, UID: string(h.UID), NodeID: h.Status.Provisioning.ID,
+		Ref: inventory.Ref{Namespace: h.Namespace, Name: h.Name}, UID: string(h.UID), Created: h.CreationTimestamp.Time, NodeID: h.Status.Provisioning.ID,
 		BootMAC: strings.ToLower(h.Spec.BootMACAddress), MACs: h.MACAddresses(), Resource: h.Labels[metal3v1.DiscoveredByLabel],
 		Held:       h.Annotations[metal3v1.PausedAnnotation] == metal3v1.DiscoveryPausedValue || unused(h),
 		Unapproved: h.Labels[metal3v1.ApprovalLabel] == "pending" && h.Annotations[metal3v1.ApprovedAnnotation] != "true",
