@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -70,6 +71,8 @@ type Reconciler struct {
 	held    *held
 	census  census
 	freed   *freed
+	// unsure is the claims, by name, that may have an address: its creation got no answer, and the question neither.
+	unsure  sync.Map
 	nudges  chan event.GenericEvent
 	onFree  []func(pool types.NamespacedName)
 	control controller.Controller
@@ -107,6 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading %s %s: %w", r.Kind.Name(), req, err)
 	}
+	r.giveUpFormer(req.NamespacedName, subject)
 	if subject == nil {
 		r.forget(req.NamespacedName)
 		r.held.trust(req.NamespacedName)

@@ -74,6 +74,7 @@ func (r *Reconciler) create(ctx context.Context, subject *Subject, action alloca
 		holder, readErr := r.holder(ctx, address)
 		switch {
 		case readErr != nil:
+			r.unsure.Store(subject.Key(), subject)
 			return false, errors.Join(fmt.Errorf("creating IPAddress %s: %w", address.Name, err), readErr)
 		case holder == nil && apierrors.IsAlreadyExists(err):
 			r.giveUp(subject)

@@ -103,6 +103,45 @@ func TestCreationOfAnAddress(t *testing.T) {
 	}
 }
 
+// TestAnAttemptEndsWithItsClaim lets nobody know whether an address was written, and then takes the claim away.
+func TestAnAttemptEndsWithItsClaim(t *testing.T) {
+	for name, after := range map[string]func(s *shell){
+		"it is gone": func(*shell) {},
+		"another one has its name, and its own address": func(s *shell) {
+			s.claim("c", func(c *ipamv1.IPClaim) { c.UID = "uid-of-another-life" })
+			_, err := s.reconcile("c")
+			require.NoError(s.t, err)
+			s.shows("p-10-0-0-1", "")
+			s.index.Observe(RecordOf(s.address("p-10-0-0-1", "10.0.0.1", "c")))
+			s.reconciler.forgetAddress(RecordOf(s.address("p-10-0-0-1", "10.0.0.1", "c")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			faults := onAddress(1, false, errLost)
+			silent := true
+			faults.Get = func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+				if _, ok := obj.(*ipamv1.IPAddress); ok && silent {
+					return errLost
+				}
+				return c.Get(ctx, key, obj, opts...)
+			}
+			s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.1"), faults: faults})
+			claim := s.claim("c", func(c *ipamv1.IPClaim) { c.Finalizers = nil })
+			_, err := s.reconcile("c")
+			require.ErrorIs(t, err, errLost)
+			free, _ := s.index.Free(key("p"))
+			require.Zero(t, free, "it may have been written")
+			silent = false
+			require.NoError(t, s.client.Delete(t.Context(), claim))
+			after(s)
+			_, err = s.reconcile("c")
+			require.NoError(t, err)
+			free, _ = s.index.Free(key("p"))
+			assert.Equal(t, int64(1), free)
+		})
+	}
+}
+
 // create stores an address that the index does not know of yet: the watch is behind.
 func (s *shell) create(address *ipamv1.IPAddress) {
 	s.t.Helper()

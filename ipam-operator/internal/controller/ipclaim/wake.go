@@ -81,8 +81,20 @@ func (r *Reconciler) leaveAddress(record space.Record, claim types.UID) {
 
 // giveUp ends the attempt of a claim to get an address: nothing was written, or an object stands for the address.
 func (r *Reconciler) giveUp(subject *Subject) {
+	r.unsure.Delete(subject.Key())
 	if r.Index.GiveUp(subject.UID()) {
 		r.Deps.Freed(subject.Pool)
+	}
+}
+
+// giveUpFormer ends the attempt of a claim that has gone since. If its address was written after all, the watch shows it.
+func (r *Reconciler) giveUpFormer(name types.NamespacedName, now *Subject) {
+	known, ok := r.unsure.Load(name)
+	if !ok {
+		return
+	}
+	if former := known.(*Subject); now == nil || now.UID() != former.UID() {
+		r.giveUp(former)
 	}
 }
 
