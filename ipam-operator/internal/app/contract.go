@@ -101,7 +101,14 @@ func (c *contract) start(ctx context.Context, claimKind schema.GroupVersionKind)
 	if err := controller.SetupWithManager(c.mgr, "ipaddressclaim", c.options.ClaimWorkers); err != nil {
 		return err
 	}
+	locks := addressesOf(claims, controller.Claim())
+	if err := locks.SetupWithManager(c.mgr, "ipaddress-ipaddressclaim"); err != nil {
+		return err
+	}
 	c.waiting.add(claims)
 	c.running.Store(controller)
+	if err := c.followers.add(locks); err != nil {
+		return err
+	}
 	return c.followers.add(controller)
 }

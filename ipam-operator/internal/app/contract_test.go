@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,10 +55,16 @@ func (w *world) contractObject(kind, name string) *unstructured.Unstructured {
 	return obj
 }
 
-func (w *world) addressClaim(name, pool string) *unstructured.Unstructured {
+// contractPool is the spec of a claim of a pool.
+func contractPool(name string) map[string]any {
+	return map[string]any{"poolRef": map[string]any{"apiGroup": "ipam.metal3.io", "kind": "IPPool", "name": name}}
+}
+
+func (w *world) addressClaim(name, pool string, annotations map[string]string) *unstructured.Unstructured {
 	w.t.Helper()
 	claim := w.contractObject("IPAddressClaim", name)
-	claim.Object["spec"] = map[string]any{"poolRef": map[string]any{"apiGroup": "ipam.metal3.io", "kind": "IPPool", "name": pool}}
+	claim.SetAnnotations(annotations)
+	claim.Object["spec"] = contractPool(pool)
 	require.NoError(w.t, w.user.Create(w.t.Context(), claim))
 	return claim
 }
@@ -100,7 +107,7 @@ func TestOneLockSpansBothKindsOfClaims(t *testing.T) {
 	})
 	// What was made before there was a lock for both kinds is kept.
 	old := w.contractObject("IPAddress", "p-10-0-0-10")
-	oldClaim := w.addressClaim("old", "p")
+	oldClaim := w.addressClaim("old", "p", nil)
 	old.Object["spec"] = map[string]any{
 		"address": "10.0.0.10", "prefix": int64(24), "claimRef": map[string]any{"name": "old"},
 		"poolRef": map[string]any{"apiGroup": "ipam.metal3.io", "kind": "IPPool", "name": "p"},
@@ -111,7 +118,7 @@ func TestOneLockSpansBothKindsOfClaims(t *testing.T) {
 	w.claim("same-name", "p")
 	assert.Equal(t, "10.0.0.11", string(w.address("same-name").Spec.Address))
 	assert.Equal(t, "10.0.0.10", ipOf(w.contractAddress("old")))
-	w.addressClaim("same-name", "p")
+	w.addressClaim("same-name", "p", nil)
 	w.eventually("the claim is not refused", func() bool { return w.contractReason("same-name") == ipamv1.ReasonPoolExhausted })
 	foreign := w.contractObject("IPAddressClaim", "foreign")
 	foreign.Object["spec"] = map[string]any{"poolRef": map[string]any{"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "p"}}
@@ -137,6 +144,78 @@ func TestOneLockSpansBothKindsOfClaims(t *testing.T) {
 	w.settled()
 }
 
+// TestTheContractHasTheRulesOfPools reserves an address for a claim of Cluster API, lets another ask for one, and lets an address cool down.
+func TestTheContractHasTheRulesOfPools(t *testing.T) {
+	w := newWorld(t)
+	w.installContract()
+	w.operator(nil)
+	w.pool("p", func(s *ipamv1.IPPoolSpec) {
+		s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.12")}
+		s.PreAllocations = map[string]ipamv1.IPAddressStr{"reserved": "10.0.0.12"}
+		s.AddressReuseGracePeriodSeconds = 3
+	})
+	asking := map[string]string{ipamv1.RequestedAddressAnnotation: "10.0.0.11"}
+	asks := w.addressClaim("asks", "p", asking)
+	address := w.contractAddress("asks")
+	assert.Equal(t, "10.0.0.11", ipOf(address))
+	w.addressClaim("late", "p", asking)
+	w.eventually("the claim is not refused", func() bool { return w.contractReason("late") == ipamv1.ReasonAllocationFailed })
+	w.addressClaim("reserved", "p", nil)
+	assert.Equal(t, "10.0.0.12", ipOf(w.contractAddress("reserved")))
+
+	w.delete(asks)
+	w.gone(asks)
+	w.gone(address)
+	lock := &ipamv1.IPAddress{}
+	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(address), lock), "the address is taken until it has cooled down")
+	assert.NotZero(t, lock.DeletionTimestamp)
+	assert.Equal(t, "10.0.0.11", ipOf(w.contractAddress("late")))
+	w.settled()
+}
+
+// TestAClaimOfTheContractThatVanishesLeavesNothing takes a claim away without its finalizer, once for good and once to make it anew.
+func TestAClaimOfTheContractThatVanishesLeavesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.installContract()
+	w.operator(nil)
+	w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.10")} })
+	claim := w.addressClaim("a", "p", nil)
+	address := w.contractAddress("a")
+	w.force(claim)
+	w.gone(claim)
+	w.gone(address)
+	w.gone(&ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: address.GetName()}})
+
+	claim = w.addressClaim("a", "p", nil)
+	w.contractAddress("a")
+	w.force(claim)
+	w.gone(claim)
+	w.addressClaim("a", "p", nil)
+	w.contractAddress("a")
+	w.settled()
+}
+
+// TestAClaimOfTheContractGetsItsAddressAgain takes address and lock away by force while no operator runs.
+func TestAClaimOfTheContractGetsItsAddressAgain(t *testing.T) {
+	w := newWorld(t)
+	w.installContract()
+	stop := w.operator(nil)
+	w.pool("p", func(s *ipamv1.IPPoolSpec) {
+		s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.250")}
+		s.AllocationStrategy = ipamv1.RandomAllocation
+	})
+	w.addressClaim("a", "p", nil)
+	address := w.contractAddress("a")
+	stop()
+	w.force(address)
+	w.force(&ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: address.GetName()}})
+	w.operator(nil)
+	again := w.contractAddress("a")
+	assert.Equal(t, ipOf(address), ipOf(again))
+	assert.NotEqual(t, address.GetUID(), again.GetUID())
+	w.settled()
+}
+
 func TestAClaimOfTheContractWaitsForItsCluster(t *testing.T) {
 	w := newWorld(t)
 	w.operator(nil)
@@ -146,11 +225,11 @@ func TestAClaimOfTheContractWaitsForItsCluster(t *testing.T) {
 	claim := w.contractObject("IPAddressClaim", "a")
 	claim.Object["spec"] = map[string]any{"clusterName": "c", "poolRef": map[string]any{"apiGroup": "ipam.metal3.io", "kind": "IPPool", "name": "p"}}
 	require.NoError(t, w.user.Create(t.Context(), claim))
-	w.addressClaim("witness", "p")
+	w.addressClaim("witness", "p", nil)
 	w.contractAddress("witness")
 	assert.Empty(t, w.contractReason("a"), "nothing is done while the Cluster is missing")
 	cluster := w.cluster("c", true)
-	w.addressClaim("witness-2", "p")
+	w.addressClaim("witness-2", "p", nil)
 	w.contractAddress("witness-2")
 	assert.Empty(t, w.contractReason("a"), "nothing is done while the Cluster is paused")
 	w.pause(cluster, false)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
@@ -39,8 +40,8 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, registry p
 	recorder := mgr.GetEventRecorder(reporter)
 
 	claims := ipclaim.New(ipclaim.Deps{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Kind: ipclaim.IPClaims(mgr.GetClient()), Index: index, Clusters: clusters,
-		Recorder: recorder, Metrics: instruments, Clock: clock.RealClock{}, Strategy: ipamv1.AllocationStrategy(o.DefaultStrategy),
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Kind: ipclaim.IPClaims(mgr.GetClient(), mgr.GetAPIReader()), Index: index,
+		Clusters: clusters, Recorder: recorder, Metrics: instruments, Clock: clock.RealClock{}, Strategy: ipamv1.AllocationStrategy(o.DefaultStrategy),
 		Workers: o.ClaimWorkers,
 	})
 	waiting.add(claims)
@@ -48,9 +49,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, registry p
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clusters: clusters, Verifier: claims, Recorder: recorder, Clock: clock.RealClock{},
 		Strategy: ipamv1.AllocationStrategy(o.DefaultStrategy), StatusInterval: o.PoolStatusInterval, Workers: o.PoolWorkers,
 	})
-	addresses := ipaddress.New(ipaddress.Deps{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clusters: clusters, Releaser: claims.Releaser, Clock: clock.RealClock{},
-	})
+	addresses := addressesOf(claims, &ipamv1.IPClaim{})
 	for name, controller := range map[string]interface {
 		SetupWithManager(mgr ctrl.Manager, name string) error
 	}{"ipclaim": claims, "ippool": pools, "ipaddress": addresses} {
@@ -87,6 +86,13 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, registry p
 		return fmt.Errorf("looking for IPAddressClaims: %w", err)
 	}
 	return nil
+}
+
+// addressesOf looks after the addresses of a kind of claim.
+func addressesOf(claims *ipclaim.Reconciler, claim client.Object) *ipaddress.Reconciler {
+	return ipaddress.New(ipaddress.Deps{
+		Client: claims.Client, Kind: claims.Kind, Claim: claim, Clusters: claims.Clusters, Releaser: claims.Releaser, Clock: claims.Clock,
+	})
 }
 
 // registry is where metrics are registered: that of the process, unless there are several operators in it.

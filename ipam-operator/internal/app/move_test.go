@@ -59,7 +59,7 @@ func TestAMoveThatWasCutOff(t *testing.T) {
 		had[name] = w.address(name).Name
 		w.eventually(name+" has no finalizer", func() bool { return len(w.getClaim(name).Finalizers) == 1 })
 	}
-	w.addressClaim("contract", "p")
+	w.addressClaim("contract", "p", nil)
 	contract := w.contractAddress("contract")
 	released := w.claim("released", "p")
 	w.address("released")

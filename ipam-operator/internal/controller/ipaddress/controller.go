@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -32,8 +32,10 @@ import (
 type Deps struct {
 	// Client reads from the cache and writes.
 	Client client.Client
-	// Live reads from the API server.
-	Live client.Reader
+	// Kind is the kind of claim whose addresses are looked after.
+	Kind ipclaim.Kind
+	// Claim is an object of that kind, to watch.
+	Claim client.Object
 	// Clusters tells what is paused.
 	Clusters *capi.Clusters
 	// Releaser gives addresses back.
@@ -57,8 +59,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, address); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if ipclaim.ClaimKind(address) != r.Kind.Name() {
+		return ctrl.Result{}, nil
+	}
 	leftBehind := capi.IsLeftBehind(address)
-	if used, err := r.inUse(ctx, r.Client, address); used && !leftBehind || err != nil {
+	if used, err := r.inUse(ctx, address, false); used && !leftBehind || err != nil {
 		return ctrl.Result{}, err
 	}
 	pool, hold, err := r.observe(ctx, address)
@@ -70,29 +75,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, r.Releaser.Unprotect(ctx, address.DeepCopy())
 	}
 	// The cache may be behind: only the API server knows that a claim is gone.
-	if used, err := r.inUse(ctx, r.Live, address); used || err != nil {
+	if used, err := r.inUse(ctx, address, true); used || err != nil {
 		return ctrl.Result{}, err
 	}
 	return r.release(ctx, address, time.Duration(pool.Spec.AddressReuseGracePeriodSeconds)*time.Second)
 }
 
 // inUse reports whether somebody has the address. One that was made by hand to reserve it stays until it is deleted.
-func (r *Reconciler) inUse(ctx context.Context, reader client.Reader, address *ipamv1.IPAddress) (bool, error) {
-	if ipclaim.IsByHand(address) || ipclaim.ClaimKind(address) != ipamv1.IPClaimKind {
+func (r *Reconciler) inUse(ctx context.Context, address *ipamv1.IPAddress, live bool) (bool, error) {
+	if ipclaim.IsByHand(address) {
 		return true, nil
 	}
-	claim := &ipamv1.IPClaim{}
-	key := types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Claim.Name}
-	if err := reader.Get(ctx, key, claim); apierrors.IsNotFound(err) {
-		return false, nil
-	} else if err != nil {
-		return true, fmt.Errorf("reading IPClaim %s: %w", key, err)
-	}
-	bound := ""
-	if claim.Status.Address != nil {
-		bound = claim.Status.Address.Name
-	}
-	return ipclaim.Belongs(address, claim, bound), nil
+	return r.Kind.Has(ctx, address, live)
 }
 
 func (r *Reconciler) observe(ctx context.Context, address *ipamv1.IPAddress) (*ipamv1.IPPool, allocate.Hold, error) {
@@ -110,8 +104,14 @@ func (r *Reconciler) observe(ctx context.Context, address *ipamv1.IPAddress) (*i
 func (r *Reconciler) release(ctx context.Context, address *ipamv1.IPAddress, grace time.Duration) (ctrl.Result, error) {
 	ip, _ := allocate.ParseAddr(string(address.Spec.Address))
 	known := allocate.Address{Name: address.Name, UID: string(address.UID), IP: ip}
+	gone := &ipclaim.Subject{Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: address.Namespace, Name: address.Spec.Claim.Name, UID: ipclaim.ClaimOwner(address),
+	}}}
+	if err := r.Kind.Retract(ctx, gone, address.Name); err != nil {
+		return ctrl.Result{}, fmt.Errorf("giving back the address of %s %s: %w", r.Kind.Name(), address.Spec.Claim.Name, err)
+	}
 	if address.DeletionTimestamp.IsZero() {
-		ctrl.LoggerFrom(ctx).Info("Gave back the address of a claim that is gone", "IPClaim", address.Spec.Claim.Name)
+		ctrl.LoggerFrom(ctx).Info("Gave back the address of a claim that is gone", r.Kind.Name(), address.Spec.Claim.Name)
 		return ctrl.Result{}, r.Releaser.Release(ctx, address.Namespace, known, grace == 0, "ClaimGone")
 	}
 	if left := address.DeletionTimestamp.Add(grace).Sub(r.Clock.Now()); left > 0 {
@@ -125,9 +125,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		For(&ipamv1.IPAddress{}).
-		Watches(&ipamv1.IPClaim{}, handler.Funcs{DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q ipclaim.Queue) {
+		Watches(r.Claim, handler.Funcs{DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q ipclaim.Queue) {
 			r.enqueue(ctx, q, e.Object.GetNamespace(), client.MatchingFields{
-				ipclaim.AddressByClaim: ipclaim.ClaimIndex(ipamv1.IPClaimKind, e.Object.GetName()),
+				ipclaim.AddressByClaim: ipclaim.ClaimIndex(r.Kind.Name(), e.Object.GetName()),
 			})
 		}}).
 		Watches(&ipamv1.IPPool{}, handler.Funcs{UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q ipclaim.Queue) {

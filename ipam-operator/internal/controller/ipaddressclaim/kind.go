@@ -94,6 +94,21 @@ func (k *claims) Get(ctx context.Context, name types.NamespacedName) (*ipclaim.S
 	return s, nil
 }
 
+// Has implements ipclaim.Kind.
+func (k *claims) Has(ctx context.Context, lock *ipamv1.IPAddress, live bool) (bool, error) {
+	claim, reader := object(k.kinds.Claim), k.cache
+	if live {
+		reader = k.live
+	}
+	key := types.NamespacedName{Namespace: lock.Namespace, Name: lock.Spec.Claim.Name}
+	if err := reader.Get(ctx, key, claim); apierrors.IsNotFound(err) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("reading %s %s: %w", ClaimKind, key, err)
+	}
+	return ipclaim.Belongs(lock, claim, text(claim, "status", "addressRef", "name")), nil
+}
+
 // addressOf is the address that the contract's own objects say a claim has; nil means none.
 func (k *claims) addressOf(ctx context.Context, claim client.Object) (*unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
@@ -111,10 +126,10 @@ func (k *claims) addressOf(ctx context.Context, claim client.Object) (*unstructu
 	return nil, nil
 }
 
-// owns reports whether an address belongs to this claim and not to an earlier one of its name.
+// owns reports whether an address belongs to this claim and not to another one of its name. A claim that is gone may lack its UID.
 func owns(claim client.Object, address *unstructured.Unstructured) bool {
 	for _, owner := range address.GetOwnerReferences() {
-		if owner.Kind == ClaimKind && owner.UID != claim.GetUID() {
+		if owner.Kind == ClaimKind && owner.UID != claim.GetUID() && claim.GetUID() != "" {
 			return false
 		}
 	}

@@ -118,6 +118,9 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, name string, workers int
 	return nil
 }
 
+// Claim is an empty claim of the version that is served.
+func (c *Controller) Claim() client.Object { return object(c.kinds.Claim) }
+
 // WatchClusters makes claims follow Clusters, from now on.
 func (c *Controller) WatchClusters(from cache.Cache, kind schema.GroupVersionKind) error {
 	return ipclaim.WatchKind(c.control, from, kind, capi.OnChange(func(ctx context.Context, cluster client.Object, q ipclaim.Queue) {

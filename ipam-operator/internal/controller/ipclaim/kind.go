@@ -26,6 +26,8 @@ type Kind interface {
 	Name() string
 	// Get reads a claim from the cache; nil means that it is gone or is not ours to serve.
 	Get(ctx context.Context, name types.NamespacedName) (*Subject, error)
+	// Has reports whether the claim that an address names is there and has it: by the cache, or live by the API server.
+	Has(ctx context.Context, address *ipamv1.IPAddress, live bool) (bool, error)
 	// Publish makes the claim name its address. It writes only what differs, under the resourceVersion of the claim.
 	Publish(ctx context.Context, subject *Subject, address *ipamv1.IPAddress) error
 	// Refuse tells the claim why it has no address. It writes only what differs, under the resourceVersion of the claim, and
@@ -84,10 +86,13 @@ func NewSubject(obj client.Object, gv, kind, finalizer string) *Subject {
 }
 
 // ipClaims is the kind IPClaim.
-type ipClaims struct{ client client.Client }
+type ipClaims struct {
+	client client.Client
+	live   client.Reader
+}
 
-// IPClaims serves IPClaim.
-func IPClaims(c client.Client) Kind { return ipClaims{c} }
+// IPClaims serves IPClaim: cached reads and writes, live reads.
+func IPClaims(c client.Client, live client.Reader) Kind { return ipClaims{c, live} }
 
 // Name implements Kind.
 func (ipClaims) Name() string { return ipamv1.IPClaimKind }
@@ -111,6 +116,25 @@ func (k ipClaims) Get(ctx context.Context, name types.NamespacedName) (*Subject,
 	}
 	s.Claim.Reported = claim.Status.ErrorMessage == nil && s.Claim.Bound != ""
 	return s, nil
+}
+
+// Has implements Kind.
+func (k ipClaims) Has(ctx context.Context, address *ipamv1.IPAddress, live bool) (bool, error) {
+	claim, reader := &ipamv1.IPClaim{}, client.Reader(k.client)
+	if live {
+		reader = k.live
+	}
+	key := types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Claim.Name}
+	if err := reader.Get(ctx, key, claim); apierrors.IsNotFound(err) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("reading IPClaim %s: %w", key, err)
+	}
+	bound := ""
+	if claim.Status.Address != nil {
+		bound = claim.Status.Address.Name
+	}
+	return Belongs(address, claim, bound), nil
 }
 
 // servedReference reports whether a reference can mean an IPPool: group and kind count where they are stated.
