@@ -9,10 +9,19 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
+
+// mortal is a kind of claim whose controller dies.
+type mortal struct {
+	// writes is more than it takes to serve two claims and give one back.
+	writes int
+	create func(w *world, name string) client.Object
+	bound  func(claim client.Object) bool
+}
 
 // TestADeathAtAnyWriteHeals lets the operator die at its n-th write, for every n, with the write lost or only its answer,
 // and starts it again: everybody has one address, nothing is left over.
@@ -20,50 +29,74 @@ func TestADeathAtAnyWriteHeals(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the operator many times")
 	}
-	for _, lost := range []bool{false, true} {
-		// Serving two claims and giving one back takes about ten writes.
-		for n := 1; n <= 14; n++ {
-			t.Run(fmt.Sprintf("write %d, answer lost %v", n, lost), func(t *testing.T) {
-				t.Parallel()
-				w := newWorld(t)
-				w.pool("p", func(s *ipamv1.IPPoolSpec) {
-					s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.11")}
-					s.AllocationStrategy = ipamv1.RandomAllocation
+	for name, kind := range map[string]mortal{
+		"IPClaim": {
+			writes: 14,
+			create: func(w *world, name string) client.Object { return w.claim(name, "p") },
+			bound:  func(claim client.Object) bool { return claim.(*ipamv1.IPClaim).Status.Address != nil },
+		},
+		"IPAddressClaim": {
+			writes: 20,
+			create: func(w *world, name string) client.Object { return w.addressClaim(name, "p", nil) },
+			bound: func(claim client.Object) bool {
+				address, _, _ := unstructured.NestedString(claim.(*unstructured.Unstructured).Object, "status", "addressRef", "name")
+				return address != ""
+			},
+		},
+	} {
+		for _, lost := range []bool{false, true} {
+			for n := 1; n <= kind.writes; n++ {
+				t.Run(fmt.Sprintf("%s, write %d, answer lost %v", name, n, lost), func(t *testing.T) {
+					t.Parallel()
+					w := newWorld(t)
+					w.installContract()
+					w.heals(kind, &writes{dieAt: n, lost: lost, dead: make(chan struct{})})
 				})
-				writes := &writes{dieAt: n, lost: lost, dead: make(chan struct{})}
-				stop := w.operator(writes.count)
-				first := w.claim("a", "p")
-				w.claim("b", "p")
-				alive := true
-				for deadline := time.Now().Add(3 * time.Second); alive && time.Now().Before(deadline); {
-					if got := w.getClaim("a"); got != nil && got.Status.Address != nil && got.DeletionTimestamp.IsZero() {
-						w.delete(first)
-					}
-					select {
-					case <-writes.dead:
-						alive = false
-					case <-time.After(20 * time.Millisecond):
-					}
-				}
-				stop()
-				w.operator(nil)
-				if got := w.getClaim("a"); got != nil && got.DeletionTimestamp.IsZero() {
-					w.address("a")
-					w.delete(first)
-				}
-				w.gone(first)
-				w.address("b")
-				w.claim("c", "p")
-				w.address("c")
-				w.settled()
-				list := &ipamv1.IPAddressList{}
-				require.NoError(t, w.user.List(t.Context(), list, client.InNamespace(w.namespace)))
-				require.Len(t, list.Items, 2)
-				w.eventually("the pool does not follow", func() bool {
-					pool := w.getPool("p")
-					return pool.Status.Used != nil && *pool.Status.Used == 2
-				})
-			})
+			}
 		}
 	}
+}
+
+// heals has an operator die, and another one put everything right.
+func (w *world) heals(kind mortal, writes *writes) {
+	w.t.Helper()
+	w.pool("p", func(s *ipamv1.IPPoolSpec) {
+		s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.11")}
+		s.AllocationStrategy = ipamv1.RandomAllocation
+	})
+	stop := w.operator(writes.count)
+	first, second := kind.create(w, "a"), kind.create(w, "b")
+	stays := func(claim client.Object) bool {
+		return w.user.Get(w.t.Context(), client.ObjectKeyFromObject(claim), claim) == nil && claim.GetDeletionTimestamp().IsZero()
+	}
+	served := func(claim client.Object) bool { return stays(claim) && kind.bound(claim) }
+	alive := true
+	for deadline := time.Now().Add(3 * time.Second); alive && time.Now().Before(deadline); {
+		if served(first) {
+			w.delete(first)
+		}
+		select {
+		case <-writes.dead:
+			alive = false
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	stop()
+	w.operator(nil)
+	if stays(first) {
+		w.eventually("the first claim has no address", func() bool { return served(first) })
+		w.delete(first)
+	}
+	w.gone(first)
+	w.eventually("the second claim has no address", func() bool { return served(second) })
+	third := kind.create(w, "c")
+	w.eventually("the third claim has no address", func() bool { return served(third) })
+	w.settled()
+	list := &ipamv1.IPAddressList{}
+	require.NoError(w.t, w.user.List(w.t.Context(), list, client.InNamespace(w.namespace)))
+	require.Len(w.t, list.Items, 2)
+	w.eventually("the pool does not follow", func() bool {
+		pool := w.getPool("p")
+		return pool.Status.Used != nil && *pool.Status.Used == 2
+	})
 }

@@ -39,7 +39,7 @@ func (f tripperFunc) RoundTrip(req *http.Request) (*http.Response, error) { retu
 // wrap fits rest.Config.Wrap.
 func (f *faults) wrap(next http.RoundTripper) http.RoundTripper {
 	return tripperFunc(func(req *http.Request) (*http.Response, error) {
-		if !strings.Contains(req.URL.Path, "ipam.metal3.io") {
+		if !strings.Contains(req.URL.Path, "/ipam.") {
 			return next.RoundTrip(req)
 		}
 		if req.Method == http.MethodGet {

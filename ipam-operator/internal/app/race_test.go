@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
@@ -29,8 +29,8 @@ const (
 	raceClaims = 1000
 )
 
-// TestReplicasWithoutLeaderNeverDouble lets three replicas without leader election serve claims that come and go at random in one pool that is often
-// full. Each is a process of its own with bad luck, and one after the other is killed and replaced.
+// TestReplicasWithoutLeaderNeverDouble lets three replicas without leader election serve claims of both kinds that come and go at random in one pool that is
+// often full. Each is a process of its own with bad luck, and one after the other is killed and replaced.
 func TestReplicasWithoutLeaderNeverDouble(t *testing.T) {
 	if testing.Short() {
 		t.Skip("creates thousands of claims")
@@ -40,6 +40,7 @@ func TestReplicasWithoutLeaderNeverDouble(t *testing.T) {
 		total = n
 	}
 	w := newWorld(t)
+	w.installContract()
 	w.pool("p", func(s *ipamv1.IPPoolSpec) {
 		s.Pools = []ipamv1.Pool{span("10.0.0.2", "10.0.1.60")}
 		s.AllocationStrategy = ipamv1.RandomAllocation
@@ -87,6 +88,16 @@ func (w *world) churn(total int, kill func()) map[string]bool {
 	return left
 }
 
+// claimOf is a claim as a user makes it: one user of four uses the contract of Cluster API.
+func (w *world) claimOf(user uint64, name string) client.Object {
+	if user%4 > 0 {
+		return w.newClaim(name, "p")
+	}
+	claim := w.contractObject("IPAddressClaim", name)
+	claim.Object["spec"] = contractPool("p")
+	return claim
+}
+
 // live is a user: it creates n claims, some under the name of one that it has deleted, and keeps at most 15.
 func (w *world) live(seed uint64, n int, created func()) (mine []string) {
 	random := rand.New(rand.NewPCG(seed, 3))
@@ -96,7 +107,7 @@ func (w *world) live(seed uint64, n int, created func()) (mine []string) {
 		if len(former) > 0 && random.IntN(4) == 0 {
 			name, former = former[0], former[1:]
 		}
-		switch err := w.user.Create(w.t.Context(), w.newClaim(name, "p")); {
+		switch err := w.user.Create(w.t.Context(), w.claimOf(seed, name)); {
 		case err == nil:
 			mine = append(mine, name)
 		case apierrors.IsAlreadyExists(err): // the former one has not gone yet
@@ -107,7 +118,7 @@ func (w *world) live(seed uint64, n int, created func()) (mine []string) {
 		created()
 		for len(mine) > 15 || len(mine) > 0 && random.IntN(3) == 0 {
 			at := random.IntN(len(mine))
-			if err := client.IgnoreNotFound(w.user.Delete(w.t.Context(), w.newClaim(mine[at], "p"))); err != nil {
+			if err := client.IgnoreNotFound(w.user.Delete(w.t.Context(), w.claimOf(seed, mine[at]))); err != nil {
 				w.t.Error(err)
 			}
 			former = append(former, mine[at])
@@ -120,32 +131,42 @@ func (w *world) live(seed uint64, n int, created func()) (mine []string) {
 // converged waits until the claims that are left are all that there is, each with an address as far as there are any, and a checker finds nothing.
 func (w *world) converged(left map[string]bool) {
 	w.t.Helper()
-	claims, addresses := &ipamv1.IPClaimList{}, &ipamv1.IPAddressList{}
 	state := ""
 	w.t.Cleanup(func() {
 		if w.t.Failed() {
 			w.t.Log(state)
 		}
 	})
+	names := map[string]bool{}
 	w.eventually("not every claim is served or refused", func() bool {
-		require.NoError(w.t, w.user.List(w.t.Context(), claims, client.InNamespace(w.namespace)))
-		require.NoError(w.t, w.user.List(w.t.Context(), addresses, client.InNamespace(w.namespace)))
-		findings, err := check.Run(w.t.Context(), w.user, w.namespace)
-		require.NoError(w.t, err)
-		served, waiting := 0, ""
-		for _, claim := range claims.Items {
-			if claim.Status.Address != nil {
-				served++
-			} else {
-				waiting = fmt.Sprintf("%s %s %+v", claim.Name, claim.DeletionTimestamp, claim.Status)
+		claims, contract, addresses := &ipamv1.IPClaimList{}, &unstructured.UnstructuredList{}, &ipamv1.IPAddressList{}
+		contract.SetGroupVersionKind(w.contractObject("IPAddressClaimList", "").GroupVersionKind())
+		for _, list := range []client.ObjectList{claims, contract, addresses} {
+			if err := w.user.List(w.t.Context(), list, client.InNamespace(w.namespace)); err != nil {
+				state = err.Error()
+				return false
 			}
 		}
-		state = fmt.Sprintf("claims %d of %d, served %d, addresses %d, findings %v, waiting %s",
-			len(claims.Items), len(left), served, len(addresses.Items), findings, waiting)
-		return len(claims.Items) == len(left) && served == min(len(left), capacity) && len(addresses.Items) == served
+		clear(names)
+		served := 0
+		for _, claim := range claims.Items {
+			names[claim.Name] = claim.Status.Address != nil
+		}
+		for _, claim := range contract.Items {
+			address, _, _ := unstructured.NestedString(claim.Object, "status", "addressRef", "name")
+			names[claim.GetName()] = address != ""
+		}
+		for _, isServed := range names {
+			if isServed {
+				served++
+			}
+		}
+		findings, err := check.Run(w.t.Context(), w.user, w.namespace)
+		state = fmt.Sprintf("claims %d of %d, served %d, addresses %d, findings %v %v", len(names), len(left), served, len(addresses.Items), findings, err)
+		return len(names) == len(left) && served == min(len(left), capacity) && len(addresses.Items) == served
 	})
 	w.settled()
-	for _, claim := range claims.Items {
-		assert.True(w.t, left[claim.Name], claim.Name)
+	for name := range names {
+		assert.True(w.t, left[name], name)
 	}
 }
