@@ -69,7 +69,8 @@ func (r *Reconciler) report(ctx context.Context, pool *ipamv1.IPPool, o observat
 		return nil
 	}
 	before := pool.DeepCopy()
-	wanted := status(pool, o, metav1.NewTime(r.Clock.Now()))
+	now := metav1.NewTime(r.Clock.Now())
+	wanted := status(pool, o, now.Rfc3339Copy()) // as it will be stored
 	if equality.Semantic.DeepEqual(before.Status, wanted) || r.told.same(pool, wanted) {
 		return nil
 	}
