@@ -42,6 +42,8 @@ func TestAnAddressInUseIsNotEditedOutOfItsPool(t *testing.T) {
 		"10.0.0.10 is in use but out of bounds of the pools given": `{"spec":{"pools":[{"start":"10.0.0.11","end":"10.0.0.99"},{"start":"fd00::9","end":"fd00::1:0"}]}}`,
 		"fd00::ff is in use but out of bounds of the pools given":  `{"spec":{"pools":[{"start":"10.0.0.9","end":"10.0.0.99"},{"start":"fd00::9","end":"fd00::f0"}]}}`,
 		"is in use but out of bounds":                              `{"spec":{"pools":null}}`,
+		"10.0.0.10 for claim new is in use by another claim":       `{"spec":{"preAllocations":{"new":"10.0.0.10"}}}`,
+		"fd00:0::ff for claim new is in use by another claim":      `{"spec":{"preAllocations":{"new":"fd00:0::ff"}}}`,
 	} {
 		err := w.user.Patch(t.Context(), pool.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
 		require.ErrorContains(t, err, says)
@@ -50,6 +52,7 @@ func TestAnAddressInUseIsNotEditedOutOfItsPool(t *testing.T) {
 		`{"spec":{"pools":[{"subnet":"10.0.0.0/24"},{"start":"fd00::a"}]}}`,
 		`{"spec":{"pools":[{"start":"10.0.0.10","end":"10.0.0.10"},{"subnet":"fd00::/64"}]}}`,
 		`{"metadata":{"labels":{"a":"b"}}}`,
+		`{"spec":{"preAllocations":{"c-1":"10.0.0.10"}}}`,
 	} {
 		require.NoError(t, w.user.Patch(t.Context(), pool.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))), patch)
 	}
