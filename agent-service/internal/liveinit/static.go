@@ -4,12 +4,11 @@
 package liveinit
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"strings"
 
-	"sigs.k8s.io/yaml"
+	"github.com/muster-io/muster/agent-service/internal/nmstate"
 )
 
 // static is what the InfraEnv states for one network card of this machine.
@@ -37,88 +36,40 @@ type route struct {
 	metric uint32
 }
 
-// statement is an entry of an InfraEnv's static_network_config: a state in the language of nmstate, and which card is meant by each name in it.
-type statement struct {
-	State string `json:"network_yaml"`
-	Cards []struct {
-		MAC  string `json:"mac_address"`
-		Name string `json:"logical_nic_name"`
-	} `json:"mac_interface_map"`
-}
-
-// state is what is understood of nmstate's language: Ethernet and VLANs, addresses, routes, resolvers.
-type state struct {
-	Interfaces []struct {
-		Name  string `json:"name"`
-		Type  string `json:"type"`
-		State string `json:"state"`
-		MTU   uint32 `json:"mtu"`
-		VLAN  struct {
-			Base string `json:"base-iface"`
-			ID   uint16 `json:"id"`
-		} `json:"vlan"`
-		IPv4 addresses `json:"ipv4"`
-		IPv6 addresses `json:"ipv6"`
-	} `json:"interfaces"`
-	Routes struct {
-		Config []struct {
-			To        string `json:"destination"`
-			Via       string `json:"next-hop-address"`
-			Interface string `json:"next-hop-interface"`
-			Metric    int64  `json:"metric"`
-		} `json:"config"`
-	} `json:"routes"`
-	DNS struct {
-		Config struct {
-			Servers []string `json:"server"`
-			Search  []string `json:"search"`
-		} `json:"config"`
-	} `json:"dns-resolver"`
-}
-
-type addresses struct {
-	Enabled bool `json:"enabled"`
-	DHCP    bool `json:"dhcp"`
-	List    []struct {
-		IP     string `json:"ip"`
-		Length int    `json:"prefix-length"`
-	} `json:"address"`
-}
-
 // staticFor is what is stated for the card with an address; nil if nothing is.
 func staticFor(config []byte, mac string) (*static, error) {
-	var statements []statement
-	if err := json.Unmarshal(config, &statements); err != nil {
-		return nil, fmt.Errorf("reading the static network: %w", err)
+	statements, err := nmstate.Read(config)
+	if err != nil {
+		return nil, err
 	}
 	for _, s := range statements {
 		for _, card := range s.Cards {
 			if strings.EqualFold(card.MAC, mac) {
-				return s.of(card.Name)
+				return stated(s, card.Name)
 			}
 		}
 	}
 	return nil, nil
 }
 
-// of is what is stated for a card by its name; nil if only other cards of the machine are meant.
-func (s statement) of(name string) (*static, error) {
-	var wanted state
-	if err := yaml.Unmarshal([]byte(s.State), &wanted); err != nil {
+// stated is what is stated for a card by its name; nil if only other cards of the machine are meant.
+func stated(s nmstate.Statement, name string) (*static, error) {
+	wanted, err := s.State()
+	if err != nil {
 		return nil, fmt.Errorf("reading the static network of %s: %w", name, err)
 	}
 	found := &static{search: wanted.DNS.Config.Search}
 	for _, i := range wanted.Interfaces {
 		l := link{mtu: i.MTU, dhcp: i.IPv4.Enabled && i.IPv4.DHCP}
 		switch {
-		case i.State == "absent" || i.State == "down":
+		case i.Off():
 			continue
 		case i.Type == "vlan" && i.VLAN.Base == name:
 			l.name, l.vlan = i.Name, i.VLAN.ID
 		case i.Name != name:
 			continue
 		}
-		for _, family := range []addresses{i.IPv4, i.IPv6} {
+		for _, family := range []nmstate.Addresses{i.IPv4, i.IPv6} {
 			if !family.Enabled {
 				continue
 			}
@@ -130,8 +81,7 @@ func (s statement) of(name string) (*static, error) {
 				l.addresses = append(l.addresses, address)
 			}
 		}
-		var err error
-		if l.routes, err = wanted.routes(i.Name); err != nil {
+		if l.routes, err = routes(wanted, i.Name); err != nil {
 			return nil, fmt.Errorf("reading the static network of %s: %w", name, err)
 		}
 		found.links = append(found.links, l)
@@ -149,7 +99,7 @@ func (s statement) of(name string) (*static, error) {
 	return found, nil
 }
 
-func (s state) routes(name string) ([]route, error) {
+func routes(s nmstate.State, name string) ([]route, error) {
 	var found []route
 	for _, r := range s.Routes.Config {
 		if r.Interface != name {

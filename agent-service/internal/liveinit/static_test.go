@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/agent-service/internal/nmstate"
 )
 
 const wanted = `
@@ -80,6 +82,6 @@ func TestAStaticNetworkThatCannotBeReadIsSaid(t *testing.T) {
 func FuzzStatic(f *testing.F) {
 	f.Add(wanted)
 	f.Fuzz(func(_ *testing.T, state string) {
-		_, _ = statement{State: state}.of("eth0")
+		_, _ = stated(nmstate.Statement{YAML: state}, "eth0")
 	})
 }
