@@ -2184,6 +2184,12 @@ type DownloadClusterManifestParamsFolder string
 // UpdateClusterUISettingsJSONBody defines parameters for UpdateClusterUISettings.
 type UpdateClusterUISettingsJSONBody = string
 
+// DownloadAgentParams defines parameters for DownloadAgent.
+type DownloadAgentParams struct {
+	// Arch The architecture of the machine.
+	Arch CPUArchitecture `form:"arch" json:"arch"`
+}
+
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {
 	ClusterID  *openapi_types.UUID           `form:"cluster_id,omitempty" json:"cluster_id,omitempty"`
@@ -2518,6 +2524,9 @@ type ServerInterface interface {
 	// ListManagedDomains Domains that this service manages. There are none.
 	// (GET /domains)
 	ListManagedDomains(w http.ResponseWriter, r *http.Request)
+	// DownloadAgent The agent's program, for machines whose live image has none. It can be fetched in parts; its ETag is its SHA-256.
+	// (GET /downloads/agent)
+	DownloadAgent(w http.ResponseWriter, r *http.Request, params DownloadAgentParams)
 	// ListEvents What happened to a cluster, an infra-env or a host, in the order of time.
 	// (GET /events)
 	ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams)
@@ -3894,6 +3903,39 @@ func (siw *ServerInterfaceWrapper) ListManagedDomains(w http.ResponseWriter, r *
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListManagedDomains(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DownloadAgent operation middleware
+func (siw *ServerInterfaceWrapper) DownloadAgent(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DownloadAgentParams
+
+	// ------------- Required query parameter "arch" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "arch", r.URL.Query(), &params.Arch, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "arch"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "arch", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DownloadAgent(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -5857,6 +5899,7 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/clusters/import", wrapper.ImportCluster)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/component-versions", wrapper.ListComponentVersions)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/domains", wrapper.ListManagedDomains)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/downloads/agent", wrapper.DownloadAgent)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/events", wrapper.ListEvents)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/events", wrapper.TriggerEvent)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/events/stream", wrapper.StreamEvents)
@@ -7349,6 +7392,52 @@ type ListManagedDomainsdefaultJSONResponse struct {
 }
 
 func (response ListManagedDomainsdefaultJSONResponse) VisitListManagedDomainsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DownloadAgentRequestObject struct {
+	Params DownloadAgentParams
+}
+
+type DownloadAgentResponseObject interface {
+	VisitDownloadAgentResponse(w http.ResponseWriter) error
+}
+
+type DownloadAgent200ApplicationOctetStreamResponse struct {
+	FileApplicationOctetStreamResponse
+}
+
+func (response DownloadAgent200ApplicationOctetStreamResponse) VisitDownloadAgentResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/octet-stream")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Disposition", fmt.Sprint(response.Headers.ContentDisposition))
+	w.Header().Set("Last-Modified", fmt.Sprint(response.Headers.LastModified))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type DownloadAgentdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DownloadAgentdefaultJSONResponse) VisitDownloadAgentResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -9098,6 +9187,9 @@ type StrictServerInterface interface {
 	// ListManagedDomains Domains that this service manages. There are none.
 	// (GET /domains)
 	ListManagedDomains(ctx context.Context, request ListManagedDomainsRequestObject) (ListManagedDomainsResponseObject, error)
+	// DownloadAgent The agent's program, for machines whose live image has none. It can be fetched in parts; its ETag is its SHA-256.
+	// (GET /downloads/agent)
+	DownloadAgent(ctx context.Context, request DownloadAgentRequestObject) (DownloadAgentResponseObject, error)
 	// ListEvents What happened to a cluster, an infra-env or a host, in the order of time.
 	// (GET /events)
 	ListEvents(ctx context.Context, request ListEventsRequestObject) (ListEventsResponseObject, error)
@@ -10259,6 +10351,32 @@ func (sh *strictHandler) ListManagedDomains(w http.ResponseWriter, r *http.Reque
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListManagedDomainsResponseObject); ok {
 		if err := validResponse.VisitListManagedDomainsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DownloadAgent operation middleware
+func (sh *strictHandler) DownloadAgent(w http.ResponseWriter, r *http.Request, params DownloadAgentParams) {
+	var request DownloadAgentRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DownloadAgent(ctx, request.(DownloadAgentRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DownloadAgent")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DownloadAgentResponseObject); ok {
+		if err := validResponse.VisitDownloadAgentResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

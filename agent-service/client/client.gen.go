@@ -354,6 +354,11 @@ type ClientInterface interface {
 	// Corresponds with GET /domains (the `ListManagedDomains` operationId).
 	ListManagedDomains(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// DownloadAgent The agent's program, for machines whose live image has none. It can be fetched in parts; its ETag is its SHA-256.
+	//
+	// Corresponds with GET /downloads/agent (the `DownloadAgent` operationId).
+	DownloadAgent(ctx context.Context, params *DownloadAgentParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListEvents What happened to a cluster, an infra-env or a host, in the order of time.
 	//
 	// Corresponds with GET /events (the `ListEvents` operationId).
@@ -1375,6 +1380,21 @@ func (c *Client) ListComponentVersions(ctx context.Context, reqEditors ...Reques
 // Corresponds with GET /domains (the `ListManagedDomains` operationId).
 func (c *Client) ListManagedDomains(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListManagedDomainsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DownloadAgent The agent's program, for machines whose live image has none. It can be fetched in parts; its ETag is its SHA-256.
+//
+// Corresponds with GET /downloads/agent (the `DownloadAgent` operationId).
+func (c *Client) DownloadAgent(ctx context.Context, params *DownloadAgentParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDownloadAgentRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -3999,6 +4019,56 @@ func NewListManagedDomainsRequest(server string) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewDownloadAgentRequest constructs an http.Request for the DownloadAgent method
+func NewDownloadAgentRequest(server string, params *DownloadAgentParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/downloads/agent")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "arch", params.Arch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -6679,6 +6749,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /domains (the `ListManagedDomains` operationId).
 	ListManagedDomainsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListManagedDomainsResponse, error)
 
+	// DownloadAgentWithResponse The agent's program, for machines whose live image has none. It can be fetched in parts; its ETag is its SHA-256.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /downloads/agent (the `DownloadAgent` operationId).
+	DownloadAgentWithResponse(ctx context.Context, params *DownloadAgentParams, reqEditors ...RequestEditorFn) (*DownloadAgentResponse, error)
+
 	// ListEventsWithResponse What happened to a cluster, an infra-env or a host, in the order of time.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -8763,6 +8840,55 @@ func (r ListManagedDomainsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListManagedDomainsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// DownloadAgentResponse200Headers the declared response headers of an HTTP 200 response for DownloadAgent
+type DownloadAgentResponse200Headers struct {
+	ContentDisposition string
+	LastModified       string
+}
+
+type DownloadAgentResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *DownloadAgentResponse200Headers
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r DownloadAgentResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DownloadAgentResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DownloadAgentResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DownloadAgentResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DownloadAgentResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -11247,6 +11373,19 @@ func (c *ClientWithResponses) ListManagedDomainsWithResponse(ctx context.Context
 	return ParseListManagedDomainsResponse(rsp)
 }
 
+// DownloadAgentWithResponse The agent's program, for machines whose live image has none. It can be fetched in parts; its ETag is its SHA-256.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /downloads/agent (the `DownloadAgent` operationId).
+func (c *ClientWithResponses) DownloadAgentWithResponse(ctx context.Context, params *DownloadAgentParams, reqEditors ...RequestEditorFn) (*DownloadAgentResponse, error) {
+	rsp, err := c.DownloadAgent(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDownloadAgentResponse(rsp)
+}
+
 // ListEventsWithResponse What happened to a cluster, an infra-env or a host, in the order of time.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -13181,6 +13320,52 @@ func ParseListManagedDomainsResponse(rsp *http.Response) (*ListManagedDomainsRes
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseDownloadAgentResponse parses an HTTP response from a DownloadAgentWithResponse call
+func ParseDownloadAgentResponse(rsp *http.Response) (*DownloadAgentResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DownloadAgentResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers DownloadAgentResponse200Headers
+		if values := rsp.Header.Values("Content-Disposition"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Disposition", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentDisposition = value
+		}
+		if values := rsp.Header.Values("Last-Modified"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Last-Modified", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.LastModified = value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil

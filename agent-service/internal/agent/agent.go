@@ -42,7 +42,7 @@ type Identity struct {
 // Machine is what an agent runs on.
 type Machine interface {
 	Identity(ctx context.Context) (Identity, error)
-	// Do carries out a step other than install and logs-gather and returns its output.
+	// Do carries out a step other than install, stop-installation and logs-gather and returns its output.
 	Do(ctx context.Context, step api.Step) (output any, err error)
 	// Logs are what helps to find out why an installation failed, by file name.
 	Logs() map[string][]byte
@@ -76,8 +76,9 @@ type Agent struct {
 	Options
 	identity Identity
 
-	mu      sync.Mutex
-	running map[string]bool
+	mu sync.Mutex
+	// running are the steps that are under way, with what ends them.
+	running map[api.StepType]context.CancelFunc
 	sent    map[api.StepType]sent
 }
 
@@ -88,7 +89,7 @@ type sent struct {
 
 // New makes an agent.
 func New(options Options) *Agent {
-	return &Agent{Options: options, running: map[string]bool{}, sent: map[api.StepType]sent{}}
+	return &Agent{Options: options, running: map[api.StepType]context.CancelFunc{}, sent: map[api.StepType]sent{}}
 }
 
 // errAgain asks for a new registration.
@@ -161,11 +162,11 @@ func pause(ctx context.Context, wait time.Duration) error {
 
 // serve polls and works until a new registration is needed.
 func (a *Agent) serve(ctx context.Context) error {
+	var workers sync.WaitGroup
+	defer workers.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan error, 1)
-	var workers sync.WaitGroup
-	defer workers.Wait()
 	wait := firstBackOff
 	for {
 		select {
@@ -175,8 +176,15 @@ func (a *Agent) serve(ctx context.Context) error {
 		}
 		begin := time.Now()
 		steps, err := a.Connection.Next(ctx, a.identity.HostID, a.Interval == 0)
-		if status := statusOf(err); status == http.StatusNotFound || status == http.StatusUnauthorized {
+		switch statusOf(err) {
+		case http.StatusNotFound:
 			return fmt.Errorf("%w: %w", errAgain, err)
+		case http.StatusUnauthorized:
+			// The token ended, not the work.
+			if err := a.register(ctx); err != nil {
+				return err
+			}
+			continue
 		}
 		next := max(wait, retryAfter(err))
 		wait = min(2*wait, lastBackOff)
@@ -220,20 +228,25 @@ func (a *Agent) rest(steps *api.Steps, took time.Duration) time.Duration {
 // start begins the steps that are not running yet.
 func (a *Agent) start(ctx context.Context, workers *sync.WaitGroup, steps []api.Step, done chan<- error) {
 	for _, step := range steps {
-		name := string(step.StepType)
+		ctx, cancel := context.WithCancel(ctx)
 		a.mu.Lock()
-		busy := a.running[name]
-		a.running[name] = true
+		_, busy := a.running[step.StepType]
+		if !busy {
+			a.running[step.StepType] = cancel
+		}
 		a.mu.Unlock()
 		if busy {
+			cancel()
 			continue
 		}
 		workers.Go(func() {
 			err := a.carryOut(ctx, step)
+			stopped := ctx.Err() != nil
+			cancel()
 			a.mu.Lock()
-			delete(a.running, name)
+			delete(a.running, step.StepType)
 			a.mu.Unlock()
-			if err != nil {
+			if err != nil && !stopped {
 				select {
 				case done <- err:
 				default:
@@ -243,16 +256,27 @@ func (a *Agent) start(ctx context.Context, workers *sync.WaitGroup, steps []api.
 	}
 }
 
+// stop ends a step that is under way.
+func (a *Agent) stop(step api.StepType) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if cancel, running := a.running[step]; running {
+		cancel()
+	}
+}
+
 // carryOut does one step and reports it. An error ends serving.
 func (a *Agent) carryOut(ctx context.Context, step api.Step) error {
-	if step.StepType == api.StepTypeInstall {
-		return a.install(ctx, step)
-	}
 	var output any
 	var err error
-	if step.StepType == api.StepTypeLogsGather {
+	switch step.StepType {
+	case api.StepTypeInstall:
+		return a.install(ctx, step)
+	case api.StepTypeStopInstallation:
+		a.stop(api.StepTypeInstall)
+	case api.StepTypeLogsGather:
 		err = a.sendLogs(ctx, step)
-	} else {
+	default:
 		output, err = a.Machine.Do(ctx, step)
 	}
 	if ctx.Err() != nil {

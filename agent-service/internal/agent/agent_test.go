@@ -9,6 +9,8 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"io"
@@ -18,6 +20,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,10 +123,16 @@ func newSite(t *testing.T, images ...service.OSImage) *site {
 
 // machine runs a generated machine until the test ends; the channel tells how its agent ended.
 func (s *site) machine(number int) (*Generated, <-chan error) {
+	machine, ended, _ := s.run(number)
+	return machine, ended
+}
+
+// run is the same for machines whose agent the test ends.
+func (s *site) run(number int) (machine *Generated, ended <-chan error, end func()) {
 	client := &http.Client{Transport: &http.Transport{}}
 	connection, err := NewConnection("http://"+s.address, uuid.MustParse(s.infraEnv), s.token, client)
 	require.NoError(s.t, err)
-	machine := &Generated{Seed: "t", Number: number, Client: client, Connection: connection}
+	machine = &Generated{Seed: "t", Number: number, Client: client, Connection: connection}
 	ctx, cancel := context.WithCancel(context.Background())
 	done, told := make(chan error, 1), make(chan error, 1)
 	go func() {
@@ -135,7 +144,7 @@ func (s *site) machine(number int) (*Generated, <-chan error) {
 		cancel()
 		require.ErrorIs(s.t, cmp.Or(<-done, context.Canceled), context.Canceled)
 	})
-	return machine, told
+	return machine, told, cancel
 }
 
 func (s *site) reaches(machine *Generated, state lifecycle.State) {
@@ -183,6 +192,93 @@ func TestHostsInstallAndReport(t *testing.T) {
 	s.install(machine, cluster.ID)
 	s.reaches(machine, lifecycle.Installed)
 	require.NoError(t, <-ended)
+}
+
+// held is an image whose first download stops in the middle until it is let go. Begun and ended tell how many there were.
+type held struct {
+	service.OSImage
+	begun, ended atomic.Int32
+	letGo        chan struct{}
+}
+
+func holding(t *testing.T) *held {
+	t.Helper()
+	content := noise(1 << 20)
+	h := &held{letGo: make(chan struct{})}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer h.ended.Add(1)
+		half := len(content) / 2
+		_, _ = w.Write(content[:half])
+		_ = http.NewResponseController(w).Flush()
+		if h.begun.Add(1) == 1 {
+			select {
+			case <-h.letGo:
+			case <-r.Context().Done():
+				return
+			}
+		}
+		_, _ = w.Write(content[half:])
+	}))
+	t.Cleanup(server.Close)
+	sum := sha256.Sum256(content)
+	h.OSImage = service.OSImage{Version: "4.20", URL: server.URL + "/os.img", SHA256: hex.EncodeToString(sum[:])}
+	return h
+}
+
+// writing brings a machine to the middle of its image.
+func (s *site) writing(image *held, machine *Generated) *service.Cluster {
+	s.t.Helper()
+	cluster, err := s.service.CreateCluster(s.t.Context(), admin, service.NewCluster{Name: "c", ClusterSettings: service.ClusterSettings{
+		OpenshiftVersion: "4.20", ControlPlaneCount: 1, PullSecret: "{}", BaseDNSDomain: "example.com", MachineNetworks: []string{"10.0.0.0/8"},
+	}})
+	require.NoError(s.t, err)
+	s.reaches(machine, lifecycle.KnownUnbound)
+	s.install(machine, cluster.ID)
+	require.Eventually(s.t, func() bool { return image.begun.Load() == 1 }, patience, 20*time.Millisecond, "the image is downloaded")
+	return cluster
+}
+
+func TestAnAgentThatDiesWhileItWritesWritesAgain(t *testing.T) {
+	image := holding(t)
+	s := newSite(t, image.OSImage)
+	first, ended, end := s.run(1)
+	s.writing(image, first)
+	end()
+	require.ErrorIs(t, <-ended, context.Canceled)
+	second, ended, _ := s.run(1)
+	s.reaches(second, lifecycle.Installed)
+	require.NoError(t, <-ended)
+	assert.Equal(t, int32(2), image.begun.Load())
+}
+
+func TestAnAgentWhoseTokenEndsWritesOn(t *testing.T) {
+	image := holding(t)
+	s := newSite(t, image.OSImage)
+	machine, ended, _ := s.run(1)
+	s.writing(image, machine)
+	key := service.HostKey{InfraEnvID: s.infraEnv, HostID: machine.HostID().String()}
+	before, err := s.service.GetHost(t.Context(), admin, key)
+	require.NoError(t, err)
+	machine.Connection.use("a.bad.one")
+	require.Eventually(t, func() bool {
+		after, err := s.service.GetHost(t.Context(), admin, key)
+		return err == nil && after.RegisteredAt.After(before.RegisteredAt)
+	}, patience, 20*time.Millisecond, "the agent registers again")
+	close(image.letGo)
+	s.reaches(machine, lifecycle.Installed)
+	require.NoError(t, <-ended)
+	assert.Equal(t, int32(1), image.begun.Load(), "what was under way goes on")
+}
+
+func TestACancelledInstallationStopsWriting(t *testing.T) {
+	image := holding(t)
+	s := newSite(t, image.OSImage)
+	machine, _, _ := s.run(1)
+	cluster := s.writing(image, machine)
+	_, err := s.service.CancelCluster(t.Context(), admin, cluster.ID)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return image.ended.Load() == 1 }, patience, 20*time.Millisecond, "the download ends")
+	s.reaches(machine, lifecycle.Cancelled)
 }
 
 func TestABadImageIsReported(t *testing.T) {

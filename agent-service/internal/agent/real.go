@@ -133,8 +133,6 @@ func (m *Real) Do(ctx context.Context, step api.Step) (any, error) {
 		return diskSpeed(ctx, step)
 	case api.StepTypeContainerImageAvailability:
 		return m.available(ctx, step)
-	case api.StepTypeStopInstallation:
-		return nil, nil
 	default:
 		return nil, fmt.Errorf("this agent does not know the step %s", step.StepType)
 	}

@@ -100,6 +100,7 @@ type parts struct {
 	handler http.Handler
 	// images is nil where this service has none.
 	images      httpapi.Images
+	programs    *programs
 	instruments []prometheus.Collector
 	// requests counts those to the Kubernetes API.
 	requests *metrics.Requests
@@ -139,7 +140,11 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	if authority, err = token.New(token.Options{Key: key, Generations: svc}); err != nil {
 		return nil, fmt.Errorf("preparing tokens: %w", err)
 	}
-	rest := httpapi.Options{Service: svc, Authority: authority, People: people, Versions: versions(images), BaseURL: o.BaseURL, Release: version, Log: log}
+	programs, err := newPrograms(o.AgentDirectory)
+	if err != nil {
+		return nil, err
+	}
+	rest := httpapi.Options{Service: svc, Authority: authority, People: people, Programs: programs, Versions: versions(images), BaseURL: o.BaseURL, Release: version, Log: log}
 	mux := http.NewServeMux()
 	live, err := o.liveImages()
 	if err != nil {
@@ -148,7 +153,8 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	requests := metrics.NewRequests()
 	instruments := []prometheus.Collector{metrics.New(svc, &db.Statements), requests}
 	if len(live) > 0 || o.ImageURL != "" {
-		discovery := newDiscovery(o, live, svc, authority, authorities)
+		programs.tell(log, live)
+		discovery := newDiscovery(o, live, svc, authority, authorities, programs)
 		rest.Images = discovery
 		discovery.mount(mux)
 		if discovery.handler != nil {
@@ -160,7 +166,7 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 		return nil, fmt.Errorf("preparing REST: %w", err)
 	}
 	mux.Handle("/", door)
-	return &parts{service: svc, handler: mux, images: rest.Images, instruments: instruments, requests: requests}, nil
+	return &parts{service: svc, handler: mux, images: rest.Images, programs: programs, instruments: instruments, requests: requests}, nil
 }
 
 // people is who may come with which token.

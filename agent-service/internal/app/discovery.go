@@ -5,12 +5,9 @@ package app
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/muster-io/muster/agent-service/internal/httpapi"
 	"github.com/muster-io/muster/agent-service/internal/image"
@@ -26,12 +23,14 @@ type discovery struct {
 	authorities string
 	envs        service.InfraEnvs
 	authority   *token.Authority
+	// programs are what live images without an agent fetch.
+	programs *programs
 	// handler serves images here; nil where another process does.
 	handler *image.Handler
 }
 
-func newDiscovery(o Options, live []image.Version, envs service.InfraEnvs, authority *token.Authority, authorities string) *discovery {
-	d := &discovery{base: o.BaseURL, images: o.ImageURL, authorities: authorities, envs: envs, authority: authority}
+func newDiscovery(o Options, live []image.Version, envs service.InfraEnvs, authority *token.Authority, authorities string, programs *programs) *discovery {
+	d := &discovery{base: o.BaseURL, images: o.ImageURL, authorities: authorities, envs: envs, authority: authority, programs: programs}
 	if d.images == "" {
 		d.images = o.BaseURL
 		d.handler = image.New(image.Options{Catalog: &image.Catalog{Directory: o.LiveImageCache, Versions: live}, Source: d, URL: o.BaseURL})
@@ -71,9 +70,13 @@ func (d *discovery) Describe(ctx context.Context, key string) (image.Description
 	if err != nil {
 		return image.Description{}, err
 	}
+	program, err := d.programs.sum(env.CPUArchitecture)
+	if err != nil {
+		return image.Description{}, err
+	}
 	return image.Description{
-		ID: env.ID, Revision: fmt.Sprintf("%d/%d/%d", env.ImageUpdatedAt.UnixNano(), env.ImageGeneration, d.authority.ImageIssued().Unix()), Version: env.OSImageVersion, Architecture: env.CPUArchitecture,
-		Minimal: env.ImageType == "minimal-iso", ModTime: env.ImageUpdatedAt,
+		ID: env.ID, Revision: fmt.Sprintf("%d/%d/%d/%s", env.ImageUpdatedAt.UnixNano(), env.ImageGeneration, d.authority.ImageIssued().Unix(), program),
+		Version: env.OSImageVersion, Architecture: env.CPUArchitecture, Minimal: env.ImageType == "minimal-iso", ModTime: env.ImageUpdatedAt,
 	}, nil
 }
 
@@ -100,58 +103,6 @@ func (d *discovery) env(ctx context.Context, id string) (*service.InfraEnv, erro
 		return nil, answered{err, http.StatusNotFound}
 	}
 	return env, err
-}
-
-// ignition is the configuration of the discovery system: who it belongs to, where the service is, and what the user stated.
-func (d *discovery) ignition(env *service.InfraEnv) ([]byte, error) {
-	credential, err := d.authority.ForImage(env.ID, env.Generations)
-	if err != nil {
-		return nil, fmt.Errorf("signing the token of the image: %w", err)
-	}
-	settings := []string{"AGENT_URL=" + d.base, "AGENT_INFRA_ENV_ID=" + env.ID, "AGENT_TOKEN_FILE=/etc/muster/token"}
-	files := []any{ignitionFile("/etc/muster/token", credential, 0o600)}
-	trusted := service.Certificates(d.authorities, env.AdditionalTrustBundle, env.MirrorRegistryCA)
-	for _, optional := range []struct{ setting, path, content string }{
-		{"AGENT_PULL_SECRET_FILE", "/etc/muster/pull-secret.json", env.PullSecret},
-		{"AGENT_CA_FILE", "/etc/muster/ca.pem", trusted},
-		{"", service.AnchorPath, trusted},
-		{"HTTP_PROXY", "", env.Proxy.HTTP},
-		{"HTTPS_PROXY", "", env.Proxy.HTTPS},
-		{"NO_PROXY", "", env.Proxy.NoProxy},
-		{"", "/etc/containers/registries.conf", env.MirrorRegistry},
-		{"", "/etc/muster/network.json", string(env.StaticNetworkConfig)},
-	} {
-		value := optional.content
-		if value == "" {
-			continue
-		}
-		if optional.path != "" {
-			files = append(files, ignitionFile(optional.path, value, 0o600))
-			value = optional.path
-		}
-		if optional.setting != "" {
-			settings = append(settings, optional.setting+"="+value)
-		}
-	}
-	files = append(files, ignitionFile("/etc/muster/agent.env", strings.Join(settings, "\n")+"\n", 0o600))
-	head := map[string]any{"version": "3.1.0"}
-	if env.IgnitionConfigOverride != "" {
-		head["config"] = map[string]any{"merge": []any{map[string]any{"source": dataURL(env.IgnitionConfigOverride)}}}
-	}
-	config := map[string]any{"ignition": head, "storage": map[string]any{"files": files}}
-	if env.SSHAuthorizedKey != "" {
-		keys := strings.Split(strings.TrimSpace(env.SSHAuthorizedKey), "\n")
-		config["passwd"] = map[string]any{"users": []any{map[string]any{"name": "core", "sshAuthorizedKeys": keys}}}
-	}
-	return json.Marshal(config)
-}
-
-func ignitionFile(path, content string, mode int) map[string]any {
-	return map[string]any{"path": path, "mode": mode, "overwrite": true, "contents": map[string]any{"source": dataURL(content)}}
-}
-
-func dataURL(content string) string {
-	return "data:;base64," + base64.StdEncoding.EncodeToString([]byte(content))
 }
 
 // URL implements httpapi.Images.

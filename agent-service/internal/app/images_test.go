@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -92,11 +93,15 @@ func untilReady(t *testing.T, url string) {
 	}, patience, 10*time.Millisecond)
 }
 
-// liveImages writes a list with one small live image.
-func liveImages(t *testing.T) string {
+// liveImages writes a list with one small live image, which may have more files.
+func liveImages(t *testing.T, more ...map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, content := range map[string]string{"images/ignition.img": strings.Repeat("\x00", 64<<10), "images/pxeboot/vmlinuz": "kernel", "images/pxeboot/initrd.img": "initrd"} {
+	files := map[string]string{"images/ignition.img": strings.Repeat("\x00", 64<<10), "images/pxeboot/vmlinuz": "kernel", "images/pxeboot/initrd.img": "initrd"}
+	for _, m := range more {
+		maps.Copy(files, m)
+	}
+	for name, content := range files {
 		path := filepath.Join(dir, "files", name)
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o750))
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))

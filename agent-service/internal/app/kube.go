@@ -88,7 +88,7 @@ func (o *Options) startKube(ctx context.Context, p *parts, log *zap.Logger) erro
 	}
 	config = rest.CopyConfig(config)
 	config.Wrap(p.requests.Wrap)
-	k := &kube{options: o.KubeOptions, config: config, service: p.service, images: &addresses{images: p.images, base: o.BaseURL}, url: o.BaseURL, log: log}
+	k := &kube{options: o.KubeOptions, config: config, service: p.service, images: &addresses{images: p.images, programs: p.programs, base: o.BaseURL}, url: o.BaseURL, log: log}
 	for _, image := range p.service.OSImages {
 		k.versions = append(k.versions, image.Version)
 	}
@@ -218,7 +218,8 @@ func newScheme() (*runtime.Scheme, error) {
 
 // addresses are those of images, of their parts, and of what REST says about them.
 type addresses struct {
-	images httpapi.Images
+	images   httpapi.Images
+	programs *programs
 	// base is how the service is reached.
 	base string
 }
@@ -247,5 +248,9 @@ func (a *addresses) Addresses(ctx context.Context, env *service.InfraEnv) (infra
 	if len(env.StaticNetworkConfig) > 0 {
 		found.StaticNetwork = api + "/infra-envs/" + env.ID + "/downloads/files?file_name=static-network-config"
 	}
-	return found, nil
+	program, err := a.programs.sum(env.CPUArchitecture)
+	if program == "" {
+		found.Lacks = "live images of CoreOS do not start an agent, because this service has none for " + architecture(env.CPUArchitecture)
+	}
+	return found, err
 }

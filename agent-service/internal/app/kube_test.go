@@ -5,6 +5,8 @@ package app
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -24,6 +26,19 @@ import (
 
 func reference(deployment *hivev1.ClusterDeployment) *agentv1.ClusterReference {
 	return &agentv1.ClusterReference{Namespace: deployment.Namespace, Name: deployment.Name}
+}
+
+func TestAnInfraEnvSaysThatMachinesWillHaveNoAgent(t *testing.T) {
+	agents := t.TempDir()
+	c := newCluster(t, func(o *Options) { o.AgentDirectory = agents })
+	infraEnv := c.infraEnv("rack")
+	message := func() string {
+		return agentv1.FindCondition(infraEnv.Status.Conditions, agentv1.ConditionImageCreated).Message
+	}
+	assert.Equal(t, "InfraEnv is available: Image has been created, but live images of CoreOS do not start an agent, because this service has none for x86_64", message())
+	require.NoError(t, os.WriteFile(filepath.Join(agents, "agent-x86_64"), []byte("agent"), 0o600))
+	change(c, infraEnv, func(e *agentv1.InfraEnv) { e.Spec.SSHAuthorizedKey = "ssh-ed25519 AAAA" })
+	c.until(infraEnv, "there is an agent", func() bool { return message() == "InfraEnv is available: Image has been created" })
 }
 
 func TestAHostIsFoundBoundMovedAndFreedByItsAgent(t *testing.T) {

@@ -26,6 +26,7 @@ type Options struct {
 	KubeOptions
 	ImageURL         string
 	CAFile           string
+	AgentDirectory   string
 	Database         string
 	DatabaseFile     string
 	TokenKey         string
@@ -77,6 +78,7 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.BaseURL, "base-url", "http://localhost:8090", "how hosts reach this service, without a slash at the end")
 	flags.StringVar(&o.ImageURL, "image-url", "", "how discovery images are reached where another process serves them (agent-service images), without a slash at the end; empty for this one")
 	flags.StringVar(&o.CAFile, "ca-file", "", "PEM certificates that hosts trust this service by, and what serves their images, where the authority is private: they are a part of every image and of what is installed")
+	flags.StringVar(&o.AgentDirectory, "agent-directory", "", "directory with the agents that machines fetch whose live image has none, such as those of CoreOS: agent-x86_64, agent-aarch64, …, or agent for the architecture of this machine; empty for the directory of this program")
 	flags.StringVar(&o.Database, "database", "agent-service.db", "file of the SQLite database, or postgres://… for several replicas")
 	flags.StringVar(&o.DatabaseFile, "database-file", "", "file that holds the value of --database, where that is a secret")
 	flags.StringVar(&o.TokenKey, "token-key", "agent-service.key", "file of the key that signs tokens of hosts, made when it is missing; the same for all replicas")

@@ -25,9 +25,30 @@ func (s *server) checked(next http.Handler) http.Handler {
 			s.refuse(w, r, err)
 			return
 		}
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(&begun{ResponseWriter: w}, r)
 	})
 }
+
+// begun knows whether an answer has begun: then it is too late for another one.
+type begun struct {
+	http.ResponseWriter
+	has bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (b *begun) WriteHeader(status int) {
+	b.has = true
+	b.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (b *begun) Write(p []byte) (int, error) {
+	b.has = true
+	return b.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (b *begun) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
 func (s *server) check(r *http.Request) error {
 	operation := s.operations[r.Pattern]

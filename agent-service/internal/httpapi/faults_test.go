@@ -6,8 +6,10 @@ package httpapi_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http/httptest"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -46,6 +48,31 @@ func TestADatabaseThatIsAwayAnswersThatItComesBack(t *testing.T) {
 	require.Eventually(t, func() bool { return w.call(admin, "GET", host, nil).status == 200 }, patience, 100*time.Millisecond)
 	assert.Equal(t, "known-unbound", w.call(admin, "GET", host, nil).text("status"), "our own outage disconnected nobody")
 	assert.Equal(t, 200, w.call(agent, "GET", host+"/instructions?wait=0", nil).status)
+}
+
+// gone is a client that went away before the answer came.
+type gone struct {
+	*httptest.ResponseRecorder
+	statuses []int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (g *gone) WriteHeader(status int) { g.statuses = append(g.statuses, status) }
+
+// Write implements http.ResponseWriter.
+func (*gone) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+func TestAClientThatWentAwayGetsNoSecondAnswer(t *testing.T) {
+	w := newWorld(t)
+	admin := w.person("root", "admins")
+	env := w.infraEnv(admin, "e")
+	for path, status := range map[string]int{"/infra-envs": 200, "/infra-envs/" + env: 200, "/infra-envs/" + uuid.NewString(): 404, "/events?infra_env_id=" + env: 200} {
+		request := httptest.NewRequestWithContext(t.Context(), "GET", "/api/assisted-install/v2"+path, nil)
+		request.Header.Set("Authorization", admin["Authorization"])
+		client := &gone{ResponseRecorder: httptest.NewRecorder()}
+		w.server.Config.Handler.ServeHTTP(client, request)
+		assert.Equal(t, []int{status}, client.statuses, path)
+	}
 }
 
 func TestAnInventoryOf15000DisksIsTakenAndCut(t *testing.T) {

@@ -66,8 +66,12 @@ func (s *server) unreadable(w http.ResponseWriter, r *http.Request, err error) {
 	s.refuse(w, r, invalid(err.Error()))
 }
 
-// refuse answers with the form that all errors have.
+// refuse answers with the form that all errors have. An error after the beginning of an answer is that of a client that went away.
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if answer, is := w.(*begun); is && answer.has {
+		s.Log.Debug("an answer did not reach its client", zap.String("path", r.URL.Path))
+		return
+	}
 	code, reason := status(err)
 	if code == http.StatusInternalServerError {
 		s.Log.Error("a request failed", zap.Error(err), zap.String("method", r.Method), zap.String("path", r.URL.Path))

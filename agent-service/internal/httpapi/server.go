@@ -59,7 +59,9 @@ type Options struct {
 	Authority *token.Authority
 	People    token.People
 	// Images is nil where this process has none.
-	Images   Images
+	Images Images
+	// Programs is nil where this process has none.
+	Programs Programs
 	Versions []Version
 	// BaseURL is how people reach this service, without a slash at the end; addresses that it makes are paths without one.
 	BaseURL string
@@ -84,7 +86,7 @@ func New(options Options) (http.Handler, error) {
 	}
 	s := &server{Options: options, operations: operations(description)}
 	mux := http.NewServeMux()
-	strict := api.NewStrictHandlerWithOptions(s, nil, api.StrictHTTPServerOptions{RequestErrorHandlerFunc: s.unreadable, ResponseErrorHandlerFunc: s.refuse})
+	strict := api.NewStrictHandlerWithOptions(s, []api.StrictMiddlewareFunc{inParts}, api.StrictHTTPServerOptions{RequestErrorHandlerFunc: s.unreadable, ResponseErrorHandlerFunc: s.refuse})
 	api.HandlerWithOptions(strict, api.StdHTTPServerOptions{
 		BaseURL: api.Base, BaseRouter: mux, ErrorHandlerFunc: s.unreadable,
 		Middlewares: []api.MiddlewareFunc{s.checked, s.authenticated}, // the last one is the first to be asked

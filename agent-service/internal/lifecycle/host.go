@@ -76,6 +76,8 @@ const (
 	ForgetDiscovery Effect = "forget what was discovered"
 	// ForgetInstallation drops progress, role of bootstrap, and checks before an installation.
 	ForgetInstallation Effect = "forget the installation"
+	// ForgetProgress drops the progress alone: the installation begins again.
+	ForgetProgress Effect = "forget the progress"
 	// LeaveCluster ends the binding.
 	LeaveCluster Effect = "leave the cluster"
 	// JoinCluster begins a binding.

@@ -11,6 +11,7 @@ var (
 	noInventory     = &Condition{"hardware unknown", func(f Facts) bool { return !f.HasInventory }}
 	insufficient    = &Condition{"a validation fails", func(f Facts) bool { return !f.Sufficient }}
 	sameBoot        = &Condition{"same boot", func(f Facts) bool { return f.SameBoot }}
+	beginsAgain     = &Condition{"same boot, before the reboot", func(f Facts) bool { return f.SameBoot && !f.Rebooted }}
 	unprepared      = &Condition{"a check before installation failed", func(f Facts) bool { return f.Unprepared }}
 	prepared        = &Condition{"checks passed, cluster prepares", func(f Facts) bool { return f.Prepared && f.ClusterPreparing }}
 	clusterIdle     = &Condition{"cluster does not install", func(f Facts) bool { return !f.ClusterPreparing && !f.ClusterInstalling }}
@@ -34,6 +35,7 @@ const (
 	infoBinding      = "Host is waiting to be bound to the cluster"
 	infoUnbinding    = "Host is waiting to be unbound from the cluster"
 	infoMustBoot     = "Host must boot the discovery image again before it can be used"
+	infoInstalling   = "Installation is in progress"
 	infoRestarted    = "Host restarted unexpectedly during the installation"
 	infoWrongBoot    = "Expected the host to boot from disk, but it booted the discovery image: boot it from its disk"
 	infoMedia        = "Host cannot read the medium that it was booted from"
@@ -68,6 +70,7 @@ var registerRules = []Rule{
 		Verb: Register, From: of(bound, only(Binding, PreparingFailed, ResettingPendingUserAction, Cancelled)), To: Discovering, Info: infoDiscovering,
 		Effects: []Effect{ForgetDiscovery, ForgetInstallation},
 	},
+	{Verb: Register, From: underWay, If: beginsAgain, To: Installing, Info: infoInstalling, Effects: []Effect{ForgetProgress}},
 	{Verb: Register, From: of(underWay, only(InstallingPendingUserAction)), If: rebooted, To: InstallingPendingUserAction, Info: infoWrongBoot},
 	{Verb: Register, From: only(AddedToExistingCluster), To: InstallingPendingUserAction, Info: infoWrongBoot},
 	{Verb: Register, From: of(underWay, only(InstallingPendingUserAction)), To: Failed, Info: infoRestarted},
@@ -114,7 +117,7 @@ var installRules = []Rule{
 	{Verb: Prepare, From: only(Known), To: PreparingForInstallation, Info: "Host is being checked before the installation", Effects: []Effect{ForgetInstallation}},
 	{Verb: Prepare, From: of(preparing, underWay), Refusal: busyReason, Info: "the host is being installed already"},
 	{Verb: Prepare, From: States, Refusal: notReady, Info: notReadyInfo},
-	{Verb: Start, From: only(Known), If: dayTwo, To: Installing, Info: "Installation is in progress", Effects: []Effect{ForgetInstallation}},
+	{Verb: Start, From: only(Known), If: dayTwo, To: Installing, Info: infoInstalling, Effects: []Effect{ForgetInstallation}},
 	{Verb: Start, From: only(Known), Refusal: "ClusterNotInstalled", Info: "the host installs with its cluster: install the cluster"},
 	{Verb: Start, From: of(preparing, underWay), Refusal: busyReason, Info: "the host is being installed already"},
 	{Verb: Start, From: States, Refusal: notReady, Info: notReadyInfo},
@@ -124,7 +127,7 @@ var progressRules = []Rule{
 	{Verb: Progress, From: of(underWay, only(InstallingPendingUserAction)), If: failed, To: Failed, Info: "The host reported that the installation failed"},
 	{Verb: Progress, From: of(underWay, only(InstallingPendingUserAction)), If: doneDayTwo, To: AddedToExistingCluster, Info: "Done"},
 	{Verb: Progress, From: of(underWay, only(InstallingPendingUserAction)), If: done, To: Installed, Info: "Done"},
-	{Verb: Progress, From: of(underWay, only(InstallingPendingUserAction)), To: InstallingInProgress, Info: "Installation is in progress"},
+	{Verb: Progress, From: of(underWay, only(InstallingPendingUserAction)), To: InstallingInProgress, Info: infoInstalling},
 	{Verb: Progress, From: only(Installed, AddedToExistingCluster)},
 	{Verb: Progress, From: States, Refusal: notExpected, Info: "the host does not install"},
 	{Verb: Fail, From: of(preparing, underWay), To: Failed, Info: "The installation failed"},
@@ -181,7 +184,7 @@ var refreshRules = []Rule{
 	{Verb: Refresh, From: only(PreparingForInstallation), If: unprepared, To: PreparingFailed, Info: "A check before the installation failed"},
 	{Verb: Refresh, From: only(PreparingForInstallation), If: prepared, To: PreparingSuccessful, Info: "Host finished the checks before the installation"},
 	{Verb: Refresh, From: of(preparing, only(PreparingFailed)), If: clusterIdle, To: Known, Info: infoKnown},
-	{Verb: Refresh, From: only(PreparingSuccessful), If: clusterInstalls, To: Installing, Info: "Installation is in progress"},
+	{Verb: Refresh, From: only(PreparingSuccessful), If: clusterInstalls, To: Installing, Info: infoInstalling},
 
 	{Verb: Refresh, From: of(underWay, only(InstallingPendingUserAction)), If: clusterFailed, To: Failed, Info: "Host is part of a cluster that failed to install"},
 	{Verb: Refresh, From: underWay, If: lostInstalling, To: Failed, Info: "Host failed to install because it stopped communicating with the service"},

@@ -205,6 +205,55 @@ func TestAMachineThatDiesWhileItWritesFails(t *testing.T) {
 	assert.Equal(t, lifecycle.ClusterFailed, w.clusterState(c.ID))
 }
 
+func TestAnAgentThatIsStartedAgainInstallsAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, keys := w.ready(2)
+	w.install(c, keys)
+	again := func(key service.HostKey, boot string) {
+		t.Helper()
+		_, err := w.RegisterHost(t.Context(), key.InfraEnvID, service.NewHost{HostID: key.HostID, BootID: boot})
+		require.NoError(t, err)
+	}
+	before, err := w.GetHost(t.Context(), admin, keys[0])
+	require.NoError(t, err)
+	for range 2 { // it does not matter how often
+		assert.Contains(t, w.steps(keys[0]), service.StepInstall)
+		w.progress(keys[0], lifecycle.StageStarting, lifecycle.StageInstalling, lifecycle.StageWriting)
+		again(keys[0], "1")
+		after, err := w.GetHost(t.Context(), admin, keys[0])
+		require.NoError(t, err)
+		assert.Equal(t, lifecycle.Installing, after.State)
+		assert.Empty(t, after.Progress)
+		assert.Equal(t, before.Bootstrap, after.Bootstrap, "it has its part in the cluster still")
+		assert.Equal(t, lifecycle.ClusterInstalling, w.clusterState(c.ID))
+	}
+	again(keys[0], "1")
+	assert.Contains(t, w.steps(keys[0]), service.StepInstall, "also before it began")
+	_, _, err = w.FirstBoot(t.Context(), keys[0])
+	require.NoError(t, err)
+	w.progress(keys[0], lifecycle.StageStarting, lifecycle.StageInstalling, lifecycle.StageWriting, lifecycle.StageRebooting)
+	again(keys[0], "1")
+	assert.Equal(t, lifecycle.InstallingPendingUserAction, w.state(keys[0]), "the disk is written: only the restart is missing")
+	w.progress(keys[0], lifecycle.StageDone)
+	assert.Equal(t, lifecycle.Installed, w.state(keys[0]))
+
+	w.progress(keys[1], lifecycle.StageStarting)
+	again(keys[1], "2")
+	assert.Equal(t, lifecycle.Failed, w.state(keys[1]), "the machine was booted: what it wrote is not known")
+}
+
+func TestAgentsOfTodayThatStartAgainFailAsAlways(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, keys := w.ready(1)
+	w.install(c, keys)
+	w.progress(keys[0], lifecycle.StageStarting)
+	_, err := w.RegisterHost(t.Context(), keys[0].InfraEnvID, service.NewHost{HostID: keys[0].HostID})
+	require.NoError(t, err)
+	assert.Equal(t, lifecycle.Failed, w.state(keys[0]))
+}
+
 func TestAMoveChecksTheDestinationFirst(t *testing.T) {
 	w := newWorld(t)
 	c, keys := w.ready(1)

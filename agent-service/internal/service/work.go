@@ -250,6 +250,8 @@ func (w *work) apply(h *Host, o lifecycle.Outcome, clusterID string, dayTwo bool
 		case lifecycle.ForgetInstallation:
 			h.Progress, h.Bootstrap = Progress{}, false
 			h.forgetPreparation()
+		case lifecycle.ForgetProgress:
+			h.Progress = Progress{}
 		case lifecycle.LeaveCluster:
 			h.leave()
 		case lifecycle.JoinCluster:

@@ -43,6 +43,8 @@ type Addresses struct {
 	ISO                                          string
 	Kernel, Initrd, RootFS, IPXEScript, Ignition string
 	Events, StaticNetwork                        string
+	// Lacks is what machines that boot the image may miss; empty for nothing.
+	Lacks string
 }
 
 // Deps are what a Reconciler works with; all are required.

@@ -51,6 +51,9 @@ func status(infraEnv *agentv1.InfraEnv, env *service.InfraEnv, a Addresses, obst
 		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, agentv1.ReasonImageCreationError, "Failed to create image: "+obstacle.Error()
 		forget(&said)
 	default:
+		if a.Lacks != "" {
+			condition.Message += ", but " + a.Lacks
+		}
 		said.ISODownloadURL = a.ISO
 		said.CreatedTime = new(metav1.NewTime(env.ImageUpdatedAt).Rfc3339Copy())
 		said.BootArtifacts = agentv1.BootArtifacts{

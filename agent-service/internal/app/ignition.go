@@ -1,0 +1,131 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/muster-io/muster/agent-service/internal/nmstate"
+	"github.com/muster-io/muster/agent-service/internal/service"
+)
+
+// What starts the agent in live images that have none, such as those of CoreOS. Our own live image starts it by itself, and has no systemd.
+var (
+	//go:embed coreos/agent.service
+	agentUnit string
+	//go:embed coreos/fetch-agent
+	fetchAgent string
+	//go:embed coreos/muster-network.service
+	networkUnit string
+	//go:embed coreos/install-network
+	installNetwork string
+)
+
+// ignition is the configuration of the discovery system: who it belongs to, where the service is, and what the user stated.
+func (d *discovery) ignition(env *service.InfraEnv) ([]byte, error) {
+	credential, err := d.authority.ForImage(env.ID, env.Generations)
+	if err != nil {
+		return nil, fmt.Errorf("signing the token of the image: %w", err)
+	}
+	program, err := d.programs.sum(env.CPUArchitecture)
+	if err != nil {
+		return nil, err
+	}
+	settings := []string{
+		"AGENT_URL=" + d.base, "AGENT_INFRA_ENV_ID=" + env.ID, "AGENT_TOKEN_FILE=/etc/muster/token", "AGENT_ARCH=" + architecture(env.CPUArchitecture), "AGENT_SHA256=" + program,
+	}
+	files := []any{ignitionFile("/etc/muster/token", credential, 0o600), ignitionFile("/usr/local/bin/fetch-agent", fetchAgent, 0o755)}
+	trusted := service.Certificates(d.authorities, env.AdditionalTrustBundle, env.MirrorRegistryCA)
+	for _, optional := range []struct{ setting, path, content string }{
+		{"AGENT_PULL_SECRET_FILE", "/etc/muster/pull-secret.json", env.PullSecret},
+		{"AGENT_CA_FILE", "/etc/muster/ca.pem", trusted},
+		{"", service.AnchorPath, trusted},
+		{"HTTP_PROXY", "", env.Proxy.HTTP},
+		{"HTTPS_PROXY", "", env.Proxy.HTTPS},
+		{"NO_PROXY", "", env.Proxy.NoProxy},
+		{"", "/etc/containers/registries.conf", env.MirrorRegistry},
+		{"", "/etc/muster/network.json", string(env.StaticNetworkConfig)},
+	} {
+		value := optional.content
+		if value == "" {
+			continue
+		}
+		if optional.path != "" {
+			files = append(files, ignitionFile(optional.path, value, 0o600))
+			value = optional.path
+		}
+		if optional.setting != "" {
+			settings = append(settings, optional.setting+"="+value)
+		}
+	}
+	files = append(files, ignitionFile("/etc/muster/agent.env", strings.Join(settings, "\n")+"\n", 0o600))
+	head := map[string]any{"version": "3.1.0"}
+	if env.IgnitionConfigOverride != "" {
+		head["config"] = map[string]any{"merge": []any{map[string]any{"source": dataURL(env.IgnitionConfigOverride)}}}
+	}
+	units := []any{ignitionUnit("agent.service", agentUnit)}
+	if len(env.StaticNetworkConfig) > 0 {
+		profiles, err := networks(env.StaticNetworkConfig)
+		if err != nil {
+			return nil, err
+		}
+		files, units = append(files, profiles...), append(units, ignitionUnit("muster-network.service", networkUnit))
+	}
+	config := map[string]any{"ignition": head, "storage": map[string]any{"files": files}, "systemd": map[string]any{"units": units}}
+	if env.SSHAuthorizedKey != "" {
+		keys := strings.Split(strings.TrimSpace(env.SSHAuthorizedKey), "\n")
+		config["passwd"] = map[string]any{"users": []any{map[string]any{"name": "core", "sshAuthorizedKeys": keys}}}
+	}
+	return json.Marshal(config)
+}
+
+// networks are what install-network chooses from: for each machine that a network is stated for, its cards and profiles of NetworkManager. What cannot be used of it
+// is for the machine to say; the others have theirs.
+func networks(config json.RawMessage) ([]any, error) {
+	statements, err := nmstate.Read(config)
+	if err != nil {
+		return nil, err
+	}
+	files := []any{ignitionFile("/usr/local/bin/install-network", installNetwork, 0o755)}
+	for n, statement := range statements {
+		directory := fmt.Sprintf("/etc/muster/network/%d/", n)
+		cards, ignored := "", ""
+		for _, card := range statement.Cards {
+			cards += strings.ToLower(card.MAC) + " " + card.Name + "\n"
+		}
+		files = append(files, ignitionFile(directory+"cards", cards, 0o600))
+		found, err := statement.Keyfiles()
+		if err != nil {
+			ignored = "the stated network cannot be used: " + err.Error() + "\n"
+		}
+		for _, i := range found.Ignored {
+			ignored += "not understood and left out: " + i + "\n"
+		}
+		if ignored != "" {
+			files = append(files, ignitionFile(directory+"ignored", ignored, 0o600))
+		}
+		for _, name := range slices.Sorted(maps.Keys(found.Files)) {
+			files = append(files, ignitionFile(directory+name, found.Files[name], 0o600))
+		}
+	}
+	return files, nil
+}
+
+func ignitionUnit(name, contents string) map[string]any {
+	return map[string]any{"name": name, "enabled": true, "contents": contents}
+}
+
+func ignitionFile(path, content string, mode int) map[string]any {
+	return map[string]any{"path": path, "mode": mode, "overwrite": true, "contents": map[string]any{"source": dataURL(content)}}
+}
+
+func dataURL(content string) string {
+	return "data:;base64," + base64.StdEncoding.EncodeToString([]byte(content))
+}
