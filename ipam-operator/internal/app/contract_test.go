@@ -193,6 +193,32 @@ func TestAClaimOfTheContractThatVanishesLeavesNothing(t *testing.T) {
 	w.settled()
 }
 
+// TestWhatNoClaimOfTheContractHasGoes brings addresses without locks: of a claim that is not there, and of one that has another address.
+func TestWhatNoClaimOfTheContractHasGoes(t *testing.T) {
+	w := newWorld(t)
+	w.installContract()
+	w.operator(nil)
+	w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.20")} })
+	w.addressClaim("a", "p", nil)
+	had := w.contractAddress("a")
+	bring := func(ip, claim string, finalizers ...string) *unstructured.Unstructured {
+		address := w.contractObject("IPAddress", "stray-"+ip)
+		address.SetFinalizers(finalizers)
+		address.Object["spec"] = contractPool("p")
+		require.NoError(t, unstructured.SetNestedField(address.Object, ip, "spec", "address"))
+		require.NoError(t, unstructured.SetNestedField(address.Object, claim, "spec", "claimRef", "name"))
+		require.NoError(t, w.user.Create(t.Context(), address))
+		return address
+	}
+	byHand := bring("10.0.0.18", "nobody")
+	w.gone(bring("10.0.0.19", "nobody", ipaddressclaim.AddressFinalizer))
+	w.gone(bring("10.0.0.20", "a", ipaddressclaim.AddressFinalizer))
+	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(byHand), byHand), "what somebody else has made is left alone")
+	assert.Equal(t, had.GetUID(), w.contractAddress("a").GetUID())
+	w.delete(byHand)
+	w.settled()
+}
+
 // TestAClaimOfTheContractGetsItsAddressAgain takes address and lock away by force while no operator runs.
 func TestAClaimOfTheContractGetsItsAddressAgain(t *testing.T) {
 	w := newWorld(t)

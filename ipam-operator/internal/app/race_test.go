@@ -131,10 +131,10 @@ func (w *world) live(seed uint64, n int, created func()) (mine []string) {
 // converged waits until the claims that are left are all that there is, each with an address as far as there are any, and a checker finds nothing.
 func (w *world) converged(left map[string]bool) {
 	w.t.Helper()
-	state := ""
+	var state atomic.Value
 	w.t.Cleanup(func() {
 		if w.t.Failed() {
-			w.t.Log(state)
+			w.t.Log(state.Load())
 		}
 	})
 	names := map[string]bool{}
@@ -143,7 +143,7 @@ func (w *world) converged(left map[string]bool) {
 		contract.SetGroupVersionKind(w.contractObject("IPAddressClaimList", "").GroupVersionKind())
 		for _, list := range []client.ObjectList{claims, contract, addresses} {
 			if err := w.user.List(w.t.Context(), list, client.InNamespace(w.namespace)); err != nil {
-				state = err.Error()
+				state.Store(err.Error())
 				return false
 			}
 		}
@@ -162,7 +162,7 @@ func (w *world) converged(left map[string]bool) {
 			}
 		}
 		findings, err := check.Run(w.t.Context(), w.user, w.namespace)
-		state = fmt.Sprintf("claims %d of %d, served %d, addresses %d, findings %v %v", len(names), len(left), served, len(addresses.Items), findings, err)
+		state.Store(fmt.Sprintf("claims %d of %d, served %d, addresses %d, findings %v %v", len(names), len(left), served, len(addresses.Items), findings, err))
 		return len(names) == len(left) && served == min(len(left), capacity) && len(addresses.Items) == served
 	})
 	w.settled()

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -104,12 +103,6 @@ func (r *Reconciler) observe(ctx context.Context, address *ipamv1.IPAddress) (*i
 func (r *Reconciler) release(ctx context.Context, address *ipamv1.IPAddress, grace time.Duration) (ctrl.Result, error) {
 	ip, _ := allocate.ParseAddr(string(address.Spec.Address))
 	known := allocate.Address{Name: address.Name, UID: string(address.UID), IP: ip}
-	gone := &ipclaim.Subject{Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Namespace: address.Namespace, Name: address.Spec.Claim.Name, UID: ipclaim.ClaimOwner(address),
-	}}}
-	if err := r.Kind.Retract(ctx, gone, address.Name); err != nil {
-		return ctrl.Result{}, fmt.Errorf("giving back the address of %s %s: %w", r.Kind.Name(), address.Spec.Claim.Name, err)
-	}
 	if address.DeletionTimestamp.IsZero() {
 		ctrl.LoggerFrom(ctx).Info("Gave back the address of a claim that is gone", r.Kind.Name(), address.Spec.Claim.Name)
 		return ctrl.Result{}, r.Releaser.Release(ctx, address.Namespace, known, grace == 0, "ClaimGone")

@@ -126,10 +126,10 @@ func (k *claims) addressOf(ctx context.Context, claim client.Object) (*unstructu
 	return nil, nil
 }
 
-// owns reports whether an address belongs to this claim and not to another one of its name. A claim that is gone may lack its UID.
+// owns reports whether an address belongs to this claim and not to an earlier one of its name.
 func owns(claim client.Object, address *unstructured.Unstructured) bool {
 	for _, owner := range address.GetOwnerReferences() {
-		if owner.Kind == ClaimKind && owner.UID != claim.GetUID() && claim.GetUID() != "" {
+		if owner.Kind == ClaimKind && owner.UID != claim.GetUID() {
 			return false
 		}
 	}
@@ -180,7 +180,12 @@ func (k *claims) Retract(ctx context.Context, s *ipclaim.Subject, name string) e
 	if !owns(s.Object, address) {
 		return nil
 	}
-	uid := address.GetUID()
+	return k.remove(ctx, address)
+}
+
+// remove deletes an address and lets it go.
+func (k *claims) remove(ctx context.Context, address *unstructured.Unstructured) error {
+	key, uid := client.ObjectKeyFromObject(address), address.GetUID()
 	if address.GetDeletionTimestamp().IsZero() {
 		err := k.client.Delete(ctx, address, client.Preconditions{UID: &uid})
 		if apierrors.IsNotFound(err) {

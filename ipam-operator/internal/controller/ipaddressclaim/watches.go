@@ -36,6 +36,7 @@ const (
 // Controller serves IPAddressClaims.
 type Controller struct {
 	kinds   Kinds
+	kind    *claims
 	claims  *ipclaim.Reconciler
 	cache   cache.Cache
 	freed   chan event.GenericEvent
@@ -48,8 +49,17 @@ type Controller struct {
 // +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddresses,verbs=get;list;watch;create;update;patch;delete
 
 // New returns a Controller that serves claims with a Reconciler of their kind.
-func New(kinds Kinds, claims *ipclaim.Reconciler, c cache.Cache) *Controller {
-	return &Controller{kinds: kinds, claims: claims, cache: c, freed: make(chan event.GenericEvent, 1024)}
+func New(kinds Kinds, reconciler *ipclaim.Reconciler, c cache.Cache) *Controller {
+	kind := &claims{kinds: kinds, cache: c, live: reconciler.Live, client: reconciler.Client}
+	return &Controller{kinds: kinds, kind: kind, claims: reconciler, cache: c, freed: make(chan event.GenericEvent, 1024)}
+}
+
+// Reconcile serves a claim. What former claims of its name have left goes first.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if err := c.sweep(ctx, req.NamespacedName); err != nil {
+		return ctrl.Result{}, err
+	}
+	return c.claims.Reconcile(ctx, req)
 }
 
 // PoolFreed makes waiting claims of a pool look again. It never waits: claims that are not told now are woken by the next
@@ -110,7 +120,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, name string, workers int
 		WithOptions(controller.TypedOptions[reconcile.Request]{
 			MaxConcurrentReconciles: workers, ReconciliationTimeout: time.Minute, EnableWarmup: new(true),
 		}).
-		Build(c.claims)
+		Build(c)
 	if err != nil {
 		return fmt.Errorf("building the controller %s: %w", name, err)
 	}

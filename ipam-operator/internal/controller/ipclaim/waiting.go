@@ -173,6 +173,9 @@ func (h *held) trust(claim types.NamespacedName) {
 	delete(h.suspect, claim)
 }
 
+// HoldUp says that something is to be done for a claim, there or not, once WakeHeld is called.
+func (r *Reconciler) HoldUp(claim types.NamespacedName) { r.held.note(claim) }
+
 // WakeHeld looks again at the claims of a namespace that were held up when they were looked at last. Those that still are come back.
 func (r *Reconciler) WakeHeld(namespace string, q Queue) {
 	for claim := range r.held.wake(namespace) {
