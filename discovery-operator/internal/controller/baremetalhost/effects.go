@@ -5,7 +5,6 @@ package baremetalhost
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -15,7 +14,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	metal3v1ac "github.com/muster-io/muster/apis/applyconfiguration/metal3/v1alpha1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
@@ -224,19 +222,7 @@ func (r *Reconciler) take(ctx context.Context, w *work) (outcome, bool, error) {
 	} else if err != nil {
 		return outcome{}, false, err
 	}
-	data, err := json.Marshal(metal3v1.BareMetalHostStatus{HardwareDetails: &report.Hardware})
-	if err != nil {
-		return outcome{}, false, wrap(err, "writing the hardware of host %s", client.ObjectKeyFromObject(w.host))
-	}
-	all := metal3v1ac.BareMetalHostStatus()
-	if err := json.Unmarshal(data, all); err != nil {
-		return outcome{}, false, wrap(err, "writing the hardware of host %s", client.ObjectKeyFromObject(w.host))
-	}
-	status := metal3v1ac.BareMetalHostStatus()
-	status.HardwareDetails = all.HardwareDetails
-	object := metal3v1ac.BareMetalHost(w.host.Name, w.host.Namespace).WithUID(w.host.UID).WithStatus(status)
-	err = r.Client.SubResource("status").Apply(ctx, object, client.FieldOwner(FieldOwner+"/hardware"), client.ForceOwnership)
-	return outcome{written: true}, true, wrap(err, "writing the hardware of host %s", client.ObjectKeyFromObject(w.host))
+	return outcome{written: true}, true, r.setHardware(ctx, w.host, &report.Hardware)
 }
 
 func (r *Reconciler) awaitDeployment(ctx context.Context, w *work) (outcome, error) {

@@ -45,6 +45,7 @@ type attempt struct {
 	about     string
 	state     hoststate.State
 	asked     hoststate.Asked
+	reported  time.Time
 	power     string
 	looks     int
 	failures  int
@@ -79,8 +80,10 @@ func (r *Reconciler) manage(ctx context.Context, host *metal3v1.BareMetalHost) (
 	if !manageable(host) {
 		return ctrl.Result{}, nil
 	}
-	if changed, err := r.adopt(ctx, host); changed || err != nil {
-		return ctrl.Result{}, err
+	for _, first := range []func(context.Context, *metal3v1.BareMetalHost) (bool, error){r.adopt, r.given} {
+		if changed, err := first(ctx, host); changed || err != nil {
+			return ctrl.Result{}, err
+		}
 	}
 	w, err := r.observe(ctx, host)
 	if err != nil {
