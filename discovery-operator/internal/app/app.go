@@ -26,6 +26,7 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhostdiscovery"
 	"github.com/muster-io/muster/discovery-operator/internal/fleet"
+	"github.com/muster-io/muster/discovery-operator/internal/ironic"
 	"github.com/muster-io/muster/discovery-operator/internal/metrics"
 	"github.com/muster-io/muster/discovery-operator/internal/reservation"
 )
@@ -50,6 +51,9 @@ func Run(ctx context.Context, o Options) error {
 
 // RunWith runs the operator with a client configuration until the context ends.
 func RunWith(ctx context.Context, o Options, config *rest.Config) error {
+	if unused := ironic.Unused(o.env, o.ManageHosts); len(unused) > 0 {
+		logr.FromContextOrDiscard(ctx).Info("settings are set that mean nothing here", "variables", unused)
+	}
 	var registry prometheus.Registerer = ctrlmetrics.Registry
 	if o.several {
 		registry = prometheus.NewRegistry()

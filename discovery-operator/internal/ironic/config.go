@@ -40,6 +40,8 @@ type Config struct {
 	Username          string
 	Password          string
 	Keystone          Keystone
+	// Ramdisk is what machines boot to be inspected.
+	Ramdisk Ramdisk
 	// CA is a PEM bundle that replaces the system's, if not empty.
 	CA []byte
 	// Cert and Key are a client certificate in PEM.
