@@ -64,8 +64,8 @@ func (b *bench) boots(t *testing.T) {
 		if h.Status.Provisioning.ID == "" {
 			return false
 		}
-		n, err := b.direct.Managed(t.Context(), h.Status.Provisioning.ID)
-		return err == nil && n.State == hoststate.InspectWait && !n.Locked && b.bmc.Power() == "On"
+		n, err := b.direct.Examined(t.Context(), h.Status.Provisioning.ID)
+		return err == nil && n.State == hoststate.InspectWait && !n.Locked && n.Reported.IsZero() && b.bmc.Power() == "On"
 	})
 }
 
@@ -96,8 +96,6 @@ func (b *bench) hasMemory(t *testing.T, mebibytes int) {
 	})
 }
 
-// TestAnInspectionInARealIronic is about a first one. The next ones are those of the rack in memory: until ironic-inspector has begun one, it answers with the
-// end of the one before, and Ironic may take that for the end of this one.
 func TestAnInspectionInARealIronic(t *testing.T) {
 	b := newBench(t, "inspection")
 	t.Run("Ironic switches the machine on, and the host gets what the ramdisk reports", func(t *testing.T) {
@@ -110,6 +108,12 @@ func TestAnInspectionInARealIronic(t *testing.T) {
 		assert.Equal(t, "SN00000001", b.h.Status.HardwareDetails.SystemVendor.SerialNumber)
 		assert.NotNil(t, b.h.Status.OperationHistory.Inspect.End)
 		b.sees(t, "the machine is on", func(h *metal3v1.BareMetalHost) bool { return h.Status.PoweredOn })
+	})
+	t.Run("the annotation has it inspected again", func(t *testing.T) {
+		b.patch(b.h, again)
+		b.boots(t)
+		b.ironic.Ramdisk(t, demo.Machine(1, func(inventory map[string]any) { inventory["memory"] = map[string]any{"physical_mb": 128 << 10} }))
+		b.hasMemory(t, 128<<10)
 	})
 	b.deletes(t)
 }

@@ -168,8 +168,7 @@ func TestARealIronicWithAuthentication(t *testing.T) {
 		w.patch(secret, `{"stringData":{"password":"right"}}`)
 		// The Secret is read again when the door is tried again, which is less and less often.
 		require.Eventually(t, func() bool {
-			require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(d), d))
-			return ready(metal3v1.ReasonDiscovering)(&d.Status) && d.Status.Counts.Known == 2
+			return w.Get(t.Context(), client.ObjectKeyFromObject(d), d) == nil && ready(metal3v1.ReasonDiscovering)(&d.Status) && d.Status.Counts.Known == 2
 		}, 3*time.Minute, time.Second)
 		assert.Equal(t, "authenticated", w.host("node-00002").Labels[metal3v1.DiscoveredByLabel])
 		credentials(w.ns, "third", "third", "right")

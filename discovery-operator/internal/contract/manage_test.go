@@ -33,8 +33,8 @@ type rack struct {
 	power func(uuid string) bool
 	// boots makes machine number i, which an inspection has switched on, boot the ramdisk and report.
 	boots func(t *testing.T, i int)
-	// forgets says that an inspection can end with the end of the one before: until ironic-inspector has begun it, it answers with that, and
-	// Ironic may ask in between.
+	// forgets says that Ironic can end an inspection too early, with the end of the one before: until ironic-inspector has begun it, it answers
+	// with that, and Ironic may ask in between.
 	forgets bool
 }
 
@@ -65,6 +65,20 @@ func TestManagingOnIronic(t *testing.T) {
 
 		forgets: real.Inspector != "",
 	})
+	t.Run("a node is told its ramdisk before an inspection", func(t *testing.T) {
+		config := real.Config()
+		config.Ramdisk = ironic.Ramdisk{Kernel: "http://127.0.0.1:9/kernel", Initramfs: "http://127.0.0.1:9/initramfs"}
+		knows, err := ironic.New(config, nil)
+		require.NoError(t, err)
+		uuid := real.Enrol(t, 1, 5)[0]
+		n, err := knows.Managed(t.Context(), uuid)
+		require.NoError(t, err)
+		refuses(t, func() error { return knows.Inspect(t.Context(), n, metal3v1.InspectionAgent) }) // it is not managed
+		n, err = knows.Managed(t.Context(), uuid)
+		require.NoError(t, err)
+		assert.Equal(t, config.Ramdisk.Kernel, n.Info["deploy_kernel"])
+		assert.Equal(t, config.Ramdisk.Initramfs, n.Info["deploy_ramdisk"])
+	})
 }
 
 func (r rack) access(t *testing.T, password string) hoststate.Access {
@@ -80,7 +94,7 @@ func (r rack) until(ctx context.Context, t *testing.T, uuid string, as func(host
 	var n hoststate.Node
 	var err error
 	require.Eventually(t, func() bool {
-		n, err = r.Managed(ctx, uuid)
+		n, err = r.Examined(ctx, uuid)
 		return err != nil || as(n)
 	}, 3*time.Minute, 100*time.Millisecond)
 	require.NoError(t, err)
@@ -98,7 +112,9 @@ func (r rack) awaitsRamdisk(ctx context.Context, t *testing.T, uuid string) host
 	t.Helper()
 	n := r.settled(ctx, t, uuid)
 	ask(t, func() error { return r.Inspect(ctx, n, metal3v1.InspectionAgent) })
-	return r.until(ctx, t, uuid, func(n hoststate.Node) bool { return n.State == hoststate.InspectWait && !n.Locked })
+	return r.until(ctx, t, uuid, func(n hoststate.Node) bool {
+		return n.State == hoststate.InspectWait && !n.Locked && n.Reported.IsZero()
+	})
 }
 
 // ask repeats what Ironic does not look at because it works on the node, until it takes it.
@@ -123,24 +139,29 @@ func answer(t *testing.T, what func() error) error {
 	return err
 }
 
-// inspects has the machine of a node inspected, twice.
+// inspects has the machine of a node inspected, twice, where the second one cannot end too early.
 func inspects(ctx context.Context, t *testing.T, r rack, uuid string) {
 	t.Helper()
 	t.Run("a machine is switched on and inspected by its ramdisk", func(t *testing.T) {
-		require.True(t, r.settled(ctx, t, uuid).Inspected.IsZero(), "a discovery is no inspection")
+		before := r.settled(ctx, t, uuid)
+		require.True(t, before.Inspected.IsZero(), "a discovery is no inspection")
 		began := r.awaitsRamdisk(ctx, t, uuid)
 		assert.True(t, began.Inspected.IsZero())
 		assert.Equal(t, hoststate.Await, hoststate.Inspection(began, hoststate.Examination{}))
 		require.Eventually(t, func() bool { return r.power(uuid) }, 3*time.Minute, 100*time.Millisecond, "Ironic switches the machine on")
 		r.boots(t, 1)
-		n := r.settled(ctx, t, uuid)
+		asked := hoststate.Examination{Again: true, Asked: hoststate.AskedInspect, Before: before.Reported}
+		n := r.until(ctx, t, uuid, func(n hoststate.Node) bool { return hoststate.Inspection(n, asked) != hoststate.Await })
+		assert.Equal(t, hoststate.Accept, hoststate.Inspection(n, asked))
 		assert.Equal(t, inventory.NodeManageable, n.State, n.LastError)
 		assert.False(t, n.Inspected.IsZero())
-		assert.Equal(t, hoststate.Accept, hoststate.Inspection(n, hoststate.Examination{Again: true, Asked: hoststate.AskedInspect}))
 		report, err := r.Report(ctx, uuid)
 		require.NoError(t, err)
 		assert.Equal(t, demo.MAC(1, 0), report.BootMAC)
 	})
+	if r.forgets {
+		return
+	}
 	t.Run("an inspection is ended before its node is deleted", func(t *testing.T) {
 		n := r.awaitsRamdisk(ctx, t, uuid)
 		require.ErrorIs(t, r.DeleteNode(ctx, uuid), inventory.ErrBusy)
@@ -219,9 +240,7 @@ func managing(t *testing.T, r rack) {
 			assert.Equal(t, want == hoststate.PowerOn, r.power(uuid), target)
 		}
 	})
-	if !r.forgets {
-		inspects(ctx, t, r, uuid)
-	}
+	inspects(ctx, t, r, uuid)
 	t.Run("renewed credentials of a managed node are verified by asking for the power", func(t *testing.T) {
 		n := r.settled(ctx, t, uuid)
 		ask(t, func() error { return r.Write(ctx, n, "ns~host", r.access(t, "wrong")) })

@@ -74,6 +74,11 @@ func (r *Rack) Managed(_ context.Context, id string) (hoststate.Node, error) {
 	return out, nil
 }
 
+// Examined is Managed: nobody but the rack inspects its machines.
+func (r *Rack) Examined(ctx context.Context, id string) (hoststate.Node, error) {
+	return r.Managed(ctx, id)
+}
+
 // settle does what the node was asked for.
 func (n *node) settle() {
 	refused := n.refusal()

@@ -10,14 +10,16 @@ type Examination struct {
 	// Again says that the hardware is known and somebody wants it looked at again: only an inspection that ended after Since will do.
 	Again bool
 	Since time.Time
-	// Asked is what this process asked for.
-	Asked Asked
+	// Asked is what this process asked for, and Before what Reported of the node was then.
+	Asked  Asked
+	Before time.Time
 	// Told says that the host says already that an inspection failed.
 	Told bool
 }
 
 // Inspection says what is next for a node whose machine is to be inspected. Ironic's and our clocks may differ: what this process has
-// seen under way counts in any case, so that a difference costs one more inspection at worst, and only when the process ended meanwhile.
+// seen under way counts in any case, so that a difference costs one more inspection at worst, and only when the process ended meanwhile. What
+// ended before it was asked for never counts: Ironic takes the end of ironic-inspector's last inspection for that of the next, until that has begun.
 func Inspection(n Node, e Examination) Move {
 	done := !n.Inspected.IsZero() && (e.Asked == AskedInspect || !n.Inspected.Before(e.Since))
 	switch {
@@ -27,6 +29,8 @@ func Inspection(n Node, e Examination) Move {
 		return Refuse
 	case n.State == InspectFailed:
 		return Inspect
+	case e.Asked == AskedInspect && !n.Inspected.IsZero() && n.Inspected.Equal(e.Before):
+		return Await
 	case !e.Again || done:
 		return Accept
 	case e.Asked == AskedInspect:

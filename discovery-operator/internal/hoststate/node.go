@@ -29,10 +29,14 @@ type Node struct {
 	Instance string
 	// Locked says that Ironic works on the node.
 	Locked bool
+	// Boot is the node's boot interface.
+	Boot string
 	// Inspector is the node's inspect interface. Inspected is when its last inspection ended well, by Ironic's clock; zero while one is under
 	// way, after one that failed, and for a machine that was discovered and never inspected.
 	Inspector string
 	Inspected time.Time
+	// Reported is when ironic-inspector last ended an inspection of the machine, by its clock; zero where it did not, or is not there.
+	Reported time.Time
 }
 
 // Provision states of an inspection: Ironic prepares it, waits for the ramdisk, or has given up.

@@ -122,13 +122,19 @@ func TestInspection(t *testing.T) {
 		e    hoststate.Examination
 		want hoststate.Move
 	}{
-		"what Ironic knows already will do":                {idle, hoststate.Examination{Since: began}, hoststate.Accept},
-		"Ironic prepares it":                               {hoststate.Node{State: hoststate.Inspects}, hoststate.Examination{}, hoststate.Await},
-		"the ramdisk boots":                                {hoststate.Node{State: hoststate.InspectWait}, hoststate.Examination{}, hoststate.Await},
-		"what was known before will not do":                {before, hoststate.Examination{Again: true, Since: began}, hoststate.Inspect},
-		"nor what was discovered":                          {idle, hoststate.Examination{Again: true, Since: began}, hoststate.Inspect},
-		"it ended while nobody looked":                     {after, hoststate.Examination{Again: true, Since: began}, hoststate.Accept},
-		"it ended, and Ironic's clock is late":             {before, hoststate.Examination{Again: true, Since: began, Asked: hoststate.AskedInspect}, hoststate.Accept},
+		"what Ironic knows already will do":    {idle, hoststate.Examination{Since: began}, hoststate.Accept},
+		"Ironic prepares it":                   {hoststate.Node{State: hoststate.Inspects}, hoststate.Examination{}, hoststate.Await},
+		"the ramdisk boots":                    {hoststate.Node{State: hoststate.InspectWait}, hoststate.Examination{}, hoststate.Await},
+		"what was known before will not do":    {before, hoststate.Examination{Again: true, Since: began}, hoststate.Inspect},
+		"nor what was discovered":              {idle, hoststate.Examination{Again: true, Since: began}, hoststate.Inspect},
+		"it ended while nobody looked":         {after, hoststate.Examination{Again: true, Since: began}, hoststate.Accept},
+		"it ended, and Ironic's clock is late": {before, hoststate.Examination{Again: true, Since: began, Asked: hoststate.AskedInspect}, hoststate.Accept},
+		"ironic-inspector has not begun it": {before, hoststate.Examination{
+			Again: true, Since: began, Asked: hoststate.AskedInspect, Before: before.Inspected,
+		}, hoststate.Await},
+		"ironic-inspector has ended it": {after, hoststate.Examination{
+			Again: true, Since: began, Asked: hoststate.AskedInspect, Before: before.Inspected,
+		}, hoststate.Accept},
 		"somebody else ended it":                           {idle, hoststate.Examination{Again: true, Since: began, Asked: hoststate.AskedInspect}, hoststate.Refuse},
 		"it failed":                                        {broken, hoststate.Examination{Asked: hoststate.AskedInspect}, hoststate.Refuse},
 		"it failed while nobody looked":                    {broken, hoststate.Examination{}, hoststate.Refuse},

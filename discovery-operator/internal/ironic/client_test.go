@@ -6,6 +6,7 @@ package ironic_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,7 +16,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 	"github.com/muster-io/muster/discovery-operator/internal/ironic"
 )
@@ -218,13 +221,115 @@ func TestAConfigurationDoesNotPrintItsSecrets(t *testing.T) {
 func TestSettingsOfTodaysSystemAreAccepted(t *testing.T) {
 	env := map[string]string{
 		"IRONIC_ENDPOINT": "https://ironic:6385/v1/", "METAL3_AUTH_ROOT_DIR": "/auth", "IRONIC_CACERT_FILE": "/ca", "IRONIC_INSECURE": "True",
-		"IRONIC_SKIP_CLIENT_SAN_VERIFY": "true",
+		"IRONIC_SKIP_CLIENT_SAN_VERIFY": "true", "DEPLOY_KERNEL_URL": "http://k", "DEPLOY_RAMDISK_URL": "http://r", "DEPLOY_ISO_URL": "http://i",
+		"IRONIC_EXTERNAL_URL_V6": "http://[::1]",
 	}
-	files := map[string]string{"/auth/ironic/username": "u\n", "/auth/ironic/password": "p\n", "/ca": "pem"}
-	c, err := ironic.FromEnvironment(func(k string) string { return env[k] }, func(path string) ([]byte, error) { return []byte(files[path]), nil })
+	files := map[string]string{
+		"/auth/ironic/username": "u\n", "/auth/ironic/password": "p\n", "/ca": "pem", "/opt/metal3/certs/ca/tls.crt": "usual",
+		"/opt/metal3/certs/client/tls.crt": "cert", "/opt/metal3/certs/client/tls.key": "key",
+	}
+	getenv := func(k string) string { return env[k] }
+	read := func(path string) ([]byte, error) { return []byte(files[path]), nil }
+	c, err := ironic.FromEnvironment(getenv, read)
 	require.NoError(t, err)
 	assert.Equal(t, ironic.Config{
 		Endpoint: "https://ironic:6385/v1/", Auth: ironic.AuthHTTPBasic, Username: "u", Password: "p", CA: []byte("pem"), Insecure: true, SkipSAN: true,
-		Cert: []byte{}, Key: []byte{},
-	}.Fingerprint(), func() string { c.Cert, c.Key = []byte{}, []byte{}; return c.Fingerprint() }())
+		Cert: []byte("cert"), Key: []byte("key"), Ramdisk: ironic.Ramdisk{Kernel: "http://k", Initramfs: "http://r", ISO: "http://i", ExternalV6: "http://[::1]"},
+	}.Fingerprint(), c.Fingerprint())
+	delete(env, "IRONIC_CACERT_FILE")
+	c, err = ironic.FromEnvironment(getenv, read)
+	require.NoError(t, err)
+	assert.Equal(t, "usual", string(c.CA))
+
+	assert.Empty(t, ironic.Unused(getenv, true))
+	assert.Equal(t, []string{"DEPLOY_KERNEL_URL", "DEPLOY_RAMDISK_URL", "DEPLOY_ISO_URL", "IRONIC_EXTERNAL_URL_V6"}, ironic.Unused(getenv, false))
+	delete(env, "DEPLOY_RAMDISK_URL")
+	env["PROVISIONING_LIMIT"] = "20"
+	assert.Equal(t, []string{"PROVISIONING_LIMIT", "DEPLOY_KERNEL_URL"}, ironic.Unused(getenv, true))
+}
+
+// TestTheEndOfAnInspectionIsWhatIronicInspectorSays: Ironic may have taken the end of the one before for it.
+func TestTheEndOfAnInspectionIsWhatIronicInspectorSays(t *testing.T) {
+	before, after := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), time.Date(2026, 11, 21, 13, 0, 0, 500000000, time.UTC)
+	for name, c := range map[string]struct {
+		iface, ended, status string
+		want                 hoststate.Node
+	}{
+		"it has not begun": {"inspector", "2026-11-21T13:00:01+00:00", `{"finished_at":"2026-11-21T12:00:00","error":null}`,
+			hoststate.Node{State: "manageable", Inspected: before, Reported: before}},
+		"it is under way": {"inspector", "2026-11-21T13:00:01+00:00", `{"finished_at":null,"error":null}`, hoststate.Node{State: "inspect wait"}},
+		"it has ended": {"inspector", "2026-11-21T13:00:01+00:00", `{"finished_at":"2026-11-21T13:00:00.5"}`,
+			hoststate.Node{State: "manageable", Inspected: after, Reported: after}},
+		"it failed": {"inspector", "2026-11-21T13:00:01+00:00", `{"finished_at":"2026-11-21T13:00:00","error":"timeout"}`,
+			hoststate.Node{State: "manageable", LastError: "timeout"}},
+		"the machine was discovered": {"inspector", "", `{"finished_at":"2026-11-21T12:00:00"}`, hoststate.Node{State: "manageable", Reported: before}},
+		"it does not know the machine": {"inspector", "2026-11-21T12:00:00+00:00", "",
+			hoststate.Node{State: "manageable", Inspected: before}},
+		"the management controller was asked": {"redfish", "2026-11-21T12:00:00Z", `{"finished_at":"2026-11-21T13:00:00.5"}`,
+			hoststate.Node{State: "manageable", Inspected: before, Reported: after}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, inspector := newService(t, "1.82"), newService(t, "")
+			s.mux.HandleFunc("GET /v1/nodes/u", func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = fmt.Fprintf(w, `{"uuid":"u","provision_state":"manageable","inspect_interface":%q,"inspection_finished_at":%q}`, c.iface, c.ended)
+			})
+			if c.status != "" {
+				inspector.mux.HandleFunc("GET /v1/introspection/u", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(c.status)) })
+			}
+			n, err := s.client(t, func(config *ironic.Config) { config.InspectorEndpoint = inspector.URL }).Examined(t.Context(), "u")
+			require.NoError(t, err)
+			assert.True(t, c.want.Inspected.Equal(n.Inspected), n.Inspected)
+			assert.True(t, c.want.Reported.Equal(n.Reported), n.Reported)
+			assert.Equal(t, []string{c.want.State, c.want.LastError}, []string{n.State, n.LastError})
+		})
+	}
+}
+
+func TestANodeIsToldItsRamdiskBeforeAnInspection(t *testing.T) {
+	all := ironic.Ramdisk{Kernel: "http://k", Initramfs: "http://r", ISO: "http://i"}
+	for name, c := range map[string]struct {
+		ramdisk ironic.Ramdisk
+		node    hoststate.Node
+		mode    metal3v1.InspectionMode
+		want    string
+	}{
+		"from the network": {all, hoststate.Node{Boot: "ipxe", Inspector: "agent"}, metal3v1.InspectionAgent,
+			`[{"op":"add","path":"/driver_info/deploy_kernel","value":"http://k"},{"op":"add","path":"/driver_info/deploy_ramdisk","value":"http://r"}]`},
+		"as virtual media": {all, hoststate.Node{Boot: "redfish-virtual-media", Inspector: "agent"}, "",
+			`[{"op":"add","path":"/driver_info/deploy_iso","value":"http://i"}]`},
+		"as virtual media of kernel and ramdisk": {ironic.Ramdisk{Kernel: "http://k", Initramfs: "http://r"},
+			hoststate.Node{Boot: "redfish-virtual-media", Inspector: "agent", Info: map[string]string{"deploy_kernel": "http://k", "deploy_ramdisk": "http://old"}}, "",
+			`[{"op":"add","path":"/driver_info/deploy_ramdisk","value":"http://r"}]`},
+		"over IPv6": {ironic.Ramdisk{ExternalV6: "http://[::1]"},
+			hoststate.Node{Inspector: "agent", Info: map[string]string{"redfish_address": "https://[2001:db8::1]:8000"}}, "",
+			`[{"op":"add","path":"/driver_info/external_http_url","value":"http://[::1]"}]`},
+		"not over IPv4": {ironic.Ramdisk{ExternalV6: "http://[::1]"},
+			hoststate.Node{Inspector: "agent", Info: map[string]string{"ipmi_address": "192.0.2.1"}}, "", ""},
+		"with another interface": {all, hoststate.Node{Boot: "ipxe", Inspector: "redfish", Info: map[string]string{"deploy_kernel": "http://k", "deploy_ramdisk": "http://r"}},
+			"", `[{"op":"replace","path":"/inspect_interface","value":"agent"}]`},
+		"none when the management controller is asked": {all, hoststate.Node{Inspector: "agent"}, metal3v1.InspectionFast,
+			`[{"op":"replace","path":"/inspect_interface","value":"redfish"}]`},
+		"what Ironic itself says": {ironic.Ramdisk{}, hoststate.Node{Boot: "ipxe", Inspector: "agent"}, "", ""},
+		"half of it":              {ironic.Ramdisk{Kernel: "http://k"}, hoststate.Node{Boot: "ipxe", Inspector: "agent"}, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newService(t, "1.96")
+			s.mux.HandleFunc("GET /v1/drivers/redfish", func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write([]byte(`{"enabled_inspect_interfaces":["redfish","agent"]}`))
+			})
+			patch := ""
+			s.mux.HandleFunc("PATCH /v1/nodes/u", func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				assert.NoError(t, err)
+				patch = string(body)
+				_, _ = w.Write([]byte(`{}`))
+			})
+			s.mux.HandleFunc("PUT /v1/nodes/u/states/provision", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
+			client := s.client(t, func(config *ironic.Config) { config.Ramdisk = c.ramdisk })
+			c.node.UUID, c.node.Driver = "u", "redfish"
+			require.NoError(t, client.Inspect(t.Context(), c.node, c.mode))
+			assert.Equal(t, c.want, patch)
+			assert.Equal(t, "PUT /v1/nodes/u/states/provision", s.requests[len(s.requests)-1])
+		})
+	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
-const managedFields = nodeFields + ",driver_info,target_provision_state,power_state,target_power_state,inspect_interface,inspection_finished_at"
+const managedFields = nodeFields + ",driver_info,target_provision_state,power_state,target_power_state,inspect_interface,boot_interface,inspection_finished_at"
 
 // maxError bounds what is kept of an error of Ironic's.
 const maxError = 1024
@@ -33,6 +33,7 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 		Power       string         `json:"power_state"`
 		PowerTarget string         `json:"target_power_state"`
 		Inspector   string         `json:"inspect_interface"`
+		Boot        string         `json:"boot_interface"`
 		Inspected   string         `json:"inspection_finished_at"`
 	}
 	if err := c.call(ctx, "get_node", http.MethodGet, "nodes/"+url.PathEscape(uuid)+"?fields="+managedFields, nil, &r); err != nil {
@@ -40,7 +41,8 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 	}
 	n := hoststate.Node{
 		UUID: r.UUID, Name: r.Name, Driver: r.Driver, State: r.State, Target: r.Target, Power: r.Power, PowerTarget: r.PowerTarget,
-		Instance: r.Instance, Locked: r.Reservation != "", Inspector: r.Inspector, Info: make(map[string]string, len(r.Info)),
+		Instance: r.Instance, Locked: r.Reservation != "", Inspector: r.Inspector, Boot: r.Boot,
+		Info: make(map[string]string, len(r.Info)),
 	}
 	if at, err := time.Parse(time.RFC3339, r.Inspected); err == nil {
 		n.Inspected = at
@@ -51,6 +53,42 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 	for key, value := range r.Info {
 		if !strings.Contains(key, "password") {
 			n.Info[key] = fmt.Sprint(value)
+		}
+	}
+	return n, nil
+}
+
+// Examined is Managed, and what ironic-inspector says of its inspections where it is there: Ironic asks it now and then, and takes its answer
+// about the one before for the end of one that it has not begun.
+func (c *Client) Examined(ctx context.Context, uuid string) (hoststate.Node, error) {
+	n, err := c.Managed(ctx, uuid)
+	if err != nil {
+		return n, err
+	}
+	s, err := c.connect(ctx)
+	if err != nil || s.inspector == nil {
+		return n, err
+	}
+	var status struct {
+		FinishedAt string `json:"finished_at"`
+		Error      string `json:"error"`
+	}
+	_, err = c.send(ctx, s.inspector, "get_introspection_status", http.MethodGet, "introspection/"+url.PathEscape(n.UUID), nil, &status)
+	if errors.Is(err, inventory.ErrNotFound) {
+		return n, nil
+	} else if err != nil {
+		return n, err
+	}
+	if at, err := time.Parse("2006-01-02T15:04:05", strings.TrimSuffix(status.FinishedAt, "Z")); err == nil && status.Error == "" {
+		n.Reported = at
+	}
+	if n.Inspector == "inspector" && !n.Inspected.IsZero() { // so says Ironic
+		n.Inspected = n.Reported
+		switch {
+		case status.Error != "":
+			n.LastError = bounded256(status.Error)
+		case status.FinishedAt == "":
+			n.State = hoststate.InspectWait
 		}
 	}
 	return n, nil
@@ -101,15 +139,27 @@ func (c *Client) EnsurePort(ctx context.Context, uuid, mac string) error {
 	return err
 }
 
+// change is a part of a JSON patch.
+type change struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value string `json:"value"`
+}
+
+// infos are the changes that a node's driver_info needs.
+func infos(n hoststate.Node, want map[string]string) (patch []change) {
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		if n.Info[key] != want[key] {
+			patch = append(patch, change{"add", "/driver_info/" + key, want[key]})
+		}
+	}
+	return patch
+}
+
 // Write gives a node the name of its host, and driver and credentials of its management controller. Other settings are kept; the
 // interfaces are reset to the defaults of the driver when that changes. It fails with ErrBusy while Ironic works on the node, and
 // with ErrRefused when the driver is not enabled.
 func (c *Client) Write(ctx context.Context, n hoststate.Node, name string, a hoststate.Access) error {
-	type change struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value string `json:"value"`
-	}
 	patch, query := []change{}, ""
 	if n.Driver != a.Driver {
 		patch, query = append(patch, change{"replace", "/driver", a.Driver}), "?reset_interfaces=True"
@@ -117,12 +167,7 @@ func (c *Client) Write(ctx context.Context, n hoststate.Node, name string, a hos
 	if n.Name != name {
 		patch = append(patch, change{"add", "/name", name})
 	}
-	for _, key := range slices.Sorted(maps.Keys(a.Info)) {
-		if n.Info[key] != a.Info[key] {
-			patch = append(patch, change{"add", "/driver_info/" + key, a.Info[key]})
-		}
-	}
-	patch = append(patch, change{"add", "/driver_info/" + a.PasswordKey, a.Password})
+	patch = append(append(patch, infos(n, a.Info)...), change{"add", "/driver_info/" + a.PasswordKey, a.Password})
 	return c.without(a, c.call(ctx, "update_node", http.MethodPatch, "nodes/"+url.PathEscape(n.UUID)+query, patch, nil))
 }
 
@@ -132,8 +177,8 @@ func (c *Client) SetProvision(ctx context.Context, uuid, target string) error {
 	return c.call(ctx, "set_provision_state", http.MethodPut, path, map[string]string{"target": target}, nil)
 }
 
-// Inspect has a machine inspected: by the ramdisk, or by its management controller when that is wanted and the node's driver can do it. It
-// fails with ErrBusy while Ironic works on the node.
+// Inspect has a machine inspected: by the ramdisk, which the node is told where to find, or by its management controller when that is wanted
+// and the node's driver can do it. It fails with ErrBusy while Ironic works on the node.
 func (c *Client) Inspect(ctx context.Context, n hoststate.Node, mode metal3v1.InspectionMode) error {
 	var driver struct {
 		Inspectors []string `json:"enabled_inspect_interfaces"`
@@ -144,13 +189,20 @@ func (c *Client) Inspect(ctx context.Context, n hoststate.Node, mode metal3v1.In
 	} else if err != nil {
 		return err
 	}
-	if wanted := inspector(driver.Inspectors, mode); wanted != "" && wanted != n.Inspector {
+	var patch []change
+	wanted := inspector(driver.Inspectors, mode)
+	if wanted != "" && wanted != n.Inspector {
+		patch = append(patch, change{"replace", "/inspect_interface", wanted})
+	}
+	if !slices.Contains(outOfBand, wanted) {
+		patch = append(patch, infos(n, c.config.Ramdisk.info(n))...)
+	}
+	if len(patch) > 0 {
 		if n.State == hoststate.InspectFailed { // interfaces are set in other states only
 			if err := c.SetProvision(ctx, n.UUID, "manage"); err != nil {
 				return err
 			}
 		}
-		patch := []map[string]string{{"op": "replace", "path": "/inspect_interface", "value": wanted}}
 		if err := c.call(ctx, "update_node", http.MethodPatch, "nodes/"+url.PathEscape(n.UUID), patch, nil); err != nil {
 			return err
 		}
@@ -158,13 +210,16 @@ func (c *Client) Inspect(ctx context.Context, n hoststate.Node, mode metal3v1.In
 	return c.SetProvision(ctx, n.UUID, "inspect")
 }
 
+// Inspect interfaces, the preferred ones first: the ramdisk reports, or the management controller does.
+var inBand, outOfBand = []string{"agent", "inspector"}, []string{"redfish", "idrac-redfish"}
+
 // inspector chooses one of the inspect interfaces of a driver; it returns none when Ironic's own choice is as good.
 func inspector(enabled []string, mode metal3v1.InspectionMode) string {
-	inBand, outOfBand := []string{"agent", "inspector"}, []string{"redfish", "idrac-redfish"}
+	choice := inBand
 	if mode == metal3v1.InspectionFast {
-		inBand = append(outOfBand, inBand...)
+		choice = slices.Concat(outOfBand, inBand)
 	}
-	for _, i := range inBand {
+	for _, i := range choice {
 		if slices.Contains(enabled, i) {
 			return i
 		}

@@ -41,6 +41,7 @@ type Provisioner interface {
 type Manager interface {
 	Provisioner
 	Managed(ctx context.Context, uuid string) (hoststate.Node, error)
+	Examined(ctx context.Context, uuid string) (hoststate.Node, error)
 	Find(ctx context.Context, names, macs []string) (uuid string, err error)
 	Report(ctx context.Context, uuid string) (*inventory.Report, error)
 	EnrolNode(ctx context.Context, name string, a hoststate.Access) (uuid string, err error)

@@ -20,12 +20,13 @@ import (
 // Ironic. The state Inspecting is written before, with the time; from that and from the node a process that knows nothing else sees what is
 // next. The annotation that asks for an inspection goes last, so that what interrupts the inspection does not lose the wish.
 func (r *Reconciler) inspect(ctx context.Context, w *work) (outcome, error) {
-	n, err := w.p.Managed(ctx, w.node)
+	n, err := w.p.Examined(ctx, w.node)
 	if err != nil {
 		return outcome{}, err
 	}
 	e := hoststate.Examination{
-		Again: !w.host.NeedsHardwareInspection(), Asked: w.m.asked, Told: w.host.Status.ErrorType == metal3v1.InspectionError,
+		Again: !w.host.NeedsHardwareInspection(), Asked: w.m.asked, Before: w.m.reported,
+		Told: w.host.Status.ErrorType == metal3v1.InspectionError,
 	}
 	if start := w.host.Status.OperationHistory.Inspect.Start; start != nil {
 		e.Since = start.Time
@@ -52,6 +53,7 @@ func (r *Reconciler) inspect(ctx context.Context, w *work) (outcome, error) {
 	if n.State == inventory.NodeAvailable { // it has to be manageable first
 		return waiting(metal3v1.ReasonInspecting, "Ironic prepares the inspection.", answerRetry), w.p.SetProvision(ctx, w.node, "manage")
 	}
+	w.m.reported = n.Reported
 	if err := w.p.Inspect(ctx, n, w.host.Spec.InspectionMode); err != nil {
 		return outcome{}, err
 	}
