@@ -8,6 +8,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -129,7 +131,7 @@ func (w *world) clear() {
 	}
 }
 
-// operate runs an operator until the function that it returns is called, or the test ends.
+// operate runs an operator until the function that it returns is called, or the test ends. One that ends by itself fails the test.
 func (w *world) operate(change ...func(*Options)) (stop func()) {
 	w.Helper()
 	o, err := Parse([]string{"--metrics-bind-address=0", "--health-probe-bind-address=0", "--namespace=" + w.system},
@@ -147,7 +149,13 @@ func (w *world) operate(change ...func(*Options)) (stop func()) {
 	for _, wrap := range w.wrap {
 		config.Wrap(wrap)
 	}
-	go func() { done <- RunWith(ctx, o, config) }()
+	go func() {
+		err := RunWith(ctx, o, config)
+		if ctx.Err() == nil {
+			w.Errorf("an operator ended by itself: %v", err)
+		}
+		done <- err
+	}()
 	stopped := false
 	stop = func() {
 		if !stopped {
@@ -199,7 +207,7 @@ func (w *world) stays(what string, condition func() bool, long time.Duration) {
 
 func (w *world) hosts() []metal3v1.BareMetalHost {
 	var list metal3v1.BareMetalHostList
-	require.NoError(w, w.List(w.Context(), &list, client.InNamespace(w.ns)))
+	assert.NoError(w, w.List(w.Context(), &list, client.InNamespace(w.ns)))
 	return list.Items
 }
 
@@ -218,11 +226,22 @@ func (w *world) status(d *metal3v1.BareMetalHostDiscovery, what string, want fun
 	w.Helper()
 	var last metal3v1.BareMetalHostDiscoveryStatus
 	ok := assert.Eventually(w, func() bool {
-		require.NoError(w, w.Get(w.Context(), client.ObjectKeyFromObject(d), d))
+		err := w.Get(w.Context(), client.ObjectKeyFromObject(d), d)
 		last = d.Status
-		return want(&d.Status)
+		return err == nil && want(&d.Status)
 	}, 60*time.Second, 50*time.Millisecond, what)
 	require.True(w, ok, "%+v", last)
+}
+
+// told waits for an event about a host.
+func (w *world) told(h *metal3v1.BareMetalHost, reason, note string) {
+	w.Helper()
+	w.eventually("an event says "+reason, func() bool {
+		var events eventsv1.EventList
+		return w.List(w.Context(), &events, client.InNamespace(h.Namespace)) == nil && slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
+			return e.Regarding.Name == h.Name && e.Reason == reason && strings.Contains(e.Note, note)
+		})
+	})
 }
 
 func ready(reason string) func(*metal3v1.BareMetalHostDiscoveryStatus) bool {
@@ -260,6 +279,27 @@ func TestAnUnknownMachineBecomesAHost(t *testing.T) {
 	})
 	w.enrol(2)
 	w.host("node-00002")
+}
+
+func TestAChangeOfAResourceTouchesNoHost(t *testing.T) {
+	w := newWorld(t)
+	w.enrol(1)
+	w.operate()
+	d := w.discover("all")
+	before := w.host("node-00001")
+	w.patch(d, `{"spec":{"resourceNameTemplate":{"prefix":"new-"},"hostTemplate":{"labels":{"rack":"r1"}},"approval":"Manual","selector":"bootMAC != '`+
+		before.Spec.BootMACAddress+`'","nodeDeletion":"Keep","rediscover":"Ignore"}}`)
+	w.enrol(2)
+	next := w.host("new-node-00002")
+	assert.Equal(t, "r1", next.Labels["rack"])
+	assert.Equal(t, "pending", next.Labels[metal3v1.ApprovalLabel])
+	after := w.host("node-00001")
+	assert.Equal(t, before.Spec, after.Spec)
+	assert.Equal(t, before.Labels, after.Labels)
+	assert.Equal(t, before.Annotations, after.Annotations)
+	assert.Len(t, w.hosts(), 2)
+	w.credentials(after, redfish, true)
+	w.released(after)
 }
 
 func TestAStatusIsAnUnmanagedHostToOthers(t *testing.T) {

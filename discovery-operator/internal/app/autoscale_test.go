@@ -240,7 +240,7 @@ func (m *machinery) told(set *unstructured.Unstructured, reason, note string) {
 	var seen []string
 	ok := assert.Eventually(m, func() bool {
 		var list eventsv1.EventList
-		require.NoError(m, m.List(m.Context(), &list, client.InNamespace(m.ns)))
+		assert.NoError(m, m.List(m.Context(), &list, client.InNamespace(m.ns)))
 		seen = nil
 		for i := range list.Items {
 			e := &list.Items[i]
@@ -348,7 +348,9 @@ func (m *machinery) upgrade() {
 	}
 	m.eventually("the newer version is served", func() bool {
 		c, err := client.New(m.config, client.Options{})
-		require.NoError(m, err)
+		if err != nil {
+			return false
+		}
 		for _, kind := range []schema.GroupKind{
 			{Group: "cluster.x-k8s.io", Kind: "MachineDeployment"}, {Group: "cluster.x-k8s.io", Kind: "MachineSet"},
 			{Group: "cluster.x-k8s.io", Kind: "Machine"}, {Group: "cluster.x-k8s.io", Kind: "Cluster"},

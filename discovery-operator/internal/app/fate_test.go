@@ -60,6 +60,11 @@ func (m mortal) Managed(ctx context.Context, uuid string) (n hoststate.Node, err
 	return n, err
 }
 
+func (m mortal) Examined(ctx context.Context, uuid string) (n hoststate.Node, err error) {
+	err = m.Act(func() (err error) { n, err = m.Manager.Examined(ctx, uuid); return err })
+	return n, err
+}
+
 func (m mortal) Find(ctx context.Context, names, macs []string) (uuid string, err error) {
 	err = m.Act(func() (err error) { uuid, err = m.Manager.Find(ctx, names, macs); return err })
 	return uuid, err
@@ -103,6 +108,23 @@ func (m mortal) SetPower(ctx context.Context, uuid, target string) error {
 	return m.Act(func() error { return m.Manager.SetPower(ctx, uuid, target) })
 }
 
+// outliving returns a way to wait for something that lets another process continue when the first has died.
+func (w *world) outliving(f *fate.Fate, next func()) (until func(what string, done func() bool)) {
+	replaced := false
+	return func(what string, done func() bool) {
+		w.Helper()
+		if !replaced {
+			w.eventually(what, func() bool { return f.Dead() || done() })
+			if !f.Dead() {
+				return
+			}
+			replaced = true
+			next()
+		}
+		w.eventually(what, done)
+	}
+}
+
 // lifetimes are more acts than a life has in each mode: 19 and about 91, of which some only ask again for what takes time.
 var lifetimes = map[string]int{"managing": 96, "beside another operator": 22}
 
@@ -129,20 +151,11 @@ func liveAndDie(t *testing.T, manage bool, n int) {
 	stop := w.operate(mode, func(o *Options) {
 		o.through = func(m baremetalhost.Manager) baremetalhost.Manager { return mortal{m, f} }
 	})
-	replaced := false
-	// until waits for something, and lets another process continue when the first has died.
-	until := func(what string, done func() bool) {
-		t.Helper()
-		w.eventually(what, func() bool {
-			if f.Dead() && !replaced {
-				replaced = true
-				stop()
-				w.wrap = nil
-				w.operate(mode)
-			}
-			return done()
-		})
-	}
+	until := w.outliving(f, func() {
+		stop()
+		w.wrap = nil
+		w.operate(mode)
+	})
 	w.discover("all")
 	first, second := &metal3v1.BareMetalHost{}, &metal3v1.BareMetalHost{}
 	first.Namespace, first.Name, second.Namespace, second.Name = w.ns, "node-00001", w.ns, "node-00002"
@@ -189,8 +202,7 @@ func liveAndDie(t *testing.T, manage bool, n int) {
 	assert.Empty(t, nodes, "nothing is left")
 	until("no reservation is left", func() bool {
 		var leases coordinationv1.LeaseList
-		require.NoError(t, w.List(t.Context(), &leases, client.InNamespace(w.system)))
-		return len(leases.Items) == 0
+		return w.List(t.Context(), &leases, client.InNamespace(w.system)) == nil && len(leases.Items) == 0
 	})
 	require.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(first), first)))
 	t.Logf("acts: %d", f.Acts())

@@ -79,21 +79,13 @@ func inspectAndDie(t *testing.T, n int) {
 	stop = w.operate(managing, func(o *Options) {
 		o.through = func(m baremetalhost.Manager) baremetalhost.Manager { return mortal{m, f} }
 	})
-	replaced := false
-	until := func(what string, done func() bool) {
-		t.Helper()
-		w.eventually(what, func() bool {
-			if f.Dead() && !replaced {
-				replaced = true
-				stop()
-				w.wrap = nil
-				for node, err := w.rack.Managed(t.Context(), uuid); err == nil && node.Busy(); node, err = w.rack.Managed(t.Context(), uuid) {
-				}
-				w.operate(managing)
-			}
-			return done()
-		})
-	}
+	until := w.outliving(f, func() {
+		stop()
+		w.wrap = nil
+		for node, err := w.rack.Managed(t.Context(), uuid); err == nil && node.Busy(); node, err = w.rack.Managed(t.Context(), uuid) {
+		}
+		w.operate(managing)
+	})
 	see := func() bool { return w.Get(t.Context(), client.ObjectKeyFromObject(h), h) == nil }
 	until("it was inspected", func() bool {
 		return see() && !h.InspectionRequested() && h.Status.Provisioning.State == metal3v1.StateAvailable && h.Status.PoweredOn

@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -90,16 +89,7 @@ func TestADiscoveredHostIsAvailableWithoutCredentialsAndInspection(t *testing.T)
 		assert.Empty(t, w.rack.Power(uuid), "nobody asked for its power")
 		assert.Empty(t, h.Status.ErrorMessage)
 		assert.Equal(t, metal3v1.StateAvailable, h.Status.Provisioning.State)
-		w.eventually("an event says so", func() bool {
-			var events eventsv1.EventList
-			require.NoError(t, w.List(t.Context(), &events, client.InNamespace(w.ns)))
-			for i := range events.Items {
-				if events.Items[i].Reason == metal3v1.ReasonRebootNotPossible {
-					return true
-				}
-			}
-			return false
-		})
+		w.told(h, metal3v1.ReasonRebootNotPossible, "is not done")
 	})
 	t.Run("it can be externally provisioned, and be given back", func(t *testing.T) {
 		w.patch(h, `{"spec":{"externallyProvisioned":true}}`)
@@ -336,6 +326,41 @@ func TestAMachineWithoutInspectionDataIsInspectedOnceItHasCredentials(t *testing
 	w.says(bad, metal3v1.ConditionReady, metal3v1.ReasonInspectionFailed)
 	require.NoError(t, w.Delete(t.Context(), bad))
 	w.gone(bad)
+}
+
+func TestAUserGivesTheHardwareOfAHost(t *testing.T) {
+	w := newWorld(t)
+	w.operate(managing)
+	register := func(name string, machine int, hardware string, mode metal3v1.InspectionMode) *metal3v1.BareMetalHost {
+		return w.register(name, machine, func(h *metal3v1.BareMetalHost) {
+			h.Spec.InspectionMode = mode
+			h.Annotations = map[string]string{metal3v1.HardwareDetailsAnnotation: hardware}
+		})
+	}
+	h := register("given", 1, `{"systemVendor":{"serialNumber":"SN-given"},"ramMebibytes":4096,"nics":[{"name":"eno1","mac":"52:54:00:00:00:01"}]}`,
+		metal3v1.InspectionDisabled)
+	w.is(h, "it is taken over, and the annotation goes", func() bool {
+		return h.Status.HardwareDetails != nil && !metav1.HasAnnotation(h.ObjectMeta, metal3v1.HardwareDetailsAnnotation)
+	})
+	assert.Equal(t, "SN-given", h.Status.HardwareDetails.SystemVendor.SerialNumber)
+	assert.Equal(t, 4096, h.Status.HardwareDetails.RAMMebibytes)
+	assert.Equal(t, "eno1", h.Status.HardwareDetails.NIC[0].Name)
+	w.reaches(h, metal3v1.StateAvailable)
+	for name, c := range map[string]struct {
+		hardware string
+		mode     metal3v1.InspectionMode
+		note     string
+	}{
+		"misspelt":  {`{"colour":"blue"}`, metal3v1.InspectionDisabled, `unknown field "colour"`},
+		"illegal":   {`{"nics":[{"mac":"none"}]}`, metal3v1.InspectionDisabled, "nics"},
+		"inspected": {`{"ramMebibytes":1}`, metal3v1.InspectionAgent, "spec.inspectionMode"},
+	} {
+		h := register(name, 2, c.hardware, c.mode)
+		w.told(h, "InvalidAnnotationValue", c.note)
+		assert.Nil(t, h.Status.HardwareDetails)
+		require.NoError(t, w.Delete(t.Context(), h))
+		w.gone(h)
+	}
 }
 
 func TestAMachineThatComesBackKeepsItsManagedHost(t *testing.T) {

@@ -4,14 +4,11 @@
 package app
 
 import (
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,13 +46,7 @@ func (w *world) statusOf(h *metal3v1.BareMetalHost, node string) {
 // kept waits for the event that says that the node of a deleted host stays.
 func (w *world) kept(h *metal3v1.BareMetalHost, note string) {
 	w.Helper()
-	w.eventually("an event says why the node stays", func() bool {
-		var events eventsv1.EventList
-		require.NoError(w, w.List(w.Context(), &events, client.InNamespace(h.Namespace)))
-		return slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
-			return e.Regarding.Name == h.Name && e.Reason == metal3v1.EventNodeKept && strings.Contains(e.Note, note)
-		})
-	})
+	w.told(h, metal3v1.EventNodeKept, note)
 }
 
 // TestAHostThatNamesAnothersNodeDoesNotGetIt lets somebody who may write hosts in one namespace, and nothing else, try to have the node of a
