@@ -76,7 +76,7 @@ func (s *site) make(ctx context.Context, with wish) error {
 	s.url, s.metrics = "http://"+listen, "http://"+metrics
 	database := filepath.Join(s.dir, "a.db")
 	if with.postgres {
-		if database, s.postgres, err = startPostgres(ctx, s.dir); err != nil {
+		if database, s.postgres, err = environment.StartPostgres(ctx, s.dir); err != nil {
 			return err
 		}
 	}

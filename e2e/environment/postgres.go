@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package environment
 
 import (
 	"context"
@@ -17,14 +17,14 @@ import (
 	"time"
 )
 
-// errNoPostgres says what is missing where it is.
-var errNoPostgres = errors.New("PostgreSQL is not installed (Debian package postgresql)")
+// ErrNoPostgres says what is missing where it is.
+var ErrNoPostgres = errors.New("PostgreSQL is not installed (Debian package postgresql)")
 
-// startPostgres starts the distribution's PostgreSQL with its data below dir, waiting for the disk as it does by default. It ends with this process, or when it is killed.
-func startPostgres(ctx context.Context, dir string) (url string, server *exec.Cmd, err error) {
+// StartPostgres starts the distribution's PostgreSQL with its data below dir, waiting for the disk as it does by default. It ends with this process, or when it is killed.
+func StartPostgres(ctx context.Context, dir string) (url string, server *exec.Cmd, err error) {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if len(found) == 0 {
-		return "", nil, errNoPostgres
+		return "", nil, ErrNoPostgres
 	}
 	bin := filepath.Dir(found[len(found)-1])
 	own := filepath.Join(dir, "postgres")
@@ -44,7 +44,7 @@ func startPostgres(ctx context.Context, dir string) (url string, server *exec.Cm
 	if said, err := run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-N", "--no-locale", "-E", "UTF8").CombinedOutput(); err != nil {
 		return "", nil, fmt.Errorf("making a database: %w: %s", err, said)
 	}
-	address, err := freeAddress(ctx)
+	address, err := freeAddress()
 	if err != nil {
 		return "", nil, err
 	}
@@ -53,13 +53,16 @@ func startPostgres(ctx context.Context, dir string) (url string, server *exec.Cm
 	if err := server.Start(); err != nil {
 		return "", nil, err
 	}
-	err = await(ctx, time.Minute, func() (string, error) {
-		if run("pg_isready", "-h", "127.0.0.1", "-p", port, "-q").Run() != nil {
-			return "PostgreSQL does not answer", nil //nolint:nilerr // it is asked again
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for run("pg_isready", "-h", "127.0.0.1", "-p", port, "-q").Run() != nil {
+		select {
+		case <-ctx.Done():
+			return "", server, errors.New("PostgreSQL does not answer")
+		case <-time.After(50 * time.Millisecond):
 		}
-		return "", nil
-	})
-	return "postgres://postgres@127.0.0.1:" + port + "/postgres?sslmode=disable", server, err
+	}
+	return "postgres://postgres@127.0.0.1:" + port + "/postgres?sslmode=disable", server, nil
 }
 
 // postgresUser is who runs the server: it refuses to run as root.
@@ -70,7 +73,7 @@ func postgresUser(dir string) (*syscall.SysProcAttr, error) {
 	}
 	who, err := user.Lookup("postgres")
 	if err != nil {
-		return nil, errors.Join(errNoPostgres, err)
+		return nil, errors.Join(ErrNoPostgres, err)
 	}
 	uid, _ := strconv.Atoi(who.Uid)
 	gid, _ := strconv.Atoi(who.Gid)
