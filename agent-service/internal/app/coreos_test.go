@@ -27,6 +27,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,6 +35,8 @@ import (
 	"testing"
 	"time"
 
+	ignitionv3 "github.com/coreos/ignition/v2/config/v3_1"
+	"github.com/coreos/ignition/v2/config/v3_1/types"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
@@ -208,6 +211,16 @@ func (p *printed) String() string {
 	return p.text.String()
 }
 
+// carried is what an address holds in itself.
+func carried(t *testing.T, source string) []byte {
+	t.Helper()
+	encoded, found := strings.CutPrefix(source, "data:;base64,")
+	require.True(t, found, "nothing is fetched by ignition itself")
+	content, err := base64.StdEncoding.DecodeString(encoded)
+	require.NoError(t, err)
+	return content
+}
+
 func boot(t *testing.T, ignition []byte) *booted {
 	t.Helper()
 	b := &booted{t: t, root: t.TempDir(), units: map[string]map[string]string{}}
@@ -228,11 +241,7 @@ func boot(t *testing.T, ignition []byte) *booted {
 	}
 	require.NoError(t, json.Unmarshal(ignition, &config))
 	for _, f := range config.Storage.Files {
-		encoded, found := strings.CutPrefix(f.Contents.Source, "data:;base64,")
-		require.True(t, found, "nothing is fetched by ignition itself")
-		content, err := base64.StdEncoding.DecodeString(encoded)
-		require.NoError(t, err)
-		b.write(f.Path, content, f.Mode)
+		b.write(f.Path, carried(t, f.Contents.Source), f.Mode)
 	}
 	for _, unit := range config.Systemd.Units {
 		require.True(t, unit.Enabled, unit.Name)
@@ -564,4 +573,50 @@ func TestTheNetworkThatIsStatedForAMachineIsInstalledThere(t *testing.T) {
 	b = machine("52:54:00:00:00:01")
 	assert.Contains(t, b.printed.String(), "no network is stated for this machine")
 	assert.NoDirExists(t, b.at(profiles))
+}
+
+// Ignition itself reads what is rendered, and merges what the user overrides as it would in the machine.
+func TestIgnitionTakesWhatIsRendered(t *testing.T) {
+	listener, address := listen(t)
+	s := startSite(t, listener, address, http.DefaultClient, liveImages(t))
+	const network = `,"static_network_config":[{"network_yaml":"interfaces: [{name: eth0, type: ethernet}]","mac_interface_map":[{"mac_address":"52:54:00:00:00:aa","logical_nic_name":"eth0"}]}]`
+	for name, c := range map[string]struct {
+		override string
+		check    func(t *testing.T, agent, before types.Unit)
+	}{
+		"nothing is overridden": {"", func(t *testing.T, agent, _ types.Unit) { assert.True(t, *agent.Enabled) }},
+		"a drop-in": {`{"name":"agent.service","dropins":[{"name":"10-proxy.conf","contents":"[Service]\nEnvironment=A=b\n"}]}`, func(t *testing.T, agent, before types.Unit) {
+			assert.Equal(t, before.Contents, agent.Contents)
+			assert.Len(t, agent.Dropins, 1)
+			assert.True(t, *agent.Enabled)
+		}},
+		"a unit of the user's": {`{"name":"agent.service","contents":"[Service]\nExecStart=/usr/bin/true\n"}`, func(t *testing.T, agent, _ types.Unit) {
+			assert.Equal(t, "[Service]\nExecStart=/usr/bin/true\n", *agent.Contents)
+		}},
+		"no agent": {`{"name":"agent.service","enabled":false}`, func(t *testing.T, agent, _ types.Unit) { assert.False(t, *agent.Enabled) }},
+		"another":  {`{"name":"mine.service","enabled":true,"contents":"[Service]\nExecStart=/usr/bin/true\n"}`, func(t *testing.T, agent, before types.Unit) { assert.Equal(t, before, agent) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			override := ""
+			if c.override != "" {
+				override = `,"ignition_config_override":` + strconv.Quote(`{"ignition":{"version":"3.1.0"},"systemd":{"units":[`+c.override+`]}}`)
+			}
+			_, image := s.infraEnv(network + override)
+			config, report, err := ignitionv3.Parse(s.ignition(image))
+			require.NoError(t, err, report.String())
+			assert.Empty(t, report.Entries)
+			merged := config
+			for _, source := range config.Ignition.Config.Merge {
+				over, report, err := ignitionv3.Parse(carried(t, *source.Source))
+				require.NoError(t, err, report.String())
+				merged = ignitionv3.Merge(merged, over)
+			}
+			agent := func(c types.Config) types.Unit {
+				at := slices.IndexFunc(c.Systemd.Units, func(u types.Unit) bool { return u.Name == "agent.service" })
+				require.GreaterOrEqual(t, at, 0)
+				return c.Systemd.Units[at]
+			}
+			c.check(t, agent(merged), agent(config))
+		})
+	}
 }

@@ -167,10 +167,14 @@ func TestNetworkManagerReadsProfiles(t *testing.T) {
 	found, err := statement(wanted).Keyfiles()
 	require.NoError(t, err)
 	for name, content := range found.Files {
-		command := exec.CommandContext(t.Context(), nmcli, "--offline", "connection", "modify")
-		command.Stdin, command.Env = strings.NewReader(content), append(os.Environ(), "LC_ALL=C")
+		command := exec.CommandContext(t.Context(), nmcli, "--offline", "connection", "modify", "connection.zone", "")
+		command.Stdin, command.Env = strings.NewReader(content), append(os.Environ(), "LC_ALL=C.UTF-8")
 		output, err := command.CombinedOutput()
 		require.NoError(t, err, "%s: %s", name, output)
+		for line := range strings.Lines(content) {
+			// It leaves out that there is no next hop.
+			assert.Contains(t, string(output), strings.TrimSuffix(strings.TrimSpace(line), ",0.0.0.0"), name)
+		}
 	}
 }
 
