@@ -143,6 +143,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, from *sour
 	hosts := baremetalhost.New(baremetalhost.Deps{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: recorder, Provisioners: from, Counter: counters,
 		Namespace: o.Namespace, Grace: reservation.Time, ManageHosts: o.ManageHosts,
+		Haste: o.haste,
 	})
 	return wrap(hosts.SetupWithManager(mgr), "adding the controller of BareMetalHosts")
 }

@@ -137,7 +137,7 @@ func (w *world) operate(change ...func(*Options)) (stop func()) {
 	o, err := Parse([]string{"--metrics-bind-address=0", "--health-probe-bind-address=0", "--namespace=" + w.system},
 		func(string) string { return "" })
 	require.NoError(w, err)
-	o.rack, o.several, o.only = w.rack, true, []string{w.ns}
+	o.rack, o.several, o.only, o.haste = w.rack, true, []string{w.ns}, 10
 	for _, c := range change {
 		c(&o)
 	}

@@ -52,6 +52,7 @@ func (d *death) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestADeathAtEveryWrite kills the operator at each write of a life that begins with three reports, two of the same serial number, goes
 // on with a hand-over and ends with a deletion; another process continues. Never may a machine have two hosts, or be lost.
 func TestADeathAtEveryWrite(t *testing.T) {
+	t.Parallel()
 	for n := int64(1); n <= 8; n++ {
 		for _, late := range []bool{false, true} {
 			t.Run(fmt.Sprintf("write %d, late %t", n, late), func(t *testing.T) { dieAt(t, n, late) })
@@ -95,6 +96,7 @@ func dieAt(t *testing.T, n int64, late bool) {
 
 // TestADeathInAHandOverOrDeletion kills the operator at each write of a hand-over and of a deletion.
 func TestADeathInAHandOverOrDeletion(t *testing.T) {
+	t.Parallel()
 	for n := int64(1); n <= 4; n++ {
 		t.Run(fmt.Sprintf("write %d", n), func(t *testing.T) {
 			w := newWorld(t)

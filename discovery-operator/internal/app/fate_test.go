@@ -132,6 +132,7 @@ var lifetimes = map[string]int{"managing": 96, "beside another operator": 22}
 // modes: one gets credentials and is deleted at the end, the other is deleted at once, and a third is registered by hand. Another
 // process continues. Never may a machine have two nodes or two hosts, and nothing may be left at the end.
 func TestADeathAtEveryActOfALife(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("many lives are not lived in a short run")
 	}

@@ -56,6 +56,7 @@ const inspectionActs = 24
 // TestADeathAtEveryActOfAnInspection kills the operator at each write to the API server and each call of Ironic in an inspection. Another
 // process continues, after Ironic has done what it was asked for: the machine is inspected once, and a deletion ends the next one.
 func TestADeathAtEveryActOfAnInspection(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("many lives are not lived in a short run")
 	}

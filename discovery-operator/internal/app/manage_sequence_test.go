@@ -22,6 +22,7 @@ import (
 // TestHostsComeToRestWhateverHappens does random things to three machines, their hosts and their operators, and lets go: every machine has one
 // host and one node, and is on; and when the hosts are deleted, nothing is left.
 func TestHostsComeToRestWhateverHappens(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { play(t, rand.New(rand.NewPCG(seed, 5))) })
 	}

@@ -66,6 +66,8 @@ type Options struct {
 	through func(baremetalhost.Manager) baremetalhost.Manager
 	several bool
 	only    []string
+	// haste divides the times after which hosts are looked at again; 0 is as good as 1.
+	haste int
 	// ironicTimeout bounds a request to Ironic; 0 is the usual time.
 	ironicTimeout time.Duration
 }

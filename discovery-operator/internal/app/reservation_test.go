@@ -52,6 +52,7 @@ func (w *world) kept(h *metal3v1.BareMetalHost, note string) {
 // TestAHostThatNamesAnothersNodeDoesNotGetIt lets somebody who may write hosts in one namespace, and nothing else, try to have the node of a
 // host in another one deleted, switched or shown.
 func TestAHostThatNamesAnothersNodeDoesNotGetIt(t *testing.T) {
+	t.Parallel()
 	for mode, how := range modes {
 		t.Run(mode, func(t *testing.T) {
 			w := newWorld(t)
@@ -156,6 +157,7 @@ func TestAReservedMACIsNotGivenANodeForAnotherHost(t *testing.T) {
 
 // TestAReservationOfAnEarlierVersionIsCompleted takes what this version records out of the reservations.
 func TestAReservationOfAnEarlierVersionIsCompleted(t *testing.T) {
+	t.Parallel()
 	for mode, how := range modes {
 		t.Run(mode, func(t *testing.T) {
 			w := newWorld(t)
