@@ -16,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
@@ -111,6 +112,9 @@ func (k *Kind) start(ctx context.Context, kind, image string) error {
 	if err != nil {
 		return err
 	}
+	if err := nameSystems(objects); err != nil {
+		return err
+	}
 	if err := render.Apply(ctx, config, objects); err != nil {
 		return err
 	}
@@ -120,6 +124,20 @@ func (k *Kind) start(ctx context.Context, kind, image string) error {
 		return fmt.Errorf("making a client: %w", err)
 	}
 	return k.untilAvailable(ctx, clients)
+}
+
+// nameSystems says what clusters are installed with, where the overlay says nothing.
+func nameSystems(objects []*unstructured.Unstructured) error {
+	list, err := systems()
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if object.GetKind() == "ConfigMap" && strings.HasPrefix(object.GetName(), "agent-service-systems-") {
+			return unstructured.SetNestedField(object.Object, list, "data", "systems.json")
+		}
+	}
+	return errors.New("the overlay has no ConfigMap agent-service-systems")
 }
 
 // untilAvailable waits for every Deployment of the cluster: the operators, and the name service that hosted clusters need.

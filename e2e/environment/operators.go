@@ -129,15 +129,23 @@ func ownLiveImage(dir string) (string, error) {
 // SystemVersion is the version that clusters of AgentService can have.
 const SystemVersion = "4.20"
 
-// systemImages writes the list of what clusters are installed with: a small image, served as long as this process lives. Generated machines download and check it.
+// systemImages writes the list of what clusters are installed with.
 func systemImages(dir string) (string, error) {
-	address, err := serveSystem()
+	text, err := systems()
 	if err != nil {
 		return "", err
 	}
 	list := filepath.Join(dir, "systems.json")
-	text := fmt.Sprintf(`[{"version":%q,"cpuArchitecture":"x86_64","url":"http://%s/system.img","sha256":"%x"}]`, SystemVersion, address, sha256.Sum256(system))
 	return list, os.WriteFile(list, []byte(text), 0o600)
+}
+
+// systems is what clusters are installed with: a small image, served as long as this process lives. Generated machines, which run beside it, download and check it.
+func systems() (string, error) {
+	address, err := serveSystem()
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf(`[{"version":%q,"cpuArchitecture":"x86_64","url":"http://%s/system.img","sha256":"%x"}]`, SystemVersion, address, sha256.Sum256(system)), nil
 }
 
 var system = bytes.Repeat([]byte("system\n"), 1<<16)

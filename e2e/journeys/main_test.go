@@ -28,6 +28,8 @@ var (
 	administrator *rest.Config
 	// local is the environment when this program owns its processes, for the journeys in which they die.
 	local *environment.Local
+	// foreign is true where somebody else runs Muster, as they like it.
+	foreign bool
 )
 
 // together is how many journeys go on at a time, and so bounds how many hosted clusters run at once on a small machine.
@@ -68,6 +70,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	local, _ = env.(*environment.Local)
+	_, foreign = env.(environment.Existing)
 	code := m.Run()
 	describe(env, code)
 	return code
