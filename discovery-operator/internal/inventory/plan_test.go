@@ -420,7 +420,6 @@ func BenchmarkDiff(b *testing.B) {
 			b.Fatal("not all nodes are known: ", d.Counts)
 		}
 	}
-	b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms")
 }
 
 func TestAnIronicIsForOneNamespaceUnlessItIsShared(t *testing.T) {

@@ -18,8 +18,7 @@ import (
 	"github.com/muster-io/muster/e2e/environment"
 )
 
-// Benchmarks returns all benchmarks of discovery-operator that need an API server. discovery.diff_100k is a Go benchmark:
-// BenchmarkDiff in its package inventory.
+// Benchmarks returns all benchmarks of discovery-operator.
 func Benchmarks() []bench.Benchmark {
 	operator := environment.DiscoveryOperator()
 	operator.Args = func(string) []string { return []string{"--provisioner=ironic"} }
@@ -28,7 +27,18 @@ func Benchmarks() []bench.Benchmark {
 		{Name: "discovery.sync_10k", Operator: operator, Play: func(ctx context.Context, r *bench.Run) error { return syncAll(ctx, r, 10_000) }},
 		{Name: "discovery.steady_10k", Operator: operator, Play: steady},
 		{Name: "discovery.resync_10k", Operator: operator, Play: resync},
+		{Name: "discovery.diff_100k", Play: diff},
 	}
+}
+
+// diff compares 100,000 nodes with 100,000 hosts, in memory.
+func diff(ctx context.Context, r *bench.Run) error {
+	results, err := bench.GoBenchmark{Module: "discovery-operator", Package: "./internal/inventory", Pattern: "^BenchmarkDiff$"}.Run(ctx)
+	if err != nil {
+		return err
+	}
+	r.Figure("ms", results[0].NanosecondsPerOp/1e6, "ms", 1000)
+	return nil
 }
 
 // syncAll makes hosts of all machines of a seeded Ironic.
