@@ -130,10 +130,12 @@ func (w *world) claim(name, pool string) *ipamv1.IPClaim {
 	return claim
 }
 
-// eventually waits until a claim is as it should be.
+// eventually waits until something is as it should be. It asks on the test's own goroutine, which may end the test.
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	require.Eventually(w.t, ok, patience, 20*time.Millisecond, what)
+	for deadline := time.Now().Add(patience); !ok(); wait(w.t.Context(), 20*time.Millisecond) {
+		require.True(w.t, time.Now().Before(deadline), what)
+	}
 }
 
 // address is what a claim gets.
