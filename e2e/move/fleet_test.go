@@ -266,9 +266,13 @@ func (f *fleet) served(p *plane) map[string]fact {
 	return now
 }
 
+// eventually asks on the test's own goroutine, which may end the test.
 func (f *fleet) eventually(what string, ok func() bool) {
 	f.t.Helper()
-	require.Eventually(f.t, ok, patience, 50*time.Millisecond, what)
+	for deadline := time.Now().Add(patience); !ok(); {
+		require.True(f.t, time.Now().Before(deadline), what)
+		<-time.NewTimer(50 * time.Millisecond).C
+	}
 }
 
 // same waits until the target shows what the source has shown.
