@@ -184,7 +184,6 @@ func (a *Agent) serve(ctx context.Context) error {
 			if err := a.register(ctx); err != nil {
 				return err
 			}
-			continue
 		}
 		next := max(wait, retryAfter(err))
 		wait = min(2*wait, lastBackOff)
