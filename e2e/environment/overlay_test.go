@@ -12,6 +12,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -183,6 +184,14 @@ func TestAgentServiceRunsAsItsProductionOverlaySays(t *testing.T) {
 	needControlPlane(t)
 	if os.Getuid() != 0 {
 		t.Skip("only root gives a process another file system")
+	}
+	for _, port := range []string{"8081", "8090", "8443"} {
+		free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":"+port)
+		if err != nil && os.Getenv("CI") != "true" {
+			t.Skip("another process has port " + port + ", at which the overlay says that the service listens")
+		}
+		require.NoError(t, err)
+		require.NoError(t, free.Close())
 	}
 	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{UnsafeNoFsync: true})
 	require.NoError(t, err)
