@@ -4,6 +4,7 @@
 package app
 
 import (
+	"fmt"
 	"testing"
 	"testing/fstest"
 
@@ -83,21 +84,38 @@ func TestClusters(t *testing.T) {
 
 	w.eventually("the claim has no finalizer", func() bool { return len(w.getClaim("a").Finalizers) == 1 })
 	w.pause(cluster, true)
-	// The cache must have seen the pause before the claim is deleted: a label makes another claim follow it too.
-	labelled := w.newClaim("labelled", "free")
-	labelled.Labels[ipamv1.ClusterNameLabel] = "c"
-	require.NoError(t, w.user.Create(t.Context(), labelled))
+	labelled := w.follower("c")
 	w.delete(first)
 	w.claim("witness", "free")
 	w.address("witness")
-	assert.Nil(t, w.getClaim("labelled").Status.Address)
+	assert.Nil(t, w.getClaim(labelled).Status.Address)
 	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(address), address))
 	assert.Zero(t, address.DeletionTimestamp, "nothing is given back while the Cluster is paused")
 	w.pause(cluster, false)
 	w.gone(first)
 	w.gone(address)
-	w.address("labelled")
+	w.address(labelled)
 	w.settled()
+}
+
+// follower makes a claim that follows a paused Cluster by its label. The watch of Clusters may be behind that of claims: those that come before the pause is
+// seen get their address, and another one is made.
+func (w *world) follower(cluster string) string {
+	w.t.Helper()
+	for i := 0; ; i++ {
+		claim := w.newClaim(fmt.Sprintf("follower-%d", i), "free")
+		claim.Labels[ipamv1.ClusterNameLabel] = cluster
+		require.NoError(w.t, w.user.Create(w.t.Context(), claim))
+		for _, name := range []string{"first", "second"} {
+			name = fmt.Sprintf("%s-beside-%d", name, i)
+			w.claim(name, "free")
+			w.address(name)
+			w.delete(w.getClaim(name))
+		}
+		if w.getClaim(claim.Name).Status.Address == nil {
+			return claim.Name
+		}
+	}
 }
 
 func TestAPausedPoolOrClaimGetsNothing(t *testing.T) {
