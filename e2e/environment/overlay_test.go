@@ -97,6 +97,8 @@ func (k *kubelet) mount(program string) {
 	binary, err := os.ReadFile(program)
 	require.NoError(k.t, err)
 	k.write("/usr/local/bin/"+k.container().Name, binary, 0o755)
+	require.NoError(k.t, os.MkdirAll(filepath.Join(k.root, "proc/self"), 0o755))
+	require.NoError(k.t, os.Symlink("/usr/local/bin/"+k.container().Name, filepath.Join(k.root, "proc/self/exe")))
 	k.write("/usr/local/share/muster/live/live.json", []byte("[]"), 0o644)
 	spec := k.deploy.Spec.Template.Spec
 	for _, mount := range k.container().VolumeMounts {
@@ -119,8 +121,8 @@ func (k *kubelet) mount(program string) {
 	}
 }
 
-// start begins the container. It ends with the test, or when stop is called.
-func (k *kubelet) start() (said *bytes.Buffer, stop func()) {
+// start begins the container. It ends by itself, which ended tells, or when stop is called.
+func (k *kubelet) start() (said *bytes.Buffer, ended <-chan struct{}, stop func()) {
 	k.t.Helper()
 	server, err := url.Parse(k.config.Host)
 	require.NoError(k.t, err)
@@ -144,11 +146,16 @@ func (k *kubelet) start() (said *bytes.Buffer, stop func()) {
 	account := uint32(k.account())
 	process.SysProcAttr = &syscall.SysProcAttr{Chroot: k.root, Credential: &syscall.Credential{Uid: account, Gid: account}, Pdeathsig: syscall.SIGKILL}
 	require.NoError(k.t, process.Start())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = process.Wait()
+	}()
 	stop = func() {
 		_ = process.Process.Signal(syscall.SIGTERM)
-		_ = process.Wait()
+		<-over
 	}
-	return said, stop
+	return said, over, stop
 }
 
 // answers is the status of an answer, 0 for none.
@@ -224,23 +231,29 @@ func TestAgentServiceRunsAsItsProductionOverlaySays(t *testing.T) {
 	program, err := checkout.Binary("agent-service")
 	require.NoError(t, err)
 	k.mount(program)
-	said, stop := k.start()
-	running := true
+	said, ended, stop := k.start()
 	t.Cleanup(func() {
-		if running {
-			stop()
-		}
+		stop()
 		if t.Failed() {
 			t.Log(said)
 		}
 	})
-	require.Eventually(t, func() bool { return answers(t.Context(), "http://127.0.0.1:8081/readyz") == http.StatusOK }, patience, 50*time.Millisecond, "the readiness probe")
+	ready := false
+	require.Eventually(t, func() bool {
+		select {
+		case <-ended:
+			return true
+		default:
+			ready = answers(t.Context(), "http://127.0.0.1:8081/readyz") == http.StatusOK
+			return ready
+		}
+	}, patience, 50*time.Millisecond, "the readiness probe")
+	require.True(t, ready, "the container ended by itself")
 
 	env := created(t, config)
 	assert.Equal(t, http.StatusUnauthorized, answers(t.Context(), "http://127.0.0.1:8090/api/assisted-install/v2/infra-envs"))
 
 	stop()
-	running = false
 	assert.NotContains(t, said.String(), "is forbidden", "a right is missing")
 	rows, err := exec.CommandContext(t.Context(), "psql", database, "-Atc", "SELECT kube_namespace || '/' || kube_name FROM infra_envs").CombinedOutput()
 	require.NoError(t, err, string(rows))
