@@ -5,11 +5,13 @@ package discovery
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -58,12 +60,33 @@ func syncAll(ctx context.Context, r *bench.Run, n int) error {
 	if err := w.user.List(ctx, &like, client.Limit(1)); err != nil {
 		return fmt.Errorf("listing hosts: %w", err)
 	}
+	reservation, err := w.reservation(ctx)
+	if err != nil {
+		return err
+	}
 	w.StopOperator()
-	return w.RatioToBare(ctx, w.took, w.bare(&like.Items[0], w.done.Writes()), w.counter, 1.5)
+	w.Note("bare: with each host, its reservation is created")
+	return w.RatioToBare(ctx, w.took, w.bare(&like.Items[0], reservation, w.done.Writes()), w.counter, 1.5)
+}
+
+// reservation is one of those that the operator made, without what the API server adds.
+func (w *world) reservation(ctx context.Context) (*coordinationv1.Lease, error) {
+	var leases coordinationv1.LeaseList
+	if err := w.user.List(ctx, &leases); err != nil {
+		return nil, fmt.Errorf("listing reservations: %w", err)
+	}
+	for i := range leases.Items {
+		if l := &leases.Items[i]; strings.HasPrefix(l.Name, "boot-mac-") {
+			return &coordinationv1.Lease{
+				ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: "bare", Labels: l.Labels, Annotations: l.Annotations}, Spec: l.Spec,
+			}, nil
+		}
+	}
+	return nil, errors.New("the operator reserved nothing")
 }
 
 // bare are the writes of a sync, per machine in the order in which the operator does them.
-func (w *world) bare(like *metal3v1.BareMetalHost, writes map[bench.Kind]int) bench.Bare {
+func (w *world) bare(like *metal3v1.BareMetalHost, reservation *coordinationv1.Lease, writes map[bench.Kind]int) bench.Bare {
 	host := func(item int) *metal3v1.BareMetalHost {
 		h := like.DeepCopy()
 		h.ObjectMeta = metav1.ObjectMeta{
@@ -83,6 +106,11 @@ func (w *world) bare(like *metal3v1.BareMetalHost, writes map[bench.Kind]int) be
 		Write: func(ctx context.Context, kind bench.Kind, item, n int) error {
 			switch kind.Verb + " " + kind.Resource {
 			case "create baremetalhosts":
+				l := reservation.DeepCopy()
+				l.Name = fmt.Sprintf("bare-%05d", item)
+				if err := w.plain.Create(ctx, l); err != nil {
+					return err
+				}
 				return w.plain.Create(ctx, host(item))
 			case "apply baremetalhosts/status":
 				return w.applyHost(ctx, host(item))

@@ -180,7 +180,8 @@ func TestAClaimOfTheContractThatVanishesLeavesNothing(t *testing.T) {
 	stop := w.operator(nil)
 	w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.11")} })
 	gone, again := w.addressClaim("gone", "p", nil), w.addressClaim("again", "p", nil)
-	address := w.contractAddress("gone")
+	address, lock := w.contractAddress("gone"), &ipamv1.IPAddress{}
+	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(address), lock))
 	w.contractAddress("again")
 	stop()
 	w.force(gone)
@@ -188,7 +189,7 @@ func TestAClaimOfTheContractThatVanishesLeavesNothing(t *testing.T) {
 	w.addressClaim("again", "p", nil)
 	w.operator(nil)
 	w.gone(address)
-	w.gone(&ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: address.GetName()}})
+	w.gone(lock)
 	w.contractAddress("again")
 	w.settled()
 }

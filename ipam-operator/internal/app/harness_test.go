@@ -186,10 +186,13 @@ func (w *world) delete(obj client.Object) {
 	require.NoError(w.t, client.IgnoreNotFound(w.user.Delete(w.t.Context(), obj)))
 }
 
+// gone waits until an object is not there any more; another one may have its name.
 func (w *world) gone(obj client.Object) {
 	w.t.Helper()
 	w.eventually(obj.GetName()+" is still there", func() bool {
-		return apierrors.IsNotFound(w.user.Get(w.t.Context(), client.ObjectKeyFromObject(obj), obj.DeepCopyObject().(client.Object)))
+		now := obj.DeepCopyObject().(client.Object)
+		err := w.user.Get(w.t.Context(), client.ObjectKeyFromObject(obj), now)
+		return apierrors.IsNotFound(err) || err == nil && obj.GetUID() != "" && now.GetUID() != obj.GetUID()
 	})
 }
 
