@@ -96,7 +96,7 @@ func (h *Host) before(other *Host) bool {
 	case (h.NodeID != "") != (other.NodeID != ""):
 		return h.NodeID != ""
 	default:
-		return h.Ref.String() < other.Ref.String()
+		return h.String() < other.String()
 	}
 }
 

@@ -235,7 +235,7 @@ func TestAHostWithoutStatusIsCompleted(t *testing.T) {
 func TestAMachineThatComesBackGoesToTheOlderOfTwoHosts(t *testing.T) {
 	m := machine(t, 1)
 	s := snapshot(resource("r"), m)
-	now := time.Now()
+	now := s.Now
 	host := inventory.Host{
 		Ref: inventory.Ref{Namespace: "ns", Name: "node-00001"}, Created: now, NodeID: "gone", BootMAC: demo.MAC(1, 0), Resource: "r", Held: true, HasStatus: true,
 	}
