@@ -240,13 +240,13 @@ func says(obj *unstructured.Unstructured) object {
 	return out
 }
 
-// served waits until every claim at a plane has its address, and every pool tells so.
+// served waits until every claim at a plane has what it asks for, and every pool and template tells so.
 func (f *fleet) served(p *plane) map[string]fact {
 	f.t.Helper()
 	var now map[string]fact
 	f.eventually("the claims of the fleet are not served", func() bool {
 		now = f.facts(p)
-		taken := map[string]int{}
+		taken, rendered := map[string]int{}, map[string]int{}
 		for name, known := range now {
 			switch {
 			case strings.Contains(name, "/IPClaim/") && known.Says["address"] == nil, strings.Contains(name, "/IPAddressClaim/") && known.Says["addressRef"] == nil,
@@ -254,11 +254,18 @@ func (f *fleet) served(p *plane) map[string]fact {
 				return false
 			case strings.HasPrefix(name, "ipam/IPAddress/"):
 				taken[known.Spec.(object)["pool"].(object)["name"].(string)]++
+			case strings.Contains(name, "/Metal3Data/"):
+				rendered[known.Spec.(object)["template"].(object)["name"].(string)]++
 			}
 		}
 		for name, known := range now {
 			if poolName, ok := strings.CutPrefix(name, "ipam/IPPool/"); ok && fmt.Sprint(known.Says["used"]) != fmt.Sprint(taken[poolName]) {
 				return false
+			}
+			if template, ok := strings.CutPrefix(name, "infrastructure/Metal3DataTemplate/"); ok {
+				if indexes, _ := known.Says["indexes"].(object); len(indexes) != rendered[template] {
+					return false
+				}
 			}
 		}
 		return true
