@@ -44,13 +44,8 @@ func (m *Real) boot() hardware.Boot {
 	return boot
 }
 
-var architectures = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
-
 func processors() hardware.CPU {
-	found := hardware.CPU{Architecture: runtime.GOARCH, Count: int64(runtime.NumCPU())}
-	if name, known := architectures[runtime.GOARCH]; known {
-		found.Architecture = name
-	}
+	found := hardware.CPU{Architecture: hardware.Architecture(runtime.GOARCH), Count: int64(runtime.NumCPU())}
 	if info, err := ghw.CPU(ghw.WithDisableWarnings(), ghw.WithDisableTools()); err == nil && len(info.Processors) > 0 {
 		found.ModelName, found.Flags = info.Processors[0].Model, info.Processors[0].Capabilities
 		if info.TotalHardwareThreads > 0 {

@@ -40,6 +40,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+
+	"github.com/muster-io/muster/agent-service/internal/hardware"
 )
 
 // private is an authority that nothing but its own certificate is trusted by, and a server's certificate of it for this machine.
@@ -134,7 +136,7 @@ func (s *site) ask(method, path, body string) (status int, content []byte, err e
 // offer puts an agent for this machine into the directory of agents.
 func (s *site) offer(content string) {
 	s.t.Helper()
-	path := filepath.Join(s.agents, "agent-"+architectures[runtime.GOARCH])
+	path := filepath.Join(s.agents, "agent-"+hardware.Architecture(runtime.GOARCH))
 	require.NoError(s.t, os.WriteFile(path+".new", []byte(content), 0o600))
 	require.NoError(s.t, os.Rename(path+".new", path))
 }
@@ -142,7 +144,7 @@ func (s *site) offer(content string) {
 // infraEnv makes one, and says where its image is.
 func (s *site) infraEnv(more string) (id, image string) {
 	s.t.Helper()
-	status, content, err := s.ask(http.MethodPost, "/api/assisted-install/v2/infra-envs", `{"name":"e","pull_secret":"{}","cpu_architecture":"`+architectures[runtime.GOARCH]+`"`+more+`}`)
+	status, content, err := s.ask(http.MethodPost, "/api/assisted-install/v2/infra-envs", `{"name":"e","pull_secret":"{}","cpu_architecture":"`+hardware.Architecture(runtime.GOARCH)+`"`+more+`}`)
 	require.NoError(s.t, err)
 	require.Equal(s.t, http.StatusCreated, status, string(content))
 	var env struct {
@@ -444,7 +446,7 @@ func TestAnAgentIsWaitedFor(t *testing.T) {
 	b := boot(t, s.ignition(image))
 	ended := b.run("agent.service", "ExecStartPre")
 	b.prints("the service answers with 404")
-	b.prints("put it as agent-" + architectures[runtime.GOARCH] + " into the directory that --agent-directory names")
+	b.prints("put it as agent-" + hardware.Architecture(runtime.GOARCH) + " into the directory that --agent-directory names")
 	b.nothing()
 	s.offer("the agent of later")
 	assert.Equal(t, "the agent of later", b.fetched(ended), "the certificate proves who has it")
@@ -508,7 +510,7 @@ func TestTheAgentIsFetchedInParts(t *testing.T) {
 	assert.Equal(t, http.StatusNotModified, same.StatusCode)
 
 	// That of this machine's own architecture may have the name that it is built with.
-	own := path + architectures[runtime.GOARCH]
+	own := path + hardware.Architecture(runtime.GOARCH)
 	missing, _ = get(t, own)
 	assert.Equal(t, http.StatusNotFound, missing.StatusCode)
 	require.NoError(t, os.WriteFile(filepath.Join(s.agents, "agent"), []byte("own"), 0o600))

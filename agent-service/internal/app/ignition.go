@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/nmstate"
 	"github.com/muster-io/muster/agent-service/internal/service"
 )
@@ -39,7 +40,7 @@ func (d *discovery) ignition(env *service.InfraEnv) ([]byte, error) {
 		return nil, err
 	}
 	settings := []string{
-		"AGENT_URL=" + d.base, "AGENT_INFRA_ENV_ID=" + env.ID, "AGENT_TOKEN_FILE=/etc/muster/token", "AGENT_ARCH=" + architecture(env.CPUArchitecture), "AGENT_SHA256=" + program,
+		"AGENT_URL=" + d.base, "AGENT_INFRA_ENV_ID=" + env.ID, "AGENT_TOKEN_FILE=/etc/muster/token", "AGENT_ARCH=" + hardware.Architecture(env.CPUArchitecture), "AGENT_SHA256=" + program,
 	}
 	files := []any{ignitionFile("/etc/muster/token", credential, 0o600), ignitionFile("/usr/local/bin/fetch-agent", fetchAgent, 0o755)}
 	trusted := service.Certificates(d.authorities, env.AdditionalTrustBundle, env.MirrorRegistryCA)

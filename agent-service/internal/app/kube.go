@@ -26,6 +26,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclassification"
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclusterinstall"
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
+	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/httpapi"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
@@ -250,7 +251,7 @@ func (a *addresses) Addresses(ctx context.Context, env *service.InfraEnv) (infra
 	}
 	program, err := a.programs.sum(env.CPUArchitecture)
 	if program == "" {
-		found.Lacks = "live images of CoreOS do not start an agent, because this service has none for " + architecture(env.CPUArchitecture)
+		found.Lacks = "live images of CoreOS do not start an agent, because this service has none for " + hardware.Architecture(env.CPUArchitecture)
 	}
 	return found, err
 }

@@ -19,6 +19,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/httpapi"
 	"github.com/muster-io/muster/agent-service/internal/image"
 	"github.com/muster-io/muster/agent-service/internal/service"
@@ -39,9 +40,6 @@ type measured struct {
 	size, time int64
 }
 
-// architectures are names of architectures by Go's.
-var architectures = map[string]string{"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le", "s390x": "s390x"}
-
 // newPrograms takes the directory of this program where none is given.
 func newPrograms(directory string) (*programs, error) {
 	if directory == "" {
@@ -54,19 +52,11 @@ func newPrograms(directory string) (*programs, error) {
 	return &programs{directory: directory, known: map[measured]string{}}, nil
 }
 
-// architecture is the one name of an architecture that has two.
-func architecture(name string) string {
-	if name == "arm64" {
-		return "aarch64"
-	}
-	return name
-}
-
 // Open implements httpapi.Programs.
 func (p *programs) Open(name string) (*httpapi.Program, error) {
-	name = architecture(name)
+	name = hardware.Architecture(name)
 	candidates := []string{"agent-" + name}
-	if runtime.GOOS == "linux" && architectures[runtime.GOARCH] == name {
+	if runtime.GOOS == "linux" && hardware.Architecture(runtime.GOARCH) == name {
 		candidates = append(candidates, "agent")
 	}
 	for _, candidate := range candidates {
@@ -135,12 +125,12 @@ func (p *programs) sum(architecture string) (string, error) {
 
 // tell says at the start which machines will have no agent, if they boot a live image of CoreOS.
 func (p *programs) tell(log *zap.Logger, live []image.Version) {
-	wanted := []string{architectures[runtime.GOARCH]}
+	wanted := []string{hardware.Architecture(runtime.GOARCH)}
 	if len(live) > 0 {
 		wanted = nil
 	}
 	for _, version := range live {
-		wanted = append(wanted, architecture(version.Architecture))
+		wanted = append(wanted, hardware.Architecture(version.Architecture))
 	}
 	slices.Sort(wanted)
 	for _, name := range slices.Compact(wanted) {

@@ -6,6 +6,18 @@ package hardware
 
 import "encoding/json"
 
+// Architecture is what the interface calls an architecture that may have the name that Go gives it; names that are the same, or not known, stay.
+func Architecture(name string) string {
+	switch name {
+	case "amd64":
+		return "x86_64"
+	case "arm64":
+		return "aarch64"
+	default:
+		return name
+	}
+}
+
 // Inventory is the JSON of the output of an inventory step.
 type Inventory struct {
 	Hostname     string       `json:"hostname"`

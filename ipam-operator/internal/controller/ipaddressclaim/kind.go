@@ -96,17 +96,26 @@ func (k *claims) Get(ctx context.Context, name types.NamespacedName) (*ipclaim.S
 
 // Has implements ipclaim.Kind.
 func (k *claims) Has(ctx context.Context, lock *ipamv1.IPAddress, live bool) (bool, error) {
-	claim, reader := object(k.kinds.Claim), k.cache
+	reader := k.cache
 	if live {
 		reader = k.live
 	}
-	key := types.NamespacedName{Namespace: lock.Namespace, Name: lock.Spec.Claim.Name}
-	if err := reader.Get(ctx, key, claim); apierrors.IsNotFound(err) {
-		return false, nil
-	} else if err != nil {
-		return false, fmt.Errorf("reading %s %s: %w", ClaimKind, key, err)
+	claim, err := k.read(ctx, reader, types.NamespacedName{Namespace: lock.Namespace, Name: lock.Spec.Claim.Name})
+	if claim == nil || err != nil {
+		return false, err
 	}
 	return ipclaim.Belongs(lock, claim, text(claim, "status", "addressRef", "name")), nil
+}
+
+// read is a claim by what a reader knows; nil if it is gone.
+func (k *claims) read(ctx context.Context, reader client.Reader, key types.NamespacedName) (*unstructured.Unstructured, error) {
+	claim := object(k.kinds.Claim)
+	if err := reader.Get(ctx, key, claim); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", ClaimKind, key, err)
+	}
+	return claim, nil
 }
 
 // addressOf is the address that the contract's own objects say a claim has; nil means none.

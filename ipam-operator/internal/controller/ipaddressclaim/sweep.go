@@ -79,16 +79,15 @@ func (k *claims) isStray(ctx context.Context, address *unstructured.Unstructured
 
 // isHad reports whether the claim that an address names is there and has it. Beside the one that its status names, a claim has those that are locked for it.
 func (k *claims) isHad(ctx context.Context, reader client.Reader, address *unstructured.Unstructured) (bool, error) {
-	claim, lock := object(k.kinds.Claim), &ipamv1.IPAddress{}
 	key := types.NamespacedName{Namespace: address.GetNamespace(), Name: text(address, "spec", "claimRef", "name")}
-	if err := reader.Get(ctx, key, claim); apierrors.IsNotFound(err) {
-		return false, nil
-	} else if err != nil {
-		return false, fmt.Errorf("reading %s %s: %w", ClaimKind, key, err)
+	claim, err := k.read(ctx, reader, key)
+	if claim == nil || err != nil {
+		return false, err
 	}
 	if bound := text(claim, "status", "addressRef", "name"); !owns(claim, address) || bound == "" || bound == address.GetName() {
 		return owns(claim, address), nil
 	}
+	lock := &ipamv1.IPAddress{}
 	if err := reader.Get(ctx, client.ObjectKeyFromObject(address), lock); apierrors.IsNotFound(err) {
 		return false, nil
 	} else if err != nil {
