@@ -35,7 +35,7 @@ var (
 // Keyfiles renders the statement for NetworkManager. Cards are found by their addresses, whatever the kernel calls them.
 func (s Statement) Keyfiles() (Keyfiles, error) {
 	k := Keyfiles{Files: map[string]string{}}
-	state, err := s.State()
+	state, err := s.complete()
 	if err != nil {
 		return k, err
 	}
@@ -46,7 +46,7 @@ func (s Statement) Keyfiles() (Keyfiles, error) {
 	}
 	bonds := map[string]string{}
 	for _, i := range state.Interfaces {
-		for _, port := range append(i.Bond.Ports, i.Bond.Slaves...) {
+		for _, port := range i.ports() {
 			bonds[port] = i.Name
 		}
 	}

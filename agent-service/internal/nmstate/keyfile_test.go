@@ -157,6 +157,25 @@ dns-search=example.com;
 	assert.Equal(t, found, again, "replicas render the same")
 }
 
+func TestWhatIsNamedAndNotStatedHasAProfile(t *testing.T) {
+	t.Parallel()
+	found, err := statement(`
+interfaces:
+- {name: bond0, type: bond, link-aggregation: {mode: 802.3ad, slaves: [eth0, eth7]}, ipv4: {enabled: true, dhcp: true}}
+- {name: gone, type: bond, state: absent, link-aggregation: {mode: 802.3ad, port: [eth8]}}
+- {name: office, type: vlan, vlan: {base-iface: eth1, id: 7}}
+- {name: other, type: vlan, vlan: {base-iface: eth9, id: 7}}
+`).Keyfiles()
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []string{"bond0.nmconnection", "eth0.nmconnection", "eth7.nmconnection", "office.nmconnection", "eth1.nmconnection", "other.nmconnection"}, slices.Collect(maps.Keys(found.Files)))
+	for name, holds := range map[string]string{
+		"eth0": "master=<bond0>\nslave-type=bond\n\n[ethernet]\nmac-address=52:54:00:00:00:AA\n", "eth7": "interface-name=eth7\nautoconnect-priority=1\nmaster=<bond0>\n",
+		"eth1": "mac-address=52:54:00:00:00:AB\n\n[ipv4]\nmethod=disabled\n", "office": "parent=<eth1>\n", "other": "parent=eth9\n",
+	} {
+		assert.Contains(t, plain(t, found.Files, name), holds)
+	}
+}
+
 // NetworkManager itself reads what is rendered, where it is at hand.
 func TestNetworkManagerReadsProfiles(t *testing.T) {
 	t.Parallel()

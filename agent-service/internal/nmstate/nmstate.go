@@ -8,6 +8,7 @@ package nmstate
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"sigs.k8s.io/yaml"
 )
@@ -62,6 +63,14 @@ type Interface struct {
 // Off is true for an interface that is not to be used.
 func (i Interface) Off() bool { return i.State == "absent" || i.State == "down" }
 
+// ports are what a bond is made of.
+func (i Interface) ports() []string {
+	if i.Off() || i.Type != "bond" {
+		return nil
+	}
+	return slices.Concat(i.Bond.Ports, i.Bond.Slaves)
+}
+
 // Addresses are those of one family.
 type Addresses struct {
 	Enabled     bool  `json:"enabled"`
@@ -99,4 +108,24 @@ func (s Statement) State() (State, error) {
 	var wanted State
 	err := yaml.Unmarshal([]byte(s.YAML), &wanted)
 	return wanted, err
+}
+
+// complete is the state with what it names and does not state: ports of bonds, and cards that VLANs are made on.
+func (s Statement) complete() (State, error) {
+	state, err := s.State()
+	missing := func(name string) bool {
+		return name != "" && !slices.ContainsFunc(state.Interfaces, func(i Interface) bool { return i.Name == name })
+	}
+	for _, i := range state.Interfaces {
+		for _, port := range i.ports() {
+			if missing(port) {
+				state.Interfaces = append(state.Interfaces, Interface{Name: port})
+			}
+		}
+		isCard := slices.ContainsFunc(s.Cards, func(c Card) bool { return c.Name == i.VLAN.Base })
+		if i.Type == "vlan" && !i.Off() && isCard && missing(i.VLAN.Base) {
+			state.Interfaces = append(state.Interfaces, Interface{Name: i.VLAN.Base})
+		}
+	}
+	return state, err
 }
