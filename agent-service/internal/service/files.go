@@ -369,7 +369,7 @@ func (s *Service) AllowHosts(ctx context.Context, by Principal, id string) (*Clu
 func (s *Service) ResetValidation(ctx context.Context, by Principal, key HostKey, id string) (*Host, error) {
 	h, err := s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
 		switch id {
-		case "sufficient-installation-disk-speed":
+		case validate.DiskSpeed:
 			h.Checks.DiskSpeed = validate.Unknown
 		case "container-images-available":
 			h.Checks.Registry, h.Checks.RegistryDetail, h.Images = validate.Unknown, "", validate.Unknown

@@ -38,11 +38,12 @@ func (s *Service) hears(e *entry) bool {
 }
 
 func (s *Service) facts(h *Host, c *Cluster) lifecycle.Facts {
+	slow := h.Checks.DiskSpeed == validate.Refused && (c == nil || !slices.Contains(c.IgnoredValidations, validate.DiskSpeed))
 	f := lifecycle.Facts{
 		Connected: s.connected(h) && h.MediaConnected, HasInventory: h.Summary.Hash != "",
 		Sufficient: validate.Sufficient(h.Validations, h.ClusterID != ""), DayTwo: h.DayTwo,
-		Prepared:   h.Images == validate.Passed && h.Checks.DiskSpeed == validate.Passed,
-		Unprepared: h.Images == validate.Refused || h.Checks.DiskSpeed == validate.Refused,
+		Prepared:   h.Images == validate.Passed && h.Checks.DiskSpeed != validate.Unknown && !slow,
+		Unprepared: h.Images == validate.Refused || slow,
 		Rebooted:   lifecycle.AfterReboot(h.Progress.Stage), Stage: h.Progress.Stage,
 	}
 	if c != nil {

@@ -120,6 +120,9 @@ var (
 	unignorable = []string{"connected", "media-connected", "has-inventory"}
 )
 
+// DiskSpeed is the id of the validation that the installation disk is fast enough.
+const DiskSpeed = "sufficient-installation-disk-speed"
+
 // Ignorable are the ids of validations that a cluster may ignore.
 func Ignorable() []string {
 	var ids []string
@@ -226,7 +229,7 @@ func (r *report) machine(s Subject, minimums Minimums) {
 		"The installation disk may be written to", "The disk that the host would be installed to is one that must not be formatted: choose another, or let it be formatted")
 	r.say("compatible-agent", categoryHardware, true, !s.NoInstaller, "The agent can install the host",
 		"Agent "+s.AgentVersion+" installs with a container image, and this service has none: configure one, or boot a discovery image of this service")
-	r.say("sufficient-installation-disk-speed", categoryHardware, true, s.Checks.DiskSpeed != Refused, "Speed of installation disk is sufficient, or has not been measured",
+	r.say(DiskSpeed, categoryHardware, true, s.Checks.DiskSpeed != Refused, "Speed of installation disk is sufficient, or has not been measured",
 		"The installation disk is too slow")
 }
 
