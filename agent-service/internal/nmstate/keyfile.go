@@ -154,7 +154,11 @@ func (r *renderer) vlan(i Interface) error {
 func (r *renderer) bonded(i Interface) error {
 	pairs := []string{"mode", i.Bond.Mode}
 	for _, name := range slices.Sorted(maps.Keys(i.Bond.Options)) {
-		pairs = append(pairs, name, strings.Trim(string(i.Bond.Options[name]), `"`))
+		value := strings.Trim(string(i.Bond.Options[name]), `"`)
+		if name == "primary" {
+			value = r.statement.called(value) // the one card that is not found by its address
+		}
+		pairs = append(pairs, name, value)
 	}
 	for _, text := range pairs {
 		if !option.MatchString(text) {

@@ -176,6 +176,29 @@ interfaces:
 	}
 }
 
+func TestAMachineFindsItsStatement(t *testing.T) {
+	t.Parallel()
+	other := nmstate.Statement{YAML: "interfaces: []", Cards: []nmstate.Card{{MAC: "52:54:00:00:00:99", Name: "eth0"}}}
+	upper := statement(wanted)
+	upper.Cards = []nmstate.Card{{MAC: "52:54:00:00:00:AA", Name: "eth0"}, {MAC: "52:54:00:00:00:AB", Name: "eth1"}}
+	all := []nmstate.Statement{other, upper, statement("interfaces: 7")}
+	primary := func(cards map[string]string) string {
+		found := nmstate.For(all, cards)
+		require.NotNil(t, found)
+		profiles, err := found.Keyfiles()
+		require.NoError(t, err)
+		_, rest, _ := strings.Cut(profiles.Files["bond0.nmconnection"], "\nprimary=")
+		name, _, _ := strings.Cut(rest, "\n")
+		return name
+	}
+	assert.Equal(t, "enp1s0", primary(map[string]string{"52:54:00:00:00:aa": "enp1s0", "52:54:00:00:00:ab": "enp2s0"}), "the first statement that names a card")
+	assert.Equal(t, "eth0", primary(map[string]string{"52:54:00:00:00:ab": "enp2s0"}), "what the machine calls it is not known")
+	assert.Equal(t, "eth0", primary(map[string]string{"52:54:00:00:00:aa": "enp1s0\nmode=active-backup"}), "this is no name")
+	assert.Empty(t, upper.Cards[0].Kernel, "what was read stays as it is")
+	assert.Nil(t, nmstate.For(all, map[string]string{"52:54:00:00:00:01": "eth0", "": "eth1"}))
+	assert.Nil(t, nmstate.For(nil, map[string]string{"52:54:00:00:00:aa": "eth0"}))
+}
+
 // NetworkManager itself reads what is rendered, where it is at hand.
 func TestNetworkManagerReadsProfiles(t *testing.T) {
 	t.Parallel()
@@ -224,8 +247,11 @@ func TestWhatCannotBeUsedIsSaid(t *testing.T) {
 
 func FuzzKeyfiles(f *testing.F) {
 	f.Add(wanted)
+	f.Add(odd)
 	f.Fuzz(func(t *testing.T, state string) {
-		found, _ := statement(state).Keyfiles()
+		found, err := statement(state).Keyfiles()
+		_, _, same := statement(state).Netplan()
+		assert.Equal(t, err, same, "what NetworkManager can use, netplan can")
 		for name, content := range found.Files {
 			assert.NotContains(t, name, "/")
 			for line := range strings.Lines(content) {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 )
@@ -23,6 +24,8 @@ type Statement struct {
 type Card struct {
 	MAC  string `json:"mac_address"`
 	Name string `json:"logical_nic_name"`
+	// Kernel is what the machine itself calls the card, empty where that is not known.
+	Kernel string `json:"-"`
 }
 
 // State is what is understood of nmstate's language.
@@ -101,6 +104,35 @@ func Read(config []byte) ([]Statement, error) {
 		return nil, fmt.Errorf("reading the static network: %w", err)
 	}
 	return statements, nil
+}
+
+// For is the first statement that names a card of a machine, nil where none does. The machine's own names of its cards, empty where they are not known, are by their
+// addresses in lower case.
+func For(statements []Statement, cards map[string]string) *Statement {
+	for _, s := range statements {
+		s.Cards = slices.Clone(s.Cards)
+		mine := false
+		for n, card := range s.Cards {
+			kernel, has := cards[strings.ToLower(card.MAC)]
+			if mine = mine || has; interfaceName.MatchString(kernel) {
+				s.Cards[n].Kernel = kernel
+			}
+		}
+		if mine {
+			return &s
+		}
+	}
+	return nil
+}
+
+// called is what the machine calls an interface that has a name in the statement.
+func (s Statement) called(name string) string {
+	for _, card := range s.Cards {
+		if card.Name == name && card.Kernel != "" {
+			return card.Kernel
+		}
+	}
+	return name
 }
 
 // State is what the statement states.
