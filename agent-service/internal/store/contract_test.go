@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -47,6 +48,8 @@ func contract(t *testing.T, address func(t *testing.T) string) {
 		"a failed transaction leaves nothing":       rollsBack,
 		"who was slower runs again":                 runsAgain,
 		"who has gone is the cause":                 endsWithItsCaller,
+		"each is undone alone":                      undoesEachAlone,
+		"who is given up waits no longer":           waitsNoLongerThanItsCaller,
 		"events are folded, scoped and searched":    foldsEvents,
 		"lists are owned and paged":                 ownsLists,
 		"files go with their cluster":               keepsFiles,
@@ -172,13 +175,96 @@ func endsWithItsCaller(t *testing.T, s *store.Store, _ string) {
 	err := s.Update(ctx, func(ctx context.Context, tx service.Tx) error {
 		require.NoError(t, tx.PutInfraEnv(ctx, e))
 		cancel()
-		for {
+		for range 1000 {
 			if _, err := tx.InfraEnv(context.WithoutCancel(ctx), e.ID); err != nil {
-				return nil //nolint:nilerr // the transaction has been rolled back: its commit is what is looked at
+				return nil //nolint:nilerr // the transaction has been rolled back already: its commit is what is looked at
 			}
 		}
+		return nil
 	})
 	require.ErrorIs(t, err, context.Canceled)
+	isThere(t, s, false, e)
+}
+
+// isThere looks for InfraEnvs.
+func isThere(t *testing.T, s *store.Store, want bool, envs ...*service.InfraEnv) {
+	t.Helper()
+	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+		for _, e := range envs {
+			got, err := r.InfraEnv(ctx, e.ID)
+			require.NoError(t, err)
+			assert.Equal(t, want, got != nil)
+		}
+		return nil
+	}))
+}
+
+// undoesEachAlone is many updates at once, some of which fail, panic, end their goroutine, or are given up.
+func undoesEachAlone(t *testing.T, s *store.Store, _ string) {
+	stop := errors.New("stop")
+	ends := []func(cancel context.CancelFunc) error{
+		func(context.CancelFunc) error { return nil },
+		func(context.CancelFunc) error { return stop },
+		func(context.CancelFunc) error { panic(stop) },
+		func(context.CancelFunc) error { runtime.Goexit(); return nil },
+		func(cancel context.CancelFunc) error { cancel(); return nil },
+	}
+	var kept, undone []*service.InfraEnv
+	var wait sync.WaitGroup
+	for i := range 40 * len(ends) {
+		e, end := infraEnv(service.Owner{}), ends[i%len(ends)]
+		if i%len(ends) == 0 {
+			kept = append(kept, e)
+		} else {
+			undone = append(undone, e)
+		}
+		wait.Go(func() {
+			defer func() {
+				if panicked := recover(); panicked != nil {
+					assert.Equal(t, stop, panicked)
+				}
+			}()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			err := s.Update(ctx, func(ctx context.Context, tx service.Tx) error {
+				return errors.Join(tx.PutInfraEnv(ctx, e), end(cancel))
+			})
+			assert.Equal(t, i%len(ends) == 0, err == nil, "%v", err)
+		})
+	}
+	wait.Wait()
+	isThere(t, s, true, kept...)
+	isThere(t, s, false, undone...)
+}
+
+// waitsNoLongerThanItsCaller is an update that is given up while another one has its turn.
+func waitsNoLongerThanItsCaller(t *testing.T, s *store.Store, _ string) {
+	first, second, third := infraEnv(service.Owner{}), infraEnv(service.Owner{}), infraEnv(service.Owner{})
+	put := func(e *service.InfraEnv) func(context.Context, service.Tx) error {
+		return func(ctx context.Context, tx service.Tx) error { return tx.PutInfraEnv(ctx, e) }
+	}
+	begun, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+	go func() {
+		ended <- s.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+			close(begun)
+			<-goOn
+			return put(first)(ctx, tx)
+		})
+	}()
+	<-begun
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	given := s.Update(ctx, func(ctx context.Context, tx service.Tx) error {
+		err := put(second)(ctx, tx)
+		<-ctx.Done()
+		return err
+	})
+	require.ErrorIs(t, given, context.Canceled)
+	close(goOn)
+	require.NoError(t, <-ended)
+	require.NoError(t, s.Update(t.Context(), put(third)))
+	isThere(t, s, true, first, third)
+	isThere(t, s, false, second)
 }
 
 func runsAgain(t *testing.T, s *store.Store, _ string) {

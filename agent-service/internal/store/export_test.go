@@ -3,7 +3,11 @@
 
 package store
 
-import "context"
+import (
+	"context"
+
+	"github.com/muster-io/muster/agent-service/internal/service"
+)
 
 // Wipe drops all rows.
 func (s *Store) Wipe(ctx context.Context) error {
@@ -13,4 +17,17 @@ func (s *Store) Wipe(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// RollBack ends the transaction of an update from inside, as SQLite does when its disk is full.
+func RollBack(ctx context.Context, tx service.Tx) error {
+	_, err := tx.(*transaction).tx.ExecContext(ctx, "ROLLBACK")
+	return err
+}
+
+// Waiting is how many updates wait for their turn.
+func Waiting(s *Store) int {
+	s.group.mu.Lock()
+	defer s.group.mu.Unlock()
+	return len(s.group.waiting)
 }

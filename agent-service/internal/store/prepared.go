@@ -24,13 +24,14 @@ const (
 	selectInventory = "SELECT body FROM inventories WHERE infra_env_id = ? AND host_id = ?"
 	updateCluster   = "UPDATE clusters SET name = ?, user_name = ?, org_id = ?, kube_namespace = ?, kube_name = ?, status = ?, revision = ?, doc = ? WHERE id = ? AND revision = ?"
 	updateHost      = "UPDATE hosts SET cluster_id = ?, user_name = ?, org_id = ?, state = ?, role = ?, revision = ?, doc = ? WHERE infra_env_id = ? AND host_id = ? AND revision = ?"
-	countEvent      = "UPDATE events SET count = count + 1, last_at = ?, position = " + nextPosition + " WHERE id = (SELECT max(id) FROM events WHERE fold = ? AND last_at > ?)"
-	insertEvent     = "INSERT INTO events (position, fold, name, infra_env_id, host_id, cluster_id, severity, category, message, at, last_at, count, for_infra_env, for_cluster, request_id, props) " +
-		"VALUES (" + nextPosition + ", ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?)"
+	// upsertEvent counts an event with its repetition where there is one.
+	upsertEvent = "INSERT INTO events (id, position, fold, name, infra_env_id, host_id, cluster_id, severity, category, message, at, last_at, count, for_infra_env, for_cluster, request_id, props) " +
+		"VALUES (" + eventID + ", " + nextPosition + ", ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?) " +
+		"ON CONFLICT (id) DO UPDATE SET count = events.count + 1, last_at = excluded.last_at, position = excluded.position"
 
-	nextPosition   = "(SELECT coalesce(max(position), 0) + 1 FROM events)"
-	sharedPosition = "nextval('event_position')"
-	timeLayout     = "2006-01-02 15:04:05.999999-07:00"
+	eventID      = "(SELECT max(id) FROM events WHERE fold = ? AND last_at > ?)"
+	nextPosition = "(SELECT coalesce(max(position), 0) + 1 FROM events)"
+	timeLayout   = "2006-01-02 15:04:05.999999-07:00"
 )
 
 // prepared carries out statements of this file.
@@ -45,7 +46,7 @@ type prepared struct {
 func (p *prepared) prepare(ctx context.Context) error {
 	p.statements = map[string]*sql.Stmt{}
 	for _, text := range []string{
-		selectInfraEnv, selectCluster, selectHost, selectMembers, selectMachine, selectInventory, updateCluster, updateHost, countEvent, insertEvent,
+		selectInfraEnv, selectCluster, selectHost, selectMembers, selectMachine, selectInventory, updateCluster, updateHost, upsertEvent,
 	} {
 		statement, err := p.db.PrepareContext(ctx, text) //nolint:sqlclosecheck // it lives as long as the database is open
 		if err != nil {
@@ -95,9 +96,12 @@ func (p *prepared) exec(ctx context.Context, tx *sql.Tx, text string, values ...
 	return result.RowsAffected()
 }
 
+// sequences are where PostgreSQL, which has many writers, takes numbers from.
+var sequences = strings.NewReplacer(nextPosition, "nextval('event_position')", eventID, "coalesce("+eventID+", nextval(pg_get_serial_sequence('events', 'id')))")
+
 // numbered is a statement as PostgreSQL takes it.
 func numbered(text string) string {
-	parts := strings.Split(strings.ReplaceAll(text, nextPosition, sharedPosition), "?")
+	parts := strings.Split(sequences.Replace(text), "?")
 	var out strings.Builder
 	for i, part := range parts {
 		if i > 0 {

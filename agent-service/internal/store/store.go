@@ -39,6 +39,8 @@ type Store struct {
 	read  *bun.DB
 	// writing and reading are the same databases, for prepared statements.
 	writing, reading *prepared
+	// group is of SQLite's updates.
+	group *group
 	// listen is how to connect for news of other replicas, nil where there are none.
 	listen *pgx.ConnConfig
 	// origin tells this replica's news from others'.
@@ -70,6 +72,7 @@ func Open(ctx context.Context, address string) (*Store, error) {
 	}
 	shared := s.read == s.write
 	s.write = s.write.WithQueryHook(counter{s})
+	s.group = &group{db: s.write}
 	if shared {
 		s.read = s.write
 	} else {
@@ -84,7 +87,7 @@ func (s *Store) openSQLite(ctx context.Context, path string) error {
 	if err != nil {
 		return fmt.Errorf("finding the database: %w", err)
 	}
-	query := url.Values{"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(NORMAL)", "foreign_keys(1)"}, "_time_format": {"sqlite"}}
+	query := url.Values{"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(NORMAL)", "foreign_keys(1)", "temp_store(MEMORY)"}, "_time_format": {"sqlite"}}
 	open := func(connections int, lock string) (*bun.DB, error) {
 		query.Set("_txlock", lock)
 		db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: absolute}).EscapedPath()+"?"+query.Encode())

@@ -56,14 +56,16 @@ func (s *Store) Update(ctx context.Context, do func(context.Context, service.Tx)
 }
 
 func (s *Store) once(ctx context.Context, do func(context.Context, service.Tx) error) error {
+	if s.listen == nil {
+		return s.group.update(ctx, func(ctx context.Context, tx bun.Tx) error {
+			return do(ctx, &transaction{reader: reader{db: tx, prepared: s.writing, tx: tx.Tx}, store: s})
+		})
+	}
 	tx, err := s.write.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("beginning a transaction: %w", err)
 	}
-	t := &transaction{reader: reader{db: tx, prepared: s.writing, tx: tx.Tx}, store: s}
-	if s.listen != nil {
-		t.lock = "UPDATE"
-	}
+	t := &transaction{reader: reader{db: tx, prepared: s.writing, tx: tx.Tx, lock: "UPDATE"}, store: s}
 	if err := do(ctx, t); err != nil {
 		return errors.Join(err, ignoreDone(tx.Rollback()))
 	}
@@ -104,7 +106,7 @@ func (t *transaction) Announce(changes ...service.Change) {
 
 // tell sends the changes to other replicas, with the commit.
 func (t *transaction) tell(ctx context.Context) error {
-	if t.store.listen == nil || len(t.changes) == 0 {
+	if len(t.changes) == 0 {
 		return nil
 	}
 	news, err := json.Marshal(bulletin{Origin: t.store.origin, Changes: t.changes})
@@ -252,14 +254,7 @@ func (t *transaction) DeleteHost(ctx context.Context, key service.HostKey) error
 // AddEvent implements service.Tx. A repetition within the hour is counted with the event that was there.
 func (t *transaction) AddEvent(ctx context.Context, e service.Event) error {
 	fold, at := foldKey(e), e.At.UTC()
-	counted, err := t.prepared.exec(ctx, t.tx, countEvent, at, fold, at.Add(-foldWindow))
-	if err != nil {
-		return fmt.Errorf("counting event %s: %w", e.Name, err)
-	}
-	if counted > 0 {
-		return nil
-	}
-	_, err = t.prepared.exec(ctx, t.tx, insertEvent, fold, e.Name, e.InfraEnvID, e.HostID, e.ClusterID, e.Severity, e.Category, e.Message, at, at,
+	_, err := t.prepared.exec(ctx, t.tx, upsertEvent, fold, at.Add(-foldWindow), fold, e.Name, e.InfraEnvID, e.HostID, e.ClusterID, e.Severity, e.Category, e.Message, at, at,
 		e.ForInfraEnv, e.ForCluster, e.RequestID, string(e.Props))
 	if err != nil {
 		return fmt.Errorf("writing event %s: %w", e.Name, err)

@@ -1,0 +1,45 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package store_test
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/store"
+)
+
+// TestUpdatesOfALostTransactionFail is a transaction that ends in the turn of one update: those that share it are told that they are undone, and later ones work.
+func TestUpdatesOfALostTransactionFail(t *testing.T) {
+	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "a.db"))
+	require.NoError(t, err)
+	defer s.Close() //nolint:errcheck // the test is over
+	first, second, later := infraEnv(service.Owner{}), infraEnv(service.Owner{}), infraEnv(service.Owner{})
+	var wait sync.WaitGroup
+	begun := make(chan struct{})
+	wait.Go(func() {
+		assert.Error(t, s.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+			close(begun)
+			assert.Eventually(t, func() bool { return store.Waiting(s) == 1 }, time.Minute, time.Millisecond)
+			return tx.PutInfraEnv(ctx, first)
+		}))
+	})
+	<-begun
+	err = s.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+		require.NoError(t, tx.PutInfraEnv(ctx, second))
+		return store.RollBack(ctx, tx)
+	})
+	require.Error(t, err)
+	wait.Wait()
+	isThere(t, s, false, first, second)
+	update(t, s, func(ctx context.Context, tx service.Tx) { require.NoError(t, tx.PutInfraEnv(ctx, later)) })
+	isThere(t, s, true, later)
+}
