@@ -6,6 +6,7 @@ package app
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -53,6 +54,7 @@ func TestAClaimGetsAnAddressAndGivesItBack(t *testing.T) {
 	w.delete(claim)
 	w.gone(claim)
 	w.gone(address)
+	w.untilUsed("sparse", 4)
 	w.claim("c", "sparse")
 	assert.Equal(t, "10.0.0.10", string(w.address("c").Spec.Address))
 	w.settled()
@@ -155,19 +157,29 @@ func TestForeignFinalizersKeepTheAddress(t *testing.T) {
 func TestAnAddressCoolsDown(t *testing.T) {
 	w := newWorld(t)
 	w.operator(nil)
-	w.pool("p", func(s *ipamv1.IPPoolSpec) {
+	pool := w.pool("p", func(s *ipamv1.IPPoolSpec) {
 		s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.10")}
-		s.AddressReuseGracePeriodSeconds = 3
+		s.AddressReuseGracePeriodSeconds = 3600
 	})
 	claim := w.claim("a", "p")
 	address := w.address("a")
+	w.eventually("the claim has no finalizer", func() bool { return len(w.getClaim("a").Finalizers) == 1 })
 	w.delete(claim)
 	w.gone(claim)
 	w.claim("b", "p")
 	w.refused("b", "Exhausted IP Pools")
 	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(address), address), "the address is taken until it has cooled down")
-	assert.NotZero(t, address.DeletionTimestamp)
+	require.NotZero(t, address.DeletionTimestamp)
+	w.coolsDown(pool, address)
 	assert.Equal(t, "10.0.0.10", string(w.address("b").Spec.Address))
+}
+
+// coolsDown lets an address that is cooling down be free in two seconds.
+func (w *world) coolsDown(pool *ipamv1.IPPool, address *ipamv1.IPAddress) {
+	w.t.Helper()
+	w.change(pool, func() {
+		pool.Spec.AddressReuseGracePeriodSeconds = int64(time.Since(address.DeletionTimestamp.Time)/time.Second) + 2
+	})
 }
 
 func TestAnAddressDeletedByHandStaysWithItsClaim(t *testing.T) {
@@ -207,14 +219,15 @@ func TestANewOperatorAdoptsWhatIsThereWithoutAWrite(t *testing.T) {
 				return false
 			}
 		}
-		return *w.getPool("p").Status.Used == 20
+		return true
 	})
+	w.untilUsed("p", 20)
 	stop()
 	writes := &writes{}
 	w.operator(writes.count)
 	w.claim("new", "p")
 	w.address("new")
-	w.eventually("the pool does not follow", func() bool { return *w.getPool("p").Status.Used == 21 })
+	w.untilUsed("p", 21)
 	// The new claim: address, status, finalizer; the pool: status.
 	assert.LessOrEqual(t, writes.total(), 4, writes.String())
 	w.settled()

@@ -149,10 +149,10 @@ func TestTheContractHasTheRulesOfPools(t *testing.T) {
 	w := newWorld(t)
 	w.installContract()
 	w.operator(nil)
-	w.pool("p", func(s *ipamv1.IPPoolSpec) {
+	pool := w.pool("p", func(s *ipamv1.IPPoolSpec) {
 		s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.12")}
 		s.PreAllocations = map[string]ipamv1.IPAddressStr{"reserved": "10.0.0.12"}
-		s.AddressReuseGracePeriodSeconds = 3
+		s.AddressReuseGracePeriodSeconds = 3600
 	})
 	asking := map[string]string{ipamv1.RequestedAddressAnnotation: "10.0.0.11"}
 	asks := w.addressClaim("asks", "p", asking)
@@ -168,7 +168,8 @@ func TestTheContractHasTheRulesOfPools(t *testing.T) {
 	w.gone(address)
 	lock := &ipamv1.IPAddress{}
 	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(address), lock), "the address is taken until it has cooled down")
-	assert.NotZero(t, lock.DeletionTimestamp)
+	require.NotZero(t, lock.DeletionTimestamp)
+	w.coolsDown(pool, lock)
 	assert.Equal(t, "10.0.0.11", ipOf(w.contractAddress("late")))
 	w.settled()
 }

@@ -95,8 +95,5 @@ func (w *world) heals(kind mortal, writes *writes) {
 	list := &ipamv1.IPAddressList{}
 	require.NoError(w.t, w.user.List(w.t.Context(), list, client.InNamespace(w.namespace)))
 	require.Len(w.t, list.Items, 2)
-	w.eventually("the pool does not follow", func() bool {
-		pool := w.getPool("p")
-		return pool.Status.Used != nil && *pool.Status.Used == 2
-	})
+	w.untilUsed("p", 2)
 }

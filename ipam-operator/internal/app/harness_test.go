@@ -172,6 +172,15 @@ func (w *world) getPool(name string) *ipamv1.IPPool {
 	return pool
 }
 
+// untilUsed waits until a pool tells how many of its addresses are taken: so many the operator knows to be.
+func (w *world) untilUsed(pool string, addresses int) {
+	w.t.Helper()
+	w.eventually("the status of the pool does not follow", func() bool {
+		used := w.getPool(pool).Status.Used
+		return used != nil && int(*used) == addresses
+	})
+}
+
 // refused waits for the text that a claim is refused with.
 func (w *world) refused(claim, text string) {
 	w.t.Helper()

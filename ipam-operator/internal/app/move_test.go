@@ -52,7 +52,7 @@ func TestAMoveThatWasCutOff(t *testing.T) {
 		s.ClusterName = new("c")
 		s.AllocationStrategy = ipamv1.RandomAllocation
 	})
-	w.pool("free", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.1.0.10", "10.1.0.20")} })
+	w.pool("free", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.1.0.10", "10.1.0.200")} })
 	had := map[string]string{}
 	for _, name := range []string{"gone", "leaving", "marked"} {
 		w.claim(name, "p")
@@ -63,8 +63,10 @@ func TestAMoveThatWasCutOff(t *testing.T) {
 	contract := w.contractAddress("contract")
 	released := w.claim("released", "p")
 	w.address("released")
+	w.eventually("the claim has no finalizer", func() bool { return len(w.getClaim("released").Finalizers) == 1 })
 
 	w.pause(cluster, true)
+	w.follower("c")
 	w.force(w.address("gone"))
 	leaving := w.address("leaving")
 	w.mark(leaving)
@@ -220,16 +222,7 @@ func TestWhatAMoverTookIsGivenToNobody(t *testing.T) {
 	w.refused("waits", "Exhausted IP Pools")
 
 	w.pause(cluster, true)
-	tries := 0
-	w.eventually("the pause is not seen", func() bool {
-		tries++
-		probe, witness := w.newClaim(fmt.Sprint("probe-", tries), "free"), fmt.Sprint("witness-", tries)
-		probe.Labels[ipamv1.ClusterNameLabel] = "c"
-		require.NoError(t, w.user.Create(t.Context(), probe))
-		w.claim(witness, "free")
-		w.address(witness)
-		return w.getClaim(probe.Name).Status.Address == nil
-	})
+	w.follower("c")
 	for _, obj := range []client.Object{took, had, moved} {
 		w.mark(obj)
 		w.force(obj)

@@ -30,6 +30,7 @@ func TestDataThatWasMovedIsReadyBeforeItsHostIsThere(t *testing.T) {
 	data := w.rendered(w.dataClaimOf("a", "t", owner(metal3Machine)))
 	before := w.secret("mm-networkdata")
 	stop()
+	require.True(t, w.get(data))
 	data.Status = infrav1.Metal3DataStatus{}
 	require.NoError(t, w.user.Status().Update(t.Context(), data))
 	w.delete(host)
