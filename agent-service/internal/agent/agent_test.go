@@ -20,6 +20,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,6 +31,7 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/httpapi"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/service"
@@ -64,6 +66,29 @@ func TestThisMachineHasAnInventory(t *testing.T) {
 	identity, err := machine.Identity(t.Context())
 	require.NoError(t, err)
 	assert.NotEmpty(t, identity.Fingerprint)
+}
+
+func TestAPortOfABondHasItsOwnAddress(t *testing.T) {
+	interfaces, err := net.Interfaces()
+	require.NoError(t, err)
+	at := slices.IndexFunc(interfaces, func(i net.Interface) bool { return len(i.HardwareAddr) == 6 && i.Flags&net.FlagLoopback == 0 })
+	if at < 0 {
+		t.Skip("there is no network card here: none can be a port of a bond")
+	}
+	card := interfaces[at]
+	sys := t.TempDir()
+	for name, content := range map[string]string{"device/vendor": "0x1af4\n", "bonding_slave/perm_hwaddr": "52:54:00:00:00:0b\n"} {
+		path := filepath.Join(sys, "class/net", card.Name, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o750))
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	}
+	machine := &Real{Sys: sys}
+	inventory, err := machine.Inventory(t.Context())
+	require.NoError(t, err)
+	own := slices.IndexFunc(inventory.Interfaces, func(i hardware.Interface) bool { return i.Name == card.Name })
+	require.GreaterOrEqual(t, own, 0)
+	assert.Equal(t, "52:54:00:00:00:0b", inventory.Interfaces[own].MACAddress)
+	assert.Equal(t, []string{"52:54:00:00:00:0b"}, machine.burntIn(), "the machine is the same one before its cards are bonded")
 }
 
 // site is a service that can lose its data or go away, at one address.

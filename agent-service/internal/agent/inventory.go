@@ -191,7 +191,7 @@ func (m *Real) interfaces() []hardware.Interface {
 		}
 		at := filepath.Join(m.Sys, "class/net", i.Name)
 		nic := hardware.Interface{
-			Name: i.Name, MACAddress: i.HardwareAddr.String(), MTU: int64(i.MTU), Flags: strings.Split(i.Flags.String(), "|"), Type: "physical",
+			Name: i.Name, MACAddress: m.permanent(i), MTU: int64(i.MTU), Flags: strings.Split(i.Flags.String(), "|"), Type: "physical",
 			HasCarrier: content(filepath.Join(at, "carrier")) == "1", Vendor: content(filepath.Join(at, "device/vendor")), Product: content(filepath.Join(at, "device/device")),
 			IPV4Addresses: []string{}, IPV6Addresses: []string{},
 		}

@@ -103,11 +103,16 @@ func (m *Real) burntIn() []string {
 	var macs []string
 	for _, i := range interfaces {
 		if _, err := os.Stat(filepath.Join(m.Sys, "class/net", i.Name, "device")); err == nil && len(i.HardwareAddr) == 6 {
-			macs = append(macs, i.HardwareAddr.String())
+			macs = append(macs, m.permanent(i))
 		}
 	}
 	slices.Sort(macs)
 	return macs
+}
+
+// permanent is the card's own address, also while a bond lends it that of another card.
+func (m *Real) permanent(i net.Interface) string {
+	return first(content(filepath.Join(m.Sys, "class/net", i.Name, "bonding_slave/perm_hwaddr")), i.HardwareAddr.String())
 }
 
 func content(path string) string {
