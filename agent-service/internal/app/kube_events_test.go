@@ -4,6 +4,7 @@
 package app
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -17,8 +18,8 @@ import (
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 )
 
-// told waits for an event about an object. related is the namespace of the other object, empty without one.
-func (c *cluster) told(object client.Object, kind, reason, related string) eventsv1.Event {
+// told waits for an event about an object that says, among other things, what note is. related is the namespace of the other object, empty without one.
+func (c *cluster) told(object client.Object, kind, reason, related, note string) eventsv1.Event {
 	c.Helper()
 	var found eventsv1.Event
 	require.EventuallyWithT(c, func(collect *assert.CollectT) {
@@ -30,11 +31,11 @@ func (c *cluster) told(object client.Object, kind, reason, related string) event
 			if e.Related != nil {
 				namespace = e.Related.Namespace
 			}
-			if e.Regarding.UID == object.GetUID() && e.Type == kind && e.Reason == reason && namespace == related {
+			if e.Regarding.UID == object.GetUID() && e.Type == kind && e.Reason == reason && namespace == related && strings.Contains(e.Note, note) {
 				found = e
 				return
 			}
-			seen = append(seen, e.Regarding.Name+" "+e.Reason)
+			seen = append(seen, e.Regarding.Name+" "+e.Reason+": "+e.Note)
 		}
 		require.Fail(collect, "it is not told", "%s among %v", reason, seen)
 	}, kubePatience, 50*time.Millisecond)
@@ -44,7 +45,7 @@ func (c *cluster) told(object client.Object, kind, reason, related string) event
 func TestWhatHappensIsTold(t *testing.T) {
 	c := newCluster(t, withSystem(t))
 	infraEnv := c.infraEnv("rack")
-	assert.Equal(t, "agent-service", c.told(infraEnv, corev1.EventTypeNormal, agentv1.ReasonInfraEnvAvailable, "").ReportingController)
+	assert.Equal(t, "agent-service", c.told(infraEnv, corev1.EventTypeNormal, agentv1.ReasonInfraEnvAvailable, "", "").ReportingController)
 	agent := c.agent(c.boot(infraEnv, 1, 0))
 	first, _ := c.deployment()
 	second, install := c.deployment(func(spec *hiveextv1.AgentClusterInstallSpec) { spec.HoldInstallation = false })
@@ -52,20 +53,20 @@ func TestWhatHappensIsTold(t *testing.T) {
 		change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = to })
 	}
 	bind(reference(first))
-	assert.Equal(t, "Bound to ClusterDeployment "+first.Namespace+"/blue", c.told(agent, corev1.EventTypeNormal, agentv1.ReasonBound, first.Namespace).Note)
+	assert.Equal(t, "Bound to ClusterDeployment "+first.Namespace+"/blue", c.told(agent, corev1.EventTypeNormal, agentv1.ReasonBound, first.Namespace, "").Note)
 	bind(reference(second))
-	c.told(agent, corev1.EventTypeNormal, agentv1.ReasonBound, second.Namespace)
+	c.told(agent, corev1.EventTypeNormal, agentv1.ReasonBound, second.Namespace, "")
 	bind(nil)
-	c.told(agent, corev1.EventTypeNormal, agentv1.ReasonUnbound, "")
+	c.told(agent, corev1.EventTypeNormal, agentv1.ReasonUnbound, "", "")
 	bind(&agentv1.ClusterReference{Name: "nowhere"})
-	assert.Contains(t, c.told(agent, corev1.EventTypeWarning, agentv1.ReasonInputError, "").Note, "nowhere is missing")
+	c.told(agent, corev1.EventTypeWarning, agentv1.ReasonInputError, "", "nowhere is missing")
 	bind(reference(second))
 	change(c, agent, func(a *agentv1.Agent) { a.Spec.Approved = true })
-	c.told(install, corev1.EventTypeNormal, agentv1.ReasonInstallationInProgress, "")
-	c.told(install, corev1.EventTypeNormal, agentv1.ReasonInstallationCompleted, "")
-	c.told(agent, corev1.EventTypeNormal, agentv1.ReasonInstallationCompleted, "")
+	c.told(install, corev1.EventTypeNormal, agentv1.ReasonInstallationInProgress, "", "")
+	c.told(install, corev1.EventTypeNormal, agentv1.ReasonInstallationCompleted, "", "")
+	c.told(agent, corev1.EventTypeNormal, agentv1.ReasonInstallationCompleted, "", "")
 	bind(nil)
-	c.told(agent, corev1.EventTypeWarning, agentv1.ReasonUnbindingPendingUserAction, "")
+	c.told(agent, corev1.EventTypeWarning, agentv1.ReasonUnbindingPendingUserAction, "", "")
 
 	list := &eventsv1.EventList{}
 	require.NoError(t, c.user.List(t.Context(), list, client.InNamespace(c.namespace)))

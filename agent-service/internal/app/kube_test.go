@@ -246,7 +246,7 @@ func TestAnInfraEnvSaysWhatIsWrong(t *testing.T) {
 	assert.JSONEq(t, `[{"network_yaml":"interfaces:\n- name: eth0\n","mac_interface_map":[{"mac_address":"52:54:00:00:00:0a","logical_nic_name":"eth0"}]}]`, shown["static_network_config"].(string))
 
 	// The service starts again: nothing changes.
-	c.told(infraEnv, corev1.EventTypeNormal, agentv1.ReasonInfraEnvAvailable, "")
+	c.told(infraEnv, corev1.EventTypeNormal, agentv1.ReasonInfraEnvAvailable, "", "")
 	c.stop()
 	require.NoError(t, c.user.Get(t.Context(), client.ObjectKeyFromObject(infraEnv), infraEnv))
 	before, writes := infraEnv.DeepCopy(), c.writes.Load()
