@@ -7,6 +7,7 @@ package postgrestest
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -137,12 +138,23 @@ func major(path string) int {
 	return n
 }
 
+// freePort looks for a port that nobody listens on, below those that the kernel gives away: until the server listens, and while it is down, one of these
+// could be taken. Its namesake of UDP is held until the test ends and keeps it from other tests, also those of other processes.
 func freePort(t testing.TB) int {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		port := 20000 + rand.IntN(5000) //nolint:gosec // it need not be secret
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		held, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", address)
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { _ = held.Close() })
+		if listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address); err == nil {
+			_ = listener.Close()
+			return port
+		}
 	}
-	defer listener.Close() //nolint:errcheck // it was only there to find a port
-	return listener.Addr().(*net.TCPAddr).Port
+	t.Fatal("no free port was found")
+	return 0
 }
