@@ -284,7 +284,7 @@ func (s *suite) start(change ...func(*writes)) *replica {
 	CacheRoles(byObject)
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: newScheme(s.t), Metrics: metricsserver.Options{BindAddress: "0"}, Cache: cache.Options{ByObject: byObject},
-		Controller: config.Controller{SkipNameValidation: new(true)}, GracefulShutdownTimeout: new(5 * time.Second),
+		Controller: config.Controller{SkipNameValidation: new(true)}, GracefulShutdownTimeout: new(patience),
 	})
 	require.NoError(s.t, err)
 	ctx, cancel := context.WithCancel(context.Background())

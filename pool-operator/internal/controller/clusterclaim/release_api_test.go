@@ -167,15 +167,18 @@ func TestQueueTimeoutTakesAClaimOutOfTheQueueAndBack(t *testing.T) {
 	s := newSuite(t)
 	s.pool("p")
 	s.start()
-	s.claim("c", "p", func(c *hivev1.ClusterClaim) { c.Spec.QueueTimeout = &metav1.Duration{Duration: 2 * time.Second} })
+	claim := s.claim("c", "p", func(c *hivev1.ClusterClaim) { c.Spec.QueueTimeout = &metav1.Duration{Duration: time.Hour} })
+	limit := func(timeout time.Duration) {
+		patch := fmt.Appendf(nil, `{"spec":{"queueTimeout":%q}}`, timeout)
+		require.NoError(t, s.client.Patch(t.Context(), claim, client.RawPatch(types.MergePatchType, patch)))
+	}
 	s.waitFor("c", hivev1.ClusterClaimPending, hivev1.ReasonNoClusters)
-	claim := s.waitFor("c", hivev1.ClusterClaimPending, hivev1.ReasonQueueTimedOut)
-	require.Zero(t, claim.Status.QueuePosition)
+	limit(time.Since(claim.CreationTimestamp.Time).Round(time.Second) + 2*time.Second)
+	require.Zero(t, s.waitFor("c", hivev1.ClusterClaimPending, hivev1.ReasonQueueTimedOut).Status.QueuePosition)
 	s.cluster("p")
 	s.claim("next", "p")
 	s.waitFor("next", hivev1.ClusterClaimPending, hivev1.ReasonClusterClaimed)
-	claim.Spec.QueueTimeout = &metav1.Duration{Duration: time.Hour}
-	require.NoError(t, s.client.Update(t.Context(), claim))
+	limit(time.Hour)
 	s.waitFor("c", hivev1.ClusterClaimPending, hivev1.ReasonNoClusters)
 	s.cluster("p")
 	s.waitFor("c", hivev1.ClusterClaimPending, hivev1.ReasonClusterClaimed)
