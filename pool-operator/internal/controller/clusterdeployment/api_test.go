@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -77,6 +78,7 @@ type operator struct {
 	// binaries are the programs of clusters; nil for those that were built.
 	binaries func() (controlplane.Binaries, error)
 	writes   atomic.Int32
+	clock    heldClock
 	crash    func()
 }
 
@@ -99,7 +101,7 @@ func (o *operator) start() {
 	})
 	require.NoError(o, clusterdeployment.New(clusterdeployment.Dependencies{
 		Client: cached, Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(), Runtime: clusters,
-		Recorder: mgr.GetEventRecorder("test"), Clock: wallClock{}, Metrics: clusterdeployment.NewMetrics(),
+		Recorder: mgr.GetEventRecorder("test"), Clock: &o.clock, Metrics: clusterdeployment.NewMetrics(),
 	}).SetupWithManager(mgr))
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
@@ -116,6 +118,31 @@ func (o *operator) start() {
 type wallClock struct{}
 
 func (wallClock) Now() time.Time { return time.Now() }
+
+// heldClock is the wall clock while nobody holds it. What is to be done at a later time is not done until it goes on.
+type heldClock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *heldClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at.IsZero() {
+		return time.Now()
+	}
+	return c.at
+}
+
+func (c *heldClock) hold() { c.set(time.Now()) }
+
+func (c *heldClock) goOn() { c.set(time.Time{}) }
+
+func (c *heldClock) set(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = at
+}
 
 func (o *operator) count() interceptor.Funcs {
 	return interceptor.Funcs{
@@ -215,11 +242,13 @@ func TestTheLifeOfARealCluster(t *testing.T) {
 	require.NoError(t, contract.Kubernetes{}.Use(t.Context(), access), "running means that it can be used")
 
 	for _, program := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
+		o.clock.hold() // else the pause before the next start may be over before anybody is told
 		o.kill(program)
 		dead := o.await(key, hivev1.PowerStateFailedToStartMachines)
 		unreachable := hivev1.FindCondition(dead.Status.Conditions, hivev1.ClusterDeploymentUnreachable)
 		assert.Equal(t, string(provision.ReasonProcessDied), unreachable.Reason)
 		assert.Contains(t, unreachable.Message, program)
+		o.clock.goOn()
 		o.await(key, hivev1.PowerStateRunning)
 	}
 
@@ -253,7 +282,7 @@ func (o *operator) requireNothingLeft() {
 		for _, entry := range entries {
 			assert.False(t, entry.IsDir(), entry.Name())
 		}
-	}, 10*time.Second, 50*time.Millisecond)
+	}, patience, 50*time.Millisecond)
 }
 
 func TestAnOrphanIsRemovedWhenTheOperatorStarts(t *testing.T) {

@@ -129,7 +129,7 @@ func TestInstallContract(t *testing.T) {
 		Reach: func(ctx context.Context, key client.ObjectKey, station contract.Station) error {
 			return reach(ctx, admin, key, station)
 		},
-		Timeout: 20 * time.Second,
+		Timeout: patience,
 	})
 }
 
@@ -142,5 +142,5 @@ func TestAKindOfInstallObjectThatDoesNotExistIsSaidToBeMissing(t *testing.T) {
 		require.NoError(t, admin.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster))
 		c := hivev1.FindCondition(cluster.Status.Conditions, hivev1.ClusterDeploymentRequirementsMet)
 		return c != nil && c.Message == "There is no kind NoInstall in nowhere.example.org/v1, which spec.clusterInstallRef names."
-	}, 20*time.Second, 50*time.Millisecond)
+	}, patience, 50*time.Millisecond)
 }
