@@ -44,6 +44,6 @@ func TestContract(t *testing.T) {
 			}
 			return nil, nil
 		},
-		Timeout: time.Second,
+		Timeout: time.Minute,
 	})
 }
