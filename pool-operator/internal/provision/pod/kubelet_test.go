@@ -155,7 +155,7 @@ func (k *kubelet) do(ctx context.Context, access provision.Access, method, path,
 	if err != nil {
 		return "", err
 	}
-	config.Dial, config.Timeout = k.dial, 3*time.Second
+	config.Dial, config.Timeout = k.dial, patience
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return "", err
