@@ -104,18 +104,25 @@ func TestTakenPort(t *testing.T) {
 }
 
 func TestPortsComeFromTheRange(t *testing.T) {
-	// Three ports that were free a moment ago, of which one is taken and one is not to be used.
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = listener.Close() }()
-	taken := listener.Addr().(*net.TCPAddr).Port
+	// Three ports, of which one is taken, one is not to be used, and one is free.
+	host, taken := netip.MustParseAddr("127.0.0.1"), 0
+	for isFree := false; !isFree; {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = listener.Close() })
+		taken = listener.Addr().(*net.TCPAddr).Port
+		third, err := reserve(t.Context(), host, taken+2)
+		if isFree = err == nil; isFree {
+			require.NoError(t, third.release())
+		}
+	}
 	ports := PortRange{First: taken, Last: taken + 2}
 	skip := func(port int) bool { return port == taken+1 }
-	held, err := reserveIn(t.Context(), netip.MustParseAddr("127.0.0.1"), ports, skip)
+	held, err := reserveIn(t.Context(), host, ports, skip)
 	require.NoError(t, err)
 	defer func() { _ = held.release() }()
 	assert.Equal(t, taken+2, held.port)
-	_, err = reserveIn(t.Context(), netip.MustParseAddr("127.0.0.1"), ports, skip)
+	_, err = reserveIn(t.Context(), host, ports, skip)
 	var none *NoFreePortError
 	require.ErrorAs(t, err, &none)
 }
