@@ -74,7 +74,7 @@ func processes(t *testing.T, dir string) []string {
 	require.NoError(t, err)
 	var found []string
 	for _, link := range all {
-		if cwd, err := os.Readlink(link); err == nil && strings.HasPrefix(cwd, dir) {
+		if cwd, err := os.Readlink(link); err == nil && strings.HasPrefix(cwd+"/", dir+"/") {
 			name, _ := os.ReadFile(filepath.Join(filepath.Dir(link), "comm"))
 			found = append(found, strings.TrimSpace(string(name)))
 		}

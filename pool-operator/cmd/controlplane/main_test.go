@@ -94,7 +94,7 @@ func workers(t *testing.T, dir string) []int {
 	require.NoError(t, err)
 	var pids []int
 	for _, link := range links {
-		if cwd, err := os.Readlink(link); err == nil && strings.HasPrefix(cwd, dir) {
+		if cwd, err := os.Readlink(link); err == nil && strings.HasPrefix(cwd+"/", dir+"/") {
 			pid, err := strconv.Atoi(strings.Split(link, "/")[2])
 			require.NoError(t, err)
 			pids = append(pids, pid)
