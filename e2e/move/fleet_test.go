@@ -268,7 +268,7 @@ func (f *fleet) served(p *plane) map[string]fact {
 				}
 			}
 		}
-		return true
+		return assert.ObjectsAreEqual(now, f.facts(p)) // kinds are listed one after the other: what did not change meanwhile was so at one time
 	})
 	return now
 }
