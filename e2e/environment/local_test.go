@@ -81,7 +81,7 @@ func TestLocalLeavesNothingBehindWhenItIsKilled(t *testing.T) {
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.NoDirExists(c, dir)
 		assert.Empty(c, runningFrom(t, dir))
-	}, 20*time.Second, 100*time.Millisecond)
+	}, patience, 100*time.Millisecond)
 }
 
 func needControlPlane(t *testing.T) {
