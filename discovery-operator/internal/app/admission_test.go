@@ -33,6 +33,7 @@ import (
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/admission"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
+	"github.com/muster-io/muster/discovery-operator/internal/ironictest"
 )
 
 // checked makes the API server ask the check of this test, as the deployment does.
@@ -49,14 +50,6 @@ func (w *world) checked(config admissionregistrationv1.WebhookClientConfig) {
 	}
 	require.NoError(w, w.Create(w.Context(), hook))
 	w.Cleanup(func() { _ = w.Delete(context.Background(), hook) })
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // refusesTwins creates hosts until the check answers, and checks what it says.
@@ -87,7 +80,7 @@ func (w *world) refusesTwins() {
 func TestASecondHostOfABootMACIsRefused(t *testing.T) {
 	w := newWorld(t)
 	dir, ca := certificate(t)
-	address := freeAddress(t)
+	address := "127.0.0.1:" + ironictest.FreePort(t)
 	w.operate(func(o *Options) { o.WebhookBindAddress, o.WebhookCertDir = address, dir })
 	w.checked(admissionregistrationv1.WebhookClientConfig{URL: new("https://" + address + admission.Path), CABundle: ca})
 	w.refusesTwins()
@@ -97,8 +90,8 @@ func TestASecondHostOfABootMACIsRefused(t *testing.T) {
 // takes it away.
 func TestTheCheckKeepsItsOwnCertificate(t *testing.T) {
 	w := newWorld(t)
-	address := freeAddress(t)
-	for i, bind := range []string{address, freeAddress(t)} {
+	address := "127.0.0.1:" + ironictest.FreePort(t)
+	for i, bind := range []string{address, "127.0.0.1:" + ironictest.FreePort(t)} {
 		w.operate(func(o *Options) {
 			o.WebhookBindAddress, o.WebhookURL = bind, "https://"+address
 			o.LeaderElect = i > 0

@@ -17,7 +17,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -53,7 +52,7 @@ func prepare(t testing.TB, name string, env ...string) *Ironic {
 	}
 	i := &Ironic{Dir: filepath.Join(t.TempDir(), "ironic-"+name)}
 	i.env = append(os.Environ(), "IRONIC_DIR="+i.Dir, "IRONIC_DRIVERS=fake-hardware,ipmi",
-		"IRONIC_PORT="+freePort(t), "IRONIC_INSPECTOR_PORT="+freePort(t), "IRONIC_RPC_PORT="+freePort(t))
+		"IRONIC_PORT="+FreePort(t), "IRONIC_INSPECTOR_PORT="+FreePort(t), "IRONIC_RPC_PORT="+FreePort(t))
 	i.env = append(i.env, env...)
 	t.Cleanup(func() { i.run(t, "", "down", "--purge") })
 	return i
@@ -67,20 +66,20 @@ func cannot(t testing.TB, why string) {
 	t.Skip(why)
 }
 
-// given are the ports that freePort has returned.
-var given sync.Map
-
-// freePort looks for a port that nobody listens on, below those that the kernel gives to connections: until the service listens on it, one of these
-// could have taken it.
-func freePort(t testing.TB) string {
+// FreePort looks for a port that nobody listens on, below those that the kernel gives away: until the service listens on it, one of these could be taken.
+// Its namesake of UDP is held until the test ends and keeps it from other tests, also those of other processes.
+func FreePort(t testing.TB) string {
 	t.Helper()
 	for range 100 {
 		port := strconv.Itoa(15000 + rand.IntN(5000)) //nolint:gosec // it need not be secret
-		if _, again := given.LoadOrStore(port, true); again {
+		address := net.JoinHostPort("127.0.0.1", port)
+		held, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", address)
+		if err != nil {
 			continue
 		}
-		if l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:"+port); err == nil {
-			_ = l.Close()
+		t.Cleanup(func() { _ = held.Close() })
+		if listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address); err == nil {
+			_ = listener.Close()
 			return port
 		}
 	}
