@@ -229,7 +229,7 @@ func (w *world) status(d *metal3v1.BareMetalHostDiscovery, what string, want fun
 		err := w.Get(w.Context(), client.ObjectKeyFromObject(d), d)
 		last = d.Status
 		return err == nil && want(&d.Status)
-	}, 60*time.Second, 50*time.Millisecond, what)
+	}, patience, 50*time.Millisecond, what)
 	require.True(w, ok, "%+v", last)
 }
 
@@ -289,6 +289,7 @@ func TestAChangeOfAResourceTouchesNoHost(t *testing.T) {
 	before := w.host("node-00001")
 	w.patch(d, `{"spec":{"resourceNameTemplate":{"prefix":"new-"},"hostTemplate":{"labels":{"rack":"r1"}},"approval":"Manual","selector":"bootMAC != '`+
 		before.Spec.BootMACAddress+`'","nodeDeletion":"Keep","rediscover":"Ignore"}}`)
+	w.status(d, "the change is seen", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool { return s.ObservedGeneration == d.Generation })
 	w.enrol(2)
 	next := w.host("new-node-00002")
 	assert.Equal(t, "r1", next.Labels["rack"])

@@ -34,7 +34,7 @@ func (w *world) is(h *metal3v1.BareMetalHost, what string, want func() bool) {
 	w.Helper()
 	ok := assert.Eventually(w, func() bool {
 		return w.Get(w.Context(), client.ObjectKeyFromObject(h), h) == nil && want()
-	}, 60*time.Second, 50*time.Millisecond, what)
+	}, patience, 50*time.Millisecond, what)
 	require.True(w, ok, "%+v", h.Status)
 }
 
