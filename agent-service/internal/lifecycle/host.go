@@ -63,9 +63,14 @@ type Facts struct {
 	Rebooted bool
 	// SameBoot: the machine that registers has not been booted since it registered last.
 	SameBoot bool
+	// Attempts is how often the installation began again in this boot.
+	Attempts int
 	// Stage is the one that is reported.
 	Stage Stage
 }
+
+// MostAttempts is how often an agent that ends while it installs may begin again.
+const MostAttempts = 5
 
 // Effect is what a transition does to the record of a host beside its state.
 type Effect string
@@ -76,7 +81,7 @@ const (
 	ForgetDiscovery Effect = "forget what was discovered"
 	// ForgetInstallation drops progress, role of bootstrap, and checks before an installation.
 	ForgetInstallation Effect = "forget the installation"
-	// ForgetProgress drops the progress alone: the installation begins again.
+	// ForgetProgress drops the progress alone, and counts: the installation begins again.
 	ForgetProgress Effect = "forget the progress"
 	// LeaveCluster ends the binding.
 	LeaveCluster Effect = "leave the cluster"

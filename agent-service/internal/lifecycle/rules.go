@@ -11,7 +11,8 @@ var (
 	noInventory     = &Condition{"hardware unknown", func(f Facts) bool { return !f.HasInventory }}
 	insufficient    = &Condition{"a validation fails", func(f Facts) bool { return !f.Sufficient }}
 	sameBoot        = &Condition{"same boot", func(f Facts) bool { return f.SameBoot }}
-	beginsAgain     = &Condition{"same boot, before the reboot", func(f Facts) bool { return f.SameBoot && !f.Rebooted }}
+	beginsAgain     = &Condition{"same boot, before the reboot, not too often", func(f Facts) bool { return f.SameBoot && !f.Rebooted && f.Attempts < MostAttempts }}
+	keepsEnding     = &Condition{"same boot, before the reboot", func(f Facts) bool { return f.SameBoot && !f.Rebooted }}
 	unprepared      = &Condition{"a check before installation failed", func(f Facts) bool { return f.Unprepared }}
 	prepared        = &Condition{"checks passed, cluster prepares", func(f Facts) bool { return f.Prepared && f.ClusterPreparing }}
 	clusterIdle     = &Condition{"cluster does not install", func(f Facts) bool { return !f.ClusterPreparing && !f.ClusterInstalling }}
@@ -36,6 +37,7 @@ const (
 	infoUnbinding    = "Host is waiting to be unbound from the cluster"
 	infoMustBoot     = "Host must boot the discovery image again before it can be used"
 	infoInstalling   = "Installation is in progress"
+	infoKeepsEnding  = "The agent ended again and again while it installed: its logs say why"
 	infoRestarted    = "Host restarted unexpectedly during the installation"
 	infoWrongBoot    = "Expected the host to boot from disk, but it booted the discovery image: boot it from its disk"
 	infoMedia        = "Host cannot read the medium that it was booted from"
@@ -71,6 +73,7 @@ var registerRules = []Rule{
 		Effects: []Effect{ForgetDiscovery, ForgetInstallation},
 	},
 	{Verb: Register, From: underWay, If: beginsAgain, To: Installing, Info: infoInstalling, Effects: []Effect{ForgetProgress}},
+	{Verb: Register, From: underWay, If: keepsEnding, To: Failed, Info: infoKeepsEnding},
 	{Verb: Register, From: of(underWay, only(InstallingPendingUserAction)), If: rebooted, To: InstallingPendingUserAction, Info: infoWrongBoot},
 	{Verb: Register, From: only(AddedToExistingCluster), To: InstallingPendingUserAction, Info: infoWrongBoot},
 	{Verb: Register, From: of(underWay, only(InstallingPendingUserAction)), To: Failed, Info: infoRestarted},

@@ -41,3 +41,33 @@ func TestASlowDiskKeepsAHostFromInstallingUnlessItIsIgnored(t *testing.T) {
 	assert.Equal(t, lifecycle.ClusterInstalling, w.clusterState(c.ID))
 	assert.Equal(t, lifecycle.Installing, w.state(keys[0]))
 }
+
+func TestAnAgentThatKeepsEndingFailsItsInstallation(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, keys := w.ready(1)
+	w.install(c, keys)
+	again := func() {
+		_, err := w.RegisterHost(t.Context(), keys[0].InfraEnvID, service.NewHost{HostID: keys[0].HostID, BootID: "1"})
+		require.NoError(t, err)
+	}
+	for range lifecycle.MostAttempts {
+		w.progress(keys[0], lifecycle.StageStarting, lifecycle.StageInstalling, lifecycle.StageWriting)
+		again()
+		require.Equal(t, lifecycle.Installing, w.state(keys[0]))
+	}
+	w.progress(keys[0], lifecycle.StageStarting)
+	again()
+	assert.Equal(t, lifecycle.Failed, w.state(keys[0]))
+	assert.Equal(t, lifecycle.ClusterFailed, w.clusterState(c.ID))
+	h, err := w.GetHost(t.Context(), admin, keys[0])
+	require.NoError(t, err)
+	assert.Contains(t, h.StateInfo, "ended again and again")
+
+	// What comes after a reset begins with all its attempts.
+	_, err = w.ResetCluster(t.Context(), alice, c.ID)
+	require.NoError(t, err)
+	h, err = w.GetHost(t.Context(), admin, keys[0])
+	require.NoError(t, err)
+	assert.Zero(t, h.Attempts)
+}

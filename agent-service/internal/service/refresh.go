@@ -44,7 +44,7 @@ func (s *Service) facts(h *Host, c *Cluster) lifecycle.Facts {
 		Sufficient: validate.Sufficient(h.Validations, h.ClusterID != ""), DayTwo: h.DayTwo,
 		Prepared:   h.Images == validate.Passed && h.Checks.DiskSpeed != validate.Unknown && !slow,
 		Unprepared: h.Images == validate.Refused || slow,
-		Rebooted:   lifecycle.AfterReboot(h.Progress.Stage), Stage: h.Progress.Stage,
+		Rebooted:   lifecycle.AfterReboot(h.Progress.Stage), Stage: h.Progress.Stage, Attempts: h.Attempts,
 	}
 	if c != nil {
 		f.ClusterPreparing = c.Status == lifecycle.ClusterPreparing

@@ -109,16 +109,18 @@ type Host struct {
 	// ClusterID is empty while the host is free.
 	ClusterID string
 	// DayTwo is true for hosts that join a cluster that is installed already (kind AddToExistingClusterHost).
-	DayTwo          bool
-	State           lifecycle.State
-	StateInfo       string
-	StateUpdatedAt  time.Time
-	AgentVersion    string
-	MediaConnected  bool
-	RegisteredAt    time.Time
-	CreatedAt       time.Time
-	UpdatedAt       time.Time
-	Bootstrap       bool
+	DayTwo         bool
+	State          lifecycle.State
+	StateInfo      string
+	StateUpdatedAt time.Time
+	AgentVersion   string
+	MediaConnected bool
+	RegisteredAt   time.Time
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+	Bootstrap      bool
+	// Attempts is how often the installation began again in this boot.
+	Attempts        int `json:",omitempty"`
 	Progress        Progress
 	Validations     []validate.Result
 	NTPSources      []validate.NTPSource

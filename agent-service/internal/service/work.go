@@ -248,10 +248,10 @@ func (w *work) apply(h *Host, o lifecycle.Outcome, clusterID string, dayTwo bool
 		case lifecycle.ForgetDiscovery:
 			h.Summary, h.NTPSources, h.Checks, h.Validations, h.MediaConnected, h.Images = emptySummary, nil, noChecks, nil, true, validate.Unknown
 		case lifecycle.ForgetInstallation:
-			h.Progress, h.Bootstrap = Progress{}, false
+			h.Progress, h.Bootstrap, h.Attempts = Progress{}, false, 0
 			h.forgetPreparation()
 		case lifecycle.ForgetProgress:
-			h.Progress = Progress{}
+			h.Progress, h.Attempts = Progress{}, h.Attempts+1
 		case lifecycle.LeaveCluster:
 			h.leave()
 		case lifecycle.JoinCluster:
