@@ -38,8 +38,11 @@ func (s *Service) image(c *Cluster) (OSImage, error) {
 	return OSImage{}, Refuse(Conflict, "OSImageUnknown", "there is no image of version %q for %s: configure one, or name it in the cluster", c.OpenshiftVersion, c.CPUArchitecture)
 }
 
+// cloudInit is the FirstBoot of images that read it.
+const cloudInit = "cloud-init"
+
 // installStep is the instruction to write the image.
-func (s *Service) installStep(h *Host, c *Cluster) (string, error) {
+func (s *Service) installStep(ctx context.Context, h *Host, c *Cluster) (string, error) {
 	image, err := s.image(c)
 	if err != nil {
 		return "", err
@@ -53,6 +56,9 @@ func (s *Service) installStep(h *Host, c *Cluster) (string, error) {
 		if err := json.Unmarshal([]byte(h.InstallerArgs), &args.InstallerArgs); err != nil {
 			return "", Refuse(Conflict, "InstallerArgsInvalid", "installer_args of host %s is not a JSON list of strings", h.HostID)
 		}
+	}
+	if args.NetworkConfig, err = s.networkConfig(ctx, h, image); err != nil {
+		return "", err
 	}
 	step, err := json.Marshal(args)
 	if err != nil {
@@ -73,6 +79,8 @@ type firstBootValues struct {
 	Labels    map[string]string
 	// Manifests are the cluster's, by name, for the host that brings up the control plane; none for others.
 	Manifests map[string]string
+	// Networks are profiles of NetworkManager, by the names of their files: what the InfraEnv states for the host.
+	Networks map[string]string
 }
 
 // defaultIgnition names the host, lets the user in, and tells the service when the system is up.
@@ -83,7 +91,8 @@ const defaultIgnition = `{
     {"path": "/etc/hostname", "mode": 420, "overwrite": true, "contents": {"source": {{json (data .Hostname)}}}},
     {"path": "/etc/muster/host.json", "mode": 384, "overwrite": true, "contents": {"source": {{json (data (host .))}}}}{{if .Trusted}},
     {"path": {{json anchor}}, "mode": 420, "overwrite": true, "contents": {"source": {{json (data .Trusted)}}}}{{end}}{{range $name, $content := .Manifests}},
-    {"path": {{json (print "/opt/openshift/" $name)}}, "mode": 420, "overwrite": true, "contents": {"source": {{json (data $content)}}}}{{end}}
+    {"path": {{json (print "/opt/openshift/" $name)}}, "mode": 420, "overwrite": true, "contents": {"source": {{json (data $content)}}}}{{end}}{{range $name, $content := .Networks}},
+    {"path": {{json (print "/etc/NetworkManager/system-connections/" $name)}}, "mode": 384, "overwrite": true, "contents": {"source": {{json (data $content)}}}}{{end}}
   ]},
   "systemd": {"units": [{"name": "muster-report.service", "enabled": true, "contents": {{json (unit .)}}}]}
 }
@@ -170,8 +179,8 @@ func report(v firstBootValues) string {
 func (s *Service) FirstBoot(ctx context.Context, key HostKey) ([]byte, string, error) {
 	var h *Host
 	var c *Cluster
-	var manifests map[string]string
-	trusted := s.Authorities
+	values := firstBootValues{Trusted: s.Authorities}
+	var stated network
 	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
 		if h, err = r.Host(ctx, key); err != nil {
 			return err
@@ -187,21 +196,33 @@ func (s *Service) FirstBoot(ctx context.Context, key HostKey) ([]byte, string, e
 			return notFound("Cluster", h.ClusterID)
 		}
 		if err == nil && h.Bootstrap {
-			manifests, err = manifestsOf(ctx, r, c.ID)
+			values.Manifests, err = manifestsOf(ctx, r, c.ID)
 		}
 		if err != nil {
 			return err
 		}
 		e, err := r.InfraEnv(ctx, key.InfraEnvID)
-		if e != nil {
-			trusted = Certificates(s.Authorities, e.AdditionalTrustBundle)
+		if err != nil || e == nil {
+			return err
+		}
+		values.Trusted = Certificates(s.Authorities, e.AdditionalTrustBundle)
+		image, err := s.image(c)
+		if err == nil {
+			stated, err = networkOf(ctx, r, e, key, image)
 		}
 		return err
 	})
+	if err == nil && stated.ignored != "" {
+		err = s.update(ctx, func(_ context.Context, w *work) error {
+			w.tell(h, h.ClusterID, Warning, "host_static_network_ignored", true, "Host %s: the network that is stated for the installed system: %s", h.label(), stated.ignored)
+			return nil
+		})
+	}
 	if err != nil {
 		return nil, "", err
 	}
-	return s.renderFirstBoot(ctx, h, c, firstBootValues{Manifests: manifests, Trusted: trusted})
+	values.Networks = stated.profiles
+	return s.renderFirstBoot(ctx, h, c, values)
 }
 
 func manifestsOf(ctx context.Context, r Reader, clusterID string) (map[string]string, error) {
@@ -223,7 +244,7 @@ func (s *Service) renderFirstBoot(ctx context.Context, h *Host, c *Cluster, valu
 		return nil, "", err
 	}
 	text, contentType := defaultIgnition, "application/vnd.coreos.ignition+json"
-	if image.FirstBoot == "cloud-init" {
+	if image.FirstBoot == cloudInit {
 		text, contentType = defaultCloudInit, "text/cloud-config"
 	}
 	text = cmp.Or(c.Ignition[h.Role], c.Ignition[""], text)

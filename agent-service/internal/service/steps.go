@@ -185,7 +185,7 @@ func (s *Service) clusterArguments(ctx context.Context, h *Host, t StepType) ([]
 	}
 	switch t {
 	case StepInstall:
-		argument, err := s.installStep(h, c)
+		argument, err := s.installStep(ctx, h, c)
 		return []string{argument}, err == nil, err
 	case StepLogsGather:
 		return []string{encodeArgument(s.todaysLogs(h, c))}, true, nil

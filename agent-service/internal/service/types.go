@@ -350,4 +350,6 @@ type InstallArgs struct {
 	FirstBootURL  string   `json:"first_boot_url"`
 	InstallerArgs []string `json:"installer_args,omitempty"`
 	SkipDisks     []string `json:"skip_disks,omitempty"`
+	// NetworkConfig is that of cloud-init, for systems that read it; empty where no network is stated for the host.
+	NetworkConfig string `json:"network_config,omitempty"`
 }
