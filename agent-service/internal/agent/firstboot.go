@@ -20,7 +20,7 @@ var places = map[string]struct {
 	files []string
 }{
 	"ignition":   {"boot", []string{"/ignition/config.ign"}},
-	"cloud-init": {"cidata", []string{"/user-data", "/meta-data"}},
+	"cloud-init": {"cidata", []string{"/user-data", "/meta-data", "/network-config"}},
 }
 
 // putFirstBoot writes the first-boot data into the image that a disk holds. It needs neither kernel drivers nor mounts.
@@ -42,8 +42,11 @@ func putFirstBoot(device string, job Job) error {
 	if err != nil {
 		return err
 	}
-	contents := [][]byte{job.FirstBoot, []byte("instance-id: " + job.HostID + "\nlocal-hostname: " + job.Hostname + "\n")}
+	contents := [][]byte{job.FirstBoot, []byte("instance-id: " + job.HostID + "\nlocal-hostname: " + job.Hostname + "\n"), []byte(job.NetworkConfig)}
 	for i, name := range place.files {
+		if len(contents[i]) == 0 {
+			continue
+		}
 		if err := putFile(found, name, contents[i]); err != nil {
 			return fmt.Errorf("writing the first-boot data: %w", err)
 		}

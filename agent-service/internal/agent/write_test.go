@@ -134,22 +134,34 @@ func image(t *testing.T, label string) []byte {
 }
 
 func TestFirstBootDataGoesWhereTheSystemLooks(t *testing.T) {
-	for kind, c := range map[string]struct {
-		label, file string
-	}{"ignition": {"BOOT", "ignition/config.ign"}, "cloud-init": {"CIDATA", "user-data"}} {
+	const network = "version: 2\n"
+	for name, c := range map[string]struct {
+		kind, label, network string
+		holds                map[string]string
+	}{
+		"ignition":                  {"ignition", "BOOT", network, map[string]string{"ignition/config.ign": `{"first":"boot"}`, "network-config": ""}},
+		"cloud-init":                {"cloud-init", "CIDATA", "", map[string]string{"user-data": `{"first":"boot"}`, "network-config": ""}},
+		"cloud-init with a network": {"cloud-init", "CIDATA", network, map[string]string{"user-data": `{"first":"boot"}`, "network-config": network}},
+	} {
 		path := blank(t, 64<<20)
 		from := served(t, "os.img.zst", pack(t, "zst", image(t, c.label)))
-		from.FirstBoot = kind
-		job := Job{InstallArgs: service.InstallArgs{Device: path, Image: from, HostID: uuid.NewString(), Hostname: "h1"}, FirstBoot: []byte(`{"first":"boot"}`)}
-		require.NoError(t, (&Real{Client: http.DefaultClient}).Write(t.Context(), job, func(int) {}), kind)
+		from.FirstBoot = c.kind
+		args := service.InstallArgs{Device: path, Image: from, HostID: uuid.NewString(), Hostname: "h1", NetworkConfig: c.network}
+		require.NoError(t, (&Real{Client: http.DefaultClient}).Write(t.Context(), Job{InstallArgs: args, FirstBoot: []byte(`{"first":"boot"}`)}, func(int) {}), name)
 
 		d, err := diskfs.Open(path, diskfs.WithOpenMode(diskfs.ReadOnly))
 		require.NoError(t, err)
 		found, err := labelled(d, c.label)
 		require.NoError(t, err)
-		content, err := found.ReadFile(c.file)
-		require.NoError(t, err, kind)
-		assert.JSONEq(t, `{"first":"boot"}`, string(content))
+		for file, holds := range c.holds {
+			content, err := found.ReadFile(file)
+			if holds == "" {
+				require.ErrorContains(t, err, "does not exist", "%s: %s", name, file)
+				continue
+			}
+			require.NoError(t, err, "%s: %s", name, file)
+			assert.Equal(t, holds, string(content), "%s: %s", name, file)
+		}
 		require.NoError(t, d.Close())
 	}
 }
