@@ -124,7 +124,7 @@ func TestObjectsOfOtherNamespacesDoNotPassForThoseOfAMachine(t *testing.T) {
 	agent := c.agent(c.boot(infraEnv, 1, 0))
 	deployment, _ := c.deployment()
 	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = reference(deployment) })
-	c.says(agent, agentv1.ConditionRequirementsMet, agentv1.ReasonAgentIsNotApproved)
+	c.says(agent, agentv1.ConditionBound, agentv1.ReasonBound)
 	elsewhere := c.newNamespace()
 	stranger := &agentv1.Agent{
 		ObjectMeta: metav1.ObjectMeta{
