@@ -23,6 +23,8 @@ JOBS ?= 2
 RACE ?= $(if $(shell command -v cc 2>/dev/null),-race)
 # Without the debugger's tables a test binary is linked in three quarters of the time.
 TEST_FLAGS ?= $(RACE) -ldflags=-w -shuffle=on -timeout=30m
+# Tests have more memory than time.
+test test-modules e2e e2e-kind: export GOGC ?= 200
 # The longest first.
 TESTED := discovery-operator agent-service ipam-operator pool-operator apis
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -54,7 +56,8 @@ images: ## Build container images without a registry, as docker archives in bin/
 
 ##@ Test
 
-test: prerequisites controlplane build live-image-if-possible test-modules e2e ## Pass all tests.
+test: prerequisites controlplane build live-image-if-possible ## Pass all tests: of modules, then journeys.
+	@$(MAKE) -j$(JOBS) $(addprefix test-,$(TESTED)) $(addprefix journeys-,e2e $(ALONE))
 
 # On Debian, what the tests need and is missing is installed.
 prerequisites:

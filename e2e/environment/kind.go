@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -78,24 +79,17 @@ func NewKind(ctx context.Context, options KindOptions) (*Kind, error) {
 }
 
 func (k *Kind) start(ctx context.Context, kind, image string) error {
-	build, err := checkout.Path("hack", "images", "build")
-	if err != nil {
+	var archives []string
+	var unbuilt error
+	var builder sync.WaitGroup
+	builder.Go(func() { archives, unbuilt = buildImages(ctx) })
+	k.say("building images, and creating the cluster " + k.name + " from " + image)
+	_, err := run(ctx, kind, "create", "cluster", "--name", k.name, "--image", image, "--kubeconfig", k.Kubeconfig(), "--wait", "120s")
+	builder.Wait()
+	if err := errors.Join(err, unbuilt); err != nil {
 		return err
 	}
-	k.say("building images")
-	names := []string{"--tag=dev", "control-plane"}
-	for _, operator := range All() {
-		names = append(names, operator.Name)
-	}
-	archives, err := run(ctx, build, names...)
-	if err != nil {
-		return err
-	}
-	k.say("creating the cluster " + k.name + " from " + image)
-	if _, err := run(ctx, kind, "create", "cluster", "--name", k.name, "--image", image, "--kubeconfig", k.Kubeconfig(), "--wait", "120s"); err != nil {
-		return err
-	}
-	for archive := range strings.FieldsSeq(archives) {
+	for _, archive := range archives {
 		k.say("loading " + filepath.Base(archive))
 		if _, err := run(ctx, kind, "load", "image-archive", archive, "--name", k.name); err != nil {
 			return err
@@ -124,6 +118,20 @@ func (k *Kind) start(ctx context.Context, kind, image string) error {
 		return fmt.Errorf("making a client: %w", err)
 	}
 	return k.untilAvailable(ctx, clients)
+}
+
+// buildImages returns the archives of all images.
+func buildImages(ctx context.Context) ([]string, error) {
+	build, err := checkout.Path("hack", "images", "build")
+	if err != nil {
+		return nil, err
+	}
+	names := []string{"--tag=dev", "control-plane"}
+	for _, operator := range All() {
+		names = append(names, operator.Name)
+	}
+	archives, err := run(ctx, build, names...)
+	return strings.Fields(archives), err
 }
 
 // nameSystems says what clusters are installed with, where the overlay says nothing.
