@@ -96,7 +96,7 @@ func networks(config json.RawMessage) ([]any, error) {
 	}
 	files := []any{ignitionFile("/usr/local/bin/install-network", installNetwork, 0o755)}
 	for n, statement := range statements {
-		directory := fmt.Sprintf("/etc/muster/network/%d/", n)
+		directory := fmt.Sprintf("/etc/muster/network/%04d/", n) // in the order that a shell lists them in
 		cards, ignored := "", ""
 		for _, card := range statement.Cards {
 			cards += strings.ToLower(card.MAC) + " " + card.Name + "\n"
