@@ -51,7 +51,7 @@ func prepare(t testing.TB, name string, env ...string) *Ironic {
 		cannot(t, "a real Ironic comes from Debian packages, and there is no apt-get here")
 	}
 	i := &Ironic{Dir: filepath.Join(t.TempDir(), "ironic-"+name)}
-	i.env = append(os.Environ(), "IRONIC_DIR="+i.Dir, "IRONIC_DRIVERS=fake-hardware,ipmi",
+	i.env = append(os.Environ(), "IRONIC_DIR="+i.Dir, "IRONIC_DRIVERS=fake-hardware,ipmi", "IRONIC_WAIT="+patience,
 		"IRONIC_PORT="+FreePort(t), "IRONIC_INSPECTOR_PORT="+FreePort(t), "IRONIC_RPC_PORT="+FreePort(t))
 	i.env = append(i.env, env...)
 	t.Cleanup(func() { i.run(t, "", "down", "--purge") })
@@ -65,6 +65,9 @@ func cannot(t testing.TB, why string) {
 	}
 	t.Skip(why)
 }
+
+// patience is for how many seconds a service may start on a machine that runs many tests.
+const patience = "240"
 
 // FreePort looks for a port that nobody listens on, below those that the kernel gives away: until the service listens on it, one of these could be taken.
 // Its namesake of UDP is held until the test ends and keeps it from other tests, also those of other processes.
