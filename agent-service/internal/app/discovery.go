@@ -76,8 +76,16 @@ func (d *discovery) Describe(ctx context.Context, key string) (image.Description
 	}
 	return image.Description{
 		ID: env.ID, Revision: fmt.Sprintf("%d/%d/%d/%s", env.ImageUpdatedAt.UnixNano(), env.ImageGeneration, d.authority.ImageIssued().Unix(), program),
-		Version: env.OSImageVersion, Architecture: env.CPUArchitecture, Minimal: env.ImageType == "minimal-iso", ModTime: env.ImageUpdatedAt,
+		Version: env.OSImageVersion, Architecture: env.CPUArchitecture, Minimal: isMinimal(env), ModTime: env.ImageUpdatedAt,
 	}, nil
+}
+
+// minimalISO is the type of images whose root file system machines fetch.
+const minimalISO = "minimal-iso"
+
+// isMinimal is false where networks are stated: initial RAM disks do not have them in time to fetch a root file system by.
+func isMinimal(env *service.InfraEnv) bool {
+	return env.ImageType == minimalISO && len(env.StaticNetworkConfig) == 0
 }
 
 // Overlay implements image.Source.

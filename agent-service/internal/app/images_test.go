@@ -233,3 +233,19 @@ func TestOptionsOfImagesSayWhatIsWrong(t *testing.T) {
 	_, err = Parse([]string{"--image-url=here"})
 	require.ErrorContains(t, err, "write http(s)://host:port")
 }
+
+// Machines fetch what the minimal image leaves out, which takes a network: where one is stated, it comes with the whole image.
+func TestWhoStatesNetworksGetsTheWholeImage(t *testing.T) {
+	listener, url := listen(t)
+	// It does not say how its minimal form comes out of it, and so it has none.
+	s := startSite(t, listener, url, http.DefaultClient, liveImages(t, map[string]string{"images/pxeboot/rootfs.img": "root"}))
+	networks := `,"static_network_config":[{"network_yaml":"interfaces: []","mac_interface_map":[{"mac_address":"52:54:00:00:00:01","logical_nic_name":"nic0"}]}]`
+	_, minimal := s.infraEnv(`,"image_type":"minimal-iso"`)
+	response, reason := get(t, url+minimal)
+	require.Equal(t, http.StatusConflict, response.StatusCode, string(reason))
+	assert.Contains(t, string(reason), "no minimal form")
+	_, whole := s.infraEnv(`,"image_type":"minimal-iso"` + networks)
+	response, iso := get(t, url+whole)
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	assert.NotContains(t, string(iso), "rootfs_url")
+}

@@ -249,9 +249,14 @@ func (a *addresses) Addresses(ctx context.Context, env *service.InfraEnv) (infra
 	if len(env.StaticNetworkConfig) > 0 {
 		found.StaticNetwork = api + "/infra-envs/" + env.ID + "/downloads/files?file_name=static-network-config"
 	}
+	var lacks []string
+	if env.ImageType == minimalISO && !isMinimal(env) {
+		lacks = append(lacks, "it is the full image, because machines need their stated networks before they can fetch what the minimal one leaves out")
+	}
 	program, err := a.programs.sum(env.CPUArchitecture)
 	if program == "" {
-		found.Lacks = "live images of CoreOS do not start an agent, because this service has none for " + hardware.Architecture(env.CPUArchitecture)
+		lacks = append(lacks, "live images of CoreOS do not start an agent, because this service has none for "+hardware.Architecture(env.CPUArchitecture))
 	}
+	found.Lacks = strings.Join(lacks, "; ")
 	return found, err
 }

@@ -244,6 +244,10 @@ func TestAnInfraEnvSaysWhatIsWrong(t *testing.T) {
 	code, shown := call(t, http.MethodGet, c.base+"/api/assisted-install/v2/infra-envs/"+string(infraEnv.UID), "")
 	require.Equal(t, http.StatusOK, code)
 	assert.JSONEq(t, `[{"network_yaml":"interfaces:\n- name: eth0\n","mac_interface_map":[{"mac_address":"52:54:00:00:00:0a","logical_nic_name":"eth0"}]}]`, shown["static_network_config"].(string))
+	change(c, infraEnv, func(e *agentv1.InfraEnv) { e.Spec.ImageType = "minimal-iso" })
+	c.until(infraEnv, "the image is whole where networks are stated", func() bool {
+		return strings.Contains(infraEnv.Status.Conditions[0].Message, "but it is the full image")
+	})
 
 	// The service starts again: nothing changes.
 	c.told(infraEnv, corev1.EventTypeNormal, agentv1.ReasonInfraEnvAvailable, "", "")

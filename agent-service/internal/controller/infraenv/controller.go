@@ -43,7 +43,7 @@ type Addresses struct {
 	ISO                                          string
 	Kernel, Initrd, RootFS, IPXEScript, Ignition string
 	Events, StaticNetwork                        string
-	// Lacks is what machines that boot the image may miss; empty for nothing.
+	// Lacks is how the image is not what was asked for, and what machines that boot it may miss; empty for nothing.
 	Lacks string
 }
 
