@@ -22,8 +22,12 @@ import (
 // enter gets into a claimed cluster as one of the claim's subjects.
 func (w *world) enter(as client.Client, namespace string) kubernetes.Interface {
 	w.t.Helper()
-	kubeconfig, err := access.Kubeconfig(w.ctx, as, namespace)
-	require.NoError(w.t, err)
+	var kubeconfig []byte
+	require.EventuallyWithT(w.t, func(c *assert.CollectT) { // the API server learns of rights a moment after they were written
+		var err error
+		kubeconfig, err = access.Kubeconfig(w.ctx, as, namespace)
+		require.NoError(c, err)
+	}, moment, interval)
 	config, err := access.Config(kubeconfig, administrator)
 	require.NoError(w.t, err)
 	inside, err := kubernetes.NewForConfig(config)
@@ -62,8 +66,9 @@ func TestAClaimGetsAWorkingClusterAndThePoolRefills(t *testing.T) {
 	_, err = access.Kubeconfig(t.Context(), w.as("bob"), namespace)
 	assert.True(t, apierrors.IsForbidden(err), "nobody else gets in: %v", err)
 
+	w.untilClusters(pool, 3) // the claimed one is replaced
 	w.untilFilled(pool)
-	assert.Len(t, w.clusters(t, pool.Name), 3, "the claimed one was replaced")
+	assert.Len(t, w.clusters(t, pool.Name), 3)
 
 	require.NoError(t, w.admin.Delete(t.Context(), claim))
 	w.untilGone(&hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: namespace}}, patience)

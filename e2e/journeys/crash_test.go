@@ -42,6 +42,7 @@ func TestAnOperatorThatDiesTakesUpWhereItWas(t *testing.T) {
 	claim := w.claim("mine", pool.Name, user("alice"))
 	w.restart()
 	namespace := w.untilUsable(claim)
+	w.untilClusters(pool, 3)
 	w.untilFilled(pool)
 	assert.Len(t, w.clusters(t, pool.Name), 3)
 

@@ -5,7 +5,6 @@ package journeys_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -148,7 +147,7 @@ func TestAMissingImageSetIsNamedAndNoticed(t *testing.T) {
 		set.Name = late
 		_ = w.admin.Delete(w.ctx, set)
 	})
-	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Len(c, w.clusters(c, pool.Name), 1) }, 10*time.Second, interval, "it is not noticed at once")
+	w.untilClusters(pool, 1) // at once
 	w.untilFilled(pool)
 	require.NoError(t, client.IgnoreNotFound(w.admin.Delete(t.Context(), pool)))
 	w.untilGone(pool, patience)

@@ -203,6 +203,12 @@ func (w *world) untilFilled(pool *hivev1.ClusterPool) {
 	}, patience, interval, "pool %s does not fill", pool.Name)
 }
 
+// untilClusters waits until the pool has so many clusters, in whatever state.
+func (w *world) untilClusters(pool *hivev1.ClusterPool, n int) {
+	w.t.Helper()
+	require.EventuallyWithT(w.t, func(c *assert.CollectT) { assert.Len(c, w.clusters(c, pool.Name), n) }, moment, interval)
+}
+
 // untilUsable waits until the claim has a running cluster and returns its namespace.
 func (w *world) untilUsable(claim *hivev1.ClusterClaim) string {
 	w.t.Helper()
