@@ -51,12 +51,17 @@ func (p *pass) settleCreation(op hivev1.ClusterPoolOperation, seen *member) {
 	})
 }
 
-// settleDeletion drops a deletion that happened, and one whose cluster a claim got first.
+// settleDeletion drops a deletion that happened, and one whose cluster a claim got first: one that is recorded in it. While a claim only names it, whoever writes it first gets it.
 func (p *pass) settleDeletion(op hivev1.ClusterPoolOperation, seen *member) {
-	if seen == nil || seen.UID != op.UID || seen.Deleting || seen.state == claimed {
+	recorded := seen != nil && seen.ClaimName+string(seen.ClaimUID) != ""
+	if seen == nil || seen.UID != op.UID || seen.Deleting || seen.state == claimed && recorded {
 		return
 	}
 	p.ops = append(p.ops, op)
+	if seen.state == claimed {
+		p.contested++
+		return
+	}
 	p.act(DeleteCluster{
 		Namespace: seen.Namespace, Name: seen.Name, UID: seen.UID, ResourceVersion: seen.ResourceVersion, Replay: true, Why: WhyRecorded,
 	})

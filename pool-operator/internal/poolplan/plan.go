@@ -71,11 +71,13 @@ type pass struct {
 
 	ops      []hivev1.ClusterPoolOperation
 	recorded int
-	slugs    []string
-	names    map[string]string
-	health   hivev1.ClusterPoolProvisioning
-	actions  []Action
-	wake     time.Time
+	// contested is how many clusters are named by claims and may be deleted nevertheless.
+	contested int
+	slugs     []string
+	names     map[string]string
+	health    hivev1.ClusterPoolProvisioning
+	actions   []Action
+	wake      time.Time
 }
 
 func newPass(now time.Time, s Snapshot) *pass {
@@ -114,7 +116,7 @@ func (p *pass) budget() int {
 	if p.spec.MaxConcurrent == nil {
 		return math.MaxInt
 	}
-	return max(0, int(*p.spec.MaxConcurrent)-p.count(installing)-p.count(deleting))
+	return max(0, int(*p.spec.MaxConcurrent)-p.count(installing)-p.count(deleting)-p.contested)
 }
 
 // slice is how many more operations this pass may record.

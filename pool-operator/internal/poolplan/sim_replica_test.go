@@ -218,8 +218,17 @@ func (r *replica) queue(pool *hivev1.ClusterPool, a poolplan.Action) {
 			}
 		})
 	case poolplan.CreateCluster:
-		step(func() { r.server.createNamespace(a.Namespace) })
+		// A creation that is repeated asks again before it writes; its two writes follow each other closely.
+		stands := func() bool { return !a.Replay || r.server.unchanged(pool) }
 		step(func() {
+			if stands() {
+				r.server.createNamespace(a.Namespace)
+			}
+		})
+		step(func() {
+			if !stands() {
+				return
+			}
 			created, refused := r.server.createCluster(a)
 			if created {
 				r.done[key(a)] = r.server.now

@@ -27,6 +27,12 @@ func (r *Reconciler) createCluster(ctx context.Context, p *pass, a poolplan.Crea
 	if err := p.sources.load(ctx, r.Live); err != nil {
 		return err
 	}
+	if a.Replay {
+		// Since this pass looked, others may have created the cluster, and deleted it again.
+		if err := r.confirm(ctx, p.pool); err != nil {
+			return err
+		}
+	}
 	err := r.createNamespace(ctx, p.pool, a.Namespace)
 	if err == nil {
 		err = r.createContents(ctx, p, a)

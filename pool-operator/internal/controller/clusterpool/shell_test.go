@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -160,6 +161,28 @@ func TestALostTicketHasNoEffect(t *testing.T) {
 	lose = false
 	require.NoError(t, s.passes("p", 1))
 	require.Len(t, s.clusters(), 2)
+}
+
+func TestACreationIsRepeatedOnlyWhileItsTicketStands(t *testing.T) {
+	changes := 0
+	s := newShell(t, interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, options ...client.SubResourcePatchOption) error {
+		err := c.SubResource(sub).Patch(ctx, o, p, options...)
+		if changes++; err == nil && changes == 1 {
+			err = c.Patch(ctx, testobj.Pool("p"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"somebody":"was here"}}}`)))
+		}
+		return err
+	}}, testobj.Pool("p", testobj.Size(1), testobj.Held(), func(p *hivev1.ClusterPool) {
+		p.Status.Operations = []hivev1.ClusterPoolOperation{{Kind: hivev1.OperationCreate, Namespace: "p-abcde", ClusterName: "p-abcde", Why: "BelowTarget"}}
+	}), testobj.ClusterImageSet(testobj.ImageSetName))
+	result, err := s.reconcile("p")
+	require.NoError(t, err, "a conflict is normal")
+	require.NotZero(t, result.RequeueAfter)
+	require.Equal(t, 1, changes)
+	require.Empty(t, s.clusters(), "the cluster may have been created, deleted and forgotten meanwhile")
+	require.Error(t, s.client.Get(t.Context(), client.ObjectKey{Name: "p-abcde"}, &corev1.Namespace{}))
+	require.NoError(t, s.passes("p", 5))
+	require.Len(t, s.clusters(), 1)
+	require.Equal(t, "p-abcde", s.clusters()[0].Namespace)
 }
 
 func TestANamespaceOfSomebodyElseIsLeftAlone(t *testing.T) {
