@@ -119,7 +119,8 @@ func (w *world) remove(name string) {
 		return apierrors.IsNotFound(err)
 	})
 	require.Empty(w.t, w.clusters(name))
-	require.Empty(w.t, w.namespaces(name))
+	// A replica whose view of what a namespace holds is behind lets the pool go without it. It is swept away.
+	w.eventually("the namespaces go", func() bool { return len(w.namespaces(name)) == 0 })
 }
 
 // countCreations counts the clusters of the world that there ever were.

@@ -92,7 +92,7 @@ func (w *world) replica(change ...func(*rest.Config)) (stop func()) {
 		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(), Progress: clusterpool.CacheProgress{Informers: mgr.GetCache()},
 		Recorder: mgr.GetEventRecorder("clusterpool"), Clock: wallClock{}, Meter: noMeter{}, Workers: 4, Writers: 10, ReportInterval: w.reports,
 	})
-	require.NoError(w.t, r.SetupWithManager(w.t.Context(), mgr))
+	require.NoError(w.t, r.SetupWithManager(context.WithoutCancel(w.t.Context()), mgr))
 	return run(w.t, mgr)
 }
 
