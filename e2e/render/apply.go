@@ -56,7 +56,7 @@ func dynamicMapper(config *rest.Config) (meta.RESTMapper, error) {
 // applyOne waits out the moment in which a kind or a namespace that was just created is not yet known everywhere.
 func applyOne(ctx context.Context, c client.Client, object *unstructured.Unstructured, options []client.ApplyOption) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 		last = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), options...)
 		if last == nil {
 			return true, nil
