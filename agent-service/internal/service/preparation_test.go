@@ -4,6 +4,8 @@
 package service_test
 
 import (
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -70,4 +72,30 @@ func TestAnAgentThatKeepsEndingFailsItsInstallation(t *testing.T) {
 	h, err = w.GetHost(t.Context(), admin, keys[0])
 	require.NoError(t, err)
 	assert.Zero(t, h.Attempts)
+}
+
+// TestAHostThatIsDeletedWhileItChangesIsGone is a change and a deletion at once: whichever comes first, nothing remembers the host.
+func TestAHostThatIsDeletedWhileItChangesIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	e := w.infraEnv(alice)
+	var keys []service.HostKey
+	for i := range 100 {
+		keys = append(keys, w.register(e, "n"+strconv.Itoa(i)))
+	}
+	var wait sync.WaitGroup
+	for _, key := range keys {
+		wait.Go(func() {
+			_, err := w.UpdateHost(t.Context(), alice, key, func(s *service.HostSettings) error { s.RequestedHostname = "other"; return nil })
+			if err != nil {
+				assert.Equal(t, service.NotFound, service.KindOf(err))
+			}
+		})
+		wait.Go(func() { assert.NoError(t, w.DeleteHost(t.Context(), alice, key)) })
+	}
+	wait.Wait()
+	for _, key := range keys {
+		_, err := w.NextInstructions(t.Context(), key, 0)
+		assert.Equal(t, service.NotFound, service.KindOf(err), "the agent registers again")
+	}
 }

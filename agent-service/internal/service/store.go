@@ -77,4 +77,6 @@ type Tx interface {
 	AddEvent(ctx context.Context, e Event) error
 	// Announce tells of changes when the transaction is committed.
 	Announce(changes ...Change)
+	// AfterCommit calls do once the transaction is committed, before Update returns. Where there is one writer, the calls are in the order of the commits.
+	AfterCommit(do func())
 }

@@ -39,18 +39,19 @@ type tracked[T any] struct {
 
 // update runs a transaction and, after it, shows what it changed to everybody who waits.
 func (s *Service) update(ctx context.Context, do func(ctx context.Context, w *work) error) error {
-	var w *work
-	err := s.store.Update(ctx, func(ctx context.Context, tx Tx) error {
-		w = &work{Tx: tx, s: s, now: s.Now(), hosts: map[HostKey]*tracked[Host]{}, clusters: map[string]*tracked[Cluster]{}, changes: map[Change]struct{}{}}
+	return s.noted(s.store.Update(ctx, func(ctx context.Context, tx Tx) error {
+		w := &work{Tx: tx, s: s, now: s.Now(), hosts: map[HostKey]*tracked[Host]{}, clusters: map[string]*tracked[Cluster]{}, changes: map[Change]struct{}{}}
 		if err := do(ctx, w); err != nil {
 			return err
 		}
+		tx.AfterCommit(w.show)
 		return w.flush(ctx)
-	})
-	if s.noted(err) != nil {
-		return err
-	}
-	now := s.clock.now()
+	}))
+}
+
+// show makes what was committed known to everybody.
+func (w *work) show() {
+	s, now := w.s, w.s.clock.now()
 	for key, t := range w.hosts {
 		switch {
 		case t.deleted:
@@ -81,7 +82,6 @@ func (s *Service) update(ctx context.Context, do func(ctx context.Context, w *wo
 		}
 	}
 	s.feed.publish(slices.Collect(maps.Keys(w.changes))...)
-	return nil
 }
 
 func (w *work) changed(c Change) { w.changes[c] = struct{}{} }

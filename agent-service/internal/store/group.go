@@ -31,14 +31,15 @@ type group struct {
 	end     *ending
 }
 
-// ending is how a transaction ended, once it has.
+// ending is how a transaction ended, once it has, and what follows its commit.
 type ending struct {
-	done chan struct{}
-	err  error
+	done  chan struct{}
+	after []func()
+	err   error
 }
 
 // update runs do in its turn. A caller who goes away undoes it: statements are never interrupted, because that would undo those of others.
-func (g *group) update(ctx context.Context, do func(context.Context, bun.Tx) error) error {
+func (g *group) update(ctx context.Context, do func(context.Context, bun.Tx) (after []func(), err error)) error {
 	if err := g.turn(ctx); err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func (g *group) begin(ctx context.Context) (err error) {
 }
 
 // one runs an update, undoes it if it fails or does not return, and gives the turn away.
-func (g *group) one(ctx context.Context, do func(context.Context, bun.Tx) error) (err error) {
+func (g *group) one(ctx context.Context, do func(context.Context, bun.Tx) (after []func(), err error)) (err error) {
 	quiet := context.WithoutCancel(ctx)
 	g.updates++
 	kept := false
@@ -112,11 +113,16 @@ func (g *group) one(ctx context.Context, do func(context.Context, bun.Tx) error)
 	if err := g.say(quiet, "SAVEPOINT one"); err != nil {
 		return err
 	}
-	if err := do(quiet, g.tx); err != nil {
+	after, err := do(quiet, g.tx)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
 		return err
 	}
-	kept = ctx.Err() == nil
-	return ctx.Err()
+	kept = true
+	g.end.after = append(g.end.after, after...)
+	return nil
 }
 
 func (g *group) say(ctx context.Context, statement string) error {
@@ -137,6 +143,10 @@ func (g *group) leave() {
 			end.err = errors.Join(end.err, ignoreDone(g.tx.Rollback()))
 		} else if err := g.tx.Commit(); err != nil {
 			end.err = fmt.Errorf("committing a transaction: %w", err)
+		} else {
+			for _, do := range end.after {
+				do()
+			}
 		}
 		close(end.done)
 	}

@@ -38,7 +38,11 @@ type transaction struct {
 	reader
 	store   *Store
 	changes []service.Change
+	after   []func()
 }
+
+// AfterCommit implements service.Tx.
+func (t *transaction) AfterCommit(do func()) { t.after = append(t.after, do) }
 
 // Update implements service.Store.
 func (s *Store) Update(ctx context.Context, do func(context.Context, service.Tx) error) error {
@@ -57,8 +61,10 @@ func (s *Store) Update(ctx context.Context, do func(context.Context, service.Tx)
 
 func (s *Store) once(ctx context.Context, do func(context.Context, service.Tx) error) error {
 	if s.listen == nil {
-		return s.group.update(ctx, func(ctx context.Context, tx bun.Tx) error {
-			return do(ctx, &transaction{reader: reader{db: tx, prepared: s.writing, tx: tx.Tx}, store: s})
+		return s.group.update(ctx, func(ctx context.Context, tx bun.Tx) ([]func(), error) {
+			t := &transaction{reader: reader{db: tx, prepared: s.writing, tx: tx.Tx}, store: s}
+			err := do(ctx, t)
+			return t.after, err
 		})
 	}
 	tx, err := s.write.BeginTx(ctx, nil)
@@ -74,6 +80,9 @@ func (s *Store) once(ctx context.Context, do func(context.Context, service.Tx) e
 	}
 	if err := tx.Commit(); err != nil {
 		return fmt.Errorf("committing a transaction: %w", err)
+	}
+	for _, do := range t.after {
+		do()
 	}
 	return nil
 }
