@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -398,4 +399,30 @@ func TestSubscriptionsHearEveryChangeOnce(t *testing.T) {
 	assert.ElementsMatch(t, []service.Change{
 		{Kind: service.InfraEnvChanged, ID: e.ID}, {Kind: service.HostChanged, Host: key, ID: e.ID},
 	}, changes)
+}
+
+// TestAHostThatIsDeletedWhileItChangesIsGone is a change and a deletion at once: whichever comes first, nothing remembers the host.
+func TestAHostThatIsDeletedWhileItChangesIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	e := w.infraEnv(alice)
+	var keys []service.HostKey
+	for i := range 100 {
+		keys = append(keys, w.register(e, "n"+strconv.Itoa(i)))
+	}
+	var wait sync.WaitGroup
+	for _, key := range keys {
+		wait.Go(func() {
+			_, err := w.UpdateHost(t.Context(), alice, key, func(s *service.HostSettings) error { s.RequestedHostname = "other"; return nil })
+			if err != nil {
+				assert.Equal(t, service.NotFound, service.KindOf(err))
+			}
+		})
+		wait.Go(func() { assert.NoError(t, w.DeleteHost(t.Context(), alice, key)) })
+	}
+	wait.Wait()
+	for _, key := range keys {
+		_, err := w.NextInstructions(t.Context(), key, 0)
+		assert.Equal(t, service.NotFound, service.KindOf(err), "the agent registers again")
+	}
 }

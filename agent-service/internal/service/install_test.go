@@ -16,6 +16,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
 // ready makes a cluster with as many bound, valid hosts as it wants.
@@ -331,4 +332,61 @@ func TestAnInstalledSystemTrustsAndReachesWhatItIsToldTo(t *testing.T) {
 			assert.NotContains(t, facts, "http_proxy", "what is not set is not there")
 		})
 	}
+}
+
+func TestASlowDiskKeepsAHostFromInstallingUnlessItIsIgnored(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, keys := w.ready(1)
+	install := func() {
+		w.pass(time.Second)
+		_, err := w.InstallCluster(t.Context(), alice, c.ID)
+		require.NoError(t, err)
+		require.Contains(t, w.steps(keys[0]), service.StepDiskSpeed)
+		w.reply(keys[0], service.StepDiskSpeed, 0, `{"io_sync_duration":51}`)
+		w.reply(keys[0], service.StepImageAvailability, 0, `{"images":[{"name":"x","result":"success"}]}`)
+	}
+	install()
+	assert.Equal(t, lifecycle.ClusterInsufficient, w.clusterState(c.ID))
+	assert.Equal(t, lifecycle.Insufficient, w.state(keys[0]))
+
+	_, err := w.UpdateCluster(t.Context(), alice, c.ID, func(s *service.ClusterSettings) error {
+		s.IgnoredValidations = []string{validate.DiskSpeed}
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, lifecycle.ClusterReady, w.clusterState(c.ID))
+	install()
+	assert.Equal(t, lifecycle.ClusterInstalling, w.clusterState(c.ID))
+	assert.Equal(t, lifecycle.Installing, w.state(keys[0]))
+}
+
+func TestAnAgentThatKeepsEndingFailsItsInstallation(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, keys := w.ready(1)
+	w.install(c, keys)
+	again := func() {
+		_, err := w.RegisterHost(t.Context(), keys[0].InfraEnvID, service.NewHost{HostID: keys[0].HostID, BootID: "1"})
+		require.NoError(t, err)
+	}
+	for range lifecycle.MostAttempts {
+		w.progress(keys[0], lifecycle.StageStarting, lifecycle.StageInstalling, lifecycle.StageWriting)
+		again()
+		require.Equal(t, lifecycle.Installing, w.state(keys[0]))
+	}
+	w.progress(keys[0], lifecycle.StageStarting)
+	again()
+	assert.Equal(t, lifecycle.Failed, w.state(keys[0]))
+	assert.Equal(t, lifecycle.ClusterFailed, w.clusterState(c.ID))
+	h, err := w.GetHost(t.Context(), admin, keys[0])
+	require.NoError(t, err)
+	assert.Contains(t, h.StateInfo, "ended again and again")
+
+	// What comes after a reset begins with all its attempts.
+	_, err = w.ResetCluster(t.Context(), alice, c.ID)
+	require.NoError(t, err)
+	h, err = w.GetHost(t.Context(), admin, keys[0])
+	require.NoError(t, err)
+	assert.Zero(t, h.Attempts)
 }
