@@ -89,7 +89,7 @@ func (p *process) died() error {
 
 func inheritedEnvironment() []string {
 	var env []string
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "TZ", "GOGC", "GOMEMLIMIT"} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "TZ", "GOGC"} {
 		if value, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+value)
 		}
