@@ -10,6 +10,7 @@ import (
 	"unique"
 
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
 // never is the time of a poll that there was not.
@@ -117,9 +118,6 @@ func knownAway(s lifecycle.State) bool {
 // put replaces a host, unless what is there is newer. Hosts that are new to the directory count as seen now, unless they
 // are known to be away: after a start everybody has the whole time-out.
 func (d *directory) put(h *Host, now time.Duration) *entry {
-	for i := range h.Validations {
-		h.Validations[i].Message = unique.Make(h.Validations[i].Message).Value()
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e := d.entries[h.HostKey]
@@ -150,9 +148,36 @@ func (d *directory) put(h *Host, now time.Duration) *entry {
 		}
 		d.byCluster[h.ClusterID][h.HostKey] = struct{}{}
 	}
+	h.Validations = onceInMemory(e.host, h.Validations)
 	e.host, e.stale, e.gone = h, false, false
 	e.changed()
 	return e
+}
+
+// onceInMemory are results whose messages, most of which are those of other hosts too, are in memory once.
+func onceInMemory(before *Host, results []validate.Result) []validate.Result {
+	if len(results) == 0 || before != nil && len(before.Validations) > 0 && &before.Validations[0] == &results[0] {
+		return results
+	}
+	results = slices.Clone(results)
+	for i := range results {
+		results[i].Message = unique.Make(results[i].Message).Value()
+	}
+	return results
+}
+
+// known is a host as it is in memory, nil where it is not there or another replica changed it.
+func (d *directory) known(key HostKey) *Host {
+	e := d.get(key)
+	if e == nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.stale {
+		return nil
+	}
+	return e.host
 }
 
 func (d *directory) remove(key HostKey) {
@@ -212,6 +237,13 @@ func (r *recent[T]) get(id string, read func() (*T, error)) (*T, error) {
 		r.objects[id] = object
 	}
 	return object, nil
+}
+
+// known is an object that is in memory, or nil.
+func (r *recent[T]) known(id string) *T {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.objects[id]
 }
 
 // put keeps an object that was written, unless the one that is there is newer.

@@ -66,7 +66,10 @@ type Service struct {
 	Registers atomic.Int64
 }
 
-var _ API = (*Service)(nil)
+var (
+	_ API    = (*Service)(nil)
+	_ Memory = (*Service)(nil)
+)
 
 // New makes a service on a store. It answers at once; Run does what must be done in the background.
 func New(store Store, o Options) *Service {
@@ -90,6 +93,15 @@ func set(value *time.Duration, fallback time.Duration) {
 		*value = fallback
 	}
 }
+
+// KnownInfraEnv implements Memory.
+func (s *Service) KnownInfraEnv(id string) *InfraEnv { return s.infraEnvs.known(id) }
+
+// KnownCluster implements Memory.
+func (s *Service) KnownCluster(id string) *Cluster { return s.clusters.known(id) }
+
+// KnownHost implements Memory.
+func (s *Service) KnownHost(key HostKey) *Host { return s.hosts.known(key) }
 
 // Subscribe implements Events.
 func (s *Service) Subscribe() *Subscription { return s.feed.subscribe() }

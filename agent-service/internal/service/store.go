@@ -59,9 +59,19 @@ type Reader interface {
 	Events(ctx context.Context, filter EventFilter) (List[Event], error)
 }
 
+// Memory is what a service has in memory of the store, nil where it has nothing. Nobody changes what it returns.
+type Memory interface {
+	KnownInfraEnv(id string) *InfraEnv
+	KnownCluster(id string) *Cluster
+	KnownHost(key HostKey) *Host
+}
+
 // Tx is a transaction. What it reads stays as it is until the commit.
 type Tx interface {
 	Reader
+	// Recall lets reads of single objects and of a cluster's hosts answer with copies of what is in memory, where that is still what is stored: of the same
+	// object, which was made at the same time, and of the same revision.
+	Recall(m Memory)
 	// LockClusters keeps others from changing these clusters; empty ids do not count. It is called before anything is read.
 	LockClusters(ctx context.Context, ids ...string) error
 	// Put writes an object whole; revisions grow. Another writer in between makes Update run again.

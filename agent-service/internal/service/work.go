@@ -40,7 +40,8 @@ type tracked[T any] struct {
 // update runs a transaction and, after it, shows what it changed to everybody who waits.
 func (s *Service) update(ctx context.Context, do func(ctx context.Context, w *work) error) error {
 	return s.noted(s.store.Update(ctx, func(ctx context.Context, tx Tx) error {
-		w := &work{Tx: tx, s: s, now: s.Now(), hosts: map[HostKey]*tracked[Host]{}, clusters: map[string]*tracked[Cluster]{}, changes: map[Change]struct{}{}}
+		tx.Recall(s)
+		w := &work{Tx: tx, s: s, now: s.Now().UTC().Round(0), hosts: map[HostKey]*tracked[Host]{}, clusters: map[string]*tracked[Cluster]{}, changes: map[Change]struct{}{}}
 		if err := do(ctx, w); err != nil {
 			return err
 		}
@@ -56,7 +57,7 @@ func (w *work) show() {
 		switch {
 		case t.deleted:
 			s.hosts.remove(key)
-		case t.now != nil:
+		case t.before.Revision == 0 || s.hosts.get(key) != nil: // one that is not there was deleted since
 			s.hosts.put(t.now, now)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync"
 
@@ -16,146 +17,156 @@ import (
 // groupSize is how many updates share a commit at most, so that the first of them does not wait for long.
 const groupSize = 32
 
-// group gives updates of SQLite, which has one writer, their turn. Those that wait share the transaction of the one before them, and its commit: each is undone
-// alone where it fails, and none returns before the commit.
+// group carries out the updates of SQLite, which has one writer. Those that wait share the transaction of the one before them, and its commit: each is undone alone
+// where it fails, and none returns before the commit. One goroutine carries out all that wait: it does not stand in line with those that asked, of which there may be
+// a thousand.
 type group struct {
-	db *bun.DB
+	db       *bun.DB
+	prepared *prepared
 
 	mu      sync.Mutex
 	busy    bool
-	waiting []chan struct{}
-
-	// What follows is of the update whose turn it is.
-	tx      bun.Tx
-	updates int
-	end     *ending
+	waiting []*turn
 }
 
-// ending is how a transaction ended, once it has, and what follows its commit.
-type ending struct {
-	done  chan struct{}
-	after []func()
-	err   error
+// turn is an update from when it is asked for until it is done.
+type turn struct {
+	ctx context.Context //nolint:containedctx // of who asks, for the goroutine that answers
+	do  func(context.Context, bun.Tx) (after []func(), err error)
+	// done is closed once what follows is known.
+	done    chan struct{}
+	after   []func()
+	err     error
+	crashed any
 }
+
+var errNoReturn = errors.New("an update ended its goroutine")
 
 // update runs do in its turn. A caller who goes away undoes it: statements are never interrupted, because that would undo those of others.
 func (g *group) update(ctx context.Context, do func(context.Context, bun.Tx) (after []func(), err error)) error {
-	if err := g.turn(ctx); err != nil {
-		return err
-	}
-	if err := g.begin(context.WithoutCancel(ctx)); err != nil {
-		g.leave()
-		return err
-	}
-	end := g.end
-	err := g.one(ctx, do)
-	<-end.done
-	if err == nil {
-		err = end.err
-	}
-	return err
-}
-
-// turn waits until nobody else writes.
-func (g *group) turn(ctx context.Context) error {
+	u := &turn{ctx: ctx, do: do, done: make(chan struct{}), err: errNoReturn}
 	g.mu.Lock()
+	g.waiting = append(g.waiting, u)
 	if !g.busy {
 		g.busy = true
-		g.mu.Unlock()
-		return nil
+		go g.work() //nolint:contextcheck // it works for all who wait
 	}
-	mine := make(chan struct{})
-	g.waiting = append(g.waiting, mine)
 	g.mu.Unlock()
 	select {
-	case <-mine:
-		return nil
+	case <-u.done:
 	case <-ctx.Done():
+		if g.withdraw(u) {
+			return ctx.Err()
+		}
+		<-u.done
 	}
+	if u.crashed != nil {
+		panic(u.crashed)
+	}
+	return u.err
+}
+
+// withdraw is true where nobody has begun with the update.
+func (g *group) withdraw(u *turn) bool {
 	g.mu.Lock()
-	at := slices.Index(g.waiting, mine)
+	defer g.mu.Unlock()
+	at := slices.Index(g.waiting, u)
 	if at >= 0 {
 		g.waiting = slices.Delete(g.waiting, at, at+1)
 	}
-	g.mu.Unlock()
-	if at < 0 {
-		g.leave()
-	}
-	return ctx.Err()
+	return at >= 0
 }
 
-func (g *group) begin(ctx context.Context) (err error) {
-	if g.end != nil {
-		return nil
-	}
-	if g.tx, err = g.db.BeginTx(ctx, nil); err != nil {
-		return fmt.Errorf("beginning a transaction: %w", err)
-	}
-	g.updates, g.end = 0, &ending{done: make(chan struct{})}
-	return nil
-}
-
-// one runs an update, undoes it if it fails or does not return, and gives the turn away.
-func (g *group) one(ctx context.Context, do func(context.Context, bun.Tx) (after []func(), err error)) (err error) {
-	quiet := context.WithoutCancel(ctx)
-	g.updates++
-	kept := false
-	defer func() {
-		var failed error
-		if !kept {
-			failed = g.say(quiet, "ROLLBACK TO one")
-		}
-		if g.end.err = errors.Join(failed, g.say(quiet, "RELEASE one")); g.end.err != nil {
-			err = g.end.err
-		}
-		g.leave()
-	}()
-	if err := g.say(quiet, "SAVEPOINT one"); err != nil {
-		return err
-	}
-	after, err := do(quiet, g.tx)
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
-		return err
-	}
-	kept = true
-	g.end.after = append(g.end.after, after...)
-	return nil
-}
-
-func (g *group) say(ctx context.Context, statement string) error {
-	if _, err := g.tx.Tx.ExecContext(ctx, statement); err != nil {
-		return fmt.Errorf("in a transaction: %s: %w", statement, err)
-	}
-	return nil
-}
-
-// leave gives the turn to the next update, after the end of the transaction where that one is not to be part of it.
-func (g *group) leave() {
-	g.mu.Lock()
-	last := len(g.waiting) == 0 || g.updates >= groupSize
-	g.mu.Unlock()
-	if end := g.end; end != nil && (last || end.err != nil) {
-		g.end = nil
-		if end.err != nil {
-			end.err = errors.Join(end.err, ignoreDone(g.tx.Rollback()))
-		} else if err := g.tx.Commit(); err != nil {
-			end.err = fmt.Errorf("committing a transaction: %w", err)
-		} else {
-			for _, do := range end.after {
-				do()
-			}
-		}
-		close(end.done)
-	}
+// next is the update whose turn it is, nil where nobody waits.
+func (g *group) next() *turn {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.waiting) == 0 {
-		g.busy = false
+		return nil
+	}
+	u := g.waiting[0]
+	g.waiting = g.waiting[1:]
+	return u
+}
+
+// work carries out updates until nobody waits.
+func (g *group) work() {
+	defer func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.busy = len(g.waiting) > 0; g.busy {
+			go g.work()
+		}
+	}()
+	for u := g.next(); u != nil; u = g.next() {
+		g.together(u)
+	}
+}
+
+// together carries out an update and those that wait with it in one transaction.
+func (g *group) together(u *turn) {
+	tx, err := g.db.BeginTx(context.WithoutCancel(u.ctx), nil)
+	if err != nil {
+		u.err = fmt.Errorf("beginning a transaction: %w", err)
+		close(u.done)
 		return
 	}
-	close(g.waiting[0])
-	g.waiting = g.waiting[1:]
+	var done []*turn
+	defer func() { end(tx, err, done) }()
+	for ; u != nil; u = g.next() {
+		done = append(done, u)
+		if err = g.one(tx, u); err != nil || len(done) == groupSize {
+			return
+		}
+	}
+}
+
+// end commits what was done together, or says to all why it is undone.
+func end(tx bun.Tx, err error, done []*turn) {
+	if err != nil {
+		err = errors.Join(err, ignoreDone(tx.Rollback()))
+	} else if err = tx.Commit(); err != nil {
+		err = fmt.Errorf("committing a transaction: %w", err)
+	}
+	for _, u := range done {
+		switch {
+		case u.err != nil:
+		case err != nil:
+			u.err = err
+		default:
+			for _, do := range u.after {
+				do()
+			}
+		}
+		close(u.done)
+	}
+}
+
+// one runs an update, and undoes it if it fails or does not return. Its error is that of the transaction.
+func (g *group) one(tx bun.Tx, u *turn) (err error) {
+	ctx := context.WithoutCancel(u.ctx)
+	say := func(statement string) error {
+		if _, err := g.prepared.carryOut(ctx, tx.Tx, statement); err != nil {
+			return fmt.Errorf("in a transaction: %s: %w", statement, err)
+		}
+		return nil
+	}
+	if err := say(beginOne); err != nil {
+		u.err = nil // it is not its own
+		return err
+	}
+	defer func() {
+		if crash := recover(); crash != nil {
+			u.crashed = fmt.Sprintf("%v\n\n%s", crash, debug.Stack())
+		}
+		if u.err != nil {
+			err = say(undoOne)
+		}
+		err = errors.Join(err, say(endOne))
+	}()
+	u.after, u.err = u.do(ctx, tx)
+	if u.err == nil {
+		u.err = u.ctx.Err()
+	}
+	return nil
 }

@@ -16,11 +16,11 @@ import (
 // Statements of what happens for every host again and again. Their values are given apart, so that a database reads each of them once: SQLite takes longer to
 // read a statement than to carry it out.
 const (
-	selectInfraEnv  = "SELECT revision, doc FROM infra_envs WHERE id = ?"
-	selectCluster   = "SELECT revision, doc FROM clusters WHERE id = ?"
-	selectHost      = "SELECT revision, doc FROM hosts WHERE infra_env_id = ? AND host_id = ?"
-	selectMembers   = "SELECT infra_env_id, host_id, revision, doc FROM hosts WHERE cluster_id = ? ORDER BY infra_env_id, host_id"
-	selectMachine   = "SELECT infra_env_id, host_id, revision, doc FROM hosts WHERE host_id = ? ORDER BY infra_env_id"
+	selectInfraEnv  = "SELECT created_at, revision, doc FROM infra_envs WHERE id = ?"
+	selectCluster   = "SELECT created_at, revision, doc FROM clusters WHERE id = ?"
+	selectHost      = "SELECT created_at, revision, doc FROM hosts WHERE infra_env_id = ? AND host_id = ?"
+	selectMembers   = "SELECT infra_env_id, host_id, created_at, revision, doc FROM hosts WHERE cluster_id = ? ORDER BY infra_env_id, host_id"
+	selectMachine   = "SELECT infra_env_id, host_id, created_at, revision, doc FROM hosts WHERE host_id = ? ORDER BY infra_env_id"
 	selectInventory = "SELECT body FROM inventories WHERE infra_env_id = ? AND host_id = ?"
 	updateCluster   = "UPDATE clusters SET name = ?, user_name = ?, org_id = ?, kube_namespace = ?, kube_name = ?, status = ?, revision = ?, doc = ? WHERE id = ? AND revision = ?"
 	updateHost      = "UPDATE hosts SET cluster_id = ?, user_name = ?, org_id = ?, state = ?, role = ?, revision = ?, doc = ? WHERE infra_env_id = ? AND host_id = ? AND revision = ?"
@@ -28,6 +28,10 @@ const (
 	upsertEvent = "INSERT INTO events (id, position, fold, name, infra_env_id, host_id, cluster_id, severity, category, message, at, last_at, count, for_infra_env, for_cluster, request_id, props) " +
 		"VALUES (" + eventID + ", " + nextPosition + ", ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?) " +
 		"ON CONFLICT (id) DO UPDATE SET count = events.count + 1, last_at = excluded.last_at, position = excluded.position"
+
+	beginOne = "SAVEPOINT one"
+	undoOne  = "ROLLBACK TO one"
+	endOne   = "RELEASE one"
 
 	eventID      = "(SELECT max(id) FROM events WHERE fold = ? AND last_at > ?)"
 	nextPosition = "(SELECT coalesce(max(position), 0) + 1 FROM events)"
@@ -47,6 +51,7 @@ func (p *prepared) prepare(ctx context.Context) error {
 	p.statements = map[string]*sql.Stmt{}
 	for _, text := range []string{
 		selectInfraEnv, selectCluster, selectHost, selectMembers, selectMachine, selectInventory, updateCluster, updateHost, upsertEvent,
+		beginOne, undoOne, endOne,
 	} {
 		statement, err := p.db.PrepareContext(ctx, text) //nolint:sqlclosecheck // it lives as long as the database is open
 		if err != nil {
@@ -78,6 +83,11 @@ func (p *prepared) query(ctx context.Context, tx *sql.Tx, text, lock string, val
 // exec returns how many rows the statement wrote.
 func (p *prepared) exec(ctx context.Context, tx *sql.Tx, text string, values ...any) (int64, error) {
 	p.count.Add(1)
+	return p.carryOut(ctx, tx, text, values...)
+}
+
+// carryOut is exec for what is not counted: the statements around those of an update.
+func (p *prepared) carryOut(ctx context.Context, tx *sql.Tx, text string, values ...any) (int64, error) {
 	var result sql.Result
 	var err error
 	if statement := p.statements[text]; statement != nil {

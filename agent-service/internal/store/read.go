@@ -10,6 +10,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -27,6 +28,8 @@ type reader struct {
 	// prepared has the statements that are used most, and tx is nil outside of a transaction.
 	prepared *prepared
 	tx       *sql.Tx
+	// memory is nil where there is none to read from.
+	memory service.Memory
 	// lock is added to reads of single objects in a transaction, where the database has row locks.
 	lock string
 }
@@ -61,17 +64,32 @@ func (r reader) first(ctx context.Context, text string, values []any, into ...an
 func (r reader) InfraEnv(ctx context.Context, id string) (*service.InfraEnv, error) {
 	row := infraEnvRow{ID: id}
 	r.lock = strings.Replace(r.lock, "UPDATE", "SHARE", 1)
-	if found, err := r.first(ctx, selectInfraEnv, []any{id}, &row.Revision, &row.Doc); err != nil || !found {
+	if found, err := r.first(ctx, selectInfraEnv, []any{id}, &row.CreatedAt, &row.Revision, &row.Doc); err != nil || !found {
 		return nil, err
 	}
+	if r.memory != nil {
+		if e := r.memory.KnownInfraEnv(id); e != nil && same(e.CreatedAt, e.Revision, row.CreatedAt, row.Revision) {
+			return new(*e), nil
+		}
+	}
 	return row.decode()
+}
+
+// same is true where an object in memory is what a row says. Databases keep microseconds.
+func same(madeAt time.Time, revision int64, storedMadeAt time.Time, storedRevision int64) bool {
+	return madeAt.UnixMicro() == storedMadeAt.UnixMicro() && revision == storedRevision
 }
 
 // Cluster implements service.Reader.
 func (r reader) Cluster(ctx context.Context, id string) (*service.Cluster, error) {
 	row := clusterRow{ID: id}
-	if found, err := r.first(ctx, selectCluster, []any{id}, &row.Revision, &row.Doc); err != nil || !found {
+	if found, err := r.first(ctx, selectCluster, []any{id}, &row.CreatedAt, &row.Revision, &row.Doc); err != nil || !found {
 		return nil, err
+	}
+	if r.memory != nil {
+		if c := r.memory.KnownCluster(id); c != nil && same(c.CreatedAt, c.Revision, row.CreatedAt, row.Revision) {
+			return new(*c), nil
+		}
 	}
 	return row.decode()
 }
@@ -79,8 +97,18 @@ func (r reader) Cluster(ctx context.Context, id string) (*service.Cluster, error
 // Host implements service.Reader.
 func (r reader) Host(ctx context.Context, key service.HostKey) (*service.Host, error) {
 	row := hostRow{InfraEnvID: key.InfraEnvID, HostID: key.HostID}
-	if found, err := r.first(ctx, selectHost, []any{key.InfraEnvID, key.HostID}, &row.Revision, &row.Doc); err != nil || !found {
+	if found, err := r.first(ctx, selectHost, []any{key.InfraEnvID, key.HostID}, &row.CreatedAt, &row.Revision, &row.Doc); err != nil || !found {
 		return nil, err
+	}
+	return r.host(row)
+}
+
+func (r reader) host(row hostRow) (*service.Host, error) {
+	if r.memory != nil {
+		h := r.memory.KnownHost(service.HostKey{InfraEnvID: row.InfraEnvID, HostID: row.HostID})
+		if h != nil && same(h.CreatedAt, h.Revision, row.CreatedAt, row.Revision) {
+			return new(*h), nil
+		}
 	}
 	return row.decode()
 }
@@ -135,7 +163,7 @@ func (r reader) hosts(ctx context.Context, text, value string) ([]service.Host, 
 	var found []hostRow
 	for rows.Next() {
 		var row hostRow
-		if err := rows.Scan(&row.InfraEnvID, &row.HostID, &row.Revision, &row.Doc); err != nil {
+		if err := rows.Scan(&row.InfraEnvID, &row.HostID, &row.CreatedAt, &row.Revision, &row.Doc); err != nil {
 			return nil, classify(err)
 		}
 		found = append(found, row)
@@ -143,7 +171,7 @@ func (r reader) hosts(ctx context.Context, text, value string) ([]service.Host, 
 	if err := rows.Err(); err != nil {
 		return nil, classify(err)
 	}
-	return decodeAll(found, hostRow.decode)
+	return decodeAll(found, r.host)
 }
 
 func decodeAll[R, T any](rows []R, decode func(R) (*T, error)) ([]T, error) {

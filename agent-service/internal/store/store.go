@@ -72,7 +72,7 @@ func Open(ctx context.Context, address string) (*Store, error) {
 	}
 	shared := s.read == s.write
 	s.write = s.write.WithQueryHook(counter{s})
-	s.group = &group{db: s.write}
+	s.group = &group{db: s.write, prepared: s.writing}
 	if shared {
 		s.read = s.write
 	} else {

@@ -41,6 +41,9 @@ type transaction struct {
 	after   []func()
 }
 
+// Recall implements service.Tx.
+func (t *transaction) Recall(m service.Memory) { t.memory = m }
+
 // AfterCommit implements service.Tx.
 func (t *transaction) AfterCommit(do func()) { t.after = append(t.after, do) }
 
