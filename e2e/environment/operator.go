@@ -5,15 +5,10 @@ package environment
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
-	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -23,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/muster-io/muster/apis/porttest"
 	"github.com/muster-io/muster/e2e/checkout"
 )
 
@@ -43,16 +39,16 @@ func (l *Local) StartOperator(ctx context.Context, o Operator) error {
 	if err := l.writeKubeconfig(ctx, o.Namespace, o.ServiceAccount, kubeconfig); err != nil {
 		return err
 	}
-	health, err := freeAddress()
+	health, err := porttest.Find()
 	if err != nil {
 		return err
 	}
-	metrics, err := freeAddress()
+	metrics, err := porttest.Find()
 	if err != nil {
 		return err
 	}
 	args := append([]string{
-		"--kubeconfig=" + kubeconfig, "--health-probe-bind-address=" + health, "--metrics-bind-address=" + metrics,
+		"--kubeconfig=" + kubeconfig, "--health-probe-bind-address=127.0.0.1:" + health, "--metrics-bind-address=127.0.0.1:" + metrics,
 	}, o.Args(dir)...)
 	p, err := startProcess(o.ID(), l.Log(o.ID()), program, args...)
 	if err != nil {
@@ -61,10 +57,10 @@ func (l *Local) StartOperator(ctx context.Context, o Operator) error {
 	l.mu.Lock()
 	l.processes[o.ID()] = p
 	l.mu.Unlock()
-	if err := os.WriteFile(filepath.Join(dir, "metrics-address"), []byte(metrics), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "metrics-address"), []byte("127.0.0.1:"+metrics), 0o600); err != nil {
 		return fmt.Errorf("noting the address of the metrics: %w", err)
 	}
-	return p.untilReady(ctx, "http://"+health+"/readyz")
+	return p.untilReady(ctx, "http://127.0.0.1:"+health+"/readyz")
 }
 
 // KillOperator ends an operator as a crash would.
@@ -180,21 +176,4 @@ func answers(ctx context.Context, url string) bool {
 	}
 	defer func() { _ = response.Body.Close() }()
 	return response.StatusCode == http.StatusOK
-}
-
-// given are the addresses that freeAddress returned: who got one may not listen on it yet.
-var given sync.Map
-
-// freeAddress returns a loopback address that nobody listens on now, and that no outgoing connection takes: its port is below those of the kernel's choice.
-func freeAddress() (string, error) {
-	for range 100 {
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(11000+rand.IntN(4000))) //nolint:gosec // it only spreads, it protects nothing
-		if _, again := given.LoadOrStore(address, true); again {
-			continue
-		}
-		if listener, err := net.Listen("tcp", address); err == nil { //nolint:noctx // closed at once
-			return address, listener.Close()
-		}
-	}
-	return "", errors.New("looking for a free port: a hundred were taken")
 }

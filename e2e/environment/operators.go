@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/muster-io/muster/apis/porttest"
 	"github.com/muster-io/muster/e2e/checkout"
 )
 
@@ -62,7 +63,8 @@ func DiscoveryOperator() Operator {
 		Name: "discovery-operator", Namespace: "muster-discovery-operator", ServiceAccount: "discovery-operator",
 		Args: func(string) []string {
 			args := []string{"--provisioner=demo", "--demo-machines=8", "--demo-interval=400ms"}
-			if address, err := freeAddress(); err == nil {
+			if port, err := porttest.Find(); err == nil {
+				address := "127.0.0.1:" + port
 				args = append(args, "--webhook-bind-address="+address, "--webhook-url=https://"+address)
 			}
 			return args
@@ -99,10 +101,11 @@ func serviceAddress(dir string) (string, error) {
 	if text, err := os.ReadFile(file); err == nil {
 		return string(text), nil
 	}
-	address, err := freeAddress()
+	port, err := porttest.Find()
 	if err != nil {
 		return "", err
 	}
+	address := "127.0.0.1:" + port
 	return address, os.WriteFile(file, []byte(address), 0o600)
 }
 

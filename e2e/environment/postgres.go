@@ -12,9 +12,10 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/muster-io/muster/apis/porttest"
 )
 
 // ErrNoPostgres says what is missing where it is.
@@ -44,11 +45,10 @@ func StartPostgres(ctx context.Context, dir string) (url string, server *exec.Cm
 	if said, err := run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-N", "--no-locale", "-E", "UTF8").CombinedOutput(); err != nil {
 		return "", nil, fmt.Errorf("making a database: %w: %s", err, said)
 	}
-	address, err := freeAddress()
+	port, err := porttest.Find()
 	if err != nil {
 		return "", nil, err
 	}
-	port := address[strings.LastIndex(address, ":")+1:]
 	server = run("postgres", "-D", data, "-p", port, "-k", own, "-h", "127.0.0.1", "-c", "max_connections=200")
 	if err := server.Start(); err != nil {
 		return "", nil, err

@@ -37,6 +37,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
 	"github.com/muster-io/muster/agent-service/internal/token"
+	"github.com/muster-io/muster/apis/porttest"
 )
 
 const patience = 3 * time.Minute
@@ -125,7 +126,6 @@ func (s *site) start(name string) {
 	require.NoError(s.t, err)
 	listener, err := new(net.ListenConfig).Listen(s.t.Context(), "tcp", s.address)
 	require.NoError(s.t, err)
-	s.address = listener.Addr().String()
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: patience}
 	go func() { _ = server.Serve(listener) }()
 	s.stop = func() {
@@ -140,7 +140,7 @@ func newSite(t *testing.T, images ...service.OSImage) *site {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
-	s := &site{t: t, address: "127.0.0.1:0", key: key, infraEnv: uuid.NewString(), images: images}
+	s := &site{t: t, address: "127.0.0.1:" + porttest.Free(t), key: key, infraEnv: uuid.NewString(), images: images}
 	s.start("first.db")
 	t.Cleanup(func() { s.stop() })
 	return s

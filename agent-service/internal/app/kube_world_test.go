@@ -45,6 +45,7 @@ import (
 	"github.com/muster-io/muster/apis/controlplanetest"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+	"github.com/muster-io/muster/apis/porttest"
 )
 
 // kubePatience is how long anything may take on a busy machine before it counts as stuck.
@@ -73,7 +74,7 @@ type cluster struct {
 func newCluster(t *testing.T, change ...func(*Options)) *cluster {
 	t.Helper()
 	c := unserved(t, change...)
-	c.start("127.0.0.1:0")
+	c.start("127.0.0.1:" + porttest.Free(t))
 	return c
 }
 

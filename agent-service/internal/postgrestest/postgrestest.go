@@ -7,8 +7,6 @@ package postgrestest
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -19,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/muster-io/muster/apis/porttest"
 )
 
 // patience is for machines that are busy with other things.
@@ -33,7 +33,7 @@ type Server struct {
 	bin  string
 	data string
 	dir  string
-	port int
+	port string
 	attr *syscall.SysProcAttr
 	proc *exec.Cmd
 }
@@ -54,10 +54,10 @@ func Start(t testing.TB) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	s := &Server{t: t, bin: bin, dir: dir, data: filepath.Join(dir, "data"), port: freePort(t)}
+	s := &Server{t: t, bin: bin, dir: dir, data: filepath.Join(dir, "data"), port: porttest.Free(t)}
 	s.attr = s.owner()
 	s.must("initdb", "-D", s.data, "-U", "postgres", "-A", "trust", "-N", "--no-locale", "-E", "UTF8")
-	s.URL = fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", s.port)
+	s.URL = fmt.Sprintf("postgres://postgres@127.0.0.1:%s/postgres?sslmode=disable", s.port)
 	s.Up()
 	t.Cleanup(s.Down)
 	return s
@@ -67,7 +67,7 @@ func Start(t testing.TB) *Server {
 func (s *Server) Up() {
 	s.t.Helper()
 	// What else the test cleans up may still need the server, and the context of a test ends before its clean-up.
-	s.proc = exec.CommandContext(context.WithoutCancel(s.t.Context()), filepath.Join(s.bin, "postgres"), "-D", s.data, "-p", strconv.Itoa(s.port), "-k", s.dir, "-h", "127.0.0.1", "-F", "-c", "max_connections=200")
+	s.proc = exec.CommandContext(context.WithoutCancel(s.t.Context()), filepath.Join(s.bin, "postgres"), "-D", s.data, "-p", s.port, "-k", s.dir, "-h", "127.0.0.1", "-F", "-c", "max_connections=200")
 	s.proc.SysProcAttr = s.attr
 	if err := s.proc.Start(); err != nil {
 		s.t.Fatal(err)
@@ -75,7 +75,7 @@ func (s *Server) Up() {
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	for ctx.Err() == nil {
-		if exec.CommandContext(ctx, filepath.Join(s.bin, "pg_isready"), "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-q").Run() == nil {
+		if exec.CommandContext(ctx, filepath.Join(s.bin, "pg_isready"), "-h", "127.0.0.1", "-p", s.port, "-q").Run() == nil {
 			return
 		}
 	}
@@ -136,25 +136,4 @@ func find() string {
 func major(path string) int {
 	n, _ := strconv.Atoi(strings.Split(path, "/")[4])
 	return n
-}
-
-// freePort looks for a port that nobody listens on, below those that the kernel gives away: until the server listens, and while it is down, one of these
-// could be taken. Its namesake of UDP is held until the test ends and keeps it from other tests, also those of other processes.
-func freePort(t testing.TB) int {
-	t.Helper()
-	for range 100 {
-		port := 20000 + rand.IntN(5000) //nolint:gosec // it need not be secret
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		held, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", address)
-		if err != nil {
-			continue
-		}
-		t.Cleanup(func() { _ = held.Close() })
-		if listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address); err == nil {
-			_ = listener.Close()
-			return port
-		}
-	}
-	t.Fatal("no free port was found")
-	return 0
 }

@@ -31,9 +31,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/porttest"
 	"github.com/muster-io/muster/discovery-operator/internal/admission"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
-	"github.com/muster-io/muster/discovery-operator/internal/ironictest"
 )
 
 // checked makes the API server ask the check of this test, as the deployment does.
@@ -80,7 +80,7 @@ func (w *world) refusesTwins() {
 func TestASecondHostOfABootMACIsRefused(t *testing.T) {
 	w := newWorld(t)
 	dir, ca := certificate(t)
-	address := "127.0.0.1:" + ironictest.FreePort(t)
+	address := "127.0.0.1:" + porttest.Free(t)
 	w.operate(func(o *Options) { o.WebhookBindAddress, o.WebhookCertDir = address, dir })
 	w.checked(admissionregistrationv1.WebhookClientConfig{URL: new("https://" + address + admission.Path), CABundle: ca})
 	w.refusesTwins()
@@ -90,8 +90,8 @@ func TestASecondHostOfABootMACIsRefused(t *testing.T) {
 // takes it away.
 func TestTheCheckKeepsItsOwnCertificate(t *testing.T) {
 	w := newWorld(t)
-	address := "127.0.0.1:" + ironictest.FreePort(t)
-	for i, bind := range []string{address, "127.0.0.1:" + ironictest.FreePort(t)} {
+	address := "127.0.0.1:" + porttest.Free(t)
+	for i, bind := range []string{address, "127.0.0.1:" + porttest.Free(t)} {
 		w.operate(func(o *Options) {
 			o.WebhookBindAddress, o.WebhookURL = bind, "https://"+address
 			o.LeaderElect = i > 0

@@ -8,8 +8,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-io/muster/apis/porttest"
 	"github.com/muster-io/muster/discovery-operator/internal/ironic"
 )
 
@@ -52,7 +51,7 @@ func prepare(t testing.TB, name string, env ...string) *Ironic {
 	}
 	i := &Ironic{Dir: filepath.Join(t.TempDir(), "ironic-"+name)}
 	i.env = append(os.Environ(), "IRONIC_DIR="+i.Dir, "IRONIC_DRIVERS=fake-hardware,ipmi", "IRONIC_WAIT="+patience,
-		"IRONIC_PORT="+FreePort(t), "IRONIC_INSPECTOR_PORT="+FreePort(t), "IRONIC_RPC_PORT="+FreePort(t))
+		"IRONIC_PORT="+porttest.Free(t), "IRONIC_INSPECTOR_PORT="+porttest.Free(t), "IRONIC_RPC_PORT="+porttest.Free(t))
 	i.env = append(i.env, env...)
 	t.Cleanup(func() { i.run(t, "", "down", "--purge") })
 	return i
@@ -68,27 +67,6 @@ func cannot(t testing.TB, why string) {
 
 // patience is for how many seconds a service may start on a machine that runs many tests.
 const patience = "240"
-
-// FreePort looks for a port that nobody listens on, below those that the kernel gives away: until the service listens on it, one of these could be taken.
-// Its namesake of UDP is held until the test ends and keeps it from other tests, also those of other processes.
-func FreePort(t testing.TB) string {
-	t.Helper()
-	for range 100 {
-		port := strconv.Itoa(15000 + rand.IntN(5000)) //nolint:gosec // it need not be secret
-		address := net.JoinHostPort("127.0.0.1", port)
-		held, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", address)
-		if err != nil {
-			continue
-		}
-		t.Cleanup(func() { _ = held.Close() })
-		if listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address); err == nil {
-			_ = listener.Close()
-			return port
-		}
-	}
-	t.Fatal("no free port was found")
-	return ""
-}
 
 func script(name string) string {
 	_, file, _, _ := runtime.Caller(0)

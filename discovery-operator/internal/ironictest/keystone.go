@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muster-io/muster/apis/porttest"
 	"github.com/muster-io/muster/discovery-operator/internal/ironic"
 )
 
@@ -28,7 +29,7 @@ func StartWithKeystone(t testing.TB, name, password string) (*Ironic, *Keystone)
 	t.Helper()
 	i := prepare(t, name)
 	k := &Keystone{password: password, dir: filepath.Join(t.TempDir(), "keystone-"+name)}
-	k.env = append(os.Environ(), "KEYSTONE_DIR="+k.dir, "KEYSTONE_PORT="+FreePort(t), "KEYSTONE_PASSWORD="+password, "IRONIC_WAIT="+patience)
+	k.env = append(os.Environ(), "KEYSTONE_DIR="+k.dir, "KEYSTONE_PORT="+porttest.Free(t), "KEYSTONE_PASSWORD="+password, "IRONIC_WAIT="+patience)
 	t.Cleanup(func() { run(t, k.env, "", "keystone", "down", "--purge") })
 	out, ok := run(t, k.env, "", "keystone", "up")
 	if !ok {

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -24,6 +23,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/muster-io/muster/apis/porttest"
 	"github.com/muster-io/muster/e2e/bench"
 	"github.com/muster-io/muster/e2e/checkout"
 	"github.com/muster-io/muster/e2e/environment"
@@ -65,15 +65,15 @@ func startSite(ctx context.Context, with wish) (*site, error) {
 }
 
 func (s *site) make(ctx context.Context, with wish) error {
-	listen, err := freeAddress(ctx)
+	listen, err := porttest.Find()
 	if err != nil {
 		return err
 	}
-	metrics, err := freeAddress(ctx)
+	metrics, err := porttest.Find()
 	if err != nil {
 		return err
 	}
-	s.url, s.metrics = "http://"+listen, "http://"+metrics
+	s.url, s.metrics = "http://127.0.0.1:"+listen, "http://127.0.0.1:"+metrics
 	database := filepath.Join(s.dir, "a.db")
 	if with.postgres {
 		if database, s.postgres, err = environment.StartPostgres(ctx, s.dir); err != nil {
@@ -81,7 +81,7 @@ func (s *site) make(ctx context.Context, with wish) error {
 		}
 	}
 	s.arguments = append([]string{
-		"-listen=" + listen, "-base-url=" + s.url, "-metrics-bind-address=" + metrics, "-database=" + database, "-token-key=" + filepath.Join(s.dir, "a.key"), "-log-level=error",
+		"-listen=127.0.0.1:" + listen, "-base-url=" + s.url, "-metrics-bind-address=127.0.0.1:" + metrics, "-database=" + database, "-token-key=" + filepath.Join(s.dir, "a.key"), "-log-level=error",
 	}, with.arguments...)
 	if !with.kube {
 		if err := s.start(ctx); err != nil {
@@ -103,14 +103,6 @@ func (s *site) make(ctx context.Context, with wish) error {
 		return err
 	}
 	return s.known(ctx)
-}
-
-func freeAddress(ctx context.Context) (string, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return listener.Addr().String(), listener.Close()
 }
 
 // start runs the service and waits until it is ready.

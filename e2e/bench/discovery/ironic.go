@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -19,6 +18,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/muster-io/muster/apis/porttest"
 	"github.com/muster-io/muster/e2e/checkout"
 )
 
@@ -40,7 +40,7 @@ func startIronic(ctx context.Context, n int) (*ironic, error) {
 	}
 	i := &ironic{dir: dir, env: append(os.Environ(), "IRONIC_DIR="+filepath.Join(dir, "ironic"))}
 	for _, name := range []string{"IRONIC_PORT", "IRONIC_INSPECTOR_PORT", "IRONIC_RPC_PORT"} {
-		port, err := freePort(ctx)
+		port, err := porttest.Find()
 		if err != nil {
 			return nil, err
 		}
@@ -57,16 +57,6 @@ func startIronic(ctx context.Context, n int) (*ironic, error) {
 	}
 	i.endpoint, i.inspector = i.behind(i.endpoint, true), i.behind(i.inspector, false)
 	return i, nil
-}
-
-func freePort(ctx context.Context) (string, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("looking for a free port: %w", err)
-	}
-	defer func() { _ = l.Close() }()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, err
 }
 
 // script runs one of hack/ironic and takes the endpoints from what it prints.

@@ -10,11 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/apis/porttest"
 )
 
 func TestDirectoryHasOneOwner(t *testing.T) {
@@ -104,24 +107,19 @@ func TestTakenPort(t *testing.T) {
 }
 
 func TestPortsComeFromTheRange(t *testing.T) {
-	// Three ports, of which one is taken, one is not to be used, and one is free.
-	host, taken := netip.MustParseAddr("127.0.0.1"), 0
-	for isFree := false; !isFree; {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = listener.Close() })
-		taken = listener.Addr().(*net.TCPAddr).Port
-		third, err := reserve(t.Context(), host, taken+2)
-		if isFree = err == nil; isFree {
-			require.NoError(t, third.release())
-		}
-	}
-	ports := PortRange{First: taken, Last: taken + 2}
-	skip := func(port int) bool { return port == taken+1 }
+	listener, err := net.Listen("tcp", "127.0.0.1:"+porttest.Free(t))
+	require.NoError(t, err)
+	defer func() { _ = listener.Close() }()
+	taken := listener.Addr().(*net.TCPAddr).Port
+	free, err := strconv.Atoi(porttest.Free(t))
+	require.NoError(t, err)
+	// Between the two ports there may be others, which are not to be used.
+	host, ports := netip.MustParseAddr("127.0.0.1"), PortRange{First: min(taken, free), Last: max(taken, free)}
+	skip := func(port int) bool { return port != taken && port != free }
 	held, err := reserveIn(t.Context(), host, ports, skip)
 	require.NoError(t, err)
 	defer func() { _ = held.release() }()
-	assert.Equal(t, taken+2, held.port)
+	assert.Equal(t, free, held.port)
 	_, err = reserveIn(t.Context(), host, ports, skip)
 	var none *NoFreePortError
 	require.ErrorAs(t, err, &none)
