@@ -426,3 +426,38 @@ func TestAHostThatIsDeletedWhileItChangesIsGone(t *testing.T) {
 		assert.Equal(t, service.NotFound, service.KindOf(err), "the agent registers again")
 	}
 }
+
+// late is a store that shows what it committed when it is told to, as a goroutine that is kept from going on does.
+type late struct {
+	service.Store
+	show func()
+}
+
+type lateTx struct {
+	service.Tx
+	store *late
+}
+
+func (s *late) Update(ctx context.Context, do func(context.Context, service.Tx) error) error {
+	return s.Store.Update(ctx, func(ctx context.Context, tx service.Tx) error { return do(ctx, lateTx{tx, s}) })
+}
+
+func (tx lateTx) AfterCommit(do func()) { tx.store.show = do }
+
+// TestAChangeThatIsShownLateBringsNoHostBack is a change that is shown after a deletion that was committed after it, as can be where several write.
+func TestAChangeThatIsShownLateBringsNoHostBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.register(w.infraEnv(alice), "n1")
+	slow := &late{Store: w.store}
+	s := service.New(slow, service.Options{Now: w.clock})
+	service.Tick(t.Context(), s)
+	_, err := s.UpdateHost(t.Context(), alice, key, func(settings *service.HostSettings) error { settings.RequestedHostname = "other"; return nil })
+	require.NoError(t, err)
+	changed := slow.show
+	require.NoError(t, s.DeleteHost(t.Context(), alice, key))
+	slow.show()
+	changed()
+	_, err = s.NextInstructions(t.Context(), key, 0)
+	assert.Equal(t, service.NotFound, service.KindOf(err), "the agent registers again")
+}
