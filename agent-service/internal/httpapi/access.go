@@ -109,33 +109,51 @@ func (s *server) machine(r *http.Request, raw string) (token.Scope, error) {
 	if env == "" {
 		return scope, nil // the operation itself compares what its query or body names
 	}
-	if host == "" {
-		host = scope.HostID // of its own infra-env a host may read what concerns it; operations that list hosts look again
+	if host != "" {
+		return scope, s.opens(r.Context(), scope, service.HostKey{InfraEnvID: strings.ToLower(env), HostID: strings.ToLower(host)})
 	}
-	if scope.Opens(strings.ToLower(env), strings.ToLower(host)) != nil {
+	if scope.Opens(strings.ToLower(env), scope.HostID) != nil { // of its own infra-env a host may read what concerns it; operations that list hosts look again
 		return scope, errNotFound
 	}
 	return scope, nil
+}
+
+// opens lets a machine act as a host: with the host's token, or with its image's where the agent can take no other.
+func (s *server) opens(ctx context.Context, scope token.Scope, key service.HostKey) error {
+	if scope.Opens(key.InfraEnvID, key.HostID) != nil {
+		return errNotFound
+	}
+	if scope.HostID != "" {
+		return nil
+	}
+	admitted, err := s.Service.Admitted(ctx, key, scope.Generation)
+	if err == nil && !admitted {
+		err = errNotFound
+	}
+	return err
 }
 
 // outlived lets a running machine go on with its image's token, which has ended since: it registered with that and can take no other. Another machine
 // cannot register with it, and it opens nothing but that host.
 func (s *server) outlived(r *http.Request, scope token.Scope, ended error) error {
 	key := service.HostKey{InfraEnvID: strings.ToLower(r.PathValue("infra_env_id")), HostID: strings.ToLower(r.PathValue("host_id"))}
-	if scope.HostID != "" || key.HostID == "" || scope.Opens(key.InfraEnvID, key.HostID) != nil {
+	if scope.HostID != "" || key.HostID == "" {
 		return ended
 	}
-	admitted, err := s.Service.StillAdmitted(r.Context(), key, scope.Generation)
-	if err == nil && !admitted {
+	err := s.opens(r.Context(), scope, key)
+	if errors.Is(err, errNotFound) {
 		err = ended
 	}
 	return err
 }
 
-// mayAct lets machines pass that were checked already, and people to whom the host belongs.
+// mayAct lets the host itself pass, and people to whom it belongs.
 func (s *server) mayAct(ctx context.Context, key service.HostKey) error {
 	c := callerOf(ctx)
-	if c.machine != nil || c.person.Admin {
+	if c.machine != nil {
+		return s.opens(ctx, *c.machine, key)
+	}
+	if c.person.Admin {
 		return nil
 	}
 	_, err := s.Service.GetHost(ctx, c.person, key)

@@ -6,6 +6,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
@@ -23,6 +24,9 @@ func (s *server) ListHosts(ctx context.Context, r api.ListHostsRequestObject) (a
 		filter.HostID = machine.HostID
 	}
 	list, err := s.listHosts(ctx, filter, r.Params.Limit, r.Params.Offset, true)
+	if machine := callerOf(ctx).machine; machine != nil {
+		list.Body = slices.DeleteFunc(list.Body, func(h api.Host) bool { return s.opens(ctx, *machine, key(r.InfraEnvID, h.ID)) != nil })
+	}
 	return api.ListHosts200JSONResponse{HostListJSONResponse: list}, err
 }
 

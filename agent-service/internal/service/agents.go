@@ -150,8 +150,8 @@ func (s *Service) tellRefusedRegistration(ctx context.Context, key HostKey, requ
 	}
 }
 
-// StillAdmitted implements Agents.
-func (s *Service) StillAdmitted(ctx context.Context, key HostKey, imageGeneration int64) (bool, error) {
+// Admitted implements Agents.
+func (s *Service) Admitted(ctx context.Context, key HostKey, imageGeneration int64) (bool, error) {
 	found, err := s.entry(ctx, key)
 	if KindOf(err) == NotFound {
 		return false, nil

@@ -35,7 +35,7 @@ type InfraEnvs interface {
 	// DeleteInfraEnv refuses while hosts are bound or installing (Conflict HostsBound), unless forced; free hosts go with it.
 	DeleteInfraEnv(ctx context.Context, by Principal, id string, force bool) error
 	// RotateTokens makes tokens of the image (scoped to the InfraEnv) of older generations open nothing, at once. Running hosts
-	// keep working: their tokens are narrowed to the host and carry HostGeneration, or they are StillAdmitted; with hosts that ends too.
+	// keep working: their tokens are narrowed to the host and carry HostGeneration, or they are Admitted; with hosts that ends too.
 	RotateTokens(ctx context.Context, by Principal, id string, hosts bool) (*InfraEnv, error)
 	// TokenGenerations are the current generations of an InfraEnv, from memory; NotFound for unknown ones. A token is refused
 	// whose generation is another.
@@ -84,9 +84,9 @@ type Agents interface {
 	// RegisterHost makes or renews a host. Conflict IdentityInUse: another live machine has this id. Conflict
 	// HostInstalled: it is installed and should boot from its disk.
 	RegisterHost(ctx context.Context, infraEnvID string, request NewHost) (*Host, error)
-	// StillAdmitted is whether the agent of a registered host may go on with its image's token of a generation, although that was revoked or has expired:
-	// agents of today's system cannot take another one while they run. It ends with HostGeneration, and when the host registers again.
-	StillAdmitted(ctx context.Context, key HostKey, imageGeneration int64) (bool, error)
+	// Admitted is whether the agent of a registered host acts with its image's token of a generation, also after that was revoked or has expired: agents of
+	// today's system cannot take another one while they run. It ends with HostGeneration, and when the host registers again.
+	Admitted(ctx context.Context, key HostKey, imageGeneration int64) (bool, error)
 	// NextInstructions is a heartbeat. It is held for at most hold (≤ MaxHold, 0 for an answer at once) and answered at
 	// once when there is something to do, also when that came before the poll.
 	NextInstructions(ctx context.Context, key HostKey, hold time.Duration) (Instructions, error)
