@@ -154,7 +154,7 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	instruments := []prometheus.Collector{metrics.New(svc, &db.Statements), requests}
 	if len(live) > 0 || o.ImageURL != "" {
 		programs.tell(log, live)
-		discovery := newDiscovery(o, live, svc, authority, authorities, programs)
+		discovery := newDiscovery(o, live, svc, authority, authorities, programs, log)
 		rest.Images = discovery
 		discovery.mount(mux)
 		if discovery.handler != nil {

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"go.uber.org/zap"
+
 	"github.com/muster-io/muster/agent-service/internal/httpapi"
 	"github.com/muster-io/muster/agent-service/internal/image"
 	"github.com/muster-io/muster/agent-service/internal/service"
@@ -29,11 +31,11 @@ type discovery struct {
 	handler *image.Handler
 }
 
-func newDiscovery(o Options, live []image.Version, envs service.InfraEnvs, authority *token.Authority, authorities string, programs *programs) *discovery {
+func newDiscovery(o Options, live []image.Version, envs service.InfraEnvs, authority *token.Authority, authorities string, programs *programs, log *zap.Logger) *discovery {
 	d := &discovery{base: o.BaseURL, images: o.ImageURL, authorities: authorities, envs: envs, authority: authority, programs: programs}
 	if d.images == "" {
 		d.images = o.BaseURL
-		d.handler = image.New(image.Options{Catalog: &image.Catalog{Directory: o.LiveImageCache, Versions: live}, Source: d, URL: o.BaseURL})
+		d.handler = image.New(image.Options{Catalog: &image.Catalog{Directory: o.LiveImageCache, Versions: live, Log: log}, Source: d, URL: o.BaseURL})
 	}
 	return d
 }

@@ -86,7 +86,7 @@ func RunImagesWith(ctx context.Context, o ImageOptions, log *zap.Logger, listene
 		return err
 	}
 	images := image.New(image.Options{
-		Catalog: &image.Catalog{Directory: o.LiveImageCache, Versions: live}, Source: &image.Remote{URL: o.ServiceURL, Client: client}, URL: o.BaseURL,
+		Catalog: &image.Catalog{Directory: o.LiveImageCache, Versions: live, Log: log}, Source: &image.Remote{URL: o.ServiceURL, Client: client}, URL: o.BaseURL,
 	})
 	mux := http.NewServeMux()
 	mux.Handle("/images/", images)

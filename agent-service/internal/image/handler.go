@@ -99,6 +99,10 @@ func (h *Handler) rendered(ctx context.Context, key string) (*rendered, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Whoever waits for a live image may go, and nothing else waits.
+	if _, err := h.Catalog.Base(ctx, d.Version, d.Architecture); err != nil {
+		return nil, err
+	}
 	revision := fmt.Sprintf("%s %s %s %t", d.Revision, d.Version, d.Architecture, d.Minimal)
 	// A client that goes away must not end what others wait for too.
 	return h.cache.get(d.ID, revision, func() (*rendered, error) {
@@ -148,8 +152,12 @@ func serve(w http.ResponseWriter, r *http.Request, contentType, tag string, modT
 }
 
 func (h *Handler) refuse(w http.ResponseWriter, err error) {
-	if refuse(w, err) == http.StatusServiceUnavailable {
-		h.Failures.Add(1)
+	if refuse(w, err) != http.StatusServiceUnavailable || errors.Is(err, context.Canceled) { // who asked has gone
+		return
+	}
+	h.Failures.Add(1)
+	if fetch := (*FetchError)(nil); !errors.As(err, &fetch) { // of those the catalog tells once
+		h.Catalog.warn("did not serve an image", err)
 	}
 }
 
@@ -158,6 +166,7 @@ func refuse(w http.ResponseWriter, err error) (status int) {
 	var known interface{ StatusCode() int }
 	var unknown *UnknownVersionError
 	var large *TooLargeError
+	var away *FetchError
 	reason := err.Error()
 	switch {
 	case errors.As(err, &known):
@@ -168,7 +177,9 @@ func refuse(w http.ResponseWriter, err error) (status int) {
 		status = http.StatusConflict
 	default:
 		w.Header().Set("Retry-After", "10")
-		status, reason = http.StatusServiceUnavailable, "the image cannot be had at the moment"
+		if status = http.StatusServiceUnavailable; !errors.As(err, &away) {
+			reason = "the image cannot be had at the moment"
+		}
 	}
 	http.Error(w, reason, status)
 	return status
