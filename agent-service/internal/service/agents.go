@@ -94,8 +94,8 @@ func (w *work) newHost(ctx context.Context, e *InfraEnv, key HostKey) (*Host, er
 
 // again registers a host that is known.
 func (w *work) again(ctx context.Context, h *Host, request NewHost) error {
-	if request.Fingerprint != "" && h.Fingerprint != "" && request.Fingerprint != h.Fingerprint && w.s.connected(h) {
-		return Refuse(Conflict, "IdentityInUse", "another live machine is registered as host %s: their serial numbers are equal", h.HostID)
+	if h.Fingerprint != "" && h.Fingerprint != request.Fingerprint && w.s.connected(h) {
+		return identityInUse(h.HostID)
 	}
 	c, err := w.cluster(ctx, h.ClusterID)
 	if err != nil {
@@ -112,14 +112,25 @@ func (w *work) again(ctx context.Context, h *Host, request NewHost) error {
 	return nil
 }
 
-// supersede lets go of the same machine in other InfraEnvs, at once: it runs another image now.
+func identityInUse(hostID string) error {
+	return Refuse(Conflict, "IdentityInUse", "another live machine is registered as host %s: their serial numbers are equal, or this one sends no fingerprint; give one of them a host id of its own", hostID)
+}
+
+// supersede lets go of the same machine in other InfraEnvs, at once: it runs another image now. A machine that sends no fingerprint is taken for one that
+// sent one no more than another machine is.
 func (w *work) supersede(ctx context.Context, h *Host) error {
 	others, err := w.SameMachine(ctx, h.HostID)
 	if err != nil {
 		return err
 	}
 	for _, found := range others {
-		if found.InfraEnvID == h.InfraEnvID || found.Fingerprint != "" && h.Fingerprint != "" && found.Fingerprint != h.Fingerprint {
+		if found.InfraEnvID == h.InfraEnvID {
+			continue
+		}
+		if found.Fingerprint != "" && found.Fingerprint != h.Fingerprint {
+			if h.Fingerprint == "" && w.s.connected(&found) {
+				return identityInUse(h.HostID)
+			}
 			continue
 		}
 		other, err := w.host(ctx, found.HostKey)

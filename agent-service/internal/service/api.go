@@ -81,7 +81,7 @@ type Hosts interface {
 // Agents are the methods of machines. The door has checked that the token opens the InfraEnv, and the host where the token
 // is narrowed to one.
 type Agents interface {
-	// RegisterHost makes or renews a host. Conflict IdentityInUse: another live machine has this id. Conflict
+	// RegisterHost makes or renews a host. Conflict IdentityInUse: another live machine has this id, or one that sent a fingerprint, which this one does not. Conflict
 	// HostInstalled: it is installed and should boot from its disk.
 	RegisterHost(ctx context.Context, infraEnvID string, request NewHost) (*Host, error)
 	// Admitted is whether the agent of a registered host acts with its image's token of a generation, also after that was revoked or has expired: agents of

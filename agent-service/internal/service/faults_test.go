@@ -252,6 +252,25 @@ func TestTwoLiveMachinesWithOneSerialAreReported(t *testing.T) {
 	require.NoError(t, err)
 }
 
+func TestALiveMachineIsNotTakenOverWithoutItsFingerprint(t *testing.T) {
+	w := newWorld(t)
+	e, foreign := w.infraEnv(alice), w.infraEnv(bob)
+	key := w.register(e, "n1")
+	_, err := w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: "1", Fingerprint: "one"})
+	require.NoError(t, err, "what sent none before may send one")
+	for _, infraEnv := range []*service.InfraEnv{e, foreign} {
+		_, err := w.RegisterHost(t.Context(), infraEnv.ID, service.NewHost{HostID: key.HostID})
+		assert.Equal(t, "IdentityInUse", service.ReasonOf(err))
+		assert.Contains(t, w.events(service.EventFilter{InfraEnvID: infraEnv.ID}), "host_registration_failed")
+		assert.Equal(t, lifecycle.KnownUnbound, w.state(key))
+	}
+	w.pass(4 * time.Minute)
+	for _, infraEnv := range []*service.InfraEnv{foreign, e} {
+		_, err = w.RegisterHost(t.Context(), infraEnv.ID, service.NewHost{HostID: key.HostID})
+		require.NoError(t, err, "it was silent for too long")
+	}
+}
+
 func TestAThousandHostsBoundAtOnceAreEachInTheirCluster(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
