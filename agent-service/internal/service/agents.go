@@ -134,12 +134,20 @@ func (w *work) supersede(ctx context.Context, h *Host) error {
 			continue
 		}
 		other, err := w.host(ctx, found.HostKey)
-		if err != nil || other == nil {
+		if err != nil {
 			return err
+		}
+		if other == nil {
+			continue
 		}
 		o := lifecycle.Apply(other.State, lifecycle.Supersede, w.s.facts(other, nil))
 		w.enter(other, o.To, o.Info)
 		w.quiet = append(w.quiet, other.HostKey)
+		if other.ClusterID != "" {
+			if err := w.refreshCluster(ctx, other.ClusterID); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

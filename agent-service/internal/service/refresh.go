@@ -81,12 +81,17 @@ func takesDayTwo(c *Cluster) bool {
 
 // assess validates a host and applies refresh to it.
 func (w *work) assess(h *Host, c *Cluster, around *validate.Surroundings) {
-	results := validate.Host(w.s.subject(h), around, w.s.Minimums)
+	quiet := slices.Contains(w.quiet, h.HostKey)
+	subject := w.s.subject(h)
+	subject.Connected = subject.Connected && !quiet
+	results := validate.Host(subject, around, w.s.Minimums)
 	if !slices.Equal(results, h.Validations) {
 		w.compare(h, results)
 		h.Validations = results
 	}
-	o := lifecycle.Apply(h.State, lifecycle.Refresh, w.s.facts(h, c))
+	facts := w.s.facts(h, c)
+	facts.Connected = facts.Connected && !quiet
+	o := lifecycle.Apply(h.State, lifecycle.Refresh, facts)
 	info := o.Info
 	if o.To == lifecycle.Insufficient || o.To == lifecycle.InsufficientUnbound {
 		info += ": " + strings.Join(validate.Failing(results, h.ClusterID != ""), "; ")

@@ -252,6 +252,28 @@ func TestAMachineInTwoInfraEnvsIsTwoHosts(t *testing.T) {
 	assert.Equal(t, lifecycle.KnownUnbound, w.state(key), "what polls is connected")
 }
 
+func TestTheClusterOfAMachineThatAppearsElsewhereFollowsAtOnce(t *testing.T) {
+	w := newWorld(t)
+	elsewhere := w.infraEnv(alice)
+	leave := func(key service.HostKey) {
+		t.Helper()
+		_, err := w.RegisterHost(t.Context(), elsewhere.ID, service.NewHost{HostID: key.HostID})
+		require.NoError(t, err)
+	}
+	c, keys := w.ready(2)
+	leave(keys[0])
+	assert.Equal(t, lifecycle.Disconnected, w.state(keys[0]))
+	assert.Equal(t, lifecycle.Known, w.state(keys[1]))
+	assert.Equal(t, lifecycle.ClusterInsufficient, w.clusterState(c.ID))
+
+	c, keys = w.ready(2)
+	w.install(c, keys)
+	w.progress(keys[0], lifecycle.StageWriting)
+	leave(keys[0])
+	assert.Equal(t, lifecycle.Failed, w.state(keys[0]))
+	assert.Equal(t, lifecycle.ClusterFailed, w.clusterState(c.ID))
+}
+
 func TestTwentyBindsAtOnceHaveOneWinner(t *testing.T) {
 	w := newWorld(t)
 	key := w.register(w.infraEnv(alice), "n1")

@@ -27,7 +27,7 @@ type work struct {
 	clusters map[string]*tracked[Cluster]
 	changes  map[Change]struct{}
 	events   []Event
-	// quiet are hosts that count as never seen after the commit.
+	// quiet are hosts that count as never seen from now on.
 	quiet []HostKey
 }
 
