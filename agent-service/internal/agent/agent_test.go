@@ -120,7 +120,7 @@ func (s *site) start(name string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.service.Run(ctx) }()
-	env, err := s.service.CreateInfraEnv(s.t.Context(), admin, service.NewInfraEnv{ID: s.infraEnv, Name: "e", InfraEnvSettings: service.InfraEnvSettings{PullSecret: "{}"}})
+	env, err := s.service.CreateInfraEnv(s.t.Context(), admin, service.NewInfraEnv{ID: s.infraEnv, Name: "e", InfraEnvSettings: service.InfraEnvSettings{PullSecret: `{"auths":{}}`}})
 	require.NoError(s.t, err)
 	s.token, err = authority.ForImage(env.ID, env.Generations)
 	require.NoError(s.t, err)
@@ -209,7 +209,7 @@ func TestHostsInstallAndReport(t *testing.T) {
 	good.Version = "4.20"
 	s := newSite(t, good)
 	cluster, err := s.service.CreateCluster(t.Context(), admin, service.NewCluster{Name: "c", ClusterSettings: service.ClusterSettings{
-		OpenshiftVersion: "4.20", ControlPlaneCount: 1, PullSecret: "{}", BaseDNSDomain: "example.com", MachineNetworks: []string{"10.0.0.0/8"},
+		OpenshiftVersion: "4.20", ControlPlaneCount: 1, PullSecret: `{"auths":{}}`, BaseDNSDomain: "example.com", MachineNetworks: []string{"10.0.0.0/8"},
 	}})
 	require.NoError(t, err)
 	machine, ended := s.machine(1)
@@ -254,7 +254,7 @@ func holding(t *testing.T) *held {
 func (s *site) writing(image *held, machine *Generated) *service.Cluster {
 	s.t.Helper()
 	cluster, err := s.service.CreateCluster(s.t.Context(), admin, service.NewCluster{Name: "c", ClusterSettings: service.ClusterSettings{
-		OpenshiftVersion: "4.20", ControlPlaneCount: 1, PullSecret: "{}", BaseDNSDomain: "example.com", MachineNetworks: []string{"10.0.0.0/8"},
+		OpenshiftVersion: "4.20", ControlPlaneCount: 1, PullSecret: `{"auths":{}}`, BaseDNSDomain: "example.com", MachineNetworks: []string{"10.0.0.0/8"},
 	}})
 	require.NoError(s.t, err)
 	s.reaches(machine, lifecycle.KnownUnbound)
@@ -311,7 +311,7 @@ func TestABadImageIsReported(t *testing.T) {
 	bad.Version, bad.SHA256 = "4.20", "00"
 	s := newSite(t, bad)
 	cluster, err := s.service.CreateCluster(t.Context(), admin, service.NewCluster{Name: "c", ClusterSettings: service.ClusterSettings{
-		OpenshiftVersion: "4.20", ControlPlaneCount: 1, PullSecret: "{}", BaseDNSDomain: "example.com", MachineNetworks: []string{"10.0.0.0/8"},
+		OpenshiftVersion: "4.20", ControlPlaneCount: 1, PullSecret: `{"auths":{}}`, BaseDNSDomain: "example.com", MachineNetworks: []string{"10.0.0.0/8"},
 	}})
 	require.NoError(t, err)
 	machine, _ := s.machine(1)
@@ -339,7 +339,7 @@ func TestARunningAgentOutlivesARotation(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, statusOf(err), "the old image opens nothing")
 
 	cluster, err := s.service.CreateCluster(t.Context(), admin, service.NewCluster{Name: "c", ClusterSettings: service.ClusterSettings{
-		OpenshiftVersion: "4.20", ControlPlaneCount: 1, PullSecret: "{}", BaseDNSDomain: "example.com", MachineNetworks: []string{"10.0.0.0/8"},
+		OpenshiftVersion: "4.20", ControlPlaneCount: 1, PullSecret: `{"auths":{}}`, BaseDNSDomain: "example.com", MachineNetworks: []string{"10.0.0.0/8"},
 	}})
 	require.NoError(t, err)
 	_, err = s.service.BindHost(t.Context(), admin, service.HostKey{InfraEnvID: s.infraEnv, HostID: machine.HostID().String()}, cluster.ID, false)

@@ -144,7 +144,7 @@ func (s *site) offer(content string) {
 // infraEnv makes one, and says where its image is.
 func (s *site) infraEnv(more string) (id, image string) {
 	s.t.Helper()
-	status, content, err := s.ask(http.MethodPost, "/api/assisted-install/v2/infra-envs", `{"name":"e","pull_secret":"{}","cpu_architecture":"`+hardware.Architecture(runtime.GOARCH)+`"`+more+`}`)
+	status, content, err := s.ask(http.MethodPost, "/api/assisted-install/v2/infra-envs", `{"name":"e","pull_secret":"{\"auths\":{}}","cpu_architecture":"`+hardware.Architecture(runtime.GOARCH)+`"`+more+`}`)
 	require.NoError(s.t, err)
 	require.Equal(s.t, http.StatusCreated, status, string(content))
 	var env struct {

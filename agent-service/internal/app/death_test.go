@@ -283,7 +283,7 @@ func (w *mortal) restCluster(name string) (id string) {
 			return err
 		})
 		if err == nil && id == "" {
-			_, _ = w.try(http.MethodPost, "/clusters", fmt.Sprintf(`{"name":%q,"openshift_version":"4.20","pull_secret":"{}"}`, name))
+			_, _ = w.try(http.MethodPost, "/clusters", fmt.Sprintf(`{"name":%q,"openshift_version":"4.20","pull_secret":"{\"auths\":{}}"}`, name))
 		}
 		return id != ""
 	}, kubePatience, 50*time.Millisecond, "cluster %s", name)

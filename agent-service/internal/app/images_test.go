@@ -156,7 +156,7 @@ func startApart(t *testing.T) apart {
 // The service keeps the secrets and the data; another process serves the images, and knows neither.
 func TestImagesAreServedByAProcessOfTheirOwn(t *testing.T) {
 	a := startApart(t)
-	code, env := call(t, http.MethodPost, a.api+"/infra-envs", `{"name":"e","pull_secret":"{}"}`)
+	code, env := call(t, http.MethodPost, a.api+"/infra-envs", `{"name":"e","pull_secret":"{\"auths\":{}}"}`)
 	require.Equal(t, http.StatusCreated, code, env)
 	download, _ := env["download_url"].(string)
 	require.True(t, strings.HasPrefix(download, a.images+"/images/"), download)
@@ -190,7 +190,7 @@ func TestImagesAreServedByAProcessOfTheirOwn(t *testing.T) {
 
 func TestAnImageEndsInTheOtherProcessToo(t *testing.T) {
 	a := startApart(t)
-	_, env := call(t, http.MethodPost, a.api+"/infra-envs", `{"name":"e","pull_secret":"{}"}`)
+	_, env := call(t, http.MethodPost, a.api+"/infra-envs", `{"name":"e","pull_secret":"{\"auths\":{}}"}`)
 	download, _ := env["download_url"].(string)
 	before, _ := get(t, download)
 	require.Equal(t, http.StatusOK, before.StatusCode)

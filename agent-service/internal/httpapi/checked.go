@@ -5,6 +5,7 @@ package httpapi
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -56,13 +57,13 @@ func (s *server) check(r *http.Request) error {
 	if err != nil || !utf8.ValidString(query.Encode()) || unprintable(query) {
 		return invalid("the query cannot be read")
 	}
+	// Forms are read by who takes them.
+	form := operation.spec.RequestBody != nil && operation.spec.RequestBody.Value.Content.Get("application/json") == nil
 	if operation.spec.RequestBody != nil {
-		if err := readable(r); err != nil {
+		if err := readable(r, form); err != nil {
 			return err
 		}
 	}
-	// Forms are read by who takes them.
-	form := operation.spec.RequestBody != nil && operation.spec.RequestBody.Value.Content.Get("application/json") == nil
 	params := map[string]string{}
 	for _, p := range operation.item.Parameters {
 		params[p.Value.Name] = r.PathValue(p.Value.Name)
@@ -78,8 +79,9 @@ func (s *server) check(r *http.Request) error {
 	return nil
 }
 
-// readable takes the body into memory, without what a database cannot keep: the character NUL. Only replies of agents may hold it, which are cleaned, and archives.
-func readable(r *http.Request) error {
+// readable takes the body into memory: one JSON text, unless it is a form, without what a database cannot keep: the character NUL. Only replies of agents may hold it,
+// which are cleaned, and archives.
+func readable(r *http.Request, form bool) error {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		if _, large := errors.AsType[*http.MaxBytesError](err); large {
@@ -89,6 +91,9 @@ func readable(r *http.Request) error {
 	}
 	if !strings.HasSuffix(r.URL.Path, "/instructions") && !strings.HasSuffix(r.URL.Path, "/logs") && bytes.Contains(body, []byte(`\u0000`)) {
 		return invalid("the body must not contain the character NUL")
+	}
+	if !form && len(body) > 0 && !json.Valid(body) {
+		return invalid("the body is not JSON, or more than one JSON value")
 	}
 	if r.Header.Get("Content-Type") == "" && len(body) > 0 {
 		r.Header.Set("Content-Type", "application/json")

@@ -30,7 +30,7 @@ func TestADatabaseThatIsAwayAnswersThatItComesBack(t *testing.T) {
 	require.Equal(t, 200, w.call(agent, "GET", host+"/instructions?wait=0", nil).status)
 	server.Down()
 	for request, body := range map[string]any{
-		"GET /infra-envs": nil, "GET " + host: nil, "GET /events?infra_env_id=" + env: nil, "POST /infra-envs": map[string]any{"name": "f", "pull_secret": "{}"},
+		"GET /infra-envs": nil, "GET " + host: nil, "GET /events?infra_env_id=" + env: nil, "POST /infra-envs": map[string]any{"name": "f", "pull_secret": `{"auths":{}}`},
 		"POST " + host + "/actions/bind": map[string]any{"cluster_id": cluster}, "PATCH " + host: map[string]any{"host_name": "n"}, "DELETE " + host: nil,
 		"POST /infra-envs/" + env + "/hosts": map[string]any{"host_id": uuid.NewString()}, "GET /clusters/" + cluster + "/manifests": nil,
 	} {

@@ -5,7 +5,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 
 	"github.com/muster-io/muster/agent-service/api"
@@ -189,9 +188,6 @@ func (s *server) GetHostIgnition(ctx context.Context, r api.GetHostIgnitionReque
 // UpdateHostIgnition implements api.StrictServerInterface.
 func (s *server) UpdateHostIgnition(ctx context.Context, r api.UpdateHostIgnitionRequestObject) (api.UpdateHostIgnitionResponseObject, error) {
 	_, err := s.Service.UpdateHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID), func(settings *service.HostSettings) error {
-		if r.Body.Config != "" && !json.Valid([]byte(r.Body.Config)) {
-			return invalid("config: it has to be JSON")
-		}
 		settings.IgnitionConfigOverrides = r.Body.Config
 		return nil
 	})

@@ -58,7 +58,7 @@ func TestTheDryRunSaysWhyNotAndChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	admin := w.person("root", "admins")
 	env := w.infraEnv(admin, "e")
-	a := w.call(admin, "POST", "/clusters", map[string]any{"name": "c", "openshift_version": "4.20", "pull_secret": "{}", "machine_networks": []map[string]string{{"cidr": "192.0.2.0/24"}}})
+	a := w.call(admin, "POST", "/clusters", map[string]any{"name": "c", "openshift_version": "4.20", "pull_secret": `{"auths":{}}`, "machine_networks": []map[string]string{{"cidr": "192.0.2.0/24"}}})
 	require.Equal(t, 201, a.status, a.raw)
 	host, _ := w.host(env)
 	before := w.call(admin, "GET", host, nil).raw
@@ -118,6 +118,25 @@ func TestFieldsAreClearedAsWellAsSet(t *testing.T) {
 	require.Equal(t, 201, named.status, named.raw)
 	assert.Equal(t, "other", named.text("requested_hostname"))
 	assert.NotContains(t, w.call(admin, "PATCH", host, map[string]any{"host_name": nil}).body, "requested_hostname")
+}
+
+func TestWhatNoMachineCouldBootWithIsRefused(t *testing.T) {
+	w := newWorld(t)
+	admin := w.person("root", "admins")
+	env := "/infra-envs/" + w.infraEnv(admin, "e")
+	for what, body := range map[string]any{
+		"a line break in a kernel argument": map[string]any{"kernel_arguments": []map[string]string{{"operation": "append", "value": "\"a\nset x=1\nb\""}}},
+		"a line break in a proxy":           map[string]any{"proxy": map[string]string{"http_proxy": "http://proxy\nb"}},
+		"no YAML in a network":              map[string]any{"static_network_config": []map[string]string{{"network_yaml": ": : ["}}},
+		"a pull secret that is a number":    map[string]any{"pull_secret": "5"},
+		"more after the JSON":               `{"ssh_authorized_key":"ssh-ed25519 AAAA"} and more`,
+		"two JSON values":                   `{"ssh_authorized_key":"ssh-ed25519 AAAA"}{}`,
+	} {
+		a := w.call(admin, "PATCH", env, body)
+		assert.Equal(t, 400, a.status, "%s: %s", what, a.raw)
+		assert.NotEmpty(t, a.text("reason"), what)
+	}
+	assert.NotContains(t, w.call(admin, "GET", env, nil).body, "ssh_authorized_key")
 }
 
 func TestListsArePaged(t *testing.T) {

@@ -168,7 +168,7 @@ func (w *world) infraEnv(who caller, name string) string {
 
 func (w *world) cluster(who caller, name string) string {
 	w.t.Helper()
-	a := w.call(who, "POST", "/clusters", map[string]any{"name": name, "openshift_version": "4.20", "pull_secret": "{}"})
+	a := w.call(who, "POST", "/clusters", map[string]any{"name": name, "openshift_version": "4.20", "pull_secret": `{"auths":{}}`})
 	require.Equal(w.t, http.StatusCreated, a.status, a.raw)
 	return a.text("id")
 }

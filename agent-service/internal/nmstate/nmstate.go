@@ -142,6 +142,12 @@ func (s Statement) State() (State, error) {
 	return wanted, err
 }
 
+// IsMapping is true where the YAML can state anything at all.
+func (s Statement) IsMapping() bool {
+	var wanted map[string]any
+	return yaml.Unmarshal([]byte(s.YAML), &wanted) == nil && wanted != nil
+}
+
 // complete is the state with what it names and does not state: ports of bonds, and cards that VLANs are made on.
 func (s Statement) complete() (State, error) {
 	state, err := s.State()

@@ -6,9 +6,7 @@ package service
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"maps"
-	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -30,8 +28,8 @@ func (s *Service) CreateCluster(ctx context.Context, by Principal, request NewCl
 	if err := settings.check(); err != nil {
 		return nil, err
 	}
-	if request.Name == "" || len(request.Name) > 253 {
-		return nil, Refuse(Invalid, "NameInvalid", "name must have 1 to 253 characters")
+	if err := checkName(request.Name); err != nil {
+		return nil, err
 	}
 	var made *Cluster
 	err = s.update(ctx, func(ctx context.Context, w *work) error {
@@ -60,30 +58,6 @@ func (s *Service) CreateCluster(ctx context.Context, by Principal, request NewCl
 		return nil, err
 	}
 	return new(*made), nil
-}
-
-func (c ClusterSettings) check() error {
-	switch {
-	case !slices.Contains([]string{"x86_64", "aarch64", "arm64", "ppc64le", "s390x", "multi"}, c.CPUArchitecture):
-		return Refuse(Invalid, "CPUArchitectureInvalid", "cpu_architecture %q: write x86_64, aarch64, ppc64le, s390x or multi", c.CPUArchitecture)
-	case c.PullSecret != "" && !json.Valid([]byte(c.PullSecret)):
-		return Refuse(Invalid, "PullSecretInvalid", "the pull secret is not JSON")
-	case c.ControlPlaneCount < 0 || c.WorkerCount < 0:
-		return Refuse(Invalid, "HostCountInvalid", "counts of hosts must not be negative")
-	case c.OSImage.URL != "" && len(c.OSImage.SHA256) != 64:
-		return Refuse(Invalid, "ChecksumInvalid", "an image needs its SHA-256 in 64 hexadecimal digits")
-	}
-	for _, network := range slices.Concat(c.MachineNetworks, c.ClusterNetworks, c.ServiceNetworks) {
-		if _, err := netip.ParsePrefix(network); err != nil {
-			return Refuse(Invalid, "NetworkInvalid", "%q is not a network: write an address and a prefix length", bound(network, 64))
-		}
-	}
-	for _, address := range slices.Concat(c.APIVIPs, c.IngressVIPs) {
-		if _, err := netip.ParseAddr(address); err != nil {
-			return Refuse(Invalid, "AddressInvalid", "%q is not an IP address", bound(address, 64))
-		}
-	}
-	return nil
 }
 
 // GetCluster implements Clusters.

@@ -166,24 +166,6 @@ func sameSettings(a, b HostSettings) bool {
 	return err == nil && err2 == nil && string(left) == string(right)
 }
 
-func (h HostSettings) check() error {
-	switch {
-	case !slices.Contains([]string{autoAssign, "master", "worker", "arbiter"}, h.Role):
-		return Refuse(Invalid, "RoleInvalid", "role %q: write auto-assign, master, worker or arbiter", bound(h.Role, 32))
-	case h.InstallationDiskID != "" && h.InstallationDiskPath != "":
-		return Refuse(Invalid, "DiskInvalid", "Either InstallationDiskID or InstallationDiskPath can be set, not both.")
-	case len(h.RequestedHostname) > 253:
-		return Refuse(Invalid, "HostnameInvalid", "a host name has at most 253 characters")
-	case h.IgnitionConfigOverrides != "" && !json.Valid([]byte(h.IgnitionConfigOverrides)):
-		return Refuse(Invalid, "IgnitionInvalid", "ignition_config_overrides is not JSON")
-	case h.InstallerArgs != "" && json.Unmarshal([]byte(h.InstallerArgs), &[]string{}) != nil:
-		return Refuse(Invalid, "InstallerArgsInvalid", "installer_args is not a JSON list of strings")
-	case h.MachineConfigPool != "" && h.Role != "worker" && h.Role != autoAssign:
-		return Refuse(Invalid, "MachineConfigPoolInvalid", "machine_config_pool_name needs role worker")
-	}
-	return nil
-}
-
 // admit says whether a cluster takes the host.
 func (w *work) admit(ctx context.Context, h *Host, c *Cluster) error {
 	if !lifecycle.Accepts(c.Status) {

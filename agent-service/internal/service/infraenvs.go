@@ -27,8 +27,8 @@ func (s *Service) CreateInfraEnv(ctx context.Context, by Principal, request NewI
 	if err := settings.check(); err != nil {
 		return nil, err
 	}
-	if request.Name == "" || len(request.Name) > 253 {
-		return nil, Refuse(Invalid, "NameInvalid", "name must have 1 to 253 characters")
+	if err := checkName(request.Name); err != nil {
+		return nil, err
 	}
 	var made *InfraEnv
 	err = s.update(ctx, func(ctx context.Context, w *work) error {
@@ -77,30 +77,6 @@ func newID(id string) (string, error) {
 func checkID(what, id string) error {
 	if parsed, err := uuid.Parse(id); err != nil || parsed.String() != id {
 		return Refuse(Invalid, "IDInvalid", "%s %q is not a UUID in lower case", what, bound(id, 64))
-	}
-	return nil
-}
-
-// check says what is wrong with settings.
-func (e InfraEnvSettings) check() error {
-	switch {
-	case !slices.Contains([]string{"x86_64", "aarch64", "arm64", "ppc64le", "s390x"}, e.CPUArchitecture):
-		return Refuse(Invalid, "CPUArchitectureInvalid", "cpu_architecture %q: write x86_64, aarch64, ppc64le or s390x", e.CPUArchitecture)
-	case !slices.Contains([]string{"full-iso", "minimal-iso", "disconnected-iso"}, e.ImageType):
-		return Refuse(Invalid, "ImageTypeInvalid", "image_type %q: write full-iso, minimal-iso or disconnected-iso", e.ImageType)
-	case e.PullSecret != "" && !json.Valid([]byte(e.PullSecret)):
-		return Refuse(Invalid, "PullSecretInvalid", "the pull secret is not JSON")
-	case e.IgnitionConfigOverride != "" && !json.Valid([]byte(e.IgnitionConfigOverride)):
-		return Refuse(Invalid, "IgnitionInvalid", "ignition_config_override is not JSON")
-	case e.NTPSources != "" && e.AdditionalNTPSources != "":
-		return Refuse(Invalid, "NTPSourcesInvalid", "ntp_sources and additional_ntp_sources exclude each other")
-	case e.NetworkDiscoveryDelaySeconds < 0:
-		return Refuse(Invalid, "DelayInvalid", "network_discovery_delay_seconds must not be negative")
-	}
-	for _, k := range e.KernelArguments {
-		if !slices.Contains([]string{"append", "replace", "delete"}, k.Operation) || k.Value == "" {
-			return Refuse(Invalid, "KernelArgumentsInvalid", "kernel argument %q with operation %q: write append, replace or delete and a value", k.Value, k.Operation)
-		}
 	}
 	return nil
 }

@@ -302,8 +302,9 @@ func TestAnInstalledSystemTrustsAndReachesWhatItIsToldTo(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.Authorities = "the service's\n"
+			rack := certificate(t)
 			c, keys := w.ready(1)
-			_, err := w.UpdateInfraEnv(t.Context(), alice, keys[0].InfraEnvID, func(s *service.InfraEnvSettings) error { s.AdditionalTrustBundle = "the rack's"; return nil })
+			_, err := w.UpdateInfraEnv(t.Context(), alice, keys[0].InfraEnvID, func(s *service.InfraEnvSettings) error { s.AdditionalTrustBundle = rack; return nil })
 			require.NoError(t, err)
 			_, err = w.UpdateCluster(t.Context(), alice, c.ID, func(s *service.ClusterSettings) error {
 				s.Proxy.HTTPS = "http://proxy.example.com/100%25"
@@ -317,9 +318,9 @@ func TestAnInstalledSystemTrustsAndReachesWhatItIsToldTo(t *testing.T) {
 			for _, find := range finds {
 				assert.Contains(t, string(data), find)
 			}
-			const trusted = "the service's\nthe rack's\n"
+			trusted := "the service's\n" + rack
 			if kind == "cloud-init" {
-				assert.Contains(t, string(data), `the service's\nthe rack's\n`)
+				assert.Contains(t, string(data), strings.ReplaceAll(trusted, "\n", `\n`))
 				return
 			}
 			assert.Contains(t, string(data), base64.StdEncoding.EncodeToString([]byte(trusted)))
