@@ -327,7 +327,27 @@ type machine struct {
 	mu    sync.Mutex
 	polls int
 	steps map[api.StepType]int
-	stop  func()
+	// images is the answer about images before an installation, nil for the machine's own.
+	images func(ctx context.Context) (any, error)
+	stop   func()
+}
+
+// Do implements agent.Machine.
+func (m *machine) Do(ctx context.Context, step api.Step) (any, error) {
+	m.mu.Lock()
+	images := m.images
+	m.mu.Unlock()
+	if step.StepType == api.StepTypeContainerImageAvailability && images != nil {
+		return images(ctx)
+	}
+	return m.Generated.Do(ctx, step)
+}
+
+// answers changes the answer about images.
+func (m *machine) answers(images func(ctx context.Context) (any, error)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.images = images
 }
 
 func (m *machine) told(step api.StepType) int {

@@ -134,6 +134,8 @@ func (s *Service) UpdateCluster(ctx context.Context, by Principal, id string, ch
 			return Refuse(Conflict, "ClusterInstalling", "cluster %s is being installed: cancel the installation first", id)
 		}
 		c.ClusterSettings = after
+		// It may be what was in the way. What was cancelled begins again when it is no longer held.
+		c.Preparation = Preparation{Cancelled: c.Preparation.Cancelled && before.HoldInstallation == after.HoldInstallation}
 		return nil
 	})
 }
@@ -188,7 +190,7 @@ func (s *Service) InstallCluster(ctx context.Context, by Principal, id string) (
 		if err := w.assignRoles(c, ready); err != nil {
 			return err
 		}
-		c.InstallStartedAt = w.now
+		c.InstallStartedAt, c.Preparation.Cancelled = w.now, false
 		w.enterCluster(c, lifecycle.ClusterPreparing, "Preparing cluster for installation")
 		for _, h := range ready {
 			if err := w.act(ctx, h, lifecycle.Prepare, nil, ""); err != nil {
@@ -252,6 +254,7 @@ func (s *Service) CancelCluster(ctx context.Context, by Principal, id string) (*
 		if started {
 			w.enterCluster(c, lifecycle.ClusterCancelled, "Cluster installation was cancelled by user")
 		} else {
+			c.Preparation = Preparation{Cancelled: true}
 			w.enterCluster(c, lifecycle.ClusterInsufficient, "Cluster installation was cancelled by user")
 		}
 		return w.each(ctx, members, lifecycle.Cancel, c)
@@ -274,6 +277,7 @@ func (s *Service) ResetCluster(ctx context.Context, by Principal, id string) (*C
 		if !slices.Contains([]lifecycle.ClusterState{lifecycle.ClusterFailed, lifecycle.ClusterCancelled}, c.Status) && !lifecycle.ClusterBusy(c.Status) {
 			return Refuse(Conflict, "ClusterNotResettable", "cluster %s is %s: only failed and cancelled installations are reset", id, c.Status)
 		}
+		c.Preparation = Preparation{}
 		w.enterCluster(c, lifecycle.ClusterInsufficient, "Cluster was reset by user")
 		return w.each(ctx, members, lifecycle.Reset, c)
 	})

@@ -165,6 +165,77 @@ func TestACheckBeforeTheInstallationStopsIt(t *testing.T) {
 	assert.Contains(t, []lifecycle.ClusterState{lifecycle.ClusterReady, lifecycle.ClusterInsufficient}, w.clusterState(c.ID))
 }
 
+func TestAnImageThatCannotBeDownloadedIsNamedAndNotTriedAtOnceAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, keys := w.ready(1)
+	attempt := func() *service.Cluster {
+		t.Helper()
+		w.jump(time.Second)
+		_, err := w.InstallCluster(t.Context(), alice, c.ID)
+		require.NoError(t, err)
+		w.steps(keys[0])
+		w.reply(keys[0], service.StepImageAvailability, 0, `{"images":[{"name":"https://alice:secret@images.example.com/disk.raw.gz?signature=secret","result":"failure"}]}`)
+		after, err := w.GetCluster(t.Context(), alice, c.ID)
+		require.NoError(t, err)
+		require.Equal(t, lifecycle.ClusterReady, after.Status)
+		return after
+	}
+	rest := time.Duration(0)
+	for range 12 {
+		after := attempt()
+		assert.Contains(t, after.Preparation.Why, "host na:")
+		assert.Contains(t, after.Preparation.Why, "https://images.example.com/disk.raw.gz")
+		assert.NotContains(t, after.Preparation.Why, "secret")
+		assert.Contains(t, after.StatusInfo, after.Preparation.Why)
+		longer := after.Preparation.RetryAt.Sub(w.clock())
+		assert.GreaterOrEqual(t, longer, rest)
+		rest = longer
+	}
+	assert.Equal(t, 10*time.Minute, rest)
+	found, err := w.ListEvents(t.Context(), alice, service.EventFilter{ClusterID: c.ID, Message: "to preparing-failed (A check before the installation failed: the image cannot be downloaded: https://images.example.com/disk.raw.gz)"})
+	require.NoError(t, err)
+	assert.NotEmpty(t, found.Items)
+
+	changed, err := w.UpdateCluster(t.Context(), alice, c.ID, func(s *service.ClusterSettings) error { s.SSHPublicKey = "key"; return nil })
+	require.NoError(t, err)
+	assert.Empty(t, changed.Preparation, "what was in the way may be mended")
+	attempt()
+	w.jump(time.Second)
+	w.install(c, keys)
+	installing, err := w.GetCluster(t.Context(), alice, c.ID)
+	require.NoError(t, err)
+	assert.Equal(t, lifecycle.ClusterInstalling, installing.Status)
+	assert.Empty(t, installing.Preparation)
+}
+
+func TestWhatWasCancelledBeforeItsStartWaitsForTheUser(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, keys := w.ready(1)
+	cancelled := func() *service.Cluster {
+		t.Helper()
+		w.jump(time.Second)
+		_, err := w.InstallCluster(t.Context(), alice, c.ID)
+		require.NoError(t, err)
+		_, err = w.CancelCluster(t.Context(), alice, c.ID)
+		require.NoError(t, err)
+		after, err := w.UpdateCluster(t.Context(), alice, c.ID, func(s *service.ClusterSettings) error { s.SSHPublicKey += "x"; return nil })
+		require.NoError(t, err)
+		return after
+	}
+	assert.Equal(t, service.Preparation{Cancelled: true}, cancelled().Preparation, "another key does not ask for the installation")
+	for _, hold := range []bool{true, false} {
+		after, err := w.UpdateCluster(t.Context(), alice, c.ID, func(s *service.ClusterSettings) error { s.HoldInstallation = hold; return nil })
+		require.NoError(t, err)
+		assert.Empty(t, after.Preparation)
+	}
+	require.True(t, cancelled().Preparation.Cancelled)
+	w.jump(time.Second)
+	w.install(c, keys)
+	assert.Equal(t, lifecycle.ClusterInstalling, w.clusterState(c.ID))
+}
+
 func TestCancelBeforeAndAfterTheStart(t *testing.T) {
 	w := newWorld(t)
 	c, keys := w.ready(1)

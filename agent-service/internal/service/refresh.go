@@ -8,6 +8,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
@@ -93,10 +94,21 @@ func (w *work) assess(h *Host, c *Cluster, around *validate.Surroundings) {
 	facts.Connected = facts.Connected && !quiet
 	o := lifecycle.Apply(h.State, lifecycle.Refresh, facts)
 	info := o.Info
-	if o.To == lifecycle.Insufficient || o.To == lifecycle.InsufficientUnbound {
+	switch {
+	case o.To == lifecycle.Insufficient || o.To == lifecycle.InsufficientUnbound:
 		info += ": " + strings.Join(validate.Failing(results, h.ClusterID != ""), "; ")
+	case o.To == lifecycle.PreparingFailed && o.To != h.State:
+		info += ": " + h.unprepared()
 	}
 	w.enter(h, o.To, bound(info, 2000))
+}
+
+// unprepared says which check before the installation failed.
+func (h *Host) unprepared() string {
+	if h.Images != validate.Refused {
+		return "the installation disk is too slow"
+	}
+	return "the image cannot be downloaded: " + cmp.Or(h.ImagesDetail, "the agent does not say why")
 }
 
 // compare tells of validations that began to fail or were fixed.
@@ -146,9 +158,41 @@ func (w *work) refreshCluster(ctx context.Context, id string) error {
 		if next == c.Status {
 			return nil
 		}
+		w.endPreparation(c, members, next)
+		if why := c.Preparation.Why; why != "" {
+			info += "; the last checks before the installation failed: " + why
+		}
 		w.enterCluster(c, next, info)
 	}
 	return nil
+}
+
+// firstRest and longestRest bound how long an installation waits that could not be prepared; in between the time doubles.
+const (
+	firstRest   = 15 * time.Second
+	longestRest = 10 * time.Minute
+)
+
+// endPreparation keeps how the checks before an installation ended, where they did.
+func (w *work) endPreparation(c *Cluster, members []*Host, next lifecycle.ClusterState) {
+	switch {
+	case c.Status != lifecycle.ClusterPreparing:
+		return
+	case next == lifecycle.ClusterInstalling:
+		c.Preparation = Preparation{}
+		return
+	}
+	var why []string
+	for _, m := range members {
+		left := slices.Contains([]lifecycle.State{lifecycle.PreparingFailed, lifecycle.Disconnected, lifecycle.Failed}, m.State)
+		if left && m.StateUpdatedAt.Equal(w.now) {
+			why = append(why, "host "+m.label()+": "+m.StateInfo)
+		}
+	}
+	p := &c.Preparation
+	p.Why = bound(cmp.Or(strings.Join(why[:min(len(why), 3)], "; "), "a host was started again while it was checked"), 1000)
+	p.RetryAt = w.now.Add(min(firstRest<<min(p.Failures, 16), longestRest))
+	p.Failures++
 }
 
 func (w *work) enterCluster(c *Cluster, to lifecycle.ClusterState, info string) {

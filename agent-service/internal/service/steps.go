@@ -468,17 +468,17 @@ func understandImages(reply StepReply, invalid func() error) (func(*Host), error
 	}
 	check, detail := validate.Passed, ""
 	if reply.ExitCode != 0 {
-		check = validate.Refused
+		check, detail = validate.Refused, bound(withoutSecrets(reply.Error), 256)
 	}
 	for _, image := range report.Images {
 		if image.Result == "failure" {
-			check, detail = validate.Refused, bound(image.Name, 256)
+			check, detail = validate.Refused, bound(withoutSecrets(image.Name), 256)
 		}
 	}
 	return func(h *Host) {
 		switch {
 		case h.State == lifecycle.PreparingForInstallation:
-			h.Images = check
+			h.Images, h.ImagesDetail = check, detail
 		case h.ClusterID == "":
 			h.Checks.Registry, h.Checks.RegistryDetail = check, detail
 		}

@@ -130,8 +130,9 @@ type Host struct {
 	Summary hardware.Summary
 	// Checks are what the agent found out when it was asked to try.
 	Checks validate.Checks
-	// Images is whether the cluster's image can be had, asked before an installation.
-	Images validate.Check
+	// Images is whether the cluster's image can be had, asked before an installation. ImagesDetail names the one that cannot.
+	Images       validate.Check
+	ImagesDetail string `json:",omitempty"`
 	// Fingerprint and BootID are of the last registration.
 	Fingerprint string
 	BootID      string
@@ -199,6 +200,7 @@ type Cluster struct {
 	StatusUpdatedAt    time.Time
 	InstallStartedAt   time.Time
 	InstallCompletedAt time.Time
+	Preparation        Preparation `json:",omitzero"`
 	// Kubeconfig is a secret, kept once the cluster is installed.
 	Kubeconfig string
 	// HostCount, ReadyHostCount and InstalledHostCount are of the hosts that are bound.
@@ -208,6 +210,17 @@ type Cluster struct {
 	CreatedAt          time.Time
 	UpdatedAt          time.Time
 	Revision           int64
+}
+
+// Preparation is what became of the checks before an installation, until they pass or what is stated of the cluster changes.
+type Preparation struct {
+	// Failures is how often they failed in a row. Why says of the last time which hosts failed, and of what.
+	Failures int    `json:",omitempty"`
+	Why      string `json:",omitempty"`
+	// RetryAt is when an installation may begin again by itself.
+	RetryAt time.Time `json:",omitzero"`
+	// Cancelled: a user ended them. The installation does not begin again by itself.
+	Cancelled bool `json:",omitempty"`
 }
 
 // ClusterSettings are what a user states of a cluster.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -219,6 +220,11 @@ func bound(s string, n int) string {
 	return s
 }
 
+var addresses = regexp.MustCompile(`([a-z][a-z0-9+.-]*://)(?:[^/\s"@]*@)?([^\s"?#]*)(?:[?#][^\s"]*)?`)
+
+// withoutSecrets leaves out what may be one in the addresses that a text names: the user, and what comes after the path.
+func withoutSecrets(s string) string { return addresses.ReplaceAllString(s, "$1$2") }
+
 // label is how events call a host.
 func (h *Host) label() string { return cmp.Or(h.Hostname(), h.HostID) }
 
@@ -247,7 +253,7 @@ func (w *work) apply(h *Host, o lifecycle.Outcome, clusterID string, dayTwo bool
 	for _, effect := range o.Effects {
 		switch effect {
 		case lifecycle.ForgetDiscovery:
-			h.Summary, h.NTPSources, h.Checks, h.Validations, h.MediaConnected, h.Images = emptySummary, nil, noChecks, nil, true, validate.Unknown
+			h.Summary, h.NTPSources, h.Checks, h.Validations, h.MediaConnected, h.Images, h.ImagesDetail = emptySummary, nil, noChecks, nil, true, validate.Unknown, ""
 		case lifecycle.ForgetInstallation:
 			h.Progress, h.Bootstrap, h.Attempts = Progress{}, false, 0
 			h.forgetPreparation()
@@ -266,7 +272,7 @@ func (w *work) apply(h *Host, o lifecycle.Outcome, clusterID string, dayTwo bool
 // forgetPreparation makes the checks before an installation run again. Agents of today's system do not repeat within an hour what they said, so what passed stays.
 func (h *Host) forgetPreparation() {
 	if !h.ofToday() || h.Images != validate.Passed {
-		h.Images = validate.Unknown
+		h.Images, h.ImagesDetail = validate.Unknown, ""
 	}
 	if !h.ofToday() || h.Checks.DiskSpeed != validate.Passed {
 		h.Checks.DiskSpeed = validate.Unknown

@@ -94,8 +94,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, errors.Join(err, why)
 		}
 	}
-	if seen.obstacle != nil {
+	switch {
+	case seen.obstacle != nil:
 		return ctrl.Result{RequeueAfter: missing}, err
+	case seen.rest > 0:
+		return ctrl.Result{RequeueAfter: min(seen.rest, look)}, err
 	}
 	return ctrl.Result{RequeueAfter: look}, err
 }
@@ -160,7 +163,8 @@ func (r *Reconciler) begin(ctx context.Context, seen *snapshot) error {
 	if seen.install.Spec.HoldInstallation {
 		return nil
 	}
-	if seen.cluster.Status == lifecycle.ClusterReady {
+	prepared := seen.cluster.Preparation
+	if seen.rest = time.Until(prepared.RetryAt); seen.cluster.Status == lifecycle.ClusterReady && seen.rest <= 0 && !prepared.Cancelled {
 		cluster, err := r.Service.InstallCluster(ctx, service.Kubernetes, seen.cluster.ID)
 		if err != nil {
 			return err

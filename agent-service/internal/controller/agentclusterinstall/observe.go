@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,6 +35,8 @@ type snapshot struct {
 	hosts   []service.Host
 	// obstacle is why the spec is not applied, refusal why the installation did not begin.
 	obstacle, refusal error
+	// rest is how long the installation waits before it begins again by itself.
+	rest time.Duration
 }
 
 // observe reads everything. Nil means that there is nothing to look after.

@@ -30,7 +30,11 @@ const (
 	reasonNotFailed           = "InstallationNotFailed"
 	reasonNotStopped          = "InstallationNotStopped"
 	reasonCancelled           = "InstallationCancelled"
+	reasonPreparationFailed   = "The last installation preparation failed"
+	reasonNoFailedPreparation = "There is no failing prior preparation attempt"
 )
+
+const conditionPreparationFailed = "LastInstallationPreparationFailed"
 
 // status is what to say of a cluster.
 func status(seen *snapshot, url string, now metav1.Time) hiveextv1.AgentClusterInstallStatus {
@@ -54,7 +58,7 @@ func status(seen *snapshot, url string, now metav1.Time) hiveextv1.AgentClusterI
 			State: string(seen.cluster.Status), StateInfo: seen.cluster.StatusInfo, EventsURL: url + "/api/assisted-install/v2/events?cluster_id=" + seen.cluster.ID,
 			LogsURL: said.DebugInfo.LogsURL,
 		}
-		conditions = append(conditions, validated(seen), requirementsMet(seen, c), completed(seen), failed(seen.cluster), stopped(seen.cluster))
+		conditions = append(conditions, validated(seen), requirementsMet(seen, c), completed(seen), failed(seen.cluster), stopped(seen.cluster), prepared(seen.cluster))
 	}
 	slices.SortStableFunc(conditions, func(a, b hivev1.Condition) int { return strings.Compare(a.Type, b.Type) })
 	for _, one := range conditions {
@@ -111,6 +115,9 @@ func requirementsMet(seen *snapshot, c counts) hivev1.Condition {
 		if seen.refusal != nil {
 			return condition(kind, corev1.ConditionFalse, reasonClusterNotReady, "The cluster is not ready to begin the installation: "+seen.refusal.Error())
 		}
+		if why := seen.cluster.Preparation.Why; why != "" {
+			return condition(kind, corev1.ConditionFalse, reasonClusterNotReady, "The installation begins again by itself after a while: the last checks before it failed: "+why)
+		}
 		return condition(kind, corev1.ConditionTrue, reasonClusterIsReady, "The cluster is ready to begin the installation")
 	case lifecycle.ClusterInsufficient:
 	}
@@ -145,7 +152,19 @@ func completed(seen *snapshot) hivev1.Condition {
 	if seen.install.Spec.HoldInstallation {
 		return condition(kind, corev1.ConditionFalse, reasonOnHold, "The installation is on hold: To unhold set holdInstallation to false")
 	}
+	if seen.cluster.Preparation.Cancelled {
+		return condition(kind, corev1.ConditionFalse, reasonOnHold,
+			"The installation was cancelled before it started: To begin it set holdInstallation to true and then to false, or install the cluster over REST")
+	}
 	return condition(kind, corev1.ConditionFalse, agentv1.ReasonInstallationNotStarted, "The installation has not yet started")
+}
+
+// prepared says whether the last checks before an installation failed. Type and reasons are those of today's system.
+func prepared(c *service.Cluster) hivev1.Condition {
+	if why := c.Preparation.Why; why != "" {
+		return condition(conditionPreparationFailed, corev1.ConditionTrue, reasonPreparationFailed, "The checks before the installation failed: "+why)
+	}
+	return condition(conditionPreparationFailed, corev1.ConditionFalse, reasonNoFailedPreparation, "No checks before the installation have failed since it was changed or prepared last")
 }
 
 func failed(c *service.Cluster) hivev1.Condition {

@@ -17,6 +17,7 @@ var told = []outcome.Rule{
 		Normal: []string{agentv1.ReasonInstallationInProgress, agentv1.ReasonInstallationCompleted},
 	},
 	{Condition: hivev1.ClusterInstallFailed, Action: "Install", Warning: []string{agentv1.ReasonInstallationFailed}},
+	{Condition: conditionPreparationFailed, Action: "Prepare", Warning: []string{reasonPreparationFailed}},
 	{Condition: hivev1.ClusterInstallStopped, Action: "Install", Normal: []string{reasonCancelled}},
 }
 
