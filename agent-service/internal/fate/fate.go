@@ -166,12 +166,12 @@ func (s store) View(ctx context.Context, do func(context.Context, service.Reader
 	return s.Store.View(ctx, do)
 }
 
-// SaveSeen implements service.Store.
-func (s store) SaveSeen(ctx context.Context, seen []service.SeenAt) error {
+// SavePolls implements service.Store.
+func (s store) SavePolls(ctx context.Context, polls []service.Poll) error {
 	if err := s.fate.Alive(); err != nil {
 		return err
 	}
-	return s.Store.SaveSeen(ctx, seen)
+	return s.Store.SavePolls(ctx, polls)
 }
 
 // Kill is a death at any time.

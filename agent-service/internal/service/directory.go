@@ -51,8 +51,9 @@ type entry struct {
 	// seen is when it polled last, in awake time, and seenAt on the wall.
 	seen   time.Duration
 	seenAt time.Time
-	// dirty: seenAt is not saved yet.
+	// dirty: seenAt is not saved yet. saved is of the poll that was read last.
 	dirty bool
+	saved int64
 	// stateSince and stageSince are when state and stage began, in awake time.
 	stateSince time.Duration
 	stageSince time.Duration
@@ -66,6 +67,11 @@ type entry struct {
 	// stale: another replica changed the host.
 	stale bool
 	gone  bool
+}
+
+// backSince is true where the host was away as it is in memory, and is not now: another replica heard it, whose polls are read later. The caller holds the entry.
+func (e *entry) backSince(h *Host) bool {
+	return e.host != nil && h.Revision > e.host.Revision && knownAway(e.host.State) && !knownAway(h.State)
 }
 
 func (e *entry) changed() {
@@ -133,6 +139,9 @@ func (d *directory) put(h *Host, now time.Duration) *entry {
 	if e.host != nil {
 		if e.host.Revision > h.Revision && !e.stale {
 			return e
+		}
+		if e.backSince(h) {
+			e.seen = max(e.seen, now)
 		}
 		if e.host.State != h.State {
 			e.stateSince = now

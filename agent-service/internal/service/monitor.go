@@ -36,10 +36,10 @@ func (s *Service) tick(ctx context.Context) {
 	}
 	if now-s.savedAt >= s.SaveInterval {
 		s.savedAt = now
-		if err := s.saveSeen(ctx); err != nil {
+		if err := s.savePolls(ctx); err != nil {
 			s.Log.Warn("did not save heartbeats", zap.Error(err))
 		}
-		s.mergeSeen(ctx)
+		s.mergePolls(ctx)
 	}
 	for _, e := range s.hosts.all() {
 		if verb, due := s.overdue(e, now); due {
@@ -104,23 +104,24 @@ func (s *Service) happen(ctx context.Context, e *entry, verb lifecycle.Verb) err
 	})
 }
 
-// saveSeen writes the heartbeats since the last time, in few statements.
-func (s *Service) saveSeen(ctx context.Context) error {
-	var batch []SeenAt
+// savePolls writes the heartbeats since the last time, in few statements.
+func (s *Service) savePolls(ctx context.Context) error {
+	var batch []Poll
 	var from []*entry
+	now := s.clock.now()
 	for _, e := range s.hosts.all() {
 		e.mu.Lock()
-		if e.dirty && e.host != nil {
-			batch = append(batch, SeenAt{HostKey: e.host.HostKey, At: e.seenAt})
+		if e.dirty && e.host != nil && e.seen != never {
+			batch = append(batch, Poll{HostKey: e.host.HostKey, Ago: now - e.seen})
 			from = append(from, e)
-			e.dirty = false
 		}
+		e.dirty = false
 		e.mu.Unlock()
 	}
 	if len(batch) == 0 {
 		return nil
 	}
-	if err := s.noted(s.store.SaveSeen(ctx, batch)); err != nil {
+	if err := s.noted(s.store.SavePolls(ctx, batch)); err != nil {
 		for _, e := range from {
 			e.mu.Lock()
 			e.dirty = true
@@ -132,25 +133,31 @@ func (s *Service) saveSeen(ctx context.Context) error {
 	return nil
 }
 
-// mergeSeen counts polls that other replicas heard.
-func (s *Service) mergeSeen(ctx context.Context) {
+// mergePolls counts polls that other replicas heard. Clocks are not compared: a poll is news where it was saved again since it was read last.
+func (s *Service) mergePolls(ctx context.Context) {
 	if !s.store.Shared() {
 		return
 	}
-	seen, err := s.store.SeenSince(ctx, s.Now().Add(-2*s.SaveInterval))
+	polls, mark, err := s.store.PollsSince(ctx, s.pollsRead)
 	if s.noted(err) != nil {
 		return
 	}
+	s.pollsRead = mark
 	now := s.clock.now()
-	for _, one := range seen {
+	for _, one := range polls {
 		e := s.hosts.get(one.HostKey)
 		if e == nil {
-			continue
+			// It registered elsewhere. If that replica goes, this one sees whether the host does, too.
+			if e, err = s.entry(ctx, one.HostKey); err != nil {
+				continue
+			}
 		}
 		e.mu.Lock()
-		if one.At.After(e.seenAt) {
-			ago := min(max(s.Now().Sub(one.At), 0), 2*s.SaveInterval)
-			e.seen, e.seenAt = max(e.seen, now-ago), one.At
+		news := e.saved != 0 && e.saved != one.Saved
+		e.saved = one.Saved
+		// What is news was saved since the last look, and heard not longer than that before.
+		if ago := min(one.Ago, 2*s.SaveInterval); news && now-ago > e.seen {
+			e.seen, e.seenAt = now-ago, s.Now().Add(-ago)
 		}
 		e.mu.Unlock()
 	}

@@ -30,7 +30,7 @@ func (s *Service) connected(h *Host) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return s.hears(e)
+	return s.hears(e) || e.backSince(h)
 }
 
 // hears is true where a host polled within the time-out. The caller holds the entry.

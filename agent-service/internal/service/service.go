@@ -51,6 +51,8 @@ type Service struct {
 	infraEnvs *recent[InfraEnv]
 	clusters  *recent[Cluster]
 	savedAt   time.Duration
+	// pollsRead is the mark of the polls that were read last.
+	pollsRead int64
 	// stopping is closed when Run ends: held polls are answered.
 	stopping  chan struct{}
 	loaded    atomic.Bool
@@ -139,7 +141,7 @@ func (s *Service) Run(ctx context.Context) error {
 	wait.Wait()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	return s.saveSeen(last)
+	return s.savePolls(last)
 }
 
 // heard takes news of other replicas.

@@ -14,10 +14,10 @@ type Store interface {
 	Update(ctx context.Context, do func(ctx context.Context, tx Tx) error) error
 	// View reads.
 	View(ctx context.Context, do func(ctx context.Context, tx Reader) error) error
-	// SaveSeen keeps when hosts polled last, in few statements.
-	SaveSeen(ctx context.Context, seen []SeenAt) error
-	// SeenSince are polls that were saved since, by all replicas.
-	SeenSince(ctx context.Context, since time.Time) ([]SeenAt, error)
+	// SavePolls keeps when hosts polled last, in few statements.
+	SavePolls(ctx context.Context, polls []Poll) error
+	// PollsSince are those that all replicas saved since another call returned the mark, a few from before it among them. The mark of the first call is 0.
+	PollsSince(ctx context.Context, mark int64) (polls []Poll, next int64, err error)
 	// Listen tells of changes that other replicas committed until ctx ends. EverythingChanged says that some may have been missed.
 	Listen(ctx context.Context, heard func([]Change)) error
 	Ping(ctx context.Context) error
@@ -25,10 +25,13 @@ type Store interface {
 	Shared() bool
 }
 
-// SeenAt is when a host polled.
-type SeenAt struct {
+// Poll is the last one of a host.
+type Poll struct {
 	HostKey
-	At time.Time
+	// Ago is how long it is over.
+	Ago time.Duration
+	// Saved is another number each time that it is saved.
+	Saved int64
 }
 
 // Scope limits lists to what a principal owns.

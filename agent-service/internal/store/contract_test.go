@@ -446,19 +446,34 @@ func ownsLists(t *testing.T, s *store.Store, _ string) {
 }
 
 func savesHeartbeats(t *testing.T, s *store.Store, _ string) {
-	var seen []service.SeenAt
-	now := time.Now()
+	var polls []service.Poll
 	for range 2500 {
-		seen = append(seen, service.SeenAt{HostKey: service.HostKey{InfraEnvID: "e", HostID: uuid.NewString()}, At: now})
+		polls = append(polls, service.Poll{HostKey: service.HostKey{InfraEnvID: "e", HostID: uuid.NewString()}, Ago: time.Hour})
 	}
 	before := s.Statements.Load()
-	require.NoError(t, s.SaveSeen(t.Context(), seen))
+	require.NoError(t, s.SavePolls(t.Context(), polls))
 	assert.Equal(t, int64(3), s.Statements.Load()-before)
-	require.NoError(t, s.SaveSeen(t.Context(), []service.SeenAt{{HostKey: seen[0].HostKey, At: now.Add(time.Minute)}}))
-	found, err := s.SeenSince(t.Context(), now.Add(time.Second))
+	all, mark, err := s.PollsSince(t.Context(), 0)
 	require.NoError(t, err)
-	require.Len(t, found, 1)
-	assert.Equal(t, seen[0].HostKey, found[0].HostKey)
+	require.Len(t, all, 2500)
+	saved := map[service.HostKey]int64{}
+	for _, p := range all {
+		assert.Equal(t, time.Hour, p.Ago.Round(time.Hour))
+		saved[p.HostKey] = p.Saved
+	}
+	found, mark, err := s.PollsSince(t.Context(), mark)
+	require.NoError(t, err)
+	assert.Empty(t, found)
+	for range 2 {
+		require.NoError(t, s.SavePolls(t.Context(), []service.Poll{{HostKey: polls[0].HostKey}}))
+		found, mark, err = s.PollsSince(t.Context(), mark)
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		assert.Equal(t, polls[0].HostKey, found[0].HostKey)
+		assert.Less(t, found[0].Ago, time.Hour)
+		assert.Greater(t, found[0].Saved, saved[found[0].HostKey])
+		saved[found[0].HostKey] = found[0].Saved
+	}
 }
 
 func opensAgain(t *testing.T, s *store.Store, address string) {

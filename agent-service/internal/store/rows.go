@@ -68,15 +68,6 @@ type inventoryRow struct {
 	Body       string `bun:"body"`
 }
 
-type heartbeatRow struct {
-	bun.BaseModel `bun:"table:heartbeats"`
-
-	InfraEnvID string `bun:"infra_env_id,pk"`
-	HostID     string `bun:"host_id,pk"`
-	// SeenAt is in milliseconds since 1970.
-	SeenAt int64 `bun:"seen_at"`
-}
-
 type eventRow struct {
 	bun.BaseModel `bun:"table:events,alias:o"`
 

@@ -40,7 +40,8 @@ type Store struct {
 	// writing and reading are the same databases, for prepared statements.
 	writing, reading *prepared
 	// group is of SQLite's updates.
-	group *group
+	group      *group
+	heartbeats heartbeats
 	// listen is how to connect for news of other replicas, nil where there are none.
 	listen *pgx.ConnConfig
 	// origin tells this replica's news from others'.
@@ -103,6 +104,7 @@ func (s *Store) openSQLite(ctx context.Context, path string) error {
 	if s.read, err = open(4, "deferred"); err != nil {
 		return err
 	}
+	s.heartbeats = heartbeatsOfSQLite
 	return s.migrate(ctx, goose.DialectSQLite3, "migrations/sqlite")
 }
 
@@ -114,7 +116,7 @@ func (s *Store) openPostgres(ctx context.Context, address string) error {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = 5 * time.Second
 	}
-	s.listen = config.Copy()
+	s.listen, s.heartbeats = config.Copy(), heartbeatsOfPostgres
 	db := stdlib.OpenDB(*config)
 	db.SetMaxOpenConns(30)
 	db.SetMaxIdleConns(30)

@@ -25,8 +25,6 @@ const (
 	attempts = 20
 	// foldWindow is how long after an event its repetition is counted with it.
 	foldWindow = time.Hour
-	// heartbeatBatch is how many hosts one statement saves.
-	heartbeatBatch = 1000
 	// largestNews is what PostgreSQL takes in a notification, with room to spare.
 	largestNews = 7500
 )
@@ -277,34 +275,4 @@ func (t *transaction) AddEvent(ctx context.Context, e service.Event) error {
 func foldKey(e service.Event) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{e.Name, e.InfraEnvID, e.HostID, e.ClusterID, e.Message, fmt.Sprint(e.ForInfraEnv, e.ForCluster)}, "\x00")))
 	return hex.EncodeToString(sum[:16])
-}
-
-// SaveSeen implements service.Store.
-func (s *Store) SaveSeen(ctx context.Context, seen []service.SeenAt) error {
-	// In one order, so that two replicas do not wait for each other in a circle.
-	slices.SortFunc(seen, func(a, b service.SeenAt) int { return strings.Compare(a.String(), b.String()) })
-	for batch := range slices.Chunk(seen, heartbeatBatch) {
-		rows := make([]heartbeatRow, 0, len(batch))
-		for _, one := range batch {
-			rows = append(rows, heartbeatRow{InfraEnvID: one.InfraEnvID, HostID: one.HostID, SeenAt: one.At.UnixMilli()})
-		}
-		_, err := s.write.NewInsert().Model(&rows).On("CONFLICT (infra_env_id, host_id) DO UPDATE").Set("seen_at = EXCLUDED.seen_at").Exec(ctx)
-		if err != nil {
-			return classify(fmt.Errorf("saving heartbeats: %w", err))
-		}
-	}
-	return nil
-}
-
-// SeenSince implements service.Store.
-func (s *Store) SeenSince(ctx context.Context, since time.Time) ([]service.SeenAt, error) {
-	var rows []heartbeatRow
-	if err := s.read.NewSelect().Model(&rows).Where("seen_at >= ?", since.UnixMilli()).Scan(ctx); err != nil {
-		return nil, classify(fmt.Errorf("reading heartbeats: %w", err))
-	}
-	seen := make([]service.SeenAt, 0, len(rows))
-	for _, row := range rows {
-		seen = append(seen, service.SeenAt{HostKey: service.HostKey{InfraEnvID: row.InfraEnvID, HostID: row.HostID}, At: time.UnixMilli(row.SeenAt)})
-	}
-	return seen, nil
 }

@@ -1,0 +1,86 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/muster-io/muster/agent-service/internal/service"
+)
+
+// heartbeatBatch is how many hosts one statement saves.
+const heartbeatBatch = 1000
+
+// heartbeats is how a database counts what is saved, and its clock in milliseconds: those of replicas may differ.
+type heartbeats struct {
+	clock bun.Safe
+	// saving is a number that grows, of the statement that saves, and unsaved is not above that of any statement whose rows cannot be read yet.
+	saving, unsaved bun.Safe
+}
+
+var (
+	heartbeatsOfSQLite = heartbeats{
+		clock: "CAST(unixepoch('subsec') * 1000 AS INTEGER)", saving: "(SELECT coalesce(max(saved), 0) + 1 FROM heartbeats)", unsaved: "(SELECT max(saved) + 1 FROM heartbeats)",
+	}
+	heartbeatsOfPostgres = heartbeats{
+		clock: "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)", saving: "txid_current()", unsaved: "txid_snapshot_xmin(txid_current_snapshot())",
+	}
+)
+
+type heartbeatRow struct {
+	bun.BaseModel `bun:"table:heartbeats"`
+
+	InfraEnvID string   `bun:"infra_env_id,pk"`
+	HostID     string   `bun:"host_id,pk"`
+	SeenAt     bun.Safe `bun:"seen_at"`
+	Saved      bun.Safe `bun:"saved"`
+}
+
+// SavePolls implements service.Store.
+func (s *Store) SavePolls(ctx context.Context, polls []service.Poll) error {
+	// In one order, so that two replicas do not wait for each other in a circle.
+	slices.SortFunc(polls, func(a, b service.Poll) int { return strings.Compare(a.String(), b.String()) })
+	for batch := range slices.Chunk(polls, heartbeatBatch) {
+		rows := make([]heartbeatRow, 0, len(batch))
+		for _, one := range batch {
+			at := bun.Safe(fmt.Sprintf("%s - %d", s.heartbeats.clock, max(one.Ago, 0).Milliseconds()))
+			rows = append(rows, heartbeatRow{InfraEnvID: one.InfraEnvID, HostID: one.HostID, SeenAt: at, Saved: s.heartbeats.saving})
+		}
+		_, err := s.write.NewInsert().Model(&rows).On("CONFLICT (infra_env_id, host_id) DO UPDATE").Set("seen_at = EXCLUDED.seen_at").Set("saved = EXCLUDED.saved").Exec(ctx)
+		if err != nil {
+			return classify(fmt.Errorf("saving heartbeats: %w", err))
+		}
+	}
+	return nil
+}
+
+// PollsSince implements service.Store.
+func (s *Store) PollsSince(ctx context.Context, mark int64) ([]service.Poll, int64, error) {
+	var rows []struct {
+		InfraEnvID string
+		HostID     string
+		Saved      int64
+		Ago        int64
+		Unsaved    int64
+	}
+	query := s.read.NewSelect().Table("heartbeats").Column("infra_env_id", "host_id", "saved").
+		ColumnExpr("? - seen_at AS ago", s.heartbeats.clock).ColumnExpr("? AS unsaved", s.heartbeats.unsaved).Where("saved >= ?", mark)
+	if err := query.Scan(ctx, &rows); err != nil {
+		return nil, mark, classify(fmt.Errorf("reading heartbeats: %w", err))
+	}
+	polls := make([]service.Poll, 0, len(rows))
+	for _, row := range rows {
+		mark = row.Unsaved
+		polls = append(polls, service.Poll{
+			HostKey: service.HostKey{InfraEnvID: row.InfraEnvID, HostID: row.HostID}, Ago: time.Duration(max(row.Ago, 0)) * time.Millisecond, Saved: row.Saved,
+		})
+	}
+	return polls, mark, nil
+}
