@@ -6,6 +6,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"strings"
 
@@ -17,6 +18,8 @@ import (
 type caller struct {
 	person  service.Principal
 	machine *token.Scope
+	// source is the address that the request came from.
+	source string
 }
 
 type callerKey struct{}
@@ -43,6 +46,7 @@ func (s *server) authenticated(next http.Handler) http.Handler {
 			s.refuse(w, r, err)
 			return
 		}
+		c.source, _, _ = net.SplitHostPort(r.RemoteAddr)
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, c)))
 	})
 }

@@ -33,7 +33,7 @@ func (s *server) RegisterHost(ctx context.Context, r api.RegisterHostRequestObje
 		version = r.Body.DiscoveryAgentVersion
 	}
 	host, err := s.Service.RegisterHost(ctx, k.InfraEnvID, service.NewHost{
-		HostID: k.HostID, AgentVersion: version, Fingerprint: r.Body.Fingerprint, BootID: r.Body.BootID, ImageGeneration: imageGeneration(c),
+		HostID: k.HostID, AgentVersion: version, Fingerprint: r.Body.Fingerprint, BootID: r.Body.BootID, ImageGeneration: imageGeneration(c), Source: c.source,
 	})
 	if err != nil {
 		return nil, err

@@ -283,6 +283,32 @@ func separator(path string) string {
 	return "?"
 }
 
+func TestOfTwoMachinesWithOneIDOnlyOneIsTheHost(t *testing.T) {
+	w := newWorld(t)
+	admin := w.person("root", "admins")
+	env, other, id := w.infraEnv(admin, "e"), w.infraEnv(admin, "other"), uuid.NewString()
+	hosts := "/infra-envs/" + env + "/hosts"
+	register := func(token, fingerprint string) answer {
+		return w.call(caller{"X-Secret-Key": token}, "POST", hosts, map[string]any{"host_id": id, "boot_id": "1", "fingerprint": fingerprint})
+	}
+	poll := func(token string) answer {
+		return w.call(caller{"X-Secret-Key": token}, "GET", hosts+"/"+id+"/instructions?wait=0", nil)
+	}
+	first := register(w.image(env), "one").text("token")
+	require.Equal(t, 200, poll(first).status)
+	// It boots the image of another infra-env for a while: this one hears no more of it.
+	require.Equal(t, 201, w.call(caller{"X-Secret-Key": w.image(other)}, "POST", "/infra-envs/"+other+"/hosts", map[string]any{"host_id": id, "boot_id": "2", "fingerprint": "one"}).status)
+	second := register(w.image(env), "two")
+	require.Equal(t, 201, second.status, second.raw)
+	for _, refused := range []answer{poll(first), register(first, "one")} {
+		assert.Equal(t, 401, refused.status, refused.raw)
+		assert.Contains(t, refused.text("reason"), "revoked")
+	}
+	assert.Equal(t, 409, register(w.image(env), "one").status, "the other one is alive")
+	assert.Equal(t, 200, poll(second.text("token")).status)
+	assert.Contains(t, w.call(admin, "GET", "/events?infra_env_id="+env, nil).raw, "from 127.0.0.1: registration failed")
+}
+
 func TestRotationEndsTheImageAndKeepsHosts(t *testing.T) {
 	w := newWorld(t)
 	admin := w.person("root", "admins")

@@ -187,6 +187,17 @@ func (s *Service) Admitted(ctx context.Context, key HostKey, imageGeneration int
 	return imageGeneration > 0 && found.host.Admission == Generations{ImageGeneration: imageGeneration, HostGeneration: current.HostGeneration}, nil
 }
 
+// Fingerprint implements Agents.
+func (s *Service) Fingerprint(ctx context.Context, key HostKey) (string, error) {
+	e, err := s.entry(ctx, key)
+	if err != nil {
+		return "", err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.host.Fingerprint, nil
+}
+
 // saw counts a poll.
 func (s *Service) saw(e *entry) {
 	e.mu.Lock()

@@ -87,6 +87,8 @@ type Agents interface {
 	// Admitted is whether the agent of a registered host acts with its image's token of a generation, also after that was revoked or has expired: agents of
 	// today's system cannot take another one while they run. It ends with HostGeneration, and when the host registers again.
 	Admitted(ctx context.Context, key HostKey, imageGeneration int64) (bool, error)
+	// Fingerprint is of the machine that registered as the host last, from memory; tokens of others open nothing.
+	Fingerprint(ctx context.Context, key HostKey) (string, error)
 	// NextInstructions is a heartbeat. It is held for at most hold (≤ MaxHold, 0 for an answer at once) and answered at
 	// once when there is something to do, also when that came before the poll.
 	NextInstructions(ctx context.Context, key HostKey, hold time.Duration) (Instructions, error)

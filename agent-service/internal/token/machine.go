@@ -31,7 +31,7 @@ var (
 	ErrExpired = errors.New("the token has expired")
 	// ErrForeign: another service signed it, or it is for something else.
 	ErrForeign = errors.New("the token belongs to something else")
-	// ErrRevoked: the tokens of its generation were revoked, or its infra-env is gone.
+	// ErrRevoked: the tokens of its generation were revoked, another machine registered as its host since, or its infra-env is gone.
 	ErrRevoked = errors.New("the token was revoked")
 )
 
@@ -41,9 +41,11 @@ const (
 	leeway   = time.Minute
 )
 
-// Generations knows which generation of tokens counts. It refuses with NotFound what does not exist.
+// Generations knows which tokens count. It refuses with NotFound what does not exist.
 type Generations interface {
 	TokenGenerations(ctx context.Context, infraEnvID string) (service.Generations, error)
+	// Fingerprint is of the machine that registered as the host last.
+	Fingerprint(ctx context.Context, key service.HostKey) (string, error)
 }
 
 // Options are what an Authority needs. Zero durations mean the defaults.
@@ -115,7 +117,9 @@ type claims struct {
 	jwt.RegisteredClaims
 	InfraEnvID string `json:"infra_env_id"`
 	HostID     string `json:"host_id,omitempty"`
-	Generation int64  `json:"gen"`
+	// Fingerprint is of the machine that the token was made for.
+	Fingerprint string `json:"fingerprint,omitempty"`
+	Generation  int64  `json:"gen"`
 }
 
 // imagePeriod is how long the tokens of an image are the same.
@@ -133,13 +137,17 @@ func (a *Authority) ForImage(infraEnvID string, generations service.Generations)
 	return a.sign(c)
 }
 
-// ForHost is the token of a registered host.
+// ForHost is the token of a registered host. It ends when another machine registers as that.
 func (a *Authority) ForHost(ctx context.Context, key service.HostKey) (string, error) {
 	generations, err := a.options.Generations.TokenGenerations(ctx, key.InfraEnvID)
 	if err != nil {
 		return "", err
 	}
-	c := claims{InfraEnvID: key.InfraEnvID, HostID: key.HostID, Generation: generations.HostGeneration}
+	fingerprint, err := a.options.Generations.Fingerprint(ctx, key)
+	if err != nil {
+		return "", err
+	}
+	c := claims{InfraEnvID: key.InfraEnvID, HostID: key.HostID, Fingerprint: fingerprint, Generation: generations.HostGeneration}
 	c.RegisteredClaims = registered(rand.Text()[:16], a.options.Now(), a.options.HostTTL)
 	return a.sign(c)
 }
@@ -175,7 +183,17 @@ func (a *Authority) Verify(ctx context.Context, raw string) (Scope, error) {
 	if err != nil {
 		return scope, err
 	}
-	return scope, a.current(ctx, scope, c.Generation)
+	if err := a.current(ctx, scope, c.Generation); err != nil || scope.HostID == "" {
+		return scope, err
+	}
+	fingerprint, err := a.options.Generations.Fingerprint(ctx, service.HostKey{InfraEnvID: scope.InfraEnvID, HostID: scope.HostID})
+	switch {
+	case service.KindOf(err) == service.NotFound: // the service lost the host: its machine registers again with this token
+		return scope, nil
+	case err == nil && fingerprint != c.Fingerprint:
+		return scope, ErrRevoked
+	}
+	return scope, err
 }
 
 // Issued is true for what claims to be a token of this service, good or not.

@@ -37,6 +37,17 @@ const (
 
 type generations map[string]service.Generations
 
+// machines are the fingerprints of those that registered last, by host.
+type machines map[service.HostKey]string
+
+func (m machines) Fingerprint(_ context.Context, key service.HostKey) (string, error) {
+	found, there := m[key]
+	if !there {
+		return "", service.Refuse(service.NotFound, "HostNotFound", "unknown")
+	}
+	return found, nil
+}
+
 func (g generations) TokenGenerations(_ context.Context, id string) (service.Generations, error) {
 	found, there := g[id]
 	if !there {
@@ -45,19 +56,25 @@ func (g generations) TokenGenerations(_ context.Context, id string) (service.Gen
 	return found, nil
 }
 
+var hostKey = service.HostKey{InfraEnvID: env, HostID: host}
+
 type world struct {
 	*token.Authority
-	key         ed25519.PrivateKey
-	generations generations
-	now         time.Time
+	key ed25519.PrivateKey
+	generations
+	machines
+	now time.Time
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	key, err := token.Key(filepath.Join(t.TempDir(), "key.pem"))
 	require.NoError(t, err)
-	w := &world{key: key, generations: generations{env: {ImageGeneration: 1, HostGeneration: 1}, otherEnv: {ImageGeneration: 1, HostGeneration: 1}}, now: time.Unix(1_800_000_000, 0)}
-	w.Authority, err = token.New(token.Options{Key: key, Generations: w.generations, Now: func() time.Time { return w.now }})
+	w := &world{
+		key: key, generations: generations{env: {ImageGeneration: 1, HostGeneration: 1}, otherEnv: {ImageGeneration: 1, HostGeneration: 1}},
+		machines: machines{hostKey: "one"}, now: time.Unix(1_800_000_000, 0),
+	}
+	w.Authority, err = token.New(token.Options{Key: key, Generations: w, Now: func() time.Time { return w.now }})
 	require.NoError(t, err)
 	return w
 }
@@ -71,7 +88,7 @@ func (w *world) image(t *testing.T) string {
 
 func (w *world) host(t *testing.T) string {
 	t.Helper()
-	raw, err := w.ForHost(t.Context(), service.HostKey{InfraEnvID: env, HostID: host})
+	raw, err := w.ForHost(t.Context(), hostKey)
 	require.NoError(t, err)
 	return raw
 }
@@ -174,6 +191,22 @@ func TestRevocationCountsFromTheNextRequest(t *testing.T) {
 	require.NoError(t, err, "running hosts keep working")
 	_, err = w.Verify(t.Context(), w.image(t))
 	require.NoError(t, err, "the new image works")
+}
+
+func TestATokenEndsWhenAnotherMachineRegistersAsItsHost(t *testing.T) {
+	w := newWorld(t)
+	first := w.host(t)
+	w.machines[hostKey] = "two"
+	_, err := w.Verify(t.Context(), first)
+	require.ErrorIs(t, err, token.ErrRevoked)
+	_, err = w.Verify(t.Context(), w.host(t))
+	require.NoError(t, err)
+	w.machines[hostKey] = "one"
+	_, err = w.Verify(t.Context(), first)
+	require.NoError(t, err, "it is the machine that it was made for")
+	delete(w.machines, hostKey)
+	_, err = w.Verify(t.Context(), first)
+	require.NoError(t, err, "a host that was lost registers again")
 }
 
 func TestShortTokensFitIntoAddressesOfFirmware(t *testing.T) {
