@@ -2205,7 +2205,9 @@ type ListEventsParams struct {
 	// Message Only those whose message contains this.
 	Message      *string `form:"message,omitempty" json:"message,omitempty"`
 	DeletedHosts *bool   `form:"deleted_hosts,omitempty" json:"deleted_hosts,omitempty"`
-	ClusterLevel *bool   `form:"cluster_level,omitempty" json:"cluster_level,omitempty"`
+
+	// ClusterLevel With hosts: also what happened to the cluster or infra-env itself. The token of a host shows that host's alone.
+	ClusterLevel *bool `form:"cluster_level,omitempty" json:"cluster_level,omitempty"`
 }
 
 // ListEventsParamsOrder defines parameters for ListEvents.

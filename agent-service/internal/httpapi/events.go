@@ -26,12 +26,9 @@ const (
 // ListEvents implements api.StrictServerInterface.
 func (s *server) ListEvents(ctx context.Context, r api.ListEventsRequestObject) (api.ListEventsResponseObject, error) {
 	p := r.Params
-	filter, err := s.eventFilter(ctx, p.ClusterID, p.InfraEnvID, p.HostID)
+	filter, err := s.eventFilter(ctx, p.ClusterID, p.InfraEnvID, p.HostID, given(p.HostIds)...)
 	if err != nil {
 		return nil, err
-	}
-	for _, host := range given(p.HostIds) {
-		filter.HostIDs = append(filter.HostIDs, host.String())
 	}
 	for _, severity := range given(p.Severities) {
 		filter.Severities = append(filter.Severities, string(severity))
@@ -39,7 +36,8 @@ func (s *server) ListEvents(ctx context.Context, r api.ListEventsRequestObject) 
 	for _, category := range given(p.Categories) {
 		filter.Categories = append(filter.Categories, string(category))
 	}
-	filter.Message, filter.ClusterLevel = given(p.Message), given(p.ClusterLevel)
+	machine := callerOf(ctx).machine
+	filter.Message, filter.ClusterLevel = given(p.Message), given(p.ClusterLevel) && (machine == nil || machine.HostID == "")
 	filter.Descending = given(p.Order) == api.Descending
 	filter.Page = service.Page{Limit: given(p.Limit), Offset: given(p.Offset)}
 	if filter.Limit == 0 {
@@ -78,10 +76,13 @@ func (s *server) countEvents(ctx context.Context, filter service.EventFilter, to
 }
 
 // eventFilter chooses what the caller may see. A machine sees its own infra-env's events, and of those only its own once its token is narrowed.
-func (s *server) eventFilter(ctx context.Context, cluster, infraEnv, host *uuid.UUID) (service.EventFilter, error) {
+func (s *server) eventFilter(ctx context.Context, cluster, infraEnv, host *uuid.UUID, hosts ...uuid.UUID) (service.EventFilter, error) {
 	filter := service.EventFilter{ClusterID: optional(cluster), InfraEnvID: optional(infraEnv)}
 	if host != nil {
-		filter.HostIDs = []string{host.String()}
+		hosts = append(hosts, *host)
+	}
+	for _, id := range hosts {
+		filter.HostIDs = append(filter.HostIDs, id.String())
 	}
 	machine := callerOf(ctx).machine
 	if machine == nil {
@@ -91,7 +92,7 @@ func (s *server) eventFilter(ctx context.Context, cluster, infraEnv, host *uuid.
 		return filter, errNotFound
 	}
 	if machine.HostID != "" {
-		if host != nil && host.String() != machine.HostID {
+		if slices.ContainsFunc(filter.HostIDs, func(id string) bool { return id != machine.HostID }) {
 			return filter, errNotFound
 		}
 		filter.HostIDs = []string{machine.HostID}

@@ -214,7 +214,7 @@ func TestATokenOpensNothingElseWhereverItStands(t *testing.T) {
 	// Agents that send their boot_id take a token of their own.
 	ours := uuid.NewString()
 	require.Equal(t, 201, w.call(caller{"X-Secret-Key": w.image(env)}, "POST", "/infra-envs/"+env+"/hosts", map[string]any{"host_id": ours, "boot_id": "1"}).status)
-	own := "/infra-envs/" + env + "/hosts/" + ours
+	own, id := "/infra-envs/"+env+"/hosts/"+ours, host[strings.LastIndex(host, "/")+1:]
 	generations, err := w.service.TokenGenerations(t.Context(), env)
 	require.NoError(t, err)
 	short, err := w.authority.Short(env, generations)
@@ -233,30 +233,33 @@ func TestATokenOpensNothingElseWhereverItStands(t *testing.T) {
 			body              any
 			want              int
 		}{
-			"the host asks for itself":                   {narrowed, "GET", host, nil, 200},
-			"the host asks for its neighbour":            {narrowed, "GET", neighbour, nil, 404},
-			"the host polls for its neighbour":           {narrowed, "GET", neighbour + "/instructions", nil, 404},
-			"the host asks elsewhere":                    {narrowed, "GET", foreign, nil, 404},
-			"the host registers its neighbour":           {narrowed, "POST", "/infra-envs/" + env + "/hosts", map[string]string{"host_id": uuid.NewString()}, 404},
-			"the image asks for its infra-env":           {w.image(env), "GET", "/infra-envs/" + env, nil, 200},
-			"the image asks for another infra-env":       {w.image(env), "GET", "/infra-envs/" + other, nil, 404},
-			"the image registers elsewhere":              {w.image(env), "POST", "/infra-envs/" + other + "/hosts", map[string]string{"host_id": uuid.NewString()}, 404},
-			"the image polls for an agent that keeps it": {w.image(env), "GET", host + "/instructions?wait=0", nil, 200},
-			"the image asks for a host":                  {w.image(env), "GET", own, nil, 404},
-			"the image polls for a host":                 {w.image(env), "GET", own + "/instructions?wait=0", nil, 404},
-			"the image replies for a host":               {w.image(env), "POST", own + "/instructions", map[string]string{"step_type": "inventory"}, 404},
-			"the image reports for a host":               {w.image(env), "PUT", own + "/progress", map[string]string{"current_stage": "Done"}, 404},
-			"the image asks for a host's secrets":        {w.image(env), "GET", own + "/first-boot", nil, 404},
-			"the image asks for a host's ignition":       {w.image(env), "GET", "/infra-env" + strings.TrimPrefix(own, "/infra-envs") + "/downloads/ignition", nil, 404},
-			"the image tells a host's logs":              {w.image(env), "PUT", own + "/logs-progress", map[string]string{"logs_state": "completed"}, 404},
-			"the image tells a host's event":             {w.image(env), "POST", "/events", map[string]string{"infra_env_id": env, "host_id": ours, "name": "n", "severity": "info", "message": "m", "event_time": "2026-01-01T00:00:00Z"}, 404},
-			"the image asks for a cluster":               {w.image(env), "GET", "/clusters/" + cluster, nil, 403},
-			"the host asks for credentials":              {narrowed, "GET", "/clusters/" + cluster + "/downloads/credentials?file_name=kubeconfig", nil, 403},
-			"the host binds itself":                      {narrowed, "POST", host + "/actions/bind", map[string]string{"cluster_id": cluster}, 403},
-			"the host reads another infra-env's events":  {narrowed, "GET", "/events?infra_env_id=" + other, nil, 404},
-			"the host reads a cluster's events":          {narrowed, "GET", "/events?infra_env_id=" + env + "&cluster_id=" + cluster, nil, 404},
-			"the host reads its events":                  {narrowed, "GET", "/events?infra_env_id=" + env, nil, 200},
-			"an image URL's token polls":                 {short, "GET", host + "/instructions?wait=0", nil, 401},
+			"the host asks for itself":                    {narrowed, "GET", host, nil, 200},
+			"the host asks for its neighbour":             {narrowed, "GET", neighbour, nil, 404},
+			"the host polls for its neighbour":            {narrowed, "GET", neighbour + "/instructions", nil, 404},
+			"the host asks elsewhere":                     {narrowed, "GET", foreign, nil, 404},
+			"the host registers its neighbour":            {narrowed, "POST", "/infra-envs/" + env + "/hosts", map[string]string{"host_id": uuid.NewString()}, 404},
+			"the image asks for its infra-env":            {w.image(env), "GET", "/infra-envs/" + env, nil, 200},
+			"the image asks for another infra-env":        {w.image(env), "GET", "/infra-envs/" + other, nil, 404},
+			"the image registers elsewhere":               {w.image(env), "POST", "/infra-envs/" + other + "/hosts", map[string]string{"host_id": uuid.NewString()}, 404},
+			"the image polls for an agent that keeps it":  {w.image(env), "GET", host + "/instructions?wait=0", nil, 200},
+			"the image asks for a host":                   {w.image(env), "GET", own, nil, 404},
+			"the image polls for a host":                  {w.image(env), "GET", own + "/instructions?wait=0", nil, 404},
+			"the image replies for a host":                {w.image(env), "POST", own + "/instructions", map[string]string{"step_type": "inventory"}, 404},
+			"the image reports for a host":                {w.image(env), "PUT", own + "/progress", map[string]string{"current_stage": "Done"}, 404},
+			"the image asks for a host's secrets":         {w.image(env), "GET", own + "/first-boot", nil, 404},
+			"the image asks for a host's ignition":        {w.image(env), "GET", "/infra-env" + strings.TrimPrefix(own, "/infra-envs") + "/downloads/ignition", nil, 404},
+			"the image tells a host's logs":               {w.image(env), "PUT", own + "/logs-progress", map[string]string{"logs_state": "completed"}, 404},
+			"the image tells a host's event":              {w.image(env), "POST", "/events", map[string]string{"infra_env_id": env, "host_id": ours, "name": "n", "severity": "info", "message": "m", "event_time": "2026-01-01T00:00:00Z"}, 404},
+			"the image asks for a cluster":                {w.image(env), "GET", "/clusters/" + cluster, nil, 403},
+			"the host asks for credentials":               {narrowed, "GET", "/clusters/" + cluster + "/downloads/credentials?file_name=kubeconfig", nil, 403},
+			"the host binds itself":                       {narrowed, "POST", host + "/actions/bind", map[string]string{"cluster_id": cluster}, 403},
+			"the host reads another infra-env's events":   {narrowed, "GET", "/events?infra_env_id=" + other, nil, 404},
+			"the host reads a cluster's events":           {narrowed, "GET", "/events?infra_env_id=" + env + "&cluster_id=" + cluster, nil, 404},
+			"the host reads its events":                   {narrowed, "GET", "/events?infra_env_id=" + env, nil, 200},
+			"the host reads its neighbour's events":       {narrowed, "GET", "/events?infra_env_id=" + env + "&host_id=" + ours, nil, 404},
+			"the host reads some neighbours' events":      {narrowed, "GET", "/events?infra_env_id=" + env + "&host_ids=" + ours, nil, 404},
+			"the host reads its events and a neighbour's": {narrowed, "GET", "/events?infra_env_id=" + env + "&host_ids=" + id + "," + ours, nil, 404},
+			"an image URL's token polls":                  {short, "GET", host + "/instructions?wait=0", nil, 401},
 		} {
 			who, path := put(c.raw, c.path)
 			a := w.call(who, c.method, path, c.body)
@@ -270,8 +273,11 @@ func TestATokenOpensNothingElseWhereverItStands(t *testing.T) {
 	mixed := w.call(caller{"X-Secret-Key": narrowed, "Authorization": admin["Authorization"]}, "GET", "/clusters/"+cluster, nil)
 	assert.Equal(t, 403, mixed.status, "a machine's token beside a person's narrows")
 	listed := w.call(caller{"X-Secret-Key": w.image(env)}, "GET", "/infra-envs/"+env+"/hosts", nil)
-	assert.Contains(t, listed.raw, host[strings.LastIndex(host, "/")+1:], "what agents may read that keep the image's token")
+	assert.Contains(t, listed.raw, id, "what agents may read that keep the image's token")
 	assert.NotContains(t, listed.raw, ours)
+	events := w.call(caller{"X-Secret-Key": narrowed}, "GET", "/events?infra_env_id="+env+"&cluster_level=true", nil)
+	assert.Contains(t, events.raw, id)
+	assert.NotContains(t, events.raw, "infra_env_registered", "the infra-env's own events are not the host's")
 	twice := w.call(caller{"X-Secret-Key": w.image(other)}, "GET", "/infra-envs/"+env+"?api_key="+w.image(env), nil)
 	assert.Equal(t, 404, twice.status, "every token has to open it")
 }
