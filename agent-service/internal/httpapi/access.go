@@ -52,7 +52,10 @@ func (s *server) authenticated(next http.Handler) http.Handler {
 }
 
 func (s *server) identify(r *http.Request) (caller, error) {
-	bearer, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	bearer := r.Header.Get("Authorization")
+	if scheme, credentials, parted := strings.Cut(bearer, " "); parted && strings.EqualFold(scheme, "Bearer") {
+		bearer = strings.TrimLeft(credentials, " ")
+	}
 	if raw := r.URL.Query().Get("api_key"); token.IsDownload(raw) {
 		if !s.operations[r.Pattern].downloads {
 			return caller{}, token.ErrForeign

@@ -202,6 +202,11 @@ func TestWhatIsForbiddenLooksLikeWhatIsUnknown(t *testing.T) {
 	}
 	assert.Equal(t, 404, w.call(joe, "POST", host+"/actions/bind", map[string]string{"cluster_id": w.cluster(joe, "mine")}).status)
 	assert.Equal(t, 401, w.call(nil, "GET", "/infra-envs", nil).status)
+	_, raw, _ := strings.Cut(jane["Authorization"], " ")
+	for _, credentials := range []string{"Bearer " + raw, "bearer " + raw, "BEARER  " + raw, raw} {
+		assert.Equal(t, 200, w.call(caller{"Authorization": credentials}, "GET", host, nil).status, credentials)
+	}
+	assert.Equal(t, 401, w.call(caller{"Authorization": "Basic " + raw}, "GET", host, nil).status)
 }
 
 func TestATokenOpensNothingElseWhereverItStands(t *testing.T) {
