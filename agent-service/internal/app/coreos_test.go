@@ -161,25 +161,30 @@ func (s *site) ignition(image string) []byte {
 	status, iso, err := s.ask(http.MethodGet, image, "")
 	require.NoError(s.t, err)
 	require.Equal(s.t, http.StatusOK, status, image)
+	return ignitionOf(s.t, iso)
+}
+
+func ignitionOf(t *testing.T, iso []byte) []byte {
+	t.Helper()
 	begin := bytes.Index(iso, []byte{0x1f, 0x8b, 8})
-	require.Positive(s.t, begin)
+	require.Positive(t, begin)
 	packed, err := gzip.NewReader(bytes.NewReader(iso[begin:]))
-	require.NoError(s.t, err)
+	require.NoError(t, err)
 	packed.Multistream(false)
 	archive, err := io.ReadAll(packed)
-	require.NoError(s.t, err)
+	require.NoError(t, err)
 	for len(archive) > 110 {
 		size, err := strconv.ParseInt(string(archive[54:62]), 16, 64)
-		require.NoError(s.t, err)
+		require.NoError(t, err)
 		name, err := strconv.ParseInt(string(archive[94:102]), 16, 64)
-		require.NoError(s.t, err)
+		require.NoError(t, err)
 		content := (110 + name + 3) &^ 3
 		if string(archive[110:110+name-1]) == "config.ign" {
 			return archive[content : content+size]
 		}
 		archive = archive[(content+size+3)&^3:]
 	}
-	s.t.Fatal("the image has no ignition")
+	t.Fatal("the image has no ignition")
 	return nil
 }
 

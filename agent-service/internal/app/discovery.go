@@ -5,9 +5,13 @@ package app
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -23,8 +27,10 @@ type discovery struct {
 	base, images string
 	// authorities are certificates that hosts trust the service by.
 	authorities string
-	envs        service.InfraEnvs
-	authority   *token.Authority
+	// settings is a checksum of what every overlay is made of and no InfraEnv says.
+	settings  string
+	envs      service.InfraEnvs
+	authority *token.Authority
 	// programs are what live images without an agent fetch.
 	programs *programs
 	// handler serves images here; nil where another process does.
@@ -33,6 +39,8 @@ type discovery struct {
 
 func newDiscovery(o Options, live []image.Version, envs service.InfraEnvs, authority *token.Authority, authorities string, programs *programs, log *zap.Logger) *discovery {
 	d := &discovery{base: o.BaseURL, images: o.ImageURL, authorities: authorities, envs: envs, authority: authority, programs: programs}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{version, o.BaseURL, authorities, agentUnit, fetchAgent, networkUnit, installNetwork}))
+	d.settings = hex.EncodeToString(sum[:8])
 	if d.images == "" {
 		d.images = o.BaseURL
 		d.handler = image.New(image.Options{Catalog: &image.Catalog{Directory: o.LiveImageCache, Versions: live, Log: log}, Source: d, URL: o.BaseURL})
@@ -72,13 +80,15 @@ func (d *discovery) Describe(ctx context.Context, key string) (image.Description
 	if err != nil {
 		return image.Description{}, err
 	}
-	program, err := d.programs.sum(env.CPUArchitecture)
+	program, changed, err := d.programs.sum(env.CPUArchitecture)
 	if err != nil {
 		return image.Description{}, err
 	}
+	issued := d.authority.ImageIssued()
 	return image.Description{
-		ID: env.ID, Revision: fmt.Sprintf("%d/%d/%d/%s", env.ImageUpdatedAt.UnixNano(), env.ImageGeneration, d.authority.ImageIssued().Unix(), program),
-		Version: env.OSImageVersion, Architecture: env.CPUArchitecture, Minimal: isMinimal(env), ModTime: env.ImageUpdatedAt,
+		ID: env.ID, Revision: fmt.Sprintf("%d/%d/%d/%s/%s", env.ImageUpdatedAt.UnixNano(), env.ImageGeneration, issued.Unix(), program, d.settings),
+		Version: env.OSImageVersion, Architecture: env.CPUArchitecture, Minimal: isMinimal(env),
+		ModTime: slices.MaxFunc([]time.Time{env.ImageUpdatedAt, changed, issued}, time.Time.Compare),
 	}, nil
 }
 

@@ -35,7 +35,7 @@ func (d *discovery) ignition(env *service.InfraEnv) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("signing the token of the image: %w", err)
 	}
-	program, err := d.programs.sum(env.CPUArchitecture)
+	program, _, err := d.programs.sum(env.CPUArchitecture)
 	if err != nil {
 		return nil, err
 	}

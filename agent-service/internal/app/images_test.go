@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +26,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
+	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/image"
+	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/store"
+	"github.com/muster-io/muster/agent-service/internal/token"
+	"github.com/muster-io/muster/apis/porttest"
 )
 
 // listen takes an address and says how it is reached.
@@ -125,30 +131,38 @@ func liveImages(t *testing.T, more ...map[string]string) string {
 
 // apart is the service, and the process that serves its images.
 type apart struct {
+	*testing.T
 	service, images string
-	stopService     func()
-	api             string
+	// settings are those of the service that stay.
+	settings    []string
+	stopService func()
+	api         string
 }
 
-func startApart(t *testing.T) apart {
+// startService starts the service, and once more after it was stopped.
+func (a *apart) startService(more ...string) {
+	a.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(a.Context(), "tcp", strings.TrimPrefix(a.service, "http://"))
+	require.NoError(a, err)
+	o, err := ParseOptions(append(a.settings, more...))
+	require.NoError(a, err)
+	a.stopService = start(a.T, func(ctx context.Context) error { return RunWith(ctx, o, zap.NewNop(), listener) })
+	untilReady(a.T, a.service)
+}
+
+func startApart(t *testing.T) *apart {
 	t.Helper()
 	dir := t.TempDir()
-	var a apart
-	serviceAt, imagesAt := net.Listener(nil), net.Listener(nil)
-	serviceAt, a.service = listen(t)
-	imagesAt, a.images = listen(t)
+	imagesAt, images := listen(t)
+	a := &apart{T: t, service: "http://127.0.0.1:" + porttest.Free(t), images: images}
 	a.api = a.service + "/api/assisted-install/v2"
-	o, err := ParseOptions([]string{
-		"--database=" + filepath.Join(dir, "a.db"), "--token-key=" + filepath.Join(dir, "a.key"), "--metrics-bind-address=0", "--base-url=" + a.service, "--image-url=" + a.images,
-	})
-	require.NoError(t, err)
-	a.stopService = start(t, func(ctx context.Context) error { return RunWith(ctx, o, zap.NewNop(), serviceAt) })
+	a.settings = []string{"--database=" + filepath.Join(dir, "a.db"), "--token-key=" + filepath.Join(dir, "a.key"), "--metrics-bind-address=0", "--image-url=" + a.images}
+	a.startService("--base-url=" + a.service)
 	i, err := ParseImageOptions([]string{
 		"--service-url=" + a.service, "--base-url=" + a.images, "--live-images=" + liveImages(t), "--live-image-cache=" + filepath.Join(dir, "images"), "--metrics-bind-address=0",
 	})
 	require.NoError(t, err)
 	start(t, func(ctx context.Context) error { return RunImagesWith(ctx, i, zap.NewNop(), imagesAt) })
-	untilReady(t, a.service)
 	untilReady(t, a.images)
 	return a
 }
@@ -214,6 +228,83 @@ func TestAnImageEndsInTheOtherProcessToo(t *testing.T) {
 	assert.NotEmpty(t, away.Header.Get("Retry-After"))
 	kernel, _ := get(t, a.images+"/boot-artifacts/kernel")
 	assert.Equal(t, http.StatusOK, kernel.StatusCode, "what is the same for all needs no service")
+}
+
+func TestTheOtherProcessFollowsTheSettingsOfTheService(t *testing.T) {
+	a := startApart(t)
+	_, env := call(t, http.MethodPost, a.api+"/infra-envs", `{"name":"e","pull_secret":"{}"}`)
+	download, _ := env["download_url"].(string)
+	// image takes the tag of the image, which holds what the service renders now.
+	image := func() (tag string) {
+		response, iso := get(t, download)
+		require.Equal(t, http.StatusOK, response.StatusCode)
+		_, rendered := get(t, a.api+"/infra-envs/"+env["id"].(string)+"/downloads/files?file_name=discovery.ign")
+		assert.Equal(t, string(rendered), string(ignitionOf(t, iso)))
+		return response.Header.Get("ETag")
+	}
+	before := image()
+	a.stopService()
+	a.startService("--base-url=http://muster.example.com")
+	moved := image()
+	assert.NotEqual(t, before, moved)
+	a.stopService()
+	a.startService("--base-url=http://muster.example.com", "--ca-file="+newPrivate(t).authority)
+	assert.NotEqual(t, moved, image())
+	a.stopService()
+	a.startService("--base-url=" + a.service)
+	assert.Equal(t, before, image(), "the tag is of the content")
+}
+
+// What an image holds is more than its InfraEnv says, and dates follow that too.
+func TestDatesOfImagesFollowTheAgent(t *testing.T) {
+	listener, url := listen(t)
+	s := startSite(t, listener, url, http.DefaultClient, liveImages(t))
+	s.offer("first")
+	_, path := s.infraEnv("")
+	before, _ := get(t, url+path)
+	date := before.Header.Get("Last-Modified")
+	same, _ := get(t, url+path, "If-Modified-Since", date)
+	require.Equal(t, http.StatusNotModified, same.StatusCode)
+	part, _ := get(t, url+path, "Range", "bytes=0-9", "If-Range", date)
+	assert.Equal(t, http.StatusOK, part.StatusCode, "a date is no promise that parts belong together")
+	part, _ = get(t, url+path, "Range", "bytes=0-9", "If-Range", before.Header.Get("ETag"))
+	assert.Equal(t, http.StatusPartialContent, part.StatusCode)
+
+	s.offer("second")
+	later := time.Now().Add(time.Hour)
+	require.NoError(t, os.Chtimes(filepath.Join(s.agents, "agent-"+hardware.Architecture(runtime.GOARCH)), later, later))
+	after, _ := get(t, url+path, "If-Modified-Since", date)
+	require.Equal(t, http.StatusOK, after.StatusCode)
+	assert.NotEqual(t, before.Header.Get("ETag"), after.Header.Get("ETag"))
+	assert.Equal(t, later.UTC().Format(http.TimeFormat), after.Header.Get("Last-Modified"))
+}
+
+// The token of an image is another one in each period, and the image with it.
+func TestDatesOfImagesFollowTheirTokens(t *testing.T) {
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "a.db"))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	svc := service.New(db, service.Options{})
+	key, err := token.Key(filepath.Join(t.TempDir(), "a.key"))
+	require.NoError(t, err)
+	ahead := time.Duration(0)
+	authority, err := token.New(token.Options{Key: key, Generations: svc, Now: func() time.Time { return time.Now().Add(ahead) }})
+	require.NoError(t, err)
+	env, err := svc.CreateInfraEnv(t.Context(), service.Kubernetes, service.NewInfraEnv{Name: "e"})
+	require.NoError(t, err)
+	programs, err := newPrograms(t.TempDir())
+	require.NoError(t, err)
+	d := newDiscovery(Options{}, nil, svc, authority, "", programs, zap.NewNop())
+	short, err := authority.Short(env.ID, env.Generations)
+	require.NoError(t, err)
+	now, err := d.Describe(t.Context(), short)
+	require.NoError(t, err)
+	assert.True(t, env.ImageUpdatedAt.Equal(now.ModTime))
+	ahead = 60 * 24 * time.Hour
+	later, err := d.Describe(t.Context(), short)
+	require.NoError(t, err)
+	assert.NotEqual(t, now.Revision, later.Revision)
+	assert.True(t, authority.ImageIssued().Equal(later.ModTime))
 }
 
 func TestOptionsOfImagesSayWhatIsWrong(t *testing.T) {

@@ -253,7 +253,7 @@ func (a *addresses) Addresses(ctx context.Context, env *service.InfraEnv) (infra
 	if env.ImageType == minimalISO && !isMinimal(env) {
 		lacks = append(lacks, "it is the full image, because machines need their stated networks before they can fetch what the minimal one leaves out")
 	}
-	program, err := a.programs.sum(env.CPUArchitecture)
+	program, _, err := a.programs.sum(env.CPUArchitecture)
 	if program == "" {
 		lacks = append(lacks, "live images of CoreOS do not start an agent, because this service has none for "+hardware.Architecture(env.CPUArchitecture))
 	}

@@ -111,16 +111,16 @@ func (p *programs) measure(file *os.File) (sum string, changed time.Time, err er
 	return sum, info.ModTime(), nil
 }
 
-// sum is the checksum of the agent for an architecture; empty if there is none.
-func (p *programs) sum(architecture string) (string, error) {
+// sum is the checksum of the agent for an architecture, and when it changed last; empty if there is none.
+func (p *programs) sum(architecture string) (sum string, changed time.Time, err error) {
 	program, err := p.Open(architecture)
 	if service.KindOf(err) == service.NotFound {
-		return "", nil
+		return "", time.Time{}, nil
 	}
 	if err != nil {
-		return "", err
+		return "", time.Time{}, err
 	}
-	return program.SHA256, program.Close()
+	return program.SHA256, program.ModTime, program.Close()
 }
 
 // tell says at the start which machines will have no agent, if they boot a live image of CoreOS.
@@ -134,7 +134,7 @@ func (p *programs) tell(log *zap.Logger, live []image.Version) {
 	}
 	slices.Sort(wanted)
 	for _, name := range slices.Compact(wanted) {
-		if sum, err := p.sum(name); err != nil || sum == "" {
+		if sum, _, err := p.sum(name); err != nil || sum == "" {
 			log.Warn("there is no agent for live images of CoreOS", zap.String("architecture", name), zap.String("directory", p.directory), zap.Error(err))
 		}
 	}

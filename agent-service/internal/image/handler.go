@@ -148,6 +148,10 @@ func serve(w http.ResponseWriter, r *http.Request, contentType, tag string, modT
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("ETag", `"`+tag+`"`)
 	w.Header().Set("Cache-Control", "no-cache")
+	// A date does not tell two contents of one second from each other, which parts of them would mix.
+	if condition := r.Header.Get("If-Range"); condition != "" && !strings.HasPrefix(condition, `"`) {
+		r.Header.Del("Range")
+	}
 	http.ServeContent(w, r, "", modTime, content)
 }
 

@@ -32,7 +32,7 @@ type Description struct {
 	Version, Architecture string
 	// Minimal leaves the root file system out of the ISO: machines fetch it.
 	Minimal bool
-	// ModTime is when the content last changed.
+	// ModTime is when the content last changed, as far as that is known.
 	ModTime time.Time
 }
 
