@@ -7,10 +7,12 @@ package image
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -88,7 +90,8 @@ func (h *Handler) image(w http.ResponseWriter, r *http.Request) {
 		}
 		serve(w, r, "application/octet-stream", image.tag+"-initrd", image.modTime, initrd)
 	case file == "ipxe-script":
-		serve(w, r, "text/plain; charset=utf-8", image.tag+"-ipxe", image.modTime, strings.NewReader(h.script(key, image)))
+		script := h.script(key, image)
+		serve(w, r, "text/plain; charset=utf-8", fmt.Sprintf("%x-ipxe", sha256.Sum256([]byte(script))), image.modTime, strings.NewReader(script))
 	default:
 		http.NotFound(w, r)
 	}
@@ -112,7 +115,7 @@ func (h *Handler) rendered(ctx context.Context, key string) (*rendered, error) {
 }
 
 func (h *Handler) script(key string, image *rendered) string {
-	version, line := "?version="+image.base.Name+"&arch="+image.base.Architecture, image.line
+	version, line := "?version="+url.QueryEscape(image.base.Name)+"&arch="+url.QueryEscape(image.base.Architecture), image.line
 	if _, ok := image.base.files[rootfsPath]; ok {
 		line = commandLine(line, fromAddress(h.URL+"/boot-artifacts/rootfs"+version))
 	}

@@ -19,6 +19,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -207,6 +208,19 @@ func TestPartsForNetworkBoot(t *testing.T) {
 	_, script := fetch(t, url+"/images/one/ipxe-script")
 	assert.Equal(t, "#!ipxe\ninitrd --name initrd http://images/images/one/pxe-initrd\nkernel http://images/boot-artifacts/kernel?version=1&arch=x86_64 initrd=initrd "+
 		"quiet console=ttyS0 coreos.live.rootfs_url=http://images/boot-artifacts/rootfs?version=1&arch=x86_64\nboot\n", string(script))
+}
+
+func TestScriptsNameVersionsAsAddressesDo(t *testing.T) {
+	version := liveImage(t, nil)
+	version.Name = "4.20+okd&scos=1 ä"
+	at := serve(t, version, &source{overlay: image.Overlay{Ignition: []byte("{}")}})
+	_, script := fetch(t, at+"/images/one/ipxe-script")
+	found := regexp.MustCompile(`http://images(/boot-artifacts/\S+)`).FindAllStringSubmatch(string(script), -1)
+	require.Len(t, found, 2, string(script))
+	for _, part := range found {
+		response, _ := fetch(t, at+part[1])
+		assert.Equal(t, http.StatusOK, response.StatusCode, part[1])
+	}
 }
 
 func TestTheAreaOfTheIgnitionCanBeNamed(t *testing.T) {
