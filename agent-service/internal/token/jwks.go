@@ -24,7 +24,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/service"
 )
 
-// KeySet are the keys that an issuer publishes. They are fetched when a token names an unknown one, at most every 30 s.
+// KeySet are the keys that an issuer publishes. They are fetched when a token names an unknown one, at most every 30 s; who comes with a known one waits for nobody.
 type KeySet struct {
 	// URL is of the key set; empty to ask the issuer for it.
 	URL string
@@ -34,12 +34,21 @@ type KeySet struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	mu      sync.Mutex
-	keys    map[string]crypto.PublicKey
-	fetched time.Time
+	mu   sync.Mutex
+	keys map[string]crypto.PublicKey
+	// fetching is closed when the fetch that is under way has ended; nil without one.
+	fetching chan struct{}
+	// failed is how the last fetch ended, and next when there may be another one.
+	failed bool
+	next   time.Time
 }
 
-const refetch = 30 * time.Second
+const (
+	refetch      = 30 * time.Second
+	fetchTimeout = 10 * time.Second
+	// tryAgain is how long an issuer that does not answer is left alone.
+	tryAgain = 5 * time.Second
+)
 
 // Key implements Keys.
 func (s *KeySet) Key(ctx context.Context, id string) (crypto.PublicKey, error) {
@@ -48,22 +57,42 @@ func (s *KeySet) Key(ctx context.Context, id string) (crypto.PublicKey, error) {
 	if key, known := s.keys[id]; known {
 		return key, nil
 	}
-	if s.keys != nil && s.Now().Sub(s.fetched) < refetch {
-		return nil, ErrForeign
+	if s.fetching == nil && !s.Now().Before(s.next) {
+		s.fetching = make(chan struct{})
+		go s.renew(context.WithoutCancel(ctx)) // others wait for it, too
 	}
-	keys, err := s.fetch(ctx)
-	if err != nil {
-		return nil, &service.Error{Kind: service.Unavailable, Reason: "IssuerUnavailable", Message: "the issuer of users' tokens cannot be reached at the moment; try again", RetryAfter: 5 * time.Second}
+	if fetched := s.fetching; fetched != nil {
+		s.mu.Unlock()
+		select {
+		case <-fetched:
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
 	}
-	s.keys, s.fetched = keys, s.Now()
-	if key, known := keys[id]; known {
+	if key, known := s.keys[id]; known {
 		return key, nil
+	}
+	if s.failed || ctx.Err() != nil {
+		return nil, &service.Error{Kind: service.Unavailable, Reason: "IssuerUnavailable", Message: "the issuer of users' tokens cannot be reached at the moment; try again", RetryAfter: tryAgain}
 	}
 	return nil, ErrForeign
 }
 
+// renew fetches the keys. Those that are known stay where that fails.
+func (s *KeySet) renew(ctx context.Context) {
+	keys, err := s.fetch(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed, s.next = err != nil, s.Now().Add(tryAgain)
+	if err == nil {
+		s.keys, s.next = keys, s.Now().Add(refetch)
+	}
+	close(s.fetching)
+	s.fetching = nil
+}
+
 func (s *KeySet) fetch(ctx context.Context) (map[string]crypto.PublicKey, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	url := s.URL
 	if url == "" {

@@ -254,6 +254,53 @@ func publisher(t *testing.T, keys []map[string]string) *httptest.Server {
 	return server
 }
 
+func TestAnIssuerThatHangsIsWaitedForOnlyByWhoNeedsIt(t *testing.T) {
+	public, _, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	published, err := json.Marshal(map[string]any{"keys": []map[string]string{{"kid": "k", "kty": "OKP", "crv": "Ed25519", "x": base64.RawURLEncoding.EncodeToString(public)}}})
+	require.NoError(t, err)
+	asked, answer := make(chan struct{}), make(chan bool)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked <- struct{}{}
+		if !<-answer {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		_, _ = w.Write(published)
+	}))
+	t.Cleanup(server.Close)
+	now := time.Unix(1_800_000_000, 0)
+	keys := &token.KeySet{URL: server.URL, Client: server.Client(), Now: func() time.Time { return now }}
+	refused := make(chan error, 20)
+	look := func(id string) {
+		_, err := keys.Key(t.Context(), id)
+		refused <- err
+	}
+	go look("k")
+	<-asked
+	answer <- true
+	require.NoError(t, <-refused)
+
+	now = now.Add(time.Minute)
+	for range cap(refused) {
+		go look("unknown")
+	}
+	<-asked // and nobody asks again: the issuer would hang at that
+	_, err = keys.Key(t.Context(), "k")
+	require.NoError(t, err, "the key is known")
+	answer <- false
+	for range cap(refused) {
+		require.Equal(t, service.Unavailable, service.KindOf(<-refused))
+	}
+	_, err = keys.Key(t.Context(), "unknown")
+	require.Equal(t, service.Unavailable, service.KindOf(err), "it is left alone for a while")
+	now = now.Add(10 * time.Second)
+	go look("unknown")
+	<-asked
+	answer <- true
+	require.ErrorIs(t, <-refused, token.ErrForeign)
+}
+
 func encode(n *big.Int, size int) string {
 	return base64.RawURLEncoding.EncodeToString(n.FillBytes(make([]byte, size)))
 }
