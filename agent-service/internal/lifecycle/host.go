@@ -191,6 +191,11 @@ func MustBoot(s State) bool {
 	return s == UnbindingPendingUserAction || s == ResettingPendingUserAction || s == InstallingPendingUserAction
 }
 
+// Silent is true for states that a host is in only while it has been silent for too long: one that polls is bound and freed at once.
+func Silent(s State) bool {
+	return slices.Contains([]State{Disconnected, DisconnectedUnbound, Binding, Unbinding}, s)
+}
+
 // TimeOuts say how long a host may be in a state before TimeOut happens to it.
 var TimeOuts = map[State]time.Duration{
 	Binding:                  10 * time.Minute,

@@ -241,7 +241,7 @@ func (s *Service) NextInstructions(ctx context.Context, key HostKey, hold time.D
 	}
 	e.mu.Lock()
 	// A host that was heard already is away as long as that is not written down: its agent may have registered first, or the store may have been away.
-	returns := !s.hears(e) || knownAway(e.host.State) && e.host.MediaConnected
+	returns := !s.hears(e) || lifecycle.Silent(e.host.State) && e.host.MediaConnected
 	e.mu.Unlock()
 	s.saw(e)
 	if returns {

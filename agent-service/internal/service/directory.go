@@ -71,7 +71,7 @@ type entry struct {
 
 // backSince is true where the host was away as it is in memory, and is not now: another replica heard it, whose polls are read later. The caller holds the entry.
 func (e *entry) backSince(h *Host) bool {
-	return e.host != nil && h.Revision > e.host.Revision && knownAway(e.host.State) && !knownAway(h.State)
+	return e.host != nil && h.Revision > e.host.Revision && lifecycle.Silent(e.host.State) && !lifecycle.Silent(h.State)
 }
 
 func (e *entry) changed() {
@@ -116,11 +116,6 @@ func (d *directory) ofCluster(id string) []HostKey {
 	return keys
 }
 
-// knownAway is true for states of hosts that were silent for too long.
-func knownAway(s lifecycle.State) bool {
-	return slices.Contains([]lifecycle.State{lifecycle.Disconnected, lifecycle.DisconnectedUnbound, lifecycle.Binding, lifecycle.Unbinding}, s)
-}
-
 // put replaces a host, unless what is there is newer. Hosts that are new to the directory count as seen now, unless they
 // are known to be away: after a start everybody has the whole time-out.
 func (d *directory) put(h *Host, now time.Duration) *entry {
@@ -129,7 +124,7 @@ func (d *directory) put(h *Host, now time.Duration) *entry {
 	e := d.entries[h.HostKey]
 	if e == nil {
 		e = &entry{wake: make(chan struct{}), seen: now, stateSince: now, stageSince: now}
-		if knownAway(h.State) {
+		if lifecycle.Silent(h.State) {
 			e.seen = never
 		}
 		d.entries[h.HostKey] = e

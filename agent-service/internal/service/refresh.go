@@ -26,7 +26,7 @@ var (
 func (s *Service) connected(h *Host) bool {
 	e := s.hosts.get(h.HostKey)
 	if e == nil {
-		return !knownAway(h.State)
+		return !lifecycle.Silent(h.State)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -121,9 +121,9 @@ func synced(seen *snapshot) agentv1.Condition {
 
 func connected(h *service.Host) agentv1.Condition {
 	const kind = agentv1.ConditionConnected
-	if h.State == lifecycle.Disconnected || h.State == lifecycle.DisconnectedUnbound {
-		return condition(kind, corev1.ConditionFalse, agentv1.ReasonAgentIsDisconnected,
-			"The agent has not contacted the installation service in some time, user action should be taken")
+	if lifecycle.Silent(h.State) {
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonAgentIsDisconnected, "The agent has not contacted the installation service in some time, "+
+			"user action should be taken: see on the console of the machine that it runs the discovery image and reaches the service")
 	}
 	return condition(kind, corev1.ConditionTrue, agentv1.ReasonAgentIsConnected, "The agent's connection to the installation service is unimpaired")
 }
