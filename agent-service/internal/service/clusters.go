@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
 // CreateCluster implements Clusters.
@@ -187,7 +188,7 @@ func (s *Service) InstallCluster(ctx context.Context, by Principal, id string) (
 			return err
 		}
 		ready := slices.DeleteFunc(slices.Clone(members), func(h *Host) bool { return h.State != lifecycle.Known || !h.Approved })
-		if err := w.assignRoles(c, ready); err != nil {
+		if err := w.assignRoles(c, ready, members); err != nil {
 			return err
 		}
 		c.InstallStartedAt, c.Preparation.Cancelled = w.now, false
@@ -220,8 +221,14 @@ func (c *Cluster) missing(members []*Host) string {
 	}, ", ")
 }
 
-// assignRoles gives roles to hosts that have none: the control plane first.
-func (w *work) assignRoles(c *Cluster, hosts []*Host) error {
+// assignRoles gives roles to hosts that have none: the control plane first, of those that are fit for it. Nobody gets a role that a validation forbids.
+func (w *work) assignRoles(c *Cluster, hosts, members []*Host) error {
+	around := surroundings(c, members)
+	unfit := func(h *Host, role string) []string {
+		subject := w.s.subject(h)
+		subject.Role = role
+		return validate.Failing(validate.Host(subject, around, w.s.Minimums), true)
+	}
 	masters := 0
 	for _, h := range hosts {
 		if h.Role == "master" {
@@ -233,13 +240,20 @@ func (w *work) assignRoles(c *Cluster, hosts []*Host) error {
 			continue
 		}
 		h.Role = "worker"
-		if masters < c.ControlPlaneCount {
+		if masters < c.ControlPlaneCount && len(unfit(h, "master")) == 0 {
 			h.Role = "master"
 			masters++
 		}
 	}
-	if masters < c.ControlPlaneCount {
-		return Refuse(Conflict, "TooFewMasters", "cluster %s needs %d hosts of role master, %d may have it", c.ID, c.ControlPlaneCount, masters)
+	if needs := w.s.Minimums["master"]; masters < c.ControlPlaneCount {
+		return Refuse(Conflict, "TooFewMasters", "cluster %s needs %d hosts of role master, which has at least %d CPU cores, %d GiB of memory and a disk of %d GB: %d of those that are ready may have it",
+			c.ID, c.ControlPlaneCount, needs.CPUs, needs.MemoryGiB, needs.DiskGB, masters)
+	}
+	around = surroundings(c, members) // some look at others of their role
+	for _, h := range hosts {
+		if why := unfit(h, h.Role); len(why) > 0 {
+			return Refuse(Conflict, "HostUnfit", "host %s cannot have role %s: %s", h.label(), h.Role, strings.Join(why, "; "))
+		}
 	}
 	return nil
 }

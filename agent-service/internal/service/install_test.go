@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/validate"
@@ -234,6 +236,36 @@ func TestWhatWasCancelledBeforeItsStartWaitsForTheUser(t *testing.T) {
 	w.jump(time.Second)
 	w.install(c, keys)
 	assert.Equal(t, lifecycle.ClusterInstalling, w.clusterState(c.ID))
+}
+
+func TestOnlyThoseWhoAreFitForItBecomeMasters(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, keys := w.ready(3)
+	small := func(i *hardware.Inventory) { i.CPU.Count, i.Memory.PhysicalBytes = 2, 8<<30 }
+	slices.SortFunc(keys, func(a, b service.HostKey) int { return strings.Compare(a.HostID, b.HostID) })
+	for i, key := range keys[:2] {
+		w.reply(key, service.StepInventory, 0, machine("small-"+string(rune('a'+i)), small))
+	}
+	w.install(c, keys)
+	for i, role := range []string{"worker", "worker", "master"} {
+		h, err := w.GetHost(t.Context(), admin, keys[i])
+		require.NoError(t, err)
+		assert.Equal(t, role, h.Role)
+		assert.Equal(t, role == "master", h.Bootstrap)
+		assert.Equal(t, lifecycle.Installing, h.State)
+		assert.True(t, validate.Sufficient(h.Validations, true))
+	}
+
+	c, keys = w.ready(1)
+	w.reply(keys[0], service.StepInventory, 0, machine("small", small))
+	require.Equal(t, lifecycle.ClusterReady, w.clusterState(c.ID))
+	_, err := w.InstallCluster(t.Context(), alice, c.ID)
+	assert.Equal(t, "TooFewMasters", service.ReasonOf(err))
+	require.ErrorContains(t, err, "at least 4 CPU cores, 16 GiB of memory and a disk of 100 GB")
+	h, err := w.GetHost(t.Context(), admin, keys[0])
+	require.NoError(t, err)
+	assert.Equal(t, "auto-assign", h.Role)
 }
 
 func TestCancelBeforeAndAfterTheStart(t *testing.T) {

@@ -108,12 +108,15 @@ func (w *world) cluster(by service.Principal, change ...func(*service.ClusterSet
 	return c
 }
 
-func machine(hostname string) string {
+func machine(hostname string, change ...func(*hardware.Inventory)) string {
 	inventory := hardware.Inventory{
 		Hostname: hostname, CPU: hardware.CPU{Architecture: "x86_64", Count: 8}, Memory: hardware.Memory{PhysicalBytes: 32 << 30},
 		Disks:      []hardware.Disk{{Name: "sda", ID: "/dev/disk/by-id/1", Path: "/dev/sda", SizeBytes: 200e9, InstallationEligibility: hardware.Eligibility{Eligible: true}}},
 		Interfaces: []hardware.Interface{{Name: "eth0", MACAddress: "52:54:00:00:00:01", IPV4Addresses: []string{"192.0.2.7/24"}}},
 		Routes:     []hardware.Route{{Destination: "0.0.0.0", Gateway: "192.0.2.1"}},
+	}
+	for _, one := range change {
+		one(&inventory)
 	}
 	out, err := json.Marshal(inventory)
 	if err != nil {
