@@ -186,6 +186,9 @@ func Busy(s State) bool {
 	return slices.Contains(preparing, s) || slices.Contains(underWay, s)
 }
 
+// Idle is true for hosts that are bound and take no part in an installation yet.
+func Idle(s State) bool { return s == Binding || slices.Contains(bound, s) }
+
 // MustBoot is true for states that end only when the machine boots the discovery image again.
 func MustBoot(s State) bool {
 	return s == UnbindingPendingUserAction || s == ResettingPendingUserAction || s == InstallingPendingUserAction

@@ -238,6 +238,57 @@ func TestWhatWasCancelledBeforeItsStartWaitsForTheUser(t *testing.T) {
 	assert.Equal(t, lifecycle.ClusterInstalling, w.clusterState(c.ID))
 }
 
+func TestWhoIsReadyOnlyAfterTheClusterIsInstalledByItself(t *testing.T) {
+	t.Parallel()
+	for name, complete := range map[string]func(w *world, c *service.Cluster, keys []service.HostKey){
+		"all hosts are done": func(w *world, _ *service.Cluster, keys []service.HostKey) {
+			w.progress(keys[0], lifecycle.StageWriting, lifecycle.StageRebooting, lifecycle.StageDone)
+		},
+		"the installed cluster says so": func(w *world, c *service.Cluster, keys []service.HostKey) {
+			w.progress(keys[0], lifecycle.StageWriting, lifecycle.StageRebooting)
+			_, err := w.CompleteCluster(w.t.Context(), alice, c.ID, "kubeconfig")
+			require.NoError(w.t, err)
+			w.progress(keys[0], lifecycle.StageDone)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			c, keys := w.ready(1)
+			late := w.register(w.infraEnv(alice), "late")
+			approve := func(yes bool) {
+				_, err := w.UpdateHost(t.Context(), alice, late, func(s *service.HostSettings) error { s.Approved = yes; return nil })
+				require.NoError(t, err)
+			}
+			approve(false)
+			_, err := w.BindHost(t.Context(), alice, late, c.ID, false)
+			require.NoError(t, err)
+			w.install(c, keys)
+			complete(w, c, keys)
+			require.Equal(t, lifecycle.ClusterInstalled, w.clusterState(c.ID))
+			approve(true)
+			joins := func(key service.HostKey) {
+				t.Helper()
+				h, err := w.InstallHost(t.Context(), alice, key)
+				require.NoError(t, err)
+				assert.True(t, h.DayTwo)
+				w.progress(key, lifecycle.StageWriting, lifecycle.StageRebooting, lifecycle.StageDone)
+				assert.Equal(t, lifecycle.AddedToExistingCluster, w.state(key))
+			}
+			joins(late)
+
+			// So is one of the cluster's own hosts that is reset.
+			_, err = w.ResetHost(t.Context(), alice, keys[0])
+			require.NoError(t, err)
+			_, err = w.RegisterHost(t.Context(), keys[0].InfraEnvID, service.NewHost{HostID: keys[0].HostID, AgentVersion: "test", BootID: "2"})
+			require.NoError(t, err)
+			w.reply(keys[0], service.StepInventory, 0, machine("na"))
+			joins(keys[0])
+			assert.Equal(t, lifecycle.ClusterInstalled, w.clusterState(c.ID))
+		})
+	}
+}
+
 func TestOnlyThoseWhoAreFitForItBecomeMasters(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -147,9 +147,11 @@ func (w *work) refreshCluster(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	around := surroundings(c, members)
 	for range 8 {
+		around := surroundings(c, members)
 		for _, m := range members {
+			// Who was not ready when the cluster was installed joins it later.
+			m.DayTwo = m.DayTwo || takesDayTwo(c) && lifecycle.Idle(m.State)
 			w.assess(m, c, around)
 		}
 		r := w.roster(c, members)

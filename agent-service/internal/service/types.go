@@ -108,7 +108,7 @@ type Host struct {
 	Owner
 	// ClusterID is empty while the host is free.
 	ClusterID string
-	// DayTwo is true for hosts that join a cluster that is installed already (kind AddToExistingClusterHost).
+	// DayTwo is true for hosts that join a cluster that is installed already (kind AddToExistingClusterHost), also where they were bound to it before.
 	DayTwo         bool
 	State          lifecycle.State
 	StateInfo      string
