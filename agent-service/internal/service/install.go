@@ -47,7 +47,7 @@ func (s *Service) installStep(ctx context.Context, h *Host, c *Cluster) (string,
 	if err != nil {
 		return "", err
 	}
-	disk, _ := validate.Disk(s.subject(h))
+	disk, _ := validate.Disk(s.subject(h), s.Minimums)
 	args := InstallArgs{
 		InfraEnvID: h.InfraEnvID, HostID: h.HostID, ClusterID: c.ID, Role: h.Role, Hostname: h.Hostname(), Device: disk.Path, Image: image,
 		FirstBootURL: "/api/assisted-install/v2/infra-envs/" + h.InfraEnvID + "/hosts/" + h.HostID + "/first-boot", SkipDisks: h.SkipFormattingDisks,

@@ -289,6 +289,34 @@ func TestWhoIsReadyOnlyAfterTheClusterIsInstalledByItself(t *testing.T) {
 	}
 }
 
+func TestADiskThatIsTooSmallIsNotInstalledTo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, keys := w.ready(1)
+	w.reply(keys[0], service.StepInventory, 0, machine("na", func(i *hardware.Inventory) {
+		i.Disks = append(i.Disks, hardware.Disk{
+			Name: "sdb", ID: "/dev/disk/by-id/2", Path: "/dev/sdb", DriveType: "SSD", SizeBytes: 4e9, InstallationEligibility: hardware.Eligibility{Eligible: true},
+		})
+		i.Disks[0].DriveType = "HDD"
+	}))
+	choose := func(path string) *service.Host {
+		h, err := w.UpdateHost(t.Context(), alice, keys[0], func(s *service.HostSettings) error { s.InstallationDiskPath = path; return nil })
+		require.NoError(t, err)
+		return h
+	}
+	chosen := choose("/dev/sdb")
+	assert.Equal(t, lifecycle.Insufficient, chosen.State)
+	assert.Contains(t, chosen.StateInfo, "has 4 GB, but at least 100 GB are needed")
+	choose("")
+	w.install(c, keys)
+	got, err := w.NextInstructions(t.Context(), keys[0], 0)
+	require.NoError(t, err)
+	require.Len(t, got.Steps, 1)
+	var args service.InstallArgs
+	require.NoError(t, json.Unmarshal([]byte(got.Steps[0].Args[0]), &args))
+	assert.Equal(t, "/dev/sda", args.Device)
+}
+
 func TestOnlyThoseWhoAreFitForItBecomeMasters(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

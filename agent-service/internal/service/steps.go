@@ -190,7 +190,7 @@ func (s *Service) clusterArguments(ctx context.Context, h *Host, t StepType) ([]
 	case StepLogsGather:
 		return []string{encodeArgument(s.todaysLogs(h, c))}, true, nil
 	case StepDiskSpeed:
-		disk, _ := validate.Disk(s.subject(h))
+		disk, _ := validate.Disk(s.subject(h), s.Minimums)
 		return []string{encodeArgument(map[string]string{"path": disk.Path})}, true, nil
 	case StepImageAvailability:
 		image, err := s.image(c)

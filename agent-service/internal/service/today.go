@@ -62,7 +62,7 @@ func (s *Service) todaysArguments(h *Host, c *Cluster, t StepType) (arguments []
 }
 
 func (s *Service) todaysInstall(h *Host, c *Cluster) todaysInstall {
-	disk, _ := validate.Disk(s.subject(h))
+	disk, _ := validate.Disk(s.subject(h), s.Minimums)
 	step := todaysInstall{
 		InfraEnvID: h.InfraEnvID, HostID: h.HostID, ClusterID: c.ID, Role: h.Role, BootDevice: disk.Path, InstallerImage: s.InstallerImage, ControllerImage: s.InstallerImage,
 		ControlPlaneCount: c.ControlPlaneCount, InstallerArgs: h.InstallerArgs,

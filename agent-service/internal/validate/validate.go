@@ -163,7 +163,7 @@ func Host(s Subject, cluster *Surroundings, minimums Minimums) []Result {
 	r.machine(s, minimums)
 	r.network(s)
 	if cluster != nil {
-		r.inCluster(s, *cluster)
+		r.inCluster(s, *cluster, minimums)
 		for i := range r.results {
 			id := r.results[i].ID
 			if slices.Contains(cluster.Ignored, id) && !slices.Contains(unignorable, id) {
@@ -201,10 +201,8 @@ func hostnameValid(name string) bool {
 
 func (r *report) machine(s Subject, minimums Minimums) {
 	h, known := s.Summary, s.Summary.Hash != ""
-	any, role := minimums["auto-assign"], minimums[s.Role]
-	if role == (Minimum{}) {
-		role = any
-	}
+	any, role := minimums["auto-assign"], minimums.of(s.Role)
+	target, chosen := Disk(s, minimums)
 	r.say("connected", categoryNetwork, true, s.Connected, "Host is connected", "Host is disconnected")
 	r.say("media-connected", categoryNetwork, true, s.MediaConnected, "Media device is connected", "Media device is disconnected")
 	r.say("has-inventory", categoryHardware, known, true, "Valid inventory exists for the host", "Inventory has not been received for the host")
@@ -214,16 +212,15 @@ func (r *report) machine(s Subject, minimums Minimums) {
 		fmt.Sprintf("The host has %d CPU cores, but at least %d are needed", h.CPUCount, any.CPUs))
 	r.say("has-min-memory", categoryHardware, known, enough(h.MemoryBytes, any.MemoryGiB), "Sufficient minimum RAM",
 		fmt.Sprintf("The host has %d MiB of memory, but at least %d GiB are needed", h.MemoryBytes>>20, any.MemoryGiB))
-	r.say("has-min-valid-disks", categoryHardware, known, slices.ContainsFunc(h.Targets, func(t hardware.Target) bool { return t.SizeBytes >= any.DiskGB*1e9 }),
-		"Sufficient disk capacity", fmt.Sprintf("No disk can be installed to: one of at least %d GB is needed", any.DiskGB))
+	r.say("has-min-valid-disks", categoryHardware, known, !chosen && s.picked() || target.SizeBytes >= role.DiskGB*1e9,
+		"Sufficient disk capacity", s.tooSmall(target, role))
 	r.say("has-cpu-cores-for-role", categoryHardware, known, h.CPUCount >= role.CPUs, "Sufficient CPU cores for role "+s.Role,
 		fmt.Sprintf("The host has %d CPU cores, but role %s needs at least %d", h.CPUCount, s.Role, role.CPUs))
 	r.say("has-memory-for-role", categoryHardware, known, enough(h.MemoryBytes, role.MemoryGiB), "Sufficient RAM for role "+s.Role,
 		fmt.Sprintf("The host has %d MiB of memory, but role %s needs at least %d GiB", h.MemoryBytes>>20, s.Role, role.MemoryGiB))
 	r.say("hostname-valid", categoryHardware, known, hostnameValid(s.Hostname), "Hostname "+s.Hostname+" is allowed",
 		fmt.Sprintf("Hostname %q is not allowed: set a name of lower-case letters, digits, hyphens and dots that is not localhost", s.Hostname))
-	target, chosen := Disk(s)
-	r.say("no-skip-missing-disk", categoryHardware, known, chosen || s.DiskID == "" && s.DiskPath == "", "The installation disk exists",
+	r.say("no-skip-missing-disk", categoryHardware, known, chosen || !s.picked(), "The installation disk exists",
 		"The disk that was chosen for the installation does not exist on the host, or cannot be installed to")
 	r.say("no-skip-installation-disk", categoryHardware, known, !chosen || !slices.Contains(s.KeptDisks, target.ID) && !slices.Contains(s.KeptDisks, target.Path),
 		"The installation disk may be written to", "The disk that the host would be installed to is one that must not be formatted: choose another, or let it be formatted")
@@ -236,8 +233,26 @@ func (r *report) machine(s Subject, minimums Minimums) {
 // enough forgives what firmware keeps for itself.
 func enough(bytes, gib int64) bool { return bytes+(bytes>>5)+(64<<20) >= gib<<30 }
 
-// Disk is the disk that would be installed to: the chosen one, else the best. ok is false where there is none.
-func Disk(s Subject) (target hardware.Target, ok bool) {
+// of is what a role needs.
+func (m Minimums) of(role string) Minimum {
+	if needs, known := m[role]; known {
+		return needs
+	}
+	return m["auto-assign"]
+}
+
+// picked is true where the user chose a disk.
+func (s Subject) picked() bool { return s.DiskID != "" || s.DiskPath != "" }
+
+func (s Subject) tooSmall(target hardware.Target, needs Minimum) string {
+	if s.picked() {
+		return fmt.Sprintf("The disk that was chosen for the installation has %d GB, but at least %d GB are needed: choose another", target.SizeBytes/1e9, needs.DiskGB)
+	}
+	return fmt.Sprintf("No disk can be installed to: one of at least %d GB is needed", needs.DiskGB)
+}
+
+// Disk is the disk that would be installed to: the chosen one, else the best of those that are large enough. ok is false where there is none.
+func Disk(s Subject, minimums Minimums) (target hardware.Target, ok bool) {
 	for _, t := range s.Summary.Targets {
 		switch {
 		case s.DiskPath != "":
@@ -245,7 +260,7 @@ func Disk(s Subject) (target hardware.Target, ok bool) {
 		case s.DiskID != "":
 			ok = t.ID == s.DiskID
 		default:
-			ok = true
+			ok = t.SizeBytes >= minimums.of(s.Role).DiskGB*1e9
 		}
 		if ok {
 			return t, true
@@ -268,7 +283,7 @@ func (r *report) network(s Subject) {
 	r.say("container-images-available", categoryNetwork, true, s.Checks.Registry != Refused, "All required container images can be pulled, or have not been tried", bad)
 }
 
-func (r *report) inCluster(s Subject, c Surroundings) {
+func (r *report) inCluster(s Subject, c Surroundings, minimums Minimums) {
 	known := s.Summary.Hash != ""
 	r.say("compatible-with-cluster-platform", categoryHardware, known, c.CPUArchitecture == "" || c.CPUArchitecture == "multi" || c.CPUArchitecture == s.Summary.CPUArchitecture,
 		"Host is compatible with the cluster", fmt.Sprintf("Host has architecture %s, the cluster %s", s.Summary.CPUArchitecture, c.CPUArchitecture))
@@ -288,7 +303,7 @@ func (r *report) inCluster(s Subject, c Surroundings) {
 	r.say("belongs-to-majority-group", categoryNetwork, known, len(unreachable)*2 <= max(len(c.Hostnames)-1, 0) || len(unreachable) == 0,
 		"Host has connectivity to the majority of hosts in the cluster", fmt.Sprintf("Host cannot reach the majority of the cluster's hosts: %s", strings.Join(first(unreachable, 5), ", ")))
 	r.paths(s, c, known)
-	r.networks(s, c, known)
+	r.networks(s, c, known, minimums)
 	for _, name := range []string{"api", "api-int", "apps"} {
 		resolved, asked := s.Checks.Domains[name]
 		needed := c.DayTwo || c.UserManagedNetworking
@@ -332,7 +347,7 @@ func (r *report) paths(s Subject, c Surroundings, known bool) {
 }
 
 // networks looks at addresses and networks beside each other.
-func (r *report) networks(s Subject, c Surroundings, known bool) {
+func (r *report) networks(s Subject, c Surroundings, known bool, minimums Minimums) {
 	overlap := overlapping(slices.Concat(c.MachineNetworks, c.ClusterNetworks, c.ServiceNetworks))
 	r.say("non-overlapping-subnets", categoryNetwork, true, overlap == "", "Networks of the cluster do not overlap", "Networks of the cluster overlap: "+overlap)
 	collision := ""
@@ -345,7 +360,7 @@ func (r *report) networks(s Subject, c Surroundings, known bool) {
 		"Host "+collision+" has an address that this host has, too: give each its own")
 	r.say("valid-platform-network-settings", categoryNetwork, known, s.Summary.ProductName != "OpenStack Compute" || c.UserManagedNetworking, "Platform "+s.Summary.ProductName+" is allowed",
 		"On platform OpenStack Compute the cluster cannot look after its own addresses: set user managed networking")
-	target, _ := Disk(s)
+	target, _ := Disk(s, minimums)
 	iscsi := target.ISCSIAddress != "" && inAny([]string{target.ISCSIAddress + "/128", target.ISCSIAddress + "/32"}, c.MachineNetworks)
 	r.say("no-iscsi-nic-belongs-to-machine-cidr", categoryNetwork, known, !iscsi, "The installation disk is not reached through the machine network",
 		"The installation disk is reached through the machine network ("+target.ISCSIAddress+"): the network must not depend on it")

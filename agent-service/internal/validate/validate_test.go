@@ -81,6 +81,13 @@ func TestValidations(t *testing.T) {
 		{"one CPU too few for the role", "has-cpu-cores-for-role", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) { s.Role, s.Summary.CPUCount = "master", 3 }, false},
 		{"too little memory for the role", "has-memory-for-role", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) { s.Role, s.Summary.MemoryBytes = "master", 12<<30 }, false},
 		{"no disk", "has-min-valid-disks", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) { s.Summary.Targets = nil }, true},
+		{"disks that are too small", "has-min-valid-disks", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) { s.Summary.Targets[0].SizeBytes = 99e9 }, true},
+		{"a chosen disk that is too small", "has-min-valid-disks", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) {
+			s.Summary.Targets, s.DiskID = append(s.Summary.Targets, hardware.Target{ID: "b", Path: "/dev/sdb", SizeBytes: 4e9}), "b"
+		}, true},
+		{"a small disk beside a large one", "", "", func(s *validate.Subject, _ *validate.Surroundings) {
+			s.Summary.Targets = []hardware.Target{{ID: "b", Path: "/dev/sdb", SizeBytes: 4e9}, s.Summary.Targets[0]}
+		}, false},
 		{"a disk that is gone", "no-skip-missing-disk", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) { s.DiskID = "b" }, false},
 		{"localhost", "hostname-valid", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) { s.Hostname = "localhost" }, true},
 		{"a name with capitals", "hostname-valid", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) { s.Hostname = "Node" }, true},
@@ -167,15 +174,18 @@ func TestAnUnknownMachineIsPending(t *testing.T) {
 
 func TestTheDisk(t *testing.T) {
 	s := good()
-	s.Summary.Targets = append(s.Summary.Targets, hardware.Target{ID: "b", Path: "/dev/sdb"})
-	disk, ok := validate.Disk(s)
-	assert.True(t, ok)
-	assert.Equal(t, "/dev/sda", disk.Path)
+	s.Summary.Targets = append([]hardware.Target{{ID: "b", Path: "/dev/sdb", SizeBytes: 4e9}}, s.Summary.Targets...)
+	disk := func() string {
+		target, _ := validate.Disk(s, validate.DefaultMinimums)
+		return target.Path
+	}
+	assert.Equal(t, "/dev/sda", disk(), "what is too small is not installed to")
 	s.DiskPath = "/dev/sdb"
-	disk, ok = validate.Disk(s)
-	assert.True(t, ok)
-	assert.Equal(t, "b", disk.ID)
+	assert.Equal(t, "/dev/sdb", disk(), "the user chose it, and a validation fails")
 	s.DiskPath = "/dev/sdz"
-	_, ok = validate.Disk(s)
-	assert.False(t, ok)
+	assert.Empty(t, disk())
+	s.DiskPath, s.Summary.Targets[1].SizeBytes = "", 60e9
+	assert.Empty(t, disk())
+	s.Role = "arbiter"
+	assert.Equal(t, "/dev/sda", disk(), "an arbiter needs less")
 }

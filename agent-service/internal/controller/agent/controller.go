@@ -23,6 +23,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclassification"
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
 	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/validate"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 )
 
@@ -33,6 +34,7 @@ type Service interface {
 	Inventory(ctx context.Context, by service.Principal, key service.HostKey) ([]byte, error)
 	GrantWish(ctx context.Context, by service.Principal, key service.HostKey, wish service.Wish) (*service.Host, error)
 	DeleteHost(ctx context.Context, by service.Principal, key service.HostKey) error
+	HostMinimums() validate.Minimums
 	GetCluster(ctx context.Context, by service.Principal, id string) (*service.Cluster, error)
 	Subscribe() *service.Subscription
 }

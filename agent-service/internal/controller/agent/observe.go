@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
 	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/validate"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
@@ -37,6 +38,8 @@ type snapshot struct {
 	moved bool
 	// inventory is what the agent reported, empty before.
 	inventory agentv1.HostInventory
+	// minimums are what hosts need, by role.
+	minimums validate.Minimums
 	// classes are the AgentClassifications of the namespace, in the order of their names.
 	classes []agentv1.AgentClassification
 	// strangers are Agents that say the host is theirs, in namespaces that are not the InfraEnv's.
@@ -57,7 +60,7 @@ func hostKey(agent client.Object) service.HostKey {
 }
 
 func (r *Reconciler) observe(ctx context.Context, key service.HostKey) (*snapshot, error) {
-	seen := &snapshot{key: key}
+	seen := &snapshot{key: key, minimums: r.Service.HostMinimums()}
 	var infraEnvs agentv1.InfraEnvList
 	if err := r.Client.List(ctx, &infraEnvs, client.MatchingFields{infraenv.UIDIndex: key.InfraEnvID}); err != nil {
 		return nil, fmt.Errorf("looking for the InfraEnv of host %s: %w", key, err)

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"net/url"
 	"slices"
 	"strings"
@@ -67,10 +68,8 @@ func describe(said *agentv1.AgentStatus, seen *snapshot, base string) {
 			ID: v.ID, Status: string(v.Status), Message: bound(v.Message, maxReason),
 		})
 	}
-	said.InstallationDiskID = h.InstallationDiskID
-	if said.InstallationDiskID == "" && len(h.Summary.Targets) > 0 {
-		said.InstallationDiskID = text(h.Summary.Targets[0].ID)
-	}
+	disk, _ := validate.Disk(validate.Subject{Role: h.Role, DiskID: h.InstallationDiskID, DiskPath: h.InstallationDiskPath, Summary: h.Summary}, seen.minimums)
+	said.InstallationDiskID = cmp.Or(h.InstallationDiskID, text(disk.ID))
 	query := url.Values{"infra_env_id": {h.InfraEnvID}, "host_id": {h.HostID}}
 	if h.ClusterID != "" {
 		query.Set("cluster_id", h.ClusterID)

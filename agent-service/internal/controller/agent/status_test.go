@@ -18,6 +18,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/validate"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 )
 
@@ -64,6 +65,18 @@ func TestEveryStateHasItsConditions(t *testing.T) {
 		}
 		assert.Equal(t, reasons[state], strings.Join(got, " "), state)
 	}
+}
+
+func TestTheDiskIsTheOneThatIsInstalledTo(t *testing.T) {
+	h := &service.Host{Summary: hardware.Summary{Hash: "x", Targets: []hardware.Target{{ID: "small", SizeBytes: 4e9}, {ID: "large", SizeBytes: 200e9}}}}
+	shown := func() string {
+		return status(&snapshot{agent: &agentv1.Agent{}, host: h, minimums: validate.DefaultMinimums}, "http://muster", metav1.Now()).InstallationDiskID
+	}
+	assert.Equal(t, "large", shown())
+	h.InstallationDiskPath = "/dev/sdx"
+	assert.Empty(t, shown())
+	h.InstallationDiskPath, h.InstallationDiskID = "", "small"
+	assert.Equal(t, "small", shown())
 }
 
 func TestAHostThatIsNotKnownIsSaidToBe(t *testing.T) {
