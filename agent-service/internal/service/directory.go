@@ -204,6 +204,15 @@ func (d *directory) remove(key HostKey) {
 	e.changed()
 }
 
+// quiet makes a host count as never seen, also where a poll from before is read later.
+func (d *directory) quiet(key HostKey) {
+	if e := d.get(key); e != nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.seen, e.saved = never, 0
+	}
+}
+
 // stale makes the next look at a host read it again.
 func (d *directory) stale(key HostKey) {
 	if e := d.get(key); e != nil {

@@ -139,6 +139,29 @@ func TestAHostThatIsBackAtOneReplicaIsBackAtAll(t *testing.T) {
 	assert.Equal(t, lifecycle.Known, two.state(keys[0]))
 }
 
+func TestAMachineThatAppearsElsewhereIsDisconnectedAtAllReplicas(t *testing.T) {
+	t.Parallel()
+	one, two := replicas(t, new(atomic.Int64))
+	news := two.Subscribe()
+	defer news.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { assert.NoError(t, two.Run(ctx)) })
+	_, err := news.Next(t.Context())
+	require.NoError(t, err, "it listens")
+
+	_, keys := two.ready(2)
+	_, err = one.RegisterHost(t.Context(), one.infraEnv(alice).ID, service.NewHost{HostID: keys[0].HostID})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return !two.Seen(keys[0]).Connected }, patience, 10*time.Millisecond)
+	two.reply(keys[1], service.StepNTP, 0, `{"ntp_sources":[{"source_name":"ntp.example.com","source_state":"synced"}]}`)
+	assert.Equal(t, lifecycle.Disconnected, two.state(keys[0]), "what another host of the cluster says does not bring it back")
+	two.steps(keys[0])
+	assert.Equal(t, lifecycle.Known, two.state(keys[0]), "what polls is connected")
+}
+
 func TestARestartGivesEverybodyTheirTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -139,6 +139,8 @@ type Change struct {
 	Host HostKey
 	// ID is of the InfraEnv or cluster; with HostChanged, of the InfraEnv.
 	ID string
+	// Quiet hosts appeared elsewhere: what was heard of them before counts no more.
+	Quiet bool `json:",omitempty"`
 }
 
 // Seen is when an agent polled last.

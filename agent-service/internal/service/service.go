@@ -149,6 +149,9 @@ func (s *Service) heard(changes []Change) {
 	for _, c := range changes {
 		switch c.Kind {
 		case HostChanged:
+			if c.Quiet {
+				s.hosts.quiet(c.Host)
+			}
 			s.hosts.stale(c.Host)
 		case InfraEnvChanged:
 			s.infraEnvs.forget(c.ID)

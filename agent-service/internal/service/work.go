@@ -28,7 +28,7 @@ type work struct {
 	clusters map[string]*tracked[Cluster]
 	changes  map[Change]struct{}
 	events   []Event
-	// quiet are hosts that count as never seen from now on.
+	// quiet are hosts that appeared elsewhere: they count as never seen from now on.
 	quiet []HostKey
 }
 
@@ -62,14 +62,10 @@ func (w *work) show() {
 			s.hosts.put(t.now, now)
 		}
 	}
-	for _, key := range w.quiet {
-		if e := s.hosts.get(key); e != nil {
-			e.mu.Lock()
-			e.seen = never
-			e.mu.Unlock()
-		}
-	}
 	for c := range w.changes {
+		if c.Quiet {
+			s.hosts.quiet(c.Host)
+		}
 		switch c.Kind {
 		case InfraEnvChanged:
 			s.infraEnvs.forget(c.ID)
@@ -192,7 +188,7 @@ func (w *work) flushHost(ctx context.Context, key HostKey, t *tracked[Host]) err
 			return err
 		}
 	}
-	w.changed(Change{Kind: HostChanged, Host: key, ID: key.InfraEnvID})
+	w.changed(Change{Kind: HostChanged, Host: key, ID: key.InfraEnvID, Quiet: slices.Contains(w.quiet, key)})
 	return nil
 }
 
