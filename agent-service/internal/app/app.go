@@ -133,9 +133,11 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 		kept = o.through(db)
 	}
 	var authority *token.Authority
+	var discovery *discovery
 	svc := service.New(kept, service.Options{
 		DisconnectAfter: o.DisconnectAfter, OSImages: images, RegistryImages: split(o.RegistryImages), InstallerImage: o.InstallerImage, BaseURL: o.BaseURL, Minimums: minimums, Log: log,
 		HostToken: func(ctx context.Context, key service.HostKey) (string, error) { return authority.ForHost(ctx, key) }, Authorities: authorities,
+		CheckImage: func(e *service.InfraEnv) error { return discovery.check(e) },
 	})
 	if authority, err = token.New(token.Options{Key: key, Generations: svc}); err != nil {
 		return nil, fmt.Errorf("preparing tokens: %w", err)
@@ -154,7 +156,7 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	instruments := []prometheus.Collector{metrics.New(svc, &db.Statements), requests}
 	if len(live) > 0 || o.ImageURL != "" {
 		programs.tell(log, live)
-		discovery := newDiscovery(o, live, svc, authority, authorities, programs, log)
+		discovery = newDiscovery(o, live, svc, authority, authorities, programs, log)
 		rest.Images = discovery
 		discovery.mount(mux)
 		if discovery.handler != nil {

@@ -106,6 +106,10 @@ func (d *discovery) Overlay(ctx context.Context, described image.Description) (i
 	if err != nil {
 		return image.Overlay{}, err
 	}
+	return d.overlay(env)
+}
+
+func (d *discovery) overlay(env *service.InfraEnv) (image.Overlay, error) {
 	ignition, err := d.ignition(env)
 	if err != nil {
 		return image.Overlay{}, err
@@ -115,6 +119,27 @@ func (d *discovery) Overlay(ctx context.Context, described image.Description) (i
 		overlay.KernelArguments = append(overlay.KernelArguments, image.KernelArgument{Operation: a.Operation, Value: a.Value})
 	}
 	return overlay, nil
+}
+
+// check says whether there can be an image of an InfraEnv. Which live images there are, is known where they are served; a service without images, nil, makes none.
+func (d *discovery) check(env *service.InfraEnv) error {
+	if d == nil {
+		return nil
+	}
+	if d.handler != nil {
+		if err := d.handler.Catalog.Check(env.OSImageVersion, env.CPUArchitecture); err != nil {
+			return service.Refuse(service.Invalid, "ImageUnknown", "%v: choose another one", err)
+		}
+	}
+	overlay, err := d.overlay(env)
+	if err != nil {
+		return err
+	}
+	err = overlay.Check()
+	if large, is := errors.AsType[*image.TooLargeError](err); is {
+		return service.Refuse(service.Invalid, "ImageTooLarge", "%v: make the override, the certificates or the networks smaller", large)
+	}
+	return err
 }
 
 func (d *discovery) env(ctx context.Context, id string) (*service.InfraEnv, error) {
@@ -166,11 +191,22 @@ func (d *discovery) File(ctx context.Context, env *service.InfraEnv, file httpap
 func (d *discovery) script(ctx context.Context, short string) ([]byte, error) {
 	if d.handler != nil {
 		script, err := d.handler.Script(ctx, short)
-		return []byte(script), err
+		return []byte(script), refusal(err)
 	}
 	script, err := image.FetchScript(ctx, remoteClient, d.images, short)
-	if err != nil {
-		return nil, service.Refuse(service.Unavailable, "ImagesAway", "what serves discovery images does not answer; try again")
+	return script, refusal(err)
+}
+
+// refusal is what to answer where the script of an image cannot be had: what its server would answer.
+func refusal(err error) error {
+	var said interface{ StatusCode() int }
+	_, unknown := errors.AsType[*image.UnknownVersionError](err)
+	switch {
+	case err == nil || service.KindOf(err) != "":
+		return err
+	case unknown, errors.As(err, &said):
+		return service.Refuse(service.Conflict, "ImageUnknown", "there is no discovery image: %v", err)
+	default:
+		return service.Refuse(service.Unavailable, "ImagesAway", "the live image cannot be had at the moment; try again")
 	}
-	return script, nil
 }

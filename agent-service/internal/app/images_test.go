@@ -6,7 +6,9 @@ package app
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"io"
@@ -339,4 +341,54 @@ func TestWhoStatesNetworksGetsTheWholeImage(t *testing.T) {
 	response, iso := get(t, url+whole)
 	require.Equal(t, http.StatusOK, response.StatusCode)
 	assert.NotContains(t, string(iso), "rootfs_url")
+}
+
+// What cannot be an image is refused when it is written, and what has become none is told without a failure.
+func TestAnInfraEnvThatCanHaveNoImageIsRefused(t *testing.T) {
+	listener, url := listen(t)
+	s := startSite(t, listener, url, http.DefaultClient, liveImages(t))
+	base := url + "/api/assisted-install/v2/infra-envs"
+	var networks []string
+	for range 8 {
+		filler := make([]byte, 45<<10)
+		_, err := rand.Read(filler)
+		require.NoError(t, err)
+		networks = append(networks, `{"network_yaml":"a: `+base64.StdEncoding.EncodeToString(filler)+`"}`)
+	}
+	large := `"static_network_config":[` + strings.Join(networks, ",") + `]`
+	for reason, more := range map[string]string{
+		"the live image has room for":                            large,
+		"no live image of version nope is configured for x86_64": `"openshift_version":"nope","cpu_architecture":"x86_64"`,
+		"no live image is configured for s390x: choose another":  `"cpu_architecture":"s390x"`,
+		"has a line break or another control character":          `"kernel_arguments":[{"operation":"append","value":"\"b\nc\""}]`,
+	} {
+		code, refused := call(t, http.MethodPost, base, `{"name":"e","pull_secret":"{\"auths\":{}}",`+more+`}`)
+		require.Equal(t, http.StatusBadRequest, code, reason)
+		assert.Contains(t, refused["reason"], reason)
+	}
+	id, _ := s.infraEnv("")
+	code, refused := call(t, http.MethodPatch, base+"/"+id, `{`+large+`}`)
+	require.Equal(t, http.StatusBadRequest, code)
+	assert.Contains(t, refused["reason"], "the live image has room for")
+
+	// Its ignition has an address that needs no header.
+	code, signed := call(t, http.MethodGet, base+"/"+id+"/downloads/files-presigned?file_name=discovery.ign", "")
+	require.Equal(t, http.StatusOK, code, signed)
+	response, content := get(t, signed["url"].(string))
+	require.Equal(t, http.StatusOK, response.StatusCode, string(content))
+	assert.True(t, json.Valid(content))
+	response, _ = get(t, strings.Replace(signed["url"].(string), "discovery.ign", "ipxe-script", 1))
+	assert.Equal(t, http.StatusUnauthorized, response.StatusCode, "it opens one file")
+}
+
+// Which live images there are, is known to the process that serves them.
+func TestAScriptOfAnImageThatIsNotThereIsNoFailure(t *testing.T) {
+	a := startApart(t)
+	for _, more := range []string{`"openshift_version":"nope"`, `"cpu_architecture":"s390x"`} {
+		code, env := call(t, http.MethodPost, a.api+"/infra-envs", `{"name":"e","pull_secret":"{\"auths\":{}}",`+more+`}`)
+		require.Equal(t, http.StatusCreated, code, env)
+		code, refused := call(t, http.MethodGet, a.api+"/infra-envs/"+env["id"].(string)+"/downloads/files?file_name=ipxe-script", "")
+		assert.Equal(t, http.StatusConflict, code, refused)
+		assert.Contains(t, refused["reason"], "no live image")
+	}
 }

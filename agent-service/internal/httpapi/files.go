@@ -23,12 +23,17 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/service"
 )
 
-// presigned is an address that opens one download without a header, as the caller could open it.
+// presigned is an address of a cluster's download.
 func (s *server) presigned(ctx context.Context, clusterID uuid.UUID, path string, query url.Values) (api.PresignedURL, error) {
 	if _, err := s.Service.GetCluster(ctx, principal(ctx), clusterID.String()); err != nil {
 		return api.PresignedURL{}, err
 	}
-	address := api.Base + "/clusters/" + clusterID.String() + path + "?" + query.Encode()
+	return s.signed(ctx, "/clusters/"+clusterID.String()+path, query)
+}
+
+// signed is an address that opens one download without a header, as the caller could open it.
+func (s *server) signed(ctx context.Context, path string, query url.Values) (api.PresignedURL, error) {
+	address := api.Base + path + "?" + query.Encode()
 	raw, expires, err := s.Authority.ForDownload(address, principal(ctx))
 	if len(query) > 0 {
 		address += "&"

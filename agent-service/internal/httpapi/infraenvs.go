@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/service"
@@ -104,11 +105,11 @@ func (s *server) GetInfraEnvDownloadURL(ctx context.Context, r api.GetInfraEnvDo
 	if err != nil {
 		return nil, err
 	}
-	url, err := s.Images.URL(ctx, env)
+	address, err := s.Images.URL(ctx, env)
 	if err != nil {
 		return nil, err
 	}
-	return api.GetInfraEnvDownloadURL200JSONResponse{URL: url}, nil
+	return api.GetInfraEnvDownloadURL200JSONResponse{URL: address}, nil
 }
 
 // GetInfraEnvPresignedFileURL implements api.StrictServerInterface.
@@ -117,11 +118,15 @@ func (s *server) GetInfraEnvPresignedFileURL(ctx context.Context, r api.GetInfra
 	if err != nil {
 		return nil, err
 	}
-	url, err := s.Images.FileURL(ctx, env, ImageFile{Name: string(r.Params.FileName), ScriptType: string(given(r.Params.IpxeScriptType))})
+	if r.Params.FileName == api.GetInfraEnvPresignedFileURLParamsFileNameDiscoveryIgn {
+		answer, err := s.signed(ctx, "/infra-envs/"+env.ID+"/downloads/files", url.Values{"file_name": {string(r.Params.FileName)}})
+		return api.GetInfraEnvPresignedFileURL200JSONResponse(answer), err
+	}
+	address, err := s.Images.FileURL(ctx, env, ImageFile{Name: string(r.Params.FileName), ScriptType: string(given(r.Params.IpxeScriptType))})
 	if err != nil {
 		return nil, err
 	}
-	return api.GetInfraEnvPresignedFileURL200JSONResponse{URL: url}, nil
+	return api.GetInfraEnvPresignedFileURL200JSONResponse{URL: address}, nil
 }
 
 // DownloadInfraEnvFiles implements api.StrictServerInterface.
@@ -162,8 +167,8 @@ func (s *server) infraEnv(ctx context.Context, env *service.InfraEnv) api.InfraE
 		CreatedAt: env.CreatedAt, UpdatedAt: env.UpdatedAt, Proxy: shownProxy(env.Proxy),
 	}
 	if s.Images != nil && callerOf(ctx).machine == nil {
-		if url, err := s.Images.URL(ctx, env); err == nil {
-			shown.DownloadURL = url
+		if address, err := s.Images.URL(ctx, env); err == nil {
+			shown.DownloadURL = address
 		}
 	}
 	return shown

@@ -146,6 +146,12 @@ func (c *Catalog) get(ctx context.Context, version Version) (*Base, error) {
 	return open(version, path)
 }
 
+// Check says whether there is such a live image, without fetching it: an UnknownVersionError where there is none.
+func (c *Catalog) Check(name, architecture string) error {
+	_, err := c.find(name, architecture)
+	return err
+}
+
 func (c *Catalog) find(name, architecture string) (Version, error) {
 	if architecture == "" {
 		architecture = "x86_64"

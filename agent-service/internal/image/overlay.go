@@ -129,10 +129,27 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("%s take %d bytes, the live image has room for %d", e.What, e.Size, e.Max)
 }
 
+// Room is what live images have for an overlay: those of CoreOS, and ours.
+const Room = 256 << 10
+
+// spare is for what changes in an overlay without anybody changing it, such as tokens.
+const spare = 4 << 10
+
+// Check says before there is a live image whether the overlay will fit into one: a TooLargeError where it will not.
+func (o Overlay) Check() error {
+	archive, err := o.archive()
+	if size := int64(len(archive)); err == nil && size > Room-spare {
+		return &TooLargeError{What: ignitionAndNetwork, Size: size, Max: Room - spare}
+	}
+	return err
+}
+
+const ignitionAndNetwork = "ignition and static network"
+
 // patches are the overlay as changes of the image.
 func (b *Base) patches(archive []byte, changes []KernelArgument) ([]patch, error) {
 	if int64(len(archive)) > b.ignition.length {
-		return nil, &TooLargeError{What: "ignition and static network", Size: int64(len(archive)), Max: b.ignition.length}
+		return nil, &TooLargeError{What: ignitionAndNetwork, Size: int64(len(archive)), Max: b.ignition.length}
 	}
 	padded := make([]byte, b.ignition.length)
 	copy(padded, archive)

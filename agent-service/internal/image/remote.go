@@ -99,11 +99,16 @@ func (r *Remote) get(ctx context.Context, path string, into any) error {
 		}
 		return nil
 	}
-	reason, _ := io.ReadAll(io.LimitReader(body, 1<<10))
+	return refused(response, "overlay")
+}
+
+// refused is the error for an answer that is none.
+func refused(response *http.Response, what string) error {
+	reason, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
 	if response.StatusCode >= http.StatusBadRequest && response.StatusCode < http.StatusInternalServerError {
 		return &refusal{response.StatusCode, strings.TrimSpace(string(reason))}
 	}
-	return fmt.Errorf("reading the overlay: the answer is %s", response.Status)
+	return fmt.Errorf("reading the %s: the answer is %s", what, response.Status)
 }
 
 // FetchScript reads the iPXE script of a key from the handler at a URL.
@@ -118,7 +123,7 @@ func FetchScript(ctx context.Context, client *http.Client, at, key string) ([]by
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("reading the script: the answer is %s", response.Status)
+		return nil, refused(response, "script")
 	}
 	return io.ReadAll(io.LimitReader(response.Body, 1<<20))
 }

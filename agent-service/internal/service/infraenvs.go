@@ -53,6 +53,9 @@ func (s *Service) CreateInfraEnv(ctx context.Context, by Principal, request NewI
 		if by.Admin && request.Owner != nil {
 			made.Owner = *request.Owner
 		}
+		if err := s.CheckImage(made); err != nil {
+			return err
+		}
 		w.events = append(w.events, Event{
 			Name: "infra_env_registered", InfraEnvID: id, Severity: Info, Category: "user", Message: "Successfully registered InfraEnv " + made.Name, At: w.now,
 			ForInfraEnv: true, Props: json.RawMessage("{}"),
@@ -140,6 +143,9 @@ func (s *Service) UpdateInfraEnv(ctx context.Context, by Principal, id string, c
 			return err
 		}
 		if !reflect.DeepEqual(before.shown(), e.shown()) {
+			if err := s.CheckImage(e); err != nil {
+				return err
+			}
 			e.ImageUpdatedAt = w.now
 			w.events = append(w.events, Event{
 				Name: "image_info_updated", InfraEnvID: id, Severity: Info, Category: "user", Message: "Updated image information", At: w.now, ForInfraEnv: true,

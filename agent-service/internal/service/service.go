@@ -35,6 +35,8 @@ type Options struct {
 	Authorities string
 	// HostToken makes a token for a host's first boot, nil for none.
 	HostToken func(ctx context.Context, key HostKey) (string, error)
+	// CheckImage says whether there can be a discovery image of an InfraEnv, nil where nobody knows.
+	CheckImage func(e *InfraEnv) error
 	// Now is the clock. Its readings are monotonic.
 	Now func() time.Time
 	Log *zap.Logger
@@ -83,6 +85,9 @@ func New(store Store, o Options) *Service {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.CheckImage == nil {
+		o.CheckImage = func(*InfraEnv) error { return nil }
 	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()
