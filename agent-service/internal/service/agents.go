@@ -209,12 +209,18 @@ func (s *Service) saw(e *entry) {
 func (s *Service) entry(ctx context.Context, key HostKey) (*entry, error) {
 	if e := s.hosts.get(key); e != nil {
 		e.mu.Lock()
-		fresh := !e.stale
+		fresh := !e.stale && !s.deaf.Load()
 		e.mu.Unlock()
 		if fresh {
 			return e, nil
 		}
 	}
+	return s.readEntry(ctx, key)
+}
+
+// readEntry brings a host in memory up to date with the store.
+func (s *Service) readEntry(ctx context.Context, key HostKey) (*entry, error) {
+	epoch := s.hosts.now()
 	var h *Host
 	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
 		h, err = r.Host(ctx, key)
@@ -227,7 +233,10 @@ func (s *Service) entry(ctx context.Context, key HostKey) (*entry, error) {
 		s.hosts.remove(key)
 		return nil, notFound("Host", key.HostID)
 	}
-	return s.hosts.put(h, s.clock.now()), nil
+	if e := s.hosts.confirm(h, epoch); e != nil {
+		return e, nil
+	}
+	return s.hosts.put(h, s.clock.now(), epoch), nil
 }
 
 // NextInstructions implements Agents.

@@ -4,8 +4,10 @@
 package service
 
 import (
+	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unique"
 
@@ -64,9 +66,10 @@ type entry struct {
 	replies map[StepType]uint64
 	// wake is closed when the host changed.
 	wake chan struct{}
-	// stale: another replica changed the host.
-	stale bool
-	gone  bool
+	// stale: another replica changed the host, at an epoch of the directory.
+	stale   bool
+	staleAt int64
+	gone    bool
 }
 
 // backSince is true where the host was away as it is in memory, and is not now: another replica heard it, whose polls are read later. The caller holds the entry.
@@ -84,6 +87,8 @@ type directory struct {
 	mu        sync.RWMutex
 	entries   map[HostKey]*entry
 	byCluster map[string]map[HostKey]struct{}
+	// epoch grows with all that other replicas change.
+	epoch int64
 }
 
 func newDirectory() *directory {
@@ -106,6 +111,19 @@ func (d *directory) all() []*entry {
 	return entries
 }
 
+// now is the epoch: what is read from now on has all changes of other replicas until it.
+func (d *directory) now() int64 {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.epoch
+}
+
+func (d *directory) keys() []HostKey {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return slices.Collect(maps.Keys(d.entries))
+}
+
 func (d *directory) ofCluster(id string) []HostKey {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -116,14 +134,14 @@ func (d *directory) ofCluster(id string) []HostKey {
 	return keys
 }
 
-// put replaces a host, unless what is there is newer. Hosts that are new to the directory count as seen now, unless they
+// put replaces a host, unless what is there is newer, with what was read after an epoch. Hosts that are new to the directory count as seen now, unless they
 // are known to be away: after a start everybody has the whole time-out.
-func (d *directory) put(h *Host, now time.Duration) *entry {
+func (d *directory) put(h *Host, now time.Duration, read int64) *entry {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e := d.entries[h.HostKey]
 	if e == nil {
-		e = &entry{wake: make(chan struct{}), seen: now, stateSince: now, stageSince: now}
+		e = &entry{wake: make(chan struct{}), seen: now, stateSince: now, stageSince: now, staleAt: d.epoch}
 		if lifecycle.Silent(h.State) {
 			e.seen = never
 		}
@@ -132,7 +150,8 @@ func (d *directory) put(h *Host, now time.Duration) *entry {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.host != nil {
-		if e.host.Revision > h.Revision && !e.stale {
+		if again := e.host.CreatedAt.Equal(h.CreatedAt); again && e.host.Revision > h.Revision || !again && !e.stale && e.host.CreatedAt.After(h.CreatedAt) {
+			e.stale = e.staleAt > read
 			return e
 		}
 		if e.backSince(h) {
@@ -144,7 +163,7 @@ func (d *directory) put(h *Host, now time.Duration) *entry {
 		if e.host.Progress != h.Progress {
 			e.stageSince = now
 		}
-		delete(d.byCluster[e.host.ClusterID], h.HostKey)
+		d.leave(e.host)
 	}
 	if h.ClusterID != "" {
 		if d.byCluster[h.ClusterID] == nil {
@@ -153,8 +172,23 @@ func (d *directory) put(h *Host, now time.Duration) *entry {
 		d.byCluster[h.ClusterID][h.HostKey] = struct{}{}
 	}
 	h.Validations = onceInMemory(e.host, h.Validations)
-	e.host, e.stale, e.gone = h, false, false
+	e.host, e.stale, e.gone = h, e.staleAt > read, false
 	e.changed()
+	return e
+}
+
+// confirm returns the entry of a host that is as it was read after an epoch, nil where it is not. Nobody is woken: two polls of a host would wake each other.
+func (d *directory) confirm(h *Host, read int64) *entry {
+	e := d.get(h.HostKey)
+	if e == nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.host == nil || e.gone || e.host.Revision != h.Revision || !e.host.CreatedAt.Equal(h.CreatedAt) {
+		return nil
+	}
+	e.stale = e.staleAt > read
 	return e
 }
 
@@ -195,10 +229,7 @@ func (d *directory) remove(key HostKey) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.host != nil {
-		delete(d.byCluster[e.host.ClusterID], key)
-		if len(d.byCluster[e.host.ClusterID]) == 0 {
-			delete(d.byCluster, e.host.ClusterID)
-		}
+		d.leave(e.host)
 	}
 	e.gone = true
 	e.changed()
@@ -213,27 +244,56 @@ func (d *directory) quiet(key HostKey) {
 	}
 }
 
+func (d *directory) leave(h *Host) {
+	delete(d.byCluster[h.ClusterID], h.HostKey)
+	if len(d.byCluster[h.ClusterID]) == 0 {
+		delete(d.byCluster, h.ClusterID)
+	}
+}
+
 // stale makes the next look at a host read it again.
 func (d *directory) stale(key HostKey) {
-	if e := d.get(key); e != nil {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.epoch++
+	if e := d.entries[key]; e != nil {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.stale = true
+		e.stale, e.staleAt = true, d.epoch
 		e.changed()
+	}
+}
+
+// allStale makes the next look at each host read it again.
+func (d *directory) allStale() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.epoch++
+	for _, e := range d.entries {
+		e.mu.Lock()
+		e.stale, e.staleAt = true, d.epoch
+		e.mu.Unlock()
 	}
 }
 
 // recent keeps objects in memory that were read since they changed last.
 type recent[T any] struct {
+	// deaf is set while changes of other replicas are not heard: nothing is kept then.
+	deaf    *atomic.Bool
 	mu      sync.Mutex
 	objects map[string]*T
 	// epoch grows with each change: what was read before it is not kept.
 	epoch int64
 }
 
-func newRecent[T any]() *recent[T] { return &recent[T]{objects: map[string]*T{}} }
+func newRecent[T any](deaf *atomic.Bool) *recent[T] {
+	return &recent[T]{deaf: deaf, objects: map[string]*T{}}
+}
 
 func (r *recent[T]) get(id string, read func() (*T, error)) (*T, error) {
+	if r.deaf.Load() {
+		return read()
+	}
 	r.mu.Lock()
 	object, epoch := r.objects[id], r.epoch
 	r.mu.Unlock()

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,96 +69,6 @@ func TestJumpsOfTheClockDisconnectNobody(t *testing.T) {
 	w.steps(key)
 	w.pass(170 * time.Second)
 	assert.Equal(t, lifecycle.KnownUnbound, w.state(key))
-}
-
-// replicas are two services on one PostgreSQL. The clock of the second one is wrong by what apart says.
-func replicas(t *testing.T, apart *atomic.Int64) (one, two *world) {
-	t.Helper()
-	server := postgrestest.Start(t)
-	one = &world{t: t, now: time.Now()}
-	two = &world{t: t}
-	for w, clock := range map[*world]func() time.Time{one: one.clock, two: func() time.Time { return one.clock().Add(time.Duration(apart.Load())) }} {
-		db, err := store.Open(t.Context(), server.URL)
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = db.Close() })
-		w.store = db
-		w.Service = service.New(db, service.Options{Now: clock})
-		service.Tick(t.Context(), w.Service)
-	}
-	return one, two
-}
-
-func TestClocksOfReplicasThatDifferDisconnectNobody(t *testing.T) {
-	t.Parallel()
-	var apart atomic.Int64
-	one, two := replicas(t, &apart)
-	e := two.infraEnv(alice)
-	key, dead := two.register(e, "n1"), two.register(e, "n2")
-	for _, k := range []service.HostKey{key, dead} {
-		one.steps(k)
-	}
-	polling := func() {
-		service.Tick(t.Context(), two.Service)
-		two.steps(key)
-		require.Equal(t, lifecycle.KnownUnbound, two.state(key), "the clock is wrong by %s", time.Duration(apart.Load()))
-	}
-	for _, jump := range []time.Duration{0, -5 * time.Second, -45 * time.Second, 24 * time.Hour, -time.Hour} {
-		apart.Store(int64(jump))
-		one.pass(200*time.Second, polling)
-	}
-	assert.Equal(t, lifecycle.DisconnectedUnbound, two.state(dead))
-	assert.True(t, one.Seen(key).Connected)
-	assert.NotContains(t, fmt.Sprint(one.events(service.EventFilter{InfraEnvID: e.ID, HostIDs: []string{key.HostID}, Severities: []string{service.Warning}})), "status")
-}
-
-func TestEachReplicaSeesThatAHostIsSilentThatPolledAnother(t *testing.T) {
-	t.Parallel()
-	one, two := replicas(t, new(atomic.Int64))
-	key := two.register(two.infraEnv(alice), "n1")
-	one.pass(100*time.Second, func() {
-		service.Tick(t.Context(), two.Service)
-		two.steps(key)
-	})
-	one.pass(4 * time.Minute) // the other one is gone, and so is the host
-	assert.Equal(t, lifecycle.DisconnectedUnbound, one.state(key))
-}
-
-func TestAHostThatIsBackAtOneReplicaIsBackAtAll(t *testing.T) {
-	t.Parallel()
-	one, two := replicas(t, new(atomic.Int64))
-	c, keys := two.ready(1)
-	one.steps(keys[0])
-	one.pass(4*time.Minute, func() { service.Tick(t.Context(), two.Service) })
-	require.Equal(t, lifecycle.Disconnected, two.state(keys[0]))
-	two.steps(keys[0])
-	require.Equal(t, lifecycle.Known, two.state(keys[0]))
-	_, err := one.UpdateCluster(t.Context(), alice, c.ID, func(s *service.ClusterSettings) error { s.BaseDNSDomain = "example.com"; return nil })
-	require.NoError(t, err)
-	one.pass(time.Second)
-	assert.Equal(t, lifecycle.Known, two.state(keys[0]))
-}
-
-func TestAMachineThatAppearsElsewhereIsDisconnectedAtAllReplicas(t *testing.T) {
-	t.Parallel()
-	one, two := replicas(t, new(atomic.Int64))
-	news := two.Subscribe()
-	defer news.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
-	running.Go(func() { assert.NoError(t, two.Run(ctx)) })
-	_, err := news.Next(t.Context())
-	require.NoError(t, err, "it listens")
-
-	_, keys := two.ready(2)
-	_, err = one.RegisterHost(t.Context(), one.infraEnv(alice).ID, service.NewHost{HostID: keys[0].HostID})
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return !two.Seen(keys[0]).Connected }, patience, 10*time.Millisecond)
-	two.reply(keys[1], service.StepNTP, 0, `{"ntp_sources":[{"source_name":"ntp.example.com","source_state":"synced"}]}`)
-	assert.Equal(t, lifecycle.Disconnected, two.state(keys[0]), "what another host of the cluster says does not bring it back")
-	two.steps(keys[0])
-	assert.Equal(t, lifecycle.Known, two.state(keys[0]), "what polls is connected")
 }
 
 func TestARestartGivesEverybodyTheirTime(t *testing.T) {
@@ -246,46 +155,6 @@ func TestADatabaseThatIsAwayDisconnectsNobody(t *testing.T) {
 	assert.Equal(t, lifecycle.KnownUnbound, w.state(key))
 	w.pass(60 * time.Second)
 	assert.Equal(t, lifecycle.DisconnectedUnbound, w.state(key), "time goes on afterwards")
-}
-
-func TestReplicasShareHostsAndHeartbeats(t *testing.T) {
-	t.Parallel()
-	server := postgrestest.Start(t)
-	first, err := store.Open(t.Context(), server.URL)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = first.Close() })
-	second, err := store.Open(t.Context(), server.URL)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = second.Close() })
-	one := service.New(first, service.Options{})
-	two := service.New(second, service.Options{})
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
-	for _, s := range []*service.Service{one, two} {
-		running.Go(func() { assert.NoError(t, s.Run(ctx)) })
-		require.Eventually(t, func() bool { return s.Ready(t.Context()) == nil }, patience, 10*time.Millisecond)
-	}
-	w := &world{t: t, store: first, now: time.Now(), Service: one}
-	e, c := w.infraEnv(alice), w.cluster(alice)
-	key := w.register(e, "n1")
-	w.steps(key)
-	answered := make(chan service.Instructions, 1)
-	go func() {
-		for {
-			got, err := one.NextInstructions(t.Context(), key, service.MaxHold)
-			if err != nil || len(got.Steps) > 0 && strings.HasPrefix(string(got.Steps[0].Type), "inv") {
-				answered <- got
-				return
-			}
-		}
-	}()
-	require.Eventually(t, func() bool { return one.Held.Load() == 1 }, patience, time.Millisecond)
-	h, err := two.BindHost(t.Context(), alice, key, c.ID, false)
-	require.NoError(t, err)
-	assert.Equal(t, c.ID, h.ClusterID)
-	assert.NotEmpty(t, (<-answered).Steps, "a bind at one replica answers a poll that is held at another")
 }
 
 func TestALargeInventoryIsBoundedAndFlagged(t *testing.T) {

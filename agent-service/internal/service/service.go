@@ -56,7 +56,9 @@ type Service struct {
 	// pollsRead is the mark of the polls that were read last.
 	pollsRead int64
 	// stopping is closed when Run ends: held polls are answered.
-	stopping  chan struct{}
+	stopping chan struct{}
+	// deaf is set while changes of other replicas are not heard.
+	deaf      atomic.Bool
 	loaded    atomic.Bool
 	loading   sync.Mutex
 	storeAway atomic.Bool
@@ -92,7 +94,10 @@ func New(store Store, o Options) *Service {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	return &Service{Options: o, store: store, hosts: newDirectory(), clock: newAwake(o.Now()), infraEnvs: newRecent[InfraEnv](), clusters: newRecent[Cluster](), stopping: make(chan struct{})}
+	s := &Service{Options: o, store: store, hosts: newDirectory(), clock: newAwake(o.Now()), stopping: make(chan struct{})}
+	s.deaf.Store(store.Shared())
+	s.infraEnvs, s.clusters = newRecent[InfraEnv](&s.deaf), newRecent[Cluster](&s.deaf)
+	return s
 }
 
 func set(value *time.Duration, fallback time.Duration) {
@@ -130,7 +135,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer close(s.stopping)
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		if err := s.store.Listen(ctx, s.heard); err != nil {
+		if err := s.store.Listen(ctx, s.heard, func() { s.deaf.Store(true) }); err != nil {
 			s.Log.Error("stopped listening to other replicas", zap.Error(err))
 		}
 	})
@@ -164,8 +169,10 @@ func (s *Service) heard(changes []Change) {
 			s.clusters.forget(c.ID)
 		case EverythingChanged:
 			s.loaded.Store(false) // the next tick loads again
+			s.hosts.allStale()
 			s.infraEnvs.forget("")
 			s.clusters.forget("")
+			s.deaf.Store(false)
 		}
 	}
 	s.feed.publish(changes...)
@@ -194,6 +201,7 @@ func (s *Service) load(ctx context.Context) error {
 	s.loaded.Store(true) // what is heard from now on makes it false again
 	seen := map[HostKey]bool{}
 	for offset := 0; ; {
+		epoch := s.hosts.now()
 		var page List[Host]
 		err := s.store.View(ctx, func(ctx context.Context, r Reader) (err error) {
 			page, err = r.Hosts(ctx, Scope{Kubernetes}, HostFilter{Page: Page{Limit: 5000, Offset: offset}})
@@ -205,10 +213,20 @@ func (s *Service) load(ctx context.Context) error {
 		}
 		for i := range page.Items {
 			seen[page.Items[i].HostKey] = true
-			s.hosts.put(&page.Items[i], s.clock.now())
+			s.hosts.put(&page.Items[i], s.clock.now(), epoch)
 		}
 		if offset += len(page.Items); len(page.Items) == 0 || offset >= page.Total {
 			break
+		}
+	}
+	for _, key := range s.hosts.keys() {
+		if seen[key] {
+			continue
+		}
+		// It was deleted where this replica did not hear of it, or made since it began to read.
+		if _, err := s.readEntry(ctx, key); err != nil && KindOf(err) != NotFound {
+			s.loaded.Store(false)
+			return err
 		}
 	}
 	s.feed.publish(Change{Kind: EverythingChanged})

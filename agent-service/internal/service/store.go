@@ -18,8 +18,9 @@ type Store interface {
 	SavePolls(ctx context.Context, polls []Poll) error
 	// PollsSince are those that all replicas saved since another call returned the mark, a few from before it among them. The mark of the first call is 0.
 	PollsSince(ctx context.Context, mark int64) (polls []Poll, next int64, err error)
-	// Listen tells of changes that other replicas committed until ctx ends. EverythingChanged says that some may have been missed.
-	Listen(ctx context.Context, heard func([]Change)) error
+	// Listen tells of changes that other replicas committed until ctx ends. From deaf on, and before it begins, nothing is heard; EverythingChanged says that it is
+	// heard again, and that changes may have been missed.
+	Listen(ctx context.Context, heard func([]Change), deaf func()) error
 	Ping(ctx context.Context) error
 	// Shared is true where other replicas may use the same database.
 	Shared() bool

@@ -24,6 +24,7 @@ type work struct {
 	Tx
 	s        *Service
 	now      time.Time
+	epoch    int64 // of the directory when it began
 	hosts    map[HostKey]*tracked[Host]
 	clusters map[string]*tracked[Cluster]
 	changes  map[Change]struct{}
@@ -42,7 +43,7 @@ type tracked[T any] struct {
 func (s *Service) update(ctx context.Context, do func(ctx context.Context, w *work) error) error {
 	return s.noted(s.store.Update(ctx, func(ctx context.Context, tx Tx) error {
 		tx.Recall(s)
-		w := &work{Tx: tx, s: s, now: s.Now().UTC().Round(0), hosts: map[HostKey]*tracked[Host]{}, clusters: map[string]*tracked[Cluster]{}, changes: map[Change]struct{}{}}
+		w := &work{Tx: tx, s: s, now: s.Now().UTC().Round(0), epoch: s.hosts.now(), hosts: map[HostKey]*tracked[Host]{}, clusters: map[string]*tracked[Cluster]{}, changes: map[Change]struct{}{}}
 		if err := do(ctx, w); err != nil {
 			return err
 		}
@@ -59,7 +60,7 @@ func (w *work) show() {
 		case t.deleted:
 			s.hosts.remove(key)
 		case t.before.Revision == 0 || s.hosts.get(key) != nil: // one that is not there was deleted since
-			s.hosts.put(t.now, now)
+			s.hosts.put(t.now, now, w.epoch)
 		}
 	}
 	for c := range w.changes {

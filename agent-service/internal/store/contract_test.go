@@ -512,7 +512,7 @@ func TestReplicasTellEachOther(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	heard := make(chan []service.Change, 100)
-	go func() { assert.NoError(t, two.Listen(ctx, func(c []service.Change) { heard <- c })) }()
+	go func() { assert.NoError(t, two.Listen(ctx, func(c []service.Change) { heard <- c }, func() {})) }()
 	assert.Equal(t, service.EverythingChanged, (<-heard)[0].Kind)
 	change := service.Change{Kind: service.HostChanged, Host: service.HostKey{InfraEnvID: "e", HostID: "h"}, ID: "e"}
 	update(t, one, func(_ context.Context, tx service.Tx) { tx.Announce(change) })

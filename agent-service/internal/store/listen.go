@@ -6,10 +6,12 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/muster-io/muster/agent-service/internal/service"
 )
@@ -20,14 +22,21 @@ type bulletin struct {
 	Changes []service.Change `json:"changes"`
 }
 
+const (
+	// quiet is how long nothing may be heard before the connection is tried, and answersWithin how long an answer may take: one whose other end is gone says nothing.
+	quiet         = 3 * time.Second
+	answersWithin = 3 * time.Second
+)
+
 // Listen implements service.Store. A broken connection is made again; what came in between is EverythingChanged.
-func (s *Store) Listen(ctx context.Context, heard func([]service.Change)) error {
+func (s *Store) Listen(ctx context.Context, heard func([]service.Change), deaf func()) error {
 	if s.listen == nil {
 		<-ctx.Done()
 		return nil
 	}
 	for ctx.Err() == nil {
 		_ = s.hear(ctx, heard) // the store's other connections say what is wrong with it
+		deaf()
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Second):
@@ -41,13 +50,17 @@ func (s *Store) hear(ctx context.Context, heard func([]service.Change)) error {
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
 	}
-	defer connection.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is left to lose
+	defer func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), answersWithin)
+		defer cancel()
+		_ = connection.Close(last) // nothing is left to lose
+	}()
 	if _, err := connection.Exec(ctx, "LISTEN "+channel); err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
 	heard([]service.Change{{Kind: service.EverythingChanged}})
 	for {
-		notification, err := connection.WaitForNotification(ctx)
+		notification, err := next(ctx, connection)
 		if err != nil {
 			return fmt.Errorf("waiting for changes: %w", err)
 		}
@@ -57,6 +70,24 @@ func (s *Store) hear(ctx context.Context, heard func([]service.Change)) error {
 		}
 		if news.Origin != s.origin {
 			heard(news.Changes)
+		}
+	}
+}
+
+// next waits for a notification as long as the connection lives.
+func next(ctx context.Context, connection *pgx.Conn) (*pgconn.Notification, error) {
+	for {
+		waiting, cancel := context.WithTimeout(ctx, quiet)
+		notification, err := connection.WaitForNotification(waiting)
+		cancel()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return notification, err
+		}
+		asking, cancel := context.WithTimeout(ctx, answersWithin)
+		err = connection.Ping(asking)
+		cancel()
+		if err != nil {
+			return nil, err
 		}
 	}
 }

@@ -117,6 +117,7 @@ func (s *Store) openPostgres(ctx context.Context, address string) error {
 		config.ConnectTimeout = 5 * time.Second
 	}
 	s.listen, s.heartbeats = config.Copy(), heartbeatsOfPostgres
+	s.listen.RuntimeParams["application_name"] = "agent-service listening"
 	db := stdlib.OpenDB(*config)
 	db.SetMaxOpenConns(30)
 	db.SetMaxIdleConns(30)

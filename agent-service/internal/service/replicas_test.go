@@ -1,0 +1,224 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/postgrestest"
+	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/store"
+)
+
+// open opens a store until the test ends.
+func open(t *testing.T, address string) *store.Store {
+	t.Helper()
+	db, err := store.Open(t.Context(), address)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// replicas are two services on one PostgreSQL. The clock of the second one is wrong by what apart says.
+func replicas(t *testing.T, apart *atomic.Int64) (one, two *world) {
+	t.Helper()
+	server := postgrestest.Start(t)
+	one = &world{t: t, now: time.Now()}
+	two = &world{t: t}
+	for w, clock := range map[*world]func() time.Time{one: one.clock, two: func() time.Time { return one.clock().Add(time.Duration(apart.Load())) }} {
+		w.store = open(t, server.URL)
+		w.Service = service.New(w.store, service.Options{Now: clock})
+		service.Tick(t.Context(), w.Service)
+	}
+	return one, two
+}
+
+func TestClocksOfReplicasThatDifferDisconnectNobody(t *testing.T) {
+	t.Parallel()
+	var apart atomic.Int64
+	one, two := replicas(t, &apart)
+	e := two.infraEnv(alice)
+	key, dead := two.register(e, "n1"), two.register(e, "n2")
+	for _, k := range []service.HostKey{key, dead} {
+		one.steps(k)
+	}
+	polling := func() {
+		service.Tick(t.Context(), two.Service)
+		two.steps(key)
+		require.Equal(t, lifecycle.KnownUnbound, two.state(key), "the clock is wrong by %s", time.Duration(apart.Load()))
+	}
+	for _, jump := range []time.Duration{0, -5 * time.Second, -45 * time.Second, 24 * time.Hour, -time.Hour} {
+		apart.Store(int64(jump))
+		one.pass(200*time.Second, polling)
+	}
+	assert.Equal(t, lifecycle.DisconnectedUnbound, two.state(dead))
+	assert.True(t, one.Seen(key).Connected)
+	assert.NotContains(t, fmt.Sprint(one.events(service.EventFilter{InfraEnvID: e.ID, HostIDs: []string{key.HostID}, Severities: []string{service.Warning}})), "status")
+}
+
+func TestEachReplicaSeesThatAHostIsSilentThatPolledAnother(t *testing.T) {
+	t.Parallel()
+	one, two := replicas(t, new(atomic.Int64))
+	key := two.register(two.infraEnv(alice), "n1")
+	one.pass(100*time.Second, func() {
+		service.Tick(t.Context(), two.Service)
+		two.steps(key)
+	})
+	one.pass(4 * time.Minute) // the other one is gone, and so is the host
+	assert.Equal(t, lifecycle.DisconnectedUnbound, one.state(key))
+}
+
+func TestAHostThatIsBackAtOneReplicaIsBackAtAll(t *testing.T) {
+	t.Parallel()
+	one, two := replicas(t, new(atomic.Int64))
+	c, keys := two.ready(1)
+	one.steps(keys[0])
+	one.pass(4*time.Minute, func() { service.Tick(t.Context(), two.Service) })
+	require.Equal(t, lifecycle.Disconnected, two.state(keys[0]))
+	two.steps(keys[0])
+	require.Equal(t, lifecycle.Known, two.state(keys[0]))
+	_, err := one.UpdateCluster(t.Context(), alice, c.ID, func(s *service.ClusterSettings) error { s.BaseDNSDomain = "example.com"; return nil })
+	require.NoError(t, err)
+	one.pass(time.Second)
+	assert.Equal(t, lifecycle.Known, two.state(keys[0]))
+}
+
+func TestAMachineThatAppearsElsewhereIsDisconnectedAtAllReplicas(t *testing.T) {
+	t.Parallel()
+	one, two := replicas(t, new(atomic.Int64))
+	news := two.Subscribe()
+	defer news.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { assert.NoError(t, two.Run(ctx)) })
+	_, err := news.Next(t.Context())
+	require.NoError(t, err, "it listens")
+
+	_, keys := two.ready(2)
+	_, err = one.RegisterHost(t.Context(), one.infraEnv(alice).ID, service.NewHost{HostID: keys[0].HostID})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return !two.Seen(keys[0]).Connected }, patience, 10*time.Millisecond)
+	two.reply(keys[1], service.StepNTP, 0, `{"ntp_sources":[{"source_name":"ntp.example.com","source_state":"synced"}]}`)
+	assert.Equal(t, lifecycle.Disconnected, two.state(keys[0]), "what another host of the cluster says does not bring it back")
+	two.steps(keys[0])
+	assert.Equal(t, lifecycle.Known, two.state(keys[0]), "what polls is connected")
+}
+
+func TestReplicasShareHostsAndHeartbeats(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.Start(t)
+	first := open(t, server.URL)
+	one, two := run(t, first), run(t, open(t, server.URL))
+	w := &world{t: t, store: first, now: time.Now(), Service: one}
+	e, c := w.infraEnv(alice), w.cluster(alice)
+	key := w.register(e, "n1")
+	w.steps(key)
+	answered := make(chan service.Instructions, 1)
+	go func() {
+		for {
+			got, err := one.NextInstructions(t.Context(), key, service.MaxHold)
+			if err != nil || len(got.Steps) > 0 && strings.HasPrefix(string(got.Steps[0].Type), "inv") {
+				answered <- got
+				return
+			}
+		}
+	}()
+	require.Eventually(t, func() bool { return one.Held.Load() == 1 }, patience, time.Millisecond)
+	h, err := two.BindHost(t.Context(), alice, key, c.ID, false)
+	require.NoError(t, err)
+	assert.Equal(t, c.ID, h.ClusterID)
+	assert.NotEmpty(t, (<-answered).Steps, "a bind at one replica answers a poll that is held at another")
+}
+
+// run runs a service on a store until the test ends.
+func run(t *testing.T, db *store.Store) *service.Service {
+	t.Helper()
+	s := service.New(db, service.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { assert.NoError(t, s.Run(ctx)) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	require.Eventually(t, func() bool { return s.Ready(t.Context()) == nil }, patience, 10*time.Millisecond)
+	return s
+}
+
+// TestAReplicaThatHearsNothingTrustsNoMemory is a replica whose connection for news is refused, or silent, while another one deletes hosts and revokes tokens.
+func TestAReplicaThatHearsNothingTrustsNoMemory(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		begin, end func(t *testing.T, db *pgx.Conn, listening int)
+	}{
+		"refused": {func(t *testing.T, db *pgx.Conn, listening int) {
+			execute(t, db, "ALTER ROLE other NOLOGIN")
+			execute(t, db, fmt.Sprintf("SELECT pg_terminate_backend(%d)", listening))
+		}, func(t *testing.T, db *pgx.Conn, _ int) { execute(t, db, "ALTER ROLE other LOGIN") }},
+		"silent": {
+			func(t *testing.T, _ *pgx.Conn, listening int) {
+				require.NoError(t, syscall.Kill(listening, syscall.SIGSTOP))
+			},
+			func(t *testing.T, _ *pgx.Conn, listening int) {
+				require.NoError(t, syscall.Kill(listening, syscall.SIGCONT))
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := postgrestest.Start(t)
+			db, err := pgx.Connect(t.Context(), server.URL)
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = db.Close(context.WithoutCancel(t.Context())) })
+			execute(t, db, "CREATE ROLE other SUPERUSER LOGIN")
+			one := run(t, open(t, strings.Replace(server.URL, "postgres@", "other@", 1)))
+			w := &world{t: t, store: open(t, server.URL)}
+			w.Service = run(t, w.store)
+			e := w.infraEnv(alice)
+			keys := []service.HostKey{w.register(e, "n1"), w.register(e, "n2")}
+			for _, key := range keys {
+				_, err := one.NextInstructions(t.Context(), key, 0)
+				require.NoError(t, err)
+			}
+			before, err := one.TokenGenerations(t.Context(), e.ID)
+			require.NoError(t, err)
+
+			var listening int
+			require.NoError(t, db.QueryRow(t.Context(), "SELECT pid FROM pg_stat_activity WHERE usename = 'other' AND application_name = 'agent-service listening'").Scan(&listening))
+			test.begin(t, db, listening)
+			_, err = w.RotateTokens(t.Context(), alice, e.ID, false)
+			require.NoError(t, err)
+			for _, key := range keys {
+				require.NoError(t, w.DeleteHost(t.Context(), alice, key))
+			}
+			require.Eventually(t, func() bool {
+				now, err := one.TokenGenerations(t.Context(), e.ID)
+				_, polled := one.NextInstructions(t.Context(), keys[0], 0)
+				return err == nil && now.ImageGeneration == before.ImageGeneration+1 && service.KindOf(polled) == service.NotFound
+			}, patience, 10*time.Millisecond)
+			test.end(t, db, listening)
+			require.Eventually(t, func() bool {
+				states, _ := one.Census()
+				return len(states) == 0
+			}, patience, 10*time.Millisecond, "hosts that were deleted are forgotten")
+		})
+	}
+}
+
+func execute(t *testing.T, db *pgx.Conn, statement string) {
+	t.Helper()
+	_, err := db.Exec(t.Context(), statement)
+	require.NoError(t, err)
+}
