@@ -147,12 +147,11 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 		return nil, err
 	}
 	rest := httpapi.Options{Service: svc, Authority: authority, People: people, Programs: programs, Versions: versions(images), BaseURL: o.BaseURL, Release: version, Log: log}
-	mux := http.NewServeMux()
 	live, err := o.liveImages()
 	if err != nil {
 		return nil, err
 	}
-	requests := metrics.NewRequests()
+	mux, requests := http.NewServeMux(), metrics.NewRequests()
 	instruments := []prometheus.Collector{metrics.New(svc, &db.Statements), requests}
 	if len(live) > 0 || o.ImageURL != "" {
 		programs.tell(log, live)
