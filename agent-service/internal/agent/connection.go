@@ -28,7 +28,8 @@ const (
 	hold = 25
 	// requestTimeout ends requests that hang; held polls have their time on top.
 	requestTimeout = 30 * time.Second
-	maxFirstBoot   = 8 << 20
+	// maxFirstBoot is more than the manifests of a cluster can be, in base64 and beside all else.
+	maxFirstBoot = 32 << 20
 )
 
 // Connection is how an agent reaches the service. Its token is narrowed to the host when it registers, and renewed with polls.
@@ -190,8 +191,14 @@ func (c *Connection) FirstBoot(ctx context.Context, path string) ([]byte, error)
 	if err == nil && response.StatusCode == http.StatusOK {
 		defer func() { _ = response.Body.Close() }()
 		var data bytes.Buffer
-		_, err = data.ReadFrom(io.LimitReader(response.Body, maxFirstBoot))
-		return data.Bytes(), err
+		_, err = data.ReadFrom(io.LimitReader(response.Body, maxFirstBoot+1))
+		if err == nil && data.Len() > maxFirstBoot {
+			err = &Refusal{Status: http.StatusRequestEntityTooLarge, Reason: fmt.Sprintf("the first-boot data has more than %d bytes", maxFirstBoot)}
+		}
+		if err != nil {
+			return nil, err
+		}
+		return data.Bytes(), nil
 	}
 	return nil, answered(response, err, http.StatusOK, nil)
 }

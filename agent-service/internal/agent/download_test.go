@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -70,4 +71,22 @@ func TestADownloadThatIsCutOffGoesOn(t *testing.T) {
 	version = func(n int64) string { return `"` + string(rune('0'+n)) + `"` }
 	err = machine.Write(t.Context(), job, func(int) {})
 	require.ErrorContains(t, err, "does not send the rest of what it began")
+}
+
+func TestFirstBootDataIsTakenWholeOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	for size, whole := range map[int]bool{12 << 20: true, maxFirstBoot: true, maxFirstBoot + 1: false} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, size)) }))
+		t.Cleanup(server.Close)
+		connection, err := NewConnection(server.URL, uuid.New(), "", server.Client())
+		require.NoError(t, err)
+		data, err := connection.FirstBoot(t.Context(), "/first-boot")
+		if whole {
+			require.NoError(t, err)
+			assert.Len(t, data, size)
+			continue
+		}
+		require.ErrorContains(t, err, "first-boot data has more than")
+		assert.Equal(t, http.StatusRequestEntityTooLarge, statusOf(err), "asking again does not help")
+	}
 }
