@@ -4,6 +4,7 @@
 package app
 
 import (
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/agent"
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -316,6 +319,35 @@ func TestAnswersOfTheAPIServerThatAreLostDoNoHarm(t *testing.T) {
 	require.NoError(t, c.user.Delete(t.Context(), infraEnv))
 	c.gone(infraEnv)
 	c.gone(agent)
+}
+
+func TestRevokedTokensStayRevokedWhenTheDatabaseIsLost(t *testing.T) {
+	c := newCluster(t)
+	infraEnv := c.infraEnv("rack")
+	id := string(infraEnv.UID)
+	address := c.base + "/api/assisted-install/v2/infra-envs/" + id
+	old := c.token(infraEnv)
+	code, _ := call(t, http.MethodPost, address+"/regenerate-signing-key", "")
+	require.Equal(t, http.StatusNoContent, code)
+	c.until(infraEnv, "the rotation is remembered", func() bool { return infraEnv.Annotations[agentv1.TokenGenerationAnnotation] == "2" })
+	current := c.token(infraEnv)
+	c.stop()
+	c.options.Database = filepath.Join(t.TempDir(), "b.db")
+	c.start(strings.TrimPrefix(c.base, "http://"))
+	require.Eventually(t, func() bool {
+		code, _ := call(t, http.MethodGet, address, "")
+		return code == http.StatusOK
+	}, kubePatience, 50*time.Millisecond, "the InfraEnv is there again")
+
+	register := func(token string) error {
+		connection, err := agent.NewConnection(c.base, uuid.MustParse(id), token, http.DefaultClient)
+		require.NoError(t, err)
+		return connection.Register(t.Context(), agent.Identity{HostID: uuid.New(), Fingerprint: "f", BootID: "b"}, "test")
+	}
+	refused, is := errors.AsType[*agent.Refusal](register(old))
+	require.True(t, is)
+	assert.Equal(t, http.StatusUnauthorized, refused.Status)
+	require.NoError(t, register(current))
 }
 
 func TestTwoReplicasServeOneDatabase(t *testing.T) {

@@ -47,8 +47,8 @@ func (s *Service) CreateInfraEnv(ctx context.Context, by Principal, request NewI
 			}
 		}
 		made = &InfraEnv{
-			ID: id, Name: request.Name, Owner: by.Owner(), Kube: request.Kube, InfraEnvSettings: settings, Generations: Generations{ImageGeneration: 1, HostGeneration: 1},
-			ImageUpdatedAt: w.now, CreatedAt: w.now, UpdatedAt: w.now,
+			ID: id, Name: request.Name, Owner: by.Owner(), Kube: request.Kube, InfraEnvSettings: settings,
+			Generations: Generations{ImageGeneration: max(request.ImageGeneration, 1), HostGeneration: 1}, ImageUpdatedAt: w.now, CreatedAt: w.now, UpdatedAt: w.now,
 		}
 		if by.Admin && request.Owner != nil {
 			made.Owner = *request.Owner

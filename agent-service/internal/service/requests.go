@@ -18,6 +18,8 @@ type NewInfraEnv struct {
 	Kube KubeRef
 	// Owner overrules the principal's where the principal is an administrator.
 	Owner *Owner
+	// ImageGeneration is the first one of its tokens, 0 for 1: one that the service lost goes on where it was.
+	ImageGeneration int64
 	InfraEnvSettings
 }
 

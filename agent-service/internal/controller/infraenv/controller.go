@@ -7,6 +7,7 @@ package infraenv
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -88,6 +89,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err == nil {
 		env, err = r.state(ctx, infraEnv, stated)
 	}
+	if err == nil {
+		err = r.remember(ctx, infraEnv, env)
+	}
 	result := ctrl.Result{RequeueAfter: look}
 	if err != nil && !refused(err) {
 		return ctrl.Result{}, fmt.Errorf("stating InfraEnv %s: %w", request, err)
@@ -144,7 +148,27 @@ func (r *Reconciler) state(ctx context.Context, infraEnv *agentv1.InfraEnv, stat
 	}
 	return r.Service.CreateInfraEnv(ctx, service.Kubernetes, service.NewInfraEnv{
 		ID: id, Name: infraEnv.Name, Kube: service.KubeRef{Namespace: infraEnv.Namespace, Name: infraEnv.Name}, InfraEnvSettings: stated,
+		ImageGeneration: generation(infraEnv),
 	})
+}
+
+// generation is the one of the tokens that the object remembers, 0 for none.
+func generation(infraEnv *agentv1.InfraEnv) int64 {
+	kept, err := strconv.ParseInt(infraEnv.Annotations[agentv1.TokenGenerationAnnotation], 10, 32)
+	if err != nil || kept < 0 {
+		return 0
+	}
+	return kept
+}
+
+// remember writes down which tokens count, where some were revoked: should the service lose its data, these stay revoked.
+func (r *Reconciler) remember(ctx context.Context, infraEnv *agentv1.InfraEnv, env *service.InfraEnv) error {
+	if env.ImageGeneration <= max(generation(infraEnv), 1) {
+		return nil
+	}
+	before := infraEnv.DeepCopy()
+	metav1.SetMetaDataAnnotation(&infraEnv.ObjectMeta, agentv1.TokenGenerationAnnotation, strconv.FormatInt(env.ImageGeneration, 10))
+	return r.Client.Patch(ctx, infraEnv, client.MergeFrom(before))
 }
 
 // report writes the status where it changed.
