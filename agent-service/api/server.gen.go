@@ -2589,7 +2589,7 @@ type ServerInterface interface {
 	// InstallHost Install one more host into a cluster that is installed already.
 	// (POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/install)
 	InstallHost(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID, hostID HostID)
-	// MoveHost Move a bound host to another cluster, in one transaction. If the destination does not take it, nothing changes.
+	// MoveHost Move a bound host from a cluster that is not being installed to one that is not installed yet, in one transaction. If the destination does not take it, nothing changes. Into an installed cluster a host is bound after it was unbound.
 	// (POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/move)
 	MoveHost(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID, hostID HostID)
 	// ReclaimHost Bring an installed host back into the pool, where its system can restart into the discovery image by itself.
@@ -9252,7 +9252,7 @@ type StrictServerInterface interface {
 	// InstallHost Install one more host into a cluster that is installed already.
 	// (POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/install)
 	InstallHost(ctx context.Context, request InstallHostRequestObject) (InstallHostResponseObject, error)
-	// MoveHost Move a bound host to another cluster, in one transaction. If the destination does not take it, nothing changes.
+	// MoveHost Move a bound host from a cluster that is not being installed to one that is not installed yet, in one transaction. If the destination does not take it, nothing changes. Into an installed cluster a host is bound after it was unbound.
 	// (POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/move)
 	MoveHost(ctx context.Context, request MoveHostRequestObject) (MoveHostResponseObject, error)
 	// ReclaimHost Bring an installed host back into the pool, where its system can restart into the discovery image by itself.

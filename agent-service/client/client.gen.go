@@ -522,14 +522,14 @@ type ClientInterface interface {
 	// Corresponds with POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/install (the `InstallHost` operationId).
 	InstallHost(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// MoveHostWithBody Move a bound host to another cluster, in one transaction. If the destination does not take it, nothing changes.
+	// MoveHostWithBody Move a bound host from a cluster that is not being installed to one that is not installed yet, in one transaction. If the destination does not take it, nothing changes. Into an installed cluster a host is bound after it was unbound.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/move (the `MoveHost` operationId).
 	MoveHostWithBody(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// MoveHost Move a bound host to another cluster, in one transaction. If the destination does not take it, nothing changes.
+	// MoveHost Move a bound host from a cluster that is not being installed to one that is not installed yet, in one transaction. If the destination does not take it, nothing changes. Into an installed cluster a host is bound after it was unbound.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -1838,7 +1838,7 @@ func (c *Client) InstallHost(ctx context.Context, infraEnvID InfraEnvID, hostID 
 	return c.Client.Do(req)
 }
 
-// MoveHostWithBody Move a bound host to another cluster, in one transaction. If the destination does not take it, nothing changes.
+// MoveHostWithBody Move a bound host from a cluster that is not being installed to one that is not installed yet, in one transaction. If the destination does not take it, nothing changes. Into an installed cluster a host is bound after it was unbound.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1855,7 +1855,7 @@ func (c *Client) MoveHostWithBody(ctx context.Context, infraEnvID InfraEnvID, ho
 	return c.Client.Do(req)
 }
 
-// MoveHost Move a bound host to another cluster, in one transaction. If the destination does not take it, nothing changes.
+// MoveHost Move a bound host from a cluster that is not being installed to one that is not installed yet, in one transaction. If the destination does not take it, nothing changes. Into an installed cluster a host is bound after it was unbound.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -6945,14 +6945,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/install (the `InstallHost` operationId).
 	InstallHostWithResponse(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, reqEditors ...RequestEditorFn) (*InstallHostResponse, error)
 
-	// MoveHostWithBodyWithResponse Move a bound host to another cluster, in one transaction. If the destination does not take it, nothing changes.
+	// MoveHostWithBodyWithResponse Move a bound host from a cluster that is not being installed to one that is not installed yet, in one transaction. If the destination does not take it, nothing changes. Into an installed cluster a host is bound after it was unbound.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/move (the `MoveHost` operationId).
 	MoveHostWithBodyWithResponse(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MoveHostResponse, error)
 
-	// MoveHostWithResponse Move a bound host to another cluster, in one transaction. If the destination does not take it, nothing changes.
+	// MoveHostWithResponse Move a bound host from a cluster that is not being installed to one that is not installed yet, in one transaction. If the destination does not take it, nothing changes. Into an installed cluster a host is bound after it was unbound.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -11737,7 +11737,7 @@ func (c *ClientWithResponses) InstallHostWithResponse(ctx context.Context, infra
 	return ParseInstallHostResponse(rsp)
 }
 
-// MoveHostWithBodyWithResponse Move a bound host to another cluster, in one transaction. If the destination does not take it, nothing changes.
+// MoveHostWithBodyWithResponse Move a bound host from a cluster that is not being installed to one that is not installed yet, in one transaction. If the destination does not take it, nothing changes. Into an installed cluster a host is bound after it was unbound.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11750,7 +11750,7 @@ func (c *ClientWithResponses) MoveHostWithBodyWithResponse(ctx context.Context, 
 	return ParseMoveHostResponse(rsp)
 }
 
-// MoveHostWithResponse Move a bound host to another cluster, in one transaction. If the destination does not take it, nothing changes.
+// MoveHostWithResponse Move a bound host from a cluster that is not being installed to one that is not installed yet, in one transaction. If the destination does not take it, nothing changes. Into an installed cluster a host is bound after it was unbound.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -17,6 +17,7 @@ var (
 	prepared        = &Condition{"checks passed, cluster prepares", func(f Facts) bool { return f.Prepared && f.ClusterPreparing }}
 	clusterIdle     = &Condition{"cluster does not install", func(f Facts) bool { return !f.ClusterPreparing && !f.ClusterInstalling }}
 	clusterInstalls = &Condition{"cluster installs", func(f Facts) bool { return f.ClusterInstalling }}
+	clusterBusy     = &Condition{"cluster prepares or installs", func(f Facts) bool { return f.ClusterPreparing || f.ClusterInstalling }}
 	clusterFailed   = &Condition{"cluster failed", func(f Facts) bool { return f.ClusterFailed && !f.DayTwo }}
 	lostInstalling  = &Condition{"not connected, before the reboot", func(f Facts) bool { return !f.Connected && !f.Rebooted }}
 	rebooted        = &Condition{"after the reboot", func(f Facts) bool { return f.Rebooted }}
@@ -45,6 +46,8 @@ const (
 
 	busyReason   = "HostInstalling"
 	busyInfo     = "the host is being installed: cancel the installation first"
+	keptReason   = "ClusterInstalling"
+	keptInfo     = "its cluster is being installed: wait until that is done, or cancel the installation first"
 	freeReason   = "HostNotBound"
 	freeInfo     = "the host is bound to no cluster"
 	boundReason  = "HostBoundAlready"
@@ -88,7 +91,11 @@ var bindRules = []Rule{
 	{Verb: Bind, From: States, Refusal: boundReason, Info: boundInfo},
 }
 
+// mine are the states of hosts that stay in their cluster while it is installed, beside those that install themselves.
+var mine = of(bound, ended, only(Binding, PreparingFailed, InstallingPendingUserAction, ResettingPendingUserAction))
+
 var unbindRules = []Rule{
+	{Verb: Unbind, From: mine, If: clusterBusy, Refusal: keptReason, Info: keptInfo},
 	{Verb: Unbind, From: of(bound, only(Binding, PreparingFailed)), If: notConnected, To: Unbinding, Info: infoUnbinding, Effects: []Effect{LeaveCluster, ForgetInstallation}},
 	{
 		Verb: Unbind, From: of(bound, only(Binding, PreparingFailed)), To: DiscoveringUnbound, Info: infoDiscovering,
@@ -103,6 +110,7 @@ var unbindRules = []Rule{
 }
 
 var moveRules = []Rule{
+	{Verb: Move, From: mine, If: clusterBusy, Refusal: keptReason, Info: keptInfo},
 	{
 		Verb: Move, From: of(bound, only(Binding, PreparingFailed)), If: notConnected, To: Binding, Info: infoBinding,
 		Effects: []Effect{LeaveCluster, JoinCluster, ForgetInstallation},
@@ -153,6 +161,7 @@ var endRules = []Rule{
 }
 
 var reclaimRules = []Rule{
+	{Verb: Reclaim, From: mine, If: clusterBusy, Refusal: keptReason, Info: keptInfo},
 	{Verb: Reclaim, From: only(Installed, AddedToExistingCluster), To: Reclaiming, Info: "Host is being brought back", Effects: []Effect{LeaveCluster, ForgetInstallation}},
 	{
 		Verb: Reclaim, From: only(Failed, Cancelled, InstallingPendingUserAction, ResettingPendingUserAction), To: UnbindingPendingUserAction, Info: infoMustBoot,

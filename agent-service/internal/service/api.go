@@ -60,9 +60,10 @@ type Hosts interface {
 	BindHost(ctx context.Context, by Principal, key HostKey, clusterID string, idempotent bool) (*Host, error)
 	// CheckBind is the dry run of BindHost and MoveHost; nothing is written.
 	CheckBind(ctx context.Context, by Principal, key HostKey, clusterID string) (DryRun, error)
-	// UnbindHost frees a host. Conflict while it installs, while it is free, and where its InfraEnv has a cluster.
+	// UnbindHost frees a host. Conflict while it or its cluster installs, while it is free, and where its InfraEnv has a cluster.
 	UnbindHost(ctx context.Context, by Principal, key HostKey) (*Host, error)
-	// MoveHost takes a bound host to another cluster, in one transaction, after the destination was checked.
+	// MoveHost takes a bound host to another cluster, in one transaction, after the destination was checked. Conflict while either is installed, and where
+	// the destination is installed already.
 	MoveHost(ctx context.Context, by Principal, key HostKey, clusterID string) (*Host, error)
 	// InstallHost starts the installation of a host that joins an installed cluster.
 	InstallHost(ctx context.Context, by Principal, key HostKey) (*Host, error)

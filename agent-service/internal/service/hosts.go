@@ -188,10 +188,22 @@ func (w *work) admit(ctx context.Context, h *Host, c *Cluster) error {
 	return nil
 }
 
+// move takes a host to a cluster that is not installed yet: what is installed already is joined, which is another thing to ask for.
+func (w *work) move(ctx context.Context, h *Host, c *Cluster) error {
+	if takesDayTwo(c) {
+		return Refuse(Conflict, "ClusterInstalled", "cluster %s is installed already, and hosts are moved only to clusters that are not: unbind the host, then bind it", c.ID)
+	}
+	return w.join(ctx, h, c, lifecycle.Move)
+}
+
 // join applies bind or move and tells it.
 func (w *work) join(ctx context.Context, h *Host, c *Cluster, verb lifecycle.Verb) error {
 	from := h.ClusterID
-	o := lifecycle.Apply(h.State, verb, w.s.facts(h, nil))
+	source, err := w.cluster(ctx, from)
+	if err != nil {
+		return err
+	}
+	o := lifecycle.Apply(h.State, verb, w.s.facts(h, source))
 	if o.Refusal != "" {
 		return w.apply(h, o, "", false)
 	}
@@ -240,7 +252,7 @@ func (s *Service) MoveHost(ctx context.Context, by Principal, key HostKey, clust
 		if h.ClusterID == clusterID {
 			return Refuse(Conflict, "HostBoundAlready", "host %s is in cluster %s already", key.HostID, clusterID)
 		}
-		return w.join(ctx, h, c, lifecycle.Move)
+		return w.move(ctx, h, c)
 	}, clusterID)
 }
 
@@ -255,12 +267,12 @@ func (s *Service) CheckBind(ctx context.Context, by Principal, key HostKey, clus
 		if err != nil {
 			return err
 		}
-		verb := lifecycle.Bind
-		if h.ClusterID != "" {
-			verb = lifecycle.Move
-		}
-		if h.ClusterID != clusterID {
-			err = w.join(ctx, h, c, verb)
+		switch h.ClusterID {
+		case clusterID:
+		case "":
+			err = w.join(ctx, h, c, lifecycle.Bind)
+		default:
+			err = w.move(ctx, h, c)
 		}
 		if err != nil && (KindOf(err) == "" || KindOf(err) == Unavailable) {
 			return err
@@ -281,7 +293,11 @@ func (s *Service) CheckBind(ctx context.Context, by Principal, key HostKey, clus
 // release applies a verb that ends a binding, and tells it.
 func (w *work) release(ctx context.Context, h *Host, verb lifecycle.Verb) error {
 	from := h.ClusterID
-	o := lifecycle.Apply(h.State, verb, w.s.facts(h, nil))
+	source, err := w.cluster(ctx, from)
+	if err != nil {
+		return err
+	}
+	o := lifecycle.Apply(h.State, verb, w.s.facts(h, source))
 	label := h.label()
 	if err := w.apply(h, o, "", false); err != nil {
 		return err

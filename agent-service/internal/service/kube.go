@@ -56,7 +56,7 @@ func (w *work) place(ctx context.Context, by Principal, h *Host, clusterID strin
 		if h.ClusterID == "" {
 			return w.join(ctx, h, c, lifecycle.Bind)
 		}
-		return w.join(ctx, h, c, lifecycle.Move)
+		return w.join(ctx, h, c, lifecycle.Move) // also to an installed cluster: what is stated says that it shall be freed and bound
 	}
 	c, err := w.cluster(ctx, h.ClusterID)
 	if err != nil {

@@ -95,14 +95,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, key service.HostKey) (ctrl.R
 		err = errors.Join(err, seen.obstacle)
 	}
 	result := ctrl.Result{}
-	if seen.agent.Spec.IgnitionEndpointTokenReference != nil {
+	if seen.agent.Spec.IgnitionEndpointTokenReference != nil || service.ReasonOf(seen.obstacle) == clusterInstalling {
 		result.RequeueAfter = look
 	}
 	return result, err
 }
 
 // look is how often a Secret that an Agent names is read again: Secrets are not watched, which would need the right to read all of them.
+// So often a host is looked at, too, that its cluster keeps while it is installed: the end of that is no change of the host.
 const look = time.Minute
+
+const clusterInstalling = "ClusterInstalling"
 
 // retry is true for obstacles that may be gone a moment later.
 func retry(obstacle error) bool {
