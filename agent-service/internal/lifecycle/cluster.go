@@ -17,6 +17,8 @@ type Roster struct {
 	Prepared   int
 	Done       int
 	Failed     int
+	// Why names hosts that failed, and the causes.
+	Why string
 	// Unprepared hosts end the preparation.
 	Unprepared int
 	// Completed: the installed cluster said so.
@@ -58,7 +60,7 @@ func NextCluster(s ClusterState, r Roster) (next ClusterState, info string) {
 		case r.Completed:
 			return ClusterInstalled, "Cluster is installed"
 		case r.Failed > 0:
-			return ClusterFailed, "A host failed to install"
+			return ClusterFailed, "A host failed to install: " + r.Why
 		case r.Installing == 0:
 			return ClusterFailed, "No host is left in the installation"
 		case r.Done == r.Installing:

@@ -318,10 +318,10 @@ func (s *Service) ReportProgress(ctx context.Context, key HostKey, report Progre
 		if err != nil {
 			return err
 		}
-		if err := w.act(ctx, h, lifecycle.Progress, c, report.Stage); err != nil {
+		info := bound(withoutSecrets(report.Info), 2000)
+		if err := w.actBecause(ctx, h, lifecycle.Progress, c, report.Stage, why(report.Stage, info)); err != nil {
 			return err
 		}
-		info := bound(report.Info, 2000)
 		if h.Progress.Stage != report.Stage {
 			w.tell(h, h.ClusterID, Info, "host_install_progress_updated", false, "Host %s: reached installation stage %s", h.label(), report.Stage)
 			h.Progress.StageStartedAt = w.now
@@ -339,6 +339,14 @@ func (s *Service) ReportProgress(ctx context.Context, key HostKey, report Progre
 		s.saw(e)
 	}
 	return h, nil
+}
+
+// why is what a report says of a failure, empty for what is none.
+func why(stage lifecycle.Stage, info string) string {
+	if stage == lifecycle.StageFailed {
+		return info
+	}
+	return ""
 }
 
 // ReportEvent implements Agents.

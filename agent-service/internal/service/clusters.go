@@ -194,7 +194,7 @@ func (s *Service) InstallCluster(ctx context.Context, by Principal, id string) (
 		c.InstallStartedAt, c.Preparation.Cancelled = w.now, false
 		w.enterCluster(c, lifecycle.ClusterPreparing, "Preparing cluster for installation")
 		for _, h := range ready {
-			if err := w.act(ctx, h, lifecycle.Prepare, nil, ""); err != nil {
+			if err := w.act(ctx, h, lifecycle.Prepare, nil); err != nil {
 				return err
 			}
 		}
@@ -278,7 +278,7 @@ func (s *Service) CancelCluster(ctx context.Context, by Principal, id string) (*
 // each applies a verb to the hosts that allow it.
 func (w *work) each(ctx context.Context, members []*Host, verb lifecycle.Verb, c *Cluster) error {
 	for _, h := range members {
-		if err := w.act(ctx, h, verb, c, ""); err != nil && KindOf(err) != Conflict {
+		if err := w.act(ctx, h, verb, c); err != nil && KindOf(err) != Conflict {
 			return err
 		}
 	}

@@ -337,12 +337,20 @@ func (s *Service) ReclaimHost(ctx context.Context, by Principal, key HostKey) (*
 }
 
 // act applies a verb that leaves the host where it is bound.
-func (w *work) act(ctx context.Context, h *Host, verb lifecycle.Verb, c *Cluster, stage lifecycle.Stage) error {
+func (w *work) act(ctx context.Context, h *Host, verb lifecycle.Verb, c *Cluster) error {
+	return w.actBecause(ctx, h, verb, c, "", "")
+}
+
+// actBecause is act with the stage that the machine reports, and what it says of the cause.
+func (w *work) actBecause(ctx context.Context, h *Host, verb lifecycle.Verb, c *Cluster, stage lifecycle.Stage, why string) error {
 	facts := w.s.facts(h, c)
 	facts.Stage = stage
 	o := lifecycle.Apply(h.State, verb, facts)
 	if err := w.apply(h, o, h.ClusterID, h.DayTwo); err != nil {
 		return err
+	}
+	if why != "" && o.Info != "" {
+		o.Info += ": " + bound(withoutSecrets(why), 1000)
 	}
 	w.enter(h, o.To, o.Info)
 	if o.Has(lifecycle.Reassess) {
@@ -364,7 +372,7 @@ func (s *Service) InstallHost(ctx context.Context, by Principal, key HostKey) (*
 		if !h.Approved {
 			return Refuse(Conflict, "HostNotApproved", "host %s is not approved", key.HostID)
 		}
-		if err := w.act(ctx, h, lifecycle.Start, c, ""); err != nil {
+		if err := w.act(ctx, h, lifecycle.Start, c); err != nil {
 			return err
 		}
 		if h.Role == autoAssign {
@@ -377,7 +385,7 @@ func (s *Service) InstallHost(ctx context.Context, by Principal, key HostKey) (*
 // ResetHost implements Hosts.
 func (s *Service) ResetHost(ctx context.Context, by Principal, key HostKey) (*Host, error) {
 	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
-		if err := w.act(ctx, h, lifecycle.Reset, nil, ""); err != nil {
+		if err := w.act(ctx, h, lifecycle.Reset, nil); err != nil {
 			return err
 		}
 		return w.refresh(ctx, h)

@@ -157,6 +157,53 @@ func TestAFailedInstallationIsResetAndRepeated(t *testing.T) {
 	assert.Equal(t, lifecycle.ClusterInstalling, w.clusterState(c.ID))
 }
 
+func TestWhyAnInstallationFailedIsSaidOfTheHostAndOfTheCluster(t *testing.T) {
+	t.Parallel()
+	const reason = "downloading the image: Get \"https://alice:secret@images.example.com/disk.raw.gz?signature=secret\": connection refused"
+	for name, c := range map[string]struct {
+		stage lifecycle.Stage
+		fails func(w *world, key service.HostKey)
+		says  []string
+	}{
+		"the agent gives up": {lifecycle.StageWriting, func(w *world, key service.HostKey) {
+			require.NoError(w.t, w.ReportStep(w.t.Context(), key, service.StepReply{Type: service.StepInstall, ExitCode: 1, Error: reason}))
+		}, []string{`"https://images.example.com/disk.raw.gz": connection refused`, "(stage Writing image to disk)"}},
+		"the installed system says so": {lifecycle.StageConfiguring, func(w *world, key service.HostKey) {
+			_, err := w.ReportProgress(w.t.Context(), key, service.ProgressReport{Stage: lifecycle.StageFailed, Info: reason})
+			require.NoError(w.t, err)
+		}, []string{`"https://images.example.com/disk.raw.gz": connection refused`, "(stage Configuring)"}},
+		"nothing is heard": {lifecycle.StageWriting, func(w *world, _ service.HostKey) { w.pass(4 * time.Minute) },
+			[]string{"it stopped communicating", "(stage Writing image to disk)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			made, keys := w.ready(2)
+			w.install(made, keys)
+			w.progress(keys[0], c.stage)
+			w.progress(keys[1], lifecycle.StageRebooting)
+			c.fails(w, keys[0])
+			h, err := w.GetHost(t.Context(), admin, keys[0])
+			require.NoError(t, err)
+			assert.Equal(t, lifecycle.Failed, h.State)
+			cluster, err := w.GetCluster(t.Context(), admin, made.ID)
+			require.NoError(t, err)
+			assert.Equal(t, lifecycle.ClusterFailed, cluster.Status)
+			assert.Contains(t, cluster.StatusInfo, "host na: ")
+			assert.NotContains(t, cluster.StatusInfo, "host nb: ")
+			for _, part := range c.says {
+				assert.Contains(t, h.StateInfo, part)
+				assert.Contains(t, cluster.StatusInfo, part)
+			}
+			found, err := w.ListEvents(t.Context(), admin, service.EventFilter{ClusterID: made.ID})
+			require.NoError(t, err)
+			for _, e := range found.Items {
+				assert.NotContains(t, e.Message, "secret")
+			}
+		})
+	}
+}
+
 func TestACheckBeforeTheInstallationStopsIt(t *testing.T) {
 	w := newWorld(t)
 	c, keys := w.ready(2)

@@ -100,7 +100,7 @@ func (s *Service) happen(ctx context.Context, e *entry, verb lifecycle.Verb) err
 		if h.State != state {
 			return nil
 		}
-		return w.act(ctx, h, lifecycle.TimeOut, nil, "")
+		return w.act(ctx, h, lifecycle.TimeOut, nil)
 	})
 }
 

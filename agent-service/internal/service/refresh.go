@@ -216,6 +216,7 @@ func (w *work) enterCluster(c *Cluster, to lifecycle.ClusterState, info string) 
 
 func (w *work) roster(c *Cluster, members []*Host) lifecycle.Roster {
 	r := lifecycle.Roster{Wanted: c.wanted(), Bound: len(members)}
+	var why []string
 	for _, m := range members {
 		if m.State == lifecycle.Known && m.Approved {
 			r.Ready++
@@ -239,10 +240,13 @@ func (w *work) roster(c *Cluster, members []*Host) lifecycle.Roster {
 			r.Done++
 		case lifecycle.Failed:
 			r.Installing++
-			r.Failed++
+			if r.Failed++; r.Failed <= 3 {
+				why = append(why, "host "+m.label()+": "+bound(m.StateInfo, 600))
+			}
 		default:
 		}
 	}
+	r.Why = strings.Join(why, "; ")
 	return r
 }
 

@@ -247,7 +247,7 @@ func (s *Service) take(ctx context.Context, h *Host, key HostKey, reply StepRepl
 		return s.learn(ctx, key, func(ctx context.Context, w *work, h *Host) error {
 			h.MediaConnected = false
 			w.tell(h, h.ClusterID, Failure, "host_media_disconnected", h.ClusterID == "", "Host %s: unable to read from the discovery media", h.label())
-			return w.act(ctx, h, lifecycle.LoseMedia, nil, "")
+			return w.act(ctx, h, lifecycle.LoseMedia, nil)
 		})
 	}
 	switch reply.Type {
@@ -260,7 +260,7 @@ func (s *Service) take(ctx context.Context, h *Host, key HostKey, reply StepRepl
 		if reply.ExitCode != 0 {
 			verb = lifecycle.ReclaimFail
 		}
-		return s.learn(ctx, key, func(ctx context.Context, w *work, h *Host) error { return w.act(ctx, h, verb, nil, "") })
+		return s.learn(ctx, key, func(ctx context.Context, w *work, h *Host) error { return w.act(ctx, h, verb, nil) })
 	default:
 	}
 	learned, err := understand(reply)
@@ -315,8 +315,9 @@ func (s *Service) takeInstall(ctx context.Context, key HostKey, reply StepReply)
 		if h.State != lifecycle.Installing && h.State != lifecycle.InstallingInProgress || reply.ID != "" && !strings.HasPrefix(reply.ID, string(StepInstall)+"-") {
 			return nil
 		}
-		w.tell(h, h.ClusterID, Failure, "host_install_failed", false, "Host %s: the installation failed: %s", h.label(), bound(cmp.Or(reply.Error, reply.Output), 1000))
-		return w.act(ctx, h, lifecycle.Fail, nil, "")
+		why := bound(withoutSecrets(cmp.Or(reply.Error, reply.Output)), 1000)
+		w.tell(h, h.ClusterID, Failure, "host_install_failed", false, "Host %s: the installation failed: %s", h.label(), why)
+		return w.actBecause(ctx, h, lifecycle.Fail, nil, "", why)
 	})
 }
 

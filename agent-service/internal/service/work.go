@@ -233,6 +233,9 @@ func (w *work) enter(h *Host, to lifecycle.State, info string) {
 		}
 		return
 	}
+	if to == lifecycle.Failed && h.Progress.Stage != "" {
+		info += " (stage " + string(h.Progress.Stage) + ")"
+	}
 	from := h.State
 	h.State, h.StateInfo, h.StateUpdatedAt = to, info, w.now
 	severity := Info
