@@ -102,10 +102,32 @@ func (s *server) PostStepReply(ctx context.Context, r api.PostStepReplyRequestOb
 	if err := s.mayAct(ctx, k); err != nil {
 		return nil, err
 	}
-	clean := func(text string) string { return strings.ReplaceAll(text, "\x00", "") }
 	return api.PostStepReply204Response{}, s.Service.ReportStep(ctx, k, service.StepReply{
-		Type: service.StepType(r.Body.StepType), ID: clean(r.Body.StepID), ExitCode: r.Body.ExitCode, Output: clean(r.Body.Output), Error: clean(r.Body.Error),
+		Type: service.StepType(r.Body.StepType), ID: withoutNUL(r.Body.StepID), ExitCode: r.Body.ExitCode, Output: withoutNUL(r.Body.Output), Error: withoutNUL(r.Body.Error),
 	})
+}
+
+// withoutNUL leaves out what a database cannot keep, also where the text is JSON that escapes it: firmware says strange things.
+func withoutNUL(text string) string {
+	const escaped = `\u0000`
+	text = strings.ReplaceAll(text, "\x00", "")
+	if !strings.Contains(text, escaped) {
+		return text
+	}
+	var kept strings.Builder
+	for {
+		at := strings.IndexByte(text, '\\')
+		if at < 0 || at+1 == len(text) {
+			return kept.String() + text
+		}
+		kept.WriteString(text[:at])
+		if text = text[at:]; strings.HasPrefix(text, escaped) {
+			text = text[len(escaped):]
+			continue
+		}
+		kept.WriteString(text[:2]) // what is escaped here may be a backslash, which escapes nothing itself
+		text = text[2:]
+	}
 }
 
 // UpdateHostInstallProgress implements api.StrictServerInterface.

@@ -50,6 +50,25 @@ func TestADatabaseThatIsAwayAnswersThatItComesBack(t *testing.T) {
 	assert.Equal(t, 200, w.call(agent, "GET", host+"/instructions?wait=0", nil).status)
 }
 
+func TestWhatAnAgentSaysIsKeptWithoutNUL(t *testing.T) {
+	for name, w := range map[string]*world{"SQLite": newWorld(t), "PostgreSQL": newWorldOn(t, postgrestest.Start(t).URL)} {
+		admin := w.person("root", "admins")
+		host, token := w.host(w.infraEnv(admin, "e"))
+		for step, output := range map[string]string{
+			"inventory":                    `{"hostname":"a\u0000b","disks":[{"id":"d\u0000","name":"sda","path":"/dev/sda"}],"system_vendor":{"product_name":"c:\\u0000\u0000"}}`,
+			"ntp-synchronizer":             `{"ntp_sources":[{"source_name":"time\u0000","source_state":"synced"}]}`,
+			"container-image-availability": `{"images":[{"name":"image\u0000","result":"failure"}]}`,
+		} {
+			a := w.call(caller{"X-Secret-Key": token}, "POST", host+"/instructions", map[string]any{"step_type": step, "step_id": step + "-1\x00", "exit_code": 0, "output": output, "error": "\x00"})
+			assert.Equal(t, 204, a.status, "%s: %s: %s", name, step, a.raw)
+		}
+		shown := w.call(admin, "GET", host, nil)
+		require.Equal(t, 200, shown.status)
+		assert.JSONEq(t, `{"hostname":"ab","disks":[{"id":"d","name":"sda","path":"/dev/sda"}],"system_vendor":{"product_name":"c:\\u0000"}}`, shown.text("inventory"), name)
+		assert.Contains(t, shown.text("ntp_sources"), `"time"`)
+	}
+}
+
 // gone is a client that went away before the answer came.
 type gone struct {
 	*httptest.ResponseRecorder
