@@ -24,6 +24,10 @@ const (
 	maxRoutes     = 256
 	maxTargets    = 64
 	maxAddresses  = 64
+	// maxText is of one text, in bytes, where nothing else is said.
+	maxText = 256
+	// maxPath is of what names something that has to be found again.
+	maxPath = 1024
 )
 
 // Read parses the output of an inventory step and bounds it. It returns the JSON to keep and its summary. An error says
@@ -91,6 +95,7 @@ func (i *Inventory) bound(size int) bool {
 		for n := range i.Disks {
 			i.Disks[n].Smart = ""
 		}
+		i.Boot.CommandLine = bounded(i.Boot.CommandLine, maxPath)
 		reasons = append(reasons, "details of disks are left out")
 	}
 	if i.Truncation == nil {
@@ -107,11 +112,22 @@ func rank(d Disk) int {
 	return 1
 }
 
-// frame is what is left of an inventory that is too large even when its lists are cut.
+// frame is what is left of an inventory that is too large even when its lists are cut: no lists, and texts of a length that is usual.
 func (i *Inventory) frame(size int) Inventory {
-	i.Truncation = &Truncation{Type: "full", Reasons: []string{fmt.Sprintf("the inventory has %d bytes, %d are kept", size, MaxBytes)}}
-	i.Disks, i.Interfaces, i.Routes, i.GPUs = nil, nil, nil, nil
-	i.CPU.Flags = nil
+	*i = Inventory{
+		Hostname: bounded(i.Hostname, maxText), BMCAddress: bounded(i.BMCAddress, maxText), BMCV6Address: bounded(i.BMCV6Address, maxText),
+		Boot: Boot{CurrentBootMode: bounded(i.Boot.CurrentBootMode, maxText), SecureBootState: bounded(i.Boot.SecureBootState, maxText)},
+		CPU: CPU{
+			Architecture: bounded(i.CPU.Architecture, maxText), Count: i.CPU.Count, Frequency: i.CPU.Frequency, ModelName: bounded(i.CPU.ModelName, maxText),
+		},
+		Memory: Memory{PhysicalBytes: i.Memory.PhysicalBytes, UsableBytes: i.Memory.UsableBytes},
+		SystemVendor: SystemVendor{
+			Manufacturer: bounded(i.SystemVendor.Manufacturer, maxText), ProductName: bounded(i.SystemVendor.ProductName, maxText),
+			SerialNumber: bounded(i.SystemVendor.SerialNumber, maxText), Virtual: i.SystemVendor.Virtual,
+		},
+		TPMVersion: bounded(i.TPMVersion, maxText), Timestamp: i.Timestamp,
+		Truncation: &Truncation{Type: "full", Reasons: []string{fmt.Sprintf("the inventory has %d bytes, %d are kept", size, MaxBytes)}},
+	}
 	return *i
 }
 
@@ -129,18 +145,18 @@ func (i *Inventory) summary(now time.Time) Summary {
 	}
 	for _, n := range i.Interfaces {
 		if n.MACAddress != "" && len(s.MACAddresses) < maxAddresses {
-			s.MACAddresses = append(s.MACAddresses, strings.ToLower(n.MACAddress))
+			s.MACAddresses = append(s.MACAddresses, strings.ToLower(bounded(n.MACAddress, maxText)))
 		}
 		for _, address := range slices.Concat(n.IPV4Addresses, n.IPV6Addresses) {
 			if len(s.Addresses) < maxAddresses {
-				s.Addresses = append(s.Addresses, address)
+				s.Addresses = append(s.Addresses, bounded(address, maxText))
 			}
 		}
 	}
 	s.DefaultRoute = slices.ContainsFunc(i.Routes, func(r Route) bool { return r.Destination == "0.0.0.0" || r.Destination == "::" })
 	s.Targets = i.targets()
 	if i.Truncation != nil {
-		s.Truncation = i.Truncation.Type
+		s.Truncation = bounded(i.Truncation.Type, maxText)
 	}
 	return s
 }
@@ -169,7 +185,7 @@ func (i *Inventory) targets() []Target {
 		if device == "" {
 			device = path.Join("/dev", d.Name)
 		}
-		targets = append(targets, Target{ID: cmp.Or(d.ID, d.ByID, device), Path: device, SizeBytes: d.SizeBytes, ISCSIAddress: iscsiAddress(d)})
+		targets = append(targets, Target{ID: bounded(cmp.Or(d.ID, d.ByID, device), maxPath), Path: bounded(device, maxPath), SizeBytes: d.SizeBytes, ISCSIAddress: iscsiAddress(d)})
 	}
 	return targets
 }

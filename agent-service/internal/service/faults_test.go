@@ -186,6 +186,17 @@ func TestALargeInventoryIsBoundedAndFlagged(t *testing.T) {
 	assert.Equal(t, service.Invalid, service.KindOf(err))
 }
 
+func TestNamesOfTimeServersAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.register(w.infraEnv(alice), "n1")
+	w.reply(key, service.StepNTP, 0, `{"ntp_sources":[{"source_name":"`+strings.Repeat("a", 6<<20)+`","source_state":"`+strings.Repeat("b", 1<<20)+`"}]}`)
+	h, err := w.GetHost(t.Context(), alice, key)
+	require.NoError(t, err)
+	require.Len(t, h.NTPSources, 1)
+	assert.Less(t, len(h.NTPSources[0].Name)+len(h.NTPSources[0].State), 300)
+}
+
 func TestALoopOfRegistrationsIsFolded(t *testing.T) {
 	w := newWorld(t)
 	key := w.register(w.infraEnv(alice), "n1")

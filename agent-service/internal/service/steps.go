@@ -338,7 +338,11 @@ func understand(reply StepReply) (func(*Host), error) {
 			return nil, invalid()
 		}
 		slices.SortFunc(output.Sources, func(a, b validate.NTPSource) int { return strings.Compare(a.Name, b.Name) })
-		return func(h *Host) { h.NTPSources = output.Sources[:min(len(output.Sources), 32)] }, nil
+		sources := output.Sources[:min(len(output.Sources), 32)]
+		for i := range sources {
+			sources[i].Name, sources[i].State = bound(sources[i].Name, 253), bound(sources[i].State, 32)
+		}
+		return func(h *Host) { h.NTPSources = sources }, nil
 	case StepConnectivity:
 		return understandConnectivity(reply.Output, invalid)
 	case StepDomainResolution:

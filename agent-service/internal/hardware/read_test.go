@@ -1,0 +1,70 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hardware_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/agent-service/internal/hardware"
+)
+
+func machine(change func(*hardware.Inventory)) string {
+	inventory := hardware.Inventory{
+		Hostname: "n1", CPU: hardware.CPU{Architecture: "x86_64", Count: 8}, Memory: hardware.Memory{PhysicalBytes: 32 << 30},
+		Disks:      []hardware.Disk{{Name: "sda", ID: "/dev/disk/by-id/1", Path: "/dev/sda", SizeBytes: 200e9, InstallationEligibility: hardware.Eligibility{Eligible: true}}},
+		Interfaces: []hardware.Interface{{Name: "eth0", MACAddress: "52:54:00:00:00:01", IPV4Addresses: []string{"192.0.2.7/24"}}},
+	}
+	change(&inventory)
+	output, err := json.Marshal(inventory)
+	if err != nil {
+		panic(err)
+	}
+	return string(output)
+}
+
+func TestNoPartOfAnInventoryIsKeptBeyondTheBound(t *testing.T) {
+	for _, size := range []int{400 << 10, 6 << 20} {
+		large := strings.Repeat("a", size)
+		for what, change := range map[string]func(*hardware.Inventory){
+			"a command line":        func(i *hardware.Inventory) { i.Boot.CommandLine = large },
+			"a boot mode":           func(i *hardware.Inventory) { i.Boot.CurrentBootMode = large },
+			"a hostname":            func(i *hardware.Inventory) { i.Hostname = large },
+			"a model":               func(i *hardware.Inventory) { i.CPU.ModelName = large },
+			"an architecture":       func(i *hardware.Inventory) { i.CPU.Architecture = large },
+			"a method":              func(i *hardware.Inventory) { i.Memory.PhysicalBytesMethod = large },
+			"a product":             func(i *hardware.Inventory) { i.SystemVendor.ProductName = large },
+			"an address":            func(i *hardware.Inventory) { i.Interfaces[0].MACAddress = large },
+			"a network":             func(i *hardware.Inventory) { i.Interfaces[0].IPV4Addresses = []string{large} },
+			"a disk":                func(i *hardware.Inventory) { i.Disks[0].ID = large },
+			"a path":                func(i *hardware.Inventory) { i.Disks[0].Path = large },
+			"a management address":  func(i *hardware.Inventory) { i.BMCAddress = large },
+			"a module":              func(i *hardware.Inventory) { i.TPMVersion = large },
+			"a reason":              func(i *hardware.Inventory) { i.Truncation = &hardware.Truncation{Reasons: []string{large}} },
+			"a kind of truncation":  func(i *hardware.Inventory) { i.Truncation = &hardware.Truncation{Type: large} },
+			"a route":               func(i *hardware.Inventory) { i.Routes = []hardware.Route{{Destination: large}} },
+			"a flag of a processor": func(i *hardware.Inventory) { i.CPU.Flags = []string{large} },
+		} {
+			kept, summary, err := hardware.Read(machine(change), time.Now())
+			require.NoError(t, err, what)
+			assert.LessOrEqual(t, len(kept), hardware.MaxBytes, what)
+			short, err := json.Marshal(summary)
+			require.NoError(t, err)
+			assert.Less(t, len(short), 4<<10, what)
+			assert.Equal(t, int64(8), summary.CPUCount, what)
+			assert.Equal(t, 1, summary.DiskCount, what)
+			if len(kept) < size {
+				assert.NotEmpty(t, summary.Truncation, what)
+			}
+		}
+	}
+	_, summary, err := hardware.Read(machine(func(i *hardware.Inventory) { i.Boot.CommandLine = strings.Repeat("a", 6<<20) }), time.Now())
+	require.NoError(t, err)
+	assert.Len(t, summary.Targets, 1, "a long command line costs no disks")
+}
