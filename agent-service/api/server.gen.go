@@ -1358,42 +1358,45 @@ type CPUArchitecture string
 
 // Cluster defines model for Cluster.
 type Cluster struct {
-	AdditionalNtpSource   string                      `json:"additional_ntp_source,omitempty,omitzero"`
-	APIVips               []VIP                       `json:"api_vips,omitempty,omitzero"`
-	BaseDNSDomain         string                      `json:"base_dns_domain,omitempty,omitzero"`
-	ClusterNetworks       []CIDR                      `json:"cluster_networks,omitempty,omitzero"`
-	ControlPlaneCount     int                         `json:"control_plane_count,omitempty,omitzero"`
-	CPUArchitecture       string                      `json:"cpu_architecture,omitempty,omitzero"`
-	CreatedAt             time.Time                   `json:"created_at,omitempty,omitzero"`
-	EmailDomain           string                      `json:"email_domain,omitempty,omitzero"`
-	EnabledHostCount      int64                       `json:"enabled_host_count,omitempty,omitzero"`
-	HighAvailabilityMode  ClusterHighAvailabilityMode `json:"high_availability_mode,omitempty,omitzero"`
-	Hosts                 []Host                      `json:"hosts,omitempty,omitzero"`
-	Href                  string                      `json:"href"`
-	HTTPProxy             string                      `json:"http_proxy,omitempty,omitzero"`
-	HTTPSProxy            string                      `json:"https_proxy,omitempty,omitzero"`
-	ID                    openapi_types.UUID          `json:"id"`
-	ImageInfo             ImageInfo                   `json:"image_info"`
-	IngressVips           []VIP                       `json:"ingress_vips,omitempty,omitzero"`
-	InstallCompletedAt    time.Time                   `json:"install_completed_at,omitempty,omitzero"`
-	InstallStartedAt      time.Time                   `json:"install_started_at,omitempty,omitzero"`
-	Kind                  ClusterKind                 `json:"kind"`
-	MachineNetworks       []CIDR                      `json:"machine_networks,omitempty,omitzero"`
-	Name                  string                      `json:"name,omitempty,omitzero"`
-	NoProxy               string                      `json:"no_proxy,omitempty,omitzero"`
-	OpenshiftVersion      string                      `json:"openshift_version,omitempty,omitzero"`
-	OrgID                 string                      `json:"org_id,omitempty,omitzero"`
-	Progress              ClusterProgressInfo         `json:"progress,omitempty,omitzero"`
-	PullSecretSet         bool                        `json:"pull_secret_set,omitempty,omitzero"`
-	ReadyHostCount        int64                       `json:"ready_host_count,omitempty,omitzero"`
-	ServiceNetworks       []CIDR                      `json:"service_networks,omitempty,omitzero"`
-	SSHPublicKey          string                      `json:"ssh_public_key,omitempty,omitzero"`
-	Status                ClusterStatus               `json:"status"`
-	StatusInfo            string                      `json:"status_info"`
-	StatusUpdatedAt       time.Time                   `json:"status_updated_at,omitempty,omitzero"`
-	TotalHostCount        int64                       `json:"total_host_count,omitempty,omitzero"`
-	UpdatedAt             time.Time                   `json:"updated_at,omitempty,omitzero"`
-	UserManagedNetworking bool                        `json:"user_managed_networking,omitempty,omitzero"`
+	AdditionalNtpSource  string                      `json:"additional_ntp_source,omitempty,omitzero"`
+	APIVips              []VIP                       `json:"api_vips,omitempty,omitzero"`
+	BaseDNSDomain        string                      `json:"base_dns_domain,omitempty,omitzero"`
+	ClusterNetworks      []CIDR                      `json:"cluster_networks,omitempty,omitzero"`
+	ControlPlaneCount    int                         `json:"control_plane_count,omitempty,omitzero"`
+	CPUArchitecture      string                      `json:"cpu_architecture,omitempty,omitzero"`
+	CreatedAt            time.Time                   `json:"created_at,omitempty,omitzero"`
+	EmailDomain          string                      `json:"email_domain,omitempty,omitzero"`
+	EnabledHostCount     int64                       `json:"enabled_host_count,omitempty,omitzero"`
+	HighAvailabilityMode ClusterHighAvailabilityMode `json:"high_availability_mode,omitempty,omitzero"`
+	Hosts                []Host                      `json:"hosts,omitempty,omitzero"`
+	Href                 string                      `json:"href"`
+	HTTPProxy            string                      `json:"http_proxy,omitempty,omitzero"`
+	HTTPSProxy           string                      `json:"https_proxy,omitempty,omitzero"`
+	ID                   openapi_types.UUID          `json:"id"`
+	ImageInfo            ImageInfo                   `json:"image_info"`
+	IngressVips          []VIP                       `json:"ingress_vips,omitempty,omitzero"`
+	InstallCompletedAt   time.Time                   `json:"install_completed_at,omitempty,omitzero"`
+	InstallStartedAt     time.Time                   `json:"install_started_at,omitempty,omitzero"`
+	Kind                 ClusterKind                 `json:"kind"`
+	MachineNetworks      []CIDR                      `json:"machine_networks,omitempty,omitzero"`
+	Name                 string                      `json:"name,omitempty,omitzero"`
+	NoProxy              string                      `json:"no_proxy,omitempty,omitzero"`
+
+	// OpenshiftClusterID The id that an imported cluster has by itself.
+	OpenshiftClusterID    openapi_types.UUID  `json:"openshift_cluster_id,omitempty,omitzero"`
+	OpenshiftVersion      string              `json:"openshift_version,omitempty,omitzero"`
+	OrgID                 string              `json:"org_id,omitempty,omitzero"`
+	Progress              ClusterProgressInfo `json:"progress,omitempty,omitzero"`
+	PullSecretSet         bool                `json:"pull_secret_set,omitempty,omitzero"`
+	ReadyHostCount        int64               `json:"ready_host_count,omitempty,omitzero"`
+	ServiceNetworks       []CIDR              `json:"service_networks,omitempty,omitzero"`
+	SSHPublicKey          string              `json:"ssh_public_key,omitempty,omitzero"`
+	Status                ClusterStatus       `json:"status"`
+	StatusInfo            string              `json:"status_info"`
+	StatusUpdatedAt       time.Time           `json:"status_updated_at,omitempty,omitzero"`
+	TotalHostCount        int64               `json:"total_host_count,omitempty,omitzero"`
+	UpdatedAt             time.Time           `json:"updated_at,omitempty,omitzero"`
+	UserManagedNetworking bool                `json:"user_managed_networking,omitempty,omitzero"`
 
 	// UserName Who made it.
 	UserName string `json:"user_name,omitempty,omitzero"`
@@ -1790,8 +1793,10 @@ type ImageType string
 // ImportClusterParams defines model for ImportClusterParams.
 type ImportClusterParams struct {
 	// APIVipDnsname The name of the cluster's API.
-	APIVipDnsname      string             `json:"api_vip_dnsname"`
-	Name               string             `json:"name"`
+	APIVipDnsname string `json:"api_vip_dnsname"`
+	Name          string `json:"name"`
+
+	// OpenshiftClusterID The id that the cluster has by itself. Here it is given another one.
 	OpenshiftClusterID openapi_types.UUID `json:"openshift_cluster_id"`
 	OpenshiftVersion   string             `json:"openshift_version,omitempty,omitzero"`
 }

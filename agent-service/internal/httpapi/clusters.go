@@ -171,8 +171,8 @@ func (s *server) shownCluster(ctx context.Context, c *service.Cluster, err error
 	}
 	shown := api.ClusterJSONResponse{
 		Kind: api.ClusterKindCluster, ID: id(c.ID), Href: api.Base + "/clusters/" + c.ID, Name: c.Name, UserName: c.User, OrgID: c.Organization,
-		OpenshiftVersion: c.OpenshiftVersion, BaseDNSDomain: c.BaseDNSDomain, ControlPlaneCount: c.ControlPlaneCount, CPUArchitecture: c.CPUArchitecture,
-		HighAvailabilityMode: "Full", SSHPublicKey: c.SSHPublicKey, PullSecretSet: c.PullSecret != "", Status: api.ClusterStatus(c.Status), StatusInfo: c.StatusInfo,
+		OpenshiftVersion: c.OpenshiftVersion, OpenshiftClusterID: id(c.OpenshiftClusterID), BaseDNSDomain: c.BaseDNSDomain, ControlPlaneCount: c.ControlPlaneCount,
+		CPUArchitecture: c.CPUArchitecture, HighAvailabilityMode: "Full", SSHPublicKey: c.SSHPublicKey, PullSecretSet: c.PullSecret != "", Status: api.ClusterStatus(c.Status), StatusInfo: c.StatusInfo,
 		StatusUpdatedAt: c.StatusUpdatedAt, TotalHostCount: int64(c.HostCount), EnabledHostCount: int64(c.HostCount), ReadyHostCount: int64(c.ReadyHostCount),
 		APIVips: vips(c.APIVIPs), IngressVips: vips(c.IngressVIPs), ClusterNetworks: networks(c.ClusterNetworks), ServiceNetworks: networks(c.ServiceNetworks),
 		MachineNetworks: networks(c.MachineNetworks), UserManagedNetworking: c.UserManagedNetworking, AdditionalNtpSource: c.AdditionalNTPSources,

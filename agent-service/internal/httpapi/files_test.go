@@ -235,5 +235,11 @@ func TestWhatUserInterfacesAskFor(t *testing.T) {
 	assert.Equal(t, "AddHostsCluster", imported.text("kind"))
 	assert.Equal(t, "example.com", imported.text("base_dns_domain"))
 	form.sees("cluster", imported.body)
+	assert.Equal(t, "5f5a8f0f-3a7d-4b8c-9d0e-1f2a3b4c5d6e", imported.text("openshift_cluster_id"))
+	for _, taken := range []string{imported.text("openshift_cluster_id"), imported.text("id"), cluster} {
+		again := w.call(w.person("joe"), "POST", "/clusters/import", map[string]any{"name": "far", "api_vip_dnsname": "api.far.example.com", "openshift_cluster_id": taken})
+		require.Equal(t, 201, again.status, "ids of others answer like ids that are free: %s", again.raw)
+		assert.NotEqual(t, taken, again.text("id"))
+	}
 	assert.Equal(t, 202, w.call(admin, "POST", "/clusters/"+imported.text("id")+"/actions/allow-add-hosts", nil).status)
 }

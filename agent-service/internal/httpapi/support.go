@@ -23,8 +23,8 @@ func (s *server) ImportCluster(ctx context.Context, r api.ImportClusterRequestOb
 	if rest, found := strings.CutPrefix(domain, "api."+name+"."); found {
 		domain = rest
 	}
-	cluster, err := s.Service.CreateCluster(ctx, principal(ctx), service.NewCluster{ID: r.Body.OpenshiftClusterID.String(), Name: name, ClusterSettings: service.ClusterSettings{
-		OpenshiftVersion: r.Body.OpenshiftVersion, BaseDNSDomain: domain, Imported: true,
+	cluster, err := s.Service.CreateCluster(ctx, principal(ctx), service.NewCluster{Name: name, ClusterSettings: service.ClusterSettings{
+		OpenshiftVersion: r.Body.OpenshiftVersion, BaseDNSDomain: domain, Imported: true, OpenshiftClusterID: r.Body.OpenshiftClusterID.String(),
 	}})
 	shown, err := s.shownCluster(ctx, cluster, err, true)
 	return api.ImportCluster201JSONResponse{ClusterJSONResponse: shown}, err

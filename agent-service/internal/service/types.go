@@ -246,6 +246,8 @@ type ClusterSettings struct {
 	AdditionalNTPSources string
 	// Imported clusters are installed already and take hosts (kind AddHostsCluster).
 	Imported bool
+	// OpenshiftClusterID is what an imported cluster calls itself. It proves nothing: its ID here is another one.
+	OpenshiftClusterID string `json:",omitempty"`
 	// HoldInstallation keeps a cluster that is ready from installing by itself; Install starts it.
 	HoldInstallation bool
 	// OSImage is what agents write, where the service's own table of versions does not say.
