@@ -136,9 +136,9 @@ func (s *server) StreamEvents(ctx context.Context, r api.StreamEventsRequestObje
 	if err != nil {
 		return nil, err
 	}
-	filter.AfterPosition = given(r.Params.Since)
+	filter.AfterPosition = new(given(r.Params.Since))
 	if r.Params.LastEventID != nil {
-		filter.AfterPosition = *r.Params.LastEventID
+		filter.AfterPosition = r.Params.LastEventID
 	}
 	filter.Limit = 500
 	st := &stream{server: s, filter: filter, news: s.Service.Subscribe()}
@@ -190,7 +190,7 @@ func (st *stream) write(w http.ResponseWriter) error {
 		if _, err := fmt.Fprintf(w, "id: %d\ndata: %s\n\n", event.Position, text(shownEvent(event))); err != nil {
 			return err
 		}
-		st.filter.AfterPosition = event.Position
+		st.filter.AfterPosition = new(event.Position)
 	}
 	if len(st.list.Items) == 0 {
 		if _, err := fmt.Fprint(w, ": nothing new\n\n"); err != nil {

@@ -94,8 +94,8 @@ type EventFilter struct {
 	ClusterLevel bool
 	// Descending is newest first.
 	Descending bool
-	// AfterPosition shows only events that were written or repeated after the given position, in the order of positions.
-	AfterPosition int64
+	// AfterPosition shows only events that were written or repeated after the given position, in the order of positions; nil all, in the order of their times.
+	AfterPosition *int64
 	Page
 }
 

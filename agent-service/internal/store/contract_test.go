@@ -52,6 +52,8 @@ func contract(t *testing.T, address func(t *testing.T) string) {
 		"each is undone alone":                      undoesEachAlone,
 		"who is given up waits no longer":           waitsNoLongerThanItsCaller,
 		"events are folded, scoped and searched":    foldsEvents,
+		"events are seen in their order":            followsEvents,
+		"an event that is repeated is seen once":    followsRepetitions,
 		"lists are owned and paged":                 ownsLists,
 		"files go with their cluster":               keepsFiles,
 		"heartbeats are saved in few statements":    savesHeartbeats,
@@ -390,7 +392,7 @@ func foldsEvents(t *testing.T, s *store.Store, _ string) {
 		none, err := r.Events(ctx, service.EventFilter{ClusterID: "c", Message: "100_"})
 		require.NoError(t, err)
 		assert.Empty(t, none.Items)
-		later, err := r.Events(ctx, service.EventFilter{InfraEnvID: "e", AfterPosition: env.Items[0].Position})
+		later, err := r.Events(ctx, service.EventFilter{InfraEnvID: "e", AfterPosition: new(env.Items[0].Position)})
 		require.NoError(t, err)
 		assert.Len(t, later.Items, 1)
 		last, err := r.Events(ctx, service.EventFilter{InfraEnvID: "e", Descending: true, Page: service.Page{Limit: 1}})
@@ -400,6 +402,69 @@ func foldsEvents(t *testing.T, s *store.Store, _ string) {
 		assert.Equal(t, int64(1), last.Items[0].Count)
 		return nil
 	}))
+}
+
+// followsRepetitions is a reader that sees each event once, also where repetitions came at the same time in another order.
+func followsRepetitions(t *testing.T, s *store.Store, _ string) {
+	at := time.Now()
+	for i, names := range [][]string{{"one", "two"}, {"two", "one"}} {
+		update(t, s, func(ctx context.Context, tx service.Tx) {
+			for _, name := range names {
+				require.NoError(t, tx.AddEvent(ctx, service.Event{Name: name, InfraEnvID: "e", At: at.Add(time.Duration(i) * time.Minute), ForInfraEnv: true}))
+			}
+		})
+	}
+	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+		first, err := r.Events(ctx, service.EventFilter{InfraEnvID: "e", AfterPosition: new(int64)})
+		require.NoError(t, err)
+		require.Len(t, first.Items, 2)
+		assert.Equal(t, "one", first.Items[1].Name, "it was repeated last")
+		next, err := r.Events(ctx, service.EventFilter{InfraEnvID: "e", AfterPosition: new(first.Items[1].Position)})
+		assert.Empty(t, next.Items)
+		return err
+	}))
+}
+
+// followsEvents is a reader that asks for what came after the last event that it saw, while many write.
+func followsEvents(t *testing.T, s *store.Store, _ string) {
+	const writers, updates, each = 16, 10, 3
+	var wait sync.WaitGroup
+	for i := range writers {
+		wait.Go(func() {
+			for j := range updates {
+				update(t, s, func(ctx context.Context, tx service.Tx) {
+					for k := range each {
+						require.NoError(t, tx.AddEvent(ctx, service.Event{Name: "n", InfraEnvID: "e", Message: fmt.Sprint(i, j, k), At: time.Now(), ForInfraEnv: true}))
+					}
+				})
+			}
+		})
+	}
+	all := make(chan struct{})
+	go func() { wait.Wait(); close(all) }()
+	seen := map[string]bool{}
+	filter := service.EventFilter{InfraEnvID: "e", AfterPosition: new(int64)}
+	for last := false; ; {
+		select {
+		case <-all:
+			last = true
+		default:
+		}
+		more := 0
+		require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+			list, err := r.Events(ctx, filter)
+			for _, e := range list.Items {
+				assert.Greater(t, e.Position, *filter.AfterPosition)
+				filter.AfterPosition, seen[e.Message] = new(e.Position), true
+			}
+			more = len(list.Items)
+			return err
+		}))
+		if last && more == 0 {
+			break
+		}
+	}
+	assert.Len(t, seen, writers*updates*each)
 }
 
 func ownsLists(t *testing.T, s *store.Store, _ string) {

@@ -111,7 +111,7 @@ var sequences = strings.NewReplacer(nextPosition, "nextval('event_position')", e
 
 // numbered is a statement as PostgreSQL takes it.
 func numbered(text string) string {
-	parts := strings.Split(sequences.Replace(text), "?")
+	parts := strings.Split(text, "?")
 	var out strings.Builder
 	for i, part := range parts {
 		if i > 0 {

@@ -283,8 +283,8 @@ func (r reader) Events(ctx context.Context, f service.EventFilter) (service.List
 		query = query.Where(`lower(message) LIKE ? ESCAPE '\'`, "%"+escaped+"%")
 	}
 	switch {
-	case f.AfterPosition > 0:
-		query = query.Where("position > ?", f.AfterPosition).Order("position")
+	case f.AfterPosition != nil:
+		query = query.Where("position > ?", *f.AfterPosition).Order("position")
 	case f.Descending:
 		query = query.Order("last_at DESC", "id DESC")
 	default:

@@ -29,14 +29,20 @@ const (
 	largestNews = 7500
 )
 
-const channel = "muster_agent_service"
+const (
+	channel = "muster_agent_service"
+	// eventLock is what a transaction of PostgreSQL holds from its first event until its commit.
+	eventLock = 0x6d7573746572
+)
 
 // transaction implements service.Tx.
 type transaction struct {
 	reader
 	store   *Store
 	changes []service.Change
-	after   []func()
+	// events are written at the end, where there are many writers.
+	events []service.Event
+	after  []func()
 }
 
 // Recall implements service.Tx.
@@ -76,7 +82,7 @@ func (s *Store) once(ctx context.Context, do func(context.Context, service.Tx) e
 	if err := do(ctx, t); err != nil {
 		return errors.Join(err, ignoreDone(tx.Rollback()))
 	}
-	if err := t.tell(ctx); err != nil {
+	if err := t.finish(ctx); err != nil {
 		return errors.Join(err, ignoreDone(tx.Rollback()))
 	}
 	if err := tx.Commit(); err != nil {
@@ -114,22 +120,45 @@ func (t *transaction) Announce(changes ...service.Change) {
 	t.changes = append(t.changes, changes...)
 }
 
-// tell sends the changes to other replicas, with the commit.
-func (t *transaction) tell(ctx context.Context) error {
-	if len(t.changes) == 0 {
+// finish writes the events and tells other replicas of the changes, with the commit. One transaction at a time does it, so that whoever has seen an event has seen
+// all with lower positions. All of it is sent at once, so that the others do not wait for long.
+func (t *transaction) finish(ctx context.Context) error {
+	var statements []string
+	var values []any
+	say := func(statement string, with ...any) {
+		statements, values = append(statements, statement), append(values, with...)
+	}
+	if len(t.events) > 0 {
+		say("SELECT pg_advisory_xact_lock(?)", eventLock)
+	}
+	for _, e := range t.events {
+		say(sequences.Replace(upsertEvent), valuesOf(e)...)
+	}
+	if len(t.changes) > 0 {
+		news, err := t.bulletin()
+		if err != nil {
+			return err
+		}
+		say("SELECT pg_notify(?, ?)", channel, string(news))
+	}
+	if len(statements) == 0 {
 		return nil
 	}
+	if _, err := t.db.NewRaw(strings.Join(statements, "; "), values...).Exec(ctx); err != nil {
+		return fmt.Errorf("telling what happened: %w", err)
+	}
+	return nil
+}
+
+func (t *transaction) bulletin() ([]byte, error) {
 	news, err := json.Marshal(bulletin{Origin: t.store.origin, Changes: t.changes})
 	if err == nil && len(news) > largestNews {
 		news, err = json.Marshal(bulletin{Origin: t.store.origin, Changes: []service.Change{{Kind: service.EverythingChanged}}})
 	}
 	if err != nil {
-		return fmt.Errorf("encoding changes: %w", err)
+		return nil, fmt.Errorf("encoding changes: %w", err)
 	}
-	if _, err := t.db.ExecContext(ctx, "SELECT pg_notify(?, ?)", channel, string(news)); err != nil {
-		return fmt.Errorf("telling other replicas: %w", err)
-	}
-	return nil
+	return news, nil
 }
 
 // LockClusters implements service.Tx. Locks are taken in the order of ids, so that nobody waits in a circle.
@@ -263,13 +292,22 @@ func (t *transaction) DeleteHost(ctx context.Context, key service.HostKey) error
 
 // AddEvent implements service.Tx. A repetition within the hour is counted with the event that was there.
 func (t *transaction) AddEvent(ctx context.Context, e service.Event) error {
-	fold, at := foldKey(e), e.At.UTC()
-	_, err := t.prepared.exec(ctx, t.tx, upsertEvent, fold, at.Add(-foldWindow), fold, e.Name, e.InfraEnvID, e.HostID, e.ClusterID, e.Severity, e.Category, e.Message, at, at,
-		e.ForInfraEnv, e.ForCluster, e.RequestID, string(e.Props))
-	if err != nil {
+	if t.lock != "" {
+		t.events = append(t.events, e)
+		return nil
+	}
+	if _, err := t.prepared.exec(ctx, t.tx, upsertEvent, valuesOf(e)...); err != nil {
 		return fmt.Errorf("writing event %s: %w", e.Name, err)
 	}
 	return nil
+}
+
+func valuesOf(e service.Event) []any {
+	fold, at := foldKey(e), e.At.UTC()
+	return []any{
+		fold, at.Add(-foldWindow), fold, e.Name, e.InfraEnvID, e.HostID, e.ClusterID, e.Severity, e.Category, e.Message, at, at, e.ForInfraEnv, e.ForCluster, e.RequestID,
+		string(e.Props),
+	}
 }
 
 func foldKey(e service.Event) string {
