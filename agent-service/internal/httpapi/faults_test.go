@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
+	"github.com/muster-io/muster/agent-service/internal/service"
 )
 
 func TestADatabaseThatIsAwayAnswersThatItComesBack(t *testing.T) {
@@ -67,6 +69,36 @@ func TestWhatAnAgentSaysIsKeptWithoutNUL(t *testing.T) {
 		assert.JSONEq(t, `{"hostname":"ab","disks":[{"id":"d","name":"sda","path":"/dev/sda"}],"system_vendor":{"product_name":"c:\\u0000"}}`, shown.text("inventory"), name)
 		assert.Contains(t, shown.text("ntp_sources"), `"time"`)
 	}
+}
+
+func TestADatabaseThatHangsAnswersThatItComesBack(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.Start(t)
+	w := newWorldOn(t, server.URL)
+	admin := w.person("root", "admins")
+	env := w.infraEnv(admin, "e")
+	host, token := w.host(env)
+	agent := caller{"X-Secret-Key": token}
+	require.Equal(t, 200, w.call(agent, "GET", host+"/instructions?wait=0", nil).status)
+	server.Hang()
+	t.Cleanup(server.GoOn)
+	var wait sync.WaitGroup
+	for request, body := range map[string]any{
+		"GET " + host: nil, "PATCH " + host: map[string]any{"host_name": "n"}, "POST /infra-envs/" + env + "/hosts": map[string]any{"host_id": uuid.NewString()},
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		wait.Go(func() {
+			refused := w.call(admin, method, path, body)
+			assert.Equal(t, 503, refused.status, "%s: %s", request, refused.raw)
+			assert.NotEmpty(t, refused.header.Get("Retry-After"), request)
+		})
+	}
+	wait.Go(func() { assert.Equal(t, service.Unavailable, service.KindOf(w.service.Ready(t.Context()))) })
+	wait.Wait()
+	server.GoOn()
+	require.Eventually(t, func() bool { return w.call(admin, "GET", host, nil).status == 200 }, patience, 100*time.Millisecond)
+	assert.Equal(t, "known-unbound", w.call(admin, "GET", host, nil).text("status"))
+	require.Eventually(t, func() bool { return w.call(agent, "GET", host+"/instructions?wait=0", nil).status == 200 }, patience, 100*time.Millisecond)
 }
 
 // gone is a client that went away before the answer came.

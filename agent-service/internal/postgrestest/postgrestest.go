@@ -92,6 +92,30 @@ func (s *Server) Down() {
 	s.proc = nil
 }
 
+// Hang stops all of the server, connections included, which stay open and answer nothing until GoOn.
+func (s *Server) Hang() { s.signal(syscall.SIGSTOP) }
+
+// GoOn ends a Hang.
+func (s *Server) GoOn() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig syscall.Signal) {
+	s.t.Helper()
+	// The one that starts the others is the first to stop.
+	own := s.proc.Process.Pid
+	if err := syscall.Kill(own, sig); err != nil {
+		s.t.Fatal(err)
+	}
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", own, own))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, child := range strings.Fields(string(children)) {
+		if pid, err := strconv.Atoi(child); err == nil {
+			_ = syscall.Kill(pid, sig) // it may have ended
+		}
+	}
+}
+
 func (s *Server) must(name string, arguments ...string) {
 	s.t.Helper()
 	command := exec.CommandContext(s.t.Context(), filepath.Join(s.bin, name), arguments...)

@@ -45,6 +45,8 @@ type heartbeatRow struct {
 
 // SavePolls implements service.Store.
 func (s *Store) SavePolls(ctx context.Context, polls []service.Poll) error {
+	ctx, cancel := s.patient(ctx)
+	defer cancel()
 	// In one order, so that two replicas do not wait for each other in a circle.
 	slices.SortFunc(polls, func(a, b service.Poll) int { return strings.Compare(a.String(), b.String()) })
 	for batch := range slices.Chunk(polls, heartbeatBatch) {
@@ -63,6 +65,8 @@ func (s *Store) SavePolls(ctx context.Context, polls []service.Poll) error {
 
 // PollsSince implements service.Store.
 func (s *Store) PollsSince(ctx context.Context, mark int64) ([]service.Poll, int64, error) {
+	ctx, cancel := s.patient(ctx)
+	defer cancel()
 	var rows []struct {
 		InfraEnvID string
 		HostID     string

@@ -46,7 +46,9 @@ func (s *Store) Listen(ctx context.Context, heard func([]service.Change), deaf f
 }
 
 func (s *Store) hear(ctx context.Context, heard func([]service.Change)) error {
-	connection, err := pgx.ConnectConfig(ctx, s.listen)
+	connecting, cancel := s.patient(ctx)
+	defer cancel()
+	connection, err := pgx.ConnectConfig(connecting, s.listen)
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
 	}
@@ -55,7 +57,7 @@ func (s *Store) hear(ctx context.Context, heard func([]service.Change)) error {
 		defer cancel()
 		_ = connection.Close(last) // nothing is left to lose
 	}()
-	if _, err := connection.Exec(ctx, "LISTEN "+channel); err != nil {
+	if _, err := connection.Exec(connecting, "LISTEN "+channel); err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
 	heard([]service.Change{{Kind: service.EverythingChanged}})

@@ -33,6 +33,10 @@ import (
 //go:embed migrations
 var migrations embed.FS
 
+// patience is how long a database of several replicas may take for one call. One that takes longer is away, and a transaction that its replica has left alone for so
+// long is undone: others may wait for it.
+const patience = 8 * time.Second
+
 // Store implements service.Store.
 type Store struct {
 	write *bun.DB
@@ -118,7 +122,10 @@ func (s *Store) openPostgres(ctx context.Context, address string) error {
 	}
 	s.listen, s.heartbeats = config.Copy(), heartbeatsOfPostgres
 	s.listen.RuntimeParams["application_name"] = "agent-service listening"
-	db := stdlib.OpenDB(*config)
+	db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, fmt.Sprintf("SET idle_in_transaction_session_timeout = %d", patience.Milliseconds()))
+		return err
+	}))
 	db.SetMaxOpenConns(30)
 	db.SetMaxIdleConns(30)
 	s.write = bun.NewDB(db, pgdialect.New())
@@ -159,7 +166,16 @@ func (s *Store) Close() error {
 
 // Ping implements service.Store.
 func (s *Store) Ping(ctx context.Context) error {
+	ctx, cancel := s.patient(ctx)
+	defer cancel()
 	return classify(s.write.PingContext(ctx))
+}
+
+func (s *Store) patient(ctx context.Context) (context.Context, context.CancelFunc) {
+	if s.listen == nil {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, patience)
 }
 
 // Shared implements service.Store.

@@ -53,6 +53,8 @@ func (t *transaction) AfterCommit(do func()) { t.after = append(t.after, do) }
 
 // Update implements service.Store.
 func (s *Store) Update(ctx context.Context, do func(context.Context, service.Tx) error) error {
+	ctx, cancel := s.patient(ctx)
+	defer cancel()
 	var err error
 	for range attempts {
 		err = s.once(ctx, do)
@@ -112,6 +114,8 @@ func orNothing(err error) error {
 
 // View implements service.Store.
 func (s *Store) View(ctx context.Context, do func(context.Context, service.Reader) error) error {
+	ctx, cancel := s.patient(ctx)
+	defer cancel()
 	return classify(do(ctx, reader{db: s.read, prepared: s.reading}))
 }
 
