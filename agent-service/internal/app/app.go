@@ -98,9 +98,8 @@ type parts struct {
 	service *service.Service
 	// handler is the door of REST.
 	handler http.Handler
-	// images is nil where this service has none.
-	images      httpapi.Images
-	programs    *programs
+	// discovery is nil where this service has no images.
+	discovery   *discovery
 	instruments []prometheus.Collector
 	// requests counts those to the Kubernetes API.
 	requests *metrics.Requests
@@ -167,7 +166,7 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 		return nil, fmt.Errorf("preparing REST: %w", err)
 	}
 	mux.Handle("/", door)
-	return &parts{service: svc, handler: mux, images: rest.Images, programs: programs, instruments: instruments, requests: requests}, nil
+	return &parts{service: svc, handler: mux, discovery: discovery, instruments: instruments, requests: requests}, nil
 }
 
 // people is who may come with which token.

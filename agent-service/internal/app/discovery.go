@@ -128,7 +128,7 @@ func (d *discovery) check(env *service.InfraEnv) error {
 	}
 	if d.handler != nil {
 		if err := d.handler.Catalog.Check(env.OSImageVersion, env.CPUArchitecture); err != nil {
-			return service.Refuse(service.Invalid, "ImageUnknown", "%v: choose another one", err)
+			return service.Refuse(service.Invalid, "ImageUnknown", "%v", err)
 		}
 	}
 	overlay, err := d.overlay(env)
@@ -137,7 +137,7 @@ func (d *discovery) check(env *service.InfraEnv) error {
 	}
 	err = overlay.Check()
 	if large, is := errors.AsType[*image.TooLargeError](err); is {
-		return service.Refuse(service.Invalid, "ImageTooLarge", "%v: make the override, the certificates or the networks smaller", large)
+		return service.Refuse(service.Invalid, "ImageTooLarge", "%v", large)
 	}
 	return err
 }
@@ -148,6 +148,19 @@ func (d *discovery) env(ctx context.Context, id string) (*service.InfraEnv, erro
 		return nil, answered{err, http.StatusNotFound}
 	}
 	return env, err
+}
+
+// tryFor is how long an image may take that is only tried.
+const tryFor = 3 * time.Second
+
+// obstacle is what keeps the image of a key from being had, nil for nothing or where that is not known.
+func (d *discovery) obstacle(ctx context.Context, short string) *image.Obstacle {
+	ctx, cancel := context.WithTimeout(ctx, tryFor)
+	defer cancel()
+	if d.handler != nil {
+		return d.handler.Try(ctx, short)
+	}
+	return image.Try(ctx, remoteClient, d.images, short)
 }
 
 // URL implements httpapi.Images.

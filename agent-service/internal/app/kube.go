@@ -5,6 +5,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"net/url"
@@ -27,7 +28,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclusterinstall"
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
-	"github.com/muster-io/muster/agent-service/internal/httpapi"
+	"github.com/muster-io/muster/agent-service/internal/nmstate"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -89,7 +90,7 @@ func (o *Options) startKube(ctx context.Context, p *parts, log *zap.Logger) erro
 	}
 	config = rest.CopyConfig(config)
 	config.Wrap(p.requests.Wrap)
-	k := &kube{options: o.KubeOptions, config: config, service: p.service, images: &addresses{images: p.images, programs: p.programs, base: o.BaseURL}, url: o.BaseURL, log: log}
+	k := &kube{options: o.KubeOptions, config: config, service: p.service, images: &addresses{p.discovery}, url: o.BaseURL, log: log}
 	for _, image := range p.service.OSImages {
 		k.versions = append(k.versions, image.Version)
 	}
@@ -218,38 +219,34 @@ func newScheme() (*runtime.Scheme, error) {
 }
 
 // addresses are those of images, of their parts, and of what REST says about them.
-type addresses struct {
-	images   httpapi.Images
-	programs *programs
-	// base is how the service is reached.
-	base string
-}
+type addresses struct{ *discovery }
 
 // Addresses implements infraenv.Images.
 func (a *addresses) Addresses(ctx context.Context, env *service.InfraEnv) (infraenv.Addresses, error) {
-	if a.images == nil {
-		return infraenv.Addresses{}, service.Refuse(service.Conflict, "NoImages", "this service has no discovery images; configure a live image first")
+	if a.discovery == nil {
+		return infraenv.Addresses{}, service.Refuse(service.Conflict, "NoImages", "this service has no discovery images: start it with --live-images")
 	}
-	iso, err := a.images.URL(ctx, env)
+	short, err := a.authority.Short(env.ID, env.Generations)
 	if err != nil {
-		return infraenv.Addresses{}, err
+		return infraenv.Addresses{}, fmt.Errorf("making the address of the image: %w", err)
 	}
-	script, err := a.images.FileURL(ctx, env, httpapi.ImageFile{Name: "ipxe-script"})
-	if err != nil {
-		return infraenv.Addresses{}, err
+	obstacle := a.obstacle(ctx, short)
+	if obstacle != nil && obstacle.Lasting {
+		return infraenv.Addresses{}, service.Refuse(service.Conflict, "NoImage", "%s", obstacle.Reason)
 	}
-	own := strings.TrimSuffix(script, "/ipxe-script")
-	shared := iso[:strings.LastIndex(iso, "/images/")] + "/boot-artifacts/"
+	own, shared, api := a.images+"/images/"+short, a.images+"/boot-artifacts/", a.base+"/api/assisted-install/v2"
 	query := "?" + url.Values{"version": {env.OSImageVersion}, "arch": {env.CPUArchitecture}}.Encode()
-	api := a.base + "/api/assisted-install/v2"
 	found := infraenv.Addresses{
-		ISO: iso, IPXEScript: script, Initrd: own + "/pxe-initrd", Kernel: shared + "kernel" + query, RootFS: shared + "rootfs" + query,
+		ISO: own + "/discovery.iso", IPXEScript: own + "/ipxe-script", Initrd: own + "/pxe-initrd", Kernel: shared + "kernel" + query, RootFS: shared + "rootfs" + query,
 		Ignition: api + "/infra-envs/" + env.ID + "/downloads/files?file_name=discovery.ign", Events: api + "/events?infra_env_id=" + env.ID,
 	}
 	if len(env.StaticNetworkConfig) > 0 {
 		found.StaticNetwork = api + "/infra-envs/" + env.ID + "/downloads/files?file_name=static-network-config"
 	}
 	var lacks []string
+	if obstacle != nil {
+		found.Away, lacks = true, append(lacks, "it cannot be had at the moment: "+obstacle.Reason)
+	}
 	if env.ImageType == minimalISO && !isMinimal(env) {
 		lacks = append(lacks, "it is the full image, because machines need their stated networks before they can fetch what the minimal one leaves out")
 	}
@@ -257,6 +254,41 @@ func (a *addresses) Addresses(ctx context.Context, env *service.InfraEnv) (infra
 	if program == "" {
 		lacks = append(lacks, "live images of CoreOS do not start an agent, because this service has none for "+hardware.Architecture(env.CPUArchitecture))
 	}
-	found.Lacks = strings.Join(lacks, "; ")
+	found.Lacks = strings.Join(append(lacks, unusable(env.StaticNetworkConfig)...), "; ")
 	return found, err
+}
+
+// mostUnusable is how many networks are named that cannot be used.
+const mostUnusable = 3
+
+// unusable says which networks machines are not going to have, although they are stated.
+func unusable(config json.RawMessage) []string {
+	if len(config) == 0 {
+		return nil
+	}
+	statements, err := nmstate.Read(config)
+	if err != nil {
+		return []string{"the networks of its machines cannot be used: " + err.Error()}
+	}
+	var said []string
+	more := 0
+	for _, statement := range statements {
+		_, err := statement.Keyfiles()
+		if err == nil {
+			continue
+		}
+		if len(said) == mostUnusable {
+			more++
+			continue
+		}
+		var cards []string
+		for _, card := range statement.Cards {
+			cards = append(cards, card.MAC)
+		}
+		said = append(said, fmt.Sprintf("the network that is stated for %s is left out until its NMStateConfig is mended: %v", strings.Join(cards, ", "), err))
+	}
+	if more > 0 {
+		said = append(said, fmt.Sprintf("so are those of %d more", more))
+	}
+	return said
 }

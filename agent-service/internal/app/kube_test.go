@@ -4,6 +4,7 @@
 package app
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"os"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/agent"
+	"github.com/muster-io/muster/agent-service/internal/image"
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -268,6 +270,73 @@ func TestAnInfraEnvSaysWhatIsWrong(t *testing.T) {
 	require.NoError(t, c.user.Get(t.Context(), client.ObjectKeyFromObject(infraEnv), infraEnv))
 	assert.Equal(t, before.Status, infraEnv.Status)
 	assert.Equal(t, writes, c.writes.Load(), "the image and its address stay as they are")
+}
+
+func TestAnInfraEnvSaysWhyItsImageCannotBeHad(t *testing.T) {
+	c := newCluster(t, func(o *Options) { o.LiveImages = liveImages(t, map[string]string{"images/pxeboot/rootfs.img": "root"}) })
+	infraEnv := c.infraEnv("rack")
+	says := func(want string) {
+		t.Helper()
+		c.until(infraEnv, want, func() bool {
+			found := agentv1.FindCondition(infraEnv.Status.Conditions, agentv1.ConditionImageCreated)
+			return found.Status == corev1.ConditionFalse && found.Reason == agentv1.ReasonImageCreationError && found.Message == "Failed to create image: "+want
+		})
+		assert.Empty(t, infraEnv.Status.ISODownloadURL)
+	}
+	change(c, infraEnv, func(e *agentv1.InfraEnv) { e.Spec.OSImageVersion = "nope" })
+	says("no live image of version nope is configured for x86_64: choose live, or add it to the list of live images")
+	change(c, infraEnv, func(e *agentv1.InfraEnv) { e.Spec.OSImageVersion, e.Spec.ImageType = "live", "minimal-iso" })
+	says("this live image has no minimal form: use image type full-iso")
+	change(c, infraEnv, func(e *agentv1.InfraEnv) {
+		e.Spec.ImageType = "full-iso"
+		e.Spec.KernelArguments = []agentv1.KernelArgument{{Operation: "append", Value: "a=b"}}
+	})
+	says("kernel arguments take 3 bytes, the live image has room for 0: use none")
+	change(c, infraEnv, func(e *agentv1.InfraEnv) { e.Spec.KernelArguments = nil })
+	c.until(infraEnv, "the image is there", func() bool { return infraEnv.Status.ISODownloadURL != "" })
+	response, _ := get(t, infraEnv.Status.ISODownloadURL)
+	assert.Equal(t, http.StatusOK, response.StatusCode)
+
+	// The others of the rack have an image, and theirs.
+	c.create(&agentv1.NMStateConfig{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "a", Labels: map[string]string{"for": "rack"}},
+		Spec: agentv1.NMStateConfigSpec{
+			Interfaces: []agentv1.NMStateInterface{{Name: "eth0", MacAddress: "52:54:00:00:00:0A"}},
+			NetConfig:  &runtime.RawExtension{Raw: []byte(`{"interfaces":[{"name":"eth0","type":"ethernet","state":"up","ipv4":{"enabled":true,"address":[{"ip":"here","prefix-length":24}]}}]}`)},
+		},
+	})
+	change(c, infraEnv, func(e *agentv1.InfraEnv) {
+		e.Spec.NMStateConfigLabelSelector = metav1.LabelSelector{MatchLabels: map[string]string{"for": "rack"}}
+	})
+	c.until(infraEnv, "the network is named", func() bool {
+		found := agentv1.FindCondition(infraEnv.Status.Conditions, agentv1.ConditionImageCreated)
+		return found.Status == corev1.ConditionTrue && strings.Contains(found.Message, "the network that is stated for 52:54:00:00:00:0a is left out until its NMStateConfig is mended: interface \"eth0\"")
+	})
+
+	foreign := infraEnv.DeepCopy()
+	foreign.ObjectMeta = metav1.ObjectMeta{Namespace: c.namespace, Name: "arm"}
+	foreign.Spec = agentv1.InfraEnvSpec{PullSecretRef: infraEnv.Spec.PullSecretRef, CPUArchitecture: "aarch64"}
+	c.create(foreign)
+	c.until(foreign, "the architecture is named", func() bool {
+		found := agentv1.FindCondition(foreign.Status.Conditions, agentv1.ConditionImageCreated)
+		return found != nil && found.Message == "Failed to create image: no live image is configured for aarch64: choose another architecture, or add one to the list of live images"
+	})
+}
+
+func TestAnInfraEnvSaysThatItsLiveImageIsAway(t *testing.T) {
+	c := newCluster(t, func(o *Options) {
+		content, err := os.ReadFile(o.LiveImages)
+		require.NoError(t, err)
+		var list []image.Version
+		require.NoError(t, json.Unmarshal(content, &list))
+		list[0].URL = "/nowhere"
+		content, err = json.Marshal(list)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(o.LiveImages, content, 0o600))
+	})
+	infraEnv := c.infraEnv("rack")
+	assert.Contains(t, infraEnv.Status.Conditions[0].Message, "but it cannot be had at the moment: the live image live/x86_64 cannot be fetched: no such file or directory; it is tried again")
+	assert.NotEmpty(t, infraEnv.Status.ISODownloadURL, "who boots by it goes on when the live image is back")
 }
 
 func TestAgentsAreClassified(t *testing.T) {

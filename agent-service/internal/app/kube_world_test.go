@@ -91,11 +91,9 @@ func unserved(t *testing.T, change ...func(*Options)) *cluster {
 	c.permit()
 	c.namespace = c.newNamespace()
 	dir := t.TempDir()
-	live := filepath.Join(dir, "live.json")
-	list := `[{"version": "1", "cpuArchitecture": "x86_64", "url": "/nowhere", "sha256": "` + strings.Repeat("0", 64) + `"}]`
-	require.NoError(t, os.WriteFile(live, []byte(list), 0o600))
 	o, err := ParseOptions([]string{
-		"--database=" + filepath.Join(dir, "a.db"), "--token-key=" + filepath.Join(dir, "a.key"), "--metrics-bind-address=0", "--live-images=" + live, "--kube-api",
+		"--database=" + filepath.Join(dir, "a.db"), "--token-key=" + filepath.Join(dir, "a.key"), "--metrics-bind-address=0", "--kube-api",
+		"--live-images=" + liveImages(t), "--live-image-cache=" + filepath.Join(dir, "images"),
 	})
 	require.NoError(t, err)
 	for _, one := range change {

@@ -161,18 +161,28 @@ func (c *Catalog) find(name, architecture string) (Version, error) {
 			return v, nil
 		}
 	}
-	return Version{}, &UnknownVersionError{Name: name, Architecture: architecture}
+	unknown := &UnknownVersionError{Name: name, Architecture: architecture}
+	for _, v := range c.Versions {
+		if v.Architecture == architecture {
+			unknown.Known = append(unknown.Known, v.Name)
+		}
+	}
+	return Version{}, unknown
 }
 
 // UnknownVersionError says that no such live image is configured.
-type UnknownVersionError struct{ Name, Architecture string }
+type UnknownVersionError struct {
+	Name, Architecture string
+	// Known are the versions that there are for the architecture.
+	Known []string
+}
 
 // Error implements error.
 func (e *UnknownVersionError) Error() string {
-	if e.Name == "" {
-		return fmt.Sprintf("no live image is configured for %s", e.Architecture)
+	if len(e.Known) == 0 {
+		return fmt.Sprintf("no live image is configured for %s: choose another architecture, or add one to the list of live images", e.Architecture)
 	}
-	return fmt.Sprintf("no live image of version %s is configured for %s", e.Name, e.Architecture)
+	return fmt.Sprintf("no live image of version %s is configured for %s: choose %s, or add it to the list of live images", e.Name, e.Architecture, strings.Join(e.Known, ", "))
 }
 
 func (c *Catalog) fetch(ctx context.Context, version Version, path string) error {

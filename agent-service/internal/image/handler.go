@@ -168,26 +168,60 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	}
 }
 
+// refusedBy marks refusals of this package: others, such as those of proxies, say nothing about images.
+const refusedBy = "Muster-Images"
+
 // refuse answers with the status that the error knows, else 503: what goes wrong here (fetching a live image) may go well later.
-func refuse(w http.ResponseWriter, err error) (status int) {
+func refuse(w http.ResponseWriter, err error) int {
+	status, reason := classify(err)
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "10")
+	}
+	w.Header().Set(refusedBy, "refused")
+	http.Error(w, reason, status)
+	return status
+}
+
+func classify(err error) (status int, reason string) {
 	var known interface{ StatusCode() int }
 	var unknown *UnknownVersionError
 	var large *TooLargeError
 	var away *FetchError
-	reason := err.Error()
 	switch {
 	case errors.As(err, &known):
-		status = known.StatusCode()
+		return known.StatusCode(), err.Error()
 	case errors.As(err, &unknown), errors.Is(err, errNoSuchPart):
-		status = http.StatusNotFound
+		return http.StatusNotFound, err.Error()
 	case errors.As(err, &large), errors.Is(err, errNoMinimal):
-		status = http.StatusConflict
-	default:
-		w.Header().Set("Retry-After", "10")
-		if status = http.StatusServiceUnavailable; !errors.As(err, &away) {
-			reason = "the image cannot be had at the moment"
-		}
+		return http.StatusConflict, err.Error()
+	case errors.As(err, &away):
+		return http.StatusServiceUnavailable, err.Error()
 	}
-	http.Error(w, reason, status)
-	return status
+	return http.StatusServiceUnavailable, "the image cannot be had at the moment"
+}
+
+// Obstacle is why an image cannot be had.
+type Obstacle struct {
+	Reason string
+	// Lasting is true where trying again does not help.
+	Lasting bool
+}
+
+func newObstacle(status int, reason string) *Obstacle {
+	return &Obstacle{Reason: reason, Lasting: status < http.StatusInternalServerError}
+}
+
+// Try is what keeps the image of a key from being had, nil for nothing. It begins to fetch the live image.
+func (h *Handler) Try(ctx context.Context, key string) *Obstacle {
+	image, err := h.rendered(ctx, key)
+	if err == nil {
+		err = image.err
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return &Obstacle{Reason: "its live image is still on its way"}
+	}
+	return newObstacle(classify(err))
 }

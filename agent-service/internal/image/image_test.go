@@ -253,6 +253,30 @@ func TestRefusals(t *testing.T) {
 	assert.NotEmpty(t, response.Header.Get("Retry-After"))
 }
 
+func TestAnImageCanBeTriedFromAfar(t *testing.T) {
+	version := liveImage(t, nil)
+	s := &source{revision: "1", overlay: image.Overlay{Ignition: []byte("{}")}}
+	url := serve(t, version, s)
+	assert.Nil(t, image.Try(t.Context(), http.DefaultClient, url, "one"))
+	s.set("2", image.Overlay{Ignition: random(2 * areaSize)})
+	found := image.Try(t.Context(), http.DefaultClient, url, "one")
+	require.NotNil(t, found)
+	assert.True(t, found.Lasting)
+	assert.Contains(t, found.Reason, "the live image has room for 65536: make")
+
+	version.URL = "/nowhere"
+	found = image.Try(t.Context(), http.DefaultClient, serve(t, version, s), "one")
+	require.NotNil(t, found)
+	assert.False(t, found.Lasting)
+	assert.Contains(t, found.Reason, "cannot be fetched")
+
+	proxy := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(proxy.Close)
+	assert.Nil(t, image.Try(t.Context(), http.DefaultClient, proxy.URL, "one"), "what a proxy says is not about images")
+	proxy.Close()
+	assert.Nil(t, image.Try(t.Context(), http.DefaultClient, proxy.URL, "one"))
+}
+
 func TestAThousandRangesCostOneRendering(t *testing.T) {
 	version := liveImage(t, nil)
 	s := &source{revision: "1", overlay: image.Overlay{Ignition: []byte("{}")}}

@@ -122,11 +122,13 @@ type patch struct {
 type TooLargeError struct {
 	What      string
 	Size, Max int64
+	// Advice is what to do.
+	Advice string
 }
 
 // Error implements error.
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("%s take %d bytes, the live image has room for %d", e.What, e.Size, e.Max)
+	return fmt.Sprintf("%s take %d bytes, the live image has room for %d: %s", e.What, e.Size, e.Max, e.Advice)
 }
 
 // Room is what live images have for an overlay: those of CoreOS, and ours.
@@ -138,18 +140,23 @@ const spare = 4 << 10
 // Check says before there is a live image whether the overlay will fit into one: a TooLargeError where it will not.
 func (o Overlay) Check() error {
 	archive, err := o.archive()
-	if size := int64(len(archive)); err == nil && size > Room-spare {
-		return &TooLargeError{What: ignitionAndNetwork, Size: size, Max: Room - spare}
+	if err == nil && len(archive) > Room-spare {
+		return tooLarge(len(archive), Room-spare)
 	}
 	return err
 }
 
-const ignitionAndNetwork = "ignition and static network"
+func tooLarge(size int, room int64) error {
+	return &TooLargeError{
+		What: "ignition and static network", Size: int64(size), Max: room,
+		Advice: "make the override or the certificates shorter, or give some of the networks to another InfraEnv",
+	}
+}
 
 // patches are the overlay as changes of the image.
 func (b *Base) patches(archive []byte, changes []KernelArgument) ([]patch, error) {
 	if int64(len(archive)) > b.ignition.length {
-		return nil, &TooLargeError{What: ignitionAndNetwork, Size: int64(len(archive)), Max: b.ignition.length}
+		return nil, tooLarge(len(archive), b.ignition.length)
 	}
 	padded := make([]byte, b.ignition.length)
 	copy(padded, archive)
@@ -161,7 +168,7 @@ func (b *Base) patches(archive []byte, changes []KernelArgument) ([]patch, error
 	for _, a := range b.arguments.areas {
 		room := a.length - int64(len(a.end))
 		if int64(len(line)) > room {
-			return nil, &TooLargeError{What: "kernel arguments", Size: int64(len(line)), Max: room}
+			return nil, &TooLargeError{What: "kernel arguments", Size: int64(len(line)), Max: room, Advice: "use fewer"}
 		}
 		data := bytes.Repeat([]byte{a.pad}, int(a.length))
 		copy(data, line+a.end)
@@ -172,7 +179,7 @@ func (b *Base) patches(archive []byte, changes []KernelArgument) ([]patch, error
 		all = append(all, patch{offset: a.offset, data: data})
 	}
 	if len(b.arguments.areas) == 0 {
-		return nil, &TooLargeError{What: "kernel arguments", Size: int64(len(line))}
+		return nil, &TooLargeError{What: "kernel arguments", Size: int64(len(line)), Advice: "use none"}
 	}
 	return all, nil
 }

@@ -127,3 +127,22 @@ func FetchScript(ctx context.Context, client *http.Client, at, key string) ([]by
 	}
 	return io.ReadAll(io.LimitReader(response.Body, 1<<20))
 }
+
+// Try is Try of the handler at a URL. Where that does not answer, nothing is known.
+func Try(ctx context.Context, client *http.Client, at, key string) *Obstacle {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at+"/images/"+url.PathEscape(key)+"/discovery.iso", http.NoBody)
+	if err != nil {
+		return nil
+	}
+	request.Header.Set("Range", "bytes=0-0")
+	response, err := client.Do(request)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode < http.StatusBadRequest || response.Header.Get(refusedBy) == "" {
+		return nil
+	}
+	reason, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
+	return newObstacle(response.StatusCode, strings.TrimSpace(string(reason)))
+}

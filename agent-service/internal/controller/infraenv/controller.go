@@ -46,6 +46,8 @@ type Addresses struct {
 	Events, StaticNetwork                        string
 	// Lacks is how the image is not what was asked for, and what machines that boot it may miss; empty for nothing.
 	Lacks string
+	// Away is true for an image that cannot be had at the moment.
+	Away bool
 }
 
 // Deps are what a Reconciler works with; all are required.
@@ -92,14 +94,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err == nil {
 		err = r.remember(ctx, infraEnv, env)
 	}
-	result := ctrl.Result{RequeueAfter: look}
+	var addresses Addresses
+	if err == nil {
+		addresses, err = r.Images.Addresses(ctx, env)
+	}
 	if err != nil && !refused(err) {
 		return ctrl.Result{}, fmt.Errorf("stating InfraEnv %s: %w", request, err)
 	}
-	if err != nil {
+	result := ctrl.Result{RequeueAfter: look}
+	if err != nil || addresses.Away {
 		result.RequeueAfter = missing
 	}
-	return result, r.report(ctx, infraEnv, env, err)
+	return result, r.report(ctx, infraEnv, env, addresses, err)
 }
 
 // refused is true for errors that trying again at once does not mend.
@@ -124,7 +130,7 @@ func (r *Reconciler) release(ctx context.Context, infraEnv *agentv1.InfraEnv) (c
 	}
 	err := r.Service.DeleteInfraEnv(ctx, service.Kubernetes, string(infraEnv.UID), false)
 	if service.KindOf(err) == service.Conflict {
-		return ctrl.Result{RequeueAfter: missing}, r.report(ctx, infraEnv, nil, err)
+		return ctrl.Result{RequeueAfter: missing}, r.report(ctx, infraEnv, nil, Addresses{}, err)
 	}
 	if err != nil && service.KindOf(err) != service.NotFound {
 		return ctrl.Result{}, fmt.Errorf("deleting InfraEnv %s/%s: %w", infraEnv.Namespace, infraEnv.Name, err)
@@ -172,13 +178,7 @@ func (r *Reconciler) remember(ctx context.Context, infraEnv *agentv1.InfraEnv, e
 }
 
 // report writes the status where it changed.
-func (r *Reconciler) report(ctx context.Context, infraEnv *agentv1.InfraEnv, env *service.InfraEnv, obstacle error) error {
-	var addresses Addresses
-	if obstacle == nil {
-		if addresses, obstacle = r.Images.Addresses(ctx, env); obstacle != nil && !refused(obstacle) {
-			return fmt.Errorf("finding out where the image of InfraEnv %s/%s is: %w", infraEnv.Namespace, infraEnv.Name, obstacle)
-		}
-	}
+func (r *Reconciler) report(ctx context.Context, infraEnv *agentv1.InfraEnv, env *service.InfraEnv, addresses Addresses, obstacle error) error {
 	before := infraEnv.DeepCopy()
 	infraEnv.Status = status(infraEnv, env, addresses, obstacle, metav1.Now())
 	if equality.Semantic.DeepEqual(before.Status, infraEnv.Status) {
