@@ -152,14 +152,12 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	}
 	mux, requests := http.NewServeMux(), metrics.NewRequests()
 	instruments := []prometheus.Collector{metrics.New(svc, &db.Statements), requests}
-	if len(live) > 0 || o.ImageURL != "" {
+	if len(live) == 0 && o.ImageURL == "" {
+		log.Warn(httpapi.NoImages)
+	} else {
 		programs.tell(log, live)
 		discovery = newDiscovery(o, live, svc, authority, authorities, programs, log)
-		rest.Images = discovery
-		discovery.mount(mux)
-		if discovery.handler != nil {
-			instruments = append(instruments, metrics.NewImages(discovery.handler))
-		}
+		rest.Images, instruments = discovery, append(instruments, discovery.mount(mux)...)
 	}
 	door, err := httpapi.New(rest)
 	if err != nil {

@@ -70,6 +70,22 @@ func call(t *testing.T, method, url, body string) (int, map[string]any) {
 	return response.StatusCode, object
 }
 
+func TestOurOwnLiveImageIsTheDefault(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "bin", "agent-service")
+	assert.Empty(t, ownLiveImages(program))
+	list := `[{"version":"live","cpuArchitecture":"x86_64","url":"live.iso","sha256":"` + strings.Repeat("0", 64) + `"}]`
+	for _, at := range []string{"share/muster/live", "bin/live"} { // the later one is nearer
+		path := filepath.Join(dir, at)
+		require.NoError(t, os.MkdirAll(path, 0o750))
+		require.NoError(t, os.WriteFile(filepath.Join(path, "live.json"), []byte(list), 0o600))
+		found, err := (&Process{LiveImages: ownLiveImages(program)}).liveImages()
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		assert.Equal(t, filepath.Join(path, "live.iso"), found[0].URL)
+	}
+}
+
 func TestTheServiceStartsAloneAndStops(t *testing.T) {
 	dir := t.TempDir()
 	o, err := ParseOptions([]string{"--database=" + filepath.Join(dir, "a.db"), "--token-key=" + filepath.Join(dir, "a.key"), "--metrics-bind-address=0"})
@@ -94,6 +110,11 @@ func TestTheServiceStartsAloneAndStops(t *testing.T) {
 	require.Equal(t, http.StatusCreated, code, cluster)
 	code, _ = call(t, http.MethodGet, base+"/api/assisted-install/v2/clusters/"+uuid.NewString(), "")
 	assert.Equal(t, http.StatusNotFound, code)
+	code, env := call(t, http.MethodPost, base+"/api/assisted-install/v2/infra-envs", `{"name":"e","pull_secret":"{\"auths\":{}}"}`)
+	require.Equal(t, http.StatusCreated, code, env)
+	code, refusal := call(t, http.MethodGet, base+"/api/assisted-install/v2/infra-envs/"+env["id"].(string)+"/downloads/image-url", "")
+	assert.Equal(t, http.StatusConflict, code)
+	assert.Contains(t, refusal["reason"], "make live-image")
 	stop()
 	select {
 	case err := <-ended:

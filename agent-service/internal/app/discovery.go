@@ -13,10 +13,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/internal/httpapi"
 	"github.com/muster-io/muster/agent-service/internal/image"
+	"github.com/muster-io/muster/agent-service/internal/metrics"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/token"
 )
@@ -48,14 +50,15 @@ func newDiscovery(o Options, live []image.Version, envs service.InfraEnvs, autho
 	return d
 }
 
-// mount serves images, or what another process needs to serve them.
-func (d *discovery) mount(mux *http.ServeMux) {
+// mount serves images and says what measures that, or serves what another process needs to serve them.
+func (d *discovery) mount(mux *http.ServeMux) []prometheus.Collector {
 	if d.handler == nil {
 		mux.Handle("/image-source/", image.NewSourceHandler(d))
-		return
+		return nil
 	}
 	mux.Handle("/images/", d.handler)
 	mux.Handle("/boot-artifacts/", d.handler)
+	return []prometheus.Collector{metrics.NewImages(d.handler)}
 }
 
 // answered is an error with the status of its answer.

@@ -39,6 +39,7 @@ func ParseImageOptions(arguments []string) (ImageOptions, error) {
 	if err := parse("agent-service images", arguments, o.bind); err != nil {
 		return o, err
 	}
+	o.findLiveImages()
 	return o, o.Validate()
 }
 
@@ -57,7 +58,7 @@ func (o *ImageOptions) Validate() error {
 		errs = append(errs, fmt.Errorf("--service-url=%s: write http(s)://host:port without a slash at the end", o.ServiceURL))
 	}
 	if o.LiveImages == "" {
-		errs = append(errs, errors.New("--live-images: write the file that lists them"))
+		errs = append(errs, errors.New("--live-images: write the file that lists them, or build our own live image with make live-image"))
 	}
 	return errors.Join(errs...)
 }

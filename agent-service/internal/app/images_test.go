@@ -234,7 +234,8 @@ func TestAnImageEndsInTheOtherProcessToo(t *testing.T) {
 
 func TestTheOtherProcessFollowsTheSettingsOfTheService(t *testing.T) {
 	a := startApart(t)
-	_, env := call(t, http.MethodPost, a.api+"/infra-envs", `{"name":"e","pull_secret":"{\"auths\":{}}"}`)
+	code, env := call(t, http.MethodPost, a.api+"/infra-envs", `{"name":"e","pull_secret":"{\"auths\":{}}"}`)
+	require.Equal(t, http.StatusCreated, code, env)
 	download, _ := env["download_url"].(string)
 	// image takes the tag of the image, which holds what the service renders now.
 	image := func() (tag string) {

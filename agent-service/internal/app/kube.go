@@ -28,6 +28,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclusterinstall"
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
+	"github.com/muster-io/muster/agent-service/internal/httpapi"
 	"github.com/muster-io/muster/agent-service/internal/nmstate"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
@@ -224,7 +225,7 @@ type addresses struct{ *discovery }
 // Addresses implements infraenv.Images.
 func (a *addresses) Addresses(ctx context.Context, env *service.InfraEnv) (infraenv.Addresses, error) {
 	if a.discovery == nil {
-		return infraenv.Addresses{}, service.Refuse(service.Conflict, "NoImages", "this service has no discovery images: start it with --live-images")
+		return infraenv.Addresses{}, service.Refuse(service.Conflict, "NoImages", "%s", httpapi.NoImages)
 	}
 	short, err := a.authority.Short(env.ID, env.Generations)
 	if err != nil {

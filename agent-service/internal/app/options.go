@@ -55,6 +55,9 @@ func ParseOptions(arguments []string) (Options, error) {
 	if err := parse("agent-service", arguments, o.bind); err != nil {
 		return o, err
 	}
+	if o.ImageURL == "" {
+		o.findLiveImages()
+	}
 	return o, o.Validate()
 }
 

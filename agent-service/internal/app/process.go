@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -45,7 +46,7 @@ func Parse(arguments []string) (run func(context.Context) error, err error) {
 func (p *Process) bind(flags *flag.FlagSet) {
 	flags.StringVar(&p.TLSCertificate, "tls-certificate", "", "file of the certificate; empty to serve without TLS")
 	flags.StringVar(&p.TLSKey, "tls-key", "", "file of the certificate's key")
-	flags.StringVar(&p.LiveImages, "live-images", "", "file with the live images that discovery images are made of: a JSON list of {version, cpuArchitecture, url, sha256}; the first of an architecture is its default")
+	flags.StringVar(&p.LiveImages, "live-images", "", "file with the live images that discovery images are made of: a JSON list of {version, cpuArchitecture, url, sha256}; the first of an architecture is its default, and files are found from where the list is; empty for our own live image, if live/live.json, which make live-image makes, is beside this program, or in ../share/muster, as in the container image")
 	flags.StringVar(&p.LiveImageCache, "live-image-cache", "live-images", "directory where live images are kept")
 	flags.StringVar(&p.HealthProbeBindAddress, "health-probe-bind-address", "0", "address of /healthz and /readyz beside --listen, without TLS; 0 for none")
 	flags.StringVar(&p.MetricsBindAddress, "metrics-bind-address", "127.0.0.1:8091", "address of /metrics; 0 for none")
@@ -76,6 +77,24 @@ func isAddress(text string) bool {
 	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && !strings.HasSuffix(text, "/")
 }
 
+// findLiveImages takes our own live image where no list is given, if it is there.
+func (p *Process) findLiveImages() {
+	if program, err := os.Executable(); p.LiveImages == "" && err == nil {
+		p.LiveImages = ownLiveImages(program)
+	}
+}
+
+// ownLiveImages is the list of our own live image, which is beside a program or, in the container image, in its share; empty where it is not.
+func ownLiveImages(program string) string {
+	for _, at := range []string{"live", filepath.Join("..", "share", "muster", "live")} {
+		list := filepath.Join(filepath.Dir(program), at, "live.json")
+		if _, err := os.Stat(list); err == nil {
+			return list
+		}
+	}
+	return ""
+}
+
 // liveImages are what discovery images are made of.
 func (p *Process) liveImages() ([]image.Version, error) {
 	if p.LiveImages == "" {
@@ -89,9 +108,12 @@ func (p *Process) liveImages() ([]image.Version, error) {
 	if err := json.Unmarshal(content, &versions); err != nil {
 		return nil, fmt.Errorf("reading the list of live images in %s: %w", p.LiveImages, err)
 	}
-	for _, v := range versions {
+	for i, v := range versions {
 		if v.Name == "" || v.Architecture == "" || v.URL == "" || len(v.SHA256) != 64 {
 			return nil, fmt.Errorf("the list of live images in %s: each needs version, cpuArchitecture, url and sha256 of 64 hexadecimal digits", p.LiveImages)
+		}
+		if !strings.Contains(v.URL, "://") && !filepath.IsAbs(v.URL) {
+			versions[i].URL = filepath.Join(filepath.Dir(p.LiveImages), v.URL)
 		}
 	}
 	return versions, nil

@@ -97,7 +97,10 @@ func (s *server) RegenerateInfraEnvSigningKey(ctx context.Context, r api.Regener
 	return api.RegenerateInfraEnvSigningKey204Response{}, err
 }
 
-var errNoImages = &refusal{http.StatusConflict, "this service has no discovery images; configure a base image first"}
+// NoImages is why a service without live images has no discovery images.
+const NoImages = "this service has no discovery images: build our own live image with make live-image, or name others with --live-images, and start the service again"
+
+var errNoImages = &refusal{http.StatusConflict, NoImages}
 
 // GetInfraEnvDownloadURL implements api.StrictServerInterface.
 func (s *server) GetInfraEnvDownloadURL(ctx context.Context, r api.GetInfraEnvDownloadURLRequestObject) (api.GetInfraEnvDownloadURLResponseObject, error) {
