@@ -87,7 +87,7 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.TokenKey, "token-key", "agent-service.key", "file of the key that signs tokens of hosts, made when it is missing; the same for all replicas")
 	flags.StringVar(&o.OSImages, "os-images", "", "file with the images that are installed: a JSON list of {version, cpuArchitecture, url, sha256, compression, firstBoot}")
 	flags.StringVar(&o.HostMinimums, "host-minimums", "", "file with what hosts need at least: a JSON object of {cpus, memoryGiB, diskGB} by role (auto-assign, worker, master, arbiter); roles left out need what is documented")
-	flags.StringVar(&o.RegistryImages, "registry-images", "", "container images, comma separated, that free hosts must be able to pull")
+	flags.StringVar(&o.RegistryImages, "registry-images", "", "container images, comma separated, that hosts must be able to pull before they are installed")
 	flags.StringVar(&o.InstallerImage, "installer-image", "", "container image that agents of today's system run to install; without one, hosts with such agents are bound and not installed")
 	flags.DurationVar(&o.DisconnectAfter, "disconnect-after", 3*time.Minute, "how long a host may be silent")
 	flags.StringVar(&o.OIDCIssuer, "oidc-issuer", "none", "URL of the OpenID Connect issuer whose tokens people use; kubernetes for tokens that the cluster knows; none lets everybody do everything, for development")

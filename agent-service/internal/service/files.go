@@ -372,7 +372,7 @@ func (s *Service) ResetValidation(ctx context.Context, by Principal, key HostKey
 		case validate.DiskSpeed:
 			h.Checks.DiskSpeed = validate.Unknown
 		case "container-images-available":
-			h.Checks.Registry, h.Checks.RegistryDetail, h.Images = validate.Unknown, "", validate.Unknown
+			h.Checks.Registry, h.Checks.RegistryDetail, h.Images, h.ImagesDetail = validate.Unknown, "", validate.Unknown, ""
 		default:
 			return Refuse(Invalid, "ValidationNotResettable", "validation %q follows from what is known and cannot be reset; sufficient-installation-disk-speed and container-images-available can", bound(id, 64))
 		}

@@ -157,6 +157,52 @@ func TestAFailedInstallationIsResetAndRepeated(t *testing.T) {
 	assert.Equal(t, lifecycle.ClusterInstalling, w.clusterState(c.ID))
 }
 
+func TestTheRegistryIsAskedOfBoundHostsToo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const image = "quay.io/x/y:1"
+	w.RegistryImages = []string{image}
+	c := w.cluster(alice, func(s *service.ClusterSettings) { s.MachineNetworks = []string{"192.0.2.0/24"} })
+	e, err := w.CreateInfraEnv(t.Context(), alice, service.NewInfraEnv{Name: "bound", InfraEnvSettings: service.InfraEnvSettings{PullSecret: `{"auths":{}}`, ClusterID: c.ID}})
+	require.NoError(t, err)
+	key := w.register(e, "n1")
+	asked := func() service.Step {
+		t.Helper()
+		got, err := w.NextInstructions(t.Context(), key, 0)
+		require.NoError(t, err)
+		i := slices.IndexFunc(got.Steps, func(s service.Step) bool { return s.Type == service.StepImageAvailability })
+		require.GreaterOrEqual(t, i, 0, "%s: %v", w.state(key), got.Steps)
+		return got.Steps[i]
+	}
+	answer := func(step service.Step, result string) {
+		t.Helper()
+		require.NoError(t, w.ReportStep(t.Context(), key, service.StepReply{Type: step.Type, ID: step.ID, Output: `{"images":[{"name":"` + image + `","result":"` + result + `"}]}`}))
+	}
+	step := asked()
+	assert.Contains(t, step.Args[0], image)
+	w.jump(time.Second)
+	answer(step, "failure")
+	require.Equal(t, lifecycle.Insufficient, w.state(key))
+	w.jump(time.Second)
+	answer(asked(), "success")
+	require.Equal(t, lifecycle.Known, w.state(key))
+	slow := asked()
+
+	// What was asked about registries says nothing about the image of the installation.
+	w.jump(time.Second)
+	_, err = w.InstallCluster(t.Context(), alice, c.ID)
+	require.NoError(t, err)
+	step = asked()
+	assert.NotContains(t, step.Args[0], image)
+	answer(slow, "failure")
+	require.Equal(t, lifecycle.PreparingForInstallation, w.state(key))
+	again := asked()
+	assert.Equal(t, step, again, "an agent does one step of a type at a time, so it is told once more")
+	answer(again, "success")
+	w.reply(key, service.StepDiskSpeed, 0, `{"io_sync_duration":3}`)
+	assert.Equal(t, lifecycle.Installing, w.state(key))
+}
+
 func TestWhyAnInstallationFailedIsSaidOfTheHostAndOfTheCluster(t *testing.T) {
 	t.Parallel()
 	const reason = "downloading the image: Get \"https://alice:secret@images.example.com/disk.raw.gz?signature=secret\": connection refused"

@@ -24,7 +24,7 @@ type Options struct {
 	SaveInterval time.Duration
 	// OSImages are what agents write, by version and architecture.
 	OSImages []OSImage
-	// RegistryImages are container images that a free host must be able to pull, none by default.
+	// RegistryImages are container images that a host must be able to pull before it is installed, none by default.
 	RegistryImages []string
 	// InstallerImage is the container image that agents of today's system run to install, with their flags; they install nothing without one.
 	InstallerImage string

@@ -37,9 +37,9 @@ var asked = map[lifecycle.State][]StepType{
 	lifecycle.DiscoveringUnbound: {StepInventory, StepNTP, StepImageAvailability}, lifecycle.InsufficientUnbound: {StepInventory, StepNTP, StepImageAvailability},
 	lifecycle.KnownUnbound: {StepInventory, StepNTP, StepImageAvailability}, lifecycle.DisconnectedUnbound: {StepInventory},
 	lifecycle.Unbinding: {StepInventory}, lifecycle.Binding: {StepInventory}, lifecycle.Disconnected: {StepInventory},
-	lifecycle.Discovering:              {StepInventory, StepNTP, StepConnectivity, StepDomainResolution},
-	lifecycle.Insufficient:             {StepInventory, StepNTP, StepConnectivity, StepDomainResolution},
-	lifecycle.Known:                    {StepInventory, StepNTP, StepConnectivity, StepDomainResolution},
+	lifecycle.Discovering:              {StepInventory, StepNTP, StepConnectivity, StepDomainResolution, StepImageAvailability},
+	lifecycle.Insufficient:             {StepInventory, StepNTP, StepConnectivity, StepDomainResolution, StepImageAvailability},
+	lifecycle.Known:                    {StepInventory, StepNTP, StepConnectivity, StepDomainResolution, StepImageAvailability},
 	lifecycle.PreparingFailed:          {StepInventory, StepNTP, StepConnectivity},
 	lifecycle.PreparingForInstallation: {StepDiskSpeed, StepImageAvailability},
 	lifecycle.Installing:               {StepInstall},
@@ -75,7 +75,7 @@ func (s *Service) instruct(ctx context.Context, e *entry, key HostKey) (answer I
 		}
 		made = append(made, t)
 		if wanted {
-			answer.Steps = append(answer.Steps, Step{Type: t, ID: stepID(key, t, situation(h)), Args: arguments})
+			answer.Steps = append(answer.Steps, Step{Type: t, ID: stepID(key, t, about(h, t)), Args: arguments})
 		}
 	}
 	e.mu.Lock()
@@ -94,9 +94,9 @@ func (s *Service) instruct(ctx context.Context, e *entry, key HostKey) (answer I
 	return answer, news || len(answer.Steps) > 0, nil
 }
 
-func stepID(key HostKey, t StepType, situation string) string {
+func stepID(key HostKey, t StepType, about string) string {
 	sum := fnv.New64a()
-	_, _ = sum.Write([]byte(key.String() + "|" + situation))
+	_, _ = sum.Write([]byte(key.String() + "|" + about))
 	return string(t) + "-" + hex.EncodeToString(sum.Sum(nil))[:8]
 }
 
@@ -171,7 +171,7 @@ func (s *Service) peers(h *Host) []peer {
 
 // clusterArguments are those of steps that look at the cluster, or before that at the registry.
 func (s *Service) clusterArguments(ctx context.Context, h *Host, t StepType) ([]string, bool, error) {
-	if h.ClusterID == "" {
+	if h.ClusterID == "" || t == StepImageAvailability && h.State != lifecycle.PreparingForInstallation {
 		return []string{encodeArgument(map[string]any{"images": s.RegistryImages, "timeout": 60})}, t == StepImageAvailability && len(s.RegistryImages) > 0, nil
 	}
 	c, err := s.knownCluster(ctx, h.ClusterID)
@@ -222,7 +222,14 @@ func (s *Service) ReportStep(ctx context.Context, key HostKey, reply StepReply) 
 	e.mu.Lock()
 	h := e.host
 	same := e.replies[reply.Type] == sum.Sum64()
+	other := reply.elsewhere(h)
+	if other {
+		delete(e.toldAt, reply.Type) // the agent was at this one when it was told about the next
+	}
 	e.mu.Unlock()
+	if other {
+		return nil
+	}
 	if same && reply.Type != StepInstall {
 		return nil
 	}
@@ -239,6 +246,29 @@ func (s *Service) ReportStep(ctx context.Context, key HostKey, reply StepReply) 
 		e.replies[reply.Type] = sum.Sum64()
 	}
 	return nil
+}
+
+// registries are what a host is asked about with the same step as about the image of its cluster.
+const registries = "registries"
+
+// about is what makes a step another one.
+func about(h *Host, t StepType) string {
+	switch {
+	case t != StepImageAvailability:
+		return situation(h)
+	case h.State == lifecycle.PreparingForInstallation:
+		return h.ClusterID
+	}
+	return registries
+}
+
+// elsewhere is true for a reply about registries where the image of the cluster is asked about, and the other way round.
+func (r StepReply) elsewhere(h *Host) bool {
+	other := registries
+	if h.State != lifecycle.PreparingForInstallation {
+		other = h.ClusterID
+	}
+	return r.Type == StepImageAvailability && r.ID == stepID(h.HostKey, r.Type, other)
 }
 
 // take keeps what a reply says.
@@ -482,9 +512,10 @@ func understandImages(reply StepReply, invalid func() error) (func(*Host), error
 	}
 	return func(h *Host) {
 		switch {
+		case reply.elsewhere(h):
 		case h.State == lifecycle.PreparingForInstallation:
 			h.Images, h.ImagesDetail = check, detail
-		case h.ClusterID == "":
+		case h.ClusterID == "" || lifecycle.Idle(h.State):
 			h.Checks.Registry, h.Checks.RegistryDetail = check, detail
 		}
 	}, nil
