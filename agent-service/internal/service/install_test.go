@@ -382,6 +382,27 @@ func TestWhoIsReadyOnlyAfterTheClusterIsInstalledByItself(t *testing.T) {
 	}
 }
 
+func TestAnotherDiskIsNotAsSlowAsTheOneBefore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, keys := w.ready(1)
+	w.reply(keys[0], service.StepInventory, 0, machine("na", func(i *hardware.Inventory) {
+		i.Disks = append(i.Disks, hardware.Disk{Name: "sdb", ID: "/dev/disk/by-id/2", Path: "/dev/sdb", SizeBytes: 300e9, InstallationEligibility: hardware.Eligibility{Eligible: true}})
+	}))
+	_, err := w.InstallCluster(t.Context(), alice, c.ID)
+	require.NoError(t, err)
+	w.reply(keys[0], service.StepDiskSpeed, 0, `{"io_sync_duration":300}`)
+	require.Equal(t, lifecycle.Insufficient, w.state(keys[0]))
+	choose := func(do func(*service.HostSettings)) lifecycle.State {
+		h, err := w.UpdateHost(t.Context(), alice, keys[0], func(s *service.HostSettings) error { do(s); return nil })
+		require.NoError(t, err)
+		return h.State
+	}
+	assert.Equal(t, lifecycle.Insufficient, choose(func(s *service.HostSettings) { s.RequestedHostname = "other" }))
+	assert.Equal(t, lifecycle.Insufficient, choose(func(s *service.HostSettings) { s.InstallationDiskPath = "/dev/sda" }), "it is the same")
+	assert.Equal(t, lifecycle.Known, choose(func(s *service.HostSettings) { s.InstallationDiskPath = "/dev/sdb" }))
+}
+
 func TestADiskThatIsTooSmallIsNotInstalledTo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
 // Wish is all that a custom resource states of a host. What it leaves empty is cleared.
@@ -87,7 +88,11 @@ func (w *work) edit(ctx context.Context, h *Host, after HostSettings) error {
 	if err := w.apply(h, lifecycle.Apply(h.State, lifecycle.Edit, w.s.facts(h, nil)), "", false); err != nil {
 		return err
 	}
+	disk, _ := validate.Disk(w.s.subject(h), w.s.Minimums)
 	h.HostSettings = after
+	if other, _ := validate.Disk(w.s.subject(h), w.s.Minimums); other != disk {
+		h.Checks.DiskSpeed = validate.Unknown
+	}
 	if before.Approved != after.Approved {
 		w.tell(h, h.ClusterID, Info, "host_approved_updated", true, "Host %s: updated approved to %t", h.label(), after.Approved)
 	}
