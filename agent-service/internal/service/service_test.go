@@ -277,6 +277,21 @@ func TestTheClusterOfAMachineThatAppearsElsewhereFollowsAtOnce(t *testing.T) {
 	assert.Equal(t, lifecycle.ClusterFailed, w.clusterState(c.ID))
 }
 
+func TestAHostWhoseMediumCameBackIsConnectedAgain(t *testing.T) {
+	w := newWorld(t)
+	key := w.register(w.infraEnv(alice), "n1")
+	for range 2 {
+		require.Contains(t, w.steps(key), service.StepInventory)
+		require.NoError(t, w.ReportStep(t.Context(), key, service.StepReply{Type: service.StepInventory, ExitCode: 256}))
+		require.Equal(t, lifecycle.DisconnectedUnbound, w.state(key))
+		require.Contains(t, w.steps(key), service.StepInventory)
+		require.Equal(t, lifecycle.DisconnectedUnbound, w.state(key), "polls do not read it")
+		require.NoError(t, w.ReportStep(t.Context(), key, service.StepReply{Type: service.StepInventory, Output: machine("n1")}))
+		assert.Equal(t, lifecycle.KnownUnbound, w.state(key), "the same inventory as before says that it can be read")
+		w.jump(time.Second)
+	}
+}
+
 func TestTwentyBindsAtOnceHaveOneWinner(t *testing.T) {
 	w := newWorld(t)
 	key := w.register(w.infraEnv(alice), "n1")

@@ -221,7 +221,7 @@ func (s *Service) ReportStep(ctx context.Context, key HostKey, reply StepReply) 
 	_, _ = sum.Write([]byte(encodeArgument([]any{reply.ExitCode, reply.Output, reply.ID})))
 	e.mu.Lock()
 	h := e.host
-	same := e.replies[reply.Type] == sum.Sum64()
+	same := e.replies[reply.Type] == sum.Sum64() && h.MediaConnected // a good reply after a bad one says that the medium is back
 	other := reply.elsewhere(h)
 	if other {
 		delete(e.toldAt, reply.Type) // the agent was at this one when it was told about the next
@@ -322,10 +322,11 @@ func (s *Service) takeInventory(ctx context.Context, known *Host, key HostKey, r
 	if err != nil {
 		return Refuse(Invalid, "InventoryInvalid", "the inventory cannot be read: it must be a JSON object of at most %d bytes", hardware.MaxReadBytes)
 	}
-	if known.Summary.Hash == summary.Hash && known.Summary.ClockSkewSeconds == summary.ClockSkewSeconds {
+	if known.Summary.Hash == summary.Hash && known.Summary.ClockSkewSeconds == summary.ClockSkewSeconds && known.MediaConnected {
 		return nil
 	}
 	return s.learn(ctx, key, func(ctx context.Context, w *work, h *Host) error {
+		h.MediaConnected = true
 		if lifecycle.Busy(h.State) && h.Summary.Hash != "" {
 			return nil
 		}
