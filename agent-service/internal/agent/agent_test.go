@@ -295,15 +295,30 @@ func TestAnAgentWhoseTokenEndsWritesOn(t *testing.T) {
 	assert.Equal(t, int32(1), image.begun.Load(), "what was under way goes on")
 }
 
-func TestACancelledInstallationStopsWriting(t *testing.T) {
-	image := holding(t)
-	s := newSite(t, image.OSImage)
-	machine, _, _ := s.run(1)
-	cluster := s.writing(image, machine)
-	_, err := s.service.CancelCluster(t.Context(), admin, cluster.ID)
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return image.ended.Load() == 1 }, patience, 20*time.Millisecond, "the download ends")
-	s.reaches(machine, lifecycle.Cancelled)
+func TestAnInstallationThatIsEndedStopsWriting(t *testing.T) {
+	for want, end := range map[lifecycle.State]func(s *site, cluster string) error{
+		lifecycle.Cancelled: func(s *site, cluster string) error {
+			_, err := s.service.CancelCluster(s.t.Context(), admin, cluster)
+			return err
+		},
+		lifecycle.ResettingPendingUserAction: func(s *site, cluster string) error {
+			_, err := s.service.ResetCluster(s.t.Context(), admin, cluster)
+			return err
+		},
+		lifecycle.UnbindingPendingUserAction: func(s *site, cluster string) error {
+			return s.service.DeleteCluster(s.t.Context(), admin, cluster, true)
+		},
+	} {
+		t.Run(string(want), func(t *testing.T) {
+			image := holding(t)
+			s := newSite(t, image.OSImage)
+			machine, _, _ := s.run(1)
+			cluster := s.writing(image, machine)
+			require.NoError(t, end(s, cluster.ID))
+			require.Eventually(t, func() bool { return image.ended.Load() == 1 }, patience, 20*time.Millisecond, "the download ends")
+			s.reaches(machine, want)
+		})
+	}
 }
 
 func TestABadImageIsReported(t *testing.T) {

@@ -250,6 +250,32 @@ func TestWhyAnInstallationFailedIsSaidOfTheHostAndOfTheCluster(t *testing.T) {
 	}
 }
 
+func TestWhoeverEndsAnInstallationEndsTheWriting(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(w *world, c *service.Cluster) error{
+		"reset": func(w *world, c *service.Cluster) error {
+			_, err := w.ResetCluster(w.t.Context(), alice, c.ID)
+			return err
+		},
+		"cancel": func(w *world, c *service.Cluster) error {
+			_, err := w.CancelCluster(w.t.Context(), alice, c.ID)
+			return err
+		},
+		"delete": func(w *world, c *service.Cluster) error { return w.DeleteCluster(w.t.Context(), alice, c.ID, true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			c, keys := w.ready(1)
+			w.install(c, keys)
+			require.Contains(t, w.steps(keys[0]), service.StepInstall)
+			w.progress(keys[0], lifecycle.StageWriting)
+			require.NoError(t, end(w, c))
+			assert.Contains(t, w.steps(keys[0]), service.StepStopInstallation)
+		})
+	}
+}
+
 func TestACheckBeforeTheInstallationStopsIt(t *testing.T) {
 	w := newWorld(t)
 	c, keys := w.ready(2)

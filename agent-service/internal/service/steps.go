@@ -45,7 +45,9 @@ var asked = map[lifecycle.State][]StepType{
 	lifecycle.Installing:               {StepInstall},
 	lifecycle.Failed:                   {StepLogsGather, StepStopInstallation},
 	lifecycle.Cancelled:                {StepLogsGather, StepStopInstallation},
-	lifecycle.Reclaiming:               {StepBootArtifacts}, lifecycle.ReclaimingRebooting: {StepRebootForReclaim},
+	// An agent that still polls may be writing.
+	lifecycle.ResettingPendingUserAction: {StepStopInstallation}, lifecycle.UnbindingPendingUserAction: {StepStopInstallation},
+	lifecycle.Reclaiming: {StepBootArtifacts}, lifecycle.ReclaimingRebooting: {StepRebootForReclaim},
 }
 
 // situation is what instructions are made for: an agent that was told about another one has something to do. A state that was left and entered again is another.
