@@ -335,7 +335,7 @@ func TestABadImageIsReported(t *testing.T) {
 	s.reaches(machine, lifecycle.Failed)
 	list, err := s.service.ListEvents(t.Context(), admin, service.EventFilter{ClusterID: cluster.ID, Message: "checksum"})
 	require.NoError(t, err)
-	assert.Equal(t, 1, list.Total)
+	assert.Positive(t, list.Total, "the events of the host and of its cluster say why")
 	require.Eventually(t, func() bool {
 		logs, err := s.service.Logs(t.Context(), admin, cluster.ID, "logs/"+machine.HostID().String())
 		return err == nil && bytes.HasPrefix(logs, []byte{0x1f, 0x8b})
