@@ -1544,14 +1544,16 @@ type Event struct {
 	ClusterID openapi_types.UUID `json:"cluster_id,omitempty,omitzero"`
 
 	// Count How often it happened; event_time is the last time.
-	Count      int64              `json:"count,omitempty,omitzero"`
+	Count int64 `json:"count,omitempty,omitzero"`
+
+	// EventTime When it happened. Of what a machine reports, a time before it registered or in the future counts as now.
 	EventTime  time.Time          `json:"event_time"`
 	HostID     openapi_types.UUID `json:"host_id,omitempty,omitzero"`
 	InfraEnvID openapi_types.UUID `json:"infra_env_id,omitempty,omitzero"`
 	Message    string             `json:"message"`
 	Name       string             `json:"name,omitempty,omitzero"`
 
-	// Props JSON of what the message was made from.
+	// Props JSON of what the message was made from, of a reported event at most 64 KiB.
 	Props     string             `json:"props,omitempty,omitzero"`
 	RequestID openapi_types.UUID `json:"request_id,omitempty,omitzero"`
 	Severity  EventSeverity      `json:"severity"`

@@ -109,7 +109,7 @@ func (s *Server) signal(sig syscall.Signal) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	for _, child := range strings.Fields(string(children)) {
+	for child := range strings.FieldsSeq(string(children)) {
 		if pid, err := strconv.Atoi(child); err == nil {
 			_ = syscall.Kill(pid, sig) // it may have ended
 		}

@@ -4,6 +4,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -349,10 +350,20 @@ func why(stage lifecycle.Stage, info string) string {
 	return ""
 }
 
+// largestProps is how much an agent may say beside the message of an event.
+const largestProps = 64 << 10
+
 // ReportEvent implements Agents.
 func (s *Service) ReportEvent(ctx context.Context, key HostKey, event Event) error {
 	if event.Name == "" || len(event.Name) > 128 || event.Message == "" || len(event.Message) > 2000 {
 		return Refuse(Invalid, "EventInvalid", "an event needs a name of at most 128 and a message of at most 2000 characters")
+	}
+	if len(event.Props) > largestProps {
+		return Refuse(Invalid, "EventInvalid", "props of %d bytes: write at most %d", len(event.Props), largestProps)
+	}
+	category := cmp.Or(event.Category, "user")
+	if category != "user" && category != "metrics" {
+		return Refuse(Invalid, "CategoryInvalid", "category %q: write user or metrics", bound(category, 32))
 	}
 	_, err := s.change(ctx, Machine, key, func(_ context.Context, w *work, h *Host) error {
 		if event.ClusterID != "" && event.ClusterID != h.ClusterID {
@@ -365,6 +376,14 @@ func (s *Service) ReportEvent(ctx context.Context, key HostKey, event Event) err
 			return Refuse(Invalid, "SeverityInvalid", "severity %q: write info, warning, error or critical", bound(severity, 32))
 		}
 		w.tell(h, h.ClusterID, severity, event.Name, h.ClusterID == "", "%s", event.Message)
+		told := &w.events[len(w.events)-1]
+		told.Category = category
+		if len(event.Props) > 0 {
+			told.Props = event.Props
+		}
+		if event.At.After(h.CreatedAt) && event.At.Before(w.now) { // else the machine's clock is wrong
+			told.At = event.At.UTC()
+		}
 		return nil
 	})
 	return err

@@ -391,6 +391,62 @@ func TestSubscriptionsHearEveryChangeOnce(t *testing.T) {
 	}, changes)
 }
 
+func TestSubscriptionsHearOfEventsThatChangeNothingElse(t *testing.T) {
+	w := newWorld(t)
+	e := w.infraEnv(alice)
+	key := w.register(e, "n1")
+	_, err := w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: key.HostID, Fingerprint: "one"})
+	require.NoError(t, err)
+	sub := w.Subscribe()
+	defer sub.Close()
+	for name, tell := range map[string]func() error{
+		"it is reported": func() error {
+			return w.ReportEvent(t.Context(), key, service.Event{Name: "n", Severity: service.Info, Message: "m"})
+		},
+		"a registration is refused": func() error {
+			_, err := w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: key.HostID, Fingerprint: "two"})
+			assert.Equal(t, "IdentityInUse", service.ReasonOf(err))
+			return nil
+		},
+	} {
+		require.NoError(t, tell(), name)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		changes, err := sub.Next(ctx)
+		cancel()
+		require.NoError(t, err, name)
+		assert.Equal(t, []service.Change{{Kind: service.EventAdded}}, changes, name)
+	}
+}
+
+func TestAnEventIsKeptAsItWasReported(t *testing.T) {
+	w := newWorld(t)
+	key := w.register(w.infraEnv(alice), "n1")
+	at := w.clock()
+	w.jump(time.Hour)
+	for _, event := range []service.Event{
+		{Name: "disk", Severity: service.Warning, Message: "slow", Category: "metrics", Props: json.RawMessage(`{"ms":7}`), At: at.Add(time.Minute)},
+		{Name: "disk", Severity: service.Warning, Message: "slow", Props: json.RawMessage(`{"ms":8}`), At: w.clock().Add(24 * time.Hour)},
+	} {
+		require.NoError(t, w.ReportEvent(t.Context(), key, event))
+	}
+	found, err := w.ListEvents(t.Context(), alice, service.EventFilter{InfraEnvID: key.InfraEnvID, Severities: []string{service.Warning}})
+	require.NoError(t, err)
+	require.Len(t, found.Items, 2)
+	first, second := found.Items[0], found.Items[1]
+	assert.Equal(t, "metrics", first.Category)
+	assert.JSONEq(t, `{"ms":7}`, string(first.Props))
+	assert.WithinDuration(t, at.Add(time.Minute), first.LastAt, time.Millisecond)
+	assert.Equal(t, "user", second.Category)
+	assert.JSONEq(t, `{"ms":8}`, string(second.Props))
+	assert.WithinDuration(t, w.clock(), second.LastAt, time.Millisecond, "the future is nobody's to tell of")
+	for _, refused := range []service.Event{
+		{Name: "n", Severity: service.Info, Message: "m", Category: "other"},
+		{Name: "n", Severity: service.Info, Message: "m", Props: json.RawMessage(`"` + strings.Repeat("x", 64<<10) + `"`)},
+	} {
+		assert.Equal(t, service.Invalid, service.KindOf(w.ReportEvent(t.Context(), key, refused)))
+	}
+}
+
 // TestAHostThatIsDeletedWhileItChangesIsGone is a change and a deletion at once: whichever comes first, nothing remembers the host.
 func TestAHostThatIsDeletedWhileItChangesIsGone(t *testing.T) {
 	t.Parallel()

@@ -130,6 +130,8 @@ const (
 	InfraEnvChanged ChangeKind = "InfraEnv"
 	HostChanged     ChangeKind = "Host"
 	ClusterChanged  ChangeKind = "Cluster"
+	// EventAdded is an event that comes with no other change.
+	EventAdded ChangeKind = "Event"
 	// EverythingChanged says that changes may have been missed: list again.
 	EverythingChanged ChangeKind = "Everything"
 )

@@ -167,6 +167,7 @@ func (s *Service) heard(changes []Change) {
 			s.infraEnvs.forget(c.ID)
 		case ClusterChanged:
 			s.clusters.forget(c.ID)
+		case EventAdded:
 		case EverythingChanged:
 			s.loaded.Store(false) // the next tick loads again
 			s.hosts.allStale()

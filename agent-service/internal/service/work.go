@@ -77,7 +77,7 @@ func (w *work) show() {
 			} else {
 				s.clusters.forget(c.ID)
 			}
-		case HostChanged, EverythingChanged:
+		case HostChanged, EventAdded, EverythingChanged:
 		}
 	}
 	s.feed.publish(slices.Collect(maps.Keys(w.changes))...)
@@ -170,6 +170,9 @@ func (w *work) flush(ctx context.Context) error {
 		if err := w.AddEvent(ctx, e); err != nil {
 			return err
 		}
+	}
+	if len(w.events) > 0 && len(w.changes) == 0 {
+		w.changed(Change{Kind: EventAdded})
 	}
 	w.Announce(slices.Collect(maps.Keys(w.changes))...)
 	return nil

@@ -315,6 +315,6 @@ func valuesOf(e service.Event) []any {
 }
 
 func foldKey(e service.Event) string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{e.Name, e.InfraEnvID, e.HostID, e.ClusterID, e.Message, fmt.Sprint(e.ForInfraEnv, e.ForCluster)}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{e.Name, e.InfraEnvID, e.HostID, e.ClusterID, e.Message, fmt.Sprint(e.ForInfraEnv, e.ForCluster), string(e.Props)}, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }

@@ -136,7 +136,7 @@ func (r *Reconciler) concerned(ctx context.Context, change service.Change) []ser
 		return []service.HostKey{change.Host}
 	case service.ClusterChanged:
 		return r.waiting(ctx, change.ID)
-	case service.InfraEnvChanged, service.EverythingChanged:
+	case service.InfraEnvChanged, service.EventAdded, service.EverythingChanged:
 	}
 	return nil
 }
