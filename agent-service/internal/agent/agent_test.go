@@ -21,6 +21,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -90,6 +91,31 @@ func TestAPortOfABondHasItsOwnAddress(t *testing.T) {
 	require.GreaterOrEqual(t, own, 0)
 	assert.Equal(t, "52:54:00:00:00:0b", inventory.Interfaces[own].MACAddress)
 	assert.Equal(t, []string{"52:54:00:00:00:0b"}, machine.burntIn(), "the machine is the same one before its cards are bonded")
+}
+
+func TestADiskIsInUseByItsOwnParts(t *testing.T) {
+	sys := t.TempDir()
+	for _, partition := range []string{"sda/sda1", "sdaa/sdaa1", "nvme0n1/nvme0n1p1", "nvme0n10/nvme0n10p1", "sdb/sdb2"} {
+		path := filepath.Join(sys, "block", partition, "partition")
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o750))
+		require.NoError(t, os.WriteFile(path, []byte("1\n"), 0o600))
+	}
+	for _, below := range []string{"dm-1/slaves/dm-0", "dm-0/slaves/sdb2", "md0/slaves/sdc"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(sys, "class/block", below), 0o750))
+	}
+	machine := &Real{Sys: sys}
+	for device, disk := range map[string]string{
+		"/dev/sda": "sda", "/dev/sda1": "sda", "/dev/sdaa1": "sdaa", "/dev/nvme0n1p1": "nvme0n1", "/dev/nvme0n10p1": "nvme0n10", "/dev/sdb2": "sdb", "/dev/dm-0": "sdb", "/dev/dm-1": "sdb",
+		"/dev/md0": "sdc", "tmpfs": "", "/dev": "",
+	} {
+		var used []string
+		for _, one := range []string{"sda", "sdaa", "sdb", "sdc", "nvme0n1", "nvme0n10"} {
+			if machine.mounted(one, "proc /proc proc rw 0 0\n"+device+" /mnt ext4 rw 0 0\n") {
+				used = append(used, one)
+			}
+		}
+		assert.Equal(t, disk, strings.Join(used, " "), device)
+	}
 }
 
 // site is a service that can lose its data or go away, at one address.

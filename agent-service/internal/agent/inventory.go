@@ -119,7 +119,7 @@ func (m *Real) disk(name string, known *ghw.Disk) hardware.Disk {
 	for _, holder := range holders {
 		disk.Holders = strings.TrimPrefix(disk.Holders+","+holder.Name(), ",")
 	}
-	disk.IsInstallationMedia = mounted(name)
+	disk.IsInstallationMedia = m.mounted(name, content("/proc/self/mounts"))
 	disk.InstallationEligibility = eligible(disk, content(filepath.Join(at, "ro")) == "1")
 	return disk
 }
@@ -170,13 +170,26 @@ func link(directory, name string) string {
 }
 
 // mounted is true for a disk of which something is mounted: the one that the system runs from.
-func mounted(name string) bool {
-	for line := range strings.Lines(content("/proc/self/mounts")) {
-		if fields := strings.Fields(line); len(fields) > 0 && strings.HasPrefix(fields[0], "/dev/"+name) {
+func (m *Real) mounted(disk, mounts string) bool {
+	for line := range strings.Lines(mounts) {
+		device, _, _ := strings.Cut(line, " ")
+		if to, err := filepath.EvalSymlinks(device); err == nil {
+			device = to
+		}
+		if name, is := strings.CutPrefix(device, "/dev/"); is && m.on(disk, name) {
 			return true
 		}
 	}
 	return false
+}
+
+// on is true for a device that is a disk, a partition of it, or made on top of them.
+func (m *Real) on(disk, device string) bool {
+	if _, err := os.Stat(filepath.Join(m.Sys, "block", disk, device, "partition")); device == disk || err == nil {
+		return true
+	}
+	below, _ := os.ReadDir(filepath.Join(m.Sys, "class/block", device, "slaves"))
+	return slices.ContainsFunc(below, func(d os.DirEntry) bool { return m.on(disk, d.Name()) })
 }
 
 func (m *Real) interfaces() []hardware.Interface {
