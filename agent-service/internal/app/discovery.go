@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/httpapi"
 	"github.com/muster-io/muster/agent-service/internal/image"
 	"github.com/muster-io/muster/agent-service/internal/metrics"
@@ -90,7 +91,7 @@ func (d *discovery) Describe(ctx context.Context, key string) (image.Description
 	issued := d.authority.ImageIssued()
 	return image.Description{
 		ID: env.ID, Revision: fmt.Sprintf("%d/%d/%d/%s/%s", env.ImageUpdatedAt.UnixNano(), env.ImageGeneration, issued.Unix(), program, d.settings),
-		Version: env.OSImageVersion, Architecture: env.CPUArchitecture, Minimal: isMinimal(env),
+		Version: env.OSImageVersion, Architecture: hardware.Architecture(env.CPUArchitecture), Minimal: isMinimal(env),
 		ModTime: slices.MaxFunc([]time.Time{env.ImageUpdatedAt, changed, issued}, time.Time.Compare),
 	}, nil
 }
@@ -130,7 +131,7 @@ func (d *discovery) check(env *service.InfraEnv) error {
 		return nil
 	}
 	if d.handler != nil {
-		if err := d.handler.Catalog.Check(env.OSImageVersion, env.CPUArchitecture); err != nil {
+		if err := d.handler.Catalog.Check(env.OSImageVersion, hardware.Architecture(env.CPUArchitecture)); err != nil {
 			return service.Refuse(service.Invalid, "ImageUnknown", "%v", err)
 		}
 	}

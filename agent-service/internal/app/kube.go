@@ -236,7 +236,7 @@ func (a *addresses) Addresses(ctx context.Context, env *service.InfraEnv) (infra
 		return infraenv.Addresses{}, service.Refuse(service.Conflict, "NoImage", "%s", obstacle.Reason)
 	}
 	own, shared, api := a.images+"/images/"+short, a.images+"/boot-artifacts/", a.base+"/api/assisted-install/v2"
-	query := "?" + url.Values{"version": {env.OSImageVersion}, "arch": {env.CPUArchitecture}}.Encode()
+	query := "?" + url.Values{"version": {env.OSImageVersion}, "arch": {hardware.Architecture(env.CPUArchitecture)}}.Encode()
 	found := infraenv.Addresses{
 		ISO: own + "/discovery.iso", IPXEScript: own + "/ipxe-script", Initrd: own + "/pxe-initrd", Kernel: shared + "kernel" + query, RootFS: shared + "rootfs" + query,
 		Ignition: api + "/infra-envs/" + env.ID + "/downloads/files?file_name=discovery.ign", Events: api + "/events?infra_env_id=" + env.ID,

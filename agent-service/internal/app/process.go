@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/image"
 )
 
@@ -109,6 +110,7 @@ func (p *Process) liveImages() ([]image.Version, error) {
 		return nil, fmt.Errorf("reading the list of live images in %s: %w", p.LiveImages, err)
 	}
 	for i, v := range versions {
+		versions[i].Architecture = hardware.Architecture(v.Architecture)
 		if v.Name == "" || v.Architecture == "" || v.URL == "" || len(v.SHA256) != 64 {
 			return nil, fmt.Errorf("the list of live images in %s: each needs version, cpuArchitecture, url and sha256 of 64 hexadecimal digits", p.LiveImages)
 		}

@@ -18,6 +18,14 @@ func Architecture(name string) string {
 	}
 }
 
+// Mixed is the architecture of clusters that take machines of every one.
+const Mixed = "multi"
+
+// Fits says whether a machine of an architecture can be in a cluster of one. What is not known fits.
+func Fits(machine, cluster string) bool {
+	return machine == "" || cluster == "" || cluster == Mixed || Architecture(machine) == Architecture(cluster)
+}
+
 // Inventory is the JSON of the output of an inventory step.
 type Inventory struct {
 	Hostname     string       `json:"hostname"`

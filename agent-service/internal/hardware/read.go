@@ -133,7 +133,7 @@ func (i *Inventory) frame(size int) Inventory {
 
 func (i *Inventory) summary(now time.Time) Summary {
 	s := Summary{
-		Hostname: bounded(i.Hostname, 253), CPUArchitecture: bounded(i.CPU.Architecture, 32), CPUCount: i.CPU.Count, MemoryBytes: max(i.Memory.PhysicalBytes, i.Memory.UsableBytes),
+		Hostname: bounded(i.Hostname, 253), CPUArchitecture: Architecture(bounded(i.CPU.Architecture, 32)), CPUCount: i.CPU.Count, MemoryBytes: max(i.Memory.PhysicalBytes, i.Memory.UsableBytes),
 		DiskCount: len(i.Disks), Manufacturer: bounded(i.SystemVendor.Manufacturer, 128), ProductName: bounded(i.SystemVendor.ProductName, 128),
 		SerialNumber: bounded(i.SystemVendor.SerialNumber, 128), Virtual: i.SystemVendor.Virtual,
 	}

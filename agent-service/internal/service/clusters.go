@@ -4,13 +4,13 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
+	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
@@ -22,7 +22,7 @@ func (s *Service) CreateCluster(ctx context.Context, by Principal, request NewCl
 		return nil, err
 	}
 	settings := request.ClusterSettings
-	settings.CPUArchitecture = cmp.Or(settings.CPUArchitecture, "x86_64")
+	settings.complete()
 	if settings.ControlPlaneCount == 0 && settings.WorkerCount == 0 && !settings.Imported {
 		settings.ControlPlaneCount = 3
 	}
@@ -119,18 +119,21 @@ func (s *Service) UpdateCluster(ctx context.Context, by Principal, id string, ch
 		if err := change(&after); err != nil {
 			return err
 		}
-		after.CPUArchitecture = cmp.Or(after.CPUArchitecture, "x86_64")
+		after.complete()
 		if reflect.DeepEqual(before, after) {
 			return nil
 		}
 		if err := after.check(); err != nil {
 			return err
 		}
-		if after.CPUArchitecture != before.CPUArchitecture && c.HostCount > 0 {
+		if !hardware.Fits(before.CPUArchitecture, after.CPUArchitecture) && c.HostCount > 0 {
 			return Refuse(Conflict, "CPUArchitectureInUse", "cluster %s has hosts: its architecture cannot be changed", id)
 		}
 		rest := after
 		rest.HoldInstallation, rest.ControlPlaneCount, rest.WorkerCount = before.HoldInstallation, before.ControlPlaneCount, before.WorkerCount
+		if hardware.Fits(before.CPUArchitecture, after.CPUArchitecture) { // what is installed stays what it is
+			rest.CPUArchitecture = before.CPUArchitecture
+		}
 		if lifecycle.ClusterBusy(c.Status) && !reflect.DeepEqual(before, rest) {
 			return Refuse(Conflict, "ClusterInstalling", "cluster %s is being installed: cancel the installation first", id)
 		}
@@ -184,10 +187,12 @@ func (s *Service) InstallCluster(ctx context.Context, by Principal, id string) (
 		if c.Status != lifecycle.ClusterReady {
 			return Refuse(Conflict, "ClusterNotReady", "cluster %s is %s: %s", id, c.Status, c.missing(members))
 		}
-		if _, err := s.image(c); err != nil {
-			return err
-		}
 		ready := slices.DeleteFunc(slices.Clone(members), func(h *Host) bool { return h.State != lifecycle.Known || !h.Approved })
+		for _, h := range ready {
+			if _, err := s.image(c, h); err != nil {
+				return err
+			}
+		}
 		if err := w.assignRoles(c, ready, members); err != nil {
 			return err
 		}

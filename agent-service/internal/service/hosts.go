@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
@@ -182,7 +183,7 @@ func (w *work) admit(ctx context.Context, h *Host, c *Cluster) error {
 		}
 		architecture = cmp.Or(architecture, e.CPUArchitecture)
 	}
-	if c.CPUArchitecture != "" && c.CPUArchitecture != "multi" && architecture != "" && architecture != c.CPUArchitecture {
+	if !hardware.Fits(architecture, c.CPUArchitecture) {
 		return Refuse(Invalid, "ArchitectureMismatch", "host %s has architecture %s, cluster %s has %s", h.HostID, architecture, c.ID, c.CPUArchitecture)
 	}
 	return nil

@@ -4,7 +4,6 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 )
 
@@ -23,7 +23,7 @@ func (s *Service) CreateInfraEnv(ctx context.Context, by Principal, request NewI
 		return nil, err
 	}
 	settings := request.InfraEnvSettings
-	settings.CPUArchitecture, settings.ImageType = cmp.Or(settings.CPUArchitecture, "x86_64"), cmp.Or(settings.ImageType, "full-iso")
+	settings.complete()
 	if err := settings.check(); err != nil {
 		return nil, err
 	}
@@ -130,11 +130,11 @@ func (s *Service) UpdateInfraEnv(ctx context.Context, by Principal, id string, c
 		if err := change(&e.InfraEnvSettings); err != nil {
 			return err
 		}
-		e.CPUArchitecture, e.ImageType = cmp.Or(e.CPUArchitecture, "x86_64"), cmp.Or(e.ImageType, "full-iso")
+		e.complete()
 		switch {
 		case e.ClusterID != before.ClusterID:
 			return Refuse(Invalid, "ClusterImmutable", "the cluster of an InfraEnv cannot be changed")
-		case e.CPUArchitecture != before.CPUArchitecture:
+		case e.CPUArchitecture != hardware.Architecture(before.CPUArchitecture):
 			return Refuse(Invalid, "CPUArchitectureImmutable", "the architecture of an InfraEnv cannot be changed")
 		case reflect.DeepEqual(before, e.InfraEnvSettings):
 			return nil

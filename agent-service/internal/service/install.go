@@ -14,6 +14,7 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
@@ -25,17 +26,21 @@ func hostCount(n int) string {
 	return strconv.Itoa(n) + " hosts"
 }
 
-// image is what the hosts of a cluster write: that of the cluster's version, whatever the discovery image has.
-func (s *Service) image(c *Cluster) (OSImage, error) {
+// image is what a host of a cluster writes: that of the cluster's version, whatever the discovery image has.
+func (s *Service) image(c *Cluster, h *Host) (OSImage, error) {
 	if c.OSImage.URL != "" {
 		return c.OSImage, nil
 	}
+	architecture := c.CPUArchitecture
+	if architecture == hardware.Mixed {
+		architecture = cmp.Or(h.Summary.CPUArchitecture, architecture)
+	}
 	for _, image := range s.OSImages {
-		if image.Version == c.OpenshiftVersion && (image.CPUArchitecture == "" || image.CPUArchitecture == c.CPUArchitecture) {
+		if image.Version == c.OpenshiftVersion && (image.CPUArchitecture == "" || hardware.Architecture(image.CPUArchitecture) == hardware.Architecture(architecture)) {
 			return image, nil
 		}
 	}
-	return OSImage{}, Refuse(Conflict, "OSImageUnknown", "there is no image of version %q for %s: configure one, or name it in the cluster", c.OpenshiftVersion, c.CPUArchitecture)
+	return OSImage{}, Refuse(Conflict, "OSImageUnknown", "there is no image of version %q for %s: configure one, or name it in the cluster", c.OpenshiftVersion, architecture)
 }
 
 // cloudInit is the FirstBoot of images that read it.
@@ -43,7 +48,7 @@ const cloudInit = "cloud-init"
 
 // installStep is the instruction to write the image.
 func (s *Service) installStep(ctx context.Context, h *Host, c *Cluster) (string, error) {
-	image, err := s.image(c)
+	image, err := s.image(c, h)
 	if err != nil {
 		return "", err
 	}
@@ -206,7 +211,7 @@ func (s *Service) FirstBoot(ctx context.Context, key HostKey) ([]byte, string, e
 			return err
 		}
 		values.Trusted = Certificates(s.Authorities, e.AdditionalTrustBundle)
-		image, err := s.image(c)
+		image, err := s.image(c, h)
 		if err == nil {
 			stated, err = networkOf(ctx, r, e, key, image)
 		}
@@ -239,7 +244,7 @@ func manifestsOf(ctx context.Context, r Reader, clusterID string) (map[string]st
 }
 
 func (s *Service) renderFirstBoot(ctx context.Context, h *Host, c *Cluster, values firstBootValues) ([]byte, string, error) {
-	image, err := s.image(c)
+	image, err := s.image(c, h)
 	if err != nil {
 		return nil, "", err
 	}

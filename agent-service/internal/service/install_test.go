@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -605,6 +606,50 @@ func TestAMoveChecksTheDestinationFirst(t *testing.T) {
 	arm := w.cluster(alice, func(s *service.ClusterSettings) { s.CPUArchitecture = "aarch64" })
 	_, err = w.MoveHost(t.Context(), alice, keys[0], arm.ID)
 	assert.Equal(t, service.Invalid, service.KindOf(err))
+}
+
+func TestMachinesOfAnotherArchitectureFindTheirClusterAndTheirImage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.OSImages = nil
+	for _, architecture := range []string{"x86_64", "arm64"} {
+		w.OSImages = append(w.OSImages, service.OSImage{Version: "4.18", CPUArchitecture: architecture, URL: "https://images.example.com/" + architecture, SHA256: strings.Repeat("0", 64)})
+	}
+	e, err := w.CreateInfraEnv(t.Context(), alice, service.NewInfraEnv{Name: "arm", InfraEnvSettings: service.InfraEnvSettings{CPUArchitecture: "arm64"}})
+	require.NoError(t, err)
+	assert.Equal(t, "aarch64", e.CPUArchitecture)
+	for _, reported := range []string{"aarch64", "arm64"} {
+		for _, architecture := range []string{"arm64", "aarch64", "multi"} {
+			key := service.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}
+			_, err := w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: "1"})
+			require.NoError(t, err)
+			w.reply(key, service.StepInventory, 0, strings.Replace(machine("arm"), "x86_64", reported, 1))
+			_, err = w.UpdateHost(t.Context(), alice, key, func(s *service.HostSettings) error { s.Approved = true; return nil })
+			require.NoError(t, err)
+			c := w.cluster(alice, func(s *service.ClusterSettings) { s.CPUArchitecture = architecture })
+			h, err := w.BindHost(t.Context(), alice, key, c.ID, false)
+			require.NoError(t, err)
+			assert.Equal(t, lifecycle.Known, h.State, h.StateInfo)
+			w.install(c, []service.HostKey{key})
+			w.jump(time.Minute)
+			got, err := w.NextInstructions(t.Context(), key, 0)
+			require.NoError(t, err)
+			require.Len(t, got.Steps, 1)
+			assert.Contains(t, got.Steps[0].Args[0], "https://images.example.com/arm64", architecture)
+		}
+	}
+	c := w.cluster(alice, func(s *service.ClusterSettings) { s.CPUArchitecture = "arm64" })
+	_, err = w.BindHost(t.Context(), alice, w.register(w.infraEnv(alice), "n1"), c.ID, false)
+	assert.Equal(t, "ArchitectureMismatch", service.ReasonOf(err))
+	_, err = w.UpdateInfraEnv(t.Context(), alice, e.ID, func(s *service.InfraEnvSettings) error { s.CPUArchitecture = "arm64"; return nil })
+	require.NoError(t, err, "it is the same one")
+
+	// A cluster of one architecture may come to take all, also with hosts in it, and not the other way round.
+	one, _ := w.ready(1)
+	for architecture, reason := range map[string]string{"aarch64": "CPUArchitectureInUse", "multi": ""} {
+		_, err = w.UpdateCluster(t.Context(), alice, one.ID, func(s *service.ClusterSettings) error { s.CPUArchitecture = architecture; return nil })
+		assert.Equal(t, reason, service.ReasonOf(err))
+	}
 }
 
 func TestAClusterKeepsItsHostsWhileItInstalls(t *testing.T) {

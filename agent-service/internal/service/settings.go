@@ -4,6 +4,7 @@
 package service
 
 import (
+	"cmp"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
@@ -17,14 +18,20 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/nmstate"
 )
 
 // What is wrong with settings is said when they are written: a machine that boots them can tell nobody.
 
+// complete fills in what is said when nothing is.
+func (e *InfraEnvSettings) complete() {
+	e.CPUArchitecture, e.ImageType = hardware.Architecture(cmp.Or(e.CPUArchitecture, "x86_64")), cmp.Or(e.ImageType, "full-iso")
+}
+
 func (e InfraEnvSettings) check() error {
 	switch {
-	case !slices.Contains([]string{"x86_64", "aarch64", "arm64", "ppc64le", "s390x"}, e.CPUArchitecture):
+	case !slices.Contains([]string{"x86_64", "aarch64", "ppc64le", "s390x"}, e.CPUArchitecture):
 		return Refuse(Invalid, "CPUArchitectureInvalid", "cpu_architecture %q: write x86_64, aarch64, ppc64le or s390x", bound(e.CPUArchitecture, 64))
 	case !slices.Contains([]string{"full-iso", "minimal-iso", "disconnected-iso"}, e.ImageType):
 		return Refuse(Invalid, "ImageTypeInvalid", "image_type %q: write full-iso, minimal-iso or disconnected-iso", bound(e.ImageType, 64))
@@ -51,9 +58,14 @@ func (e InfraEnvSettings) check() error {
 	return nil
 }
 
+// complete fills in what is said when nothing is.
+func (c *ClusterSettings) complete() {
+	c.CPUArchitecture = hardware.Architecture(cmp.Or(c.CPUArchitecture, "x86_64"))
+}
+
 func (c ClusterSettings) check() error {
 	switch {
-	case !slices.Contains([]string{"x86_64", "aarch64", "arm64", "ppc64le", "s390x", "multi"}, c.CPUArchitecture):
+	case !slices.Contains([]string{"x86_64", "aarch64", "ppc64le", "s390x", "multi"}, c.CPUArchitecture):
 		return Refuse(Invalid, "CPUArchitectureInvalid", "cpu_architecture %q: write x86_64, aarch64, ppc64le, s390x or multi", bound(c.CPUArchitecture, 64))
 	case c.ControlPlaneCount < 0 || c.WorkerCount < 0:
 		return Refuse(Invalid, "HostCountInvalid", "counts of hosts must not be negative")

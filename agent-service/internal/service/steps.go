@@ -195,7 +195,7 @@ func (s *Service) clusterArguments(ctx context.Context, h *Host, t StepType) ([]
 		disk, _ := validate.Disk(s.subject(h), s.Minimums)
 		return []string{encodeArgument(map[string]string{"path": disk.Path})}, true, nil
 	case StepImageAvailability:
-		image, err := s.image(c)
+		image, err := s.image(c, h)
 		return []string{encodeArgument(map[string]any{"images": []string{image.URL}, "timeout": 60})}, err == nil, err
 	default:
 		if c.BaseDNSDomain == "" {

@@ -285,7 +285,7 @@ func (r *report) network(s Subject) {
 
 func (r *report) inCluster(s Subject, c Surroundings, minimums Minimums) {
 	known := s.Summary.Hash != ""
-	r.say("compatible-with-cluster-platform", categoryHardware, known, c.CPUArchitecture == "" || c.CPUArchitecture == "multi" || c.CPUArchitecture == s.Summary.CPUArchitecture,
+	r.say("compatible-with-cluster-platform", categoryHardware, known, hardware.Fits(s.Summary.CPUArchitecture, c.CPUArchitecture),
 		"Host is compatible with the cluster", fmt.Sprintf("Host has architecture %s, the cluster %s", s.Summary.CPUArchitecture, c.CPUArchitecture))
 	twin := ""
 	for id, name := range c.Hostnames {

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -28,8 +29,8 @@ type snapshot struct {
 	deployment *hivev1.ClusterDeployment
 	// clusterID is the cluster's in the service, empty where neither the deployment nor the object's owners say it.
 	clusterID string
-	// version is what is installed, pullSecret what the installed cluster pulls with.
-	version, pullSecret string
+	// version is what is installed, and on machines of which architecture, pullSecret what the installed cluster pulls with.
+	version, architecture, pullSecret string
 	// cluster is nil where the service does not know it.
 	cluster *service.Cluster
 	hosts   []service.Host
@@ -70,7 +71,7 @@ func deploymentKey(install *hiveextv1.AgentClusterInstall) client.ObjectKey {
 
 // named reads what the objects name. What it returns is what is missing.
 func (r *Reconciler) named(ctx context.Context, seen *snapshot) (err error) {
-	if seen.version, err = r.versionOf(ctx, seen.install.Spec.ImageSetRef); err != nil {
+	if seen.version, seen.architecture, err = r.versionOf(ctx, seen.install.Spec.ImageSetRef); err != nil {
 		return err
 	}
 	ref := seen.deployment.Spec.PullSecretRef
@@ -92,33 +93,38 @@ func (r *Reconciler) named(ctx context.Context, seen *snapshot) (err error) {
 	return nil
 }
 
-// versionOf is the version of an image set, the service's default without one.
-func (r *Reconciler) versionOf(ctx context.Context, ref *hivev1.ClusterImageSetReference) (string, error) {
+// versionOf is the version of an image set and its architecture, the service's default without one.
+func (r *Reconciler) versionOf(ctx context.Context, ref *hivev1.ClusterImageSetReference) (version, architecture string, err error) {
 	if ref == nil || ref.Name == "" {
 		if len(r.Versions) == 0 {
-			return "", nil
+			return "", hardware.Mixed, nil
 		}
-		return r.Versions[0], nil
+		return r.Versions[0], hardware.Mixed, nil
 	}
 	set := &hivev1.ClusterImageSet{}
-	err := r.Client.Get(ctx, client.ObjectKey{Name: ref.Name}, set)
+	err = r.Client.Get(ctx, client.ObjectKey{Name: ref.Name}, set)
 	if apierrors.IsNotFound(err) {
-		return "", service.Refuse(service.Invalid, "ClusterImageSetMissing", "ClusterImageSet %s is missing", ref.Name)
+		return "", "", service.Refuse(service.Invalid, "ClusterImageSetMissing", "ClusterImageSet %s is missing", ref.Name)
 	}
 	if err != nil {
-		return "", fmt.Errorf("reading ClusterImageSet %s: %w", ref.Name, err)
+		return "", "", fmt.Errorf("reading ClusterImageSet %s: %w", ref.Name, err)
 	}
-	return version(set.Spec.ReleaseImage, r.Versions), nil
+	version, architecture = release(set.Spec.ReleaseImage, r.Versions)
+	return version, architecture, nil
 }
 
-// version is that of a release image: the longest version that the service has images of and that the image's tag is or begins with, else the tag itself,
-// without the architecture at its end.
-func version(releaseImage string, known []string) string {
+// release is the version of a release image: the longest version that the service has images of and that the image's tag is or begins with, else the tag itself,
+// without the architecture at its end. Without one there, machines of every architecture can be installed.
+func release(releaseImage string, known []string) (version, architecture string) {
+	architecture = hardware.Mixed
 	name, _, _ := strings.Cut(releaseImage, "@")
 	tag := name[strings.LastIndex(name, "/")+1:]
 	_, tag, _ = strings.Cut(tag, ":")
-	for _, architecture := range []string{"-x86_64", "-aarch64", "-arm64", "-ppc64le", "-s390x", "-multi"} {
-		tag = strings.TrimSuffix(tag, architecture)
+	for _, end := range []string{"x86_64", "aarch64", "arm64", "ppc64le", "s390x", hardware.Mixed} {
+		if rest, found := strings.CutSuffix(tag, "-"+end); found {
+			tag, architecture = rest, hardware.Architecture(end)
+			break
+		}
 	}
 	best := ""
 	for _, v := range known {
@@ -127,9 +133,9 @@ func version(releaseImage string, known []string) string {
 		}
 	}
 	if best == "" {
-		return tag
+		return tag, architecture
 	}
-	return best
+	return best, architecture
 }
 
 func (r *Reconciler) observeCluster(ctx context.Context, seen *snapshot) error {
@@ -178,9 +184,7 @@ func (r *Reconciler) settle(seen *snapshot, settings *service.ClusterSettings) {
 	if p := spec.Proxy; p != nil {
 		settings.Proxy = service.Proxy{HTTP: p.HTTPProxy, HTTPS: p.HTTPSProxy, NoProxy: p.NoProxy}
 	}
-	if settings.CPUArchitecture == "" {
-		settings.CPUArchitecture = "x86_64"
-	}
+	settings.CPUArchitecture = seen.architecture
 }
 
 // several are the addresses of a list, or the one of the older field.

@@ -7,24 +7,39 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/service"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 )
 
 func TestTheVersionOfAReleaseImage(t *testing.T) {
 	known := []string{"4.1", "4.18", "4.18.3", "45.20251103.3.0"}
-	for image, want := range map[string]string{
-		"quay.io/openshift-release-dev/ocp-release:4.18.3-x86_64":       "4.18.3",
-		"quay.io/openshift-release-dev/ocp-release:4.18.30-x86_64":      "4.18",
-		"registry.example.org:5000/release:4.18.0-rc.1-multi":           "4.18",
-		"registry.example.org:5000/release:4.19.1-aarch64":              "4.19.1",
-		"registry.example.org/release@sha256:0123":                      "",
-		"registry.example.org/release:45.20251103.3.0@sha256:0123abcde": "45.20251103.3.0",
+	for image, want := range map[string][2]string{
+		"quay.io/openshift-release-dev/ocp-release:4.18.3-x86_64":       {"4.18.3", "x86_64"},
+		"quay.io/openshift-release-dev/ocp-release:4.18.30-x86_64":      {"4.18", "x86_64"},
+		"registry.example.org:5000/release:4.18.0-rc.1-multi":           {"4.18", "multi"},
+		"registry.example.org:5000/release:4.19.1-aarch64":              {"4.19.1", "aarch64"},
+		"registry.example.org:5000/release:4.19.1-arm64":                {"4.19.1", "aarch64"},
+		"registry.example.org/release@sha256:0123":                      {"", "multi"},
+		"registry.example.org/release:45.20251103.3.0@sha256:0123abcde": {"45.20251103.3.0", "multi"},
 	} {
-		assert.Equal(t, want, version(image, known), image)
+		version, architecture := release(image, known)
+		assert.Equal(t, want, [2]string{version, architecture}, image)
 	}
+}
+
+func TestMachinesOfEveryArchitectureJoinWhereTheReleaseNamesNone(t *testing.T) {
+	for _, architecture := range []string{"multi", "aarch64"} {
+		settings := service.ClusterSettings{CPUArchitecture: "x86_64"}
+		(&Reconciler{}).settle(&snapshot{architecture: architecture, install: &hiveextv1.AgentClusterInstall{}, deployment: &hivev1.ClusterDeployment{}}, &settings)
+		assert.Equal(t, architecture, settings.CPUArchitecture)
+	}
+	_, architecture, err := (&Reconciler{}).versionOf(t.Context(), nil)
+	require.NoError(t, err)
+	assert.Equal(t, "multi", architecture)
 }
 
 func TestHostsWithoutARoleFillTheControlPlane(t *testing.T) {
