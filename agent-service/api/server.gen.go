@@ -1640,7 +1640,7 @@ type HostCreateParams struct {
 
 // HostIgnitionParams defines model for HostIgnitionParams.
 type HostIgnitionParams struct {
-	Config string `json:"config,omitempty,omitzero"`
+	Config nullable.Nullable[string] `json:"config,omitempty,omitzero"`
 }
 
 // HostProgress defines model for HostProgress.
@@ -1881,13 +1881,13 @@ type InfraEnvUpdateParams struct {
 	AdditionalNtpSources         nullable.Nullable[string]                    `json:"additional_ntp_sources,omitempty,omitzero"`
 	AdditionalTrustBundle        nullable.Nullable[string]                    `json:"additional_trust_bundle,omitempty,omitzero"`
 	IgnitionConfigOverride       nullable.Nullable[string]                    `json:"ignition_config_override,omitempty,omitzero"`
-	ImageType                    ImageType                                    `json:"image_type,omitempty,omitzero"`
+	ImageType                    nullable.Nullable[ImageType]                 `json:"image_type,omitempty,omitzero"`
 	KernelArguments              nullable.Nullable[[]KernelArgument]          `json:"kernel_arguments,omitempty,omitzero"`
 	NetworkDiscoveryDelaySeconds nullable.Nullable[int64]                     `json:"network_discovery_delay_seconds,omitempty,omitzero"`
 	NtpSources                   nullable.Nullable[string]                    `json:"ntp_sources,omitempty,omitzero"`
 	OpenshiftVersion             nullable.Nullable[string]                    `json:"openshift_version,omitempty,omitzero"`
 	Proxy                        nullable.Nullable[Proxy]                     `json:"proxy,omitempty,omitzero"`
-	PullSecret                   string                                       `json:"pull_secret,omitempty,omitzero"`
+	PullSecret                   nullable.Nullable[string]                    `json:"pull_secret,omitempty,omitzero"`
 	RendezvousIP                 nullable.Nullable[string]                    `json:"rendezvous_ip,omitempty,omitzero"`
 	SSHAuthorizedKey             nullable.Nullable[string]                    `json:"ssh_authorized_key,omitempty,omitzero"`
 	StaticNetworkConfig          nullable.Nullable[[]HostStaticNetworkConfig] `json:"static_network_config,omitempty,omitzero"`
@@ -1895,7 +1895,7 @@ type InfraEnvUpdateParams struct {
 
 // InstallerArgsParams defines model for InstallerArgsParams.
 type InstallerArgsParams struct {
-	Args []string `json:"args,omitempty,omitzero"`
+	Args nullable.Nullable[[]string] `json:"args,omitempty,omitzero"`
 }
 
 // KernelArgument defines model for KernelArgument.

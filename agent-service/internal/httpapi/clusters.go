@@ -62,13 +62,11 @@ func (s *server) GetCluster(ctx context.Context, r api.GetClusterRequestObject) 
 // UpdateCluster implements api.StrictServerInterface.
 func (s *server) UpdateCluster(ctx context.Context, r api.UpdateClusterRequestObject) (api.UpdateClusterResponseObject, error) {
 	b := r.Body
-	if b.Name.IsSpecified() {
+	if value(b.Name) != "" {
 		return nil, invalid("name: a cluster keeps its name; make another one instead")
 	}
 	cluster, err := s.Service.UpdateCluster(ctx, principal(ctx), r.ClusterID.String(), func(settings *service.ClusterSettings) error {
-		if secret := value(b.PullSecret); secret != "" {
-			settings.PullSecret = secret
-		}
+		set(&settings.PullSecret, b.PullSecret)
 		set(&settings.BaseDNSDomain, b.BaseDNSDomain)
 		set(&settings.ControlPlaneCount, b.ControlPlaneCount)
 		set(&settings.SSHPublicKey, b.SSHPublicKey)

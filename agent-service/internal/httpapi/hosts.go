@@ -7,6 +7,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/oapi-codegen/nullable"
+
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/service"
@@ -169,7 +171,7 @@ func (s *server) ReclaimHost(ctx context.Context, r api.ReclaimHostRequestObject
 // UpdateHostInstallerArgs implements api.StrictServerInterface.
 func (s *server) UpdateHostInstallerArgs(ctx context.Context, r api.UpdateHostInstallerArgsRequestObject) (api.UpdateHostInstallerArgsResponseObject, error) {
 	host, err := s.Service.UpdateHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID), func(settings *service.HostSettings) error {
-		settings.InstallerArgs = text(r.Body.Args)
+		setAs(&settings.InstallerArgs, r.Body.Args, func(args []string) string { return text(args) })
 		return nil
 	})
 	shown, err := s.shown(ctx, host, err)
@@ -182,13 +184,13 @@ func (s *server) GetHostIgnition(ctx context.Context, r api.GetHostIgnitionReque
 	if err != nil {
 		return nil, err
 	}
-	return api.GetHostIgnition200JSONResponse{Config: host.IgnitionConfigOverrides}, nil
+	return api.GetHostIgnition200JSONResponse{Config: nullable.NewNullableWithValue(host.IgnitionConfigOverrides)}, nil
 }
 
 // UpdateHostIgnition implements api.StrictServerInterface.
 func (s *server) UpdateHostIgnition(ctx context.Context, r api.UpdateHostIgnitionRequestObject) (api.UpdateHostIgnitionResponseObject, error) {
 	_, err := s.Service.UpdateHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID), func(settings *service.HostSettings) error {
-		settings.IgnitionConfigOverrides = r.Body.Config
+		set(&settings.IgnitionConfigOverrides, r.Body.Config)
 		return nil
 	})
 	return api.UpdateHostIgnition201Response{}, err

@@ -13,10 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/service"
 )
 
@@ -118,6 +120,41 @@ func TestFieldsAreClearedAsWellAsSet(t *testing.T) {
 	require.Equal(t, 201, named.status, named.raw)
 	assert.Equal(t, "other", named.text("requested_hostname"))
 	assert.NotContains(t, w.call(admin, "PATCH", host, map[string]any{"host_name": nil}).body, "requested_hostname")
+}
+
+func TestNullClearsEveryFieldOfAPatch(t *testing.T) {
+	description, err := openapi3.NewLoader().LoadFromData(api.Spec())
+	require.NoError(t, err)
+	w := newWorld(t)
+	admin := w.person("root", "admins")
+	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
+	host, _ := w.host(env)
+	for path, schema := range map[string]string{
+		"/infra-envs/" + env: "InfraEnvUpdateParams", "/clusters/" + cluster: "ClusterUpdateParams", host: "HostUpdateParams", host + "/installer-args": "InstallerArgsParams",
+		host + "/ignition": "HostIgnitionParams",
+	} {
+		for name := range description.Components.Schemas[schema].Value.Properties {
+			a := w.call(admin, "PATCH", path, map[string]any{name: nil})
+			assert.Equal(t, 201, a.status, "%s: %s", name, a.raw)
+		}
+	}
+	cleared := w.call(admin, "GET", "/clusters/"+cluster, nil)
+	assert.NotContains(t, cleared.body, "pull_secret_set")
+	assert.EqualValues(t, 3, cleared.body["control_plane_count"], "what has a default has that again")
+	secret := map[string]any{"pull_secret": `{"auths":{}}`}
+	require.Equal(t, true, w.call(admin, "PATCH", "/clusters/"+cluster, secret).body["pull_secret_set"])
+	assert.NotContains(t, w.call(admin, "PATCH", "/clusters/"+cluster, map[string]any{"pull_secret": ""}).body, "pull_secret_set")
+	assert.Equal(t, "full-iso", w.call(admin, "GET", "/infra-envs/"+env, nil).text("type"))
+
+	require.Equal(t, 201, w.call(admin, "PATCH", host+"/installer-args", map[string]any{"args": []string{"-n"}}).status)
+	require.Equal(t, 201, w.call(admin, "PATCH", host+"/ignition", map[string]any{"config": `{"ignition":{"version":"3.2.0"}}`}).status)
+	for _, absent := range []any{map[string]any{}, map[string]any{"args": nil, "config": nil}} {
+		require.Equal(t, 201, w.call(admin, "PATCH", host+"/installer-args", absent).status)
+		require.Equal(t, 201, w.call(admin, "PATCH", host+"/ignition", absent).status)
+	}
+	shown := w.call(admin, "GET", host, nil)
+	assert.NotContains(t, shown.body, "installer_args")
+	assert.NotContains(t, shown.body, "ignition_config_overrides")
 }
 
 func TestWhatNoMachineCouldBootWithIsRefused(t *testing.T) {

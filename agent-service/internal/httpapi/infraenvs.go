@@ -61,12 +61,8 @@ func (s *server) GetInfraEnv(ctx context.Context, r api.GetInfraEnvRequestObject
 func (s *server) UpdateInfraEnv(ctx context.Context, r api.UpdateInfraEnvRequestObject) (api.UpdateInfraEnvResponseObject, error) {
 	b := r.Body
 	env, err := s.Service.UpdateInfraEnv(ctx, principal(ctx), r.InfraEnvID.String(), func(settings *service.InfraEnvSettings) error {
-		if b.PullSecret != "" {
-			settings.PullSecret = b.PullSecret
-		}
-		if b.ImageType != "" {
-			settings.ImageType = string(b.ImageType)
-		}
+		set(&settings.PullSecret, b.PullSecret)
+		setAs(&settings.ImageType, b.ImageType, func(t api.ImageType) string { return string(t) })
 		set(&settings.OSImageVersion, b.OpenshiftVersion)
 		setProxy(&settings.Proxy, b)
 		set(&settings.NTPSources, b.NtpSources)

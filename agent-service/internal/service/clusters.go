@@ -23,9 +23,6 @@ func (s *Service) CreateCluster(ctx context.Context, by Principal, request NewCl
 	}
 	settings := request.ClusterSettings
 	settings.complete()
-	if settings.ControlPlaneCount == 0 && settings.WorkerCount == 0 && !settings.Imported {
-		settings.ControlPlaneCount = 3
-	}
 	if err := settings.check(); err != nil {
 		return nil, err
 	}

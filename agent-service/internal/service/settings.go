@@ -61,6 +61,9 @@ func (e InfraEnvSettings) check() error {
 // complete fills in what is said when nothing is.
 func (c *ClusterSettings) complete() {
 	c.CPUArchitecture = hardware.Architecture(cmp.Or(c.CPUArchitecture, "x86_64"))
+	if c.ControlPlaneCount == 0 && c.WorkerCount == 0 && !c.Imported {
+		c.ControlPlaneCount = 3
+	}
 }
 
 func (c ClusterSettings) check() error {
