@@ -84,7 +84,7 @@ func openStore(ctx context.Context, address string, log *zap.Logger) (*store.Sto
 		if service.KindOf(err) != service.Unavailable || time.Now().After(deadline) {
 			return db, err
 		}
-		log.Info("waiting for the database")
+		log.Warn("waiting for the database", zap.Error(service.CauseOf(err)))
 		select {
 		case <-ctx.Done():
 			return nil, err

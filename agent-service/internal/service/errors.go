@@ -59,6 +59,14 @@ func ReasonOf(err error) string {
 	return ""
 }
 
+// CauseOf is what lies below a refusal, or the error itself. It is for logs.
+func CauseOf(err error) error {
+	if refusal, ok := errors.AsType[*Error](err); ok && refusal.cause != nil {
+		return refusal.cause
+	}
+	return err
+}
+
 // Refuse makes a refusal.
 func Refuse(kind Kind, reason, format string, values ...any) *Error {
 	return &Error{Kind: kind, Reason: reason, Message: fmt.Sprintf(format, values...)}

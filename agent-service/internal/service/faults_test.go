@@ -16,6 +16,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
@@ -135,10 +137,11 @@ func TestASilentHostWhoseAgentStartsAgainIsBack(t *testing.T) {
 func TestADatabaseThatIsAwayDisconnectsNobody(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
-	db, err := store.Open(t.Context(), server.URL)
+	db, err := store.Open(t.Context(), strings.Replace(server.URL, "postgres@", "postgres:secret@", 1))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
-	w := &world{t: t, store: db, now: time.Now()}
+	core, told := observer.New(zap.InfoLevel)
+	w := &world{t: t, store: db, now: time.Now(), log: zap.New(core)}
 	w.Service = w.restart()
 	e := w.infraEnv(alice)
 	key := w.register(e, "n1")
@@ -155,6 +158,14 @@ func TestADatabaseThatIsAwayDisconnectsNobody(t *testing.T) {
 	assert.Equal(t, lifecycle.KnownUnbound, w.state(key))
 	w.pass(60 * time.Second)
 	assert.Equal(t, lifecycle.DisconnectedUnbound, w.state(key), "time goes on afterwards")
+
+	away := told.FilterMessage("the database cannot be reached or written").FilterLevelExact(zap.ErrorLevel).All()
+	require.NotEmpty(t, away, "the log says why")
+	for _, line := range away {
+		assert.NotContains(t, line.ContextMap()["error"], "try again", "the cause is told, not the refusal")
+		assert.NotContains(t, line.ContextMap()["error"], "secret")
+	}
+	assert.Len(t, told.FilterMessage("the database is back").All(), len(away), "once each time")
 }
 
 func TestALargeInventoryIsBoundedAndFlagged(t *testing.T) {

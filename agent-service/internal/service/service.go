@@ -183,9 +183,13 @@ func (s *Service) heard(changes []Change) {
 func (s *Service) noted(err error) error {
 	switch {
 	case err == nil:
-		s.storeAway.Store(false)
+		if s.storeAway.Swap(false) {
+			s.Log.Info("the database is back")
+		}
 	case KindOf(err) == Unavailable:
-		s.storeAway.Store(true)
+		if !s.storeAway.Swap(true) {
+			s.Log.Error("the database cannot be reached or written", zap.Error(CauseOf(err)))
+		}
 	case KindOf(err) != "":
 		s.Refusals.Add(1)
 	}

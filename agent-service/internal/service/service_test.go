@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
@@ -38,6 +39,7 @@ type world struct {
 	store *store.Store
 	mu    sync.Mutex
 	now   time.Time
+	log   *zap.Logger
 }
 
 func newWorld(t *testing.T) *world {
@@ -61,6 +63,7 @@ func (w *world) restart() *service.Service {
 func (w *world) begin() *service.Service {
 	return service.New(w.store, service.Options{
 		Now:      w.clock,
+		Log:      w.log,
 		BaseURL:  "https://muster.example.com",
 		OSImages: []service.OSImage{{Version: "4.18", URL: "https://images.example.com/disk.raw.gz", SHA256: fmt.Sprintf("%064d", 7)}},
 	})
