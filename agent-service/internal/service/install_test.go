@@ -430,6 +430,22 @@ func TestAnotherDiskIsNotAsSlowAsTheOneBefore(t *testing.T) {
 	assert.Equal(t, lifecycle.Known, choose(func(s *service.HostSettings) { s.InstallationDiskPath = "/dev/sdb" }))
 }
 
+func TestHostsOfOneIDAreTwoHostsOfACluster(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, keys := w.ready(1)
+	e := w.infraEnv(alice)
+	twin := service.HostKey{InfraEnvID: e.ID, HostID: keys[0].HostID}
+	_, err := w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: twin.HostID, AgentVersion: "test", BootID: "2"})
+	require.NoError(t, err)
+	w.reply(twin, service.StepInventory, 0, machine("na", func(i *hardware.Inventory) { i.Interfaces[0].MACAddress = "52:54:00:00:00:02" }))
+	h, err := w.BindHost(t.Context(), alice, twin, c.ID, false)
+	require.NoError(t, err)
+	assert.Equal(t, lifecycle.Insufficient, h.State)
+	assert.Contains(t, h.StateInfo, "Hostname na is not unique in cluster")
+	assert.Contains(t, h.StateInfo, "has an address that this host has, too")
+}
+
 func TestADiskThatIsTooSmallIsNotInstalledTo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

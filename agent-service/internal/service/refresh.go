@@ -57,7 +57,7 @@ func (s *Service) facts(h *Host, c *Cluster) lifecycle.Facts {
 
 func (s *Service) subject(h *Host) validate.Subject {
 	return validate.Subject{
-		ID: h.HostID, Connected: s.connected(h), MediaConnected: h.MediaConnected, Hostname: h.Hostname(), Role: cmp.Or(h.Role, autoAssign),
+		ID: h.HostID, Key: h.String(), Connected: s.connected(h), MediaConnected: h.MediaConnected, Hostname: h.Hostname(), Role: cmp.Or(h.Role, autoAssign),
 		DiskID: h.InstallationDiskID, DiskPath: h.InstallationDiskPath, Summary: h.Summary, NTP: h.NTPSources, Checks: h.Checks,
 		KeptDisks: h.SkipFormattingDisks, AgentVersion: h.AgentVersion, NoInstaller: h.ofToday() && s.InstallerImage == "",
 	}
@@ -65,13 +65,13 @@ func (s *Service) subject(h *Host) validate.Subject {
 
 func surroundings(c *Cluster, members []*Host) *validate.Surroundings {
 	around := &validate.Surroundings{
-		Name: c.Name, BaseDomain: c.BaseDNSDomain, CPUArchitecture: c.CPUArchitecture, MachineNetworks: c.MachineNetworks, Hostnames: map[string]string{},
+		Name: c.Name, BaseDomain: c.BaseDNSDomain, CPUArchitecture: c.CPUArchitecture, MachineNetworks: c.MachineNetworks, Roles: map[string]string{},
 		ClusterNetworks: c.ClusterNetworks, ServiceNetworks: c.ServiceNetworks, Neighbours: map[string]validate.Neighbour{},
 		UserManagedNetworking: c.UserManagedNetworking, DayTwo: takesDayTwo(c), Ignored: c.IgnoredValidations,
 	}
 	for _, m := range members {
-		around.Hostnames[m.HostID] = m.Hostname()
-		around.Neighbours[m.HostID] = validate.Neighbour{Role: m.Role, Addresses: m.Summary.Addresses, MACAddresses: m.Summary.MACAddresses}
+		around.Roles[m.HostID] = m.Role
+		around.Neighbours[m.String()] = validate.Neighbour{ID: m.HostID, Hostname: m.Hostname(), Addresses: m.Summary.Addresses, MACAddresses: m.Summary.MACAddresses}
 	}
 	return around
 }

@@ -52,7 +52,9 @@ type Checks struct {
 
 // Subject is the host that is looked at.
 type Subject struct {
-	ID             string
+	ID string
+	// Key tells hosts of one id from different InfraEnvs apart.
+	Key            string
 	Connected      bool
 	MediaConnected bool
 	Hostname       string
@@ -80,19 +82,20 @@ type Surroundings struct {
 	MachineNetworks []string
 	ClusterNetworks []string
 	ServiceNetworks []string
-	// Neighbours are the cluster's other hosts, by id.
+	// Neighbours are the cluster's hosts, the one that is looked at among them, by key.
 	Neighbours map[string]Neighbour
-	// Hostnames are of the cluster's other hosts, by id.
-	Hostnames map[string]string
+	// Roles are of the same hosts, by id: that is what agents know of each other.
+	Roles map[string]string
 	// UserManagedNetworking: the addresses of the API are looked after elsewhere.
 	UserManagedNetworking bool
 	DayTwo                bool
 	Ignored               []string
 }
 
-// Neighbour is another host of the cluster.
+// Neighbour is a host of the cluster.
 type Neighbour struct {
-	Role         string
+	ID           string
+	Hostname     string
 	Addresses    []string
 	MACAddresses []string
 }
@@ -288,9 +291,9 @@ func (r *report) inCluster(s Subject, c Surroundings, minimums Minimums) {
 	r.say("compatible-with-cluster-platform", categoryHardware, known, hardware.Fits(s.Summary.CPUArchitecture, c.CPUArchitecture),
 		"Host is compatible with the cluster", fmt.Sprintf("Host has architecture %s, the cluster %s", s.Summary.CPUArchitecture, c.CPUArchitecture))
 	twin := ""
-	for id, name := range c.Hostnames {
-		if id != s.ID && name != "" && name == s.Hostname && (twin == "" || id < twin) {
-			twin = id
+	for key, n := range c.Neighbours {
+		if key != s.Key && n.Hostname != "" && n.Hostname == s.Hostname && (twin == "" || n.ID < twin) {
+			twin = n.ID
 		}
 	}
 	r.say("hostname-unique", categoryHardware, known, twin == "", "Hostname "+s.Hostname+" is unique in cluster",
@@ -299,8 +302,8 @@ func (r *report) inCluster(s Subject, c Surroundings, minimums Minimums) {
 		"Machine network of the cluster is not defined: set machineNetwork")
 	r.say("belongs-to-machine-cidr", categoryNetwork, known, len(c.MachineNetworks) == 0 || inAny(s.Summary.Addresses, c.MachineNetworks), "Host belongs to all machine network CIDRs",
 		"Host has no address in the machine network "+strings.Join(c.MachineNetworks, ", "))
-	unreachable := slices.DeleteFunc(slices.Clone(s.Checks.Unreachable), func(id string) bool { _, there := c.Hostnames[id]; return !there || id == s.ID })
-	r.say("belongs-to-majority-group", categoryNetwork, known, len(unreachable)*2 <= max(len(c.Hostnames)-1, 0) || len(unreachable) == 0,
+	unreachable := slices.DeleteFunc(slices.Clone(s.Checks.Unreachable), func(id string) bool { _, there := c.Roles[id]; return !there || id == s.ID })
+	r.say("belongs-to-majority-group", categoryNetwork, known, len(unreachable)*2 <= max(len(c.Neighbours)-1, 0) || len(unreachable) == 0,
 		"Host has connectivity to the majority of hosts in the cluster", fmt.Sprintf("Host cannot reach the majority of the cluster's hosts: %s", strings.Join(first(unreachable, 5), ", ")))
 	r.paths(s, c, known)
 	r.networks(s, c, known, minimums)
@@ -329,7 +332,7 @@ func (r *report) paths(s Subject, c Surroundings, known bool) {
 	beyond := func(measured map[string]int, limits map[string]int, unit string) (found []string) {
 		limit, limited := limits[s.Role]
 		for id, value := range measured {
-			if n, there := c.Neighbours[id]; there && limited && n.Role == s.Role && value > limit {
+			if role, there := c.Roles[id]; there && limited && role == s.Role && value > limit {
 				found = append(found, fmt.Sprintf("%s (%d %s)", id, value, unit))
 			}
 		}
@@ -341,7 +344,7 @@ func (r *report) paths(s Subject, c Surroundings, known bool) {
 		fmt.Sprintf("Hosts of role %s answer later than after %d ms: %s", s.Role, slowest[s.Role], strings.Join(slow, ", ")))
 	r.say("sufficient-packet-loss-requirement-for-role", categoryNetwork, known, len(lossy) == 0, "Packet loss is small enough for role "+s.Role+", or has not been measured",
 		fmt.Sprintf("More than %d %% of packets are lost on the way to hosts of role %s: %s", lossiest[s.Role], s.Role, strings.Join(lossy, ", ")))
-	short := slices.DeleteFunc(slices.Clone(s.Checks.ShortMTU), func(id string) bool { _, there := c.Neighbours[id]; return !there })
+	short := slices.DeleteFunc(slices.Clone(s.Checks.ShortMTU), func(id string) bool { _, there := c.Roles[id]; return !there })
 	r.say("mtu-valid", categoryNetwork, known, len(short) == 0, "Packets of full size pass, or have not been tried",
 		"Packets of full size do not reach "+strings.Join(first(short, 5), ", ")+": make the MTU of all interfaces the same")
 }
@@ -351,9 +354,10 @@ func (r *report) networks(s Subject, c Surroundings, known bool, minimums Minimu
 	overlap := overlapping(slices.Concat(c.MachineNetworks, c.ClusterNetworks, c.ServiceNetworks))
 	r.say("non-overlapping-subnets", categoryNetwork, true, overlap == "", "Networks of the cluster do not overlap", "Networks of the cluster overlap: "+overlap)
 	collision := ""
-	for id, n := range c.Neighbours {
-		if id != s.ID && !share(n.MACAddresses, s.Summary.MACAddresses) && share(usable(n.Addresses), usable(s.Summary.Addresses)) && (collision == "" || id < collision) {
-			collision = id
+	for key, n := range c.Neighbours {
+		taken := key != s.Key && !share(n.MACAddresses, s.Summary.MACAddresses) && share(usable(n.Addresses), usable(s.Summary.Addresses))
+		if taken && (collision == "" || n.ID < collision) {
+			collision = n.ID
 		}
 	}
 	r.say("no-ip-collisions-in-network", categoryNetwork, known, collision == "", "No other host of the cluster has an address of this one",
@@ -401,7 +405,7 @@ func share(a, b []string) bool {
 }
 
 // oneHost is true where there is nobody to be connected to.
-func (c Surroundings) oneHost() bool { return len(c.Hostnames) <= 1 }
+func (c Surroundings) oneHost() bool { return len(c.Neighbours) <= 1 }
 
 func first(list []string, n int) []string {
 	if len(list) > n {

@@ -20,7 +20,7 @@ import (
 
 func good() validate.Subject {
 	return validate.Subject{
-		ID: "1", Connected: true, MediaConnected: true, Hostname: "n1", Role: "worker",
+		ID: "1", Key: "e/1", Connected: true, MediaConnected: true, Hostname: "n1", Role: "worker",
 		Summary: hardware.Summary{
 			Hash: "x", Hostname: "n1", CPUArchitecture: "x86_64", CPUCount: 8, MemoryBytes: 32 << 30, Addresses: []string{"192.0.2.7/24"}, DefaultRoute: true,
 			Targets: []hardware.Target{{ID: "a", Path: "/dev/sda", SizeBytes: 200e9}},
@@ -31,8 +31,12 @@ func good() validate.Subject {
 func around() *validate.Surroundings {
 	return &validate.Surroundings{
 		Name: "c", BaseDomain: "example.com", CPUArchitecture: "x86_64", MachineNetworks: []string{"192.0.2.0/24"},
-		Hostnames:  map[string]string{"1": "n1", "2": "n2", "3": "n3", "4": "n4"},
-		Neighbours: map[string]validate.Neighbour{"2": {Role: "worker", Addresses: []string{"192.0.2.8/24"}, MACAddresses: []string{"b"}}, "3": {Role: "master"}},
+		Roles: map[string]string{"1": "worker", "2": "worker", "3": "master", "4": "worker"},
+		Neighbours: map[string]validate.Neighbour{
+			"e/1": {ID: "1", Hostname: "n1", Addresses: []string{"192.0.2.7/24"}, MACAddresses: []string{"a"}},
+			"e/2": {ID: "2", Hostname: "n2", Addresses: []string{"192.0.2.8/24"}, MACAddresses: []string{"b"}},
+			"e/3": {ID: "3", Hostname: "n3"}, "e/4": {ID: "4", Hostname: "n4"},
+		},
 	}
 }
 
@@ -98,7 +102,9 @@ func TestValidations(t *testing.T) {
 		{"no gateway", "has-default-route", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) { s.Summary.DefaultRoute = false }, false},
 		{"a registry that refuses", "container-images-available", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) { s.Checks.Registry = validate.Refused }, false},
 		{"a cut inventory", "inventory-not-partially-truncated", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) { s.Summary.Truncation = "partial" }, false},
-		{"a name that is taken", "hostname-unique", validate.Failure, func(_ *validate.Subject, c *validate.Surroundings) { c.Hostnames["2"] = "n1" }, false},
+		{"a name that is taken", "hostname-unique", validate.Failure, func(_ *validate.Subject, c *validate.Surroundings) {
+			c.Neighbours["e/2"] = validate.Neighbour{ID: "2", Hostname: "n1"}
+		}, false},
 		{"another network", "belongs-to-machine-cidr", validate.Failure, func(_ *validate.Subject, c *validate.Surroundings) { c.MachineNetworks = []string{"198.51.100.0/24"} }, false},
 		{"no network", "machine-cidr-defined", validate.Failure, func(_ *validate.Subject, c *validate.Surroundings) { c.MachineNetworks = nil }, false},
 		{"another architecture", "compatible-with-cluster-platform", validate.Failure, func(_ *validate.Subject, c *validate.Surroundings) { c.CPUArchitecture = "aarch64" }, false},
@@ -119,11 +125,17 @@ func TestValidations(t *testing.T) {
 		{"another MTU", "mtu-valid", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) { s.Checks.ShortMTU = []string{"2", "gone"} }, false},
 		{"networks that overlap", "non-overlapping-subnets", validate.Failure, func(_ *validate.Subject, c *validate.Surroundings) { c.ClusterNetworks = []string{"192.0.0.0/16"} }, false},
 		{"an address that is taken", "no-ip-collisions-in-network", validate.Failure, func(_ *validate.Subject, c *validate.Surroundings) {
-			c.Neighbours["2"] = validate.Neighbour{Addresses: []string{"192.0.2.7/24"}, MACAddresses: []string{"b"}}
+			c.Neighbours["e/2"] = validate.Neighbour{ID: "2", Addresses: []string{"192.0.2.7/24"}, MACAddresses: []string{"b"}}
+		}, false},
+		{"an address that a host of the same id has, from another InfraEnv", "no-ip-collisions-in-network", validate.Failure, func(_ *validate.Subject, c *validate.Surroundings) {
+			c.Neighbours["f/1"] = validate.Neighbour{ID: "1", Addresses: []string{"192.0.2.7/24"}, MACAddresses: []string{"b"}}
+		}, false},
+		{"the name of a host of the same id, from another InfraEnv", "hostname-unique", validate.Failure, func(_ *validate.Subject, c *validate.Surroundings) {
+			c.Neighbours["f/1"] = validate.Neighbour{ID: "1", Hostname: "n1"}
 		}, false},
 		{"link-local addresses are everybody's", "", "", func(s *validate.Subject, c *validate.Surroundings) {
 			s.Summary.Addresses = append(s.Summary.Addresses, "fe80::1/64")
-			c.Neighbours["2"] = validate.Neighbour{Addresses: []string{"fe80::1/64"}, MACAddresses: []string{"b"}}
+			c.Neighbours["e/2"] = validate.Neighbour{ID: "2", Addresses: []string{"fe80::1/64"}, MACAddresses: []string{"b"}}
 		}, false},
 		{"a cloud that guards addresses", "valid-platform-network-settings", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) { s.Summary.ProductName = "OpenStack Compute" }, false},
 		{"a disk behind the machine network", "no-iscsi-nic-belongs-to-machine-cidr", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) {
