@@ -135,10 +135,12 @@ func AllFacts() []Facts {
 	for bits := range 1 << 11 {
 		on := func(i int) bool { return bits&(1<<i) != 0 }
 		for _, stage := range []Stage{"", StageWriting, StageDone, StageFailed} {
-			all = append(all, Facts{
-				Connected: on(0), HasInventory: on(1), Sufficient: on(2), Prepared: on(3), Unprepared: on(4), ClusterPreparing: on(5), ClusterInstalling: on(6),
-				ClusterFailed: on(7), DayTwo: on(8), Rebooted: on(9), SameBoot: on(10), Stage: stage,
-			})
+			for _, attempts := range []int{0, MostAttempts} {
+				all = append(all, Facts{
+					Connected: on(0), HasInventory: on(1), Sufficient: on(2), Prepared: on(3), Unprepared: on(4), ClusterPreparing: on(5), ClusterInstalling: on(6),
+					ClusterFailed: on(7), DayTwo: on(8), Rebooted: on(9), SameBoot: on(10), Stage: stage, Attempts: attempts,
+				})
+			}
 		}
 	}
 	return all

@@ -61,17 +61,46 @@ func TestWhatMachinesAndTheServiceDoIsNeverAnError(t *testing.T) {
 	}
 }
 
+// TestEveryStateHasATimeOutOrAWayOutForTheUser, whatever the facts are: a verb that leaves the host where it is leads nowhere, and to delete it is no way on.
 func TestEveryStateHasATimeOutOrAWayOutForTheUser(t *testing.T) {
+	leads := func(s lifecycle.State, v lifecycle.Verb, f lifecycle.Facts) bool {
+		o := lifecycle.Apply(s, v, f)
+		return o.Refusal == "" && o.To != s
+	}
 	for _, s := range lifecycle.States {
-		way := false
-		if _, limited := lifecycle.TimeOuts[s]; limited {
-			way = lifecycle.Apply(s, lifecycle.TimeOut, lifecycle.Facts{Connected: true}).To != s
-			assert.True(t, way, "%s has a time-out that does nothing", s)
+		_, limited := lifecycle.TimeOuts[s]
+		for _, f := range lifecycle.AllFacts() {
+			if limited {
+				require.True(t, leads(s, lifecycle.TimeOut, f), "%s has a time-out that does nothing: %+v", s, f)
+				continue
+			}
+			out := leads(s, lifecycle.Cancel, f)
+			// The user boots the discovery image, and cancels the installation of the cluster.
+			f.SameBoot, f.ClusterPreparing, f.ClusterInstalling = false, false, false
+			out = out || leads(s, lifecycle.Bind, f) || leads(s, lifecycle.Unbind, f) || leads(s, lifecycle.Reset, f) || leads(s, lifecycle.Register, f)
+			require.True(t, out, "%s: %+v", s, f)
 		}
-		for _, v := range []lifecycle.Verb{lifecycle.Bind, lifecycle.Unbind, lifecycle.Cancel, lifecycle.Reset, lifecycle.Delete} {
-			way = way || lifecycle.Apply(s, v, lifecycle.Facts{}).Refusal == ""
+	}
+}
+
+func TestEveryRuleIsReached(t *testing.T) {
+	facts := lifecycle.AllFacts()
+	for i, r := range lifecycle.Rules {
+		reached := false
+		for _, s := range r.From {
+			for _, f := range facts {
+				first := slices.IndexFunc(lifecycle.Rules, func(other lifecycle.Rule) bool {
+					return other.Verb == r.Verb && slices.Contains(other.From, s) && (other.If == nil || other.If.Holds(f))
+				})
+				if reached = first == i; reached {
+					break
+				}
+			}
+			if reached {
+				break
+			}
 		}
-		assert.True(t, way, s)
+		assert.True(t, reached, "%s in %v", r.Verb, r.From)
 	}
 }
 
