@@ -12,6 +12,7 @@ import (
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
 // ListHosts implements api.StrictServerInterface.
@@ -125,9 +126,9 @@ func (s *server) CheckBindHost(ctx context.Context, r api.CheckBindHostRequestOb
 	if outcome.Message != "" {
 		answer.Reasons = append(answer.Reasons, outcome.Message)
 	}
-	for _, v := range outcome.Validations {
-		if v.Status == "failure" {
-			answer.Reasons = append(answer.Reasons, v.Message)
+	for _, why := range validate.Failing(outcome.Validations, true) {
+		if !slices.Contains(answer.Reasons, why) { // what is not known is missing for many validations
+			answer.Reasons = append(answer.Reasons, why)
 		}
 	}
 	return answer, nil

@@ -68,6 +68,12 @@ func TestTheDryRunSaysWhyNotAndChangesNothing(t *testing.T) {
 	require.Equal(t, 200, check.status, check.raw)
 	assert.Equal(t, false, check.body["valid"])
 	assert.NotEmpty(t, check.body["reasons"])
+	unknown := w.call(caller{"X-Secret-Key": w.image(env)}, "POST", "/infra-envs/"+env+"/hosts", map[string]any{"host_id": uuid.NewString()})
+	require.Equal(t, 201, unknown.status, unknown.raw)
+	why := w.call(admin, "POST", "/infra-envs/"+env+"/hosts/"+unknown.text("id")+"/actions/bind-check", map[string]string{"cluster_id": a.text("id")})
+	require.Equal(t, 200, why.status, why.raw)
+	assert.Equal(t, false, why.body["valid"])
+	assert.Contains(t, why.body["reasons"], "Inventory has not been received for the host")
 	assert.JSONEq(t, before, w.call(admin, "GET", host, nil).raw)
 }
 

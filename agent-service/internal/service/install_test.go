@@ -717,6 +717,7 @@ func TestADryRunAnswersAndWritesNothing(t *testing.T) {
 	elsewhere := w.cluster(alice, func(s *service.ClusterSettings) { s.MachineNetworks = []string{"198.51.100.0/24"} })
 	before, err := w.GetHost(t.Context(), alice, key)
 	require.NoError(t, err)
+	refusals := w.Refusals.Load()
 	answer, err := w.CheckBind(t.Context(), alice, key, good.ID)
 	require.NoError(t, err)
 	assert.True(t, answer.Valid)
@@ -727,6 +728,7 @@ func TestADryRunAnswersAndWritesNothing(t *testing.T) {
 	after, err := w.GetHost(t.Context(), alice, key)
 	require.NoError(t, err)
 	assert.Equal(t, before.Revision, after.Revision)
+	assert.Equal(t, refusals, w.Refusals.Load(), "an answer is no refusal")
 	_, err = w.CheckBind(t.Context(), bob, key, good.ID)
 	assert.Equal(t, service.NotFound, service.KindOf(err))
 }

@@ -5,6 +5,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -182,7 +183,7 @@ func (s *Service) heard(changes []Change) {
 // noted keeps whether the store is away: time does not count then.
 func (s *Service) noted(err error) error {
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, errDryRun):
 		if s.storeAway.Swap(false) {
 			s.Log.Info("the database is back")
 		}
