@@ -186,6 +186,9 @@ type object struct {
 	ID        string `json:"id"`
 	ClusterID string `json:"cluster_id"`
 	Status    string `json:"status"`
+	// CheckedInAt is when the service heard the host last.
+	CheckedInAt     time.Time `json:"checked_in_at"`
+	StatusUpdatedAt time.Time `json:"status_updated_at"`
 }
 
 func (s *site) call(ctx context.Context, method, path string, body, into any) error {
