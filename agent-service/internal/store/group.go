@@ -134,11 +134,23 @@ func end(tx bun.Tx, err error, done []*turn) {
 		case err != nil:
 			u.err = err
 		default:
-			for _, do := range u.after {
-				do()
-			}
+			u.show()
 		}
 		close(u.done)
+	}
+}
+
+// show does what comes after the commit. If it panics, that is for who asked: the others have been committed, too.
+func (u *turn) show() {
+	defer u.caught()
+	for _, do := range u.after {
+		do()
+	}
+}
+
+func (u *turn) caught() {
+	if crash := recover(); crash != nil {
+		u.crashed = fmt.Sprintf("%v\n\n%s", crash, debug.Stack())
 	}
 }
 
@@ -156,14 +168,12 @@ func (g *group) one(tx bun.Tx, u *turn) (err error) {
 		return err
 	}
 	defer func() {
-		if crash := recover(); crash != nil {
-			u.crashed = fmt.Sprintf("%v\n\n%s", crash, debug.Stack())
-		}
 		if u.err != nil {
 			err = say(undoOne)
 		}
 		err = errors.Join(err, say(endOne))
 	}()
+	defer u.caught()
 	u.after, u.err = u.do(ctx, tx)
 	if u.err == nil {
 		u.err = u.ctx.Err()

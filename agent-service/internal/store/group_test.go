@@ -17,6 +17,30 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/store"
 )
 
+// TestAPanicAfterTheCommitIsForWhoAsked is an update that panics when others that share its transaction are committed, too: they are not kept waiting.
+func TestAPanicAfterTheCommitIsForWhoAsked(t *testing.T) {
+	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "a.db"))
+	require.NoError(t, err)
+	defer s.Close() //nolint:errcheck // the test is over
+	first, second := infraEnv(service.Owner{}), infraEnv(service.Owner{})
+	var wait sync.WaitGroup
+	begun := make(chan struct{})
+	wait.Go(func() {
+		assert.Panics(t, func() {
+			_ = s.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+				close(begun)
+				assert.Eventually(t, func() bool { return store.Waiting(s) == 1 }, time.Minute, time.Millisecond)
+				tx.AfterCommit(func() { panic("after the commit") })
+				return tx.PutInfraEnv(ctx, first)
+			})
+		})
+	})
+	<-begun
+	update(t, s, func(ctx context.Context, tx service.Tx) { require.NoError(t, tx.PutInfraEnv(ctx, second)) })
+	wait.Wait()
+	isThere(t, s, true, first, second)
+}
+
 // TestUpdatesOfALostTransactionFail is a transaction that ends in the turn of one update: those that share it are told that they are undone, and later ones work.
 func TestUpdatesOfALostTransactionFail(t *testing.T) {
 	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "a.db"))
