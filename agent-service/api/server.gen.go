@@ -1413,9 +1413,12 @@ type ClusterKind string
 
 // ClusterCreateParams defines model for ClusterCreateParams.
 type ClusterCreateParams struct {
-	AdditionalNtpSource  nullable.Nullable[string]               `json:"additional_ntp_source,omitempty,omitzero"`
-	APIVips              []VIP                                   `json:"api_vips,omitempty,omitzero"`
-	BaseDNSDomain        string                                  `json:"base_dns_domain,omitempty,omitzero"`
+	AdditionalNtpSource nullable.Nullable[string] `json:"additional_ntp_source,omitempty,omitzero"`
+	APIVips             []VIP                     `json:"api_vips,omitempty,omitzero"`
+	BaseDNSDomain       string                    `json:"base_dns_domain,omitempty,omitzero"`
+
+	// ClusterNetworkCidr The only one of `cluster_networks`, where that is absent.
+	ClusterNetworkCidr   string                                  `json:"cluster_network_cidr,omitempty,omitzero"`
 	ClusterNetworks      nullable.Nullable[[]CIDR]               `json:"cluster_networks,omitempty,omitzero"`
 	ControlPlaneCount    nullable.Nullable[int]                  `json:"control_plane_count,omitempty,omitzero"`
 	CPUArchitecture      ClusterCreateParamsCPUArchitecture      `json:"cpu_architecture,omitempty,omitzero"`
@@ -1429,7 +1432,10 @@ type ClusterCreateParams struct {
 	OpenshiftVersion     string                                  `json:"openshift_version"`
 
 	// PullSecret Credentials of registries for the installed cluster; never shown again.
-	PullSecret            string                    `json:"pull_secret"`
+	PullSecret string `json:"pull_secret"`
+
+	// ServiceNetworkCidr The only one of `service_networks`, where that is absent.
+	ServiceNetworkCidr    string                    `json:"service_network_cidr,omitempty,omitzero"`
 	ServiceNetworks       nullable.Nullable[[]CIDR] `json:"service_networks,omitempty,omitzero"`
 	SSHPublicKey          string                    `json:"ssh_public_key,omitempty,omitzero"`
 	UserManagedNetworking nullable.Nullable[bool]   `json:"user_managed_networking,omitempty,omitzero"`
@@ -1463,18 +1469,27 @@ type ClusterStatus string
 
 // ClusterUpdateParams defines model for ClusterUpdateParams.
 type ClusterUpdateParams struct {
-	AdditionalNtpSource   nullable.Nullable[string] `json:"additional_ntp_source,omitempty,omitzero"`
-	APIVips               nullable.Nullable[[]VIP]  `json:"api_vips,omitempty,omitzero"`
-	BaseDNSDomain         nullable.Nullable[string] `json:"base_dns_domain,omitempty,omitzero"`
-	ClusterNetworks       nullable.Nullable[[]CIDR] `json:"cluster_networks,omitempty,omitzero"`
-	ControlPlaneCount     nullable.Nullable[int]    `json:"control_plane_count,omitempty,omitzero"`
-	HTTPProxy             nullable.Nullable[string] `json:"http_proxy,omitempty,omitzero"`
-	HTTPSProxy            nullable.Nullable[string] `json:"https_proxy,omitempty,omitzero"`
-	IngressVips           nullable.Nullable[[]VIP]  `json:"ingress_vips,omitempty,omitzero"`
-	MachineNetworks       nullable.Nullable[[]CIDR] `json:"machine_networks,omitempty,omitzero"`
-	Name                  nullable.Nullable[string] `json:"name,omitempty,omitzero"`
-	NoProxy               nullable.Nullable[string] `json:"no_proxy,omitempty,omitzero"`
-	PullSecret            nullable.Nullable[string] `json:"pull_secret,omitempty,omitzero"`
+	AdditionalNtpSource nullable.Nullable[string] `json:"additional_ntp_source,omitempty,omitzero"`
+	APIVips             nullable.Nullable[[]VIP]  `json:"api_vips,omitempty,omitzero"`
+	BaseDNSDomain       nullable.Nullable[string] `json:"base_dns_domain,omitempty,omitzero"`
+
+	// ClusterNetworkCidr The only one of `cluster_networks`, where that is absent.
+	ClusterNetworkCidr nullable.Nullable[string] `json:"cluster_network_cidr,omitempty,omitzero"`
+	ClusterNetworks    nullable.Nullable[[]CIDR] `json:"cluster_networks,omitempty,omitzero"`
+	ControlPlaneCount  nullable.Nullable[int]    `json:"control_plane_count,omitempty,omitzero"`
+	HTTPProxy          nullable.Nullable[string] `json:"http_proxy,omitempty,omitzero"`
+	HTTPSProxy         nullable.Nullable[string] `json:"https_proxy,omitempty,omitzero"`
+	IngressVips        nullable.Nullable[[]VIP]  `json:"ingress_vips,omitempty,omitzero"`
+
+	// MachineNetworkCidr The only one of `machine_networks`, where that is absent.
+	MachineNetworkCidr nullable.Nullable[string] `json:"machine_network_cidr,omitempty,omitzero"`
+	MachineNetworks    nullable.Nullable[[]CIDR] `json:"machine_networks,omitempty,omitzero"`
+	Name               nullable.Nullable[string] `json:"name,omitempty,omitzero"`
+	NoProxy            nullable.Nullable[string] `json:"no_proxy,omitempty,omitzero"`
+	PullSecret         nullable.Nullable[string] `json:"pull_secret,omitempty,omitzero"`
+
+	// ServiceNetworkCidr The only one of `service_networks`, where that is absent.
+	ServiceNetworkCidr    nullable.Nullable[string] `json:"service_network_cidr,omitempty,omitzero"`
 	ServiceNetworks       nullable.Nullable[[]CIDR] `json:"service_networks,omitempty,omitzero"`
 	SSHPublicKey          nullable.Nullable[string] `json:"ssh_public_key,omitempty,omitzero"`
 	UserManagedNetworking nullable.Nullable[bool]   `json:"user_managed_networking,omitempty,omitzero"`
@@ -1604,10 +1619,13 @@ type Host struct {
 	RegisteredAt      time.Time        `json:"registered_at,omitempty,omitzero"`
 	RequestedHostname string           `json:"requested_hostname,omitempty,omitzero"`
 	Role              HostRole         `json:"role,omitempty,omitzero"`
-	Status            HostStatus       `json:"status"`
-	StatusInfo        string           `json:"status_info"`
-	StatusUpdatedAt   time.Time        `json:"status_updated_at,omitempty,omitzero"`
-	SuggestedRole     HostRole         `json:"suggested_role,omitempty,omitzero"`
+
+	// SkipFormattingDisks Disks that are not written to, comma separated.
+	SkipFormattingDisks string     `json:"skip_formatting_disks,omitempty,omitzero"`
+	Status              HostStatus `json:"status"`
+	StatusInfo          string     `json:"status_info"`
+	StatusUpdatedAt     time.Time  `json:"status_updated_at,omitempty,omitzero"`
+	SuggestedRole       HostRole   `json:"suggested_role,omitempty,omitzero"`
 
 	// Timestamp The machine's clock when it asked last.
 	Timestamp int64     `json:"timestamp,omitempty,omitzero"`
@@ -1703,10 +1721,13 @@ type HostRegistrationResponse struct {
 	RegisteredAt      time.Time        `json:"registered_at,omitempty,omitzero"`
 	RequestedHostname string           `json:"requested_hostname,omitempty,omitzero"`
 	Role              HostRole         `json:"role,omitempty,omitzero"`
-	Status            HostStatus       `json:"status"`
-	StatusInfo        string           `json:"status_info"`
-	StatusUpdatedAt   time.Time        `json:"status_updated_at,omitempty,omitzero"`
-	SuggestedRole     HostRole         `json:"suggested_role,omitempty,omitzero"`
+
+	// SkipFormattingDisks Disks that are not written to, comma separated.
+	SkipFormattingDisks string     `json:"skip_formatting_disks,omitempty,omitzero"`
+	Status              HostStatus `json:"status"`
+	StatusInfo          string     `json:"status_info"`
+	StatusUpdatedAt     time.Time  `json:"status_updated_at,omitempty,omitzero"`
+	SuggestedRole       HostRole   `json:"suggested_role,omitempty,omitzero"`
 
 	// Timestamp The machine's clock when it asked last.
 	Timestamp int64 `json:"timestamp,omitempty,omitzero"`
@@ -1755,6 +1776,12 @@ type HostUpdateParams struct {
 		ID   string                                  `json:"id"`
 		Role HostUpdateParamsDisksSelectedConfigRole `json:"role,omitempty,omitzero"`
 	}] `json:"disks_selected_config,omitempty,omitzero"`
+
+	// DisksSkipFormatting Adds disks to those that are not written to, and takes others away; null takes all away.
+	DisksSkipFormatting nullable.Nullable[[]struct {
+		DiskID         string `json:"disk_id"`
+		SkipFormatting bool   `json:"skip_formatting"`
+	}] `json:"disks_skip_formatting,omitempty,omitzero"`
 	HostName                    nullable.Nullable[string]                   `json:"host_name,omitempty,omitzero"`
 	HostRole                    nullable.Nullable[HostUpdateParamsHostRole] `json:"host_role,omitempty,omitzero"`
 	IgnitionEndpointHTTPHeaders nullable.Nullable[[]struct {
@@ -2068,6 +2095,9 @@ type ListClustersParams struct {
 
 	// WithHosts With the hosts of each.
 	WithHosts *bool `form:"with_hosts,omitempty" json:"with_hosts,omitempty"`
+
+	// OpenshiftClusterID Only the one that calls itself this.
+	OpenshiftClusterID *openapi_types.UUID `form:"openshift_cluster_id,omitempty" json:"openshift_cluster_id,omitempty"`
 
 	// Limit How many items at most.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
@@ -2698,6 +2728,19 @@ func (siw *ServerInterfaceWrapper) ListClusters(w http.ResponseWriter, r *http.R
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "with_hosts"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "with_hosts", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "openshift_cluster_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "openshift_cluster_id", r.URL.Query(), &params.OpenshiftClusterID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "openshift_cluster_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "openshift_cluster_id", Err: err})
 		}
 		return
 	}

@@ -6,8 +6,10 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/google/uuid"
+	"github.com/oapi-codegen/nullable"
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
@@ -20,8 +22,8 @@ func (s *server) RegisterCluster(ctx context.Context, r api.RegisterClusterReque
 	b := r.Body
 	request := service.NewCluster{Name: b.Name, ClusterSettings: service.ClusterSettings{
 		OpenshiftVersion: b.OpenshiftVersion, CPUArchitecture: string(b.CPUArchitecture), BaseDNSDomain: b.BaseDNSDomain, PullSecret: b.PullSecret, SSHPublicKey: b.SSHPublicKey,
-		ControlPlaneCount: value(b.ControlPlaneCount), MachineNetworks: cidrs(value(b.MachineNetworks)), ClusterNetworks: cidrs(value(b.ClusterNetworks)),
-		ServiceNetworks: cidrs(value(b.ServiceNetworks)), APIVIPs: addresses(b.APIVips), IngressVIPs: addresses(b.IngressVips), UserManagedNetworking: value(b.UserManagedNetworking),
+		ControlPlaneCount: value(b.ControlPlaneCount), MachineNetworks: cidrs(value(b.MachineNetworks)), ClusterNetworks: several(b.ClusterNetworkCidr, value(b.ClusterNetworks)),
+		ServiceNetworks: several(b.ServiceNetworkCidr, value(b.ServiceNetworks)), APIVIPs: addresses(b.APIVips), IngressVIPs: addresses(b.IngressVips), UserManagedNetworking: value(b.UserManagedNetworking),
 		Proxy:                service.Proxy{HTTP: value(b.HTTPProxy), HTTPS: value(b.HTTPSProxy), NoProxy: value(b.NoProxy)},
 		AdditionalNTPSources: value(b.AdditionalNtpSource), HoldInstallation: true,
 	}}
@@ -35,11 +37,19 @@ func (s *server) RegisterCluster(ctx context.Context, r api.RegisterClusterReque
 
 // ListClusters implements api.StrictServerInterface.
 func (s *server) ListClusters(ctx context.Context, r api.ListClustersRequestObject) (api.ListClustersResponseObject, error) {
-	list, err := whole(r.Params.Limit, r.Params.Offset, func(page service.Page) (service.List[service.Cluster], error) {
+	limit, offset := r.Params.Limit, r.Params.Offset
+	if r.Params.OpenshiftClusterID != nil { // it finds few, on whatever page they are
+		limit, offset = nil, nil
+	}
+	list, err := whole(limit, offset, func(page service.Page) (service.List[service.Cluster], error) {
 		return s.Service.ListClusters(ctx, principal(ctx), service.ClusterFilter{Owner: given(r.Params.Owner), Page: page})
 	})
 	if err != nil {
 		return nil, err
+	}
+	if wanted := r.Params.OpenshiftClusterID; wanted != nil {
+		list.Items = slices.DeleteFunc(list.Items, func(c service.Cluster) bool { return c.OpenshiftClusterID != wanted.String() })
+		list.Total = len(list.Items)
 	}
 	body := make([]api.Cluster, 0, len(list.Items))
 	for i := range list.Items {
@@ -72,9 +82,17 @@ func (s *server) UpdateCluster(ctx context.Context, r api.UpdateClusterRequestOb
 		set(&settings.SSHPublicKey, b.SSHPublicKey)
 		setAs(&settings.APIVIPs, b.APIVips, addresses)
 		setAs(&settings.IngressVIPs, b.IngressVips, addresses)
-		setAs(&settings.ClusterNetworks, b.ClusterNetworks, cidrs)
-		setAs(&settings.ServiceNetworks, b.ServiceNetworks, cidrs)
-		setAs(&settings.MachineNetworks, b.MachineNetworks, cidrs)
+		for _, of := range []struct {
+			networks *[]string
+			one      nullable.Nullable[string]
+			list     nullable.Nullable[[]api.CIDR]
+		}{
+			{&settings.ClusterNetworks, b.ClusterNetworkCidr, b.ClusterNetworks}, {&settings.ServiceNetworks, b.ServiceNetworkCidr, b.ServiceNetworks},
+			{&settings.MachineNetworks, b.MachineNetworkCidr, b.MachineNetworks},
+		} {
+			setAs(of.networks, of.one, func(one string) []string { return several(one, nil) })
+			setAs(of.networks, of.list, cidrs)
+		}
 		set(&settings.UserManagedNetworking, b.UserManagedNetworking)
 		set(&settings.AdditionalNTPSources, b.AdditionalNtpSource)
 		set(&settings.Proxy.HTTP, b.HTTPProxy)
@@ -197,6 +215,14 @@ func byCategory(results []validate.Result) map[string][]api.Validation {
 		found[r.Category] = append(found[r.Category], api.Validation{ID: r.ID, Status: string(r.Status), Message: r.Message})
 	}
 	return found
+}
+
+// several are the networks of a list, or the one of the older field.
+func several(one string, list []api.CIDR) []string {
+	if len(list) == 0 && one != "" {
+		return []string{one}
+	}
+	return cidrs(list)
 }
 
 func cidrs(list []api.CIDR) []string {

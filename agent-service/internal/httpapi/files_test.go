@@ -242,4 +242,8 @@ func TestWhatUserInterfacesAskFor(t *testing.T) {
 		assert.NotEqual(t, taken, again.text("id"))
 	}
 	assert.Equal(t, 202, w.call(admin, "POST", "/clusters/"+imported.text("id")+"/actions/allow-add-hosts", nil).status)
+	found := w.call(w.person("joe"), "GET", "/clusters?limit=1&openshift_cluster_id="+imported.text("openshift_cluster_id"), nil)
+	assert.Equal(t, "1", found.header.Get("X-Total-Count"))
+	assert.NotContains(t, found.raw, imported.text("id"), "it is another's")
+	assert.JSONEq(t, "[]", w.call(admin, "GET", "/clusters?openshift_cluster_id=00000000-0000-4000-8000-000000000000", nil).raw)
 }

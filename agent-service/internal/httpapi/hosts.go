@@ -6,6 +6,7 @@ package httpapi
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/oapi-codegen/nullable"
 
@@ -86,6 +87,15 @@ func changeHost(settings *service.HostSettings, b *api.HostUpdateParams) error {
 		settings.IgnitionEndpointHTTPHeaders = map[string]string{}
 		for _, header := range value(b.IgnitionEndpointHTTPHeaders) {
 			settings.IgnitionEndpointHTTPHeaders[header.Key] = header.Value
+		}
+	}
+	if b.DisksSkipFormatting.IsNull() {
+		settings.SkipFormattingDisks = nil
+	}
+	for _, disk := range value(b.DisksSkipFormatting) {
+		settings.SkipFormattingDisks = slices.DeleteFunc(settings.SkipFormattingDisks, func(id string) bool { return id == disk.DiskID })
+		if disk.SkipFormatting {
+			settings.SkipFormattingDisks = append(settings.SkipFormattingDisks, disk.DiskID)
 		}
 	}
 	if !b.DisksSelectedConfig.IsSpecified() {
@@ -217,7 +227,7 @@ func (s *server) host(h *service.Host) api.Host {
 		Kind: api.HostKindHost, ID: id(h.HostID), InfraEnvID: id(h.InfraEnvID), ClusterID: id(h.ClusterID),
 		Href: api.Base + "/infra-envs/" + h.InfraEnvID + "/hosts/" + h.HostID, Status: api.HostStatus(h.State), StatusInfo: h.StateInfo, StatusUpdatedAt: h.StateUpdatedAt,
 		ValidationsInfo: text(byCategory(h.Validations)), NtpSources: text(h.NTPSources), Role: api.HostRole(h.Role), Bootstrap: h.Bootstrap,
-		RequestedHostname: h.RequestedHostname, InstallationDiskID: h.InstallationDiskID, InstallationDiskPath: h.InstallationDiskPath, InstallerArgs: h.InstallerArgs,
+		RequestedHostname: h.RequestedHostname, InstallationDiskID: h.InstallationDiskID, InstallationDiskPath: h.InstallationDiskPath, InstallerArgs: h.InstallerArgs, SkipFormattingDisks: strings.Join(h.SkipFormattingDisks, ","),
 		IgnitionConfigOverrides: h.IgnitionConfigOverrides, IgnitionEndpointTokenSet: h.IgnitionEndpointToken != "", MachineConfigPoolName: h.MachineConfigPool,
 		NodeLabels: text(h.NodeLabels), MediaStatus: api.HostMediaStatusConnected, ConnectionTimedOut: !seen.Connected, DiscoveryAgentVersion: h.AgentVersion,
 		UserName: h.User, RegisteredAt: h.RegisteredAt, CheckedInAt: seen.At, CreatedAt: h.CreatedAt, UpdatedAt: h.UpdatedAt,

@@ -163,6 +163,50 @@ func TestNullClearsEveryFieldOfAPatch(t *testing.T) {
 	assert.NotContains(t, shown.body, "ignition_config_overrides")
 }
 
+func TestOlderFieldsMeanWhatTheyMeant(t *testing.T) {
+	w := newWorld(t)
+	admin := w.person("root", "admins")
+	made := w.call(admin, "POST", "/clusters", map[string]any{
+		"name": "c", "openshift_version": "4.20", "pull_secret": `{"auths":{}}`, "cluster_network_cidr": "10.128.0.0/14", "service_network_cidr": "172.30.0.0/16",
+	})
+	require.Equal(t, 201, made.status, made.raw)
+	networks := func(a answer, kind string) string {
+		raw, err := json.Marshal(a.body[kind+"_networks"])
+		require.NoError(t, err)
+		return string(raw)
+	}
+	assert.JSONEq(t, `[{"cidr":"10.128.0.0/14"}]`, networks(made, "cluster"))
+	assert.JSONEq(t, `[{"cidr":"172.30.0.0/16"}]`, networks(made, "service"))
+	cluster := "/clusters/" + made.text("id")
+	changed := w.call(admin, "PATCH", cluster, map[string]any{"machine_network_cidr": "10.0.0.0/24", "cluster_network_cidr": "10.1.0.0/16", "cluster_networks": []any{map[string]any{"cidr": "10.2.0.0/16"}}})
+	assert.JSONEq(t, `[{"cidr":"10.0.0.0/24"}]`, networks(changed, "machine"))
+	assert.JSONEq(t, `[{"cidr":"10.2.0.0/16"}]`, networks(changed, "cluster"), "the list says more")
+	assert.JSONEq(t, "null", networks(w.call(admin, "PATCH", cluster, map[string]any{"machine_network_cidr": nil}), "machine"))
+	assert.Equal(t, 400, w.call(admin, "PATCH", cluster, map[string]any{"machine_network_cidr": "10.0.0.0"}).status)
+}
+
+func TestADiskThatMustNotBeFormattedIsNotInstalledTo(t *testing.T) {
+	w := newWorld(t)
+	admin := w.person("root", "admins")
+	host, _ := w.host(w.infraEnv(admin, "e"))
+	skip := func(skipped bool) answer {
+		a := w.call(admin, "PATCH", host, map[string]any{"disks_skip_formatting": []any{map[string]any{"disk_id": "d", "skip_formatting": skipped}}})
+		require.Equal(t, 201, a.status, a.raw)
+		return a
+	}
+	kept := skip(true)
+	assert.Equal(t, "d", kept.text("skip_formatting_disks"))
+	assert.Equal(t, "insufficient-unbound", kept.text("status"), "it has no other disk")
+	assert.Equal(t, "d", skip(true).text("skip_formatting_disks"))
+	chosen := w.call(admin, "PATCH", host, map[string]any{"disks_selected_config": []any{map[string]any{"id": "d", "role": "install"}}})
+	assert.Contains(t, chosen.text("validations_info"), "must not be formatted: choose another")
+	freed := skip(false)
+	assert.NotContains(t, freed.body, "skip_formatting_disks")
+	assert.Equal(t, "known-unbound", freed.text("status"))
+	skip(true)
+	assert.NotContains(t, w.call(admin, "PATCH", host, map[string]any{"disks_skip_formatting": nil}).body, "skip_formatting_disks")
+}
+
 func TestWhatNoMachineCouldBootWithIsRefused(t *testing.T) {
 	w := newWorld(t)
 	admin := w.person("root", "admins")

@@ -225,7 +225,7 @@ func (r *report) machine(s Subject, minimums Minimums) {
 		fmt.Sprintf("Hostname %q is not allowed: set a name of lower-case letters, digits, hyphens and dots that is not localhost", s.Hostname))
 	r.say("no-skip-missing-disk", categoryHardware, known, chosen || !s.picked(), "The installation disk exists",
 		"The disk that was chosen for the installation does not exist on the host, or cannot be installed to")
-	r.say("no-skip-installation-disk", categoryHardware, known, !chosen || !slices.Contains(s.KeptDisks, target.ID) && !slices.Contains(s.KeptDisks, target.Path),
+	r.say("no-skip-installation-disk", categoryHardware, known, !chosen || !s.keeps(target),
 		"The installation disk may be written to", "The disk that the host would be installed to is one that must not be formatted: choose another, or let it be formatted")
 	r.say("compatible-agent", categoryHardware, true, !s.NoInstaller, "The agent can install the host",
 		"Agent "+s.AgentVersion+" installs with a container image, and this service has none: configure one, or boot a discovery image of this service")
@@ -247,6 +247,11 @@ func (m Minimums) of(role string) Minimum {
 // picked is true where the user chose a disk.
 func (s Subject) picked() bool { return s.DiskID != "" || s.DiskPath != "" }
 
+// keeps is true for a disk that is not to be written to.
+func (s Subject) keeps(t hardware.Target) bool {
+	return slices.Contains(s.KeptDisks, t.ID) || slices.Contains(s.KeptDisks, t.Path)
+}
+
 func (s Subject) tooSmall(target hardware.Target, needs Minimum) string {
 	if s.picked() {
 		return fmt.Sprintf("The disk that was chosen for the installation has %d GB, but at least %d GB are needed: choose another", target.SizeBytes/1e9, needs.DiskGB)
@@ -254,7 +259,7 @@ func (s Subject) tooSmall(target hardware.Target, needs Minimum) string {
 	return fmt.Sprintf("No disk can be installed to: one of at least %d GB is needed", needs.DiskGB)
 }
 
-// Disk is the disk that would be installed to: the chosen one, else the best of those that are large enough. ok is false where there is none.
+// Disk is the disk that would be installed to: the chosen one, else the best of those that are large enough and may be written to. ok is false where there is none.
 func Disk(s Subject, minimums Minimums) (target hardware.Target, ok bool) {
 	for _, t := range s.Summary.Targets {
 		switch {
@@ -263,7 +268,7 @@ func Disk(s Subject, minimums Minimums) (target hardware.Target, ok bool) {
 		case s.DiskID != "":
 			ok = t.ID == s.DiskID
 		default:
-			ok = t.SizeBytes >= minimums.of(s.Role).DiskGB*1e9
+			ok = t.SizeBytes >= minimums.of(s.Role).DiskGB*1e9 && !s.keeps(t)
 		}
 		if ok {
 			return t, true

@@ -110,7 +110,8 @@ func TestValidations(t *testing.T) {
 		{"another architecture", "compatible-with-cluster-platform", validate.Failure, func(_ *validate.Subject, c *validate.Surroundings) { c.CPUArchitecture = "aarch64" }, false},
 		{"a lonely host", "belongs-to-majority-group", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) { s.Checks.Unreachable = []string{"2", "3"} }, false},
 		{"one neighbour away", "", "", func(s *validate.Subject, _ *validate.Surroundings) { s.Checks.Unreachable = []string{"2", "gone"} }, false},
-		{"a disk that must not be formatted", "no-skip-installation-disk", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) { s.KeptDisks = []string{"a"} }, false},
+		{"a disk that must not be formatted", "no-skip-installation-disk", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) { s.DiskID, s.KeptDisks = "a", []string{"a"} }, false},
+		{"no other disk than one that must not be formatted", "has-min-valid-disks", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) { s.KeptDisks = []string{"a"} }, true},
 		{"an agent that cannot install", "compatible-agent", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) { s.AgentVersion, s.NoInstaller = "agent:1", true }, false},
 		{"a neighbour of its role that answers late", "sufficient-network-latency-requirement-for-role", validate.Failure, func(s *validate.Subject, _ *validate.Surroundings) {
 			s.Checks.Slow = map[string]int{"2": 1010}
