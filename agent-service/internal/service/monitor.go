@@ -43,7 +43,7 @@ func (s *Service) tick(ctx context.Context) {
 	}
 	for _, e := range s.hosts.all() {
 		if verb, due := s.overdue(e, now); due {
-			if err := s.happen(ctx, e, verb); err != nil && KindOf(err) != NotFound {
+			if err := s.happen(ctx, e, verb); err != nil {
 				s.Log.Warn("did not follow a silence or a time-out", zap.Error(err))
 			}
 		}
@@ -87,15 +87,26 @@ func (s *Service) factsInMemory(h *Host) lifecycle.Facts {
 	}
 }
 
-// happen applies silence or a time-out to a host.
+// happen applies silence or a time-out to a host. One that is not there any more is forgotten.
 func (s *Service) happen(ctx context.Context, e *entry, verb lifecycle.Verb) error {
 	e.mu.Lock()
 	key, state := e.host.HostKey, e.host.State
 	e.mu.Unlock()
+	var err error
 	if verb == lifecycle.Refresh {
-		return s.Refresh(ctx, key)
+		err = s.Refresh(ctx, key)
+	} else {
+		s.Timeouts.Add(1)
+		err = s.timeOut(ctx, key, state)
 	}
-	s.Timeouts.Add(1)
+	if KindOf(err) == NotFound {
+		s.hosts.remove(key)
+		return nil
+	}
+	return err
+}
+
+func (s *Service) timeOut(ctx context.Context, key HostKey, state lifecycle.State) error {
 	return s.learn(ctx, key, func(ctx context.Context, w *work, h *Host) error {
 		if h.State != state {
 			return nil

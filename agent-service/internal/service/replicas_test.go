@@ -145,6 +145,23 @@ func TestReplicasShareHostsAndHeartbeats(t *testing.T) {
 	assert.NotEmpty(t, (<-answered).Steps, "a bind at one replica answers a poll that is held at another")
 }
 
+func TestAHostThatIsDeletedIsForgottenByAllReplicas(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.Start(t)
+	first := open(t, server.URL)
+	one, two := run(t, first), run(t, open(t, server.URL))
+	w := &world{t: t, store: first, Service: one}
+	e := w.infraEnv(alice)
+	key := w.register(e, "n1")
+	_, err := two.NextInstructions(t.Context(), key, 0)
+	require.NoError(t, err)
+	require.NoError(t, w.DeleteHost(t.Context(), alice, key))
+	require.Eventually(t, func() bool {
+		states, _ := two.Census()
+		return len(states) == 0
+	}, patience, 10*time.Millisecond)
+}
+
 // run runs a service on a store until the test ends.
 func run(t *testing.T, db *store.Store) *service.Service {
 	t.Helper()

@@ -145,6 +145,8 @@ type Change struct {
 	ID string
 	// Quiet hosts appeared elsewhere: what was heard of them before counts no more.
 	Quiet bool `json:",omitempty"`
+	// Gone hosts were deleted.
+	Gone bool `json:",omitempty"`
 }
 
 // Seen is when an agent polled last.

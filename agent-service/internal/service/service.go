@@ -163,6 +163,9 @@ func (s *Service) heard(changes []Change) {
 			if c.Quiet {
 				s.hosts.quiet(c.Host)
 			}
+			if c.Gone {
+				s.hosts.remove(c.Host)
+			}
 			s.hosts.stale(c.Host)
 		case InfraEnvChanged:
 			s.infraEnvs.forget(c.ID)

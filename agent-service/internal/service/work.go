@@ -192,7 +192,7 @@ func (w *work) flushHost(ctx context.Context, key HostKey, t *tracked[Host]) err
 			return err
 		}
 	}
-	w.changed(Change{Kind: HostChanged, Host: key, ID: key.InfraEnvID, Quiet: slices.Contains(w.quiet, key)})
+	w.changed(Change{Kind: HostChanged, Host: key, ID: key.InfraEnvID, Quiet: slices.Contains(w.quiet, key), Gone: t.deleted})
 	return nil
 }
 
