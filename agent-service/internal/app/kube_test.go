@@ -339,6 +339,87 @@ func TestAnInfraEnvSaysThatItsLiveImageIsAway(t *testing.T) {
 	assert.NotEmpty(t, infraEnv.Status.ISODownloadURL, "who boots by it goes on when the live image is back")
 }
 
+func TestAnImageFollowsItsNetworks(t *testing.T) {
+	c := newCluster(t)
+	infraEnv := c.infraEnv("rack", func(s *agentv1.InfraEnvSpec) {
+		s.NMStateConfigLabelSelector = metav1.LabelSelector{MatchLabels: map[string]string{"for": "rack"}}
+	})
+	tag := func() string {
+		response, _ := get(t, infraEnv.Status.ISODownloadURL)
+		require.Equal(t, http.StatusOK, response.StatusCode)
+		return response.Header.Get("ETag")
+	}
+	without := tag()
+	states := func(want string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			_, shown := call(t, http.MethodGet, c.base+"/api/assisted-install/v2/infra-envs/"+string(infraEnv.UID), "")
+			stated, _ := shown["static_network_config"].(string)
+			return want == "" && stated == "" || want != "" && strings.Contains(stated, want)
+		}, kubePatience, 50*time.Millisecond, want)
+	}
+	config := &agentv1.NMStateConfig{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "a", Labels: map[string]string{"for": "rack"}},
+		Spec: agentv1.NMStateConfigSpec{
+			Interfaces: []agentv1.NMStateInterface{{Name: "eth0", MacAddress: "52:54:00:00:00:0A"}},
+			NetConfig:  &runtime.RawExtension{Raw: []byte(`{"interfaces":[{"name":"eth0","type":"ethernet","mtu":1500}]}`)},
+		},
+	}
+	c.create(config)
+	states("mtu: 1500")
+	with := tag()
+	assert.NotEqual(t, without, with)
+	change(c, config, func(n *agentv1.NMStateConfig) {
+		n.Spec.NetConfig.Raw = []byte(`{"interfaces":[{"name":"eth0","type":"ethernet","mtu":9000}]}`)
+	})
+	states("mtu: 9000")
+	assert.NotEqual(t, with, tag())
+	change(c, config, func(n *agentv1.NMStateConfig) { n.Labels["for"] = "other" })
+	states("")
+	assert.Equal(t, without, tag())
+	change(c, config, func(n *agentv1.NMStateConfig) { n.Labels["for"] = "rack" })
+	states("mtu: 9000")
+	require.NoError(t, c.user.Delete(t.Context(), config))
+	states("")
+	assert.Equal(t, without, tag())
+}
+
+// Classes of today's system have a finalizer, which goes when their label has gone, or is another's.
+func TestClassesThatContradictOrAgree(t *testing.T) {
+	c := newCluster(t)
+	class := func(name, value, query string) *agentv1.AgentClassification {
+		made := &agentv1.AgentClassification{
+			ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name, Finalizers: []string{agentv1.ClassificationFinalizer}},
+			Spec:       agentv1.AgentClassificationSpec{LabelKey: "size", LabelValue: value, Query: query},
+		}
+		c.create(made)
+		return made
+	}
+	first, second, twin, broken := class("a", "large", ".cpu.count >= 1"), class("b", "small", "true"), class("c", "large", "true"), class("d", "odd", ".[")
+	c.until(broken, "the query cannot be read", func() bool {
+		return len(broken.Status.Conditions) > 0 && strings.Contains(broken.Status.Conditions[0].Message, "the query cannot be read") && strings.Contains(broken.Status.Conditions[0].Message, "spec.query")
+	})
+	agent := c.agent(c.boot(c.infraEnv("rack"), 1, 0))
+	sized := func(want string) {
+		t.Helper()
+		c.until(agent, "it is "+want, func() bool { return agent.Labels[agentv1.ClassificationPrefix+"size"] == want })
+	}
+	sized("large")
+	c.until(first, "it matches", func() bool { return first.Status.MatchedCount == 1 })
+	require.NoError(t, c.user.Delete(t.Context(), twin))
+	c.gone(twin)
+	sized("large")
+	require.NoError(t, c.user.Delete(t.Context(), first))
+	sized("small")
+	c.gone(first)
+	require.NoError(t, c.user.Delete(t.Context(), second))
+	sized("QUERYERROR-d")
+	c.gone(second)
+	require.NoError(t, c.user.Delete(t.Context(), broken))
+	sized("")
+	c.gone(broken)
+}
+
 func TestAgentsAreClassified(t *testing.T) {
 	c := newCluster(t)
 	class := &agentv1.AgentClassification{

@@ -86,6 +86,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.Client.Get(ctx, request.NamespacedName, class); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if !class.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, r.release(ctx, class)
+	}
 	var matched, failed agentv1.AgentList
 	key := agentv1.ClassificationPrefix + class.Spec.LabelKey
 	for value, found := range map[string]*agentv1.AgentList{class.Spec.LabelValue: &matched, failure(class): &failed} {
@@ -94,9 +97,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 	}
 	before := class.DeepCopy()
-	if !class.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, r.release(ctx, class, before, len(matched.Items)+len(failed.Items))
-	}
 	_, unreadable := r.Queries.compile(class)
 	class.Status.MatchedCount, class.Status.ErrorCount = len(matched.Items), len(failed.Items)
 	agentv1.SetCondition(&class.Status.Conditions, condition(len(failed.Items), unreadable), metav1.Now())
@@ -109,10 +109,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{}, nil
 }
 
-// release lets a class go when its label is on no Agent. Classes of today's system have the finalizer; ours need none.
-func (r *Reconciler) release(ctx context.Context, class, before *agentv1.AgentClassification, labelled int) error {
+// release lets a class go: the controller of Agents takes its label off, where no other class puts it on. Classes of today's system have the finalizer; ours need none.
+func (r *Reconciler) release(ctx context.Context, class *agentv1.AgentClassification) error {
 	r.Queries.forget(class.UID)
-	if labelled > 0 || !controllerutil.RemoveFinalizer(class, agentv1.ClassificationFinalizer) {
+	before := class.DeepCopy()
+	if !controllerutil.RemoveFinalizer(class, agentv1.ClassificationFinalizer) {
 		return nil
 	}
 	return client.IgnoreNotFound(r.Client.Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
@@ -124,9 +125,10 @@ func condition(failed int, unreadable error) agentv1.Condition {
 	}
 	switch {
 	case unreadable != nil:
-		c.Status, c.Reason, c.Message = corev1.ConditionTrue, agentv1.ReasonHasQueryErrors, unreadable.Error()
+		c.Status, c.Reason, c.Message = corev1.ConditionTrue, agentv1.ReasonHasQueryErrors, unreadable.Error()+"; correct spec.query"
 	case failed > 0:
-		c.Status, c.Reason, c.Message = corev1.ConditionTrue, agentv1.ReasonHasQueryErrors, fmt.Sprintf("%d Agents failed to apply the classification", failed)
+		c.Status, c.Reason, c.Message = corev1.ConditionTrue, agentv1.ReasonHasQueryErrors, fmt.Sprintf(
+			"%d Agents failed to apply the classification: the query ends with an error for them, or with neither true nor false; correct spec.query", failed)
 	}
 	return c
 }
