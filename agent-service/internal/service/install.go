@@ -116,7 +116,7 @@ write_files:
 ca_certs: {trusted: [{{json .Trusted}}]}
 {{- end}}
 runcmd:
-- [env, {{range proxies .}}{{json .}}, {{end}}sh, -c, {{json (report .)}}]
+- [env, {{range proxies .}}{{json .}}, {{end}}sh, -c, {{json (insist (report .))}}]
 `
 
 var firstBootFunctions = template.FuncMap{
@@ -138,6 +138,10 @@ var firstBootFunctions = template.FuncMap{
 	"anchor":  func() string { return AnchorPath },
 	"proxies": proxies,
 	"report":  report,
+	// cloud-init runs a command once: it has to go on by itself, for an hour, while the network or the service is away.
+	"insist": func(command string) string {
+		return `n=0; until ` + command + `; do n=$((n+1)); [ $n -lt 360 ] || exit 1; sleep 10; done`
+	},
 	"unit": func(v firstBootValues) string {
 		var environment strings.Builder
 		for _, p := range proxies(v) {

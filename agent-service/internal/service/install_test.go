@@ -6,15 +6,23 @@ package service_test
 import (
 	"encoding/base64"
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
 
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
@@ -773,6 +781,41 @@ func TestAnInstalledSystemTrustsAndReachesWhatItIsToldTo(t *testing.T) {
 			assert.NotContains(t, facts, "http_proxy", "what is not set is not there")
 		})
 	}
+}
+
+func TestASystemWithCloudInitReportsUntilItIsHeard(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("curl is not here")
+	}
+	var reports atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if reports.Add(1) < 4 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		body, err := io.ReadAll(r.Body)
+		assert.NoError(t, err)
+		assert.JSONEq(t, `{"current_stage":"Done"}`, string(body))
+	}))
+	t.Cleanup(server.Close)
+	w := newWorld(t)
+	w.BaseURL, w.OSImages[0].FirstBoot = server.URL, "cloud-init"
+	c, keys := w.ready(1)
+	w.install(c, keys)
+	data, _, err := w.FirstBoot(t.Context(), keys[0])
+	require.NoError(t, err)
+	var config struct {
+		Commands [][]string `json:"runcmd"`
+	}
+	require.NoError(t, yaml.Unmarshal(data, &config))
+	require.Len(t, config.Commands, 1)
+	impatient := filepath.Join(t.TempDir(), "sleep")
+	require.NoError(t, os.WriteFile(impatient, []byte("#!/bin/sh\n"), 0o700))                     //nolint:gosec // it is run
+	command := exec.CommandContext(t.Context(), config.Commands[0][0], config.Commands[0][1:]...) //nolint:gosec // it is what is tested
+	command.Env = []string{"PATH=" + filepath.Dir(impatient) + ":" + os.Getenv("PATH")}
+	said, err := command.CombinedOutput()
+	require.NoError(t, err, string(said))
+	assert.EqualValues(t, 4, reports.Load())
 }
 
 func TestASlowDiskKeepsAHostFromInstallingUnlessItIsIgnored(t *testing.T) {
