@@ -79,6 +79,8 @@ type firstBootValues struct {
 	Trusted string
 	// Proxy is how the system reaches the network.
 	Proxy Proxy
+	// PullSecret is the cluster's, for what runs on the system: a secret as the token is.
+	PullSecret string
 	// Overrides is the host's ignition_config_overrides as a data URL, empty for none.
 	Overrides string
 	Labels    map[string]string
@@ -94,7 +96,8 @@ const defaultIgnition = `{
   "passwd": {"users": [{"name": "core", "sshAuthorizedKeys": [{{if .SSHKey}}{{json .SSHKey}}{{end}}]}]},
   "storage": {"files": [
     {"path": "/etc/hostname", "mode": 420, "overwrite": true, "contents": {"source": {{json (data .Hostname)}}}},
-    {"path": "/etc/muster/host.json", "mode": 384, "overwrite": true, "contents": {"source": {{json (data (host .))}}}}{{if .Trusted}},
+    {"path": "/etc/muster/host.json", "mode": 384, "overwrite": true, "contents": {"source": {{json (data (host .))}}}}{{if .PullSecret}},
+    {"path": {{json pulls}}, "mode": 384, "overwrite": true, "contents": {"source": {{json (data .PullSecret)}}}}{{end}}{{if .Trusted}},
     {"path": {{json anchor}}, "mode": 420, "overwrite": true, "contents": {"source": {{json (data .Trusted)}}}}{{end}}{{range $name, $content := .Manifests}},
     {"path": {{json (print "/opt/openshift/" $name)}}, "mode": 420, "overwrite": true, "contents": {"source": {{json (data $content)}}}}{{end}}{{range $name, $content := .Networks}},
     {"path": {{json (print "/etc/NetworkManager/system-connections/" $name)}}, "mode": 384, "overwrite": true, "contents": {"source": {{json (data $content)}}}}{{end}}
@@ -109,6 +112,9 @@ hostname: {{json .Hostname}}
 ssh_authorized_keys: [{{if .SSHKey}}{{json .SSHKey}}{{end}}]
 write_files:
 - {path: /etc/muster/host.json, permissions: "0600", content: {{json (host .)}}}
+{{- if .PullSecret}}
+- {path: {{json pulls}}, permissions: "0600", content: {{json .PullSecret}}}
+{{- end}}
 {{- range $name, $content := .Manifests}}
 - {path: {{json (print "/opt/openshift/" $name)}}, permissions: "0644", content: {{json $content}}}
 {{- end}}
@@ -136,6 +142,7 @@ var firstBootFunctions = template.FuncMap{
 		return string(encoded), err
 	},
 	"anchor":  func() string { return AnchorPath },
+	"pulls":   func() string { return registriesPath },
 	"proxies": proxies,
 	"report":  report,
 	// cloud-init runs a command once: it has to go on by itself, for an hour, while the network or the service is away.
@@ -152,6 +159,9 @@ var firstBootFunctions = template.FuncMap{
 			"ExecStart=/bin/sh -c '" + report(v) + "'\nRestart=on-failure\nRestartSec=10\n\n[Install]\nWantedBy=multi-user.target\n"
 	},
 }
+
+// registriesPath is where the kubelet of every distribution looks for credentials of registries.
+const registriesPath = "/var/lib/kubelet/config.json"
 
 // AnchorPath is where CoreOS and its relatives look for certificates to trust.
 const AnchorPath = "/etc/pki/ca-trust/source/anchors/muster.pem"
@@ -259,7 +269,7 @@ func (s *Service) renderFirstBoot(ctx context.Context, h *Host, c *Cluster, valu
 	text = cmp.Or(c.Ignition[h.Role], c.Ignition[""], text)
 	values.Hostname, values.Role, values.HostID, values.InfraEnvID, values.Labels = h.Hostname(), h.Role, h.HostID, h.InfraEnvID, h.NodeLabels
 	values.ClusterID, values.ClusterName, values.BaseDomain, values.SSHKey, values.Proxy = c.ID, c.Name, c.BaseDNSDomain, c.SSHPublicKey, c.Proxy
-	values.BaseURL = s.BaseURL
+	values.BaseURL, values.PullSecret = s.BaseURL, c.PullSecret
 	if h.IgnitionConfigOverrides != "" {
 		values.Overrides = "data:;base64," + base64.StdEncoding.EncodeToString([]byte(h.IgnitionConfigOverrides))
 	}

@@ -6,6 +6,7 @@ package service_test
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -783,6 +785,39 @@ func TestAnInstalledSystemTrustsAndReachesWhatItIsToldTo(t *testing.T) {
 	}
 }
 
+func TestAnInstalledSystemHasThePullSecretOfItsClusterAndNobodyElseHas(t *testing.T) {
+	t.Parallel()
+	const secret = `{"auths":{"registry.example.com":{"auth":"dGVuYW50OnBhc3M="}}}`
+	for kind, find := range map[string]string{
+		"ignition":   `{"path": "/var/lib/kubelet/config.json", "mode": 384, "overwrite": true, "contents": {"source": "data:;base64,` + base64.StdEncoding.EncodeToString([]byte(secret)) + `"}}`,
+		"cloud-init": `- {path: "/var/lib/kubelet/config.json", permissions: "0600", content: ` + strconv.Quote(secret) + `}`,
+	} {
+		w := newWorld(t)
+		w.OSImages[0].FirstBoot = kind
+		c, keys := w.ready(2)
+		_, err := w.UpdateCluster(t.Context(), alice, c.ID, func(s *service.ClusterSettings) error { s.PullSecret = secret; return nil })
+		require.NoError(t, err)
+		w.install(c, keys)
+		for _, key := range keys {
+			data, _, err := w.FirstBoot(t.Context(), key)
+			require.NoError(t, err)
+			assert.Contains(t, string(data), find, "master and worker run what is pulled")
+			w.jump(time.Minute)
+			got, err := w.NextInstructions(t.Context(), key, 0)
+			require.NoError(t, err)
+			assert.NotContains(t, fmt.Sprint(got.Steps), "dGVuYW50OnBhc3M=")
+		}
+		for _, filter := range []service.EventFilter{{ClusterID: c.ID}, {InfraEnvID: keys[0].InfraEnvID}} {
+			found, err := w.ListEvents(t.Context(), admin, filter)
+			require.NoError(t, err)
+			assert.NotContains(t, fmt.Sprint(found.Items), "dGVuYW50OnBhc3M=")
+		}
+		_, err = w.UpdateCluster(t.Context(), alice, c.ID, func(s *service.ClusterSettings) error { s.PullSecret = "5 dGVuYW50OnBhc3M="; return nil })
+		require.Error(t, err)
+		assert.NotContains(t, err.Error(), "dGVuYW50OnBhc3M=")
+	}
+}
+
 func TestASystemWithCloudInitReportsUntilItIsHeard(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
@@ -810,8 +845,8 @@ func TestASystemWithCloudInitReportsUntilItIsHeard(t *testing.T) {
 	require.NoError(t, yaml.Unmarshal(data, &config))
 	require.Len(t, config.Commands, 1)
 	impatient := filepath.Join(t.TempDir(), "sleep")
-	require.NoError(t, os.WriteFile(impatient, []byte("#!/bin/sh\n"), 0o700))                     //nolint:gosec // it is run
-	command := exec.CommandContext(t.Context(), config.Commands[0][0], config.Commands[0][1:]...) //nolint:gosec // it is what is tested
+	require.NoError(t, os.WriteFile(impatient, []byte("#!/bin/sh\n"), 0o700))
+	command := exec.CommandContext(t.Context(), config.Commands[0][0], config.Commands[0][1:]...)
 	command.Env = []string{"PATH=" + filepath.Dir(impatient) + ":" + os.Getenv("PATH")}
 	said, err := command.CombinedOutput()
 	require.NoError(t, err, string(said))

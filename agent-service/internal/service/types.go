@@ -239,7 +239,7 @@ type ClusterSettings struct {
 	IngressVIPs       []string
 	// UserManagedNetworking: addresses of the API are not ours to check.
 	UserManagedNetworking bool
-	// PullSecret is for the installed cluster only. It is a secret: no reply shows it, and no agent before it installs.
+	// PullSecret is for the installed cluster only. It is a secret: nothing shows it but the first-boot data, which an agent gets while it installs.
 	PullSecret           string
 	SSHPublicKey         string
 	Proxy                Proxy
