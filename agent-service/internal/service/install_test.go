@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -454,6 +455,23 @@ func TestHostsOfOneIDAreTwoHostsOfACluster(t *testing.T) {
 	assert.Equal(t, lifecycle.Insufficient, h.State)
 	assert.Contains(t, h.StateInfo, "Hostname na is not unique in cluster")
 	assert.Contains(t, h.StateInfo, "has an address that this host has, too")
+}
+
+func TestWhoJoinsLaterIsAsLargeAsAWorker(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Minimums = maps.Clone(validate.DefaultMinimums)
+	w.Minimums["worker"] = validate.Minimum{CPUs: 4, MemoryGiB: 8, DiskGB: 500}
+	c, keys := w.ready(1)
+	w.install(c, keys)
+	w.progress(keys[0], lifecycle.StageWriting, lifecycle.StageRebooting, lifecycle.StageDone)
+	late := w.register(w.infraEnv(alice), "late")
+	h, err := w.BindHost(t.Context(), alice, late, c.ID, false)
+	require.NoError(t, err)
+	assert.Equal(t, lifecycle.Insufficient, h.State)
+	assert.Contains(t, h.StateInfo, "one of at least 500 GB is needed")
+	_, err = w.InstallHost(t.Context(), alice, late)
+	assert.Equal(t, "HostNotReady", service.ReasonOf(err))
 }
 
 func TestADiskThatIsTooSmallIsNotInstalledTo(t *testing.T) {

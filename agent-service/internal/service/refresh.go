@@ -56,8 +56,12 @@ func (s *Service) facts(h *Host, c *Cluster) lifecycle.Facts {
 }
 
 func (s *Service) subject(h *Host) validate.Subject {
+	role := cmp.Or(h.Role, autoAssign)
+	if h.DayTwo && role == autoAssign {
+		role = "worker" // what it becomes
+	}
 	return validate.Subject{
-		ID: h.HostID, Key: h.String(), Connected: s.connected(h), MediaConnected: h.MediaConnected, Hostname: h.Hostname(), Role: cmp.Or(h.Role, autoAssign),
+		ID: h.HostID, Key: h.String(), Connected: s.connected(h), MediaConnected: h.MediaConnected, Hostname: h.Hostname(), Role: role,
 		DiskID: h.InstallationDiskID, DiskPath: h.InstallationDiskPath, Summary: h.Summary, NTP: h.NTPSources, Checks: h.Checks,
 		KeptDisks: h.SkipFormattingDisks, AgentVersion: h.AgentVersion, NoInstaller: h.ofToday() && s.InstallerImage == "",
 	}
@@ -192,7 +196,7 @@ func (w *work) endPreparation(c *Cluster, members []*Host, next lifecycle.Cluste
 		}
 	}
 	p := &c.Preparation
-	p.Why = bound(cmp.Or(strings.Join(why[:min(len(why), 3)], "; "), "a host was started again while it was checked"), 1000)
+	p.Why = bound(cmp.Or(strings.Join(why[:min(len(why), 3)], "; "), "not all hosts that are needed took part to the end"), 1000)
 	p.RetryAt = w.now.Add(min(firstRest<<min(p.Failures, 16), longestRest))
 	p.Failures++
 }
