@@ -109,7 +109,7 @@ func synced(seen *snapshot) agentv1.Condition {
 	case seen.obstacle == nil:
 		return condition(kind, corev1.ConditionTrue, agentv1.ReasonSyncOK, "The Spec has been successfully applied")
 	case retry(seen.obstacle):
-		message := "the service or the API server does not answer as it should"
+		message := "the service or the API server does not answer as it should; it is tried again"
 		if service.KindOf(seen.obstacle) != "" {
 			message = seen.obstacle.Error()
 		}
@@ -131,7 +131,7 @@ func connected(h *service.Host) agentv1.Condition {
 func onTheWay(kind string, s lifecycle.State) (agentv1.Condition, bool) {
 	switch s {
 	case lifecycle.Binding:
-		return condition(kind, corev1.ConditionFalse, agentv1.ReasonBinding, "The agent is currently binding to a cluster deployment"), true
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonBinding, "The agent is currently binding to a cluster deployment: it is silent, see Connected"), true
 	case lifecycle.Unbinding, lifecycle.UnbindingPendingUserAction, lifecycle.Reclaiming, lifecycle.ReclaimingRebooting:
 		return condition(kind, corev1.ConditionFalse, agentv1.ReasonUnbinding, "The agent is currently unbinding from a cluster deployment"), true
 	default:
@@ -147,18 +147,16 @@ func ready(h *service.Host) agentv1.Condition {
 	switch h.State {
 	case lifecycle.Known, lifecycle.KnownUnbound:
 		if !h.Approved {
-			return condition(kind, corev1.ConditionFalse, agentv1.ReasonAgentIsNotApproved, "The agent is not approved")
+			return condition(kind, corev1.ConditionFalse, agentv1.ReasonAgentIsNotApproved, "The agent is not approved: set spec.approved, so that it may be installed")
 		}
 		return condition(kind, corev1.ConditionTrue, agentv1.ReasonAgentIsReady, "The agent is ready to begin the installation")
 	case lifecycle.PreparingForInstallation, lifecycle.PreparingSuccessful, lifecycle.Installing, lifecycle.InstallingInProgress, lifecycle.InstallingPendingUserAction:
 		return condition(kind, corev1.ConditionTrue, agentv1.ReasonAgentAlreadyInstalling, "Installation already started and is in progress")
 	case lifecycle.Installed, lifecycle.AddedToExistingCluster, lifecycle.Failed, lifecycle.Cancelled:
 		return condition(kind, corev1.ConditionTrue, agentv1.ReasonAgentInstallationStopped, "The agent installation stopped")
-	case lifecycle.ResettingPendingUserAction:
-		return condition(kind, corev1.ConditionFalse, agentv1.ReasonAgentNotReady, "The agent is not ready to begin the installation: "+h.StateInfo)
 	case lifecycle.DiscoveringUnbound, lifecycle.InsufficientUnbound, lifecycle.DisconnectedUnbound, lifecycle.Discovering, lifecycle.Insufficient, lifecycle.Disconnected,
-		lifecycle.PreparingFailed:
-		return condition(kind, corev1.ConditionFalse, agentv1.ReasonAgentNotReady, "The agent is not ready to begin the installation")
+		lifecycle.PreparingFailed, lifecycle.ResettingPendingUserAction:
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonAgentNotReady, "The agent is not ready to begin the installation: "+h.StateInfo)
 	default:
 		return condition(kind, corev1.ConditionUnknown, reasonUnknownStatus, "The agent is in state "+string(h.State))
 	}
@@ -170,7 +168,7 @@ func validated(h *service.Host) agentv1.Condition {
 		return c
 	}
 	if h.Summary.Hash == "" {
-		return condition(kind, corev1.ConditionUnknown, agentv1.ReasonValidationsUnknown, "The agent's validations have not yet been calculated")
+		return condition(kind, corev1.ConditionUnknown, agentv1.ReasonValidationsUnknown, "The agent's validations have not yet been calculated: the machine has not reported its hardware")
 	}
 	var failing, pending []string
 	for _, v := range h.Validations {
@@ -201,7 +199,8 @@ func installed(h *service.Host) agentv1.Condition {
 	case lifecycle.Installed, lifecycle.AddedToExistingCluster:
 		return condition(kind, corev1.ConditionTrue, agentv1.ReasonInstallationCompleted, "The installation has completed: "+h.StateInfo)
 	case lifecycle.Failed, lifecycle.Cancelled:
-		return condition(kind, corev1.ConditionFalse, agentv1.ReasonInstallationFailed, "The installation has failed: "+h.StateInfo)
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonInstallationFailed,
+			"The installation has failed: "+h.StateInfo+"; to use the machine again, remove spec.clusterDeploymentName and boot it from the discovery image")
 	case lifecycle.PreparingForInstallation, lifecycle.PreparingSuccessful, lifecycle.Installing, lifecycle.InstallingInProgress, lifecycle.InstallingPendingUserAction:
 		return condition(kind, corev1.ConditionFalse, agentv1.ReasonInstallationInProgress, "The installation is in progress: "+h.StateInfo)
 	default:
@@ -214,7 +213,7 @@ func bindingOf(h *service.Host) agentv1.Condition {
 	const kind = agentv1.ConditionBound
 	switch h.State {
 	case lifecycle.Binding:
-		return condition(kind, corev1.ConditionFalse, agentv1.ReasonBinding, "The agent is currently binding to a cluster deployment")
+		return condition(kind, corev1.ConditionFalse, agentv1.ReasonBinding, "The agent is currently binding to a cluster deployment: it is silent, see Connected")
 	case lifecycle.Unbinding, lifecycle.Reclaiming, lifecycle.ReclaimingRebooting:
 		return condition(kind, corev1.ConditionFalse, agentv1.ReasonUnbinding, "The agent is currently unbinding from a cluster deployment")
 	case lifecycle.UnbindingPendingUserAction:

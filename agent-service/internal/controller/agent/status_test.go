@@ -79,6 +79,22 @@ func TestTheDiskIsTheOneThatIsInstalledTo(t *testing.T) {
 	assert.Equal(t, "small", shown())
 }
 
+func TestConditionsSayWhatToDo(t *testing.T) {
+	const why = "its disk is broken"
+	for state, want := range map[lifecycle.State]map[string]string{
+		lifecycle.Known:               {agentv1.ConditionRequirementsMet: "set spec.approved"},
+		lifecycle.InsufficientUnbound: {agentv1.ConditionRequirementsMet: why},
+		lifecycle.DisconnectedUnbound: {agentv1.ConditionRequirementsMet: why, agentv1.ConditionConnected: "console"},
+		lifecycle.Binding:             {agentv1.ConditionBound: "see Connected", agentv1.ConditionRequirementsMet: "see Connected", agentv1.ConditionConnected: "console"},
+		lifecycle.Failed:              {agentv1.ConditionInstalled: why + "; to use the machine again, remove spec.clusterDeploymentName"},
+	} {
+		said := status(&snapshot{agent: &agentv1.Agent{}, host: &service.Host{State: state, StateInfo: why}}, "http://muster", metav1.Now())
+		for kind, sentence := range want {
+			assert.Contains(t, agentv1.FindCondition(said.Conditions, kind).Message, sentence, "%s %s", state, kind)
+		}
+	}
+}
+
 func TestAHostThatIsNotKnownIsSaidToBe(t *testing.T) {
 	said := status(&snapshot{agent: &agentv1.Agent{}}, "http://muster", metav1.Now())
 	c := agentv1.FindCondition(said.Conditions, agentv1.ConditionConnected)

@@ -77,7 +77,7 @@ func synced(obstacle error) hivev1.Condition {
 	case obstacle == nil:
 		return condition(kind, corev1.ConditionTrue, agentv1.ReasonSyncOK, "The Spec has been successfully applied")
 	case retry(obstacle):
-		message := "the service or the API server does not answer as it should"
+		message := "the service or the API server does not answer as it should; it is tried again"
 		if service.KindOf(obstacle) != "" {
 			message = obstacle.Error()
 		}
@@ -125,11 +125,11 @@ func requirementsMet(seen *snapshot, c counts) hivev1.Condition {
 	switch ready := c.controlPlaneReady + c.workersReady; {
 	case len(seen.hosts) < wanted:
 		return condition(kind, corev1.ConditionFalse, reasonInsufficientAgents,
-			fmt.Sprintf("The cluster currently requires %d agents but only %d have registered", wanted, len(seen.hosts)))
+			fmt.Sprintf("The cluster currently requires %d agents but only %d have registered: bind more", wanted, len(seen.hosts)))
 	case ready >= wanted && c.unapproved > 0:
-		return condition(kind, corev1.ConditionFalse, reasonUnapprovedAgents, fmt.Sprintf("The installation is pending on the approval of %d agents", c.unapproved))
+		return condition(kind, corev1.ConditionFalse, reasonUnapprovedAgents, fmt.Sprintf("The installation is pending on the approval of %d agents: set spec.approved of them", c.unapproved))
 	case ready < wanted:
-		return condition(kind, corev1.ConditionFalse, reasonInsufficientAgents, fmt.Sprintf("The cluster currently requires %d agents but only %d are ready", wanted, ready))
+		return condition(kind, corev1.ConditionFalse, reasonInsufficientAgents, fmt.Sprintf("The cluster currently requires %d agents but only %d are ready: see RequirementsMet of the others", wanted, ready))
 	}
 	return condition(kind, corev1.ConditionFalse, reasonClusterNotReady, "The cluster is not ready to begin the installation")
 }
@@ -140,7 +140,7 @@ func completed(seen *snapshot) hivev1.Condition {
 	case lifecycle.ClusterInstalled, lifecycle.ClusterAddingHosts:
 		message := "The installation has completed: " + c.StatusInfo
 		if c.Kubeconfig == "" && !c.Imported {
-			message += "; nobody has told the service its kubeconfig"
+			message += "; nobody has told the service its kubeconfig, which there is no Secret of until then"
 		}
 		return condition(kind, corev1.ConditionTrue, agentv1.ReasonInstallationCompleted, message)
 	case lifecycle.ClusterFailed, lifecycle.ClusterCancelled:
@@ -180,7 +180,7 @@ func stopped(c *service.Cluster) hivev1.Condition {
 	case lifecycle.ClusterInstalled, lifecycle.ClusterAddingHosts:
 		return condition(kind, corev1.ConditionTrue, agentv1.ReasonInstallationCompleted, "The installation has stopped because it completed successfully")
 	case lifecycle.ClusterFailed:
-		return condition(kind, corev1.ConditionTrue, agentv1.ReasonInstallationFailed, "The installation has stopped due to error")
+		return condition(kind, corev1.ConditionTrue, agentv1.ReasonInstallationFailed, "The installation has stopped due to error: mend what Failed says, and reset the cluster over REST")
 	case lifecycle.ClusterCancelled:
 		return condition(kind, corev1.ConditionTrue, reasonCancelled, "The installation has stopped because it was cancelled")
 	case lifecycle.ClusterInsufficient, lifecycle.ClusterReady, lifecycle.ClusterPreparing, lifecycle.ClusterInstalling, lifecycle.ClusterFinalizing:
