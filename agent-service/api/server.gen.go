@@ -2482,7 +2482,7 @@ type ServerInterface interface {
 	// AllowAddWorkers The same, under the name that it had before.
 	// (POST /clusters/{cluster_id}/actions/allow-add-workers)
 	AllowAddWorkers(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
-	// CancelInstallation Cancel the installation.
+	// CancelInstallation Cancel the installation. One whose hosts do not write yet can be installed again at once, and does not begin again by itself; one that is under way has to be reset.
 	// (POST /clusters/{cluster_id}/actions/cancel)
 	CancelInstallation(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
 	// CompleteInstallation Say that the installation has ended.
@@ -9158,7 +9158,7 @@ type StrictServerInterface interface {
 	// AllowAddWorkers The same, under the name that it had before.
 	// (POST /clusters/{cluster_id}/actions/allow-add-workers)
 	AllowAddWorkers(ctx context.Context, request AllowAddWorkersRequestObject) (AllowAddWorkersResponseObject, error)
-	// CancelInstallation Cancel the installation.
+	// CancelInstallation Cancel the installation. One whose hosts do not write yet can be installed again at once, and does not begin again by itself; one that is under way has to be reset.
 	// (POST /clusters/{cluster_id}/actions/cancel)
 	CancelInstallation(ctx context.Context, request CancelInstallationRequestObject) (CancelInstallationResponseObject, error)
 	// CompleteInstallation Say that the installation has ended.

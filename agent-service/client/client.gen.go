@@ -163,7 +163,7 @@ type ClientInterface interface {
 	// Corresponds with POST /clusters/{cluster_id}/actions/allow-add-workers (the `AllowAddWorkers` operationId).
 	AllowAddWorkers(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CancelInstallation Cancel the installation.
+	// CancelInstallation Cancel the installation. One whose hosts do not write yet can be installed again at once, and does not begin again by itself; one that is under way has to be reset.
 	//
 	// Corresponds with POST /clusters/{cluster_id}/actions/cancel (the `CancelInstallation` operationId).
 	CancelInstallation(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -869,7 +869,7 @@ func (c *Client) AllowAddWorkers(ctx context.Context, clusterID ClusterID, reqEd
 	return c.Client.Do(req)
 }
 
-// CancelInstallation Cancel the installation.
+// CancelInstallation Cancel the installation. One whose hosts do not write yet can be installed again at once, and does not begin again by itself; one that is under way has to be reset.
 //
 // Corresponds with POST /clusters/{cluster_id}/actions/cancel (the `CancelInstallation` operationId).
 func (c *Client) CancelInstallation(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -6530,7 +6530,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /clusters/{cluster_id}/actions/allow-add-workers (the `AllowAddWorkers` operationId).
 	AllowAddWorkersWithResponse(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*AllowAddWorkersResponse, error)
 
-	// CancelInstallationWithResponse Cancel the installation.
+	// CancelInstallationWithResponse Cancel the installation. One whose hosts do not write yet can be installed again at once, and does not begin again by itself; one that is under way has to be reset.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -10956,7 +10956,7 @@ func (c *ClientWithResponses) AllowAddWorkersWithResponse(ctx context.Context, c
 	return ParseAllowAddWorkersResponse(rsp)
 }
 
-// CancelInstallationWithResponse Cancel the installation.
+// CancelInstallationWithResponse Cancel the installation. One whose hosts do not write yet can be installed again at once, and does not begin again by itself; one that is under way has to be reset.
 //
 // Returns a wrapper object for the known response body format(s).
 //
