@@ -213,7 +213,9 @@ func TestAReplicaThatHearsNothingTrustsNoMemory(t *testing.T) {
 			require.NoError(t, err)
 
 			var listening int
-			require.NoError(t, db.QueryRow(t.Context(), "SELECT pid FROM pg_stat_activity WHERE usename = 'other' AND application_name = 'agent-service listening'").Scan(&listening))
+			require.Eventually(t, func() bool {
+				return db.QueryRow(t.Context(), "SELECT pid FROM pg_stat_activity WHERE usename = 'other' AND application_name = 'agent-service listening' AND state = 'idle'").Scan(&listening) == nil
+			}, patience, 10*time.Millisecond)
 			test.begin(t, db, listening)
 			_, err = w.RotateTokens(t.Context(), alice, e.ID, false)
 			require.NoError(t, err)

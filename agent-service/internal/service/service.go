@@ -136,7 +136,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer close(s.stopping)
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		if err := s.store.Listen(ctx, s.heard, func() { s.deaf.Store(true) }); err != nil {
+		if err := s.store.Listen(ctx, s.heard, s.unheard); err != nil {
 			s.Log.Error("stopped listening to other replicas", zap.Error(err))
 		}
 	})
@@ -153,6 +153,13 @@ func (s *Service) Run(ctx context.Context) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	return s.savePolls(last)
+}
+
+// unheard is called again and again while other replicas are not heard.
+func (s *Service) unheard() {
+	if !s.deaf.Swap(true) {
+		s.Log.Warn("stopped hearing other replicas, reads from the database what they may change")
+	}
 }
 
 // heard takes news of other replicas.

@@ -25,7 +25,7 @@ type bulletin struct {
 const (
 	// quiet is how long nothing may be heard before the connection is tried, and answersWithin how long an answer may take: one whose other end is gone says nothing.
 	quiet         = 3 * time.Second
-	answersWithin = 3 * time.Second
+	answersWithin = 5 * time.Second
 )
 
 // Listen implements service.Store. A broken connection is made again; what came in between is EverythingChanged.
@@ -36,7 +36,9 @@ func (s *Store) Listen(ctx context.Context, heard func([]service.Change), deaf f
 	}
 	for ctx.Err() == nil {
 		_ = s.hear(ctx, heard) // the store's other connections say what is wrong with it
-		deaf()
+		if ctx.Err() == nil {
+			deaf()
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Second):
