@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,6 +39,8 @@ type discovery struct {
 	programs *programs
 	// handler serves images here; nil where another process does.
 	handler *image.Handler
+	// slow is until when images are not waited for, in nanoseconds.
+	slow atomic.Int64
 }
 
 func newDiscovery(o Options, live []image.Version, envs service.InfraEnvs, authority *token.Authority, authorities string, programs *programs, log *zap.Logger) *discovery {
@@ -154,13 +157,29 @@ func (d *discovery) env(ctx context.Context, id string) (*service.InfraEnv, erro
 	return env, err
 }
 
-// tryFor is how long an image may take that is only tried.
-const tryFor = 3 * time.Second
+const (
+	// tryFor is how long an image may take that is only tried, and tryBriefly where one took that long in the last slowFor: many InfraEnvs wait one after another.
+	tryFor     = 3 * time.Second
+	tryBriefly = 200 * time.Millisecond
+	slowFor    = time.Minute
+)
 
 // obstacle is what keeps the image of a key from being had, nil for nothing or where that is not known.
 func (d *discovery) obstacle(ctx context.Context, short string) *image.Obstacle {
-	ctx, cancel := context.WithTimeout(ctx, tryFor)
+	patience := tryFor
+	if time.Now().UnixNano() < d.slow.Load() {
+		if d.handler == nil {
+			return nil
+		}
+		patience = tryBriefly
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	defer func() {
+		if ctx.Err() != nil && patience == tryFor {
+			d.slow.Store(time.Now().Add(slowFor).UnixNano())
+		}
+	}()
 	if d.handler != nil {
 		return d.handler.Try(ctx, short)
 	}

@@ -15,10 +15,12 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -256,6 +258,20 @@ func TestTheOtherProcessFollowsTheSettingsOfTheService(t *testing.T) {
 	a.stopService()
 	a.startService("--base-url=" + a.service)
 	assert.Equal(t, before, image(), "the tag is of the content")
+}
+
+func TestWhatDoesNotAnswerAboutImagesIsNotAskedForEachInfraEnv(t *testing.T) {
+	var asked atomic.Int64
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		<-r.Context().Done()
+	}))
+	t.Cleanup(silent.Close)
+	d := &discovery{images: silent.URL}
+	for range 100 {
+		assert.Nil(t, d.obstacle(t.Context(), "key"), "nothing is known")
+	}
+	assert.EqualValues(t, 1, asked.Load())
 }
 
 // What an image holds is more than its InfraEnv says, and dates follow that too.
