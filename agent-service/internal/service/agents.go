@@ -62,7 +62,7 @@ func (w *work) register(ctx context.Context, key HostKey, request NewHost) (*Hos
 	if request.BootID == "" && request.ImageGeneration > 0 {
 		h.Admission = Generations{ImageGeneration: request.ImageGeneration, HostGeneration: e.HostGeneration}
 	}
-	w.tell(h, h.ClusterID, Info, "host_registration_succeeded", true, "Host %s: Successfully registered", h.label())
+	w.tell(h, h.ClusterID, Info, "host_registration_succeeded", true, "Host %s: Successfully registered", h.freeLabel())
 	if err := w.supersede(ctx, h); err != nil {
 		return nil, err
 	}

@@ -211,16 +211,15 @@ func (w *work) join(ctx context.Context, h *Host, c *Cluster, verb lifecycle.Ver
 	if err := w.admit(ctx, h, c); err != nil {
 		return err
 	}
-	label := h.label()
 	if from != "" {
-		w.tell(h, from, Info, "host_unbind_succeeded", false, "Host %s: Successfully unbound from cluster", label)
+		w.tell(h, from, Info, "host_unbind_succeeded", false, "Host %s: Successfully unbound from cluster", h.label())
 	}
 	if err := w.apply(h, o, c.ID, takesDayTwo(c)); err != nil {
 		return err
 	}
 	// The record follows at once; status events of the way between are those of the cluster that it is in.
 	h.State, h.StateInfo, h.StateUpdatedAt = o.To, o.Info, w.now
-	w.tell(h, c.ID, Info, "host_bind_succeeded", true, "Host %s: Successfully bound to cluster %s", label, c.ID)
+	w.tell(h, c.ID, Info, "host_bind_succeeded", true, "Host %s: Successfully bound to cluster %s", h.freeLabel(), c.ID)
 	if from != "" {
 		if err := w.refreshCluster(ctx, from); err != nil {
 			return err
@@ -299,12 +298,11 @@ func (w *work) release(ctx context.Context, h *Host, verb lifecycle.Verb) error 
 		return err
 	}
 	o := lifecycle.Apply(h.State, verb, w.s.facts(h, source))
-	label := h.label()
 	if err := w.apply(h, o, "", false); err != nil {
 		return err
 	}
 	if from != "" && h.ClusterID == "" {
-		w.tell(h, from, Info, "host_unbind_succeeded", true, "Host %s: Successfully unbound from cluster", label)
+		w.tell(h, from, Info, "host_unbind_succeeded", true, "Host %s: Successfully unbound from cluster", h.label())
 	}
 	h.State, h.StateInfo, h.StateUpdatedAt = o.To, o.Info, w.now
 	if o.Has(lifecycle.Reassess) {
@@ -399,7 +397,7 @@ func (s *Service) DeleteHost(ctx context.Context, by Principal, key HostKey) err
 		if err := w.apply(h, lifecycle.Apply(h.State, lifecycle.Delete, s.facts(h, nil)), "", false); err != nil {
 			return err
 		}
-		w.tell(h, h.ClusterID, Info, "host_deregistered", true, "Host %s: deregistered", h.label())
+		w.tell(h, h.ClusterID, Info, "host_deregistered", true, "Host %s: deregistered", h.freeLabel())
 		w.drop(key)
 		if h.ClusterID != "" {
 			return w.refreshCluster(ctx, h.ClusterID)

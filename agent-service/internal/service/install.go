@@ -233,7 +233,7 @@ func (s *Service) FirstBoot(ctx context.Context, key HostKey) ([]byte, string, e
 	})
 	if err == nil && stated.ignored != "" {
 		err = s.update(ctx, func(_ context.Context, w *work) error {
-			w.tell(h, h.ClusterID, Warning, "host_static_network_ignored", true, "Host %s: the network that is stated for the installed system: %s", h.label(), stated.ignored)
+			w.tell(h, h.ClusterID, Warning, "host_static_network_ignored", true, "Host %s: the network that is stated for the installed system: %s", h.freeLabel(), stated.ignored)
 			return nil
 		})
 	}

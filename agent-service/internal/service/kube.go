@@ -33,7 +33,13 @@ func (s *Service) GrantWish(ctx context.Context, by Principal, key HostKey, wish
 		if settings.Role == autoAssign && !slices.Contains(unassigned, h.State) {
 			settings.Role = h.Role
 		}
-		return w.edit(ctx, h, settings)
+		if err := w.edit(ctx, h, settings); err != nil {
+			return err
+		}
+		if h.ClusterID != "" { // what is stated is stated of the free host, too
+			h.FreeHostname = settings.RequestedHostname
+		}
+		return nil
 	}, wish.ClusterID)
 }
 
@@ -94,7 +100,7 @@ func (w *work) edit(ctx context.Context, h *Host, after HostSettings) error {
 		h.Checks.DiskSpeed = validate.Unknown
 	}
 	if before.Approved != after.Approved {
-		w.tell(h, h.ClusterID, Info, "host_approved_updated", true, "Host %s: updated approved to %t", h.label(), after.Approved)
+		w.tell(h, h.ClusterID, Info, "host_approved_updated", true, "Host %s: updated approved to %t", h.freeLabel(), after.Approved)
 	}
 	if before.Role != after.Role {
 		w.tell(h, h.ClusterID, Info, "host_role_updated", h.ClusterID == "", "Host %s: set role to %s", h.label(), after.Role)

@@ -206,6 +206,42 @@ func TestAHostIsDiscoveredBoundMovedAndFreed(t *testing.T) {
 	assert.NotContains(t, w.events(service.EventFilter{ClusterID: two.ID}), "host_registration_succeeded", "a creator sees the bound period only")
 }
 
+func TestWhatAClusterCallsAHostStaysInTheCluster(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	e, one, two := w.infraEnv(alice), w.cluster(alice), w.cluster(alice)
+	key := w.register(e, "n1")
+	name := func(hostname string) {
+		t.Helper()
+		_, err := w.UpdateHost(t.Context(), alice, key, func(s *service.HostSettings) error { s.RequestedHostname = hostname; return nil })
+		require.NoError(t, err)
+	}
+	name("rack-7")
+	h, err := w.BindHost(t.Context(), alice, key, one.ID, false)
+	require.NoError(t, err)
+	assert.Equal(t, "rack-7", h.Hostname())
+	name("tenant-a-db")
+	h, err = w.MoveHost(t.Context(), alice, key, two.ID)
+	require.NoError(t, err)
+	assert.Equal(t, "rack-7", h.Hostname())
+	name("tenant-b-db")
+	h, err = w.UnbindHost(t.Context(), alice, key)
+	require.NoError(t, err)
+	assert.Equal(t, "rack-7", h.Hostname(), "the name that it has by itself is kept")
+	_, err = w.BindHost(t.Context(), alice, key, one.ID, false)
+	require.NoError(t, err)
+	name("tenant-a-db")
+	require.NoError(t, w.DeleteHost(t.Context(), alice, key))
+	for filter, foreign := range map[string]service.EventFilter{"tenant": {InfraEnvID: e.ID}, "tenant-a": {ClusterID: two.ID}, "tenant-b": {ClusterID: one.ID}} {
+		found, err := w.ListEvents(t.Context(), admin, foreign)
+		require.NoError(t, err)
+		require.NotEmpty(t, found.Items)
+		for _, event := range found.Items {
+			assert.NotContains(t, event.Message, filter)
+		}
+	}
+}
+
 func lastAndFirst(names []string) []string {
 	var edges []string
 	for _, n := range names {

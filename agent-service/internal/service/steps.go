@@ -334,7 +334,7 @@ func (s *Service) takeInventory(ctx context.Context, known *Host, key HostKey, r
 		}
 		h.Summary, h.InventoryAt = summary, w.now
 		if h.Summary.Truncation != "" {
-			w.tell(h, h.ClusterID, Warning, "host_inventory_truncated", true, "Host %s: the inventory is too large, parts of it are left out", h.label())
+			w.tell(h, h.ClusterID, Warning, "host_inventory_truncated", true, "Host %s: the inventory is too large, parts of it are left out", h.freeLabel())
 		}
 		return w.PutInventory(ctx, key, kept)
 	})

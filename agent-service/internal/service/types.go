@@ -126,6 +126,8 @@ type Host struct {
 	NTPSources      []validate.NTPSource
 	InventoryAt     time.Time
 	PreviousCluster string
+	// FreeHostname is what a bound host is to be called when it is free again: what was requested before, not in the cluster.
+	FreeHostname string `json:",omitempty"`
 	// Summary is what is asked for often of the inventory.
 	Summary hardware.Summary
 	// Checks are what the agent found out when it was asked to try.

@@ -228,6 +228,14 @@ func withoutSecrets(s string) string { return addresses.ReplaceAllString(s, "$1$
 // label is how events call a host.
 func (h *Host) label() string { return cmp.Or(h.Hostname(), h.HostID) }
 
+// freeLabel is how events call a host that the administrator of its InfraEnv sees too: not as it is called in a cluster.
+func (h *Host) freeLabel() string {
+	if h.ClusterID == "" {
+		return h.label()
+	}
+	return cmp.Or(h.FreeHostname, h.Summary.Hostname, h.HostID)
+}
+
 // enter puts a host into a state and tells it, where it is another one.
 func (w *work) enter(h *Host, to lifecycle.State, info string) {
 	if h.State == to {
@@ -265,7 +273,7 @@ func (w *work) apply(h *Host, o lifecycle.Outcome, clusterID string, dayTwo bool
 		case lifecycle.LeaveCluster:
 			h.leave()
 		case lifecycle.JoinCluster:
-			h.ClusterID, h.DayTwo = clusterID, dayTwo
+			h.ClusterID, h.DayTwo, h.FreeHostname = clusterID, dayTwo, h.RequestedHostname
 		case lifecycle.Reassess:
 		}
 	}
@@ -285,6 +293,7 @@ func (h *Host) forgetPreparation() {
 // leave ends a binding: what the tenant said of the host goes, what the machine reported stays.
 func (h *Host) leave() {
 	h.PreviousCluster, h.ClusterID, h.DayTwo = h.ClusterID, "", false
-	h.HostSettings = HostSettings{Approved: h.Approved, Role: autoAssign, RequestedHostname: h.RequestedHostname}
+	h.HostSettings = HostSettings{Approved: h.Approved, Role: autoAssign, RequestedHostname: h.FreeHostname}
+	h.FreeHostname = ""
 	h.Checks = validate.Checks{Registry: h.Checks.Registry, RegistryDetail: h.Checks.RegistryDetail, DiskSpeed: h.Checks.DiskSpeed}
 }
