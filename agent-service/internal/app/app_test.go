@@ -42,6 +42,26 @@ func TestOptionsSayWhatIsWrong(t *testing.T) {
 	require.NoError(t, err)
 }
 
+func TestAnImageBringsATemplateOfItsFirstBootData(t *testing.T) {
+	dir := t.TempDir()
+	o := Options{OSImages: filepath.Join(dir, "systems.json")}
+	list := `[{"version":"1","url":"http://images.example.com/1","sha256":"` + strings.Repeat("0", 64) + `","firstBootTemplate":"user-data.tmpl"}]`
+	require.NoError(t, os.WriteFile(o.OSImages, []byte(list), 0o600))
+	_, err := o.osImages()
+	require.ErrorContains(t, err, "firstBootTemplate of version 1")
+	for template, wrong := range map[string]string{"name: {{json .Hostname}}": "", "{{": "unclosed action", "{{nothing .Hostname}}": "not defined"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "user-data.tmpl"), []byte(template), 0o600))
+		images, err := o.osImages()
+		if wrong != "" {
+			require.ErrorContains(t, err, wrong)
+			continue
+		}
+		require.NoError(t, err)
+		require.Len(t, images, 1)
+		assert.NotNil(t, images[0].Template)
+	}
+}
+
 func TestWhatHostsNeedIsConfigured(t *testing.T) {
 	o := Options{HostMinimums: filepath.Join(t.TempDir(), "minimums.json")}
 	require.NoError(t, os.WriteFile(o.HostMinimums, []byte(`{"worker":{"cpus":1,"memoryGiB":2,"diskGB":3}}`), 0o600))

@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"strings"
+	"text/template"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -85,7 +87,7 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.Database, "database", "agent-service.db", "file of the SQLite database, or postgres://… for several replicas")
 	flags.StringVar(&o.DatabaseFile, "database-file", "", "file that holds the value of --database, where that is a secret")
 	flags.StringVar(&o.TokenKey, "token-key", "agent-service.key", "file of the key that signs tokens of hosts, made when it is missing; the same for all replicas")
-	flags.StringVar(&o.OSImages, "os-images", "", "file with the images that are installed: a JSON list of {version, cpuArchitecture, url, sha256, compression, firstBoot}")
+	flags.StringVar(&o.OSImages, "os-images", "", "file with the images that are installed: a JSON list of {version, cpuArchitecture, url, sha256, compression, firstBoot, firstBootTemplate}")
 	flags.StringVar(&o.HostMinimums, "host-minimums", "", "file with what hosts need at least: a JSON object of {cpus, memoryGiB, diskGB} by role (auto-assign, worker, master, arbiter); roles left out need what is documented")
 	flags.StringVar(&o.RegistryImages, "registry-images", "", "container images, comma separated, that hosts must be able to pull before they are installed")
 	flags.StringVar(&o.InstallerImage, "installer-image", "", "container image that agents of today's system run to install; without one, hosts with such agents are bound and not installed")
@@ -150,16 +152,38 @@ func (o *Options) osImages() ([]service.OSImage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the list of images: %w", err)
 	}
-	var images []service.OSImage
-	if err := json.Unmarshal(content, &images); err != nil {
+	var listed []struct {
+		service.OSImage
+		Template string `json:"firstBootTemplate"`
+	}
+	if err := json.Unmarshal(content, &listed); err != nil {
 		return nil, fmt.Errorf("reading the list of images in %s: %w", o.OSImages, err)
 	}
-	for _, image := range images {
+	images := make([]service.OSImage, 0, len(listed))
+	for _, image := range listed {
 		if image.Version == "" || image.URL == "" || len(image.SHA256) != 64 {
 			return nil, fmt.Errorf("the list of images in %s: each needs version, url and sha256 of 64 hexadecimal digits", o.OSImages)
 		}
+		if image.Template != "" {
+			if image.OSImage.Template, err = readTemplate(o.OSImages, image.Template); err != nil {
+				return nil, fmt.Errorf("the list of images in %s: firstBootTemplate of version %s: %w", o.OSImages, image.Version, err)
+			}
+		}
+		images = append(images, image.OSImage)
 	}
 	return images, nil
+}
+
+// readTemplate reads a file that a list names; a relative path begins where the list is.
+func readTemplate(list, path string) (*template.Template, error) {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(list), path)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return service.ParseTemplate(string(content))
 }
 
 // hostMinimums are what hosts need at least.

@@ -5,7 +5,6 @@ package service
 
 import (
 	"context"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -112,7 +111,6 @@ func (s *Service) UpdateCluster(ctx context.Context, by Principal, id string, ch
 	return s.changeCluster(ctx, by, id, func(_ context.Context, w *work, c *Cluster, _ []*Host) error {
 		before := c.ClusterSettings
 		after := before
-		after.Ignition = maps.Clone(before.Ignition)
 		if err := change(&after); err != nil {
 			return err
 		}

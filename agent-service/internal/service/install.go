@@ -28,9 +28,6 @@ func hostCount(n int) string {
 
 // image is what a host of a cluster writes: that of the cluster's version, whatever the discovery image has.
 func (s *Service) image(c *Cluster, h *Host) (OSImage, error) {
-	if c.OSImage.URL != "" {
-		return c.OSImage, nil
-	}
 	architecture := c.CPUArchitecture
 	if architecture == hardware.Mixed {
 		architecture = cmp.Or(h.Summary.CPUArchitecture, architecture)
@@ -40,7 +37,7 @@ func (s *Service) image(c *Cluster, h *Host) (OSImage, error) {
 			return image, nil
 		}
 	}
-	return OSImage{}, Refuse(Conflict, "OSImageUnknown", "there is no image of version %q for %s: configure one, or name it in the cluster", c.OpenshiftVersion, architecture)
+	return OSImage{}, Refuse(Conflict, "OSImageUnknown", "there is no image of version %q for %s: configure one (--os-images), or choose another version", c.OpenshiftVersion, architecture)
 }
 
 // cloudInit is the FirstBoot of images that read it.
@@ -163,6 +160,17 @@ var firstBootFunctions = template.FuncMap{
 // registriesPath is where the kubelet of every distribution looks for credentials of registries.
 const registriesPath = "/var/lib/kubelet/config.json"
 
+// ParseTemplate reads a template of first-boot data.
+func ParseTemplate(text string) (*template.Template, error) {
+	return template.New("first boot").Option("missingkey=error").Funcs(firstBootFunctions).Parse(text)
+}
+
+// Templates of the service's own.
+var (
+	ignitionTemplate  = template.Must(ParseTemplate(defaultIgnition))
+	cloudInitTemplate = template.Must(ParseTemplate(defaultCloudInit))
+)
+
 // AnchorPath is where CoreOS and its relatives look for certificates to trust.
 const AnchorPath = "/etc/pki/ca-trust/source/anchors/muster.pem"
 
@@ -262,11 +270,11 @@ func (s *Service) renderFirstBoot(ctx context.Context, h *Host, c *Cluster, valu
 	if err != nil {
 		return nil, "", err
 	}
-	text, contentType := defaultIgnition, "application/vnd.coreos.ignition+json"
+	text, contentType := ignitionTemplate, "application/vnd.coreos.ignition+json"
 	if image.FirstBoot == cloudInit {
-		text, contentType = defaultCloudInit, "text/cloud-config"
+		text, contentType = cloudInitTemplate, "text/cloud-config"
 	}
-	text = cmp.Or(c.Ignition[h.Role], c.Ignition[""], text)
+	text = cmp.Or(image.Template, text)
 	values.Hostname, values.Role, values.HostID, values.InfraEnvID, values.Labels = h.Hostname(), h.Role, h.HostID, h.InfraEnvID, h.NodeLabels
 	values.ClusterID, values.ClusterName, values.BaseDomain, values.SSHKey, values.Proxy = c.ID, c.Name, c.BaseDNSDomain, c.SSHPublicKey, c.Proxy
 	values.BaseURL, values.PullSecret = s.BaseURL, c.PullSecret
@@ -278,13 +286,9 @@ func (s *Service) renderFirstBoot(ctx context.Context, h *Host, c *Cluster, valu
 			return nil, "", fmt.Errorf("making a token for host %s: %w", h.HostKey, err)
 		}
 	}
-	parsed, err := template.New("first boot").Option("missingkey=error").Funcs(firstBootFunctions).Parse(text)
-	if err != nil {
-		return nil, "", Refuse(Conflict, "FirstBootInvalid", "the template of the cluster's first-boot data cannot be read")
-	}
 	var out bytes.Buffer
-	if err := parsed.Execute(&out, values); err != nil {
-		return nil, "", Refuse(Conflict, "FirstBootInvalid", "the template of the cluster's first-boot data cannot be filled in")
+	if text.Execute(&out, values) != nil { // the error may quote secrets
+		return nil, "", Refuse(Conflict, "FirstBootInvalid", "the template of the first-boot data of version %s cannot be filled in: its administrator has to mend it", c.OpenshiftVersion)
 	}
 	return out.Bytes(), contentType, nil
 }

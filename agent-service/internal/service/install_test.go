@@ -769,14 +769,13 @@ func TestAnInstalledSystemTrustsAndReachesWhatItIsToldTo(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			w.Authorities = "the service's\n"
+			w.Authorities, w.OSImages[0].FirstBoot = "the service's\n", kind
 			rack := certificate(t)
 			c, keys := w.ready(1)
 			_, err := w.UpdateInfraEnv(t.Context(), alice, keys[0].InfraEnvID, func(s *service.InfraEnvSettings) error { s.AdditionalTrustBundle = rack; return nil })
 			require.NoError(t, err)
 			_, err = w.UpdateCluster(t.Context(), alice, c.ID, func(s *service.ClusterSettings) error {
 				s.Proxy.HTTPS = "http://proxy.example.com/100%25"
-				s.OSImage = service.OSImage{Version: "1", URL: "https://images.example.com/disk.raw", SHA256: strings.Repeat("0", 64), FirstBoot: kind}
 				return nil
 			})
 			require.NoError(t, err)

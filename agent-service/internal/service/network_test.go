@@ -129,12 +129,9 @@ func TestASystemWithCloudInitHasTheNetworkThatIsStatedForIt(t *testing.T) {
 	w.networks(e, stated(bonded("192.0.2.11"), "52:54:00:00:00:1A", "52:54:00:00:00:1B"))
 	w.cards(keys[0], hardware.Interface{Name: "enp1s0", MACAddress: "52:54:00:00:00:1a"}, hardware.Interface{Name: "enp2s0", MACAddress: "52:54:00:00:00:1b"})
 	w.cards(keys[1], hardware.Interface{Name: "eno1", MACAddress: "52:54:00:00:00:03"})
-	_, err := w.UpdateCluster(t.Context(), alice, c.ID, func(s *service.ClusterSettings) error {
-		s.OSImage = service.OSImage{Version: "1", URL: "https://images.example.com/disk.raw", SHA256: strings.Repeat("0", 64), FirstBoot: "cloud-init"}
-		s.Ignition = map[string]string{"": `{{range $name, $content := .Networks}}{{$name}} {{end}}`}
-		return nil
-	})
+	template, err := service.ParseTemplate(`{{range $name, $content := .Networks}}{{$name}} {{end}}`)
 	require.NoError(t, err)
+	w.OSImages[0].FirstBoot, w.OSImages[0].Template = "cloud-init", template
 	config := func(key service.HostKey) string {
 		got, err := w.NextInstructions(t.Context(), key, 0)
 		require.NoError(t, err)
@@ -156,7 +153,7 @@ bonds:
 	assert.Empty(t, config(keys[1]), "nothing is stated for it")
 	data, _, err := w.FirstBoot(t.Context(), keys[0])
 	require.NoError(t, err)
-	assert.Equal(t, "bond0.nmconnection first.nmconnection second.nmconnection ", string(data), "a template of the user's has the profiles, whatever reads them")
+	assert.Equal(t, "bond0.nmconnection first.nmconnection second.nmconnection ", string(data), "a template of one's own has the profiles, whatever reads them")
 	assert.Empty(t, w.ignoredNetworks(e))
 }
 

@@ -72,8 +72,6 @@ func (c ClusterSettings) check() error {
 		return Refuse(Invalid, "CPUArchitectureInvalid", "cpu_architecture %q: write x86_64, aarch64, ppc64le, s390x or multi", bound(c.CPUArchitecture, 64))
 	case c.ControlPlaneCount < 0 || c.WorkerCount < 0:
 		return Refuse(Invalid, "HostCountInvalid", "counts of hosts must not be negative")
-	case c.OSImage.URL != "" && len(c.OSImage.SHA256) != 64:
-		return Refuse(Invalid, "ChecksumInvalid", "an image needs its SHA-256 in 64 hexadecimal digits")
 	}
 	for _, network := range slices.Concat(c.MachineNetworks, c.ClusterNetworks, c.ServiceNetworks) {
 		if _, err := netip.ParsePrefix(network); err != nil {

@@ -7,6 +7,7 @@ package service
 
 import (
 	"encoding/json"
+	"text/template"
 	"time"
 
 	"github.com/muster-io/muster/agent-service/internal/hardware"
@@ -227,7 +228,7 @@ type Preparation struct {
 
 // ClusterSettings are what a user states of a cluster.
 type ClusterSettings struct {
-	// OpenshiftVersion chooses the image that agents write (OSImage overrules it).
+	// OpenshiftVersion chooses the image that agents write.
 	OpenshiftVersion string
 	CPUArchitecture  string
 	BaseDNSDomain    string
@@ -252,10 +253,6 @@ type ClusterSettings struct {
 	OpenshiftClusterID string `json:",omitempty"`
 	// HoldInstallation keeps a cluster that is ready from installing by itself; Install starts it.
 	HoldInstallation bool
-	// OSImage is what agents write, where the service's own table of versions does not say.
-	OSImage OSImage
-	// Ignition is the first-boot data of hosts by role, a template; empty for the service's default.
-	Ignition map[string]string
 	// IgnoredValidations are ids that do not block. connected and has-inventory cannot be ignored.
 	IgnoredValidations []string
 }
@@ -271,6 +268,8 @@ type OSImage struct {
 	Compression string `json:"compression,omitempty"`
 	// FirstBoot is ignition (default) or cloud-init.
 	FirstBoot string `json:"firstBoot,omitempty"`
+	// Template makes the first-boot data, nil for the service's own. Agents have no use for it.
+	Template *template.Template `json:"-"`
 }
 
 // Event tells a change. It is written in the change's transaction; repeats are folded into a count.
