@@ -33,6 +33,7 @@ func (s *Service) tick(ctx context.Context) {
 			s.Log.Warn("did not load the hosts", zap.Error(err))
 			return
 		}
+		s.pollsRead = 0 // it may be another database, restored from the one before
 	}
 	if now-s.savedAt >= s.SaveInterval {
 		s.savedAt = now
