@@ -2584,7 +2584,7 @@ type ServerInterface interface {
 	// RegisterInfraEnv Create an infra-env.
 	// (POST /infra-envs)
 	RegisterInfraEnv(w http.ResponseWriter, r *http.Request)
-	// DeregisterInfraEnv Delete an infra-env that has no hosts.
+	// DeregisterInfraEnv Delete an infra-env, and its hosts, which must be free; 409 while one is bound to a cluster.
 	// (DELETE /infra-envs/{infra_env_id})
 	DeregisterInfraEnv(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID)
 	// GetInfraEnv Read an infra-env.
@@ -9260,7 +9260,7 @@ type StrictServerInterface interface {
 	// RegisterInfraEnv Create an infra-env.
 	// (POST /infra-envs)
 	RegisterInfraEnv(ctx context.Context, request RegisterInfraEnvRequestObject) (RegisterInfraEnvResponseObject, error)
-	// DeregisterInfraEnv Delete an infra-env that has no hosts.
+	// DeregisterInfraEnv Delete an infra-env, and its hosts, which must be free; 409 while one is bound to a cluster.
 	// (DELETE /infra-envs/{infra_env_id})
 	DeregisterInfraEnv(ctx context.Context, request DeregisterInfraEnvRequestObject) (DeregisterInfraEnvResponseObject, error)
 	// GetInfraEnv Read an infra-env.

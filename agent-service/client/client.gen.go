@@ -407,7 +407,7 @@ type ClientInterface interface {
 	// Corresponds with POST /infra-envs (the `RegisterInfraEnv` operationId).
 	RegisterInfraEnv(ctx context.Context, body RegisterInfraEnvJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DeregisterInfraEnv Delete an infra-env that has no hosts.
+	// DeregisterInfraEnv Delete an infra-env, and its hosts, which must be free; 409 while one is bound to a cluster.
 	//
 	// Corresponds with DELETE /infra-envs/{infra_env_id} (the `DeregisterInfraEnv` operationId).
 	DeregisterInfraEnv(ctx context.Context, infraEnvID InfraEnvID, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -1533,7 +1533,7 @@ func (c *Client) RegisterInfraEnv(ctx context.Context, body RegisterInfraEnvJSON
 	return c.Client.Do(req)
 }
 
-// DeregisterInfraEnv Delete an infra-env that has no hosts.
+// DeregisterInfraEnv Delete an infra-env, and its hosts, which must be free; 409 while one is bound to a cluster.
 //
 // Corresponds with DELETE /infra-envs/{infra_env_id} (the `DeregisterInfraEnv` operationId).
 func (c *Client) DeregisterInfraEnv(ctx context.Context, infraEnvID InfraEnvID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -6824,7 +6824,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /infra-envs (the `RegisterInfraEnv` operationId).
 	RegisterInfraEnvWithResponse(ctx context.Context, body RegisterInfraEnvJSONRequestBody, reqEditors ...RequestEditorFn) (*RegisterInfraEnvResponse, error)
 
-	// DeregisterInfraEnvWithResponse Delete an infra-env that has no hosts.
+	// DeregisterInfraEnvWithResponse Delete an infra-env, and its hosts, which must be free; 409 while one is bound to a cluster.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -11502,7 +11502,7 @@ func (c *ClientWithResponses) RegisterInfraEnvWithResponse(ctx context.Context, 
 	return ParseRegisterInfraEnvResponse(rsp)
 }
 
-// DeregisterInfraEnvWithResponse Delete an infra-env that has no hosts.
+// DeregisterInfraEnvWithResponse Delete an infra-env, and its hosts, which must be free; 409 while one is bound to a cluster.
 //
 // Returns a wrapper object for the known response body format(s).
 //

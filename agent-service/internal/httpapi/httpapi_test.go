@@ -207,6 +207,20 @@ func TestADiskThatMustNotBeFormattedIsNotInstalledTo(t *testing.T) {
 	assert.NotContains(t, w.call(admin, "PATCH", host, map[string]any{"disks_skip_formatting": nil}).body, "skip_formatting_disks")
 }
 
+func TestAnInfraEnvIsDeletedWithItsFreeHosts(t *testing.T) {
+	w := newWorld(t)
+	admin := w.person("root", "admins")
+	env := w.infraEnv(admin, strings.Repeat("機", 200))
+	host, _ := w.host(env)
+	require.Equal(t, 200, w.call(admin, "POST", host+"/actions/bind", map[string]string{"cluster_id": w.cluster(admin, "c")}).status)
+	refused := w.call(admin, "DELETE", "/infra-envs/"+env, nil)
+	assert.Equal(t, 409, refused.status)
+	assert.Contains(t, refused.text("reason"), "unbind them first")
+	require.Equal(t, 200, w.call(admin, "POST", host+"/actions/unbind", nil).status)
+	assert.Equal(t, 204, w.call(admin, "DELETE", "/infra-envs/"+env, nil).status)
+	assert.Equal(t, 404, w.call(admin, "GET", host, nil).status)
+}
+
 func TestWhatNoMachineCouldBootWithIsRefused(t *testing.T) {
 	w := newWorld(t)
 	admin := w.person("root", "admins")

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+	"unicode/utf8"
 
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 )
@@ -355,7 +356,7 @@ const largestProps = 64 << 10
 
 // ReportEvent implements Agents.
 func (s *Service) ReportEvent(ctx context.Context, key HostKey, event Event) error {
-	if event.Name == "" || len(event.Name) > 128 || event.Message == "" || len(event.Message) > 2000 {
+	if event.Name == "" || utf8.RuneCountInString(event.Name) > 128 || event.Message == "" || utf8.RuneCountInString(event.Message) > 2000 {
 		return Refuse(Invalid, "EventInvalid", "an event needs a name of at most 128 and a message of at most 2000 characters")
 	}
 	if len(event.Props) > largestProps {
