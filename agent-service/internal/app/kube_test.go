@@ -90,6 +90,13 @@ func TestAHostIsFoundBoundMovedAndFreedByItsAgent(t *testing.T) {
 	c.says(agent, agentv1.ConditionSpecSynced, agentv1.ReasonInputError)
 	assert.Contains(t, agentv1.FindCondition(agent.Status.Conditions, agentv1.ConditionSpecSynced).Message, "nowhere is missing")
 	assert.True(t, is(agent, agentv1.ConditionBound, agentv1.ReasonUnbound))
+	change(c, agent, func(a *agentv1.Agent) {
+		a.Spec.ClusterDeploymentName, a.Spec.NodeLabels = nil, map[string]string{"rack": "not a value"}
+	})
+	c.until(agent, "the label is refused", func() bool {
+		found := agentv1.FindCondition(agent.Status.Conditions, agentv1.ConditionSpecSynced)
+		return found.Reason == agentv1.ReasonInputError && strings.Contains(found.Message, `label "rack" with value "not a value"`)
+	})
 }
 
 func TestAClusterInstallsWhenItsAgentsAreThere(t *testing.T) {
@@ -236,6 +243,12 @@ func TestAnInfraEnvSaysWhatIsWrong(t *testing.T) {
 	c.until(infraEnv, "the ignition is refused", func() bool {
 		return infraEnv.Status.Conditions[0].Message == "Failed to create image: ignition_config_override is not JSON"
 	})
+	change(c, infraEnv, func(e *agentv1.InfraEnv) {
+		e.Spec.IgnitionConfigOverride, e.Spec.KernelArguments = "", []agentv1.KernelArgument{{Operation: "append", Value: "\"a\nset x=1\nb\""}}
+	})
+	c.until(infraEnv, "a line of the boot loader is refused", func() bool {
+		return strings.Contains(infraEnv.Status.Conditions[0].Message, "has a line break or another control character: leave it out")
+	})
 	c.create(&agentv1.NMStateConfig{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "a", Labels: map[string]string{"for": "rack"}},
 		Spec: agentv1.NMStateConfigSpec{
@@ -244,7 +257,7 @@ func TestAnInfraEnvSaysWhatIsWrong(t *testing.T) {
 		},
 	})
 	change(c, infraEnv, func(e *agentv1.InfraEnv) {
-		e.Spec.IgnitionConfigOverride = ""
+		e.Spec.KernelArguments = nil
 		e.Spec.NMStateConfigLabelSelector = metav1.LabelSelector{MatchLabels: map[string]string{"for": "rack"}}
 	})
 	reason(agentv1.ReasonInfraEnvAvailable)
