@@ -21,6 +21,7 @@ type Store interface {
 	// Listen tells of changes that other replicas committed until ctx ends. From deaf on, and before it begins, nothing is heard; EverythingChanged says that it is
 	// heard again, and that changes may have been missed.
 	Listen(ctx context.Context, heard func([]Change), deaf func()) error
+	// Ping is whether the store can be reached, and written to.
 	Ping(ctx context.Context) error
 	// Shared is true where other replicas may use the same database.
 	Shared() bool

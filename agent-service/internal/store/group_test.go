@@ -5,8 +5,10 @@ package store_test
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -66,4 +68,29 @@ func TestUpdatesOfALostTransactionFail(t *testing.T) {
 	isThere(t, s, false, first, second)
 	update(t, s, func(ctx context.Context, tx service.Tx) { require.NoError(t, tx.PutInfraEnv(ctx, later)) })
 	isThere(t, s, true, later)
+}
+
+// TestAFullDiskIsAway is a file system that has no room left, and has some again.
+func TestAFullDiskIsAway(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root mounts a small file system")
+	}
+	disk := t.TempDir()
+	require.NoError(t, syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=1m"))
+	t.Cleanup(func() { assert.NoError(t, syscall.Unmount(disk, 0)) })
+	s, err := store.Open(t.Context(), filepath.Join(disk, "a.db"))
+	require.NoError(t, err)
+	defer s.Close() //nolint:errcheck // the test is over
+	require.NoError(t, s.Ping(t.Context()))
+	filler := filepath.Join(disk, "filler")
+	require.Error(t, os.WriteFile(filler, make([]byte, 1<<20), 0o600))
+	assert.Equal(t, service.Unavailable, service.KindOf(s.Ping(t.Context())))
+	assert.Equal(t, service.Unavailable, service.KindOf(s.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+		return tx.PutInfraEnv(ctx, infraEnv(service.Owner{}))
+	})))
+	require.NoError(t, os.Remove(filler))
+	require.NoError(t, s.Ping(t.Context()))
+	update(t, s, func(ctx context.Context, tx service.Tx) {
+		require.NoError(t, tx.PutInfraEnv(ctx, infraEnv(service.Owner{})))
+	})
 }

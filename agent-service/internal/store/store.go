@@ -168,7 +168,14 @@ func (s *Store) Close() error {
 func (s *Store) Ping(ctx context.Context) error {
 	ctx, cancel := s.patient(ctx)
 	defer cancel()
-	return classify(s.write.PingContext(ctx))
+	if s.listen != nil {
+		return classify(s.write.PingContext(ctx))
+	}
+	// A file on a full disk can be read: only a write tells.
+	return classify(s.group.update(ctx, func(ctx context.Context, tx bun.Tx) ([]func(), error) {
+		_, err := tx.Tx.ExecContext(ctx, "PRAGMA user_version = 1")
+		return nil, err
+	}))
 }
 
 func (s *Store) patient(ctx context.Context) (context.Context, context.CancelFunc) {
