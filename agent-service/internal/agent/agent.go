@@ -264,6 +264,13 @@ func (a *Agent) stop(step api.StepType) {
 	}
 }
 
+// committed says that a step can no longer be stopped.
+func (a *Agent) committed(step api.StepType) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.running[step] = func() {}
+}
+
 // carryOut does one step and reports it. An error ends serving.
 func (a *Agent) carryOut(ctx context.Context, step api.Step) error {
 	var output any

@@ -179,15 +179,19 @@ func (s *site) machine(number int) (*Generated, <-chan error) {
 }
 
 // run is the same for machines whose agent the test ends.
-func (s *site) run(number int) (machine *Generated, ended <-chan error, end func()) {
+func (s *site) run(number int, change ...func(*Options)) (machine *Generated, ended <-chan error, end func()) {
 	client := &http.Client{Transport: &http.Transport{}}
 	connection, err := NewConnection("http://"+s.address, uuid.MustParse(s.infraEnv), s.token, client)
 	require.NoError(s.t, err)
 	machine = &Generated{Seed: "t", Number: number, Client: client, Connection: connection}
 	ctx, cancel := context.WithCancel(context.Background())
 	done, told := make(chan error, 1), make(chan error, 1)
+	options := Options{Connection: connection, Machine: machine, Version: "test", Log: zaptest.NewLogger(s.t)}
+	for _, one := range change {
+		one(&options)
+	}
 	go func() {
-		err := New(Options{Connection: connection, Machine: machine, Version: "test", Log: zaptest.NewLogger(s.t)}).Run(ctx)
+		err := New(options).Run(ctx)
 		told <- err
 		done <- err
 	}()
@@ -345,6 +349,53 @@ func TestAnInstallationThatIsEndedStopsWriting(t *testing.T) {
 			s.reaches(machine, want)
 		})
 	}
+}
+
+// restarting is a machine whose restart begins, and goes on when it is let go.
+type restarting struct {
+	*Generated
+	begun, letGo chan struct{}
+}
+
+// Restart implements Machine.
+func (r restarting) Restart(ctx context.Context) error {
+	close(r.begun)
+	select {
+	case <-r.letGo:
+		return r.Generated.Restart(ctx)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func TestAMachineThatRestartsIsNotStopped(t *testing.T) {
+	good := served(t, "os.img", noise(1<<20))
+	good.Version = "4.20"
+	s := newSite(t, good)
+	cluster, err := s.service.CreateCluster(t.Context(), admin, service.NewCluster{Name: "c", ClusterSettings: service.ClusterSettings{
+		OpenshiftVersion: "4.20", ControlPlaneCount: 1, PullSecret: `{"auths":{}}`, BaseDNSDomain: "example.com", MachineNetworks: []string{"10.0.0.0/8"},
+	}})
+	require.NoError(t, err)
+	r := restarting{begun: make(chan struct{}), letGo: make(chan struct{})}
+	stopped := make(chan struct{}, 100)
+	machine, ended, _ := s.run(1, func(o *Options) {
+		r.Generated, _ = o.Machine.(*Generated)
+		o.Machine = r
+		o.Told = func(_ uuid.UUID, steps []api.Step, _ time.Duration) {
+			if slices.ContainsFunc(steps, func(s api.Step) bool { return s.StepType == api.StepTypeStopInstallation }) {
+				stopped <- struct{}{}
+			}
+		}
+	})
+	s.reaches(machine, lifecycle.KnownUnbound)
+	s.install(machine, cluster.ID)
+	<-r.begun
+	_, err = s.service.ResetCluster(t.Context(), admin, cluster.ID)
+	require.NoError(t, err)
+	<-stopped
+	close(r.letGo)
+	require.NoError(t, <-ended, "the agent is gone with the system that it ran on")
+	s.reaches(machine, lifecycle.ResettingPendingUserAction)
 }
 
 func TestABadImageIsReported(t *testing.T) {

@@ -55,6 +55,7 @@ func (a *Agent) install(ctx context.Context, step api.Step) error {
 	if err := a.stage(ctx, api.HostStageRebooting, ""); err != nil {
 		return err
 	}
+	a.committed(step.StepType)
 	if err := a.Machine.Restart(ctx); err != nil {
 		return fmt.Errorf("restarting: %w", err)
 	}
