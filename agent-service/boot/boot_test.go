@@ -124,10 +124,12 @@ func newWorld(t *testing.T, by scheme, more ...string) world {
 	need(t, err == nil, "there is no qemu-system-x86_64 (Debian: qemu-system-x86) to boot machines with")
 	live, err := os.ReadFile(liveImage)
 	need(t, err == nil, "there is no live image to boot: make live-image builds it")
+	iso, err := filepath.Abs(liveImage)
+	require.NoError(t, err)
 
 	dir := t.TempDir()
 	list := filepath.Join(dir, "live.json")
-	write(t, list, []image.Version{{Name: "live", Architecture: "x86_64", URL: liveImage, SHA256: checksum(live)}})
+	write(t, list, []image.Version{{Name: "live", Architecture: "x86_64", URL: iso, SHA256: checksum(live)}})
 	systems := filepath.Join(dir, "systems.json")
 	write(t, systems, serveSystem(t))
 	minimums := filepath.Join(dir, "minimums.json")
