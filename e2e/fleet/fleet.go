@@ -23,6 +23,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/muster-io/muster/e2e/checkout"
 )
@@ -39,25 +40,52 @@ type Image struct {
 	URL, InfraEnv, Token string
 }
 
+// patience is how long an image is asked for that cannot be had at the moment.
+const patience = time.Minute
+
+var errAway = errors.New("the image cannot be had at the moment")
+
 // Read downloads the initial RAM disk of a discovery image, as a machine that boots by network does, and reads what is meant for the agent.
 func Read(ctx context.Context, dial Dial, initrd string) (Image, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, initrd, http.NoBody)
-	if err != nil {
-		return Image{}, fmt.Errorf("downloading the image: %w", err)
-	}
 	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	began := time.Now()
+	for {
+		data, err := download(ctx, client, initrd)
+		if err == nil {
+			return find(data)
+		}
+		if !errors.Is(err, errAway) || time.Since(began) > patience {
+			return Image{}, fmt.Errorf("downloading the image: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return Image{}, fmt.Errorf("downloading the image: %w", ctx.Err())
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func download(ctx context.Context, client *http.Client, address string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
 	response, err := client.Do(request)
 	if err != nil {
-		return Image{}, fmt.Errorf("downloading the image: %w", err)
+		return nil, err
 	}
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxImage))
 	if err = errors.Join(err, response.Body.Close()); err != nil {
-		return Image{}, fmt.Errorf("downloading the image: %w", err)
+		return nil, err
 	}
-	if response.StatusCode != http.StatusOK {
-		return Image{}, fmt.Errorf("downloading the image: %s: %.200s", response.Status, data)
+	switch response.StatusCode {
+	case http.StatusOK:
+		return data, nil
+	case http.StatusServiceUnavailable:
+		return nil, fmt.Errorf("%w: %.200s", errAway, data)
+	default:
+		return nil, fmt.Errorf("%s: %.200s", response.Status, data)
 	}
-	return find(data)
 }
 
 // find looks for the overlay, which is the last archive of the RAM disk.
