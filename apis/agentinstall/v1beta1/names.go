@@ -32,7 +32,7 @@ const (
 	// InventoryVersion is its value.
 	InventoryVersion = "0.1"
 	// TokenGenerationAnnotation is on an InfraEnv whose tokens were rotated: which generation of them counts.
-	TokenGenerationAnnotation = "infraenv.agent-install.openshift.io/token-generation"
+	TokenGenerationAnnotation = "infraenv.agent-install.openshift.io/token-generation" //nolint:gosec // the name of an annotation, no credential
 	// AgentFinalizer keeps an Agent until the service has forgotten its host.
 	AgentFinalizer = "agent.agent-install.openshift.io/ai-deprovision"
 	// InfraEnvFinalizer keeps an InfraEnv until none of its hosts is bound.
