@@ -105,7 +105,11 @@ func (w *work) add(h *Host) { w.hosts[h.HostKey] = &tracked[Host]{now: h} }
 
 func (w *work) drop(key HostKey) { w.hosts[key].deleted = true }
 
+// cluster returns a cluster to be changed in place, nil where there is none: hosts that are free have the empty id.
 func (w *work) cluster(ctx context.Context, id string) (*Cluster, error) {
+	if id == "" {
+		return nil, nil
+	}
 	if t := w.clusters[id]; t != nil {
 		return t.now, nil
 	}
