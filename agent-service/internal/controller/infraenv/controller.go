@@ -94,15 +94,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err == nil {
 		err = r.remember(ctx, infraEnv, env)
 	}
+	soon := err != nil
 	var addresses Addresses
 	if err == nil {
 		addresses, err = r.Images.Addresses(ctx, env)
+		soon = addresses.Away
 	}
 	if err != nil && !refused(err) {
 		return ctrl.Result{}, fmt.Errorf("stating InfraEnv %s: %w", request, err)
 	}
 	result := ctrl.Result{RequeueAfter: look}
-	if err != nil || addresses.Away {
+	if soon {
 		result.RequeueAfter = missing
 	}
 	return result, r.report(ctx, infraEnv, env, addresses, err)
