@@ -10,49 +10,78 @@ MAKEFLAGS += --no-print-directory
 
 ROOT := $(abspath .)
 BIN := $(ROOT)/bin
-MODULES := apis pool-operator ipam-operator discovery-operator agent-service e2e
-# Modules that hold tests only, with libraries of their own: they are not in go.work.
+MODULES := apis pool-operator ipam-operator discovery-operator agent-service e2e hack/build
+# Modules that hold tests only: they are not in go.work.
 ALONE := e2e/move
+# Modules that have each library they share at one version, so that it is compiled once. The tools are compiled apart.
+ALIGNED := $(MODULES) $(ALONE) hack/controlplane
 OPERATORS := $(patsubst %/cmd,%,$(wildcard *-operator/cmd agent-service/cmd))
 TOOLS := $(BIN)/applyconfiguration-gen $(BIN)/controller-gen $(BIN)/golangci-lint $(BIN)/kind $(BIN)/kustomize
 # Packages under test at once: each may start a control plane of its own.
 PARALLEL ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$(( n > 4 ? 4 : n )))
 # Modules under test at once: their tests wait, but more of them compute too much.
 JOBS ?= 2
-# The race detector needs a C compiler.
+# The race detector needs a C compiler, and all libraries compiled once more. Packages run with it whose files, tests included,
+# start goroutines, select, lock, or have code called in goroutines of others (servers, managers, caches): bin/raced derives the
+# list from the sources. Rules, parsers and types run without it: "bin/raced -not MODULE" lists those packages.
 RACE ?= $(if $(shell command -v cc 2>/dev/null),-race)
+CGO := $(if $(RACE),CGO_ENABLED=1)
 # Without the debugger's tables a test binary is linked in three quarters of the time.
-TEST_FLAGS ?= $(RACE) -ldflags=-w -shuffle=on -timeout=30m
+TEST_FLAGS ?= -ldflags=-w -shuffle=on -timeout=30m
 # Tests have more memory than time.
 test test-modules e2e e2e-kind: export GOGC ?= 200
 # The longest first.
-TESTED := discovery-operator agent-service ipam-operator pool-operator apis
+TESTED := discovery-operator agent-service ipam-operator pool-operator apis hack/build
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-export GOTOOLCHAIN := local
+# One set of build flags: hack/env says which and why.
+export GOWORK := $(shell . hack/env && echo "$$GOWORK")
+export GOTOOLCHAIN := $(shell . hack/env && echo "$$GOTOOLCHAIN")
+export CGO_ENABLED := $(shell . hack/env && echo "$$CGO_ENABLED")
+export GOFLAGS := $(shell . hack/env && echo "$$GOFLAGS")
 export PATH := $(BIN):$(PATH)
 
 ##@ Use
 
-demo: controlplane build ## Do the main job and show it: a pool, a claim, a working cluster. KEEP=1 leaves it running.
-	@$(MAKE) live-image-if-possible || echo "without a live image the demo boots no machines" >&2
-	@$(BIN)/demo
+demo: ## Do the main job and show it: a pool, a claim, a working cluster. KEEP=1 leaves it running.
+	@hack/announce
+	@hack/stage "tools of the build" $(MAKE) $(BIN)/progress
+	@hack/stage "control plane" hack/controlplane/build >/dev/null
+	@for m in $(OPERATORS); do hack/stage "$$m" $(call compile,$$m,$(DEMO_PROGRAMS)) || exit; done
+	@hack/stage "demo program" $(call compile,e2e,./cmd/demo)
+	@hack/stage "live image" $(MAKE) live-image-if-possible || echo "without a live image the demo boots no machines" >&2
+	@hack/stage "demo" $(BIN)/demo
 
-controlplane: ## Build etcd, kube-apiserver, kube-controller-manager and kubectl once, and bin/controlplane.
-	@hack/controlplane/build
-	@mkdir -p $(BIN)
-	@GOWORK=off go -C pool-operator build -o $(BIN)/controlplane ./cmd/controlplane
+# What is built for the demo of an operator's programs; hack/liveimage builds the others.
+DEMO_PROGRAMS := $$(cd $$m && ls -d ./cmd/* | grep -v '/live-')
 
-build: ## Build the operators and the demo into bin/.
+# compile DIRECTORY,PACKAGES: builds programs into bin/ and shows how far it is. Programs without the debugger's tables are
+# linked in three quarters of the time; "go build" in the module's directory makes one for a debugger.
+compile = $(BIN)/progress -label $1 -C $1 -o $(BIN)/ -ldflags=-w $2
+
+# Programs of the build; go decides whether they are up to date.
+$(BIN)/progress $(BIN)/raced $(BIN)/versions: force
 	@mkdir -p $(BIN)
-	@for m in $(OPERATORS); do GOWORK=off CGO_ENABLED=0 go -C $$m build -trimpath -o $(BIN)/ ./cmd/...; done
-	@GOWORK=off go -C e2e build -o $(BIN)/ ./cmd/...
+	@go -C hack/build build -ldflags=-w -o $@ ./cmd/$(@F)
+
+controlplane: $(BIN)/progress ## Make etcd, kube-apiserver and kube-controller-manager available, and bin/controlplane.
+	@hack/controlplane/build >/dev/null
+	@$(call compile,pool-operator,./cmd/controlplane)
+
+build: $(BIN)/progress ## Build the operators, the demo and the benchmarks into bin/.
+	@for m in $(OPERATORS) e2e; do $(call compile,$$m,./cmd/...) || exit; done
 
 live-image: ## Build our own live image from a kernel of Debian and the agent: bin/live/live.iso.
 	@hack/liveimage
 
 images: ## Build container images without a registry, as docker archives in bin/images.
 	@hack/images/build
+
+uninstall: ## Remove operators from kubectl's cluster: all, or WHAT="pool-operator". FLAGS="--delete-objects" removes objects and kinds, too.
+	@hack/uninstall $(FLAGS) $(or $(WHAT),$(OPERATORS))
+
+clusterctl: controlplane ## Build what "clusterctl init --ipam muster" installs, into bin/clusterctl.
+	@hack/clusterctl
 
 ##@ Test
 
@@ -67,29 +96,32 @@ test-modules: controlplane build ## Tests of every module, API tier included.
 	@$(MAKE) -j$(JOBS) $(addprefix test-,$(TESTED))
 
 test-boot: prerequisites live-image ## Boot machines, emulated by QEMU, from discovery images: BIOS and UEFI.
-	@GOWORK=off go -C agent-service test -count=1 -timeout=20m ./boot/...
+	@go -C agent-service test -count=1 -timeout=20m ./boot/...
 
 # Packages of Debian are what the image is made of.
 live-image-if-possible:
 	@if command -v dpkg-deb >/dev/null 2>&1; then hack/liveimage; else echo "no live image without packages of Debian: no machine is booted" >&2; fi
 
 test-short: ## Only the tests that need no control plane.
-	@for m in $(MODULES) $(ALONE); do echo "== $$m"; GOWORK=off go -C $$m test $(TEST_FLAGS) -short ./...; done
+	@for m in $(MODULES) $(ALONE); do echo "== $$m"; go -C $$m test $(TEST_FLAGS) -short ./...; done
 
-$(addprefix test-,$(TESTED)): test-%: controlplane
+$(addprefix test-,$(TESTED)): test-%: controlplane $(BIN)/raced
 	@echo "== $*"
-	@GOWORK=off go -C $* test $(TEST_FLAGS) -p $(PARALLEL) ./...
+	@plain=$$(raced -not $*) && raced=$$(raced $*); status=0; \
+	[ -z "$$plain" ] || go -C $* test $(TEST_FLAGS) -p $(PARALLEL) $$plain || status=1; \
+	[ -z "$$raced" ] || $(CGO) go -C $* test $(RACE) $(TEST_FLAGS) -p $(PARALLEL) $$raced || status=1; \
+	exit $$status
 
 e2e: controlplane build ## User journeys, rendered overlays and clusterctl move, on the local control plane.
 	@$(MAKE) -j2 $(addprefix journeys-,e2e $(ALONE))
 
 $(addprefix journeys-,e2e $(ALONE)): journeys-%:
 	@echo "== $*"
-	@GOWORK=off go -C $* test -ldflags=-w -count=1 -shuffle=on -timeout=30m -p 2 ./...
+	@go -C $* test -ldflags=-w -count=1 -shuffle=on -timeout=30m -p 2 ./...
 
 e2e-kind: controlplane build $(BIN)/kind ## User journeys in a kind cluster (node image: KIND_NODE_IMAGE).
 	@echo "== e2e in kind"
-	@GOWORK=off E2E_ENVIRONMENT=kind go -C e2e test -count=1 -shuffle=on -timeout=45m -v ./journeys/...
+	@E2E_ENVIRONMENT=kind go -C e2e test -count=1 -shuffle=on -timeout=45m -v ./journeys/...
 
 bench: bench-pool bench-ipam bench-discovery bench-agent ## Run every benchmark; figures go to bin/bench.jsonl.
 
@@ -108,30 +140,35 @@ $(BIN)/kind: PACKAGE := sigs.k8s.io/kind
 $(BIN)/kustomize: PACKAGE := sigs.k8s.io/kustomize/kustomize/v5
 
 $(TOOLS): hack/tools/go.mod hack/tools/go.sum
-	@echo "building $(@F)"
-	@mkdir -p $(BIN)
-	@GOBIN=$(BIN) GOWORK=off CGO_ENABLED=0 go -C hack/tools install $(PACKAGE)
+	@$(MAKE) $(BIN)/progress
+	@$(BIN)/progress -label $(@F) -C hack/tools -o $@ -ldflags=-w $(PACKAGE)
 	@touch $@
 
 generate: $(BIN)/controller-gen $(BIN)/applyconfiguration-gen ## Generate deepcopy, apply configurations, CRDs and RBAC.
 	@hack/generate
 
-tidy:
-	@for m in $(MODULES) $(ALONE) hack/controlplane hack/tools; do GOWORK=off go -C $$m mod tidy; done
+tidy: $(BIN)/versions ## Tidy the modules, and raise what they share to one version.
+	@go -C hack/tools mod tidy
+	@$(BIN)/versions -align $(ROOT) $(ALIGNED)
+
+# Names the modules and libraries that differ.
+verify-versions: $(BIN)/versions
+	@$(BIN)/versions $(ROOT) $(ALIGNED)
+
 
 fmt: $(BIN)/golangci-lint ## Format the code.
-	@for m in $(MODULES) $(ALONE); do (cd $$m && GOWORK=off golangci-lint fmt ./...); done
+	@for m in $(MODULES) $(ALONE); do (cd $$m && golangci-lint fmt ./...); done
 
 lint: $(BIN)/golangci-lint ## Lint every module.
-	@for m in $(MODULES) $(ALONE); do echo "== lint $$m"; (cd $$m && GOWORK=off golangci-lint run ./...); done
+	@for m in $(MODULES) $(ALONE); do echo "== lint $$m"; (cd $$m && golangci-lint run ./...); done
 
-verify: generate tidy lint ## Generate, tidy, lint; the tree must stay clean.
-	@for m in $(MODULES); do GOWORK=off go -C $$m build ./...; go -C $$m build ./...; done
-	@for m in $(ALONE); do GOWORK=off go -C $$m vet ./...; done
+verify: verify-versions generate tidy lint ## Generate, tidy, lint; the tree must stay clean.
+	@for m in $(MODULES); do go -C $$m build ./...; GOWORK= go -C $$m build ./...; done
+	@for m in $(ALONE); do go -C $$m vet ./...; done
 	@if [ -n "$$(git status --porcelain)" ]; then echo "the tree is not clean after generation:"; git status --short; git diff --stat; exit 1; fi
 
 vulncheck: ## Check dependencies against the vulnerability database (needs the network).
-	@for m in $(MODULES) $(ALONE); do GOWORK=off go -C hack/tools tool govulncheck -C $(ROOT)/$$m ./...; done
+	@for m in $(MODULES) $(ALONE); do go -C hack/tools tool govulncheck -C $(ROOT)/$$m ./...; done
 
 clean: ## Remove bin/. The control plane's binaries stay in the user's cache.
 	@rm -rf $(BIN)
@@ -140,5 +177,5 @@ help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo; echo "  test-<module> tests one module; bench-<pool|ipam|discovery|agent> runs its benchmarks."
 
-.PHONY: demo prerequisites controlplane build live-image live-image-if-possible images test test-boot test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify vulncheck clean help \
+.PHONY: force demo uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible images test test-boot test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
 	$(addprefix test-,$(filter-out e2e,$(MODULES))) $(addprefix journeys-,e2e $(ALONE)) $(addprefix bench-,$(BENCHES))
