@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -21,15 +23,16 @@ import (
 )
 
 const (
-	admissionFile = "../deploy/base/pool-operator/admission.yaml"
-	operatorName  = "system:serviceaccount:muster-pool-operator:pool-operator"
+	admissionFile   = "../deploy/base/pool-operator/admission.yaml"
+	confinementFile = "../deploy/base/pool-operator/confinement.yaml"
+	operatorName    = "system:serviceaccount:muster-pool-operator:pool-operator"
 )
 
 // TestAdmissionPolicies holds the policies that pool-operator is deployed with to what they promise: only the operator writes which cluster a claim
 // got, clusters are not created claimed, and protected ones are not deleted.
 func TestAdmissionPolicies(t *testing.T) {
 	a := newAPI(t)
-	a.installPolicies(t)
+	a.installPolicies(t, admissionFile)
 	config := rest.CopyConfig(a.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: operatorName, Groups: []string{"system:masters"}}
 	operator := api{Client: newClient(t, config), config: config, namespace: a.namespace}
@@ -38,6 +41,7 @@ func TestAdmissionPolicies(t *testing.T) {
 	protected := a.object(t, cluster("  platform: {hosted: {}}\n"))
 	protected.SetAnnotations(map[string]string{"hive.openshift.io/protected-delete": "true"})
 	require.NoError(t, a.Create(t.Context(), protected))
+	pooled := "  platform: {hosted: {}}\n  clusterPoolRef: {namespace: a, poolName: b}\n"
 	claimed := "  platform: {hosted: {}}\n  clusterPoolRef: {namespace: a, poolName: b, claimName: c}\n"
 	// Each policy comes into force in its own time.
 	require.Eventually(t, func() bool {
@@ -53,24 +57,65 @@ func TestAdmissionPolicies(t *testing.T) {
 	require.NoError(t, operator.set(t, c, "one-abcde", "spec", "namespace"))
 	assertRefused(t, a.set(t, c, "one-fghij", "spec", "namespace"), sentence)
 	require.NoError(t, a.set(t, c, "2h", "spec", "lifetime"))
+	impostor := a.impostor(t, c.GetNamespace())
+	require.NoError(t, impostor.set(t, c, "3h", "spec", "lifetime"))
+	assertRefused(t, impostor.set(t, c, "one-fghij", "spec", "namespace"), sentence)
 
 	_, err := a.create(t, cluster(claimed))
 	assertRefused(t, err, "a ClusterDeployment cannot be created already claimed: leave spec.clusterPoolRef.claimName out.")
+	_, err = operator.create(t, cluster(claimed))
+	assertRefused(t, err, "a ClusterDeployment cannot be created already claimed")
 	restored := a.object(t, cluster(claimed))
 	restored.SetLabels(map[string]string{"hive.openshift.io/disable-creation-webhook-for-dr": "true"})
 	require.NoError(t, a.Create(t.Context(), restored))
+
+	_, err = a.create(t, cluster(pooled))
+	assertRefused(t, err, "only the operator makes clusters of a pool: leave spec.clusterPoolRef out")
+	restored = a.object(t, cluster(pooled))
+	restored.SetName("restored")
+	restored.SetLabels(map[string]string{"hive.openshift.io/disable-creation-webhook-for-dr": "true"})
+	require.NoError(t, a.Create(t.Context(), restored))
+	made := a.object(t, cluster(pooled))
+	made.SetName("made")
+	require.NoError(t, operator.Create(t.Context(), made))
+	const taken = "spec.clusterPoolRef is where the operator writes which claim has the cluster: leave it as it is."
+	assertRefused(t, a.set(t, made, "c", "spec", "clusterPoolRef", "claimName"), taken)
+	assertRefused(t, a.set(t, made, "uid", "spec", "clusterPoolRef", "claimUID"), taken)
+	assertRefused(t, a.set(t, made, "2026-01-01T00:00:00Z", "spec", "clusterPoolRef", "claimedTimestamp"), taken)
+	require.NoError(t, a.set(t, made, "blue", "spec", "clusterPoolRef", "clusterDeploymentCustomization", "name"))
+	require.NoError(t, a.set(t, made, true, "spec", "installed"), "whoever installs says so")
+	require.NoError(t, operator.set(t, made, "c", "spec", "clusterPoolRef", "claimName"))
 
 	assertRefused(t, a.Delete(t.Context(), protected), "the ClusterDeployment is protected: remove its annotation hive.openshift.io/protected-delete first.")
 	require.NoError(t, a.set(t, protected, "false", "metadata", "annotations", "hive.openshift.io/protected-delete"))
 	require.NoError(t, a.Delete(t.Context(), protected))
 }
 
-// installPolicies installs the policies of the deployment, for the namespace of the test: they are in force for a moment longer than they are there.
-func (a api) installPolicies(t *testing.T) {
+// impostor is a service account that a tenant named as the operator's and gave all rights that the tenant has.
+func (a api) impostor(t *testing.T, namespace string) api {
 	t.Helper()
-	data, err := os.ReadFile(admissionFile)
+	name := "system:serviceaccount:" + namespace + ":pool-operator"
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "impostor-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name}},
+	}
+	require.NoError(t, a.Create(t.Context(), binding))
+	config := rest.CopyConfig(a.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: name}
+	return api{Client: newClient(t, config), config: config, namespace: namespace}
+}
+
+// installPolicies installs the policies of the deployment, for the namespace of the test and others: they are in force for a moment longer than they are there.
+func (a api) installPolicies(t *testing.T, file string, others ...string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
 	require.NoError(t, err)
 	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
+	selected := []any{a.namespace}
+	for _, other := range others {
+		selected = append(selected, other)
+	}
 	for {
 		u := &unstructured.Unstructured{}
 		if err := decoder.Decode(&u.Object); errors.Is(err, io.EOF) {
@@ -78,8 +123,8 @@ func (a api) installPolicies(t *testing.T) {
 		}
 		require.NoError(t, err)
 		if u.GetKind() == "ValidatingAdmissionPolicyBinding" {
-			require.NoError(t, unstructured.SetNestedStringMap(u.Object, map[string]string{"kubernetes.io/metadata.name": a.namespace},
-				"spec", "matchResources", "namespaceSelector", "matchLabels"))
+			require.NoError(t, unstructured.SetNestedSlice(u.Object, []any{map[string]any{"key": "kubernetes.io/metadata.name", "operator": "In", "values": selected}},
+				"spec", "matchResources", "namespaceSelector", "matchExpressions"))
 		}
 		require.NoError(t, a.Create(t.Context(), u))
 		t.Cleanup(func() {

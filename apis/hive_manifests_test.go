@@ -197,7 +197,9 @@ var refusedManifests = map[string]struct{ manifest, sentence string }{
 	"a name that fits no namespace":       {pool(hostedPool + "  inventory: {clusterDeployments: [{name: a123456789012345678901234567890123456789012345678901234567}]}\n"), "may not be more than 57"},
 	"a list of customizations":            {pool(hostedPool + "  inventory: [{name: a}]\n"), "spec.inventory"},
 	"a claim policy of one's own":         {pool(hostedPool + "  claimPolicy: NewestFirst\n"), `supported values: "OldestFirst", "RunningFirst"`},
-	"a duration without a unit":           {pool(hostedPool + "  hibernateAfter: '30'\n"), "spec.hibernateAfter"},
+	"a duration without a unit":           {pool(hostedPool + "  hibernateAfter: '30'\n"), "write a duration of hours, minutes and seconds, such as '48h' or '1h30m'"},
+	"a duration in days":                  {claim("  clusterPoolName: p\n  lifetime: 2 days\n"), "write a duration of hours, minutes and seconds, such as '48h' or '1h30m'; days are not known"},
+	"a claim of no pool":                  {claim("  clusterPoolName: \"\"\n"), "write the name of a ClusterPool in the namespace of the claim"},
 	"a duration beyond measure":           {claim("  clusterPoolName: p\n  lifetime: 9999999h\n"), "the duration is too long to be represented; write at most 99999h"},
 	"an install object without a group":   {pool(hostedPool + "  clusterInstallTemplate: {apiVersion: v1, kind: A}\n"), "write group and version of the install object, such as 'extensions.hive.openshift.io/v1beta1'"},
 	"a claim that presets its cluster":    {claim("  clusterPoolName: p\n  namespace: blue-abcde\n"), "leave spec.namespace out: it is where the operator writes which cluster the claim got"},
@@ -205,6 +207,9 @@ var refusedManifests = map[string]struct{ manifest, sentence string }{
 	"a cluster of two platforms":          {cluster("  platform: {none: {}, hosted: {}}\n"), "set exactly one platform"},
 	"a cluster with a power of its own":   {cluster("  platform: {none: {}}\n  powerState: Off\n"), `supported values: "", "Running", "Hibernating"`},
 	"a pool whose name fits no label":     {strings.Replace(pool(hostedPool), "generateName: pool-", "name: p"+strings.Repeat("o", 62)+"l", 1), "write a name of at most 63 characters"},
+	"an empty base domain":                {strings.Replace(pool(hostedPool), "baseDomain: example.com", `baseDomain: ""`, 1), "write a domain of lower-case letters, digits, '-' and '.', such as 'clusters.example.com'"},
+	"a base domain that is none":          {strings.Replace(pool(hostedPool), "example.com", "Example_com", 1), "write a domain of lower-case letters, digits, '-' and '.', such as 'clusters.example.com'"},
+	"an image set without a name":         {strings.Replace(pool(hostedPool), "{name: v1}", `{name: ""}`, 1), "write the name of a ClusterImageSet"},
 	"a pool without a size":               {pool("  platform: {hosted: {}}\n"), "spec.size: Required value"},
 }
 

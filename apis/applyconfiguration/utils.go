@@ -181,6 +181,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &hivev1.ControlPlaneConfigApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("HibernationConfig"):
 		return &hivev1.HibernationConfigApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("HostedPlatform"):
+		return &hivev1.HostedPlatformApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("InventoryClusterDeployment"):
 		return &hivev1.InventoryClusterDeploymentApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("LocalObjectReference"):
@@ -315,8 +317,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationmetal3v1alpha1.BareMetalHostStatusApplyConfiguration{}
 	case metal3v1alpha1.SchemeGroupVersion.WithKind("BIOS"):
 		return &applyconfigurationmetal3v1alpha1.BIOSApplyConfiguration{}
+	case metal3v1alpha1.SchemeGroupVersion.WithKind("BMCCredentials"):
+		return &applyconfigurationmetal3v1alpha1.BMCCredentialsApplyConfiguration{}
 	case metal3v1alpha1.SchemeGroupVersion.WithKind("BMCDetails"):
 		return &applyconfigurationmetal3v1alpha1.BMCDetailsApplyConfiguration{}
+	case metal3v1alpha1.SchemeGroupVersion.WithKind("BMCTemplate"):
+		return &applyconfigurationmetal3v1alpha1.BMCTemplateApplyConfiguration{}
 	case metal3v1alpha1.SchemeGroupVersion.WithKind("CPU"):
 		return &applyconfigurationmetal3v1alpha1.CPUApplyConfiguration{}
 	case metal3v1alpha1.SchemeGroupVersion.WithKind("CredentialsStatus"):
@@ -325,6 +331,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationmetal3v1alpha1.CustomDeployApplyConfiguration{}
 	case metal3v1alpha1.SchemeGroupVersion.WithKind("DiscoveryCounts"):
 		return &applyconfigurationmetal3v1alpha1.DiscoveryCountsApplyConfiguration{}
+	case metal3v1alpha1.SchemeGroupVersion.WithKind("DuplicateChecks"):
+		return &applyconfigurationmetal3v1alpha1.DuplicateChecksApplyConfiguration{}
 	case metal3v1alpha1.SchemeGroupVersion.WithKind("Firmware"):
 		return &applyconfigurationmetal3v1alpha1.FirmwareApplyConfiguration{}
 	case metal3v1alpha1.SchemeGroupVersion.WithKind("HardwareData"):

@@ -232,6 +232,7 @@ type AgentStatus struct {
 // +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels="muster.io/crds=agent-service"
 // +kubebuilder:resource:path=agents,shortName=ag,categories=muster
 // +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".spec.clusterDeploymentName.name",description="The cluster that the machine is for"
 // +kubebuilder:printcolumn:name="Approved",type="boolean",JSONPath=".spec.approved",description="Whether the machine may be installed"

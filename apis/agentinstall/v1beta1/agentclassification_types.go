@@ -40,6 +40,7 @@ type AgentClassificationStatus struct {
 // +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels="muster.io/crds=agent-service"
 // +kubebuilder:resource:path=agentclassifications,shortName=acl,categories=muster
 // +kubebuilder:printcolumn:name="Matched",type="integer",JSONPath=".status.matchedCount",description="Agents that match"
 // +kubebuilder:printcolumn:name="Errors",type="integer",JSONPath=".status.errorCount",description="Agents for which the query failed"

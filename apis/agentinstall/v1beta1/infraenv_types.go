@@ -187,6 +187,7 @@ type InfraEnvStatus struct {
 // +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels="muster.io/crds=agent-service"
 // +kubebuilder:resource:path=infraenvs,shortName=ie,categories=muster
 // +kubebuilder:printcolumn:name="Image",type="string",JSONPath=".status.conditions[?(@.type=='ImageCreated')].reason",description="Whether the image can be fetched, and why not"
 // +kubebuilder:printcolumn:name="ISO Created At",type="string",JSONPath=".status.createdTime",description="When the content of the image changed last"

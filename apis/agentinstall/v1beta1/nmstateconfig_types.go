@@ -38,6 +38,7 @@ type NMStateConfigSpec struct {
 // +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels="muster.io/crds=agent-service"
 // +kubebuilder:resource:path=nmstateconfigs,shortName=nmsc,categories=muster
 // +kubebuilder:printcolumn:name="MAC",type="string",JSONPath=".spec.interfaces[0].macAddress",description="Address of the first interface"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since the object was made"

@@ -13,6 +13,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.__namespace__) || size(oldSelf.__namespace__) == 0 || self.clusterPoolName == oldSelf.clusterPoolName",fieldPath=".clusterPoolName",message="the claim already has a cluster of this pool; delete the claim and create one for the other pool"
 type ClusterClaimSpec struct {
 	// clusterPoolName names the pool, in the claim's namespace.
+	// +kubebuilder:validation:XValidation:rule="size(self) > 0",message="write the name of a ClusterPool in the namespace of the claim"
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	ClusterPoolName string `json:"clusterPoolName"`
@@ -31,7 +32,7 @@ type ClusterClaimSpec struct {
 
 	// lifetime is how long the claim lives once it has a cluster; then it is deleted, and the cluster with it. The pool may set a default and a maximum. A duration such as 8h.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$')",message="write a duration of hours, minutes and seconds, such as '48h' or '1h30m'; days are not known"
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[0-9]{6}h|[0-9]{8}m([^s]|$)|[0-9]{10}s|[0-9]{13}ms|[0-9]{16}(us|µs)|[0-9]{19}ns')",message="the duration is too long to be represented; write at most 99999h, 9999999m or 999999999s"
 	// +optional
@@ -40,7 +41,7 @@ type ClusterClaimSpec struct {
 	// queueTimeout is how long the claim waits for a cluster, counted from its creation. After that it leaves the queue and says so; a longer queueTimeout puts it back.
 	// A duration such as 30m. Unset means for ever.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$')",message="write a duration of hours, minutes and seconds, such as '48h' or '1h30m'; days are not known"
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[0-9]{6}h|[0-9]{8}m([^s]|$)|[0-9]{10}s|[0-9]{13}ms|[0-9]{16}(us|µs)|[0-9]{19}ns')",message="the duration is too long to be represented; write at most 99999h, 9999999m or 999999999s"
 	// +optional
@@ -110,6 +111,7 @@ const (
 // +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels="muster.io/crds=pool-operator"
 // +kubebuilder:resource:path=clusterclaims,scope=Namespaced,shortName=cclaim,categories=muster
 // +kubebuilder:selectablefield:JSONPath=`.spec.clusterPoolName`
 // +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.spec.clusterPoolName`,description="Pool the cluster comes from"

@@ -101,6 +101,17 @@ const (
 	ReasonNotAnswering = "NotAnswering"
 )
 
+// ClusterDeploymentClaimMissing is True when the claim that the cluster records does not exist; otherwise it is absent.
+const ClusterDeploymentClaimMissing = "ClaimMissing"
+
+// Reasons of ClusterDeploymentClaimMissing.
+const (
+	// ReasonClaimDeleted: the claim was there and was deleted without giving the cluster back, as by removing its finalizer. The cluster is deleted ten minutes later.
+	ReasonClaimDeleted = "ClaimDeleted"
+	// ReasonClaimNotRestored: the cluster was restored from a backup, and its claim was not yet. The cluster is kept as long as its label says that it was restored.
+	ReasonClaimNotRestored = "ClaimNotRestored"
+)
+
 // Reasons of ClusterDeploymentProvisioned.
 const (
 	// ReasonProvisioned: the cluster is installed. The condition is True.
@@ -137,6 +148,8 @@ const (
 	ReasonImageUnavailable = "ImageUnavailable"
 	// ReasonUnschedulable: no node takes the pod, or its volume cannot be had.
 	ReasonUnschedulable = "Unschedulable"
+	// ReasonAddressPending: the cluster is to be reached at an address that nobody has given it yet.
+	ReasonAddressPending = "AddressPending"
 	// ReasonRefused: the API server refused an object: quota, admission or authorization.
 	ReasonRefused = "Refused"
 	// ReasonDataDamaged: there is data of the cluster, and it cannot be used.

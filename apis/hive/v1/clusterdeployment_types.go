@@ -13,22 +13,28 @@ import (
 // +kubebuilder:pruning:PreserveUnknownFields
 // +kubebuilder:validation:XValidation:rule="has(self.clusterPoolRef) == has(oldSelf.clusterPoolRef)",fieldPath=".clusterPoolRef",reason=FieldValueInvalid,message="clusterPoolRef can be neither added nor removed; a cluster belongs to the pool that created it"
 // +kubebuilder:validation:XValidation:rule="!(has(oldSelf.installed) && oldSelf.installed) || (has(self.installed) && self.installed)",fieldPath=".installed",reason=FieldValueInvalid,message="installed cannot go back to false; delete the ClusterDeployment and create a new one"
+// +kubebuilder:validation:XValidation:rule="has(self.pullSecretRef) == has(oldSelf.pullSecretRef) && (!has(self.pullSecretRef) || self.pullSecretRef == oldSelf.pullSecretRef)",fieldPath=".pullSecretRef",reason=FieldValueInvalid,message="pullSecretRef cannot change; to change the credentials, change the content of the Secret"
+// +kubebuilder:validation:XValidation:rule="has(self.provisioning) == has(oldSelf.provisioning) && (!has(self.provisioning) || self.provisioning == oldSelf.provisioning)",fieldPath=".provisioning",reason=FieldValueInvalid,message="provisioning cannot change; delete the ClusterDeployment and create a new one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.installed) || !oldSelf.installed || !has(oldSelf.clusterMetadata) || (has(self.clusterMetadata) && self.clusterMetadata.clusterID == oldSelf.clusterMetadata.clusterID && self.clusterMetadata.infraID == oldSelf.clusterMetadata.infraID && self.clusterMetadata.adminKubeconfigSecretRef == oldSelf.clusterMetadata.adminKubeconfigSecretRef && (!has(oldSelf.clusterMetadata.adminPasswordSecretRef) || (has(self.clusterMetadata.adminPasswordSecretRef) && self.clusterMetadata.adminPasswordSecretRef == oldSelf.clusterMetadata.adminPasswordSecretRef)) && (!has(oldSelf.clusterMetadata.metadataJSONSecretRef) || (has(self.clusterMetadata.metadataJSONSecretRef) && self.clusterMetadata.metadataJSONSecretRef == oldSelf.clusterMetadata.metadataJSONSecretRef)))",fieldPath=".clusterMetadata",reason=FieldValueInvalid,message="clusterMetadata cannot change once the cluster is installed; credentials are changed in the Secrets that it names"
 type ClusterDeploymentSpec struct {
-	// clusterName is the short name of the cluster, used in its domain and in the names of its resources.
+	// clusterName is the short name of the cluster, used in its domain and in the names of its resources. It cannot change.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",reason=FieldValueInvalid,message="clusterName cannot change; delete the ClusterDeployment and create a new one"
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	ClusterName string `json:"clusterName"`
 
-	// baseDomain is the domain below which the cluster has its name.
+	// baseDomain is the domain below which the cluster has its name. It cannot change.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",reason=FieldValueInvalid,message="baseDomain cannot change; delete the ClusterDeployment and create a new one"
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	BaseDomain string `json:"baseDomain"`
 
-	// platform says where and by whom the cluster is installed.
+	// platform says where and by whom the cluster is installed. It cannot change, but for the selector of machines of agentBareMetal, audit of hosted and the settings of aws, which its installer looks after.
+	// +kubebuilder:validation:XValidation:rule="has(self.agentBareMetal) == has(oldSelf.agentBareMetal) && has(self.aws) == has(oldSelf.aws) && has(self.azure) == has(oldSelf.azure) && has(self.baremetal) == has(oldSelf.baremetal) && has(self.gcp) == has(oldSelf.gcp) && has(self.hosted) == has(oldSelf.hosted) && has(self.ibmcloud) == has(oldSelf.ibmcloud) && has(self.none) == has(oldSelf.none) && has(self.nutanix) == has(oldSelf.nutanix) && has(self.openstack) == has(oldSelf.openstack) && has(self.vsphere) == has(oldSelf.vsphere) && (!has(self.azure) || self.azure == oldSelf.azure) && (!has(self.baremetal) || self.baremetal == oldSelf.baremetal) && (!has(self.gcp) || self.gcp == oldSelf.gcp) && (!has(self.ibmcloud) || self.ibmcloud == oldSelf.ibmcloud) && (!has(self.none) || self.none == oldSelf.none) && (!has(self.nutanix) || self.nutanix == oldSelf.nutanix) && (!has(self.openstack) || self.openstack == oldSelf.openstack) && (!has(self.vsphere) || self.vsphere == oldSelf.vsphere)",reason=FieldValueInvalid,message="platform cannot change; delete the ClusterDeployment and create a new one"
 	// +required
 	Platform Platform `json:"platform"`
 
-	// pullSecretRef names a Secret with the key .dockerconfigjson.
+	// pullSecretRef names a Secret with the key .dockerconfigjson. It cannot change.
 	// +optional
 	PullSecretRef *LocalObjectReference `json:"pullSecretRef,omitempty"`
 
@@ -44,11 +50,11 @@ type ClusterDeploymentSpec struct {
 	// +optional
 	Installed bool `json:"installed,omitempty"`
 
-	// clusterMetadata says how to get into the installed cluster. Written by whoever installs.
+	// clusterMetadata says how to get into the installed cluster. Written by whoever installs; once the cluster is installed, what it says cannot change.
 	// +optional
 	ClusterMetadata *ClusterMetadata `json:"clusterMetadata,omitempty"`
 
-	// provisioning says how the cluster is installed, unless clusterInstallRef does.
+	// provisioning says how the cluster is installed, unless clusterInstallRef does. It cannot change.
 	// +optional
 	Provisioning *Provisioning `json:"provisioning,omitempty"`
 
@@ -67,7 +73,7 @@ type ClusterDeploymentSpec struct {
 
 	// hibernateAfter is how long the cluster runs before it hibernates: counted from the last of installation, claim and resume. Unclaimed clusters of a pool are exempt. A duration such as 8h.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$')",message="write a duration of hours, minutes and seconds, such as '48h' or '1h30m'; days are not known"
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[0-9]{6}h|[0-9]{8}m([^s]|$)|[0-9]{10}s|[0-9]{13}ms|[0-9]{16}(us|µs)|[0-9]{19}ns')",message="the duration is too long to be represented; write at most 99999h, 9999999m or 999999999s"
 	// +optional
@@ -259,6 +265,7 @@ type ClusterDeploymentStatus struct {
 // +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels="muster.io/crds=clusters"
 // +kubebuilder:resource:path=clusterdeployments,scope=Namespaced,shortName=cd,categories=muster
 // +kubebuilder:printcolumn:name="InfraID",type=string,JSONPath=`.spec.clusterMetadata.infraID`,description="Name by which the cluster's resources are tagged"
 // +kubebuilder:printcolumn:name="Platform",type=string,JSONPath=`.metadata.labels.hive\.openshift\.io/cluster-platform`,description="Platform of the cluster"

@@ -22,6 +22,7 @@ type ClusterImageSetStatus struct{}
 // +genclient:nonNamespaced
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels="muster.io/crds=clusters"
 // +kubebuilder:resource:path=clusterimagesets,scope=Cluster,shortName=imgset,categories=muster
 // +kubebuilder:printcolumn:name="Release",type=string,JSONPath=`.spec.releaseImage`,description="Release image that clusters get"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"

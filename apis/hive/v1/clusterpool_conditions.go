@@ -29,6 +29,8 @@ const (
 	ReasonPoolFilling = "Filling"
 	// ReasonPoolScalingDown: there are more clusters than the spec asks for, and they are being deleted.
 	ReasonPoolScalingDown = "ScalingDown"
+	// ReasonPoolProtected: there are more clusters than the spec asks for, and those are protected from deletion; the message names them.
+	ReasonPoolProtected = "Protected"
 	// ReasonPoolFrozen: maxConcurrent is 0, so that nothing is created or deleted.
 	ReasonPoolFrozen = "Frozen"
 	// ReasonPoolDeleting: the pool is being deleted.

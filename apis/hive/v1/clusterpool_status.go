@@ -20,7 +20,7 @@ type ClusterPoolStatus struct {
 
 	// standby is the number of unclaimed clusters that are installed and not running.
 	// +optional
-	Standby int32 `json:"standby,omitempty"`
+	Standby int32 `json:"standby"`
 
 	// ready is the number of unclaimed clusters that are installed and running.
 	// +optional
@@ -190,6 +190,11 @@ type ClusterPoolProvisioning struct {
 	// lastFailureTime is when the last broken cluster was noticed.
 	// +optional
 	LastFailureTime *metav1.Time `json:"lastFailureTime,omitempty"`
+
+	// specHash identifies what new clusters were made of, as far as the spec says, when the last one broke. After a change of that the next one is tried at once.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	SpecHash string `json:"specHash,omitempty"`
 
 	// nextAttemptTime is when the next cluster is created after a failure.
 	// +optional

@@ -45,11 +45,13 @@ type ClusterPoolSpec struct {
 	MaxConcurrent *int32 `json:"maxConcurrent,omitempty"`
 
 	// baseDomain is the domain below which the pool's clusters have their names. Part of the pool's version.
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="write a domain of lower-case letters, digits, '-' and '.', such as 'clusters.example.com'"
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	BaseDomain string `json:"baseDomain"`
 
 	// imageSetRef names the ClusterImageSet whose release new clusters get. Part of the pool's version, by name.
+	// +kubebuilder:validation:XValidation:rule="size(self.name) > 0",fieldPath=".name",message="write the name of a ClusterImageSet"
 	// +required
 	ImageSetRef ClusterImageSetReference `json:"imageSetRef"`
 
@@ -70,7 +72,7 @@ type ClusterPoolSpec struct {
 
 	// hibernateAfter is copied to new ClusterDeployments: a claimed cluster hibernates when it has run that long. A duration such as 8h or 1h30m.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$')",message="write a duration of hours, minutes and seconds, such as '48h' or '1h30m'; days are not known"
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[0-9]{6}h|[0-9]{8}m([^s]|$)|[0-9]{10}s|[0-9]{13}ms|[0-9]{16}(us|µs)|[0-9]{19}ns')",message="the duration is too long to be represented; write at most 99999h, 9999999m or 999999999s"
 	// +optional
@@ -80,13 +82,22 @@ type ClusterPoolSpec struct {
 	// +optional
 	InstallAttemptsLimit *int32 `json:"installAttemptsLimit,omitempty"`
 
+	// installTimeout is how long an unclaimed cluster may take to be installed; after that it counts as broken and is replaced. A duration such as 2h. Unset means 10 minutes for
+	// clusters of the platform hosted, and for ever for all others; 0s means for ever.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$')",message="write a duration of hours, minutes and seconds, such as '48h' or '1h30m'; days are not known"
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="!self.matches('[0-9]{6}h|[0-9]{8}m([^s]|$)|[0-9]{10}s|[0-9]{13}ms|[0-9]{16}(us|µs)|[0-9]{19}ns')",message="the duration is too long to be represented; write at most 99999h, 9999999m or 999999999s"
+	// +optional
+	InstallTimeout *metav1.Duration `json:"installTimeout,omitempty"`
+
 	// installerEnv is copied to new ClusterDeployments: environment variables of the installer.
 	// +kubebuilder:validation:MaxItems=1024
 	// +listType=atomic
 	// +optional
 	InstallerEnv []corev1.EnvVar `json:"installerEnv,omitempty"`
 
-	// skipMachinePools says that no MachinePool is created for the workers of a cluster.
+	// skipMachinePools says that clusters have no MachinePools: a claim's subjects get no rights on them.
 	// +optional
 	SkipMachinePools bool `json:"skipMachinePools,omitempty"`
 
@@ -133,7 +144,7 @@ const (
 type ClusterPoolClaimLifetime struct {
 	// default is the lifetime of a claim that names none. A duration such as 24h.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$')",message="write a duration of hours, minutes and seconds, such as '48h' or '1h30m'; days are not known"
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[0-9]{6}h|[0-9]{8}m([^s]|$)|[0-9]{10}s|[0-9]{13}ms|[0-9]{16}(us|µs)|[0-9]{19}ns')",message="the duration is too long to be represented; write at most 99999h, 9999999m or 999999999s"
 	// +optional
@@ -141,7 +152,7 @@ type ClusterPoolClaimLifetime struct {
 
 	// maximum is the longest lifetime of any claim; a claim that asks for more gets this. A duration such as 72h.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$')",message="write a duration of hours, minutes and seconds, such as '48h' or '1h30m'; days are not known"
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[0-9]{6}h|[0-9]{8}m([^s]|$)|[0-9]{10}s|[0-9]{13}ms|[0-9]{16}(us|µs)|[0-9]{19}ns')",message="the duration is too long to be represented; write at most 99999h, 9999999m or 999999999s"
 	// +optional
@@ -152,7 +163,7 @@ type ClusterPoolClaimLifetime struct {
 type HibernationConfig struct {
 	// resumeTimeout is how long an unclaimed cluster may take to resume; after that it counts as broken and is replaced. A duration such as 20m. Unset or 0 means for ever.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$')",message="write a duration of hours, minutes and seconds, such as '48h' or '1h30m'; days are not known"
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[0-9]{6}h|[0-9]{8}m([^s]|$)|[0-9]{10}s|[0-9]{13}ms|[0-9]{16}(us|µs)|[0-9]{19}ns')",message="the duration is too long to be represented; write at most 99999h, 9999999m or 999999999s"
 	// +optional
@@ -173,7 +184,6 @@ type ClusterPoolInventory struct {
 type InventoryClusterDeployment struct {
 	// name is the short name of the cluster: its spec.clusterName, and the first part of the name of its ClusterDeployment and namespace. At most 57 characters, because those are
 	// '<name>-<5 characters>'.
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=57
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="write a name of lower-case letters, digits and '-' that begins and ends with a letter or digit, such as 'blue-1'; it becomes part of a namespace's name"
 	// +required
@@ -217,6 +227,7 @@ type ClusterInstallTemplate struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.size,statuspath=.status.size,selectorpath=.status.selector
+// +kubebuilder:metadata:labels="muster.io/crds=pool-operator"
 // +kubebuilder:resource:path=clusterpools,scope=Namespaced,shortName=cp,categories=muster
 // +kubebuilder:printcolumn:name="Size",type=string,JSONPath=`.spec.size`,description="Unclaimed clusters wanted"
 // +kubebuilder:printcolumn:name="Standby",type=string,JSONPath=`.status.standby`,description="Unclaimed clusters that are installed and not running"

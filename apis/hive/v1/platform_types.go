@@ -4,6 +4,8 @@
 package v1
 
 import (
+	"encoding/json"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -76,8 +78,25 @@ type Platform struct {
 	VSphere *runtime.RawExtension `json:"vsphere,omitempty"`
 }
 
-// HostedPlatform asks for a hosted control plane. It has no settings; write 'hosted: {}'.
-type HostedPlatform struct{}
+// HostedPlatform asks for a hosted control plane; 'hosted: {}' is all that it needs.
+type HostedPlatform struct {
+	// audit says how much of each request the API server of the cluster writes to its log: None, Metadata, Request or RequestResponse. Unset means None. A change takes effect at the
+	// next start of the cluster. It is for clusters that run as pods.
+	// +kubebuilder:validation:Enum=None;Metadata;Request;RequestResponse
+	// +optional
+	Audit AuditLevel `json:"audit,omitempty"`
+}
+
+// AuditLevel is how much of each request an API server logs.
+type AuditLevel string
+
+// Levels of auditing.
+const (
+	AuditNone            AuditLevel = "None"
+	AuditMetadata        AuditLevel = "Metadata"
+	AuditRequest         AuditLevel = "Request"
+	AuditRequestResponse AuditLevel = "RequestResponse"
+)
 
 // AgentBareMetalPlatform installs on machines that registered with agent-service.
 type AgentBareMetalPlatform struct {
@@ -121,6 +140,22 @@ func (p *Platform) Name() string {
 	} {
 		if candidate.set {
 			return candidate.name
+		}
+	}
+	return ""
+}
+
+// CredentialsSecretName returns the name of the Secret with the credentials of a platform that another controller installs on; "" when the platform names none.
+func (p *Platform) CredentialsSecretName() string {
+	for _, settings := range []*runtime.RawExtension{p.AWS, p.Azure, p.BareMetal, p.GCP, p.IBMCloud, p.None, p.Nutanix, p.OpenStack, p.VSphere} {
+		if settings == nil {
+			continue
+		}
+		var named struct {
+			CredentialsSecretRef LocalObjectReference `json:"credentialsSecretRef"`
+		}
+		if err := json.Unmarshal(settings.Raw, &named); err == nil && named.CredentialsSecretRef.Name != "" {
+			return named.CredentialsSecretRef.Name
 		}
 	}
 	return ""

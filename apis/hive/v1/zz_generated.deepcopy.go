@@ -783,6 +783,11 @@ func (in *ClusterPoolSpec) DeepCopyInto(out *ClusterPoolSpec) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.InstallTimeout != nil {
+		in, out := &in.InstallTimeout, &out.InstallTimeout
+		*out = new(metav1.Duration)
+		**out = **in
+	}
 	if in.InstallerEnv != nil {
 		in, out := &in.InstallerEnv, &out.InstallerEnv
 		*out = make([]corev1.EnvVar, len(*in))

@@ -193,6 +193,7 @@ type AgentClusterInstallStatus struct {
 // +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels="muster.io/crds=agent-service"
 // +kubebuilder:resource:path=agentclusterinstalls,shortName=aci,categories=muster
 // +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".spec.clusterDeploymentRef.name",description="The ClusterDeployment that is installed"
 // +kubebuilder:printcolumn:name="State",type="string",JSONPath=".status.debugInfo.state",description="Where the cluster is in its life"

@@ -50,6 +50,7 @@ type Metal3DataStatus struct {
 // +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels="muster.io/crds=network-data"
 // +kubebuilder:resource:path=metal3datas,scope=Namespaced,categories=cluster-api;muster,shortName=m3d;m3data;m3datas;metal3d;metal3data
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta1=v1beta1"
 // +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io="

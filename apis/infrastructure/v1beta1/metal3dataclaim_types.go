@@ -30,6 +30,7 @@ type Metal3DataClaimStatus struct {
 // +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels="muster.io/crds=network-data"
 // +kubebuilder:resource:path=metal3dataclaims,scope=Namespaced,categories=cluster-api;muster,shortName=m3dc;m3dataclaim;m3dataclaims;metal3dc;metal3dataclaim
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta1=v1beta1"
 // +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io="

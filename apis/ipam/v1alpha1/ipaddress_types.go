@@ -39,6 +39,7 @@ type IPAddressSpec struct {
 //
 // +genclient
 // +kubebuilder:object:root=true
+// +kubebuilder:metadata:labels="muster.io/crds=ipam-operator"
 // +kubebuilder:resource:path=ipaddresses,scope=Namespaced,categories=metal3;muster,shortName=ipa;ipaddress;m3ipa;m3ipaddress;m3ipaddresses;metal3ipa;metal3ipaddress;metal3ipaddresses
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/provider=ipam-metal3"
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta1=v1beta1"

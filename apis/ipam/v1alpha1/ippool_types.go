@@ -24,7 +24,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.allocationStrategy) || self.allocationStrategy != 'random' || !has(self.pools) || self.pools.all(p, has(p.end) || has(p.subnet))",message="with allocationStrategy random every entry of pools needs an end or a subnet",fieldPath=".pools"
 type IPPoolSpec struct {
 	// clusterName is the name of the Cluster that the pool belongs to. The pool is then owned by that Cluster and moves
-	// with it; nothing is allocated while the Cluster is absent or paused.
+	// with it; nothing is allocated while the Cluster is absent or paused. It cannot be modified while addresses are in use;
+	// a pool without one can get one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ClusterName *string `json:"clusterName,omitempty"`
@@ -38,12 +39,13 @@ type IPPoolSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=10000
 	PreAllocations map[string]IPAddressStr `json:"preAllocations,omitempty"`
-	// prefix is the length of the network prefix in bits, for entries of pools that state none.
+	// prefix is the length of the network prefix in bits, for entries of pools that state none. Without it the prefix of
+	// the subnet of the entry counts.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=128
 	Prefix int `json:"prefix,omitempty"`
-	// gateway is the default gateway, for entries of pools that state none.
+	// gateway is the default gateway, for entries of pools that state none. It is of their family, and is not handed out.
 	// +optional
 	Gateway *IPAddressStr `json:"gateway,omitempty"`
 	// dnsServers are addresses of name servers, for entries of pools that state none.
@@ -70,8 +72,8 @@ type IPPoolSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	ExcludedAddresses []AddressSpan `json:"excludedAddresses,omitempty"`
-	// allocateReservedAddresses lets entries with a subnet hand out the network address, the IPv4 broadcast address and
-	// the gateway. Without it they are given only to claims that ask for them.
+	// allocateReservedAddresses lets entries with a subnet hand out the network address and the IPv4 broadcast address. Without
+	// it they are given to no claim but one that they are preallocated to. A gateway is never handed out otherwise.
 	// +optional
 	AllocateReservedAddresses bool `json:"allocateReservedAddresses,omitempty"`
 	// addressReuseGracePeriodSeconds is how long an address stays taken after its claim gave it back, in seconds.
@@ -79,6 +81,14 @@ type IPPoolSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=31536000
 	AddressReuseGracePeriodSeconds int64 `json:"addressReuseGracePeriodSeconds,omitempty"`
+	// stickyFor is how long a released address is kept for a claim of the same kind and name: one that is created within that time gets the address back,
+	// and no other claim gets it. A duration such as 24h. Unset means that it is not kept.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="!self.matches('[0-9]{6}h|[0-9]{8}m([^s]|$)|[0-9]{10}s|[0-9]{13}ms|[0-9]{16}(us|µs)|[0-9]{19}ns')",message="the duration is too long to be represented; write at most 99999h, 9999999m or 999999999s"
+	// +optional
+	StickyFor *metav1.Duration `json:"stickyFor,omitempty"`
 }
 
 // AddressSpan is an address, a network in CIDR notation or a range "first-last".
@@ -165,9 +175,11 @@ type IPPoolStatus struct {
 
 // IPPool is a set of addresses that claims are served from.
 //
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.clusterName) || oldSelf.spec.clusterName == '' || has(self.spec) && has(self.spec.clusterName) && self.spec.clusterName == oldSelf.spec.clusterName || !has(oldSelf.status) || !has(oldSelf.status.used) || oldSelf.status.used == 0",message="clusterName cannot be modified while addresses of the pool are in use; delete their claims first",fieldPath=".spec.clusterName"
 // +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels="muster.io/crds=ipam-operator"
 // +kubebuilder:resource:path=ippools,scope=Namespaced,categories=cluster-api;muster,shortName=ipp;ippool;m3ipp;m3ippool;m3ippools;metal3ipp;metal3ippool;metal3ippools
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/provider=ipam-metal3"
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta1=v1beta1"

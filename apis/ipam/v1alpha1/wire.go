@@ -37,6 +37,8 @@ const (
 	DeleteForMoveAnnotation = "clusterctl.cluster.x-k8s.io/delete-for-move"
 	// RequestedAddressAnnotation on a claim asks for the address that it holds.
 	RequestedAddressAnnotation = "ipAddress"
+	// FormerAddressAnnotation on a claim is the address of a former claim of its name. The operator writes it before it takes that address over.
+	FormerAddressAnnotation = "ipam.metal3.io/former-address"
 )
 
 // Condition types of this group.
@@ -73,6 +75,8 @@ const (
 	ReasonAllocationFailed = "AllocationFailed"
 	// ReasonPoolNotReady says that the pool is absent, being deleted or not usable.
 	ReasonPoolNotReady = "PoolNotReady"
+	// ReasonNotServed is the reason of the event that says that a claim names a pool of a kind that is not served.
+	ReasonNotServed = "NotServed"
 	// ReasonClusterNotFound says that the Cluster that the pool names does not exist yet.
 	ReasonClusterNotFound = "ClusterNotFound"
 )

@@ -191,6 +191,7 @@ type BareMetalHostStatus struct {
 // +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels="muster.io/crds=hosts"
 // +kubebuilder:resource:path=baremetalhosts,shortName=bmh;bmhost,categories=muster
 // +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.operationalStatus",description="Operational status",priority=1
 // +kubebuilder:printcolumn:name="State",type="string",JSONPath=".status.provisioning.state",description="Provisioning status"
@@ -199,6 +200,8 @@ type BareMetalHostStatus struct {
 // +kubebuilder:printcolumn:name="Hardware_Profile",type="string",JSONPath=".status.hardwareProfile",description="Not used any more",priority=1
 // +kubebuilder:printcolumn:name="Online",type="string",JSONPath=".spec.online",description="Whether the host is online or not"
 // +kubebuilder:printcolumn:name="Error",type="string",JSONPath=".status.errorType",description="Type of the most recent error"
+// +kubebuilder:printcolumn:name="Approval",type="string",JSONPath=".metadata.labels.discovery\\.metal3\\.io/approval",description="Whether a discovered host was approved",priority=1
+// +kubebuilder:printcolumn:name="Held",type="string",JSONPath=".metadata.annotations.baremetalhost\\.metal3\\.io/paused",description="Who pauses the host",priority=1
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since the host was made"
 type BareMetalHost struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -41,6 +41,10 @@ type ResourceNameTemplate struct {
 	// serial-number, boot-mac (":" as "-") or provisioning-id (the node's UUID in Ironic).
 	// Letters are made lower case, other characters than a-z, 0-9, "." and "-" become "-", and the whole is cut to 253.
 	HardwareDetails HardwareDetail `json:"hardwareDetails"`
+	// expression is text with ${…} as in hostTemplate, which gives the detail instead, for example
+	// "${hardware.systemVendor.manufacturer}-${hardware.systemVendor.serialNumber}". Where it cannot be evaluated, hardwareDetails and then fallback are tried.
+	// +optional
+	Expression TemplateValue `json:"expression,omitempty"`
 	// fallback lists details to try in order when the detail is missing or a placeholder. The host then carries the
 	// annotation discovery.metal3.io/name-from and an event says so. An empty list makes such a machine wait.
 	// +kubebuilder:validation:MaxItems=5
@@ -61,7 +65,82 @@ type HostTemplate struct {
 	// +kubebuilder:validation:MaxProperties=32
 	// +optional
 	Annotations map[string]TemplateValue `json:"annotations,omitempty"`
+	// online says whether the machine should have power once it is managed. Unset: true.
+	// +optional
+	Online *bool `json:"online,omitempty"`
+	// bootMode is how the machine boots.
+	// +kubebuilder:validation:Enum=UEFI;UEFISecureBoot;legacy
+	// +optional
+	BootMode string `json:"bootMode,omitempty"`
+	// rootDeviceHints choose the disk to install to.
+	// +optional
+	RootDeviceHints *RootDeviceHints `json:"rootDeviceHints,omitempty"`
+	// automatedCleaningMode says what is wiped between two uses. Unset: metadata.
+	// +kubebuilder:validation:Enum=metadata;disabled
+	// +optional
+	AutomatedCleaningMode string `json:"automatedCleaningMode,omitempty"`
+	// externallyProvisioned says that something else installed the machines; nothing is written to their disks.
+	// +optional
+	ExternallyProvisioned bool `json:"externallyProvisioned,omitempty"`
+	// taints for the nodes that the hosts become.
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=atomic
+	// +optional
+	Taints []Taint `json:"taints,omitempty"`
+	// bmc gives hosts their management controllers, so that nobody has to. A machine that reported no address gets none. Who can report as a machine
+	// chooses the address to which the credentials are sent: use it where the inspection network is trusted, or with approval Manual.
+	// +optional
+	BMC *BMCTemplate `json:"bmc,omitempty"`
 }
+
+// BMCTemplate gives a host its management controller.
+type BMCTemplate struct {
+	// address for the host, written like labels; the variable bmcAddress is what the machine reported, an IPv6 address in brackets. Example:
+	// "redfish-virtualmedia://${bmcAddress}/redfish/v1/Systems/1".
+	// +kubebuilder:validation:MinLength=1
+	Address TemplateValue `json:"address"`
+	// credentialsName is the Secret for hosts for which no entry of credentials is.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	CredentialsName string `json:"credentialsName,omitempty"`
+	// credentials choose a Secret by machine; the first entry that is for the machine counts.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	// +optional
+	Credentials []BMCCredentials `json:"credentials,omitempty"`
+	// disableCertificateVerification accepts any certificate of the management controller.
+	// +optional
+	DisableCertificateVerification bool `json:"disableCertificateVerification,omitempty"`
+}
+
+// BMCCredentials is the Secret for some machines.
+type BMCCredentials struct {
+	// selector is a CEL expression as in spec.selector; empty is for all.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Selector string `json:"selector,omitempty"`
+	// macPrefix is how the boot MAC begins, for example "52:54:00"; empty is for all.
+	// +kubebuilder:validation:MaxLength=17
+	// +kubebuilder:validation:Pattern=`^([0-9a-f]{2}(:[0-9a-f]{2}){0,5}:?)?$`
+	// +optional
+	MACPrefix string `json:"macPrefix,omitempty"`
+	// credentialsName is the Secret in the namespace of the host.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	CredentialsName string `json:"credentialsName"`
+}
+
+// DiscoveryMode says what discovery does.
+// +kubebuilder:validation:Enum=Discover;DryRun
+type DiscoveryMode string
+
+// Modes of discovery.
+const (
+	// ModeDiscover makes hosts.
+	ModeDiscover DiscoveryMode = "Discover"
+	// ModeDryRun says in the status which hosts would be made, and makes none.
+	ModeDryRun DiscoveryMode = "DryRun"
+)
 
 // TemplateValue is text in which ${…} is replaced by the value of a CEL expression.
 // +kubebuilder:validation:MaxLength=1024
@@ -161,6 +240,10 @@ type IronicReference struct {
 type BareMetalHostDiscoverySpec struct {
 	// resourceNameTemplate names the hosts. Changing it does not touch hosts that exist.
 	ResourceNameTemplate ResourceNameTemplate `json:"resourceNameTemplate"`
+	// mode DryRun says in the status which hosts would be made, and makes none.
+	// +kubebuilder:default=Discover
+	// +optional
+	Mode DiscoveryMode `json:"mode,omitempty"`
 	// paused stops the creation of hosts. The machines that this resource would take wait; no other resource takes them.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
@@ -195,6 +278,10 @@ type BareMetalHostDiscoverySpec struct {
 	// +kubebuilder:default=Automatic
 	// +optional
 	Approval Approval `json:"approval,omitempty"`
+	// approvalRule is a CEL expression as in selector. With approval Manual, machines for which it is true need nobody's approval.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	ApprovalRule string `json:"approvalRule,omitempty"`
 	// rateLimit bounds how many hosts are created.
 	// +kubebuilder:default={}
 	// +optional
@@ -208,12 +295,43 @@ type BareMetalHostDiscoverySpec struct {
 	// +kubebuilder:default=Allow
 	// +optional
 	Rediscover Rediscovery `json:"rediscover,omitempty"`
+	// duplicateChecks says which identities tell machines apart.
+	// +optional
+	DuplicateChecks DuplicateChecks `json:"duplicateChecks,omitempty"`
+}
+
+// DuplicateCheck says whether machines that share an identity are taken for one.
+// +kubebuilder:validation:Enum=Enforce;Ignore
+type DuplicateCheck string
+
+// Ways to check for duplicates.
+const (
+	// DuplicateEnforce refuses a machine whose identity stands in another host.
+	DuplicateEnforce DuplicateCheck = "Enforce"
+	// DuplicateIgnore takes it as another machine.
+	DuplicateIgnore DuplicateCheck = "Ignore"
+)
+
+// DuplicateChecks says which identities tell machines apart. A MAC address always does.
+type DuplicateChecks struct {
+	// serialNumber Ignore takes machines that report one serial number, such as twins in one chassis, as several machines.
+	// +kubebuilder:default=Enforce
+	// +optional
+	SerialNumber DuplicateCheck `json:"serialNumber,omitempty"`
+	// bmcAddress Ignore takes machines behind one management controller, such as the sleds of a chassis, as several machines.
+	// +kubebuilder:default=Enforce
+	// +optional
+	BMCAddress DuplicateCheck `json:"bmcAddress,omitempty"`
 }
 
 // DiscoveryCounts says how many machines are in which situation.
 type DiscoveryCounts struct {
 	// nodes is the number of nodes that Ironic knows.
 	Nodes int32 `json:"nodes"`
+	// read is the number of nodes of which everything was read that is needed to decide about them. It grows to nodes while a large fleet is read for
+	// the first time.
+	// +optional
+	Read int32 `json:"read"`
 	// known is the number of nodes that belong to a host, whoever made it.
 	Known int32 `json:"known"`
 	// hosts is the number of hosts that this resource made.
@@ -314,7 +432,9 @@ type BareMetalHostDiscoveryStatus struct {
 //
 // +genclient
 // +kubebuilder:object:root=true
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="the name stands in a label of each host and may have at most 63 characters: choose a shorter one"
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels="muster.io/crds=discovery-operator"
 // +kubebuilder:resource:path=baremetalhostdiscoveries,shortName=bmhd,categories=muster
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether discovery works"
 // +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].reason",description="Why it does or does not"

@@ -10,6 +10,8 @@ const (
 	ConditionReady = "Ready"
 	// ConditionEndpointReady says whether Ironic can be read, and if not, why.
 	ConditionEndpointReady = "EndpointReady"
+	// ConditionSelectorEvaluated is present while there is a selector. It is False when the selector cannot be evaluated on a machine, which is not taken.
+	ConditionSelectorEvaluated = "SelectorEvaluated"
 	// ConditionStalled is present and True while only a change of the resource can help.
 	ConditionStalled = "Stalled"
 )
@@ -30,6 +32,12 @@ const (
 	ReasonNodesDisappeared = "NodesDisappeared"
 )
 
+// Reasons of ConditionSelectorEvaluated.
+const (
+	ReasonEvaluated         = "Evaluated"
+	ReasonEvaluationFailure = "EvaluationFailed"
+)
+
 // Further reasons of ConditionReady and ConditionStalled.
 const (
 	ReasonDiscovering     = "Discovering"
@@ -44,17 +52,22 @@ const (
 const (
 	WaitingForPorts     = "WaitingForPorts"
 	WaitingForInventory = "WaitingForInventory"
+	WaitingForReading   = "WaitingForReading"
 	WaitingForRate      = "WaitingForRate"
 	WaitingForResume    = "WaitingForResume"
 	WaitingForName      = "WaitingForName"
 	WaitingForNode      = "WaitingForNode"
 	WaitingForCreation  = "WaitingForCreation"
+	// WaitingForDryRunEnd says that the machine would be a host if the resource did not run dry.
+	WaitingForDryRunEnd = "DryRun"
 )
 
 // Reasons why a machine is refused.
 const (
 	RefusedDiscoveryFailed = "DiscoveryFailed"
 	RefusedDuplicateMAC    = "DuplicateMAC"
+	// RefusedDriver says that the machine has a host that somebody registered by hand, and that its node still has the driver of discovery.
+	RefusedDriver          = "DriverNotSwitched"
 	RefusedDuplicateSerial = "DuplicateSerial"
 	RefusedDuplicateBMC    = "DuplicateBMC"
 	RefusedNameTaken       = "NameTaken"
@@ -74,6 +87,8 @@ const (
 	EventMachineRefused  = "MachineRefused"
 	EventNodeDeleted     = "NodeDeleted"
 	EventNodeKept        = "NodeKept"
+	EventHardwareCut     = "HardwareCut"
+	EventHostApproved    = "HostApproved"
 	EventNodeReplaced    = "NodeReplaced"
 	EventHandedOver      = "HandedOver"
 	EventHandOverWaiting = "HandOverWaiting"

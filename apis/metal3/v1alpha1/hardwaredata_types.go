@@ -16,6 +16,7 @@ type HardwareDataSpec struct {
 //
 // +genclient
 // +kubebuilder:object:root=true
+// +kubebuilder:metadata:labels="muster.io/crds=hosts"
 // +kubebuilder:resource:path=hardwaredata,shortName=hd,categories=muster
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since the object was made"
 type HardwareData struct {

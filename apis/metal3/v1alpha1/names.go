@@ -48,6 +48,10 @@ const (
 	SerialAnnotation = "discovery.metal3.io/reported-serial-number"
 	// KeepNodeAnnotation set to "true" leaves the node in Ironic when the host is deleted.
 	KeepNodeAnnotation = "discovery.metal3.io/keep-node"
+	// ReservedBMCAnnotation of a Lease is the management controller that it reserves.
+	ReservedBMCAnnotation = "discovery.metal3.io/bmc"
+	// CutAnnotation names what the machine reported and the host leaves out, because it was too long or too much.
+	CutAnnotation = "discovery.metal3.io/hardware-cut"
 	// IronicAnnotation holds the spec.ironic, as JSON, of the resource that made the host; absent for the operator's own Ironic. On a
 	// reservation it says which Ironic knows the node.
 	IronicAnnotation = "discovery.metal3.io/ironic"

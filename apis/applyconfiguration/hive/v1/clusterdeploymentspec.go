@@ -15,13 +15,13 @@ import (
 //
 // ClusterDeploymentSpec says what a cluster is like and whether it runs. Fields that other controllers use and that are not modelled here are kept.
 type ClusterDeploymentSpecApplyConfiguration struct {
-	// clusterName is the short name of the cluster, used in its domain and in the names of its resources.
+	// clusterName is the short name of the cluster, used in its domain and in the names of its resources. It cannot change.
 	ClusterName *string `json:"clusterName,omitempty"`
-	// baseDomain is the domain below which the cluster has its name.
+	// baseDomain is the domain below which the cluster has its name. It cannot change.
 	BaseDomain *string `json:"baseDomain,omitempty"`
-	// platform says where and by whom the cluster is installed.
+	// platform says where and by whom the cluster is installed. It cannot change, but for the selector of machines of agentBareMetal, audit of hosted and the settings of aws, which its installer looks after.
 	Platform *PlatformApplyConfiguration `json:"platform,omitempty"`
-	// pullSecretRef names a Secret with the key .dockerconfigjson.
+	// pullSecretRef names a Secret with the key .dockerconfigjson. It cannot change.
 	PullSecretRef *LocalObjectReferenceApplyConfiguration `json:"pullSecretRef,omitempty"`
 	// preserveOnDelete says that deleting the ClusterDeployment leaves the cluster itself alone.
 	PreserveOnDelete *bool `json:"preserveOnDelete,omitempty"`
@@ -29,9 +29,9 @@ type ClusterDeploymentSpecApplyConfiguration struct {
 	ControlPlaneConfig *ControlPlaneConfigApplyConfiguration `json:"controlPlaneConfig,omitempty"`
 	// installed says that the cluster has been installed. Written by whoever installs.
 	Installed *bool `json:"installed,omitempty"`
-	// clusterMetadata says how to get into the installed cluster. Written by whoever installs.
+	// clusterMetadata says how to get into the installed cluster. Written by whoever installs; once the cluster is installed, what it says cannot change.
 	ClusterMetadata *ClusterMetadataApplyConfiguration `json:"clusterMetadata,omitempty"`
-	// provisioning says how the cluster is installed, unless clusterInstallRef does.
+	// provisioning says how the cluster is installed, unless clusterInstallRef does. It cannot change.
 	Provisioning *ProvisioningApplyConfiguration `json:"provisioning,omitempty"`
 	// clusterInstallRef names the object in the cluster's namespace that installs the cluster, see ClusterInstall.
 	ClusterInstallRef *ClusterInstallLocalReferenceApplyConfiguration `json:"clusterInstallRef,omitempty"`

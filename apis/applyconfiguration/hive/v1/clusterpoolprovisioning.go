@@ -27,6 +27,8 @@ type ClusterPoolProvisioningApplyConfiguration struct {
 	LastFailureCluster *string `json:"lastFailureCluster,omitempty"`
 	// lastFailureTime is when the last broken cluster was noticed.
 	LastFailureTime *metav1.Time `json:"lastFailureTime,omitempty"`
+	// specHash identifies what new clusters were made of, as far as the spec says, when the last one broke. After a change of that the next one is tried at once.
+	SpecHash *string `json:"specHash,omitempty"`
 	// nextAttemptTime is when the next cluster is created after a failure.
 	NextAttemptTime *metav1.Time `json:"nextAttemptTime,omitempty"`
 }
@@ -82,6 +84,14 @@ func (b *ClusterPoolProvisioningApplyConfiguration) WithLastFailureCluster(value
 // If called multiple times, the LastFailureTime field is set to the value of the last call.
 func (b *ClusterPoolProvisioningApplyConfiguration) WithLastFailureTime(value metav1.Time) *ClusterPoolProvisioningApplyConfiguration {
 	b.LastFailureTime = &value
+	return b
+}
+
+// WithSpecHash sets the SpecHash field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the SpecHash field is set to the value of the last call.
+func (b *ClusterPoolProvisioningApplyConfiguration) WithSpecHash(value string) *ClusterPoolProvisioningApplyConfiguration {
+	b.SpecHash = &value
 	return b
 }
 

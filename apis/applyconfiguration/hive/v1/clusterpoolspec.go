@@ -44,9 +44,12 @@ type ClusterPoolSpecApplyConfiguration struct {
 	HibernateAfter *metav1.Duration `json:"hibernateAfter,omitempty"`
 	// installAttemptsLimit is copied to new ClusterDeployments: how often installation is tried. Unset means no limit.
 	InstallAttemptsLimit *int32 `json:"installAttemptsLimit,omitempty"`
+	// installTimeout is how long an unclaimed cluster may take to be installed; after that it counts as broken and is replaced. A duration such as 2h. Unset means 10 minutes for
+	// clusters of the platform hosted, and for ever for all others; 0s means for ever.
+	InstallTimeout *metav1.Duration `json:"installTimeout,omitempty"`
 	// installerEnv is copied to new ClusterDeployments: environment variables of the installer.
 	InstallerEnv []corev1.EnvVar `json:"installerEnv,omitempty"`
-	// skipMachinePools says that no MachinePool is created for the workers of a cluster.
+	// skipMachinePools says that clusters have no MachinePools: a claim's subjects get no rights on them.
 	SkipMachinePools *bool `json:"skipMachinePools,omitempty"`
 	// claimLifetime bounds how long claims of this pool live.
 	ClaimLifetime *ClusterPoolClaimLifetimeApplyConfiguration `json:"claimLifetime,omitempty"`
@@ -183,6 +186,14 @@ func (b *ClusterPoolSpecApplyConfiguration) WithHibernateAfter(value metav1.Dura
 // If called multiple times, the InstallAttemptsLimit field is set to the value of the last call.
 func (b *ClusterPoolSpecApplyConfiguration) WithInstallAttemptsLimit(value int32) *ClusterPoolSpecApplyConfiguration {
 	b.InstallAttemptsLimit = &value
+	return b
+}
+
+// WithInstallTimeout sets the InstallTimeout field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the InstallTimeout field is set to the value of the last call.
+func (b *ClusterPoolSpecApplyConfiguration) WithInstallTimeout(value metav1.Duration) *ClusterPoolSpecApplyConfiguration {
+	b.InstallTimeout = &value
 	return b
 }
 

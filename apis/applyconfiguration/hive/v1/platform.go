@@ -6,7 +6,6 @@
 package v1
 
 import (
-	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	runtime "k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -18,7 +17,7 @@ import (
 // Platforms that another controller provisions are kept as they were written, whatever they contain, and are copied from a pool to its clusters byte for byte.
 type PlatformApplyConfiguration struct {
 	// hosted gives the cluster a control plane of its own (etcd, kube-apiserver, kube-controller-manager), run by pool-operator itself.
-	Hosted *hivev1.HostedPlatform `json:"hosted,omitempty"`
+	Hosted *HostedPlatformApplyConfiguration `json:"hosted,omitempty"`
 	// agentBareMetal installs on machines that registered with agent-service.
 	AgentBareMetal *AgentBareMetalPlatformApplyConfiguration `json:"agentBareMetal,omitempty"`
 	// aws is left to the controller that installs on AWS.
@@ -50,8 +49,8 @@ func Platform() *PlatformApplyConfiguration {
 // WithHosted sets the Hosted field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Hosted field is set to the value of the last call.
-func (b *PlatformApplyConfiguration) WithHosted(value hivev1.HostedPlatform) *PlatformApplyConfiguration {
-	b.Hosted = &value
+func (b *PlatformApplyConfiguration) WithHosted(value *HostedPlatformApplyConfiguration) *PlatformApplyConfiguration {
+	b.Hosted = value
 	return b
 }
 

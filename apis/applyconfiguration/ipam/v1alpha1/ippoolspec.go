@@ -7,6 +7,7 @@ package v1alpha1
 
 import (
 	ipamv1alpha1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // IPPoolSpecApplyConfiguration represents a declarative configuration of the IPPoolSpec type for use
@@ -15,16 +16,18 @@ import (
 // IPPoolSpec describes the addresses that a pool hands out.
 type IPPoolSpecApplyConfiguration struct {
 	// clusterName is the name of the Cluster that the pool belongs to. The pool is then owned by that Cluster and moves
-	// with it; nothing is allocated while the Cluster is absent or paused.
+	// with it; nothing is allocated while the Cluster is absent or paused. It cannot be modified while addresses are in use;
+	// a pool without one can get one.
 	ClusterName *string `json:"clusterName,omitempty"`
 	// pools are the ranges of addresses, used in this order.
 	Pools []PoolApplyConfiguration `json:"pools,omitempty"`
 	// preAllocations maps the name of a claim to the address that it gets, and nobody else. The address lies in an entry
 	// of pools, or in the subnet of one.
 	PreAllocations map[string]ipamv1alpha1.IPAddressStr `json:"preAllocations,omitempty"`
-	// prefix is the length of the network prefix in bits, for entries of pools that state none.
+	// prefix is the length of the network prefix in bits, for entries of pools that state none. Without it the prefix of
+	// the subnet of the entry counts.
 	Prefix *int `json:"prefix,omitempty"`
-	// gateway is the default gateway, for entries of pools that state none.
+	// gateway is the default gateway, for entries of pools that state none. It is of their family, and is not handed out.
 	Gateway *ipamv1alpha1.IPAddressStr `json:"gateway,omitempty"`
 	// dnsServers are addresses of name servers, for entries of pools that state none.
 	DNSServers []ipamv1alpha1.IPAddressStr `json:"dnsServers,omitempty"`
@@ -37,11 +40,14 @@ type IPPoolSpecApplyConfiguration struct {
 	// excludedAddresses are never chosen and cannot be requested: single addresses, networks in CIDR notation or ranges
 	// "first-last". A preAllocation may name one of them.
 	ExcludedAddresses []ipamv1alpha1.AddressSpan `json:"excludedAddresses,omitempty"`
-	// allocateReservedAddresses lets entries with a subnet hand out the network address, the IPv4 broadcast address and
-	// the gateway. Without it they are given only to claims that ask for them.
+	// allocateReservedAddresses lets entries with a subnet hand out the network address and the IPv4 broadcast address. Without
+	// it they are given to no claim but one that they are preallocated to. A gateway is never handed out otherwise.
 	AllocateReservedAddresses *bool `json:"allocateReservedAddresses,omitempty"`
 	// addressReuseGracePeriodSeconds is how long an address stays taken after its claim gave it back, in seconds.
 	AddressReuseGracePeriodSeconds *int64 `json:"addressReuseGracePeriodSeconds,omitempty"`
+	// stickyFor is how long a released address is kept for a claim of the same kind and name: one that is created within that time gets the address back,
+	// and no other claim gets it. A duration such as 24h. Unset means that it is not kept.
+	StickyFor *v1.Duration `json:"stickyFor,omitempty"`
 }
 
 // IPPoolSpecApplyConfiguration constructs a declarative configuration of the IPPoolSpec type for use with
@@ -150,5 +156,13 @@ func (b *IPPoolSpecApplyConfiguration) WithAllocateReservedAddresses(value bool)
 // If called multiple times, the AddressReuseGracePeriodSeconds field is set to the value of the last call.
 func (b *IPPoolSpecApplyConfiguration) WithAddressReuseGracePeriodSeconds(value int64) *IPPoolSpecApplyConfiguration {
 	b.AddressReuseGracePeriodSeconds = &value
+	return b
+}
+
+// WithStickyFor sets the StickyFor field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the StickyFor field is set to the value of the last call.
+func (b *IPPoolSpecApplyConfiguration) WithStickyFor(value v1.Duration) *IPPoolSpecApplyConfiguration {
+	b.StickyFor = &value
 	return b
 }

@@ -17,6 +17,8 @@ import (
 type BareMetalHostDiscoverySpecApplyConfiguration struct {
 	// resourceNameTemplate names the hosts. Changing it does not touch hosts that exist.
 	ResourceNameTemplate *ResourceNameTemplateApplyConfiguration `json:"resourceNameTemplate,omitempty"`
+	// mode DryRun says in the status which hosts would be made, and makes none.
+	Mode *metal3v1alpha1.DiscoveryMode `json:"mode,omitempty"`
 	// paused stops the creation of hosts. The machines that this resource would take wait; no other resource takes them.
 	Paused *bool `json:"paused,omitempty"`
 	// ironic is the Ironic to ask. Unset: the one that the operator was started with.
@@ -34,6 +36,8 @@ type BareMetalHostDiscoverySpecApplyConfiguration struct {
 	Selector *string `json:"selector,omitempty"`
 	// approval Manual holds each host until somebody sets the annotation discovery.metal3.io/approved to "true".
 	Approval *metal3v1alpha1.Approval `json:"approval,omitempty"`
+	// approvalRule is a CEL expression as in selector. With approval Manual, machines for which it is true need nobody's approval.
+	ApprovalRule *string `json:"approvalRule,omitempty"`
 	// rateLimit bounds how many hosts are created.
 	RateLimit *RateLimitApplyConfiguration `json:"rateLimit,omitempty"`
 	// nodeDeletion says what becomes of the node in Ironic when a host of this resource is deleted. It is fixed for a host
@@ -41,6 +45,8 @@ type BareMetalHostDiscoverySpecApplyConfiguration struct {
 	NodeDeletion *metal3v1alpha1.NodeDeletion `json:"nodeDeletion,omitempty"`
 	// rediscover Ignore keeps machines away whose hosts were deleted. It is fixed for a host when the host is created.
 	Rediscover *metal3v1alpha1.Rediscovery `json:"rediscover,omitempty"`
+	// duplicateChecks says which identities tell machines apart.
+	DuplicateChecks *DuplicateChecksApplyConfiguration `json:"duplicateChecks,omitempty"`
 }
 
 // BareMetalHostDiscoverySpecApplyConfiguration constructs a declarative configuration of the BareMetalHostDiscoverySpec type for use with
@@ -54,6 +60,14 @@ func BareMetalHostDiscoverySpec() *BareMetalHostDiscoverySpecApplyConfiguration 
 // If called multiple times, the ResourceNameTemplate field is set to the value of the last call.
 func (b *BareMetalHostDiscoverySpecApplyConfiguration) WithResourceNameTemplate(value *ResourceNameTemplateApplyConfiguration) *BareMetalHostDiscoverySpecApplyConfiguration {
 	b.ResourceNameTemplate = value
+	return b
+}
+
+// WithMode sets the Mode field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Mode field is set to the value of the last call.
+func (b *BareMetalHostDiscoverySpecApplyConfiguration) WithMode(value metal3v1alpha1.DiscoveryMode) *BareMetalHostDiscoverySpecApplyConfiguration {
+	b.Mode = &value
 	return b
 }
 
@@ -113,6 +127,14 @@ func (b *BareMetalHostDiscoverySpecApplyConfiguration) WithApproval(value metal3
 	return b
 }
 
+// WithApprovalRule sets the ApprovalRule field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ApprovalRule field is set to the value of the last call.
+func (b *BareMetalHostDiscoverySpecApplyConfiguration) WithApprovalRule(value string) *BareMetalHostDiscoverySpecApplyConfiguration {
+	b.ApprovalRule = &value
+	return b
+}
+
 // WithRateLimit sets the RateLimit field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the RateLimit field is set to the value of the last call.
@@ -134,5 +156,13 @@ func (b *BareMetalHostDiscoverySpecApplyConfiguration) WithNodeDeletion(value me
 // If called multiple times, the Rediscover field is set to the value of the last call.
 func (b *BareMetalHostDiscoverySpecApplyConfiguration) WithRediscover(value metal3v1alpha1.Rediscovery) *BareMetalHostDiscoverySpecApplyConfiguration {
 	b.Rediscover = &value
+	return b
+}
+
+// WithDuplicateChecks sets the DuplicateChecks field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DuplicateChecks field is set to the value of the last call.
+func (b *BareMetalHostDiscoverySpecApplyConfiguration) WithDuplicateChecks(value *DuplicateChecksApplyConfiguration) *BareMetalHostDiscoverySpecApplyConfiguration {
+	b.DuplicateChecks = value
 	return b
 }

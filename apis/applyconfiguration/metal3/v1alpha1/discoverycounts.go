@@ -12,6 +12,9 @@ package v1alpha1
 type DiscoveryCountsApplyConfiguration struct {
 	// nodes is the number of nodes that Ironic knows.
 	Nodes *int32 `json:"nodes,omitempty"`
+	// read is the number of nodes of which everything was read that is needed to decide about them. It grows to nodes while a large fleet is read for
+	// the first time.
+	Read *int32 `json:"read,omitempty"`
 	// known is the number of nodes that belong to a host, whoever made it.
 	Known *int32 `json:"known,omitempty"`
 	// hosts is the number of hosts that this resource made.
@@ -37,6 +40,14 @@ func DiscoveryCounts() *DiscoveryCountsApplyConfiguration {
 // If called multiple times, the Nodes field is set to the value of the last call.
 func (b *DiscoveryCountsApplyConfiguration) WithNodes(value int32) *DiscoveryCountsApplyConfiguration {
 	b.Nodes = &value
+	return b
+}
+
+// WithRead sets the Read field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Read field is set to the value of the last call.
+func (b *DiscoveryCountsApplyConfiguration) WithRead(value int32) *DiscoveryCountsApplyConfiguration {
+	b.Read = &value
 	return b
 }
 

@@ -19,6 +19,21 @@ type HostTemplateApplyConfiguration struct {
 	Labels map[string]metal3v1alpha1.TemplateValue `json:"labels,omitempty"`
 	// annotations for the host, written like labels.
 	Annotations map[string]metal3v1alpha1.TemplateValue `json:"annotations,omitempty"`
+	// online says whether the machine should have power once it is managed. Unset: true.
+	Online *bool `json:"online,omitempty"`
+	// bootMode is how the machine boots.
+	BootMode *string `json:"bootMode,omitempty"`
+	// rootDeviceHints choose the disk to install to.
+	RootDeviceHints *RootDeviceHintsApplyConfiguration `json:"rootDeviceHints,omitempty"`
+	// automatedCleaningMode says what is wiped between two uses. Unset: metadata.
+	AutomatedCleaningMode *string `json:"automatedCleaningMode,omitempty"`
+	// externallyProvisioned says that something else installed the machines; nothing is written to their disks.
+	ExternallyProvisioned *bool `json:"externallyProvisioned,omitempty"`
+	// taints for the nodes that the hosts become.
+	Taints []TaintApplyConfiguration `json:"taints,omitempty"`
+	// bmc gives hosts their management controllers, so that nobody has to. A machine that reported no address gets none. Who can report as a machine
+	// chooses the address to which the credentials are sent: use it where the inspection network is trusted, or with approval Manual.
+	BMC *BMCTemplateApplyConfiguration `json:"bmc,omitempty"`
 }
 
 // HostTemplateApplyConfiguration constructs a declarative configuration of the HostTemplate type for use with
@@ -52,5 +67,66 @@ func (b *HostTemplateApplyConfiguration) WithAnnotations(entries map[string]meta
 	for k, v := range entries {
 		b.Annotations[k] = v
 	}
+	return b
+}
+
+// WithOnline sets the Online field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Online field is set to the value of the last call.
+func (b *HostTemplateApplyConfiguration) WithOnline(value bool) *HostTemplateApplyConfiguration {
+	b.Online = &value
+	return b
+}
+
+// WithBootMode sets the BootMode field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the BootMode field is set to the value of the last call.
+func (b *HostTemplateApplyConfiguration) WithBootMode(value string) *HostTemplateApplyConfiguration {
+	b.BootMode = &value
+	return b
+}
+
+// WithRootDeviceHints sets the RootDeviceHints field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the RootDeviceHints field is set to the value of the last call.
+func (b *HostTemplateApplyConfiguration) WithRootDeviceHints(value *RootDeviceHintsApplyConfiguration) *HostTemplateApplyConfiguration {
+	b.RootDeviceHints = value
+	return b
+}
+
+// WithAutomatedCleaningMode sets the AutomatedCleaningMode field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the AutomatedCleaningMode field is set to the value of the last call.
+func (b *HostTemplateApplyConfiguration) WithAutomatedCleaningMode(value string) *HostTemplateApplyConfiguration {
+	b.AutomatedCleaningMode = &value
+	return b
+}
+
+// WithExternallyProvisioned sets the ExternallyProvisioned field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ExternallyProvisioned field is set to the value of the last call.
+func (b *HostTemplateApplyConfiguration) WithExternallyProvisioned(value bool) *HostTemplateApplyConfiguration {
+	b.ExternallyProvisioned = &value
+	return b
+}
+
+// WithTaints adds the given value to the Taints field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Taints field.
+func (b *HostTemplateApplyConfiguration) WithTaints(values ...*TaintApplyConfiguration) *HostTemplateApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithTaints")
+		}
+		b.Taints = append(b.Taints, *values[i])
+	}
+	return b
+}
+
+// WithBMC sets the BMC field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the BMC field is set to the value of the last call.
+func (b *HostTemplateApplyConfiguration) WithBMC(value *BMCTemplateApplyConfiguration) *HostTemplateApplyConfiguration {
+	b.BMC = value
 	return b
 }

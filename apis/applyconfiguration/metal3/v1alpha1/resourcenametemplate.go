@@ -22,6 +22,9 @@ type ResourceNameTemplateApplyConfiguration struct {
 	// serial-number, boot-mac (":" as "-") or provisioning-id (the node's UUID in Ironic).
 	// Letters are made lower case, other characters than a-z, 0-9, "." and "-" become "-", and the whole is cut to 253.
 	HardwareDetails *metal3v1alpha1.HardwareDetail `json:"hardwareDetails,omitempty"`
+	// expression is text with ${…} as in hostTemplate, which gives the detail instead, for example
+	// "${hardware.systemVendor.manufacturer}-${hardware.systemVendor.serialNumber}". Where it cannot be evaluated, hardwareDetails and then fallback are tried.
+	Expression *metal3v1alpha1.TemplateValue `json:"expression,omitempty"`
 	// fallback lists details to try in order when the detail is missing or a placeholder. The host then carries the
 	// annotation discovery.metal3.io/name-from and an event says so. An empty list makes such a machine wait.
 	Fallback []metal3v1alpha1.HardwareDetail `json:"fallback,omitempty"`
@@ -54,6 +57,14 @@ func (b *ResourceNameTemplateApplyConfiguration) WithSuffix(value string) *Resou
 // If called multiple times, the HardwareDetails field is set to the value of the last call.
 func (b *ResourceNameTemplateApplyConfiguration) WithHardwareDetails(value metal3v1alpha1.HardwareDetail) *ResourceNameTemplateApplyConfiguration {
 	b.HardwareDetails = &value
+	return b
+}
+
+// WithExpression sets the Expression field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Expression field is set to the value of the last call.
+func (b *ResourceNameTemplateApplyConfiguration) WithExpression(value metal3v1alpha1.TemplateValue) *ResourceNameTemplateApplyConfiguration {
+	b.Expression = &value
 	return b
 }
 
