@@ -20,6 +20,7 @@ type startOptions struct {
 	dir, binaries string
 	bind          netip.Addr
 	services      string
+	emulated      string
 	crds          []string
 	noFsync       bool
 	untilStdin    bool
@@ -32,6 +33,7 @@ func parseStart(args []string) (startOptions, error) {
 	flags.StringVar(&o.binaries, "binaries", "", "directory to look for the programs in first")
 	flags.TextVar(&o.bind, "bind", netip.AddrFrom4([4]byte{127, 0, 0, 1}), "`address` that the API server listens on")
 	flags.StringVar(&o.services, "service-cluster-ip-range", "10.96.0.0/16", "`prefix` of the addresses of Services")
+	flags.StringVar(&o.emulated, "emulated-version", "", "`minor` of Kubernetes to behave as, such as 1.34: at most three below that of the programs")
 	flags.BoolVar(&o.noFsync, "unsafe-no-fsync", false, "do not wait for the disk; data may be lost in a power cut")
 	flags.BoolVar(&o.untilStdin, "until-stdin-closes", false, "end when standard input is closed")
 	flags.Func("crds", "`directory` of CustomResourceDefinitions to install; may be repeated", func(dir string) error {
@@ -75,7 +77,7 @@ func start(ctx context.Context, args []string) (err error) {
 		dir = scratch.Dir
 	}
 	plane, err := controlplane.Open(ctx, controlplane.Options{
-		Dir: dir, Binaries: programs, Host: o.bind, ServiceClusterIPRange: services, UnsafeNoFsync: o.noFsync,
+		Dir: dir, Binaries: programs, Host: o.bind, ServiceClusterIPRange: services, UnsafeNoFsync: o.noFsync, EmulatedVersion: o.emulated,
 	})
 	if err != nil {
 		return err

@@ -7,10 +7,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/muster-io/muster/pool-operator/internal/provision/pod"
 )
 
 // Runtimes of hosted clusters.
@@ -40,6 +43,9 @@ type Options struct {
 	HostedStorageClass      string
 	HostedStorageSize       string
 	HostedAddress           string
+	HostedExpose            string
+	HostedNodeAddress       string
+	HostedGateway           string
 }
 
 // ParseOptions reads options from arguments, without the program's name, and validates them. flag.ErrHelp is returned when help was asked for.
@@ -58,13 +64,13 @@ func ParseOptions(arguments []string) (Options, error) {
 
 func (o *Options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "path of the kubeconfig; empty for $KUBECONFIG, the service account of the pod, or ~/.kube/config")
-	flags.BoolVar(&o.LeaderElect, "leader-elect", false, "let one replica of several act")
+	flags.BoolVar(&o.LeaderElect, "leader-elect", false, "enable leader election: one of several replicas reconciles")
 	flags.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease; empty for that of the pod")
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", ":8443", "address of metrics, served with authentication and authorization; 0 for none")
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 for none")
 	flags.StringVar(&o.LogLevel, "log-level", "info", "debug, info or error")
-	flags.IntVar(&o.PoolWorkers, "pool-workers", 10, "pools that are reconciled at a time")
-	flags.IntVar(&o.PoolWriters, "pool-writers", 16, "clusters of all pools that are created, changed or deleted at a time")
+	flags.IntVar(&o.PoolWorkers, "pool-workers", 10, "number of pools reconciled in parallel")
+	flags.IntVar(&o.PoolWriters, "pool-writers", 16, "number of clusters created, changed or deleted in parallel, over all pools")
 	flags.StringVar(&o.HostedRuntime, "hosted-runtime", RuntimeNone, "what runs hosted clusters: process, pod or none")
 	flags.StringVar(&o.HostedDataDir, "hosted-data-dir", "", "directory of hosted clusters, with --hosted-runtime=process")
 	flags.StringVar(&o.HostedBinDir, "hosted-bin-dir", "",
@@ -74,7 +80,11 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.HostedStorageSize, "hosted-storage-size", "1Gi", "size of a hosted cluster's volume, with --hosted-runtime=pod")
 	flags.StringVar(&o.HostedAddress, "hosted-address", "",
 		"URL at which clients reach a hosted cluster, as https://{clusterName}.{baseDomain}:6443, also with {name} and {namespace}, with --hosted-runtime=pod; "+
-			"empty for the name of its Service")
+			"empty for the address that --hosted-expose gives")
+	flags.StringVar(&o.HostedExpose, "hosted-expose", string(pod.ExposeClusterIP),
+		"how clients outside the cluster reach hosted clusters, with --hosted-runtime=pod: ClusterIP, NodePort, LoadBalancer or Gateway")
+	flags.StringVar(&o.HostedNodeAddress, "hosted-node-address", "", "host name or IP address at which nodes are reached, with --hosted-expose=NodePort")
+	flags.StringVar(&o.HostedGateway, "hosted-gateway", "", "namespace/name of the Gateway that passes TLS through, with --hosted-expose=Gateway")
 }
 
 // Validate says everything that is wrong with the options.
@@ -103,6 +113,11 @@ func (o *Options) validateHosted() error {
 		if o.LeaderElect {
 			return errors.New("--hosted-runtime=process and --leader-elect exclude each other: the clusters' data is on one machine")
 		}
+		if o.HostedBinDir != "" {
+			if info, err := os.Stat(o.HostedBinDir); err != nil || !info.IsDir() {
+				return fmt.Errorf("--hosted-bin-dir=%s: there is no such directory; write that of etcd, kube-apiserver and kube-controller-manager", o.HostedBinDir)
+			}
+		}
 		return nil
 	case RuntimePod:
 		if o.HostedImage == "" {
@@ -111,7 +126,31 @@ func (o *Options) validateHosted() error {
 		if _, err := resource.ParseQuantity(o.HostedStorageSize); err != nil {
 			return fmt.Errorf("--hosted-storage-size=%s: write a quantity such as 1Gi", o.HostedStorageSize)
 		}
-		return nil
+		return o.validateExposure()
 	}
 	return fmt.Errorf("--hosted-runtime=%s: write %s", o.HostedRuntime, strings.Join([]string{RuntimeProcess, RuntimePod, RuntimeNone}, ", "))
+}
+
+func (o *Options) validateExposure() error {
+	switch pod.Exposure(o.HostedExpose) {
+	case pod.ExposeClusterIP, pod.ExposeLoadBalancer:
+		return nil
+	case pod.ExposeNodePort:
+		if o.HostedNodeAddress == "" {
+			return errors.New("--hosted-expose=NodePort needs --hosted-node-address, at which clients reach the nodes")
+		}
+		if o.HostedAddress != "" {
+			return errors.New("--hosted-expose=NodePort and --hosted-address exclude each other: the port is the one that the cluster gets")
+		}
+		return nil
+	case pod.ExposeGateway:
+		if o.HostedAddress == "" {
+			return errors.New("--hosted-expose=Gateway needs --hosted-address, as https://{clusterName}.{baseDomain}:443, whose host is the route's")
+		}
+		if _, err := pod.ParseGateway(o.HostedGateway); err != nil {
+			return fmt.Errorf("--hosted-gateway: %w", err)
+		}
+		return nil
+	}
+	return fmt.Errorf("--hosted-expose=%s: write ClusterIP, NodePort, LoadBalancer or Gateway", o.HostedExpose)
 }

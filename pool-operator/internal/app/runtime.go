@@ -51,9 +51,16 @@ func newPodRuntime(mgr ctrl.Manager, o Options) (clusterdeployment.Runtime, erro
 	if err != nil {
 		return nil, fmt.Errorf("preparing hosted clusters in pods: %w", err)
 	}
-	runtime := pod.New(pod.Options{
-		Client: direct, Images: pod.OneImage(o.HostedImage), VolumeSize: size, StorageClass: o.HostedStorageClass, Address: o.HostedAddress,
-	})
+	options := pod.Options{
+		Client: direct, Images: pod.OneImage(o.HostedImage), VolumeSize: size, StorageClass: o.HostedStorageClass,
+		Expose: pod.Exposure(o.HostedExpose), Address: o.HostedAddress, NodeAddress: o.HostedNodeAddress,
+	}
+	if options.Expose == pod.ExposeGateway {
+		if options.Gateway, err = pod.ParseGateway(o.HostedGateway); err != nil {
+			return nil, fmt.Errorf("reading --hosted-gateway: %w", err)
+		}
+	}
+	runtime := pod.New(options)
 	watcher, err := runtime.Watch(mgr.GetConfig(), mgr.GetScheme())
 	if err != nil {
 		return nil, err

@@ -41,6 +41,8 @@ const (
 	WhyDeleted Why = "ClaimDeleted"
 	// WhyOrphaned: the claim that the cluster records does not exist any more.
 	WhyOrphaned Why = "ClaimGone"
+	// WhyFound: the claim that the cluster records is there again.
+	WhyFound Why = "ClaimFound"
 	// WhyExpired: the claim's lifetime is over.
 	WhyExpired Why = "LifetimeOver"
 	// WhyReleased: the claim's cluster and its subjects' rights are gone.
@@ -114,6 +116,16 @@ type ReleaseCluster struct {
 	Why  Why
 }
 
+// ReportMissing says on the ClusterDeployment that the claim which it records does not exist, or takes that back. It holds the resourceVersion that was read.
+type ReportMissing struct {
+	Cluster         string
+	UID             types.UID
+	ResourceVersion string
+	// Restored says that the cluster comes from a backup, so that its claim may still come; Found that the claim is there.
+	Restored, Found bool
+	Why             Why
+}
+
 // ExpireClaim deletes the claim, with its UID and resourceVersion as precondition.
 type ExpireClaim struct {
 	Why Why
@@ -146,6 +158,9 @@ func (a RevokeRights) Reason() Why { return a.Why }
 func (a ReleaseCluster) Reason() Why { return a.Why }
 
 // Reason says why the action is taken.
+func (a ReportMissing) Reason() Why { return a.Why }
+
+// Reason says why the action is taken.
 func (a ExpireClaim) Reason() Why { return a.Why }
 
 // Reason says why the action is taken.
@@ -158,6 +173,7 @@ func (VerifyCluster) isAction()  {}
 func (GrantRights) isAction()    {}
 func (RevokeRights) isAction()   {}
 func (ReleaseCluster) isAction() {}
+func (ReportMissing) isAction()  {}
 func (ExpireClaim) isAction()    {}
 func (DropFinalizer) isAction()  {}
 

@@ -11,12 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
 // Plan returns the next step of the claim as of now.
 func Plan(now time.Time, s Snapshot) Decision {
 	switch own := s.owned(); {
-	case isTrue(s.Claim.Annotations, hivev1.AnnotationReconcilePause):
+	case poolview.IsTrue(s.Claim.Annotations, hivev1.AnnotationReconcilePause):
 		return Decision{}
 	case !s.Claim.DeletionTimestamp.IsZero():
 		return s.release(now, own)
@@ -38,7 +39,7 @@ func (s *Snapshot) owned() *Cluster {
 	}
 	var own *Cluster
 	for i := range s.Clusters {
-		if c := &s.Clusters[i]; c.records(s.Claim) && (own == nil || byAge(*c, *own) < 0) {
+		if c := &s.Clusters[i]; c.Records(s.Claim) && (own == nil || poolview.ByAge(*c, *own) < 0) {
 			own = c
 		}
 	}
@@ -68,8 +69,10 @@ func (s *Snapshot) hold(now time.Time, own *Cluster) Decision {
 	d.Status = s.report(now, s.held(own, settled))
 	switch {
 	case own.Paused || own.Deleting:
-	case own.ClaimUID == "":
-		d.Action = RecordClaim{Cluster: own.Namespace, UID: own.UID, ResourceVersion: own.ResourceVersion, At: now, Why: WhyUnidentified}
+	case own.ClaimUID == "" || own.ClaimedAt.IsZero():
+		d.Action = RecordClaim{Cluster: own.Namespace, UID: own.UID, ResourceVersion: own.ResourceVersion, At: s.claimedSince(now), Why: WhyUnidentified}
+	case action == nil && own.OrphanReason != "":
+		d.Action = ReportMissing{Cluster: own.Namespace, UID: own.UID, ResourceVersion: own.ResourceVersion, Found: true, Why: WhyFound}
 	default:
 		d.Action = action
 	}
@@ -77,6 +80,14 @@ func (s *Snapshot) hold(now time.Time, own *Cluster) Decision {
 		d.RequeueAfter = s.lifetime().Duration
 	}
 	return d
+}
+
+// claimedSince is when the claim got its cluster, as far as the claim knows; now when it does not.
+func (s *Snapshot) claimedSince(now time.Time) time.Time {
+	if at := s.claimedAt(); !at.IsZero() {
+		return at
+	}
+	return now
 }
 
 // mourn looks after a claim whose cluster is gone. It says so and stays until it is deleted or its lifetime is over.
@@ -104,7 +115,7 @@ func (s *Snapshot) take(now time.Time) Decision {
 		return s.orElseReturn(now, WhyPreset)
 	}
 	own := s.Own
-	if own != nil && own.of(s.Claim) && own.Usable() {
+	if own != nil && own.Of(s.Claim) && own.Usable() {
 		return Decision{
 			Action: RecordClaim{Cluster: own.Namespace, UID: own.UID, ResourceVersion: own.ResourceVersion, At: now, Why: WhyAssigned},
 			Status: s.report(now, s.assigned(own)),
@@ -113,7 +124,7 @@ func (s *Snapshot) take(now time.Time) Decision {
 	if !s.Verified {
 		return Decision{Action: VerifyCluster{Cluster: s.Claim.Spec.Namespace, Why: WhyDoubt}}
 	}
-	if own != nil && own.of(s.Claim) && own.Paused && !own.claimed() && !own.Deleting {
+	if own != nil && own.Of(s.Claim) && own.Paused && !own.Claimed() && !own.Deleting {
 		return Decision{Status: s.report(now, s.assigned(own))}
 	}
 	return s.orElseReturn(now, WhyLost)
@@ -131,24 +142,24 @@ func (s *Snapshot) orElseReturn(now time.Time, why Why) Decision {
 // queue gives the claim the cluster that it is due, or says why there is none.
 func (s *Snapshot) queue(now time.Time) Decision {
 	self := WaiterOf(s.Claim)
-	if self.left(now) {
+	if self.Left(now) {
 		return Decision{Status: s.report(now, s.waiting(hivev1.WaitQueueTimedOut, s.timedOutMessage()))}
 	}
 	leaving := time.Duration(0)
-	if !self.Leaves.IsZero() {
-		leaving = self.Leaves.Sub(now)
+	if !self.Expires.IsZero() {
+		leaving = self.Expires.Sub(now)
 	}
 	switch {
 	case s.Pool == nil:
 		return Decision{Status: s.report(now, s.waiting(hivev1.WaitPoolNotFound, s.noPoolMessage())), RequeueAfter: leaving}
-	case !s.Pool.DeletionTimestamp.IsZero():
+	case s.pool().Deleting:
 		return Decision{Status: s.report(now, s.waiting(hivev1.WaitPoolDeleting, s.poolDeletingMessage())), RequeueAfter: leaving}
 	}
 	others := s.others()
-	free := Free(now, s.Pool, others, s.Clusters)
-	self.Cluster = ""
-	waiting := Waiting(now, append(others, self), s.Clusters)
-	matching := Assign(waiting, free, s.Pool.Spec.ClaimPolicy)
+	free := poolview.Free(now, s.pool(), others, s.Clusters)
+	self.Namespace = ""
+	waiting := poolview.Waiting(now, append(others, self), s.Clusters)
+	matching := Assign(waiting, free, s.pool().ClaimPolicy)
 	wait := s.explain(now, waiting, free)
 	d := Decision{Status: s.report(now, wait), RequeueAfter: earliest(leaving, s.refreshIn(now, wait))}
 	if cluster, ok := matching[s.Claim.UID]; ok {
@@ -156,6 +167,9 @@ func (s *Snapshot) queue(now time.Time) Decision {
 	}
 	return d
 }
+
+// pool is the pool as its claims read it; nil when there is none.
+func (s *Snapshot) pool() *poolview.Pool { return poolview.PoolOf(s.Pool) }
 
 // others returns the claims of the pool without this one.
 func (s *Snapshot) others() []Waiter {
@@ -169,14 +183,14 @@ func (s *Snapshot) others() []Waiter {
 }
 
 func (s *Snapshot) whyChosen() Why {
-	if s.Pool.Spec.ClaimPolicy == hivev1.ClaimPolicyRunningFirst {
+	if s.pool().ClaimPolicy == hivev1.ClaimPolicyRunningFirst {
 		return WhyRunning
 	}
 	return WhyOldest
 }
 
 // HasOwn says whether Own records the claim. Then Clusters and Claims are not needed.
-func (s *Snapshot) HasOwn() bool { return s.Own != nil && s.Own.records(s.Claim) }
+func (s *Snapshot) HasOwn() bool { return s.Own != nil && s.Own.Records(s.Claim) }
 
 // PoolKey identifies the pool that the claim names.
 func (s *Snapshot) PoolKey() types.NamespacedName {

@@ -4,6 +4,7 @@
 package claimplan
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -75,13 +77,50 @@ func TestOwnerSubjects(t *testing.T) {
 }
 
 func TestOwnerRulesNameExactlyTheSecretsThatThereAre(t *testing.T) {
-	rules := OwnerRules(&hivev1.ClusterMetadata{
-		AdminKubeconfigSecretRef: hivev1.LocalObjectReference{Name: "k"}, MetadataJSONSecretRef: &hivev1.LocalObjectReference{Name: "m"},
-	})
-	require.Equal(t, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"k", "m"}, Verbs: []string{"get"}}, rules[1])
-	for _, rule := range rules {
-		require.NotContains(t, rule.Verbs, "*")
-		require.NotContains(t, rule.Resources, "*")
+	ref := func(name string) *hivev1.LocalObjectReference { return &hivev1.LocalObjectReference{Name: name} }
+	secrets := func(names ...string) []rbacv1.PolicyRule {
+		return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: names, Verbs: []string{"get"}}}
+	}
+	for name, test := range map[string]struct {
+		metadata hivev1.ClusterMetadata
+		want     []rbacv1.PolicyRule
+	}{
+		"those that are named":    {hivev1.ClusterMetadata{AdminKubeconfigSecretRef: *ref("k"), MetadataJSONSecretRef: ref("m")}, secrets("k", "m")},
+		"the pull secret":         {hivev1.ClusterMetadata{AdminKubeconfigSecretRef: *ref("k"), AdminPasswordSecretRef: ref("pull")}, secrets("k")},
+		"the install-config":      {hivev1.ClusterMetadata{AdminKubeconfigSecretRef: *ref("k"), AdminPasswordSecretRef: ref("config")}, secrets("k")},
+		"credentials of a cloud":  {hivev1.ClusterMetadata{AdminKubeconfigSecretRef: *ref("k"), MetadataJSONSecretRef: ref("cloud")}, secrets("k")},
+		"the keys of the cluster": {hivev1.ClusterMetadata{AdminKubeconfigSecretRef: *ref("hosted-11111111-2222"), AdminPasswordSecretRef: ref("p")}, secrets("p")},
+		"none":                    {hivev1.ClusterMetadata{AdminKubeconfigSecretRef: *ref("pull"), AdminPasswordSecretRef: ref("")}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "x", UID: "11111111-2222-4333-8444-555555555555"}}
+			cd.Spec.PullSecretRef, cd.Spec.Provisioning = ref("pull"), &hivev1.Provisioning{InstallConfigSecretRef: ref("config")}
+			cd.Spec.Platform = hivev1.Platform{AWS: &runtime.RawExtension{Raw: []byte(`{"region":"r","credentialsSecretRef":{"name":"cloud"}}`)}}
+			cd.Spec.ClusterMetadata, cd.Spec.ClusterPoolRef = &test.metadata, &hivev1.ClusterPoolReference{ClaimName: "c"}
+			own := ClusterOf(cd)
+			rules := OwnerRules(&own, false)
+			require.ElementsMatch(t, test.want, rules[2:])
+			require.Equal(t, []string{"x"}, rules[0].ResourceNames)
+		})
+	}
+}
+
+func TestMachinePoolsAreForThePoolToAllow(t *testing.T) {
+	foreign := hivev1.Platform{None: &runtime.RawExtension{Raw: []byte(`{}`)}}
+	for name, test := range map[string]struct {
+		pool *hivev1.ClusterPool
+		want bool
+	}{
+		"a platform with machines": {&hivev1.ClusterPool{Spec: hivev1.ClusterPoolSpec{Platform: foreign}}, true},
+		"the pool skips them":      {&hivev1.ClusterPool{Spec: hivev1.ClusterPoolSpec{Platform: foreign, SkipMachinePools: true}}, false},
+		"hosted clusters":          {&hivev1.ClusterPool{Spec: hivev1.ClusterPoolSpec{Platform: hivev1.Platform{Hosted: &hivev1.HostedPlatform{}}}}, false},
+		"no pool":                  {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := Snapshot{Pool: test.pool}
+			rules := OwnerRules(&Cluster{Namespace: "x", Metadata: &hivev1.ClusterMetadata{}}, s.machinePools())
+			require.Equal(t, test.want, slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "machinepools") }))
+		})
 	}
 }
 
@@ -110,7 +149,7 @@ func free(name string, change ...func(*Cluster)) Cluster {
 }
 
 func of(name string, uid types.UID) func(*Cluster) {
-	return func(c *Cluster) { c.ClaimName, c.ClaimUID = name, uid }
+	return func(c *Cluster) { c.ClaimName, c.ClaimUID, c.ClaimedAt = name, uid, noon }
 }
 
 func TestPlan(t *testing.T) {
@@ -156,6 +195,14 @@ func TestPlan(t *testing.T) {
 			in:     Snapshot{Claim: claim(named("x")), Pool: pool, Own: new(free("x", of("a", "")))},
 			action: RecordClaim{Cluster: "x", UID: "uid-x", ResourceVersion: "7", At: noon, Why: WhyUnidentified}, reason: hivev1.ReasonClusterClaimed,
 		},
+		"a cluster that does not say when it was claimed gets the time, so that it does not hibernate by the time of its installation": {
+			in:     Snapshot{Claim: claim(named("x")), Pool: pool, Own: new(free("x", of("a", "uid-a"), func(c *Cluster) { c.ClaimedAt = time.Time{} }))},
+			action: RecordClaim{Cluster: "x", UID: "uid-x", ResourceVersion: "7", At: noon, Why: WhyUnidentified}, reason: hivev1.ReasonClusterClaimed,
+		},
+		"a cluster that missed its claim says so no more": {
+			in:     Snapshot{Claim: claim(named("x")), Pool: pool, Own: new(free("x", of("a", "uid-a"), func(c *Cluster) { c.OrphanReason = hivev1.ReasonClaimNotRestored }))},
+			action: ReportMissing{Cluster: "x", UID: "uid-x", ResourceVersion: "7", Found: true, Why: WhyFound}, reason: hivev1.ReasonClusterClaimed,
+		},
 		"a cluster without UID is not this claim's unless the claim names it": {
 			in: Snapshot{Claim: claim(), Pool: pool, Clusters: []Cluster{free("x", of("a", ""))}}, reason: hivev1.ReasonNoClusters,
 		},
@@ -171,6 +218,11 @@ func TestPlan(t *testing.T) {
 				c.Annotations = map[string]string{hivev1.AnnotationReconcilePause: "true"}
 			}), Pool: pool, Clusters: []Cluster{free("x")}},
 		},
+		"also when the annotation says True": {
+			in: Snapshot{Claim: claim(func(c *hivev1.ClusterClaim) {
+				c.Annotations = map[string]string{hivev1.AnnotationReconcilePause: "True"}
+			}), Pool: pool, Clusters: []Cluster{free("x")}},
+		},
 		"a cluster that the pool decided to delete is not given out": {
 			in: Snapshot{Claim: claim(), Pool: &hivev1.ClusterPool{Status: hivev1.ClusterPoolStatus{Operations: []hivev1.ClusterPoolOperation{
 				{Namespace: "x", Kind: hivev1.OperationDelete},
@@ -178,7 +230,7 @@ func TestPlan(t *testing.T) {
 		},
 		"a cluster that does not resume in time is not given out": {
 			in: Snapshot{Claim: claim(), Pool: &hivev1.ClusterPool{Spec: hivev1.ClusterPoolSpec{HibernationConfig: &hivev1.HibernationConfig{ResumeTimeout: hours(1)}}},
-				Clusters: []Cluster{free("x", func(c *Cluster) { c.Resuming = noon.Add(-time.Hour) })}, Claims: []Waiter{WaiterOf(claim())}}, reason: hivev1.ReasonNoClusters,
+				Clusters: []Cluster{free("x", func(c *Cluster) { c.ResumingSince = noon.Add(-time.Hour) })}, Claims: []Waiter{WaiterOf(claim())}}, reason: hivev1.ReasonNoClusters,
 		},
 		"a pool that is being deleted gives out nothing": {
 			in:     Snapshot{Claim: claim(), Pool: &hivev1.ClusterPool{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: new(metav1.NewTime(noon))}}, Clusters: []Cluster{free("x")}},
@@ -222,7 +274,7 @@ func TestPendingNeverComesBack(t *testing.T) {
 		c.Spec.Subjects = subjects()
 		c.Status.Conditions = []hivev1.Condition{{Type: hivev1.ClusterClaimPending, Status: corev1.ConditionFalse, Reason: hivev1.ReasonClusterClaimed, Message: "Cluster claimed", LastTransitionTime: metav1.NewTime(noon)}}
 	})
-	own := free("x", of("a", "uid-a"), func(c *Cluster) { c.Metadata, c.Running = &hivev1.ClusterMetadata{}, true })
+	own := free("x", of("a", "uid-a"), func(c *Cluster) { c.Metadata, c.ObservedPower = &hivev1.ClusterMetadata{}, hivev1.PowerStateRunning })
 	d := Plan(noon, Snapshot{Claim: c, Pool: &hivev1.ClusterPool{}, Own: &own})
 	require.IsType(t, GrantRights{}, d.Action, "the rights are restored")
 	require.Equal(t, corev1.ConditionFalse, hivev1.FindCondition(d.Status.Conditions, hivev1.ClusterClaimPending).Status)
@@ -230,9 +282,46 @@ func TestPendingNeverComesBack(t *testing.T) {
 
 func TestAssignIsTheSameForEverybody(t *testing.T) {
 	waiting := []Waiter{{Name: "b", UID: "b", Created: noon}, {Name: "a", UID: "a", Created: noon}, {Name: "0", UID: "0", Created: noon.Add(time.Second)}}
-	clusters := []Cluster{free("y"), free("x"), free("w", func(c *Cluster) { c.Created, c.Running = noon.Add(time.Second), true })}
+	clusters := []Cluster{free("y"), free("x"), free("w", func(c *Cluster) { c.Created, c.ObservedPower = noon.Add(time.Second), hivev1.PowerStateRunning })}
 	require.Equal(t, map[types.UID]string{"a": "x", "b": "y", "0": "w"}, Assign(waiting, clusters, hivev1.ClaimPolicyOldestFirst))
 	require.Equal(t, map[types.UID]string{"a": "w", "b": "x", "0": "y"}, Assign(waiting, clusters, hivev1.ClaimPolicyRunningFirst))
 	require.Equal(t, "b", waiting[0].Name, "the arguments are left as they are")
 	require.Equal(t, map[types.UID]string{"a": "y"}, Assign(waiting, clusters[:1], ""))
+}
+
+func TestGiveUp(t *testing.T) {
+	release := ReleaseCluster{Cluster: "x", UID: "uid-x", Why: WhyOrphaned}
+	missing := func(restored bool) ReportMissing {
+		return ReportMissing{Cluster: "x", UID: "uid-x", ResourceVersion: "7", Restored: restored, Why: WhyOrphaned}
+	}
+	restored := func(c *Cluster) { c.Restored = true }
+	since := func(reason string, ago time.Duration) func(*Cluster) {
+		return func(c *Cluster) { c.OrphanReason, c.OrphanedSince = reason, noon.Add(-ago) }
+	}
+	for sentence, c := range map[string]struct {
+		own       Cluster
+		binding   *rbacv1.RoleBinding
+		abandoned bool
+		action    Action
+		wait      time.Duration
+	}{
+		"rights go at once":                                {own: free("x", of("a", "1")), binding: &rbacv1.RoleBinding{}, action: RevokeRights{Cluster: "x", Binding: true, Why: WhyOrphaned}},
+		"the cluster says that its claim is gone":          {own: free("x", of("a", "1")), action: missing(false)},
+		"and is kept for a while":                          {own: free("x", of("a", "1"), since(hivev1.ReasonClaimDeleted, time.Minute)), wait: OrphanGrace - time.Minute},
+		"and then goes":                                    {own: free("x", of("a", "1"), since(hivev1.ReasonClaimDeleted, OrphanGrace)), action: release},
+		"one that nobody ever had goes at once":            {own: free("x", of("a", "1")), abandoned: true, action: release},
+		"one that is marked goes at once":                  {own: free("x", of("a", "1"), func(c *Cluster) { c.Marked = true }), action: release},
+		"one that is protected stays":                      {own: free("x", of("a", "1"), since(hivev1.ReasonClaimDeleted, OrphanGrace), func(c *Cluster) { c.Protected = true })},
+		"a restored cluster says that it waits":            {own: free("x", of("a", "1"), restored), action: missing(true)},
+		"and waits, with its rights, for as long as it is": {own: free("x", of("a", "1"), restored, since(hivev1.ReasonClaimNotRestored, 1000*time.Hour)), binding: &rbacv1.RoleBinding{}},
+		"without the label its time begins":                {own: free("x", of("a", "1"), since(hivev1.ReasonClaimNotRestored, 1000*time.Hour)), action: missing(false)},
+		"a paused cluster is left alone":                   {own: free("x", of("a", "1"), func(c *Cluster) { c.Paused = true })},
+		"a free cluster is nobody's to give up":            {own: free("x")},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			action, wait := GiveUp(noon, Snapshot{Own: &c.own, Binding: c.binding}, c.abandoned)
+			require.Equal(t, c.action, action)
+			require.Equal(t, c.wait, wait)
+		})
+	}
 }

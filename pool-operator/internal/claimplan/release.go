@@ -3,7 +3,11 @@
 
 package claimplan
 
-import "time"
+import (
+	"time"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
 
 // releaseNotice is how long a claim has been deleting before its status says what it waits for. Most are gone by then.
 const releaseNotice = 2 * time.Second
@@ -49,22 +53,40 @@ func (s *Snapshot) letGo() Decision {
 // giveUp returns how the cluster is given up; nil when that has been done, or must not be. A pool that bounds how many clusters are deleted at a time deletes it
 // itself, first of all; otherwise there is nothing to wait for.
 func (s *Snapshot) giveUp(c *Cluster, why Why) Action {
-	bounded := s.Pool != nil && s.Pool.Spec.MaxConcurrent != nil
-	if c.Deleting || c.Paused || c.Protected || bounded && c.Marked {
+	bounded := s.Pool != nil && s.pool().Bounded
+	if c.Deleting || c.Kept() || bounded && c.Marked {
 		return nil
 	}
 	return ReleaseCluster{Cluster: c.Namespace, UID: c.UID, Mark: bounded, Why: why}
 }
 
-// GiveUp returns how a cluster is given up whose claim does not exist any more, given what is there of its pool and of the rights in its namespace; nil when
-// nothing is left to do. The caller has made sure of the claim's absence on the API server.
-func GiveUp(s Snapshot) Action {
-	switch {
-	case s.Own == nil || !s.Own.claimed() || s.Own.Paused:
-		return nil
-	case s.Binding != nil:
-		return s.revoke(s.Own.Namespace, WhyOrphaned)
-	default:
-		return s.giveUp(s.Own, WhyOrphaned)
+// OrphanGrace is how long a cluster is kept whose claim was there and is not any more, as after its finalizer was removed by hand. The cluster says so meanwhile, and whoever needs it can
+// protect it.
+const OrphanGrace = 10 * time.Minute
+
+// GiveUp returns how a cluster is given up whose claim does not exist, given what is there of its pool and of the rights in its namespace; nil when nothing is to be done now, and
+// then wait is when time alone changes that. Abandoned says that this process recorded the claim in the cluster after the claim was gone: nobody ever had the cluster. The caller has made sure
+// of the claim's absence on the API server.
+func GiveUp(now time.Time, s Snapshot, abandoned bool) (action Action, wait time.Duration) {
+	own := s.Own
+	if own == nil || !own.Claimed() || own.Paused || own.Deleting {
+		return nil, 0
 	}
+	missing := ReportMissing{Cluster: own.Namespace, UID: own.UID, ResourceVersion: own.ResourceVersion, Restored: own.Restored, Why: WhyOrphaned}
+	switch {
+	case own.Restored && own.OrphanReason != hivev1.ReasonClaimNotRestored:
+		return missing, 0
+	case own.Restored:
+		return nil, 0
+	case s.Binding != nil:
+		return s.revoke(own.Namespace, WhyOrphaned), 0
+	case abandoned || own.Marked:
+		return s.giveUp(own, WhyOrphaned), 0
+	case own.OrphanReason != hivev1.ReasonClaimDeleted:
+		return missing, 0
+	}
+	if due := own.OrphanedSince.Add(OrphanGrace); now.Before(due) {
+		return nil, due.Sub(now)
+	}
+	return s.giveUp(own, WhyOrphaned), 0
 }

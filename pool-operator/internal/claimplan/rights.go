@@ -14,30 +14,48 @@ import (
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
-// ownerResources are the kinds of the group that live in a cluster's namespace; those that other controllers serve are among them. They and the
-// verbs are written out because nobody can grant a wildcard without holding one.
+// clusterVerbs are what subjects may do with the ClusterDeployment of their claim, by its name; what an update may change is for admission to say. They may list what is
+// in its namespace, so that clients which watch it work. Verbs are written out because nobody can grant a wildcard without holding one.
 var (
-	ownerResources = []string{
-		"clusterdeploymentcustomizations", "clusterdeployments", "clusterdeprovisions", "clusterprovisions", "clusterstates", "dnszones",
-		"machinepools", "syncidentityproviders", "syncsets",
-	}
-	ownerVerbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+	clusterVerbs     = []string{"get", "patch", "update"}
+	listVerbs        = []string{"list", "watch"}
+	machinePoolVerbs = []string{"create", "delete", "get", "list", "patch", "update", "watch"}
 )
 
-// OwnerRules returns what a claim's subjects may do in the namespace of their cluster: everything with the kinds of the group that live there, and read the
-// Secrets that lead into the cluster.
-func OwnerRules(metadata *hivev1.ClusterMetadata) []rbacv1.PolicyRule {
-	secrets := []string{metadata.AdminKubeconfigSecretRef.Name}
-	for _, ref := range []*hivev1.LocalObjectReference{metadata.AdminPasswordSecretRef, metadata.MetadataJSONSecretRef} {
-		if ref != nil && ref.Name != "" {
+// OwnerRules returns what a claim's subjects may do in the namespace of their cluster: switch it on and off and label it, read the Secrets that lead into it, and manage
+// its MachinePools if the pool allows them.
+func OwnerRules(own *Cluster, machinePools bool) []rbacv1.PolicyRule {
+	rules := []rbacv1.PolicyRule{
+		{APIGroups: []string{hivev1.GroupName}, Resources: []string{"clusterdeployments"}, ResourceNames: []string{own.Namespace}, Verbs: slices.Clone(clusterVerbs)},
+		{APIGroups: []string{hivev1.GroupName}, Resources: []string{"clusterdeployments"}, Verbs: slices.Clone(listVerbs)},
+	}
+	if machinePools {
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{hivev1.GroupName}, Resources: []string{"machinepools"}, Verbs: slices.Clone(machinePoolVerbs)})
+	}
+	// Without a name, a rule would be about all Secrets.
+	if secrets, _ := accessSecrets(own); len(secrets) > 0 {
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: secrets, Verbs: []string{"get"}})
+	}
+	return rules
+}
+
+// accessSecrets returns the names of the Secrets that lead into the cluster, and those that its metadata names although no subject may read them.
+func accessSecrets(own *Cluster) (secrets, private []string) {
+	refs := []*hivev1.LocalObjectReference{&own.Metadata.AdminKubeconfigSecretRef, own.Metadata.AdminPasswordSecretRef, own.Metadata.MetadataJSONSecretRef}
+	for _, ref := range refs {
+		switch {
+		case ref == nil || ref.Name == "":
+		case slices.Contains(own.Private, ref.Name):
+			private = append(private, ref.Name)
+		default:
 			secrets = append(secrets, ref.Name)
 		}
 	}
-	return []rbacv1.PolicyRule{
-		{APIGroups: []string{hivev1.GroupName}, Resources: slices.Clone(ownerResources), Verbs: slices.Clone(ownerVerbs)},
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: secrets, Verbs: []string{"get"}},
-	}
+	return secrets, private
 }
+
+// machinePools says whether the pool allows MachinePools.
+func (s *Snapshot) machinePools() bool { return s.Pool != nil && s.pool().MachinePools }
 
 // OwnerSubjects returns the subjects in the form that the API server keeps them in, and a sentence about each one that it would refuse.
 func OwnerSubjects(claimed []rbacv1.Subject) (subjects []rbacv1.Subject, refused []string) {
@@ -82,7 +100,7 @@ func (s *Snapshot) grant(own *Cluster) (action Action, settled bool) {
 	if own.Metadata == nil {
 		return nil, false
 	}
-	g := GrantRights{Cluster: own.Namespace, UID: own.UID, Rules: OwnerRules(own.Metadata), Subjects: subjects, Why: WhyRights}
+	g := GrantRights{Cluster: own.Namespace, UID: own.UID, Rules: OwnerRules(own, s.machinePools()), Subjects: subjects, Why: WhyRights}
 	g.Role = s.Role == nil || !equality.Semantic.DeepEqual(s.Role.Rules, g.Rules)
 	g.Binding = s.Binding == nil || !equality.Semantic.DeepEqual(s.Binding.Subjects, subjects)
 	g.Replace = s.Binding != nil && s.Binding.RoleRef != OwnerRoleRef()
@@ -98,9 +116,15 @@ func OwnerRoleRef() rbacv1.RoleRef {
 	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: hivev1.ClaimOwnerRoleName}
 }
 
-// subjectsNote is appended to a message when subjects were left out.
-func (s *Snapshot) subjectsNote() string {
+// rightsNote is appended to a message when something was left out of the subjects' rights.
+func (s *Snapshot) rightsNote(own *Cluster) string {
 	_, refused := OwnerSubjects(s.Claim.Spec.Subjects)
+	if own.Metadata != nil {
+		_, private := accessSecrets(own)
+		for _, name := range private {
+			refused = append(refused, fmt.Sprintf("Secret %s, which spec.clusterMetadata of the cluster names and no subject may read", name))
+		}
+	}
 	if len(refused) == 0 {
 		return ""
 	}

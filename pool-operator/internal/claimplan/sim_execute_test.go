@@ -54,7 +54,7 @@ func (r *replica) execute(s *Snapshot, action Action) (ended bool, err error) {
 		w.rights[a.Cluster] = grant{claim: s.Claim.UID, rules: a.Rules, subjects: a.Subjects}
 		w.record("rights in %s for %s", a.Cluster, s.Claim.UID)
 		r.rightsOf(s, w.state, a.Cluster)
-	case RevokeRights, ReleaseCluster:
+	case RevokeRights, ReleaseCluster, ReportMissing:
 		return false, r.release(s, a)
 	case ExpireClaim:
 		_, err := w.changeClaim(s.Claim.Name, s.Claim.UID, s.Claim.ResourceVersion, "expire", func(c *hivev1.ClusterClaim) { c.DeletionTimestamp = new(metav1.NewTime(w.now)) })
@@ -85,6 +85,9 @@ func (r *replica) recordClaim(s *Snapshot, a RecordClaim) error {
 	}
 	cd, err := r.w.changeCluster(a.Cluster, a.UID, a.ResourceVersion, "claimed", func(cd *hivev1.ClusterDeployment) {
 		cd.Spec.ClusterPoolRef.ClaimName, cd.Spec.ClusterPoolRef.ClaimUID = s.Claim.Name, s.Claim.UID
+		if cd.Spec.ClusterPoolRef.ClaimedTimestamp == nil {
+			cd.Spec.ClusterPoolRef.ClaimedTimestamp = new(metav1.NewTime(a.At))
+		}
 		cd.Spec.PowerState = hivev1.PowerStateRunning
 	})
 	if err != nil { // somebody was faster; the next plan starts from what is there
@@ -131,6 +134,23 @@ func (r *replica) release(s *Snapshot, action Action) error {
 			}
 		})
 		s.Own.Marked, s.Own.Deleting = a.Mark, !a.Mark
+	case ReportMissing:
+		cd, err := w.changeCluster(a.Cluster, a.UID, a.ResourceVersion, "claim missing", func(cd *hivev1.ClusterDeployment) {
+			cd.Status.Conditions = slices.DeleteFunc(slices.Clone(cd.Status.Conditions), func(c hivev1.Condition) bool { return c.Type == hivev1.ClusterDeploymentClaimMissing })
+			if !a.Found {
+				reason := hivev1.ReasonClaimDeleted
+				if a.Restored {
+					reason = hivev1.ReasonClaimNotRestored
+				}
+				cd.Status.Conditions = append(cd.Status.Conditions, hivev1.Condition{
+					Type: hivev1.ClusterDeploymentClaimMissing, Status: "True", Reason: reason, LastTransitionTime: metav1.NewTime(w.now),
+				})
+			}
+		})
+		if err != nil {
+			return err
+		}
+		s.Own = new(ClusterOf(cd))
 	default:
 		return fmt.Errorf("releasing a cluster: %T is none of it", action)
 	}
@@ -148,7 +168,7 @@ func (r *replica) orphans(name string) error {
 		}
 		s := &Snapshot{Own: new(ClusterOf(cd)), Pool: v.pool}
 		r.rightsOf(s, v, cd.Name)
-		for action := GiveUp(*s); action != nil; action = GiveUp(*s) {
+		for action, _ := GiveUp(r.w.now, *s, false); action != nil; action, _ = GiveUp(r.w.now, *s, false) {
 			if live := r.w.claims[name]; live != nil && live.UID == ref.ClaimUID {
 				return errConflict
 			}

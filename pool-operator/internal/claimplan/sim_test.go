@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
 // disturb lets something happen that is not the operator's doing.
@@ -52,9 +53,48 @@ func (w *world) disturb() {
 		pool.Spec.ClaimPolicy = []hivev1.ClaimPolicy{hivev1.ClaimPolicyOldestFirst, hivev1.ClaimPolicyRunningFirst}[w.rng.IntN(2)]
 		w.pool = pool
 		w.record("pool changes")
+	case n < 98:
+		w.drift()
 	default:
 		w.now = w.now.Add(time.Duration(w.rng.IntN(30)) * time.Second)
 	}
+}
+
+// drift lets others write: somebody annotates, pauses a claim or lets it go on, or removes its finalizer; a cluster dies, or is restored from a backup.
+func (w *world) drift() {
+	c, cd := pick(w, w.claims), pick(w, w.cds)
+	switch w.rng.IntN(5) {
+	case 0:
+		if cd != nil {
+			_, _ = w.changeCluster(cd.Name, "", "", "annotated by somebody", func(*hivev1.ClusterDeployment) {})
+		}
+	case 1:
+		if c != nil {
+			_, _ = w.changeClaim(c.Name, "", "", "annotated by somebody", func(*hivev1.ClusterClaim) {})
+		}
+	case 2:
+		if c != nil && !hasFinalizer(c) {
+			_, _ = w.changeClaim(c.Name, "", "", "paused or not", func(c *hivev1.ClusterClaim) {
+				c.Annotations = map[string]string{hivev1.AnnotationReconcilePause: []string{"True", "false"}[w.rng.IntN(2)]}
+			})
+		}
+	case 3:
+		if c != nil && !c.DeletionTimestamp.IsZero() {
+			_, _ = w.changeClaim(c.Name, "", "", "deleted by force", func(c *hivev1.ClusterClaim) { c.Finalizers = nil })
+		}
+	case 4:
+		if cd != nil && cd.Spec.Installed {
+			_, _ = w.changeCluster(cd.Name, "", "", "dies", func(cd *hivev1.ClusterDeployment) {
+				cd.Status.Conditions = conditionsWith(cd, hivev1.Condition{Type: hivev1.ClusterDeploymentReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(w.now)})
+			})
+		}
+	}
+}
+
+// conditionsWith are the conditions of the cluster with c in place of that of its type.
+func conditionsWith(cd *hivev1.ClusterDeployment, c hivev1.Condition) []hivev1.Condition {
+	out := slices.DeleteFunc(slices.Clone(cd.Status.Conditions), func(o hivev1.Condition) bool { return o.Type == c.Type })
+	return append(out, c)
 }
 
 func (w *world) deprovision() {
@@ -161,7 +201,7 @@ func (w *world) settled() error {
 		if c.Usable() {
 			free++
 		}
-		if c.claimed() && !c.Deleting && !c.Marked {
+		if c.Claimed() && !c.Deleting && !c.Marked {
 			if claim := w.claims[c.ClaimName]; claim == nil || claim.UID != c.ClaimUID {
 				return fmt.Errorf("cluster %s is kept for claim %s, which is gone", c.Namespace, c.ClaimUID)
 			} else if claim.Spec.Namespace != c.Namespace || !hasFinalizer(claim) {
@@ -178,13 +218,14 @@ func (w *world) settled() error {
 		pending := hivev1.FindCondition(claim.Status.Conditions, hivev1.ClusterClaimPending)
 		waiter := WaiterOf(claim)
 		switch {
+		case waiter.Paused:
 		case !claim.DeletionTimestamp.IsZero():
 			if cd := w.cds[claim.Spec.Namespace]; cd == nil || cd.DeletionTimestamp == nil {
 				return fmt.Errorf("claim %s is deleted and stays", claim.Name)
 			}
 		case pending == nil:
 			return fmt.Errorf("claim %s says nothing", claim.Name)
-		case pending.Status == corev1.ConditionTrue && !waiter.left(w.now) && claim.Spec.Namespace == "" && free > 0:
+		case pending.Status == corev1.ConditionTrue && !waiter.Left(w.now) && claim.Spec.Namespace == "" && free > 0:
 			return fmt.Errorf("claim %s waits while %d clusters are free", claim.Name, free)
 		case pending.Status == corev1.ConditionTrue && claim.Spec.Namespace == "" && hasFinalizer(claim):
 			return fmt.Errorf("claim %s waits with a finalizer", claim.Name)
@@ -198,6 +239,13 @@ func (w *world) settle(replicas []*replica) error {
 	for range 60 {
 		busy := false
 		before := len(w.history)
+		for _, cd := range w.cds {
+			if c := ClusterOf(cd); c.OrphanReason == hivev1.ReasonClaimDeleted && !c.Deleting {
+				w.now = w.now.Add(OrphanGrace)
+				busy = true
+				break
+			}
+		}
 		w.deprovision()
 		w.deprovision()
 		names := map[string]bool{}
@@ -308,11 +356,11 @@ func TestNobodyIsServedBeforeHisTurn(t *testing.T) {
 			for _, cd := range w.cds {
 				clusters = append(clusters, ClusterOf(cd))
 			}
-			queue, free := Waiting(w.now, waiters, clusters), Free(w.now, w.pool, waiters, clusters)
+			queue, free := poolview.Waiting(w.now, waiters, clusters), poolview.Free(w.now, poolview.PoolOf(w.pool), waiters, clusters)
 			turn := slices.IndexFunc(queue, func(q Waiter) bool { return q.Name == name })
 			r.sync()
 			r.reconcile(name)
-			if c := w.claims[name]; turn >= 0 && WaiterOf(c).Cluster != "" {
+			if c := w.claims[name]; turn >= 0 && WaiterOf(c).Namespace != "" {
 				served++
 				require.Less(t, turn, len(free), "seed %d: %s was served out of turn\n%s", seed, name, joinLines(w.trace[max(0, len(w.trace)-20):]))
 			} else if turn >= 0 {

@@ -98,7 +98,7 @@ func (s *Snapshot) assigned(own *Cluster) report {
 func (s *Snapshot) held(own *Cluster, settled bool) report {
 	r := report{
 		pending: hivev1.Condition{
-			Type: hivev1.ClusterClaimPending, Status: corev1.ConditionFalse, Reason: hivev1.ReasonClusterClaimed, Message: "Cluster claimed" + s.subjectsNote(),
+			Type: hivev1.ClusterClaimPending, Status: corev1.ConditionFalse, Reason: hivev1.ReasonClusterClaimed, Message: "Cluster claimed" + s.rightsNote(own),
 		},
 		running: clusterRunning(own),
 	}
@@ -142,9 +142,9 @@ func clusterRunning(own *Cluster) hivev1.Condition {
 	switch {
 	case own.Deleting || own.Marked:
 		return running(corev1.ConditionFalse, hivev1.ReasonClusterDeleting, "Assigned cluster has been marked for deletion")
-	case own.Asleep && own.claimed():
+	case !own.ShouldRun() && own.Claimed():
 		return running(corev1.ConditionFalse, hivev1.ReasonHibernating, "Assigned cluster hibernates; set its spec.powerState to Running to resume it")
-	case own.Running:
+	case own.Running():
 		return running(corev1.ConditionTrue, hivev1.ReasonRunning, "Cluster is running")
 	default:
 		return running(corev1.ConditionFalse, hivev1.ReasonResuming, "Waiting for cluster to be running")

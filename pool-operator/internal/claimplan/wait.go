@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
 // noClusters begins every message of a claim in the queue; clients of today look for it.
@@ -20,7 +21,7 @@ const noClusters = "No clusters in pool are ready to be claimed"
 // explain says where in the queue the claim is, what it waits for and, when there is a basis for it, until when.
 func (s *Snapshot) explain(now time.Time, waiting []Waiter, free []Cluster) report {
 	position := 1 + slices.IndexFunc(waiting, func(w Waiter) bool { return w.UID == s.Claim.UID })
-	installing := s.installing()
+	installing := s.installing(now)
 	ahead := position - len(free)
 	reason, message := s.waitReason(ahead, len(installing))
 	r := s.waiting(reason, message)
@@ -32,24 +33,25 @@ func (s *Snapshot) explain(now time.Time, waiting []Waiter, free []Cluster) repo
 }
 
 // installing returns the pool's clusters that will be free once they are installed, oldest first.
-func (s *Snapshot) installing() []Cluster {
+func (s *Snapshot) installing(now time.Time) []Cluster {
 	var installing []Cluster
 	for _, c := range s.Clusters {
-		if !c.Installed && !c.claimed() && !c.Deleting && !c.Marked && !c.Failed {
+		broken, _ := c.Broken(now, s.pool().Limits)
+		if !c.Installed && !c.Claimed() && !c.Deleting && !c.Marked && broken == nil {
 			installing = append(installing, c)
 		}
 	}
-	slices.SortFunc(installing, byAge)
+	slices.SortFunc(installing, poolview.ByAge)
 	return installing
 }
 
 // waitReason says what the ahead-th claim without a free cluster waits for. A cluster that is being installed for it comes first, whatever keeps the pool
 // from creating more.
 func (s *Snapshot) waitReason(ahead, installing int) (reason hivev1.WaitReason, message string) {
-	capacity := s.poolCondition(hivev1.ClusterPoolCapacityAvailable, corev1.ConditionFalse)
-	missing := s.poolCondition(hivev1.ClusterPoolMissingDependencies, corev1.ConditionTrue)
-	failing := s.poolCondition(hivev1.ClusterPoolProvisioningHealthy, corev1.ConditionFalse)
-	limit := s.Pool.Spec.MaxConcurrent
+	pool := s.pool()
+	capacity := poolCondition(pool, hivev1.ClusterPoolCapacityAvailable, corev1.ConditionFalse)
+	missing := poolCondition(pool, hivev1.ClusterPoolMissingDependencies, corev1.ConditionTrue)
+	failing := poolCondition(pool, hivev1.ClusterPoolProvisioningHealthy, corev1.ConditionFalse)
 	switch {
 	case ahead <= 0:
 		return hivev1.WaitAssignment, "A cluster is free and is being assigned"
@@ -63,7 +65,7 @@ func (s *Snapshot) waitReason(ahead, installing int) (reason hivev1.WaitReason, 
 		return hivev1.WaitMissingDependencies, noClusters + ": the pool cannot create clusters: " + missing.Message
 	case failing != nil:
 		return hivev1.WaitProvisioningFailing, noClusters + ": clusters break while they are installed: " + failing.Message
-	case limit != nil && *limit == 0:
+	case pool.Frozen:
 		return hivev1.WaitPoolFrozen, noClusters + ": the pool's maxConcurrent is 0, so that it creates none"
 	case installing > 0:
 		return hivev1.WaitProvisioning, noClusters + ": clusters are being installed"
@@ -73,8 +75,8 @@ func (s *Snapshot) waitReason(ahead, installing int) (reason hivev1.WaitReason, 
 }
 
 // poolCondition returns the pool's condition of the type if it has the status.
-func (s *Snapshot) poolCondition(conditionType string, status corev1.ConditionStatus) *hivev1.Condition {
-	c := hivev1.FindCondition(s.Pool.Status.Conditions, conditionType)
+func poolCondition(pool *poolview.Pool, conditionType string, status corev1.ConditionStatus) *hivev1.Condition {
+	c := hivev1.FindCondition(pool.Conditions[:], conditionType)
 	if c == nil || c.Status != status {
 		return nil
 	}

@@ -5,18 +5,20 @@ package controlplane
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 )
 
 // Pinned versions; hack/controlplane/go.mod and go.sum say the same, and a test compares them.
 const (
 	// KubernetesVersion is the version of kube-apiserver, kube-controller-manager and kubectl.
-	KubernetesVersion = "v1.36.3"
+	KubernetesVersion = "v1.37.2"
 	// EtcdVersion is the version of etcd.
 	EtcdVersion = "v3.7.3"
 	// sumHash is the beginning of the SHA-256 of hack/controlplane/go.sum.
-	sumHash = "39e5eba3eb9b"
+	sumHash = "0252cefcd9bb"
 )
 
 // Names of the programs.
@@ -37,8 +39,8 @@ type Binaries struct {
 }
 
 // FindBinaries looks for the programs in dir when that is not empty, else in $KUBEBUILDER_ASSETS and then in the cache
-// that hack/controlplane/build fills. What dir or KUBEBUILDER_ASSETS lacks is taken from the cache. It returns a
-// MissingBinaryError for the first program that is found nowhere.
+// that hack/controlplane/build fills. What dir or KUBEBUILDER_ASSETS lacks is taken from the cache, and what that lacks from
+// the PATH, if it is of the pinned minor. It returns a MissingBinaryError for the first program that is found nowhere.
 func FindBinaries(dir string) (Binaries, error) {
 	var found Binaries
 	looked := searchPath(dir)
@@ -52,7 +54,13 @@ func FindBinaries(dir string) (Binaries, error) {
 		{kubectlName, &found.Kubectl},
 	} {
 		*want.into = findIn(looked, want.name)
-		if *want.into == "" && want.name != kubectlName {
+		if want.name == kubectlName {
+			break
+		}
+		if *want.into == "" {
+			*want.into = findOnPath(want.name)
+		}
+		if *want.into == "" {
 			return Binaries{}, &MissingBinaryError{Name: want.name, Looked: looked}
 		}
 	}
@@ -92,6 +100,44 @@ func searchPath(dir string) []string {
 		path = []string{path[0], path[2]}
 	}
 	return path
+}
+
+// findOnPath returns the path of a program of the pinned minor on the PATH, or "".
+func findOnPath(name string) string {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return ""
+	}
+	text, err := exec.Command(path, "--version").Output() //nolint:noctx // it prints its version and ends
+	if err != nil || minorOf(versionIn(string(text))) != minorOf(pinnedVersion(name)) {
+		return ""
+	}
+	return path
+}
+
+func pinnedVersion(name string) string {
+	if name == etcdName {
+		return EtcdVersion
+	}
+	return KubernetesVersion
+}
+
+// versionIn returns the version that "etcd --version" or "kube-apiserver --version" prints, as v1.2.3, or "".
+func versionIn(text string) string {
+	for line := range strings.Lines(text) {
+		for _, prefix := range []string{"Kubernetes ", "etcd Version: "} {
+			if version, ok := strings.CutPrefix(strings.TrimSpace(line), prefix); ok {
+				return "v" + strings.TrimPrefix(version, "v")
+			}
+		}
+	}
+	return ""
+}
+
+// minorOf returns v1.2 of v1.2.3.
+func minorOf(version string) string {
+	parts := strings.SplitN(version, ".", 3)
+	return strings.Join(parts[:min(len(parts), 2)], ".")
 }
 
 func findIn(dirs []string, name string) string {

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -68,6 +69,37 @@ func TestMissingBinaryIsNamedWithTheWayOut(t *testing.T) {
 	assert.Equal(t, apiServerName, missing.Name)
 	assert.Contains(t, err.Error(), "make controlplane")
 	assert.NotContains(t, err.Error(), "\n", "one sentence")
+}
+
+// A program on the PATH is used if it is of the pinned minor, and only where nothing else is there.
+func TestBinaryOnThePathIsOfThePinnedMinor(t *testing.T) {
+	onPath := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("KUBEBUILDER_ASSETS", "")
+	t.Setenv("PATH", onPath+string(os.PathListSeparator)+os.Getenv("PATH"))
+	prints := func(name, text string) string {
+		path := program(t, onPath, name)
+		require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\necho '"+text+"'\n"), 0o700))
+		return path
+	}
+	server := prints(apiServerName, "Kubernetes "+minorOf(KubernetesVersion)+".99")
+	manager := prints(controllerManagerName, "Kubernetes "+KubernetesVersion)
+	prints(etcdName, "etcd Version: 3.0.1")
+
+	_, err := FindBinaries("")
+	var missing *MissingBinaryError
+	require.ErrorAs(t, err, &missing, "etcd on the PATH is of another minor")
+	assert.Equal(t, etcdName, missing.Name)
+
+	etcd := prints(etcdName, "etcd Version: "+strings.TrimPrefix(EtcdVersion, "v"))
+	found, err := FindBinaries("")
+	require.NoError(t, err)
+	assert.Equal(t, Binaries{Etcd: etcd, APIServer: server, ControllerManager: manager}, found)
+
+	cached := program(t, CacheDir(), apiServerName)
+	found, err = FindBinaries("")
+	require.NoError(t, err)
+	assert.Equal(t, cached, found.APIServer, "what was built goes first")
 }
 
 func TestFileThatCannotBeExecutedIsNoBinary(t *testing.T) {

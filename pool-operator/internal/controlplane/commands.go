@@ -62,6 +62,7 @@ func (p *Plane) apiServerArgs() []string {
 		"--proxy-client-key-file=" + p.dir.pki("front-proxy-client.key"),
 		"--profiling=false",
 	}
+	args = append(args, p.emulation()...)
 	if len(p.options.Tokens) > 0 {
 		args = append(args, "--token-auth-file="+p.dir.tokens())
 	}
@@ -69,14 +70,14 @@ func (p *Plane) apiServerArgs() []string {
 }
 
 func (p *Plane) controllerManagerArgs() []string {
-	return []string{
-		"--kubeconfig=" + p.dir.managerConfig(),
+	return append(p.emulation(),
+		"--kubeconfig="+p.dir.managerConfig(),
 		"--use-service-account-credentials=true",
-		"--service-account-private-key-file=" + p.dir.pki("sa.key"),
-		"--root-ca-file=" + p.dir.pki("ca.crt"),
-		"--cluster-signing-cert-file=" + p.dir.pki("ca.crt"),
-		"--cluster-signing-key-file=" + p.dir.pki("ca.key"),
-		"--service-cluster-ip-range=" + p.options.ServiceClusterIPRange.String(),
+		"--service-account-private-key-file="+p.dir.pki("sa.key"),
+		"--root-ca-file="+p.dir.pki("ca.crt"),
+		"--cluster-signing-cert-file="+p.dir.pki("ca.crt"),
+		"--cluster-signing-key-file="+p.dir.pki("ca.key"),
+		"--service-cluster-ip-range="+p.options.ServiceClusterIPRange.String(),
 		"--leader-elect=false",
 		// Nobody scrapes it, and a second port is a second thing that can be taken.
 		"--secure-port=0",
@@ -84,5 +85,13 @@ func (p *Plane) controllerManagerArgs() []string {
 		// The server queues fairly by itself; waiting in the client only delays the first service accounts by seconds.
 		"--kube-api-qps=1000",
 		"--kube-api-burst=1000",
+	)
+}
+
+// emulation is the flag of both programs that makes them behave as an older minor.
+func (p *Plane) emulation() []string {
+	if p.options.EmulatedVersion == "" {
+		return nil
 	}
+	return []string{"--emulated-version=kube=" + p.options.EmulatedVersion}
 }

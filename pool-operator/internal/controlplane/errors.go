@@ -19,7 +19,7 @@ type MissingBinaryError struct {
 }
 
 func (e *MissingBinaryError) Error() string {
-	return fmt.Sprintf("%s is missing (looked in %s): run \"make controlplane\", or set KUBEBUILDER_ASSETS to a directory that holds it",
+	return fmt.Sprintf("%s is missing (looked in %s, and on the PATH for the pinned minor version): run \"make controlplane\", or set KUBEBUILDER_ASSETS to a directory that holds it",
 		e.Name, strings.Join(e.Looked, ", "))
 }
 

@@ -39,6 +39,9 @@ type Options struct {
 	Tokens []Token
 	// UnsafeNoFsync makes writes fast and a power cut fatal for the data.
 	UnsafeNoFsync bool
+	// EmulatedVersion is the minor of Kubernetes, such as 1.34, whose APIs are served and whose features are on: at most three minors below that of the
+	// binaries. Empty: the minor of the binaries. Binaries older than 1.31 know no emulation.
+	EmulatedVersion string
 }
 
 // Token is a bearer token that the API server accepts for as long as it runs.
@@ -72,8 +75,9 @@ type Plane struct {
 	lock     *os.File
 	reserved *reservation
 
-	// life serialises Start and Stop.
-	life sync.Mutex
+	// life serialises Start and Stop, and guards closed: a directory that was given up is not started in.
+	life   sync.Mutex
+	closed bool
 
 	mu      sync.Mutex
 	current *run
@@ -191,13 +195,13 @@ func (p *Plane) Kubeconfig() ([]byte, error) {
 
 // Close kills what still runs and gives the directory up; the data stays.
 func (p *Plane) Close() error {
-	p.Kill()
+	p.end()
 	return p.release()
 }
 
 // Destroy kills what still runs, removes the directory with all data and gives it up.
 func (p *Plane) Destroy() error {
-	p.Kill()
+	p.end()
 	err := os.RemoveAll(string(p.dir))
 	return errors.Join(err, p.release())
 }

@@ -28,6 +28,9 @@ const (
 func (p *Plane) Start(ctx context.Context) error {
 	p.life.Lock()
 	defer p.life.Unlock()
+	if p.closed {
+		return errStopped
+	}
 	if p.Running() {
 		return nil
 	}
@@ -184,11 +187,17 @@ func (p *Plane) Stop(ctx context.Context) {
 }
 
 // Kill ends the processes at once, a start that is under way too. Data stay: etcd survives it.
-func (p *Plane) Kill() {
+func (p *Plane) Kill() { p.kill(false) }
+
+// end kills as Kill does, and lets no later Start run anything.
+func (p *Plane) end() { p.kill(true) }
+
+func (p *Plane) kill(forGood bool) {
 	p.killCurrent()
 	// A Start that had not begun to run processes may do so until it gives the life lock back.
 	p.life.Lock()
 	defer p.life.Unlock()
+	p.closed = p.closed || forGood
 	p.killCurrent()
 }
 

@@ -20,6 +20,7 @@ const (
 	WhyInstalled   Why = "Installed"   // its API answers for the first time
 	WhyRestore     Why = "Restore"     // something that belongs to an installed cluster is missing
 	WhyDeleted     Why = "Deleted"     // its ClusterDeployment is being deleted
+	WhyRenew       Why = "Renew"       // what it is reached with ends soon, or is for another address
 	WhyNothingLeft Why = "NothingLeft" // it is being deleted and nothing is left of it
 )
 
@@ -38,6 +39,9 @@ type RemoveFinalizer struct{ Why Why }
 
 // Start starts the cluster.
 type Start struct{ Why Why }
+
+// Renew makes what the cluster is reached with anew, while it runs.
+type Renew struct{ Why Why }
 
 // Stop stops the cluster and keeps its data.
 type Stop struct{ Why Why }
@@ -69,6 +73,9 @@ func (a RemoveFinalizer) Purpose() Why { return a.Why }
 func (a Start) Purpose() Why { return a.Why }
 
 // Purpose implements Action.
+func (a Renew) Purpose() Why { return a.Why }
+
+// Purpose implements Action.
 func (a Stop) Purpose() Why { return a.Why }
 
 // Purpose implements Action.
@@ -83,6 +90,7 @@ func (a RecordInstalled) Purpose() Why { return a.Why }
 func (AddFinalizer) action()    {}
 func (RemoveFinalizer) action() {}
 func (Start) action()           {}
+func (Renew) action()           {}
 func (Stop) action()            {}
 func (Delete) action()          {}
 func (PublishAccess) action()   {}

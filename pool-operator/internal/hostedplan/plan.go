@@ -8,6 +8,7 @@ import (
 	"time"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/poolview"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
@@ -49,7 +50,7 @@ func Hosted(cluster *hivev1.ClusterDeployment) bool {
 
 // Paused says whether somebody asked that nothing be done about the cluster.
 func Paused(cluster *hivev1.ClusterDeployment) bool {
-	return cluster.Annotations[hivev1.AnnotationReconcilePause] == "true"
+	return poolview.IsTrue(cluster.Annotations, hivev1.AnnotationReconcilePause)
 }
 
 // Plan decides what to do about one hosted cluster. Carrying out the actions and planning again ends with a plan without actions.
@@ -62,13 +63,25 @@ func Plan(now time.Time, s Snapshot) Decision {
 	case !slices.Contains(s.Cluster.Finalizers, hivev1.FinalizerDeprovision):
 		return Decision{Actions: []Action{AddFinalizer{Why: WhyNew}}}
 	case !s.Cluster.Spec.Installed:
-		return planInstall(now, s)
-	case s.Cluster.Annotations[hivev1.AnnotationPowerStatePause] == "true":
+		return renewed(s, planInstall(now, s))
+	case poolview.IsTrue(s.Cluster.Annotations, hivev1.AnnotationPowerStatePause):
 		return Decision{Status: statusPowerPaused(now, s)}
 	case !dataIsHere(s):
 		return Decision{Status: statusDataMissing(now, s), RequeueAfter: checkReady}
 	}
-	return planPower(now, s)
+	return renewed(s, planPower(now, s))
+}
+
+// renewed has what the cluster is reached with made anew first, when that is outdated and something runs. A start does so by itself.
+func renewed(s Snapshot, d Decision) Decision {
+	switch s.Observed.State {
+	case provision.StateStarting, provision.StateReady, provision.StateUnreachable:
+		if s.Observed.Outdated {
+			d.Actions = append([]Action{Renew{Why: WhyRenew}}, d.Actions...)
+		}
+	case provision.StateAbsent, provision.StateStopped, provision.StateFailed, provision.StateStopping, provision.StateDeleting:
+	}
+	return d
 }
 
 // dataIsHere says whether what was observed is the cluster that was installed, and not nothing, or something that another replica began.

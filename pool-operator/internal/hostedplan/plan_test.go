@@ -265,3 +265,32 @@ func TestBackoffGrowsToAMinute(t *testing.T) {
 	}
 	assert.Equal(t, time.Minute, last)
 }
+
+func outdated(s *hostedplan.Snapshot) { s.Observed.Outdated = true }
+
+func TestWhatEndsSoonIsRenewedWhileItRuns(t *testing.T) {
+	renew := hostedplan.Renew{Why: hostedplan.WhyRenew}
+	for name, test := range map[string]struct {
+		given []option
+		want  bool
+	}{
+		"a cluster that runs":             {[]option{installed, observed(provision.StateReady), outdated}, true},
+		"one that starts":                 {[]option{installed, observed(provision.StateStarting), outdated}, true},
+		"one that does not answer":        {[]option{installed, observed(provision.StateUnreachable), outdated}, true},
+		"one that waits for an address":   {[]option{observed(provision.StateStarting), outdated}, true},
+		"one that sleeps, until it wakes": {[]option{installed, hibernate, observed(provision.StateStopped), outdated}, false},
+		"one that is paused":              {[]option{installed, observed(provision.StateReady), outdated, annotated(hivev1.AnnotationReconcilePause)}, false},
+		"one that is deleted":             {[]option{installed, deleting, observed(provision.StateReady), outdated}, false},
+		"one that has time":               {[]option{installed, observed(provision.StateReady)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			actions := hostedplan.Plan(now, snapshot(test.given...)).Actions
+			if !test.want {
+				assert.NotContains(t, actions, renew)
+				return
+			}
+			require.NotEmpty(t, actions)
+			assert.Equal(t, renew, actions[0], "before its credentials are published")
+		})
+	}
+}

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
 // Snapshot is all that a plan depends on, besides the time.
@@ -73,7 +74,7 @@ func Conditions() []string {
 
 // Plan decides what to write about a cluster that an install object installs.
 func Plan(now time.Time, s Snapshot) Decision {
-	if s.Cluster.Annotations[hivev1.AnnotationReconcilePause] == "true" || s.Cluster.DeletionTimestamp != nil {
+	if poolview.IsTrue(s.Cluster.Annotations, hivev1.AnnotationReconcilePause) || s.Cluster.DeletionTimestamp != nil {
 		return Decision{}
 	}
 	d := newDraft(now, s.Cluster)

@@ -24,7 +24,7 @@ const (
 	WhyEntryRemoved Why = "EntryRemoved"
 	// WhyAboveTarget: there are more clusters than size and waiting claims ask for.
 	WhyAboveTarget Why = "AboveTarget"
-	// WhyStale: the cluster was made from an earlier version of the pool.
+	// WhyStale: the cluster was made from an earlier version of the pool, or replaces one that was.
 	WhyStale Why = "Stale"
 	// WhyPoolDeleted: the pool is being deleted.
 	WhyPoolDeleted Why = "PoolDeleted"

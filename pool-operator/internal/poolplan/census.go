@@ -4,12 +4,11 @@
 package poolplan
 
 import (
-	"cmp"
 	"slices"
-	"time"
 	"unicode/utf8"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
 // state is what a cluster counts as; each cluster has exactly one.
@@ -53,24 +52,14 @@ func (m member) unclaimed() bool {
 
 // takeCensus sorts the clusters and gives each its state, operations included: what was decided counts as done.
 func (p *pass) takeCensus() {
-	named := map[string]bool{}
-	for _, c := range p.in.Claims {
-		if c.Namespace != "" {
-			named[c.Namespace] = true
-		}
-	}
-	doomed := map[string]bool{}
-	for _, op := range p.pool.Status.Operations {
-		if op.Kind == hivev1.OperationDelete {
-			doomed[op.Namespace+"/"+string(op.UID)] = true
-		}
-	}
+	named := poolview.Named(p.in.Claims)
+	doomed := poolview.PoolOf(p.pool).Doomed()
 	p.pending = p.countPending()
 	seen := map[string]bool{}
 	for _, c := range sorted(p.in.Clusters) {
 		seen[c.Namespace] = true
 		m := member{Cluster: c}
-		m.state, m.failure = p.stateOf(c, named[c.Namespace], doomed[c.Namespace+"/"+string(c.UID)])
+		m.state, m.failure = p.stateOf(c, named[c.Namespace], doomed[poolview.DoomKey(c.Namespace, c.UID)])
 		p.members = append(p.members, m)
 	}
 	for _, op := range p.pool.Status.Operations {
@@ -92,7 +81,6 @@ func (p *pass) unseen(op hivev1.ClusterPoolOperation, named bool) member {
 }
 
 func (p *pass) stateOf(c Cluster, named, doomed bool) (state, Failure) {
-	taken := c.ClaimName != "" || c.ClaimUID != "" || named
 	switch {
 	case c.Deleting:
 		return deleting, Failure{}
@@ -101,88 +89,36 @@ func (p *pass) stateOf(c Cluster, named, doomed bool) (state, Failure) {
 			return deleting, Failure{}
 		}
 		return released, Failure{}
-	case taken:
+	case c.Claimed() || named:
 		return claimed, Failure{}
 	case doomed:
 		return deleting, Failure{}
 	}
-	if f := p.failureOf(c); f != nil {
-		return broken, *f
+	failure, due := c.Broken(p.now, p.limits)
+	if failure != nil {
+		return broken, *failure
+	}
+	if !due.IsZero() {
+		p.wakeAt(due)
 	}
 	switch {
 	case !c.Installed:
 		return installing, Failure{}
-	case c.ObservedPower == hivev1.PowerStateRunning:
+	case c.Running():
 		return ready, Failure{}
 	}
 	return standby, Failure{}
 }
 
-// failureOf says why an unclaimed cluster is broken: it will not be installed, or it has been resuming for longer than the pool allows.
-func (p *pass) failureOf(c Cluster) *Failure {
-	if c.InstallStopped != nil {
-		return c.InstallStopped
-	}
-	config := p.spec.HibernationConfig
-	if config == nil || config.ResumeTimeout == nil || config.ResumeTimeout.Duration <= 0 || !resuming(c) {
-		return nil
-	}
-	deadline := c.ResumingSince.Add(config.ResumeTimeout.Duration)
-	if p.now.Before(deadline) {
-		p.wakeAt(deadline)
-		return nil
-	}
-	return &Failure{Reason: "ResumeTimedOut", Message: "the cluster should run and did not within " + config.ResumeTimeout.Duration.String()}
-}
-
-func resuming(c Cluster) bool {
-	return c.Installed && c.Power == hivev1.PowerStateRunning && !c.ResumingSince.IsZero() &&
-		c.ObservedPower != hivev1.PowerStateRunning && c.ObservedPower != hivev1.PowerStateHibernating
-}
-
-// countPending counts the claims that wait for a cluster. A claim that has taken one, or whose UID a cluster records, waits no more; one whose cluster records another
-// claim waits again.
+// countPending counts the claims that wait for a cluster, and plans again when the first of them leaves the queue.
 func (p *pass) countPending() int {
-	recorded := map[string]bool{}
-	at := map[string]Cluster{}
-	for _, c := range p.in.Clusters {
-		at[c.Namespace] = c
-		if c.ClaimUID != "" {
-			recorded[string(c.ClaimUID)] = true
+	waiting := poolview.Waiting(p.now, p.in.Claims, p.in.Clusters)
+	for _, claim := range waiting {
+		if !claim.Expires.IsZero() {
+			p.wakeAt(claim.Expires)
 		}
 	}
-	n := 0
-	for _, claim := range p.in.Claims {
-		switch {
-		case claim.Deleting, recorded[string(claim.UID)]:
-		case p.expired(claim):
-		case claim.Namespace == "", lost(at[claim.Namespace], claim):
-			n++
-		}
-	}
-	return n
-}
-
-func (p *pass) expired(claim Claim) bool {
-	if claim.Namespace != "" || claim.Expires.IsZero() {
-		return false
-	}
-	if p.now.Before(claim.Expires) {
-		p.wakeAt(claim.Expires)
-		return false
-	}
-	return true
-}
-
-// lost says whether the cluster that the claim took records another claim.
-func lost(c Cluster, claim Claim) bool {
-	switch {
-	case c.ClaimUID != "":
-		return c.ClaimUID != claim.UID
-	case c.ClaimName != "":
-		return c.ClaimName != claim.Name
-	}
-	return false
+	return len(waiting)
 }
 
 func (p *pass) count(states ...state) int {
@@ -217,6 +153,4 @@ func cut(s string, n int) string {
 }
 
 // byAge orders members by age, oldest first, with a total order.
-func byAge(a, b member) int {
-	return cmp.Or(a.Created.Truncate(time.Second).Compare(b.Created.Truncate(time.Second)), cmp.Compare(a.Namespace, b.Namespace))
-}
+func byAge(a, b member) int { return poolview.ByAge(a.Cluster, b.Cluster) }

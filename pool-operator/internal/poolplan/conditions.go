@@ -139,8 +139,10 @@ func (p *pass) ready() hivev1.Condition {
 		status = corev1.ConditionTrue
 	}
 	message := fmt.Sprintf("%d of %d clusters are installed", installed, p.target())
-	if obstacle != "" {
-		message += "; " + obstacle
+	for _, sentence := range append([]string{obstacle}, p.notes()...) {
+		if sentence != "" {
+			message += "; " + sentence
+		}
 	}
 	return condition(hivev1.ClusterPoolReady, status, reason, message)
 }
@@ -148,15 +150,18 @@ func (p *pass) ready() hivev1.Condition {
 // obstacle says why the pool does not have what its spec asks for.
 func (p *pass) obstacle() (reason, sentence string) {
 	lacking := p.target() - p.countUnclaimed()
+	surplus := -lacking - p.surging()
 	switch {
 	case p.deleting():
 		return hivev1.ReasonPoolDeleting, "the pool is being deleted"
 	case lacking > 0:
 		return p.obstacleToCreation(lacking)
-	case lacking < 0 && p.frozen():
+	case surplus > 0 && p.frozen():
 		return hivev1.ReasonPoolFrozen, "maxConcurrent is 0, so that none is deleted"
-	case lacking < 0:
-		return hivev1.ReasonPoolScalingDown, fmt.Sprintf("%d too many are being deleted", -lacking)
+	case surplus > 0 && surplus <= p.countKept():
+		return hivev1.ReasonPoolProtected, fmt.Sprintf("%d too many are protected from deletion", surplus)
+	case surplus > 0:
+		return hivev1.ReasonPoolScalingDown, fmt.Sprintf("%d too many are being deleted", surplus)
 	case p.count(installing, broken) > 0:
 		return hivev1.ReasonPoolFilling, fmt.Sprintf("%d are installing, %d are broken", p.count(installing), p.count(broken))
 	}

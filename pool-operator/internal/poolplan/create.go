@@ -11,17 +11,23 @@ import (
 
 // addClusters records the creations that are missing, as far as budget, capacity, names and failures allow.
 func (p *pass) addClusters() {
-	if len(p.in.Missing) > 0 {
+	lacking := p.target() - p.countUnclaimed()
+	if len(p.in.Missing) > 0 || lacking <= 0 {
 		return
 	}
-	n := min(p.target()-p.countUnclaimed(), p.budget(), p.capacity(), p.slice(), p.allowedByFailures())
+	p.refusedByBudget = p.refusedByBudget || p.budget() < lacking
+	p.create(min(lacking, p.budget(), p.capacity(), p.slice(), p.allowedByFailures()), WhyBelowTarget)
+}
+
+// create records n creations, or as many as there are names.
+func (p *pass) create(n int, why Why) {
 	p.sortSlugs(max(0, n))
 	for range max(0, n) {
 		name, clusterName, ok := p.nextName()
 		if !ok {
 			return
 		}
-		p.recordCreation(name, clusterName, p.countRunnable() < p.runningTarget())
+		p.recordCreation(name, clusterName, p.countCurrentRunnable() < p.runningTarget(), why)
 	}
 }
 

@@ -22,14 +22,22 @@ const (
 	breakerThreshold = 5
 )
 
-// fail counts a cluster that broke. It is called once per cluster, in the same ticket that records its deletion.
-func (p *pass) fail(namespace string, f Failure) {
+// oneMoment is within how much time failures of clusters that were begun before the last known failure count as the same failure.
+const oneMoment = time.Minute
+
+// fail counts a cluster that broke. It is called once per cluster, in the same ticket that records its deletion. Clusters that were begun together break of one cause: what was begun before
+// the last failure was known, and broke at about that time, is part of that failure.
+func (p *pass) fail(namespace string, begun time.Time, f Failure) {
+	if last := p.health.LastFailureTime; last != nil && p.health.ConsecutiveFailures > 0 && !begun.After(last.Time) && f.At.Before(last.Add(oneMoment)) {
+		return
+	}
 	p.health.ConsecutiveFailures++
 	p.health.LastFailureCluster = namespace
 	p.health.LastFailureReason = cut(f.Reason, 1024)
 	p.health.LastFailureMessage = cut(f.Message, 2048)
 	p.health.LastFailureTime = new(metav1.NewTime(p.now))
 	p.health.NextAttemptTime = new(metav1.NewTime(p.now.Add(delay(p.health.ConsecutiveFailures))))
+	p.health.SpecHash = Recipe(p.spec)
 }
 
 func delay(failures int32) time.Duration {
@@ -49,6 +57,19 @@ func (p *pass) learnFromOutcomes() {
 			p.health = hivev1.ClusterPoolProvisioning{}
 			return
 		}
+	}
+}
+
+// learnFromChanges tries at once what may work now: new clusters are made of something else than the one that broke last, or what they lacked is there again.
+func (p *pass) learnFromChanges() {
+	last := p.health.LastFailureTime
+	if last == nil {
+		return
+	}
+	lacked := hivev1.IsConditionTrue(p.pool.Status.Conditions, hivev1.ClusterPoolMissingDependencies)
+	switch {
+	case p.health.SpecHash != "" && p.health.SpecHash != Recipe(p.spec), p.in.Changed.After(last.Time), lacked && len(p.in.Missing) == 0:
+		p.health = hivev1.ClusterPoolProvisioning{}
 	}
 }
 

@@ -53,7 +53,7 @@ func (p *pass) settleCreation(op hivev1.ClusterPoolOperation, seen *member) {
 
 // settleDeletion drops a deletion that happened, and one whose cluster a claim got first: one that is recorded in it. While a claim only names it, whoever writes it first gets it.
 func (p *pass) settleDeletion(op hivev1.ClusterPoolOperation, seen *member) {
-	recorded := seen != nil && seen.ClaimName+string(seen.ClaimUID) != ""
+	recorded := seen != nil && seen.Claimed()
 	if seen == nil || seen.UID != op.UID || seen.Deleting || seen.state == claimed && recorded {
 		return
 	}
@@ -73,7 +73,7 @@ func (p *pass) withdraw(op hivev1.ClusterPoolOperation, refusal string) {
 		Namespace: op.Namespace, Kind: hivev1.OperationDelete, ClusterName: op.ClusterName, Why: string(WhyCreationRefused), RecordedAt: metav1.NewTime(p.now),
 	})
 	p.recorded++
-	p.fail(op.Namespace, Failure{Reason: string(WhyCreationRefused), Message: refusal})
+	p.fail(op.Namespace, op.RecordedAt.Time, Failure{Reason: string(WhyCreationRefused), Message: refusal, At: p.now})
 	p.wakeAt(p.now.Add(WithdrawalTime))
 }
 
@@ -92,11 +92,11 @@ func (p *pass) settleWithdrawal(op hivev1.ClusterPoolOperation, seen *member) {
 }
 
 // recordCreation puts a creation into the ticket.
-func (p *pass) recordCreation(namespace, clusterName string, running bool) {
+func (p *pass) recordCreation(namespace, clusterName string, running bool, why Why) {
 	p.record(hivev1.ClusterPoolOperation{
-		Namespace: namespace, Kind: hivev1.OperationCreate, ClusterName: clusterName, Running: running, Why: string(WhyBelowTarget),
+		Namespace: namespace, Kind: hivev1.OperationCreate, ClusterName: clusterName, Running: running, Why: string(why),
 	})
-	p.act(CreateCluster{Namespace: namespace, ClusterName: clusterName, Power: power(running), Version: p.version, Why: WhyBelowTarget})
+	p.act(CreateCluster{Namespace: namespace, ClusterName: clusterName, Power: power(running), Version: p.version, Why: why})
 	p.members = append(p.members, p.unseen(p.ops[len(p.ops)-1], false))
 }
 
@@ -105,8 +105,8 @@ func (p *pass) recordDeletion(i int, why Why) {
 	m := &p.members[i]
 	p.record(hivev1.ClusterPoolOperation{Namespace: m.Namespace, Kind: hivev1.OperationDelete, UID: m.UID, Why: string(why)})
 	p.act(DeleteCluster{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Why: why})
-	if why == WhyBroken {
-		p.fail(m.Namespace, m.failure)
+	if why == WhyBroken && !m.failure.AfterInstallation {
+		p.fail(m.Namespace, m.Created, m.failure)
 	}
 	m.state = deleting
 }
@@ -120,6 +120,6 @@ func (p *pass) record(op hivev1.ClusterPoolOperation) {
 // deletable says whether the member's deletion can be recorded now.
 func (p *pass) deletable(i int) bool {
 	m := p.members[i]
-	return !m.planned && !m.Protected && m.state != deleting && p.slice() > 0 && p.budget() > 0 &&
+	return !m.planned && !m.Kept() && m.state != deleting && p.slice() > 0 && p.budget() > 0 &&
 		!slices.ContainsFunc(p.ops, func(op hivev1.ClusterPoolOperation) bool { return op.Namespace == m.Namespace })
 }

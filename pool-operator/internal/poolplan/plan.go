@@ -9,6 +9,7 @@ import (
 	"time"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
 // Plan decides what a pool does next. now has to be later than whatever the snapshot was made from.
@@ -36,6 +37,7 @@ func (p *pass) keepPool() {
 	p.settleOperations()
 	p.syncNames()
 	p.learnFromOutcomes()
+	p.learnFromChanges()
 	p.deleteReleased()
 	p.addClusters()
 	p.deleteBroken()
@@ -66,6 +68,7 @@ type pass struct {
 	spec hivev1.ClusterPoolSpec
 
 	version string
+	limits  poolview.Limits
 	members []member
 	pending int
 
@@ -73,15 +76,20 @@ type pass struct {
 	recorded int
 	// contested is how many clusters are named by claims and may be deleted nevertheless.
 	contested int
-	slugs     []string
-	names     map[string]string
-	health    hivev1.ClusterPoolProvisioning
-	actions   []Action
-	wake      time.Time
+	// kept are clusters that should be deleted and may not be.
+	kept []member
+	// refusedByBudget says that maxConcurrent keeps something from being done.
+	refusedByBudget bool
+
+	slugs   []string
+	names   map[string]string
+	health  hivev1.ClusterPoolProvisioning
+	actions []Action
+	wake    time.Time
 }
 
 func newPass(now time.Time, s Snapshot) *pass {
-	p := &pass{now: now, in: s, pool: s.Pool, spec: s.Pool.Spec, version: Version(s.Pool.Spec), slugs: s.Slugs}
+	p := &pass{now: now, in: s, pool: s.Pool, spec: s.Pool.Spec, version: Version(s.Pool.Spec), limits: poolview.LimitsOf(&s.Pool.Spec), slugs: s.Slugs}
 	if s.Pool.Status.Provisioning != nil {
 		p.health = *s.Pool.Status.Provisioning.DeepCopy()
 	}
@@ -90,7 +98,7 @@ func newPass(now time.Time, s Snapshot) *pass {
 }
 
 func paused(pool *hivev1.ClusterPool) bool {
-	return pool.Annotations[hivev1.AnnotationReconcilePause] == "true"
+	return poolview.IsTrue(pool.Annotations, hivev1.AnnotationReconcilePause)
 }
 
 func (p *pass) deleting() bool { return !p.pool.DeletionTimestamp.IsZero() }

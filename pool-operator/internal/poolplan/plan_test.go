@@ -165,7 +165,7 @@ func TestPlan(t *testing.T) {
 		},
 		"a cluster of unknown version goes before one of an earlier version": {
 			func() poolplan.Snapshot {
-				s := snapshot(testobj.Pool("p", testobj.Size(2)), with(free("p-a", 9), func(c *poolplan.Cluster) { c.Version = "old" }), free("p-b", 1))
+				s := snapshot(testobj.Pool("p", testobj.Size(2), testobj.MaxSize(2)), with(free("p-a", 9), func(c *poolplan.Cluster) { c.Version = "old" }), free("p-b", 1))
 				s.Clusters[1].Version = ""
 				return s
 			}(), []string{"delete p-b"},

@@ -4,6 +4,7 @@
 package poolplan
 
 import (
+	"cmp"
 	"slices"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -24,9 +25,18 @@ func runnable(m member) bool {
 	return false
 }
 
-func (p *pass) countRunnable() int { return p.count(installing, standby, ready) }
+// countCurrentRunnable counts the clusters that come before a new one when it is decided which run. Stale ones come after it.
+func (p *pass) countCurrentRunnable() int {
+	n := 0
+	for _, m := range p.members {
+		if runnable(m) && !p.stale(m) {
+			n++
+		}
+	}
+	return n
+}
 
-// setPower lets the oldest unclaimed clusters run and the others hibernate. A power state that somebody changed by hand is put back.
+// setPower lets the oldest unclaimed clusters run and the others hibernate; while stale ones are replaced, their successors come first. A power state that somebody changed by hand is put back.
 func (p *pass) setPower() {
 	var fleet []member
 	for _, m := range p.members {
@@ -35,17 +45,24 @@ func (p *pass) setPower() {
 		}
 	}
 	slices.SortStableFunc(fleet, func(a, b member) int {
-		if a.planned != b.planned {
-			if a.planned {
-				return 1
-			}
-			return -1
-		}
-		return byAge(a, b)
+		return cmp.Or(boolsFirst(!p.stale(a), !p.stale(b)), boolsFirst(!a.planned, !b.planned), byAge(a, b))
 	})
+	target := p.runningTarget()
+	up := 0
 	for i, m := range fleet {
-		want := power(i < p.runningTarget())
-		if m.planned || m.PowerPaused || effective(m.Power) == want {
+		if i < target && m.state == ready {
+			up++
+		}
+	}
+	for i, m := range fleet {
+		running := i < target
+		if !running && p.stale(m) && m.state == ready && up < target {
+			// It runs on until enough of those run that are to.
+			running = true
+			up++
+		}
+		want := power(running)
+		if m.planned || m.PowerPaused || m.Paused || effective(m.Power) == want {
 			continue
 		}
 		p.act(SetPower{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Power: want, Why: WhyRunningCount})

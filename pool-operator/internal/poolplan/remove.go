@@ -18,39 +18,56 @@ func (p *pass) deleteBroken() { p.deleteAll(broken, WhyBroken) }
 // deleteUnclaimed deletes what nobody has claimed, because the pool is being deleted.
 func (p *pass) deleteUnclaimed() {
 	for i := range p.members {
-		if p.members[i].unclaimed() && p.deletable(i) {
-			p.recordDeletion(i, WhyPoolDeleted)
+		if !p.members[i].unclaimed() {
+			continue
 		}
+		p.deleteMember(i, WhyPoolDeleted)
 	}
 }
 
 func (p *pass) deleteAll(s state, why Why) {
 	for i := range p.members {
-		if p.members[i].state == s && p.deletable(i) {
-			p.recordDeletion(i, why)
+		if p.members[i].state != s {
+			continue
 		}
+		p.deleteMember(i, why)
 	}
+}
+
+// deleteMember records the deletion of the member if that is possible now, and otherwise what stands in its way.
+func (p *pass) deleteMember(i int, why Why) bool {
+	switch {
+	case p.members[i].Kept():
+		p.kept = append(p.kept, p.members[i])
+		return false
+	case !p.deletable(i):
+		p.refusedByBudget = p.refusedByBudget || p.budget() == 0
+		return false
+	}
+	p.recordDeletion(i, why)
+	return true
 }
 
 // deleteRemovedEntries deletes unclaimed clusters whose name was removed from the inventory.
 func (p *pass) deleteRemovedEntries() {
 	listed := p.listedNames()
 	for i := range p.members {
-		if p.members[i].unclaimed() && p.entryRemoved(p.members[i], listed) && p.deletable(i) {
-			p.recordDeletion(i, WhyEntryRemoved)
+		if !p.members[i].unclaimed() || !p.entryRemoved(p.members[i], listed) {
+			continue
 		}
+		p.deleteMember(i, WhyEntryRemoved)
 	}
 }
 
-// deleteSurplus deletes clusters beyond the target: broken ones first, then the newest that installs, then the oldest on standby, then the oldest that is ready.
+// deleteSurplus deletes clusters beyond the target: broken ones first, then the newest that installs, then the oldest on standby, then the oldest that is ready; of these, stale ones first.
+// What replaces a stale cluster may be there beside it for a while.
 func (p *pass) deleteSurplus() {
-	surplus := p.countUnclaimed() - p.target()
+	surplus := p.countUnclaimed() - p.target() - p.surging()
 	for _, i := range p.surplusOrder() {
 		if surplus <= 0 {
 			return
 		}
-		if p.deletable(i) {
-			p.recordDeletion(i, WhyAboveTarget)
+		if p.deleteMember(i, WhyAboveTarget) {
 			surplus--
 		}
 	}
@@ -72,45 +89,20 @@ func (p *pass) surplusOrder() []int {
 		if a.state == installing {
 			return byAge(b, a)
 		}
-		return byAge(a, b)
+		return cmp.Or(boolsFirst(p.stale(a), p.stale(b)), byAge(a, b))
 	})
 	return order
 }
 
-// replaceStale deletes clusters of earlier versions, once the pool is as full as it can be: those that do not say their version first, then the oldest. At most half of the unclaimed
-// clusters are away at a time, and a single one if the pool does not say how many may be (maxConcurrent).
-func (p *pass) replaceStale() {
-	if p.countUnclaimed() < p.attainable() || len(p.in.Missing) > 0 || p.allowedByFailures() == 0 {
-		return
+// boolsFirst orders what holds before what does not.
+func boolsFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
 	}
-	away := p.count(installing, deleting)
-	allowance := 1
-	if p.spec.MaxConcurrent != nil {
-		allowance = max(1, p.target()/2)
-	}
-	for _, i := range p.staleOrder() {
-		if away >= allowance {
-			return
-		}
-		if p.deletable(i) {
-			p.recordDeletion(i, WhyStale)
-			away++
-		}
-	}
-}
-
-func (p *pass) staleOrder() []int {
-	var order []int
-	for i, m := range p.members {
-		if m.unclaimed() && !m.planned && m.state != broken && m.Version != p.version {
-			order = append(order, i)
-		}
-	}
-	slices.SortStableFunc(order, func(i, j int) int {
-		a, b := p.members[i], p.members[j]
-		return cmp.Or(cmp.Compare(min(1, len(a.Version)), min(1, len(b.Version))), byAge(a, b))
-	})
-	return order
+	return 1
 }
 
 // reapNamespaces deletes namespaces whose cluster is gone. It needs no ticket: no operation creates a cluster of that name any more, so deleting twice is deleting once.

@@ -12,6 +12,7 @@ import (
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/pool-operator/internal/poolplan"
+	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
 // demand ends the run with everything that is needed to understand it.
@@ -33,9 +34,14 @@ func unclaimed(cd poolplan.Cluster) bool {
 func (c *chaos) check() {
 	busy := 0
 	names := map[string]string{}
+	limits := poolview.Limits{}
+	if c.server.pool != nil {
+		limits = poolview.LimitsOf(&c.server.pool.Spec)
+	}
 	for _, name := range c.server.names() {
 		cd := c.server.clusters[name]
-		if cd.Deleting || (unclaimed(cd) && !cd.Installed && cd.InstallStopped == nil) {
+		broken, _ := cd.Broken(c.server.now, limits)
+		if cd.Deleting || (unclaimed(cd) && !cd.Installed && broken == nil) {
 			busy++
 		}
 		c.demand(names[cd.ClusterName] == "", "two clusters have one name", cd.ClusterName, names[cd.ClusterName], name)
@@ -78,6 +84,18 @@ func (c *chaos) checkTicket(s poolplan.Snapshot, d poolplan.Decision) {
 		}
 	}
 	target := int(s.Pool.Spec.Size) + int(d.Status.PendingClaims)
+	// While stale clusters are replaced, there may be more: one, or as many as half of the target if the pool says how many may be installing at a time.
+	surge := 1
+	if s.Pool.Spec.MaxConcurrent != nil {
+		surge = max(1, target/2)
+	}
+	stale := 0
+	for _, cd := range s.Clusters {
+		if unclaimed(cd) && cd.Version != poolplan.Version(s.Pool.Spec) {
+			stale++
+		}
+	}
+	target += min(surge, stale)
 	c.demand(have <= target, "more clusters are created than asked for", have, target)
 }
 
@@ -85,6 +103,12 @@ func (c *chaos) checkTicket(s poolplan.Snapshot, d poolplan.Decision) {
 func (c *chaos) converge() {
 	c.fails = 0
 	c.server.refuse = func(string) bool { return false }
+	for _, name := range sortedKeys(c.server.claims) {
+		if cl := c.server.claims[name]; cl.Paused {
+			cl.Paused = false
+			c.server.putClaim(cl)
+		}
+	}
 	if c.server.pool == nil || !c.server.pool.DeletionTimestamp.IsZero() {
 		for _, name := range sortedKeys(c.server.claims) {
 			c.server.release(name)
@@ -118,17 +142,33 @@ func (c *chaos) calmRound() (wake time.Duration) {
 			}
 		}
 	}
+	if c.server.pool == nil {
+		c.sweep()
+	}
 	for _, name := range c.server.names() {
 		switch cd := c.server.clusters[name]; {
 		case cd.Deleting || cd.InstallStopped != nil:
 		case !cd.Installed:
 			c.server.install(name)
-		case cd.ObservedPower != cd.Power:
+		case cd.ObservedPower != cd.Power || cd.NotReady:
 			c.server.followPower(name)
 		}
 	}
 	c.deletions(true)
 	return wake
+}
+
+// sweep is what the controller does about a pool that is gone: a replica whose view of what a namespace holds was behind may have let the pool go without it.
+func (c *chaos) sweep() {
+	var left []poolplan.Namespace
+	for _, name := range sortedKeys(c.server.namespaces) {
+		n := c.server.namespaces[name]
+		_, n.Occupied = c.server.clusters[name]
+		left = append(left, n)
+	}
+	for _, a := range poolplan.Orphans(left) {
+		c.server.deleteNamespace(a)
+	}
 }
 
 // checkRest checks a pool at rest against its spec.

@@ -27,8 +27,8 @@ const (
 	gentleDeletion = passTime + 10*time.Second
 )
 
-// onceBad are runs in which a slow replica created a cluster again that others had deleted, and one in which the deletion of a cluster that a claim had named was forgotten.
-var onceBad = []uint64{2030696576028803938, 2734657150135218523, 5415131989201218896}
+// onceBad are runs in which a pool went before the last of its namespaces, in which a slow replica created a cluster again that others had deleted, and one in which the deletion of a cluster that a claim had named was forgotten.
+var onceBad = []uint64{6225374526506072801, 2030696576028803938, 2734657150135218523, 5415131989201218896}
 
 // TestRandomInterleavings lets replicas without leader election, claims, installers that fail, users who edit, caches that lag and crashes interleave at random, and
 // checks at every step what must never happen, and at the end that the pool is what was asked for. MUSTER_SEED repeats one run.
@@ -190,7 +190,11 @@ func (c *chaos) installer() {
 
 // user edits the pool, a cluster's power, or marks a cluster.
 func (c *chaos) user() {
-	switch c.random.IntN(40) % 7 {
+	switch c.random.IntN(50) % 10 {
+	case 7, 8:
+		c.foreignWriter()
+	case 9:
+		c.drift()
 	case 0, 1:
 		size := int32(c.random.IntN(8))
 		c.say("size %d", size)
@@ -213,6 +217,38 @@ func (c *chaos) user() {
 			c.say("the pool is deleted")
 			c.server.deletePool()
 		}
+	}
+}
+
+// foreignWriter annotates a cluster or a claim: its version changes, and nothing that a decision is made from.
+func (c *chaos) foreignWriter() {
+	for range 1 + c.random.IntN(3) {
+		if cluster, ok := c.pick(func(poolplan.Cluster) bool { return true }); ok {
+			c.server.putCluster(cluster)
+		}
+		if names := sortedKeys(c.server.claims); len(names) > 0 {
+			c.server.putClaim(c.server.claims[names[c.random.IntN(len(names))]])
+		}
+	}
+	if c.server.pool != nil {
+		c.server.putPool(c.server.pool)
+	}
+}
+
+// drift brings about what pools and claims once read differently: a claim is paused or goes on, a running cluster dies, an installed one is marked, protected or let go again.
+func (c *chaos) drift() {
+	if names := sortedKeys(c.server.claims); len(names) > 0 && c.random.IntN(2) == 0 {
+		cl := c.server.claims[names[c.random.IntN(len(names))]]
+		cl.Paused = !cl.Paused && cl.Namespace == ""
+		c.say("claim %s paused %v", cl.Name, cl.Paused)
+		c.server.putClaim(cl)
+		return
+	}
+	if cluster, ok := c.pick(func(cd poolplan.Cluster) bool { return cd.Installed && !cd.Deleting && cd.ClaimUID == "" }); ok {
+		cluster.NotReady = cluster.Running()
+		cluster.ResumingSince = c.server.now
+		c.say("cluster %s dies", cluster.Name)
+		c.server.putCluster(cluster)
 	}
 }
 
@@ -239,7 +275,7 @@ func (c *chaos) claimController(r *replica) {
 		return
 	}
 	if cl.Namespace == "" {
-		if cluster, ok := c.free(r); ok {
+		if cluster, ok := c.free(r); ok && !cl.Paused {
 			cl.Namespace = cluster.Namespace
 			c.server.putClaim(cl)
 		}

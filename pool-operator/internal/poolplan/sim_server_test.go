@@ -265,7 +265,7 @@ func (s *apiServer) install(namespace string) {
 // followPower lets the cluster reach the power state that is asked for.
 func (s *apiServer) followPower(namespace string) {
 	c := s.clusters[namespace]
-	c.ObservedPower, c.ResumingSince = c.Power, time.Time{}
+	c.ObservedPower, c.ResumingSince, c.NotReady = c.Power, time.Time{}, false
 	s.putCluster(c)
 }
 

@@ -44,6 +44,17 @@ func Version(spec hivev1.ClusterPoolSpec) string {
 	return hex.EncodeToString(sum[:16])
 }
 
+// Recipe identifies all of a spec that new clusters are made of. In contrast to [Version] it may differ between releases of the operator: nothing but the pause after a failure hangs on it.
+func Recipe(spec hivev1.ClusterPoolSpec) string {
+	made := hivev1.ClusterPoolSpec{
+		Platform: spec.Platform, PullSecretRef: spec.PullSecretRef, BaseDomain: spec.BaseDomain, ImageSetRef: spec.ImageSetRef, Labels: spec.Labels, Annotations: spec.Annotations,
+		InstallConfigSecretTemplateRef: spec.InstallConfigSecretTemplateRef, InstallAttemptsLimit: spec.InstallAttemptsLimit, InstallerEnv: spec.InstallerEnv,
+		CustomizationRef: spec.CustomizationRef, ClusterInstallTemplate: spec.ClusterInstallTemplate, InstallTimeout: spec.InstallTimeout,
+	}
+	sum := sha256.Sum256([]byte(canonical(made)))
+	return hex.EncodeToString(sum[:8])
+}
+
 func name(ref *hivev1.LocalObjectReference) string {
 	if ref == nil {
 		return ""

@@ -5,13 +5,13 @@
 package powerplan
 
 import (
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
 // mirrorAfter is how long after a claim status.claimedTimestamp is written at the latest. Whoever writes the status before that takes it along, so that it rarely costs a write.
@@ -26,6 +26,8 @@ const (
 	WhyNoLimit Why = "NoHibernateAfter"
 	// WhyUnclaimed: the pool decides about the power of its unclaimed clusters.
 	WhyUnclaimed Why = "UnclaimedPoolCluster"
+	// WhyClaimTimeUnknown: the cluster does not say when it was claimed; its claim is about to say so, and the time counts from then.
+	WhyClaimTimeUnknown Why = "ClaimTimeUnknown"
 	// WhyPaused: an annotation says that nobody acts.
 	WhyPaused Why = "Paused"
 	// WhyDeleting: the cluster is being deleted.
@@ -58,7 +60,7 @@ type Decision struct {
 // Plan decides as of now. A cluster that has run for hibernateAfter is put to sleep; see [base] for since when that counts. Unclaimed clusters of a pool are exempt.
 func Plan(now time.Time, cd *hivev1.ClusterDeployment) Decision {
 	d := power(now, cd)
-	if due := mirrorDue(cd); !due.IsZero() && d.Why != WhyDeleting && !isTrue(cd, hivev1.AnnotationReconcilePause) {
+	if due := mirrorDue(cd); !due.IsZero() && d.Why != WhyDeleting && !poolview.IsTrue(cd.Annotations, hivev1.AnnotationReconcilePause) {
 		if now.Before(due) {
 			d.RequeueAfter = earliest(d.RequeueAfter, due.Sub(now))
 		} else {
@@ -72,12 +74,14 @@ func power(now time.Time, cd *hivev1.ClusterDeployment) Decision {
 	switch {
 	case !cd.DeletionTimestamp.IsZero():
 		return Decision{Why: WhyDeleting}
-	case isTrue(cd, hivev1.AnnotationReconcilePause) || isTrue(cd, hivev1.AnnotationPowerStatePause):
+	case poolview.IsTrue(cd.Annotations, hivev1.AnnotationReconcilePause) || poolview.IsTrue(cd.Annotations, hivev1.AnnotationPowerStatePause):
 		return Decision{Why: WhyPaused}
 	case cd.Spec.HibernateAfter == nil || cd.Spec.HibernateAfter.Duration <= 0:
 		return Decision{Why: WhyNoLimit}
 	case cd.Spec.ClusterPoolRef != nil && cd.Spec.ClusterPoolRef.ClaimName == "":
 		return Decision{Why: WhyUnclaimed}
+	case cd.Spec.ClusterPoolRef != nil && cd.Spec.ClusterPoolRef.ClaimedTimestamp == nil:
+		return Decision{Why: WhyClaimTimeUnknown}
 	case !cd.Spec.Installed:
 		return Decision{Why: WhyNotInstalled}
 	case cd.Spec.PowerState == hivev1.PowerStateHibernating:
@@ -138,11 +142,6 @@ func mirrorDue(cd *hivev1.ClusterDeployment) time.Time {
 		return time.Time{}
 	}
 	return ref.ClaimedTimestamp.Add(mirrorAfter)
-}
-
-func isTrue(cd *hivev1.ClusterDeployment, annotation string) bool {
-	b, err := strconv.ParseBool(cd.Annotations[annotation])
-	return err == nil && b
 }
 
 // earliest returns the smaller of two durations of which 0 means never.

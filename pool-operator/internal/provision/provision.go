@@ -9,6 +9,8 @@
 package provision
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -34,12 +36,25 @@ func (r ClusterRef) NamespacedName() types.NamespacedName {
 	return types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
 }
 
+// uidLength is how much of the UID stands in names: enough to tell namesakes in one namespace apart.
+const uidLength = 13
+
+// ObjectName is the name of the objects beside the ClusterDeployment in which a runtime keeps the cluster, among them the Secret with its keys.
+func (r ClusterRef) ObjectName() string {
+	return "hosted-" + string(r.UID[:min(len(r.UID), uidLength)])
+}
+
+// ServingName is the name of the Secret with what is renewed: the serving certificate and the administrator's credentials.
+func (r ClusterRef) ServingName() string { return r.ObjectName() + "-serving" }
+
 // Spec is what the first start of a cluster needs to know besides its identity. Later starts keep what the first one laid down.
 type Spec struct {
 	// ClusterName is the short name of the cluster; it names the cluster, user and context of the kubeconfig.
 	ClusterName string
 	// BaseDomain is the DNS domain of the cluster, for runtimes that publish an address below it. It may be empty.
 	BaseDomain string
+	// Audit is how much of each request the API server logs; "" for none. Each start takes it as it is then.
+	Audit string
 }
 
 // State is what a runtime found of one hosted cluster.
@@ -81,17 +96,28 @@ type Observation struct {
 	// Failures counts the failed starts and deaths since the cluster was last ready; 0 once it is Ready. One that dies soon after it became ready goes on
 	// counting from where it was. A runtime may forget it over a restart of the operator.
 	Failures int32
+	// Outdated says that what the cluster is reached with, its serving certificate and the administrator's credentials, does not exist yet, ends soon, or is for another
+	// address than the cluster has now. Renew makes it anew.
+	Outdated bool
+	// AccessID is the ID of the credentials that Access returns; empty when the runtime does not renew them.
+	AccessID string
 	// Problem says why the cluster is not what was asked for. It is nil when nothing is wrong.
 	Problem *Problem
 }
 
-// Access is how the administrator reaches a hosted cluster. It is made by the first Start and is the same until Delete.
+// Access is how the administrator reaches a hosted cluster. It is made by the first Start. The password is the same until Delete; the kubeconfig changes when Renew makes it anew.
 // It prints as a placeholder, so that it does not reach a log or an error.
 type Access struct {
 	// Kubeconfig of the administrator, complete: address, authority, credentials.
 	Kubeconfig []byte
 	// Password of the administrator. The API server takes it as a bearer token of a member of system:masters.
 	Password string
+}
+
+// ID identifies the credentials without telling them.
+func (a Access) ID() string {
+	sum := sha256.Sum256(append([]byte(a.Password+"\n"), a.Kubeconfig...))
+	return hex.EncodeToString(sum[:16])
 }
 
 // String hides the credentials.

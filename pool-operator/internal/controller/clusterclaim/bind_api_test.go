@@ -175,7 +175,7 @@ func TestRightsAreGrantedRestoredAndTakenAway(t *testing.T) {
 	require.NoError(t, s.client.Get(t.Context(), key, role))
 	role.Rules = role.Rules[:1]
 	require.NoError(t, s.client.Update(t.Context(), role))
-	require.True(t, s.eventually(func() bool { return s.client.Get(t.Context(), key, role) == nil && len(role.Rules) == 2 }), "a changed Role is restored")
+	require.True(t, s.eventually(func() bool { return s.client.Get(t.Context(), key, role) == nil && len(role.Rules) == 3 }), "a changed Role is restored")
 	require.NoError(t, s.client.Get(t.Context(), key, binding))
 	require.NoError(t, s.client.Delete(t.Context(), binding))
 	require.True(t, s.eventually(func() bool { return s.client.Get(t.Context(), key, binding) == nil }), "a deleted RoleBinding is restored")

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/muster-io/muster/pool-operator/internal/claimplan"
+	"github.com/muster-io/muster/pool-operator/internal/membership"
 )
 
 // FieldOwner owns what this controller writes: a claim's cluster, finalizer and status, the claim in a cluster, and the rights of the claim's subjects.
@@ -27,7 +29,7 @@ type Clock interface{ Now() time.Time }
 
 // Dependencies are what a Reconciler works with; all are required.
 type Dependencies struct {
-	// Client reads from caches, which have the indexes of [AddIndexes], and writes.
+	// Client reads from caches, which have the indexes of [AddIndexes] and metadata of clusters' Namespaces, and writes.
 	Client client.Client
 	// Live reads from the API server. It is asked before anything is concluded from the absence of an object.
 	Live client.Reader
@@ -46,6 +48,8 @@ type Reconciler struct {
 	Dependencies
 	memory       *memory
 	reservations *reservations
+	// members proves which clusters belong to a pool.
+	members *membership.Prover
 }
 
 // New returns a Reconciler.
@@ -53,7 +57,7 @@ func New(d Dependencies) *Reconciler {
 	if d.Service == nil {
 		d.Service = NewService()
 	}
-	return &Reconciler{Dependencies: d, memory: newMemory(), reservations: newReservations()}
+	return &Reconciler{Dependencies: d, memory: newMemory(), reservations: newReservations(), members: membership.NewProver(d.Client, d.Live)}
 }
 
 // maxSteps bounds the steps of a pass. A claim is bound in four; the rest is room for lost races.
@@ -65,14 +69,17 @@ var errAgain = errors.New("the view is out of date")
 // catchUp is when a claim is looked at again whose last write a cache has not seen. The write's own event comes first, unless the watch was cut.
 const catchUp = 2 * time.Second
 
-// The rights on the kinds of the group are those that a claim's subjects get: nobody can grant what he does not hold, and holding exactly this
+// The right to update clusters and those on MachinePools and Secrets are those that a claim's subjects get: nobody can grant what he does not hold, and holding exactly this
 // is less than the right to escalate, which is the other way.
 //
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterclaims,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterclaims/status,verbs=patch
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterpools,verbs=get;list;watch
-// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeploymentcustomizations;clusterdeployments;clusterdeprovisions;clusterprovisions;clusterstates;dnszones;machinepools;syncidentityproviders;syncsets,verbs=create;delete;deletecollection;get;list;patch;update;watch
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch;patch;update;delete
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=machinepools,verbs=create;delete;get;list;patch;update;watch
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -83,11 +90,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("observing claim %s: %w", request.NamespacedName, err)
 	}
-	if err := r.releaseOrphans(ctx, request.NamespacedName, p); err != nil {
-		return outcome(ctx, claimplan.Decision{}, err)
-	}
-	if p == nil {
-		return ctrl.Result{}, nil
+	again, err := r.releaseOrphans(ctx, request.NamespacedName, p)
+	if err != nil || p == nil {
+		return outcome(ctx, claimplan.Decision{RequeueAfter: again}, err)
 	}
 	if p.behind {
 		return ctrl.Result{RequeueAfter: catchUp}, nil
@@ -96,7 +101,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !p.ended {
 		err = errors.Join(err, r.report(ctx, p, decision, err))
 	}
+	decision.RequeueAfter = sooner(decision.RequeueAfter, again)
 	return outcome(ctx, decision, err)
+}
+
+// sooner returns the smaller of two delays of which 0 means never.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // pass is one reconciliation of one claim: the snapshot, brought up to date by every action.
@@ -106,6 +120,8 @@ type pass struct {
 	ended bool
 	// behind says that a cache has not seen yet what this process wrote last.
 	behind bool
+	// recorded is the UID of the cluster in which this pass recorded the claim.
+	recorded types.UID
 }
 
 // advance plans and executes until nothing is left to do.

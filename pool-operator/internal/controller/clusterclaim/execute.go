@@ -39,6 +39,8 @@ func (r *Reconciler) execute(ctx context.Context, p *pass, action claimplan.Acti
 		err = r.revokeRights(ctx, &p.Snapshot, a)
 	case claimplan.ReleaseCluster:
 		err = r.releaseCluster(ctx, &p.Snapshot, a)
+	case claimplan.ReportMissing:
+		err = r.reportMissing(ctx, &p.Snapshot, a)
 	case claimplan.ExpireClaim:
 		err = r.expireClaim(ctx, p)
 	case claimplan.DropFinalizer:
@@ -107,9 +109,11 @@ func (r *Reconciler) patchClaim(ctx context.Context, p *pass, finalizers []strin
 func (r *Reconciler) recordClaim(ctx context.Context, p *pass, a claimplan.RecordClaim) error {
 	reference := map[string]any{"claimUID": p.Claim.UID}
 	spec := map[string]any{"clusterPoolRef": reference}
+	if p.Own == nil || p.Own.ClaimedAt.IsZero() {
+		reference["claimedTimestamp"] = metav1.NewTime(a.At).UTC().Format(time.RFC3339)
+	}
 	if a.Why != claimplan.WhyUnidentified {
 		reference["claimName"] = p.Claim.Name
-		reference["claimedTimestamp"] = metav1.NewTime(a.At).UTC().Format(time.RFC3339)
 		spec["powerState"] = hivev1.PowerStateRunning
 	}
 	cd := &hivev1.ClusterDeployment{}
@@ -123,6 +127,7 @@ func (r *Reconciler) recordClaim(ctx context.Context, p *pass, a claimplan.Recor
 		return fmt.Errorf("recording the claim in cluster %s: %w", a.Cluster, err)
 	}
 	p.adopt(cd)
+	p.recorded = cd.UID
 	r.memory.wrote(cd.UID, cd.ResourceVersion)
 	logf.FromContext(ctx).Info("claimed a cluster", "ClusterDeployment", a.Cluster, "why", a.Why)
 	return nil

@@ -35,6 +35,7 @@ import (
 
 	"github.com/muster-io/muster/apis/controlplanetest"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/membership"
 )
 
 // patience is how long a test waits for what takes milliseconds on an idle machine.
@@ -111,11 +112,23 @@ func (s *suite) pool(name string, change ...func(*hivev1.ClusterPool)) *hivev1.C
 // cluster creates an installed cluster of the pool that runs.
 func (s *suite) cluster(pool string, change ...func(*hivev1.ClusterDeployment)) *hivev1.ClusterDeployment {
 	s.t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: s.namespace + "-" + pool + "-"}}
+	return s.clusterIn(s.clusterNamespace(pool, membership.Labels(types.NamespacedName{Namespace: s.namespace, Name: pool})), pool, change...)
+}
+
+// clusterNamespace creates the namespace of a cluster.
+func (s *suite) clusterNamespace(pool string, labels map[string]string) string {
+	s.t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: s.namespace + "-" + pool + "-", Labels: labels}}
 	require.NoError(s.t, s.client.Create(s.t.Context(), ns))
-	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: ns.Name}}
+	return ns.Name
+}
+
+// clusterIn creates an installed cluster that names the pool and runs.
+func (s *suite) clusterIn(namespace, pool string, change ...func(*hivev1.ClusterDeployment)) *hivev1.ClusterDeployment {
+	s.t.Helper()
+	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: namespace}}
 	cd.Spec = hivev1.ClusterDeploymentSpec{
-		ClusterName: ns.Name, BaseDomain: "example.com", Platform: hivev1.Platform{Hosted: &hivev1.HostedPlatform{}}, Installed: true,
+		ClusterName: namespace, BaseDomain: "example.com", Platform: hivev1.Platform{Hosted: &hivev1.HostedPlatform{}}, Installed: true,
 		PowerState:     hivev1.PowerStateHibernating,
 		ClusterPoolRef: &hivev1.ClusterPoolReference{Namespace: s.namespace, PoolName: pool},
 		ClusterMetadata: &hivev1.ClusterMetadata{
@@ -376,4 +389,8 @@ func zapLevel() zapcore.LevelEnabler {
 		return zapcore.Level(-2)
 	}
 	return zapcore.FatalLevel
+}
+
+func mergePatchOf(patch string) client.Patch {
+	return client.RawPatch(types.MergePatchType, []byte(patch))
 }

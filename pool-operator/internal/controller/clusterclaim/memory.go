@@ -18,10 +18,12 @@ type memory struct {
 	versions map[types.UID]string
 	// deleted are clusters that this process deleted and whose end it has not seen.
 	deleted map[types.UID]bool
+	// late are clusters in which this process recorded a claim that was gone by then.
+	late map[types.UID]bool
 }
 
 func newMemory() *memory {
-	return &memory{versions: map[types.UID]string{}, deleted: map[types.UID]bool{}}
+	return &memory{versions: map[types.UID]string{}, deleted: map[types.UID]bool{}, late: map[types.UID]bool{}}
 }
 
 // deletes remembers that an object is deleted by this process.
@@ -38,6 +40,20 @@ func (m *memory) dying(uid types.UID) bool {
 	return m.deleted[uid]
 }
 
+// abandons remembers that the claim was gone when this process recorded it in the cluster.
+func (m *memory) abandons(cluster types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.late[cluster] = true
+}
+
+// abandoned says whether this process recorded a claim in the cluster that was gone by then.
+func (m *memory) abandoned(cluster types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.late[cluster]
+}
+
 // wrote remembers the version that an object has after a write.
 func (m *memory) wrote(uid types.UID, version string) {
 	m.mu.Lock()
@@ -51,6 +67,7 @@ func (m *memory) forget(uid types.UID) {
 	defer m.mu.Unlock()
 	delete(m.versions, uid)
 	delete(m.deleted, uid)
+	delete(m.late, uid)
 }
 
 // ahead says whether the object was written by this process after the version that the cache has.

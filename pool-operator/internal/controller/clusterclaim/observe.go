@@ -49,12 +49,17 @@ func (r *Reconciler) pool(ctx context.Context, key types.NamespacedName) (*hivev
 	return pool, nil
 }
 
-// observeOwn reads the cluster in the namespace, and the rights there.
+// observeOwn reads the cluster in the namespace, and the rights there. A cluster that names a pool without belonging to it counts as none.
 func (r *Reconciler) observeOwn(ctx context.Context, reader client.Reader, p *pass, namespace string) error {
 	p.Own, p.Role, p.Binding = nil, nil, nil
 	cd := &hivev1.ClusterDeployment{}
 	switch err := reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: namespace}, cd); {
 	case err == nil:
+		if member, err := r.isMember(ctx, cd); err != nil {
+			return err
+		} else if !member {
+			break
+		}
 		p.Own = new(claimplan.ClusterOf(cd))
 		p.Own.Deleting = p.Own.Deleting || r.memory.dying(cd.UID)
 		if p.behind = p.behind || r.memory.ahead(cd); p.behind {
@@ -102,9 +107,24 @@ func (r *Reconciler) clustersOf(ctx context.Context, pool types.NamespacedName) 
 	}
 	clusters := make([]claimplan.Cluster, 0, len(list.Items))
 	for i := range list.Items {
-		clusters = append(clusters, claimplan.ClusterOf(&list.Items[i]))
+		member, err := r.isMember(ctx, &list.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		if member {
+			clusters = append(clusters, claimplan.ClusterOf(&list.Items[i]))
+		}
 	}
 	return clusters, nil
+}
+
+// isMember says whether a cluster belongs to the pool that it names.
+func (r *Reconciler) isMember(ctx context.Context, cd *hivev1.ClusterDeployment) (bool, error) {
+	member, _, err := r.members.Member(ctx, cd)
+	if err != nil {
+		return false, fmt.Errorf("looking for the pool of cluster %s/%s: %w", cd.Namespace, cd.Name, err)
+	}
+	return member, nil
 }
 
 func (r *Reconciler) claimsOf(ctx context.Context, pool types.NamespacedName) ([]claimplan.Waiter, error) {

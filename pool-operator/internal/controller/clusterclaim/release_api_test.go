@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/claimplan"
 )
 
 // gone waits until the object does not exist any more.
@@ -103,10 +104,71 @@ func TestAClusterWhoseClaimIsGoneIsReleased(t *testing.T) {
 		require.NoError(t, s.client.Patch(t.Context(), cd, client.RawPatch(types.MergePatchType, patch)))
 	}
 	s.claim("again", "p")
-	s.start()
-	s.gone(orphan)
-	s.gone(recreated)
+	r := s.start()
 	s.waitFor("again", hivev1.ClusterClaimPending, hivev1.ReasonNoClusters)
+	for _, cd := range []*hivev1.ClusterDeployment{orphan, recreated} {
+		s.missesItsClaim(cd, hivev1.ReasonClaimDeleted)
+	}
+	r.clock.advance(claimplan.OrphanGrace + time.Second)
+	for _, cd := range []*hivev1.ClusterDeployment{orphan, recreated} {
+		s.annotate(cd, hivev1.AnnotationPowerStatePause, "true") // a real timer would have rung
+		s.gone(cd)
+	}
+}
+
+// missesItsClaim waits until the cluster says that its claim does not exist; an empty reason waits until it says so no more.
+func (s *suite) missesItsClaim(cd *hivev1.ClusterDeployment, reason string) {
+	s.t.Helper()
+	require.True(s.t, s.eventually(func() bool {
+		require.NoError(s.t, s.client.Get(s.t.Context(), client.ObjectKeyFromObject(cd), cd))
+		c := hivev1.FindCondition(cd.Status.Conditions, hivev1.ClusterDeploymentClaimMissing)
+		return c == nil && reason == "" || c != nil && c.Reason == reason
+	}), "the cluster does not say %q", reason)
+}
+
+func (s *suite) annotate(o client.Object, key, value string) {
+	s.t.Helper()
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, value)
+	require.NoError(s.t, s.client.Patch(s.t.Context(), o, client.RawPatch(types.MergePatchType, patch)))
+}
+
+func TestAClaimThatIsDeletedByForceDoesNotTakeItsClusterAtOnce(t *testing.T) {
+	s := newSuite(t)
+	s.pool("p")
+	cd := s.cluster("p")
+	s.start()
+	s.claim("c", "p")
+	claim := s.waitFor("c", hivev1.ClusterClaimPending, hivev1.ReasonClusterClaimed)
+	s.annotate(cd, hivev1.AnnotationReconcilePause, "True") // so that the claim cannot be released as it should be
+	require.NoError(t, s.client.Delete(t.Context(), claim))
+	require.True(t, s.eventually(func() bool {
+		_ = s.client.Patch(t.Context(), claim, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+		return apierrors.IsNotFound(s.client.Get(t.Context(), client.ObjectKeyFromObject(claim), &hivev1.ClusterClaim{}))
+	}))
+	s.annotate(cd, hivev1.AnnotationReconcilePause, "false")
+	s.missesItsClaim(cd, hivev1.ReasonClaimDeleted)
+	require.True(t, cd.DeletionTimestamp.IsZero())
+}
+
+// TestARestoredClusterWaitsForItsClaim restores the cluster first, and its claim later.
+func TestARestoredClusterWaitsForItsClaim(t *testing.T) {
+	s := newSuite(t)
+	s.pool("p")
+	cd := s.cluster("p", func(cd *hivev1.ClusterDeployment) {
+		cd.Labels = map[string]string{hivev1.LabelDisableCreationCheck: "true"}
+		cd.Spec.ClusterPoolRef.ClaimName, cd.Spec.ClusterPoolRef.ClaimedTimestamp = "c", new(metav1.Now())
+		cd.Spec.PowerState = hivev1.PowerStateRunning
+	})
+	r := s.start()
+	s.missesItsClaim(cd, hivev1.ReasonClaimNotRestored)
+	r.clock.advance(1000 * time.Hour)
+	s.annotate(cd, hivev1.AnnotationPowerStatePause, "true")
+	claim := s.claim("c", "p")
+	restored := fmt.Appendf(nil, `{"metadata":{"finalizers":[%q]},"spec":{"namespace":%q}}`, hivev1.FinalizerClusterClaim, cd.Namespace)
+	require.NoError(t, s.client.Patch(t.Context(), claim, client.RawPatch(types.MergePatchType, restored)))
+	s.waitFor("c", hivev1.ClusterClaimPending, hivev1.ReasonClusterClaimed)
+	s.missesItsClaim(cd, "")
+	require.Equal(t, 1, s.requirePairs())
 }
 
 // TestARestoredPairStaysTogether does what docs/spec/clusterclaim.md says about backups.

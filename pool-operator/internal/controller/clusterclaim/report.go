@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,7 +33,15 @@ func (r *Reconciler) report(ctx context.Context, p *pass, d claimplan.Decision, 
 	}
 	config := hivev1ac.ClusterClaim(p.Claim.Name, p.Claim.Namespace).
 		WithUID(p.Claim.UID).WithResourceVersion(p.Claim.ResourceVersion).WithStatus(statusConfiguration(d.Status))
-	if err := r.Client.Status().Apply(ctx, config, FieldOwner, client.ForceOwnership); client.IgnoreNotFound(err) != nil {
+	err := r.Client.Status().Apply(ctx, config, FieldOwner, client.ForceOwnership)
+	if apierrors.IsNotFound(err) {
+		if p.recorded != "" {
+			r.memory.abandons(p.recorded)
+			return errAgain
+		}
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("writing the claim's status: %w", err)
 	}
 	if config.ResourceVersion != nil {

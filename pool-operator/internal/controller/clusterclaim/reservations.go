@@ -80,5 +80,5 @@ func (r *reservations) apply(w *claimplan.Waiter, version string) {
 			return
 		}
 	}
-	w.Cluster = held.cluster
+	w.Namespace = held.cluster
 }

@@ -16,7 +16,7 @@ func TestNeighboursSeeWhatIsBeingAssigned(t *testing.T) {
 	seen := func(version string) string {
 		w := claimplan.Waiter{UID: "a"}
 		r.apply(&w, version)
-		return w.Cluster
+		return w.Namespace
 	}
 	require.True(t, r.take("a", "x"))
 	require.True(t, r.take("a", "x"), "again is fine")

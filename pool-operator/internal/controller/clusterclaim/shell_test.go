@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/membership"
 )
 
 var (
@@ -60,6 +62,12 @@ func (s *shell) pending(t *testing.T) *hivev1.Condition {
 	return hivev1.FindCondition(s.claim(t).Status.Conditions, hivev1.ClusterClaimPending)
 }
 
+// namespaceOf is the namespace of a cluster of the pool.
+func namespaceOf(cluster string) *corev1.Namespace {
+	labels := membership.Labels(types.NamespacedName{Namespace: "team", Name: "p"})
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster, Labels: labels}}
+}
+
 // scene is a pool with one free cluster, and a claim with a subject.
 func scene() []client.Object {
 	claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "a", UID: "uid-a", CreationTimestamp: metav1.NewTime(noon.Add(-time.Second))}}
@@ -67,7 +75,7 @@ func scene() []client.Object {
 	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "x", UID: "uid-x"}}
 	cd.Spec.Installed, cd.Spec.ClusterPoolRef = true, &hivev1.ClusterPoolReference{Namespace: "team", PoolName: "p"}
 	cd.Spec.ClusterMetadata = &hivev1.ClusterMetadata{AdminKubeconfigSecretRef: hivev1.LocalObjectReference{Name: "kubeconfig"}}
-	return []client.Object{claim, cd, &hivev1.ClusterPool{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "p"}}}
+	return []client.Object{claim, cd, &hivev1.ClusterPool{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "p"}}, namespaceOf("x")}
 }
 
 func TestAPassBindsAndASecondOneDoesNothing(t *testing.T) {
@@ -153,7 +161,7 @@ func TestALostClusterLeadsToAnotherInTheSamePass(t *testing.T) {
 			}
 			return c.Patch(ctx, obj, patch, opts...)
 		},
-	}, append(scene(), other)...)
+	}, append(scene(), other, namespaceOf("y"))...)
 	_, err := s.Reconcile(t.Context(), request)
 	require.NoError(t, err)
 	require.Equal(t, "y", s.claim(t).Spec.Namespace)

@@ -8,8 +8,10 @@ import (
 	"reflect"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -23,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
-	"github.com/muster-io/muster/pool-operator/internal/claimplan"
+	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
 // Priorities of what wakes a claim. Somebody who waits for a cluster that is there comes before all housekeeping.
@@ -46,6 +48,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&hivev1.ClusterClaim{}, r.onClaims()).
 		Watches(&hivev1.ClusterDeployment{}, r.onClusters()).
 		Watches(&hivev1.ClusterPool{}, r.onPools()).
+		Watches(namespaceMetadata(), r.onNamespaces(), builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&rbacv1.Role{}, rights, named).
 		Watches(&rbacv1.RoleBinding{}, rights, named).
 		WithOptions(controller.Options{
@@ -77,20 +80,14 @@ func (r *Reconciler) onClaims() handler.EventHandler {
 	}
 }
 
-// freesCluster says whether the change may leave a free cluster to the next in the queue.
+// freesCluster says whether the change may leave a free cluster to the next in the queue: whatever the queue reads of the claim changed.
 func freesCluster(before, after *hivev1.ClusterClaim) bool {
-	switch {
-	case before.Spec.ClusterPoolName != after.Spec.ClusterPoolName:
-		return true
-	case before.DeletionTimestamp.IsZero() && !after.DeletionTimestamp.IsZero():
-		return true
-	case before.Annotations[hivev1.AnnotationReconcilePause] != after.Annotations[hivev1.AnnotationReconcilePause]:
-		return true
-	case after.Status.WaitingFor == hivev1.WaitQueueTimedOut && before.Status.WaitingFor != hivev1.WaitQueueTimedOut:
-		return true
-	default:
-		return before.Spec.Namespace != "" && before.Spec.Namespace != after.Spec.Namespace
-	}
+	was, is := poolview.ClaimOf(before), poolview.ClaimOf(after)
+	left := after.Status.WaitingFor == hivev1.WaitQueueTimedOut && before.Status.WaitingFor != hivev1.WaitQueueTimedOut
+	assigned := was.Namespace == "" && is.Namespace != ""
+	was.Namespace, is.Namespace = "", ""
+	return left || before.Spec.ClusterPoolName != after.Spec.ClusterPoolName || was != is ||
+		!assigned && poolview.ClaimOf(before).Namespace != poolview.ClaimOf(after).Namespace
 }
 
 // onClusters wakes the claim that a cluster records, claims that name it, and the head of the queue when it has become free.
@@ -111,10 +108,10 @@ func (r *Reconciler) onClusters() handler.EventHandler {
 
 // wakeForCluster does so unless nothing changed that claims depend on.
 func (r *Reconciler) wakeForCluster(ctx context.Context, q queue, before, after *hivev1.ClusterDeployment) {
-	is := claimplan.ClusterOf(after)
-	was := claimplan.Cluster{}
+	is := poolview.ClusterOf(after)
+	was := poolview.Cluster{}
 	if before != nil {
-		was = claimplan.ClusterOf(before)
+		was = poolview.ClusterOf(before)
 		was.ResourceVersion = is.ResourceVersion
 		if reflect.DeepEqual(was, is) {
 			return
@@ -129,7 +126,7 @@ func (r *Reconciler) wakeForCluster(ctx context.Context, q queue, before, after 
 			r.add(q, housekeeping, requestFor(&claims.Items[i]))
 		}
 	}
-	if is.Usable() && !was.Usable() {
+	if is.Usable() && (!was.Usable() || was.Running() != is.Running() || !was.Resuming().Equal(is.Resuming())) {
 		r.wakeHeads(ctx, q, is.Pool)
 	}
 }
@@ -138,7 +135,7 @@ func (r *Reconciler) wakeForCluster(ctx context.Context, q queue, before, after 
 func (r *Reconciler) wakeHeads(ctx context.Context, q queue, key types.NamespacedName) {
 	now := r.Clock.Now()
 	claims, err := r.claimsOf(ctx, key)
-	if err != nil || len(claimplan.Waiting(now, claims, nil)) == 0 {
+	if err != nil || len(poolview.Waiting(now, claims, nil)) == 0 {
 		return
 	}
 	pool, err := r.pool(ctx, key)
@@ -149,50 +146,56 @@ func (r *Reconciler) wakeHeads(ctx context.Context, q queue, key types.Namespace
 	if err != nil {
 		return
 	}
-	free, waiting := claimplan.Free(now, pool, claims, clusters), claimplan.Waiting(now, claims, clusters)
+	free, waiting := poolview.Free(now, poolview.PoolOf(pool), claims, clusters), poolview.Waiting(now, claims, clusters)
 	for _, w := range waiting[:min(len(free), len(waiting))] {
 		r.add(q, urgent, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: key.Namespace, Name: w.Name}})
 	}
 }
 
-// onPools wakes the claims of a pool when something changed that they depend on: waiting ones, or all when it is about lifetimes or releases.
+// onPools wakes the claims of a pool when something changed that they depend on: waiting ones, or all when it is about lifetimes, releases or rights.
 func (r *Reconciler) onPools() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { r.wakeClaims(ctx, q, e.Object, false) },
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { r.wakeClaims(ctx, q, e.Object, false) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			before, after := e.ObjectOld.(*hivev1.ClusterPool), e.ObjectNew.(*hivev1.ClusterPool)
+			was, is := poolview.PoolOf(e.ObjectOld.(*hivev1.ClusterPool)), poolview.PoolOf(e.ObjectNew.(*hivev1.ClusterPool))
 			switch {
-			case !equality.Semantic.DeepEqual(before.Spec.ClaimLifetime, after.Spec.ClaimLifetime),
-				(before.Spec.MaxConcurrent == nil) != (after.Spec.MaxConcurrent == nil):
-				r.wakeClaims(ctx, q, after, false)
-			case !reflect.DeepEqual(causesOf(before), causesOf(after)):
-				r.wakeClaims(ctx, q, after, true)
+			case was.Bounded != is.Bounded || was.MachinePools != is.MachinePools || !equality.Semantic.DeepEqual(was.ClaimLifetime, is.ClaimLifetime):
+				r.wakeClaims(ctx, q, e.ObjectNew, false)
+			case !equality.Semantic.DeepEqual(was.Says(), is.Says()):
+				r.wakeClaims(ctx, q, e.ObjectNew, true)
+			}
+			if is.Spares(was) || was.Limits != is.Limits {
+				r.wakeHeads(ctx, q, client.ObjectKeyFromObject(e.ObjectNew))
 			}
 		},
 	}
 }
 
-// causes is what waiting claims of a pool say about it, and what decides which cluster they get.
-type causes struct {
-	deleting   bool
-	policy     hivev1.ClaimPolicy
-	frozen     bool
-	conditions [3]hivev1.Condition
-}
-
-func causesOf(pool *hivev1.ClusterPool) causes {
-	c := causes{
-		deleting: !pool.DeletionTimestamp.IsZero(),
-		policy:   pool.Spec.ClaimPolicy,
-		frozen:   pool.Spec.MaxConcurrent != nil && *pool.Spec.MaxConcurrent == 0,
-	}
-	for i, t := range []string{hivev1.ClusterPoolCapacityAvailable, hivev1.ClusterPoolMissingDependencies, hivev1.ClusterPoolProvisioningHealthy} {
-		if found := hivev1.FindCondition(pool.Status.Conditions, t); found != nil {
-			c.conditions[i] = hivev1.Condition{Status: found.Status, Reason: found.Reason, Message: found.Message}
+// onNamespaces wakes the claims that a cluster matters to when its namespace starts or ceases to prove whose it is. That of a new cluster is there before the cluster, which wakes
+// them itself.
+func (r *Reconciler) onNamespaces() handler.EventHandler {
+	wake := func(ctx context.Context, q queue, name string) {
+		cd := &hivev1.ClusterDeployment{}
+		if err := r.Client.Get(ctx, types.NamespacedName{Namespace: name, Name: name}, cd, client.UnsafeDisableDeepCopy); err == nil {
+			r.wakeForCluster(ctx, q, nil, cd)
 		}
 	}
-	return c
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+			if !e.IsInInitialList {
+				wake(ctx, q, e.Object.GetName())
+			}
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { wake(ctx, q, e.ObjectNew.GetName()) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { wake(ctx, q, e.Object.GetName()) },
+	}
+}
+
+func namespaceMetadata() client.Object {
+	ns := &metav1.PartialObjectMetadata{}
+	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return ns
 }
 
 // wakeClaims wakes the claims of the pool, or those without a cluster only.

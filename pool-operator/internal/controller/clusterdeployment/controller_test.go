@@ -13,7 +13,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/controller/clusterdeployment"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
@@ -274,4 +278,23 @@ func buckets(after string, value float64) string {
 	}
 	return text + fmt.Sprintf("pool_operator_hosted_ready_seconds_bucket{after=%q,le=\"+Inf\"} 1\npool_operator_hosted_ready_seconds_sum{after=%q} %v\npool_operator_hosted_ready_seconds_count{after=%q} 1\n",
 		after, after, value, after)
+}
+
+func TestRenewedCredentialsAreHandedOut(t *testing.T) {
+	s := newShell(t)
+	s.run()
+	name := s.cluster().Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name
+	handedOut := func() (string, string) {
+		secret := &corev1.Secret{}
+		require.NoError(t, s.client.Get(t.Context(), client.ObjectKey{Namespace: s.key.Namespace, Name: name}, secret))
+		return string(secret.Data[hivev1.SecretKeyKubeconfig]), secret.Annotations[clusterdeployment.AccessAnnotation]
+	}
+	first, id := handedOut()
+	require.NotEmpty(t, id)
+	s.world.Outdate(s.ref())
+	s.run()
+	second, renewed := handedOut()
+	require.NotEqual(t, first, second, "the Secret has the new kubeconfig")
+	require.NotEqual(t, id, renewed)
+	require.Equal(t, hivev1.PowerStateRunning, s.cluster().Status.PowerState, "and the cluster went on running")
 }

@@ -42,6 +42,7 @@ func (r *Reconciler) do(ctx context.Context, cluster *hivev1.ClusterDeployment, 
 	case hostedplan.AddFinalizer:
 		return r.writer.patch(ctx, cluster, "adding the finalizer to", func(c *hivev1.ClusterDeployment) {
 			controllerutil.AddFinalizer(c, hivev1.FinalizerDeprovision)
+			labelPlatform(c)
 		})
 	case hostedplan.RemoveFinalizer:
 		return r.writer.patch(ctx, cluster, "removing the finalizer from", func(c *hivev1.ClusterDeployment) {
@@ -49,6 +50,8 @@ func (r *Reconciler) do(ctx context.Context, cluster *hivev1.ClusterDeployment, 
 		})
 	case hostedplan.Start:
 		return r.start(ctx, cluster, a)
+	case hostedplan.Renew:
+		return r.Runtime.Renew(ctx, refOf(cluster), specOf(cluster))
 	case hostedplan.Stop:
 		return r.Runtime.Stop(ctx, refOf(cluster))
 	case hostedplan.Delete:
@@ -68,6 +71,17 @@ func (r *Reconciler) do(ctx context.Context, cluster *hivev1.ClusterDeployment, 
 	return fmt.Errorf("hosted cluster %s: no way to carry out %T", refOf(cluster), action)
 }
 
+// labelPlatform puts the label on the cluster from which its column PLATFORM is read, unless it has one.
+func labelPlatform(c *hivev1.ClusterDeployment) {
+	if c.Labels[hivev1.LabelClusterPlatform] != "" {
+		return
+	}
+	if c.Labels == nil {
+		c.Labels = map[string]string{}
+	}
+	c.Labels[hivev1.LabelClusterPlatform] = c.Spec.Platform.Name()
+}
+
 // start starts the cluster. Before there is anything of it, the API server is asked whether the cluster is still wanted: data that is laid down for a
 // ClusterDeployment that went away, while the cache did not know, would be nobody's.
 func (r *Reconciler) start(ctx context.Context, cluster *hivev1.ClusterDeployment, a hostedplan.Start) error {
@@ -80,5 +94,14 @@ func (r *Reconciler) start(ctx context.Context, cluster *hivev1.ClusterDeploymen
 			return &provision.Problem{Reason: provision.ReasonRefused, Message: "the ClusterDeployment was deleted meanwhile"}
 		}
 	}
-	return r.Runtime.Start(ctx, refOf(cluster), provision.Spec{ClusterName: cluster.Spec.ClusterName, BaseDomain: cluster.Spec.BaseDomain})
+	return r.Runtime.Start(ctx, refOf(cluster), specOf(cluster))
+}
+
+// specOf is what a runtime needs to know to start the cluster.
+func specOf(cluster *hivev1.ClusterDeployment) provision.Spec {
+	spec := provision.Spec{ClusterName: cluster.Spec.ClusterName, BaseDomain: cluster.Spec.BaseDomain}
+	if hosted := cluster.Spec.Platform.Hosted; hosted != nil && hosted.Audit != hivev1.AuditNone {
+		spec.Audit = string(hosted.Audit)
+	}
+	return spec
 }

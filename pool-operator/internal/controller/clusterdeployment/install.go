@@ -22,6 +22,7 @@ import (
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/pool-operator/internal/installplan"
+	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
 // InstallDependencies are what an InstallReconciler works with; all are required.
@@ -86,7 +87,11 @@ func (r *InstallReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 	if r.writer.memory.ahead(request.NamespacedName, cluster) {
 		return ctrl.Result{RequeueAfter: jitter(request)}, nil
 	}
-	decision, err := r.settle(ctx, cluster)
+	var decision installplan.Decision
+	err := r.label(ctx, cluster)
+	if err == nil {
+		decision, err = r.settle(ctx, cluster)
+	}
 	if err == nil {
 		err = r.writer.report(ctx, cluster, decision.Status)
 	}
@@ -95,6 +100,14 @@ func (r *InstallReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 		return ctrl.Result{RequeueAfter: jitter(request)}, nil
 	}
 	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, err
+}
+
+// label says of which platform the cluster is. The pool does so when it creates one; a cluster that was made by hand lacks it.
+func (r *InstallReconciler) label(ctx context.Context, cluster *hivev1.ClusterDeployment) error {
+	if cluster.Labels[hivev1.LabelClusterPlatform] != "" || cluster.DeletionTimestamp != nil || poolview.IsTrue(cluster.Annotations, hivev1.AnnotationReconcilePause) {
+		return nil
+	}
+	return r.writer.patch(ctx, cluster, "labelling", labelPlatform)
 }
 
 // settle plans, and plans again after the installation was recorded, so that the status says it in the same pass.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,30 +27,41 @@ func (r *Reconciler) observe(ctx context.Context, cluster *hivev1.ClusterDeploym
 		return snapshot, fmt.Errorf("observing hosted cluster %s: %w", refOf(cluster), err)
 	}
 	if cluster.Spec.Installed && cluster.DeletionTimestamp == nil {
-		snapshot.AccessMissing, err = r.accessMissing(ctx, cluster)
+		snapshot.AccessMissing, err = r.accessMissing(ctx, cluster, snapshot.Observed.AccessID)
 	}
 	return snapshot, err
 }
 
-// accessMissing looks for the Secrets by their metadata; their content is never read. What the cache does not have is looked for in the API server: it
+// AccessAnnotation on a Secret with credentials is their ID, so that credentials that were renewed are handed out.
+const AccessAnnotation = "hosted.muster.io/access"
+
+// accessMissing looks for the Secrets by their metadata; their content is never read. What the cache does not have as it should be is looked for in the API server: it
 // may have been written a moment ago.
-func (r *Reconciler) accessMissing(ctx context.Context, cluster *hivev1.ClusterDeployment) (bool, error) {
+func (r *Reconciler) accessMissing(ctx context.Context, cluster *hivev1.ClusterDeployment, id string) (bool, error) {
 	for _, name := range secretNames(cluster.Spec.ClusterMetadata) {
-		secret := &metav1.PartialObjectMetadata{}
-		secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 		key := client.ObjectKey{Namespace: cluster.Namespace, Name: name}
-		err := r.Metadata.Get(ctx, key, secret)
-		if apierrors.IsNotFound(err) {
-			err = r.Live.Get(ctx, key, secret)
-		}
-		if apierrors.IsNotFound(err) {
-			return true, nil
+		current, err := holdsAccess(ctx, r.Metadata, key, id)
+		if err == nil && !current {
+			current, err = holdsAccess(ctx, r.Live, key, id)
 		}
 		if err != nil {
 			return false, fmt.Errorf("looking for Secret %s/%s: %w", cluster.Namespace, name, err)
 		}
+		if !current {
+			return true, nil
+		}
 	}
 	return false, nil
+}
+
+// holdsAccess says whether the Secret is there, with the credentials of that ID unless it is empty.
+func holdsAccess(ctx context.Context, reader client.Reader, key client.ObjectKey, id string) (bool, error) {
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	if err := reader.Get(ctx, key, secret); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return id == "" || secret.Annotations[AccessAnnotation] == id, nil
 }
 
 // secretNames lists the Secrets that hold the credentials of a cluster.

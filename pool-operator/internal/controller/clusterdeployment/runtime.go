@@ -34,6 +34,8 @@ type Actuator interface {
 	// Start makes the cluster run: the first time with new data, identity, certificates and password, later with what it has. It does nothing when the
 	// cluster is starting or ready. After StateFailed it tries again; whoever calls it decides how often.
 	Start(ctx context.Context, ref provision.ClusterRef, spec provision.Spec) error
+	// Renew makes the serving certificate and the administrator's credentials anew where an observation called them outdated, without a restart. It does nothing otherwise.
+	Renew(ctx context.Context, ref provision.ClusterRef, spec provision.Spec) error
 	// Stop ends everything that runs and keeps the data. It does nothing when nothing runs.
 	Stop(ctx context.Context, ref provision.ClusterRef) error
 	// Delete ends everything that runs and removes the data. It has finished when Observe says StateAbsent.

@@ -46,18 +46,19 @@ func (r *Reconciler) publishAccess(ctx context.Context, cluster *hivev1.ClusterD
 		content[ref.Name] = map[string][]byte{hivev1.SecretKeyMetadataJSON: document}
 	}
 	for _, name := range secretNames(&metadata) {
-		if err := r.applySecret(ctx, cluster, name, content[name]); err != nil {
+		if err := r.applySecret(ctx, cluster, name, access.ID(), content[name]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *Reconciler) applySecret(ctx context.Context, cluster *hivev1.ClusterDeployment, name string, data map[string][]byte) error {
+func (r *Reconciler) applySecret(ctx context.Context, cluster *hivev1.ClusterDeployment, name, id string, data map[string][]byte) error {
 	owner := metav1ac.OwnerReference().
 		WithAPIVersion(hivev1.GroupVersion.String()).WithKind("ClusterDeployment").
 		WithName(cluster.Name).WithUID(cluster.UID).WithController(true)
-	secret := corev1ac.Secret(name, cluster.Namespace).WithOwnerReferences(owner).WithData(data)
+	secret := corev1ac.Secret(name, cluster.Namespace).WithOwnerReferences(owner).
+		WithAnnotations(map[string]string{AccessAnnotation: id}).WithData(data)
 	if err := r.Client.Apply(ctx, secret, FieldOwner, client.ForceOwnership); err != nil {
 		return fmt.Errorf("writing Secret %s/%s: %w", cluster.Namespace, name, err)
 	}

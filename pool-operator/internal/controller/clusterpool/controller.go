@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/membership"
 	"github.com/muster-io/muster/pool-operator/internal/poolplan"
 )
 
@@ -83,6 +84,8 @@ type Deps struct {
 type Reconciler struct {
 	Deps
 	memory *memory
+	// members proves which clusters belong to a pool.
+	members *membership.Prover
 	// free has room for the actions that are in flight.
 	free chan struct{}
 }
@@ -94,10 +97,12 @@ func New(deps Deps) *Reconciler {
 	if deps.ReportInterval == 0 {
 		deps.ReportInterval = defaultReportInterval
 	}
-	return &Reconciler{Deps: deps, memory: newMemory(), free: make(chan struct{}, deps.Writers)}
+	return &Reconciler{
+		Deps: deps, memory: newMemory(), members: membership.NewProver(deps.Metadata, deps.Live), free: make(chan struct{}, deps.Writers),
+	}
 }
 
-// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterpools,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterpools,verbs=get;list;watch;patch;operate
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterpools/status,verbs=patch
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterpools/finalizers,verbs=update
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterclaims;clusterimagesets,verbs=get;list;watch

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/membership"
 	"github.com/muster-io/muster/pool-operator/internal/poolplan"
 )
 
@@ -68,10 +69,15 @@ func (r *Reconciler) createContents(ctx context.Context, p *pass, a poolplan.Cre
 	return nil
 }
 
+// podSecurityLabel on a namespace says which pods are admitted there.
+const podSecurityLabel = "pod-security.kubernetes.io/enforce"
+
 // createNamespace creates the namespace of a new cluster. If there is one already it has to be this pool's.
 func (r *Reconciler) createNamespace(ctx context.Context, pool *hivev1.ClusterPool, name string) error {
-	labels := map[string]string{hivev1.LabelNamespaceClusterPoolName: pool.Name, hivev1.LabelNamespaceClusterPoolNamespace: pool.Namespace}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: membership.Labels(client.ObjectKeyFromObject(pool))}}
+	if pool.Spec.Platform.Hosted != nil && pool.Spec.ClusterInstallTemplate == nil {
+		ns.Labels[podSecurityLabel] = "restricted" // the operator's own pods fit it; those of other installers may not
+	}
 	err := r.Client.Create(ctx, ns, client.FieldOwner(FieldOwner))
 	if !apierrors.IsAlreadyExists(err) {
 		return err
@@ -164,6 +170,7 @@ func newClusterDeployment(pool *hivev1.ClusterPool, a poolplan.CreateCluster) *h
 	labels := map[string]string{}
 	maps.Copy(labels, pool.Spec.Labels)
 	labels[hivev1.LabelClusterPoolNamespace], labels[hivev1.LabelClusterPoolName] = pool.Namespace, pool.Name
+	labels[hivev1.LabelClusterPlatform] = pool.Spec.Platform.Name()
 	annotations := map[string]string{}
 	maps.Copy(annotations, pool.Spec.Annotations)
 	annotations[hivev1.AnnotationClusterPoolSpecHash] = a.Version

@@ -5,9 +5,11 @@ package clusterpool
 
 import (
 	"context"
-	"encoding/json"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,6 +68,8 @@ func (r *Reconciler) missingDependencies(ctx context.Context, p *pass) ([]string
 		missing = append(missing, fmt.Sprintf("cluster image set: clusterimagesets.hive.openshift.io %q not found", p.pool.Spec.ImageSetRef.Name))
 	case err != nil:
 		return nil, fmt.Errorf("reading cluster image set %s: %w", p.pool.Spec.ImageSetRef.Name, err)
+	default:
+		r.seeContent(p, "imageset "+imageSet.Name, map[string][]byte{"releaseImage": []byte(imageSet.Spec.ReleaseImage)})
 	}
 	for _, need := range secretsNeeded(p.pool) {
 		sentence, err := r.missingSecret(ctx, p, need)
@@ -92,7 +96,7 @@ func secretsNeeded(pool *hivev1.ClusterPool) []need {
 	if ref := pool.Spec.InstallConfigSecretTemplateRef; ref != nil {
 		needs = append(needs, need{"install config template secret", ref.Name, hivev1.SecretKeyInstallConfig})
 	}
-	if name := credentials(pool.Spec.Platform); name != "" {
+	if name := pool.Spec.Platform.CredentialsSecretName(); name != "" {
 		needs = append(needs, need{"credentials secret", name, ""})
 	}
 	return needs
@@ -109,7 +113,7 @@ func (r *Reconciler) missingSecret(ctx context.Context, p *pass, n need) (string
 		return fmt.Sprintf("secrets %q not found", n.name), nil
 	case err != nil:
 		return "", fmt.Errorf("reading metadata of secret %s: %w", key, err)
-	case n.key == "" || p.memory.secrets[n.label] == meta.ResourceVersion:
+	case p.memory.secrets[n.label] == meta.ResourceVersion:
 		return "", nil
 	}
 	secret := &corev1.Secret{}
@@ -119,7 +123,8 @@ func (r *Reconciler) missingSecret(ctx context.Context, p *pass, n need) (string
 		}
 		return "", fmt.Errorf("reading secret %s: %w", key, err)
 	}
-	if len(secret.Data[n.key]) == 0 {
+	r.seeContent(p, n.label+" "+n.name, secret.Data)
+	if n.key != "" && len(secret.Data[n.key]) == 0 {
 		return fmt.Sprintf("secret %q has no key %s", n.name, n.key), nil
 	}
 	if n.key == hivev1.SecretKeyInstallConfig {
@@ -131,27 +136,18 @@ func (r *Reconciler) missingSecret(ctx context.Context, p *pass, n need) (string
 	return "", nil
 }
 
+// seeContent remembers a digest of what new clusters are made from, so that a change of it is noticed: a Secret that is merely annotated has not changed.
+func (r *Reconciler) seeContent(p *pass, what string, data map[string][]byte) {
+	digest := sha256.New()
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		_, _ = fmt.Fprintf(digest, "%q=%q;", key, data[key]) // never fails
+	}
+	r.memory.change(func() { p.memory.sees(what, [sha256.Size]byte(digest.Sum(nil)), r.Clock.Now()) })
+}
+
 func isObject(template []byte) bool {
 	_, err := renderInstallConfig(template, "name", "domain")
 	return err == nil
-}
-
-// credentials is the name of the Secret with the credentials of a platform that another controller installs; empty when the platform names none.
-func credentials(platform hivev1.Platform) string {
-	raw, err := json.Marshal(platform)
-	if err != nil {
-		return ""
-	}
-	var platforms map[string]struct {
-		CredentialsSecretRef hivev1.LocalObjectReference `json:"credentialsSecretRef"`
-	}
-	if err := json.Unmarshal(raw, &platforms); err != nil {
-		return ""
-	}
-	for _, settings := range platforms {
-		return settings.CredentialsSecretRef.Name
-	}
-	return ""
 }
 
 // errNoObject says that a template is not what it should be. What it is is not repeated: it may hold secrets.

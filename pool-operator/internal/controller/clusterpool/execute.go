@@ -42,10 +42,17 @@ func (r *Reconciler) execute(ctx context.Context, p *pass, actions []poolplan.Ac
 		errs []error
 		wait sync.WaitGroup
 		left = longestYield
+		// skipped says that the view is behind what this process did or lost.
+		skipped bool
 	)
 	for _, a := range urgentFirst(actions) {
-		if r.skipped(p, a, hold) {
+		switch r.skipped(p, a, hold) {
+		case skipSeenLater:
+			skipped = true
 			continue
+		case skipWithoutTicket, skipDone:
+			continue
+		case carryOut:
 		}
 		if urgency(a) > 0 {
 			left -= r.yield(ctx, left)
@@ -71,7 +78,27 @@ func (r *Reconciler) execute(ctx context.Context, p *pass, actions []poolplan.Ac
 		})
 	}
 	wait.Wait()
-	return again, errors.Join(errs...)
+	return sooner(again, r.afterSkip(p, skipped)), errors.Join(errs...)
+}
+
+// Delays of a pass that skipped an action because of what this process remembers.
+const (
+	shortestSkip = 50 * time.Millisecond
+	longestSkip  = 5 * time.Second
+)
+
+// afterSkip is when to plan again after an action was skipped because of memory; 0 when none was. The change of the object that ends the skip may be one that wakes nobody, such as an
+// annotation of somebody else, so that the pass asks for the next one itself. The delay doubles while the cache stays behind.
+func (r *Reconciler) afterSkip(p *pass, skipped bool) (delay time.Duration) {
+	r.memory.change(func() {
+		if !skipped {
+			p.memory.skips = 0
+			return
+		}
+		delay = min(longestSkip, shortestSkip<<min(p.memory.skips, 10))
+		p.memory.skips++
+	})
+	return delay
 }
 
 // longestYield is how long a pass waits at most for claims that are being served. Where claims come all the time, pools still fill.
@@ -112,11 +139,34 @@ func urgency(a poolplan.Action) int {
 	return 1
 }
 
-// skipped says whether an action is not to be carried out now: because it needs the newest ticket, because this process did it and has not seen its effect yet, or because it
-// was tried on this very version of its object.
-func (r *Reconciler) skipped(p *pass, a poolplan.Action, hold bool) (yes bool) {
-	r.memory.change(func() { yes = (ticketed(a) && !hold) || p.memory.recently(a, r.Clock.Now()) })
-	return yes
+// skip says whether an action is carried out now, and if not why.
+type skip int
+
+const (
+	carryOut skip = iota
+	// skipWithoutTicket: the action needs the newest ticket, whose write has its own time.
+	skipWithoutTicket
+	// skipDone: this process carried out the recorded operation; the plan looks at outstanding operations again by itself.
+	skipDone
+	// skipSeenLater: this process did it, or lost it to another writer, on this very version of its object.
+	skipSeenLater
+)
+
+// skipped says whether an action is not to be carried out now.
+func (r *Reconciler) skipped(p *pass, a poolplan.Action, hold bool) (out skip) {
+	r.memory.change(func() {
+		switch {
+		case ticketed(a) && !hold:
+			out = skipWithoutTicket
+		case !p.memory.recently(a, r.Clock.Now()):
+			out = carryOut
+		case operationKey(a) != "":
+			out = skipDone
+		default:
+			out = skipSeenLater
+		}
+	})
+	return out
 }
 
 // do carries out one action.
@@ -180,7 +230,9 @@ func (r *Reconciler) releasePool(ctx context.Context, pool *hivev1.ClusterPool) 
 // deleteCluster deletes a ClusterDeployment as it was seen. One that is gone is fine.
 func (r *Reconciler) deleteCluster(ctx context.Context, p *pass, a poolplan.DeleteCluster) error {
 	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name}}
-	err := r.Client.Delete(ctx, cd, client.Preconditions{UID: &a.UID, ResourceVersion: &a.ResourceVersion})
+	err := r.writeAsSeen(ctx, p, a.Namespace, a.ResourceVersion, func(version string) error {
+		return r.Client.Delete(ctx, cd, client.Preconditions{UID: &a.UID, ResourceVersion: &version})
+	})
 	if err = client.IgnoreNotFound(err); err != nil {
 		return fmt.Errorf("deleting cluster %s: %w", a.Namespace, err)
 	}
@@ -207,15 +259,17 @@ func (r *Reconciler) withdrawCluster(ctx context.Context, p *pass, a poolplan.Wi
 
 // setPower changes spec.powerState and nothing else, of the ClusterDeployment as it was seen.
 func (r *Reconciler) setPower(ctx context.Context, p *pass, a poolplan.SetPower) error {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": a.UID, "resourceVersion": a.ResourceVersion},
-		"spec":     map[string]any{"powerState": a.Power},
-	})
-	if err != nil {
-		return fmt.Errorf("encoding power state of cluster %s: %w", a.Namespace, err)
-	}
 	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name}}
-	err = r.Client.Patch(ctx, cd, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldOwner))
+	err := r.writeAsSeen(ctx, p, a.Namespace, a.ResourceVersion, func(version string) error {
+		patch, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"uid": a.UID, "resourceVersion": version},
+			"spec":     map[string]any{"powerState": a.Power},
+		})
+		if err != nil {
+			return err
+		}
+		return r.Client.Patch(ctx, cd, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldOwner))
+	})
 	if err = client.IgnoreNotFound(err); err != nil {
 		return fmt.Errorf("setting power state of cluster %s: %w", a.Namespace, err)
 	}

@@ -4,6 +4,7 @@
 package clusterpool
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"sync"
 	"time"
@@ -33,6 +34,9 @@ type poolMemory struct {
 	absent map[string]bool
 	// secrets are the versions of Secrets that hold the key that is needed.
 	secrets map[string]string
+	// contents are digests of what new clusters are made from, and changedAt is when one of them was last seen to change. They never leave this process.
+	contents  map[string][sha256.Size]byte
+	changedAt time.Time
 	// arrivals is when claims were created that were seen within the window of the recommendation.
 	arrivals map[types.UID]time.Time
 	// recalled says that arrivals before this process began were taken from the pool's status.
@@ -44,6 +48,8 @@ type poolMemory struct {
 	// reports is how many reports were written without a pause of quietPool between them and what was written before.
 	reports int
 	waits   int
+	// skips is how many passes in a row skipped an action because the cache is behind.
+	skips int
 }
 
 func newMemory() *memory { return &memory{pools: map[types.NamespacedName]*poolMemory{}} }
@@ -54,11 +60,19 @@ func (m *memory) of(key types.NamespacedName, uid types.UID) *poolMemory {
 	defer m.mu.Unlock()
 	p := m.pools[key]
 	if p == nil || p.uid != uid {
-		p = &poolMemory{uid: uid, done: map[string]time.Time{}, refused: map[string]string{}, absent: map[string]bool{}, secrets: map[string]string{},
+		p = &poolMemory{uid: uid, done: map[string]time.Time{}, refused: map[string]string{}, absent: map[string]bool{}, secrets: map[string]string{}, contents: map[string][sha256.Size]byte{},
 			arrivals: map[types.UID]time.Time{}, changed: map[string]string{}}
 		m.pools[key] = p
 	}
 	return p
+}
+
+// sees remembers the content of something that new clusters are made from, and when it changed.
+func (p *poolMemory) sees(what string, content [sha256.Size]byte, now time.Time) {
+	if before, known := p.contents[what]; known && before != content {
+		p.changedAt = now
+	}
+	p.contents[what] = content
 }
 
 func (m *memory) forget(key types.NamespacedName) {

@@ -47,14 +47,16 @@ func TestClustersOfTodaysSystemAreTakenOver(t *testing.T) {
 	w.installer()
 	w.create(testobj.Pool("p", testobj.In(w.ns), testobj.Size(1)))
 	claimed, unclaimed := w.todays("p", "c"), w.todays("p", "")
+	unlabelled := w.todays("p", "")
 	w.label(claimed.Namespace)
+	w.label(unclaimed.Namespace)
 	w.replica()
 	is := func(cd *hivev1.ClusterDeployment) bool {
 		err := w.client.Get(t.Context(), client.ObjectKeyFromObject(cd), &hivev1.ClusterDeployment{})
 		return !apierrors.IsNotFound(err)
 	}
 	w.eventually("the unclaimed cluster, of another version, is replaced", func() bool {
-		return !is(unclaimed) && len(w.clusters("p")) == 2 && hivev1.IsConditionTrue(w.pool("p").Status.Conditions, hivev1.ClusterPoolReady)
+		return !is(unclaimed) && len(w.clusters("p")) == 3 && hivev1.IsConditionTrue(w.pool("p").Status.Conditions, hivev1.ClusterPoolReady)
 	})
 	require.True(t, is(claimed), "a claimed one stays, whatever its version")
 
@@ -63,9 +65,10 @@ func TestClustersOfTodaysSystemAreTakenOver(t *testing.T) {
 		err := w.client.Get(t.Context(), client.ObjectKey{Name: namespace}, ns)
 		return apierrors.IsNotFound(err) || !ns.DeletionTimestamp.IsZero()
 	}
-	require.False(t, reaped(unclaimed.Namespace), "the name of the pool alone does not say whose it is")
-	w.label(unclaimed.Namespace)
-	w.eventually("its namespace is known to be the pool's now", func() bool { return reaped(unclaimed.Namespace) })
+	w.eventually("so does its namespace", func() bool { return reaped(unclaimed.Namespace) })
+	require.True(t, is(unlabelled), "the name of the pool alone does not say whose it is")
+	w.label(unlabelled.Namespace)
+	w.eventually("it is known to be the pool's now", func() bool { return !is(unlabelled) && reaped(unlabelled.Namespace) })
 
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, hivev1.AnnotationRemoveFromPool)
 	require.NoError(t, w.client.Patch(t.Context(), claimed, client.RawPatch(types.MergePatchType, patch)))

@@ -13,9 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/pool-operator/internal/poolplan"
+	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
 // pass is one reconcile of one pool.
@@ -78,13 +80,17 @@ func (r *Reconciler) newPass(pool *hivev1.ClusterPool) *pass {
 // complete adds the rest of the snapshot.
 func (r *Reconciler) complete(ctx context.Context, p *pass, clusters []hivev1.ClusterDeployment, claims []hivev1.ClusterClaim) error {
 	for i := range clusters {
-		if ref := clusters[i].Spec.ClusterPoolRef; ref != nil && ref.Namespace == p.pool.Namespace && ref.PoolName == p.pool.Name {
-			p.snapshot.Clusters = append(p.snapshot.Clusters, clusterOf(&clusters[i]))
+		member, err := r.isMember(ctx, p.pool, &clusters[i])
+		if err != nil {
+			return err
+		}
+		if member {
+			p.snapshot.Clusters = append(p.snapshot.Clusters, poolview.ClusterOf(&clusters[i]))
 		}
 	}
 	for i := range claims {
 		if claims[i].Spec.ClusterPoolName == p.pool.Name {
-			p.snapshot.Claims = append(p.snapshot.Claims, claimOf(&claims[i]))
+			p.snapshot.Claims = append(p.snapshot.Claims, poolview.ClaimOf(&claims[i]))
 		}
 	}
 	namespaces, err := r.namespacesOf(ctx, client.ObjectKeyFromObject(p.pool))
@@ -99,10 +105,33 @@ func (r *Reconciler) complete(ctx context.Context, p *pass, clusters []hivev1.Cl
 	r.memory.change(func() {
 		p.recall()
 		p.memory.recallArrivals(p.snapshot.Claims, p.pool.Status.RunningCountRecommendation, r.Clock.Now())
+		p.snapshot.Changed = p.memory.changedAt
 		p.snapshot.RecentClaims = p.memory.countArrivals(p.snapshot.Claims, r.Clock.Now())
 	})
 	return nil
 }
+
+// isMember says whether a cluster is the pool's. One that only names the pool is none of its clusters, and is reported once.
+func (r *Reconciler) isMember(ctx context.Context, pool *hivev1.ClusterPool, cd *hivev1.ClusterDeployment) (bool, error) {
+	ref := cd.Spec.ClusterPoolRef
+	if ref == nil || ref.Namespace != pool.Namespace || ref.PoolName != pool.Name {
+		return false, nil
+	}
+	member, first, err := r.members.Member(ctx, cd)
+	if err != nil {
+		return false, fmt.Errorf("looking for the pool of cluster %s/%s: %w", cd.Namespace, cd.Name, err)
+	}
+	if first {
+		log.FromContext(ctx).Info("ignored a cluster that names the pool without belonging to it", "ClusterDeployment", client.ObjectKeyFromObject(cd))
+		r.Recorder.Eventf(pool, cd, corev1.EventTypeWarning, reasonNotAMember, "Observe",
+			"Ignored ClusterDeployment %s/%s: it names the pool, but its namespace has no labels %s=%s and %s=%s", cd.Namespace, cd.Name,
+			hivev1.LabelNamespaceClusterPoolNamespace, pool.Namespace, hivev1.LabelNamespaceClusterPoolName, pool.Name)
+	}
+	return member, nil
+}
+
+// reasonNotAMember is the reason of the event about a ClusterDeployment that names a pool without belonging to it.
+const reasonNotAMember = "NotAMember"
 
 // recall puts what the API server answered earlier into the snapshot, and forgets answers about operations that are over.
 func (p *pass) recall() {
@@ -146,56 +175,6 @@ func (r *Reconciler) namespacesOf(ctx context.Context, pool types.NamespacedName
 		out = append(out, poolplan.Namespace{Name: ns.Name, UID: ns.UID, Deleting: !ns.DeletionTimestamp.IsZero(), Occupied: len(inside.Items) > 0})
 	}
 	return out, nil
-}
-
-func clusterOf(cd *hivev1.ClusterDeployment) poolplan.Cluster {
-	c := poolplan.Cluster{
-		Namespace: cd.Namespace, Name: cd.Name, UID: cd.UID, ResourceVersion: cd.ResourceVersion, Created: cd.CreationTimestamp.Time,
-		ClusterName: cd.Spec.ClusterName, Version: cd.Annotations[hivev1.AnnotationClusterPoolSpecHash],
-		Deleting:    !cd.DeletionTimestamp.IsZero(),
-		Marked:      cd.Annotations[hivev1.AnnotationRemoveFromPool] == "true" || cd.Annotations[hivev1.AnnotationRemoveFromPoolOld] == "true",
-		Protected:   cd.Annotations[hivev1.AnnotationProtectedDelete] == "true" || cd.Annotations[hivev1.AnnotationReconcilePause] == "true",
-		PowerPaused: cd.Annotations[hivev1.AnnotationPowerStatePause] == "true" || cd.Annotations[hivev1.AnnotationReconcilePause] == "true",
-		Installed:   cd.Spec.Installed, Power: cd.Spec.PowerState, ObservedPower: cd.Status.PowerState,
-	}
-	if ref := cd.Spec.ClusterPoolRef; ref != nil {
-		c.ClaimName, c.ClaimUID = ref.ClaimName, ref.ClaimUID
-	}
-	if cd.Status.InstalledTimestamp != nil {
-		c.InstalledAt = cd.Status.InstalledTimestamp.Time
-	}
-	if stopped := hivev1.FindCondition(cd.Status.Conditions, hivev1.ClusterDeploymentProvisionStopped); stopped != nil && stopped.Status == corev1.ConditionTrue {
-		c.InstallStopped = &poolplan.Failure{Reason: stopped.Reason, Message: stopped.Message}
-	}
-	setResume(&c, cd)
-	return c
-}
-
-// setResume says since when the cluster is resuming, or how long it took the last time.
-func setResume(c *poolplan.Cluster, cd *hivev1.ClusterDeployment) {
-	hibernating := hivev1.FindCondition(cd.Status.Conditions, hivev1.ClusterDeploymentHibernating)
-	if hibernating != nil && hibernating.Status == corev1.ConditionFalse && hibernating.Reason == hivev1.ReasonResumingOrRunning {
-		c.ResumingSince = hibernating.LastTransitionTime.Time
-		ready := hivev1.FindCondition(cd.Status.Conditions, hivev1.ClusterDeploymentReady)
-		// A cluster that was only just installed has not resumed from anything.
-		if ready != nil && ready.Status == corev1.ConditionTrue && c.ResumingSince.After(c.InstalledAt) {
-			c.ResumeTook = max(0, ready.LastTransitionTime.Sub(c.ResumingSince))
-		}
-		// A cluster that ran and died is resuming since then, and not since it last woke up.
-		if ready != nil && ready.Status == corev1.ConditionFalse && ready.LastTransitionTime.After(c.ResumingSince) {
-			c.ResumingSince = ready.LastTransitionTime.Time
-		}
-	}
-}
-
-func claimOf(claim *hivev1.ClusterClaim) poolplan.Claim {
-	c := poolplan.Claim{
-		Name: claim.Name, UID: claim.UID, Created: claim.CreationTimestamp.Time, Namespace: claim.Spec.Namespace, Deleting: !claim.DeletionTimestamp.IsZero(),
-	}
-	if timeout := claim.Spec.QueueTimeout; timeout != nil {
-		c.Expires = claim.CreationTimestamp.Add(timeout.Duration)
-	}
-	return c
 }
 
 // slugs makes n random slugs.

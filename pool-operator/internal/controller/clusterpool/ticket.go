@@ -5,12 +5,12 @@ package clusterpool
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -73,13 +73,36 @@ func ticketed(a poolplan.Action) bool {
 func (r *Reconciler) writeStatus(ctx context.Context, p *pass, status hivev1.ClusterPoolStatus) error {
 	next := p.pool.DeepCopy()
 	next.Status = status
-	patch := client.MergeFromWithOptions(p.pool, client.MergeFromWithOptimisticLock{})
+	patch := withCounts{client.MergeFromWithOptions(p.pool, client.MergeFromWithOptimisticLock{})}
 	if err := r.Client.Status().Patch(ctx, next, patch, client.FieldOwner(FieldOwner)); err != nil {
 		return fmt.Errorf("writing status of pool %s/%s: %w", p.pool.Namespace, p.pool.Name, err)
 	}
 	p.pool = next
 	r.memory.change(func() { p.memory.written = r.Clock.Now() })
 	return nil
+}
+
+// withCounts is a merge patch of a pool's status that always has size, ready and standby in it. A count that is 0 and was never written is no difference to a patch, and would stay absent,
+// which columns and autoscalers show as unknown.
+type withCounts struct{ client.Patch }
+
+// Data implements client.Patch.
+func (w withCounts) Data(object client.Object) ([]byte, error) {
+	data, err := w.Patch.Data(object)
+	pool, ok := object.(*hivev1.ClusterPool)
+	if err != nil || !ok {
+		return data, err
+	}
+	var patch map[string]any
+	if err := json.Unmarshal(data, &patch); err != nil {
+		return nil, err
+	}
+	status, ok := patch["status"].(map[string]any)
+	if !ok {
+		return data, nil
+	}
+	status["size"], status["ready"], status["standby"] = pool.Status.Size, pool.Status.Ready, pool.Status.Standby
+	return json.Marshal(patch)
 }
 
 // confirm asks the API server whether the pool is still what it was when it was read. Otherwise operations that were finished and forgotten could be carried out again.
@@ -138,25 +161,4 @@ func (m *poolMemory) recently(a poolplan.Action, now time.Time) bool {
 	}
 	at, done := m.done[key]
 	return done && now.Sub(at) < replayAfter
-}
-
-// sweep deletes namespaces that were made for clusters of a pool that is gone, and that hold no cluster.
-func (r *Reconciler) sweep(ctx context.Context, key types.NamespacedName) error {
-	namespaces, err := r.namespacesOf(ctx, key)
-	if err != nil {
-		return err
-	}
-	for _, a := range poolplan.Orphans(namespaces) {
-		empty, err := r.isEmpty(ctx, a.Name)
-		if err != nil {
-			return err
-		}
-		if !empty {
-			continue
-		}
-		if err := r.deleteNamespace(ctx, a); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
 // Indexes of the cache.
@@ -173,7 +174,7 @@ func clusterOfObject(o client.Object) any {
 	if !ok {
 		return nil
 	}
-	c := clusterOf(cd)
+	c := poolview.ClusterOf(cd)
 	c.ResourceVersion = ""
 	return c
 }
@@ -183,7 +184,7 @@ func claimOfObject(o client.Object) any {
 	if !ok {
 		return nil
 	}
-	return claimOf(claim)
+	return poolview.ClaimOf(claim)
 }
 
 func metadataObject(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {

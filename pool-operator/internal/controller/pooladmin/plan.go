@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/membership"
 )
 
 // snapshot is what the copy in one namespace depends on.
@@ -28,7 +29,7 @@ type snapshot struct {
 
 // plan returns who the copy is for, and whether that has to be written; without subjects there is to be no copy.
 func plan(s snapshot) (subjects []rbacv1.Subject, change bool) {
-	if proved(s) {
+	if s.cluster != nil && s.cluster.Name == s.namespace && membership.Proved(s.cluster, s.labels) {
 		subjects = union(s.bindings)
 	}
 	if len(subjects) == 0 {
@@ -36,16 +37,6 @@ func plan(s snapshot) (subjects []rbacv1.Subject, change bool) {
 	}
 	same := s.copied != nil && s.copied.RoleRef == roleRef() && equality.Semantic.DeepEqual(s.copied.Subjects, subjects)
 	return subjects, !same
-}
-
-// proved says whether the namespace belongs to a cluster of the pool that the cluster names: anybody may write a ClusterDeployment that names any pool, but not
-// the labels of a namespace. Pools of one name in two namespaces share nothing.
-func proved(s snapshot) bool {
-	if s.cluster == nil || s.cluster.Spec.ClusterPoolRef == nil || s.cluster.Name != s.namespace {
-		return false
-	}
-	ref := s.cluster.Spec.ClusterPoolRef
-	return s.labels[hivev1.LabelNamespaceClusterPoolName] == ref.PoolName && s.labels[hivev1.LabelNamespaceClusterPoolNamespace] == ref.Namespace
 }
 
 // union returns the subjects of all bindings that last, each once, in order.

@@ -38,6 +38,9 @@ type cluster struct {
 	problem  *provision.Problem
 	refusal  *provision.Problem
 	starts   int
+	// edition of the credentials; outdated asks for the next one.
+	edition  int
+	outdated bool
 }
 
 // NewWorld returns a world without clusters.
@@ -69,6 +72,13 @@ func (w *World) Finish(ref provision.ClusterRef) {
 	if c := w.clusters[ref]; c != nil {
 		w.finish(ref, c)
 	}
+}
+
+// Outdate makes the certificates of a cluster end soon.
+func (w *World) Outdate(ref provision.ClusterRef) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.clusters[ref].outdated = true
 }
 
 // Fail makes a cluster fail for the given reason, as when a process of it dies.
@@ -166,6 +176,7 @@ func (r *Runtime) Observe(ctx context.Context, ref provision.ClusterRef) (provis
 	}
 	o := provision.Observation{State: c.state, ID: c.id, Since: c.since, Failures: c.failures, Problem: c.problem}
 	if c.id != "" {
+		o.Outdated, o.AccessID = c.outdated, c.access().ID()
 		o.URL = "https://" + c.id + ".invalid:6443"
 	}
 	if c.state == provision.StateReady {
@@ -182,7 +193,11 @@ func (r *Runtime) Access(_ context.Context, ref provision.ClusterRef) (provision
 	if c == nil || c.id == "" {
 		return provision.Access{}, fmt.Errorf("there is no cluster %s", ref)
 	}
-	return provision.Access{Kubeconfig: []byte("kubeconfig of " + c.id), Password: c.password}, nil
+	return c.access(), nil
+}
+
+func (c *cluster) access() provision.Access {
+	return provision.Access{Kubeconfig: fmt.Appendf(nil, "kubeconfig %d of %s", c.edition, c.id), Password: c.password}
 }
 
 // Start implements the port.
@@ -210,6 +225,16 @@ func (r *Runtime) Start(ctx context.Context, ref provision.ClusterRef, _ provisi
 	w.move(ref, c, provision.StateStarting)
 	w.finishUnlessSlow(ref, c)
 	return ctx.Err()
+}
+
+// Renew implements the port.
+func (r *Runtime) Renew(_ context.Context, ref provision.ClusterRef, _ provision.Spec) error {
+	r.world.mu.Lock()
+	defer r.world.mu.Unlock()
+	if c := r.world.clusters[ref]; c != nil && c.outdated {
+		c.edition, c.outdated = c.edition+1, false
+	}
+	return nil
 }
 
 // Stop implements the port.

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,22 +25,17 @@ const (
 	urlKey        = "url"
 	passwordKey   = "password"
 	kubeconfigKey = "kubeconfig"
-	probeKey      = "probe.kubeconfig"
 	managerKey    = "controller-manager.kubeconfig"
 	tokensKey     = "tokens.csv"
+	encryptionKey = "encryption.yaml"
+	auditPrefix   = "audit-"
+	nameKey       = "cluster-name"
+	domainKey     = "base-domain"
 )
 
-// newIdentity makes all that is secret about a cluster.
-func newIdentity(now time.Time, ref provision.ClusterRef, spec provision.Spec, options *Options) (*corev1.Secret, error) {
-	address, err := options.address(ref, spec)
-	if err != nil {
-		return nil, &provision.Problem{Reason: provision.ReasonOther, Message: err.Error()}
-	}
-	service := objectName(ref)
-	files, err := newPKI(now, []string{
-		service, service + "." + ref.Namespace, service + "." + ref.Namespace + ".svc", service + "." + ref.Namespace + ".svc.cluster.local",
-		address.Hostname(),
-	})
+// newIdentity makes all that is secret about a cluster and never changes.
+func newIdentity(now time.Time, ref provision.ClusterRef, spec provision.Spec) (*corev1.Secret, error) {
+	files, err := newPKI(now)
 	if err != nil {
 		return nil, err
 	}
@@ -49,38 +45,84 @@ func newIdentity(now time.Time, ref provision.ClusterRef, spec provision.Spec, o
 	}
 	password := base64.RawURLEncoding.EncodeToString(random)
 	files[idKey] = []byte(uuid.NewString())
-	files[urlKey] = []byte(address.String())
+	files[nameKey], files[domainKey] = []byte(spec.ClusterName), []byte(spec.BaseDomain)
 	files[passwordKey] = []byte(password)
 	files[tokensKey] = fmt.Appendf(nil, "%s,kube:admin,kube:admin,\"system:masters\"\n", password)
-	for name, config := range kubeconfigs(spec.ClusterName, address.String(), serviceURL(ref), files) {
-		if files[name], err = clientcmd.Write(config); err != nil {
-			return nil, fmt.Errorf("encoding %s: %w", name, err)
-		}
+	if files[encryptionKey], err = newEncryption(); err != nil {
+		return nil, err
+	}
+	for _, level := range auditLevels {
+		files[auditKey(level)] = fmt.Appendf(nil, "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: %s\n", level)
+	}
+	manager := &clientcmdapi.AuthInfo{ClientCertificate: pkiPath + "/controller-manager.crt", ClientKey: pkiPath + "/controller-manager.key"}
+	if files[managerKey], err = clientcmd.Write(kubeconfig(spec.ClusterName, fmt.Sprintf("https://localhost:%d", port), files["ca.crt"], manager)); err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", managerKey, err)
 	}
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: ref.Namespace, Name: service, Labels: labelsOf(ref), Annotations: map[string]string{NameAnnotation: ref.Name},
+			Namespace: ref.Namespace, Name: objectName(ref), Labels: labelsOf(ref), Annotations: map[string]string{NameAnnotation: ref.Name},
 		},
 		Immutable: new(true),
 		Data:      files,
 	}, nil
 }
 
-// kubeconfigs are those of the administrator, of this operator and of the controller manager, which differ in address and user.
-func kubeconfigs(name, address, service string, files map[string][]byte) map[string]clientcmdapi.Config {
-	admin := &clientcmdapi.AuthInfo{ClientCertificateData: files["admin.crt"], ClientKeyData: files["admin.key"]}
-	manager := &clientcmdapi.AuthInfo{ClientCertificate: pkiPath + "/controller-manager.crt", ClientKey: pkiPath + "/controller-manager.key"}
-	config := func(server string, user *clientcmdapi.AuthInfo) clientcmdapi.Config {
-		return clientcmdapi.Config{
-			Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: server, CertificateAuthorityData: files["ca.crt"]}},
-			AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: user},
-			Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
-			CurrentContext: name,
-		}
+// namesOf are the names of the cluster, as they were when it was first started.
+func namesOf(identity *corev1.Secret) provision.Spec {
+	return provision.Spec{ClusterName: string(identity.Data[nameKey]), BaseDomain: string(identity.Data[domainKey])}
+}
+
+// adminOf is the administrator by the certificate.
+func adminOf(files map[string][]byte) *clientcmdapi.AuthInfo {
+	return &clientcmdapi.AuthInfo{ClientCertificateData: files["admin.crt"], ClientKeyData: files["admin.key"]}
+}
+
+func kubeconfig(name, server string, ca []byte, user *clientcmdapi.AuthInfo) clientcmdapi.Config {
+	return clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: server, CertificateAuthorityData: ca}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: user},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
+		CurrentContext: name,
 	}
-	return map[string]clientcmdapi.Config{
-		kubeconfigKey: config(address, admin),
-		probeKey:      config(service, admin),
-		managerKey:    config(fmt.Sprintf("https://localhost:%d", port), manager),
+}
+
+// newEncryption makes the key with which the API server encrypts Secrets in etcd.
+func newEncryption() ([]byte, error) {
+	secret := make([]byte, 32)
+	if _, err := rand.Read(secret); err != nil {
+		return nil, fmt.Errorf("generating a key for Secrets: %w", err)
 	}
+	return fmt.Appendf(nil, `apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: [secrets]
+  providers:
+  - secretbox:
+      keys:
+      - {name: first, secret: %s}
+  - identity: {}
+`, base64.StdEncoding.EncodeToString(secret)), nil
+}
+
+// auditLevels are those for which the Secret holds a policy.
+var auditLevels = []string{"Metadata", "Request", "RequestResponse"}
+
+func auditKey(level string) string { return auditPrefix + strings.ToLower(level) + ".yaml" }
+
+// features are what a cluster has beside the programs. One whose identity was made before there was such a thing goes on without it.
+type features struct {
+	// legacy says that the certificates are in the identity.
+	legacy bool
+	// encrypted says that Secrets are encrypted in etcd.
+	encrypted bool
+	// audit is the name of the file with the audit policy; "" for none.
+	audit string
+}
+
+func featuresOf(identity *corev1.Secret, spec provision.Spec) features {
+	f := features{legacy: legacy(identity), encrypted: len(identity.Data[encryptionKey]) > 0}
+	if name := auditKey(spec.Audit); spec.Audit != "" && len(identity.Data[name]) > 0 {
+		f.audit = name
+	}
+	return f
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -108,7 +109,7 @@ func (k *kubelet) server(ctx context.Context, namespace, name string) (*httptest
 		return k.servers[key], nil
 	}
 	var secret corev1.Secret
-	if err := k.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &secret); err != nil {
+	if err := k.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name + "-serving"}, &secret); err != nil {
 		return nil, err
 	}
 	certificate, err := tls.X509KeyPair(secret.Data["apiserver.crt"], secret.Data["apiserver.key"])
@@ -181,8 +182,8 @@ func (k *kubelet) leftovers(ctx context.Context, ref provision.ClusterRef) ([]st
 	var left []string
 	name := "hosted-" + string(ref.UID[:13])
 	for _, object := range []client.Object{
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}},
-		statefulSet(name), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name + "-0"}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name + "-serving"}}, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		statefulSet(name), &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name + "-0"}},
 		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-" + name + "-0"}},
 	} {
 		err := k.client.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: object.GetName()}, object)

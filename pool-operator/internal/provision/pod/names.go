@@ -19,13 +19,8 @@ const (
 	FieldOwner = "pool-operator/hosted"
 )
 
-// uidLength is how much of the UID stands in names: enough to tell namesakes in one namespace apart.
-const uidLength = 13
-
 // objectName is the name of all objects of a cluster.
-func objectName(ref provision.ClusterRef) string {
-	return "hosted-" + string(ref.UID[:min(len(ref.UID), uidLength)])
-}
+func objectName(ref provision.ClusterRef) string { return ref.ObjectName() }
 
 func podName(ref provision.ClusterRef) string    { return objectName(ref) + "-0" }
 func volumeName(ref provision.ClusterRef) string { return dataVolume + "-" + podName(ref) }

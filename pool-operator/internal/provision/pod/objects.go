@@ -8,11 +8,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
 
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
@@ -28,24 +30,35 @@ const (
 	account    = 65532
 )
 
-func service(ref provision.ClusterRef) *corev1ac.ServiceApplyConfiguration {
-	return corev1ac.Service(objectName(ref), ref.Namespace).WithLabels(labelsOf(ref)).WithSpec(corev1ac.ServiceSpec().
+func service(ref provision.ClusterRef, expose Exposure) *corev1ac.ServiceApplyConfiguration {
+	return corev1ac.Service(objectName(ref), ref.Namespace).WithLabels(labelsOf(ref)).WithAnnotations(map[string]string{NameAnnotation: ref.Name}).WithSpec(corev1ac.ServiceSpec().
+		WithType(expose.serviceType()).
 		WithSelector(map[string]string{Label: string(ref.UID)}).
 		WithPorts(corev1ac.ServicePort().WithName("api").WithPort(port).WithTargetPort(intstr.FromInt32(port)).WithProtocol(corev1.ProtocolTCP)))
 }
 
-func statefulSet(ref provision.ClusterRef, options *Options, replicas int32) *appsv1ac.StatefulSetApplyConfiguration {
+// networkPolicy lets clients reach the API server and nothing else, and lets the programs reach nothing: they talk to each other inside the pod. Who administers the hosted cluster can
+// make its API server dial, through webhooks and proxies, and must not get into the network of this cluster by that.
+func networkPolicy(ref provision.ClusterRef) *networkingv1ac.NetworkPolicyApplyConfiguration {
+	return networkingv1ac.NetworkPolicy(objectName(ref), ref.Namespace).WithLabels(labelsOf(ref)).WithSpec(networkingv1ac.NetworkPolicySpec().
+		WithPodSelector(metav1ac.LabelSelector().WithMatchLabels(map[string]string{Label: string(ref.UID)})).
+		WithPolicyTypes(networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress).
+		WithIngress(networkingv1ac.NetworkPolicyIngressRule().
+			WithPorts(networkingv1ac.NetworkPolicyPort().WithProtocol(corev1.ProtocolTCP).WithPort(intstr.FromInt32(port)))))
+}
+
+func statefulSet(ref provision.ClusterRef, options *Options, with features) *appsv1ac.StatefulSetApplyConfiguration {
 	return appsv1ac.StatefulSet(objectName(ref), ref.Namespace).WithLabels(labelsOf(ref)).
 		WithAnnotations(map[string]string{NameAnnotation: ref.Name}).
 		WithSpec(appsv1ac.StatefulSetSpec().
-			WithReplicas(replicas).
+			WithReplicas(1).
 			WithServiceName(objectName(ref)).
 			WithSelector(metav1ac.LabelSelector().WithMatchLabels(map[string]string{Label: string(ref.UID)})).
 			WithPersistentVolumeClaimRetentionPolicy(appsv1ac.StatefulSetPersistentVolumeClaimRetentionPolicy().
 				WithWhenDeleted(appsv1.DeletePersistentVolumeClaimRetentionPolicyType).
 				WithWhenScaled(appsv1.RetainPersistentVolumeClaimRetentionPolicyType)).
 			WithVolumeClaimTemplates(volumeClaim(ref, options)).
-			WithTemplate(corev1ac.PodTemplateSpec().WithLabels(labelsOf(ref)).WithAnnotations(map[string]string{NameAnnotation: ref.Name}).WithSpec(podSpec(ref, options))))
+			WithTemplate(corev1ac.PodTemplateSpec().WithLabels(labelsOf(ref)).WithAnnotations(map[string]string{NameAnnotation: ref.Name}).WithSpec(podSpec(ref, options, with))))
 }
 
 func volumeClaim(ref provision.ClusterRef, options *Options) *corev1ac.PersistentVolumeClaimApplyConfiguration {
@@ -61,7 +74,7 @@ func volumeClaim(ref provision.ClusterRef, options *Options) *corev1ac.Persisten
 	return claim
 }
 
-func podSpec(ref provision.ClusterRef, options *Options) *corev1ac.PodSpecApplyConfiguration {
+func podSpec(ref provision.ClusterRef, options *Options, with features) *corev1ac.PodSpecApplyConfiguration {
 	return corev1ac.PodSpec().
 		WithAutomountServiceAccountToken(false).
 		WithEnableServiceLinks(false).
@@ -71,33 +84,65 @@ func podSpec(ref provision.ClusterRef, options *Options) *corev1ac.PodSpecApplyC
 			WithFSGroupChangePolicy(corev1.FSGroupChangeOnRootMismatch).
 			WithSeccompProfile(corev1ac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault))).
 		WithVolumes(
-			corev1ac.Volume().WithName(pkiVolume).WithSecret(corev1ac.SecretVolumeSource().WithSecretName(objectName(ref)).WithDefaultMode(0o440)),
-			corev1ac.Volume().WithName(runVolume).WithEmptyDir(corev1ac.EmptyDirVolumeSource()),
+			pkiFiles(ref, with),
+			corev1ac.Volume().WithName(runVolume).WithEmptyDir(corev1ac.EmptyDirVolumeSource().WithSizeLimit(resource.MustParse("16Mi"))),
 		).
 		// A sidecar ends after the others: an API server whose etcd is gone does not end by itself.
-		WithInitContainers(container("etcd", options.Images.Etcd, etcdArgs(), "25m", "96Mi").
+		WithInitContainers(container("etcd", options.Images.Etcd, etcdArgs(), sizes{"25m", "96Mi", "1", "1Gi"}).
 			WithRestartPolicy(corev1.ContainerRestartPolicyAlways).
 			WithVolumeMounts(corev1ac.VolumeMount().WithName(dataVolume).WithMountPath(dataPath))).
 		WithContainers(
-			container("kube-apiserver", options.Images.APIServer, apiServerArgs(), "50m", "256Mi").
+			container("kube-apiserver", options.Images.APIServer, apiServerArgs(with), sizes{"50m", "256Mi", "2", "2Gi"}).
 				WithEnv(corev1ac.EnvVar().WithName("POD_IP").WithValueFrom(corev1ac.EnvVarSource().
 					WithFieldRef(corev1ac.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath("status.podIP")))).
 				WithPorts(corev1ac.ContainerPort().WithName("api").WithContainerPort(port).WithProtocol(corev1.ProtocolTCP)).
 				WithStartupProbe(probe("/livez", 1, 300)).
 				WithReadinessProbe(probe("/readyz", 1, 3)).
 				WithLivenessProbe(probe("/livez", 10, 6)),
-			container("kube-controller-manager", options.Images.ControllerManager, controllerManagerArgs(), "10m", "64Mi"),
+			container("kube-controller-manager", options.Images.ControllerManager, controllerManagerArgs(), sizes{"10m", "64Mi", "1", "512Mi"}),
 		)
 }
 
+// identityFiles are those of the identity that the programs read; the rest is for the operator.
+func identityFiles() []string {
+	files := []string{
+		"ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-client.crt", "front-proxy-client.key", "controller-manager.crt", "controller-manager.key", managerKey,
+		"sa.key", "sa.pub", tokensKey, encryptionKey,
+	}
+	for _, level := range auditLevels {
+		files = append(files, auditKey(level))
+	}
+	return files
+}
+
+// pkiFiles are the keys and certificates as the programs see them. The serving certificate comes from a Secret that changes, and with it the file.
+func pkiFiles(ref provision.ClusterRef, with features) *corev1ac.VolumeApplyConfiguration {
+	const mode = 0o440
+	if with.legacy {
+		return corev1ac.Volume().WithName(pkiVolume).WithSecret(corev1ac.SecretVolumeSource().WithSecretName(objectName(ref)).WithDefaultMode(mode))
+	}
+	from := func(secret string, files ...string) *corev1ac.VolumeProjectionApplyConfiguration {
+		source := corev1ac.SecretProjection().WithName(secret)
+		for _, file := range files {
+			source.WithItems(corev1ac.KeyToPath().WithKey(file).WithPath(file))
+		}
+		return corev1ac.VolumeProjection().WithSecret(source)
+	}
+	return corev1ac.Volume().WithName(pkiVolume).WithProjected(corev1ac.ProjectedVolumeSource().WithDefaultMode(mode).
+		WithSources(from(objectName(ref), identityFiles()...), from(ref.ServingName(), "apiserver.crt", "apiserver.key")))
+}
+
+// sizes are what a program asks for and the most that it gets.
+type sizes struct{ cpu, memory, cpuLimit, memoryLimit string }
+
 // container is one program, run from where etcd's sockets are: they are named relative to it.
-func container(name, image string, args []string, cpu, memory string) *corev1ac.ContainerApplyConfiguration {
+func container(name, image string, args []string, size sizes) *corev1ac.ContainerApplyConfiguration {
 	return corev1ac.Container().WithName(name).WithImage(image).WithCommand(name).WithArgs(args...).WithWorkingDir(runPath).
 		WithImagePullPolicy(corev1.PullIfNotPresent).
 		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).
-		WithResources(corev1ac.ResourceRequirements().WithRequests(corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
-		})).
+		WithResources(corev1ac.ResourceRequirements().
+			WithRequests(corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(size.cpu), corev1.ResourceMemory: resource.MustParse(size.memory)}).
+			WithLimits(corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(size.cpuLimit), corev1.ResourceMemory: resource.MustParse(size.memoryLimit)})).
 		WithSecurityContext(corev1ac.SecurityContext().
 			WithAllowPrivilegeEscalation(false).WithReadOnlyRootFilesystem(true).
 			WithCapabilities(corev1ac.Capabilities().WithDrop("ALL"))).
@@ -127,8 +172,8 @@ func etcdArgs() []string {
 	}
 }
 
-func apiServerArgs() []string {
-	return []string{
+func apiServerArgs(with features) []string {
+	args := []string{
 		"--etcd-servers=unix://etcd.sock",
 		fmt.Sprintf("--secure-port=%d", port),
 		"--advertise-address=$(POD_IP)",
@@ -152,6 +197,13 @@ func apiServerArgs() []string {
 		"--proxy-client-key-file=" + pkiPath + "/front-proxy-client.key",
 		"--profiling=false",
 	}
+	if with.encrypted {
+		args = append(args, "--encryption-provider-config="+pkiPath+"/"+encryptionKey)
+	}
+	if with.audit != "" {
+		args = append(args, "--audit-policy-file="+pkiPath+"/"+with.audit, "--audit-log-path=-")
+	}
+	return args
 }
 
 func controllerManagerArgs() []string {

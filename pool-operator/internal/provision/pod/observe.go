@@ -5,13 +5,14 @@ package pod
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/pool-operator/internal/provision"
@@ -23,6 +24,9 @@ type found struct {
 	set    *appsv1.StatefulSet
 	pod    *corev1.Pod
 	volume *corev1.PersistentVolumeClaim
+	// served is the Secret with what is renewed.
+	served  *corev1.Secret
+	service *corev1.Service
 }
 
 // Observe implements the port.
@@ -32,8 +36,9 @@ func (r *Runtime) Observe(ctx context.Context, ref provision.ClusterRef) (provis
 		return provision.Observation{}, fmt.Errorf("looking for hosted cluster %s: %w", ref, err)
 	}
 	o := f.judge()
+	r.judgeAccess(ref, f, &o)
 	if o.State == provision.StateReady {
-		r.check(ctx, f.secret, &o)
+		r.check(ctx, ref, f, &o)
 	}
 	r.overlay(ref, &o)
 	return o, nil
@@ -50,6 +55,12 @@ func (r *Runtime) look(ctx context.Context, ref provision.ClusterRef) (found, er
 		return f, err
 	}
 	if f.pod, err = read(ctx, r.options.Client, ref, podName(ref), &corev1.Pod{}); err != nil {
+		return f, err
+	}
+	if f.served, err = read(ctx, r.options.Client, ref, ref.ServingName(), &corev1.Secret{}); err != nil {
+		return f, err
+	}
+	if f.service, err = read(ctx, r.options.Client, ref, objectName(ref), &corev1.Service{}); err != nil {
 		return f, err
 	}
 	if f.secret == nil { // only then does it matter whether the volume is gone too
@@ -81,7 +92,7 @@ func (f found) judge() provision.Observation {
 	case f.secret == nil:
 		return provision.Observation{State: provision.StateDeleting}
 	}
-	o := provision.Observation{ID: string(f.secret.Data[idKey]), URL: string(f.secret.Data[urlKey])}
+	o := provision.Observation{ID: string(f.secret.Data[idKey])}
 	switch {
 	case f.wanted() && f.pod != nil && f.pod.DeletionTimestamp == nil:
 		f.judgePod(&o)
@@ -115,11 +126,34 @@ func (f found) judgePod(o *provision.Observation) {
 // checkTimeout bounds the question to the cluster.
 const checkTimeout = 3 * time.Second
 
+// judgeAccess says where the cluster is reached, with which credentials, and whether both are what they should be.
+func (r *Runtime) judgeAccess(ref provision.ClusterRef, f found, o *provision.Observation) {
+	if serving := f.serving(); serving != nil && f.secret != nil {
+		o.URL, o.AccessID = string(serving.Data[urlKey]), accessOf(f).ID()
+	}
+	if f.service == nil || f.secret == nil || legacy(f.secret) {
+		return
+	}
+	address, err := r.options.address(ref, namesOf(f.secret), f.service)
+	if err == nil {
+		o.Outdated = r.outdated(f, address)
+		return
+	}
+	if errors.Is(err, errNoAddress) && o.State == provision.StateStarting && f.served == nil {
+		o.Problem = &provision.Problem{Reason: provision.ReasonAddressPending, Message: "the Service " + f.service.Name + " has got no address from a load balancer yet"}
+	}
+}
+
+// accessOf returns the administrator's credentials.
+func accessOf(f found) provision.Access {
+	return provision.Access{Kubeconfig: f.serving().Data[kubeconfigKey], Password: string(f.secret.Data[passwordKey])}
+}
+
 // check asks the cluster itself, through its Service.
-func (r *Runtime) check(ctx context.Context, secret *corev1.Secret, o *provision.Observation) {
+func (r *Runtime) check(ctx context.Context, ref provision.ClusterRef, f found, o *provision.Observation) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	version, err := r.ask(ctx, secret.Data[probeKey])
+	version, err := r.ask(ctx, ref, f)
 	if err == nil {
 		o.Version = version
 		return
@@ -129,12 +163,15 @@ func (r *Runtime) check(ctx context.Context, secret *corev1.Secret, o *provision
 		Message: fmt.Sprintf("kube-apiserver runs but is not ready: %v", err)}
 }
 
-func (r *Runtime) ask(ctx context.Context, kubeconfig []byte) (string, error) {
-	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
-	if err != nil {
-		return "", fmt.Errorf("reading the kubeconfig: %w", err)
+func (r *Runtime) ask(ctx context.Context, ref provision.ClusterRef, f found) (string, error) {
+	serving := f.serving()
+	if serving == nil {
+		return "", errors.New("it has no certificate")
 	}
-	config.Dial, config.Timeout = r.options.Dial, checkTimeout
+	config := &rest.Config{
+		Host: serviceURL(ref), Dial: r.options.Dial, Timeout: checkTimeout,
+		TLSClientConfig: rest.TLSClientConfig{CAData: f.secret.Data["ca.crt"], CertData: serving.Data["admin.crt"], KeyData: serving.Data["admin.key"]},
+	}
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return "", err

@@ -5,15 +5,12 @@ package pod
 
 import (
 	"context"
-	"fmt"
 	"net"
-	"net/url"
-	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
 // Images are the container images of a cluster's programs. Each must find its program by name in its PATH.
@@ -38,9 +35,17 @@ type Options struct {
 	VolumeSize resource.Quantity
 	// StorageClass of the volume; "" is the default of the cluster.
 	StorageClass string
-	// Address is the URL at which clients reach the API server, with {name}, {namespace}, {clusterName} and {baseDomain} filled in at the
-	// first start, as https://{clusterName}.{baseDomain}:6443. Default: the Service's name inside the cluster.
+	// Expose is how clients reach the API server; default ExposeClusterIP.
+	Expose Exposure
+	// Address is the URL at which clients reach the API server, with {name}, {namespace}, {clusterName} and {baseDomain} filled in, as
+	// https://{clusterName}.{baseDomain}:6443. Default: what the exposure gives. Certificates and kubeconfigs follow a change.
 	Address string
+	// NodeAddress is the host name or IP address at which nodes are reached, for ExposeNodePort.
+	NodeAddress string
+	// Gateway is the one that ExposeGateway routes through.
+	Gateway types.NamespacedName
+	// Now tells the time; default time.Now.
+	Now func() time.Time
 	// Dial opens connections to API servers of hosted clusters; default is the network of this process, which then has to be in the cluster.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -52,26 +57,13 @@ func (o *Options) setDefaults() {
 	if o.VolumeSize.IsZero() {
 		o.VolumeSize = resource.MustParse("2Gi")
 	}
+	if o.Expose == "" {
+		o.Expose = ExposeClusterIP
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{}).DialContext
 	}
-}
-
-// serviceURL is where this operator reaches the API server.
-func serviceURL(ref provision.ClusterRef) string {
-	return fmt.Sprintf("https://%s.%s.svc:%d", objectName(ref), ref.Namespace, port)
-}
-
-// address is where clients reach the API server.
-func (o *Options) address(ref provision.ClusterRef, spec provision.Spec) (*url.URL, error) {
-	if o.Address == "" {
-		return url.Parse(serviceURL(ref))
-	}
-	filled := strings.NewReplacer("{name}", ref.Name, "{namespace}", ref.Namespace,
-		"{clusterName}", spec.ClusterName, "{baseDomain}", spec.BaseDomain).Replace(o.Address)
-	address, err := url.Parse(filled)
-	if err != nil || address.Scheme != "https" || address.Hostname() == "" {
-		return nil, fmt.Errorf("the address template %q gives %q, which is no https URL", o.Address, filled)
-	}
-	return address, nil
 }

@@ -10,14 +10,14 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
 	"time"
 )
 
-// lifetime of all certificates. They live in an immutable Secret and are never replaced: what was handed out stays good for as long as the cluster
-// may be expected to.
+// lifetime of the authorities and of the certificates by which the programs of one cluster know each other. They live in an immutable Secret and are never replaced.
 const lifetime = 10 * 365 * 24 * time.Hour
 
 // serviceRange holds the addresses of Services inside a hosted cluster, serviceIP the first of them, which the API server answers at.
@@ -28,8 +28,9 @@ const (
 
 // pki collects the files of the volume that the containers read.
 type pki struct {
-	now   time.Time
-	files map[string][]byte
+	now      time.Time
+	lifetime time.Duration
+	files    map[string][]byte
 }
 
 type signer struct {
@@ -37,9 +38,9 @@ type signer struct {
 	key         *ecdsa.PrivateKey
 }
 
-// newPKI makes two authorities, the certificates that they sign, and the key of service-account tokens, by file name.
-func newPKI(now time.Time, names []string) (map[string][]byte, error) {
-	p := &pki{now: now, files: map[string][]byte{}}
+// newPKI makes two authorities, the certificates of the programs that call each other, and the key of service-account tokens, by file name.
+func newPKI(now time.Time) (map[string][]byte, error) {
+	p := &pki{now: now, lifetime: lifetime, files: map[string][]byte{}}
 	cluster, err := p.authority("ca", "kubernetes")
 	if err != nil {
 		return nil, err
@@ -48,6 +49,39 @@ func newPKI(now time.Time, names []string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, err := p.issue("controller-manager", clientCertificate("system:kube-controller-manager"), &cluster); err != nil {
+		return nil, err
+	}
+	if _, err := p.issue("front-proxy-client", clientCertificate("front-proxy-client"), &front); err != nil {
+		return nil, err
+	}
+	return p.files, p.serviceAccountKey()
+}
+
+// newLeaves makes the serving certificate for the names, and the administrator's, signed by the authority of the identity.
+func newLeaves(now time.Time, identity map[string][]byte, names []string) (map[string][]byte, error) {
+	certificate, err := parseCertificate(identity["ca.crt"])
+	if err != nil {
+		return nil, fmt.Errorf("reading the authority of the cluster: %w", err)
+	}
+	block, _ := pem.Decode(identity["ca.key"])
+	if block == nil {
+		return nil, errors.New("reading the authority of the cluster: there is no key")
+	}
+	key, err := x509.ParseECPrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("reading the authority of the cluster: %w", err)
+	}
+	p := &pki{now: now, lifetime: servingLifetime, files: map[string][]byte{}}
+	cluster := &signer{certificate, key}
+	if _, err := p.issue("apiserver", serverCertificate(names), cluster); err != nil {
+		return nil, err
+	}
+	_, err = p.issue("admin", clientCertificate("system:admin", "system:masters"), cluster)
+	return p.files, err
+}
+
+func serverCertificate(names []string) *x509.Certificate {
 	server := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: "kube-apiserver"},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
@@ -61,21 +95,7 @@ func newPKI(now time.Time, names []string) (map[string][]byte, error) {
 			server.DNSNames = append(server.DNSNames, name)
 		}
 	}
-	for _, leaf := range []struct {
-		file     string
-		template *x509.Certificate
-		signer   signer
-	}{
-		{"apiserver", server, cluster},
-		{"admin", clientCertificate("system:admin", "system:masters"), cluster},
-		{"controller-manager", clientCertificate("system:kube-controller-manager"), cluster},
-		{"front-proxy-client", clientCertificate("front-proxy-client"), front},
-	} {
-		if _, err := p.issue(leaf.file, leaf.template, &leaf.signer); err != nil {
-			return nil, err
-		}
-	}
-	return p.files, p.serviceAccountKey()
+	return server
 }
 
 func clientCertificate(user string, groups ...string) *x509.Certificate {
@@ -101,7 +121,7 @@ func (p *pki) issue(file string, template *x509.Certificate, s *signer) (signer,
 	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
 		return signer{}, fmt.Errorf("generating a serial number: %w", err)
 	}
-	template.NotBefore, template.NotAfter = p.now.Add(-5*time.Minute), p.now.Add(lifetime)
+	template.NotBefore, template.NotAfter = p.now.Add(-5*time.Minute), p.now.Add(p.lifetime)
 	template.KeyUsage |= x509.KeyUsageDigitalSignature
 	if s == nil {
 		s = &signer{template, key}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -133,7 +134,19 @@ func TestWhatRunsIsConfined(t *testing.T) {
 	}, patience, 50*time.Millisecond, "the pod is admitted where only restricted ones are")
 	for _, container := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		assert.True(t, *container.SecurityContext.ReadOnlyRootFilesystem, container.Name)
+		for _, list := range []corev1.ResourceList{container.Resources.Requests, container.Resources.Limits} {
+			assert.False(t, list.Cpu().IsZero(), container.Name)
+			assert.False(t, list.Memory().IsZero(), container.Name)
+		}
 	}
+	policy := &networkingv1.NetworkPolicy{}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: ref.Namespace, Name: "hosted-11111111-2222"}, policy))
+	assert.Equal(t, p.Labels[pod.Label], policy.Spec.PodSelector.MatchLabels[pod.Label])
+	assert.ElementsMatch(t, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}, policy.Spec.PolicyTypes)
+	assert.Empty(t, policy.Spec.Egress, "nothing goes out")
+	require.Len(t, policy.Spec.Ingress, 1)
+	require.Len(t, policy.Spec.Ingress[0].Ports, 1)
+	assert.Equal(t, 6443, policy.Spec.Ingress[0].Ports[0].Port.IntValue(), "the API port and no other comes in")
 	assert.False(t, *p.Spec.AutomountServiceAccountToken)
 	o, err := r.Observe(t.Context(), ref)
 	require.NoError(t, err)
@@ -141,5 +154,66 @@ func TestWhatRunsIsConfined(t *testing.T) {
 	access, err := r.Access(t.Context(), ref)
 	require.NoError(t, err)
 	assert.Contains(t, string(access.Kubeconfig), o.URL)
+	require.NoError(t, r.Delete(t.Context(), ref))
+}
+
+// apiServer returns the arguments of the API server.
+func apiServer(t *testing.T, c client.Client, ref provision.ClusterRef) []string {
+	t.Helper()
+	set := statefulSet("")
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: ref.Namespace, Name: ref.ObjectName()}, set))
+	return set.Spec.Template.Spec.Containers[0].Args
+}
+
+func TestSecretsAreEncryptedAndAuditIsOneFieldAway(t *testing.T) {
+	c := newClient(t)
+	k := &kubelet{T: t, client: c}
+	ref := provision.ClusterRef{Namespace: k.namespace(t), Name: "blue", UID: "11111111-2222-4333-8444-777777777777"}
+	r := pod.New(pod.Options{Client: c, Images: pod.OneImage("control-plane:test")})
+	spec := provision.Spec{ClusterName: "blue"}
+	require.NoError(t, r.Start(t.Context(), ref, spec))
+	identity := &corev1.Secret{}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: ref.Namespace, Name: ref.ObjectName()}, identity))
+	args := apiServer(t, c, ref)
+	assert.Contains(t, args, "--encryption-provider-config=/pki/encryption.yaml")
+	assert.Contains(t, string(identity.Data["encryption.yaml"]), "secretbox")
+	assert.NotContains(t, strings.Join(args, " "), "--audit", "it is off unless somebody asks for it")
+
+	require.NoError(t, r.Stop(t.Context(), ref))
+	assert.Equal(t, args, apiServer(t, c, ref), "stopping changes nothing else")
+	for _, level := range []string{"Metadata", "Request", "RequestResponse"} {
+		spec.Audit = level
+		require.NoError(t, r.Start(t.Context(), ref, spec))
+		file := "audit-" + strings.ToLower(level) + ".yaml"
+		assert.Subset(t, apiServer(t, c, ref), []string{"--audit-policy-file=/pki/" + file, "--audit-log-path=-"})
+		assert.Contains(t, string(identity.Data[file]), "- level: "+level+"\n")
+	}
+	require.NoError(t, r.Delete(t.Context(), ref))
+}
+
+// A cluster whose Secret was made before there was encryption reads what it has, and starts as it did.
+func TestAClusterOfBeforeStartsAsItDid(t *testing.T) {
+	c := newClient(t)
+	k := &kubelet{T: t, client: c}
+	ref := provision.ClusterRef{Namespace: k.namespace(t), Name: "blue", UID: "11111111-2222-4333-8444-888888888888"}
+	r := pod.New(pod.Options{Client: c, Images: pod.OneImage("control-plane:test")})
+	spec := provision.Spec{ClusterName: "blue", Audit: "Metadata"}
+	require.NoError(t, r.Start(t.Context(), ref, spec))
+	identity := &corev1.Secret{}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: ref.Namespace, Name: ref.ObjectName()}, identity))
+	before := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: identity.Namespace, Name: identity.Name, Labels: identity.Labels, Annotations: identity.Annotations}, Immutable: new(true)}
+	before.Data = map[string][]byte{}
+	for name, content := range identity.Data {
+		if name != "encryption.yaml" && !strings.HasPrefix(name, "audit-") {
+			before.Data[name] = content
+		}
+	}
+	require.NoError(t, c.Delete(t.Context(), identity))
+	require.NoError(t, c.Create(t.Context(), before))
+	require.NoError(t, r.Start(t.Context(), ref, spec))
+	for _, arg := range apiServer(t, c, ref) {
+		assert.NotContains(t, arg, "--encryption-provider-config")
+		assert.NotContains(t, arg, "--audit")
+	}
 	require.NoError(t, r.Delete(t.Context(), ref))
 }

@@ -59,7 +59,31 @@ func died(name string, ended *corev1.ContainerStateTerminated) *provision.Proble
 		return &provision.Problem{Reason: provision.ReasonDiskFull, Component: name, Message: "there is no room for the data of " + name}
 	}
 	return &provision.Problem{Reason: provision.ReasonProcessDied, Component: name,
-		Message: fmt.Sprintf("%s ended with exit code %d (%s)", name, ended.ExitCode, ended.Reason)}
+		Message: fmt.Sprintf("%s ended with exit code %d (%s)%s", name, ended.ExitCode, ended.Reason, lastWords(ended.Message))}
+}
+
+// Bounds of the last words in a message.
+const (
+	mostLines = 3
+	mostBytes = 512
+)
+
+// lastWords are the last lines that the program wrote, as the pod's status has them, for the end of a sentence; empty when it wrote none.
+func lastWords(message string) string {
+	var lines []string
+	for line := range strings.Lines(message) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	text := strings.Join(lines[max(0, len(lines)-mostLines):], " / ")
+	if len(text) > mostBytes {
+		text = "…" + text[len(text)-mostBytes:]
+	}
+	return "; its last words: " + strings.ToValidUTF8(text, "")
 }
 
 // refusal is a problem when the API server said no, and nil when it may say yes to the same a moment later.

@@ -26,6 +26,7 @@ func waiting(reason string, restarts int32, last *corev1.ContainerStateTerminate
 
 func TestWhatIsInTheWayOfAPod(t *testing.T) {
 	ended := &corev1.ContainerStateTerminated{ExitCode: 2, Reason: "Error"}
+	spoken := &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: "starting\none more line\n\npanic: wrong flag\ngoroutine 1\n"}
 	full := &corev1.ContainerStateTerminated{ExitCode: 1, Message: "mvcc: write /data/etcd/x: no space left on device"}
 	for name, c := range map[string]struct {
 		status   corev1.PodStatus
@@ -40,6 +41,8 @@ func TestWhatIsInTheWayOfAPod(t *testing.T) {
 		"an image":  {waiting("ImagePullBackOff", 0, nil), provision.ReasonImageUnavailable, "the image muster.local/control-plane:v1 of etcd cannot be pulled", 0},
 		"a program": {waiting("RunContainerError", 1, nil), provision.ReasonBinaryMissing, "etcd cannot be run from the image muster.local/control-plane:v1", 1},
 		"a crash":   {waiting("CrashLoopBackOff", 3, ended), provision.ReasonProcessDied, "etcd ended with exit code 2 (Error)", 3},
+		"last words": {waiting("CrashLoopBackOff", 3, spoken), provision.ReasonProcessDied,
+			"etcd ended with exit code 1 (Error); its last words: one more line / panic: wrong flag / goroutine 1", 3},
 		"a full disk": {waiting("CrashLoopBackOff", 4, full),
 			provision.ReasonDiskFull, "there is no room for the data of etcd", 4},
 		"an end that was not made good yet": {corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "kube-apiserver",

@@ -11,8 +11,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,22 +48,38 @@ func New(options Options) *Runtime {
 // Changes implements the port.
 func (r *Runtime) Changes() *provision.Changes { return r.changes }
 
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;create;delete
-// +kubebuilder:rbac:groups="",resources=services,verbs=get;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;create;patch;delete
 
 // Start implements the port.
 func (r *Runtime) Start(ctx context.Context, ref provision.ClusterRef, spec provision.Spec) error {
-	err := r.ensureIdentity(ctx, ref, spec)
-	if err == nil {
-		err = r.options.Client.Apply(ctx, service(ref), client.FieldOwner(FieldOwner), client.ForceOwnership)
+	return r.record(ref, "starting", r.start(ctx, ref, spec))
+}
+
+// start makes all objects. The network policy is there before anything runs. Without an address there is no certificate yet, and the pod waits for it.
+func (r *Runtime) start(ctx context.Context, ref provision.ClusterRef, spec provision.Spec) error {
+	identity, err := r.ensureIdentity(ctx, ref, spec)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = r.options.Client.Apply(ctx, statefulSet(ref, &r.options, 1), client.FieldOwner(FieldOwner), client.ForceOwnership)
+	if err := r.apply(ctx, networkPolicy(ref)); err != nil {
+		return err
 	}
-	return r.record(ref, "starting", err)
+	if err := r.apply(ctx, service(ref, r.options.Expose)); err != nil {
+		return err
+	}
+	if err := r.renew(ctx, ref); err != nil {
+		return err
+	}
+	return r.apply(ctx, statefulSet(ref, &r.options, featuresOf(identity, spec)))
+}
+
+func (r *Runtime) apply(ctx context.Context, object runtime.ApplyConfiguration) error {
+	return r.options.Client.Apply(ctx, object, client.FieldOwner(FieldOwner), client.ForceOwnership)
 }
 
 // Stop implements the port. Somebody who changes the StatefulSet at the same time, as its controller does, is no reason to give up.
@@ -74,18 +92,24 @@ func (r *Runtime) Stop(ctx context.Context, ref provision.ClusterRef) error {
 		if current.Spec.Replicas != nil && *current.Spec.Replicas == 0 {
 			return nil
 		}
-		apply := statefulSet(ref, &r.options, 0).WithUID(current.UID).WithResourceVersion(current.ResourceVersion)
-		return r.options.Client.Apply(ctx, apply, client.FieldOwner(FieldOwner), client.ForceOwnership)
+		stopped := current.DeepCopy()
+		stopped.Spec.Replicas = new(int32(0))
+		return r.options.Client.Patch(ctx, stopped, client.MergeFromWithOptions(&current, client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldOwner))
 	})
 	return r.record(ref, "stopping", err)
 }
 
 // Delete implements the port. The Secret goes last: for as long as it is there, the cluster is, and Delete is called again.
 func (r *Runtime) Delete(ctx context.Context, ref provision.ClusterRef) error {
+	if err := r.deleteRoute(ctx, ref); err != nil {
+		return r.record(ref, "deleting", err)
+	}
 	for _, object := range []client.Object{
 		&corev1.Service{ObjectMeta: named(ref, objectName(ref))},
 		&appsv1.StatefulSet{ObjectMeta: named(ref, objectName(ref))},
+		&networkingv1.NetworkPolicy{ObjectMeta: named(ref, objectName(ref))},
 		&corev1.PersistentVolumeClaim{ObjectMeta: named(ref, volumeName(ref))},
+		&corev1.Secret{ObjectMeta: named(ref, ref.ServingName())},
 		&corev1.Secret{ObjectMeta: named(ref, objectName(ref))},
 	} {
 		if err := r.deleteObject(ctx, object); err != nil {
@@ -113,29 +137,33 @@ func named(ref provision.ClusterRef, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: ref.Namespace, Name: name}
 }
 
-// ensureIdentity creates the Secret unless it is there. Of two who try at once the first one's counts.
-func (r *Runtime) ensureIdentity(ctx context.Context, ref provision.ClusterRef, spec provision.Spec) error {
-	err := r.options.Client.Get(ctx, key(ref, objectName(ref)), &corev1.Secret{})
+// ensureIdentity creates the Secret unless it is there, and returns it. Of two who try at once the first one's counts.
+func (r *Runtime) ensureIdentity(ctx context.Context, ref provision.ClusterRef, spec provision.Spec) (*corev1.Secret, error) {
+	present := &corev1.Secret{}
+	err := r.options.Client.Get(ctx, key(ref, objectName(ref)), present)
 	if !apierrors.IsNotFound(err) {
-		return err
+		return present, err
 	}
-	secret, err := newIdentity(time.Now(), ref, spec, &r.options)
+	secret, err := newIdentity(r.options.Now(), ref, spec)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := r.options.Client.Create(ctx, secret, client.FieldOwner(FieldOwner)); !apierrors.IsAlreadyExists(err) {
-		return err
+		return secret, err
 	}
-	return nil
+	return present, r.options.Client.Get(ctx, key(ref, objectName(ref)), present)
 }
 
 // Access implements the port.
 func (r *Runtime) Access(ctx context.Context, ref provision.ClusterRef) (provision.Access, error) {
-	var secret corev1.Secret
-	if err := r.options.Client.Get(ctx, key(ref, objectName(ref)), &secret); err != nil {
-		return provision.Access{}, fmt.Errorf("reading the identity of hosted cluster %s: %w", ref, err)
+	f, err := r.look(ctx, ref)
+	switch {
+	case err != nil:
+		return provision.Access{}, fmt.Errorf("reading the credentials of hosted cluster %s: %w", ref, err)
+	case f.secret == nil || f.serving() == nil:
+		return provision.Access{}, fmt.Errorf("hosted cluster %s has no credentials yet", ref)
 	}
-	return provision.Access{Kubeconfig: secret.Data[kubeconfigKey], Password: string(secret.Data[passwordKey])}, nil
+	return accessOf(f), nil
 }
 
 // List implements the port. A cluster without a Secret is on its way out by itself, but a StatefulSet or a volume that lost its Secret is not.

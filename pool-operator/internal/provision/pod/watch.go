@@ -18,13 +18,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Watcher turns what happens to the pods and volumes of hosted clusters into wake-ups: the volume is the last to go when a cluster is deleted. It is a manager.Runnable for the leader.
+// Watcher turns what happens to the pods and volumes of hosted clusters into wake-ups: the volume is the last to go when a cluster is deleted, and a Service gets its address when a load balancer gives it one. It is a manager.Runnable for the leader.
 type Watcher struct {
 	runtime *Runtime
 	cache   cache.Cache
 }
 
-// Watch returns the watcher of a runtime. It holds pods, StatefulSets and volume claims of hosted clusters only, whatever else runs in the cluster.
+// Watch returns the watcher of a runtime. It holds pods, StatefulSets, Services and volume claims of hosted clusters only, whatever else runs in the cluster.
 func (r *Runtime) Watch(config *rest.Config, scheme *runtime.Scheme) (*Watcher, error) {
 	ours, err := labels.NewRequirement(Label, selection.Exists, nil)
 	if err != nil {
@@ -42,7 +42,7 @@ func (w *Watcher) NeedLeaderElection() bool { return true }
 
 // Start implements manager.Runnable.
 func (w *Watcher) Start(ctx context.Context) error {
-	for _, kind := range []client.Object{&corev1.Pod{}, &appsv1.StatefulSet{}, &corev1.PersistentVolumeClaim{}} {
+	for _, kind := range []client.Object{&corev1.Pod{}, &appsv1.StatefulSet{}, &corev1.PersistentVolumeClaim{}, &corev1.Service{}} {
 		informer, err := w.cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 		if err != nil {
 			return fmt.Errorf("watching the pods of hosted clusters: %w", err)

@@ -142,6 +142,9 @@ func (r *Runtime) Start(_ context.Context, ref provision.ClusterRef, spec provis
 	}
 }
 
+// Renew implements the port. Certificates of programs are made anew by the runtime itself; nothing that was handed out is.
+func (r *Runtime) Renew(context.Context, provision.ClusterRef, provision.Spec) error { return nil }
+
 // Stop implements the port.
 func (r *Runtime) Stop(_ context.Context, ref provision.ClusterRef) error {
 	if c := r.find(ref); c != nil {

@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package clusterpool
+package poolview_test
 
 import (
 	"testing"
@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
-	"github.com/muster-io/muster/pool-operator/internal/poolplan"
+	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
 func TestResumingSince(t *testing.T) {
@@ -31,8 +31,7 @@ func TestResumingSince(t *testing.T) {
 				{Type: hivev1.ClusterDeploymentHibernating, Status: corev1.ConditionFalse, Reason: hivev1.ReasonResumingOrRunning, LastTransitionTime: metav1.NewTime(c.woke)},
 				{Type: hivev1.ClusterDeploymentReady, Status: c.isReady, LastTransitionTime: metav1.NewTime(c.ready)},
 			}}}
-			var cluster poolplan.Cluster
-			setResume(&cluster, cd)
+			cluster := poolview.ClusterOf(cd)
 			assert.Equal(t, c.since, cluster.ResumingSince)
 		})
 	}

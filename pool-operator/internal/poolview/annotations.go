@@ -1,0 +1,50 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package poolview
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+// booleans are the annotations whose value is a boolean.
+var booleans = []string{
+	hivev1.AnnotationRemoveFromPool, hivev1.AnnotationRemoveFromPoolOld, hivev1.AnnotationProtectedDelete, hivev1.AnnotationReconcilePause, hivev1.AnnotationPowerStatePause,
+}
+
+// IsTrue reads a boolean of annotations or labels in every form that strconv.ParseBool takes: 1, t, T, TRUE, true and True mean true. A value that is no boolean is false;
+// [Unreadable] tells of it.
+func IsTrue(values map[string]string, key string) bool {
+	b, err := strconv.ParseBool(values[key])
+	return err == nil && b
+}
+
+// Unreadable returns a sentence for each annotation that should be a boolean and is not, sorted.
+func Unreadable(annotations map[string]string) []string {
+	var out []string
+	for _, key := range booleans {
+		value, there := annotations[key]
+		if !there {
+			continue
+		}
+		if _, err := strconv.ParseBool(value); err != nil {
+			out = append(out, fmt.Sprintf("annotation %s is %q, which is no boolean and counts as false; write \"true\" or \"false\"", key, shorten(value)))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// shorten keeps a value that somebody wrote from filling a message.
+func shorten(value string) string {
+	const most = 32
+	if len(value) <= most {
+		return value
+	}
+	return strings.ToValidUTF8(value[:most], "") + "…"
+}

@@ -1,0 +1,244 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package poolview
+
+import (
+	"cmp"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+)
+
+// Cluster is what a ClusterDeployment says, as far as pools and claims decide from it.
+type Cluster struct {
+	// Namespace of the ClusterDeployment. A cluster of a pool has the same Name.
+	Namespace       string
+	Name            string
+	UID             types.UID
+	ResourceVersion string
+	Created         time.Time
+	// Pool is the pool that the cluster says it belongs to; zero when it names none.
+	Pool types.NamespacedName
+	// ClusterName is the short name, from the inventory if the pool has one.
+	ClusterName string
+	// Version of the pool that the cluster was made from; empty when it does not say.
+	Version string
+
+	Deleting bool
+	// Marked clusters are to be removed from their pool: their claim was deleted, or somebody asked for it.
+	Marked bool
+	// Protected clusters are never deleted.
+	Protected bool
+	// Paused clusters are left alone altogether.
+	Paused bool
+	// PowerPaused clusters keep their power state.
+	PowerPaused bool
+	// Restored clusters come from a backup: the claim that they record may come later, and with another UID.
+	Restored bool
+	// Unreadable are sentences about annotations that should be booleans and are not, one per line; a string, so that clusters can be compared.
+	Unreadable string
+
+	// ClaimName and ClaimUID identify the claim that the cluster records; both are empty when it is free. Clusters that were claimed before UIDs were recorded have a name only.
+	ClaimName string
+	ClaimUID  types.UID
+	// OrphanReason and OrphanedSince are what the cluster says about a claim that it records and that does not exist; empty when it says nothing.
+	OrphanReason  string
+	OrphanedSince time.Time
+	// ClaimedAt is when the claim got the cluster; zero when the cluster does not say.
+	ClaimedAt time.Time
+
+	Installed   bool
+	InstalledAt time.Time
+	// InstallStarted is when installation began; zero as long as the installer has not said so.
+	InstallStarted time.Time
+	// InstallStopped is why installation failed for good; nil when it did not.
+	InstallStopped *Failure
+
+	// Power is what spec asks for, ObservedPower what status reports.
+	Power         hivev1.PowerState
+	ObservedPower hivev1.PowerState
+	// NotReady says that the cluster reports itself as not usable, whatever ObservedPower is.
+	NotReady bool
+	// ResumingSince is since when the cluster reports to be neither asleep nor usable; see [Cluster.Resuming].
+	ResumingSince time.Time
+	// ResumeTook is how long the cluster took to resume, the last time it did; 0 if it never did.
+	ResumeTook time.Duration
+
+	// Metadata says which Secrets lead into the cluster; nil until it is installed.
+	Metadata *hivev1.ClusterMetadata
+	// Private are the names of Secrets beside a claimed cluster that no subject may read, whatever Metadata says.
+	Private []string
+}
+
+// Failure is why a cluster is broken.
+type Failure struct {
+	Reason  string
+	Message string
+	// At is when the cluster broke; zero when it does not say.
+	At time.Time
+	// AfterInstallation says that the cluster was installed, and broke later.
+	AfterInstallation bool
+}
+
+// ClusterOf reads a ClusterDeployment.
+func ClusterOf(cd *hivev1.ClusterDeployment) Cluster {
+	c := Cluster{
+		Namespace: cd.Namespace, Name: cd.Name, UID: cd.UID, ResourceVersion: cd.ResourceVersion, Created: cd.CreationTimestamp.Time,
+		ClusterName: cd.Spec.ClusterName, Version: cd.Annotations[hivev1.AnnotationClusterPoolSpecHash],
+		Deleting:       !cd.DeletionTimestamp.IsZero(),
+		Marked:         IsTrue(cd.Annotations, hivev1.AnnotationRemoveFromPool) || IsTrue(cd.Annotations, hivev1.AnnotationRemoveFromPoolOld),
+		Protected:      IsTrue(cd.Annotations, hivev1.AnnotationProtectedDelete),
+		Paused:         IsTrue(cd.Annotations, hivev1.AnnotationReconcilePause),
+		PowerPaused:    IsTrue(cd.Annotations, hivev1.AnnotationPowerStatePause),
+		Restored:       IsTrue(cd.Labels, hivev1.LabelDisableCreationCheck),
+		Unreadable:     joinLines(Unreadable(cd.Annotations)),
+		Installed:      cd.Spec.Installed,
+		InstalledAt:    timeOf(cd.Status.InstalledTimestamp),
+		InstallStarted: timeOf(cd.Status.InstallStartedTimestamp),
+		Power:          cd.Spec.PowerState, ObservedPower: cd.Status.PowerState,
+		Metadata: cd.Spec.ClusterMetadata,
+	}
+	if ref := cd.Spec.ClusterPoolRef; ref != nil {
+		c.Pool = types.NamespacedName{Namespace: ref.Namespace, Name: ref.PoolName}
+		c.ClaimName, c.ClaimUID, c.ClaimedAt = ref.ClaimName, ref.ClaimUID, timeOf(ref.ClaimedTimestamp)
+	}
+	if stopped := hivev1.FindCondition(cd.Status.Conditions, hivev1.ClusterDeploymentProvisionStopped); stopped != nil && stopped.Status == corev1.ConditionTrue {
+		c.InstallStopped = &Failure{Reason: stopped.Reason, Message: stopped.Message, At: stopped.LastTransitionTime.Time}
+	}
+	if missing := hivev1.FindCondition(cd.Status.Conditions, hivev1.ClusterDeploymentClaimMissing); missing != nil && missing.Status == corev1.ConditionTrue {
+		c.OrphanReason, c.OrphanedSince = missing.Reason, missing.LastTransitionTime.Time
+	}
+	if c.Claimed() {
+		c.Private = privateSecrets(cd)
+	}
+	c.readPower(cd.Status.Conditions)
+	return c
+}
+
+// privateSecrets are the names of Secrets beside a cluster that are not for its users: those that it is installed with, and the one with the keys of a hosted cluster.
+func privateSecrets(cd *hivev1.ClusterDeployment) []string {
+	hosted := provision.ClusterRef{Namespace: cd.Namespace, Name: cd.Name, UID: cd.UID}
+	private := []string{hosted.ObjectName(), hosted.ServingName()}
+	if ref := cd.Spec.PullSecretRef; ref != nil {
+		private = append(private, ref.Name)
+	}
+	if how := cd.Spec.Provisioning; how != nil && how.InstallConfigSecretRef != nil {
+		private = append(private, how.InstallConfigSecretRef.Name)
+	}
+	if name := cd.Spec.Platform.CredentialsSecretName(); name != "" {
+		private = append(private, name)
+	}
+	return private
+}
+
+// readPower reads since when the cluster is on its way, or how long it took the last time.
+func (c *Cluster) readPower(conditions []hivev1.Condition) {
+	ready := hivev1.FindCondition(conditions, hivev1.ClusterDeploymentReady)
+	c.NotReady = ready != nil && ready.Status == corev1.ConditionFalse
+	hibernating := hivev1.FindCondition(conditions, hivev1.ClusterDeploymentHibernating)
+	if hibernating == nil || hibernating.Status != corev1.ConditionFalse || hibernating.Reason != hivev1.ReasonResumingOrRunning {
+		return
+	}
+	c.ResumingSince = hibernating.LastTransitionTime.Time
+	switch {
+	case ready == nil:
+	// A cluster that was only just installed has not resumed from anything.
+	case ready.Status == corev1.ConditionTrue && c.ResumingSince.After(c.InstalledAt):
+		c.ResumeTook = max(0, ready.LastTransitionTime.Sub(c.ResumingSince))
+	// A cluster that ran and died is resuming since then, and not since it last woke up.
+	case c.NotReady && ready.LastTransitionTime.After(c.ResumingSince):
+		c.ResumingSince = ready.LastTransitionTime.Time
+	}
+}
+
+// Claimed says whether the cluster records a claim.
+func (c *Cluster) Claimed() bool { return c.ClaimName != "" || c.ClaimUID != "" }
+
+// Running says whether the cluster can be used. A cluster that reports Running without a Ready condition is believed.
+func (c *Cluster) Running() bool {
+	return c.ObservedPower == hivev1.PowerStateRunning && !c.NotReady
+}
+
+// ShouldRun says whether spec asks for a running cluster: an empty power state means Running.
+func (c *Cluster) ShouldRun() bool { return c.Power != hivev1.PowerStateHibernating }
+
+// Resuming is since when the cluster should run, and neither runs nor sleeps; zero when it is not resuming.
+func (c *Cluster) Resuming() time.Time {
+	if !c.Installed || !c.ShouldRun() || c.Running() || c.ObservedPower == hivev1.PowerStateHibernating {
+		return time.Time{}
+	}
+	return c.ResumingSince
+}
+
+// InstallingSince is when installation began, as far as it is known: when the installer said so, or else when the cluster was created; zero once it is installed.
+func (c *Cluster) InstallingSince() time.Time {
+	switch {
+	case c.Installed:
+		return time.Time{}
+	case c.InstallStarted.After(c.Created):
+		return c.InstallStarted
+	}
+	return c.Created
+}
+
+// Kept says whether the cluster must not be deleted.
+func (c *Cluster) Kept() bool { return c.Protected || c.Paused }
+
+// Broken says why the cluster is broken: its installation stopped or takes too long, or it has been resuming for too long. It is nil when the cluster is not; then due is when
+// time alone breaks it, and zero if it never does.
+func (c *Cluster) Broken(now time.Time, limits Limits) (failure *Failure, due time.Time) {
+	if c.InstallStopped != nil {
+		return c.InstallStopped, time.Time{}
+	}
+	since, limit := c.InstallingSince(), limits.Install
+	f := Failure{Reason: ReasonInstallTimedOut, Message: "the cluster was not installed within " + limits.Install.String()}
+	if c.Installed {
+		since, limit = c.Resuming(), limits.Resume
+		f = Failure{Reason: ReasonResumeTimedOut, Message: "the cluster should run and did not within " + limits.Resume.String(), AfterInstallation: true}
+	}
+	if since.IsZero() || limit <= 0 || c.Paused {
+		return nil, time.Time{}
+	}
+	f.At = since.Add(limit)
+	if now.Before(f.At) {
+		return nil, f.At
+	}
+	return &f, time.Time{}
+}
+
+// Reasons of failures that no installer gives.
+const (
+	// ReasonInstallTimedOut: the cluster was not installed within the pool's installTimeout.
+	ReasonInstallTimedOut = "InstallTimedOut"
+	// ReasonResumeTimedOut: the cluster did not resume within the pool's resumeTimeout.
+	ReasonResumeTimedOut = "ResumeTimedOut"
+)
+
+// ByAge orders clusters as claims get them and as they run: by age in whole seconds, as the API server keeps it, then by name and UID.
+func ByAge(a, b Cluster) int {
+	return cmp.Or(a.Created.Truncate(time.Second).Compare(b.Created.Truncate(time.Second)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+}
+
+// ByRunningAndAge is the same with running clusters before others.
+func ByRunningAndAge(a, b Cluster) int {
+	if a.Running() != b.Running() {
+		if a.Running() {
+			return -1
+		}
+		return 1
+	}
+	return ByAge(a, b)
+}
+
+func timeOf(t *metav1.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
+}

@@ -1,0 +1,159 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+)
+
+// Exposure is how clients outside the cluster reach the API servers of hosted clusters.
+type Exposure string
+
+// The exposures.
+const (
+	// ExposeClusterIP makes them reachable in the cluster, or at Options.Address, which somebody else routes to the Service.
+	ExposeClusterIP Exposure = "ClusterIP"
+	// ExposeNodePort makes each reachable at a port of its own of every node. Options.NodeAddress says where the nodes are.
+	ExposeNodePort Exposure = "NodePort"
+	// ExposeLoadBalancer gives each a load balancer, at the address that it gets or at Options.Address.
+	ExposeLoadBalancer Exposure = "LoadBalancer"
+	// ExposeGateway routes TLS connections by the host of Options.Address through Options.Gateway, undecrypted.
+	ExposeGateway Exposure = "Gateway"
+)
+
+// Exposures are all exposures.
+var Exposures = []Exposure{ExposeClusterIP, ExposeNodePort, ExposeLoadBalancer, ExposeGateway}
+
+// tlsRoute is the kind of a route of TLS connections by the name of their server.
+var tlsRoute = schema.GroupKind{Group: "gateway.networking.k8s.io", Kind: "TLSRoute"}
+
+// errNoAddress says that a cluster has no address yet.
+var errNoAddress = errors.New("the Service has no address yet")
+
+// serviceType is the type of the Service in front of a cluster.
+func (e Exposure) serviceType() corev1.ServiceType {
+	switch e {
+	case ExposeNodePort:
+		return corev1.ServiceTypeNodePort
+	case ExposeLoadBalancer:
+		return corev1.ServiceTypeLoadBalancer
+	case ExposeClusterIP, ExposeGateway:
+	}
+	return corev1.ServiceTypeClusterIP
+}
+
+// address is where clients reach the API server behind the Service; errNoAddress while that is not known.
+func (o *Options) address(ref provision.ClusterRef, spec provision.Spec, service *corev1.Service) (*url.URL, error) {
+	switch {
+	case o.Expose == ExposeNodePort:
+		if len(service.Spec.Ports) == 0 || service.Spec.Ports[0].NodePort == 0 {
+			return nil, errNoAddress
+		}
+		return httpsURL(o.NodeAddress, service.Spec.Ports[0].NodePort), nil
+	case o.Address != "":
+		return o.fill(ref, spec)
+	case o.Expose == ExposeLoadBalancer:
+		for _, ingress := range service.Status.LoadBalancer.Ingress {
+			if host := ingress.Hostname; host != "" {
+				return httpsURL(host, port), nil
+			}
+			if ingress.IP != "" {
+				return httpsURL(ingress.IP, port), nil
+			}
+		}
+		return nil, errNoAddress
+	}
+	return url.Parse(serviceURL(ref))
+}
+
+func httpsURL(host string, port int32) *url.URL {
+	return &url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(int(port)))}
+}
+
+// fill puts what is known of the cluster into the template of addresses.
+func (o *Options) fill(ref provision.ClusterRef, spec provision.Spec) (*url.URL, error) {
+	filled := strings.NewReplacer("{name}", ref.Name, "{namespace}", ref.Namespace,
+		"{clusterName}", spec.ClusterName, "{baseDomain}", spec.BaseDomain).Replace(o.Address)
+	address, err := url.Parse(filled)
+	if err != nil || address.Scheme != "https" || address.Hostname() == "" {
+		return nil, &provision.Problem{Reason: provision.ReasonOther, Message: fmt.Sprintf("the address template %q gives %q, which is no https URL", o.Address, filled)}
+	}
+	return address, nil
+}
+
+// serviceURL is where this operator reaches the API server.
+func serviceURL(ref provision.ClusterRef) string {
+	return fmt.Sprintf("https://%s.%s.svc:%d", objectName(ref), ref.Namespace, port)
+}
+
+// route is the TLSRoute of a cluster, in the version that the API server prefers.
+func (r *Runtime) route(ref provision.ClusterRef, host string) (*unstructured.Unstructured, error) {
+	mapping, err := r.options.Client.RESTMapper().RESTMapping(tlsRoute)
+	if meta.IsNoMatchError(err) {
+		return nil, &provision.Problem{Reason: provision.ReasonRefused,
+			Message: "hosted clusters are exposed through a Gateway, and this cluster has no kind TLSRoute: install the CustomResourceDefinitions of Gateway API"}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for the kind TLSRoute: %w", err)
+	}
+	labels := map[string]any{}
+	for name, value := range labelsOf(ref) {
+		labels[name] = value
+	}
+	route := &unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"namespace": ref.Namespace, "name": objectName(ref), "labels": labels},
+		"spec": map[string]any{
+			"parentRefs": []any{map[string]any{"namespace": r.options.Gateway.Namespace, "name": r.options.Gateway.Name}},
+			"hostnames":  []any{host},
+			"rules":      []any{map[string]any{"backendRefs": []any{map[string]any{"name": objectName(ref), "port": int64(port)}}}},
+		},
+	}}
+	route.SetGroupVersionKind(mapping.GroupVersionKind)
+	return route, nil
+}
+
+// applyRoute leads connections for the host through the Gateway.
+func (r *Runtime) applyRoute(ctx context.Context, ref provision.ClusterRef, host string) error {
+	route, err := r.route(ref, host)
+	if err != nil {
+		return err
+	}
+	return r.options.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(route), client.FieldOwner(FieldOwner), client.ForceOwnership)
+}
+
+// deleteRoute deletes the route. Where there is no such kind, there is none.
+func (r *Runtime) deleteRoute(ctx context.Context, ref provision.ClusterRef) error {
+	if r.options.Expose != ExposeGateway {
+		return nil
+	}
+	route, err := r.route(ref, "any")
+	if err != nil {
+		return nil //nolint:nilerr // without the kind there is nothing to delete
+	}
+	return r.deleteObject(ctx, route)
+}
+
+// ParseGateway reads namespace/name.
+func ParseGateway(text string) (types.NamespacedName, error) {
+	namespace, name, both := strings.Cut(text, "/")
+	if !both || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return types.NamespacedName{}, fmt.Errorf("%q is no Gateway: write namespace/name", text)
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}, nil
+}

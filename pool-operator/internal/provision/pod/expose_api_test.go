@@ -1,0 +1,229 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod_test
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-io/muster/apis/controlplanetest"
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+	"github.com/muster-io/muster/pool-operator/internal/provision/pod"
+)
+
+// exposed is one cluster of a runtime with options.
+type exposed struct {
+	*testing.T
+	client  client.Client
+	runtime *pod.Runtime
+	ref     provision.ClusterRef
+	now     time.Time
+}
+
+func newExposed(t *testing.T, id int, options pod.Options) *exposed {
+	t.Helper()
+	c := newClient(t)
+	k := &kubelet{T: t, client: c}
+	e := &exposed{T: t, client: c, now: time.Now()}
+	e.ref = provision.ClusterRef{Namespace: k.namespace(t), Name: "blue", UID: types.UID(fmt.Sprintf("22222222-%04d-4333-8444-555555555555", id))}
+	options.Client, options.Images, options.Now = c, pod.OneImage("control-plane:test"), func() time.Time { return e.now }
+	e.runtime = pod.New(options)
+	t.Cleanup(func() { require.NoError(t, e.runtime.Delete(context.WithoutCancel(t.Context()), e.ref)) })
+	return e
+}
+
+func (e *exposed) start() {
+	e.Helper()
+	require.NoError(e, e.runtime.Start(e.Context(), e.ref, provision.Spec{ClusterName: "blue", BaseDomain: "example.org"}))
+}
+
+func (e *exposed) renew() {
+	e.Helper()
+	require.NoError(e, e.runtime.Renew(e.Context(), e.ref, provision.Spec{}))
+}
+
+func (e *exposed) observe() provision.Observation {
+	e.Helper()
+	o, err := e.runtime.Observe(e.Context(), e.ref)
+	require.NoError(e, err)
+	return o
+}
+
+func (e *exposed) service() *corev1.Service {
+	e.Helper()
+	service := &corev1.Service{}
+	require.NoError(e, e.client.Get(e.Context(), client.ObjectKey{Namespace: e.ref.Namespace, Name: e.ref.ObjectName()}, service))
+	return service
+}
+
+// fits asserts that kubeconfig and serving certificate are for the address, and returns the certificate.
+func (e *exposed) fits(address string) *x509.Certificate {
+	e.Helper()
+	require.Equal(e, address, e.observe().URL, "status.apiURL is made from it")
+	access, err := e.runtime.Access(e.Context(), e.ref)
+	require.NoError(e, err)
+	require.Equal(e, access.ID(), e.observe().AccessID)
+	config, err := clientcmd.RESTConfigFromKubeConfig(access.Kubeconfig)
+	require.NoError(e, err)
+	require.Equal(e, address, config.Host)
+	secret := &corev1.Secret{}
+	require.NoError(e, e.client.Get(e.Context(), client.ObjectKey{Namespace: e.ref.Namespace, Name: e.ref.ObjectName() + "-serving"}, secret))
+	block, _ := pem.Decode(secret.Data["apiserver.crt"])
+	require.NotNil(e, block)
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	require.NoError(e, err)
+	parsed, err := url.Parse(address)
+	require.NoError(e, err)
+	roots := x509.NewCertPool()
+	require.True(e, roots.AppendCertsFromPEM(config.CAData))
+	for _, host := range []string{parsed.Hostname(), e.ref.ObjectName() + "." + e.ref.Namespace + ".svc"} {
+		_, err = certificate.Verify(x509.VerifyOptions{DNSName: host, Roots: roots, CurrentTime: e.now})
+		require.NoError(e, err, "clients outside and the operator verify it")
+	}
+	return certificate
+}
+
+func TestNodePortIsReachedAtTheNodes(t *testing.T) {
+	e := newExposed(t, 1, pod.Options{Expose: pod.ExposeNodePort, NodeAddress: "192.0.2.7"})
+	e.start()
+	service := e.service()
+	require.Equal(t, corev1.ServiceTypeNodePort, service.Spec.Type)
+	e.fits(fmt.Sprintf("https://192.0.2.7:%d", service.Spec.Ports[0].NodePort))
+	require.NoError(t, e.runtime.Stop(t.Context(), e.ref))
+	e.start()
+	require.Equal(t, service.Spec.Ports[0].NodePort, e.service().Spec.Ports[0].NodePort, "the port stays the cluster's while it sleeps")
+}
+
+func TestALoadBalancerGivesTheAddress(t *testing.T) {
+	e := newExposed(t, 2, pod.Options{Expose: pod.ExposeLoadBalancer})
+	e.start()
+	service := e.service()
+	require.Equal(t, corev1.ServiceTypeLoadBalancer, service.Spec.Type)
+	o := e.observe()
+	require.Equal(t, provision.StateStarting, o.State)
+	require.NotNil(t, o.Problem)
+	require.Equal(t, provision.ReasonAddressPending, o.Problem.Reason)
+	require.Contains(t, o.Problem.Message, service.Name)
+	require.False(t, o.Outdated, "there is nothing to make a certificate for")
+	e.renew()
+	_, err := e.runtime.Access(t.Context(), e.ref)
+	require.ErrorContains(t, err, "has no credentials yet")
+
+	for _, given := range []struct {
+		ingress corev1.LoadBalancerIngress
+		address string
+	}{
+		{corev1.LoadBalancerIngress{IP: "198.51.100.4"}, "https://198.51.100.4:6443"},
+		{corev1.LoadBalancerIngress{Hostname: "lb.example.net"}, "https://lb.example.net:6443"},
+		{corev1.LoadBalancerIngress{IP: "2001:db8::4"}, "https://[2001:db8::4]:6443"},
+	} {
+		service = e.service()
+		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{given.ingress}
+		require.NoError(t, e.client.Status().Update(t.Context(), service))
+		require.True(t, e.observe().Outdated, "the address is new")
+		before := e.observe().AccessID
+		e.renew()
+		require.False(t, e.observe().Outdated)
+		require.NotEqual(t, before, e.observe().AccessID, "the kubeconfig is handed out again")
+		e.fits(given.address)
+	}
+}
+
+func TestCertificatesAreRenewedBeforeTheyEnd(t *testing.T) {
+	e := newExposed(t, 3, pod.Options{})
+	e.start()
+	address := fmt.Sprintf("https://%s.%s.svc:6443", e.ref.ObjectName(), e.ref.Namespace)
+	first, before := e.fits(address), e.observe()
+	require.False(t, before.Outdated)
+	e.renew()
+	require.Equal(t, before.AccessID, e.observe().AccessID, "nothing is renewed without a reason")
+
+	e.now = first.NotAfter.Add(-100 * 24 * time.Hour)
+	require.True(t, e.observe().Outdated)
+	e.renew()
+	require.False(t, e.observe().Outdated)
+	require.NotEqual(t, before.AccessID, e.observe().AccessID)
+	second := e.fits(address)
+	require.True(t, second.NotAfter.After(first.NotAfter))
+	access, err := e.runtime.Access(t.Context(), e.ref)
+	require.NoError(t, err)
+	require.NotEmpty(t, access.Password)
+	require.Equal(t, before.ID, e.observe().ID, "it is the same cluster")
+}
+
+// A Gateway routes by the name of the server, which is in the clear in each TLS connection, and decrypts nothing.
+func TestAGatewayRoutesByName(t *testing.T) {
+	c := newClient(t)
+	e := newExposed(t, 4, pod.Options{
+		Expose: pod.ExposeGateway, Gateway: types.NamespacedName{Namespace: "infra", Name: "public"}, Address: "https://{clusterName}.{baseDomain}:443",
+	})
+	err := e.runtime.Start(t.Context(), e.ref, provision.Spec{ClusterName: "blue", BaseDomain: "example.org"})
+	require.ErrorContains(t, err, "this cluster has no kind TLSRoute: install the CustomResourceDefinitions of Gateway API")
+	installTLSRoute(t)
+	e.start()
+	require.Equal(t, corev1.ServiceTypeClusterIP, e.service().Spec.Type)
+	e.fits("https://blue.example.org:443")
+	route := &unstructured.Unstructured{}
+	route.SetAPIVersion("gateway.networking.k8s.io/v1alpha3")
+	route.SetKind("TLSRoute")
+	key := client.ObjectKey{Namespace: e.ref.Namespace, Name: e.ref.ObjectName()}
+	require.NoError(t, c.Get(t.Context(), key, route))
+	assert.Equal(t, map[string]any{
+		"parentRefs": []any{map[string]any{"namespace": "infra", "name": "public"}},
+		"hostnames":  []any{"blue.example.org"},
+		"rules":      []any{map[string]any{"backendRefs": []any{map[string]any{"name": e.ref.ObjectName(), "port": int64(6443)}}}},
+	}, route.Object["spec"])
+	require.NoError(t, e.runtime.Delete(t.Context(), e.ref))
+	require.True(t, apierrors.IsNotFound(c.Get(t.Context(), key, route)), "it goes with the cluster")
+}
+
+// installTLSRoute installs the kind as Gateway API does, without its schema.
+func installTLSRoute(t *testing.T) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	require.NoError(t, clientgoscheme.AddToScheme(scheme))
+	require.NoError(t, apiextensionsv1.AddToScheme(scheme))
+	c, err := client.New(controlplanetest.Start(t), client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{
+		Name: "tlsroutes.gateway.networking.k8s.io", Annotations: map[string]string{"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/gateway-api/pull/1"},
+	}}
+	crd.Spec = apiextensionsv1.CustomResourceDefinitionSpec{
+		Group: "gateway.networking.k8s.io", Scope: apiextensionsv1.NamespaceScoped,
+		Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "tlsroutes", Singular: "tlsroute", Kind: "TLSRoute", ListKind: "TLSRouteList"},
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1alpha3", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{
+			OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)},
+		}}},
+	}
+	require.NoError(t, c.Create(t.Context(), crd))
+	require.Eventually(t, func() bool {
+		if c.Get(t.Context(), client.ObjectKeyFromObject(crd), crd) != nil {
+			return false
+		}
+		for _, condition := range crd.Status.Conditions {
+			if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
+				return true
+			}
+		}
+		return false
+	}, patience, 50*time.Millisecond)
+}

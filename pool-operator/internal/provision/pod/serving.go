@@ -1,0 +1,126 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+)
+
+// Lifetimes of what is renewed: the serving certificate and the administrator's.
+const (
+	servingLifetime = 2 * 365 * 24 * time.Hour
+	// renewBefore is how long before its end a certificate is replaced: long enough for users to fetch the kubeconfig again.
+	renewBefore = 120 * 24 * time.Hour
+)
+
+// legacy says whether the identity was made with certificates in it, before these were renewed. It goes on with them.
+func legacy(identity *corev1.Secret) bool { return len(identity.Data["apiserver.crt"]) > 0 }
+
+// serving returns the Secret with what clients use: the identity itself where it is legacy, nil when there is none.
+func (f found) serving() *corev1.Secret {
+	if f.secret != nil && legacy(f.secret) {
+		return f.secret
+	}
+	return f.served
+}
+
+// outdated says whether the cluster needs a new certificate: it has none for the address, or one that ends soon.
+func (r *Runtime) outdated(f found, address *url.URL) bool {
+	switch {
+	case f.secret == nil || legacy(f.secret) || address == nil:
+		return false
+	case f.served == nil || string(f.served.Data[urlKey]) != address.String() || !bytes.Equal(f.served.Data["ca.crt"], f.secret.Data["ca.crt"]):
+		return true
+	}
+	for _, file := range []string{"apiserver.crt", "admin.crt"} {
+		certificate, err := parseCertificate(f.served.Data[file])
+		if err != nil || r.options.Now().After(certificate.NotAfter.Add(-renewBefore)) {
+			return true
+		}
+	}
+	return false
+}
+
+func parseCertificate(text []byte) (*x509.Certificate, error) {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, errors.New("there is no certificate")
+	}
+	return x509.ParseCertificate(block.Bytes)
+}
+
+// Renew implements the port.
+func (r *Runtime) Renew(ctx context.Context, ref provision.ClusterRef, _ provision.Spec) error {
+	return r.record(ref, "renewing the certificates of", r.renew(ctx, ref))
+}
+
+func (r *Runtime) renew(ctx context.Context, ref provision.ClusterRef) error {
+	f, err := r.look(ctx, ref)
+	if err != nil || f.secret == nil || f.service == nil || legacy(f.secret) {
+		return err
+	}
+	address, err := r.options.address(ref, namesOf(f.secret), f.service)
+	if errors.Is(err, errNoAddress) {
+		return nil // the next observation says so
+	}
+	if err != nil {
+		return err
+	}
+	if r.options.Expose == ExposeGateway {
+		if err := r.applyRoute(ctx, ref, address.Hostname()); err != nil {
+			return err
+		}
+	}
+	if !r.outdated(f, address) {
+		return nil
+	}
+	files, err := newServing(r.options.Now(), ref, address, f.secret)
+	if err != nil {
+		return err
+	}
+	secret := &corev1.Secret{ObjectMeta: named(ref, ref.ServingName()), Data: files}
+	secret.Labels, secret.Annotations = labelsOf(ref), map[string]string{NameAnnotation: ref.Name}
+	if f.served == nil {
+		err = r.options.Client.Create(ctx, secret, client.FieldOwner(FieldOwner))
+		if apierrors.IsAlreadyExists(err) {
+			return nil // somebody else was faster, which the next observation shows
+		}
+		return err
+	}
+	secret.ResourceVersion, secret.UID = f.served.ResourceVersion, f.served.UID
+	before := f.served.DeepCopy()
+	return r.options.Client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldOwner))
+}
+
+// newServing makes what a cluster is reached with at the address.
+func newServing(now time.Time, ref provision.ClusterRef, address *url.URL, identity *corev1.Secret) (map[string][]byte, error) {
+	service := objectName(ref)
+	files, err := newLeaves(now, identity.Data, []string{
+		service, service + "." + ref.Namespace, service + "." + ref.Namespace + ".svc", service + "." + ref.Namespace + ".svc.cluster.local", address.Hostname(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	files["ca.crt"] = identity.Data["ca.crt"]
+	files[urlKey] = []byte(address.String())
+	config := kubeconfig(namesOf(identity).ClusterName, address.String(), files["ca.crt"], adminOf(files))
+	if files[kubeconfigKey], err = clientcmd.Write(config); err != nil {
+		return nil, fmt.Errorf("encoding the kubeconfig: %w", err)
+	}
+	return files, nil
+}
