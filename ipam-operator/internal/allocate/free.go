@@ -58,14 +58,13 @@ func (f *Free) IsTaken(addr netip.Addr) bool {
 	return ok
 }
 
+// holders is how many objects stand for an address.
+func (f *Free) holders(addr netip.Addr) int { return f.taken[addr] }
+
 // Choosable reports whether any claim could get an address.
 func (f *Free) Choosable(addr netip.Addr) bool {
-	for _, set := range f.sets {
-		if set.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	home := f.Layout.home(addr)
+	return home >= 0 && f.sets[home].Contains(addr)
 }
 
 // choose returns the address that the strategy says: the lowest of the first entry that has one, or the one of that

@@ -45,7 +45,10 @@ type Layout struct {
 	Problems []string
 
 	entries  []entry
-	excluded []ipset.Range
+	ranges   coverage // by range
+	subnets  coverage // by subnet
+	excluded *ipset.Set
+	special  map[netip.Addr]string // what an address is that no machine gets
 	reserved map[string]netip.Addr // claim name to address
 	reservee map[netip.Addr]string // and back
 }
@@ -53,7 +56,10 @@ type Layout struct {
 // Parse reads a spec. It never fails: what cannot be used is left out and named in Problems, so that one bad entry stops
 // nobody else. Strategy is used where the spec states none.
 func Parse(spec *ipamv1.IPPoolSpec, strategy ipamv1.AllocationStrategy) *Layout {
-	l := &Layout{NamePrefix: spec.NamePrefix, Strategy: spec.AllocationStrategy, reserved: map[string]netip.Addr{}, reservee: map[netip.Addr]string{}}
+	l := &Layout{
+		NamePrefix: spec.NamePrefix, Strategy: spec.AllocationStrategy, excluded: ipset.New(),
+		special: map[netip.Addr]string{}, reserved: map[string]netip.Addr{}, reservee: map[netip.Addr]string{},
+	}
 	if l.Strategy == "" {
 		l.Strategy = strategy
 	}
@@ -63,7 +69,7 @@ func Parse(spec *ipamv1.IPPoolSpec, strategy ipamv1.AllocationStrategy) *Layout 
 			l.complain("excludedAddresses[%d]: %v", i, err)
 			continue
 		}
-		l.excluded = append(l.excluded, span)
+		l.excluded.Add(span)
 	}
 	for i := range spec.Pools {
 		e, err := parseEntry(&spec.Pools[i], spec)
@@ -72,13 +78,56 @@ func Parse(spec *ipamv1.IPPoolSpec, strategy ipamv1.AllocationStrategy) *Layout 
 		}
 		l.entries = append(l.entries, e)
 	}
+	l.cover()
+	l.setApart(spec)
 	l.reserve(spec.PreAllocations)
-	l.cut(spec.AllocateReservedAddresses)
+	l.cut()
 	return l
 }
 
 func (l *Layout) complain(format string, args ...any) {
 	l.Problems = append(l.Problems, fmt.Sprintf(format, args...))
+}
+
+// cover makes the indexes of ranges and subnets. Where entries overlap, the first one counts.
+func (l *Layout) cover() {
+	var ranges, subnets coverer
+	for i := range l.entries {
+		e := &l.entries[i]
+		if e.all != nil {
+			ranges.add(*e.all, i)
+		}
+		if e.subnet.IsValid() {
+			subnets.add(ipset.PrefixRange(e.subnet), i)
+		}
+	}
+	l.ranges, l.subnets = ranges.done(), subnets.done()
+}
+
+// setApart notes the addresses that machines do not get: every gateway, and unless the spec hands them out the network and the broadcast
+// address of each subnet. An entry without a subnet has no such two.
+func (l *Layout) setApart(spec *ipamv1.IPPoolSpec) {
+	for i := range l.entries {
+		if subnet := l.entries[i].subnet; subnet.IsValid() && !spec.AllocateReservedAddresses && subnet.Addr().BitLen()-subnet.Bits() > 1 {
+			whole := ipset.PrefixRange(subnet)
+			l.special[whole.First] = "the network address of " + subnet.Masked().String()
+			if whole.First.Is4() {
+				l.special[whole.Last] = "the broadcast address of " + subnet.Masked().String()
+			}
+		}
+	}
+	gateways := []*ipamv1.IPAddressStr{spec.Gateway}
+	for i := range spec.Pools {
+		gateways = append(gateways, spec.Pools[i].Gateway)
+	}
+	for _, text := range gateways {
+		if text == nil {
+			continue
+		}
+		if gateway, err := ParseAddr(string(*text)); err == nil {
+			l.special[gateway] = "a gateway of the pool"
+		}
+	}
 }
 
 // reserve reads the preallocations. The first claim by name keeps an address that two of them name.
@@ -103,56 +152,25 @@ func (l *Layout) reserve(wanted map[string]ipamv1.IPAddressStr) {
 }
 
 // cut makes what may be chosen of each entry.
-func (l *Layout) cut(handOutReserved bool) {
+func (l *Layout) cut() {
+	blocked := l.excluded.Clone()
+	for addr := range l.reservee {
+		blocked.Release(addr)
+	}
+	for addr := range l.special {
+		blocked.Release(addr)
+	}
 	for i := range l.entries {
 		e := &l.entries[i]
 		e.base = ipset.New()
 		if e.all == nil {
 			continue
 		}
-		e.base.Add(*e.all)
-		for _, earlier := range l.entries[:i] {
-			if earlier.all != nil && earlier.all.First.Is4() == e.all.First.Is4() {
-				e.base.Remove(*earlier.all)
-			}
+		for _, part := range blocked.Without(*e.all) {
+			e.base.Add(part)
 		}
-		for _, span := range l.excluded {
-			if span.First.Is4() == e.all.First.Is4() {
-				e.base.Remove(span)
-			}
-		}
-		for addr := range l.reservee {
-			if addr.Is4() == e.all.First.Is4() {
-				e.base.Take(addr)
-			}
-		}
-		if !handOutReserved {
-			for _, addr := range e.special() {
-				e.base.Take(addr)
-			}
-		}
+		blocked.Add(*e.all)
 	}
-}
-
-// special are the addresses of a subnet that machines do not get: network, broadcast, gateway. An entry without a subnet
-// says by its bounds what it hands out.
-func (e *entry) special() []netip.Addr {
-	if !e.subnet.IsValid() {
-		return nil
-	}
-	var out []netip.Addr
-	if whole := ipset.PrefixRange(e.subnet); e.subnet.Addr().BitLen()-e.subnet.Bits() > 1 {
-		out = append(out, whole.First)
-		if whole.First.Is4() {
-			out = append(out, whole.Last)
-		}
-	}
-	if e.network.Gateway != nil {
-		if gateway, err := ParseAddr(string(*e.network.Gateway)); err == nil {
-			out = append(out, gateway)
-		}
-	}
-	return out
 }
 
 // Reserved is the address that is preallocated to a claim. It may be out of bounds.
@@ -169,40 +187,44 @@ func (l *Layout) ReservedFor(addr netip.Addr) (claim string, ok bool) {
 
 // network is what an address that lies in a range of the pool comes with.
 func (l *Layout) network(addr netip.Addr) (Network, bool) {
-	for i := range l.entries {
-		if all := l.entries[i].all; all != nil && all.Contains(addr) {
-			return l.entries[i].network, true
-		}
+	if i, ok := l.ranges.find(addr); ok {
+		return l.entries[i].network, true
 	}
 	return Network{}, false
 }
 
-// reservation is like network and also accepts an address that lies inside of an entry's subnet only.
+// reservation is like network and also accepts an address that lies inside of an entry's subnet only: the rule for preallocations.
 func (l *Layout) reservation(addr netip.Addr) (Network, bool) {
 	if network, ok := l.network(addr); ok {
 		return network, true
 	}
-	for i := range l.entries {
-		if l.entries[i].subnet.IsValid() && l.entries[i].subnet.Contains(addr) {
-			return l.entries[i].network, true
-		}
+	if i, ok := l.subnets.find(addr); ok {
+		return l.entries[i].network, true
 	}
 	return Network{}, false
 }
 
-func (l *Layout) isExcluded(addr netip.Addr) bool {
-	return slices.ContainsFunc(l.excluded, func(r ipset.Range) bool { return r.Contains(addr) })
-}
+// NetworkOf is what an address comes with; false means that it lies in no range and in no subnet of the pool.
+func (l *Layout) NetworkOf(addr netip.Addr) (Network, bool) { return l.reservation(addr) }
 
-// InBounds reports whether the pool may give an address to somebody.
+func (l *Layout) isExcluded(addr netip.Addr) bool { return l.excluded.Contains(addr) }
+
+// InBounds reports whether an address in use is one of the pool: it lies in a range, or it is preallocated, and then the subnet of an entry is
+// enough. This is the one notion of it: counts and conditions use it, and the admission policy ippool-used-addresses says the same in CEL.
 func (l *Layout) InBounds(addr netip.Addr) bool {
-	_, ok := l.reservation(addr)
+	if _, ok := l.reservee[addr]; ok {
+		return true
+	}
+	_, ok := l.ranges.find(addr)
 	return ok
 }
 
-// home is the entry that an address returns to when it is given back; -1 where nobody may choose it.
+// home is the entry that an address returns to when it is given back; -1 where no claim may choose it.
 func (l *Layout) home(addr netip.Addr) int {
-	return slices.IndexFunc(l.entries, func(e entry) bool { return e.base.Contains(addr) })
+	if i, ok := l.ranges.find(addr); ok && l.entries[i].base.Contains(addr) {
+		return i
+	}
+	return -1
 }
 
 // Total is the number of addresses that the pool can hand out, to any claim or to those that they are preallocated to.

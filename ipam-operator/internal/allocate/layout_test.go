@@ -4,6 +4,7 @@
 package allocate
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -37,13 +38,39 @@ func TestLayout(t *testing.T) {
 		want     []string
 		problems []string
 	}{
-		"a range is what it says, the gateway included": {
+		"a range lacks the gateway of the pool": {
 			spec: func() ipamv1.IPPoolSpec {
 				s := spec(ipamv1.Pool{Start: ip("10.0.0.1"), End: ip("10.0.0.3")})
 				s.Gateway = ip("10.0.0.1")
 				return s
 			}(),
-			want: []string{"10.0.0.1-10.0.0.3"},
+			want: []string{"10.0.0.2-10.0.0.3"},
+		},
+		"allocateReservedAddresses hands out network and broadcast, and no gateway": {
+			spec: func() ipamv1.IPPoolSpec {
+				s := spec(ipamv1.Pool{Start: ip("10.0.0.0"), Subnet: subnet("10.0.0.0/29"), Gateway: ip("10.0.0.1")},
+					ipamv1.Pool{Start: ip("10.0.1.1"), End: ip("10.0.1.2"), Gateway: ip("10.0.0.5")})
+				s.AllocateReservedAddresses = true
+				return s
+			}(),
+			want: []string{"10.0.0.0", "10.0.0.2-10.0.0.4", "10.0.0.6-10.0.0.7", "10.0.1.1-10.0.1.2"},
+		},
+		"a gateway of the other family is left out and named": {
+			spec: func() ipamv1.IPPoolSpec {
+				s := spec(ipamv1.Pool{Start: ip("fd00::1"), End: ip("fd00::2")})
+				s.Gateway = ip("10.0.0.1")
+				return s
+			}(),
+			want:     []string{"fd00::1-fd00::2"},
+			problems: []string{"pools[0]: gateway 10.0.0.1 is not of the family of fd00::1: write a gateway of that family into the entry"},
+		},
+		"the last address of all is one like others": {
+			spec: func() ipamv1.IPPoolSpec {
+				s := spec(ipamv1.Pool{Start: ip("ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe")})
+				s.PreAllocations = map[string]ipamv1.IPAddressStr{"a": "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"}
+				return s
+			}(),
+			want: []string{"ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe"},
 		},
 		"a subnet begins behind the address that it states and lacks broadcast and gateway": {
 			spec: spec(ipamv1.Pool{Subnet: subnet("192.168.0.10/28"), Gateway: ip("192.168.0.12")}),
@@ -143,6 +170,54 @@ func TestTallyAndFreeAgree(t *testing.T) {
 		assert.Equal(t, free.Counts(), Tally(l, used))
 	}
 	assert.Equal(t, Counts{Total: 13, Used: 4, Free: 11, OutOfRange: 1}, free.Counts())
+}
+
+func TestInUseMeansInsideTheRange(t *testing.T) {
+	s := spec(ipamv1.Pool{Start: ip("10.0.0.10"), End: ip("10.0.0.19"), Subnet: subnet("10.0.0.0/24")}, ipamv1.Pool{Subnet: subnet("10.1.0.4/24")})
+	s.PreAllocations = map[string]ipamv1.IPAddressStr{"a": "10.0.0.200", "b": "10.9.0.1"}
+	l := Parse(&s, ipamv1.RandomAllocation)
+	used := map[netip.Addr]struct{}{}
+	for addr, in := range map[string]bool{
+		"10.0.0.10": true, "10.0.0.19": true, "10.0.0.9": false, "10.0.0.20": false, "10.0.0.200": true, "10.0.0.201": false, "10.9.0.1": false,
+		"10.1.0.4": false, "10.1.0.5": true, "10.1.0.255": true,
+	} {
+		parsed := netip.MustParseAddr(addr)
+		assert.Equal(t, in, l.InBounds(parsed), addr)
+		used[parsed] = struct{}{}
+	}
+	counts := Tally(l, used)
+	assert.Equal(t, int64(5), counts.OutOfRange)
+	assert.LessOrEqual(t, counts.Total-counts.Free, counts.Used-counts.OutOfRange)
+}
+
+func TestPrefixComesFromTheSubnet(t *testing.T) {
+	s := spec(ipamv1.Pool{Subnet: subnet("10.0.0.0/22")}, ipamv1.Pool{Start: ip("10.9.0.1"), End: ip("10.9.0.2")},
+		ipamv1.Pool{Subnet: subnet("fd00::/64"), Prefix: 56})
+	l := Parse(&s, ipamv1.RandomAllocation)
+	for addr, want := range map[string]int{"10.0.0.5": 22, "10.9.0.1": 0, "fd00::5": 56} {
+		network, ok := l.NetworkOf(netip.MustParseAddr(addr))
+		require.True(t, ok)
+		assert.Equal(t, want, network.Prefix, addr)
+	}
+}
+
+// BenchmarkParse is the figure ipam.parse: 1,000 ranges and 10,000 preallocations.
+func BenchmarkParse(b *testing.B) {
+	s := spec()
+	s.PreAllocations = map[string]ipamv1.IPAddressStr{}
+	for i := range 1000 {
+		s.Pools = append(s.Pools, ipamv1.Pool{
+			Start: ip(fmt.Sprintf("10.%d.%d.1", i/250, i%250)), End: ip(fmt.Sprintf("10.%d.%d.240", i/250, i%250)),
+			Subnet: subnet(fmt.Sprintf("10.%d.%d.0/24", i/250, i%250)), Gateway: ip(fmt.Sprintf("10.%d.%d.254", i/250, i%250)),
+		})
+		for j := range 10 {
+			s.PreAllocations[fmt.Sprintf("claim-%d-%d", i, j)] = ipamv1.IPAddressStr(fmt.Sprintf("10.%d.%d.%d", i/250, i%250, 10+j))
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		Parse(&s, ipamv1.RandomAllocation)
+	}
 }
 
 func FuzzParse(f *testing.F) {

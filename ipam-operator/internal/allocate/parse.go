@@ -57,9 +57,9 @@ func parseRange(first, last string) (ipset.Range, error) {
 	return ipset.Range{First: lo, Last: hi}, nil
 }
 
-// parseEntry reads one element of spec.pools. The entry is usable whatever the error: it then yields no address.
+// parseEntry reads one element of spec.pools. The entry is usable whatever the error: it then yields no address, or addresses without a gateway.
 func parseEntry(p *ipamv1.Pool, spec *ipamv1.IPPoolSpec) (entry, error) {
-	e := entry{network: networkOf(p, spec)}
+	e := entry{}
 	if p.Subnet != nil {
 		prefix, err := netip.ParsePrefix(string(*p.Subnet))
 		if err != nil {
@@ -67,6 +67,7 @@ func parseEntry(p *ipamv1.Pool, spec *ipamv1.IPPoolSpec) (entry, error) {
 		}
 		e.subnet = prefix
 	}
+	e.network = networkOf(p, spec, e.subnet)
 	if p.Start == nil && p.Subnet == nil {
 		return e, errors.New("an entry with neither start nor subnet has no addresses")
 	}
@@ -78,7 +79,16 @@ func parseEntry(p *ipamv1.Pool, spec *ipamv1.IPPoolSpec) (entry, error) {
 		return e, fmt.Errorf("prefix %d is too long for %s", e.network.Prefix, all.First)
 	}
 	e.all = &all
+	if gateway := e.network.Gateway; gateway != nil && !isOfFamily(*gateway, all.First) {
+		e.network.Gateway = nil
+		return e, fmt.Errorf("gateway %s is not of the family of %s: write a gateway of that family into the entry", *gateway, all.First)
+	}
 	return e, nil
+}
+
+func isOfFamily(text ipamv1.IPAddressStr, addr netip.Addr) bool {
+	parsed, err := ParseAddr(string(text))
+	return err == nil && parsed.Is4() == addr.Is4()
 }
 
 // bounds is the range of an entry: from start, or behind the address that subnet states, to end, or to the end of
@@ -117,11 +127,15 @@ func bounds(p *ipamv1.Pool, subnet netip.Prefix) (ipset.Range, error) {
 	return ipset.Range{First: first, Last: last}, nil
 }
 
-// networkOf is what the addresses of an entry come with: the entry's own values before those of the pool.
-func networkOf(p *ipamv1.Pool, spec *ipamv1.IPPoolSpec) Network {
+// networkOf is what the addresses of an entry come with: the entry's own values before those of the pool. Without a prefix, that of the subnet
+// counts.
+func networkOf(p *ipamv1.Pool, spec *ipamv1.IPPoolSpec, subnet netip.Prefix) Network {
 	n := Network{Prefix: spec.Prefix, Gateway: spec.Gateway, DNSServers: spec.DNSServers}
 	if p.Prefix != 0 {
 		n.Prefix = p.Prefix
+	}
+	if n.Prefix == 0 && subnet.IsValid() {
+		n.Prefix = subnet.Bits()
 	}
 	if p.Gateway != nil {
 		n.Gateway = p.Gateway

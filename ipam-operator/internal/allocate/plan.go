@@ -21,14 +21,20 @@ type Claim struct {
 	Bound string
 	// Held is the address that the claim has by an object of another kind, made before this operator took its locks.
 	Held netip.Addr
+	// Intended is the address of a former claim of the same name that this claim was about to take over.
+	Intended netip.Addr
 	// Deleting says that the claim is going away.
 	Deleting bool
+	// Unserved says that the claim names a pool of a kind that is not served.
+	Unserved bool
 	// Finalized says that the claim carries the finalizer of the operator.
 	Finalized bool
 	// ForeignFinalizers says that somebody else still needs the claim.
 	ForeignFinalizers bool
 	// NeedsCluster says that nothing but a release may be done for the claim while its Cluster is missing.
 	NeedsCluster bool
+	// NeedsPrefix says that an address without the length of its network prefix is of no use to the claim.
+	NeedsPrefix bool
 	// Reported says that the status tells what is so: the address, or nothing wrong.
 	Reported bool
 }
@@ -38,6 +44,10 @@ type Address struct {
 	Name string
 	UID  string
 	IP   netip.Addr
+	// Unowned says that no claim and no pool owns the object: it was restored or made by hand, and is adopted by the name of its claim.
+	Unowned bool
+	// Restored says that the object is unowned and carries the finalizer of the operator. It is what the claim had before.
+	Restored bool
 }
 
 // Hold says why nothing may be done for a claim.
@@ -72,8 +82,12 @@ type Snapshot struct {
 	Claim Claim
 	Pool  Pool
 	Hold  Hold
+	// Ahead is how many older claims wait for any address of the pool.
+	Ahead int
 	// Owned are the IPAddress objects of this claim, oldest first.
 	Owned []Address
+	// Kept is the released address that the pool keeps for a claim of this name; zero where there is none.
+	Kept Address
 	// Random is a random number; any value is as good as any other.
 	Random ipset.Number
 }
@@ -96,6 +110,7 @@ const (
 	WhyPoolNotReady      Why = ipamv1.ReasonPoolNotReady
 	WhyClusterNotFound   Why = ipamv1.ReasonClusterNotFound
 	WhyExhausted         Why = ipamv1.ReasonPoolExhausted
+	WhyNotServed         Why = ipamv1.ReasonNotServed
 	WhyRefused           Why = ipamv1.ReasonAllocationFailed
 )
 
@@ -119,6 +134,8 @@ type Create struct {
 	IP      netip.Addr
 	Name    string
 	Network Network
+	// Replaces is the released object of this address that goes first; zero where there is none.
+	Replaces Address
 }
 
 // Release gives the addresses of a deleted claim back and lets the claim go.
@@ -130,6 +147,8 @@ type Refuse struct {
 	Error string
 	// Message is the text for the condition.
 	Message string
+	// Position in the queue of those that wait for any address of the pool, at most one more than ToldPositions; zero where there is no queue.
+	Position int
 }
 
 func (Nothing) action() {}
@@ -153,6 +172,7 @@ const (
 	errAnnotation  = `Invalid ipAddress annotation "%s": not a valid IP address`
 	errConflicting = "PreAllocation and requested ip address are conflicting"
 	errOutOfBounds = "Pre-allocated IP out of bounds"
+	errNoPrefix    = "Invalid prefix value, it must be between 1 and 128"
 )
 
 // Plan decides what is to be done for a claim.
@@ -164,6 +184,10 @@ func Plan(s Snapshot) Decision {
 		return Decision{Nothing{}, WhyForeignFinalizers}
 	case s.Claim.Deleting:
 		return Decision{Release{Addresses: s.Owned}, WhyDeleted}
+	case s.Claim.Unserved && s.Claim.Finalized && len(s.Owned) == 0:
+		return Decision{Release{}, WhyNotServed}
+	case s.Claim.Unserved:
+		return Decision{Nothing{}, WhyNotServed}
 	case len(s.Owned) > 0 && s.Hold == HeldClusterMissing && s.Claim.NeedsCluster:
 		return Decision{Nothing{}, WhyClusterNotFound}
 	case len(s.Owned) > 0:
@@ -180,12 +204,13 @@ func Plan(s Snapshot) Decision {
 	return allocateNew(s)
 }
 
-// adopt keeps the address that the status names, and without one the oldest: every replica decides alike.
+// adopt keeps an address that was restored, then the address that the status names, and without one the oldest: every replica decides alike. A claim
+// that was restored before its address may have got another one meanwhile; what uses the claim has the restored one.
 func adopt(s Snapshot) Decision {
-	keep := 0
+	keep, isRestored := 0, false
 	for i, address := range s.Owned {
-		if address.Name == s.Claim.Bound {
-			keep = i
+		if address.Restored && !isRestored || address.Name == s.Claim.Bound && address.Restored == isRestored {
+			keep, isRestored = i, address.Restored
 		}
 	}
 	var surplus []Address
@@ -194,7 +219,7 @@ func adopt(s Snapshot) Decision {
 			surplus = append(surplus, address)
 		}
 	}
-	if len(surplus) == 0 && s.Claim.Reported && s.Claim.Finalized && s.Owned[keep].Name == s.Claim.Bound {
+	if len(surplus) == 0 && !s.Owned[keep].Unowned && s.Claim.Reported && s.Claim.Finalized && s.Owned[keep].Name == s.Claim.Bound {
 		return Decision{Nothing{}, WhyServed}
 	}
 	return Decision{Adopt{Address: s.Owned[keep], Surplus: surplus}, WhyFound}
@@ -223,17 +248,38 @@ func allocateNew(s Snapshot) Decision {
 	case requested.IsValid():
 		return request(s, requested)
 	}
-	if before, ok := AddressOfName(layout.NamePrefix, s.Claim.Bound); ok && obstacle(s, before) == "" {
-		network, _ := layout.network(before)
-		return create(s, before, network, WhyRestored)
+	for _, before := range s.former() {
+		if obstacle(s, before) == "" {
+			network, _ := layout.network(before)
+			return create(s, before, network, WhyRestored)
+		}
+	}
+	if s.Ahead > 0 && s.Pool.Free.Count() <= int64(s.Ahead) {
+		return exhausted(s)
 	}
 	addr, ok := s.Pool.Free.choose(s.Random)
 	if !ok {
-		return Decision{Refuse{Error: errExhausted, Message: errExhausted + ": every address of " + s.Pool.Name + " is taken or reserved"}, WhyExhausted}
+		return exhausted(s)
 	}
 	network, _ := layout.network(addr)
 	return create(s, addr, network, WhyChosen)
 }
+
+// exhausted refuses a claim that any address would help.
+func exhausted(s Snapshot) Decision {
+	place := fmt.Sprintf("position %d in the queue", s.Ahead+1)
+	if s.Ahead >= ToldPositions {
+		place = fmt.Sprintf("more than %d claims are older", ToldPositions)
+	}
+	return Decision{Refuse{
+		Error: errExhausted, Position: min(s.Ahead, ToldPositions) + 1,
+		Message: fmt.Sprintf("%s: every address of %s is taken or reserved; %s", errExhausted, s.Pool.Name, place),
+	}, WhyExhausted}
+}
+
+// ToldPositions is how many claims of a queue are told their position. Those behind are told that so many are ahead, so that a queue that moves
+// costs no write for each of them.
+const ToldPositions = 100
 
 func preallocate(s Snapshot, addr netip.Addr) Decision {
 	network, ok := s.Pool.Free.Layout.reservation(addr)
@@ -243,13 +289,16 @@ func preallocate(s Snapshot, addr netip.Addr) Decision {
 	if owner, _ := s.Pool.Free.Layout.ReservedFor(addr); owner != s.Claim.Name {
 		return refuse(ErrNotFree, fmt.Sprintf("%s is pre-allocated to claim %s", addr, owner))
 	}
-	if s.Pool.Free.IsTaken(addr) {
+	if s.isTaken(addr) {
 		return refuse(ErrNotFree, fmt.Sprintf("%s is taken", addr))
 	}
 	return create(s, addr, network, WhyPreallocated)
 }
 
 func request(s Snapshot, addr netip.Addr) Decision {
+	if what, ok := s.Pool.Free.Layout.special[addr]; ok {
+		return refuse(ErrNotFree, fmt.Sprintf("%s is %s and is given to no claim", addr, what))
+	}
 	if why := obstacle(s, addr); why != "" {
 		return refuse(ErrNotFree, why)
 	}
@@ -270,14 +319,21 @@ func obstacle(s Snapshot, addr netip.Addr) string {
 		return fmt.Sprintf("%s is excluded", addr)
 	case isReserved:
 		return fmt.Sprintf("%s is pre-allocated to claim %s", addr, owner)
-	case s.Pool.Free.IsTaken(addr):
+	case s.isTaken(addr):
 		return fmt.Sprintf("%s is taken", addr)
 	}
 	return ""
 }
 
 func create(s Snapshot, addr netip.Addr, network Network, why Why) Decision {
-	return Decision{Create{IP: addr, Name: AddressName(s.Pool.Free.Layout.NamePrefix, addr), Network: network}, why}
+	if network.Prefix == 0 && s.Claim.NeedsPrefix && why != WhyHeld {
+		return refuse(errNoPrefix, fmt.Sprintf("IPPool %s states none for %s; write prefix or subnet into it", s.Pool.Name, addr))
+	}
+	action := Create{IP: addr, Name: AddressName(s.Pool.Free.Layout.NamePrefix, addr), Network: network}
+	if addr == s.Kept.IP && action.Name == s.Kept.Name {
+		action.Replaces = s.Kept
+	}
+	return Decision{action, why}
 }
 
 func refuse(wire, detail string) Decision {

@@ -26,8 +26,10 @@ func snapshot(change func(*Snapshot, *ipamv1.IPPoolSpec)) Snapshot {
 	change(&s, &pool)
 	free := NewFree(Parse(&pool, ipamv1.RandomAllocation))
 	if s.Pool.Free != nil {
-		for addr := range s.Pool.Free.taken {
-			free.Take(addr)
+		for addr, objects := range s.Pool.Free.taken {
+			for range objects {
+				free.Take(addr)
+			}
 		}
 	}
 	s.Pool.Free = free
@@ -55,6 +57,25 @@ func TestPlan(t *testing.T) {
 		given func(*Snapshot, *ipamv1.IPPoolSpec)
 		want  Decision
 	}{
+		"an address that is kept for a claim of the name goes to it": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) {
+				s.Pool.Free, s.Kept = taken("10.0.0.12"), Address{Name: "p-10-0-0-12", UID: "u", IP: netip.MustParseAddr("10.0.0.12")}
+			},
+			want: Decision{Create{
+				IP: netip.MustParseAddr("10.0.0.12"), Name: "p-10-0-0-12", Network: network,
+				Replaces: Address{Name: "p-10-0-0-12", UID: "u", IP: netip.MustParseAddr("10.0.0.12")},
+			}, WhyRestored},
+		},
+		"a kept address that another object stands for, too, is not taken over": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) {
+				s.Pool.Free, s.Kept = taken("10.0.0.12"), Address{Name: "p-10-0-0-12", UID: "u", IP: netip.MustParseAddr("10.0.0.12")}
+				s.Pool.Free.taken[s.Kept.IP]++
+			},
+			want: made("10.0.0.10", WhyChosen),
+		},
+		"an address that the claim was about to take over is tried first": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Claim.Intended = netip.MustParseAddr("10.0.0.12") }, want: made("10.0.0.12", WhyRestored),
+		},
 		"sequential is the lowest free address": {
 			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Pool.Free = taken("10.0.0.10") }, want: made("10.0.0.11", WhyChosen),
 		},
@@ -68,14 +89,14 @@ func TestPlan(t *testing.T) {
 			given: func(_ *Snapshot, p *ipamv1.IPPoolSpec) {
 				p.PreAllocations = map[string]ipamv1.IPAddressStr{"c": "10.0.9.200"}
 			},
-			want: Decision{Refuse{"Pre-allocated IP out of bounds", "Pre-allocated IP out of bounds: 10.0.9.200 lies in no entry of IPPool p"}, WhyRefused},
+			want: Decision{Refuse{Error: "Pre-allocated IP out of bounds", Message: "Pre-allocated IP out of bounds: 10.0.9.200 lies in no entry of IPPool p"}, WhyRefused},
 		},
 		"a preallocation that is taken is refused": {
 			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
 				p.PreAllocations = map[string]ipamv1.IPAddressStr{"c": "10.0.0.11"}
 				s.Pool.Free = taken("10.0.0.11")
 			},
-			want: Decision{Refuse{"Requested IP not available", "Requested IP not available: 10.0.0.11 is taken"}, WhyRefused},
+			want: Decision{Refuse{Error: "Requested IP not available", Message: "Requested IP not available: 10.0.0.11 is taken"}, WhyRefused},
 		},
 		"a preallocation and a request that agree are one": {
 			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
@@ -89,37 +110,67 @@ func TestPlan(t *testing.T) {
 				p.PreAllocations = map[string]ipamv1.IPAddressStr{"c": "10.0.0.11"}
 				s.Claim.Requested = "10.0.0.12"
 			},
-			want: Decision{Refuse{"PreAllocation and requested ip address are conflicting",
-				"PreAllocation and requested ip address are conflicting: the claim asks for 10.0.0.12, the pool has 10.0.0.11 for it"}, WhyRefused},
+			want: Decision{Refuse{Error: "PreAllocation and requested ip address are conflicting", Message: "PreAllocation and requested ip address are conflicting: the claim asks for 10.0.0.12, the pool has 10.0.0.11 for it"}, WhyRefused},
 		},
 		"a request for what is preallocated to somebody else is refused": {
 			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
 				p.PreAllocations = map[string]ipamv1.IPAddressStr{"other": "10.0.0.11"}
 				s.Claim.Requested = "10.0.0.11"
 			},
-			want: Decision{Refuse{"Requested IP not available", "Requested IP not available: 10.0.0.11 is pre-allocated to claim other"}, WhyRefused},
+			want: Decision{Refuse{Error: "Requested IP not available", Message: "Requested IP not available: 10.0.0.11 is pre-allocated to claim other"}, WhyRefused},
 		},
 		"a request for an excluded address is refused": {
 			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
 				p.ExcludedAddresses = []ipamv1.AddressSpan{"10.0.0.11"}
 				s.Claim.Requested = "10.0.0.11"
 			},
-			want: Decision{Refuse{"Requested IP not available", "Requested IP not available: 10.0.0.11 is excluded"}, WhyRefused},
+			want: Decision{Refuse{Error: "Requested IP not available", Message: "Requested IP not available: 10.0.0.11 is excluded"}, WhyRefused},
 		},
-		"who asks for the broadcast address gets it": {
+		"a request for the broadcast address is refused": {
 			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
 				p.Pools[0].End = nil
 				s.Claim.Requested = "10.0.0.255"
 			},
+			want: Decision{Refuse{Error: "Requested IP not available", Message: "Requested IP not available: 10.0.0.255 is the broadcast address of 10.0.0.0/24 and is given to no claim"}, WhyRefused},
+		},
+		"a request for the gateway is refused, though reserved addresses are allocated": {
+			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
+				p.Pools[0].Start, p.AllocateReservedAddresses = nil, true
+				s.Claim.Requested = "10.0.0.1"
+			},
+			want: Decision{Refuse{Error: "Requested IP not available", Message: "Requested IP not available: 10.0.0.1 is a gateway of the pool and is given to no claim"}, WhyRefused},
+		},
+		"who asks for the broadcast address gets it where reserved addresses are allocated": {
+			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
+				p.Pools[0].End, p.AllocateReservedAddresses = nil, true
+				s.Claim.Requested = "10.0.0.255"
+			},
 			want: made("10.0.0.255", WhyRequested),
+		},
+		"a claim that needs a prefix is refused where the pool has none": {
+			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
+				p.Prefix, p.Pools[0].Subnet, s.Claim.NeedsPrefix = 0, nil, true
+			},
+			want: Decision{Refuse{Error: "Invalid prefix value, it must be between 1 and 128", Message: "Invalid prefix value, it must be between 1 and 128: IPPool p states none for 10.0.0.10; write prefix or subnet into it"}, WhyRefused},
 		},
 		"an annotation that is no address is refused": {
 			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Claim.Requested = "ten" },
-			want:  Decision{Refuse{`Invalid ipAddress annotation "ten": not a valid IP address`, `Invalid ipAddress annotation "ten": not a valid IP address`}, WhyRefused},
+			want:  Decision{Refuse{Error: `Invalid ipAddress annotation "ten": not a valid IP address`, Message: `Invalid ipAddress annotation "ten": not a valid IP address`}, WhyRefused},
 		},
 		"a pool without a free address refuses": {
 			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Pool.Free = taken("10.0.0.10", "10.0.0.11", "10.0.0.12") },
-			want:  Decision{Refuse{"Exhausted IP Pools", "Exhausted IP Pools: every address of p is taken or reserved"}, WhyExhausted},
+			want: Decision{Refuse{
+				"Exhausted IP Pools", "Exhausted IP Pools: every address of p is taken or reserved; position 1 in the queue", 1,
+			}, WhyExhausted},
+		},
+		"an older claim is served first": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Pool.Free, s.Ahead = taken("10.0.0.10"), 2 },
+			want: Decision{Refuse{
+				"Exhausted IP Pools", "Exhausted IP Pools: every address of p is taken or reserved; position 3 in the queue", 3,
+			}, WhyExhausted},
+		},
+		"a claim is served where there is one for every older claim, too": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Pool.Free, s.Ahead = taken("10.0.0.10"), 1 }, want: made("10.0.0.11", WhyChosen),
 		},
 		"the address that a claim had before is taken again": {
 			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Claim.Bound = "p-10-0-0-12" }, want: made("10.0.0.12", WhyRestored),
@@ -151,6 +202,24 @@ func TestPlan(t *testing.T) {
 				s.Claim.Bound = "p-2"
 			},
 			want: Decision{Adopt{Address: owned("p-2"), Surplus: []Address{owned("p-1")}}, WhyFound},
+		},
+		"a restored address stays, though the status names another": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) {
+				restored := owned("p-2")
+				restored.Unowned, restored.Restored = true, true
+				s.Owned = []Address{owned("p-1"), restored, owned("p-3")}
+				s.Claim.Bound = "p-3"
+			},
+			want: Decision{Adopt{
+				Address: Address{Name: "p-2", UID: "uid-p-2", Unowned: true, Restored: true}, Surplus: []Address{owned("p-1"), owned("p-3")},
+			}, WhyFound},
+		},
+		"an unowned address is adopted, though the status names it": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) {
+				s.Owned = []Address{{Name: "p-1", UID: "u", Unowned: true}}
+				s.Claim.Bound, s.Claim.Reported, s.Claim.Finalized = "p-1", true, true
+			},
+			want: Decision{Adopt{Address: Address{Name: "p-1", UID: "u", Unowned: true}}, WhyFound},
 		},
 		"a claim that is served is left alone": {
 			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) {

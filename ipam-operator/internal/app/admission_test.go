@@ -4,6 +4,10 @@
 package app
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,12 +17,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 )
 
 func TestAClaimIsBornWithItsFinalizer(t *testing.T) {
 	w := newWorld(t)
-	w.installAdmission()
+	w.installMutation()
 	assert.Equal(t, []string{ipamv1.IPClaimFinalizer}, w.claim("plain", "none").Finalizers)
+	foreign := w.newClaim("foreign", "none")
+	foreign.Spec.Pool.Kind = "InClusterIPPool"
+	require.NoError(t, w.user.Create(t.Context(), foreign))
+	assert.Empty(t, foreign.Finalizers, "a claim that is not served is not kept")
 	had := w.newClaim("had", "none")
 	had.Finalizers = []string{ipamv1.IPClaimFinalizer, "example.com/other"}
 	require.NoError(t, w.user.Create(t.Context(), had))
@@ -42,6 +51,8 @@ func TestAnAddressInUseIsNotEditedOutOfItsPool(t *testing.T) {
 		"10.0.0.10 is in use but out of bounds of the pools given": `{"spec":{"pools":[{"start":"10.0.0.11","end":"10.0.0.99"},{"start":"fd00::9","end":"fd00::1:0"}]}}`,
 		"fd00::ff is in use but out of bounds of the pools given":  `{"spec":{"pools":[{"start":"10.0.0.9","end":"10.0.0.99"},{"start":"fd00::9","end":"fd00::f0"}]}}`,
 		"is in use but out of bounds":                              `{"spec":{"pools":null}}`,
+		"fd00::ff is in use but out of":                            `{"spec":{"pools":[{"start":"10.0.0.9","end":"10.0.0.12"},{"start":"fd00::9","end":"fd00::f0","subnet":"fd00::/64"}]}}`,
+		"10.0.0.10 is in use but out of":                           `{"spec":{"pools":[{"start":"10.0.0.11","end":"10.0.0.12","subnet":"10.0.0.0/24"},{"start":"fd00::9","end":"fd00::1:0"}]}}`,
 		"10.0.0.10 for claim new is in use by another claim":       `{"spec":{"preAllocations":{"new":"10.0.0.10"}}}`,
 		"fd00:0::ff for claim new is in use by another claim":      `{"spec":{"preAllocations":{"new":"fd00:0::ff"}}}`,
 	} {
@@ -58,6 +69,82 @@ func TestAnAddressInUseIsNotEditedOutOfItsPool(t *testing.T) {
 	}
 }
 
+// TestAdmissionAndTheOperatorAgreeOnWhatIsInUse edits the ranges of a pool at random and asks both whether an address in use stays inside.
+func TestAdmissionAndTheOperatorAgreeOnWhatIsInUse(t *testing.T) {
+	w := newWorld(t)
+	w.installAdmission()
+	random := rand.New(rand.NewPCG(7, 11)) //nolint:gosec // a fixed sequence
+	used := map[string]ipamv1.IPAddressStr{"four": "10.0.0.20", "six": "fd00::20", "kept": "10.0.0.200"}
+	whole := []ipamv1.Pool{{Start: addr("10.0.0.1"), End: addr("10.0.0.250")}, {Start: addr("fd00::1"), End: addr("fd00::ff")}}
+	pool := w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = whole })
+	pool.Status.Allocations = used
+	require.NoError(t, w.user.Status().Update(t.Context(), pool))
+	refused := 0
+	for range 60 {
+		edited := pool.DeepCopy()
+		at := func(format string) *ipamv1.IPAddressStr { return addr(fmt.Sprintf(format, 10+random.IntN(20))) }
+		four, six := ipamv1.Pool{}, ipamv1.Pool{}
+		shape := random.IntN(4)
+		if shape != 1 {
+			four.Start, six.Start = at("10.0.0.%d"), at("fd00::%d")
+		}
+		if shape != 2 {
+			four.End, six.End = addr(fmt.Sprintf("10.0.0.%d", 30+random.IntN(190))), addr(fmt.Sprintf("fd00::%d", 30+random.IntN(60)))
+		}
+		if shape != 3 {
+			four.Subnet, six.Subnet = cidr(fmt.Sprintf("10.0.0.%d/24", 10+random.IntN(20))), cidr(fmt.Sprintf("fd00::%d/64", 10+random.IntN(20)))
+		}
+		edited.Spec.Pools = []ipamv1.Pool{four, six}
+		if random.IntN(2) == 0 {
+			edited.Spec.PreAllocations = map[string]ipamv1.IPAddressStr{"kept": "10.0.0.200"}
+		}
+		layout := allocate.Parse(&edited.Spec, ipamv1.SequentialAllocation)
+		inside := true
+		for _, ip := range used {
+			inside = inside && layout.InBounds(netip.MustParseAddr(string(ip)))
+		}
+		err := w.user.Update(t.Context(), edited, client.DryRunAll)
+		if err != nil && !strings.Contains(err.Error(), "is in use but out of bounds") {
+			continue // refused for something else
+		}
+		assert.Equal(t, inside, err == nil, "%v %v", edited.Spec, err)
+		if err != nil {
+			refused++
+		}
+	}
+	assert.NotZero(t, refused)
+}
+
+func TestAMalformedRequestForAnAddressIsRefused(t *testing.T) {
+	w := newWorld(t)
+	w.installContract()
+	old := w.newClaim("old", "none")
+	old.Annotations = map[string]string{"ipAddress": "ten"}
+	require.NoError(t, w.user.Create(t.Context(), old))
+	w.installAdmission()
+	claims := func(text string) []client.Object {
+		ours := w.newClaim("c", "none")
+		theirs := w.contractObject("IPAddressClaim", "c")
+		theirs.Object["spec"] = contractPool("none")
+		out := []client.Object{ours, theirs}
+		for _, claim := range out {
+			claim.SetAnnotations(map[string]string{"ipAddress": text})
+		}
+		return out
+	}
+	w.eventually("the policy is not in force", func() bool { return w.user.Create(t.Context(), claims("ten")[0], client.DryRunAll) != nil })
+	for _, claim := range claims("10.0.0.300") {
+		w.eventually("a malformed address is not refused", func() bool {
+			err := w.user.Create(t.Context(), claim.DeepCopyObject().(client.Object), client.DryRunAll)
+			return err != nil && strings.Contains(err.Error(), "10.0.0.300 is not a valid IP address: write one such as")
+		})
+	}
+	for _, claim := range claims("fd00::0a") {
+		require.NoError(t, w.user.Create(t.Context(), claim, client.DryRunAll))
+	}
+	require.NoError(t, w.user.Patch(t.Context(), old, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`))))
+}
+
 func TestPoolsThatCannotWorkAreRefused(t *testing.T) {
 	w := newWorld(t)
 	w.installAdmission()
@@ -65,6 +152,7 @@ func TestPoolsThatCannotWorkAreRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		pools    []ipamv1.Pool
 		reserved map[string]ipamv1.IPAddressStr
+		gateway  *ipamv1.IPAddressStr
 		says     string
 	}{
 		"ranges of both families": {pools: both},
@@ -82,13 +170,19 @@ func TestPoolsThatCannotWorkAreRefused(t *testing.T) {
 			pools: both, reserved: map[string]ipamv1.IPAddressStr{"ok": "fd00::9", "a": "fd00::8"}, says: "fd00::8 for claim a is out of bounds of the pools given",
 		},
 		"a preallocation of a pool without ranges": {reserved: map[string]ipamv1.IPAddressStr{"a": "10.0.0.1"}, says: "is out of bounds of the pools given"},
+		"a gateway of the other family at the pool": {
+			pools: both, gateway: addr("fd00::1"), says: "gateway fd00::1 is not of the family of 10.0.0.9, IPv4 or IPv6",
+		},
+		"a gateway for each family": {
+			pools: []ipamv1.Pool{span("10.0.0.9", "10.0.0.12"), {Start: addr("fd00::9"), Gateway: addr("fd00::1")}}, gateway: addr("10.0.0.1"),
+		},
 		"one address for two claims in two spellings": {
 			pools: both, reserved: map[string]ipamv1.IPAddressStr{"a": "fd00::000a", "b": "fd00:0:0::a"}, says: "is already pre-allocated to another claim",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "p"}}
-			pool.Spec = ipamv1.IPPoolSpec{NamePrefix: "p", Pools: test.pools, PreAllocations: test.reserved}
+			pool.Spec = ipamv1.IPPoolSpec{NamePrefix: "p", Pools: test.pools, PreAllocations: test.reserved, Gateway: test.gateway}
 			err := w.user.Create(t.Context(), pool, client.DryRunAll)
 			if test.says == "" {
 				require.NoError(t, err)

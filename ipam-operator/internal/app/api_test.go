@@ -32,7 +32,7 @@ func TestAClaimGetsAnAddressAndGivesItBack(t *testing.T) {
 	assert.Equal(t, "sparse-10-0-0-10", address.Name)
 	assert.Equal(t, ipamv1.IPAddressStr("10.0.0.10"), address.Spec.Address)
 	assert.Equal(t, 24, address.Spec.Prefix)
-	assert.Equal(t, ipamv1.IPAddressStr("10.0.0.1"), *address.Spec.Gateway)
+	assert.Equal(t, ipamv1.IPAddressStr("10.0.255.254"), *address.Spec.Gateway)
 	assert.Equal(t, []ipamv1.IPAddressStr{"8.8.8.8"}, address.Spec.DNSServers)
 	assert.Equal(t, map[string]string{"for": "a"}, address.Labels)
 	assert.Equal(t, []string{ipamv1.IPAddressFinalizer}, address.Finalizers)

@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
@@ -118,7 +117,7 @@ func newManager(o Options, config *rest.Config) (ctrl.Manager, error) {
 		Cache:      cacheOptions(o),
 		Controller: ctrlconfig.Controller{SkipNameValidation: new(o.registerer != nil)},
 		Metrics: metricsserver.Options{
-			BindAddress: o.MetricsBindAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization,
+			BindAddress: o.MetricsBindAddress, SecureServing: true, FilterProvider: authorizedMetrics,
 		},
 		HealthProbeBindAddress:        o.HealthProbeBindAddress,
 		LeaderElection:                o.LeaderElect,

@@ -98,6 +98,30 @@ func ipOf(address *unstructured.Unstructured) string {
 	return ip
 }
 
+// TestAForeignAddressOfTheNameIsAvoided has an address of another provider that has the name which a claim's own address would get.
+func TestAForeignAddressOfTheNameIsAvoided(t *testing.T) {
+	w := newWorld(t)
+	w.installContract()
+	foreign := w.contractObject("IPAddress", "p-10-0-0-10")
+	foreign.Object["spec"] = map[string]any{
+		"address": "192.0.2.1", "prefix": int64(24), "claimRef": map[string]any{"name": "theirs"},
+		"poolRef": map[string]any{"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "theirs"},
+	}
+	require.NoError(t, w.user.Create(t.Context(), foreign))
+	w.operator(nil)
+	w.pool("p", func(s *ipamv1.IPPoolSpec) {
+		s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.11")}
+		s.AllocationStrategy = ipamv1.SequentialAllocation
+	})
+	w.addressClaim("a", "p", nil)
+	assert.Equal(t, "10.0.0.11", ipOf(w.contractAddress("a")))
+	w.addressClaim("b", "p", nil)
+	w.eventually("the pool is not exhausted for the second claim", func() bool { return w.contractReason("b") == ipamv1.ReasonPoolExhausted })
+	w.delete(foreign)
+	assert.Equal(t, "10.0.0.10", ipOf(w.contractAddress("b")))
+	w.settled()
+}
+
 func TestOneLockSpansBothKindsOfClaims(t *testing.T) {
 	w := newWorld(t)
 	w.installContract()
@@ -200,13 +224,16 @@ func TestWhatNoClaimOfTheContractHasGoes(t *testing.T) {
 	w := newWorld(t)
 	w.installContract()
 	w.operator(nil)
-	w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.20")} })
+	pool := w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.20")} })
 	w.addressClaim("a", "p", nil)
 	had := w.contractAddress("a")
 	bring := func(ip, claim string, finalizers ...string) *unstructured.Unstructured {
 		address := w.contractObject("IPAddress", "stray-"+ip)
 		address.SetFinalizers(finalizers)
 		address.Object["spec"] = contractPool("p")
+		if claim == "nobody" { // the garbage collector leaves the pool; without it, the address would be a restored one
+			address.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "ipam.metal3.io/v1alpha1", Kind: "IPPool", Name: "p", UID: pool.UID}})
+		}
 		require.NoError(t, unstructured.SetNestedField(address.Object, ip, "spec", "address"))
 		require.NoError(t, unstructured.SetNestedField(address.Object, claim, "spec", "claimRef", "name"))
 		require.NoError(t, w.user.Create(t.Context(), address))

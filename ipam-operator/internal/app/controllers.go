@@ -40,13 +40,13 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, registry p
 	recorder := mgr.GetEventRecorder(reporter)
 
 	claims := ipclaim.New(ipclaim.Deps{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Kind: ipclaim.IPClaims(mgr.GetClient(), mgr.GetAPIReader()), Index: index,
-		Clusters: clusters, Recorder: recorder, Metrics: instruments, Clock: clock.RealClock{}, Strategy: ipamv1.AllocationStrategy(o.DefaultStrategy),
-		Workers: o.ClaimWorkers,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Kind: ipclaim.IPClaims(mgr.GetClient(), mgr.GetAPIReader()), Index: index, Line: space.NewLine(),
+		Clusters: clusters, Filter: o.filter(), Recorder: recorder, Metrics: instruments, Clock: clock.RealClock{},
+		Strategy: ipamv1.AllocationStrategy(o.DefaultStrategy), Workers: o.ClaimWorkers,
 	})
 	waiting.add(claims)
 	pools := ippool.New(ippool.Deps{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clusters: clusters, Verifier: claims, Recorder: recorder, Clock: clock.RealClock{},
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clusters: clusters, Filter: o.filter(), Verifier: claims, Recorder: recorder, Clock: clock.RealClock{},
 		Strategy: ipamv1.AllocationStrategy(o.DefaultStrategy), StatusInterval: o.PoolStatusInterval, Workers: o.PoolWorkers,
 	})
 	addresses := addressesOf(claims, &ipamv1.IPClaim{})
@@ -91,7 +91,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, registry p
 // addressesOf looks after the addresses of a kind of claim.
 func addressesOf(claims *ipclaim.Reconciler, claim client.Object) *ipaddress.Reconciler {
 	return ipaddress.New(ipaddress.Deps{
-		Client: claims.Client, Kind: claims.Kind, Claim: claim, Clusters: claims.Clusters, Releaser: claims.Releaser, Clock: claims.Clock,
+		Client: claims.Client, Kind: claims.Kind, Claim: claim, Clusters: claims.Clusters, Filter: claims.Filter, Releaser: claims.Releaser, Clock: claims.Clock,
 	})
 }
 

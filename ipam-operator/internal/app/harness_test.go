@@ -105,11 +105,19 @@ func (w *world) pool(name string, change func(*ipamv1.IPPoolSpec)) *ipamv1.IPPoo
 	w.t.Helper()
 	pool := &ipamv1.IPPool{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
-		Spec:       ipamv1.IPPoolSpec{NamePrefix: name, Prefix: 24, Gateway: new(ipamv1.IPAddressStr("10.0.0.1"))},
+		Spec:       ipamv1.IPPoolSpec{NamePrefix: name, Prefix: 24},
 	}
 	change(&pool.Spec)
+	if pool.Spec.Gateway == nil && !slices.ContainsFunc(pool.Spec.Pools, inheritsIPv6) {
+		pool.Spec.Gateway = new(ipamv1.IPAddressStr("10.0.255.254"))
+	}
 	require.NoError(w.t, w.user.Create(w.t.Context(), pool))
 	return pool
+}
+
+// inheritsIPv6 reports whether an IPv6 entry would get the gateway of its pool.
+func inheritsIPv6(p ipamv1.Pool) bool {
+	return p.Gateway == nil && (p.Start != nil && strings.Contains(string(*p.Start), ":") || p.Subnet != nil && strings.Contains(string(*p.Subnet), ":"))
 }
 
 func span(first, last string) ipamv1.Pool {
@@ -232,7 +240,13 @@ func wait(ctx context.Context, d time.Duration) {
 // install creates the objects of a file of deploy/base/ipam-operator.
 func (w *world) install(name string) {
 	w.t.Helper()
-	content, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "base", "ipam-operator", name))
+	w.installFrom("base/ipam-operator", name)
+}
+
+// installFrom creates the objects of a file of a directory of deploy.
+func (w *world) installFrom(directory, name string) {
+	w.t.Helper()
+	content, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", filepath.FromSlash(directory), name))
 	require.NoError(w.t, err)
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
 	for {
@@ -269,16 +283,22 @@ const account = "system:serviceaccount:muster-ipam-operator:ipam-operator"
 func (w *world) installAdmission() {
 	w.t.Helper()
 	w.install("admission.yaml")
+	w.eventually("the policy of pools is not in force", func() bool {
+		pool := &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "probe"}}
+		pool.Spec = ipamv1.IPPoolSpec{NamePrefix: "probe", Pools: []ipamv1.Pool{span("fd00::2", "fd00::1")}}
+		return w.user.Create(w.t.Context(), pool, client.DryRunAll) != nil
+	})
+}
+
+// installMutation puts the policy of deploy/components/mutating-admission in force, and waits until it is.
+func (w *world) installMutation() {
+	w.t.Helper()
+	w.installFrom("components/mutating-admission", "policy.yaml")
 	probe := w.newClaim("probe", "none")
 	probe.Finalizers = []string{"example.com/kept"}
 	w.eventually("the policy is not in force", func() bool {
 		dry := probe.DeepCopy()
 		return w.user.Create(w.t.Context(), dry, client.DryRunAll) == nil &&
 			slices.Equal(dry.Finalizers, []string{"example.com/kept", ipamv1.IPClaimFinalizer})
-	})
-	w.eventually("the policy of pools is not in force", func() bool {
-		pool := &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "probe"}}
-		pool.Spec = ipamv1.IPPoolSpec{NamePrefix: "probe", Pools: []ipamv1.Pool{span("fd00::2", "fd00::1")}}
-		return w.user.Create(w.t.Context(), pool, client.DryRunAll) != nil
 	})
 }

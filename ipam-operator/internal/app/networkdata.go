@@ -46,15 +46,15 @@ func addNetworkData(ctx context.Context, mgr ctrl.Manager, o Options, clusters *
 	recorder := mgr.GetEventRecorder(reporter)
 	instruments := metrics.NewNetworkData(registry)
 	data := metal3data.New(metal3data.Deps{
-		Client: mgr.GetClient(), Cache: mgr.GetCache(), Live: mgr.GetAPIReader(), Clusters: clusters, Recorder: recorder,
+		Client: mgr.GetClient(), Cache: mgr.GetCache(), Live: mgr.GetAPIReader(), Clusters: clusters, Filter: o.filter(), Recorder: recorder,
 		Metrics: instruments, Clock: clock.RealClock{}, NameByHost: o.NameByHost, Workers: o.DataWorkers,
 	})
 	claims := metal3dataclaim.New(metal3dataclaim.Deps{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clusters: clusters, Recorder: recorder, Metrics: instruments,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clusters: clusters, Filter: o.filter(), Recorder: recorder, Metrics: instruments,
 		Workers: o.DataWorkers,
 	})
 	templates := metal3datatemplate.New(metal3datatemplate.Deps{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clusters: clusters, Clock: clock.RealClock{}, StatusInterval: o.PoolStatusInterval,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clusters: clusters, Filter: o.filter(), Clock: clock.RealClock{}, StatusInterval: o.PoolStatusInterval,
 	})
 	for name, controller := range map[string]interface {
 		clusterFollower

@@ -285,7 +285,7 @@ networks:
   link: e
   netmask: 255.255.255.0
   routes:
-  - gateway: 10.0.0.1
+  - gateway: 10.0.255.254
     netmask: 0.0.0.0
     network: 0.0.0.0
     services: []

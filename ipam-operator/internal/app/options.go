@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/capi"
 )
 
 // Options are the operator's settings, one per flag.
@@ -24,6 +26,7 @@ type Options struct {
 	HealthProbeBindAddress  string
 	LogLevel                string
 	Namespace               string
+	WatchFilter             string
 	ClaimWorkers            int
 	PoolWorkers             int
 	PoolStatusInterval      time.Duration
@@ -53,22 +56,26 @@ func ParseOptions(arguments []string) (Options, error) {
 
 func (o *Options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "path of the kubeconfig; empty for $KUBECONFIG, the service account of the pod, or ~/.kube/config")
-	flags.BoolVar(&o.LeaderElect, "leader-elect", false, "let one replica of several act")
+	flags.BoolVar(&o.LeaderElect, "leader-elect", false, "enable leader election: one of several replicas reconciles")
 	flags.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease; empty for that of the pod")
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", ":8443", "address of metrics, served with authentication and authorization; 0 for none")
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 for none")
 	flags.StringVar(&o.LogLevel, "log-level", "info", "debug, info or error")
-	flags.StringVar(&o.Namespace, "namespace", "", "look after this namespace only; empty for all")
-	flags.IntVar(&o.ClaimWorkers, "claim-workers", 50, "claims that are served at a time")
-	flags.IntVar(&o.PoolWorkers, "pool-workers", 10, "pools whose status is written at a time")
-	flags.DurationVar(&o.PoolStatusInterval, "pool-status-interval", time.Second, "how far apart the writes of one pool's status are at least")
+	flags.StringVar(&o.Namespace, "namespace", "", "reconcile objects of this namespace only; empty for all namespaces")
+	flags.StringVar(&o.WatchFilter, "watch-filter", "", "serve only objects whose label "+capi.WatchFilterLabel+" has this value; empty for all")
+	flags.IntVar(&o.ClaimWorkers, "claim-workers", 50, "number of claims served in parallel")
+	flags.IntVar(&o.PoolWorkers, "pool-workers", 10, "number of pools whose status is written in parallel")
+	flags.DurationVar(&o.PoolStatusInterval, "pool-status-interval", time.Second, "minimum interval between status writes of one pool")
 	flags.StringVar(&o.DefaultStrategy, "default-allocation-strategy", string(ipamv1.RandomAllocation),
 		"random or sequential, for pools that state no allocationStrategy; the schema of IPPool makes new ones state sequential")
-	flags.BoolVar(&o.NetworkData, "network-data", false, "serve Metal3DataTemplates, Metal3DataClaims and Metal3Data; not where another provider does")
+	flags.BoolVar(&o.NetworkData, "network-data", false, "serve Metal3DataTemplates, Metal3DataClaims and Metal3Data; enable only where no other provider serves them")
 	flags.BoolVar(&o.NameByHost, "enable-bmh-name-based-preallocation", false,
 		"name the IPClaims of network data after the BareMetalHost, so that preAllocations of a pool hold for a host")
-	flags.IntVar(&o.DataWorkers, "data-workers", 10, "Metal3Data that are rendered at a time")
+	flags.IntVar(&o.DataWorkers, "data-workers", 10, "number of Metal3Data rendered in parallel")
 }
+
+// filter selects the objects that this instance serves.
+func (o *Options) filter() capi.WatchFilter { return capi.WatchFilter(o.WatchFilter) }
 
 // Validate says everything that is wrong with the options.
 func (o *Options) Validate() error {
@@ -78,6 +85,9 @@ func (o *Options) Validate() error {
 	}
 	if !slices.Contains([]string{string(ipamv1.RandomAllocation), string(ipamv1.SequentialAllocation)}, o.DefaultStrategy) {
 		errs = append(errs, fmt.Errorf("--default-allocation-strategy=%s: write random or sequential", o.DefaultStrategy))
+	}
+	if problems := validation.IsValidLabelValue(o.WatchFilter); len(problems) > 0 {
+		errs = append(errs, fmt.Errorf("--watch-filter=%s: write the value of a label: %s", o.WatchFilter, problems[0]))
 	}
 	if o.ClaimWorkers < 1 {
 		errs = append(errs, fmt.Errorf("--claim-workers=%d: write 1 or more", o.ClaimWorkers))

@@ -100,6 +100,29 @@ func TestWhatCannotBeModified(t *testing.T) {
 	require.ErrorContains(t, w.user.Create(t.Context(), unnamed), "pool.name must name an IPPool")
 }
 
+func TestTheClusterOfAPoolStaysWhileAddressesAreInUse(t *testing.T) {
+	w := newWorld(t)
+	pool := w.pool("p", func(s *ipamv1.IPPoolSpec) {
+		s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.0.9")}
+		s.ClusterName = new("a")
+	})
+	set := func(patch string) error {
+		return w.user.Patch(t.Context(), pool.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
+	}
+	require.NoError(t, set(`{"spec":{"clusterName":"b"}}`))
+	pool = w.getPool("p")
+	pool.Status.Used = new(int64(1))
+	require.NoError(t, w.user.Status().Update(t.Context(), pool))
+	for _, patch := range []string{`{"spec":{"clusterName":"c"}}`, `{"spec":{"clusterName":null}}`} {
+		require.ErrorContains(t, set(patch), "clusterName cannot be modified while addresses of the pool are in use; delete their claims first")
+	}
+	require.NoError(t, set(`{"spec":{"prefix":25}}`))
+	other := w.pool("other", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.0.9")} })
+	other.Status.Used = new(int64(1))
+	require.NoError(t, w.user.Status().Update(t.Context(), other))
+	require.NoError(t, w.user.Patch(t.Context(), other, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"clusterName":"a"}}`))))
+}
+
 // TestAnOldObjectIsRefusedOnlyForWhatChanges stores a pool that no rule would let in, and then changes other parts of it.
 func TestAnOldObjectIsRefusedOnlyForWhatChanges(t *testing.T) {
 	w := newWorld(t)

@@ -51,7 +51,7 @@ func (c *Clusters) state(ctx context.Context, name types.NamespacedName) (state,
 	if err != nil || cluster == nil {
 		return missing, err
 	}
-	if stop, _, _ := unstructured.NestedBool(cluster.Object, "spec", "paused"); stop || IsPaused(cluster) {
+	if isStopped(cluster) {
 		return paused, nil
 	}
 	return running, nil
@@ -76,19 +76,14 @@ func (c *Clusters) Get(ctx context.Context, name types.NamespacedName) (*unstruc
 // IsPaused reports whether an object says itself that nothing may be done for it: it is paused, or it is deleted here
 // because it lives on elsewhere.
 func IsPaused(obj client.Object) bool {
-	_, stop := obj.GetAnnotations()[ipamv1.PausedAnnotation]
-	return stop || isMarked(obj)
-}
-
-// isMarked reports whether a mover has marked the object, to delete it here.
-func isMarked(obj client.Object) bool {
-	_, moving := obj.GetAnnotations()[ipamv1.DeleteForMoveAnnotation]
-	return moving
+	in := holdInputsOf(obj)
+	return in.paused || in.marked
 }
 
 // IsLeftBehind reports whether an object is being deleted because it lives on elsewhere.
 func IsLeftBehind(obj client.Object) bool {
-	return isMarked(obj) && !obj.GetDeletionTimestamp().IsZero()
+	in := holdInputsOf(obj)
+	return in.marked && in.deleting
 }
 
 // Hold tells whether something may be done for an object of a pool. The pool may be nil. The Cluster is the one that the
@@ -101,9 +96,9 @@ func (c *Clusters) Hold(ctx context.Context, obj client.Object, pool *ipamv1.IPP
 	if name := pool.Spec.ClusterName; name != nil {
 		clusters = append(clusters, *name)
 	}
-	if _, moves := pool.Labels[moveLabel]; moves {
+	if holdInputsOf(pool).moves {
 		// The pool can be ahead of the Cluster on the way to another management cluster, and its claims ahead of their addresses.
-		clusters = append(clusters, obj.GetLabels()[ipamv1.ClusterNameLabel])
+		clusters = append(clusters, holdInputsOf(obj).cluster)
 	}
 	return c.hold(ctx, clusters, obj, pool)
 }
@@ -122,11 +117,12 @@ func (c *Clusters) hold(ctx context.Context, clusters []string, objects ...clien
 	marked := false
 	demanded := map[string]bool{}
 	for _, obj := range objects {
-		if _, stop := obj.GetAnnotations()[ipamv1.PausedAnnotation]; stop {
+		in := holdInputsOf(obj)
+		if in.paused {
 			return allocate.HeldPaused, nil
 		}
-		marked = marked || isMarked(obj)
-		demanded[obj.GetLabels()[ipamv1.ClusterNameLabel]] = false
+		marked = marked || in.marked
+		demanded[in.cluster] = false
 	}
 	for _, name := range clusters {
 		demanded[name] = true

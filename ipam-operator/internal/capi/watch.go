@@ -11,7 +11,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -39,15 +38,6 @@ func OnChange(handle func(context.Context, client.Object, workqueue.TypedRateLim
 			handle(ctx, e.Object, q)
 		},
 	}
-}
-
-func isStopped(obj client.Object) bool {
-	if cluster, ok := obj.(*unstructured.Unstructured); ok {
-		if stop, _, _ := unstructured.NestedBool(cluster.Object, "spec", "paused"); stop {
-			return true
-		}
-	}
-	return IsPaused(obj)
 }
 
 // discovery waits for a kind that is not there yet: its CustomResourceDefinition says when it is.

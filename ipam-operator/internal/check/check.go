@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,7 +61,7 @@ func Run(ctx context.Context, reader client.Reader, namespace string) ([]Finding
 	if err != nil {
 		return nil, err
 	}
-	findings := slices.Concat(o.addressFindings(), o.claimFindings(), o.contractFindings(), o.networkDataFindings(), o.poolFindings())
+	findings := slices.Concat(o.addressFindings(), o.coolDownFindings(time.Now()), o.claimFindings(), o.contractFindings(), o.networkDataFindings(), o.poolFindings())
 	slices.SortFunc(findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Problem, b.Problem), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Message, b.Message))
 	})

@@ -5,6 +5,7 @@ package check
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -39,6 +40,18 @@ func address(name, ip, claim string) *ipamv1.IPAddress {
 		},
 		Spec: ipamv1.IPAddressSpec{Address: ipamv1.IPAddressStr(ip), Claim: ipamv1.ObjectReference{Name: claim}, Pool: ipamv1.ObjectReference{Name: "p"}},
 	}
+}
+
+// released is an address that was deleted some time ago and still has its finalizer.
+func released(a *ipamv1.IPAddress, ago time.Duration) *ipamv1.IPAddress {
+	a.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(-ago)))
+	return a
+}
+
+// sticky makes a pool keep addresses for claims that are made again.
+func sticky(p *ipamv1.IPPool, d time.Duration) *ipamv1.IPPool {
+	p.Spec.StickyFor = &metav1.Duration{Duration: d}
+	return p
 }
 
 func TestRun(t *testing.T) {
@@ -76,6 +89,21 @@ func TestRun(t *testing.T) {
 				"mismatch  IPAddress ns/x: has 10.0.0.2, whose name in the pool is p-10-0-0-2",
 				"mismatch  IPClaim ns/b: its IPAddress p-10-0-0-1 belongs to a",
 			},
+		},
+		"addresses that cool down": {
+			objects: []client.Object{
+				pool("p", ipamv1.IPPoolStatus{}), claim("there", ""),
+				released(address("p-10-0-0-1", "10.0.0.1", "gone"), 30*time.Second), released(address("p-10-0-0-2", "10.0.0.2", "gone"), time.Hour),
+				released(address("p-10-0-0-3", "10.0.0.3", "there"), time.Hour),
+			},
+			want: []string{"orphan    IPAddress ns/p-10-0-0-2: was released and is kept for longer than the 0s of IPPool p"},
+		},
+		"addresses that are kept for their claims": {
+			objects: []client.Object{
+				sticky(pool("p", ipamv1.IPPoolStatus{}), 2*time.Hour),
+				released(address("p-10-0-0-1", "10.0.0.1", "gone"), time.Hour), released(address("p-10-0-0-2", "10.0.0.2", "gone"), 3*time.Hour),
+			},
+			want: []string{"orphan    IPAddress ns/p-10-0-0-2: was released and is kept for longer than the 2h0m0s of IPPool p"},
 		},
 		"dangling references": {
 			objects: []client.Object{claim("a", "p-10-0-0-1"), address("p-10-0-0-2", "10.0.0.2", "a")},

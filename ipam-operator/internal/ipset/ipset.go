@@ -49,7 +49,24 @@ func PrefixRange(prefix netip.Prefix) Range {
 	return Range{First: first, Last: last}
 }
 
-// Set is a set of addresses of one family. The zero value is empty. A Set is not safe for concurrent use.
+// intervals are the numbers of a range. An IPv6 range that spans the block of IPv4-mapped addresses leaves it out: those numbers are the
+// IPv4 addresses.
+func (r Range) intervals() []interval {
+	whole := interval{numberOf(r.First), numberOf(r.Last)}
+	if r.First.Is4() || whole.last.less(mapped.first) || mapped.last.less(whole.first) {
+		return []interval{whole}
+	}
+	var out []interval
+	if whole.first.less(mapped.first) {
+		out = append(out, interval{whole.first, mapped.first.previous()})
+	}
+	if mapped.last.less(whole.last) {
+		out = append(out, interval{mapped.last.next(), whole.last})
+	}
+	return out
+}
+
+// Set is a set of addresses. The zero value is empty. A Set is not safe for concurrent use.
 type Set struct{ root *node }
 
 // New returns the set of all addresses of the ranges, which may overlap.
@@ -63,12 +80,16 @@ func New(ranges ...Range) *Set {
 
 // Add puts every address of a range into the set.
 func (s *Set) Add(r Range) {
-	s.add(interval{numberOf(r.First), numberOf(r.Last)})
+	for _, i := range r.intervals() {
+		s.add(i)
+	}
 }
 
 // Remove takes every address of a range out of the set.
 func (s *Set) Remove(r Range) {
-	s.remove(interval{numberOf(r.First), numberOf(r.Last)})
+	for _, i := range r.intervals() {
+		s.remove(i)
+	}
 }
 
 // Take removes one address and reports whether the set had it.
@@ -151,6 +172,27 @@ func (s *Set) Pick(random Number) (netip.Addr, bool) {
 
 // Clone returns a set of the same addresses that can be changed on its own.
 func (s *Set) Clone() *Set { return &Set{root: s.root.clone()} }
+
+// Without returns the parts of a range that the set lacks, in order.
+func (s *Set) Without(r Range) []Range {
+	var out []Range
+	for _, whole := range r.intervals() {
+		rest, open := whole.first, true
+		s.root.overlapping(whole, func(i interval) bool {
+			if rest.less(i.first) {
+				out = append(out, Range{First: rest.addr(), Last: i.first.previous().addr()})
+			}
+			if open = i.last.less(whole.last); open {
+				rest = i.last.next()
+			}
+			return open
+		})
+		if open {
+			out = append(out, Range{First: rest.addr(), Last: whole.last.addr()})
+		}
+	}
+	return out
+}
 
 // Ranges goes through the intervals in order. No two of them overlap or touch.
 func (s *Set) Ranges() iter.Seq[Range] {

@@ -54,6 +54,25 @@ func TestSet(t *testing.T) {
 			do:   func(s *Set) { s.Take(addr("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff")) },
 			want: []string{"ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe"},
 		},
+		"the last address of all can be taken where it stands alone": {
+			set: New(span("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff")),
+			do:  func(s *Set) { s.Take(addr("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff")) },
+		},
+		"the first address of all can be taken": {
+			set: New(span("::", "::2")), do: func(s *Set) { s.Take(addr("::")) }, want: []string{"::1-::2"},
+		},
+		"an IPv6 range lacks the block of IPv4-mapped addresses": {
+			set: New(span("::fffe:ffff:fffe", "::1:0:0:1")), do: func(*Set) {},
+			want: []string{"::fffe:ffff:fffe-::fffe:ffff:ffff", "::1:0:0:0-::1:0:0:1"},
+		},
+		"removing an IPv6 range leaves IPv4 addresses alone": {
+			set: New(span("0.0.0.0", "255.255.255.255")), do: func(s *Set) { s.Remove(span("::", "ffff::")) },
+			want: []string{"0.0.0.0-255.255.255.255"},
+		},
+		"families that touch as numbers stay apart": {
+			set: New(span("::", "ffff::"), span("0.0.0.0", "0.0.0.1")), do: func(*Set) {},
+			want: []string{"::-::fffe:ffff:ffff", "0.0.0.0-0.0.0.1", "::1:0:0:0-ffff::"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.do(test.set)
@@ -119,7 +138,8 @@ func checkTree(t *testing.T, s *Set) {
 	s.root.walk(func(i interval) bool {
 		require.False(t, i.last.less(i.first))
 		if previous != nil {
-			require.True(t, previous.last.next().less(i.first), "neighbours touch")
+			require.True(t, previous.last.less(i.first), "neighbours overlap")
+			require.False(t, previous.last.precedes(i.first), "neighbours touch")
 		}
 		previous = &i
 		return true
@@ -181,6 +201,65 @@ func FuzzAgainstModel(f *testing.F) {
 			got, ok := s.Pick(Number{Lo: uint64(rank)})
 			require.True(t, ok)
 			require.Equal(t, a, got)
+		}
+	})
+}
+
+// FuzzEnds compares a set with a plain list of booleans over windows at both ends of the number line and at both ends of the block of
+// IPv4-mapped addresses. Ranges go across windows.
+func FuzzEnds(f *testing.F) {
+	const window = 16
+	var line []netip.Addr
+	for _, first := range []Number{
+		{}, {Lo: mapped.first.Lo - window}, mapped.first, {Lo: mapped.last.Lo - window + 1}, mapped.last.next(),
+		{Hi: greatest.Hi, Lo: greatest.Lo - window + 1},
+	} {
+		for i := range uint64(window) {
+			line = append(line, first.Plus(Number{Lo: i}).addr())
+		}
+	}
+	f.Add([]byte{0, 0, 95, 2, 95, 0, 2, 0, 0, 3, 95, 0})
+	f.Add([]byte{0, 80, 95, 1, 95, 95, 0, 0, 0, 1, 0, 95})
+	f.Add([]byte{0, 32, 40, 0, 0, 95, 1, 20, 70, 3, 31, 0, 3, 32, 0})
+	f.Fuzz(func(t *testing.T, ops []byte) {
+		model := make([]bool, len(line))
+		s := New()
+		set := func(lo, hi int, in bool) {
+			for i := lo; i <= hi; i++ {
+				if line[i].Is4() == line[lo].Is4() {
+					model[i] = in
+				}
+			}
+		}
+		for ; len(ops) >= 3; ops = ops[3:] {
+			lo, hi := int(ops[1])%len(line), int(ops[2])%len(line)
+			if lo, hi = min(lo, hi), max(lo, hi); line[lo].Is4() != line[hi].Is4() {
+				hi = lo
+			}
+			switch ops[0] % 4 {
+			case 0:
+				s.Add(Range{line[lo], line[hi]})
+				set(lo, hi, true)
+			case 1:
+				s.Remove(Range{line[lo], line[hi]})
+				set(lo, hi, false)
+			case 2:
+				require.Equal(t, model[lo], s.Take(line[lo]))
+				model[lo] = false
+			case 3:
+				require.Equal(t, !model[lo], s.Release(line[lo]))
+				model[lo] = true
+			}
+			checkTree(t, s)
+			lacks := New(s.Without(Range{line[lo], line[hi]})...)
+			for i, in := range model {
+				require.Equal(t, in, s.Contains(line[i]), "%s", line[i])
+				inside := i >= lo && i <= hi && line[i].Is4() == line[lo].Is4()
+				require.Equal(t, inside && !in, lacks.Contains(line[i]), "%s is lacking", line[i])
+			}
+			if first, ok := s.First(); ok {
+				require.True(t, s.Contains(first))
+			}
 		}
 	})
 }

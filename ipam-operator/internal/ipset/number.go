@@ -13,6 +13,12 @@ import (
 // Number is an unsigned 128-bit integer: an address in its 16-byte form, or a count of addresses.
 type Number struct{ Hi, Lo uint64 }
 
+// greatest is the number of the all-ones IPv6 address.
+var greatest = Number{Hi: math.MaxUint64, Lo: math.MaxUint64}
+
+// mapped is the block ::ffff:0:0/96. Its numbers stand for the IPv4 addresses; no IPv6 address has one of them.
+var mapped = interval{Number{Lo: 0xffff_0000_0000}, Number{Lo: 0xffff_ffff_ffff}}
+
 // numberOf returns an address as a number; IPv4 addresses are in their IPv6-mapped form.
 func numberOf(addr netip.Addr) Number {
 	raw := addr.As16()
@@ -43,7 +49,7 @@ func (n Number) Plus(other Number) Number {
 	lo, carry := bits.Add64(n.Lo, other.Lo, 0)
 	hi, over := bits.Add64(n.Hi, other.Hi, carry)
 	if over != 0 {
-		return Number{Hi: math.MaxUint64, Lo: math.MaxUint64}
+		return greatest
 	}
 	return Number{Hi: hi, Lo: lo}
 }
@@ -58,7 +64,13 @@ func (n Number) less(other Number) bool {
 	return n.Hi < other.Hi || n.Hi == other.Hi && n.Lo < other.Lo
 }
 
+// next is the number after n; n is not the greatest.
 func (n Number) next() Number { return n.Plus(Number{Lo: 1}) }
+
+// precedes reports whether other is the number right after n and stands for an address of the same family.
+func (n Number) precedes(other Number) bool {
+	return n != greatest && n.next() == other && n != mapped.last && other != mapped.first
+}
 
 func (n Number) previous() Number { return n.minus(Number{Lo: 1}) }
 

@@ -46,6 +46,20 @@ func (n *node) walk(visit func(interval) bool) bool {
 	return n == nil || n.left.walk(visit) && visit(n.interval) && n.right.walk(visit)
 }
 
+// overlapping visits in order the intervals that share a number with one, until visit returns false.
+func (n *node) overlapping(with interval, visit func(interval) bool) bool {
+	if n == nil {
+		return true
+	}
+	if with.first.less(n.first) && !n.left.overlapping(with, visit) {
+		return false
+	}
+	if !n.last.less(with.first) && !with.last.less(n.first) && !visit(n.interval) {
+		return false
+	}
+	return !n.last.less(with.last) || n.right.overlapping(with, visit)
+}
+
 func (n *node) clone() *node {
 	if n == nil {
 		return nil
@@ -68,6 +82,14 @@ func split(n *node, at Number) (before, rest *node) {
 	before, n.left = split(n.left, at)
 	n.update()
 	return before, n
+}
+
+// splitAfter divides a branch: intervals that begin at or before at, and the others.
+func splitAfter(n *node, at Number) (before, rest *node) {
+	if at == greatest {
+		return n, nil
+	}
+	return split(n, at.next())
 }
 
 // join puts two branches together; every interval of left lies before every one of right.
@@ -109,7 +131,7 @@ func (s *Set) add(i interval) {
 	before, rest := split(s.root, i.first)
 	before, neighbour := cutLast(before)
 	if neighbour != nil {
-		if !neighbour.last.less(i.first) || neighbour.last.next() == i.first {
+		if !neighbour.last.less(i.first) || neighbour.last.precedes(i.first) {
 			i.first = neighbour.first
 			if i.last.less(neighbour.last) {
 				i.last = neighbour.last
@@ -118,13 +140,13 @@ func (s *Set) add(i interval) {
 			before = join(before, neighbour)
 		}
 	}
-	swallowed, after := split(rest, i.last)
+	swallowed, after := splitAfter(rest, i.last)
 	if _, last := cutLast(swallowed); last != nil && i.last.less(last.last) {
 		i.last = last.last
 	}
-	if next := after.lowest(); next != nil && (next.first == i.last || i.last.next() == next.first) {
+	if next := after.lowest(); next != nil && i.last.precedes(next.first) {
 		i.last = next.last
-		_, after = split(after, next.first.next())
+		_, after = splitAfter(after, next.first)
 	}
 	s.root = join(join(before, newNode(i)), after)
 }
@@ -132,18 +154,9 @@ func (s *Set) add(i interval) {
 // remove takes every address of an interval out, shortening or dividing the intervals at its ends.
 func (s *Set) remove(i interval) {
 	before, rest := split(s.root, i.first)
-	var after *node
-	if rest != nil {
-		var inside *node
-		inside, after = split(rest, i.last)
-		if low := after.lowest(); low != nil && low.first == i.last {
-			var edge *node
-			edge, after = split(after, i.last.next())
-			inside = join(inside, edge)
-		}
-		if _, last := cutLast(inside); last != nil && i.last.less(last.last) {
-			after = join(newNode(interval{i.last.next(), last.last}), after)
-		}
+	inside, after := splitAfter(rest, i.last)
+	if _, last := cutLast(inside); last != nil && i.last.less(last.last) {
+		after = join(newNode(interval{i.last.next(), last.last}), after)
 	}
 	before, neighbour := cutLast(before)
 	if neighbour != nil {

@@ -69,19 +69,24 @@ func addInterfaces(m *infrav1.MetaData, s *Subject, _ Addresses, values map[stri
 func addFromPools(m *infrav1.MetaData, _ *Subject, addresses Addresses, values map[string]string) error {
 	for _, part := range []struct {
 		entries []infrav1.MetaDataFromPool
-		text    func(Address) string
+		text    func(pool string, a Address) (string, error)
 	}{
-		{addressEntries(m), func(a Address) string { return a.IP }},
-		{prefixEntries(m), func(a Address) string { return strconv.Itoa(a.Prefix) }},
-		{gatewayEntries(m), func(a Address) string { return a.Gateway }},
-		{dnsEntries(m), func(a Address) string { return strings.Join(a.DNSServers, ",") }},
+		{addressEntries(m), func(_ string, a Address) (string, error) { return a.IP, nil }},
+		{prefixEntries(m), func(pool string, a Address) (string, error) {
+			prefix, err := a.prefix(pool)
+			return strconv.Itoa(prefix), err
+		}},
+		{gatewayEntries(m), func(_ string, a Address) (string, error) { return a.Gateway, nil }},
+		{dnsEntries(m), func(_ string, a Address) (string, error) { return strings.Join(a.DNSServers, ","), nil }},
 	} {
 		for _, entry := range part.entries {
 			address, err := addresses.of(entry.Name)
 			if err != nil {
 				return err
 			}
-			values[entry.Key] = part.text(address)
+			if values[entry.Key], err = part.text(entry.Name, address); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

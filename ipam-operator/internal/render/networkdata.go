@@ -199,7 +199,11 @@ func (n *network) render(subject *Subject, addresses Addresses) (map[string]any,
 			return nil, fmt.Errorf("pool %s gave %s, which is no address of an %s network", pool.Name, address.IP, n.kind)
 		}
 		entry["ip_address"] = address.IP
-		if entry["netmask"], err = netmask(address.Prefix, n.ipv4); err != nil {
+		prefix, err := address.prefix(pool.Name)
+		if err != nil {
+			return nil, err
+		}
+		if entry["netmask"], err = netmask(prefix, n.ipv4); err != nil {
 			return nil, fmt.Errorf("pool %s: %w", pool.Name, err)
 		}
 	}

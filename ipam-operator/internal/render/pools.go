@@ -37,6 +37,14 @@ type Address struct {
 	DNSServers []string
 }
 
+// prefix is the length of the network prefix in bits. Without one there is no network to render.
+func (a Address) prefix(pool string) (int, error) {
+	if a.Prefix == 0 {
+		return 0, fmt.Errorf("address %s of pool %s has no prefix: write prefix or subnet into the pool", a.IP, pool)
+	}
+	return a.Prefix, nil
+}
+
 // Addresses are the addresses of a machine, by the name of their pool.
 type Addresses map[string]Address
 

@@ -46,6 +46,7 @@ var known = Addresses{
 	"six":                 {IP: "fd00::5", Prefix: 64, Gateway: "fd00::1"},
 	"foreign":             {IP: "10.9.0.5", Prefix: 20, Gateway: "10.9.0.1"},
 	"annotated":           {IP: "10.1.0.5", Prefix: 16, Gateway: "10.1.0.1"},
+	"bare":                {IP: "192.168.0.11"},
 	"pool1":               {IP: "192.168.0.10", Prefix: 24, Gateway: "192.168.0.1"},
 	"pool2":               {IP: "192.168.1.1", Prefix: 25, Gateway: "192.168.1.1"},
 	"pool6-1":             {IP: "2001::10", Prefix: 96, Gateway: "2001::1"},
@@ -195,6 +196,14 @@ func TestWhatCannotBeRendered(t *testing.T) {
 		},
 		"an address of the other family": {
 			network: ipv4(infrav1.NetworkSource{IPAddressFromIPPool: "six"}), says: "network n: pool six gave fd00::5, which is no address of an ipv4 network",
+		},
+		"an address without a prefix": {
+			network: ipv4(infrav1.NetworkSource{IPAddressFromIPPool: "bare"}),
+			says:    "network n: address 192.168.0.11 of pool bare has no prefix: write prefix or subnet into the pool",
+		},
+		"the prefix of an address without one": {
+			meta: &infrav1.MetaData{PrefixesFromIPPool: []infrav1.MetaDataFromPool{{Key: "k", Name: "bare"}}},
+			says: "address 192.168.0.11 of pool bare has no prefix: write prefix or subnet into the pool",
 		},
 		"a parameter that is stated twice": {
 			network: &infrav1.NetworkData{Links: infrav1.NetworkLinks{Bonds: []infrav1.Bond{{ID: "b", Parameters: map[string]apiextensionsv1.JSON{

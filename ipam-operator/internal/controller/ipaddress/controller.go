@@ -37,6 +37,8 @@ type Deps struct {
 	Claim client.Object
 	// Clusters tells what is paused.
 	Clusters *capi.Clusters
+	// Filter selects the objects that are served.
+	Filter capi.WatchFilter
 	// Releaser gives addresses back.
 	Releaser ipclaim.Releaser
 	// Clock tells the time.
@@ -46,11 +48,12 @@ type Deps struct {
 // Reconciler gives addresses back.
 type Reconciler struct {
 	Deps
+	held    *capi.Held
 	control controller.Controller
 }
 
 // New returns a Reconciler.
-func New(deps Deps) *Reconciler { return &Reconciler{Deps: deps} }
+func New(deps Deps) *Reconciler { return &Reconciler{Deps: deps, held: capi.NewHeld()} }
 
 // Reconcile gives one address back, if nobody has it.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -58,7 +61,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, address); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if ipclaim.ClaimKind(address) != r.Kind.Name() {
+	if ipclaim.ClaimKind(address) != r.Kind.Name() || !r.Filter.Selects(address) {
 		return ctrl.Result{}, nil
 	}
 	leftBehind := capi.IsLeftBehind(address)
@@ -77,7 +80,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if used, err := r.inUse(ctx, address, true); used || err != nil {
 		return ctrl.Result{}, err
 	}
-	return r.release(ctx, address, time.Duration(pool.Spec.AddressReuseGracePeriodSeconds)*time.Second)
+	return r.release(ctx, address, allocate.CoolDown(pool))
 }
 
 // inUse reports whether somebody has the address. One that was made by hand to reserve it stays until it is deleted.
@@ -94,7 +97,11 @@ func (r *Reconciler) observe(ctx context.Context, address *ipamv1.IPAddress) (*i
 	if err := r.Client.Get(ctx, key, pool); client.IgnoreNotFound(err) != nil {
 		return nil, allocate.NotHeld, fmt.Errorf("reading IPPool %s: %w", key, err)
 	}
+	name := client.ObjectKeyFromObject(address)
+	r.held.Expect(name)
 	hold, err := r.Clusters.Hold(ctx, address, pool, "")
+	r.held.Note(name, err != nil || hold == allocate.HeldPaused)
+	r.held.Trust(name)
 	return pool, hold, err
 }
 
@@ -123,11 +130,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 				ipclaim.AddressByClaim: ipclaim.ClaimIndex(r.Kind.Name(), e.Object.GetName()),
 			})
 		}}).
-		Watches(&ipamv1.IPPool{}, handler.Funcs{UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q ipclaim.Queue) {
-			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || capi.IsPaused(e.ObjectOld) != capi.IsPaused(e.ObjectNew) {
-				r.enqueue(ctx, q, e.ObjectNew.GetNamespace(), client.MatchingFields{ipclaim.AddressByPool: e.ObjectNew.GetName()})
-			}
-		}}).
+		Watches(&ipamv1.IPPool{}, r.poolHandler()).
 		WithOptions(controller.TypedOptions[reconcile.Request]{
 			MaxConcurrentReconciles: 4, ReconciliationTimeout: time.Minute, EnableWarmup: new(true),
 		}).
@@ -139,9 +142,27 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 	return nil
 }
 
+// poolHandler looks again at the addresses of a pool that may have let them go.
+func (r *Reconciler) poolHandler() handler.EventHandler {
+	again := func(ctx context.Context, pool client.Object, q ipclaim.Queue) {
+		r.enqueue(ctx, q, pool.GetNamespace(), client.MatchingFields{ipclaim.AddressByPool: pool.GetName()})
+	}
+	return handler.Funcs{
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q ipclaim.Queue) {
+			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || capi.HoldChanged(e.ObjectOld, e.ObjectNew) {
+				again(ctx, e.ObjectNew, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q ipclaim.Queue) { again(ctx, e.Object, q) },
+	}
+}
+
 // WatchClusters makes addresses follow Clusters, from now on.
 func (r *Reconciler) WatchClusters(c cache.Cache, kind schema.GroupVersionKind) error {
 	return ipclaim.WatchKind(r.control, c, kind, capi.OnChange(func(ctx context.Context, cluster client.Object, q ipclaim.Queue) {
+		for _, address := range r.held.Wake(cluster.GetNamespace()) {
+			q.Add(reconcile.Request{NamespacedName: address})
+		}
 		pools := &ipamv1.IPPoolList{}
 		err := r.Client.List(ctx, pools, client.InNamespace(cluster.GetNamespace()), client.MatchingFields{ipclaim.PoolByCluster: cluster.GetName()})
 		if err != nil {

@@ -71,6 +71,18 @@ func TestWhoGetsAnAddressBack(t *testing.T) {
 			address: change(func(a *ipamv1.IPAddress) { a.DeletionTimestamp = &deleted }),
 			pool:    func(p *ipamv1.IPPool) { p.Spec.AddressReuseGracePeriodSeconds = 60 }, stays: true, again: 50 * time.Second,
 		},
+		"its pool is being deleted and waits for no cool-down": {
+			address: change(func(a *ipamv1.IPAddress) { a.DeletionTimestamp = &deleted }),
+			pool: func(p *ipamv1.IPPool) {
+				p.Spec.AddressReuseGracePeriodSeconds, p.DeletionTimestamp, p.Finalizers = 60, &deleted, []string{ipamv1.IPPoolFinalizer}
+			},
+		},
+		"it was restored without owners": {address: change(func(a *ipamv1.IPAddress) { a.OwnerReferences = nil }), stays: true},
+		"the garbage collector removed its claim": {
+			address: change(func(a *ipamv1.IPAddress) {
+				a.OwnerReferences[0] = metav1.OwnerReference{Kind: "IPPool", Name: "p", UID: "uid-p"}
+			}),
+		},
 		"it has cooled down": {
 			address: change(func(a *ipamv1.IPAddress) { a.DeletionTimestamp = &deleted }),
 			pool:    func(p *ipamv1.IPPool) { p.Spec.AddressReuseGracePeriodSeconds = 10 },

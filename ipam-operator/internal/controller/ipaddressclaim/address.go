@@ -11,9 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
+	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
 )
 
 // createAddress makes the contract's own address of a claim that has the lock, unless it is there.
@@ -24,7 +26,10 @@ func (k *claims) createAddress(ctx context.Context, claim *unstructured.Unstruct
 			// A move was cut off, and its Cluster goes on here: once this object is gone, the claim is looked at again and gets another.
 			return k.unprotect(ctx, known.DeepCopy())
 		}
-		return nil
+		return k.own(ctx, claim, lock, known.DeepCopy())
+	}
+	if lock.Spec.Prefix == 0 {
+		return fmt.Errorf("creating address %s: IPAddress %s has no prefix: write one into its spec", lock.Name, lock.Name)
 	}
 	address := k.newAddress(claim, lock)
 	err := k.client.Create(ctx, address, client.FieldOwner(FieldOwner))
@@ -37,10 +42,33 @@ func (k *claims) createAddress(ctx context.Context, claim *unstructured.Unstruct
 	if err := k.live.Get(ctx, client.ObjectKeyFromObject(lock), known); err != nil {
 		return fmt.Errorf("reading address %s: %w", lock.Name, err)
 	}
-	if !owns(claim, known) {
-		return fmt.Errorf("creating address %s: %w", lock.Name, err)
+	if !owns(claim, known) && text(known, "spec", "claimRef", "name") == claim.GetName() {
+		return fmt.Errorf("creating address %s: that of an earlier claim is there still", lock.Name)
 	}
-	return nil
+	if !owns(claim, known) {
+		return &ipclaim.NameTakenError{Object: known, Group: Group}
+	}
+	return k.own(ctx, claim, lock, known)
+}
+
+// isUnowned reports whether an address was restored without its owners.
+func isUnowned(address *unstructured.Unstructured) bool {
+	return len(address.GetOwnerReferences()) == 0 && address.GetDeletionTimestamp().IsZero()
+}
+
+// own gives an address that was restored its owners and its finalizer, under its resourceVersion.
+func (k *claims) own(ctx context.Context, claim *unstructured.Unstructured, lock *ipamv1.IPAddress, address *unstructured.Unstructured) error {
+	if !isUnowned(address) {
+		return nil
+	}
+	before, made := address.DeepCopy(), k.newAddress(claim, lock)
+	address.SetOwnerReferences(made.GetOwnerReferences())
+	controllerutil.AddFinalizer(address, AddressFinalizer)
+	err := k.client.Patch(ctx, address, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldOwner))
+	if err != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("adopting address %s: %w", address.GetName(), err)
+	}
+	return err
 }
 
 // newAddress is the contract's own address: the claim is its controller, and both owners wait for it to be gone.

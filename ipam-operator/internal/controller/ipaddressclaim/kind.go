@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -72,25 +73,30 @@ func (k *claims) Get(ctx context.Context, name types.NamespacedName) (*ipclaim.S
 		return nil, client.IgnoreNotFound(err)
 	}
 	pool, ok := servedPool(claim)
-	if !ok {
+	if !ok && !slices.Contains(claim.GetFinalizers(), ClaimFinalizer) {
 		return nil, nil
 	}
 	claim = claim.DeepCopy()
 	s := ipclaim.NewSubject(claim, claim.GetAPIVersion(), ClaimKind, ClaimFinalizer)
+	if !ok {
+		s.Claim.Unserved = true
+		s.Foreign = fmt.Sprintf("The claim names a pool of kind %s of %s, which ipam-operator does not serve",
+			text(claim, "spec", "poolRef", "kind"), text(claim, "spec", "poolRef", "apiGroup"))
+	}
 	s.Pool = types.NamespacedName{Namespace: claim.GetNamespace(), Name: pool}
 	s.FinalizerFirst = true
 	s.Cluster = text(claim, "spec", "clusterName")
 	if s.Cluster == "" {
 		s.Cluster = claim.GetLabels()[ipamv1.ClusterNameLabel]
 	}
-	s.Claim.NeedsCluster = true
+	s.Claim.NeedsCluster, s.Claim.NeedsPrefix = true, true
 	s.Claim.Bound = text(claim, "status", "addressRef", "name")
 	address, err := k.addressOf(ctx, claim)
 	if err != nil || address == nil {
 		return s, err
 	}
 	s.Claim.Held, _ = allocate.ParseAddr(text(address, "spec", "address"))
-	s.Claim.Reported = s.Claim.Bound == address.GetName()
+	s.Claim.Reported = s.Claim.Bound == address.GetName() && !isUnowned(address)
 	return s, nil
 }
 

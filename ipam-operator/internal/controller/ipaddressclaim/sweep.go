@@ -30,6 +30,9 @@ func (c *Controller) sweep(ctx context.Context, claim types.NamespacedName) erro
 	}
 	for i := range list.Items {
 		address := &list.Items[i]
+		if !c.claims.Filter.Selects(address) {
+			continue
+		}
 		stray, err := c.kind.isStray(ctx, address)
 		if err != nil {
 			return err
@@ -64,10 +67,16 @@ func (c *Controller) hold(ctx context.Context, address *unstructured.Unstructure
 	return c.claims.Clusters.Hold(ctx, address, pool, "")
 }
 
-// isStray reports whether an address is one of this operator and no claim has it. Where the cache says so, the API server is asked.
+// isStray reports whether an address is one of this operator and no claim has it. One without any owner whose claim is not there was restored and waits for it. Where the cache says so, the API server is asked.
 func (k *claims) isStray(ctx context.Context, address *unstructured.Unstructured) (bool, error) {
 	if _, ours := servedPool(address); !ours || !slices.Contains(address.GetFinalizers(), AddressFinalizer) {
 		return false, nil
+	}
+	if isUnowned(address) {
+		key := types.NamespacedName{Namespace: address.GetNamespace(), Name: text(address, "spec", "claimRef", "name")}
+		if claim, err := k.read(ctx, k.live, key); claim == nil || err != nil {
+			return false, err
+		}
 	}
 	for _, reader := range []client.Reader{k.cache, k.live} {
 		if had, err := k.isHad(ctx, reader, address); had || err != nil {

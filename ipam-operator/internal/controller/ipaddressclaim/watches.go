@@ -6,6 +6,7 @@ package ipaddressclaim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -116,7 +117,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, name string, workers int
 		Watches(&ipamv1.IPAddress{}, handler.EnqueueRequestsFromMapFunc(claimOfLock)).
 		Watches(&ipamv1.IPPool{}, handler.EnqueueRequestsFromMapFunc(c.inPool)).
 		Watches(&ipamv1.IPPool{}, c.unpaused()).
-		WatchesRawSource(source.Channel(c.freed, handler.EnqueueRequestsFromMapFunc(c.inPool))).
+		WatchesRawSource(source.Channel(c.freed, handler.EnqueueRequestsFromMapFunc(c.waitingInPool))).
 		WithOptions(controller.TypedOptions[reconcile.Request]{
 			MaxConcurrentReconciles: workers, ReconciliationTimeout: time.Minute, EnableWarmup: new(true),
 		}).
@@ -151,13 +152,21 @@ func (c *Controller) WatchClusters(from cache.Cache, kind schema.GroupVersionKin
 	}))
 }
 
-// unpaused wakes the claims that a paused pool has held up.
+// unpaused wakes the claims that a pool has held up.
 func (c *Controller) unpaused() handler.EventHandler {
 	return handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent, q ipclaim.Queue) {
-		if capi.IsPaused(e.ObjectOld) && !capi.IsPaused(e.ObjectNew) {
+		if capi.HoldChanged(e.ObjectOld, e.ObjectNew) {
 			c.claims.WakeHeld(e.ObjectNew.GetNamespace(), q)
 		}
 	}}
+}
+
+// waitingInPool are the claims of a pool that addresses help: the oldest of those that wait, of all kinds together.
+func (c *Controller) waitingInPool(ctx context.Context, pool client.Object) []reconcile.Request {
+	return slices.DeleteFunc(c.inPool(ctx, pool), func(req reconcile.Request) bool {
+		claim := object(c.kinds.Claim)
+		return c.cache.Get(ctx, req.NamespacedName, claim) == nil && !c.claims.Helps(client.ObjectKeyFromObject(pool), claim)
+	})
 }
 
 // inPool are the claims of a pool that have no address or are being deleted.
@@ -205,10 +214,9 @@ func Feed(index *space.Index, freed func(types.NamespacedName)) handler.EventHan
 		CreateFunc: func(_ context.Context, e event.CreateEvent, _ ipclaim.Queue) { observe(e.Object) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ ipclaim.Queue) { observe(e.ObjectNew) },
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ ipclaim.Queue) {
-			if record, ours := recordOf(e.Object.(*unstructured.Unstructured)); ours {
-				for _, pool := range index.Forget(record.Key) {
-					freed(pool)
-				}
+			record, _ := recordOf(e.Object.(*unstructured.Unstructured)) // also one of another provider, whose name stood in the way
+			for _, pool := range index.Forget(record.Key) {
+				freed(pool)
 			}
 		},
 	}

@@ -45,8 +45,12 @@ type Deps struct {
 	Kind Kind
 	// Index is what is free.
 	Index *space.Index
+	// Line is the queues of the claims that wait. It is shared by the Reconcilers of all kinds.
+	Line *space.Line
 	// Clusters tells what is paused.
 	Clusters *capi.Clusters
+	// Filter selects the objects that are served.
+	Filter capi.WatchFilter
 	// Recorder writes events.
 	Recorder Recorder
 	// Metrics measures.
@@ -68,7 +72,7 @@ type Reconciler struct {
 	waiting *waiting
 	seen    *firstSeen
 	written *written
-	held    *held
+	held    *capi.Held
 	census  census
 	freed   *freed
 	// unsure is the claims, by name, that may have an address: its creation got no answer, and the question neither.
@@ -83,8 +87,11 @@ func New(deps Deps) *Reconciler {
 	r := &Reconciler{
 		Deps:     deps,
 		Releaser: Releaser{Writer: deps.Client, Reader: deps.Live, Count: deps.Metrics},
-		waiting:  newWaiting(), seen: newFirstSeen(), written: newWritten(), held: newHeld(), freed: newFreed(),
+		waiting:  newWaiting(), seen: newFirstSeen(), written: newWritten(), held: capi.NewHeld(), freed: newFreed(),
 		nudges: make(chan event.GenericEvent, 1),
+	}
+	if r.Line == nil {
+		r.Line = space.NewLine()
 	}
 	if r.Deps.Freed == nil {
 		r.Deps.Freed = r.Freed
@@ -110,10 +117,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading %s %s: %w", r.Kind.Name(), req, err)
 	}
+	if subject != nil && !r.Filter.Selects(subject.Object) {
+		subject = nil // another instance serves it
+	}
 	r.giveUpFormer(req.NamespacedName, subject)
 	if subject == nil {
 		r.forget(req.NamespacedName)
-		r.held.trust(req.NamespacedName)
+		r.held.Trust(req.NamespacedName)
 		r.written.drop(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
@@ -135,15 +145,24 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, err
 }
 
-// serve plans and executes until there is nothing to try again: a name that somebody else has got first is an answer,
+// maxTries is how many addresses a pass tries for a claim. Every one that another claim has got is known to be taken from then on, so that the
+// next pass goes on with others.
+const maxTries = 100
+
+// serve plans and executes until there is nothing to try again: a name that another claim has got first is an answer,
 // and the next address is tried at once.
 func (r *Reconciler) serve(ctx context.Context, subject *Subject, snapshot allocate.Snapshot) error {
-	for {
+	for range maxTries {
 		decision := r.Index.Decide(subject.Pool, subject.UID(), func(free *allocate.Free) allocate.Decision {
 			snapshot.Pool.Free = free
 			snapshot.Pool.Found = snapshot.Pool.Found && free != nil
 			snapshot.Random.Hi, snapshot.Random.Lo = rand.Uint64(), rand.Uint64() //nolint:gosec // any free address will do
-			return allocate.Plan(snapshot)
+			snapshot.Ahead = r.Line.Ahead(subject.Pool, subject.waiter())
+			decision := allocate.Plan(snapshot)
+			if _, ok := decision.Action.(allocate.Create); ok {
+				r.Line.Leave(subject.UID()) // it has taken its address off those that are free
+			}
+			return decision
 		})
 		again, err := r.execute(ctx, subject, decision)
 		if err != nil || !again {
@@ -152,5 +171,7 @@ func (r *Reconciler) serve(ctx context.Context, subject *Subject, snapshot alloc
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		snapshot.Kept = allocate.Address{} // it was let go, or could not be
 	}
+	return fmt.Errorf("allocating an address of IPPool %s for %s %s: %d addresses in a row were taken", subject.Pool, subject.Kind, subject.Key(), maxTries)
 }

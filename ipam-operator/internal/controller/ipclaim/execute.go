@@ -20,6 +20,7 @@ import (
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/metrics"
+	"github.com/muster-io/muster/ipam-operator/internal/space"
 )
 
 // FieldOwner is the name that writes of this controller carry.
@@ -35,6 +36,7 @@ func (r *Reconciler) execute(ctx context.Context, subject *Subject, decision all
 		ctrl.LoggerFrom(ctx).V(1).Info("Nothing to do", "why", decision.Why)
 		if decision.Why == allocate.WhyPaused && subject.Claim.Bound == "" && !subject.Claim.Deleting {
 			r.waiting.set(subject.Key(), subject.UID(), decision.Why, allocate.Refuse{})
+			r.leaveLine(subject.UID())
 		} else {
 			r.forget(subject.Key())
 		}
@@ -44,7 +46,7 @@ func (r *Reconciler) execute(ctx context.Context, subject *Subject, decision all
 	case allocate.Adopt:
 		return false, r.adopt(ctx, subject, action, decision.Why)
 	case allocate.Release:
-		return false, r.release(ctx, subject, action)
+		return false, r.release(ctx, subject, action, decision.Why)
 	case allocate.Refuse:
 		return false, r.refuse(ctx, subject, action, decision.Why)
 	}
@@ -60,11 +62,9 @@ func (r *Reconciler) create(ctx context.Context, subject *Subject, action alloca
 		return false, fmt.Errorf("reading IPPool %s: %w", subject.Pool, err)
 	}
 	r.seen.mark(subject.Key(), r.Clock.Now())
-	if subject.FinalizerFirst {
-		if err := r.setFinalizer(ctx, subject, true); err != nil {
-			r.giveUp(subject)
-			return false, err
-		}
+	if err := r.prepare(ctx, subject, action); err != nil {
+		r.giveUp(subject)
+		return false, err
 	}
 	address := newAddress(subject, pool, action)
 	err = r.Client.Create(ctx, address, client.FieldOwner(FieldOwner))
@@ -82,7 +82,7 @@ func (r *Reconciler) create(ctx context.Context, subject *Subject, action alloca
 		case holder == nil:
 			r.giveUp(subject)
 			return false, fmt.Errorf("creating IPAddress %s: %w", address.Name, err)
-		case !isOwner(holder, subject) || ClaimOwner(holder) == "":
+		case !isOwner(holder, subject) || ClaimOwner(holder) == "" && !IsByHand(holder):
 			r.Metrics.Conflict(metrics.NameTaken)
 			ctrl.LoggerFrom(ctx).V(1).Info("Address was taken by another claim", "IPAddress", address.Name)
 			r.Index.Learn(RecordOf(holder), r.Clock.Now())
@@ -94,6 +94,10 @@ func (r *Reconciler) create(ctx context.Context, subject *Subject, action alloca
 			return true, nil
 		}
 		address = holder
+		if err := r.own(ctx, subject, address); err != nil {
+			r.giveUp(subject)
+			return false, err
+		}
 	default:
 		r.giveUp(subject)
 		refusal := allocate.Refuse{Error: errCreate, Message: errCreate + ": " + string(apierrors.ReasonForError(err))}
@@ -101,7 +105,35 @@ func (r *Reconciler) create(ctx context.Context, subject *Subject, action alloca
 	}
 	r.Index.Made(RecordOf(address), subject.UID(), r.Clock.Now())
 	defer r.giveUp(subject)
-	return false, r.publish(ctx, subject, address, why)
+	err = r.publish(ctx, subject, address, why)
+	if taken := (*NameTakenError)(nil); errors.As(err, &taken) && why != allocate.WhyHeld {
+		return true, r.avoid(ctx, subject, address, taken)
+	}
+	return false, err
+}
+
+// avoid gives an address back whose name another object has, and notes the address as taken for as long as that object is there.
+func (r *Reconciler) avoid(ctx context.Context, subject *Subject, address *ipamv1.IPAddress, taken *NameTakenError) error {
+	r.Metrics.Conflict(metrics.NameTaken)
+	ctrl.LoggerFrom(ctx).Info("Name of an address was taken by another claim", "IPAddress", address.Name, "group", taken.Group)
+	record := RecordOf(address)
+	r.Index.Observe(space.Record{
+		Key: space.Key{Group: taken.Group, NamespacedName: record.Key.NamespacedName}, Pool: subject.Pool, IP: record.IP, UID: taken.Object.GetUID(),
+	})
+	return r.Release(ctx, address.Namespace, addressOf(address), true, "NameTaken")
+}
+
+// prepare does what comes before an address is taken.
+func (r *Reconciler) prepare(ctx context.Context, subject *Subject, action allocate.Create) error {
+	if subject.FinalizerFirst {
+		if err := r.setFinalizer(ctx, subject, true); err != nil {
+			return err
+		}
+	}
+	if action.Replaces.Name == "" {
+		return nil
+	}
+	return r.takeOver(ctx, subject, action.Replaces)
 }
 
 // isUnanswered reports whether an error leaves open if the write took effect.
@@ -168,7 +200,13 @@ func (r *Reconciler) adopt(ctx context.Context, subject *Subject, action allocat
 	if err != nil {
 		return fmt.Errorf("reading IPAddress %s: %w", key, err)
 	}
+	if err := r.own(ctx, subject, address); err != nil {
+		return err
+	}
 	if err := r.publish(ctx, subject, address, why); err != nil {
+		if taken := (*NameTakenError)(nil); errors.As(err, &taken) {
+			return errors.Join(err, r.avoid(ctx, subject, address, taken))
+		}
 		return err
 	}
 	var errs []error
@@ -178,6 +216,33 @@ func (r *Reconciler) adopt(ctx context.Context, subject *Subject, action allocat
 			r.Release(ctx, subject.Object.GetNamespace(), surplus, true, "Surplus"))
 	}
 	return errors.Join(errs...)
+}
+
+// own gives an address that was restored or made by hand its owners and its finalizer, under its resourceVersion.
+func (r *Reconciler) own(ctx context.Context, subject *Subject, address *ipamv1.IPAddress) error {
+	if !IsByHand(address) || !address.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	before := address.DeepCopy()
+	controllerutil.AddFinalizer(address, ipamv1.IPAddressFinalizer)
+	pool := &ipamv1.IPPool{}
+	if err := r.Client.Get(ctx, subject.Pool, pool); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading IPPool %s: %w", subject.Pool, err)
+	} else if err == nil && !hasPoolOwner(address) {
+		address.OwnerReferences = append(address.OwnerReferences,
+			metav1.OwnerReference{APIVersion: ipamv1.GroupVersion.String(), Kind: ipamv1.IPPoolKind, Name: pool.Name, UID: pool.UID})
+	}
+	address.OwnerReferences = append(address.OwnerReferences, subject.owner())
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	err := r.Client.Patch(ctx, address, patch, client.FieldOwner(FieldOwner))
+	if err == nil {
+		ctrl.LoggerFrom(ctx).Info("Adopted an address by the name of its claim", "IPAddress", address.Name)
+		return nil
+	}
+	if apierrors.IsConflict(err) {
+		return err
+	}
+	return fmt.Errorf("adopting IPAddress %s: %w", client.ObjectKeyFromObject(address), err)
 }
 
 // publish makes the claim name its address. The finalizer comes last, where admission has not put it on the claim: an
@@ -226,12 +291,12 @@ func (r *Reconciler) setFinalizer(ctx context.Context, subject *Subject, on bool
 }
 
 // release gives back the addresses of a deleted claim and lets it go.
-func (r *Reconciler) release(ctx context.Context, subject *Subject, action allocate.Release) error {
+func (r *Reconciler) release(ctx context.Context, subject *Subject, action allocate.Release, why allocate.Why) error {
 	pool := &ipamv1.IPPool{}
 	if err := r.Client.Get(ctx, subject.Pool, pool); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading IPPool %s: %w", subject.Pool, err)
 	}
-	atOnce := pool.Spec.AddressReuseGracePeriodSeconds == 0
+	atOnce := allocate.CoolDown(pool) == 0
 	for _, address := range action.Addresses {
 		if err := r.Kind.Retract(ctx, subject, address.Name); err != nil {
 			return err
@@ -245,7 +310,14 @@ func (r *Reconciler) release(ctx context.Context, subject *Subject, action alloc
 		r.giveUp(subject)
 	}
 	r.forget(subject.Key())
-	return r.setFinalizer(ctx, subject, false)
+	if err := r.setFinalizer(ctx, subject, false); err != nil {
+		return err
+	}
+	if why == allocate.WhyNotServed {
+		ctrl.LoggerFrom(ctx).Info("Removed the finalizer of a claim that is not served")
+		r.Recorder.Eventf(subject.Object, nil, eventTypeWarning, string(why), "Release", "%s; its finalizer was removed", subject.Foreign)
+	}
+	return nil
 }
 
 // refuse tells the claim why it has no address; the event says it when it changes.
@@ -258,6 +330,11 @@ func (r *Reconciler) refuse(ctx context.Context, subject *Subject, refusal alloc
 	wrote, err := r.Kind.Refuse(ctx, subject, why, refusal)
 	if err != nil {
 		return client.IgnoreNotFound(err)
+	}
+	if why == allocate.WhyExhausted {
+		r.Line.Enter(subject.Pool, subject.waiter())
+	} else {
+		r.leaveLine(subject.UID())
 	}
 	r.waiting.set(subject.Key(), subject.UID(), why, refusal)
 	if wrote {

@@ -4,6 +4,7 @@
 package ipclaim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -18,17 +19,33 @@ import (
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+	"github.com/muster-io/muster/ipam-operator/internal/space"
 )
+
+// NameTakenError says that an object that stands beside the IPAddress of a claim, under its name, belongs to another claim: the claim needs another address.
+type NameTakenError struct {
+	// Object that has the name.
+	Object client.Object
+	// Group of the object.
+	Group string
+}
+
+// Error implements error.
+func (e *NameTakenError) Error() string {
+	return fmt.Sprintf("IPAddress %s of %s belongs to another claim", e.Object.GetName(), e.Group)
+}
 
 // Kind is a kind of claim: how one is read and told. Two kinds are served from the same pools.
 type Kind interface {
 	// Name is the name of the kind.
 	Name() string
-	// Get reads a claim from the cache; nil means that it is gone or is not ours to serve.
+	// Get reads a claim from the cache; nil means that it is gone or is not ours to serve. One that is not ours and carries our finalizer is returned as
+	// unserved.
 	Get(ctx context.Context, name types.NamespacedName) (*Subject, error)
 	// Has reports whether the claim that an address names is there and has it: by the cache, or live by the API server.
 	Has(ctx context.Context, address *ipamv1.IPAddress, live bool) (bool, error)
-	// Publish makes the claim name its address. It writes only what differs, under the resourceVersion of the claim.
+	// Publish makes the claim name its address. It writes only what differs, under the resourceVersion of the claim. A NameTakenError says that
+	// the claim needs another address.
 	Publish(ctx context.Context, subject *Subject, address *ipamv1.IPAddress) error
 	// Refuse tells the claim why it has no address. It writes only what differs, under the resourceVersion of the claim, and
 	// reports whether it wrote.
@@ -66,6 +83,12 @@ func (s *Subject) UID() types.UID { return s.Object.GetUID() }
 // Key of the claim.
 func (s *Subject) Key() types.NamespacedName { return client.ObjectKeyFromObject(s.Object) }
 
+func (s *Subject) waiter() space.Waiter { return waiterOf(s.Object) }
+
+func waiterOf(claim client.Object) space.Waiter {
+	return space.Waiter{Created: claim.GetCreationTimestamp().Time, Name: client.ObjectKeyFromObject(claim), UID: claim.GetUID()}
+}
+
 func (s *Subject) owner() metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: s.APIVersion, Kind: s.Kind, Name: s.Object.GetName(), UID: s.UID()}
 }
@@ -78,6 +101,7 @@ func NewSubject(obj client.Object, gv, kind, finalizer string) *Subject {
 		Claim: allocate.Claim{
 			Name:              obj.GetName(),
 			Requested:         obj.GetAnnotations()[ipamv1.RequestedAddressAnnotation],
+			Intended:          intended(obj),
 			Deleting:          !obj.GetDeletionTimestamp().IsZero(),
 			Finalized:         controllerutil.ContainsFinalizer(obj, finalizer),
 			ForeignFinalizers: slices.ContainsFunc(finalizers, func(f string) bool { return f != finalizer }),
@@ -103,13 +127,19 @@ func (k ipClaims) Get(ctx context.Context, name types.NamespacedName) (*Subject,
 	if err := k.client.Get(ctx, name, claim); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	if !servedReference(claim.Spec.Pool) {
+	served := servedReference(claim.Spec.Pool)
+	if !served && !controllerutil.ContainsFinalizer(claim, ipamv1.IPClaimFinalizer) {
 		return nil, nil
 	}
 	s := NewSubject(claim, ipamv1.GroupVersion.String(), ipamv1.IPClaimKind, ipamv1.IPClaimFinalizer)
 	s.Pool = types.NamespacedName{Namespace: claim.Namespace, Name: claim.Spec.Pool.Name}
 	if ns := claim.Spec.Pool.Namespace; ns != "" && ns != claim.Namespace {
 		s.Foreign = fmt.Sprintf("IPPool %s is in namespace %s; a claim is served from pools of its own namespace", claim.Spec.Pool.Name, ns)
+	}
+	if !served {
+		s.Claim.Unserved = true
+		s.Foreign = fmt.Sprintf("The claim names a pool of kind %s of %s, which ipam-operator does not serve",
+			cmp.Or(claim.Spec.Pool.Kind, ipamv1.IPPoolKind), cmp.Or(claim.Spec.Pool.APIVersion, ipamv1.GroupVersion.String()))
 	}
 	if claim.Status.Address != nil {
 		s.Claim.Bound = claim.Status.Address.Name

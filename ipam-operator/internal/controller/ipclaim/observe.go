@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -33,20 +34,22 @@ func (r *Reconciler) observe(ctx context.Context, subject *Subject) (allocate.Sn
 		s.Pool.Deleting = !pool.DeletionTimestamp.IsZero()
 		s.Pool.Finalized = slices.Contains(pool.Finalizers, ipamv1.IPPoolFinalizer)
 	}
+	r.held.Expect(subject.Key())
 	hold, err := r.Clusters.Hold(ctx, subject.Object, pool, subject.Cluster)
 	if err != nil {
 		return s, err
 	}
 	s.Hold = hold
-	if hold != allocate.NotHeld {
-		r.held.note(subject.Key())
-	}
+	r.held.Note(subject.Key(), hold != allocate.NotHeld)
 	if hold == allocate.HeldPaused {
 		return s, nil
 	}
 	s.Owned, err = r.owned(ctx, subject)
-	if err == nil && hold == allocate.NotHeld && len(s.Owned) == 0 && r.held.isSuspect(subject.Key()) {
+	if err == nil && hold == allocate.NotHeld && len(s.Owned) == 0 && r.held.IsSuspect(subject.Key()) {
 		s.Owned, err = r.unseen(ctx, subject)
+	}
+	if err == nil && hold == allocate.NotHeld && len(s.Owned) == 0 {
+		s.Kept, err = r.kept(ctx, subject, pool)
 	}
 	return s, err
 }
@@ -101,7 +104,7 @@ func (r *Reconciler) unseen(ctx context.Context, subject *Subject) ([]allocate.A
 			out = append(out, addressOf(&all[i]))
 		}
 	}
-	r.held.trust(subject.Key())
+	r.held.Trust(subject.Key())
 	return out, nil
 }
 
@@ -130,7 +133,7 @@ func isOwner(address *ipamv1.IPAddress, subject *Subject) bool {
 // Belongs reports whether an address that names a claim belongs to it. A claim that was created again under the same name
 // is another one: the owner reference decides by UID. Where there is none, the garbage collector may have removed it
 // because that claim is gone; the address then belongs to the claim if its status says so, if it is not younger than the
-// address, or if the address was made by hand, to reserve it.
+// address, or if the address was restored or made by hand.
 func Belongs(address *ipamv1.IPAddress, claim client.Object, bound string) bool {
 	if owner := ClaimOwner(address); owner != "" {
 		return owner == claim.GetUID()
@@ -139,9 +142,14 @@ func Belongs(address *ipamv1.IPAddress, claim client.Object, bound string) bool 
 	return IsByHand(address) || bound == address.Name || !created.After(address.CreationTimestamp.Time)
 }
 
-// IsByHand reports whether an address was made by hand: no claim owns it, and it lacks the finalizer of the operator.
+// IsByHand reports whether an address was restored or made by hand: no claim owns it, and it lacks the finalizer of the operator or a pool that owns it.
+// Of an address whose claim went away the garbage collector leaves both. It belongs to the claim of its name, there or not yet.
 func IsByHand(address *ipamv1.IPAddress) bool {
-	return ClaimOwner(address) == "" && !controllerutil.ContainsFinalizer(address, ipamv1.IPAddressFinalizer)
+	return ClaimOwner(address) == "" && (!controllerutil.ContainsFinalizer(address, ipamv1.IPAddressFinalizer) || !hasPoolOwner(address))
+}
+
+func hasPoolOwner(address *ipamv1.IPAddress) bool {
+	return slices.ContainsFunc(address.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.Kind == ipamv1.IPPoolKind })
 }
 
 // ClaimKind is the kind of the claim that has an address.
@@ -161,7 +169,11 @@ func ClaimOwner(address *ipamv1.IPAddress) types.UID {
 
 func addressOf(address *ipamv1.IPAddress) allocate.Address {
 	ip, _ := allocate.ParseAddr(string(address.Spec.Address))
-	return allocate.Address{Name: address.Name, UID: string(address.UID), IP: ip}
+	unowned := IsByHand(address)
+	return allocate.Address{
+		Name: address.Name, UID: string(address.UID), IP: ip,
+		Unowned: unowned, Restored: unowned && controllerutil.ContainsFinalizer(address, ipamv1.IPAddressFinalizer),
+	}
 }
 
 const eventTypeWarning = corev1.EventTypeWarning

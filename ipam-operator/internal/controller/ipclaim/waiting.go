@@ -50,10 +50,19 @@ func (w *waiting) why(claim types.NamespacedName, uid types.UID) (allocate.Why, 
 	return known.why, ok && known.uid == uid
 }
 
-func (w *waiting) drop(claim types.NamespacedName) {
+// position is where in the queue a claim was told that it stands; zero for nowhere.
+func (w *waiting) position(claim types.NamespacedName) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.claims[claim].refusal.Position
+}
+
+func (w *waiting) drop(claim types.NamespacedName) (types.UID, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known, ok := w.claims[claim]
 	delete(w.claims, claim)
+	return known.uid, ok
 }
 
 func (w *waiting) count() map[allocate.Why]int {
@@ -130,60 +139,33 @@ func (w *written) drop(claim types.NamespacedName) {
 	delete(w.versions, claim)
 }
 
-// held is the claims that were held up when they were looked at: by a pause, or because their Cluster was missing. What happened to them
-// meanwhile is looked at when they go on, and the cache is not trusted to know all of it.
-type held struct {
-	mu      sync.Mutex
-	asleep  map[string]map[types.NamespacedName]bool // by namespace
-	suspect map[types.NamespacedName]bool
-}
-
-func newHeld() *held {
-	return &held{asleep: map[string]map[types.NamespacedName]bool{}, suspect: map[types.NamespacedName]bool{}}
-}
-
-func (h *held) note(claim types.NamespacedName) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.asleep[claim.Namespace] == nil {
-		h.asleep[claim.Namespace] = map[types.NamespacedName]bool{}
-	}
-	h.asleep[claim.Namespace][claim] = true
-	h.suspect[claim] = true
-}
-
-// wake returns the claims of a namespace to look at.
-func (h *held) wake(namespace string) map[types.NamespacedName]bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	claims := h.asleep[namespace]
-	delete(h.asleep, namespace)
-	return claims
-}
-
-func (h *held) isSuspect(claim types.NamespacedName) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.suspect[claim]
-}
-
-func (h *held) trust(claim types.NamespacedName) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.suspect, claim)
-}
-
 // HoldUp says that something is to be done for a claim, there or not, once WakeHeld is called.
-func (r *Reconciler) HoldUp(claim types.NamespacedName) { r.held.note(claim) }
+func (r *Reconciler) HoldUp(claim types.NamespacedName) {
+	r.held.Expect(claim)
+	r.held.Note(claim, true)
+}
 
 // WakeHeld looks again at the claims of a namespace that were held up when they were looked at last. Those that still are come back.
 func (r *Reconciler) WakeHeld(namespace string, q Queue) {
-	for claim := range r.held.wake(namespace) {
+	for _, claim := range r.held.Wake(namespace) {
 		q.Add(reconcile.Request{NamespacedName: claim})
 	}
 }
 
 func (r *Reconciler) forget(claim types.NamespacedName) {
-	r.waiting.drop(claim)
+	if uid, ok := r.waiting.drop(claim); ok {
+		r.leaveLine(uid)
+	}
 	r.seen.take(claim)
+}
+
+// leaveLine takes a claim out of the queue of its pool. Others may have waited for nothing but this claim.
+func (r *Reconciler) leaveLine(claim types.UID) {
+	pool, ok := r.Line.Leave(claim)
+	if !ok {
+		return
+	}
+	if free, _ := r.Index.Free(pool); free > 0 {
+		r.Deps.Freed(pool)
+	}
 }

@@ -25,12 +25,24 @@ const lookAgain = time.Second
 // freed is the pools that have an address more to give, and which addresses those are, until their waiting claims are woken.
 type freed struct {
 	mu    sync.Mutex
+	told  map[types.NamespacedName]time.Time
 	pools map[types.NamespacedName]map[netip.Addr]bool
 	again map[types.NamespacedName]bool
 }
 
 func newFreed() *freed {
-	return &freed{pools: map[types.NamespacedName]map[netip.Addr]bool{}, again: map[types.NamespacedName]bool{}}
+	return &freed{pools: map[types.NamespacedName]map[netip.Addr]bool{}, again: map[types.NamespacedName]bool{}, told: map[types.NamespacedName]time.Time{}}
+}
+
+// mayTell reports whether it is time to tell claims that they have moved up.
+func (f *freed) mayTell(pool types.NamespacedName, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now.Sub(f.told[pool]) < tellAgain {
+		return false
+	}
+	f.told[pool] = now
+	return true
 }
 
 func (f *freed) note(pool types.NamespacedName, ip netip.Addr) {
@@ -123,26 +135,49 @@ func (r *Reconciler) freedHandler() handler.EventHandler {
 // of these addresses is for. What the others wait for is something else. A claim that an address is on its way to needs no other.
 func (r *Reconciler) wake(ctx context.Context, pool types.NamespacedName, addresses map[netip.Addr]bool, q Queue) {
 	free, layout := r.Index.Free(pool)
-	woken, left := 0, 0
+	woken, left, moved, tell := 0, 0, false, r.freed.mayTell(pool, r.Clock.Now())
 	pending := r.pendingInPool(ctx, pool)
 	for i := range pending {
 		claim := &pending[i]
 		key := client.ObjectKeyFromObject(claim)
 		switch why, known := r.waiting.why(key, claim.UID); {
+		case !claim.DeletionTimestamp.IsZero(): // it gives an address back and needs none
 		case r.Index.IsServed(claim.UID):
 		case !known || isFor(claim, layout, addresses):
 			q.Add(requestFor(claim.Namespace, claim.Name))
 		case why != allocate.WhyExhausted:
-		case int64(woken) < free:
+		case int64(r.Line.Ahead(pool, waiterOf(claim))) < free:
 			woken++
 			q.Add(requestFor(claim.Namespace, claim.Name))
+		case tell && r.hasMoved(pool, claim):
+			q.Add(requestFor(claim.Namespace, claim.Name))
 		default:
+			moved = moved || r.hasMoved(pool, claim)
 			left++
 		}
 	}
-	if woken > 0 && left > 0 {
+	if woken > 0 && left > 0 || moved {
 		r.wakeLater(pool)
 	}
+}
+
+// tellAgain is how far apart claims are told that they have moved up.
+const tellAgain = 5 * time.Second
+
+// hasMoved reports whether a waiting claim stands at another position of the queue than it was told.
+func (r *Reconciler) hasMoved(pool types.NamespacedName, claim client.Object) bool {
+	told := r.waiting.position(client.ObjectKeyFromObject(claim))
+	return told > 0 && told != min(r.Line.Ahead(pool, waiterOf(claim)), allocate.ToldPositions)+1
+}
+
+// Helps reports whether a waiting claim is to look again when its pool has addresses to give: it is one of the oldest, or waits for something else.
+func (r *Reconciler) Helps(pool types.NamespacedName, claim client.Object) bool {
+	why, known := r.waiting.why(client.ObjectKeyFromObject(claim), claim.GetUID())
+	if !claim.GetDeletionTimestamp().IsZero() {
+		return false
+	}
+	free, _ := r.Index.Free(pool)
+	return !known || why != allocate.WhyExhausted || int64(r.Line.Ahead(pool, waiterOf(claim))) < free
 }
 
 // wakeLater looks at a pool again, in case that a claim that was woken took no address.
@@ -152,9 +187,7 @@ func (r *Reconciler) wakeLater(pool types.NamespacedName) {
 	}
 	time.AfterFunc(lookAgain, func() {
 		r.freed.now(pool)
-		if free, _ := r.Index.Free(pool); free > 0 {
-			r.Freed(pool)
-		}
+		r.Freed(pool)
 	})
 }
 

@@ -47,10 +47,15 @@ func TestAsManyClaimsAreWokenAsAddressesAreFree(t *testing.T) {
 			c.CreationTimestamp.Time = epoch.Add(-time.Duration(i) * time.Minute) // the last one is the oldest
 		})
 		s.reconciler.waiting.set(key(claim.Name), claim.UID, allocate.WhyExhausted, allocate.Refuse{})
+		s.reconciler.Line.Enter(key("p"), waiterOf(claim))
 		claims = append(claims, claim)
 	}
+	leaving := s.claim("leaving", func(c *ipamv1.IPClaim) { c.Finalizers = append(c.Finalizers, "example.com/kept") })
+	require.NoError(t, s.client.Delete(t.Context(), leaving)) // it needs no address
 	s.reconciler.waiting.set(key("c4"), claims[4].UID, allocate.WhyRefused, allocate.Refuse{})
 	s.reconciler.waiting.drop(key("c1"))
+	s.reconciler.Line.Leave(claims[1].UID)
+	s.reconciler.Line.Leave(claims[4].UID)
 	q := newQueue(t)
 	for _, ip := range []string{"10.0.0.1", "10.0.0.2"} { // one signal for both
 		record := RecordOf(s.address("p-"+ip, ip, "somebody"))
@@ -101,6 +106,7 @@ func TestAClaimThatIsServedTakesNobodysTurn(t *testing.T) {
 			for _, name := range []string{"first", "second"} {
 				claim := s.claim(name)
 				s.reconciler.waiting.set(key(name), claim.UID, allocate.WhyExhausted, allocate.Refuse{})
+				s.reconciler.Line.Enter(key("p"), waiterOf(claim))
 			}
 			free("10.0.0.1")
 			require.Equal(t, []string{"first"}, woken(q))

@@ -87,14 +87,14 @@ func (r *Reconciler) livesOn(ctx context.Context, address *ipamv1.IPAddress) boo
 	return err == nil && hold == allocate.HeldPaused
 }
 
-// wakeUnlessBound wakes the claim of an address that its status does not name: it may have two, or none that it knows of.
+// wakeUnlessBound wakes the claim of an address that its status does not name or that nobody owns: the claim may have two, or none that it knows of.
 func (r *Reconciler) wakeUnlessBound(ctx context.Context, address *ipamv1.IPAddress, q Queue) {
 	if ClaimKind(address) != r.Kind.Name() || address.Spec.Claim.Name == "" {
 		return
 	}
 	claim := types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Claim.Name}
 	subject, err := r.Kind.Get(ctx, claim)
-	if err == nil && subject != nil && subject.Claim.Bound != address.Name {
+	if err == nil && subject != nil && (subject.Claim.Bound != address.Name || IsByHand(address)) {
 		q.Add(reconcile.Request{NamespacedName: claim})
 	}
 }
@@ -140,8 +140,8 @@ func (r *Reconciler) poolHandler() handler.EventHandler {
 			if before.Generation != after.Generation || before.UID != after.UID {
 				set(after)
 			}
-			if before.Generation != after.Generation || before.UID != after.UID || capi.IsPaused(before) != capi.IsPaused(after) ||
-				before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || len(before.Finalizers) != len(after.Finalizers) {
+			if before.Generation != after.Generation || before.UID != after.UID || capi.HoldChanged(before, after) ||
+				len(before.Finalizers) != len(after.Finalizers) {
 				wakeAll(ctx, after, q)
 			}
 		},

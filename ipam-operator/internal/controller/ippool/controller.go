@@ -44,6 +44,8 @@ type Deps struct {
 	Live client.Reader
 	// Clusters finds the Cluster that owns a pool.
 	Clusters *capi.Clusters
+	// Filter selects the objects that are served.
+	Filter capi.WatchFilter
 	// Verifier asks about addresses that nobody has seen.
 	Verifier Verifier
 	// Recorder writes events.
@@ -61,12 +63,15 @@ type Deps struct {
 // Reconciler looks after pools.
 type Reconciler struct {
 	Deps
+	held    *capi.Held
 	told    *told
 	control controller.Controller
 }
 
 // New returns a Reconciler.
-func New(deps Deps) *Reconciler { return &Reconciler{Deps: deps, told: newTold()} }
+func New(deps Deps) *Reconciler {
+	return &Reconciler{Deps: deps, told: newTold(), held: capi.NewHeld()}
+}
 
 // +kubebuilder:rbac:groups=ipam.metal3.io,resources=ippools,verbs=get;list;watch;update;patch
 // +kubebuilder:rbac:groups=ipam.metal3.io,resources=ippools/status,verbs=get;update;patch
@@ -81,9 +86,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if !r.Filter.Selects(pool) {
+		return ctrl.Result{}, nil
+	}
 	pool = pool.DeepCopy() // the cache hands out its own
-	if hold, err := r.Clusters.Hold(ctx, pool, pool, ""); err != nil || hold != allocate.NotHeld && capi.IsLeftBehind(pool) {
-		return ctrl.Result{}, err // who moves it away takes its finalizer off
+	r.held.Expect(req.NamespacedName)
+	hold, err := r.Clusters.Hold(ctx, pool, pool, "")
+	leftBehind := err != nil || hold != allocate.NotHeld && capi.IsLeftBehind(pool)
+	r.held.Note(req.NamespacedName, leftBehind)
+	r.held.Trust(req.NamespacedName)
+	if leftBehind {
+		return ctrl.Result{}, err // the mover takes the finalizer off
 	}
 	again, err := r.Verifier.Verify(ctx, req.NamespacedName)
 	if err != nil {

@@ -85,7 +85,11 @@ func (r *Reconciler) WatchClusters(c cache.Cache, kind schema.GroupVersionKind) 
 		if err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Pools of a Cluster could not be listed from the cache")
 		}
-		out := make([]reconcile.Request, 0, len(pools.Items))
+		held := r.held.Wake(cluster.GetNamespace())
+		out := make([]reconcile.Request, 0, len(pools.Items)+len(held))
+		for _, pool := range held {
+			out = append(out, request(pool))
+		}
 		for i := range pools.Items {
 			out = append(out, request(client.ObjectKeyFromObject(&pools.Items[i])))
 		}

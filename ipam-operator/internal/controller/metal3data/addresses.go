@@ -33,6 +33,9 @@ const (
 // ipClaimKind is the kind of the claims of IPPools.
 var ipClaimKind = schema.GroupKind{Group: ipamv1.GroupVersion.Group, Kind: ipamv1.IPClaimKind}
 
+// ipPoolKind is the kind of the pools of those claims.
+var ipPoolKind = schema.GroupKind{Group: ipamv1.GroupVersion.Group, Kind: ipamv1.IPPoolKind}
+
 // errAllocation is the known wording for a claim that is refused.
 const errAllocation = "IP Allocation for %s failed : %s"
 
@@ -109,7 +112,11 @@ func (r *Reconciler) ipAddress(ctx context.Context, data *infrav1.Metal3Data, su
 	if err != nil {
 		return render.Address{}, fmt.Errorf("reading IPAddress %s: %w", key, err)
 	}
-	out := render.Address{IP: string(address.Spec.Address), Prefix: address.Spec.Prefix}
+	prefix, err := r.prefix(ctx, data, address)
+	if err != nil {
+		return render.Address{}, err
+	}
+	out := render.Address{IP: string(address.Spec.Address), Prefix: prefix}
 	if address.Spec.Gateway != nil {
 		out.Gateway = string(*address.Spec.Gateway)
 	}
@@ -117,6 +124,27 @@ func (r *Reconciler) ipAddress(ctx context.Context, data *infrav1.Metal3Data, su
 		out.DNSServers = append(out.DNSServers, string(server))
 	}
 	return out, nil
+}
+
+// prefix is that of an address. An address that was made without one has that of its pool by now; zero means that the pool has none either.
+func (r *Reconciler) prefix(ctx context.Context, data *infrav1.Metal3Data, address *ipamv1.IPAddress) (int, error) {
+	if address.Spec.Prefix != 0 {
+		return address.Spec.Prefix, nil
+	}
+	key := types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Pool.Name}
+	r.waits.on(client.ObjectKeyFromObject(data), object{ipPoolKind, key})
+	pool := &ipamv1.IPPool{}
+	if err := r.Client.Get(ctx, key, pool); apierrors.IsNotFound(err) {
+		return 0, nil
+	} else if err != nil {
+		return 0, fmt.Errorf("reading IPPool %s: %w", key, err)
+	}
+	ip, err := allocate.ParseAddr(string(address.Spec.Address))
+	if err != nil {
+		return 0, refuse("IPAddress %s: %v", address.Name, err)
+	}
+	network, _ := allocate.Parse(&pool.Spec, pool.Spec.AllocationStrategy).NetworkOf(ip)
+	return network.Prefix, nil
 }
 
 // ipClaim is the claim of a pool; it is made unless there is one.

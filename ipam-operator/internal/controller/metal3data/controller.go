@@ -57,6 +57,8 @@ type Deps struct {
 	Live client.Reader
 	// Clusters tells what is paused.
 	Clusters *capi.Clusters
+	// Filter selects the objects that are served.
+	Filter capi.WatchFilter
 	// Recorder writes events.
 	Recorder Recorder
 	// Metrics measures.
@@ -131,6 +133,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.waits.drop(req.NamespacedName)
 		r.Metrics.Data.Gone(req.NamespacedName)
 		return r.outcome(ctx, r.letGo(ctx, req.NamespacedName, ""))
+	}
+	if !r.Filter.Selects(data) {
+		return ctrl.Result{}, nil
 	}
 	return r.outcome(ctx, r.serve(ctx, data))
 }

@@ -104,6 +104,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 		Watches(&infrav1.Metal3DataClaim{}, handler.EnqueueRequestsFromMapFunc(r.by(ByClaim))).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.by(BySecret))).
 		Watches(&ipamv1.IPClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim(ipClaimKind))).
+		Watches(&ipamv1.IPPool{}, handler.EnqueueRequestsFromMapFunc(r.ofPool), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.TypedOptions[reconcile.Request]{
 			MaxConcurrentReconciles: r.Workers, ReconciliationTimeout: reconcileTimeout, EnableWarmup: new(true),
 		}).
@@ -148,6 +149,11 @@ func (r *Reconciler) ofClaim(kind schema.GroupKind) handler.MapFunc {
 		}
 		return out
 	}
+}
+
+// ofPool finds the data that waits for a prefix of a pool.
+func (r *Reconciler) ofPool(_ context.Context, pool client.Object) []reconcile.Request {
+	return r.waiting(ipPoolKind, pool)
 }
 
 // waiting finds the data that waits for an object to change.

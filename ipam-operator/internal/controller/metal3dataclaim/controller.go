@@ -51,6 +51,8 @@ type Deps struct {
 	Live client.Reader
 	// Clusters tells what is paused.
 	Clusters *capi.Clusters
+	// Filter selects the objects that are served.
+	Filter capi.WatchFilter
 	// Recorder writes events.
 	Recorder Recorder
 	// Metrics measures.
@@ -85,6 +87,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading Metal3DataClaim %s: %w", req, err)
+	}
+	if !r.Filter.Selects(claim) {
+		return ctrl.Result{}, nil
 	}
 	err = r.serve(ctx, claim)
 	if apierrors.IsConflict(err) {

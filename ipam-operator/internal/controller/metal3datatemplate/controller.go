@@ -48,6 +48,8 @@ type Deps struct {
 	Live client.Reader
 	// Clusters finds the Cluster that owns a template.
 	Clusters *capi.Clusters
+	// Filter selects the objects that are served.
+	Filter capi.WatchFilter
 	// Clock tells the time.
 	Clock clock.PassiveClock
 	// StatusInterval is how far apart two writes of one template's status are that its data causes.
@@ -72,6 +74,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	template := &infrav1.Metal3DataTemplate{}
 	if err := r.Client.Get(ctx, req.NamespacedName, template); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !r.Filter.Selects(template) {
+		return ctrl.Result{}, nil
 	}
 	if hold, err := r.Clusters.HoldFor(ctx, template.Spec.ClusterName, template); err != nil || hold != allocate.NotHeld && capi.IsLeftBehind(template) {
 		return ctrl.Result{}, err // who moves it away takes its finalizer off

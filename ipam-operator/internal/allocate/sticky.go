@@ -1,0 +1,50 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocate
+
+import (
+	"net/netip"
+	"time"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+)
+
+// CoolDown is how long an address of a pool stays taken after its release: until it may be used again, or for as long as it is kept for a claim of its name.
+// A pool that is being deleted does not wait for it.
+func CoolDown(pool *ipamv1.IPPool) time.Duration {
+	if !pool.DeletionTimestamp.IsZero() {
+		return 0
+	}
+	return max(time.Duration(pool.Spec.AddressReuseGracePeriodSeconds)*time.Second, KeptFor(&pool.Spec))
+}
+
+// KeptFor is how long a released address of a pool is kept for a claim of the same kind and name; zero means not at all.
+func KeptFor(spec *ipamv1.IPPoolSpec) time.Duration {
+	if spec.StickyFor == nil {
+		return 0
+	}
+	return max(spec.StickyFor.Duration, 0)
+}
+
+// isTaken reports whether an address is taken by anything but the released object that is kept for this claim.
+func (s Snapshot) isTaken(addr netip.Addr) bool {
+	if addr == s.Kept.IP {
+		return s.Pool.Free.holders(addr) > 1
+	}
+	return s.Pool.Free.IsTaken(addr)
+}
+
+// former are the addresses that the claim, or one of its name, had before: they are tried in this order before any other is chosen.
+func (s Snapshot) former() []netip.Addr {
+	var out []netip.Addr
+	if before, ok := AddressOfName(s.Pool.Free.Layout.NamePrefix, s.Claim.Bound); ok {
+		out = append(out, before)
+	}
+	for _, addr := range []netip.Addr{s.Claim.Intended, s.Kept.IP} {
+		if addr.IsValid() {
+			out = append(out, addr)
+		}
+	}
+	return out
+}

@@ -1,0 +1,110 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+)
+
+// A claim that is made again under its name gets its former address, of either kind, although others wait for one; where the pool keeps nothing, they get it.
+func TestAClaimMadeAgainGetsItsFormerAddress(t *testing.T) {
+	w := newWorld(t)
+	w.installContract()
+	w.operator(nil)
+	w.pool("sticky", func(s *ipamv1.IPPoolSpec) {
+		s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.12")}
+		s.AllocationStrategy, s.StickyFor = ipamv1.RandomAllocation, &metav1.Duration{Duration: time.Hour}
+		s.PreAllocations = map[string]ipamv1.IPAddressStr{"reserved": "10.0.0.12"}
+	})
+	names := []string{"a", "reserved"}
+	before := map[string]ipamv1.IPAddressStr{}
+	for _, name := range names {
+		w.claim(name, "sticky")
+		before[name] = w.address(name).Spec.Address
+	}
+	contract := w.addressClaim("a", "sticky", nil) // another claim, of the other kind
+	contractBefore := ipOf(w.contractAddress("a"))
+	w.claim("late", "sticky")
+	w.refused("late", "Exhausted IP Pools")
+
+	for _, name := range names {
+		claim := w.getClaim(name)
+		w.delete(claim)
+		w.gone(claim)
+	}
+	w.delete(contract)
+	w.gone(contract)
+	w.refused("late", "Exhausted IP Pools")
+	for _, name := range names {
+		w.claim(name, "sticky")
+		assert.Equal(t, before[name], w.address(name).Spec.Address, name)
+	}
+	w.addressClaim("a", "sticky", nil)
+	assert.Equal(t, contractBefore, ipOf(w.contractAddress("a")))
+	w.settled()
+	w.untilUsed("sticky", 3)
+
+	// What is kept for nobody any more goes to those that wait.
+	pool := w.getPool("sticky")
+	claim := w.getClaim("a")
+	w.delete(claim)
+	w.gone(claim)
+	pool.Spec.StickyFor = nil
+	require.NoError(t, w.user.Patch(t.Context(), pool, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"stickyFor":null}}`))))
+	assert.Equal(t, before["a"], w.address("late").Spec.Address)
+	w.settled()
+}
+
+// The operator dies at each of the writes by which a claim takes its former address over, with the write lost or only its answer: the claim gets that address.
+func TestADeathWhileAnAddressReturnsHeals(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts the operator many times")
+	}
+	const takesAtMost = 6
+	for _, lost := range []bool{false, true} {
+		for n := 1; n <= takesAtMost; n++ {
+			t.Run(fmt.Sprintf("write %d, answer lost %v", n, lost), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				w.pool("p", func(s *ipamv1.IPPoolSpec) {
+					s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.250.0")}
+					s.AllocationStrategy, s.StickyFor = ipamv1.RandomAllocation, &metav1.Duration{Duration: time.Hour}
+				})
+				stop := w.operator(nil)
+				claim := w.claim("a", "p")
+				before := w.address("a").Spec.Address
+				w.delete(claim)
+				w.gone(claim)
+				w.untilUsed("p", 1)
+				stop()
+
+				writes := &writes{dieAt: n, lost: lost, dead: make(chan struct{})}
+				stop = w.operator(writes.count)
+				w.claim("a", "p")
+				w.eventually("neither death nor address", func() bool {
+					select {
+					case <-writes.dead:
+						return true
+					default:
+						got := w.getClaim("a")
+						return got.Status.Address != nil && len(got.Finalizers) > 0
+					}
+				})
+				stop()
+				w.operator(nil)
+				assert.Equal(t, before, w.address("a").Spec.Address)
+				w.settled()
+			})
+		}
+	}
+}
