@@ -16,6 +16,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +85,57 @@ func TestASecondHostOfABootMACIsRefused(t *testing.T) {
 	w.operate(func(o *Options) { o.WebhookBindAddress, o.WebhookCertDir = address, dir })
 	w.checked(admissionregistrationv1.WebhookClientConfig{URL: new("https://" + address + admission.Path), CABundle: ca})
 	w.refusesTwins()
+}
+
+// TestOneRuleForHostsMadeByHand registers hosts beside discovery, without and with its cache, and one whose machine Ironic has discovered.
+func TestOneRuleForHostsMadeByHand(t *testing.T) {
+	w := newWorld(t)
+	dir, ca := certificate(t)
+	address := "127.0.0.1:" + porttest.Free(t)
+	w.enrol(1)
+	uuid := w.enrol(2)
+	w.operate(func(o *Options) { o.WebhookBindAddress, o.WebhookCertDir = address, dir })
+	w.discover("one", func(d *metal3v1.BareMetalHostDiscovery) { d.Spec.Selector = "hardware.hostname == 'node-00001'" })
+	w.host("node-00001")
+	w.checked(admissionregistrationv1.WebhookClientConfig{URL: new("https://" + address + admission.Path), CABundle: ca})
+	register := func(name, mac, bmc string, o ...client.CreateOption) error {
+		h := &metal3v1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}
+		h.Spec = metal3v1.BareMetalHostSpec{Online: true, BootMACAddress: mac, AutomatedCleaningMode: "metadata"}
+		if bmc != "" {
+			h.Spec.BMC = &metal3v1.BMCDetails{Address: bmc, CredentialsName: "x"}
+		}
+		return w.Create(t.Context(), h, o...)
+	}
+	w.eventually("the check answers", func() bool { return register("twin", demo.MAC(1, 0), "", client.DryRunAll) != nil })
+
+	require.ErrorContains(t, register("twin", demo.MAC(1, 1), ""), "/node-00001", "any interface of a discovered host counts")
+	require.ErrorContains(t, register("by-hand", "", "ipmi://172.0.0.1"), "/node-00001", "so does the management controller that it reported")
+	err := register("by-hand", demo.MAC(2, 0), "redfish://192.0.2.2/redfish/v1/Systems/1")
+	require.ErrorContains(t, err, uuid, "Ironic knows the machine, with a driver that reaches nobody")
+	require.ErrorContains(t, err, "let a BareMetalHostDiscovery make its host")
+	require.NoError(t, register("dry", "02:00:00:00:00:07", "ipmi://192.0.2.7", client.DryRunAll))
+	require.NoError(t, register("first", "02:00:00:00:00:07", "ipmi://192.0.2.7"), "a dry run reserves nothing")
+	require.ErrorContains(t, register("second", "02:00:00:00:00:08", "192.0.2.7"), "/first")
+	require.NoError(t, register("sled", "02:00:00:00:00:09", "ipmi://192.0.2.7:6230"), "another port is another machine")
+
+	t.Run("two requests at the same moment", func(t *testing.T) {
+		const requests = 8
+		errs := make(chan error, requests)
+		for i := range requests {
+			go func() { errs <- register("racing-"+strconv.Itoa(i), "02:00:00:00:00:0a", "") }()
+		}
+		admitted := 0
+		for range requests {
+			if err := <-errs; err == nil {
+				admitted++
+			}
+		}
+		assert.Equal(t, 1, admitted)
+	})
+	t.Run("what is deleted can be registered again", func(t *testing.T) {
+		require.NoError(t, w.Delete(t.Context(), &metal3v1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "first"}}))
+		require.NoError(t, register("first", "02:00:00:00:00:07", "ipmi://192.0.2.7"))
+	})
 }
 
 // TestTheCheckKeepsItsOwnCertificate lets two replicas make one certificate and tell the API server of it, and again when somebody

@@ -77,6 +77,7 @@ func RunWith(ctx context.Context, o Options, config *rest.Config) error {
 	}
 	from := newSources(o, mgr.GetAPIReader(), counters.Request)
 	fleets := fleet.NewRegistry(counters.Poll)
+	registry.MustRegister(metrics.NewPolls(fleets.Readings))
 	if err := mgr.Add(fleets); err != nil {
 		return wrap(err, "adding the pollers")
 	}
@@ -91,7 +92,7 @@ func RunWith(ctx context.Context, o Options, config *rest.Config) error {
 	if err := addAutoscaling(ctx, mgr, o, counters); err != nil {
 		return err
 	}
-	if err := onHosts.addTo(ctx, mgr, o); err != nil {
+	if err := onHosts.addTo(ctx, mgr, o, from); err != nil {
 		return err
 	}
 	return wrap(mgr.Start(ctx), "running")
@@ -132,7 +133,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, from *sour
 	recorder := mgr.GetEventRecorder(name)
 	discovery := baremetalhostdiscovery.New(baremetalhostdiscovery.Deps{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: recorder, Sources: from, Fleets: fleets, Counter: counters,
-		Namespace: o.Namespace,
+		Namespace: o.Namespace, ManageHosts: o.ManageHosts,
 	})
 	if err := discovery.SetupWithManager(mgr); err != nil {
 		return wrap(err, "adding the controller of BareMetalHostDiscoveries")

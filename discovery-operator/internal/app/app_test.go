@@ -134,7 +134,7 @@ func (w *world) clear() {
 // operate runs an operator until the function that it returns is called, or the test ends. One that ends by itself fails the test.
 func (w *world) operate(change ...func(*Options)) (stop func()) {
 	w.Helper()
-	o, err := Parse([]string{"--metrics-bind-address=0", "--health-probe-bind-address=0", "--namespace=" + w.system},
+	o, err := Parse([]string{"--provisioner=demo", "--metrics-bind-address=0", "--health-probe-bind-address=0", "--namespace=" + w.system},
 		func(string) string { return "" })
 	require.NoError(w, err)
 	o.rack, o.several, o.only, o.haste = w.rack, true, []string{w.ns}, 10
@@ -275,7 +275,7 @@ func TestAnUnknownMachineBecomesAHost(t *testing.T) {
 	assert.Equal(t, metal3v1.ReasonWaitingForCredentials, c.Reason)
 
 	w.status(d, "the status counts it", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool {
-		return s.Counts == metal3v1.DiscoveryCounts{Nodes: 1, Known: 1, Hosts: 1} && ready(metal3v1.ReasonDiscovering)(s)
+		return s.Counts == metal3v1.DiscoveryCounts{Nodes: 1, Read: 1, Known: 1, Hosts: 1} && ready(metal3v1.ReasonDiscovering)(s)
 	})
 	w.enrol(2)
 	w.host("node-00002")

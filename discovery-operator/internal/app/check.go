@@ -6,13 +6,18 @@ package app
 import (
 	"context"
 	"crypto/tls"
+	"sync"
+	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	webhookadmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/admission"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+	"github.com/muster-io/muster/discovery-operator/internal/reserve"
 )
 
 // check is the admission check on hosts.
@@ -38,23 +43,72 @@ func newCheck(o Options) (check, error) {
 }
 
 // addTo serves the check, where it is wanted. All replicas serve it.
-func (c check) addTo(ctx context.Context, mgr ctrl.Manager, o Options) error {
+func (c check) addTo(ctx context.Context, mgr ctrl.Manager, o Options, from *sources) error {
 	if _, port, err := o.webhook(); err != nil || port == 0 {
 		return err
 	}
 	if err := admission.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	mgr.GetWebhookServer().Register(admission.Path, &webhook.Admission{Handler: &admission.Hosts{
-		Reader: mgr.GetCache(), Decoder: webhookadmission.NewDecoder(mgr.GetScheme()),
-	}})
-	if c.keeper == nil {
-		return nil
-	}
 	plain, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
 		return wrap(err, "making a client without cache")
 	}
+	hosts := &admission.Hosts{
+		Reader: mgr.GetCache(), Decoder: webhookadmission.NewDecoder(mgr.GetScheme()),
+		Reserver: reserve.Reserver{Client: plain, Live: plain, Namespace: o.Namespace, FieldOwner: name, Now: time.Now},
+	}
+	if !o.ManageHosts {
+		hosts.Nodes = discovered{mgr.GetCache(), from}
+	}
+	mgr.GetWebhookServer().Register(admission.Path, &webhook.Admission{Handler: hosts})
+	if c.keeper == nil {
+		return nil
+	}
 	c.keeper.Reader, c.keeper.Live = mgr.GetCache(), plain
 	return wrap(c.keeper.SetupWithManager(mgr), "adding the keeper of the certificate")
+}
+
+// discovered asks the Ironics of all resources. All replicas do, because all serve the check.
+type discovered struct {
+	reader client.Reader
+	from   *sources
+}
+
+// Discovered implements admission.Nodes.
+func (d discovered) Discovered(ctx context.Context, mac string) []inventory.Node {
+	var list metal3v1.BareMetalHostDiscoveryList
+	if err := d.reader.List(ctx, &list); err != nil {
+		return nil
+	}
+	asked := map[string]bool{}
+	nodes := make(chan inventory.Node, len(list.Items))
+	var wg sync.WaitGroup
+	for i := range list.Items {
+		namespace, ref := list.Items[i].Namespace, list.Items[i].Spec.Ironic
+		a := d.from.Address(namespace, ref)
+		if key := a.View + " " + a.Door; !asked[key] {
+			asked[key] = true
+			wg.Go(func() {
+				p, err := d.from.Provisioner(ctx, namespace, ref)
+				if err != nil {
+					return
+				}
+				uuid, err := p.Find(ctx, nil, []string{mac})
+				if err != nil {
+					return
+				}
+				if n, err := p.Node(ctx, uuid); err == nil {
+					nodes <- n
+				}
+			})
+		}
+	}
+	wg.Wait()
+	close(nodes)
+	var out []inventory.Node
+	for n := range nodes {
+		out = append(out, n)
+	}
+	return out
 }

@@ -136,7 +136,7 @@ func TestARealIronicThatIsSlowOrOldIsOneClearCondition(t *testing.T) {
 		require.NoError(t, w.Create(t.Context(), shared))
 		with := w.discover("comes-with-credentials", func(d *metal3v1.BareMetalHostDiscovery) { d.Namespace, d.Spec.Ironic = other.Name, reference })
 		w.status(with, "the administrator lets all share", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool {
-			return s.Counts == metal3v1.DiscoveryCounts{Nodes: 1, Known: 1}
+			return s.Counts == metal3v1.DiscoveryCounts{Nodes: 1, Read: 1, Known: 1}
 		})
 		require.NoError(t, w.DeleteAllOf(t.Context(), &metal3v1.BareMetalHostDiscovery{}, client.InNamespace(other.Name)))
 	})

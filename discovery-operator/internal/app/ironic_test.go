@@ -187,7 +187,7 @@ func TestARealIronicWithAuthentication(t *testing.T) {
 		assert.Zero(t, foreign.Status.Counts.Nodes)
 		require.NoError(t, w.DeleteAllOf(t.Context(), &metal3v1.BareMetalHostDiscovery{}, client.InNamespace(w.ns)))
 		w.status(foreign, "nobody else names it", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool {
-			return s.Counts == metal3v1.DiscoveryCounts{Nodes: 2, Known: 2}
+			return s.Counts == metal3v1.DiscoveryCounts{Nodes: 2, Read: 2, Known: 2}
 		})
 		require.NoError(t, w.Delete(t.Context(), foreign))
 	})

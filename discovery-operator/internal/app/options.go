@@ -77,21 +77,21 @@ func Parse(args []string, getenv func(string) string) (Options, error) {
 	o := Options{env: getenv}
 	fs := flag.NewFlagSet("discovery-operator", flag.ContinueOnError)
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", getenv("KUBECONFIG"), "path of a kubeconfig; empty: the cluster that the operator runs in")
-	fs.BoolVar(&o.LeaderElect, "leader-elect", false, "let several replicas run, one of them acting")
+	fs.BoolVar(&o.LeaderElect, "leader-elect", false, "enable leader election: one of several replicas reconciles")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", ":8443", "address of the metrics, authenticated and over TLS; 0: none")
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", ":8081", "address of the probes; 0: none")
 	fs.StringVar(&o.LogLevel, "log-level", "info", "debug, info or error")
 	fs.StringVar(&o.Namespace, "namespace", first(getenv("POD_NAMESPACE"), "muster-discovery-operator"),
 		"namespace of the leader's Lease and of the reservations of boot MACs")
-	fs.StringVar(&o.Provisioner, "provisioner", ProvisionerDemo,
-		"where machines come from when a resource names no Ironic: demo (a rack in memory) or ironic (IRONIC_ENDPOINT and the like)")
+	fs.StringVar(&o.Provisioner, "provisioner", ProvisionerIronic,
+		"where machines come from when a resource names no Ironic: ironic (IRONIC_ENDPOINT and the like), or demo (a rack in memory, with machines that do not exist)")
 	fs.Func("ironic-namespaces", "namespaces, separated by commas, or *, whose BareMetalHostDiscoveries share Ironics and may use the operator's own;\n"+
 		"without it each Ironic is for one namespace, that of the oldest resource",
 		func(list string) error {
 			o.IronicNamespaces = strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 			return nil
 		})
-	fs.BoolVar(&o.ManageHosts, "manage-hosts", false, "own the early life of hosts; without it another operator manages them")
+	fs.BoolVar(&o.ManageHosts, "manage-hosts", false, "manage discovered hosts: registering, inspecting, powering and deleting; disable it where another operator manages BareMetalHosts")
 	fs.BoolVar(&o.AutoscaleToHosts, "autoscale-to-hosts", false,
 		"make MachineDeployments and MachineSets that have the annotation "+autoscale.Annotation+" follow the number of hosts")
 	fs.StringVar(&o.WebhookBindAddress, "webhook-bind-address", "0", "address of the admission check on hosts, over TLS; 0: none")

@@ -41,9 +41,12 @@ func TestANameReachesEverySituation(t *testing.T) {
 			r := inventory.Resource{
 				Ref: inventory.Ref{Namespace: "ns", Name: "r"}, Template: metal3v1.ResourceNameTemplate{HardwareDetails: metal3v1.DetailHostname},
 			}
+			m := &inventory.Machine{Node: node, Ports: ports, Report: report, FirstSeen: now, PortsRead: now, Seen: now}
+			if report == nil {
+				m.Missing, m.MissingLast = now, now
+			}
 			d := inventory.Plan(inventory.Snapshot{
-				Now: now, Self: r.Ref, Resources: []inventory.Resource{r}, Tokens: 1,
-				Machines: []*inventory.Machine{{Node: node, Ports: ports, Report: report, FirstSeen: now}},
+				Now: now, Self: r.Ref, Resources: []inventory.Resource{r}, Tokens: 1, Machines: []*inventory.Machine{m},
 			})
 			require.Len(t, d.Verdicts, 1)
 			assert.Equal(t, want, d.Verdicts[0].Reason)

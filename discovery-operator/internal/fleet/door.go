@@ -135,6 +135,9 @@ func (p *Poller) shows(d *door) bool { return d.admitted && (d.Unverified || p.v
 // Want asks for the report of a machine; it is in the mirror some time later. Asking again costs nothing.
 func (v *View) Want(uuid string) { v.poller.want(uuid) }
 
+// Confirm asks whether Ironic still has a node. The machine of one that is gone leaves the mirror; of one that is there, Seen becomes young.
+func (v *View) Confirm(uuid string) { v.poller.confirm(uuid) }
+
 // Drop forgets the report of a machine.
 func (v *View) Drop(uuid string) { v.poller.drop(uuid) }
 

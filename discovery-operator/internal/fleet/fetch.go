@@ -15,9 +15,26 @@ import (
 func (p *Poller) want(uuid string) {
 	p.mu.Lock()
 	m := p.machines[uuid]
-	wanted := m != nil && m.Report == nil && !m.Asked
+	_, asked := p.wanted[uuid]
+	asks := m != nil && m.Report == nil && !asked
+	if asks {
+		p.wanted[uuid] = true
+	}
 	p.mu.Unlock()
-	if wanted {
+	if asks {
+		p.queue.Add(uuid)
+	}
+}
+
+// confirm asks whether Ironic still has a node. One that it has not goes out of the mirror.
+func (p *Poller) confirm(uuid string) {
+	p.mu.Lock()
+	asks := p.machines[uuid] != nil && !p.doubted[uuid]
+	if asks {
+		p.doubted[uuid] = true
+	}
+	p.mu.Unlock()
+	if asks {
 		p.queue.Add(uuid)
 	}
 }
@@ -26,9 +43,10 @@ func (p *Poller) want(uuid string) {
 func (p *Poller) drop(uuid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if m := p.machines[uuid]; m != nil && (m.Report != nil || m.Asked) {
+	delete(p.wanted, uuid)
+	if m := p.machines[uuid]; m != nil && m.Read() {
 		next := *m
-		next.Report, next.Asked = nil, false
+		next.Report, next.Unreadable, next.Missing, next.MissingLast = nil, "", time.Time{}, time.Time{}
 		p.machines[uuid] = &next
 	}
 }
@@ -48,38 +66,59 @@ func (p *Poller) fetchLoop(ctx context.Context) {
 	}
 }
 
-// fetch reads the report of a machine, and its ports again when some were missing. It returns false to be called again.
+// fetch asks what is wanted of a machine. It returns false to be called again.
 func (p *Poller) fetch(ctx context.Context, uuid string) (done bool) {
 	p.mu.Lock()
-	m, through, epoch := p.machines[uuid], p.through, p.epoch
+	m, through, epoch, wanted, doubted := p.machines[uuid], p.through, p.epoch, p.wanted[uuid], p.doubted[uuid]
 	p.mu.Unlock()
-	if m == nil {
+	if m == nil || !wanted && !doubted {
 		return true
 	}
 	source, err := through.Connect(ctx)
 	if err != nil {
 		return false
 	}
-	report := m.Report
+	if doubted {
+		switch _, err = source.Node(ctx, uuid); {
+		case errors.Is(err, inventory.ErrNotFound):
+			p.remove(uuid)
+			return true
+		case err != nil:
+			return false
+		}
+		p.seen(uuid)
+	}
+	return !wanted || p.fetchReport(ctx, source, m, epoch)
+}
+
+// fetchReport reads the report of a machine, and its ports again when some were missing. It returns false to be called again.
+func (p *Poller) fetchReport(ctx context.Context, source Source, m *inventory.Machine, epoch int) (done bool) {
+	uuid, report := m.Node.UUID, m.Report
 	if report == nil {
+		var err error
 		report, err = source.Report(ctx, uuid)
-		if err != nil {
-			if errors.Is(err, inventory.ErrNotFound) && p.gone(ctx, source, uuid) {
+		switch {
+		case errors.Is(err, inventory.ErrRefused):
+			p.answer(uuid, func(m *inventory.Machine) { m.Unreadable, p.wanted[uuid] = err.Error(), false })
+			return true
+		case errors.Is(err, inventory.ErrNotFound):
+			if p.gone(ctx, source, uuid) {
 				return true
 			}
-			p.asked(uuid)
-			// An inventory that cannot be read, or that does not come, is asked for again after the next reading of everything.
-			late := time.Since(m.FirstSeen) > inventory.PatienceTime
-			return errors.Is(err, inventory.ErrRefused) || late && errors.Is(err, inventory.ErrNotFound)
+			return p.missing(uuid)
+		case err != nil:
+			return false
 		}
 	}
 	var ports []inventory.Port
 	if missingPorts(m, report) {
+		var err error
 		if ports, err = source.PortsOf(ctx, uuid); err != nil {
-			ports = nil
+			return p.keep(epoch, uuid, report, nil, false)
 		}
+		return p.keep(epoch, uuid, report, ports, true)
 	}
-	return p.keep(epoch, uuid, report, ports)
+	return p.keep(epoch, uuid, report, nil, false)
 }
 
 // gone takes a node out of the mirror that Ironic does not know any more: it went with its host, or by hand.
@@ -87,11 +126,51 @@ func (p *Poller) gone(ctx context.Context, source Source, uuid string) bool {
 	if _, err := source.Node(ctx, uuid); !errors.Is(err, inventory.ErrNotFound) {
 		return false
 	}
+	p.remove(uuid)
+	return true
+}
+
+func (p *Poller) remove(uuid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.machines, uuid)
+	delete(p.wanted, uuid)
+	delete(p.doubted, uuid)
 	p.tell()
-	return true
+}
+
+// answer changes what is known of a machine.
+func (p *Poller) answer(uuid string, change func(*inventory.Machine)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m := p.machines[uuid]; m != nil {
+		next := *m
+		change(&next)
+		p.machines[uuid] = &next
+		p.tell()
+	}
+}
+
+// seen notes that Ironic still has a node.
+func (p *Poller) seen(uuid string) {
+	p.answer(uuid, func(m *inventory.Machine) {
+		m.Seen = time.Now()
+		delete(p.doubted, uuid)
+	})
+}
+
+// missing notes that Ironic has no report of a machine. It returns whether that has been so for long enough; then the report is asked for again after
+// the next reading of everything.
+func (p *Poller) missing(uuid string) (late bool) {
+	p.answer(uuid, func(m *inventory.Machine) {
+		m.MissingLast = time.Now()
+		if m.Missing.IsZero() {
+			m.Missing = m.MissingLast
+		}
+		late = m.MissingLast.Sub(m.Missing) >= inventory.PatienceTime
+		p.wanted[uuid] = !late
+	})
+	return late
 }
 
 func missingPorts(m *inventory.Machine, r *inventory.Report) bool {
@@ -107,26 +186,19 @@ func missingPorts(m *inventory.Machine, r *inventory.Report) bool {
 	return false
 }
 
-func (p *Poller) asked(uuid string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if m := p.machines[uuid]; m != nil && !m.Asked {
-		next := *m
-		next.Asked = true
-		p.machines[uuid] = &next
-	}
-}
-
-// keep puts a report, and ports if there are any, into the mirror for which they were read. It returns whether the machine is whole.
-func (p *Poller) keep(epoch int, uuid string, r *inventory.Report, ports []inventory.Port) bool {
+// keep puts a report, and all ports if they were asked for, into the mirror for which they were read. It returns whether the machine is whole.
+func (p *Poller) keep(epoch int, uuid string, r *inventory.Report, ports []inventory.Port, asked bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := p.machines[uuid]
-	if m == nil || p.epoch != epoch {
+	if m == nil || p.epoch != epoch || !p.wanted[uuid] {
 		return true
 	}
 	next := *m
-	next.Report = r
+	next.Report, next.Unreadable, next.Missing, next.MissingLast, next.Seen = r, "", time.Time{}, time.Time{}, time.Now()
+	if asked {
+		next.PortsRead = next.Seen
+	}
 	if len(ports) > 0 {
 		next.Ports = ports
 		for _, port := range ports {

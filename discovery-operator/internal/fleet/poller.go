@@ -69,6 +69,8 @@ type Poller struct {
 	machines map[string]*inventory.Machine
 	order    []string
 	ports    map[string]bool
+	// wanted are the machines whose report somebody wants, false for those whose report could not be had. doubted are those whose node is asked for.
+	wanted, doubted map[string]bool
 	// lastNode and lastPort are the markers.
 	lastNode, lastPort string
 	nextFull           time.Time
@@ -85,6 +87,7 @@ func NewPoller(notify func(), observe func(kind string, took time.Duration, err 
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](500*time.Millisecond, time.Minute)),
 		machines: map[string]*inventory.Machine{}, ports: map[string]bool{},
+		wanted: map[string]bool{}, doubted: map[string]bool{},
 	}
 }
 
@@ -142,7 +145,7 @@ func (p *Poller) list() []*inventory.Machine {
 func (p *Poller) Poll(ctx context.Context) time.Duration {
 	began := time.Now()
 	p.mu.Lock()
-	full := p.lastNode == "" || !began.Before(p.nextFull)
+	full := !began.Before(p.nextFull) // the first one is full
 	p.mu.Unlock()
 	kind := "news"
 	if full {
@@ -187,6 +190,13 @@ func (p *Poller) settleHealth(err error) time.Duration {
 func backoff(first time.Duration, failures int) time.Duration {
 	wait := min(first<<min(failures-1, 10), maxBackoff)
 	return wait + rand.N(wait/10+1) //nolint:gosec // jitter is no secret
+}
+
+// reading is when the last readings succeeded.
+func (p *Poller) reading() Reading {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Reading{News: p.health.Success, Full: p.health.FullSuccess, Pace: p.pace()}
 }
 
 func problem(err error) inventory.Problem {

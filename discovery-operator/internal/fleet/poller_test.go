@@ -168,7 +168,7 @@ func TestANodeWithoutInventoryIsGoneWhenIronicDoesNotKnowIt(t *testing.T) {
 	go func() { p.Run(ctx); close(ended) }()
 	p.Want(kept)
 	p.Want(deleted)
-	require.Eventually(t, func() bool { m := p.Machines(); return len(m) == 1 && m[0].Asked }, 60*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { m := p.Machines(); return len(m) == 1 && !m[0].Missing.IsZero() }, 60*time.Second, time.Millisecond)
 	assert.Equal(t, kept, p.Machines()[0].Node.UUID)
 	cancel()
 	<-ended
@@ -237,4 +237,36 @@ func TestOnePollerPerEndpointForAsLongAsSomebodyUsesIt(t *testing.T) {
 		r.Release(name)
 	}
 	assert.Zero(t, r.Len())
+}
+
+func TestAnEmptyIronicIsNoNews(t *testing.T) {
+	_, p := setup(t)
+	p.Poll(t.Context())
+	first := p.Health()
+	assert.True(t, first.Full)
+	p.Poll(t.Context())
+	p.Poll(t.Context())
+	assert.Equal(t, first.Changed, p.Health().Changed, "nothing is written for a poll without news")
+}
+
+// TestANodeThatWentWhileItsMachineWaitedLeavesTheMirror reads a report, which waits, and then looks whether the node is still there.
+func TestANodeThatWentWhileItsMachineWaitedLeavesTheMirror(t *testing.T) {
+	c, p := setup(t)
+	kept, deleted := enrol(t, c, 1), enrol(t, c, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); p.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	require.Eventually(t, func() bool { return len(p.Machines()) == 2 }, time.Minute, time.Millisecond)
+	p.Want(kept)
+	p.Want(deleted)
+	read := func() bool { m := p.Machines(); return len(m) == 2 && m[0].Report != nil && m[1].Report != nil }
+	require.Eventually(t, read, time.Minute, time.Millisecond)
+	seen := p.Machines()[0].Seen
+	require.NoError(t, c.DeleteNode(t.Context(), deleted))
+	p.Confirm(kept)
+	p.Confirm(deleted)
+	require.Eventually(t, func() bool { m := p.Machines(); return len(m) == 1 && m[0].Seen.After(seen) }, time.Minute, time.Millisecond)
+	assert.Equal(t, kept, p.Machines()[0].Node.UUID)
+	assert.NotNil(t, p.Machines()[0].Report, "what was read is not read again")
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -45,6 +46,7 @@ func (p *Poller) read(ctx context.Context, d *door, source Source, full bool) er
 	if anew {
 		p.epoch++
 		p.machines, p.order, p.ports = map[string]*inventory.Machine{}, nil, map[string]bool{}
+		p.wanted, p.doubted = map[string]bool{}, map[string]bool{}
 	}
 	p.through, p.vouched = d, !d.Unverified
 	p.health.Version = version
@@ -94,6 +96,8 @@ func (p *Poller) take(nodes []inventory.Node, ports []inventory.Port, full bool,
 	changed := len(gone) > 0
 	for uuid := range gone {
 		delete(p.machines, uuid)
+		delete(p.wanted, uuid)
+		delete(p.doubted, uuid)
 	}
 	if full {
 		p.order = slices.DeleteFunc(p.order, func(uuid string) bool { return p.machines[uuid] == nil })
@@ -118,12 +122,8 @@ func (p *Poller) take(nodes []inventory.Node, ports []inventory.Port, full bool,
 		p.lastNode = ""
 	}
 	if full {
-		for uuid, m := range p.machines {
-			if m.Asked && m.Report == nil {
-				next := *m
-				next.Asked = false
-				p.machines[uuid] = &next
-			}
+		maps.DeleteFunc(p.wanted, func(_ string, asks bool) bool { return !asks }) // what could not be had is asked for again
+		for uuid := range p.machines {
 			changed = p.takePorts(uuid, byNode[uuid], true) || changed
 		}
 	} else {
@@ -156,17 +156,17 @@ func (p *Poller) finish(now time.Time, full, changed bool) {
 func (p *Poller) takeNode(now time.Time, n inventory.Node) bool {
 	old := p.machines[n.UUID]
 	if old == nil {
-		p.machines[n.UUID] = &inventory.Machine{Node: n, FirstSeen: now}
+		p.machines[n.UUID] = &inventory.Machine{Node: n, FirstSeen: now, PortsRead: now, Seen: now}
 		p.order = append(p.order, n.UUID)
 		return true
 	}
-	if old.Node == n {
-		return false
+	changed := old.Node != n
+	if changed || old.Report != nil { // others need not be young: their reports are read before they become hosts
+		next := *old
+		next.Node, next.Seen = n, now
+		p.machines[n.UUID] = &next
 	}
-	next := *old
-	next.Node = n
-	p.machines[n.UUID] = &next
-	return true
+	return changed
 }
 
 // takePorts adds ports to a machine, or replaces them when the list is whole.

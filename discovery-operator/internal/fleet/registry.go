@@ -21,8 +21,11 @@ type Registry struct {
 
 type entry struct {
 	poller *Poller
-	cancel context.CancelFunc
-	users  map[string]user
+	// endpoint names the Ironic for people, began is when somebody wanted it read.
+	endpoint string
+	began    time.Time
+	cancel   context.CancelFunc
+	users    map[string]user
 }
 
 type user struct {
@@ -70,7 +73,7 @@ func (r *Registry) Use(name, key, endpoint string, to Door, pace Pace, notify fu
 	e := r.entries[key]
 	fresh := e == nil
 	if fresh {
-		e = &entry{users: map[string]user{}}
+		e = &entry{users: map[string]user{}, endpoint: endpoint, began: time.Now()}
 		e.poller = NewPoller(func() { r.notify(key) }, func(kind string, took time.Duration, err error) {
 			if r.observe != nil {
 				r.observe(endpoint, kind, took, err)
@@ -144,6 +147,33 @@ func (r *Registry) notify(key string) {
 	for _, call := range calls {
 		call()
 	}
+}
+
+// Reading is when one Ironic was last read.
+type Reading struct {
+	Endpoint string
+	// News is the last success of any reading, Full that of a reading of everything; until then, when somebody first wanted it read.
+	News, Full time.Time
+	Pace       Pace
+}
+
+// Readings are those of all pollers.
+func (r *Registry) Readings() []Reading {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]Reading, 0, len(r.entries))
+	for _, e := range r.entries {
+		reading := e.poller.reading()
+		reading.Endpoint = e.endpoint
+		if reading.News.IsZero() {
+			reading.News = e.began
+		}
+		if reading.Full.IsZero() {
+			reading.Full = e.began
+		}
+		out = append(out, reading)
+	}
+	return out
 }
 
 // Len is the number of pollers.

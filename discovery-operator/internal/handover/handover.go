@@ -117,10 +117,10 @@ func Next(h *metal3v1.BareMetalHost) Step {
 	for _, f := range h.Finalizers {
 		held = held || f == metal3v1.DiscoveryFinalizer
 	}
-	if h.Labels[metal3v1.DiscoveredByLabel] == "" || !held {
+	switch {
+	case !held, h.Labels[metal3v1.DiscoveredByLabel] == "" && h.DeletionTimestamp == nil:
 		return Leave{}
-	}
-	if h.DeletionTimestamp != nil {
+	case h.DeletionTimestamp != nil: // also of a host that lost its label: nobody else removes the finalizer
 		return Clean{Node: NodeOf(h), Keep: h.Annotations[metal3v1.KeepNodeAnnotation] == "true"}
 	}
 	if value, paused := h.Annotations[metal3v1.PausedAnnotation]; !h.HasStatus() || paused && value != metal3v1.DiscoveryPausedValue {
@@ -151,15 +151,23 @@ func Ready(n inventory.Node, h *metal3v1.BareMetalHost, driver string) (Wait, bo
 	switch {
 	case n.UUID != NodeOf(h):
 		return Wait{metal3v1.ReasonNodeMoved, "Ironic answered with another node than the one recorded."}, false
-	case n.State != inventory.NodeEnroll:
-		return Wait{metal3v1.ReasonNodeMoved, fmt.Sprintf(
-			"The node is %s, it has to be enroll: somebody else works with it.", n.State)}, false
 	case n.Name != "" && n.Name != h.Namespace+"~"+h.Name:
-		return Wait{metal3v1.ReasonNodeMoved, "The node got a name that is not this host's: somebody else works with it."}, false
+		return Wait{metal3v1.ReasonNodeMoved, fmt.Sprintf(
+			"The node has the name %s, which is not this host's: somebody else works with it. Remove the name in Ironic to have the host handed over.",
+			n.Name)}, false
+	case n.Instance != "" || !movable(n.State):
+		return Wait{metal3v1.ReasonNodeMoved, fmt.Sprintf(
+			"The node is %s, it has to be enroll, manageable or available: somebody else works with it. Bring it back in Ironic to have the host handed over.",
+			n.State)}, false
 	case n.Driver != driver:
 		return Wait{metal3v1.ReasonDriverSwitching, fmt.Sprintf("The node has driver %s, it has to be %s.", n.Driver, driver)}, false
 	}
 	return Wait{}, true
+}
+
+// movable reports whether the driver of a node can be switched in a state, and another operator goes on from it.
+func movable(state string) bool {
+	return state == inventory.NodeEnroll || state == inventory.NodeManageable || state == inventory.NodeAvailable
 }
 
 // Deletable says whether the node of a deleted host may be deleted, and if not, why.

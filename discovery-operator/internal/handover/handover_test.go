@@ -46,6 +46,7 @@ func TestNext(t *testing.T) {
 		"somebody else's pause":                    {change: func(x *h) { x.Annotations[metal3v1.PausedAnnotation] = "" }, want: handover.Leave{}},
 		"a deletion":                               {change: func(x *h) { x.DeletionTimestamp = &metav1.Time{} }, want: handover.Clean{Node: uuid}},
 		"a deletion before the status":             {change: func(x *h) { x.DeletionTimestamp, x.Status.Provisioning.ID = &metav1.Time{}, "" }, want: handover.Clean{Node: uuid}},
+		"a deletion after the label was lost":      {change: func(x *h) { x.Labels, x.DeletionTimestamp = nil, &metav1.Time{} }, want: handover.Clean{Node: uuid}},
 		"a deletion that keeps the node":           {change: func(x *h) { x.DeletionTimestamp, x.Annotations[metal3v1.KeepNodeAnnotation] = &metav1.Time{}, "true" }, want: handover.Clean{Node: uuid, Keep: true}},
 		"no management controller":                 {change: func(x *h) { x.Spec.BMC = nil }, reason: metal3v1.ReasonWaitingForCredentials},
 		"empty strings instead of one":             {change: func(x *h) { x.Spec.BMC = &metal3v1.BMCDetails{} }, reason: metal3v1.ReasonWaitingForCredentials},
@@ -82,6 +83,18 @@ func TestDriver(t *testing.T) {
 		got, ok := handover.Driver(address)
 		assert.Equal(t, want, got, address)
 		assert.Equal(t, want != "", ok, address)
+	}
+}
+
+func TestANodeThatSomebodyMadeManageableIsHandedOver(t *testing.T) {
+	for state, want := range map[string]bool{
+		inventory.NodeEnroll: true, inventory.NodeManageable: true, inventory.NodeAvailable: true, "active": false, "inspect failed": false,
+	} {
+		w, ok := handover.Ready(inventory.Node{UUID: uuid, State: state, Driver: "redfish"}, host(), "redfish")
+		assert.Equal(t, want, ok, state)
+		if !want {
+			assert.Contains(t, w.Message, "Bring it back in Ironic", state)
+		}
 	}
 }
 

@@ -121,9 +121,16 @@ func factsOf(m *Machine, boot string) Facts {
 }
 
 // Match evaluates a selector. A failure, for example on a field that the machine did not report, is no match.
-func (e *Expression) Match(f Facts) bool {
+func (e *Expression) Match(f Facts) (bool, error) {
 	value, _, err := e.program.Eval(map[string]any(f))
-	return err == nil && value.Value() == true
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("evaluating the selector: %w", err)
+	case value.Type() != types.BoolType:
+		return false, fmt.Errorf("evaluating the selector: a %s is neither true nor false", value.Type().TypeName())
+	default:
+		return value.Value() == true, nil
+	}
 }
 
 // Value evaluates the text.

@@ -5,6 +5,7 @@ package inventory
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -171,6 +172,9 @@ func clean(s string) string {
 func ParseReport(data []byte) (*Report, error) {
 	var raw rawReport
 	if err := json.Unmarshal(data, &raw); err != nil {
+		if odd, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			return nil, fmt.Errorf("reading the inventory: the value of %s is a %s, which it cannot be", odd.Field, odd.Value)
+		}
 		return nil, fmt.Errorf("reading the inventory: %w", err)
 	}
 	if raw.Inventory == nil {
@@ -185,6 +189,7 @@ func ParseReport(data []byte) (*Report, error) {
 		r.Failed = clean(strings.Trim(e, `"`))
 	}
 	r.fill(raw.Inventory, plugin)
+	r.fit()
 	return r, nil
 }
 
@@ -202,13 +207,13 @@ func (r *Report) fill(in *rawInventory, plugin *rawPlugin) {
 		Arch: string(in.CPU.Arch), Model: string(in.CPU.Model), Count: int(in.CPU.Count),
 		ClockMegahertz: math.Round(float64(in.CPU.Frequency)),
 	}
-	flags := in.CPU.Flags[:r.bound(len(in.CPU.Flags), maxFlags)]
+	flags := in.CPU.Flags[:r.bound("CPU flags", len(in.CPU.Flags), maxFlags)]
 	for _, f := range flags {
 		hw.CPU.Flags = append(hw.CPU.Flags, string(f))
 	}
 	slices.Sort(hw.CPU.Flags)
-	r.fillNICs(in.Interfaces[:r.bound(len(in.Interfaces), maxNICs)], plugin)
-	for _, d := range in.Disks[:r.bound(len(in.Disks), maxDisks)] {
+	r.fillNICs(in.Interfaces[:r.bound("network interfaces", len(in.Interfaces), maxNICs)], plugin)
+	for _, d := range in.Disks[:r.bound("disks", len(in.Disks), maxDisks)] {
 		hw.Storage = append(hw.Storage, storage(d))
 	}
 	r.BootMAC = usable(string(in.Boot.PXEInterface))
@@ -222,12 +227,15 @@ func (r *Report) fill(in *rawInventory, plugin *rawPlugin) {
 	}
 }
 
-func (r *Report) bound(n, limit int) int {
-	if n > limit {
-		r.Cut = true
-		return limit
+// bound limits the length of a list, and notes what was cut.
+func (r *Report) bound(what string, n, limit int) int {
+	if n <= limit {
+		return n
 	}
-	return n
+	if note := fmt.Sprintf("%s from number %d on", what, limit+1); !slices.Contains(r.Cut, note) {
+		r.Cut = append(r.Cut, note)
+	}
+	return limit
 }
 
 func usable(s string) string {
@@ -285,7 +293,7 @@ func (r *Report) lldp(nic *metal3v1.NIC, data json.RawMessage) {
 			SwitchID: string(raw.SwitchID), PortID: string(raw.PortID), SwitchSystemName: string(raw.SystemName),
 		}
 	}
-	for _, v := range raw.VLANs[:r.bound(len(raw.VLANs), maxVLANs)] {
+	for _, v := range raw.VLANs[:r.bound("VLANs of a network interface", len(raw.VLANs), maxVLANs)] {
 		if v.ID <= 4094 {
 			nic.VLANs = append(nic.VLANs, metal3v1.VLAN{ID: int32(v.ID), Name: string(v.Name)})
 		}

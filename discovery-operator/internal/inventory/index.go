@@ -119,8 +119,9 @@ func (x *index) owner(m *Machine) *Host {
 	return nil
 }
 
-// double returns a host that shares an identity with a machine without owning it, with the identity; nil if there is none.
-func (x *index) double(m *Machine) (h *Host, kind identity, value string) {
+// double returns a host that shares an identity with a machine without owning it, with the identity; nil if there is none. Some identities do not count
+// for some resources.
+func (x *index) double(m *Machine, r *Resource) (h *Host, kind identity, value string) {
 	for i := range m.Ports {
 		if h := x.find(byMAC, m.Ports[i].MAC); h != nil {
 			return h, byMAC, m.Ports[i].MAC
@@ -134,12 +135,12 @@ func (x *index) double(m *Machine) (h *Host, kind identity, value string) {
 			return h, byMAC, mac
 		}
 	}
-	if s := NormalSerial(m.Report.Hardware.SystemVendor.SerialNumber); s != "" {
+	if s := NormalSerial(m.Report.Hardware.SystemVendor.SerialNumber); s != "" && !r.IgnoreSerial {
 		if h := x.find(bySerial, s); h != nil {
 			return h, bySerial, s
 		}
 	}
-	if b := reportedBMC(m.Report); b != "" {
+	if b := reportedBMC(m.Report); b != "" && !r.IgnoreBMC {
 		if h := x.find(byBMC, b); h != nil {
 			return h, byBMC, b
 		}

@@ -53,8 +53,8 @@ type Report struct {
 	AutoDiscovered bool
 	// Failed is what inspection itself complained about, empty when it succeeded.
 	Failed string
-	// Cut says that lists were too long and were cut.
-	Cut bool
+	// Cut names what was left out because it was too long or too much.
+	Cut []string
 }
 
 // Provision states of nodes that matter here.

@@ -53,6 +53,8 @@ type naming struct {
 	report  *Report
 	bootMAC string
 	node    string
+	// expression is the value of the template's expression, empty if there is none or it failed.
+	expression string
 }
 
 // value returns the raw value of a detail, empty when it is missing or a placeholder.
@@ -92,6 +94,11 @@ func hostName(t metal3v1.ResourceNameTemplate, n naming) (string, metal3v1.Hardw
 			return ""
 		}
 		return LegalName(t.Prefix + value + t.Suffix)
+	}
+	if n.expression != "" {
+		if name := LegalName(t.Prefix + n.expression + t.Suffix); name != "" {
+			return name, t.HardwareDetails
+		}
 	}
 	if name := try(t.HardwareDetails); name != "" {
 		return name, t.HardwareDetails

@@ -5,6 +5,8 @@ package inventory
 
 import (
 	"fmt"
+	"maps"
+	"strings"
 	"time"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
@@ -13,8 +15,13 @@ import (
 // BatchSize bounds the hosts that one decision creates, so that what it rests on does not grow old.
 const BatchSize = 500
 
-// fetchSize bounds the reports that one decision asks for; the rest follows when these have come.
-const fetchSize = 2000
+// fetchSize bounds the reports that are asked for and those that wait for the creation of their hosts, so that reports are young when hosts are made of
+// them. The rest follows.
+const fetchSize = 1500
+
+// FreshTime is how old Ironic's last word on a node may be when a host is made of its machine. Older ones are asked for again: while a machine waits,
+// its node may go.
+const FreshTime = 30 * time.Second
 
 // Plan decides for one resource about every machine, in the order in which Ironic made them.
 func Plan(s Snapshot) Decision {
@@ -53,6 +60,8 @@ type planner struct {
 	// nodes are the UUIDs of all machines, once somebody asked.
 	nodes   map[string]bool
 	fetched int
+	// ready machines become hosts as soon as there is room.
+	ready   int
 	created int
 	hosts   int
 }
@@ -95,17 +104,18 @@ func (p *planner) judge(m *Machine) *Host {
 // unknown decides about a machine that has no host.
 func (p *planner) unknown(m *Machine) {
 	if v, refused := p.unfit(m); refused {
+		p.Counts.Read++
 		p.report(v)
 		return
 	}
 	if m.Report == nil {
 		p.fetch(m)
 	}
-	v, whole := incomplete(p.Now, m)
+	if m.Read() {
+		p.Counts.Read++
+	}
+	v, whole := incomplete(m)
 	if !whole {
-		if v.Waiting {
-			p.wakeAt(m)
-		}
 		p.report(v)
 		return
 	}
@@ -115,7 +125,7 @@ func (p *planner) unknown(m *Machine) {
 		return
 	}
 	facts := factsOf(m, v.BootMAC)
-	if p.winner(facts) != p.self {
+	if p.winner(m, facts) != p.self {
 		p.Counts.NotSelected++
 		return
 	}
@@ -125,11 +135,18 @@ func (p *planner) unknown(m *Machine) {
 // known looks after a machine that has a host. A host that this resource made gets the status that it lacks.
 func (p *planner) known(m *Machine, h *Host) {
 	p.Counts.Known++
+	p.Counts.Read++
 	replaced := ""
 	if h.NodeID != "" && h.NodeID != m.Node.UUID && !p.listed(h.NodeID) {
 		replaced = h.NodeID
 	}
 	switch {
+	case !h.Held && !h.Going && h.Driver != "" && h.Driver != m.Node.Driver && idle(m.Node.State):
+		p.report(Verdict{Node: m.Node.UUID, BootMAC: h.BootMAC, Name: h.Name, Reason: metal3v1.RefusedDriver, Message: fmt.Sprintf(
+			"host %s is known, but its node still has the driver %s of discovery: no operator reaches its management controller. Give the node the driver %s "+
+				"in Ironic and reset its interfaces, or delete the host and let discovery make it", h.Ref, m.Node.Driver, h.Driver)})
+		p.drop(m)
+		return
 	// That the host names the node proves nothing: whoever makes a host can write so. The port does.
 	case !h.Held || h.Going || h.HasStatus && replaced == "" || !hasPort(m, h.BootMAC):
 		p.drop(m)
@@ -152,7 +169,7 @@ func (p *planner) unfit(m *Machine) (Verdict, bool) {
 		v.Reason, v.Message = metal3v1.RefusedNodeInUse, fmt.Sprintf("the node is %s and belongs to somebody else", m.Node.State)
 		return v, true
 	}
-	h, kind, value := p.index.double(m)
+	h, kind, value := p.index.double(m, p.self)
 	switch {
 	case h == nil:
 		return v, false
@@ -167,10 +184,22 @@ func (p *planner) unfit(m *Machine) (Verdict, bool) {
 }
 
 // winner is the resource that takes a machine: the first in order whose selector accepts it; nil if there is none.
-func (p *planner) winner(f Facts) *Resource {
+func (p *planner) winner(m *Machine, f Facts) *Resource {
 	for i := range p.ordered {
 		r := &p.ordered[i]
-		if !r.Going && r.Broken == "" && (r.Selects == nil || r.Selects.Match(f)) {
+		if r.Going || r.Broken != "" {
+			continue
+		}
+		if r.Selects == nil {
+			return r
+		}
+		takes, err := r.Selects.Match(f)
+		if err != nil && r == p.self {
+			if p.Unevaluated++; p.Unevaluated == 1 {
+				p.UnevaluatedNode, p.UnevaluatedWhy = m.Node.UUID, clean(err.Error())
+			}
+		}
+		if takes {
 			return r
 		}
 	}
@@ -179,7 +208,11 @@ func (p *planner) winner(f Facts) *Resource {
 
 // take creates the host of a whole machine that this resource has won, or says what it waits for.
 func (p *planner) take(m *Machine, v Verdict, facts Facts) {
-	name, detail := hostName(p.self.Template, naming{report: m.Report, bootMAC: v.BootMAC, node: m.Node.UUID})
+	n := naming{report: m.Report, bootMAC: v.BootMAC, node: m.Node.UUID}
+	if p.self.Named != nil {
+		n.expression, _ = p.self.Named.Value(facts) // without it, a detail names the host
+	}
+	name, detail := hostName(p.self.Template, n)
 	v.Name = name
 	create, err := p.creation(m, v, detail, facts)
 	switch {
@@ -196,14 +229,23 @@ func (p *planner) take(m *Machine, v Verdict, facts Facts) {
 		v.Message = fmt.Sprintf("rateLimit.maxHosts %d is reached", *p.self.MaxHosts)
 	case p.self.Paused:
 		v.Reason, v.Message = metal3v1.WaitingForResume, "the resource is paused"
+	case p.self.Dry:
+		v.Reason, v.Message = metal3v1.WaitingForDryRunEnd, fmt.Sprintf("spec.mode is DryRun; host %s would be made", Ref{p.self.Namespace, name})
+		p.claim(m, v)
 	case p.Frozen:
 		v.Reason, v.Message = metal3v1.WaitingForNode, "Ironic does not answer"
 	case p.created >= p.Tokens:
+		p.ready++
 		v.Reason, v.Message = metal3v1.WaitingForRate, "rateLimit.hostsPerMinute is reached"
 		p.wake(p.NextToken)
 	case p.created >= BatchSize:
+		p.ready++
 		v.Reason, v.Message = metal3v1.WaitingForCreation, "hosts are created in batches"
 		p.wake(time.Millisecond)
+	case p.Looked.Sub(m.Seen) > FreshTime:
+		p.created++
+		p.Actions = append(p.Actions, ConfirmNode{Node: m.Node.UUID})
+		v.Reason, v.Message = metal3v1.WaitingForNode, "Ironic is asked whether it still has the node"
 	default:
 		p.created++
 		p.hosts++
@@ -243,6 +285,13 @@ func (p *planner) creation(m *Machine, v Verdict, detail metal3v1.HardwareDetail
 		}
 		c.Labels[key] = LegalLabel(value)
 	}
+	if c.Manual && p.self.Approves != nil {
+		c.Ruled, _ = p.self.Approves.Match(facts) // where it fails, somebody has to look
+		c.Manual = !c.Ruled
+	}
+	if err := p.bmc(&c, facts); err != nil {
+		return c, err
+	}
 	for key, text := range p.self.Annotations {
 		value, err := text.Value(facts)
 		if err != nil {
@@ -253,8 +302,41 @@ func (p *planner) creation(m *Machine, v Verdict, detail metal3v1.HardwareDetail
 	return c, nil
 }
 
+// bmc gives a host its management controller, if the machine reported one and there is a Secret for it.
+func (p *planner) bmc(c *CreateHost, facts Facts) error {
+	rule := p.self.BMC
+	if rule == nil || NormalBMC(c.Report.BMCAddress) == "" {
+		return nil
+	}
+	with := maps.Clone(facts)
+	if strings.Contains(c.Report.BMCAddress, ":") {
+		with["bmcAddress"] = "[" + c.Report.BMCAddress + "]"
+	}
+	address, err := rule.Address.Value(with)
+	if err != nil {
+		return fmt.Errorf("bmc.address: %w", err)
+	}
+	secret := rule.Secret
+	for _, s := range rule.Secrets {
+		fits := strings.HasPrefix(c.BootMAC, s.MACPrefix)
+		if fits && s.Selects != nil {
+			if fits, err = s.Selects.Match(facts); err != nil {
+				return fmt.Errorf("bmc.credentials of %s: %w", s.Secret, err)
+			}
+		}
+		if fits {
+			secret = s.Secret
+			break
+		}
+	}
+	if secret != "" {
+		c.BMCAddress, c.BMCSecret = clean(address), secret
+	}
+	return nil
+}
+
 func (p *planner) fetch(m *Machine) {
-	if p.fetched < fetchSize {
+	if p.fetched+p.ready < fetchSize {
 		p.fetched++
 		p.Actions = append(p.Actions, FetchReport{Node: m.Node.UUID})
 	}
@@ -267,6 +349,7 @@ func (p *planner) drop(m *Machine) {
 }
 
 func (p *planner) report(v Verdict) {
+	v.Message = Sentence(v.Message)
 	if v.Waiting {
 		p.Counts.Waiting++
 	} else {
@@ -275,14 +358,12 @@ func (p *planner) report(v Verdict) {
 	p.Verdicts = append(p.Verdicts, v)
 }
 
-// wakeAt asks for another look when time alone changes what is thought of an incomplete machine.
-func (p *planner) wakeAt(m *Machine) {
-	age := p.Now.Sub(m.FirstSeen)
-	if m.Report != nil && age < SettleTime {
-		p.wake(SettleTime - age)
-	} else {
-		p.wake(PatienceTime - age)
+// Sentence makes a message a sentence.
+func Sentence(s string) string {
+	if s = strings.TrimRight(s, ". "); s == "" {
+		return ""
 	}
+	return strings.ToUpper(s[:1]) + s[1:] + "."
 }
 
 func (p *planner) wake(after time.Duration) {

@@ -29,7 +29,7 @@ func machine(t testing.TB, i int, change ...func(*inventory.Machine)) *inventory
 	uuid := fmt.Sprintf("00000000-0000-4000-8000-%012d", i)
 	m := &inventory.Machine{
 		Node:   inventory.Node{UUID: uuid, Driver: "fake-hardware", State: inventory.NodeEnroll},
-		Report: report, FirstSeen: now,
+		Report: report, FirstSeen: now, PortsRead: now, Seen: now,
 	}
 	for k, mac := range report.MACs {
 		m.Ports = append(m.Ports, inventory.Port{UUID: fmt.Sprintf("%s-%d", uuid, k), Node: uuid, MAC: mac, PXE: k == 0})
@@ -53,7 +53,7 @@ func resource(name string, change ...func(*inventory.Resource)) inventory.Resour
 
 func snapshot(r inventory.Resource, machines ...*inventory.Machine) inventory.Snapshot {
 	return inventory.Snapshot{
-		Now: now, Self: r.Ref, Resources: []inventory.Resource{r}, Machines: machines, Tokens: 1000, NextToken: time.Second,
+		Now: now, Looked: now, Self: r.Ref, Resources: []inventory.Resource{r}, Machines: machines, Tokens: 1000, NextToken: time.Second,
 	}
 }
 
@@ -84,13 +84,27 @@ func TestVerdictOnOneMachine(t *testing.T) {
 	}{
 		"whole data make a host":         {created: true, reason: metal3v1.WaitingForCreation, waiting: true},
 		"no port and no inventory yet":   {machine: func(m *inventory.Machine) { m.Report, m.Ports = nil, nil }, reason: metal3v1.WaitingForPorts, waiting: true},
-		"ports before their inventory":   {machine: func(m *inventory.Machine) { m.Report = nil }, reason: metal3v1.WaitingForInventory, waiting: true},
+		"ports before their inventory":   {machine: func(m *inventory.Machine) { m.Report = nil }, reason: metal3v1.WaitingForReading, waiting: true},
 		"inventory before the last port": {machine: func(m *inventory.Machine) { m.Ports = m.Ports[:1] }, reason: metal3v1.WaitingForPorts, waiting: true},
 		"ports that Ironic never makes are waited for half a minute": {
 			machine: func(m *inventory.Machine) { m.Ports, m.FirstSeen = m.Ports[:1], now.Add(-31*time.Second) }, created: true, reason: metal3v1.WaitingForCreation, waiting: true},
 		"a boot interface without port is a failure in the end": {
 			machine: func(m *inventory.Machine) { m.Ports, m.FirstSeen = m.Ports[1:], now.Add(-6*time.Minute) }, reason: metal3v1.RefusedDiscoveryFailed},
-		"no inventory after five minutes":          {machine: func(m *inventory.Machine) { m.Report, m.FirstSeen = nil, now.Add(-5*time.Minute) }, reason: metal3v1.RefusedDiscoveryFailed},
+		"an inventory that nobody asked for yet, however long": {
+			machine: func(m *inventory.Machine) { m.Report, m.FirstSeen = nil, now.Add(-time.Hour) }, reason: metal3v1.WaitingForReading, waiting: true},
+		"no inventory so far": {
+			machine: func(m *inventory.Machine) { m.Report, m.Missing, m.MissingLast = nil, now, now }, reason: metal3v1.WaitingForInventory, waiting: true},
+		"answers for five minutes that there is no inventory": {
+			machine: func(m *inventory.Machine) { m.Report, m.Missing, m.MissingLast = nil, now.Add(-5*time.Minute), now }, reason: metal3v1.RefusedDiscoveryFailed},
+		"ports that nobody asked for again": {
+			machine: func(m *inventory.Machine) {
+				m.Ports, m.FirstSeen, m.PortsRead = m.Ports[1:], now.Add(-time.Hour), now.Add(-time.Hour)
+			},
+			reason: metal3v1.WaitingForPorts, waiting: true},
+		"an inventory that cannot be read": {
+			machine: func(m *inventory.Machine) { m.Report, m.Unreadable = nil, "odd" }, reason: metal3v1.RefusedDiscoveryFailed},
+		"a node that was not seen for a while": {
+			machine: func(m *inventory.Machine) { m.Seen = now.Add(-time.Minute) }, reason: metal3v1.WaitingForNode, waiting: true},
 		"Ironic could not take it in":              {machine: func(m *inventory.Machine) { m.Report, m.Ports, m.Node.LastError = nil, nil, "no MAC" }, reason: metal3v1.RefusedDiscoveryFailed},
 		"the ramdisk reported an error":            {machine: func(m *inventory.Machine) { m.Report.Failed = "disk" }, reason: metal3v1.RefusedDiscoveryFailed},
 		"no usable MAC":                            {machine: func(m *inventory.Machine) { m.Report.MACs = nil }, reason: metal3v1.RefusedMACUnusable},
@@ -101,6 +115,17 @@ func TestVerdictOnOneMachine(t *testing.T) {
 		"any port that is another host's boot MAC": {change: host(inventory.Host{Ref: other, BootMAC: demo.MAC(1, 1)})},
 		"an interface that stands in another host": {change: host(inventory.Host{Ref: other, BootMAC: "02:00:00:00:00:09", MACs: []string{demo.MAC(1, 1)}}), reason: metal3v1.RefusedDuplicateMAC},
 		"a serial that another host has":           {change: host(inventory.Host{Ref: other, Serial: "sn00000001"}), reason: metal3v1.RefusedDuplicateSerial},
+		"a serial that another host has, where serials do not count": {change: func(s *inventory.Snapshot) {
+			host(inventory.Host{Ref: other, Serial: "sn00000001"})(s)
+			s.Resources[0].IgnoreSerial = true
+		}, created: true, reason: metal3v1.WaitingForCreation, waiting: true},
+		"a management controller that another host has, where they do not count": {change: func(s *inventory.Snapshot) {
+			host(inventory.Host{Ref: other, BMC: inventory.NormalBMC("redfish://172.0.0.1/x")})(s)
+			s.Resources[0].IgnoreBMC = true
+		}, created: true, reason: metal3v1.WaitingForCreation, waiting: true},
+		"a host that was registered by hand, whose node has the driver of discovery": {
+			change: host(inventory.Host{Ref: other, BootMAC: demo.MAC(1, 0), Driver: "redfish"}), reason: metal3v1.RefusedDriver},
+		"a host that was registered by hand, whose node has its driver": {change: host(inventory.Host{Ref: other, BootMAC: demo.MAC(1, 0), Driver: "fake-hardware"})},
 		"a placeholder serial identifies nothing": {machine: serial("To Be Filled By O.E.M."),
 			change: host(inventory.Host{Ref: other, Serial: inventory.NormalSerial("to be filled by o.e.m.")}), created: true, reason: metal3v1.WaitingForCreation, waiting: true},
 		"a management controller that another host has": {change: host(inventory.Host{Ref: other, BMC: inventory.NormalBMC("redfish://172.0.0.1/x")}), reason: metal3v1.RefusedDuplicateBMC},
@@ -452,4 +477,42 @@ func TestAnIronicIsForOneNamespaceUnlessItIsShared(t *testing.T) {
 			assert.Equal(t, c.want, got)
 		})
 	}
+}
+
+func TestTheFirstMachineOnWhichASelectorFailsIsNamed(t *testing.T) {
+	selects, err := inventory.CompileSelector("hardware.rack == 'r1'")
+	require.NoError(t, err)
+	d := inventory.Plan(snapshot(resource("r", func(r *inventory.Resource) { r.Selects = selects }), machine(t, 1), machine(t, 2)))
+	assert.EqualValues(t, 2, d.Counts.NotSelected)
+	assert.Equal(t, 2, d.Unevaluated)
+	assert.Equal(t, machine(t, 1).Node.UUID, d.UnevaluatedNode)
+	assert.Contains(t, d.UnevaluatedWhy, "rack")
+}
+
+// TestALargeFirstReadingRefusesNobody has 10,000 machines that appear at once, whose inventories are read slowly, for an hour.
+func TestALargeFirstReadingRefusesNobody(t *testing.T) {
+	const fleet = 10_000
+	s := snapshot(resource("r"))
+	for i := range fleet {
+		s.Machines = append(s.Machines, machine(t, i+1, func(m *inventory.Machine) { m.Report, m.FirstSeen = nil, now.Add(-time.Hour) }))
+	}
+	d := inventory.Plan(s)
+	assert.Zero(t, d.Counts.Refused)
+	assert.EqualValues(t, fleet, d.Counts.Waiting)
+	assert.Zero(t, d.Counts.Read)
+	for i := range 100 {
+		s.Machines[i] = machine(t, i+1)
+	}
+	d = inventory.Plan(s)
+	assert.EqualValues(t, 100, d.Counts.Read, "progress is seen")
+	assert.Len(t, creations(d), 100)
+}
+
+func TestAMachineIsAskedForOnceMoreWhenItsReportWaited(t *testing.T) {
+	stale := machine(t, 1, func(m *inventory.Machine) { m.Seen = now.Add(-2 * inventory.FreshTime) })
+	d := inventory.Plan(snapshot(resource("r"), stale))
+	assert.Empty(t, creations(d))
+	assert.Contains(t, d.Actions, inventory.ConfirmNode{Node: stale.Node.UUID})
+	stale.Seen = now
+	assert.Len(t, creations(inventory.Plan(snapshot(resource("r"), stale))), 1)
 }

@@ -21,6 +21,8 @@ type Snapshot struct {
 	Resources []Resource
 	// Machines are what that Ironic knows, in the order in which it made them.
 	Machines []*Machine
+	// Looked is when Machines were taken from the mirror, on the clock on which machines are Seen.
+	Looked time.Time
 	// Hosts are all BareMetalHosts of the cluster.
 	Hosts []Host
 	// Reservations are held boot MACs.
@@ -44,11 +46,20 @@ type Machine struct {
 	Ports []Port
 	// Report is nil until it was wanted and found.
 	Report *Report
-	// Asked says that the report was wanted and Ironic had none so far.
-	Asked bool
+	// Unreadable is why what Ironic has instead of a report cannot be read, empty if it can.
+	Unreadable string
+	// Missing and MissingLast are when Ironic first and last answered that it has no report; zero while it has not answered so.
+	Missing, MissingLast time.Time
 	// FirstSeen is when the node was first listed.
 	FirstSeen time.Time
+	// PortsRead is when Ironic last answered with all ports of the node.
+	PortsRead time.Time
+	// Seen is when Ironic last answered with the node itself, in a list of all nodes or alone, or with its report.
+	Seen time.Time
 }
+
+// Read reports whether Ironic has answered what its report of the machine is, if only that there is none.
+func (m *Machine) Read() bool { return m.Report != nil || m.Unreadable != "" || !m.Missing.IsZero() }
 
 // Resource is a BareMetalHostDiscovery.
 type Resource struct {
@@ -64,11 +75,35 @@ type Resource struct {
 	// Labels and Annotations for hosts.
 	Labels, Annotations map[string]*Text
 	// Broken says why no host can be made with this resource, empty if one can.
-	Broken   string
-	Manual   bool
+	Broken string
+	Manual bool
+	// Approves is nil when no machine is approved by rule.
+	Approves *Expression
+	// Named is nil when a detail names hosts, BMC when hosts get no management controller.
+	Named *Text
+	BMC   *BMCRule
+	// Dry says that no host is made.
+	Dry      bool
 	MaxHosts *int32
+	// IgnoreSerial and IgnoreBMC say that these tell no machines apart.
+	IgnoreSerial, IgnoreBMC bool
 	// Shared says that the administrator lets the resource's namespace share Ironics with others.
 	Shared bool
+}
+
+// BMCRule gives hosts their management controllers.
+type BMCRule struct {
+	Address *Text
+	// Secret is for machines for which no entry of Secrets is.
+	Secret  string
+	Secrets []SecretRule
+}
+
+// SecretRule is the Secret for some machines.
+type SecretRule struct {
+	Selects   *Expression
+	MACPrefix string
+	Secret    string
 }
 
 // Host is what matters of a BareMetalHost.
@@ -89,6 +124,8 @@ type Host struct {
 	Held, Unapproved bool
 	HasStatus        bool
 	Going            bool
+	// Driver is the driver that the host's management controller needs where another operator manages the host and does not switch it, else empty.
+	Driver string
 }
 
 // Reservation is a boot MAC that is held for a host, or kept away.
@@ -105,6 +142,10 @@ type Decision struct {
 	Verdicts []Verdict
 	// LostHosts is the number of this resource's hosts whose node Ironic does not list.
 	LostHosts int
+	// Unevaluated is how many machines the resource's selector failed on, and the first of them with the error.
+	Unevaluated     int
+	UnevaluatedNode string
+	UnevaluatedWhy  string
 	// RequeueAfter is when time alone changes the decision; 0 means never.
 	RequeueAfter time.Duration
 }
@@ -136,8 +177,12 @@ type CreateHost struct {
 	FellBack            bool
 	Labels, Annotations map[string]string
 	Manual              bool
-	Report              *Report
-	Machine             *Machine
+	// Ruled says that a rule approved the machine.
+	Ruled bool
+	// BMCAddress and BMCSecret are empty when the host gets no management controller.
+	BMCAddress, BMCSecret string
+	Report                *Report
+	Machine               *Machine
 }
 
 // WriteStatus gives a host that discovery made its status: it has none yet, or its machine has a new node.
@@ -157,6 +202,10 @@ type WriteStatus struct {
 // DropReport says that the report of a node is not needed any more.
 type DropReport struct{ Node string }
 
+// ConfirmNode asks whether Ironic still has a node that was not seen for some time.
+type ConfirmNode struct{ Node string }
+
+func (ConfirmNode) isAction() {}
 func (FetchReport) isAction() {}
 func (CreateHost) isAction()  {}
 func (WriteStatus) isAction() {}

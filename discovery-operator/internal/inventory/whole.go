@@ -18,7 +18,8 @@ import (
 // if other interfaces have none, because Ironic can be told not to make ports for all.
 const SettleTime = 30 * time.Second
 
-// PatienceTime is how long a machine may stay without inventory before its discovery counts as failed.
+// PatienceTime is how long Ironic may answer that it has no inventory of a machine, or no port for its boot interface, before the discovery of the
+// machine counts as failed. It runs from answer to answer: a machine that nobody asked about waits.
 const PatienceTime = 5 * time.Minute
 
 // BootRule says how the boot MAC was found.
@@ -53,16 +54,20 @@ func bootMAC(m *Machine) (string, BootRule) {
 }
 
 // incomplete says why a machine cannot be judged yet, or never will be; ok means that its data is whole.
-func incomplete(now time.Time, m *Machine) (v Verdict, ok bool) {
+func incomplete(m *Machine) (v Verdict, ok bool) {
 	v = Verdict{Node: m.Node.UUID, Waiting: true}
-	age := now.Sub(m.FirstSeen)
 	switch {
 	case m.Report == nil && len(m.Ports) == 0 && m.Node.LastError != "":
 		return failed(v, "Ironic could not take the machine in: "+m.Node.LastError), false
-	case m.Report == nil && age >= PatienceTime:
+	case m.Unreadable != "":
+		return failed(v, "the inventory of the node cannot be read: "+m.Unreadable), false
+	case m.Report == nil && m.MissingLast.Sub(m.Missing) >= PatienceTime:
 		return failed(v, "Ironic has no inventory of the node; a node made by hand has to be inspected first"), false
 	case m.Report == nil && len(m.Ports) == 0:
 		v.Reason, v.Message = metal3v1.WaitingForPorts, "Ironic has made no port for the node yet"
+		return v, false
+	case !m.Read():
+		v.Reason, v.Message = metal3v1.WaitingForReading, "the inventory of the node is still to be read"
 		return v, false
 	case m.Report == nil:
 		v.Reason, v.Message = metal3v1.WaitingForInventory, "Ironic has no inventory of the node yet"
@@ -74,6 +79,12 @@ func incomplete(now time.Time, m *Machine) (v Verdict, ok bool) {
 		v.Message = "no interface has a MAC that can identify the machine"
 		return v, false
 	}
+	return portless(v, m)
+}
+
+// portless says whether a machine with a report lacks ports.
+func portless(v Verdict, m *Machine) (Verdict, bool) {
+	age := m.PortsRead.Sub(m.FirstSeen)
 	boot, _ := bootMAC(m)
 	v.BootMAC = boot
 	var missing []string
@@ -89,11 +100,10 @@ func incomplete(now time.Time, m *Machine) (v Verdict, ok bool) {
 		return failed(v, fmt.Sprintf("Ironic made no port for the boot interface %s", boot)), false
 	case len(missing) == 0:
 		v.Reason, v.Message = metal3v1.WaitingForPorts, fmt.Sprintf("the boot interface %s has no port yet", boot)
-		return v, false
 	default:
 		v.Reason, v.Message = metal3v1.WaitingForPorts, fmt.Sprintf("%d of %d interfaces have no port yet", len(missing), len(m.Report.MACs))
-		return v, false
 	}
+	return v, false
 }
 
 func failed(v Verdict, message string) Verdict {
@@ -106,24 +116,27 @@ func hasPort(m *Machine, mac string) bool {
 }
 
 // NormalBMC returns the host of a management controller's address as an identity: a bare IP, or a URL such as
-// redfish+https://192.0.2.1:8443/redfish/v1/Systems/1. Loopback addresses identify nothing.
+// redfish+https://192.0.2.1:8443/redfish/v1/Systems/1. Loopback and link-local addresses identify nothing.
 func NormalBMC(address string) string {
-	if ip, err := netip.ParseAddr(address); err == nil {
+	host := address
+	if _, err := netip.ParseAddr(address); err != nil {
+		u, err := url.Parse(address)
+		if err != nil || u.Host == "" {
+			if u, err = url.Parse("ipmi://" + address); err != nil {
+				return ""
+			}
+		}
+		host = strings.ToLower(u.Hostname())
+	}
+	ip, err := netip.ParseAddr(host)
+	switch {
+	case err != nil && host == "localhost":
+		return ""
+	case err != nil:
+		return host
+	case ip.IsUnspecified(), ip.IsLoopback(), ip.IsLinkLocalUnicast():
+		return ""
+	default:
 		return ip.String()
 	}
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" {
-		u, err = url.Parse("ipmi://" + address)
-		if err != nil {
-			return ""
-		}
-	}
-	host := strings.ToLower(u.Hostname())
-	if ip, err := netip.ParseAddr(host); err == nil {
-		if ip.IsUnspecified() || ip.IsLoopback() {
-			return ""
-		}
-		return ip.String()
-	}
-	return host
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack"
 	"github.com/gophercloud/gophercloud/v2/openstack/baremetal/httpbasic"
 	"github.com/gophercloud/gophercloud/v2/openstack/baremetal/noauth"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
@@ -37,8 +38,11 @@ const (
 
 // Client is one Ironic, with the ironic-inspector beside it if there is one. It is safe for concurrent use.
 type Client struct {
-	config   Config
-	http     *http.Client
+	config Config
+	http   *http.Client
+	// connecting authenticates once for all who need it. No lock is held meanwhile.
+	connecting singleflight.Group
+
 	mu       sync.Mutex
 	services *services
 	failing  bool
@@ -82,21 +86,48 @@ func (c *Client) Failing() bool {
 	return c.failing
 }
 
-// connect authenticates and agrees on a version, once until forget is called.
+// connect authenticates and agrees on a version, once until forget is called. Callers that come meanwhile wait for the same answer, each no longer
+// than its own context.
 func (c *Client) connect(ctx context.Context) (*services, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.services != nil {
-		return c.services, nil
+	s := c.services
+	c.mu.Unlock()
+	if s != nil {
+		return s, nil
 	}
+	connecting := c.connecting.DoChan("", func() (any, error) { return c.agree(context.WithoutCancel(ctx)) })
+	select {
+	case <-ctx.Done():
+		return nil, c.explain("connecting to "+c.config.Endpoint, ctx.Err())
+	case r := <-connecting:
+		if r.Err != nil {
+			return nil, r.Err
+		}
+		s, _ = r.Val.(*services)
+		return s, nil
+	}
+}
+
+// agree authenticates, asks for the versions of the API, and keeps what came of it.
+func (c *Client) agree(ctx context.Context) (*services, error) {
+	s, err := c.negotiate(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failing = curable(err)
+	if err != nil {
+		return nil, err
+	}
+	c.services = s
+	return s, nil
+}
+
+func (c *Client) negotiate(ctx context.Context) (*services, error) {
 	s, err := c.authenticate(ctx)
 	if err != nil {
-		c.failing = curable(err)
 		return nil, err
 	}
 	var root json.RawMessage
 	header, err := c.send(ctx, s.ironic, "version", http.MethodGet, "", nil, &root)
-	c.failing = curable(err)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +144,6 @@ func (c *Client) connect(ctx context.Context) (*services, error) {
 		return nil, inventory.Failf(inventory.ProblemTooOld, "%s speaks version 1.%d of Ironic's API, needed is 1.%d", c.config.Endpoint, highest, needed)
 	}
 	s.ironic.Microversion = "1." + strconv.Itoa(s.version)
-	c.services = s
 	return s, nil
 }
 
@@ -276,6 +306,9 @@ func (c *Client) explain(attempt string, err error) error {
 	}
 	if urlErr, ok := errors.AsType[*url.Error](err); ok { // its own text repeats the URL
 		err = urlErr.Err
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Addr != nil { // its own text has the port of this side, which differs each time
+		err = fmt.Errorf("%s %s: %w", op.Op, op.Addr, op.Err)
 	}
 	return inventory.Failf(inventory.ProblemUnreachable, "%s: %s", attempt, c.hide(bounded256(err.Error())))
 }

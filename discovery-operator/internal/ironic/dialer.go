@@ -8,9 +8,14 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
+
+// dialTimeout bounds the reading of one configuration.
+const dialTimeout = 30 * time.Second
 
 // reread is how long a configuration is used before files and Secrets are read again.
 const reread = 30 * time.Second
@@ -28,6 +33,9 @@ type Dialer struct {
 	// Timeout bounds one request; 0 means the default of Config.
 	Timeout time.Duration
 
+	// dialing reads each configuration once for all who ask for it. No lock is held meanwhile, so that an endpoint whose configuration cannot be
+	// read hinders no other one.
+	dialing singleflight.Group
 	mu      sync.Mutex
 	clients map[string]*dialed
 }
@@ -79,29 +87,55 @@ func (d *Dialer) Address(namespace string, ref *metal3v1.IronicReference) invent
 func (d *Dialer) Client(ctx context.Context, namespace string, ref *metal3v1.IronicReference) (*Client, error) {
 	a := d.Address(namespace, ref)
 	key := a.View + " " + a.Door
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	known := d.clients[key]
+	known := d.known(key)
 	if known != nil && time.Since(known.read) < reread && !known.client.Failing() {
 		return known.client, nil
 	}
-	config, err := d.config(ctx, namespace, ref)
-	if err != nil {
-		return nil, err
+	dialing := d.dialing.DoChan(key, func() (any, error) {
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
+		defer cancel()
+		config, err := d.config(within, namespace, ref)
+		if err != nil {
+			return nil, err
+		}
+		return d.keep(key, config)
+	})
+	select {
+	case <-ctx.Done():
+		return nil, inventory.Failf(inventory.ProblemTimedOut, "reading how to reach %s: no answer in time", a.Endpoint)
+	case r := <-dialing:
+		if r.Err != nil {
+			return nil, r.Err
+		}
+		client, _ := r.Val.(*Client)
+		return client, nil
 	}
-	if known != nil && known.fingerprint == config.Fingerprint() {
-		known.read = time.Now()
-		return known.client, nil
-	}
+}
+
+func (d *Dialer) known(key string) *dialed {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.clients[key]
+}
+
+// keep returns the client of a configuration that was just read: the one that there is, if nothing in it changed.
+func (d *Dialer) keep(key string, config Config) (*Client, error) {
 	if config.Timeout == 0 {
 		config.Timeout = d.Timeout
 	}
-	client, err := New(config, d.observe)
-	if err != nil {
-		return nil, err
+	next := &dialed{fingerprint: config.Fingerprint(), read: time.Now()}
+	if known := d.known(key); known != nil && known.fingerprint == next.fingerprint {
+		next.client = known.client
+	} else {
+		var err error
+		if next.client, err = New(config, d.observe); err != nil {
+			return nil, err
+		}
 	}
-	d.clients[key] = &dialed{client: client, fingerprint: config.Fingerprint(), read: time.Now()}
-	return client, nil
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.clients[key] = next
+	return next.client, nil
 }
 
 func (d *Dialer) config(ctx context.Context, namespace string, ref *metal3v1.IronicReference) (Config, error) {

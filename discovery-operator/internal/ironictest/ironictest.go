@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -68,9 +67,20 @@ func cannot(t testing.TB, why string) {
 // patience is for how many seconds a service may start on a machine that runs many tests.
 const patience = "240"
 
+// script is one of hack/ironic, in the checkout that the test runs in.
 func script(name string) string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..", "..", "hack", "ironic", name)
+	dir, err := os.Getwd()
+	for path := ""; err == nil && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if path = filepath.Join(dir, "hack", "ironic", name); exists(path) {
+			return path
+		}
+	}
+	return filepath.Join("hack", "ironic", name)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 func (i *Ironic) run(t testing.TB, stdin, name string, args ...string) (string, bool) {

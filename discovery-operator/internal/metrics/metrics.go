@@ -20,7 +20,6 @@ type Metrics struct {
 	created, handedOver, refused prometheus.Counter
 	polls                        *prometheus.CounterVec
 	pollSeconds                  *prometheus.HistogramVec
-	lastPoll                     *prometheus.GaugeVec
 	requests                     *prometheus.CounterVec
 	requestSeconds               *prometheus.HistogramVec
 	nodesDeleted                 prometheus.Counter
@@ -42,9 +41,6 @@ func New(registry prometheus.Registerer) *Metrics {
 			Namespace: "discovery_operator", Name: "poll_duration_seconds", Help: "Time that a reading of Ironic took, by kind.",
 			Buckets: []float64{.01, .05, .1, .5, 1, 5, 10, 30, 60, 120},
 		}, []string{"kind"}),
-		lastPoll: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: "discovery_operator", Name: "poll_last_success_timestamp_seconds", Help: "When Ironic was last read without error, by kind.",
-		}, []string{"kind"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "discovery_operator", Name: "ironic_requests_total", Help: "Requests to Ironic, by operation and HTTP status (0: no reply).",
 		}, []string{"operation", "code"}),
@@ -63,7 +59,7 @@ func New(registry prometheus.Registerer) *Metrics {
 
 func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		m.created, m.refused, m.handedOver, m.nodesDeleted, m.polls, m.pollSeconds, m.lastPoll, m.requests, m.requestSeconds,
+		m.created, m.refused, m.handedOver, m.nodesDeleted, m.polls, m.pollSeconds, m.requests, m.requestSeconds,
 		m.scalings,
 	}
 }
@@ -98,8 +94,6 @@ func (m *Metrics) Poll(_, kind string, took time.Duration, err error) {
 	result := "success"
 	if err != nil {
 		result = "error"
-	} else {
-		m.lastPoll.WithLabelValues(kind).SetToCurrentTime()
 	}
 	m.polls.WithLabelValues(kind, result).Inc()
 	m.pollSeconds.WithLabelValues(kind).Observe(took.Seconds())
@@ -123,7 +117,7 @@ func NewCollector(reader client.Reader) *Collector {
 	return &Collector{
 		reader: reader,
 		machines: prometheus.NewDesc("discovery_operator_machines",
-			"Machines by situation: node, known, host, waiting, refused, ignored, not-selected.", []string{"namespace", "name", "situation"}, nil),
+			"Machines by situation: node, read, known, host, waiting, refused, ignored, not-selected.", []string{"namespace", "name", "situation"}, nil),
 		reasons: prometheus.NewDesc("discovery_operator_machines_by_reason",
 			"Machines that wait or are refused, by reason.", []string{"namespace", "name", "reason"}, nil),
 	}
@@ -151,7 +145,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		d := &list.Items[i]
 		n := d.Status.Counts
 		for situation, value := range map[string]int32{
-			"node": n.Nodes, "known": n.Known, "host": n.Hosts, "waiting": n.Waiting, "refused": n.Refused, "ignored": n.Ignored,
+			"node": n.Nodes, "read": n.Read, "known": n.Known, "host": n.Hosts, "waiting": n.Waiting, "refused": n.Refused, "ignored": n.Ignored,
 			"not-selected": n.NotSelected,
 		} {
 			ch <- prometheus.MustNewConstMetric(c.machines, prometheus.GaugeValue, float64(value), d.Namespace, d.Name, situation)

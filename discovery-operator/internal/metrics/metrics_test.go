@@ -64,7 +64,7 @@ discovery_operator_scalings_total{direction="up"} 1
 		"discovery_operator_nodes_deleted_total", "discovery_operator_polls_total", "discovery_operator_ironic_requests_total",
 		"discovery_operator_scalings_total"))
 	for _, name := range []string{
-		"discovery_operator_poll_duration_seconds", "discovery_operator_poll_last_success_timestamp_seconds", "discovery_operator_ironic_request_duration_seconds",
+		"discovery_operator_poll_duration_seconds", "discovery_operator_ironic_request_duration_seconds",
 	} {
 		n, err := testutil.GatherAndCount(registry, name)
 		require.NoError(t, err)
@@ -81,13 +81,14 @@ func TestGaugesComeFromTheStatusesThatAreThere(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(d).Build()
 	collector := metrics.NewCollector(c)
 	require.NoError(t, testutil.CollectAndCompare(collector, strings.NewReader(`
-# HELP discovery_operator_machines Machines by situation: node, known, host, waiting, refused, ignored, not-selected.
+# HELP discovery_operator_machines Machines by situation: node, read, known, host, waiting, refused, ignored, not-selected.
 # TYPE discovery_operator_machines gauge
 discovery_operator_machines{name="rack",namespace="ns",situation="host"} 2
 discovery_operator_machines{name="rack",namespace="ns",situation="ignored"} 0
 discovery_operator_machines{name="rack",namespace="ns",situation="known"} 3
 discovery_operator_machines{name="rack",namespace="ns",situation="node"} 7
 discovery_operator_machines{name="rack",namespace="ns",situation="not-selected"} 0
+discovery_operator_machines{name="rack",namespace="ns",situation="read"} 0
 discovery_operator_machines{name="rack",namespace="ns",situation="refused"} 1
 discovery_operator_machines{name="rack",namespace="ns",situation="waiting"} 3
 # HELP discovery_operator_machines_by_reason Machines that wait or are refused, by reason.

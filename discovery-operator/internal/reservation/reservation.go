@@ -43,9 +43,11 @@ func MAC(lease string) string {
 	return inventory.NormalMAC(tail)
 }
 
-// Reservation of a boot MAC.
+// Reservation of a boot MAC, or of a management controller.
 type Reservation struct {
 	MAC string
+	// BMC is the key of a management controller; then there is no MAC.
+	BMC string
 	// Host is the one that it is for. UID is that host's, empty while the reservation is older than the host.
 	Host inventory.Ref
 	UID  string
@@ -68,7 +70,7 @@ func Of(l *coordinationv1.Lease) Reservation {
 		MAC: MAC(l.Name), Host: inventory.Ref{Namespace: namespace, Name: name}, UID: l.Annotations[metal3v1.HostUIDAnnotation],
 		Node: l.Annotations[metal3v1.NodeAnnotation], Ironic: l.Annotations[metal3v1.IronicAnnotation],
 		Ignored: l.Labels[metal3v1.IgnoredLabel] == "true", OnDeletion: l.Annotations[metal3v1.OnDeletionAnnotation],
-		Made: l.CreationTimestamp.Time,
+		Made: l.CreationTimestamp.Time, BMC: l.Annotations[metal3v1.ReservedBMCAnnotation],
 	}
 	if l.Spec.RenewTime != nil {
 		r.Renewed = l.Spec.RenewTime.Time
@@ -78,11 +80,12 @@ func Of(l *coordinationv1.Lease) Reservation {
 
 // WriteTo puts the reservation into a Lease, and leaves nothing of an earlier one.
 func (r Reservation) WriteTo(l *coordinationv1.Lease) {
-	l.Name = Name(r.MAC)
+	l.Name = r.LeaseName()
 	l.Labels = map[string]string{metal3v1.ReservationLabel: "true"}
 	l.Annotations = map[string]string{metal3v1.HostAnnotation: r.Host.String(), metal3v1.OnDeletionAnnotation: r.OnDeletion}
 	for key, value := range map[string]string{
 		metal3v1.HostUIDAnnotation: r.UID, metal3v1.NodeAnnotation: r.Node, metal3v1.IronicAnnotation: r.Ironic,
+		metal3v1.ReservedBMCAnnotation: r.BMC,
 	} {
 		if value != "" {
 			l.Annotations[key] = value

@@ -35,7 +35,7 @@ func (r *Reconciler) clean(ctx context.Context, host *metal3v1.BareMetalHost, c 
 			return ctrl.Result{RequeueAfter: busyRetry}, nil
 		}
 		if err != nil {
-			return ctrl.Result{}, err
+			return r.ironicAway(ctx, host, err)
 		}
 		ignore = kept
 	}
@@ -82,10 +82,11 @@ func (r *Reconciler) finish(ctx context.Context, host *metal3v1.BareMetalHost, i
 
 // deleteNode removes the node of a deleted host. It returns true when the node has to stay.
 func (r *Reconciler) deleteNode(ctx context.Context, host *metal3v1.BareMetalHost, uuid string) (kept bool, err error) {
-	p, err := r.provisioner(ctx, host)
+	p, err := r.visit(ctx, host)
 	if err != nil {
 		return false, err
 	}
+	defer func() { p.leave(err) }()
 	node, err := p.Node(ctx, uuid)
 	if errors.Is(err, inventory.ErrNotFound) {
 		return false, nil
@@ -116,7 +117,8 @@ func (r *Reconciler) giveBack(ctx context.Context, lease *coordinationv1.Lease, 
 	if lease.Labels[metal3v1.IgnoredLabel] == "true" {
 		return nil
 	}
-	if ignore || lease.Annotations[metal3v1.OnDeletionAnnotation] == reservation.Ignore {
+	keeps := reservation.Of(lease).BMC == "" // a machine is kept away by its MAC
+	if keeps && (ignore || lease.Annotations[metal3v1.OnDeletionAnnotation] == reservation.Ignore) {
 		lease = lease.DeepCopy()
 		lease.Labels[metal3v1.IgnoredLabel] = "true"
 		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = nil, nil

@@ -31,6 +31,8 @@ const holderIndex = "host"
 
 // Provisioner changes nodes.
 type Provisioner interface {
+	// Enter asks, in one request, whether Ironic answers and accepts the credentials.
+	Enter(ctx context.Context) error
 	Node(ctx context.Context, uuid string) (inventory.Node, error)
 	PortsOf(ctx context.Context, node string) ([]inventory.Port, error)
 	SetDriver(ctx context.Context, uuid, driver string) error
@@ -54,6 +56,8 @@ type Manager interface {
 
 // Provisioners finds the Ironic of a host.
 type Provisioners interface {
+	// Address says which Ironic a reference means, and with which credentials it is asked.
+	Address(namespace string, ref *metal3v1.IronicReference) inventory.Address
 	Provisioner(ctx context.Context, namespace string, ref *metal3v1.IronicReference) (Manager, error)
 }
 
@@ -87,11 +91,13 @@ type Reconciler struct {
 	Deps
 	now      func() time.Time
 	attempts attempts
+	// endpoints limits how many hosts ask one Ironic at the same time.
+	endpoints *endpoints
 }
 
 // New makes a reconciler.
 func New(d Deps) *Reconciler {
-	return &Reconciler{Deps: d, now: time.Now, attempts: attempts{list: map[types.NamespacedName]*attempt{}}}
+	return &Reconciler{Deps: d, now: time.Now, attempts: attempts{list: map[types.NamespacedName]*attempt{}}, endpoints: newEndpoints()}
 }
 
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;patch

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +32,7 @@ const (
 	// refusedRetry is when refused credentials are tried again although nobody changed them: management controllers lock accounts.
 	refusedRetry = 10 * time.Minute
 	// endpointRetry is when an Ironic is asked again that did not answer.
-	endpointRetry = 10 * time.Second
+	endpointRetry = 8 * time.Second
 	// tries is how often a deletion tries what may fail for good.
 	tries = 3
 )
@@ -51,6 +52,8 @@ type outcome struct {
 	blocked bool
 	// written says that the host was written to, so that what was read of it is old.
 	written bool
+	// parked says that the host waits for its turn at its Ironic.
+	parked bool
 }
 
 func waiting(reason, message string, after time.Duration) outcome {
@@ -74,9 +77,9 @@ func (r *Reconciler) failed(w *work, kind metal3v1.ErrorType, reason, message st
 
 // do carries an effect out. What Ironic has against it becomes an outcome.
 func (r *Reconciler) do(ctx context.Context, w *work, effect hoststate.Effect) (outcome, error) {
-	out, err := outcome{}, w.unreachable
-	whose := ""
-	if err == nil && w.acts(effect) {
+	out, whose := outcome{}, ""
+	err := r.connect(ctx, w, effect)
+	if w.p != nil && w.acts(effect) {
 		whose, err = r.hold(ctx, w.p, w.host, w.node)
 	}
 	switch {
@@ -86,11 +89,16 @@ func (r *Reconciler) do(ctx context.Context, w *work, effect hoststate.Effect) (
 	default:
 		out, err = r.effect(ctx, w, effect)
 	}
+	if w.p != nil {
+		w.p.leave(err)
+	}
 	keep := w.host.Annotations[metal3v1.KeepNodeAnnotation] == "true"
 	var e *inventory.EndpointError
 	switch {
 	case err == nil:
 		return out, nil
+	case errors.Is(err, errLater) && !keep:
+		return outcome{event: hoststate.Nothing, after: parkedRetry, parked: true}, nil
 	case keep && (effect == hoststate.Undeploy || effect == hoststate.PowerOff || effect == hoststate.DeleteNode):
 		// The user has no use for the node any more, and ends a deletion that waits for an Ironic that may be gone.
 		w.keepAway = true
@@ -109,6 +117,26 @@ func (r *Reconciler) do(ctx context.Context, w *work, effect hoststate.Effect) (
 	default:
 		return out, err
 	}
+}
+
+// connect admits the host to its Ironic, if the effect needs that.
+func (r *Reconciler) connect(ctx context.Context, w *work, effect hoststate.Effect) (err error) {
+	switch effect { //nolint:exhaustive // the others always ask Ironic
+	case hoststate.MaintainPower:
+		if !w.facts.PowerControl {
+			return nil
+		}
+	case hoststate.Undeploy, hoststate.PowerOff:
+		if !w.facts.PowerControl || w.node == "" {
+			return nil
+		}
+	case hoststate.FindNode:
+		if w.host.Spec.BootMACAddress == "" {
+			return nil
+		}
+	}
+	w.p, err = r.visit(ctx, w.host)
+	return err
 }
 
 // acts reports whether an effect acts on the node that is recorded for the host. The deletion of the node looks for itself.
@@ -221,6 +249,10 @@ func (r *Reconciler) take(ctx context.Context, w *work) (outcome, bool, error) {
 		return outcome{}, false, nil
 	} else if err != nil {
 		return outcome{}, false, err
+	}
+	if len(report.Cut) > 0 {
+		r.Events.Eventf(w.host, nil, corev1.EventTypeWarning, metal3v1.EventHardwareCut, "Inspect",
+			"The machine reported more than a host can hold. Left out: %s", strings.Join(report.Cut, ", "))
 	}
 	return outcome{written: true}, true, r.setHardware(ctx, w.host, &report.Hardware)
 }

@@ -5,9 +5,9 @@ package baremetalhost
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,11 +48,12 @@ func (r *Reconciler) handOver(ctx context.Context, host *metal3v1.BareMetalHost,
 	if len(secret.Data["username"]) == 0 || len(secret.Data["password"]) == 0 {
 		return wait(metal3v1.ReasonCredentialsNotFound, fmt.Sprintf("The Secret %s lacks username or password.", s.Secret), secretRetry)
 	}
-	p, err := r.provisioner(ctx, host)
+	p, err := r.visit(ctx, host)
 	if err != nil {
-		return ctrl.Result{}, err
+		return r.ironicAway(ctx, host, err)
 	}
 	node, why, err := r.switched(ctx, p, host, s)
+	p.leave(err)
 	switch {
 	case why != "":
 		return wait(metal3v1.ReasonNodeNotReserved, sentence(why), time.Minute)
@@ -63,7 +64,7 @@ func (r *Reconciler) handOver(ctx context.Context, host *metal3v1.BareMetalHost,
 	case errors.Is(err, inventory.ErrRefused):
 		return wait(metal3v1.ReasonDriverRefused, err.Error(), time.Minute)
 	case err != nil:
-		return ctrl.Result{}, err
+		return r.ironicAway(ctx, host, err)
 	}
 	if w, ok := handover.Ready(node, host, s.Driver); !ok {
 		return ctrl.Result{RequeueAfter: time.Minute}, r.say(ctx, host, w)
@@ -112,10 +113,15 @@ func (r *Reconciler) release(ctx context.Context, host *metal3v1.BareMetalHost, 
 	if released.Labels[metal3v1.ApprovalLabel] == "pending" {
 		released.Labels[metal3v1.ApprovalLabel] = "approved"
 	}
+	who := ""
+	if before.Labels[metal3v1.ApprovalLabel] == "pending" {
+		who = approver(before)
+	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, released, patch, client.FieldOwner(FieldOwner)); err != nil {
 		return wrap(err, "releasing host %s", client.ObjectKeyFromObject(host))
 	}
+	r.approved(host, who)
 	r.Counter.HandedOver()
 	r.Events.Eventf(host, nil, corev1.EventTypeNormal, metal3v1.EventHandedOver, "HandOver",
 		"Node %s has driver %s; the host is released", s.Node, s.Driver)
@@ -123,17 +129,22 @@ func (r *Reconciler) release(ctx context.Context, host *metal3v1.BareMetalHost, 
 	return nil
 }
 
-// provisioner is the Ironic that the host's node is in.
-func (r *Reconciler) provisioner(ctx context.Context, host *metal3v1.BareMetalHost) (Manager, error) {
-	var ref *metal3v1.IronicReference
-	if data := host.Annotations[metal3v1.IronicAnnotation]; data != "" {
-		ref = &metal3v1.IronicReference{}
-		if err := json.Unmarshal([]byte(data), ref); err != nil {
-			return nil, fmt.Errorf("reading the annotation %s: %w", metal3v1.IronicAnnotation, err)
+// approver is who set the annotation that approves a host, as far as the host says: the name under which the writer's client writes, and when.
+func approver(h *metal3v1.BareMetalHost) string {
+	for _, f := range h.ManagedFields {
+		if f.FieldsV1 != nil && strings.Contains(f.FieldsV1.String(), `"f:`+metal3v1.ApprovedAnnotation+`"`) {
+			return f.Manager
 		}
 	}
-	p, err := r.Provisioners.Provisioner(ctx, host.Namespace, ref)
-	return p, wrap(err, "connecting to Ironic")
+	return "somebody"
+}
+
+// approved says who approved a host.
+func (r *Reconciler) approved(host *metal3v1.BareMetalHost, who string) {
+	if who != "" {
+		r.Events.Eventf(host, nil, corev1.EventTypeNormal, metal3v1.EventHostApproved, "Approve", "Approved by the annotation %s, which %s set",
+			metal3v1.ApprovedAnnotation, who)
+	}
 }
 
 // say writes the condition HandedOver, if it changed, with an event when a hand-over cannot go on.

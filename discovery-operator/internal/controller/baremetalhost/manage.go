@@ -22,8 +22,9 @@ import (
 
 // work is one pass over one host that this operator manages.
 type work struct {
-	host   *metal3v1.BareMetalHost
-	p      Manager
+	host *metal3v1.BareMetalHost
+	// p is the host's Ironic, once an effect needs it.
+	p      *visit
 	facts  hoststate.Facts
 	secret *corev1.Secret
 	m      *attempt
@@ -31,8 +32,6 @@ type work struct {
 	// node is status.provisioning.ID; a pass may find another one.
 	node string
 	good metal3v1.CredentialsStatus
-	// unreachable is why there is no way to the host's Ironic, nil while there is one.
-	unreachable error
 	// powered is what the management controller says, nil while nobody asked it in this pass.
 	powered *bool
 	// keepAway says that the machine shall not become a host again.
@@ -99,7 +98,7 @@ func (r *Reconciler) manage(ctx context.Context, host *metal3v1.BareMetalHost) (
 		if out, err = r.do(ctx, w, step.Do); err != nil {
 			return ctrl.Result{}, err
 		}
-		if out.written {
+		if out.written || out.parked {
 			return ctrl.Result{RequeueAfter: out.after}, nil
 		}
 		if out.event != hoststate.Nothing {
@@ -157,7 +156,9 @@ func (r *Reconciler) adopt(ctx context.Context, host *metal3v1.BareMetalHost) (c
 		next.Labels[metal3v1.ApprovalLabel] = "approved"
 	}
 	patch := client.MergeFromWithOptions(host, client.MergeFromWithOptimisticLock{})
-	err = r.Client.Patch(ctx, next, patch, client.FieldOwner(FieldOwner))
+	if err = r.Client.Patch(ctx, next, patch, client.FieldOwner(FieldOwner)); err == nil && approved {
+		r.approved(host, approver(next)) // the answer has the managers, which the cache leaves out
+	}
 	return true, client.IgnoreNotFound(wrap(err, "taking host %s over", client.ObjectKeyFromObject(host)))
 }
 
@@ -183,7 +184,6 @@ func (r *Reconciler) observe(ctx context.Context, host *metal3v1.BareMetalHost) 
 		host.InspectionRequested(), host.InspectionDisabled())
 	w.m = r.attempts.of(client.ObjectKeyFromObject(host), about, w.state)
 	w.facts.Resting = r.now().Before(w.m.notBefore)
-	w.p, w.unreachable = r.provisioner(ctx, host)
 	return w, nil
 }
 

@@ -10,17 +10,17 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 )
-
-// workers is how many hosts are looked after at the same time; most of that is waiting for Ironic.
-const workers = 8
 
 // passTimeout bounds one pass, which waits for the cache to show the writes of the one before.
 const passTimeout = 2 * time.Minute
@@ -37,7 +37,7 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 // SetupWithManager makes the manager call the reconciler: for changes of hosts, and for reservations, so that one whose host went
-// while nobody looked is given back.
+// while nobody looked is given back; and for hosts whose turn it is at their Ironic.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("baremetalhost").
@@ -48,6 +48,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 				return nil
 			}
 			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
+		})).
+		WatchesRawSource(source.TypedChannel(r.endpoints.wake, handler.TypedFuncs[*metal3v1.BareMetalHost, reconcile.Request]{
+			GenericFunc: func(_ context.Context, e event.TypedGenericEvent[*metal3v1.BareMetalHost],
+				q workqueue.TypedRateLimitingInterface[reconcile.Request],
+			) {
+				q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)})
+			},
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: passTimeout}).
 		Complete(r)

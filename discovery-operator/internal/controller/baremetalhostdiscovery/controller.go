@@ -48,6 +48,8 @@ type Deps struct {
 	Counter Counter
 	// Namespace holds the reservations of boot MACs.
 	Namespace string
+	// ManageHosts says that this operator manages hosts, and switches the drivers of their nodes.
+	ManageHosts bool
 	// Workers create hosts at the same time.
 	Workers int
 }
@@ -74,7 +76,7 @@ func New(d Deps) *Reconciler {
 	}
 }
 
-// +kubebuilder:rbac:groups=metal3.io,resources=baremetalhostdiscoveries,verbs=get;list;watch
+// +kubebuilder:rbac:groups=metal3.io,resources=baremetalhostdiscoveries,verbs=get;list;watch;operate
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhostdiscoveries/status,verbs=get;patch
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts/status,verbs=get;patch

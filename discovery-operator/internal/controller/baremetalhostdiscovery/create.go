@@ -4,11 +4,13 @@
 package baremetalhostdiscovery
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,8 +77,14 @@ func newHost(d *metal3v1.BareMetalHostDiscovery, c inventory.CreateHost) (*metal
 	if serial := inventory.NormalSerial(c.Report.Hardware.SystemVendor.SerialNumber); serial != "" {
 		annotations[metal3v1.SerialAnnotation] = serial
 	}
-	if c.Manual {
+	if len(c.Report.Cut) > 0 {
+		annotations[metal3v1.CutAnnotation] = strings.Join(c.Report.Cut, ", ")
+	}
+	switch {
+	case c.Manual:
 		labels[metal3v1.ApprovalLabel] = "pending"
+	case c.Ruled:
+		labels[metal3v1.ApprovalLabel] = "approved"
 	}
 	if d.Spec.NodeDeletion == metal3v1.NodeDeletionKeep {
 		annotations[metal3v1.KeepNodeAnnotation] = "true"
@@ -93,11 +101,23 @@ func newHost(d *metal3v1.BareMetalHostDiscovery, c inventory.CreateHost) (*metal
 			Namespace: c.Host.Namespace, Name: c.Host.Name, Labels: labels, Annotations: annotations,
 			Finalizers: []string{metal3v1.DiscoveryFinalizer},
 		},
-		Spec: metal3v1.BareMetalHostSpec{
-			BootMACAddress: c.BootMAC, Online: true, Architecture: c.Report.Hardware.CPU.Arch,
-			AutomatedCleaningMode: "metadata",
-		},
+		Spec: newSpec(&d.Spec.HostTemplate, c),
 	}, nil
+}
+
+// newSpec is what the template says of a host, and what the machine said of itself.
+func newSpec(t *metal3v1.HostTemplate, c inventory.CreateHost) metal3v1.BareMetalHostSpec {
+	spec := metal3v1.BareMetalHostSpec{
+		BootMACAddress: c.BootMAC, Online: t.Online == nil || *t.Online, Architecture: c.Report.Hardware.CPU.Arch,
+		AutomatedCleaningMode: cmp.Or(t.AutomatedCleaningMode, "metadata"), BootMode: t.BootMode, RootDeviceHints: t.RootDeviceHints.DeepCopy(),
+		ExternallyProvisioned: t.ExternallyProvisioned, Taints: slices.Clone(t.Taints),
+	}
+	if c.BMCAddress != "" {
+		spec.BMC = &metal3v1.BMCDetails{
+			Address: c.BMCAddress, CredentialsName: c.BMCSecret, DisableCertificateVerification: t.BMC.DisableCertificateVerification,
+		}
+	}
+	return spec
 }
 
 // existing looks at the host that has the name already: it may be the one that an earlier pass made for the same machine.
@@ -173,6 +193,13 @@ func (r *Reconciler) announce(ctx context.Context, o *observation, host *metal3v
 			"Discovered as node %s; boot MAC %s (%s)", c.Node, c.BootMAC, c.BootRule)
 	}
 	o.created.Add(1)
+	if len(c.Report.Cut) > 0 {
+		r.Events.Eventf(host, d, corev1.EventTypeWarning, metal3v1.EventHardwareCut, "Discover",
+			"The machine reported more than a host can hold. Left out: %s", host.Annotations[metal3v1.CutAnnotation])
+	}
+	if c.Ruled {
+		r.Events.Eventf(host, d, corev1.EventTypeNormal, metal3v1.EventHostApproved, "Approve", "Approved by spec.approvalRule of BareMetalHostDiscovery %s", d.Name)
+	}
 	if c.FellBack {
 		r.Events.Eventf(host, d, corev1.EventTypeWarning, metal3v1.EventNameFellBack, "Discover",
 			"The machine has no usable %s; its %s names the host", d.Spec.ResourceNameTemplate.HardwareDetails, c.Detail)

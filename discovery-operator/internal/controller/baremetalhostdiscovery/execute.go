@@ -17,6 +17,7 @@ import (
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+	"github.com/muster-io/muster/discovery-operator/internal/reserve"
 )
 
 const (
@@ -65,6 +66,8 @@ func (r *Reconciler) execute(ctx context.Context, o *observation, d *inventory.D
 		switch a := action.(type) {
 		case inventory.FetchReport:
 			o.view.Want(a.Node)
+		case inventory.ConfirmNode:
+			o.view.Confirm(a.Node)
 		case inventory.DropReport:
 			o.view.Drop(a.Node)
 		case inventory.CreateHost:
@@ -91,7 +94,7 @@ func (r *Reconciler) explain(ctx context.Context, d *inventory.Decision, node st
 		}
 	}
 	switch {
-	case errors.Is(err, errReserved):
+	case errors.Is(err, reserve.ErrReserved):
 		refuse(metal3v1.RefusedReserved)
 		return nil
 	case errors.Is(err, errNameTaken):
@@ -100,7 +103,7 @@ func (r *Reconciler) explain(ctx context.Context, d *inventory.Decision, node st
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
 		refuse(metal3v1.RefusedHostRejected)
 		return nil
-	case errors.Is(err, errSoon), apierrors.IsConflict(err):
+	case errors.Is(err, reserve.ErrSoon), apierrors.IsConflict(err):
 		ctrl.LoggerFrom(ctx).V(1).Info("another process was faster", "node", node, "why", err.Error())
 		sooner(d, retryRaced)
 		return nil

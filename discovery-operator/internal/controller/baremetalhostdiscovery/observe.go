@@ -20,6 +20,7 @@ import (
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/fleet"
+	"github.com/muster-io/muster/discovery-operator/internal/handover"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 	"github.com/muster-io/muster/discovery-operator/internal/reservation"
 )
@@ -44,7 +45,9 @@ type memory struct {
 	limiter   *rate.Limiter
 	perMinute int32
 	// refused are the reasons that were told for machines, by node.
-	refused  map[string]string
+	refused map[string]string
+	// before is how many machines an earlier process refused for which reason, empty once everything was read that it may have read.
+	before   map[string]int32
 	compiled map[string]compiled
 }
 
@@ -95,7 +98,7 @@ func (r *Reconciler) look(d *metal3v1.BareMetalHostDiscovery, a inventory.Addres
 		Connect: func(ctx context.Context) (fleet.Source, error) { return r.Sources.Source(ctx, namespace, ref) },
 	}, pace, func() { r.wake <- event.TypedGenericEvent[*metal3v1.BareMetalHostDiscovery]{Object: wake} })
 	o.health = o.view.Health()
-	o.snapshot.Machines = o.view.Machines()
+	o.snapshot.Machines, o.snapshot.Looked = o.view.Machines(), time.Now()
 	o.snapshot.Frozen = o.health.Err != nil || !o.health.Polled
 }
 
@@ -187,7 +190,11 @@ func (r *Reconciler) hosts(ctx context.Context) ([]inventory.Host, error) {
 	}
 	out := make([]inventory.Host, 0, len(list.Items))
 	for i := range list.Items {
-		out = append(out, hostOf(&list.Items[i]))
+		h := hostOf(&list.Items[i])
+		if spec := &list.Items[i].Spec; !r.ManageHosts && spec.BMC != nil && spec.BMC.Address != "" {
+			h.Driver, _ = handover.Driver(spec.BMC.Address)
+		}
+		out = append(out, h)
 	}
 	return out, nil
 }

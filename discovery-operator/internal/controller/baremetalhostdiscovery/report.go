@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -16,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1ac "github.com/muster-io/muster/apis/applyconfiguration/metal3/v1alpha1"
@@ -31,7 +34,10 @@ const lostLimit = 5
 
 // report writes the status of the resource, if it changed, and tells of machines that are refused for a new reason.
 func (r *Reconciler) report(ctx context.Context, o *observation, d inventory.Decision) error {
-	r.tell(o, d)
+	if o.view != nil && !o.health.Polled && o.reported() { // after a restart, until Ironic was read, what was written before is the best that is known
+		return nil
+	}
+	r.tell(ctx, o, d)
 	status := statusOf(o, d)
 	if equality.Semantic.DeepEqual(status, o.discovery.Status) {
 		return nil
@@ -49,20 +55,42 @@ func (r *Reconciler) report(ctx context.Context, o *observation, d inventory.Dec
 	return client.IgnoreNotFound(wrap(err, "writing the status"))
 }
 
-// tell publishes an event for each machine that was not refused for this reason before.
-func (r *Reconciler) tell(o *observation, d inventory.Decision) {
+// reported reports whether the status is of the present spec and endpoint.
+func (o *observation) reported() bool {
+	s := &o.discovery.Status
+	return s.ObservedGeneration == o.discovery.Generation && s.Endpoint == o.endpoint
+}
+
+// tell publishes an event for each machine that was not refused for this reason before. What an earlier process told stands in the status, by machine
+// as far as it has room, and in numbers.
+func (r *Reconciler) tell(ctx context.Context, o *observation, d inventory.Decision) {
+	if m := o.memory; m.before == nil {
+		m.before = map[string]int32{}
+		for _, c := range o.discovery.Status.Reasons {
+			m.before[c.Reason] = c.Count
+		}
+		for _, reported := range o.discovery.Status.Machines {
+			m.refused[reported.Node] = reported.Reason
+		}
+	}
+	told := maps.Clone(o.memory.before)
 	present := make(map[string]string, len(o.memory.refused))
 	for _, v := range d.Verdicts {
 		if v.Waiting {
 			continue
 		}
 		present[v.Node] = v.Reason
-		if o.memory.refused[v.Node] != v.Reason {
-			r.Counter.Refused()
-			r.Events.Eventf(o.discovery, nil, corev1.EventTypeWarning, v.Reason, "Refuse", "Node %s: %s", v.Node, v.Message)
+		if told[v.Reason]--; told[v.Reason] >= 0 || o.memory.refused[v.Node] == v.Reason {
+			continue
 		}
+		r.Counter.Refused()
+		r.Events.Eventf(o.discovery, nil, corev1.EventTypeWarning, v.Reason, "Refuse", "Node %s: %s", v.Node, v.Message)
+		ctrl.LoggerFrom(ctx).Info("machine refused", "node", v.Node, "reason", v.Reason, "message", v.Message)
 	}
 	o.memory.refused = present
+	if len(o.snapshot.Machines) > 0 && int(d.Counts.Read) == len(o.snapshot.Machines) {
+		clear(o.memory.before)
+	}
 }
 
 // statusOf is the status that follows from a pass. It is the old one where nothing changed.
@@ -125,6 +153,7 @@ func conditions(status *metal3v1.BareMetalHostDiscoveryStatus, o *observation, d
 	} else {
 		meta.RemoveStatusCondition(&status.Conditions, metal3v1.ConditionStalled)
 	}
+	evaluated(status, o, d, set)
 	switch {
 	case broken != "":
 		set(metal3v1.ConditionReady, metav1.ConditionFalse, broken, why)
@@ -132,8 +161,8 @@ func conditions(status *metal3v1.BareMetalHostDiscoveryStatus, o *observation, d
 		set(metal3v1.ConditionReady, endpoint, reason, message)
 	case d.LostHosts >= lostLimit && d.LostHosts*2 > int(d.Counts.Hosts):
 		set(metal3v1.ConditionReady, metav1.ConditionFalse, metal3v1.ReasonNodesDisappeared, fmt.Sprintf(
-			"Ironic does not know the nodes of %d of %d hosts: another Ironic, or another database? Hosts are left as they are.",
-			d.LostHosts, d.Counts.Hosts))
+			"Ironic does not know the nodes of %d of %s: another Ironic, or another database? Hosts are left as they are.",
+			d.LostHosts, count(d.Counts.Hosts, "host", "hosts")))
 	case o.discovery.Spec.Paused:
 		set(metal3v1.ConditionReady, metav1.ConditionFalse, metal3v1.ReasonPaused, "spec.paused is true: "+summary(status))
 	case d.Counts.Refused > 0:
@@ -142,6 +171,22 @@ func conditions(status *metal3v1.BareMetalHostDiscoveryStatus, o *observation, d
 		set(metal3v1.ConditionReady, metav1.ConditionTrue, metal3v1.ReasonMachinesWaiting, summary(status))
 	default:
 		set(metal3v1.ConditionReady, metav1.ConditionTrue, metal3v1.ReasonDiscovering, summary(status))
+	}
+}
+
+// evaluated says whether the selector could be evaluated.
+func evaluated(status *metal3v1.BareMetalHostDiscoveryStatus, o *observation, d inventory.Decision,
+	set func(kind string, holds metav1.ConditionStatus, reason, message string),
+) {
+	switch {
+	case o.discovery.Spec.Selector == "" || o.self.Broken != "":
+		meta.RemoveStatusCondition(&status.Conditions, metal3v1.ConditionSelectorEvaluated)
+	case d.Unevaluated > 0:
+		set(metal3v1.ConditionSelectorEvaluated, metav1.ConditionFalse, metal3v1.ReasonEvaluationFailure, fmt.Sprintf(
+			"The selector fails on %s, which it does not take; the first is node %s: %s",
+			count(int32(min(d.Unevaluated, math.MaxInt32)), "machine", "machines"), d.UnevaluatedNode, inventory.Sentence(d.UnevaluatedWhy)))
+	default:
+		set(metal3v1.ConditionSelectorEvaluated, metav1.ConditionTrue, metal3v1.ReasonEvaluated, "The selector is evaluated on each machine.")
 	}
 }
 
@@ -170,10 +215,11 @@ var known = map[inventory.Problem]string{
 	inventory.ProblemNotShared:   metal3v1.ReasonEndpointNotShared,
 }
 
-// summary counts what there is: "3 hosts; 2 machines wait: WaitingForInventory 2; 1 is refused: DuplicateSerial 1".
+// summary counts what there is: "3 hosts made, 2 machines wait, 1 machine is refused (DuplicateSerial 1, WaitingForInventory 2)."
 func summary(status *metal3v1.BareMetalHostDiscoveryStatus) string {
 	c := status.Counts
-	text := fmt.Sprintf("%d hosts made, %d machines wait, %d refused", c.Hosts, c.Waiting, c.Refused)
+	text := fmt.Sprintf("%s made, %s, %s", count(c.Hosts, "host", "hosts"), count(c.Waiting, "machine waits", "machines wait"),
+		count(c.Refused, "machine is refused", "machines are refused"))
 	parts := make([]string, 0, len(status.Reasons))
 	for _, r := range status.Reasons {
 		parts = append(parts, fmt.Sprintf("%s %d", r.Reason, r.Count))
@@ -182,4 +228,11 @@ func summary(status *metal3v1.BareMetalHostDiscoveryStatus) string {
 		text += " (" + strings.Join(parts, ", ") + ")"
 	}
 	return text + "."
+}
+
+func count(n int32, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }

@@ -6,7 +6,6 @@ package baremetalhostdiscovery
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -17,13 +16,8 @@ import (
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 	"github.com/muster-io/muster/discovery-operator/internal/reservation"
+	"github.com/muster-io/muster/discovery-operator/internal/reserve"
 )
-
-// errReserved says that another host has the boot MAC, or that it is kept away.
-var errReserved = errors.New("the boot MAC is reserved")
-
-// errSoon says that another process may be creating the host right now.
-var errSoon = errors.New("the boot MAC was reserved a moment ago")
 
 // reserve takes the boot MAC of a machine for one host, cluster-wide, and with it the right of that host to act on the machine's node. It
 // succeeds again for the same host.
@@ -32,29 +26,8 @@ func (r *Reconciler) reserve(ctx context.Context, d *metal3v1.BareMetalHostDisco
 	if err != nil {
 		return err
 	}
-	lease := &coordinationv1.Lease{}
-	lease.Namespace = r.Namespace
-	wanted.WriteTo(lease)
-	err = r.Client.Create(ctx, lease, client.FieldOwner(FieldOwner))
-	if !apierrors.IsAlreadyExists(err) {
-		return wrap(err, "reserving %s for host %s", c.BootMAC, c.Host)
-	}
-	present, err := r.reserved(ctx, c.BootMAC)
-	if err != nil {
-		return err
-	}
-	switch was := reservation.Of(present); {
-	case was.Ignored:
-		return fmt.Errorf("%w: its machine is ignored", errReserved)
-	case was.Host == c.Host && was.Node == wanted.Node && was.Ironic == wanted.Ironic:
-		return nil
-	case was.Host != c.Host:
-		if err := r.orphaned(ctx, was); err != nil {
-			return err
-		}
-	}
-	wanted.WriteTo(present)
-	return wrap(r.Client.Update(ctx, present, client.FieldOwner(FieldOwner)), "taking over the reservation of %s", c.BootMAC)
+	reserver := reserve.Reserver{Client: r.Client, Live: r.Live, Namespace: r.Namespace, FieldOwner: FieldOwner, Now: r.now}
+	return reserver.Take(ctx, wanted)
 }
 
 func (r *Reconciler) reserved(ctx context.Context, mac string) (*coordinationv1.Lease, error) {
@@ -82,26 +55,11 @@ func referenceOf(d *metal3v1.BareMetalHostDiscovery) (string, error) {
 	return string(data), wrap(err, "recording the endpoint of %s/%s", d.Namespace, d.Name)
 }
 
-// orphaned says whether a reservation may be taken over: its host does not exist and has had time enough to.
-func (r *Reconciler) orphaned(ctx context.Context, was reservation.Reservation) error {
-	var host metal3v1.BareMetalHost
-	err := r.Live.Get(ctx, types.NamespacedName(was.Host), &host)
-	switch {
-	case err == nil:
-		return fmt.Errorf("%w by host %s", errReserved, was.Host)
-	case !apierrors.IsNotFound(err):
-		return wrap(err, "reading host %s", was.Host)
-	case r.now().Sub(was.Renewed) < reservation.Time:
-		return errSoon
-	}
-	return nil
-}
-
 // renew makes the reservation of a host name the node that its machine has now. Only a host that has the reservation gets a node.
 func (r *Reconciler) renew(ctx context.Context, d *metal3v1.BareMetalHostDiscovery, a inventory.WriteStatus) error {
 	present, err := r.reserved(ctx, a.BootMAC)
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("%w by nobody, and host %s has to have it", errReserved, a.Host)
+		return fmt.Errorf("MAC %s %w for nobody, and host %s has to have it", a.BootMAC, reserve.ErrReserved, a.Host)
 	} else if err != nil {
 		return err
 	}
@@ -111,7 +69,7 @@ func (r *Reconciler) renew(ctx context.Context, d *metal3v1.BareMetalHostDiscove
 	}
 	switch was := reservation.Of(present); {
 	case was.Host != a.Host || was.Ignored:
-		return fmt.Errorf("%w, and not by host %s", errReserved, a.Host)
+		return fmt.Errorf("MAC %s %w, and not for host %s", a.BootMAC, reserve.ErrReserved, a.Host)
 	case was.Node != a.Node || was.Ironic != endpoint:
 		was.Node, was.UID, was.Ironic = a.Node, a.UID, endpoint
 		was.WriteTo(present)

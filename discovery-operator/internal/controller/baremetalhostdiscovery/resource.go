@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
@@ -26,6 +28,7 @@ func (m *memory) resource(d *metal3v1.BareMetalHostDiscovery) inventory.Resource
 		Ref: inventory.Ref{Namespace: d.Namespace, Name: d.Name}, Created: d.CreationTimestamp.Time, UID: string(d.UID),
 		Paused: d.Spec.Paused, Going: d.DeletionTimestamp != nil, Template: d.Spec.ResourceNameTemplate,
 		Manual: d.Spec.Approval == metal3v1.ApprovalManual, MaxHosts: d.Spec.RateLimit.MaxHosts,
+		IgnoreSerial: d.Spec.DuplicateChecks.SerialNumber == metal3v1.DuplicateIgnore, IgnoreBMC: d.Spec.DuplicateChecks.BMCAddress == metal3v1.DuplicateIgnore,
 	}
 	if d.Spec.Selector != "" {
 		c := m.compile("selector "+d.Spec.Selector, func() (c compiled) {
@@ -37,23 +40,64 @@ func (m *memory) resource(d *metal3v1.BareMetalHostDiscovery) inventory.Resource
 			r.Broken = fmt.Errorf("%w: %w", errSelector, c.err).Error()
 		}
 	}
+	r.Dry = d.Spec.Mode == metal3v1.ModeDryRun
+	r.Approves = m.selector(&r, "spec.approvalRule", d.Spec.ApprovalRule)
+	r.Named = m.text(&r, "spec.resourceNameTemplate.expression", d.Spec.ResourceNameTemplate.Expression)
+	if t := d.Spec.HostTemplate.BMC; t != nil {
+		r.BMC = &inventory.BMCRule{Address: m.text(&r, "spec.hostTemplate.bmc.address", t.Address), Secret: t.CredentialsName}
+		for i, c := range t.Credentials {
+			r.BMC.Secrets = append(r.BMC.Secrets, inventory.SecretRule{
+				Selects: m.selector(&r, fmt.Sprintf("spec.hostTemplate.bmc.credentials[%d].selector", i), c.Selector), MACPrefix: c.MACPrefix, Secret: c.CredentialsName,
+			})
+		}
+	}
 	r.Labels, r.Annotations = map[string]*inventory.Text{}, map[string]*inventory.Text{}
 	m.texts(&r, "labels", d.Spec.HostTemplate.Labels, r.Labels)
 	m.texts(&r, "annotations", d.Spec.HostTemplate.Annotations, r.Annotations)
 	return r
 }
 
+// selector compiles an expression, nil where there is none. A wrong one makes the resource unusable.
+func (m *memory) selector(r *inventory.Resource, field, source string) *inventory.Expression {
+	if source == "" {
+		return nil
+	}
+	c := m.compile("selector "+source, func() (c compiled) {
+		c.expression, c.err = inventory.CompileSelector(source)
+		return c
+	})
+	if c.err != nil {
+		r.Broken = fmt.Sprintf("%s: %v", field, c.err)
+	}
+	return c.expression
+}
+
+// text compiles a value with expressions, nil where there is none. A wrong one makes the resource unusable.
+func (m *memory) text(r *inventory.Resource, field string, source metal3v1.TemplateValue) *inventory.Text {
+	if source == "" {
+		return nil
+	}
+	c := m.compile("text "+string(source), func() (c compiled) {
+		c.text, c.err = inventory.CompileText(string(source))
+		return c
+	})
+	if c.err != nil {
+		r.Broken = fmt.Sprintf("%s: %v", field, c.err)
+	}
+	return c.text
+}
+
 func (m *memory) texts(r *inventory.Resource, field string, from map[string]metal3v1.TemplateValue, to map[string]*inventory.Text) {
 	for key, value := range from {
-		c := m.compile("text "+string(value), func() (c compiled) {
-			c.text, c.err = inventory.CompileText(string(value))
-			return c
-		})
-		if c.err != nil {
-			r.Broken = fmt.Sprintf("spec.hostTemplate.%s[%s]: %v", field, key, c.err)
+		if wrong := validation.IsQualifiedName(key); len(wrong) > 0 {
+			r.Broken = fmt.Sprintf("spec.hostTemplate.%s: %q is no legal key: %s", field, key, wrong[0])
 			continue
 		}
-		to[key] = c.text
+		if text := m.text(r, fmt.Sprintf("spec.hostTemplate.%s[%s]", field, key), value); text != nil {
+			to[key] = text
+		} else if value == "" {
+			to[key] = &inventory.Text{}
+		}
 	}
 }
 

@@ -1,0 +1,127 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/ironic"
+	"github.com/muster-io/muster/discovery-operator/internal/ironictest"
+)
+
+// silent is an endpoint that accepts connections and never answers.
+func silent(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var held []net.Conn
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				break
+			}
+			held = append(held, c)
+		}
+		for _, c := range held {
+			_ = c.Close()
+		}
+	}()
+	t.Cleanup(func() { _ = l.Close(); <-done })
+	return "http://" + l.Addr().String() + "/v1/"
+}
+
+// held makes a host that discovery made of a machine of an Ironic, before the operator starts.
+func (w *world) held(i int, ref *metal3v1.IronicReference) *metal3v1.BareMetalHost {
+	w.Helper()
+	endpoint, err := json.Marshal(ref)
+	require.NoError(w, err)
+	h := &metal3v1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{
+		Namespace: w.ns, Name: fmt.Sprintf("held-%02d", i), Labels: map[string]string{metal3v1.DiscoveredByLabel: "silent"},
+		Annotations: map[string]string{
+			metal3v1.PausedAnnotation: metal3v1.DiscoveryPausedValue, metal3v1.IronicAnnotation: string(endpoint),
+			metal3v1.NodeAnnotation: fmt.Sprintf("00000000-0000-4000-8000-%012d", i),
+		},
+		Finalizers: []string{metal3v1.DiscoveryFinalizer},
+	}}
+	h.Spec.BootMACAddress = fmt.Sprintf("02:fd:00:00:00:%02x", i)
+	require.NoError(w, w.Create(w.Context(), h))
+	h.Status.OperationalStatus = metal3v1.OperationalStatusDiscovered
+	h.Status.Provisioning = metal3v1.ProvisionStatus{State: metal3v1.StateUnmanaged, ID: h.Annotations[metal3v1.NodeAnnotation], Image: &metal3v1.Image{}}
+	h.Status.LastUpdated = new(metav1.Now())
+	require.NoError(w, w.Status().Update(w.Context(), h))
+	w.credentials(h, "ipmi://192.0.2.9", true)
+	return h
+}
+
+// TestAnIronicThatNeverAnswersStopsNoOther has two Ironics, of which one accepts connections and never answers, and no request to it ends while the
+// test runs. Machines of the other become hosts, are handed over and deleted, after a start and when another process takes over.
+func TestAnIronicThatNeverAnswersStopsNoOther(t *testing.T) {
+	w := newWorld(t)
+	i := ironictest.Start(t, "beside-a-silent-one")
+	i.Enrol(t, 2, 1)
+	never := &metal3v1.IronicReference{Endpoint: silent(t)}
+	answers := &metal3v1.IronicReference{Endpoint: i.Endpoint, InspectorEndpoint: i.Inspector}
+	const hosts = 2 * 8
+	var stuck []*metal3v1.BareMetalHost
+	for n := range hosts {
+		stuck = append(stuck, w.held(n, never))
+	}
+	for _, h := range stuck[hosts/2:] {
+		require.NoError(t, w.Delete(t.Context(), h))
+	}
+	patient := func(o *Options) { o.ironicTimeout = time.Hour }
+	stop := w.operate(patient)
+	w.discover("silent", func(d *metal3v1.BareMetalHostDiscovery) { d.Spec.Ironic = never })
+	d := w.discover("answers", func(d *metal3v1.BareMetalHostDiscovery) { d.Spec.Ironic = answers })
+	direct, err := ironic.New(i.Config(), nil)
+	require.NoError(t, err)
+
+	t.Run("a machine becomes a host and is handed over", func(t *testing.T) {
+		h := w.host("node-00001")
+		w.credentials(h, "ipmi://192.0.2.1", true)
+		w.released(h)
+	})
+	t.Run("a host is deleted with its node", func(t *testing.T) {
+		h := w.host("node-00002")
+		require.NoError(t, w.Delete(t.Context(), h))
+		w.gone(h)
+		_, err := direct.Node(t.Context(), h.Status.Provisioning.ID)
+		require.Error(t, err)
+	})
+	t.Run("the hosts of the silent one say what they wait for, and how to end a deletion", func(t *testing.T) {
+		w.handedOver(stuck[0], metal3v1.ReasonEndpointTimedOut)
+		w.handedOver(stuck[hosts-1], metal3v1.ReasonEndpointTimedOut)
+		c := meta.FindStatusCondition(stuck[hosts-1].Status.Conditions, metal3v1.ConditionHandedOver)
+		assert.Contains(t, c.Message, metal3v1.KeepNodeAnnotation)
+		c = meta.FindStatusCondition(stuck[0].Status.Conditions, metal3v1.ConditionHandedOver)
+		assert.NotContains(t, strings.ToLower(c.Message), "set spec.bmc")
+		w.patch(stuck[hosts-1], `{"metadata":{"annotations":{"`+metal3v1.KeepNodeAnnotation+`":"true"}}}`)
+		w.gone(stuck[hosts-1])
+	})
+	t.Run("another process takes over", func(t *testing.T) {
+		stop()
+		i.Enrol(t, 1, 3)
+		w.operate(patient)
+		h := w.host("node-00003")
+		w.credentials(h, "ipmi://192.0.2.3", true)
+		w.released(h)
+		require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(d), d))
+		assert.True(t, ready(metal3v1.ReasonDiscovering)(&d.Status))
+	})
+}

@@ -1,0 +1,216 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package baremetalhost
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/handover"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
+
+const (
+	// workers is how many hosts are worked on at the same time; most of that is waiting for Ironic.
+	workers = 64
+	// atOnce is how many hosts of one Ironic are worked on at the same time, so that an Ironic that does not answer leaves workers to others.
+	atOnce = 8
+	// probeTimeout bounds the request that asks whether an Ironic answers.
+	probeTimeout = 5 * time.Second
+	// maxAway is how long an Ironic that did not answer is not asked again.
+	maxAway = 5 * time.Second
+	// parkedRetry is when a host is looked at again that waits for its turn. It is woken before.
+	parkedRetry = 30 * time.Second
+)
+
+// errLater says that other hosts ask the Ironic of this one, and that this one is woken when it is its turn.
+var errLater = errors.New("other hosts ask this Ironic")
+
+// endpoints limits how many hosts ask each Ironic. An Ironic that has not answered yet, or did not answer last time, is asked by one host at a time,
+// with one short request; all others wait without a worker.
+type endpoints struct {
+	// wake carries the hosts whose turn it is.
+	wake chan event.TypedGenericEvent[*metal3v1.BareMetalHost]
+
+	mu   sync.Mutex
+	list map[string]*endpoint
+}
+
+// endpoint is one Ironic, asked with one set of credentials.
+type endpoint struct {
+	// answers says that Ironic answered last time.
+	answers, probing bool
+	running          int
+	// err is why Ironic does not serve, and again when it is asked again.
+	err      error
+	failures int
+	again    time.Time
+	// parked are the hosts that wait for their turn, or for Ironic.
+	parked map[types.NamespacedName]bool
+}
+
+func newEndpoints() *endpoints {
+	return &endpoints{wake: make(chan event.TypedGenericEvent[*metal3v1.BareMetalHost], 2*workers), list: map[string]*endpoint{}}
+}
+
+// enter admits a host to an Ironic. Each admission ends with leave. It returns errLater when others are before the host, and why Ironic does not serve
+// when that is known. With probe, the host asks first whether Ironic answers.
+func (s *endpoints) enter(key string, host types.NamespacedName, now time.Time) (e *endpoint, probe bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e = s.list[key]; e == nil {
+		e = &endpoint{parked: map[types.NamespacedName]bool{}}
+		s.list[key] = e
+	}
+	switch {
+	case e.answers && e.running < atOnce:
+	case e.answers:
+		err = errLater
+	case !e.probing && !now.Before(e.again):
+		e.probing, probe = true, true
+	case e.err != nil:
+		err = e.err
+	default:
+		err = errLater
+	}
+	if err != nil {
+		e.parked[host] = true
+		return nil, false, err
+	}
+	delete(e.parked, host)
+	e.running++
+	return e, probe, nil
+}
+
+// leave ends an admission and says how Ironic answered. It wakes hosts whose turn it is.
+func (s *endpoints) leave(e *endpoint, probe bool, err error, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.running--
+	if probe {
+		e.probing = false
+	}
+	woken := 1
+	switch {
+	case away(err, probe):
+		e.answers, e.err = false, err
+		e.again = now.Add(min(time.Second<<min(e.failures, 10), maxAway))
+		e.failures++
+		if e.failures == 1 { // those that wait for their turn can say why
+			woken = len(e.parked)
+		}
+	case !e.answers:
+		woken = len(e.parked)
+		fallthrough
+	default:
+		e.answers, e.err, e.failures = true, nil, 0
+	}
+	if e.err == nil || e.failures == 1 {
+		s.call(e, woken)
+	}
+}
+
+// call wakes so many of the hosts that wait. Those for whom there is no room are woken when others leave. The lock is held.
+func (s *endpoints) call(e *endpoint, woken int) {
+	for h := range e.parked {
+		if woken--; woken < 0 {
+			return
+		}
+		host := &metal3v1.BareMetalHost{}
+		host.Namespace, host.Name = h.Namespace, h.Name
+		select {
+		case s.wake <- event.TypedGenericEvent[*metal3v1.BareMetalHost]{Object: host}:
+			delete(e.parked, h)
+		default:
+			return
+		}
+	}
+}
+
+// away reports whether an error says that Ironic does not serve anybody with these credentials at the moment.
+func away(err error, probe bool) bool {
+	var e *inventory.EndpointError
+	if !errors.As(err, &e) {
+		return probe && err != nil
+	}
+	switch e.Problem { //nolint:exhaustive // the others concern one node
+	case inventory.ProblemUnreachable, inventory.ProblemTimedOut, inventory.ProblemCredentials, inventory.ProblemNoSecret, inventory.ProblemNoEndpoint,
+		inventory.ProblemTooOld, inventory.ProblemNotShared:
+		return true
+	default:
+		return probe
+	}
+}
+
+// visit is the Ironic of a host, for one pass. Leave ends the visit with the error that Ironic returned, or nil; only the first call counts.
+type visit struct {
+	Manager
+	leave func(error)
+}
+
+// visit admits a host to the Ironic that has its node.
+func (r *Reconciler) visit(ctx context.Context, host *metal3v1.BareMetalHost) (*visit, error) {
+	var ref *metal3v1.IronicReference
+	if data := host.Annotations[metal3v1.IronicAnnotation]; data != "" {
+		ref = &metal3v1.IronicReference{}
+		if err := json.Unmarshal([]byte(data), ref); err != nil {
+			return nil, fmt.Errorf("reading the annotation %s: %w", metal3v1.IronicAnnotation, err)
+		}
+	}
+	address := r.Provisioners.Address(host.Namespace, ref)
+	e, probe, err := r.endpoints.enter(address.View+" "+address.Door, client.ObjectKeyFromObject(host), r.now())
+	if err != nil {
+		return nil, wrap(err, "connecting to Ironic")
+	}
+	var once sync.Once
+	v := &visit{leave: func(err error) { once.Do(func() { r.endpoints.leave(e, probe, err, r.now()) }) }}
+	if v.Manager, err = r.Provisioners.Provisioner(ctx, host.Namespace, ref); err == nil && probe {
+		within, cancel := context.WithTimeout(ctx, probeTimeout)
+		err = v.Enter(within)
+		cancel()
+		if err == nil { // others need not wait until this visit ends
+			v.leave(nil)
+			return r.visit(ctx, host)
+		}
+	}
+	if err != nil {
+		v.leave(err)
+		return nil, wrap(err, "connecting to Ironic")
+	}
+	return v, nil
+}
+
+// ironicAway says on a host that its Ironic does not serve, and when it is asked again. Other errors are returned.
+func (r *Reconciler) ironicAway(ctx context.Context, host *metal3v1.BareMetalHost, err error) (ctrl.Result, error) {
+	var e *inventory.EndpointError
+	switch {
+	case errors.Is(err, errLater):
+		return ctrl.Result{RequeueAfter: parkedRetry}, nil
+	case !errors.As(err, &e):
+		return ctrl.Result{}, err
+	}
+	w := handover.Wait{Reason: string(e.Problem), Message: "Ironic does not serve this host: " + full(e.Text) + " It is asked again every few seconds."}
+	if e.Problem == inventory.ProblemRefused {
+		w.Reason = metal3v1.ReasonNodeRefused
+	}
+	if host.DeletionTimestamp != nil {
+		w.Message = "The host is deleted after its node. " + w.Message +
+			` To delete the host and leave the node, set the annotation ` + metal3v1.KeepNodeAnnotation + ` to "true".`
+	}
+	return ctrl.Result{RequeueAfter: endpointRetry}, r.say(ctx, host, w)
+}
+
+// full ends a text with a full stop.
+func full(s string) string { return strings.TrimRight(s, ". ") + "." }

@@ -1,0 +1,87 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package baremetalhost
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
+
+func key(i int) types.NamespacedName {
+	return types.NamespacedName{Namespace: "ns", Name: fmt.Sprint(i)}
+}
+
+// answering is an Ironic that answered.
+func answering(t *testing.T, s *endpoints, now time.Time) {
+	t.Helper()
+	e, probe, err := s.enter("a", key(0), now)
+	require.NoError(t, err)
+	require.True(t, probe, "nobody knows yet whether it answers")
+	s.leave(e, probe, nil, now)
+}
+
+func TestAnIronicTakesSoManyHostsAndWakesTheOthers(t *testing.T) {
+	s, now := newEndpoints(), time.Now()
+	answering(t, s, now)
+	var inside []*endpoint
+	for i := range atOnce {
+		e, probe, err := s.enter("a", key(i), now)
+		require.NoError(t, err)
+		require.False(t, probe)
+		inside = append(inside, e)
+	}
+	_, _, err := s.enter("a", key(100), now)
+	require.ErrorIs(t, err, errLater)
+	_, probe, err := s.enter("b", key(101), now)
+	require.NoError(t, err, "another Ironic is not concerned")
+	assert.True(t, probe)
+	s.leave(inside[0], false, nil, now)
+	assert.Equal(t, "100", (<-s.wake).Object.Name)
+	_, _, err = s.enter("a", key(100), now)
+	require.NoError(t, err)
+}
+
+func TestOneHostAsksAnIronicThatIsAway(t *testing.T) {
+	s, now := newEndpoints(), time.Now()
+	e, probe, err := s.enter("a", key(1), now)
+	require.NoError(t, err)
+	require.True(t, probe)
+	_, _, err = s.enter("a", key(2), now)
+	require.ErrorIs(t, err, errLater, "one asks")
+	down := inventory.Failf(inventory.ProblemTimedOut, "no answer")
+	s.leave(e, probe, down, now)
+	assert.Equal(t, "2", (<-s.wake).Object.Name, "it can say now why it waits")
+	_, _, err = s.enter("a", key(2), now)
+	require.ErrorIs(t, err, down)
+	for range 10 {
+		e, probe, err = s.enter("a", key(1), now.Add(maxAway))
+		require.NoError(t, err)
+		require.True(t, probe)
+		now = now.Add(maxAway)
+		s.leave(e, probe, down, now)
+	}
+	e, probe, err = s.enter("a", key(1), now.Add(maxAway))
+	require.NoError(t, err, "it is asked again after %s at most", maxAway)
+	s.leave(e, probe, nil, now)
+	assert.Equal(t, "2", (<-s.wake).Object.Name, "it is back")
+}
+
+func TestAnErrorOfOneNodeClosesNoIronic(t *testing.T) {
+	s, now := newEndpoints(), time.Now()
+	answering(t, s, now)
+	for _, err := range []error{inventory.ErrNotFound, inventory.ErrBusy, inventory.ErrRefused, errors.New("the API server is away")} {
+		e, probe, entered := s.enter("a", key(1), now)
+		require.NoError(t, entered)
+		require.False(t, probe, "after %v", err)
+		s.leave(e, probe, err, now)
+	}
+}
