@@ -1086,6 +1086,60 @@ func (e DownloadClusterManifestParamsFolder) Valid() bool {
 	}
 }
 
+// Defines values for ReportMonitoredOperatorStatusJSONBodyStatus.
+const (
+	ReportMonitoredOperatorStatusJSONBodyStatusAvailable   ReportMonitoredOperatorStatusJSONBodyStatus = "available"
+	ReportMonitoredOperatorStatusJSONBodyStatusFailed      ReportMonitoredOperatorStatusJSONBodyStatus = "failed"
+	ReportMonitoredOperatorStatusJSONBodyStatusProgressing ReportMonitoredOperatorStatusJSONBodyStatus = "progressing"
+)
+
+// Valid indicates whether the value is a known member of the ReportMonitoredOperatorStatusJSONBodyStatus enum.
+func (e ReportMonitoredOperatorStatusJSONBodyStatus) Valid() bool {
+	switch e {
+	case ReportMonitoredOperatorStatusJSONBodyStatusAvailable:
+		return true
+	case ReportMonitoredOperatorStatusJSONBodyStatusFailed:
+		return true
+	case ReportMonitoredOperatorStatusJSONBodyStatusProgressing:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for UpdateClusterFinalizingProgressJSONBodyFinalizingStage.
+const (
+	UpdateClusterFinalizingProgressJSONBodyFinalizingStageAddingRouterCa                          UpdateClusterFinalizingProgressJSONBodyFinalizingStage = "Adding router ca"
+	UpdateClusterFinalizingProgressJSONBodyFinalizingStageApplyingOlmManifests                    UpdateClusterFinalizingProgressJSONBodyFinalizingStage = "Applying olm manifests"
+	UpdateClusterFinalizingProgressJSONBodyFinalizingStageDone                                    UpdateClusterFinalizingProgressJSONBodyFinalizingStage = "Done"
+	UpdateClusterFinalizingProgressJSONBodyFinalizingStageWaitingForClusterOperators              UpdateClusterFinalizingProgressJSONBodyFinalizingStage = "Waiting for cluster operators"
+	UpdateClusterFinalizingProgressJSONBodyFinalizingStageWaitingForOLMOperatorSetupJobs          UpdateClusterFinalizingProgressJSONBodyFinalizingStage = "Waiting for OLM operator setup jobs"
+	UpdateClusterFinalizingProgressJSONBodyFinalizingStageWaitingForOlmOperatorsCsv               UpdateClusterFinalizingProgressJSONBodyFinalizingStage = "Waiting for olm operators csv"
+	UpdateClusterFinalizingProgressJSONBodyFinalizingStageWaitingForOlmOperatorsCsvInitialization UpdateClusterFinalizingProgressJSONBodyFinalizingStage = "Waiting for olm operators csv initialization"
+)
+
+// Valid indicates whether the value is a known member of the UpdateClusterFinalizingProgressJSONBodyFinalizingStage enum.
+func (e UpdateClusterFinalizingProgressJSONBodyFinalizingStage) Valid() bool {
+	switch e {
+	case UpdateClusterFinalizingProgressJSONBodyFinalizingStageAddingRouterCa:
+		return true
+	case UpdateClusterFinalizingProgressJSONBodyFinalizingStageApplyingOlmManifests:
+		return true
+	case UpdateClusterFinalizingProgressJSONBodyFinalizingStageDone:
+		return true
+	case UpdateClusterFinalizingProgressJSONBodyFinalizingStageWaitingForClusterOperators:
+		return true
+	case UpdateClusterFinalizingProgressJSONBodyFinalizingStageWaitingForOLMOperatorSetupJobs:
+		return true
+	case UpdateClusterFinalizingProgressJSONBodyFinalizingStageWaitingForOlmOperatorsCsv:
+		return true
+	case UpdateClusterFinalizingProgressJSONBodyFinalizingStageWaitingForOlmOperatorsCsvInitialization:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListEventsParamsOrder.
 const (
 	Ascending  ListEventsParamsOrder = "ascending"
@@ -1414,7 +1468,7 @@ type ClusterKind string
 // ClusterCreateParams defines model for ClusterCreateParams.
 type ClusterCreateParams struct {
 	AdditionalNtpSource nullable.Nullable[string] `json:"additional_ntp_source,omitempty,omitzero"`
-	APIVips             []VIP                     `json:"api_vips,omitempty,omitzero"`
+	APIVips             nullable.Nullable[[]VIP]  `json:"api_vips,omitempty,omitzero"`
 	BaseDNSDomain       string                    `json:"base_dns_domain,omitempty,omitzero"`
 
 	// ClusterNetworkCidr The only one of `cluster_networks`, where that is absent.
@@ -1425,7 +1479,7 @@ type ClusterCreateParams struct {
 	HighAvailabilityMode ClusterCreateParamsHighAvailabilityMode `json:"high_availability_mode,omitempty,omitzero"`
 	HTTPProxy            nullable.Nullable[string]               `json:"http_proxy,omitempty,omitzero"`
 	HTTPSProxy           nullable.Nullable[string]               `json:"https_proxy,omitempty,omitzero"`
-	IngressVips          []VIP                                   `json:"ingress_vips,omitempty,omitzero"`
+	IngressVips          nullable.Nullable[[]VIP]                `json:"ingress_vips,omitempty,omitzero"`
 	MachineNetworks      nullable.Nullable[[]CIDR]               `json:"machine_networks,omitempty,omitzero"`
 	Name                 string                                  `json:"name"`
 	NoProxy              nullable.Nullable[string]               `json:"no_proxy,omitempty,omitzero"`
@@ -1531,6 +1585,12 @@ type DetailedFeatures struct {
 		SupportLevel          string   `json:"support_level"`
 	} `json:"features,omitempty,omitzero"`
 	Operators []map[string]interface{} `json:"operators,omitempty,omitzero"`
+}
+
+// DiskSkipFormattingParams defines model for DiskSkipFormattingParams.
+type DiskSkipFormattingParams struct {
+	DiskID         string `json:"disk_id"`
+	SkipFormatting bool   `json:"skip_formatting"`
 }
 
 // Error defines model for Error.
@@ -1706,9 +1766,9 @@ type HostRegistrationResponse struct {
 	MachineConfigPoolName string                              `json:"machine_config_pool_name,omitempty,omitzero"`
 	MediaStatus           HostRegistrationResponseMediaStatus `json:"media_status,omitempty,omitzero"`
 	NextStepRunnerCommand struct {
-		Args         []string `json:"args,omitempty,omitzero"`
-		Command      string   `json:"command,omitempty,omitzero"`
-		RetrySeconds int      `json:"retry_seconds,omitempty,omitzero"`
+		Args         []string `json:"args"`
+		Command      string   `json:"command"`
+		RetrySeconds int      `json:"retry_seconds"`
 	} `json:"next_step_runner_command,omitempty,omitzero"`
 
 	// NodeLabels JSON of the labels that were given.
@@ -1777,23 +1837,14 @@ type HostUpdateParams struct {
 		Role HostUpdateParamsDisksSelectedConfigRole `json:"role,omitempty,omitzero"`
 	}] `json:"disks_selected_config,omitempty,omitzero"`
 
-	// DisksSkipFormatting Adds disks to those that are not written to, and takes others away; null takes all away.
-	DisksSkipFormatting nullable.Nullable[[]struct {
-		DiskID         string `json:"disk_id"`
-		SkipFormatting bool   `json:"skip_formatting"`
-	}] `json:"disks_skip_formatting,omitempty,omitzero"`
-	HostName                    nullable.Nullable[string]                   `json:"host_name,omitempty,omitzero"`
-	HostRole                    nullable.Nullable[HostUpdateParamsHostRole] `json:"host_role,omitempty,omitzero"`
-	IgnitionEndpointHTTPHeaders nullable.Nullable[[]struct {
-		Key   string `json:"key"`
-		Value string `json:"value"`
-	}] `json:"ignition_endpoint_http_headers,omitempty,omitzero"`
-	IgnitionEndpointToken nullable.Nullable[string] `json:"ignition_endpoint_token,omitempty,omitzero"`
-	MachineConfigPoolName nullable.Nullable[string] `json:"machine_config_pool_name,omitempty,omitzero"`
-	NodeLabels            nullable.Nullable[[]struct {
-		Key   string `json:"key"`
-		Value string `json:"value"`
-	}] `json:"node_labels,omitempty,omitzero"`
+	// DisksSkipFormatting Adds disks to those that are not written to, and takes others away; an empty list takes all away.
+	DisksSkipFormatting         nullable.Nullable[[]DiskSkipFormattingParams]   `json:"disks_skip_formatting,omitempty,omitzero"`
+	HostName                    nullable.Nullable[string]                       `json:"host_name,omitempty,omitzero"`
+	HostRole                    nullable.Nullable[HostUpdateParamsHostRole]     `json:"host_role,omitempty,omitzero"`
+	IgnitionEndpointHTTPHeaders nullable.Nullable[[]IgnitionEndpointHTTPHeader] `json:"ignition_endpoint_http_headers,omitempty,omitzero"`
+	IgnitionEndpointToken       nullable.Nullable[string]                       `json:"ignition_endpoint_token,omitempty,omitzero"`
+	MachineConfigPoolName       nullable.Nullable[string]                       `json:"machine_config_pool_name,omitempty,omitzero"`
+	NodeLabels                  nullable.Nullable[[]NodeLabelParams]            `json:"node_labels,omitempty,omitzero"`
 }
 
 // HostUpdateParamsDisksSelectedConfigRole defines model for HostUpdateParams.DisksSelectedConfig.Role.
@@ -1801,6 +1852,12 @@ type HostUpdateParamsDisksSelectedConfigRole string
 
 // HostUpdateParamsHostRole defines model for HostUpdateParams.HostRole.
 type HostUpdateParamsHostRole string
+
+// IgnitionEndpointHTTPHeader defines model for IgnitionEndpointHTTPHeader.
+type IgnitionEndpointHTTPHeader struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
 
 // IgnoredValidations defines model for IgnoredValidations.
 type IgnoredValidations struct {
@@ -1883,11 +1940,11 @@ type InfraEnvCreateParams struct {
 	CPUArchitecture CPUArchitecture                       `json:"cpu_architecture,omitempty,omitzero"`
 
 	// IgnitionConfigOverride JSON merged into the discovery image's configuration.
-	IgnitionConfigOverride       string                   `json:"ignition_config_override,omitempty,omitzero"`
-	ImageType                    ImageType                `json:"image_type,omitempty,omitzero"`
-	KernelArguments              []KernelArgument         `json:"kernel_arguments,omitempty,omitzero"`
-	Name                         string                   `json:"name"`
-	NetworkDiscoveryDelaySeconds nullable.Nullable[int64] `json:"network_discovery_delay_seconds,omitempty,omitzero"`
+	IgnitionConfigOverride       string                              `json:"ignition_config_override,omitempty,omitzero"`
+	ImageType                    ImageType                           `json:"image_type,omitempty,omitzero"`
+	KernelArguments              nullable.Nullable[[]KernelArgument] `json:"kernel_arguments,omitempty,omitzero"`
+	Name                         string                              `json:"name"`
+	NetworkDiscoveryDelaySeconds nullable.Nullable[int64]            `json:"network_discovery_delay_seconds,omitempty,omitzero"`
 
 	// NtpSources Time servers instead of all others, comma separated.
 	NtpSources nullable.Nullable[string] `json:"ntp_sources,omitempty,omitzero"`
@@ -1897,10 +1954,10 @@ type InfraEnvCreateParams struct {
 	Proxy            Proxy  `json:"proxy,omitempty,omitzero"`
 
 	// PullSecret Credentials of registries for the discovery image; never shown again.
-	PullSecret          string                    `json:"pull_secret"`
-	RendezvousIP        nullable.Nullable[string] `json:"rendezvous_ip,omitempty,omitzero"`
-	SSHAuthorizedKey    nullable.Nullable[string] `json:"ssh_authorized_key,omitempty,omitzero"`
-	StaticNetworkConfig []HostStaticNetworkConfig `json:"static_network_config,omitempty,omitzero"`
+	PullSecret          string                                       `json:"pull_secret"`
+	RendezvousIP        nullable.Nullable[string]                    `json:"rendezvous_ip,omitempty,omitzero"`
+	SSHAuthorizedKey    nullable.Nullable[string]                    `json:"ssh_authorized_key,omitempty,omitzero"`
+	StaticNetworkConfig nullable.Nullable[[]HostStaticNetworkConfig] `json:"static_network_config,omitempty,omitzero"`
 }
 
 // InfraEnvUpdateParams defines model for InfraEnvUpdateParams.
@@ -1961,6 +2018,12 @@ type ManifestFolder string
 // ManifestManifestSource defines model for Manifest.ManifestSource.
 type ManifestManifestSource string
 
+// NodeLabelParams defines model for NodeLabelParams.
+type NodeLabelParams struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
 // OpenshiftVersion defines model for OpenshiftVersion.
 type OpenshiftVersion struct {
 	CPUArchitectures []string                     `json:"cpu_architectures"`
@@ -2007,9 +2070,9 @@ type RoleRequirements struct {
 
 // Step defines model for Step.
 type Step struct {
-	Args     []string `json:"args,omitempty,omitzero"`
-	StepID   string   `json:"step_id,omitempty,omitzero"`
-	StepType StepType `json:"step_type,omitempty,omitzero"`
+	Args     []string `json:"args"`
+	StepID   string   `json:"step_id"`
+	StepType StepType `json:"step_type"`
 }
 
 // StepReply defines model for StepReply.
@@ -2026,9 +2089,9 @@ type StepType string
 
 // Steps defines model for Steps.
 type Steps struct {
-	Instructions           []Step              `json:"instructions,omitempty,omitzero"`
-	NextInstructionSeconds int                 `json:"next_instruction_seconds,omitempty,omitzero"`
-	PostStepAction         StepsPostStepAction `json:"post_step_action,omitempty,omitzero"`
+	Instructions           []Step              `json:"instructions"`
+	NextInstructionSeconds int                 `json:"next_instruction_seconds"`
+	PostStepAction         StepsPostStepAction `json:"post_step_action"`
 
 	// Token A token to use from now on; absent while the present one is good for long.
 	Token string `json:"token,omitempty,omitzero"`
@@ -2218,8 +2281,35 @@ type DownloadClusterManifestParams struct {
 // DownloadClusterManifestParamsFolder defines parameters for DownloadClusterManifest.
 type DownloadClusterManifestParamsFolder string
 
+// ListMonitoredOperatorsParams defines parameters for ListMonitoredOperators.
+type ListMonitoredOperatorsParams struct {
+	OperatorName *string `form:"operator_name,omitempty" json:"operator_name,omitempty"`
+}
+
+// ReportMonitoredOperatorStatusJSONBody defines parameters for ReportMonitoredOperatorStatus.
+type ReportMonitoredOperatorStatusJSONBody struct {
+	Name       string                                      `json:"name,omitempty,omitzero"`
+	Status     ReportMonitoredOperatorStatusJSONBodyStatus `json:"status,omitempty,omitzero"`
+	StatusInfo string                                      `json:"status_info,omitempty,omitzero"`
+	Version    string                                      `json:"version,omitempty,omitzero"`
+}
+
+// ReportMonitoredOperatorStatusJSONBodyStatus defines parameters for ReportMonitoredOperatorStatus.
+type ReportMonitoredOperatorStatusJSONBodyStatus string
+
+// UpdateClusterFinalizingProgressJSONBody defines parameters for UpdateClusterFinalizingProgress.
+type UpdateClusterFinalizingProgressJSONBody struct {
+	FinalizingStage UpdateClusterFinalizingProgressJSONBodyFinalizingStage `json:"finalizing_stage,omitempty,omitzero"`
+}
+
+// UpdateClusterFinalizingProgressJSONBodyFinalizingStage defines parameters for UpdateClusterFinalizingProgress.
+type UpdateClusterFinalizingProgressJSONBodyFinalizingStage string
+
 // UpdateClusterUISettingsJSONBody defines parameters for UpdateClusterUISettings.
 type UpdateClusterUISettingsJSONBody = string
+
+// UploadClusterIngressCertJSONBody defines parameters for UploadClusterIngressCert.
+type UploadClusterIngressCertJSONBody = string
 
 // DownloadAgentParams defines parameters for DownloadAgent.
 type DownloadAgentParams struct {
@@ -2240,8 +2330,10 @@ type ListEventsParams struct {
 	Categories *[]ListEventsParamsCategories `form:"categories,omitempty" json:"categories,omitempty"`
 
 	// Message Only those whose message contains this.
-	Message      *string `form:"message,omitempty" json:"message,omitempty"`
-	DeletedHosts *bool   `form:"deleted_hosts,omitempty" json:"deleted_hosts,omitempty"`
+	Message *string `form:"message,omitempty" json:"message,omitempty"`
+
+	// DeletedHosts Only what happened to hosts that were deleted since; with hosts, also to those.
+	DeletedHosts *bool `form:"deleted_hosts,omitempty" json:"deleted_hosts,omitempty"`
 
 	// ClusterLevel With hosts: also what happened to the cluster or infra-env itself. The token of a host shows that host's alone.
 	ClusterLevel *bool `form:"cluster_level,omitempty" json:"cluster_level,omitempty"`
@@ -2411,8 +2503,17 @@ type UpdateClusterManifestJSONRequestBody = UpdateManifestParams
 // CreateClusterManifestJSONRequestBody defines body for CreateClusterManifest for application/json ContentType.
 type CreateClusterManifestJSONRequestBody = CreateManifestParams
 
+// ReportMonitoredOperatorStatusJSONRequestBody defines body for ReportMonitoredOperatorStatus for application/json ContentType.
+type ReportMonitoredOperatorStatusJSONRequestBody ReportMonitoredOperatorStatusJSONBody
+
+// UpdateClusterFinalizingProgressJSONRequestBody defines body for UpdateClusterFinalizingProgress for application/json ContentType.
+type UpdateClusterFinalizingProgressJSONRequestBody UpdateClusterFinalizingProgressJSONBody
+
 // UpdateClusterUISettingsJSONRequestBody defines body for UpdateClusterUISettings for application/json ContentType.
 type UpdateClusterUISettingsJSONRequestBody = UpdateClusterUISettingsJSONBody
+
+// UploadClusterIngressCertJSONRequestBody defines body for UploadClusterIngressCert for application/json ContentType.
+type UploadClusterIngressCertJSONRequestBody = UploadClusterIngressCertJSONBody
 
 // TriggerEventJSONRequestBody defines body for TriggerEvent for application/json ContentType.
 type TriggerEventJSONRequestBody = Event
@@ -2545,9 +2646,18 @@ type ServerInterface interface {
 	// DownloadClusterManifest The content of a manifest.
 	// (GET /clusters/{cluster_id}/manifests/files)
 	DownloadClusterManifest(w http.ResponseWriter, r *http.Request, clusterID ClusterID, params DownloadClusterManifestParams)
+	// ListMonitoredOperators Operators that are installed with the cluster. There are none.
+	// (GET /clusters/{cluster_id}/monitored-operators)
+	ListMonitoredOperators(w http.ResponseWriter, r *http.Request, clusterID ClusterID, params ListMonitoredOperatorsParams)
+	// ReportMonitoredOperatorStatus Report on an operator. It is taken, and has no effect.
+	// (PUT /clusters/{cluster_id}/monitored-operators)
+	ReportMonitoredOperatorStatus(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
 	// GetPreflightRequirements What hosts of each role need.
 	// (GET /clusters/{cluster_id}/preflight-requirements)
 	GetPreflightRequirements(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
+	// UpdateClusterFinalizingProgress Report a stage of the cluster's operators. It is taken, and has no effect, because a cluster is complete when its hosts are.
+	// (PUT /clusters/{cluster_id}/progress)
+	UpdateClusterFinalizingProgress(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
 	// GetClusterSupportedPlatforms The platforms that a cluster's hosts can be of.
 	// (GET /clusters/{cluster_id}/supported-platforms)
 	GetClusterSupportedPlatforms(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
@@ -2557,6 +2667,9 @@ type ServerInterface interface {
 	// UpdateClusterUISettings Keep one.
 	// (PUT /clusters/{cluster_id}/ui-settings)
 	UpdateClusterUISettings(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
+	// UploadClusterIngressCert Report the certificate of the cluster's ingress. It is taken, and has no effect, because the kubeconfig of complete-installation is whole.
+	// (POST /clusters/{cluster_id}/uploads/ingress-cert)
+	UploadClusterIngressCert(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
 	// ListComponentVersions The versions of this service's parts.
 	// (GET /component-versions)
 	ListComponentVersions(w http.ResponseWriter, r *http.Request)
@@ -2602,6 +2715,9 @@ type ServerInterface interface {
 	// GetInfraEnvDownloadURL The address of the discovery image: at most 200 characters, ending in .iso.
 	// (GET /infra-envs/{infra_env_id}/downloads/image-url)
 	GetInfraEnvDownloadURL(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID)
+	// DownloadMinimalInitrd What an initrd of a minimal ISO has to be given beside the ISO. There is nothing, because static networks are a part of the image itself.
+	// (GET /infra-envs/{infra_env_id}/downloads/minimal-initrd)
+	DownloadMinimalInitrd(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID)
 	// ListHosts List the hosts of an infra-env, oldest first.
 	// (GET /infra-envs/{infra_env_id}/hosts)
 	ListHosts(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID, params ListHostsParams)
@@ -3832,6 +3948,74 @@ func (siw *ServerInterfaceWrapper) DownloadClusterManifest(w http.ResponseWriter
 	handler.ServeHTTP(w, r)
 }
 
+// ListMonitoredOperators operation middleware
+func (siw *ServerInterfaceWrapper) ListMonitoredOperators(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListMonitoredOperatorsParams
+
+	// ------------- Optional query parameter "operator_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "operator_name", r.URL.Query(), &params.OperatorName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "operator_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "operator_name", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListMonitoredOperators(w, r, clusterID, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ReportMonitoredOperatorStatus operation middleware
+func (siw *ServerInterfaceWrapper) ReportMonitoredOperatorStatus(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReportMonitoredOperatorStatus(w, r, clusterID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetPreflightRequirements operation middleware
 func (siw *ServerInterfaceWrapper) GetPreflightRequirements(w http.ResponseWriter, r *http.Request) {
 
@@ -3849,6 +4033,32 @@ func (siw *ServerInterfaceWrapper) GetPreflightRequirements(w http.ResponseWrite
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetPreflightRequirements(w, r, clusterID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UpdateClusterFinalizingProgress operation middleware
+func (siw *ServerInterfaceWrapper) UpdateClusterFinalizingProgress(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateClusterFinalizingProgress(w, r, clusterID)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -3927,6 +4137,32 @@ func (siw *ServerInterfaceWrapper) UpdateClusterUISettings(w http.ResponseWriter
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.UpdateClusterUISettings(w, r, clusterID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UploadClusterIngressCert operation middleware
+func (siw *ServerInterfaceWrapper) UploadClusterIngressCert(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "cluster_id" -------------
+	var clusterID ClusterID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "cluster_id", r.PathValue("cluster_id"), &clusterID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UploadClusterIngressCert(w, r, clusterID)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -4632,6 +4868,32 @@ func (siw *ServerInterfaceWrapper) GetInfraEnvDownloadURL(w http.ResponseWriter,
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetInfraEnvDownloadURL(w, r, infraEnvID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DownloadMinimalInitrd operation middleware
+func (siw *ServerInterfaceWrapper) DownloadMinimalInitrd(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "infra_env_id" -------------
+	var infraEnvID InfraEnvID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "infra_env_id", r.PathValue("infra_env_id"), &infraEnvID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "infra_env_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DownloadMinimalInitrd(w, r, infraEnvID)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -5943,10 +6205,14 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodPatch+" "+options.BaseURL+"/clusters/{cluster_id}/manifests", wrapper.UpdateClusterManifest)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/clusters/{cluster_id}/manifests", wrapper.CreateClusterManifest)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/clusters/{cluster_id}/manifests/files", wrapper.DownloadClusterManifest)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/clusters/{cluster_id}/monitored-operators", wrapper.ListMonitoredOperators)
+	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/clusters/{cluster_id}/monitored-operators", wrapper.ReportMonitoredOperatorStatus)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/clusters/{cluster_id}/preflight-requirements", wrapper.GetPreflightRequirements)
+	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/clusters/{cluster_id}/progress", wrapper.UpdateClusterFinalizingProgress)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/clusters/{cluster_id}/supported-platforms", wrapper.GetClusterSupportedPlatforms)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/clusters/{cluster_id}/ui-settings", wrapper.GetClusterUISettings)
 	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/clusters/{cluster_id}/ui-settings", wrapper.UpdateClusterUISettings)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/clusters/{cluster_id}/uploads/ingress-cert", wrapper.UploadClusterIngressCert)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/clusters/default-config", wrapper.GetClusterDefaultConfig)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/clusters/import", wrapper.ImportCluster)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/component-versions", wrapper.ListComponentVersions)
@@ -5964,6 +6230,7 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/infra-envs/{infra_env_id}/downloads/files", wrapper.DownloadInfraEnvFiles)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/infra-envs/{infra_env_id}/downloads/files-presigned", wrapper.GetInfraEnvPresignedFileURL)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/infra-envs/{infra_env_id}/downloads/image-url", wrapper.GetInfraEnvDownloadURL)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/infra-envs/{infra_env_id}/downloads/minimal-initrd", wrapper.DownloadMinimalInitrd)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/infra-envs/{infra_env_id}/hosts", wrapper.ListHosts)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/infra-envs/{infra_env_id}/hosts", wrapper.RegisterHost)
 	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/infra-envs/{infra_env_id}/hosts/{host_id}", wrapper.DeregisterHost)
@@ -7222,6 +7489,80 @@ func (response DownloadClusterManifestdefaultJSONResponse) VisitDownloadClusterM
 	return err
 }
 
+type ListMonitoredOperatorsRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+	Params    ListMonitoredOperatorsParams
+}
+
+type ListMonitoredOperatorsResponseObject interface {
+	VisitListMonitoredOperatorsResponse(w http.ResponseWriter) error
+}
+
+type ListMonitoredOperators200JSONResponse []map[string]interface{}
+
+func (response ListMonitoredOperators200JSONResponse) VisitListMonitoredOperatorsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListMonitoredOperatorsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListMonitoredOperatorsdefaultJSONResponse) VisitListMonitoredOperatorsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReportMonitoredOperatorStatusRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+	Body      *ReportMonitoredOperatorStatusJSONRequestBody
+}
+
+type ReportMonitoredOperatorStatusResponseObject interface {
+	VisitReportMonitoredOperatorStatusResponse(w http.ResponseWriter) error
+}
+
+type ReportMonitoredOperatorStatus200Response struct {
+}
+
+func (response ReportMonitoredOperatorStatus200Response) VisitReportMonitoredOperatorStatusResponse(w http.ResponseWriter) error {
+	w.WriteHeader(200)
+	return nil
+}
+
+type ReportMonitoredOperatorStatusdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ReportMonitoredOperatorStatusdefaultJSONResponse) VisitReportMonitoredOperatorStatusResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetPreflightRequirementsRequestObject struct {
 	ClusterID ClusterID `json:"cluster_id"`
 }
@@ -7250,6 +7591,40 @@ type GetPreflightRequirementsdefaultJSONResponse struct {
 }
 
 func (response GetPreflightRequirementsdefaultJSONResponse) VisitGetPreflightRequirementsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateClusterFinalizingProgressRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+	Body      *UpdateClusterFinalizingProgressJSONRequestBody
+}
+
+type UpdateClusterFinalizingProgressResponseObject interface {
+	VisitUpdateClusterFinalizingProgressResponse(w http.ResponseWriter) error
+}
+
+type UpdateClusterFinalizingProgress200Response struct {
+}
+
+func (response UpdateClusterFinalizingProgress200Response) VisitUpdateClusterFinalizingProgressResponse(w http.ResponseWriter) error {
+	w.WriteHeader(200)
+	return nil
+}
+
+type UpdateClusterFinalizingProgressdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response UpdateClusterFinalizingProgressdefaultJSONResponse) VisitUpdateClusterFinalizingProgressResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -7368,6 +7743,40 @@ type UpdateClusterUISettingsdefaultJSONResponse struct {
 }
 
 func (response UpdateClusterUISettingsdefaultJSONResponse) VisitUpdateClusterUISettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UploadClusterIngressCertRequestObject struct {
+	ClusterID ClusterID `json:"cluster_id"`
+	Body      *UploadClusterIngressCertJSONRequestBody
+}
+
+type UploadClusterIngressCertResponseObject interface {
+	VisitUploadClusterIngressCertResponse(w http.ResponseWriter) error
+}
+
+type UploadClusterIngressCert201Response struct {
+}
+
+func (response UploadClusterIngressCert201Response) VisitUploadClusterIngressCertResponse(w http.ResponseWriter) error {
+	w.WriteHeader(201)
+	return nil
+}
+
+type UploadClusterIngressCertdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response UploadClusterIngressCertdefaultJSONResponse) VisitUploadClusterIngressCertResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -8017,6 +8426,39 @@ type GetInfraEnvDownloadURLdefaultJSONResponse struct {
 }
 
 func (response GetInfraEnvDownloadURLdefaultJSONResponse) VisitGetInfraEnvDownloadURLResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DownloadMinimalInitrdRequestObject struct {
+	InfraEnvID InfraEnvID `json:"infra_env_id"`
+}
+
+type DownloadMinimalInitrdResponseObject interface {
+	VisitDownloadMinimalInitrdResponse(w http.ResponseWriter) error
+}
+
+type DownloadMinimalInitrd204Response struct {
+}
+
+func (response DownloadMinimalInitrd204Response) VisitDownloadMinimalInitrdResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DownloadMinimalInitrddefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DownloadMinimalInitrddefaultJSONResponse) VisitDownloadMinimalInitrdResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -9221,9 +9663,18 @@ type StrictServerInterface interface {
 	// DownloadClusterManifest The content of a manifest.
 	// (GET /clusters/{cluster_id}/manifests/files)
 	DownloadClusterManifest(ctx context.Context, request DownloadClusterManifestRequestObject) (DownloadClusterManifestResponseObject, error)
+	// ListMonitoredOperators Operators that are installed with the cluster. There are none.
+	// (GET /clusters/{cluster_id}/monitored-operators)
+	ListMonitoredOperators(ctx context.Context, request ListMonitoredOperatorsRequestObject) (ListMonitoredOperatorsResponseObject, error)
+	// ReportMonitoredOperatorStatus Report on an operator. It is taken, and has no effect.
+	// (PUT /clusters/{cluster_id}/monitored-operators)
+	ReportMonitoredOperatorStatus(ctx context.Context, request ReportMonitoredOperatorStatusRequestObject) (ReportMonitoredOperatorStatusResponseObject, error)
 	// GetPreflightRequirements What hosts of each role need.
 	// (GET /clusters/{cluster_id}/preflight-requirements)
 	GetPreflightRequirements(ctx context.Context, request GetPreflightRequirementsRequestObject) (GetPreflightRequirementsResponseObject, error)
+	// UpdateClusterFinalizingProgress Report a stage of the cluster's operators. It is taken, and has no effect, because a cluster is complete when its hosts are.
+	// (PUT /clusters/{cluster_id}/progress)
+	UpdateClusterFinalizingProgress(ctx context.Context, request UpdateClusterFinalizingProgressRequestObject) (UpdateClusterFinalizingProgressResponseObject, error)
 	// GetClusterSupportedPlatforms The platforms that a cluster's hosts can be of.
 	// (GET /clusters/{cluster_id}/supported-platforms)
 	GetClusterSupportedPlatforms(ctx context.Context, request GetClusterSupportedPlatformsRequestObject) (GetClusterSupportedPlatformsResponseObject, error)
@@ -9233,6 +9684,9 @@ type StrictServerInterface interface {
 	// UpdateClusterUISettings Keep one.
 	// (PUT /clusters/{cluster_id}/ui-settings)
 	UpdateClusterUISettings(ctx context.Context, request UpdateClusterUISettingsRequestObject) (UpdateClusterUISettingsResponseObject, error)
+	// UploadClusterIngressCert Report the certificate of the cluster's ingress. It is taken, and has no effect, because the kubeconfig of complete-installation is whole.
+	// (POST /clusters/{cluster_id}/uploads/ingress-cert)
+	UploadClusterIngressCert(ctx context.Context, request UploadClusterIngressCertRequestObject) (UploadClusterIngressCertResponseObject, error)
 	// ListComponentVersions The versions of this service's parts.
 	// (GET /component-versions)
 	ListComponentVersions(ctx context.Context, request ListComponentVersionsRequestObject) (ListComponentVersionsResponseObject, error)
@@ -9278,6 +9732,9 @@ type StrictServerInterface interface {
 	// GetInfraEnvDownloadURL The address of the discovery image: at most 200 characters, ending in .iso.
 	// (GET /infra-envs/{infra_env_id}/downloads/image-url)
 	GetInfraEnvDownloadURL(ctx context.Context, request GetInfraEnvDownloadURLRequestObject) (GetInfraEnvDownloadURLResponseObject, error)
+	// DownloadMinimalInitrd What an initrd of a minimal ISO has to be given beside the ISO. There is nothing, because static networks are a part of the image itself.
+	// (GET /infra-envs/{infra_env_id}/downloads/minimal-initrd)
+	DownloadMinimalInitrd(ctx context.Context, request DownloadMinimalInitrdRequestObject) (DownloadMinimalInitrdResponseObject, error)
 	// ListHosts List the hosts of an infra-env, oldest first.
 	// (GET /infra-envs/{infra_env_id}/hosts)
 	ListHosts(ctx context.Context, request ListHostsRequestObject) (ListHostsResponseObject, error)
@@ -10251,6 +10708,66 @@ func (sh *strictHandler) DownloadClusterManifest(w http.ResponseWriter, r *http.
 	}
 }
 
+// ListMonitoredOperators operation middleware
+func (sh *strictHandler) ListMonitoredOperators(w http.ResponseWriter, r *http.Request, clusterID ClusterID, params ListMonitoredOperatorsParams) {
+	var request ListMonitoredOperatorsRequestObject
+
+	request.ClusterID = clusterID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListMonitoredOperators(ctx, request.(ListMonitoredOperatorsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListMonitoredOperators")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListMonitoredOperatorsResponseObject); ok {
+		if err := validResponse.VisitListMonitoredOperatorsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ReportMonitoredOperatorStatus operation middleware
+func (sh *strictHandler) ReportMonitoredOperatorStatus(w http.ResponseWriter, r *http.Request, clusterID ClusterID) {
+	var request ReportMonitoredOperatorStatusRequestObject
+
+	request.ClusterID = clusterID
+
+	var body ReportMonitoredOperatorStatusJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ReportMonitoredOperatorStatus(ctx, request.(ReportMonitoredOperatorStatusRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReportMonitoredOperatorStatus")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ReportMonitoredOperatorStatusResponseObject); ok {
+		if err := validResponse.VisitReportMonitoredOperatorStatusResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // GetPreflightRequirements operation middleware
 func (sh *strictHandler) GetPreflightRequirements(w http.ResponseWriter, r *http.Request, clusterID ClusterID) {
 	var request GetPreflightRequirementsRequestObject
@@ -10270,6 +10787,39 @@ func (sh *strictHandler) GetPreflightRequirements(w http.ResponseWriter, r *http
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetPreflightRequirementsResponseObject); ok {
 		if err := validResponse.VisitGetPreflightRequirementsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UpdateClusterFinalizingProgress operation middleware
+func (sh *strictHandler) UpdateClusterFinalizingProgress(w http.ResponseWriter, r *http.Request, clusterID ClusterID) {
+	var request UpdateClusterFinalizingProgressRequestObject
+
+	request.ClusterID = clusterID
+
+	var body UpdateClusterFinalizingProgressJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateClusterFinalizingProgress(ctx, request.(UpdateClusterFinalizingProgressRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateClusterFinalizingProgress")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UpdateClusterFinalizingProgressResponseObject); ok {
+		if err := validResponse.VisitUpdateClusterFinalizingProgressResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -10355,6 +10905,39 @@ func (sh *strictHandler) UpdateClusterUISettings(w http.ResponseWriter, r *http.
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(UpdateClusterUISettingsResponseObject); ok {
 		if err := validResponse.VisitUpdateClusterUISettingsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UploadClusterIngressCert operation middleware
+func (sh *strictHandler) UploadClusterIngressCert(w http.ResponseWriter, r *http.Request, clusterID ClusterID) {
+	var request UploadClusterIngressCertRequestObject
+
+	request.ClusterID = clusterID
+
+	var body UploadClusterIngressCertJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UploadClusterIngressCert(ctx, request.(UploadClusterIngressCertRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UploadClusterIngressCert")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UploadClusterIngressCertResponseObject); ok {
+		if err := validResponse.VisitUploadClusterIngressCertResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -10761,6 +11344,32 @@ func (sh *strictHandler) GetInfraEnvDownloadURL(w http.ResponseWriter, r *http.R
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetInfraEnvDownloadURLResponseObject); ok {
 		if err := validResponse.VisitGetInfraEnvDownloadURLResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DownloadMinimalInitrd operation middleware
+func (sh *strictHandler) DownloadMinimalInitrd(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID) {
+	var request DownloadMinimalInitrdRequestObject
+
+	request.InfraEnvID = infraEnvID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DownloadMinimalInitrd(ctx, request.(DownloadMinimalInitrdRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DownloadMinimalInitrd")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DownloadMinimalInitrdResponseObject); ok {
+		if err := validResponse.VisitDownloadMinimalInitrdResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -315,10 +315,43 @@ type ClientInterface interface {
 	// Corresponds with GET /clusters/{cluster_id}/manifests/files (the `DownloadClusterManifest` operationId).
 	DownloadClusterManifest(ctx context.Context, clusterID ClusterID, params *DownloadClusterManifestParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListMonitoredOperators Operators that are installed with the cluster. There are none.
+	//
+	// Corresponds with GET /clusters/{cluster_id}/monitored-operators (the `ListMonitoredOperators` operationId).
+	ListMonitoredOperators(ctx context.Context, clusterID ClusterID, params *ListMonitoredOperatorsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReportMonitoredOperatorStatusWithBody Report on an operator. It is taken, and has no effect.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /clusters/{cluster_id}/monitored-operators (the `ReportMonitoredOperatorStatus` operationId).
+	ReportMonitoredOperatorStatusWithBody(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReportMonitoredOperatorStatus Report on an operator. It is taken, and has no effect.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /clusters/{cluster_id}/monitored-operators (the `ReportMonitoredOperatorStatus` operationId).
+	ReportMonitoredOperatorStatus(ctx context.Context, clusterID ClusterID, body ReportMonitoredOperatorStatusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetPreflightRequirements What hosts of each role need.
 	//
 	// Corresponds with GET /clusters/{cluster_id}/preflight-requirements (the `GetPreflightRequirements` operationId).
 	GetPreflightRequirements(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateClusterFinalizingProgressWithBody Report a stage of the cluster's operators. It is taken, and has no effect, because a cluster is complete when its hosts are.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /clusters/{cluster_id}/progress (the `UpdateClusterFinalizingProgress` operationId).
+	UpdateClusterFinalizingProgressWithBody(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateClusterFinalizingProgress Report a stage of the cluster's operators. It is taken, and has no effect, because a cluster is complete when its hosts are.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /clusters/{cluster_id}/progress (the `UpdateClusterFinalizingProgress` operationId).
+	UpdateClusterFinalizingProgress(ctx context.Context, clusterID ClusterID, body UpdateClusterFinalizingProgressJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetClusterSupportedPlatforms The platforms that a cluster's hosts can be of.
 	//
@@ -343,6 +376,20 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /clusters/{cluster_id}/ui-settings (the `UpdateClusterUISettings` operationId).
 	UpdateClusterUISettings(ctx context.Context, clusterID ClusterID, body UpdateClusterUISettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UploadClusterIngressCertWithBody Report the certificate of the cluster's ingress. It is taken, and has no effect, because the kubeconfig of complete-installation is whole.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /clusters/{cluster_id}/uploads/ingress-cert (the `UploadClusterIngressCert` operationId).
+	UploadClusterIngressCertWithBody(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UploadClusterIngressCert Report the certificate of the cluster's ingress. It is taken, and has no effect, because the kubeconfig of complete-installation is whole.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /clusters/{cluster_id}/uploads/ingress-cert (the `UploadClusterIngressCert` operationId).
+	UploadClusterIngressCert(ctx context.Context, clusterID ClusterID, body UploadClusterIngressCertJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListComponentVersions The versions of this service's parts.
 	//
@@ -445,6 +492,11 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /infra-envs/{infra_env_id}/downloads/image-url (the `GetInfraEnvDownloadURL` operationId).
 	GetInfraEnvDownloadURL(ctx context.Context, infraEnvID InfraEnvID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DownloadMinimalInitrd What an initrd of a minimal ISO has to be given beside the ISO. There is nothing, because static networks are a part of the image itself.
+	//
+	// Corresponds with GET /infra-envs/{infra_env_id}/downloads/minimal-initrd (the `DownloadMinimalInitrd` operationId).
+	DownloadMinimalInitrd(ctx context.Context, infraEnvID InfraEnvID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListHosts List the hosts of an infra-env, oldest first.
 	//
@@ -1281,11 +1333,94 @@ func (c *Client) DownloadClusterManifest(ctx context.Context, clusterID ClusterI
 	return c.Client.Do(req)
 }
 
+// ListMonitoredOperators Operators that are installed with the cluster. There are none.
+//
+// Corresponds with GET /clusters/{cluster_id}/monitored-operators (the `ListMonitoredOperators` operationId).
+func (c *Client) ListMonitoredOperators(ctx context.Context, clusterID ClusterID, params *ListMonitoredOperatorsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListMonitoredOperatorsRequest(c.Server, clusterID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReportMonitoredOperatorStatusWithBody Report on an operator. It is taken, and has no effect.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /clusters/{cluster_id}/monitored-operators (the `ReportMonitoredOperatorStatus` operationId).
+func (c *Client) ReportMonitoredOperatorStatusWithBody(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReportMonitoredOperatorStatusRequestWithBody(c.Server, clusterID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReportMonitoredOperatorStatus Report on an operator. It is taken, and has no effect.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /clusters/{cluster_id}/monitored-operators (the `ReportMonitoredOperatorStatus` operationId).
+func (c *Client) ReportMonitoredOperatorStatus(ctx context.Context, clusterID ClusterID, body ReportMonitoredOperatorStatusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReportMonitoredOperatorStatusRequest(c.Server, clusterID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetPreflightRequirements What hosts of each role need.
 //
 // Corresponds with GET /clusters/{cluster_id}/preflight-requirements (the `GetPreflightRequirements` operationId).
 func (c *Client) GetPreflightRequirements(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetPreflightRequirementsRequest(c.Server, clusterID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateClusterFinalizingProgressWithBody Report a stage of the cluster's operators. It is taken, and has no effect, because a cluster is complete when its hosts are.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /clusters/{cluster_id}/progress (the `UpdateClusterFinalizingProgress` operationId).
+func (c *Client) UpdateClusterFinalizingProgressWithBody(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateClusterFinalizingProgressRequestWithBody(c.Server, clusterID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateClusterFinalizingProgress Report a stage of the cluster's operators. It is taken, and has no effect, because a cluster is complete when its hosts are.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /clusters/{cluster_id}/progress (the `UpdateClusterFinalizingProgress` operationId).
+func (c *Client) UpdateClusterFinalizingProgress(ctx context.Context, clusterID ClusterID, body UpdateClusterFinalizingProgressJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateClusterFinalizingProgressRequest(c.Server, clusterID, body)
 	if err != nil {
 		return nil, err
 	}
@@ -1350,6 +1485,40 @@ func (c *Client) UpdateClusterUISettingsWithBody(ctx context.Context, clusterID 
 // Corresponds with PUT /clusters/{cluster_id}/ui-settings (the `UpdateClusterUISettings` operationId).
 func (c *Client) UpdateClusterUISettings(ctx context.Context, clusterID ClusterID, body UpdateClusterUISettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewUpdateClusterUISettingsRequest(c.Server, clusterID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UploadClusterIngressCertWithBody Report the certificate of the cluster's ingress. It is taken, and has no effect, because the kubeconfig of complete-installation is whole.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /clusters/{cluster_id}/uploads/ingress-cert (the `UploadClusterIngressCert` operationId).
+func (c *Client) UploadClusterIngressCertWithBody(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUploadClusterIngressCertRequestWithBody(c.Server, clusterID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UploadClusterIngressCert Report the certificate of the cluster's ingress. It is taken, and has no effect, because the kubeconfig of complete-installation is whole.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /clusters/{cluster_id}/uploads/ingress-cert (the `UploadClusterIngressCert` operationId).
+func (c *Client) UploadClusterIngressCert(ctx context.Context, clusterID ClusterID, body UploadClusterIngressCertJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUploadClusterIngressCertRequest(c.Server, clusterID, body)
 	if err != nil {
 		return nil, err
 	}
@@ -1632,6 +1801,21 @@ func (c *Client) GetInfraEnvPresignedFileURL(ctx context.Context, infraEnvID Inf
 // Corresponds with GET /infra-envs/{infra_env_id}/downloads/image-url (the `GetInfraEnvDownloadURL` operationId).
 func (c *Client) GetInfraEnvDownloadURL(ctx context.Context, infraEnvID InfraEnvID, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetInfraEnvDownloadURLRequest(c.Server, infraEnvID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DownloadMinimalInitrd What an initrd of a minimal ISO has to be given beside the ISO. There is nothing, because static networks are a part of the image itself.
+//
+// Corresponds with GET /infra-envs/{infra_env_id}/downloads/minimal-initrd (the `DownloadMinimalInitrd` operationId).
+func (c *Client) DownloadMinimalInitrd(ctx context.Context, infraEnvID InfraEnvID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDownloadMinimalInitrdRequest(c.Server, infraEnvID)
 	if err != nil {
 		return nil, err
 	}
@@ -3838,6 +4022,114 @@ func NewDownloadClusterManifestRequest(server string, clusterID ClusterID, param
 	return req, nil
 }
 
+// NewListMonitoredOperatorsRequest constructs an http.Request for the ListMonitoredOperators method
+func NewListMonitoredOperatorsRequest(server string, clusterID ClusterID, params *ListMonitoredOperatorsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/monitored-operators", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.OperatorName != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "operator_name", *params.OperatorName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewReportMonitoredOperatorStatusRequest calls the generic ReportMonitoredOperatorStatus builder with application/json body
+func NewReportMonitoredOperatorStatusRequest(server string, clusterID ClusterID, body ReportMonitoredOperatorStatusJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewReportMonitoredOperatorStatusRequestWithBody(server, clusterID, "application/json", bodyReader)
+}
+
+// NewReportMonitoredOperatorStatusRequestWithBody constructs an http.Request for the ReportMonitoredOperatorStatus method, with any body, and a specified content type
+func NewReportMonitoredOperatorStatusRequestWithBody(server string, clusterID ClusterID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/monitored-operators", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewGetPreflightRequirementsRequest constructs an http.Request for the GetPreflightRequirements method
 func NewGetPreflightRequirementsRequest(server string, clusterID ClusterID) (*http.Request, error) {
 	var err error
@@ -3868,6 +4160,53 @@ func NewGetPreflightRequirementsRequest(server string, clusterID ClusterID) (*ht
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewUpdateClusterFinalizingProgressRequest calls the generic UpdateClusterFinalizingProgress builder with application/json body
+func NewUpdateClusterFinalizingProgressRequest(server string, clusterID ClusterID, body UpdateClusterFinalizingProgressJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateClusterFinalizingProgressRequestWithBody(server, clusterID, "application/json", bodyReader)
+}
+
+// NewUpdateClusterFinalizingProgressRequestWithBody constructs an http.Request for the UpdateClusterFinalizingProgress method, with any body, and a specified content type
+func NewUpdateClusterFinalizingProgressRequestWithBody(server string, clusterID ClusterID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/progress", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -3978,6 +4317,53 @@ func NewUpdateClusterUISettingsRequestWithBody(server string, clusterID ClusterI
 	}
 
 	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewUploadClusterIngressCertRequest calls the generic UploadClusterIngressCert builder with application/json body
+func NewUploadClusterIngressCertRequest(server string, clusterID ClusterID, body UploadClusterIngressCertJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUploadClusterIngressCertRequestWithBody(server, clusterID, "application/json", bodyReader)
+}
+
+// NewUploadClusterIngressCertRequestWithBody constructs an http.Request for the UploadClusterIngressCert method, with any body, and a specified content type
+func NewUploadClusterIngressCertRequestWithBody(server string, clusterID ClusterID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cluster_id", clusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/clusters/%s/uploads/ingress-cert", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
@@ -4887,6 +5273,40 @@ func NewGetInfraEnvDownloadURLRequest(server string, infraEnvID InfraEnvID) (*ht
 	}
 
 	operationPath := fmt.Sprintf("/infra-envs/%s/downloads/image-url", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewDownloadMinimalInitrdRequest constructs an http.Request for the DownloadMinimalInitrd method
+func NewDownloadMinimalInitrdRequest(server string, infraEnvID InfraEnvID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "infra_env_id", infraEnvID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/infra-envs/%s/downloads/minimal-initrd", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -6712,12 +7132,47 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /clusters/{cluster_id}/manifests/files (the `DownloadClusterManifest` operationId).
 	DownloadClusterManifestWithResponse(ctx context.Context, clusterID ClusterID, params *DownloadClusterManifestParams, reqEditors ...RequestEditorFn) (*DownloadClusterManifestResponse, error)
 
+	// ListMonitoredOperatorsWithResponse Operators that are installed with the cluster. There are none.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /clusters/{cluster_id}/monitored-operators (the `ListMonitoredOperators` operationId).
+	ListMonitoredOperatorsWithResponse(ctx context.Context, clusterID ClusterID, params *ListMonitoredOperatorsParams, reqEditors ...RequestEditorFn) (*ListMonitoredOperatorsResponse, error)
+
+	// ReportMonitoredOperatorStatusWithBodyWithResponse Report on an operator. It is taken, and has no effect.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /clusters/{cluster_id}/monitored-operators (the `ReportMonitoredOperatorStatus` operationId).
+	ReportMonitoredOperatorStatusWithBodyWithResponse(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReportMonitoredOperatorStatusResponse, error)
+
+	// ReportMonitoredOperatorStatusWithResponse Report on an operator. It is taken, and has no effect.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /clusters/{cluster_id}/monitored-operators (the `ReportMonitoredOperatorStatus` operationId).
+	ReportMonitoredOperatorStatusWithResponse(ctx context.Context, clusterID ClusterID, body ReportMonitoredOperatorStatusJSONRequestBody, reqEditors ...RequestEditorFn) (*ReportMonitoredOperatorStatusResponse, error)
+
 	// GetPreflightRequirementsWithResponse What hosts of each role need.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /clusters/{cluster_id}/preflight-requirements (the `GetPreflightRequirements` operationId).
 	GetPreflightRequirementsWithResponse(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*GetPreflightRequirementsResponse, error)
+
+	// UpdateClusterFinalizingProgressWithBodyWithResponse Report a stage of the cluster's operators. It is taken, and has no effect, because a cluster is complete when its hosts are.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /clusters/{cluster_id}/progress (the `UpdateClusterFinalizingProgress` operationId).
+	UpdateClusterFinalizingProgressWithBodyWithResponse(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateClusterFinalizingProgressResponse, error)
+
+	// UpdateClusterFinalizingProgressWithResponse Report a stage of the cluster's operators. It is taken, and has no effect, because a cluster is complete when its hosts are.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /clusters/{cluster_id}/progress (the `UpdateClusterFinalizingProgress` operationId).
+	UpdateClusterFinalizingProgressWithResponse(ctx context.Context, clusterID ClusterID, body UpdateClusterFinalizingProgressJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateClusterFinalizingProgressResponse, error)
 
 	// GetClusterSupportedPlatformsWithResponse The platforms that a cluster's hosts can be of.
 	//
@@ -6746,6 +7201,20 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /clusters/{cluster_id}/ui-settings (the `UpdateClusterUISettings` operationId).
 	UpdateClusterUISettingsWithResponse(ctx context.Context, clusterID ClusterID, body UpdateClusterUISettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateClusterUISettingsResponse, error)
+
+	// UploadClusterIngressCertWithBodyWithResponse Report the certificate of the cluster's ingress. It is taken, and has no effect, because the kubeconfig of complete-installation is whole.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /clusters/{cluster_id}/uploads/ingress-cert (the `UploadClusterIngressCert` operationId).
+	UploadClusterIngressCertWithBodyWithResponse(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UploadClusterIngressCertResponse, error)
+
+	// UploadClusterIngressCertWithResponse Report the certificate of the cluster's ingress. It is taken, and has no effect, because the kubeconfig of complete-installation is whole.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /clusters/{cluster_id}/uploads/ingress-cert (the `UploadClusterIngressCert` operationId).
+	UploadClusterIngressCertWithResponse(ctx context.Context, clusterID ClusterID, body UploadClusterIngressCertJSONRequestBody, reqEditors ...RequestEditorFn) (*UploadClusterIngressCertResponse, error)
 
 	// ListComponentVersionsWithResponse The versions of this service's parts.
 	//
@@ -6872,6 +7341,13 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /infra-envs/{infra_env_id}/downloads/image-url (the `GetInfraEnvDownloadURL` operationId).
 	GetInfraEnvDownloadURLWithResponse(ctx context.Context, infraEnvID InfraEnvID, reqEditors ...RequestEditorFn) (*GetInfraEnvDownloadURLResponse, error)
+
+	// DownloadMinimalInitrdWithResponse What an initrd of a minimal ISO has to be given beside the ISO. There is nothing, because static networks are a part of the image itself.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /infra-envs/{infra_env_id}/downloads/minimal-initrd (the `DownloadMinimalInitrd` operationId).
+	DownloadMinimalInitrdWithResponse(ctx context.Context, infraEnvID InfraEnvID, reqEditors ...RequestEditorFn) (*DownloadMinimalInitrdResponse, error)
 
 	// ListHostsWithResponse List the hosts of an infra-env, oldest first.
 	//
@@ -8570,6 +9046,95 @@ func (r DownloadClusterManifestResponse) ContentType() string {
 	return ""
 }
 
+type ListMonitoredOperatorsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *[]map[string]interface{}
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListMonitoredOperatorsResponse) GetJSON200() *[]map[string]interface{} {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListMonitoredOperatorsResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListMonitoredOperatorsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListMonitoredOperatorsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListMonitoredOperatorsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListMonitoredOperatorsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ReportMonitoredOperatorStatusResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ReportMonitoredOperatorStatusResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ReportMonitoredOperatorStatusResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReportMonitoredOperatorStatusResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReportMonitoredOperatorStatusResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReportMonitoredOperatorStatusResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetPreflightRequirementsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -8612,6 +9177,47 @@ func (r GetPreflightRequirementsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetPreflightRequirementsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UpdateClusterFinalizingProgressResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r UpdateClusterFinalizingProgressResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateClusterFinalizingProgressResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateClusterFinalizingProgressResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateClusterFinalizingProgressResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateClusterFinalizingProgressResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -8756,6 +9362,47 @@ func (r UpdateClusterUISettingsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r UpdateClusterUISettingsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UploadClusterIngressCertResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r UploadClusterIngressCertResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UploadClusterIngressCertResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UploadClusterIngressCertResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UploadClusterIngressCertResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UploadClusterIngressCertResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -9476,6 +10123,47 @@ func (r GetInfraEnvDownloadURLResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetInfraEnvDownloadURLResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DownloadMinimalInitrdResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r DownloadMinimalInitrdResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DownloadMinimalInitrdResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DownloadMinimalInitrdResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DownloadMinimalInitrdResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DownloadMinimalInitrdResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -11294,6 +11982,45 @@ func (c *ClientWithResponses) DownloadClusterManifestWithResponse(ctx context.Co
 	return ParseDownloadClusterManifestResponse(rsp)
 }
 
+// ListMonitoredOperatorsWithResponse Operators that are installed with the cluster. There are none.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /clusters/{cluster_id}/monitored-operators (the `ListMonitoredOperators` operationId).
+func (c *ClientWithResponses) ListMonitoredOperatorsWithResponse(ctx context.Context, clusterID ClusterID, params *ListMonitoredOperatorsParams, reqEditors ...RequestEditorFn) (*ListMonitoredOperatorsResponse, error) {
+	rsp, err := c.ListMonitoredOperators(ctx, clusterID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListMonitoredOperatorsResponse(rsp)
+}
+
+// ReportMonitoredOperatorStatusWithBodyWithResponse Report on an operator. It is taken, and has no effect.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /clusters/{cluster_id}/monitored-operators (the `ReportMonitoredOperatorStatus` operationId).
+func (c *ClientWithResponses) ReportMonitoredOperatorStatusWithBodyWithResponse(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReportMonitoredOperatorStatusResponse, error) {
+	rsp, err := c.ReportMonitoredOperatorStatusWithBody(ctx, clusterID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReportMonitoredOperatorStatusResponse(rsp)
+}
+
+// ReportMonitoredOperatorStatusWithResponse Report on an operator. It is taken, and has no effect.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /clusters/{cluster_id}/monitored-operators (the `ReportMonitoredOperatorStatus` operationId).
+func (c *ClientWithResponses) ReportMonitoredOperatorStatusWithResponse(ctx context.Context, clusterID ClusterID, body ReportMonitoredOperatorStatusJSONRequestBody, reqEditors ...RequestEditorFn) (*ReportMonitoredOperatorStatusResponse, error) {
+	rsp, err := c.ReportMonitoredOperatorStatus(ctx, clusterID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReportMonitoredOperatorStatusResponse(rsp)
+}
+
 // GetPreflightRequirementsWithResponse What hosts of each role need.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -11305,6 +12032,32 @@ func (c *ClientWithResponses) GetPreflightRequirementsWithResponse(ctx context.C
 		return nil, err
 	}
 	return ParseGetPreflightRequirementsResponse(rsp)
+}
+
+// UpdateClusterFinalizingProgressWithBodyWithResponse Report a stage of the cluster's operators. It is taken, and has no effect, because a cluster is complete when its hosts are.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /clusters/{cluster_id}/progress (the `UpdateClusterFinalizingProgress` operationId).
+func (c *ClientWithResponses) UpdateClusterFinalizingProgressWithBodyWithResponse(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateClusterFinalizingProgressResponse, error) {
+	rsp, err := c.UpdateClusterFinalizingProgressWithBody(ctx, clusterID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateClusterFinalizingProgressResponse(rsp)
+}
+
+// UpdateClusterFinalizingProgressWithResponse Report a stage of the cluster's operators. It is taken, and has no effect, because a cluster is complete when its hosts are.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /clusters/{cluster_id}/progress (the `UpdateClusterFinalizingProgress` operationId).
+func (c *ClientWithResponses) UpdateClusterFinalizingProgressWithResponse(ctx context.Context, clusterID ClusterID, body UpdateClusterFinalizingProgressJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateClusterFinalizingProgressResponse, error) {
+	rsp, err := c.UpdateClusterFinalizingProgress(ctx, clusterID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateClusterFinalizingProgressResponse(rsp)
 }
 
 // GetClusterSupportedPlatformsWithResponse The platforms that a cluster's hosts can be of.
@@ -11357,6 +12110,32 @@ func (c *ClientWithResponses) UpdateClusterUISettingsWithResponse(ctx context.Co
 		return nil, err
 	}
 	return ParseUpdateClusterUISettingsResponse(rsp)
+}
+
+// UploadClusterIngressCertWithBodyWithResponse Report the certificate of the cluster's ingress. It is taken, and has no effect, because the kubeconfig of complete-installation is whole.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /clusters/{cluster_id}/uploads/ingress-cert (the `UploadClusterIngressCert` operationId).
+func (c *ClientWithResponses) UploadClusterIngressCertWithBodyWithResponse(ctx context.Context, clusterID ClusterID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UploadClusterIngressCertResponse, error) {
+	rsp, err := c.UploadClusterIngressCertWithBody(ctx, clusterID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUploadClusterIngressCertResponse(rsp)
+}
+
+// UploadClusterIngressCertWithResponse Report the certificate of the cluster's ingress. It is taken, and has no effect, because the kubeconfig of complete-installation is whole.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /clusters/{cluster_id}/uploads/ingress-cert (the `UploadClusterIngressCert` operationId).
+func (c *ClientWithResponses) UploadClusterIngressCertWithResponse(ctx context.Context, clusterID ClusterID, body UploadClusterIngressCertJSONRequestBody, reqEditors ...RequestEditorFn) (*UploadClusterIngressCertResponse, error) {
+	rsp, err := c.UploadClusterIngressCert(ctx, clusterID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUploadClusterIngressCertResponse(rsp)
 }
 
 // ListComponentVersionsWithResponse The versions of this service's parts.
@@ -11591,6 +12370,19 @@ func (c *ClientWithResponses) GetInfraEnvDownloadURLWithResponse(ctx context.Con
 		return nil, err
 	}
 	return ParseGetInfraEnvDownloadURLResponse(rsp)
+}
+
+// DownloadMinimalInitrdWithResponse What an initrd of a minimal ISO has to be given beside the ISO. There is nothing, because static networks are a part of the image itself.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /infra-envs/{infra_env_id}/downloads/minimal-initrd (the `DownloadMinimalInitrd` operationId).
+func (c *ClientWithResponses) DownloadMinimalInitrdWithResponse(ctx context.Context, infraEnvID InfraEnvID, reqEditors ...RequestEditorFn) (*DownloadMinimalInitrdResponse, error) {
+	rsp, err := c.DownloadMinimalInitrd(ctx, infraEnvID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDownloadMinimalInitrdResponse(rsp)
 }
 
 // ListHostsWithResponse List the hosts of an infra-env, oldest first.
@@ -13139,6 +13931,68 @@ func ParseDownloadClusterManifestResponse(rsp *http.Response) (*DownloadClusterM
 	return response, nil
 }
 
+// ParseListMonitoredOperatorsResponse parses an HTTP response from a ListMonitoredOperatorsWithResponse call
+func ParseListMonitoredOperatorsResponse(rsp *http.Response) (*ListMonitoredOperatorsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListMonitoredOperatorsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest []map[string]interface{}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseReportMonitoredOperatorStatusResponse parses an HTTP response from a ReportMonitoredOperatorStatusWithResponse call
+func ParseReportMonitoredOperatorStatusResponse(rsp *http.Response) (*ReportMonitoredOperatorStatusResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReportMonitoredOperatorStatusResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseGetPreflightRequirementsResponse parses an HTTP response from a GetPreflightRequirementsWithResponse call
 func ParseGetPreflightRequirementsResponse(rsp *http.Response) (*GetPreflightRequirementsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -13159,6 +14013,35 @@ func ParseGetPreflightRequirementsResponse(rsp *http.Response) (*GetPreflightReq
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUpdateClusterFinalizingProgressResponse parses an HTTP response from a UpdateClusterFinalizingProgressWithResponse call
+func ParseUpdateClusterFinalizingProgressResponse(rsp *http.Response) (*UpdateClusterFinalizingProgressResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateClusterFinalizingProgressResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		break // No content-type
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Error
@@ -13258,6 +14141,35 @@ func ParseUpdateClusterUISettingsResponse(rsp *http.Response) (*UpdateClusterUIS
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUploadClusterIngressCertResponse parses an HTTP response from a UploadClusterIngressCertWithResponse call
+func ParseUploadClusterIngressCertResponse(rsp *http.Response) (*UploadClusterIngressCertResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UploadClusterIngressCertResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		break // No content-type
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Error
@@ -13831,6 +14743,35 @@ func ParseGetInfraEnvDownloadURLResponse(rsp *http.Response) (*GetInfraEnvDownlo
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDownloadMinimalInitrdResponse parses an HTTP response from a DownloadMinimalInitrdWithResponse call
+func ParseDownloadMinimalInitrdResponse(rsp *http.Response) (*DownloadMinimalInitrdResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DownloadMinimalInitrdResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Error

@@ -76,6 +76,8 @@ func (g *Generated) Do(_ context.Context, step api.Step) (any, error) {
 		return g.reach(step)
 	case api.StepTypeDomainResolution:
 		return g.resolve(step)
+	case api.StepTypeAPIVipConnectivityCheck:
+		return apiReached{Success: true}, nil
 	case api.StepTypeInstallationDiskSpeedCheck:
 		return map[string]any{"io_sync_duration": 1}, nil
 	case api.StepTypeContainerImageAvailability:

@@ -179,6 +179,35 @@ func resolve(ctx context.Context, step api.Step) (any, error) {
 	return map[string]any{"resolutions": found}, nil
 }
 
+// apiReached is whether the API of a cluster can be reached.
+type apiReached struct {
+	Success bool   `json:"is_success"`
+	URL     string `json:"url,omitempty"`
+	Error   string `json:"download_error,omitempty"`
+}
+
+// reachAPI tries to connect to the API of a cluster. What it answers does not matter: it may want credentials that the machine does not have yet.
+func reachAPI(ctx context.Context, step api.Step) (any, error) {
+	var request struct {
+		URL string `json:"url"`
+	}
+	if err := arguments(step, &request); err != nil {
+		return nil, err
+	}
+	address, err := url.Parse(request.URL)
+	if err != nil || address.Port() == "" {
+		return nil, fmt.Errorf("the step %s names no address with a port", step.StepType)
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	connection, err := new(net.Dialer).DialContext(ctx, "tcp", address.Host)
+	if err != nil {
+		return apiReached{URL: request.URL, Error: err.Error()}, nil
+	}
+	_ = connection.Close()
+	return apiReached{Success: true, URL: request.URL}, nil
+}
+
 // diskSpeed measures how long the disk takes to write 4 KiB through, with what stands there already: the median, which a moment of other work does not change.
 func diskSpeed(_ context.Context, step api.Step) (any, error) {
 	var request struct {

@@ -134,6 +134,8 @@ func (m *Real) Do(ctx context.Context, step api.Step) (any, error) {
 		return reach(ctx, step)
 	case api.StepTypeDomainResolution:
 		return resolve(ctx, step)
+	case api.StepTypeAPIVipConnectivityCheck:
+		return reachAPI(ctx, step)
 	case api.StepTypeInstallationDiskSpeedCheck:
 		return diskSpeed(ctx, step)
 	case api.StepTypeContainerImageAvailability:

@@ -145,7 +145,7 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	rest := httpapi.Options{Service: svc, Authority: authority, People: people, Programs: programs, Versions: versions(images), BaseURL: o.BaseURL, Release: version, Log: log}
+	rest := httpapi.Options{Service: svc, Authority: authority, People: people, Programs: programs, Versions: versions(images), BaseURL: o.BaseURL, Release: version, AgentImage: o.AgentImage, Log: log}
 	live, err := o.liveImages()
 	if err != nil {
 		return nil, err

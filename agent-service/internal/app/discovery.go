@@ -207,13 +207,21 @@ func (d *discovery) FileURL(_ context.Context, env *service.InfraEnv, file httpa
 	return d.images + "/images/" + short + "/ipxe-script", nil
 }
 
+// Version implements httpapi.Images.
+func (d *discovery) Version(env *service.InfraEnv) string {
+	if d.handler == nil {
+		return env.OSImageVersion
+	}
+	return d.handler.Catalog.Chosen(env.OSImageVersion, hardware.Architecture(env.CPUArchitecture))
+}
+
 // File implements httpapi.Images.
 func (d *discovery) File(ctx context.Context, env *service.InfraEnv, file httpapi.ImageFile) ([]byte, error) {
 	switch file.Name {
 	case "discovery.ign":
 		return d.ignition(env)
 	case "static-network-config":
-		return env.StaticNetworkConfig, nil
+		return staticNetworkArchive(env.StaticNetworkConfig)
 	default:
 		short, err := d.authority.Short(env.ID, env.Generations)
 		if err != nil {

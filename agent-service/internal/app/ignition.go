@@ -4,6 +4,8 @@
 package app
 
 import (
+	"archive/tar"
+	"bytes"
 	_ "embed"
 	"encoding/base64"
 	"encoding/json"
@@ -117,6 +119,48 @@ func networks(config json.RawMessage) ([]any, error) {
 		}
 	}
 	return files, nil
+}
+
+// staticNetworkArchive is the tar that clients of assisted-service download: for each machine that a network is stated for, its cards and profiles of NetworkManager.
+func staticNetworkArchive(config json.RawMessage) ([]byte, error) {
+	var statements []nmstate.Statement
+	if len(config) > 0 {
+		var err error
+		if statements, err = nmstate.Read(config); err != nil {
+			return nil, err
+		}
+	}
+	var out bytes.Buffer
+	archive := tar.NewWriter(&out)
+	put := func(name, content string) error {
+		if err := archive.WriteHeader(&tar.Header{Name: "/etc/assisted/network/" + name, Size: int64(len(content)), Mode: 0o600}); err != nil {
+			return fmt.Errorf("packing the static network: %w", err)
+		}
+		_, err := archive.Write([]byte(content))
+		return err
+	}
+	for n, statement := range statements {
+		directory := fmt.Sprintf("host%d/", n)
+		cards := ""
+		for _, card := range statement.Cards {
+			cards += strings.ToLower(card.MAC) + "=" + card.Name + "\n"
+		}
+		files := map[string]string{"mac_interface.ini": cards}
+		if found, err := statement.Keyfiles(); err == nil {
+			maps.Copy(files, found.Files)
+		} else {
+			files["network.yaml"] = statement.YAML // what cannot be rendered is shown as it is stated
+		}
+		for _, name := range slices.Sorted(maps.Keys(files)) {
+			if err := put(directory+name, files[name]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := archive.Close(); err != nil {
+		return nil, fmt.Errorf("packing the static network: %w", err)
+	}
+	return out.Bytes(), nil
 }
 
 func ignitionUnit(name, contents string) map[string]any {

@@ -36,6 +36,7 @@ type Options struct {
 	HostMinimums     string
 	RegistryImages   string
 	InstallerImage   string
+	AgentImage       string
 	DisconnectAfter  time.Duration
 	OIDCIssuer       string
 	OIDCAudience     string
@@ -90,9 +91,10 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.OSImages, "os-images", "", "file with the images that are installed: a JSON list of {version, cpuArchitecture, url, sha256, compression, firstBoot, firstBootTemplate}")
 	flags.StringVar(&o.HostMinimums, "host-minimums", "", "file with what hosts need at least: a JSON object of {cpus, memoryGiB, diskGB} by role (auto-assign, worker, master, arbiter); roles left out need what is documented")
 	flags.StringVar(&o.RegistryImages, "registry-images", "", "container images, comma separated, that hosts must be able to pull before they are installed")
-	flags.StringVar(&o.InstallerImage, "installer-image", "", "container image that agents of today's system run to install; without one, hosts with such agents are bound and not installed")
-	flags.DurationVar(&o.DisconnectAfter, "disconnect-after", 3*time.Minute, "how long a host may be silent")
-	flags.StringVar(&o.OIDCIssuer, "oidc-issuer", "none", "URL of the OpenID Connect issuer whose tokens people use; kubernetes for tokens that the cluster knows; none lets everybody do everything, for development")
+	flags.StringVar(&o.InstallerImage, "installer-image", "", "container image that agents of assisted-service run to install; without it, hosts with such agents are bound and not installed")
+	flags.StringVar(&o.AgentImage, "agent-image", "", "container image that agents of assisted-service run after their registration; empty for the one that they registered with")
+	flags.DurationVar(&o.DisconnectAfter, "disconnect-after", 3*time.Minute, "time without a poll after which a host counts as disconnected")
+	flags.StringVar(&o.OIDCIssuer, "oidc-issuer", "none", "URL of the OpenID Connect issuer whose tokens people use; kubernetes for tokens that the cluster knows; none disables authentication of users, for development only")
 	flags.StringVar(&o.OIDCAudience, "oidc-audience", "", "audience that tokens must have; empty for any, or with kubernetes for the cluster's own")
 	flags.StringVar(&o.OIDCUserClaim, "oidc-user-claim", "", "claim that names the user; empty for sub")
 	flags.StringVar(&o.OIDCOrganization, "oidc-organization-claim", "", "claim that names the user's organization; empty for none")

@@ -51,7 +51,7 @@ func (p *Process) bind(flags *flag.FlagSet) {
 	flags.StringVar(&p.LiveImageCache, "live-image-cache", "live-images", "directory where live images are kept")
 	flags.StringVar(&p.HealthProbeBindAddress, "health-probe-bind-address", "0", "address of /healthz and /readyz beside --listen, without TLS; 0 for none")
 	flags.StringVar(&p.MetricsBindAddress, "metrics-bind-address", "127.0.0.1:8091", "address of /metrics; 0 for none")
-	flags.StringVar(&p.MetricsAuth, "metrics-auth", "none", "who may read metrics: none lets everybody; kubernetes serves them with TLS to whom the cluster lets get /metrics")
+	flags.StringVar(&p.MetricsAuth, "metrics-auth", "none", "authentication of metrics: none for plain HTTP without authentication; kubernetes for TLS, and users who may get /metrics in the cluster")
 	flags.StringVar(&p.Kubeconfig, "kubeconfig", "", "path of the kubeconfig; empty for $KUBECONFIG, the service account of the pod, or ~/.kube/config")
 	flags.StringVar(&p.LogLevel, "log-level", "info", "debug, info or error")
 }

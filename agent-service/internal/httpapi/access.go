@@ -117,7 +117,13 @@ func (s *server) machine(r *http.Request, raw string) (token.Scope, error) {
 		return scope, nil // the operation itself compares what its query or body names
 	}
 	if host != "" {
-		return scope, s.opens(r.Context(), scope, service.HostKey{InfraEnvID: strings.ToLower(env), HostID: strings.ToLower(host)})
+		key := service.HostKey{InfraEnvID: strings.ToLower(env), HostID: strings.ToLower(host)}
+		if operation.spec.OperationID == "GetNextSteps" {
+			if unknown, err := s.unregistered(r.Context(), caller{machine: &scope}, key); unknown || err != nil {
+				return scope, err
+			}
+		}
+		return scope, s.opens(r.Context(), scope, key)
 	}
 	if scope.Opens(strings.ToLower(env), scope.HostID) != nil { // of its own infra-env a host may read what concerns it; operations that list hosts look again
 		return scope, errNotFound

@@ -5,6 +5,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -63,7 +64,10 @@ func (s *server) registered(ctx context.Context, host *service.Host) (api.Regist
 	if err != nil {
 		return nil, err
 	}
-	answer.NextStepRunnerCommand.Args = []string{text(map[string]string{"infra_env_id": host.InfraEnvID, "host_id": host.HostID, "agent_version": s.Release})}
+	// agent_version is the container image that an agent of assisted-service runs next: the one that runs already, unless another is configured.
+	answer.NextStepRunnerCommand.Args = []string{text(map[string]string{
+		"infra_env_id": host.InfraEnvID, "host_id": host.HostID, "agent_version": cmp.Or(s.AgentImage, host.AgentVersion, s.Release),
+	})}
 	answer.NextStepRunnerCommand.RetrySeconds = 60
 	return api.RegisterHost201JSONResponse(answer), nil
 }
@@ -71,6 +75,11 @@ func (s *server) registered(ctx context.Context, host *service.Host) (api.Regist
 // GetNextSteps implements api.StrictServerInterface.
 func (s *server) GetNextSteps(ctx context.Context, r api.GetNextStepsRequestObject) (api.GetNextStepsResponseObject, error) {
 	k := key(r.InfraEnvID, r.HostID)
+	if unknown, err := s.unregistered(ctx, callerOf(ctx), k); err != nil {
+		return nil, err
+	} else if unknown {
+		return api.GetNextSteps200JSONResponse{PostStepAction: api.Exit, Instructions: []api.Step{}}, nil
+	}
 	if err := s.mayAct(ctx, k); err != nil {
 		return nil, err
 	}
@@ -87,13 +96,30 @@ func (s *server) GetNextSteps(ctx context.Context, r api.GetNextStepsRequestObje
 		answer.PostStepAction = api.Exit
 	}
 	for _, step := range instructions.Steps {
-		answer.Instructions = append(answer.Instructions, api.Step{StepType: api.StepType(step.Type), StepID: step.ID, Args: step.Args})
+		shown := api.Step{StepType: api.StepType(step.Type), StepID: step.ID, Args: step.Args}
+		if shown.Args == nil {
+			shown.Args = []string{}
+		}
+		answer.Instructions = append(answer.Instructions, shown)
 	}
 	// The token is renewed beside the instructions, not in a request of its own. Only agents that say how long they wait know of it.
 	if machine := callerOf(ctx).machine; machine != nil && r.Params.Wait != nil && s.Authority.Due(*machine) {
 		answer.Token, err = s.Authority.ForHost(ctx, k)
 	}
 	return answer, err
+}
+
+// unregistered is true where a machine with the token of its image polls for a host that the service does not know: it was deleted, or the service lost its
+// data. Agents of assisted-service wait for ever after 404; asked to exit, they are started again and register. Our own come with a token of the host.
+func (s *server) unregistered(ctx context.Context, c caller, k service.HostKey) (bool, error) {
+	if c.machine == nil || c.machine.HostID != "" || c.machine.Opens(k.InfraEnvID, k.HostID) != nil {
+		return false, nil
+	}
+	_, err := s.Service.Fingerprint(ctx, k)
+	if service.KindOf(err) == service.NotFound {
+		return true, nil
+	}
+	return false, err
 }
 
 // PostStepReply implements api.StrictServerInterface.

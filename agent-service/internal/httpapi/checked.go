@@ -21,7 +21,15 @@ import (
 // checked refuses what the description of the interface does not allow, with a reason.
 func (s *server) checked(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
+		limit := int64(MaxBody)
+		if s.takesLogs(r) {
+			limit = MaxLogs + 64<<10 // the form around the archive
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
+		if r.ContentLength > limit {
+			s.refuse(w, r, &http.MaxBytesError{Limit: limit})
+			return
+		}
 		if err := s.check(r); err != nil {
 			s.refuse(w, r, err)
 			return
@@ -51,6 +59,11 @@ func (b *begun) Write(p []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (b *begun) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
+// takesLogs is true for the upload of an archive: it is not read before its caller is known to be a host, and only once.
+func (s *server) takesLogs(r *http.Request) bool {
+	return s.operations[r.Pattern].spec.OperationID == "UploadLogs"
+}
+
 func (s *server) check(r *http.Request) error {
 	operation := s.operations[r.Pattern]
 	query, err := url.ParseQuery(r.URL.RawQuery)
@@ -59,7 +72,7 @@ func (s *server) check(r *http.Request) error {
 	}
 	// Forms are read by who takes them.
 	form := operation.spec.RequestBody != nil && operation.spec.RequestBody.Value.Content.Get("application/json") == nil
-	if operation.spec.RequestBody != nil {
+	if operation.spec.RequestBody != nil && !s.takesLogs(r) {
 		if err := readable(r, form); err != nil {
 			return err
 		}

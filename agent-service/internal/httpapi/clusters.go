@@ -23,7 +23,7 @@ func (s *server) RegisterCluster(ctx context.Context, r api.RegisterClusterReque
 	request := service.NewCluster{Name: b.Name, ClusterSettings: service.ClusterSettings{
 		OpenshiftVersion: b.OpenshiftVersion, CPUArchitecture: string(b.CPUArchitecture), BaseDNSDomain: b.BaseDNSDomain, PullSecret: b.PullSecret, SSHPublicKey: b.SSHPublicKey,
 		ControlPlaneCount: value(b.ControlPlaneCount), MachineNetworks: cidrs(value(b.MachineNetworks)), ClusterNetworks: several(b.ClusterNetworkCidr, value(b.ClusterNetworks)),
-		ServiceNetworks: several(b.ServiceNetworkCidr, value(b.ServiceNetworks)), APIVIPs: addresses(b.APIVips), IngressVIPs: addresses(b.IngressVips), UserManagedNetworking: value(b.UserManagedNetworking),
+		ServiceNetworks: several(b.ServiceNetworkCidr, value(b.ServiceNetworks)), APIVIPs: addresses(value(b.APIVips)), IngressVIPs: addresses(value(b.IngressVips)), UserManagedNetworking: value(b.UserManagedNetworking),
 		Proxy:                service.Proxy{HTTP: value(b.HTTPProxy), HTTPS: value(b.HTTPSProxy), NoProxy: value(b.NoProxy)},
 		AdditionalNTPSources: value(b.AdditionalNtpSource), HoldInstallation: true,
 	}}
@@ -80,8 +80,8 @@ func (s *server) UpdateCluster(ctx context.Context, r api.UpdateClusterRequestOb
 		set(&settings.BaseDNSDomain, b.BaseDNSDomain)
 		set(&settings.ControlPlaneCount, b.ControlPlaneCount)
 		set(&settings.SSHPublicKey, b.SSHPublicKey)
-		setAs(&settings.APIVIPs, b.APIVips, addresses)
-		setAs(&settings.IngressVIPs, b.IngressVips, addresses)
+		setList(&settings.APIVIPs, b.APIVips, addresses)
+		setList(&settings.IngressVIPs, b.IngressVips, addresses)
 		for _, of := range []struct {
 			networks *[]string
 			one      nullable.Nullable[string]
@@ -91,7 +91,7 @@ func (s *server) UpdateCluster(ctx context.Context, r api.UpdateClusterRequestOb
 			{&settings.MachineNetworks, b.MachineNetworkCidr, b.MachineNetworks},
 		} {
 			setAs(of.networks, of.one, func(one string) []string { return several(one, nil) })
-			setAs(of.networks, of.list, cidrs)
+			setList(of.networks, of.list, cidrs)
 		}
 		set(&settings.UserManagedNetworking, b.UserManagedNetworking)
 		set(&settings.AdditionalNTPSources, b.AdditionalNtpSource)

@@ -38,6 +38,7 @@ func (s *server) ListEvents(ctx context.Context, r api.ListEventsRequestObject) 
 	}
 	machine := callerOf(ctx).machine
 	filter.Message, filter.ClusterLevel = given(p.Message), given(p.ClusterLevel) && (machine == nil || machine.HostID == "")
+	filter.DeletedHosts = given(p.DeletedHosts) && (machine == nil || machine.HostID == "")
 	filter.Descending = given(p.Order) == api.Descending
 	filter.Page = service.Page{Limit: given(p.Limit), Offset: given(p.Offset)}
 	if filter.Limit == 0 {

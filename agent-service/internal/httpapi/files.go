@@ -213,6 +213,12 @@ func (s *server) UploadLogs(ctx context.Context, r api.UploadLogsRequestObject) 
 	if err := s.mayAct(ctx, from); err != nil {
 		return nil, err
 	}
+	select {
+	case s.logs <- struct{}{}:
+		defer func() { <-s.logs }()
+	default:
+		return nil, service.Refuse(service.Unavailable, "LogsBusy", "other hosts send their logs at the moment; try again")
+	}
 	part, err := r.Body.NextPart()
 	for err == nil && part.FormName() != "upfile" {
 		part, err = r.Body.NextPart()
@@ -221,6 +227,9 @@ func (s *server) UploadLogs(ctx context.Context, r api.UploadLogsRequestObject) 
 		return nil, invalid("upfile: the form holds no such file")
 	}
 	archive, err := io.ReadAll(part)
+	if _, large := errors.AsType[*http.MaxBytesError](err); large || len(archive) > MaxLogs {
+		return nil, &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("upfile: an archive of logs has at most %d bytes", MaxLogs)}
+	}
 	if err != nil {
 		return nil, invalid("upfile: the file cannot be read")
 	}

@@ -77,32 +77,29 @@ func changeHost(settings *service.HostSettings, b *api.HostUpdateParams) error {
 	set(&settings.RequestedHostname, b.HostName)
 	set(&settings.MachineConfigPool, b.MachineConfigPoolName)
 	set(&settings.IgnitionEndpointToken, b.IgnitionEndpointToken)
-	if b.NodeLabels.IsSpecified() {
-		settings.NodeLabels = map[string]string{}
-		for _, label := range value(b.NodeLabels) {
-			settings.NodeLabels[label.Key] = label.Value
+	setList(&settings.NodeLabels, b.NodeLabels, func(labels []api.NodeLabelParams) map[string]string {
+		found := map[string]string{}
+		for _, label := range labels {
+			found[label.Key] = label.Value
 		}
-	}
-	if b.IgnitionEndpointHTTPHeaders.IsSpecified() {
-		settings.IgnitionEndpointHTTPHeaders = map[string]string{}
-		for _, header := range value(b.IgnitionEndpointHTTPHeaders) {
-			settings.IgnitionEndpointHTTPHeaders[header.Key] = header.Value
+		return found
+	})
+	setList(&settings.IgnitionEndpointHTTPHeaders, b.IgnitionEndpointHTTPHeaders, func(headers []api.IgnitionEndpointHTTPHeader) map[string]string {
+		found := map[string]string{}
+		for _, header := range headers {
+			found[header.Key] = header.Value
 		}
-	}
-	if b.DisksSkipFormatting.IsNull() {
-		settings.SkipFormattingDisks = nil
-	}
-	for _, disk := range value(b.DisksSkipFormatting) {
-		settings.SkipFormattingDisks = slices.DeleteFunc(settings.SkipFormattingDisks, func(id string) bool { return id == disk.DiskID })
-		if disk.SkipFormatting {
-			settings.SkipFormattingDisks = append(settings.SkipFormattingDisks, disk.DiskID)
-		}
-	}
-	if !b.DisksSelectedConfig.IsSpecified() {
+		return found
+	})
+	setList(&settings.SkipFormattingDisks, b.DisksSkipFormatting, func(disks []api.DiskSkipFormattingParams) []string {
+		return skipFormatting(settings.SkipFormattingDisks, disks)
+	})
+	disks, err := b.DisksSelectedConfig.Get()
+	if err != nil { // absent or null: not given
 		return nil
 	}
 	settings.InstallationDiskID, settings.InstallationDiskPath = "", ""
-	for _, disk := range value(b.DisksSelectedConfig) {
+	for _, disk := range disks {
 		if disk.Role != "install" {
 			continue
 		}
@@ -112,6 +109,20 @@ func changeHost(settings *service.HostSettings, b *api.HostUpdateParams) error {
 		settings.InstallationDiskID = disk.ID
 	}
 	return nil
+}
+
+// skipFormatting adds disks to those that are not written to, and takes others away; an empty list takes all away.
+func skipFormatting(skipped []string, changes []api.DiskSkipFormattingParams) []string {
+	if len(changes) == 0 {
+		return nil
+	}
+	for _, disk := range changes {
+		skipped = slices.DeleteFunc(skipped, func(id string) bool { return id == disk.DiskID })
+		if disk.SkipFormatting {
+			skipped = append(skipped, disk.DiskID)
+		}
+	}
+	return skipped
 }
 
 // DeregisterHost implements api.StrictServerInterface.
@@ -182,7 +193,7 @@ func (s *server) ReclaimHost(ctx context.Context, r api.ReclaimHostRequestObject
 // UpdateHostInstallerArgs implements api.StrictServerInterface.
 func (s *server) UpdateHostInstallerArgs(ctx context.Context, r api.UpdateHostInstallerArgsRequestObject) (api.UpdateHostInstallerArgsResponseObject, error) {
 	host, err := s.Service.UpdateHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID), func(settings *service.HostSettings) error {
-		setAs(&settings.InstallerArgs, r.Body.Args, func(args []string) string { return text(args) })
+		setList(&settings.InstallerArgs, r.Body.Args, func(args []string) string { return text(args) })
 		return nil
 	})
 	shown, err := s.shown(ctx, host, err)

@@ -20,7 +20,7 @@ func (s *server) RegisterInfraEnv(ctx context.Context, r api.RegisterInfraEnvReq
 	request := service.NewInfraEnv{Name: b.Name, InfraEnvSettings: service.InfraEnvSettings{
 		OSImageVersion: b.OpenshiftVersion, CPUArchitecture: string(b.CPUArchitecture), ImageType: string(b.ImageType), PullSecret: b.PullSecret,
 		Proxy: proxyOf(b.Proxy), NTPSources: value(b.NtpSources), AdditionalNTPSources: value(b.AdditionalNtpSources), SSHAuthorizedKey: value(b.SSHAuthorizedKey),
-		StaticNetworkConfig: staticNetwork(b.StaticNetworkConfig), IgnitionConfigOverride: b.IgnitionConfigOverride, KernelArguments: kernelArguments(b.KernelArguments),
+		StaticNetworkConfig: staticNetwork(value(b.StaticNetworkConfig)), IgnitionConfigOverride: b.IgnitionConfigOverride, KernelArguments: kernelArguments(value(b.KernelArguments)),
 		AdditionalTrustBundle: b.AdditionalTrustBundle, RendezvousIP: value(b.RendezvousIP), NetworkDiscoveryDelaySeconds: value(b.NetworkDiscoveryDelaySeconds),
 	}}
 	if cluster, err := b.ClusterID.Get(); err == nil {
@@ -68,10 +68,10 @@ func (s *server) UpdateInfraEnv(ctx context.Context, r api.UpdateInfraEnvRequest
 		set(&settings.NTPSources, b.NtpSources)
 		set(&settings.AdditionalNTPSources, b.AdditionalNtpSources)
 		set(&settings.SSHAuthorizedKey, b.SSHAuthorizedKey)
-		setAs(&settings.StaticNetworkConfig, b.StaticNetworkConfig, staticNetwork)
+		setList(&settings.StaticNetworkConfig, b.StaticNetworkConfig, staticNetwork)
 		set(&settings.RendezvousIP, b.RendezvousIP)
 		set(&settings.IgnitionConfigOverride, b.IgnitionConfigOverride)
-		setAs(&settings.KernelArguments, b.KernelArguments, kernelArguments)
+		setList(&settings.KernelArguments, b.KernelArguments, kernelArguments)
 		set(&settings.AdditionalTrustBundle, b.AdditionalTrustBundle)
 		set(&settings.NetworkDiscoveryDelaySeconds, b.NetworkDiscoveryDelaySeconds)
 		return nil
@@ -140,9 +140,13 @@ func (s *server) DownloadInfraEnvFiles(ctx context.Context, r api.DownloadInfraE
 	if err != nil {
 		return nil, err
 	}
+	name := string(r.Params.FileName)
+	if r.Params.FileName == api.DownloadInfraEnvFilesParamsFileNameStaticNetworkConfig {
+		name = "static_network_config.tar"
+	}
 	return api.DownloadInfraEnvFiles200ApplicationOctetStreamResponse{FileApplicationOctetStreamResponse: api.FileApplicationOctetStreamResponse{
 		Body: bytes.NewReader(content), ContentLength: int64(len(content)), Headers: api.FileResponseHeaders{
-			ContentDisposition: `attachment; filename="` + string(r.Params.FileName) + `"`, LastModified: env.ImageUpdatedAt.UTC().Format(http.TimeFormat),
+			ContentDisposition: `attachment; filename="` + name + `"`, LastModified: env.ImageUpdatedAt.UTC().Format(http.TimeFormat),
 		},
 	}}, nil
 }
@@ -164,6 +168,9 @@ func (s *server) infraEnv(ctx context.Context, env *service.InfraEnv) api.InfraE
 		StaticNetworkConfig: string(env.StaticNetworkConfig), RendezvousIP: env.RendezvousIP, IgnitionConfigOverride: env.IgnitionConfigOverride,
 		KernelArguments: text(env.KernelArguments), AdditionalTrustBundle: env.AdditionalTrustBundle, NetworkDiscoveryDelaySeconds: env.NetworkDiscoveryDelaySeconds,
 		CreatedAt: env.CreatedAt, UpdatedAt: env.UpdatedAt, Proxy: shownProxy(env.Proxy),
+	}
+	if s.Images != nil && shown.OpenshiftVersion == "" {
+		shown.OpenshiftVersion = s.Images.Version(env)
 	}
 	if s.Images != nil && callerOf(ctx).machine == nil {
 		if address, err := s.Images.URL(ctx, env); err == nil {

@@ -23,12 +23,20 @@ import (
 // MaxBody is how large a request may be: an inventory of 15,000 disks is about 6 MB.
 const MaxBody = 8 << 20
 
+// MaxLogs is how large an archive of logs may be, and logsAtOnce how many are taken at a time: each is in memory.
+const (
+	MaxLogs    = 64 << 20
+	logsAtOnce = 2
+)
+
 // Images knows what discovery images are made from and where they are.
 type Images interface {
 	// URL is where the discovery image can be downloaded without a header.
 	URL(ctx context.Context, env *service.InfraEnv) (string, error)
 	// FileURL is the same for the files discovery.ign and ipxe-script.
 	FileURL(ctx context.Context, env *service.InfraEnv, file ImageFile) (string, error)
+	// Version is that of the live image that the discovery image is made from, empty where that is not known here.
+	Version(env *service.InfraEnv) string
 	// File is the content of a file.
 	File(ctx context.Context, env *service.InfraEnv, file ImageFile) ([]byte, error)
 }
@@ -67,7 +75,9 @@ type Options struct {
 	BaseURL string
 	// Release is the version of this service.
 	Release string
-	Log     *zap.Logger
+	// AgentImage is the container image that agents of assisted-service run after their registration, empty for the one that they registered with.
+	AgentImage string
+	Log        *zap.Logger
 	// Hold is how long polls are held, service.MaxHold if zero.
 	Hold time.Duration
 }
@@ -84,7 +94,7 @@ func New(options Options) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the description of the interface: %w", err)
 	}
-	s := &server{Options: options, operations: operations(description)}
+	s := &server{Options: options, operations: operations(description), logs: make(chan struct{}, logsAtOnce)}
 	mux := http.NewServeMux()
 	strict := api.NewStrictHandlerWithOptions(s, []api.StrictMiddlewareFunc{inParts}, api.StrictHTTPServerOptions{RequestErrorHandlerFunc: s.unreadable, ResponseErrorHandlerFunc: s.refuse})
 	api.HandlerWithOptions(strict, api.StdHTTPServerOptions{
@@ -106,6 +116,8 @@ func New(options Options) (http.Handler, error) {
 type server struct {
 	Options
 	operations map[string]operation
+	// logs has an entry for each archive of logs that is taken now.
+	logs chan struct{}
 }
 
 var _ api.StrictServerInterface = (*server)(nil)

@@ -25,10 +25,8 @@ import (
 // today reads the description of today's REST.
 func today(t testing.TB) *openapi3.T {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "shared", "reference", "agent", "swagger.yaml"))
-	if err != nil {
-		t.Skip("the description of today's REST is not here")
-	}
+	raw, err := os.ReadFile(filepath.Join("..", "..", "api", "testdata", "assisted.yaml"))
+	require.NoError(t, err)
 	var old openapi2.T
 	require.NoError(t, yaml.Unmarshal(raw, &old))
 	converted, err := openapi2conv.ToV3(&old)
@@ -40,7 +38,7 @@ func today(t testing.TB) *openapi3.T {
 var todaysArguments = map[string]string{
 	"ntp-synchronizer": "ntp_synchronization_request", "connectivity-check": "connectivity-check-params", "domain-resolution": "domain_resolution_request",
 	"installation-disk-speed-check": "disk_speed_check_request", "container-image-availability": "container_image_availability_request", "install": "install_cmd_request",
-	"logs-gather": "logs_gather_cmd_request",
+	"logs-gather": "logs_gather_cmd_request", "api-vip-connectivity-check": "api_vip_connectivity_request",
 }
 
 // fieldAgent is an agent of today's system: it knows its image's token, and nothing of boot ids, tokens of hosts or held polls.
@@ -75,6 +73,10 @@ func (a *fieldAgent) poll() map[string][]string {
 	got := a.call(a.token, "GET", a.path+"/instructions?timestamp=1800000000", nil)
 	require.Equal(a.t, http.StatusOK, got.status, got.raw)
 	a.sees("steps", got.body)
+	assert.Contains(a.t, got.body, "instructions", "also where there are none")
+	for _, step := range got.body["instructions"].([]any) {
+		assert.Contains(a.t, step, "args", "also where there are none")
+	}
 	var steps struct {
 		Instructions []struct {
 			Type string   `json:"step_type"`
@@ -133,6 +135,7 @@ func TestAnAgentOfTodaysSystemInstalls(t *testing.T) {
 	var next any
 	require.NoError(t, json.Unmarshal([]byte(command["args"].([]any)[0].(string)), &next))
 	agent.sees("next_step_cmd_request", next)
+	assert.Equal(t, "quay.io/edge-infrastructure/assisted-installer-agent:latest", next.(map[string]any)["agent_version"], "it is the image that it runs next")
 
 	assert.Contains(t, agent.poll(), "inventory")
 	agent.reply("inventory", "inventory", inventory)
@@ -169,6 +172,7 @@ func TestAnAgentOfTodaysSystemInstalls(t *testing.T) {
 	assert.Equal(t, "installed", host.text("status"))
 	shown := w.call(admin, "GET", "/clusters/"+cluster, nil)
 	agent.sees("cluster", shown.body)
+	assert.Contains(t, shown.body, "image_info", "it is required")
 	assert.Equal(t, "installed", shown.text("status"))
 }
 
@@ -196,4 +200,27 @@ func TestAFailedAgentOfTodaysSystemIsAskedForItsLogs(t *testing.T) {
 	asked := agent.poll()
 	assert.Contains(t, asked, "logs-gather")
 	assert.Contains(t, asked, "stop-installation")
+}
+
+// TestAnAgentThatTheServiceLostRegistersAgain begins with a host that is gone, as after a lost database: agents of assisted-service wait for ever after 404.
+func TestAnAgentThatTheServiceLostRegistersAgain(t *testing.T) {
+	w := newWorld(t)
+	admin := w.person("root", "admins")
+	env := w.infraEnv(admin, "e")
+	agent := newFieldAgent(w, env)
+	id := uuid.NewString()
+	require.Equal(t, 201, agent.register(id).status)
+	require.Equal(t, 204, w.call(admin, "DELETE", agent.path, nil).status)
+
+	lost := w.call(agent.token, "GET", agent.path+"/instructions?timestamp=1800000000", nil)
+	require.Equal(t, 200, lost.status, lost.raw)
+	agent.sees("steps", lost.body)
+	assert.Equal(t, "exit", lost.text("post_step_action"))
+	assert.Equal(t, []any{}, lost.body["instructions"])
+	require.Equal(t, 201, agent.register(id).status)
+	assert.Contains(t, agent.poll(), "inventory")
+
+	for name, other := range map[string]caller{"a token of another infra-env": {"X-Secret-Key": w.image(w.infraEnv(admin, "f"))}, "no token": nil} {
+		assert.NotEqual(t, 200, w.call(other, "GET", "/infra-envs/"+env+"/hosts/"+uuid.NewString()+"/instructions", nil).status, name)
+	}
 }

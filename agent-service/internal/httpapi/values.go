@@ -36,6 +36,14 @@ func setAs[T, D any](into *D, field nullable.Nullable[T], convert func(T) D) {
 	}
 }
 
+// setList takes over a list of a PATCH. null leaves what is there, as an absent field does: clients that are generated from the published description of
+// assisted-service send null for every list that they do not set. An empty list clears it.
+func setList[T, D any](into *D, field nullable.Nullable[[]T], convert func([]T) D) {
+	if list, err := field.Get(); err == nil {
+		*into = convert(list)
+	}
+}
+
 // value is what a nullable field holds, or nothing.
 func value[T any](field nullable.Nullable[T]) T {
 	v, _ := field.Get()

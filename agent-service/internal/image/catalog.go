@@ -152,6 +152,15 @@ func (c *Catalog) Check(name, architecture string) error {
 	return err
 }
 
+// Chosen is the version of the live image that stands for a version, which is empty for the default; empty where there is none.
+func (c *Catalog) Chosen(name, architecture string) string {
+	version, err := c.find(name, architecture)
+	if err != nil {
+		return ""
+	}
+	return version.Name
+}
+
 func (c *Catalog) find(name, architecture string) (Version, error) {
 	if architecture == "" {
 		architecture = "x86_64"

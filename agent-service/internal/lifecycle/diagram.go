@@ -13,12 +13,16 @@ import (
 func Document() string {
 	var b strings.Builder
 	b.WriteString("# Life of a host\n\nThis page is written from the table in `agent-service/internal/lifecycle`; `go test ./internal/lifecycle -update` writes it again.\n")
-	b.WriteString("A host is in one of these states, whichever door shows it. For each verb the first line that fits counts; a verb without a line for a state is refused with `StateNotAllowed`.\n")
-	b.WriteString("\n## Diagram\nChanges of state only. `refresh` is what the service does when it learns something: a poll, silence, an inventory, a change in the cluster.\n\n```mermaid\nstateDiagram-v2\n")
-	for _, edge := range edges() {
-		b.WriteString("  " + edge + "\n")
+	b.WriteString("REST and custom resources show the same states. For each verb the first line that fits counts; a verb without a line for a state is refused with `StateNotAllowed`.\n")
+	b.WriteString("\n## Diagrams\nOne diagram per phase, changes of state only. A state of another phase is drawn as that phase. `refresh` is what the service does when it learns something: a poll, silence, an inventory, a change in the cluster.\n")
+	for _, p := range phases {
+		fmt.Fprintf(&b, "\n### %s\n%s\n\n```mermaid\nstateDiagram-v2\n", p.title, p.text)
+		for _, edge := range p.edges() {
+			b.WriteString("  " + edge + "\n")
+		}
+		b.WriteString("```\n")
 	}
-	b.WriteString("```\n\n## Time-outs\n| State | After | Then |\n|---|---|---|\n")
+	b.WriteString("\n## Time-outs\n| State | After | Then |\n|---|---|---|\n")
 	for _, s := range States {
 		limit, limited := TimeOuts[s]
 		if !limited {
@@ -46,24 +50,62 @@ func Document() string {
 	return b.String()
 }
 
-func edges() []string {
-	var list []string
+// phase is a part of the life of a host that has a diagram of its own.
+type phase struct {
+	title, text string
+	states      []State
+}
+
+// phases hold every state once.
+var phases = []phase{
+	{"Free", "The host belongs to no cluster.", []State{DiscoveringUnbound, InsufficientUnbound, KnownUnbound, DisconnectedUnbound}},
+	{"Bound", "The host belongs to a cluster and is not being installed.", []State{
+		Binding, Discovering, Insufficient, Known, Disconnected, PreparingForInstallation, PreparingSuccessful, PreparingFailed, Unbinding,
+	}},
+	{"Installation and release", "The host is installed, serves its cluster, and returns.", []State{
+		Installing, InstallingInProgress, InstallingPendingUserAction, Installed, AddedToExistingCluster, Failed, Cancelled,
+		ResettingPendingUserAction, UnbindingPendingUserAction, Reclaiming, ReclaimingRebooting,
+	}},
+}
+
+// edges are the changes from a state of the phase, the verbs of one change in one line.
+func (p phase) edges() []string {
+	type change struct{ from, to string }
+	var order []change
+	labels := map[change][]string{}
 	for _, r := range Rules {
 		if r.To == "" || r.Refusal != "" {
 			continue
 		}
 		for _, from := range r.From {
-			if from == r.To {
+			if from == r.To || !slices.Contains(p.states, from) {
 				continue
 			}
-			edge := fmt.Sprintf("%s --> %s: %s", node(from), node(r.To), r.Verb)
-			if !slices.Contains(list, edge) {
-				list = append(list, edge)
+			c := change{node(from), p.node(r.To)}
+			if labels[c] == nil {
+				order = append(order, c)
+			}
+			if !slices.Contains(labels[c], string(r.Verb)) {
+				labels[c] = append(labels[c], string(r.Verb))
 			}
 		}
 	}
+	var list []string
+	for _, c := range order {
+		list = append(list, fmt.Sprintf("%s --> %s: %s", c.from, c.to, strings.Join(labels[c], ", ")))
+	}
 	slices.Sort(list)
 	return list
+}
+
+// node is the state, or the phase that the state belongs to.
+func (p phase) node(s State) string {
+	for _, other := range phases {
+		if other.title != p.title && slices.Contains(other.states, s) {
+			return strings.ReplaceAll(other.title, " ", "_")
+		}
+	}
+	return node(s)
 }
 
 // node is a name that diagrams allow.

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -36,6 +37,27 @@ type Server struct {
 	port string
 	attr *syscall.SysProcAttr
 	proc *exec.Cmd
+	log  record
+}
+
+// record keeps what the server writes.
+type record struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(p)
+}
+
+// Log is what the server has written to its log.
+func (s *Server) Log() string {
+	s.log.mu.Lock()
+	defer s.log.mu.Unlock()
+	return s.log.text.String()
 }
 
 // Start starts an empty server that ends with the test. Without PostgreSQL on this machine the test is skipped, and
@@ -68,7 +90,7 @@ func (s *Server) Up() {
 	s.t.Helper()
 	// What else the test cleans up may still need the server, and the context of a test ends before its clean-up.
 	s.proc = exec.CommandContext(context.WithoutCancel(s.t.Context()), filepath.Join(s.bin, "postgres"), "-D", s.data, "-p", s.port, "-k", s.dir, "-h", "127.0.0.1", "-F", "-c", "max_connections=200")
-	s.proc.SysProcAttr = s.attr
+	s.proc.SysProcAttr, s.proc.Stderr = s.attr, &s.log
 	if err := s.proc.Start(); err != nil {
 		s.t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"go.uber.org/zap"
+
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 )
 
@@ -19,12 +21,17 @@ func (s *Service) RegisterHost(ctx context.Context, infraEnvID string, request N
 		return nil, err
 	}
 	s.Registers.Add(1)
+	request.AgentVersion, request.Fingerprint, request.BootID = bound(request.AgentVersion, 200), bound(request.Fingerprint, 128), bound(request.BootID, 64)
 	key := HostKey{InfraEnvID: infraEnvID, HostID: request.HostID}
+	clusters := []string{s.hosts.clusterOf(key)}
+	if e := s.infraEnvs.known(infraEnvID); e != nil {
+		clusters = append(clusters, e.ClusterID)
+	}
 	var h *Host
 	err := s.update(ctx, func(ctx context.Context, w *work) (err error) {
 		h, err = w.register(ctx, key, request)
 		return err
-	})
+	}, clusters...)
 	if err != nil {
 		s.tellRefusedRegistration(ctx, key, request, err)
 		return nil, err
@@ -46,7 +53,10 @@ func (w *work) register(ctx context.Context, key HostKey, request NewHost) (*Hos
 	if e == nil {
 		return nil, notFound("InfraEnv", key.InfraEnvID)
 	}
-	h, err := w.host(ctx, key)
+	if e.Deleting {
+		return nil, beingDeleted(e)
+	}
+	h, elsewhere, err := w.records(ctx, e, key, request)
 	if err != nil {
 		return nil, err
 	}
@@ -58,13 +68,13 @@ func (w *work) register(ctx context.Context, key HostKey, request NewHost) (*Hos
 	if err != nil {
 		return nil, err
 	}
-	h.AgentVersion, h.Fingerprint, h.BootID, h.RegisteredAt = bound(request.AgentVersion, 200), bound(request.Fingerprint, 128), bound(request.BootID, 64), w.now
+	h.AgentVersion, h.Fingerprint, h.BootID, h.RegisteredAt = request.AgentVersion, request.Fingerprint, request.BootID, w.now
 	h.Admission = Generations{}
 	if request.BootID == "" && request.ImageGeneration > 0 {
 		h.Admission = Generations{ImageGeneration: request.ImageGeneration, HostGeneration: e.HostGeneration}
 	}
 	w.tell(h, h.ClusterID, Info, "host_registration_succeeded", true, "Host %s: Successfully registered", h.freeLabel())
-	if err := w.supersede(ctx, h); err != nil {
+	if err := w.supersede(ctx, elsewhere); err != nil {
 		return nil, err
 	}
 	if h.ClusterID != "" {
@@ -114,34 +124,45 @@ func (w *work) again(ctx context.Context, h *Host, request NewHost) error {
 	return nil
 }
 
+func beingDeleted(e *InfraEnv) error {
+	return Refuse(Conflict, "InfraEnvDeleting", "InfraEnv %s is being deleted: its hosts are deleted with it", e.ID)
+}
+
 func identityInUse(hostID string) error {
 	return Refuse(Conflict, "IdentityInUse", "another live machine is registered as host %s: their serial numbers are equal, or this one sends no fingerprint; give one of them a host id of its own", hostID)
 }
 
-// supersede lets go of the same machine in other InfraEnvs, at once: it runs another image now. A machine that sends no fingerprint is taken for one that
-// sent one no more than another machine is.
-func (w *work) supersede(ctx context.Context, h *Host) error {
-	others, err := w.SameMachine(ctx, h.HostID)
+// records are the host that registers, nil where it is new, and those of the same machine in other InfraEnvs of its owner. A machine that sends no fingerprint is taken for
+// one that sent one no more than another machine is.
+func (w *work) records(ctx context.Context, e *InfraEnv, key HostKey, request NewHost) (own *Host, elsewhere []*Host, err error) {
+	found, err := w.SameMachine(ctx, key.HostID, e.Owner, e.Kube.Namespace)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	for _, found := range others {
-		if found.InfraEnvID == h.InfraEnvID {
-			continue
-		}
-		if found.Fingerprint != "" && found.Fingerprint != h.Fingerprint {
-			if h.Fingerprint == "" && w.s.connected(&found) {
-				return identityInUse(h.HostID)
+	for _, one := range found {
+		if one.HostKey != key && one.Fingerprint != "" && one.Fingerprint != request.Fingerprint {
+			if request.Fingerprint == "" && w.s.connected(&one) {
+				return nil, nil, identityInUse(key.HostID)
 			}
 			continue
 		}
-		other, err := w.host(ctx, found.HostKey)
-		if err != nil {
-			return err
+		h, err := w.host(ctx, one.HostKey)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case h == nil:
+		case h.HostKey == key:
+			own = h
+		default:
+			elsewhere = append(elsewhere, h)
 		}
-		if other == nil {
-			continue
-		}
+	}
+	return own, elsewhere, nil
+}
+
+// supersede disconnects the same machine in other InfraEnvs, at once: it runs another image now.
+func (w *work) supersede(ctx context.Context, elsewhere []*Host) error {
+	for _, other := range elsewhere {
 		o := lifecycle.Apply(other.State, lifecycle.Supersede, w.s.facts(other, nil))
 		w.enter(other, o.To, o.Info)
 		w.quiet = append(w.quiet, other.HostKey)
@@ -154,20 +175,26 @@ func (w *work) supersede(ctx context.Context, h *Host) error {
 	return nil
 }
 
-// tellRefusedRegistration writes an event about a registration that was refused: its own transaction is undone.
+// tellRefusedRegistration writes an event about a registration that was refused.
 func (s *Service) tellRefusedRegistration(ctx context.Context, key HostKey, request NewHost, refusal error) {
+	s.tellRefused(ctx, refusal, Event{
+		Name: "host_registration_failed", InfraEnvID: key.InfraEnvID, HostID: key.HostID, ForInfraEnv: true,
+		Message: bound("Host "+request.HostID+" from "+request.Source+": registration failed: "+refusal.Error(), 2000),
+	})
+}
+
+// tellRefused writes an event about what was refused with a conflict: its own transaction is undone.
+func (s *Service) tellRefused(ctx context.Context, refusal error, event Event) {
 	if KindOf(refusal) != Conflict {
 		return
 	}
 	err := s.update(ctx, func(_ context.Context, w *work) error {
-		w.events = append(w.events, Event{
-			Name: "host_registration_failed", InfraEnvID: key.InfraEnvID, HostID: key.HostID, Severity: Failure, Category: "user", At: w.now, ForInfraEnv: true,
-			Message: bound("Host "+request.HostID+" from "+request.Source+": registration failed: "+refusal.Error(), 2000), Props: json.RawMessage("{}"),
-		})
+		event.Severity, event.Category, event.At, event.Props = Failure, "user", w.now, json.RawMessage("{}")
+		w.events = append(w.events, event)
 		return nil
 	})
 	if err != nil {
-		s.Log.Info("did not write an event about a refused registration")
+		s.Log.Info("did not write an event about a refusal", zap.String("event", event.Name))
 	}
 }
 

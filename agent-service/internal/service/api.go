@@ -75,6 +75,9 @@ type Hosts interface {
 	ResetValidation(ctx context.Context, by Principal, key HostKey, id string) (*Host, error)
 	// HostMinimums are what hosts need, by role.
 	HostMinimums() validate.Minimums
+	// RestoreHost brings back an installed host that the service lost with its data: one that is not known, or that came back without its past. It is not
+	// installed again. Conflict ClusterNotInstalled unless the cluster is installed.
+	RestoreHost(ctx context.Context, by Principal, key HostKey, from RestoredHost) (*Host, error)
 	// DeleteHost forgets a host. Conflict while it installs. NotFound for an unknown one.
 	DeleteHost(ctx context.Context, by Principal, key HostKey) error
 }
@@ -120,6 +123,8 @@ type Clusters interface {
 	CompleteCluster(ctx context.Context, by Principal, id string, kubeconfig string) (*Cluster, error)
 	// AllowHosts makes an installed cluster take more hosts under the name that clients of today's system know: adding-hosts.
 	AllowHosts(ctx context.Context, by Principal, id string) (*Cluster, error)
+	// RestoreCluster makes a cluster installed that was installed before the service lost its data. Nothing changes where it is.
+	RestoreCluster(ctx context.Context, by Principal, id string, from Restored) (*Cluster, error)
 	// Kubeconfig is of an installed cluster; Conflict ClusterNotInstalled before.
 	Kubeconfig(ctx context.Context, by Principal, id string) ([]byte, error)
 }

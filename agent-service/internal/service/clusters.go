@@ -46,11 +46,13 @@ func (s *Service) CreateCluster(ctx context.Context, by Principal, request NewCl
 		}
 		if settings.Imported {
 			made.Status, made.StatusInfo = lifecycle.ClusterAddingHosts, "Cluster is installed already and takes hosts"
+		} else if request.Restored != nil {
+			made.restore(request.Restored, w.now)
 		}
 		w.clusters[id] = &tracked[Cluster]{now: made}
 		w.tellCluster(made, Info, "cluster_registration_succeeded", "Successfully registered cluster")
 		return nil
-	})
+	}, id)
 	if err != nil {
 		return nil, err
 	}
@@ -85,9 +87,6 @@ func (s *Service) ListClusters(ctx context.Context, by Principal, filter Cluster
 func (s *Service) changeCluster(ctx context.Context, by Principal, id string, do func(ctx context.Context, w *work, c *Cluster, members []*Host) error) (*Cluster, error) {
 	var c *Cluster
 	err := s.update(ctx, func(ctx context.Context, w *work) (err error) {
-		if err := w.LockClusters(ctx, id); err != nil {
-			return err
-		}
 		if c, err = w.ownCluster(ctx, by, id); err != nil {
 			return err
 		}
@@ -99,7 +98,7 @@ func (s *Service) changeCluster(ctx context.Context, by Principal, id string, do
 			return err
 		}
 		return w.refreshCluster(ctx, id)
-	})
+	}, id)
 	if err != nil {
 		return nil, err
 	}
@@ -170,6 +169,11 @@ func (s *Service) DeleteCluster(ctx context.Context, by Principal, id string, fo
 		w.tellCluster(c, Info, "cluster_deregistered", "Deregistered cluster")
 		return nil
 	})
+	if err != nil {
+		s.tellRefused(ctx, err, Event{
+			Name: "cluster_deregister_failed", ClusterID: id, ForCluster: true, Message: bound("Failed to deregister cluster. Error: "+err.Error(), 2000),
+		})
+	}
 	return err
 }
 

@@ -111,6 +111,17 @@ func (d *directory) all() []*entry {
 	return entries
 }
 
+// clusterOf is the cluster that a host is bound to as far as this process knows, empty for none.
+func (d *directory) clusterOf(key HostKey) string {
+	e := d.get(key)
+	if e == nil {
+		return ""
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.host.ClusterID
+}
+
 // now is the epoch: what is read from now on has all changes of other replicas until it.
 func (d *directory) now() int64 {
 	d.mu.RLock()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -236,7 +237,7 @@ func TestTwoLiveMachinesWithOneSerialAreReported(t *testing.T) {
 
 func TestALiveMachineIsNotTakenOverWithoutItsFingerprint(t *testing.T) {
 	w := newWorld(t)
-	e, foreign := w.infraEnv(alice), w.infraEnv(bob)
+	e, foreign := w.infraEnv(alice), w.infraEnv(alice)
 	key := w.register(e, "n1")
 	_, err := w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: "1", Fingerprint: "one"})
 	require.NoError(t, err, "what sent none before may send one")
@@ -250,6 +251,35 @@ func TestALiveMachineIsNotTakenOverWithoutItsFingerprint(t *testing.T) {
 	for _, infraEnv := range []*service.InfraEnv{foreign, e} {
 		_, err = w.RegisterHost(t.Context(), infraEnv.ID, service.NewHost{HostID: key.HostID})
 		require.NoError(t, err, "it was silent for too long")
+	}
+}
+
+// TestAMachineOfAnotherOwnerChangesNobodysHost is an id that somebody else's machine has by chance, or says that it has.
+func TestAMachineOfAnotherOwnerChangesNobodysHost(t *testing.T) {
+	w := newWorld(t)
+	mine, foreign := w.infraEnv(alice), w.infraEnv(bob)
+	kube := func(namespace string) *service.InfraEnv {
+		e, err := w.CreateInfraEnv(t.Context(), service.Kubernetes, service.NewInfraEnv{Name: "env", Kube: service.KubeRef{Namespace: namespace, Name: "env"}})
+		require.NoError(t, err)
+		return e
+	}
+	for name, envs := range map[string][2]*service.InfraEnv{"over REST": {mine, foreign}, "in another namespace": {kube("a"), kube("b")}} {
+		t.Run(name, func(t *testing.T) {
+			for _, fingerprint := range []string{"", "one"} {
+				key := w.register(envs[0], "n1")
+				_, err := w.RegisterHost(t.Context(), key.InfraEnvID, service.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: "1", Fingerprint: fingerprint})
+				require.NoError(t, err)
+				state := w.state(key)
+				for _, other := range []string{"", "one", "two"} {
+					_, err = w.RegisterHost(t.Context(), envs[1].ID, service.NewHost{HostID: key.HostID, Fingerprint: other})
+					if service.ReasonOf(err) != "IdentityInUse" { // its own machine may be in the way there
+						require.NoError(t, err, "it is not blocked either")
+					}
+					assert.Equal(t, state, w.state(key))
+					assert.True(t, w.Seen(key).Connected)
+				}
+			}
+		})
 	}
 }
 
@@ -378,6 +408,59 @@ func TestAnInfraEnvWaitsForItsBoundHosts(t *testing.T) {
 	_, err = w.NextInstructions(t.Context(), key, 0)
 	assert.Equal(t, service.NotFound, service.KindOf(err))
 	assert.Equal(t, lifecycle.ClusterInsufficient, w.clusterState(c.ID))
+}
+
+// TestAnInfraEnvWithManyHostsIsDeletedInBoundedTransactions is one with more hosts than a transaction deletes, some of them bound.
+func TestAnInfraEnvWithManyHostsIsDeletedInBoundedTransactions(t *testing.T) {
+	t.Parallel()
+	for name, address := range map[string]func() string{
+		"SQLite": func() string { return filepath.Join(t.TempDir(), "agents.db") }, "PostgreSQL": func() string { return postgrestest.Start(t).URL },
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := open(t, address())
+			w := &world{t: t, store: db, now: time.Now()}
+			w.Service = w.restart()
+			e, c := w.infraEnv(alice), w.cluster(alice)
+			const hosts = 1000
+			require.NoError(t, db.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+				for i := range hosts {
+					h := &service.Host{HostKey: service.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}, Owner: e.Owner, State: lifecycle.KnownUnbound, CreatedAt: w.now}
+					if i%100 == 0 {
+						h.State, h.ClusterID = lifecycle.Known, c.ID
+					}
+					if err := tx.PutHost(ctx, h); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+			require.Equal(t, "HostsBound", service.ReasonOf(w.DeleteInfraEnv(t.Context(), alice, e.ID, false)))
+			before := db.Statements.Load()
+			require.NoError(t, w.DeleteInfraEnv(t.Context(), alice, e.ID, true))
+			assert.Less(t, db.Statements.Load()-before, int64(hosts/4), "statements do not grow with each host")
+			left, err := w.ListHosts(t.Context(), admin, service.HostFilter{InfraEnvID: e.ID})
+			require.NoError(t, err)
+			assert.Zero(t, left.Total)
+			_, err = w.GetInfraEnv(t.Context(), alice, e.ID)
+			assert.Equal(t, service.NotFound, service.KindOf(err))
+		})
+	}
+}
+
+func TestAnInfraEnvThatIsBeingDeletedTakesNoHosts(t *testing.T) {
+	w := newWorld(t)
+	e := w.infraEnv(alice)
+	require.NoError(t, w.store.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+		marked, err := tx.InfraEnv(ctx, e.ID)
+		require.NoError(t, err)
+		marked.Deleting = true
+		return tx.PutInfraEnv(ctx, marked)
+	}))
+	_, err := w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: uuid.NewString()})
+	assert.Equal(t, "InfraEnvDeleting", service.ReasonOf(err))
+	w.Service = w.restart()
+	_, err = w.GetInfraEnv(t.Context(), alice, e.ID)
+	assert.Equal(t, service.NotFound, service.KindOf(err), "what was begun is ended after a restart")
 }
 
 func TestAClusterThatGoesFreesItsHosts(t *testing.T) {

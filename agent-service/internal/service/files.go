@@ -185,7 +185,7 @@ func (s *Service) changeFiles(ctx context.Context, by Principal, clusterID strin
 			return Refuse(Conflict, "ClusterInstalling", "cluster %s is being installed: cancel the installation first", clusterID)
 		}
 		return do(ctx, w)
-	})
+	}, clusterID)
 }
 
 // InstallConfig implements Files.
@@ -304,7 +304,7 @@ func (s *Service) SetSettingsOfUI(ctx context.Context, by Principal, clusterID, 
 			return err
 		}
 		return w.PutFile(ctx, clusterID, settingsOfUI, []byte(settings), w.now)
-	})
+	}, clusterID)
 }
 
 // KeepLogs implements Files.
@@ -324,7 +324,7 @@ func (s *Service) KeepLogs(ctx context.Context, clusterID string, from HostKey, 
 			h.LogsState, h.LogsAt = "completed", w.now
 		}
 		return w.PutFile(ctx, clusterID, name, archive, w.now)
-	})
+	}, clusterID)
 }
 
 // LogsProgress implements Files.

@@ -122,24 +122,15 @@ func (s *Service) Seen(key HostKey) Seen {
 	return Seen{At: e.seenAt, Connected: s.hears(e)}
 }
 
-// change runs a transaction about one host of a principal.
+// change runs a transaction about one host of a principal. The clusters are those that it may be taken to.
 func (s *Service) change(ctx context.Context, by Principal, key HostKey, do func(ctx context.Context, w *work, h *Host) error, clusters ...string) (*Host, error) {
-	current := ""
-	if e := s.hosts.get(key); e != nil {
-		e.mu.Lock()
-		current = e.host.ClusterID
-		e.mu.Unlock()
-	}
 	var h *Host
 	err := s.update(ctx, func(ctx context.Context, w *work) (err error) {
-		if err := w.LockClusters(ctx, append(clusters, current)...); err != nil {
-			return err
-		}
 		if h, err = w.own(ctx, by, key); err != nil {
 			return err
 		}
 		return do(ctx, w, h)
-	})
+	}, append(clusters, s.hosts.clusterOf(key))...)
 	if err != nil {
 		return nil, err
 	}
@@ -178,6 +169,9 @@ func (w *work) admit(ctx context.Context, h *Host, c *Cluster) error {
 	}
 	architecture := h.Summary.CPUArchitecture
 	if e != nil {
+		if e.Deleting {
+			return beingDeleted(e)
+		}
 		if e.ClusterID != "" && e.ClusterID != c.ID {
 			return Refuse(Conflict, "InfraEnvBound", "InfraEnv %s belongs to cluster %s: its hosts cannot be bound elsewhere", e.ID, e.ClusterID)
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/muster-io/muster/agent-service/internal/hardware"
-	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 )
 
 // CreateInfraEnv implements InfraEnvs.
@@ -40,10 +39,8 @@ func (s *Service) CreateInfraEnv(ctx context.Context, by Principal, request NewI
 			return Refuse(Conflict, "AlreadyExists", "InfraEnv %s exists already", id)
 		}
 		if settings.ClusterID != "" {
-			if c, err := w.cluster(ctx, settings.ClusterID); err != nil {
+			if err := w.takes(ctx, by, settings.ClusterID, settings.CPUArchitecture); err != nil {
 				return err
-			} else if c == nil || !by.Owns(c.Owner) {
-				return Refuse(Invalid, "ClusterNotFound", "cluster %s was not found", settings.ClusterID)
 			}
 		}
 		made = &InfraEnv{
@@ -62,7 +59,7 @@ func (s *Service) CreateInfraEnv(ctx context.Context, by Principal, request NewI
 		})
 		w.changed(Change{Kind: InfraEnvChanged, ID: id})
 		return w.PutInfraEnv(ctx, made)
-	})
+	}, settings.ClusterID)
 	if err != nil {
 		return nil, err
 	}
@@ -131,9 +128,10 @@ func (s *Service) UpdateInfraEnv(ctx context.Context, by Principal, id string, c
 			return err
 		}
 		e.complete()
+		if err := w.follow(ctx, by, before.ClusterID, e); err != nil {
+			return err
+		}
 		switch {
-		case e.ClusterID != before.ClusterID:
-			return Refuse(Invalid, "ClusterImmutable", "the cluster of an InfraEnv cannot be changed")
 		case e.CPUArchitecture != hardware.Architecture(before.CPUArchitecture):
 			return Refuse(Invalid, "CPUArchitectureImmutable", "the architecture of an InfraEnv cannot be changed")
 		case reflect.DeepEqual(before, e.InfraEnvSettings):
@@ -162,53 +160,37 @@ func (s *Service) UpdateInfraEnv(ctx context.Context, by Principal, id string, c
 	return e, nil
 }
 
+// follow is why the cluster of an InfraEnv cannot become another one, nil where it can: where the former one was deleted.
+func (w *work) follow(ctx context.Context, by Principal, from string, e *InfraEnv) error {
+	if from == e.ClusterID {
+		return nil
+	}
+	former, err := w.cluster(ctx, from)
+	if err != nil {
+		return err
+	}
+	if from == "" || e.ClusterID == "" || former != nil {
+		return Refuse(Invalid, "ClusterImmutable", "the cluster of an InfraEnv cannot be changed")
+	}
+	return w.takes(ctx, by, e.ClusterID, e.CPUArchitecture)
+}
+
+// takes is why machines of an architecture cannot be bound to a cluster as they register, nil where they can.
+func (w *work) takes(ctx context.Context, by Principal, clusterID, architecture string) error {
+	c, err := w.ownCluster(ctx, by, clusterID)
+	if err != nil {
+		return err
+	}
+	if !hardware.Fits(architecture, c.CPUArchitecture) {
+		return Refuse(Invalid, "ArchitectureMismatch", "an InfraEnv for %s cannot boot machines for cluster %s, which is for %s", architecture, c.ID, c.CPUArchitecture)
+	}
+	return nil
+}
+
 // shown is what the image shows.
 func (e InfraEnvSettings) shown() InfraEnvSettings {
 	e.AutoApprove, e.AgentLabels, e.IPXEScriptType = false, nil, ""
 	return e
-}
-
-// DeleteInfraEnv implements InfraEnvs.
-func (s *Service) DeleteInfraEnv(ctx context.Context, by Principal, id string, force bool) error {
-	return s.update(ctx, func(ctx context.Context, w *work) error {
-		if _, err := ownInfraEnv(ctx, w, by, id); err != nil {
-			return err
-		}
-		hosts, err := w.Hosts(ctx, Scope{Kubernetes}, HostFilter{InfraEnvID: id, Page: Page{Limit: 5000}})
-		if err != nil {
-			return err
-		}
-		if hosts.Total > len(hosts.Items) {
-			return Refuse(Conflict, "TooManyHosts", "InfraEnv %s has %d hosts: delete hosts first", id, hosts.Total)
-		}
-		clusters := map[string]bool{}
-		for i := range hosts.Items {
-			h := &hosts.Items[i]
-			if !force && (!lifecycle.Unbound(h.State) || lifecycle.Busy(h.State)) {
-				return Refuse(Conflict, "HostsBound", "InfraEnv %s has hosts that are bound to clusters, %s among them: unbind them first", id, h.HostID)
-			}
-			w.hosts[h.HostKey] = &tracked[Host]{before: *h, now: h, deleted: true}
-			if h.ClusterID != "" {
-				clusters[h.ClusterID] = true
-			}
-		}
-		for _, cluster := range slices.Sorted(maps.Keys(clusters)) {
-			if err := w.refreshCluster(ctx, cluster); err != nil {
-				return err
-			}
-		}
-		// Rows of hosts go before that of the InfraEnv.
-		if err := w.flush(ctx); err != nil {
-			return err
-		}
-		w.clusters, w.events = map[string]*tracked[Cluster]{}, nil
-		w.events = append(w.events, Event{
-			Name: "infra_env_deregistered", InfraEnvID: id, Severity: Info, Category: "user", Message: "Deregistered InfraEnv", At: w.now, ForInfraEnv: true,
-			Props: json.RawMessage("{}"),
-		})
-		w.changed(Change{Kind: InfraEnvChanged, ID: id})
-		return w.DeleteInfraEnv(ctx, id)
-	})
 }
 
 // RotateTokens implements InfraEnvs.

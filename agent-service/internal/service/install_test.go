@@ -926,3 +926,82 @@ func TestAnAgentThatKeepsEndingFailsItsInstallation(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, h.Attempts)
 }
+
+// TestAHostJoinsOnlyWhenItIsKnownToFindTheCluster whenever it is approved: what its agent has not been asked about is pending.
+func TestAHostJoinsOnlyWhenItIsKnownToFindTheCluster(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		vips     []string
+		step     service.StepType
+		bad, yes string
+	}{
+		"by its names": {
+			nil, service.StepDomainResolution, `{"resolutions":[{"domain_name":"api.c.example.com"}]}`,
+			`{"resolutions":[{"domain_name":"api.c.example.com","ipv4_addresses":["192.0.2.9"]},{"domain_name":"api-int.c.example.com","ipv4_addresses":["192.0.2.9"]},
+				{"domain_name":"console-openshift-console.apps.c.example.com","ipv4_addresses":["192.0.2.9"]}]}`,
+		},
+		"by the address of its API": {[]string{"192.0.2.9"}, service.StepAPIConnectivity, `{"is_success":false,"download_error":"no route to host"}`, `{"is_success":true}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			cluster := w.cluster(alice, func(s *service.ClusterSettings) { s.Imported, s.BaseDNSDomain, s.APIVIPs = true, "example.com", c.vips })
+			key := w.register(w.infraEnv(alice), "joins")
+			_, err := w.BindHost(t.Context(), alice, key, cluster.ID, false)
+			require.NoError(t, err)
+			h, err := w.GetHost(t.Context(), alice, key)
+			require.NoError(t, err)
+			assert.Equal(t, lifecycle.Insufficient, h.State)
+			assert.Contains(t, h.StateInfo, "its agent is asked")
+			_, err = w.InstallHost(t.Context(), alice, key)
+			assert.Equal(t, "HostNotReady", service.ReasonOf(err))
+			assert.Contains(t, w.steps(key), c.step, "at once")
+
+			w.reply(key, c.step, 0, c.bad)
+			assert.Equal(t, lifecycle.Insufficient, w.state(key))
+			w.reply(key, c.step, 0, c.yes)
+			assert.Equal(t, lifecycle.Known, w.state(key))
+			_, err = w.InstallHost(t.Context(), alice, key)
+			require.NoError(t, err)
+		})
+	}
+}
+
+// TestAHostThatCameBackWithoutItsPastIsRestored as installed: its machine was booted from the discovery image after the service lost its data.
+func TestAHostThatCameBackWithoutItsPastIsRestored(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	e := w.infraEnv(service.Kubernetes)
+	c, err := w.CreateCluster(t.Context(), service.Kubernetes, service.NewCluster{
+		Name: "c", Restored: &service.Restored{InstalledAt: w.clock(), Kubeconfig: "k"}, ClusterSettings: service.ClusterSettings{OpenshiftVersion: "4.18", ControlPlaneCount: 1},
+	})
+	require.NoError(t, err)
+	assert.Equal(t, lifecycle.ClusterInstalled, c.Status)
+	from := service.RestoredHost{ClusterID: c.ID, Role: "master", Bootstrap: true, InstalledAt: w.clock()}
+	for name, key := range map[string]service.HostKey{
+		"unknown": {InfraEnvID: e.ID, HostID: uuid.NewString()}, "registered already": w.register(e, "n"),
+	} {
+		h, err := w.RestoreHost(t.Context(), service.Kubernetes, key, from)
+		require.NoError(t, err, name)
+		assert.Equal(t, lifecycle.Installed, h.State, name)
+		assert.Equal(t, "master", h.Role, name)
+		_, err = w.InstallHost(t.Context(), service.Kubernetes, key)
+		require.Error(t, err, name)
+		assert.Empty(t, w.steps(key), "nothing is written")
+		_, err = w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: key.HostID, BootID: "2"})
+		assert.Equal(t, "HostInstalled", service.ReasonOf(err), name)
+		again, err := w.RestoreHost(t.Context(), service.Kubernetes, key, from)
+		require.NoError(t, err, name)
+		assert.Equal(t, h.Revision, again.Revision, "once is enough")
+	}
+	cluster, err := w.GetCluster(t.Context(), service.Kubernetes, c.ID)
+	require.NoError(t, err)
+	assert.Equal(t, 2, cluster.InstalledHostCount)
+
+	old, keys := w.ready(1)
+	_, err = w.RestoreHost(t.Context(), service.Kubernetes, keys[0], service.RestoredHost{ClusterID: old.ID})
+	assert.Equal(t, "ClusterNotInstalled", service.ReasonOf(err))
+	restored, err := w.RestoreCluster(t.Context(), service.Kubernetes, old.ID, service.Restored{InstalledAt: w.clock()})
+	require.NoError(t, err)
+	assert.Equal(t, lifecycle.ClusterInstalled, restored.Status, "a database from before the installation says less than the custom resource")
+}

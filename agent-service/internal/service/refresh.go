@@ -73,6 +73,9 @@ func surroundings(c *Cluster, members []*Host) *validate.Surroundings {
 		ClusterNetworks: c.ClusterNetworks, ServiceNetworks: c.ServiceNetworks, Neighbours: map[string]validate.Neighbour{},
 		UserManagedNetworking: c.UserManagedNetworking, DayTwo: takesDayTwo(c), Ignored: c.IgnoredValidations,
 	}
+	if len(c.APIVIPs) > 0 {
+		around.APIAddress = c.APIVIPs[0]
+	}
 	for _, m := range members {
 		around.Roles[m.HostID] = m.Role
 		around.Neighbours[m.String()] = validate.Neighbour{ID: m.HostID, Hostname: m.Hostname(), Addresses: m.Summary.Addresses, MACAddresses: m.Summary.MACAddresses}

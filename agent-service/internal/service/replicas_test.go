@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/lockorder"
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
@@ -40,7 +41,7 @@ func replicas(t *testing.T, apart *atomic.Int64) (one, two *world) {
 	two = &world{t: t}
 	for w, clock := range map[*world]func() time.Time{one: one.clock, two: func() time.Time { return one.clock().Add(time.Duration(apart.Load())) }} {
 		w.store = open(t, server.URL)
-		w.Service = service.New(w.store, service.Options{Now: clock})
+		w.Service = service.New(lockorder.Check(w.store), service.Options{Now: clock})
 		service.Tick(t.Context(), w.Service)
 	}
 	return one, two
@@ -163,7 +164,7 @@ func TestAHostThatIsDeletedIsForgottenByAllReplicas(t *testing.T) {
 }
 
 // run runs a service on a store until the test ends.
-func run(t *testing.T, db *store.Store) *service.Service {
+func run(t *testing.T, db service.Store) *service.Service {
 	t.Helper()
 	s := service.New(db, service.Options{})
 	ctx, cancel := context.WithCancel(t.Context())

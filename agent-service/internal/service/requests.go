@@ -29,6 +29,8 @@ type NewCluster struct {
 	Name  string
 	Kube  KubeRef
 	Owner *Owner
+	// Restored is not nil for a cluster that was installed before the service lost its data.
+	Restored *Restored
 	ClusterSettings
 }
 
@@ -70,6 +72,8 @@ type InfraEnvFilter struct {
 	ClusterID string
 	Owner     string
 	Kube      *KubeRef
+	// Deleting are those whose deletion was begun.
+	Deleting bool
 	Page
 }
 
@@ -92,6 +96,8 @@ type EventFilter struct {
 	Message string
 	// ClusterLevel adds events of the cluster itself when HostIDs chooses hosts.
 	ClusterLevel bool
+	// DeletedHosts adds events of hosts that are not there any more.
+	DeletedHosts bool
 	// Descending is newest first.
 	Descending bool
 	// AfterPosition shows only events that were written or repeated after the given position, in the order of positions; nil all, in the order of their times.

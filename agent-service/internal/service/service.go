@@ -50,6 +50,8 @@ type Service struct {
 	feed  feed
 	hosts *directory
 	clock *awake
+	// queues are of clusters that transactions change.
+	queues queues
 
 	infraEnvs *recent[InfraEnv]
 	clusters  *recent[Cluster]

@@ -19,6 +19,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/lockorder"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
 )
@@ -61,7 +62,7 @@ func (w *world) restart() *service.Service {
 
 // begin is another process that has loaded nothing yet.
 func (w *world) begin() *service.Service {
-	return service.New(w.store, service.Options{
+	return service.New(lockorder.Check(w.store), service.Options{
 		Now:      w.clock,
 		Log:      w.log,
 		BaseURL:  "https://muster.example.com",

@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"maps"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -47,6 +48,7 @@ func (e InfraEnvSettings) check() error {
 			"openshift_version": e.OSImageVersion, "ntp_sources": e.NTPSources, "additional_ntp_sources": e.AdditionalNTPSources,
 			"http_proxy": e.Proxy.HTTP, "https_proxy": e.Proxy.HTTPS, "no_proxy": e.Proxy.NoProxy,
 		}),
+		checkProxy(e.Proxy), checkHosts("ntp_sources", e.NTPSources), checkHosts("additional_ntp_sources", e.AdditionalNTPSources),
 		checkKeys("ssh_authorized_key", e.SSHAuthorizedKey), checkPullSecret(e.PullSecret), checkIgnition("ignition_config_override", e.IgnitionConfigOverride),
 		checkCertificates("additional_trust_bundle", e.AdditionalTrustBundle), checkCertificates("the ca-bundle.crt of the mirrors' configuration", e.MirrorRegistryCA),
 		checkKernelArguments(e.KernelArguments), checkNetworks(e.StaticNetworkConfig), checkLabels(e.AgentLabels),
@@ -88,7 +90,7 @@ func (c ClusterSettings) check() error {
 			"openshift_version": c.OpenshiftVersion, "base_dns_domain": c.BaseDNSDomain, "additional_ntp_source": c.AdditionalNTPSources,
 			"http_proxy": c.Proxy.HTTP, "https_proxy": c.Proxy.HTTPS, "no_proxy": c.Proxy.NoProxy,
 		}),
-		checkKeys("ssh_public_key", c.SSHPublicKey), checkPullSecret(c.PullSecret),
+		checkProxy(c.Proxy), checkHosts("additional_ntp_source", c.AdditionalNTPSources), checkKeys("ssh_public_key", c.SSHPublicKey), checkPullSecret(c.PullSecret),
 	} {
 		if err != nil {
 			return err
@@ -152,6 +154,49 @@ func checkKeys(what, keys string) error {
 func isAddress(s string) bool {
 	_, err := netip.ParseAddr(s)
 	return err == nil
+}
+
+// isHost is true for an IP address, and for a name. What consists of numbers and dots is an address, or nothing.
+func isHost(s string) bool {
+	if isAddress(s) {
+		return true
+	}
+	if strings.Trim(s, "0123456789.") == "" {
+		return false
+	}
+	return len(validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSuffix(s, ".")))) == 0
+}
+
+// checkHosts is for lists of names and addresses, comma separated.
+func checkHosts(what, list string) error {
+	for one := range strings.SplitSeq(list, ",") {
+		if one = strings.TrimSpace(one); one != "" && !isHost(one) {
+			return Refuse(Invalid, "AddressInvalid", "%s: %q is neither a name nor an IP address", what, bound(one, 256))
+		}
+	}
+	return nil
+}
+
+// checkProxy does not repeat addresses: they may hold a password.
+func checkProxy(p Proxy) error {
+	for what, address := range map[string]string{"http_proxy": p.HTTP, "https_proxy": p.HTTPS} {
+		if address == "" {
+			continue
+		}
+		parsed, err := url.Parse(address)
+		if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || !isHost(parsed.Hostname()) {
+			return Refuse(Invalid, "ProxyInvalid", "%s is not the URL of a proxy: write http://host:port", what)
+		}
+	}
+	for one := range strings.SplitSeq(p.NoProxy, ",") {
+		one = strings.TrimSpace(one)
+		_, err := netip.ParsePrefix(one)
+		host, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(one, "*"), "."), ":")
+		if one != "" && one != "*" && err != nil && !isAddress(one) && !isHost(host) {
+			return Refuse(Invalid, "ProxyInvalid", "no_proxy: %q is neither a name, an IP address nor a network", bound(one, 256))
+		}
+	}
+	return nil
 }
 
 // checkPullSecret does not say what is wrong in more words: they would be parts of a secret.

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"hash/fnv"
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -28,7 +29,7 @@ const mediaLost = 256
 
 // periods are how often a step is asked for again while nothing changes, in poll intervals.
 var periods = map[StepType]time.Duration{
-	StepInventory: 1, StepNTP: 1, StepConnectivity: 1, StepDomainResolution: 5, StepDiskSpeed: 1, StepImageAvailability: 10, StepInstall: 1, StepStopInstallation: 5,
+	StepInventory: 1, StepNTP: 1, StepConnectivity: 1, StepDomainResolution: 5, StepAPIConnectivity: 5, StepDiskSpeed: 1, StepImageAvailability: 10, StepInstall: 1, StepStopInstallation: 5,
 	StepBootArtifacts: 1, StepRebootForReclaim: 1, StepLogsGather: 60,
 }
 
@@ -37,9 +38,9 @@ var asked = map[lifecycle.State][]StepType{
 	lifecycle.DiscoveringUnbound: {StepInventory, StepNTP, StepImageAvailability}, lifecycle.InsufficientUnbound: {StepInventory, StepNTP, StepImageAvailability},
 	lifecycle.KnownUnbound: {StepInventory, StepNTP, StepImageAvailability}, lifecycle.DisconnectedUnbound: {StepInventory},
 	lifecycle.Unbinding: {StepInventory}, lifecycle.Binding: {StepInventory}, lifecycle.Disconnected: {StepInventory},
-	lifecycle.Discovering:              {StepInventory, StepNTP, StepConnectivity, StepDomainResolution, StepImageAvailability},
-	lifecycle.Insufficient:             {StepInventory, StepNTP, StepConnectivity, StepDomainResolution, StepImageAvailability},
-	lifecycle.Known:                    {StepInventory, StepNTP, StepConnectivity, StepDomainResolution, StepImageAvailability},
+	lifecycle.Discovering:              {StepInventory, StepNTP, StepConnectivity, StepDomainResolution, StepAPIConnectivity, StepImageAvailability},
+	lifecycle.Insufficient:             {StepInventory, StepNTP, StepConnectivity, StepDomainResolution, StepAPIConnectivity, StepImageAvailability},
+	lifecycle.Known:                    {StepInventory, StepNTP, StepConnectivity, StepDomainResolution, StepAPIConnectivity, StepImageAvailability},
 	lifecycle.PreparingFailed:          {StepInventory, StepNTP, StepConnectivity},
 	lifecycle.PreparingForInstallation: {StepDiskSpeed, StepImageAvailability},
 	lifecycle.Installing:               {StepInstall},
@@ -112,7 +113,7 @@ func (s *Service) arguments(ctx context.Context, h *Host, t StepType) (arguments
 	case StepConnectivity:
 		peers := s.peers(h)
 		return []string{encodeArgument(peers)}, len(peers) > 0, nil
-	case StepDomainResolution, StepInstall, StepImageAvailability, StepDiskSpeed, StepLogsGather:
+	case StepDomainResolution, StepAPIConnectivity, StepInstall, StepImageAvailability, StepDiskSpeed, StepLogsGather:
 		return s.clusterArguments(ctx, h, t)
 	default:
 		return []string{}, true, nil
@@ -197,6 +198,11 @@ func (s *Service) clusterArguments(ctx context.Context, h *Host, t StepType) ([]
 	case StepImageAvailability:
 		image, err := s.image(c, h)
 		return []string{encodeArgument(map[string]any{"images": []string{image.URL}, "timeout": 60})}, err == nil, err
+	case StepAPIConnectivity:
+		if !h.DayTwo || len(c.APIVIPs) == 0 {
+			return nil, false, nil
+		}
+		return []string{encodeArgument(map[string]string{"url": "https://" + net.JoinHostPort(c.APIVIPs[0], "6443") + "/readyz"})}, true, nil
 	default:
 		if c.BaseDNSDomain == "" {
 			return nil, false, nil
@@ -359,7 +365,7 @@ func understand(reply StepReply) (func(*Host), error) {
 	invalid := func() error {
 		return Refuse(Invalid, "ReplyInvalid", "the reply to step %s cannot be read", bound(string(reply.Type), 64))
 	}
-	if reply.ExitCode != 0 && reply.Type != StepDiskSpeed && reply.Type != StepImageAvailability {
+	if reply.ExitCode != 0 && reply.Type != StepDiskSpeed && reply.Type != StepImageAvailability && reply.Type != StepAPIConnectivity {
 		return nil, nil
 	}
 	switch reply.Type {
@@ -380,6 +386,8 @@ func understand(reply StepReply) (func(*Host), error) {
 		return understandConnectivity(reply.Output, invalid)
 	case StepDomainResolution:
 		return understandDomains(reply.Output, invalid)
+	case StepAPIConnectivity:
+		return understandAPI(reply, invalid)
 	case StepDiskSpeed:
 		return understandDiskSpeed(reply, invalid)
 	case StepImageAvailability:
@@ -471,6 +479,22 @@ func understandDomains(output string, invalid func() error) (func(*Host), error)
 		}
 	}
 	return func(h *Host) { h.Checks.Domains = domains }, nil
+}
+
+// understandAPI keeps whether the host reaches the API of the cluster. An agent that does not know the step fails it: it does not block the host.
+func understandAPI(reply StepReply, invalid func() error) (func(*Host), error) {
+	var report struct {
+		Success bool   `json:"is_success"`
+		Error   string `json:"download_error"`
+	}
+	if reply.ExitCode == 0 && json.Unmarshal([]byte(reply.Output), &report) != nil {
+		return nil, invalid()
+	}
+	check, detail := validate.Passed, ""
+	if reply.ExitCode == 0 && !report.Success {
+		check, detail = validate.Refused, bound(withoutSecrets(report.Error), 256)
+	}
+	return func(h *Host) { h.Checks.API, h.Checks.APIDetail = check, detail }, nil
 }
 
 // SlowestSync is how long a disk may take to write through, in milliseconds.

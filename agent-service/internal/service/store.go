@@ -52,8 +52,8 @@ type Reader interface {
 	Inventories(ctx context.Context, keys []HostKey) (map[HostKey][]byte, error)
 	// HostsOfCluster are in the order of their keys.
 	HostsOfCluster(ctx context.Context, id string) ([]Host, error)
-	// SameMachine are the hosts with the id, in all InfraEnvs.
-	SameMachine(ctx context.Context, hostID string) ([]Host, error)
+	// SameMachine are the hosts with the id in the InfraEnvs of one owner, for those of custom resources in one namespace, in the order of their keys.
+	SameMachine(ctx context.Context, hostID string, owner Owner, namespace string) ([]Host, error)
 	InfraEnvs(ctx context.Context, scope Scope, filter InfraEnvFilter) (List[InfraEnv], error)
 	Clusters(ctx context.Context, scope Scope, filter ClusterFilter) (List[Cluster], error)
 	Hosts(ctx context.Context, scope Scope, filter HostFilter) (List[Host], error)
@@ -71,14 +71,24 @@ type Memory interface {
 	KnownHost(key HostKey) *Host
 }
 
-// Tx is a transaction. What it reads stays as it is until the commit.
+// Tx is a transaction. All transactions take their locks in one order, so that they never wait for each other in a circle:
+//
+//  1. clusters, by LockClusters, once and before anything else. A cluster, its files, and the hosts that are bound to it are changed only while it is locked, so what is read
+//     of them after that stays as it is until the commit.
+//  2. hosts, by Host and LockHosts, in the order of their keys. One that turns out to be bound to a cluster that is not locked ends the transaction: it runs again with that cluster locked.
+//  3. InfraEnvs, when they are written. Nothing is locked by reading them; one that was written meanwhile makes Update run again.
+//  4. events, with the commit.
+//
+// Other reads lock nothing. Package lockorder checks the order in tests.
 type Tx interface {
 	Reader
 	// Recall lets reads of single objects and of a cluster's hosts answer with copies of what is in memory, where that is still what is stored: of the same
 	// object, which was made at the same time, and of the same revision.
 	Recall(m Memory)
-	// LockClusters keeps others from changing these clusters; empty ids do not count. It is called before anything is read.
+	// LockClusters keeps other transactions from changing these clusters and their hosts; empty ids do not count.
 	LockClusters(ctx context.Context, ids ...string) error
+	// LockHosts reads many hosts as Host reads one; those that are not there are left out.
+	LockHosts(ctx context.Context, keys []HostKey) ([]Host, error)
 	// Put writes an object whole; revisions grow. Another writer in between makes Update run again.
 	PutInfraEnv(ctx context.Context, e *InfraEnv) error
 	PutCluster(ctx context.Context, c *Cluster) error
@@ -88,7 +98,8 @@ type Tx interface {
 	DeleteFile(ctx context.Context, clusterID, name string) error
 	DeleteInfraEnv(ctx context.Context, id string) error
 	DeleteCluster(ctx context.Context, id string) error
-	DeleteHost(ctx context.Context, key HostKey) error
+	// DeleteHosts takes the same few statements for many as for one.
+	DeleteHosts(ctx context.Context, keys ...HostKey) error
 	AddEvent(ctx context.Context, e Event) error
 	// Announce tells of changes when the transaction is committed.
 	Announce(changes ...Change)

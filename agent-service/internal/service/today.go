@@ -4,6 +4,7 @@
 package service
 
 import (
+	"net"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -54,6 +55,12 @@ func (s *Service) todaysArguments(h *Host, c *Cluster, t StepType) (arguments []
 	case StepImageAvailability:
 		// They ask registries only, and the installer's image is what they need.
 		return []string{encodeArgument(map[string]any{"images": slices.Concat([]string{s.InstallerImage}, s.RegistryImages), "timeout": 960})}, true
+	case StepAPIConnectivity:
+		// They fetch what the cluster's machine config server has for workers.
+		if !h.DayTwo || len(c.APIVIPs) == 0 {
+			return nil, false
+		}
+		return []string{encodeArgument(map[string]string{"url": "http://" + net.JoinHostPort(c.APIVIPs[0], "22624") + "/config/worker"})}, true
 	case StepLogsGather:
 		return []string{encodeArgument(s.todaysLogs(h, c))}, true
 	default:

@@ -39,6 +39,10 @@ type InfraEnv struct {
 	InfraEnvSettings
 
 	Generations
+	// Deleting is set from the beginning of a deletion: no host registers any more, and none is bound.
+	// DeletingForced is set where hosts that are bound go with it.
+	Deleting       bool `json:",omitempty"`
+	DeletingForced bool `json:",omitempty"`
 	// ImageUpdatedAt is when something changed that the image shows: Last-Modified of downloads.
 	ImageUpdatedAt time.Time
 	CreatedAt      time.Time
@@ -204,6 +208,8 @@ type Cluster struct {
 	InstallStartedAt   time.Time
 	InstallCompletedAt time.Time
 	Preparation        Preparation `json:",omitzero"`
+	// RestoredAt is when the cluster came back as installed after the service lost its data, zero for others.
+	RestoredAt time.Time `json:",omitzero"`
 	// Kubeconfig is a secret, kept once the cluster is installed.
 	Kubeconfig string
 	// HostCount, ReadyHostCount and InstalledHostCount are of the hosts that are bound.
@@ -321,6 +327,7 @@ const (
 	StepNTP               StepType = "ntp-synchronizer"
 	StepConnectivity      StepType = "connectivity-check"
 	StepDomainResolution  StepType = "domain-resolution"
+	StepAPIConnectivity   StepType = "api-vip-connectivity-check"
 	StepDiskSpeed         StepType = "installation-disk-speed-check"
 	StepImageAvailability StepType = "container-image-availability"
 	StepInstall           StepType = "install"

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -27,8 +28,10 @@ type work struct {
 	epoch    int64 // of the directory when it began
 	hosts    map[HostKey]*tracked[Host]
 	clusters map[string]*tracked[Cluster]
-	changes  map[Change]struct{}
-	events   []Event
+	// locked are the clusters that this transaction may change.
+	locked  []string
+	changes map[Change]struct{}
+	events  []Event
 	// quiet are hosts that appeared elsewhere: they count as never seen from now on.
 	quiet []HostKey
 }
@@ -39,17 +42,62 @@ type tracked[T any] struct {
 	deleted bool
 }
 
-// update runs a transaction and, after it, shows what it changed to everybody who waits.
-func (s *Service) update(ctx context.Context, do func(ctx context.Context, w *work) error) error {
-	return s.noted(s.store.Update(ctx, func(ctx context.Context, tx Tx) error {
-		tx.Recall(s)
-		w := &work{Tx: tx, s: s, now: s.Now().UTC().Round(0), epoch: s.hosts.now(), hosts: map[HostKey]*tracked[Host]{}, clusters: map[string]*tracked[Cluster]{}, changes: map[Change]struct{}{}}
-		if err := do(ctx, w); err != nil {
-			return err
+// errNotLocked ends a transaction that has to change a cluster, or a host of a cluster, that is not locked.
+type errNotLocked struct{ clusterID string }
+
+// Error implements error.
+func (e *errNotLocked) Error() string { return "cluster " + e.clusterID + " is not locked" }
+
+// update runs a transaction and, after it, shows what it changed to everybody who waits. The clusters that it changes are named as far as they are known; where it finds out
+// that there are others, it runs again with those locked, too.
+func (s *Service) update(ctx context.Context, do func(ctx context.Context, w *work) error, clusters ...string) error {
+	for {
+		err := s.inTurn(ctx, clusters, func() error {
+			return s.store.Update(ctx, func(ctx context.Context, tx Tx) error { return s.transact(ctx, tx, clusters, do) })
+		})
+		missing, is := errors.AsType[*errNotLocked](err)
+		if !is {
+			return s.noted(err)
 		}
-		tx.AfterCommit(w.show)
-		return w.flush(ctx)
-	}))
+		clusters = append(slices.Clone(clusters), missing.clusterID)
+	}
+}
+
+// inTurn waits for the turn at clusters where the store does not let its transactions wait for theirs.
+func (s *Service) inTurn(ctx context.Context, clusters []string, do func() error) error {
+	if !s.store.Shared() {
+		return do()
+	}
+	leave, err := s.queues.enter(ctx, clusters)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return do()
+}
+
+func (s *Service) transact(ctx context.Context, tx Tx, clusters []string, do func(ctx context.Context, w *work) error) error {
+	tx.Recall(s)
+	w := &work{
+		Tx: tx, s: s, now: s.Now().UTC().Round(0), epoch: s.hosts.now(), hosts: map[HostKey]*tracked[Host]{}, clusters: map[string]*tracked[Cluster]{}, locked: clusters,
+		changes: map[Change]struct{}{},
+	}
+	if err := tx.LockClusters(ctx, clusters...); err != nil {
+		return err
+	}
+	if err := do(ctx, w); err != nil {
+		return err
+	}
+	tx.AfterCommit(w.show)
+	return w.flush(ctx)
+}
+
+// needsLock is an error where a cluster is not locked; hosts that are free have the empty id.
+func (w *work) needsLock(clusterID string) error {
+	if clusterID == "" || slices.Contains(w.locked, clusterID) {
+		return nil
+	}
+	return &errNotLocked{clusterID}
 }
 
 // show makes what was committed known to everybody.
@@ -97,6 +145,9 @@ func (w *work) host(ctx context.Context, key HostKey) (*Host, error) {
 	if err != nil || h == nil {
 		return nil, err
 	}
+	if err := w.needsLock(h.ClusterID); err != nil {
+		return nil, err
+	}
 	w.hosts[key] = &tracked[Host]{before: *h, now: h}
 	return h, nil
 }
@@ -112,6 +163,9 @@ func (w *work) cluster(ctx context.Context, id string) (*Cluster, error) {
 	}
 	if t := w.clusters[id]; t != nil {
 		return t.now, nil
+	}
+	if err := w.needsLock(id); err != nil {
+		return nil, err
 	}
 	c, err := w.Cluster(ctx, id)
 	if err != nil || c == nil {
@@ -157,8 +211,17 @@ func (w *work) flush(ctx context.Context) error {
 			w.changed(Change{Kind: ClusterChanged, ID: id})
 		}
 	}
+	var gone []HostKey
 	for _, key := range slices.SortedFunc(maps.Keys(w.hosts), compareKeys) {
+		if w.hosts[key].deleted {
+			gone = append(gone, key)
+		}
 		if err := w.flushHost(ctx, key, w.hosts[key]); err != nil {
+			return err
+		}
+	}
+	if len(gone) > 0 {
+		if err := w.DeleteHosts(ctx, gone...); err != nil {
 			return err
 		}
 	}
@@ -185,9 +248,6 @@ func (w *work) flush(ctx context.Context) error {
 func (w *work) flushHost(ctx context.Context, key HostKey, t *tracked[Host]) error {
 	switch {
 	case t.deleted:
-		if err := w.DeleteHost(ctx, key); err != nil {
-			return err
-		}
 	case reflect.DeepEqual(t.before, *t.now):
 		return nil
 	default:

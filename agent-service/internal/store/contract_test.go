@@ -143,9 +143,9 @@ func keysOfHosts(t *testing.T, s *store.Store, _ string) {
 		require.NoError(t, tx.PutHost(ctx, first))
 		require.NoError(t, tx.PutHost(ctx, second))
 	})
-	update(t, s, func(ctx context.Context, tx service.Tx) { require.NoError(t, tx.DeleteHost(ctx, first.HostKey)) })
+	update(t, s, func(ctx context.Context, tx service.Tx) { require.NoError(t, tx.DeleteHosts(ctx, first.HostKey)) })
 	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
-		same, err := r.SameMachine(ctx, first.HostID)
+		same, err := r.SameMachine(ctx, first.HostID, service.Owner{}, "")
 		require.NoError(t, err)
 		require.Len(t, same, 1)
 		assert.Equal(t, two.ID, same[0].InfraEnvID)

@@ -20,7 +20,9 @@ const (
 	selectCluster   = "SELECT created_at, revision, doc FROM clusters WHERE id = ?"
 	selectHost      = "SELECT created_at, revision, doc FROM hosts WHERE infra_env_id = ? AND host_id = ?"
 	selectMembers   = "SELECT infra_env_id, host_id, created_at, revision, doc FROM hosts WHERE cluster_id = ? ORDER BY infra_env_id, host_id"
-	selectMachine   = "SELECT infra_env_id, host_id, created_at, revision, doc FROM hosts WHERE host_id = ? ORDER BY infra_env_id"
+	selectRevisions = "SELECT infra_env_id, host_id, created_at, revision FROM hosts WHERE cluster_id = ? ORDER BY infra_env_id, host_id"
+	selectMachine   = "SELECT infra_env_id, host_id, created_at, revision, doc FROM hosts WHERE host_id = ? AND org_id = ? AND (? <> '' OR user_name = ?) " +
+		"AND infra_env_id IN (SELECT id FROM infra_envs WHERE kube_namespace = ?) ORDER BY infra_env_id"
 	selectInventory = "SELECT body FROM inventories WHERE infra_env_id = ? AND host_id = ?"
 	updateCluster   = "UPDATE clusters SET name = ?, user_name = ?, org_id = ?, kube_namespace = ?, kube_name = ?, status = ?, revision = ?, doc = ? WHERE id = ? AND revision = ?"
 	updateHost      = "UPDATE hosts SET cluster_id = ?, user_name = ?, org_id = ?, state = ?, role = ?, revision = ?, doc = ? WHERE infra_env_id = ? AND host_id = ? AND revision = ?"
@@ -50,7 +52,7 @@ type prepared struct {
 func (p *prepared) prepare(ctx context.Context) error {
 	p.statements = map[string]*sql.Stmt{}
 	for _, text := range []string{
-		selectInfraEnv, selectCluster, selectHost, selectMembers, selectMachine, selectInventory, updateCluster, updateHost, upsertEvent,
+		selectInfraEnv, selectCluster, selectHost, selectMembers, selectRevisions, selectMachine, selectInventory, updateCluster, updateHost, upsertEvent,
 		beginOne, undoOne, endOne,
 	} {
 		statement, err := p.db.PrepareContext(ctx, text) //nolint:sqlclosecheck // it lives as long as the database is open

@@ -30,7 +30,7 @@ type reader struct {
 	tx       *sql.Tx
 	// memory is nil where there is none to read from.
 	memory service.Memory
-	// lock is added to reads of single objects in a transaction, where the database has row locks.
+	// lock is added to reads of single hosts in a transaction, where the database has row locks.
 	lock string
 }
 
@@ -60,10 +60,10 @@ func (r reader) first(ctx context.Context, text string, values []any, into ...an
 	return found && err == nil, classify(errors.Join(err, rows.Err()))
 }
 
-// InfraEnv implements service.Reader. It is not locked: hosts register at the same time.
+// InfraEnv implements service.Reader.
 func (r reader) InfraEnv(ctx context.Context, id string) (*service.InfraEnv, error) {
 	row := infraEnvRow{ID: id}
-	r.lock = strings.Replace(r.lock, "UPDATE", "SHARE", 1)
+	r.lock = ""
 	if found, err := r.first(ctx, selectInfraEnv, []any{id}, &row.CreatedAt, &row.Revision, &row.Doc); err != nil || !found {
 		return nil, err
 	}
@@ -83,6 +83,7 @@ func same(madeAt time.Time, revision int64, storedMadeAt time.Time, storedRevisi
 // Cluster implements service.Reader.
 func (r reader) Cluster(ctx context.Context, id string) (*service.Cluster, error) {
 	row := clusterRow{ID: id}
+	r.lock = "" // a transaction that changes it has locked it before
 	if found, err := r.first(ctx, selectCluster, []any{id}, &row.CreatedAt, &row.Revision, &row.Doc); err != nil || !found {
 		return nil, err
 	}
@@ -144,18 +145,64 @@ func (r reader) Inventories(ctx context.Context, keys []service.HostKey) (map[se
 	return found, nil
 }
 
-// HostsOfCluster implements service.Reader.
+// HostsOfCluster implements service.Reader. Those that are in memory as they are stored are not read again.
 func (r reader) HostsOfCluster(ctx context.Context, id string) ([]service.Host, error) {
-	return r.hosts(ctx, selectMembers, id)
+	if r.memory == nil {
+		return r.hosts(ctx, selectMembers, id)
+	}
+	members, missing, err := r.revisions(ctx, id)
+	if err != nil || len(missing) == 0 {
+		return members, err
+	}
+	if len(missing) > len(members)/2 {
+		return r.hosts(ctx, selectMembers, id)
+	}
+	for infraEnv, ids := range byInfraEnv(missing) {
+		var rows []hostRow
+		if err := r.db.NewSelect().Model(&rows).Where("infra_env_id = ? AND host_id IN (?)", infraEnv, bun.List(ids)).Scan(ctx); err != nil {
+			return nil, classify(err)
+		}
+		found, err := decodeAll(rows, hostRow.decode)
+		if err != nil {
+			return nil, err
+		}
+		for i := range found {
+			at := slices.IndexFunc(members, func(h service.Host) bool { return h.HostKey == found[i].HostKey })
+			members[at] = found[i]
+		}
+	}
+	return members, nil
+}
+
+// revisions are the hosts of a cluster from memory, and the keys of those that are not there as they are stored.
+func (r reader) revisions(ctx context.Context, id string) (members []service.Host, missing []service.HostKey, err error) {
+	rows, err := r.prepared.query(ctx, r.tx, selectRevisions, "", id)
+	if err != nil {
+		return nil, nil, classify(err)
+	}
+	defer rows.Close() //nolint:errcheck // what went wrong while reading counts
+	for rows.Next() {
+		var row hostRow
+		if err := rows.Scan(&row.InfraEnvID, &row.HostID, &row.CreatedAt, &row.Revision); err != nil {
+			return nil, nil, classify(err)
+		}
+		key := service.HostKey{InfraEnvID: row.InfraEnvID, HostID: row.HostID}
+		h := r.memory.KnownHost(key)
+		if h == nil || !same(h.CreatedAt, h.Revision, row.CreatedAt, row.Revision) {
+			missing, h = append(missing, key), &service.Host{HostKey: key}
+		}
+		members = append(members, *h)
+	}
+	return members, missing, classify(rows.Err())
 }
 
 // SameMachine implements service.Reader.
-func (r reader) SameMachine(ctx context.Context, hostID string) ([]service.Host, error) {
-	return r.hosts(ctx, selectMachine, hostID)
+func (r reader) SameMachine(ctx context.Context, hostID string, owner service.Owner, namespace string) ([]service.Host, error) {
+	return r.hosts(ctx, selectMachine, hostID, owner.Organization, owner.Organization, owner.User, namespace)
 }
 
-func (r reader) hosts(ctx context.Context, text, value string) ([]service.Host, error) {
-	rows, err := r.prepared.query(ctx, r.tx, text, r.lock, value)
+func (r reader) hosts(ctx context.Context, text string, values ...any) ([]service.Host, error) {
+	rows, err := r.prepared.query(ctx, r.tx, text, "", values...)
 	if err != nil {
 		return nil, classify(err)
 	}
@@ -227,6 +274,9 @@ func ofKube(query *bun.SelectQuery, ref *service.KubeRef) *bun.SelectQuery {
 func (r reader) InfraEnvs(ctx context.Context, scope service.Scope, f service.InfraEnvFilter) (service.List[service.InfraEnv], error) {
 	var rows []infraEnvRow
 	query := equal(equal(ofKube(owned(r.db.NewSelect().Model(&rows), scope), f.Kube), "cluster_id", f.ClusterID), "user_name", f.Owner)
+	if f.Deleting {
+		query = query.Where("deleting")
+	}
 	return list(ctx, paged(query.Order("created_at", "id"), f.Page), &rows, infraEnvRow.decode)
 }
 
@@ -270,11 +320,20 @@ func (r reader) Events(ctx context.Context, f service.EventFilter) (service.List
 	} else if f.InfraEnvID != "" {
 		query = query.Where("for_infra_env")
 	}
-	if len(f.HostIDs) > 0 {
-		hosts := f.HostIDs
-		if f.ClusterLevel {
-			hosts = append(slices.Clone(hosts), "")
-		}
+	hosts := f.HostIDs
+	if f.ClusterLevel && (len(hosts) > 0 || f.DeletedHosts) {
+		hosts = append(slices.Clone(hosts), "")
+	}
+	switch {
+	case f.DeletedHosts:
+		query = query.WhereGroup(" AND ", func(query *bun.SelectQuery) *bun.SelectQuery {
+			query = query.Where("host_id <> '' AND NOT EXISTS (SELECT 1 FROM hosts h WHERE h.infra_env_id = o.infra_env_id AND h.host_id = o.host_id)")
+			if len(hosts) > 0 {
+				query = query.WhereOr("host_id IN (?)", bun.In(hosts))
+			}
+			return query
+		})
+	case len(hosts) > 0:
 		query = within(query, "host_id", hosts)
 	}
 	query = within(within(query, "severity", f.Severities), "category", f.Categories)

@@ -25,6 +25,7 @@ type infraEnvRow struct {
 	KubeNamespace string    `bun:"kube_namespace"`
 	KubeName      string    `bun:"kube_name"`
 	ClusterID     string    `bun:"cluster_id,nullzero"`
+	Deleting      bool      `bun:"deleting"`
 	CreatedAt     time.Time `bun:"created_at"`
 	Revision      int64     `bun:"revision"`
 	Doc           string    `bun:"doc"`

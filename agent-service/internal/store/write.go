@@ -11,6 +11,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -25,8 +27,8 @@ const (
 	attempts = 20
 	// foldWindow is how long after an event its repetition is counted with it.
 	foldWindow = time.Hour
-	// largestNews is what PostgreSQL takes in a notification, with room to spare.
-	largestNews = 7500
+	// changesInNews is how many changes fit into what PostgreSQL takes in a notification, 8000 bytes: ids are UUIDs.
+	changesInNews = 30
 )
 
 const (
@@ -139,11 +141,13 @@ func (t *transaction) finish(ctx context.Context) error {
 		say(sequences.Replace(upsertEvent), valuesOf(e)...)
 	}
 	if len(t.changes) > 0 {
-		news, err := t.bulletin()
+		all, err := t.bulletins()
 		if err != nil {
 			return err
 		}
-		say("SELECT pg_notify(?, ?)", channel, string(news))
+		for _, news := range all {
+			say("SELECT pg_notify(?, ?)", channel, string(news))
+		}
 	}
 	if len(statements) == 0 {
 		return nil
@@ -154,18 +158,20 @@ func (t *transaction) finish(ctx context.Context) error {
 	return nil
 }
 
-func (t *transaction) bulletin() ([]byte, error) {
-	news, err := json.Marshal(bulletin{Origin: t.store.origin, Changes: t.changes})
-	if err == nil && len(news) > largestNews {
-		news, err = json.Marshal(bulletin{Origin: t.store.origin, Changes: []service.Change{{Kind: service.EverythingChanged}}})
+// bulletins are the changes in as many parts as notifications need.
+func (t *transaction) bulletins() ([][]byte, error) {
+	var all [][]byte
+	for some := range slices.Chunk(t.changes, changesInNews) {
+		news, err := json.Marshal(bulletin{Origin: t.store.origin, Changes: some})
+		if err != nil {
+			return nil, fmt.Errorf("encoding changes: %w", err)
+		}
+		all = append(all, news)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("encoding changes: %w", err)
-	}
-	return news, nil
+	return all, nil
 }
 
-// LockClusters implements service.Tx. Locks are taken in the order of ids, so that nobody waits in a circle.
+// LockClusters implements service.Tx.
 func (t *transaction) LockClusters(ctx context.Context, ids ...string) error {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == "" })
 	slices.Sort(ids)
@@ -220,6 +226,7 @@ func (t *transaction) PutInfraEnv(ctx context.Context, e *service.InfraEnv) erro
 	}
 	return t.put(ctx, &infraEnvRow{
 		ID: e.ID, Name: e.Name, User: e.User, Organization: e.Organization, KubeNamespace: e.Kube.Namespace, KubeName: e.Kube.Name, ClusterID: e.ClusterID,
+		Deleting:  e.Deleting,
 		CreatedAt: e.CreatedAt.UTC(), Revision: e.Revision, Doc: doc,
 	}, known, "InfraEnv "+e.ID)
 }
@@ -284,11 +291,55 @@ func (t *transaction) DeleteCluster(ctx context.Context, id string) error {
 	return nil
 }
 
-// DeleteHost implements service.Tx.
-func (t *transaction) DeleteHost(ctx context.Context, key service.HostKey) error {
-	for _, model := range []any{(*inventoryRow)(nil), (*heartbeatRow)(nil), (*hostRow)(nil)} {
-		if _, err := t.db.NewDelete().Model(model).Where("infra_env_id = ? AND host_id = ?", key.InfraEnvID, key.HostID).Exec(ctx); err != nil {
-			return fmt.Errorf("deleting host %s: %w", key, err)
+// LockHosts implements service.Tx.
+func (t *transaction) LockHosts(ctx context.Context, keys []service.HostKey) ([]service.Host, error) {
+	var all []service.Host
+	for infraEnv, ids := range byInfraEnv(keys) {
+		var rows []hostRow
+		query := t.db.NewSelect().Model(&rows).Where("infra_env_id = ? AND host_id IN (?)", infraEnv, bun.List(ids)).Order("infra_env_id", "host_id")
+		if t.lock != "" {
+			query = query.For(t.lock)
+		}
+		if err := query.Scan(ctx); err != nil {
+			return nil, fmt.Errorf("locking hosts: %w", err)
+		}
+		found, err := decodeAll(rows, t.host)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// byInfraEnv goes through hosts in the order of their keys, those of each InfraEnv together.
+func byInfraEnv(keys []service.HostKey) iter.Seq2[string, []string] {
+	of := map[string][]string{}
+	for _, key := range keys {
+		of[key.InfraEnvID] = append(of[key.InfraEnvID], key.HostID)
+	}
+	return func(yield func(string, []string) bool) {
+		for _, infraEnv := range slices.Sorted(maps.Keys(of)) {
+			slices.Sort(of[infraEnv])
+			if !yield(infraEnv, of[infraEnv]) {
+				return
+			}
+		}
+	}
+}
+
+// DeleteHosts implements service.Tx. Inventories go with their hosts. Heartbeats are saved in the order of their keys, and locked in that order here.
+func (t *transaction) DeleteHosts(ctx context.Context, keys ...service.HostKey) error {
+	for infraEnv, ids := range byInfraEnv(keys) {
+		beats := t.db.NewSelect().Table("heartbeats").Column("host_id").Where("infra_env_id = ? AND host_id IN (?)", infraEnv, bun.List(ids)).Order("host_id")
+		if t.lock != "" {
+			beats = beats.For(t.lock)
+		}
+		if _, err := t.db.NewDelete().Table("heartbeats").Where("infra_env_id = ? AND host_id IN (?)", infraEnv, beats).Exec(ctx); err != nil {
+			return fmt.Errorf("deleting heartbeats of hosts: %w", err)
+		}
+		if _, err := t.db.NewDelete().Model((*hostRow)(nil)).Where("infra_env_id = ? AND host_id IN (?)", infraEnv, bun.List(ids)).Exec(ctx); err != nil {
+			return fmt.Errorf("deleting hosts: %w", err)
 		}
 	}
 	return nil

@@ -48,6 +48,9 @@ type Checks struct {
 	ShortMTU []string `json:"shortMTU,omitempty"`
 	// Domains are names that were asked for, and whether they resolved.
 	Domains map[string]bool `json:"domains,omitempty"`
+	// API is whether the host reaches the API of the installed cluster that it joins, at the address that is known of it.
+	API       Check  `json:"api,omitempty"`
+	APIDetail string `json:"apiDetail,omitempty"`
 }
 
 // Subject is the host that is looked at.
@@ -88,8 +91,10 @@ type Surroundings struct {
 	Roles map[string]string
 	// UserManagedNetworking: the addresses of the API are looked after elsewhere.
 	UserManagedNetworking bool
-	DayTwo                bool
-	Ignored               []string
+	// APIAddress is where the API of the cluster is, empty where that is not known.
+	APIAddress string
+	DayTwo     bool
+	Ignored    []string
 }
 
 // Neighbour is a host of the cluster.
@@ -312,15 +317,44 @@ func (r *report) inCluster(s Subject, c Surroundings, minimums Minimums) {
 		"Host has connectivity to the majority of hosts in the cluster", fmt.Sprintf("Host cannot reach the majority of the cluster's hosts: %s", strings.Join(first(unreachable, 5), ", ")))
 	r.paths(s, c, known)
 	r.networks(s, c, known, minimums)
-	for _, name := range []string{"api", "api-int", "apps"} {
-		resolved, asked := s.Checks.Domains[name]
-		needed := c.DayTwo || c.UserManagedNetworking
-		r.say(name+"-domain-name-resolved-correctly", categoryNetwork, true, !needed || !asked || resolved, "Domain name resolution for "+name+" was successful, or is not needed",
-			fmt.Sprintf("Host cannot resolve %s.%s.%s", name, c.Name, c.BaseDomain))
-	}
+	r.names(s, c)
 	resolved, asked := s.Checks.Domains["wildcard"]
 	r.say("dns-wildcard-not-configured", categoryNetwork, true, !asked || !resolved, "No DNS wildcard answers for the cluster's domain, or it has not been tried",
 		fmt.Sprintf("A DNS wildcard answers for *.%s.%s, which would hide the cluster's names", c.Name, c.BaseDomain))
+}
+
+// names looks at what the host has to find of the cluster: its names, or its API where the address of that is known.
+func (r *report) names(s Subject, c Surroundings) {
+	needed := c.BaseDomain != "" && (c.UserManagedNetworking || c.DayTwo && c.APIAddress == "")
+	for _, name := range []string{"api", "api-int", "apps"} {
+		resolved, asked := s.Checks.Domains[name]
+		full := name + "." + c.Name + "." + c.BaseDomain
+		r.ask(name+"-domain-name-resolved-correctly", needed, asked, resolved, "Domain name resolution for "+name+" was successful, or is not needed",
+			"Host cannot resolve "+full, "It is not known yet whether the host resolves "+full+": its agent is asked")
+	}
+	if !c.DayTwo || c.APIAddress == "" {
+		r.off("ignition-downloadable", categoryNetwork, "First-boot data comes from this service, and from nowhere else")
+		return
+	}
+	bad := "Host cannot reach the cluster's API at " + c.APIAddress
+	if s.Checks.APIDetail != "" {
+		bad += ": " + s.Checks.APIDetail
+	}
+	r.ask("ignition-downloadable", true, s.Checks.API != Unknown, s.Checks.API == Passed, "Host reaches the cluster's API, or its agent cannot try",
+		bad, "It is not known yet whether the host reaches the cluster's API at "+c.APIAddress+": its agent is asked")
+}
+
+// ask adds a result about something that an agent has to try: pending before its answer.
+func (r *report) ask(id string, needed, asked, ok bool, good, bad, unknown string) {
+	result := Result{ID: id, Category: categoryNetwork, Status: Success, Message: good}
+	switch {
+	case !needed || asked && ok:
+	case !asked:
+		result.Status, result.Message = Pending, unknown
+	default:
+		result.Status, result.Message = Failure, bad
+	}
+	r.results = append(r.results, result)
 }
 
 // Limits of the network between hosts of one role. Others are not compared.
@@ -373,7 +407,6 @@ func (r *report) networks(s Subject, c Surroundings, known bool, minimums Minimu
 	iscsi := target.ISCSIAddress != "" && inAny([]string{target.ISCSIAddress + "/128", target.ISCSIAddress + "/32"}, c.MachineNetworks)
 	r.say("no-iscsi-nic-belongs-to-machine-cidr", categoryNetwork, known, !iscsi, "The installation disk is not reached through the machine network",
 		"The installation disk is reached through the machine network ("+target.ISCSIAddress+"): the network must not depend on it")
-	r.off("ignition-downloadable", categoryNetwork, "First-boot data comes from this service, and from nowhere else")
 	r.off("release-domain-name-resolved-correctly", categoryNetwork, "No release is fetched by name")
 	r.off("disk-encryption-requirements-satisfied", categoryHardware, "Disks are not encrypted")
 	r.off("vsphere-disk-uuid-enabled", categoryHardware, "Machines are not treated as those of a platform")

@@ -34,6 +34,7 @@ type Service interface {
 	Inventory(ctx context.Context, by service.Principal, key service.HostKey) ([]byte, error)
 	GrantWish(ctx context.Context, by service.Principal, key service.HostKey, wish service.Wish) (*service.Host, error)
 	DeleteHost(ctx context.Context, by service.Principal, key service.HostKey) error
+	RestoreHost(ctx context.Context, by service.Principal, key service.HostKey, from service.RestoredHost) (*service.Host, error)
 	HostMinimums() validate.Minimums
 	GetCluster(ctx context.Context, by service.Principal, id string) (*service.Cluster, error)
 	Subscribe() *service.Subscription
@@ -87,7 +88,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, key service.HostKey) (ctrl.R
 	case !seen.agent.DeletionTimestamp.IsZero():
 		return r.release(ctx, seen)
 	}
-	if seen.host != nil {
+	if err := r.restore(ctx, seen); err != nil {
+		return ctrl.Result{}, err
+	}
+	switch {
+	case seen.waits:
+		seen.obstacle = service.Refuse(service.Invalid, "ClusterNotFound", "the service lost its data, and no AgentClusterInstall names ClusterDeployment %s, which the host was installed in, yet", clusterKey(seen.agent))
+	case seen.host != nil:
 		seen.obstacle = r.state(ctx, seen)
 	}
 	err = errors.Join(r.label(ctx, seen), r.report(ctx, seen))
@@ -95,7 +102,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key service.HostKey) (ctrl.R
 		err = errors.Join(err, seen.obstacle)
 	}
 	result := ctrl.Result{}
-	if seen.agent.Spec.IgnitionEndpointTokenReference != nil || service.ReasonOf(seen.obstacle) == clusterInstalling {
+	if seen.waits || seen.agent.Spec.IgnitionEndpointTokenReference != nil || service.ReasonOf(seen.obstacle) == clusterInstalling {
 		result.RequeueAfter = look
 	}
 	return result, err

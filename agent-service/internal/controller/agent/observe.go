@@ -44,6 +44,8 @@ type snapshot struct {
 	classes []agentv1.AgentClassification
 	// strangers are Agents that say the host is theirs, in namespaces that are not the InfraEnv's.
 	strangers []*agentv1.Agent
+	// waits is true while the cluster is not back that the host was installed in before the service lost its data.
+	waits bool
 	// obstacle is why the spec is not applied, nil where it is.
 	obstacle error
 }
@@ -69,7 +71,7 @@ func (r *Reconciler) observe(ctx context.Context, key service.HostKey) (*snapsho
 		seen.infraEnv = &infraEnvs.Items[0]
 	}
 	var agents agentv1.AgentList
-	if err := r.Client.List(ctx, &agents, client.MatchingFields{hostIndex: key.String()}); err != nil {
+	if err := r.Client.List(ctx, &agents, client.MatchingFields{HostIndex: key.String()}); err != nil {
 		return nil, fmt.Errorf("looking for the Agent of host %s: %w", key, err)
 	}
 	for i := range agents.Items {

@@ -18,6 +18,9 @@ import (
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 )
 
+// kindDayTwo is the kind of hosts that joined an installed cluster.
+const kindDayTwo = "AddToExistingClusterHost"
+
 const (
 	reasonNotAvailable  = "NotAvailable"
 	reasonUnknownStatus = "UnknownStatus"
@@ -49,12 +52,15 @@ func status(seen *snapshot, url string, now metav1.Time) agentv1.AgentStatus {
 // describe says what the machine is and does.
 func describe(said *agentv1.AgentStatus, seen *snapshot, base string) {
 	h := seen.host
-	said.Bootstrap, said.Role, said.Kind = h.Bootstrap, h.Role, "Host"
-	if h.DayTwo {
-		said.Kind = "AddToExistingClusterHost"
+	if !seen.waits {
+		said.Bootstrap, said.Role, said.Kind, said.Progress = h.Bootstrap, h.Role, "Host", progress(h)
+		if h.DayTwo {
+			said.Kind = kindDayTwo
+		}
 	}
-	said.Inventory = seen.inventory
-	said.Progress = progress(h)
+	if seen.inventory.ReportTime != nil || h.Progress.Stage != lifecycle.StageDone { // a host that was restored as installed does not report its hardware again
+		said.Inventory = seen.inventory
+	}
 	said.NtpSources = nil
 	for _, source := range cut(h.NTPSources, maxAddresses) {
 		said.NtpSources = append(said.NtpSources, agentv1.HostNTPSource{SourceName: bound(source.Name, 253), SourceState: bound(source.State, 32)})
@@ -74,8 +80,9 @@ func describe(said *agentv1.AgentStatus, seen *snapshot, base string) {
 	if h.ClusterID != "" {
 		query.Set("cluster_id", h.ClusterID)
 	}
-	said.DebugInfo = agentv1.AgentDebugInfo{
-		State: string(h.State), StateInfo: bound(h.StateInfo, 8192), EventsURL: base + "/api/assisted-install/v2/events?" + query.Encode(), LogsURL: said.DebugInfo.LogsURL,
+	said.DebugInfo.State, said.DebugInfo.StateInfo = string(h.State), bound(h.StateInfo, 8192)
+	if !seen.waits {
+		said.DebugInfo.EventsURL = base + "/api/assisted-install/v2/events?" + query.Encode()
 	}
 }
 

@@ -24,7 +24,8 @@ import (
 // ClusterIndex finds Agents by the ClusterDeployment that their spec names, as namespace/name.
 const ClusterIndex = "agent.cluster"
 
-const hostIndex = "agent.host"
+// HostIndex finds Agents by the host that they are of, as the InfraEnv's UID/host id.
+const HostIndex = "agent.host"
 
 // workers is how many hosts are looked at at the same time.
 const workers = 20
@@ -32,7 +33,7 @@ const workers = 20
 // Index adds the indexes that the controllers look by.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
 	for name, extract := range map[string]client.IndexerFunc{
-		hostIndex: func(object client.Object) []string { return []string{hostKey(object).String()} },
+		HostIndex: func(object client.Object) []string { return []string{hostKey(object).String()} },
 		ClusterIndex: func(object client.Object) []string {
 			agent, ok := object.(*agentv1.Agent)
 			if !ok || clusterKey(agent) == (client.ObjectKey{}) {
@@ -56,9 +57,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&agentv1.Agent{}, follow(func(_ context.Context, object client.Object) []service.HostKey {
 			return []service.HostKey{hostKey(object)}
 		})).
-		Watches(&agentv1.InfraEnv{}, follow(r.ofInfraEnv), builder.WithPredicates(comesAndGoes)).
+		Watches(&agentv1.InfraEnv{}, follow(r.ofInfraEnv), builder.WithPredicates(news.ComesAndGoes)).
 		Watches(&agentv1.AgentClassification{}, follow(r.ofNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&hivev1.ClusterDeployment{}, follow(r.ofCluster), builder.WithPredicates(comesAndGoes)).
+		Watches(&hivev1.ClusterDeployment{}, follow(r.ofCluster), builder.WithPredicates(news.ComesAndGoes)).
 		WatchesRawSource(news.Source[service.HostKey]{Service: r.Service, All: r.everyHost, Concerns: r.concerned}).
 		WithOptions(controller.TypedOptions[service.HostKey]{MaxConcurrentReconciles: workers, RateLimiter: news.RateLimiter[service.HostKey]()}).
 		WithLogConstructor(func(key *service.HostKey) logr.Logger {
@@ -69,9 +70,6 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		}).
 		Complete(r)
 }
-
-// comesAndGoes lets only pass that an object was made or deleted.
-var comesAndGoes = predicate.Not(predicate.ResourceVersionChangedPredicate{})
 
 func follow(keys handler.TypedMapFunc[client.Object, service.HostKey]) handler.TypedEventHandler[client.Object, service.HostKey] {
 	return handler.TypedEnqueueRequestsFromMapFunc(keys)

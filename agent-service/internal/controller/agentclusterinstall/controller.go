@@ -135,13 +135,25 @@ func (r *Reconciler) hold(ctx context.Context, seen *snapshot) error {
 func (r *Reconciler) state(ctx context.Context, seen *snapshot) error {
 	id := string(seen.deployment.UID)
 	if seen.cluster == nil {
+		// Those of ClusterDeployments that had this name before, and are gone.
+		if err := r.deleteClusters(ctx, seen, id); err != nil {
+			return err
+		}
 		settings := service.ClusterSettings{Imported: seen.deployment.Spec.Installed}
 		r.settle(seen, &settings)
 		cluster, err := r.Service.CreateCluster(ctx, service.Kubernetes, service.NewCluster{
 			ID: id, Name: seen.deployment.Spec.ClusterName, Kube: service.KubeRef{Namespace: seen.deployment.Namespace, Name: seen.deployment.Name}, ClusterSettings: settings,
+			Restored: seen.restored,
 		})
 		seen.cluster = cluster
 		return err
+	}
+	if seen.restored != nil {
+		cluster, err := r.Service.RestoreCluster(ctx, service.Kubernetes, id, *seen.restored)
+		if err != nil {
+			return err
+		}
+		seen.cluster = cluster
 	}
 	wanted := seen.cluster.ClusterSettings
 	r.settle(seen, &wanted)
@@ -174,10 +186,14 @@ func (r *Reconciler) begin(ctx context.Context, seen *snapshot) error {
 	var refusals []error
 	for i := range seen.hosts {
 		h := &seen.hosts[i]
-		if h.DayTwo && h.Approved && h.State == lifecycle.Known {
-			_, err := r.Service.InstallHost(ctx, service.Kubernetes, h.HostKey)
-			refusals = append(refusals, err)
+		if !h.DayTwo || !h.Approved || h.State != lifecycle.Known {
+			continue
 		}
+		before, err := r.installedBefore(ctx, h)
+		if err == nil && !before {
+			_, err = r.Service.InstallHost(ctx, service.Kubernetes, h.HostKey)
+		}
+		refusals = append(refusals, err)
 	}
 	return errors.Join(refusals...)
 }
@@ -196,20 +212,35 @@ func (r *Reconciler) report(ctx context.Context, seen *snapshot) error {
 	return nil
 }
 
+// deleteClusters deletes the clusters in the service that were made for the ClusterDeployment of this name, but for one.
+func (r *Reconciler) deleteClusters(ctx context.Context, seen *snapshot, but string) error {
+	key := deploymentKey(seen.install)
+	found, err := r.Service.ListClusters(ctx, service.Kubernetes, service.ClusterFilter{Kube: &service.KubeRef{Namespace: key.Namespace, Name: key.Name}})
+	if err != nil {
+		return fmt.Errorf("listing the clusters of ClusterDeployment %s: %w", key, err)
+	}
+	for i := range found.Items {
+		if found.Items[i].ID == but {
+			continue
+		}
+		err := r.Service.DeleteCluster(ctx, service.Kubernetes, found.Items[i].ID, true)
+		if err != nil && service.KindOf(err) != service.NotFound {
+			return fmt.Errorf("deleting the cluster of AgentClusterInstall %s: %w", seen.key, err)
+		}
+	}
+	return nil
+}
+
 // release frees the hosts, makes the service forget the cluster and lets the object go. An installation that is under way ends: its hosts must boot the
 // discovery image again.
 func (r *Reconciler) release(ctx context.Context, seen *snapshot) error {
 	if !controllerutil.ContainsFinalizer(seen.install, Finalizer) {
 		return nil
 	}
-	if seen.clusterID != "" {
-		err := r.Service.DeleteCluster(ctx, service.Kubernetes, seen.clusterID, true)
-		if err != nil && service.KindOf(err) != service.NotFound {
-			return fmt.Errorf("deleting the cluster of AgentClusterInstall %s: %w", seen.key, err)
+	if !seen.rival {
+		if err := errors.Join(r.deleteClusters(ctx, seen, ""), r.freeAgents(ctx, seen)); err != nil {
+			return err
 		}
-	}
-	if err := r.freeAgents(ctx, seen); err != nil {
-		return err
 	}
 	before := seen.install.DeepCopy()
 	controllerutil.RemoveFinalizer(seen.install, Finalizer)

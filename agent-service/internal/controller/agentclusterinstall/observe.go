@@ -27,13 +27,15 @@ type snapshot struct {
 	install *hiveextv1.AgentClusterInstall
 	// deployment is nil where it is missing.
 	deployment *hivev1.ClusterDeployment
-	// clusterID is the cluster's in the service, empty where neither the deployment nor the object's owners say it.
-	clusterID string
+	// rival is true where the deployment names another installer: this object changes nothing, and nothing is deleted with it.
+	rival bool
 	// version is what is installed, and on machines of which architecture, pullSecret what the installed cluster pulls with.
 	version, architecture, pullSecret string
 	// cluster is nil where the service does not know it.
 	cluster *service.Cluster
 	hosts   []service.Host
+	// restored is what the object says of a cluster that is installed and that the service does not know as such, because it lost its data; nil for others.
+	restored *service.Restored
 	// obstacle is why the spec is not applied, refusal why the installation did not begin.
 	obstacle, refusal error
 	// rest is how long the installation waits before it begins again by itself.
@@ -46,11 +48,6 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*snapsh
 	if err := r.Client.Get(ctx, key, seen.install); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	for _, owner := range seen.install.OwnerReferences {
-		if owner.Kind == "ClusterDeployment" {
-			seen.clusterID = string(owner.UID)
-		}
-	}
 	deployment := &hivev1.ClusterDeployment{}
 	err := r.Client.Get(ctx, deploymentKey(seen.install), deployment)
 	switch {
@@ -59,14 +56,51 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*snapsh
 	case err != nil:
 		return nil, fmt.Errorf("reading the ClusterDeployment of AgentClusterInstall %s: %w", key, err)
 	default:
-		seen.deployment, seen.clusterID = deployment, string(deployment.UID)
+		seen.deployment = deployment
+		if seen.obstacle, err = r.rival(ctx, seen); err != nil {
+			return nil, err
+		}
+		if seen.rival = seen.obstacle != nil; seen.rival {
+			return seen, nil
+		}
 		seen.obstacle = r.named(ctx, seen)
 	}
-	return seen, r.observeCluster(ctx, seen)
+	if err := r.observeCluster(ctx, seen); err != nil {
+		return nil, err
+	}
+	return seen, r.observeLoss(ctx, seen)
 }
 
 func deploymentKey(install *hiveextv1.AgentClusterInstall) client.ObjectKey {
 	return client.ObjectKey{Namespace: install.Namespace, Name: install.Spec.ClusterDeploymentRef.Name}
+}
+
+const installKind = "AgentClusterInstall"
+
+// rival is why another object installs the deployment: the one that it names, or, where it names none, the oldest that points at it. Nil means that this one does.
+func (r *Reconciler) rival(ctx context.Context, seen *snapshot) (why, err error) {
+	ref, deployment := seen.deployment.Spec.ClusterInstallRef, client.ObjectKeyFromObject(seen.deployment)
+	if ref != nil {
+		if ref.Kind == installKind && ref.Name == seen.key.Name {
+			return nil, nil
+		}
+		return service.Refuse(service.Invalid, "NotNamed", "spec.clusterInstallRef of ClusterDeployment %s names %s %s, which installs it: this object has no effect; delete it, or change that reference",
+			deployment, ref.Kind, ref.Name), nil
+	}
+	var all hiveextv1.AgentClusterInstallList
+	if err := r.Client.List(ctx, &all, client.MatchingFields{deploymentIndex: deployment.String()}); err != nil {
+		return nil, fmt.Errorf("listing the AgentClusterInstalls of ClusterDeployment %s: %w", deployment, err)
+	}
+	for i := range all.Items {
+		other := &all.Items[i]
+		older := other.CreationTimestamp.Before(&seen.install.CreationTimestamp) ||
+			other.CreationTimestamp.Equal(&seen.install.CreationTimestamp) && other.Name < seen.install.Name
+		if older {
+			return service.Refuse(service.Invalid, "NotNamed", "AgentClusterInstall %s, which is older, installs ClusterDeployment %s: this object has no effect; delete it, or name it in spec.clusterInstallRef",
+				other.Name, deployment), nil
+		}
+	}
+	return nil, nil
 }
 
 // named reads what the objects name. What it returns is what is missing.
@@ -139,19 +173,15 @@ func release(releaseImage string, known []string) (version, architecture string)
 }
 
 func (r *Reconciler) observeCluster(ctx context.Context, seen *snapshot) error {
-	if seen.clusterID == "" {
+	if seen.deployment == nil {
 		return nil
 	}
-	cluster, err := r.Service.GetCluster(ctx, service.Kubernetes, seen.clusterID)
+	cluster, err := r.Service.GetCluster(ctx, service.Kubernetes, string(seen.deployment.UID))
 	if service.KindOf(err) == service.NotFound {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("reading the cluster of AgentClusterInstall %s: %w", seen.key, err)
-	}
-	if cluster.Kube != (service.KubeRef{Namespace: seen.install.Namespace, Name: seen.install.Spec.ClusterDeploymentRef.Name}) {
-		seen.clusterID = "" // its owners say so, which whoever may change the object writes
-		return nil
 	}
 	seen.cluster = cluster
 	hosts, err := r.Service.ListHosts(ctx, service.Kubernetes, service.HostFilter{ClusterID: cluster.ID, Page: service.Page{Limit: 5000}})

@@ -40,7 +40,10 @@ const conditionPreparationFailed = "LastInstallationPreparationFailed"
 func status(seen *snapshot, url string, now metav1.Time) hiveextv1.AgentClusterInstallStatus {
 	said := *seen.install.Status.DeepCopy()
 	conditions := []hivev1.Condition{synced(seen.obstacle)}
-	if seen.cluster == nil {
+	switch {
+	case seen.cluster == nil && wasInstalled(seen.install):
+		// What the service lost stays said: it is what the cluster is restored from.
+	case seen.cluster == nil:
 		for _, kind := range []string{agentv1.ConditionValidated, hivev1.ClusterInstallRequirementsMet} {
 			conditions = append(conditions, condition(kind, corev1.ConditionFalse, reasonClusterNotReady, "The cluster is not ready to begin the installation: see SpecSynced"))
 		}
@@ -49,7 +52,7 @@ func status(seen *snapshot, url string, now metav1.Time) hiveextv1.AgentClusterI
 		} {
 			conditions = append(conditions, condition(kind, corev1.ConditionFalse, reason, "The installation has not yet started"))
 		}
-	} else {
+	default:
 		c := count(seen)
 		said.ControlPlaneAgentsDiscovered, said.ControlPlaneAgentsReady = c.controlPlane, c.controlPlaneReady
 		said.WorkerAgentsDiscovered, said.WorkerAgentsReady = c.workers, c.workersReady

@@ -66,14 +66,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("infraenv").
 		For(&agentv1.InfraEnv{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&agentv1.NMStateConfig{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace)).
-		Watches(&hivev1.ClusterDeployment{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster), builder.WithPredicates(comesAndGoes)).
+		Watches(&hivev1.ClusterDeployment{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster), builder.WithPredicates(news.ComesAndGoes)).
 		WatchesRawSource(news.Source[ctrl.Request]{Service: r.Service, Concerns: r.concerned}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: news.RateLimiter[ctrl.Request]()}).
 		Complete(r)
 }
-
-// comesAndGoes lets only pass that an object was made or deleted.
-var comesAndGoes = predicate.Not(predicate.ResourceVersionChangedPredicate{})
 
 func (r *Reconciler) list(ctx context.Context, options ...client.ListOption) []reconcile.Request {
 	var found agentv1.InfraEnvList

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/muster-io/muster/agent-service/internal/service"
 )
@@ -82,6 +84,9 @@ func (s Source[R]) everything(ctx context.Context, queue workqueue.TypedRateLimi
 		}
 	}
 }
+
+// ComesAndGoes lets only pass that an object was made or deleted.
+var ComesAndGoes = predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 
 // RateLimiter lets what failed wait, not so long that an API server that comes back is not noticed.
 func RateLimiter[R comparable]() workqueue.TypedRateLimiter[R] {

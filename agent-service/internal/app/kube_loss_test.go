@@ -1,0 +1,88 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/agent-service/api"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+)
+
+// lose starts the service again with an empty database.
+func (c *cluster) lose() {
+	c.Helper()
+	c.stop()
+	c.options.Database = filepath.Join(c.TempDir(), "lost.db")
+	c.start(strings.TrimPrefix(c.base, "http://"))
+}
+
+func (c *cluster) eventsOf(infraEnv *agentv1.InfraEnv) string {
+	_, content := get(c.T, c.base+"/api/assisted-install/v2/events?infra_env_id="+string(infraEnv.UID))
+	return string(content)
+}
+
+// TestAnInstalledClusterStaysInstalledWhenTheDatabaseIsLost whether its machine is booted from the discovery image before or after the service knows it again.
+func TestAnInstalledClusterStaysInstalledWhenTheDatabaseIsLost(t *testing.T) {
+	c := newCluster(t, withSystem(t))
+	infraEnv := c.infraEnv("rack", func(s *agentv1.InfraEnvSpec) { s.AgentApproval = &agentv1.AgentApproval{AutoApprove: true} })
+	image := c.token(infraEnv)
+	m := c.boot(infraEnv, 1, 0)
+	agent := c.agent(m)
+	deployment, install := c.deployment(func(spec *hiveextv1.AgentClusterInstallSpec) { spec.HoldInstallation = false })
+	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName, a.Spec.Approved = reference(deployment), true })
+	completed := func() bool { return hivev1.IsConditionTrue(install.Status.Conditions, hivev1.ClusterInstallCompleted) }
+	c.until(install, "it is installed", completed)
+	cluster := c.base + "/api/assisted-install/v2/clusters/" + string(deployment.UID)
+	code, answer := call(t, http.MethodPost, cluster+"/actions/complete-installation", `{"is_success":true,"data":{"kubeconfig":"apiVersion: v1"}}`)
+	require.Equal(t, http.StatusAccepted, code, answer)
+	c.until(install, "the kubeconfig is kept", func() bool {
+		return !strings.Contains(hivev1.FindCondition(install.Status.Conditions, hivev1.ClusterInstallCompleted).Message, "kubeconfig")
+	})
+	c.says(agent, agentv1.ConditionInstalled, agentv1.ReasonInstallationCompleted)
+	before := agent.DeepCopy()
+	m.stop()
+
+	c.lose()
+	second := c.bootWith(string(infraEnv.UID), image, 1, 0)
+	require.Eventually(t, func() bool {
+		return strings.Contains(c.eventsOf(infraEnv), "host_restored")
+	}, kubePatience, 50*time.Millisecond, "the host is installed again, and was not written to")
+	c.until(agent, "the host is installed", func() bool {
+		return agent.Status.DebugInfo.State == "installed" && is(agent, agentv1.ConditionSpecSynced, agentv1.ReasonSyncOK)
+	})
+	assert.True(t, is(agent, agentv1.ConditionInstalled, agentv1.ReasonInstallationCompleted))
+	assert.True(t, is(agent, agentv1.ConditionBound, agentv1.ReasonBound))
+	assert.Equal(t, before.Status.Role, agent.Status.Role)
+	assert.Equal(t, before.Status.Progress.CurrentStage, agent.Status.Progress.CurrentStage)
+	assert.Equal(t, before.Status.Inventory.Hostname, agent.Status.Inventory.Hostname)
+	c.until(install, "it is installed", completed)
+	assert.Equal(t, "installed", install.Status.DebugInfo.State)
+	_, kubeconfig := get(t, cluster+"/downloads/credentials?file_name=kubeconfig")
+	assert.Equal(t, "apiVersion: v1", string(kubeconfig))
+	assert.Zero(t, second.told(api.StepTypeInstall))
+	require.Eventually(t, func() bool {
+		return strings.Contains(c.eventsOf(infraEnv), "boot it from its disk") || second.polled() > 0
+	}, kubePatience, 50*time.Millisecond, "the machine was heard")
+
+	// Once more, with a machine that comes when all is there again, and a cluster that is not there for a while.
+	second.stop()
+	c.lose()
+	c.until(agent, "the host is installed", func() bool { return agent.Status.DebugInfo.State == "installed" })
+	third := c.bootWith(string(infraEnv.UID), image, 1, 0)
+	require.Eventually(t, func() bool {
+		return strings.Contains(c.eventsOf(infraEnv), "boot it from its disk")
+	}, kubePatience, 50*time.Millisecond, "its registration is refused")
+	assert.Zero(t, third.told(api.StepTypeInstall))
+	assert.True(t, completed())
+}

@@ -1,0 +1,55 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agentclusterinstall
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/service"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+)
+
+// wasInstalled is true for an object that says that its cluster was installed: both are written when that is done, and an installed cluster stays installed.
+func wasInstalled(install *hiveextv1.AgentClusterInstall) bool {
+	return install.Spec.ClusterMetadata != nil && hivev1.IsConditionTrue(install.Status.Conditions, hivev1.ClusterInstallCompleted)
+}
+
+// observeLoss finds out whether the service lost a cluster that is installed.
+func (r *Reconciler) observeLoss(ctx context.Context, seen *snapshot) error {
+	known := seen.cluster != nil && (seen.cluster.Status == lifecycle.ClusterInstalled || seen.cluster.Status == lifecycle.ClusterAddingHosts)
+	if known || seen.deployment == nil || !wasInstalled(seen.install) {
+		return nil
+	}
+	completed := hivev1.FindCondition(seen.install.Status.Conditions, hivev1.ClusterInstallCompleted)
+	seen.restored = &service.Restored{InstalledAt: completed.LastTransitionTime.UTC()}
+	secret := &corev1.Secret{}
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: seen.install.Namespace, Name: seen.install.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name}, secret)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading the kubeconfig of AgentClusterInstall %s: %w", seen.key, err)
+	}
+	seen.restored.Kubeconfig = string(secret.Data[hivev1.SecretKeyKubeconfig])
+	return nil
+}
+
+// installedBefore is true for a host whose Agent says that it was installed in its cluster before the service lost its data. It is not installed again.
+func (r *Reconciler) installedBefore(ctx context.Context, h *service.Host) (bool, error) {
+	var agents agentv1.AgentList
+	if err := r.Client.List(ctx, &agents, client.MatchingFields{agentctl.HostIndex: h.String()}); err != nil {
+		return false, fmt.Errorf("looking for the Agent of host %s: %w", h.HostKey, err)
+	}
+	for i := range agents.Items {
+		if agentctl.InstalledBefore(&agents.Items[i], h) {
+			return true, nil
+		}
+	}
+	return false, nil
+}

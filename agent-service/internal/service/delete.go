@@ -1,0 +1,183 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+)
+
+// deleteBatch is how many hosts one transaction deletes at most.
+const deleteBatch = 200
+
+// DeleteInfraEnv implements InfraEnvs. It is marked first, so that no host joins it any more; then its hosts are deleted in transactions of bounded size, and it itself with the
+// last of them. One that was begun is ended also where its caller has gone, and after a restart.
+func (s *Service) DeleteInfraEnv(ctx context.Context, by Principal, id string, force bool) error {
+	if err := s.markInfraEnv(ctx, by, id, force); err != nil {
+		s.tellRefused(ctx, err, Event{
+			Name: "infra_env_deregister_failed", InfraEnvID: id, ForInfraEnv: true, Message: bound("Failed to deregister infra env. Error: "+err.Error(), 2000),
+		})
+		return err
+	}
+	return s.endInfraEnv(context.WithoutCancel(ctx), id, force)
+}
+
+// markInfraEnv begins a deletion.
+func (s *Service) markInfraEnv(ctx context.Context, by Principal, id string, force bool) error {
+	return s.update(ctx, func(ctx context.Context, w *work) error {
+		e, err := ownInfraEnv(ctx, w, by, id)
+		if err != nil {
+			return err
+		}
+		if !force {
+			bound, err := w.Hosts(ctx, Scope{Kubernetes}, HostFilter{InfraEnvID: id, States: inUse, Page: Page{Limit: 1}})
+			if err != nil {
+				return err
+			}
+			if bound.Total > 0 {
+				return hostsBound(id, bound.Items[0].HostID)
+			}
+		}
+		if e.Deleting && e.DeletingForced == force {
+			return nil
+		}
+		e.Deleting, e.DeletingForced, e.UpdatedAt = true, force, w.now
+		w.changed(Change{Kind: InfraEnvChanged, ID: id})
+		return w.PutInfraEnv(ctx, e)
+	})
+}
+
+// inUse are the states of hosts that keep their InfraEnv from being deleted.
+var inUse = slices.DeleteFunc(slices.Clone(lifecycle.States), func(state lifecycle.State) bool { return lifecycle.Unbound(state) && !lifecycle.Busy(state) })
+
+func hostsBound(id, hostID string) error {
+	return Refuse(Conflict, "HostsBound", "InfraEnv %s has hosts that are bound to clusters, %s among them: unbind them first", id, hostID)
+}
+
+// endInfraEnv deletes the hosts of a marked InfraEnv, and it. Where a host was bound meanwhile the mark goes again.
+func (s *Service) endInfraEnv(ctx context.Context, id string, force bool) error {
+	for {
+		var some List[Host]
+		err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
+			some, err = r.Hosts(ctx, Scope{Kubernetes}, HostFilter{InfraEnvID: id, Page: Page{Limit: deleteBatch}})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if len(some.Items) > 0 {
+			err = s.deleteHosts(ctx, id, some.Items, force)
+		} else {
+			err = s.dropInfraEnv(ctx, id)
+		}
+		switch {
+		case ReasonOf(err) == "HostsBound":
+			return errorOf(s.unmarkInfraEnv(ctx, id), err)
+		case ReasonOf(err) == errHostsLeft.Reason:
+		case err != nil || len(some.Items) == 0:
+			return err
+		}
+	}
+}
+
+// errorOf is the first error.
+func errorOf(first, second error) error {
+	if first != nil {
+		return first
+	}
+	return second
+}
+
+// deleteHosts deletes hosts of an InfraEnv in one transaction.
+func (s *Service) deleteHosts(ctx context.Context, id string, hosts []Host, force bool) error {
+	keys, clusters := make([]HostKey, 0, len(hosts)), []string{}
+	for i := range hosts {
+		keys = append(keys, hosts[i].HostKey)
+		if c := hosts[i].ClusterID; c != "" && !slices.Contains(clusters, c) {
+			clusters = append(clusters, c)
+		}
+	}
+	return s.update(ctx, func(ctx context.Context, w *work) error {
+		found, err := w.LockHosts(ctx, keys)
+		if err != nil {
+			return err
+		}
+		var left []string
+		for i := range found {
+			h := &found[i]
+			if !force && slices.Contains(inUse, h.State) {
+				return hostsBound(id, h.HostID)
+			}
+			if err := w.needsLock(h.ClusterID); err != nil {
+				return err
+			}
+			w.hosts[h.HostKey] = &tracked[Host]{before: *h, now: h, deleted: true}
+			if h.ClusterID != "" && !slices.Contains(left, h.ClusterID) {
+				left = append(left, h.ClusterID)
+			}
+		}
+		for _, cluster := range left {
+			if err := w.refreshCluster(ctx, cluster); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, clusters...)
+}
+
+// errHostsLeft is of an InfraEnv that hosts registered with while it was marked.
+var errHostsLeft = Refuse(Conflict, "HostsLeft", "the InfraEnv has hosts")
+
+// dropInfraEnv ends a deletion.
+func (s *Service) dropInfraEnv(ctx context.Context, id string) error {
+	return s.update(ctx, func(ctx context.Context, w *work) error {
+		left, err := w.Hosts(ctx, Scope{Kubernetes}, HostFilter{InfraEnvID: id, Page: Page{Limit: 1}})
+		if err != nil {
+			return err
+		}
+		if left.Total > 0 {
+			return errHostsLeft
+		}
+		w.events = append(w.events, Event{
+			Name: "infra_env_deregistered", InfraEnvID: id, Severity: Info, Category: "user", Message: "Deregistered InfraEnv", At: w.now, ForInfraEnv: true,
+			Props: json.RawMessage("{}"),
+		})
+		w.changed(Change{Kind: InfraEnvChanged, ID: id})
+		return w.DeleteInfraEnv(ctx, id)
+	})
+}
+
+func (s *Service) unmarkInfraEnv(ctx context.Context, id string) error {
+	return s.update(ctx, func(ctx context.Context, w *work) error {
+		e, err := w.InfraEnv(ctx, id)
+		if err != nil || e == nil {
+			return err
+		}
+		e.Deleting, e.DeletingForced = false, false
+		w.changed(Change{Kind: InfraEnvChanged, ID: id})
+		return w.PutInfraEnv(ctx, e)
+	})
+}
+
+// endDeletions ends what a process began that is no more.
+func (s *Service) endDeletions(ctx context.Context) {
+	var marked List[InfraEnv]
+	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
+		marked, err = r.InfraEnvs(ctx, Scope{Kubernetes}, InfraEnvFilter{Deleting: true})
+		return err
+	})
+	for i := range marked.Items {
+		if one := s.endInfraEnv(ctx, marked.Items[i].ID, marked.Items[i].DeletingForced); KindOf(one) != Conflict {
+			err = errorOf(err, one)
+		}
+	}
+	if err != nil {
+		s.Log.Warn("did not end the deletion of an InfraEnv that was begun", zap.Error(err))
+	}
+}
