@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -90,11 +91,6 @@ func (f *siteFleet) boot(ctx context.Context, s *stage) (string, error) {
 	}); err != nil {
 		return "", err
 	}
-	s.hints = append(
-		s.hints,
-		hint{"machines that booted the image, and their clusters", fmt.Sprintf("%s --kubeconfig %s -n %s get infraenvs,agents,agentclusterinstalls", kubectlPath(), s.local.Kubeconfig(), agentSpace)},
-		hint{"the image itself", "curl -O " + env.Status.ISODownloadURL},
-	)
 	return fmt.Sprintf("%d machines are Agents, checked and free, %.1f s after they were switched on", siteMachines, time.Since(started).Seconds()), nil
 }
 
@@ -161,19 +157,30 @@ func (f *siteFleet) look(ctx context.Context, s *stage) error {
 		return fmt.Errorf("listing the agents: %w", err)
 	}
 	f.agents = slices.SortedFunc(slices.Values(list.Items), func(a, b agentv1.Agent) int { return cmp.Compare(a.Name, b.Name) })
-	var rows [][]string
-	for i := range f.agents {
-		agent := &f.agents[i]
-		cluster, stage := "-", string(agent.Status.Progress.CurrentStage)
-		if ref := agent.Spec.ClusterDeploymentName; ref != nil {
-			cluster = ref.Name
-		}
-		inventory := agent.Status.Inventory
-		rows = append(rows, []string{inventory.Hostname, fmt.Sprintf("%d × %s", inventory.CPU.Count, inventory.CPU.Architecture), fmt.Sprintf("%d GiB", inventory.Memory.PhysicalBytes>>30), cluster, stage})
-		s.screen.note(fmt.Sprintf("machine %s: cluster %s %s", inventory.Hostname, cluster, stage))
+	rows, notes := machineRows(f.agents)
+	for _, line := range notes {
+		s.screen.note(line)
 	}
 	s.screen.show(grid(s.screen.paint, []string{"MACHINE", "CPU", "MEMORY", "CLUSTER", "STAGE"}, rows))
 	return nil
+}
+
+// machineRows returns the table of machines, and a line about each. A machine that has not reported its name is left out.
+func machineRows(agents []agentv1.Agent) (rows [][]string, notes []string) {
+	for i := range agents {
+		agent := &agents[i]
+		inventory := agent.Status.Inventory
+		if inventory.Hostname == "" {
+			continue
+		}
+		cluster, note, stage := "-", "free", string(agent.Status.Progress.CurrentStage)
+		if ref := agent.Spec.ClusterDeploymentName; ref != nil {
+			cluster, note = ref.Name, strings.TrimSpace("cluster "+ref.Name+" "+stage)
+		}
+		rows = append(rows, []string{inventory.Hostname, fmt.Sprintf("%d × %s", inventory.CPU.Count, inventory.CPU.Architecture), fmt.Sprintf("%d GiB", inventory.Memory.PhysicalBytes>>30), cluster, stage})
+		notes = append(notes, fmt.Sprintf("machine %s: %s", inventory.Hostname, note))
+	}
+	return rows, notes
 }
 
 // is is true for an Agent with that condition and an inventory.

@@ -48,13 +48,11 @@ type stage struct {
 	local  *environment.Local
 	admin  *rest.Config
 	client client.Client
-	// hints are commands for somebody who wants to look around, with a remark each.
-	hints []hint
+	// claimed is the path of the claimed cluster's kubeconfig, "" until there is one.
+	claimed string
 	// closers end what acts have started beside the cluster.
 	closers []func()
 }
-
-type hint struct{ remark, command string }
 
 // acts returns all acts, in their order. An operator that joins adds its own here.
 func acts() []act {
@@ -75,7 +73,9 @@ func Run(ctx context.Context, o Options) error {
 	if err == nil {
 		s.screen.say("")
 		s.screen.done(fmt.Sprintf("all of it worked, in %.0f s", time.Since(started).Seconds()))
-		s.printHints(o.Keep)
+		for _, line := range nextSteps(o.Keep, s.local.Dir, s.local.Kubeconfig(), s.claimed) {
+			s.screen.say(line)
+		}
 		if o.Keep {
 			s.screen.working("running until you press Ctrl-C")
 			<-ctx.Done()
@@ -135,21 +135,6 @@ func (s *stage) setUp(ctx context.Context) error {
 		return fmt.Errorf("making a client: %w", err)
 	}
 	return nil
-}
-
-func (s *stage) printHints(kept bool) {
-	s.screen.say("")
-	if kept {
-		s.screen.say("Look around, in another terminal:")
-	} else {
-		s.screen.say("Everything is taken down now. KEEP=1 make demo leaves it running; then look around like this:")
-	}
-	for _, h := range s.hints {
-		s.screen.say("")
-		s.screen.say("  # " + h.remark)
-		s.screen.say("  " + h.command)
-	}
-	s.screen.say("")
 }
 
 // until calls check a few times a second until it says true, and draws what it returns meanwhile.

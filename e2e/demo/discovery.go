@@ -60,10 +60,6 @@ func discoverRack(ctx context.Context, s *stage) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s.hints = append(s.hints, hint{
-		"what discovery found, and what each machine said of itself",
-		fmt.Sprintf("%s --kubeconfig %s -n %s get bmhd,bmh", kubectlPath(), s.local.Kubeconfig(), machines),
-	})
 	return fmt.Sprintf("%d machines are hosts, with their hardware, after %.1f s", rackSize, time.Since(started).Seconds()), nil
 }
 

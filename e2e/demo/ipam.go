@@ -66,12 +66,6 @@ func giveAddresses(ctx context.Context, s *stage) (string, error) {
 	if err := s.printAddresses(ctx, addressPool); err != nil {
 		return "", err
 	}
-	kubectl := kubectlPath()
-	s.hints = append(
-		s.hints,
-		hint{"pools of addresses, claims and who has what", fmt.Sprintf("%s --kubeconfig %s get ippools,ipclaims,ipaddresses.ipam.metal3.io -n %s", kubectl, s.local.Kubeconfig(), addressNamespace)},
-		hint{"give an address back", fmt.Sprintf("%s --kubeconfig %s delete ipclaim -n %s worker-0", kubectl, s.local.Kubeconfig(), addressNamespace)},
-	)
 	return fmt.Sprintf("three claims have their addresses after %d ms: one was preallocated, one was asked for, one was chosen", took.Milliseconds()), nil
 }
 

@@ -71,12 +71,6 @@ func renderNetwork(ctx context.Context, s *stage) (string, error) {
 	for _, line := range lines {
 		s.screen.say("  " + line)
 	}
-	kubectl := fmt.Sprintf("%s --kubeconfig %s -n %s get", kubectlPath(), s.local.Kubeconfig(), machines)
-	s.hints = append(
-		s.hints,
-		hint{"templates of network data, who claims it, and how far it is", kubectl + " m3dt,m3dc,m3d"},
-		hint{"the network data as a host gets it", kubectl + " secret " + secret.Name + " -o go-template='{{.data." + infrav1.NetworkDataKey + " | base64decode}}'"},
-	)
 	return fmt.Sprintf("host %s is told this network, in a Secret, %d ms after it was asked for: the MAC is its own, all else is the pool's", firstHost, took.Milliseconds()), nil
 }
 

@@ -155,7 +155,7 @@ func useCluster(ctx context.Context, s *stage) (string, error) {
 	if !strings.Contains(strings.Join(names, " "), "hello") {
 		return "", errors.New("the ConfigMap that was created is not in the list")
 	}
-	s.addPoolHints(path, claim)
+	s.claimed = path
 	return "ConfigMaps in the claimed cluster: " + strings.Join(names, ", "), nil
 }
 
@@ -202,17 +202,4 @@ func refillPool(ctx context.Context, s *stage) (string, error) {
 		s.screen.say("  " + line)
 	}
 	return fmt.Sprintf("the pool is full again, %.1f s later", time.Since(started).Seconds()), nil
-}
-
-func (s *stage) addPoolHints(path string, claim *hivev1.ClusterClaim) {
-	kubectl := kubectlPath()
-	s.hints = append(
-		s.hints,
-		hint{"pools, claims and clusters", fmt.Sprintf("%s --kubeconfig %s get clusterpools,clusterclaims,clusterdeployments -A", kubectl, s.local.Kubeconfig())},
-		hint{"inside the claimed cluster", fmt.Sprintf("%s --kubeconfig %s get namespaces", kubectl, path)},
-		hint{"put the claimed cluster to sleep (Running wakes it)", fmt.Sprintf(`%s --kubeconfig %s patch clusterdeployment -n %s %s --type merge -p '{"spec":{"powerState":"Hibernating"}}'`,
-			kubectl, filepath.Join(s.local.Dir, account+".kubeconfig"), claim.Spec.Namespace, claim.Spec.Namespace)},
-		hint{"give the cluster back", fmt.Sprintf("%s --kubeconfig %s delete clusterclaim -n %s %s", kubectl, s.local.Kubeconfig(), namespace, claimName)},
-		hint{"what the operator did and why", "less " + s.local.Log("pool-operator")},
-	)
 }

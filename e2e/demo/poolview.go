@@ -6,8 +6,6 @@ package demo
 import (
 	"context"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
-	"github.com/muster-io/muster/e2e/checkout"
 )
 
 // poolView is how the sample pool stands.
@@ -167,25 +164,4 @@ func orDash(text string) string {
 		return "-"
 	}
 	return text
-}
-
-// kubectlPath returns a kubectl that can be called: the user's, or the one that was built with the control plane.
-func kubectlPath() string {
-	if _, err := exec.LookPath("kubectl"); err == nil {
-		return "kubectl"
-	}
-	program, err := checkout.Binary("controlplane")
-	if err != nil {
-		return "kubectl"
-	}
-	text, err := exec.Command(program, "binaries").Output() //nolint:noctx // it prints a few lines and ends
-	if err != nil {
-		return "kubectl"
-	}
-	for line := range strings.Lines(string(text)) {
-		if name, path, ok := strings.Cut(strings.TrimSpace(line), " "); ok && name == "kubectl" {
-			return filepath.Clean(path)
-		}
-	}
-	return "kubectl"
 }

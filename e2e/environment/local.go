@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +28,8 @@ type LocalOptions struct {
 	Say func(string)
 	// UnsafeNoFsync makes the store faster and unfit for anything but tests.
 	UnsafeNoFsync bool
+	// ControlPlaneArgs are flags of bin/controlplane beside those that the environment needs, such as --emulated-version=1.34 or --binaries=<directory>.
+	ControlPlaneArgs []string
 	// Prefix of the environment's directory below the directory for temporary files.
 	Prefix string
 }
@@ -73,7 +76,7 @@ func NewLocal(ctx context.Context, options LocalOptions) (*Local, error) {
 }
 
 func (l *Local) start(ctx context.Context) error {
-	var args []string
+	args := slices.Clone(l.options.ControlPlaneArgs)
 	if l.options.UnsafeNoFsync {
 		args = append(args, "--unsafe-no-fsync")
 	}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -66,6 +67,8 @@ func TestAClaimGetsAWorkingClusterAndThePoolRefills(t *testing.T) {
 	_, err = access.Kubeconfig(t.Context(), w.as("bob"), namespace)
 	assert.True(t, apierrors.IsForbidden(err), "nobody else gets in: %v", err)
 
+	w.isConfined(w.as("alice"), namespace)
+
 	w.untilClusters(pool, 3) // the claimed one is replaced
 	w.untilFilled(pool)
 	assert.Len(t, w.clusters(t, pool.Name), 3)
@@ -80,6 +83,28 @@ func TestAClaimGetsAWorkingClusterAndThePoolRefills(t *testing.T) {
 	}, moment, interval, "the cluster still answers")
 	w.untilFilled(pool)
 	assert.Len(t, w.clusters(t, pool.Name), 2)
+}
+
+// isConfined says what a subject may do in the namespace of the cluster: its power, its labels and annotations, and nothing that leads elsewhere.
+func (w *world) isConfined(subject client.Client, namespace string) {
+	w.t.Helper()
+	patch := func(patch string) error {
+		cluster := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: namespace}}
+		return subject.Patch(w.ctx, cluster, client.RawPatch(types.MergePatchType, []byte(patch)))
+	}
+	require.NoError(w.t, patch(`{"metadata":{"annotations":{"note":"mine"},"labels":{"team":"a"}},"spec":{"powerState":"Running"}}`))
+	for _, change := range []string{
+		`{"spec":{"clusterMetadata":{"adminKubeconfigSecretRef":{"name":"pull-secret"}}}}`, `{"spec":{"platform":{"hosted":null,"none":{}}}}`, `{"spec":{"clusterName":"free"}}`,
+		`{"spec":{"hibernateAfter":"1h"}}`, `{"metadata":{"finalizers":null}}`,
+	} {
+		err := patch(change)
+		assert.True(w.t, apierrors.IsForbidden(err) || apierrors.IsInvalid(err), "%s: %v", change, err)
+	}
+	second := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "second"}}
+	second.Spec.ClusterName, second.Spec.BaseDomain, second.Spec.Platform = "second", "example.com", hivev1.Platform{Hosted: &hivev1.HostedPlatform{}}
+	assert.True(w.t, apierrors.IsForbidden(subject.Create(w.ctx, second)), "no further cluster")
+	second.Spec.ClusterPoolRef = &hivev1.ClusterPoolReference{Namespace: w.namespace, PoolName: "ready"}
+	assert.True(w.t, apierrors.IsForbidden(w.admin.Create(w.ctx, second)), "and nobody but the operator makes one of a pool")
 }
 
 func hasNamed(list []corev1.ConfigMap, name string) bool {

@@ -82,7 +82,7 @@ func (w *world) giveCredentials(h *metal3v1.BareMetalHost) {
 		StringData: map[string]string{"username": "admin", "password": "secret"},
 	})
 	w.update(h, func() {
-		h.Spec.BMC = &metal3v1.BMCDetails{Address: "redfish://192.0.2.1/redfish/v1/Systems/1", CredentialsName: h.Name + "-bmc"}
+		h.Spec.BMC = &metal3v1.BMCDetails{Address: "redfish://192.0.2.1/redfish/v1/Systems/" + h.Name, CredentialsName: h.Name + "-bmc"}
 	})
 }
 

@@ -76,6 +76,13 @@ var started bool
 // needPlanes skips a test where the programs are missing that it looks at.
 func needPlanes(t *testing.T) {
 	t.Helper()
+	needPrograms(t)
+	started = true
+}
+
+// needPrograms skips a test that starts what it needs by itself where the programs are missing.
+func needPrograms(t *testing.T) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("two API servers are not for a short run")
 	}
@@ -87,7 +94,6 @@ func needPlanes(t *testing.T) {
 			t.Skipf("%s is not there: run 'make controlplane build' first", program)
 		}
 	}
-	started = true
 }
 
 func (p *plane) logTail() string {
@@ -113,7 +119,7 @@ func (f *fleet) addPools() {
 	f.create(claimKind, "m-1-nodes", claimOn("nodes"), f.ownedBy("Machine/m-1"), labelled("node", "m-1"))
 	f.create(claimKind, "m-0-v6", claimOn("v6"), f.ownedBy("Machine/m-0"))
 	f.create(claimKind, "reserved", claimOn("nodes"), f.ownedBy("Cluster/c"))
-	f.create(claimKind, "asks", claimOn("v6"), f.ownedBy("Machine/m-0"), annotated("ipAddress", "fd00:1::1")) // which nobody gets who does not ask
+	f.create(claimKind, "asks", claimOn("v6"), f.ownedBy("Machine/m-0"), annotated("ipAddress", "fd00:1::7"))
 	f.create(capiClaimKind, "m-0-nodes", capiClaimOn("nodes", object{"clusterName": "c"}), f.ownedBy("Machine/m-0"))
 	f.create(capiClaimKind, "m-1-v6", capiClaimOn("v6", object{}), f.ownedBy("Machine/m-1"), labelled(clusterNameLabel, "c"))
 }
@@ -212,10 +218,11 @@ func TestACutMoveIsRepeated(t *testing.T) {
 			f.create(poolKind, "nodes", pool("nodes", object{
 				"clusterName": "c", "allocationStrategy": "random", "pools": []any{object{"subnet": "10.0.0.0/28"}}, "prefix": 28, "gateway": "10.0.0.1",
 			}))
+			f.create(claimKind, "asks", claimOn("nodes"), f.ownedBy("Machine/m-0"), annotated("ipAddress", "10.0.0.5"))
+			f.served(f.source) // before another claim chooses that address
 			f.create(claimKind, "m-0", claimOn("nodes"), f.ownedBy("Machine/m-0"))
-			f.create(claimKind, "asks", claimOn("nodes"), f.ownedBy("Machine/m-0"), annotated("ipAddress", "10.0.0.1"))
 			f.create(capiClaimKind, "m-0", capiClaimOn("nodes", object{"clusterName": "c"}), f.ownedBy("Machine/m-0"))
-			f.create(poolKind, "full", pool("full", object{"clusterName": "c", "pools": span("10.1.0.10", "10.1.0.12")}))
+			f.create(poolKind, "full", pool("full", object{"clusterName": "c", "pools": span("10.1.0.10", "10.1.0.12"), "prefix": 24}))
 			f.create(claimKind, "m-0-full", claimOn("full"), f.ownedBy("Machine/m-0"))
 			f.create(claimKind, "m-1-full", claimOn("full"), f.ownedBy("Machine/m-1"))
 			f.create(capiClaimKind, "m-1-full", capiClaimOn("full", object{"clusterName": "c"}), f.ownedBy("Machine/m-1"))

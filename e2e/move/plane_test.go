@@ -41,6 +41,7 @@ var (
 	ourCRDs      = filepath.Join("..", "..", "apis", "crd")
 	manifests    = filepath.Join("..", "..", "deploy", "base", "ipam-operator")
 	networkData  = filepath.Join("..", "..", "deploy", "components", "network-data")
+	mutation     = filepath.Join("..", "..", "deploy", "components", "mutating-admission")
 )
 
 // account is the namespace and the name of the operator's ServiceAccount.
@@ -129,6 +130,7 @@ func (p *plane) install(ctx context.Context) error {
 	for _, name := range []string{"role.yaml", "role_binding.yaml"} {
 		files = append(files, filepath.Join(networkData, name))
 	}
+	files = append(files, filepath.Join(mutation, "policy.yaml"))
 	for _, file := range files {
 		objects, err := readObjects(file)
 		if err != nil {
@@ -171,6 +173,11 @@ const untilStdinCloses = `"$@" & cat >/dev/null; kill -9 $!`
 
 // startOperator runs ipam-operator with the rights that its manifests give it.
 func (p *plane) startOperator(ctx context.Context) error {
+	return p.startOperatorAs(ctx, account, "--network-data")
+}
+
+// startOperatorAs runs ipam-operator with the rights of a ServiceAccount.
+func (p *plane) startOperatorAs(ctx context.Context, account client.ObjectKey, flags ...string) error {
 	token := &authenticationv1.TokenRequest{}
 	serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Name}}
 	if err := p.SubResource("token").Create(ctx, serviceAccount, token); err != nil {
@@ -186,8 +193,9 @@ func (p *plane) startOperator(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.Command("sh", "-c", untilStdinCloses, "sh", ipamOperator, "--kubeconfig="+kubeconfig,
-		"--health-probe-bind-address=0", "--metrics-bind-address=0", "--network-data")
+	cmd := exec.Command("sh", append([]string{
+		"-c", untilStdinCloses, "sh", ipamOperator, "--kubeconfig=" + kubeconfig, "--health-probe-bind-address=0", "--metrics-bind-address=0",
+	}, flags...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

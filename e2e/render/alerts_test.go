@@ -56,11 +56,9 @@ func rules(t *testing.T, objects []*unstructured.Unstructured) []prometheusRule 
 
 // An alert wakes somebody: it says what is wrong in a sentence, how bad it is, and where to read on.
 func TestEveryAlertHasARunbook(t *testing.T) {
-	each(t, func(t *testing.T, dir string, objects []*unstructured.Unstructured) {
-		found := rules(t, objects)
-		if strings.HasPrefix(dir, "deploy/overlays/production") {
-			assert.NotEmpty(t, found, "production has alerts")
-		}
+	for _, operator := range operators(t) {
+		found := rules(t, monitored(t, operator))
+		assert.NotEmpty(t, found, "%s has alerts", operator)
 		for _, rule := range found {
 			for _, group := range rule.Spec.Groups {
 				for _, alert := range group.Rules {
@@ -72,6 +70,24 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 					checkRunbook(t, alert.Alert, alert.Annotations["runbook_url"])
 				}
 			}
+		}
+	}
+}
+
+// monitored is what a user gets who adds monitoring to an operator's production overlay.
+func monitored(t *testing.T, operator string) []*unstructured.Unstructured {
+	t.Helper()
+	return overlay{
+		namespace: "muster-" + operator,
+		resources: []string{"overlays/production/" + operator}, components: []string{"components/monitoring/" + operator},
+	}.render(t)
+}
+
+// A plain cluster has no kinds of the Prometheus Operator: a manifest with one fails to apply, and GitOps tools then apply nothing at all.
+func TestOverlaysNeedNoPrometheusOperator(t *testing.T) {
+	each(t, func(t *testing.T, _ string, objects []*unstructured.Unstructured) {
+		for _, object := range objects {
+			assert.NotEqual(t, "monitoring.coreos.com", object.GroupVersionKind().Group, "%s %s", object.GetKind(), object.GetName())
 		}
 	})
 }
@@ -96,9 +112,8 @@ func TestEveryRunbookHasAnAlert(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	alerts := map[string]bool{}
-	for _, dir := range directories(t) {
-		objects := mustRender(t, dir)
-		for _, rule := range rules(t, objects) {
+	for _, operator := range operators(t) {
+		for _, rule := range rules(t, monitored(t, operator)) {
 			for _, group := range rule.Spec.Groups {
 				for _, alert := range group.Rules {
 					alerts[alert.Alert] = true
@@ -117,7 +132,11 @@ func TestAlertsAndDashboardsAskForTheMetricsThatExist(t *testing.T) {
 	declared := declaredMetrics(t)
 	require.NotEmpty(t, declared)
 	var asked, shown []string
-	for _, object := range mustRender(t, "deploy/overlays/production") {
+	var objects []*unstructured.Unstructured
+	for _, operator := range operators(t) {
+		objects = append(objects, monitored(t, operator)...)
+	}
+	for _, object := range objects {
 		boards := dashboards(t, []*unstructured.Unstructured{object})
 		shown = append(shown, boards...)
 		asked = append(asked, boards...)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -40,9 +41,9 @@ func TestAnAPIServerTakesIt(t *testing.T) {
 			config, err := environment.Read(plane.Kubeconfig())
 			require.NoError(t, err)
 
-			objects := monitoringKinds()
+			var objects []*unstructured.Unstructured
 			if strings.Count(dir, "/") == 3 { // an operator alone
-				objects = append(objects, mustRender(t, "deploy/crds/"+filepath.Base(dir))...)
+				objects = append(objects, definitions(t, filepath.Base(dir))...)
 			}
 			objects = append(objects, mustRender(t, dir)...)
 			require.NoError(t, render.Apply(t.Context(), config, objects))
@@ -54,7 +55,53 @@ func TestAnAPIServerTakesIt(t *testing.T) {
 	}
 }
 
-// monitoringKinds stand in for the kinds of a monitoring system that production has.
+// definitions are the custom resource definitions that an operator needs, in the order in which its page applies them.
+func definitions(t *testing.T, operator string) []*unstructured.Unstructured {
+	t.Helper()
+	shared := map[string]string{"pool-operator": "clusters", "agent-service": "clusters", "discovery-operator": "hosts"}
+	var objects []*unstructured.Unstructured
+	if set := shared[operator]; set != "" {
+		objects = mustRender(t, "deploy/crds/"+set)
+	}
+	return append(objects, mustRender(t, "deploy/crds/"+operator)...)
+}
+
+// All operators share a namespace that a user names, with monitoring: names do not collide, and no address, alert or policy expects another namespace.
+func TestAllOperatorsInstallIntoOneForeignNamespace(t *testing.T) {
+	objects := overlay{
+		namespace: "platform",
+		resources: []string{"overlays/production"},
+		components: []string{
+			"components/existing-namespace", "components/monitoring/pool-operator", "components/monitoring/ipam-operator",
+			"components/monitoring/discovery-operator", "components/monitoring/agent-service",
+		},
+	}.render(t)
+	for _, object := range objects {
+		assert.NotEqual(t, "Namespace", object.GetKind())
+		if namespace := object.GetNamespace(); namespace != "" {
+			assert.Equal(t, "platform", namespace, "%s %s", object.GetKind(), object.GetName())
+		}
+		raw, err := object.MarshalJSON()
+		require.NoError(t, err)
+		for _, operator := range operators(t) {
+			text := strings.ReplaceAll(string(raw), `\"uid\": \"muster-`+operator+`\"`, "") // a dashboard's id
+			assert.NotContains(t, text, "muster-"+operator, "%s %s names the operator's own namespace", object.GetKind(), object.GetName())
+		}
+	}
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	plane, err := environment.StartControlPlane(t.Context(), filepath.Join(t.TempDir(), "plane"), "--unsafe-no-fsync")
+	require.NoError(t, err)
+	t.Cleanup(plane.Close)
+	config, err := environment.Read(plane.Kubeconfig())
+	require.NoError(t, err)
+	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "platform"}}}
+	objects = append(append(monitoringKinds(), namespace), objects...)
+	require.NoError(t, render.Apply(t.Context(), config, objects))
+}
+
+// monitoringKinds stand in for the kinds of the Prometheus Operator, which the monitoring components need and nothing else does.
 func monitoringKinds() []*unstructured.Unstructured {
 	var out []*unstructured.Unstructured
 	for plural, kind := range map[string]string{"servicemonitors": "ServiceMonitor", "prometheusrules": "PrometheusRule"} {

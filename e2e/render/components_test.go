@@ -4,10 +4,12 @@
 package render_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -29,21 +31,41 @@ import (
 // with renders a directory of deploy with a component added to it, as a user's own overlay would.
 func with(t *testing.T, directory, component string) []*unstructured.Unstructured {
 	t.Helper()
+	return overlay{resources: []string{directory}, components: []string{"components/" + component}}.render(t)
+}
+
+// overlay is a kustomization that a user writes; resources and components are directories of deploy.
+type overlay struct {
+	namespace             string
+	resources, components []string
+}
+
+func (o overlay) render(t *testing.T) []*unstructured.Unstructured {
+	t.Helper()
 	root, err := checkout.Root()
 	require.NoError(t, err)
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
-	relative := func(path ...string) string {
-		target, err := filepath.EvalSymlinks(filepath.Join(append([]string{root, "deploy"}, path...)...))
-		require.NoError(t, err)
-		out, err := filepath.Rel(dir, target)
-		require.NoError(t, err)
-		return filepath.ToSlash(out)
+	relative := func(paths []string) []string {
+		var out []string
+		for _, path := range paths {
+			target, err := filepath.EvalSymlinks(filepath.Join(root, "deploy", path))
+			require.NoError(t, err)
+			relative, err := filepath.Rel(dir, target)
+			require.NoError(t, err)
+			out = append(out, filepath.ToSlash(relative))
+		}
+		return out
 	}
-	text := fmt.Sprintf("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [%q]\ncomponents: [%q]\n",
-		relative(directory), relative("components", component))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600))
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	text, err := json.Marshal(map[string]any{
+		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "namespace": o.namespace,
+		"resources": relative(o.resources), "components": relative(o.components),
+	})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), text, 0o600))
+	options := krusty.MakeDefaultOptions()
+	options.Reorder = krusty.ReorderOptionLegacy
+	resources, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), dir)
 	require.NoError(t, err)
 	var objects []*unstructured.Unstructured
 	for _, resource := range resources.Resources() {
@@ -111,6 +133,18 @@ func added(t *testing.T, objects, without []*unstructured.Unstructured, operator
 	require.NotNil(t, role)
 	assert.True(t, bound)
 	return role
+}
+
+// The base installs where MutatingAdmissionPolicy is not served; the component brings it and nothing else.
+func TestMutatingPoliciesAreAComponent(t *testing.T) {
+	const directory = "overlays/production/ipam-operator"
+	without := mustRender(t, "deploy/"+directory)
+	for _, object := range without {
+		assert.NotContains(t, object.GetKind(), "MutatingAdmissionPolicy", object.GetName())
+	}
+	assert.ElementsMatch(t, append(names(without),
+		"MutatingAdmissionPolicy /ipclaim-finalizer.muster.io", "MutatingAdmissionPolicyBinding /ipclaim-finalizer.muster.io"),
+		names(with(t, directory, "mutating-admission")))
 }
 
 // Network data belongs to another provider in most clusters: in production there is nothing of it, neither the kinds, nor the controllers, nor the right to
@@ -201,6 +235,47 @@ func TestTheAdmissionCheckIsServed(t *testing.T) {
 			}
 			if len(policies) > 0 {
 				assert.Contains(t, open, port, "the API server may come in")
+			}
+		})
+	}
+}
+
+// How hosted clusters are reached is one component away: each gives the operator the flags that it needs, and a Gateway the right to write routes.
+func TestHostedClustersAreExposedByAComponent(t *testing.T) {
+	const directory = "overlays/production/pool-operator"
+	without := mustRender(t, "deploy/"+directory)
+	container := func(objects []*unstructured.Unstructured) corev1.Container {
+		deployments := ofKind[appsv1.Deployment](t, objects, "Deployment")
+		require.Len(t, deployments, 1)
+		return deployments[0].Spec.Template.Spec.Containers[0]
+	}
+	for _, arg := range container(without).Args {
+		assert.NotContains(t, arg, "--hosted-expose", "a ClusterIP unless somebody asks for more")
+	}
+	for component, flags := range map[string][]string{
+		"hosted-nodeport":     {"--hosted-expose=NodePort", "--hosted-node-address=$(NODE_ADDRESS)"},
+		"hosted-loadbalancer": {"--hosted-expose=LoadBalancer"},
+		"hosted-gateway":      {"--hosted-expose=Gateway", "--hosted-gateway=$(HOSTED_GATEWAY)", "--hosted-address=$(HOSTED_ADDRESS)"},
+	} {
+		t.Run(component, func(t *testing.T) {
+			objects := with(t, directory, component)
+			got := container(objects)
+			assert.Equal(t, append(container(without).Args, flags...), got.Args)
+			set := map[string]bool{}
+			for _, variable := range got.Env {
+				set["$("+variable.Name+")"] = variable.Value != "" || variable.ValueFrom != nil
+			}
+			for _, flag := range flags {
+				if _, variable, found := strings.Cut(flag, "=$("); found {
+					assert.True(t, set["$("+variable], flag)
+				}
+			}
+			if component == "hosted-gateway" {
+				role := added(t, objects, without, "pool-operator")
+				require.Len(t, role.Rules, 1)
+				assert.Equal(t, []string{"tlsroutes"}, role.Rules[0].Resources)
+			} else {
+				assert.Len(t, objects, len(without), "nothing else")
 			}
 		})
 	}

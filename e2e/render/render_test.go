@@ -39,6 +39,21 @@ func directories(t *testing.T) []string {
 	return found
 }
 
+// operators returns the names of all operators.
+func operators(t *testing.T) []string {
+	t.Helper()
+	root, err := checkout.Root()
+	require.NoError(t, err)
+	bases, err := filepath.Glob(filepath.Join(root, "deploy", "base", "*", "kustomization.yaml"))
+	require.NoError(t, err)
+	require.NotEmpty(t, bases)
+	var out []string
+	for _, base := range bases {
+		out = append(out, filepath.Base(filepath.Dir(base)))
+	}
+	return out
+}
+
 func each(t *testing.T, check func(t *testing.T, dir string, objects []*unstructured.Unstructured)) {
 	for _, dir := range directories(t) {
 		t.Run(dir, func(t *testing.T) {
@@ -231,21 +246,9 @@ func TestNamespacedObjectsHaveANamespaceOfTheirOperator(t *testing.T) {
 
 // Every operator has what a user needs to deploy it alone, and every environment has all operators.
 func TestEveryOperatorDeploysAlone(t *testing.T) {
-	root, err := checkout.Root()
-	require.NoError(t, err)
-	bases, err := filepath.Glob(filepath.Join(root, "deploy", "base", "*", "kustomization.yaml"))
-	require.NoError(t, err)
-	for _, base := range bases {
-		operator := filepath.Base(filepath.Dir(base))
+	for _, operator := range operators(t) {
 		t.Run(operator, func(t *testing.T) {
-			crds, err := render.Directory("deploy/crds/" + operator)
-			require.NoError(t, err)
-			groups := map[string]bool{}
-			for _, crd := range crds {
-				assert.Equal(t, "CustomResourceDefinition", crd.GetKind())
-				_, group, _ := strings.Cut(crd.GetName(), ".")
-				groups[group] = true
-			}
+			assert.NotEmpty(t, mustRender(t, "deploy/crds/"+operator), "the operator has custom resources")
 			for _, environment := range []string{"local", "kind", "production"} {
 				objects, err := render.Directory("deploy/overlays/" + environment + "/" + operator)
 				require.NoError(t, err)
@@ -256,9 +259,26 @@ func TestEveryOperatorDeploysAlone(t *testing.T) {
 					assert.NotEqual(t, "CustomResourceDefinition", object.GetKind(), "deleting an operator must not delete what users have")
 				}
 			}
-			assert.NotEmpty(t, groups)
 		})
 	}
+}
+
+// Each kind belongs to one set of custom resource definitions, so that deleting the set of one operator never deletes objects of another.
+func TestEveryKindBelongsToOneSet(t *testing.T) {
+	var all, sets []string
+	for _, definition := range mustRender(t, "apis/crd") {
+		all = append(all, definition.GetName())
+	}
+	for _, dir := range directories(t) {
+		if !strings.HasPrefix(dir, "deploy/crds/") {
+			continue
+		}
+		for _, object := range mustRender(t, dir) {
+			require.Equal(t, "CustomResourceDefinition", object.GetKind(), dir)
+			sets = append(sets, object.GetName())
+		}
+	}
+	assert.ElementsMatch(t, all, sets)
 }
 
 // What is only there when somebody built it by hand is no image for production.

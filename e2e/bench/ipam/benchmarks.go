@@ -19,9 +19,24 @@ func Benchmarks() []bench.Benchmark {
 		{Name: "ipam.claim_idle", Operator: operator, Play: claimIdle},
 		{Name: "ipam.exhausted", Operator: operator, Play: exhausted},
 		{Name: "ipam.churn_60s", Operator: operator, Play: churn60s},
+		{Name: "ipam.release_10k", Operator: operator, Play: release10k},
+		{Name: "ipam.admission_10k", Operator: operator, Play: admission10k},
 		{Name: "ipam.pick", Play: pick},
+		{Name: "ipam.parse", Play: parse},
 		{Name: "ipam.restart_50k", Operator: operator, Play: restart50k},
 	}
+}
+
+// parse reads the spec of a pool with 1,000 ranges and 10,000 preallocations.
+func parse(ctx context.Context, r *bench.Run) error {
+	results, err := bench.GoBenchmark{Module: "ipam-operator", Package: "./internal/allocate", Pattern: "^BenchmarkParse$"}.Run(ctx)
+	if err != nil {
+		return err
+	}
+	for _, result := range results {
+		r.Figure("ms", result.NanosecondsPerOp/1e6, "ms", 50)
+	}
+	return nil
 }
 
 // pick chooses an address when few or many are taken of a small or a large network.

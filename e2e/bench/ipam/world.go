@@ -126,7 +126,7 @@ func (w *world) pool(ctx context.Context, name string, ranges ...ipamv1.Pool) (*
 	pool := &ipamv1.IPPool{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: ipamv1.IPPoolSpec{
-			NamePrefix: name, Pools: ranges, Prefix: 16, Gateway: new(ipamv1.IPAddressStr("10.0.0.1")),
+			NamePrefix: name, Pools: ranges, Prefix: 16, Gateway: new(ipamv1.IPAddressStr("10.255.255.254")),
 			DNSServers: []ipamv1.IPAddressStr{"10.0.0.2"}, AllocationStrategy: ipamv1.RandomAllocation,
 		},
 	}

@@ -69,6 +69,8 @@ func newWorld(ctx context.Context, r *bench.Run, who installs) (*world, error) {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	counted := rest.CopyConfig(r.Admin)
+	// Only the operator may create clusters of a pool.
+	counted.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:muster-pool-operator:pool-operator", Groups: []string{"system:masters"}}
 	counted.Wrap(w.plainCount.Wrap)
 	if w.plain, err = client.New(counted, client.Options{Scheme: scheme}); err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)

@@ -1,0 +1,192 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ipam
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/e2e/bench"
+)
+
+// Kinds of writes that the deletion of a claim comes to: the user's, and those that the finalizers force.
+var (
+	deleteClaim     = bench.Kind{Verb: "delete", Resource: "ipclaims"}
+	deleteAddress   = bench.Kind{Verb: "delete", Resource: "ipaddresses"}
+	finalizeAddress = bench.Kind{Verb: "patch", Resource: "ipaddresses"}
+	finalizeClaim   = bench.Kind{Verb: "patch", Resource: "ipclaims"}
+)
+
+// freed is when a watch showed that the address of a claim was gone, by name of the claim.
+type freed struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+func (w *world) watchAddresses(ctx context.Context) (*freed, error) {
+	addresses, err := cache.New(w.Admin, cache.Options{Scheme: w.user.Scheme(), DefaultNamespaces: map[string]cache.Config{namespace: {}}})
+	if err != nil {
+		return nil, fmt.Errorf("preparing to watch addresses: %w", err)
+	}
+	informer, err := addresses.GetInformer(ctx, &ipamv1.IPAddress{})
+	if err != nil {
+		return nil, fmt.Errorf("watching addresses: %w", err)
+	}
+	f := &freed{at: map[string]time.Time{}}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(object any) {
+		if unknown, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+			object = unknown.Obj
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.at[object.(*ipamv1.IPAddress).Spec.Claim.Name] = time.Now()
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("watching addresses: %w", err)
+	}
+	go func() { _ = addresses.Start(ctx) }() // if it cannot, no address is seen to be free, and the workload says so
+	if !addresses.WaitForCacheSync(ctx) {
+		return nil, errors.Join(errors.New("the addresses were not listed"), ctx.Err())
+	}
+	return f, nil
+}
+
+// release10k deletes 10,000 claims of one pool by 50 clients.
+func release10k(ctx context.Context, r *bench.Run) error {
+	w, err := newWorld(ctx, r)
+	if err != nil {
+		return err
+	}
+	n := w.Scaled(10_000)
+	pool, err := w.pool(ctx, "p", network("10.0.0.0/16"))
+	if err != nil {
+		return err
+	}
+	claims, err := w.claim(ctx, "claim", pool.Name, n)
+	if err != nil {
+		return err
+	}
+	if err := w.untilServed(ctx, claims); err != nil {
+		return err
+	}
+	free, err := w.watchAddresses(ctx)
+	if err != nil {
+		return err
+	}
+	before, err := w.Settled(ctx, quiet, patience)
+	if err != nil {
+		return err
+	}
+	started := time.Now()
+	sent := make([]time.Time, n)
+	err = inParallel(n, clients, func(i int) error {
+		sent[i] = time.Now()
+		return w.user.Delete(ctx, newClaim(fmt.Sprintf("claim-%d", i), pool.Name))
+	})
+	if err != nil {
+		return fmt.Errorf("deleting a claim: %w", err)
+	}
+	if err := w.untilFree(ctx, free, n); err != nil {
+		return err
+	}
+	took := time.Since(started)
+	after, err := w.Settled(ctx, quiet, patience)
+	if err != nil {
+		return err
+	}
+	if err := w.verifyServed(ctx, 0); err != nil {
+		return err
+	}
+	done := after.Since(before)
+	waited := make([]time.Duration, n)
+	for i := range waited {
+		waited[i] = free.at[fmt.Sprintf("claim-%d", i)].Sub(sent[i])
+	}
+	w.Figure("writes_per_op", float64(bench.Total(done.Writes(), forClaims))/float64(n), "writes", 3)
+	w.Latencies(waited, bench.NoTarget)
+	w.describe(done)
+	if err := w.usage(); err != nil {
+		return err
+	}
+	w.StopOperator()
+	bare, err := w.newBareReleases(ctx, pool, n)
+	if err != nil {
+		return err
+	}
+	return w.RatioToBare(ctx, took, bench.Bare{
+		Writers: clients, Items: n,
+		Writes: bench.Sum(done.Writes(), map[bench.Kind]int{deleteClaim: n}),
+		Order:  []bench.Kind{deleteClaim, deleteAddress, finalizeAddress, finalizeClaim, patchPool},
+		Write:  bare.write,
+	}, w.plainCount, 1.2)
+}
+
+// untilFree waits until a watch has shown that no address is left, and no claim is there.
+func (w *world) untilFree(ctx context.Context, free *freed, n int) error {
+	return w.Await(ctx, patience, func() string {
+		free.mu.Lock()
+		gone := len(free.at)
+		free.mu.Unlock()
+		if gone < n {
+			return fmt.Sprintf("%d of %d addresses are free", gone, n)
+		}
+		list := &ipamv1.IPClaimList{}
+		if err := w.user.List(ctx, list, client.InNamespace(namespace), client.Limit(1)); err != nil {
+			return err.Error()
+		}
+		if len(list.Items) > 0 {
+			return "claims are left"
+		}
+		return ""
+	})
+}
+
+// bareReleases deletes claims and addresses without an operator.
+type bareReleases struct{ *barePool }
+
+// newBareReleases creates n claims with their addresses, with the finalizers that the operator puts on them. The operator does not run any more.
+func (w *world) newBareReleases(ctx context.Context, like *ipamv1.IPPool, n int) (*bareReleases, error) {
+	pool, err := w.newBarePool(ctx, like, n)
+	if err != nil {
+		return nil, err
+	}
+	return &bareReleases{pool}, inParallel(n, clients, func(i int) error {
+		claim := newClaim(fmt.Sprintf("bare-%d", i), pool.pool.Name)
+		claim.Finalizers = []string{ipamv1.IPClaimFinalizer}
+		if err := w.user.Create(ctx, claim); err != nil {
+			return fmt.Errorf("creating a claim: %w", err)
+		}
+		pool.claims[i] = claim
+		if err := w.user.Create(ctx, pool.address(i)); err != nil {
+			return fmt.Errorf("creating an address: %w", err)
+		}
+		return nil
+	})
+}
+
+// write does one write of a kind for the deletion of the n-th claim.
+func (b *bareReleases) write(ctx context.Context, kind bench.Kind, item, _ int) error {
+	release := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	switch kind {
+	case deleteClaim:
+		return b.w.plain.Delete(ctx, b.claims[item].DeepCopy())
+	case deleteAddress:
+		return b.w.plain.Delete(ctx, b.address(item))
+	case finalizeAddress:
+		return b.w.plain.Patch(ctx, b.address(item), release)
+	case finalizeClaim:
+		return b.w.plain.Patch(ctx, b.claims[item].DeepCopy(), release)
+	default:
+		return b.report(ctx, item)
+	}
+}

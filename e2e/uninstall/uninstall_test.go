@@ -1,0 +1,125 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package uninstall_test removes operators from a real API server with hack/uninstall, as docs/operations.md tells users to.
+package uninstall_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-io/muster/e2e/checkout"
+	"github.com/muster-io/muster/e2e/environment"
+	"github.com/muster-io/muster/e2e/render"
+)
+
+// cluster is a control plane with ipam-operator's objects and no operator: what a user has who deleted the operator first.
+type cluster struct {
+	client.Client
+	plane *environment.ControlPlane
+}
+
+func start(t *testing.T) cluster {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	plane, err := environment.StartControlPlane(t.Context(), filepath.Join(t.TempDir(), "plane"), "--unsafe-no-fsync")
+	require.NoError(t, err)
+	t.Cleanup(plane.Close)
+	config, err := environment.Read(plane.Kubeconfig())
+	require.NoError(t, err)
+	for _, dir := range []string{"deploy/crds/ipam-operator", "deploy/crds/hosts", "deploy/overlays/production/ipam-operator"} {
+		objects, err := render.Directory(dir)
+		require.NoError(t, err)
+		require.NoError(t, render.Apply(t.Context(), config, objects))
+	}
+	c, err := client.New(config, client.Options{})
+	require.NoError(t, err)
+	claim := object("ipam.metal3.io", "v1alpha1", "IPClaim")
+	claim.SetNamespace("default")
+	claim.SetName("held")
+	claim.SetFinalizers([]string{"ipclaim.ipam.metal3.io"})
+	claim.Object["spec"] = map[string]any{"pool": map[string]any{"name": "pool"}}
+	require.NoError(t, c.Create(t.Context(), claim))
+	return cluster{c, plane}
+}
+
+func object(group, version, kind string) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{}
+	out.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: version, Kind: kind})
+	return out
+}
+
+// run runs hack/uninstall for the cluster and returns what it printed.
+func (c cluster) run(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	script, err := checkout.Path("hack", "uninstall")
+	require.NoError(t, err)
+	kubectl, err := environment.Kubectl(t.Context())
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), script, args...)
+	cmd.Env = append(cmd.Environ(), "KUBECTL="+kubectl, "KUBECONFIG="+c.plane.Kubeconfig())
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	return string(out), err
+}
+
+func (c cluster) has(t *testing.T, o *unstructured.Unstructured, namespace, name string) bool {
+	t.Helper()
+	err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, o)
+	require.NoError(t, client.IgnoreNotFound(err))
+	return !apierrors.IsNotFound(err)
+}
+
+func TestAnOperatorGoesAndItsObjectsStay(t *testing.T) {
+	c := start(t)
+	_, err := c.run(t, "ipam-operator")
+	require.NoError(t, err)
+	assert.False(t, c.has(t, object("rbac.authorization.k8s.io", "v1", "ClusterRole"), "", "ipam-operator"))
+	claim := object("ipam.metal3.io", "v1alpha1", "IPClaim")
+	assert.True(t, c.has(t, claim, "default", "held"))
+	assert.Nil(t, claim.GetDeletionTimestamp())
+}
+
+// Without its operator an object with a finalizer stays: the user is told which, and decides; then nothing is left.
+func TestObjectsWithoutTheirOperatorAreNamedAndForced(t *testing.T) {
+	c := start(t)
+	out, err := c.run(t, "--delete-objects", "--timeout", "1", "ipam-operator")
+	require.Error(t, err)
+	assert.Contains(t, out, "ipclaims.ipam.metal3.io default/held")
+	assert.Contains(t, out, "--force")
+	assert.True(t, c.has(t, object("apps", "v1", "Deployment"), "muster-ipam-operator", "ipam-operator"), "the operator that has to finalize stays")
+
+	_, err = c.run(t, "--delete-objects", "--force", "--timeout", "1", "ipam-operator")
+	require.NoError(t, err)
+	definitions := &metav1.PartialObjectMetadataList{}
+	definitions.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinitionList"})
+	require.NoError(t, c.List(t.Context(), definitions))
+	var left []string
+	for _, d := range definitions.Items {
+		left = append(left, d.Name)
+	}
+	assert.ElementsMatch(t, []string{"baremetalhosts.metal3.io", "hardwaredata.metal3.io"}, left, "only the kinds of other sets stay")
+	assert.False(t, c.has(t, object("rbac.authorization.k8s.io", "v1", "ClusterRole"), "", "ipam-operator"))
+
+	_, err = c.run(t, "--delete-objects", "ipam-operator")
+	require.NoError(t, err, "again is fine")
+}
+
+func TestAnUnknownOperatorIsRefused(t *testing.T) {
+	script, err := checkout.Path("hack", "uninstall")
+	require.NoError(t, err)
+	out, err := exec.CommandContext(t.Context(), script, "pool").CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(out), "there is no operator pool")
+}
