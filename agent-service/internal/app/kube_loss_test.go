@@ -78,7 +78,9 @@ func TestAnInstalledClusterStaysInstalledWhenTheDatabaseIsLost(t *testing.T) {
 	// Once more, with a machine that comes when all is there again, and a cluster that is not there for a while.
 	second.stop()
 	c.lose()
-	c.until(agent, "the host is installed", func() bool { return agent.Status.DebugInfo.State == "installed" })
+	require.Eventually(t, func() bool {
+		return strings.Contains(c.eventsOf(infraEnv), "host_restored")
+	}, kubePatience, 50*time.Millisecond, "the service knows the host again; the status of its Agent said so all the time")
 	third := c.bootWith(string(infraEnv.UID), image, 1, 0)
 	require.Eventually(t, func() bool {
 		return strings.Contains(c.eventsOf(infraEnv), "boot it from its disk")
