@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/muster-io/muster/agent-service/internal/app"
+	"github.com/muster-io/muster/apis/buildinfo"
 )
 
 // collectAfter is by how much memory grows between two collections, in percent: each of them reads the stacks of all held polls, so that half as many as usual are
@@ -22,6 +23,9 @@ import (
 const collectAfter = 200
 
 func main() {
+	if buildinfo.Print(os.Stdout, "agent-service", os.Args[1:]) {
+		return
+	}
 	run, err := app.Parse(os.Args[1:])
 	switch {
 	case errors.Is(err, flag.ErrHelp):

@@ -23,6 +23,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
 	"github.com/muster-io/muster/agent-service/internal/token"
+	"github.com/muster-io/muster/apis/buildinfo"
 )
 
 const (
@@ -31,9 +32,6 @@ const (
 	// storePatience is how long the database may take to come up.
 	storePatience = 2 * time.Minute
 )
-
-// version is set by the linker.
-var version = "dev"
 
 // Run runs the service until ctx ends.
 func Run(ctx context.Context, o Options) error {
@@ -71,7 +69,7 @@ func RunWith(ctx context.Context, o Options, log *zap.Logger, listener net.Liste
 	group.Go(func() error { return o.serveProbes(ctx, p.handler) })
 	group.Go(func() error { return o.serveMetrics(ctx, log, p.instruments...) })
 	group.Go(func() error { return o.startKube(ctx, p, log) })
-	log.Info("started", zap.String("address", listener.Addr().String()), zap.String("version", version))
+	log.Info("started", zap.String("address", listener.Addr().String()), zap.String("version", buildinfo.Version()))
 	err = group.Wait()
 	return errors.Join(err, db.Close())
 }
@@ -145,13 +143,13 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	rest := httpapi.Options{Service: svc, Authority: authority, People: people, Programs: programs, Versions: versions(images), BaseURL: o.BaseURL, Release: version, AgentImage: o.AgentImage, Log: log}
+	rest := httpapi.Options{Service: svc, Authority: authority, People: people, Programs: programs, Versions: versions(images), BaseURL: o.BaseURL, Release: buildinfo.Version(), AgentImage: o.AgentImage, Log: log}
 	live, err := o.liveImages()
 	if err != nil {
 		return nil, err
 	}
 	mux, requests := http.NewServeMux(), metrics.NewRequests()
-	instruments := []prometheus.Collector{metrics.New(svc, &db.Statements), requests}
+	instruments := []prometheus.Collector{metrics.New(svc, &db.Statements), requests, buildinfo.Metric("agent-service")}
 	if len(live) == 0 && o.ImageURL == "" {
 		log.Warn(httpapi.NoImages)
 	} else {

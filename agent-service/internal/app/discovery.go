@@ -23,6 +23,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/metrics"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/token"
+	"github.com/muster-io/muster/apis/buildinfo"
 )
 
 // discovery makes discovery images out of InfraEnvs.
@@ -45,7 +46,7 @@ type discovery struct {
 
 func newDiscovery(o Options, live []image.Version, envs service.InfraEnvs, authority *token.Authority, authorities string, programs *programs, log *zap.Logger) *discovery {
 	d := &discovery{base: o.BaseURL, images: o.ImageURL, authorities: authorities, envs: envs, authority: authority, programs: programs}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{version, o.BaseURL, authorities, agentUnit, fetchAgent, networkUnit, installNetwork}))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{buildinfo.Version(), o.BaseURL, authorities, agentUnit, fetchAgent, networkUnit, installNetwork}))
 	d.settings = hex.EncodeToString(sum[:8])
 	if d.images == "" {
 		d.images = o.BaseURL

@@ -20,6 +20,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/image"
 	"github.com/muster-io/muster/agent-service/internal/metrics"
+	"github.com/muster-io/muster/apis/buildinfo"
 )
 
 // remoteClient is for what this process asks of another one of ours.
@@ -101,8 +102,10 @@ func RunImagesWith(ctx context.Context, o ImageOptions, log *zap.Logger, listene
 		return serve(ctx, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, listener, o.TLSCertificate, o.TLSKey)
 	})
 	group.Go(func() error { return o.serveProbes(ctx, mux) })
-	group.Go(func() error { return o.serveMetrics(ctx, log, metrics.NewImages(images)) })
-	log.Info("started to serve images", zap.String("address", listener.Addr().String()), zap.String("version", version))
+	group.Go(func() error {
+		return o.serveMetrics(ctx, log, metrics.NewImages(images), buildinfo.Metric("agent-service-images"))
+	})
+	log.Info("started to serve images", zap.String("address", listener.Addr().String()), zap.String("version", buildinfo.Version()))
 	return group.Wait()
 }
 

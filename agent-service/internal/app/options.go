@@ -20,6 +20,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/validate"
+	"github.com/muster-io/muster/apis/buildinfo"
 )
 
 // Options are the service's settings, one per flag.
@@ -68,6 +69,7 @@ func ParseOptions(arguments []string) (Options, error) {
 func parse(program string, arguments []string, bind func(*flag.FlagSet)) error {
 	flags := flag.NewFlagSet(program, flag.ContinueOnError)
 	bind(flags)
+	buildinfo.Flag(flags)
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}

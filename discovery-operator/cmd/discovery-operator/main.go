@@ -5,17 +5,26 @@
 package main
 
 import (
+	"errors"
+	"flag"
 	"fmt"
 	"os"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/muster-io/muster/apis/buildinfo"
 	"github.com/muster-io/muster/discovery-operator/internal/app"
 )
 
 func main() {
+	if buildinfo.Print(os.Stdout, "discovery-operator", os.Args[1:]) {
+		return
+	}
 	options, err := app.Parse(os.Args[1:], os.Getenv)
-	if err != nil {
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return
+	case err != nil:
 		fmt.Fprintln(os.Stderr, "discovery-operator:", err)
 		os.Exit(2)
 	}

@@ -22,6 +22,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	"github.com/muster-io/muster/apis/buildinfo"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhostdiscovery"
@@ -59,7 +60,7 @@ func RunWith(ctx context.Context, o Options, config *rest.Config) error {
 		registry = prometheus.NewRegistry()
 	}
 	requests := metrics.NewRequests()
-	registry.MustRegister(requests)
+	registry.MustRegister(requests, buildinfo.Metric("discovery-operator"))
 	config = rest.CopyConfig(config)
 	config.Wrap(requests.Wrap)
 	onHosts, err := newCheck(o)

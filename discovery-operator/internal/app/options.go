@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/zap/zapcore"
 
+	"github.com/muster-io/muster/apis/buildinfo"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/autoscale"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
@@ -100,8 +101,12 @@ func Parse(args []string, getenv func(string) string) (Options, error) {
 	fs.StringVar(&o.WebhookURL, "webhook-url", "", "where the API server reaches the admission check, such as https://127.0.0.1:9443; without it, at the Service")
 	fs.IntVar(&o.DemoMachines, "demo-machines", 8, "how many machines the demo's rack powers up")
 	fs.DurationVar(&o.DemoInterval, "demo-interval", 3*time.Second, "time between two machines of the demo's rack")
+	buildinfo.Flag(fs)
 	if err := fs.Parse(args); err != nil {
 		return o, fmt.Errorf("reading the command line: %w", err)
+	}
+	if fs.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q: all settings are flags", fs.Arg(0))
 	}
 	return o, o.Validate()
 }

@@ -12,10 +12,14 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/muster-io/muster/apis/buildinfo"
 	"github.com/muster-io/muster/ipam-operator/internal/app"
 )
 
 func main() {
+	if buildinfo.Print(os.Stdout, "ipam-operator", os.Args[1:]) {
+		return
+	}
 	ctx := ctrl.SetupSignalHandler()
 	if len(os.Args) > 1 && os.Args[1] == "check" {
 		os.Exit(app.Check(ctx, os.Args[2:], os.Stdout, os.Stderr))

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/muster-io/muster/apis/buildinfo"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/metrics"
 )
@@ -59,7 +60,7 @@ func RunWith(ctx context.Context, o Options, config *rest.Config) error {
 		return err
 	}
 	registry := o.registry()
-	registry.MustRegister(requests)
+	registry.MustRegister(requests, buildinfo.Metric("ipam-operator"))
 	if err := addControllers(ctx, mgr, o, registry); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/muster-io/muster/apis/buildinfo"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 )
@@ -45,6 +46,7 @@ func ParseOptions(arguments []string) (Options, error) {
 	var o Options
 	flags := flag.NewFlagSet("ipam-operator", flag.ContinueOnError)
 	o.bind(flags)
+	buildinfo.Flag(flags)
 	if err := flags.Parse(arguments); err != nil {
 		return o, err
 	}

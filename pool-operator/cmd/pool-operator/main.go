@@ -12,10 +12,14 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/muster-io/muster/apis/buildinfo"
 	"github.com/muster-io/muster/pool-operator/internal/app"
 )
 
 func main() {
+	if buildinfo.Print(os.Stdout, "pool-operator", os.Args[1:]) {
+		return
+	}
 	options, err := app.ParseOptions(os.Args[1:])
 	switch {
 	case errors.Is(err, flag.ErrHelp):

@@ -11,6 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/muster-io/muster/apis/buildinfo"
 	"github.com/muster-io/muster/pool-operator/internal/controller/clusterclaim"
 	"github.com/muster-io/muster/pool-operator/internal/controller/clusterdeployment"
 	"github.com/muster-io/muster/pool-operator/internal/controller/clusterpool"
@@ -19,7 +20,7 @@ import (
 
 // addMetrics registers what is measured of the operator as a whole.
 func addMetrics(mgr ctrl.Manager, requests *metrics.Requests) error {
-	return register(requests, metrics.NewPools(mgr.GetCache()))
+	return register(requests, buildinfo.Metric("pool-operator"), metrics.NewPools(mgr.GetCache()))
 }
 
 func register(collectors ...prometheus.Collector) error {

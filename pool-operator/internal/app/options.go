@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/muster-io/muster/apis/buildinfo"
 	"github.com/muster-io/muster/pool-operator/internal/provision/pod"
 )
 
@@ -53,6 +54,7 @@ func ParseOptions(arguments []string) (Options, error) {
 	var o Options
 	flags := flag.NewFlagSet("pool-operator", flag.ContinueOnError)
 	o.bind(flags)
+	buildinfo.Flag(flags)
 	if err := flags.Parse(arguments); err != nil {
 		return o, err
 	}
