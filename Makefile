@@ -10,7 +10,7 @@ MAKEFLAGS += --no-print-directory
 
 ROOT := $(abspath .)
 BIN := $(ROOT)/bin
-MODULES := apis pool-operator ipam-operator discovery-operator agent-service e2e hack/build
+MODULES := apis pool-operator ipam-operator discovery-operator agent-service kubectl-muster e2e hack/build
 # Modules that hold tests only: they are not in go.work.
 ALONE := e2e/move
 # Modules that have each library they share at one version, so that it is compiled once. The tools are compiled apart.
@@ -31,7 +31,7 @@ TEST_FLAGS ?= -ldflags=-w -shuffle=on -timeout=30m
 # Tests have more memory than time.
 test test-modules e2e e2e-kind: export GOGC ?= 200
 # The longest first.
-TESTED := discovery-operator agent-service ipam-operator pool-operator apis hack/build
+TESTED := discovery-operator agent-service ipam-operator pool-operator apis kubectl-muster hack/build
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 # One set of build flags: hack/env says which and why.
@@ -68,8 +68,11 @@ controlplane: $(BIN)/progress ## Make etcd, kube-apiserver and kube-controller-m
 	@hack/controlplane/build >/dev/null
 	@$(call compile,pool-operator,./cmd/controlplane)
 
-build: $(BIN)/progress ## Build the operators, the demo and the benchmarks into bin/.
-	@for m in $(OPERATORS) e2e; do $(call compile,$$m,./cmd/...) || exit; done
+build: $(BIN)/progress ## Build the operators, the plugin, the demo and the benchmarks into bin/.
+	@for m in $(OPERATORS) kubectl-muster e2e; do $(call compile,$$m,./cmd/...) || exit; done
+
+kubectl-muster: $(BIN)/progress ## Build the plugin of kubectl: bin/kubectl-muster.
+	@$(call compile,kubectl-muster,./cmd/...)
 
 live-image: ## Build our own live image from a kernel of Debian and the agent: bin/live/live.iso.
 	@hack/liveimage
@@ -177,5 +180,5 @@ help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo; echo "  test-<module> tests one module; bench-<pool|ipam|discovery|agent> runs its benchmarks."
 
-.PHONY: force demo uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible images test test-boot test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
+.PHONY: force demo kubectl-muster uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible images test test-boot test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
 	$(addprefix test-,$(filter-out e2e,$(MODULES))) $(addprefix journeys-,e2e $(ALONE)) $(addprefix bench-,$(BENCHES))

@@ -26,6 +26,8 @@ import (
 var (
 	// administrator is the configuration that the kubeconfig holds; nil with -short.
 	administrator *rest.Config
+	// kubeconfig is the file that administrator was read from.
+	kubeconfig string
 	// local is the environment when this program owns its processes, for the journeys in which they die.
 	local *environment.Local
 	// foreign is true where somebody else runs Muster, as they like it.
@@ -69,6 +71,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		return 1
 	}
+	kubeconfig = env.Kubeconfig()
 	local, _ = env.(*environment.Local)
 	_, foreign = env.(environment.Existing)
 	code := m.Run()

@@ -1,0 +1,360 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package command_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	"github.com/muster-io/muster/apis/controlplanetest"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/kubectl-muster/internal/command"
+)
+
+// terminal is a user with kubectl, in a namespace of a real API server. No operator runs: the test says what they would say.
+type terminal struct {
+	*testing.T
+	client.Client
+	kubeconfig, namespace string
+}
+
+func newTerminal(t *testing.T) *terminal {
+	t.Helper()
+	config := controlplanetest.Start(t)
+	scheme, err := command.Scheme()
+	require.NoError(t, err)
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "plugin-"}}
+	require.NoError(t, c.Create(t.Context(), namespace))
+	return &terminal{T: t, Client: c, kubeconfig: controlplanetest.Kubeconfig(t), namespace: namespace.Name}
+}
+
+// run is a command that the user types.
+func (u *terminal) run(args ...string) (out, errors string, err error) {
+	u.Helper()
+	var stdout, stderr screen
+	err = u.execute(&stdout, &stderr, args...)
+	return stdout.String(), stderr.String(), err
+}
+
+func (u *terminal) execute(stdout, stderr io.Writer, args ...string) error {
+	c := command.New(command.Streams{Out: stdout, Err: stderr})
+	c.SetArgs(append([]string{"--kubeconfig=" + u.kubeconfig, "--namespace=" + u.namespace}, args...))
+	return c.ExecuteContext(u.Context())
+}
+
+// screen is what a command wrote, also while it runs.
+type screen struct {
+	mu      sync.Mutex
+	content bytes.Buffer
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.content.Write(p)
+}
+
+func (s *screen) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.content.String()
+}
+
+func (u *terminal) must(args ...string) string {
+	u.Helper()
+	out, said, err := u.run(args...)
+	require.NoError(u, err, said)
+	return out
+}
+
+// make creates an object, and writes its status if it has one.
+func (u *terminal) make(object client.Object, status func()) {
+	u.Helper()
+	object.SetNamespace(u.namespace)
+	require.NoError(u, u.Create(u.Context(), object))
+	if status != nil {
+		status()
+		require.NoError(u, u.Status().Update(u.Context(), object))
+	}
+}
+
+func (u *terminal) pool(name string, conditions ...hivev1.Condition) *hivev1.ClusterPool {
+	u.Helper()
+	pool := &hivev1.ClusterPool{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	pool.Spec.BaseDomain, pool.Spec.ImageSetRef.Name, pool.Spec.Platform.Hosted = "example.com", "v1", &hivev1.HostedPlatform{}
+	u.make(pool, func() { pool.Status.Ready, pool.Status.Conditions = 2, conditions })
+	return pool
+}
+
+func (u *terminal) agent(name, hostname string) *agentv1.Agent {
+	u.Helper()
+	agent := &agentv1.Agent{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: agentv1.AgentSpec{Role: "auto-assign"}}
+	u.make(agent, func() {
+		agent.Status.Inventory.Hostname, agent.Status.DebugInfo.State = hostname, "known-unbound"
+		agent.Status.Inventory.CPU.Count, agent.Status.Inventory.Memory.PhysicalBytes = 8, 17<<30
+	})
+	return agent
+}
+
+func condition(kind string, status corev1.ConditionStatus, reason, message string) hivev1.Condition {
+	now := metav1.Now()
+	return hivev1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastProbeTime: now, LastTransitionTime: now}
+}
+
+func TestPools(t *testing.T) {
+	u := newTerminal(t)
+	out, said, err := u.run("pools")
+	require.NoError(t, err)
+	assert.Empty(t, out)
+	assert.Contains(t, said, "no pools")
+	u.pool("small", condition(hivev1.ClusterPoolReady, corev1.ConditionFalse, hivev1.ReasonBackingOff, "clusters broke:\x1b[2J\nsee why"))
+	out = u.must("pools")
+	assert.Regexp(t, `(?m)^`+u.namespace+` +small +2 +0 .* BackingOff +clusters broke:\[2J see why *$`, out, "what others wrote moves no cursor")
+}
+
+func TestClaim(t *testing.T) {
+	u := newTerminal(t)
+	u.pool("small")
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	done := make(chan error, 1)
+	var stdout, stderr screen
+	go func() {
+		done <- u.execute(&stdout, &stderr, "claim", "small", "--name=mine", "--lifetime=2h", "--save-kubeconfig="+file)
+	}()
+	claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Namespace: u.namespace, Name: "mine"}}
+	require.Eventually(t, func() bool { return u.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) == nil }, 20*time.Second, 50*time.Millisecond)
+	assert.Equal(t, []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: claim.Spec.Subjects[0].Name}}, claim.Spec.Subjects)
+	assert.NotEmpty(t, claim.Spec.Subjects[0].Name, "whoever asks gets access")
+	assert.Equal(t, 2*time.Hour, claim.Spec.Lifetime.Duration)
+
+	claim.Status.Conditions = []hivev1.Condition{condition(hivev1.ClusterClaimPending, corev1.ConditionTrue, hivev1.ReasonNoClusters, "no cluster is free")}
+	claim.Status.QueuePosition = 1
+	require.NoError(t, u.Status().Update(t.Context(), claim))
+	require.Eventually(t, func() bool { return strings.Contains(stderr.String(), "number 1 in the queue") }, 20*time.Second, 50*time.Millisecond)
+	u.serve(claim)
+	require.NoError(t, <-done)
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, "the kubeconfig", string(content))
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+
+	_, said, err := u.run("claim", "small", "--name=mine", "--save-kubeconfig="+file)
+	require.Error(t, err)
+	assert.Contains(t, said, "is there already: it is not overwritten")
+	assert.Equal(t, "the kubeconfig", u.must("claim", "small", "--name=mine", "--save-kubeconfig=-"), "the same claim again")
+	_, said, err = u.run("claim", "large", "--name=mine")
+	require.Error(t, err)
+	assert.Contains(t, said, "asks the pool small")
+}
+
+// serve does for a claim what pool-operator would do.
+func (u *terminal) serve(claim *hivev1.ClusterClaim) {
+	u.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "admin"}, Data: map[string][]byte{hivev1.SecretKeyKubeconfig: []byte("the kubeconfig")}}
+	u.make(secret, nil)
+	cluster := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Name: u.namespace}}
+	cluster.Spec.ClusterName, cluster.Spec.BaseDomain, cluster.Spec.Platform.Hosted = "blue", "example.com", &hivev1.HostedPlatform{}
+	cluster.Spec.Installed = true
+	cluster.Spec.ClusterMetadata = &hivev1.ClusterMetadata{ClusterID: "c", InfraID: "i"}
+	cluster.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name = "admin"
+	u.make(cluster, nil)
+	claim.Spec.Namespace = u.namespace
+	require.NoError(u, u.Update(u.Context(), claim))
+	claim.Status.Conditions = []hivev1.Condition{
+		condition(hivev1.ClusterClaimPending, corev1.ConditionFalse, hivev1.ReasonClusterClaimed, "claimed"),
+		condition(hivev1.ClusterClaimRunning, corev1.ConditionTrue, hivev1.ReasonRunning, "runs"),
+	}
+	require.NoError(u, u.Status().Update(u.Context(), claim))
+}
+
+func TestAClaimThatIsNeverServedEndsTheWait(t *testing.T) {
+	u := newTerminal(t)
+	u.pool("small")
+	claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Spec: hivev1.ClusterClaimSpec{ClusterPoolName: "small"}}
+	u.make(claim, func() {
+		claim.Status.Conditions = []hivev1.Condition{condition(hivev1.ClusterClaimPending, corev1.ConditionTrue, hivev1.ReasonQueueTimedOut, "queueTimeout is over")}
+	})
+	_, said, err := u.run("claim", "small", "--name=late", "--wait")
+	require.ErrorContains(t, err, "queueTimeout is over")
+	assert.Contains(t, said, "kubectl muster release late")
+	assert.Contains(t, u.must("release", "late", "--wait"), "clusterclaim late released")
+	_, _, err = u.run("release", "late")
+	require.Error(t, err)
+}
+
+func TestBind(t *testing.T) {
+	u := newTerminal(t)
+	cluster := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Name: "blue"}}
+	cluster.Spec.ClusterName, cluster.Spec.BaseDomain, cluster.Spec.Platform.None = "blue", "example.com", &runtime.RawExtension{Raw: []byte("{}")}
+	u.make(cluster, nil)
+	u.agent("one", "node-1")
+	u.agent("two", "node-2")
+	u.agent("three", "twin")
+	u.agent("four", "twin")
+	out := u.must("bind", "node-1", "two", "--cluster=blue", "--role=worker", "--approve")
+	assert.Contains(t, out, "machine node-1 is to be bound to "+u.namespace+"/blue")
+	for _, name := range []string{"one", "two"} {
+		agent := &agentv1.Agent{}
+		require.NoError(t, u.Get(t.Context(), client.ObjectKey{Namespace: u.namespace, Name: name}, agent))
+		assert.Equal(t, &agentv1.ClusterReference{Namespace: u.namespace, Name: "blue"}, agent.Spec.ClusterDeploymentName)
+		assert.True(t, agent.Spec.Approved)
+		assert.Equal(t, "worker", agent.Spec.Role)
+	}
+	_, said, err := u.run("bind", "node-1", "twin", "--cluster=blue")
+	require.Error(t, err)
+	assert.Contains(t, said, "2 machines have the host name")
+	_, said, err = u.run("bind", "node-1", "--cluster=green")
+	require.Error(t, err)
+	assert.Contains(t, said, "green")
+	_, said, err = u.run("unbind", "nobody")
+	require.Error(t, err)
+	assert.Contains(t, said, `no Agent in namespace `+u.namespace)
+	u.must("unbind", "node-1")
+	agent := &agentv1.Agent{}
+	require.NoError(t, u.Get(t.Context(), client.ObjectKey{Namespace: u.namespace, Name: "one"}, agent))
+	assert.Nil(t, agent.Spec.ClusterDeploymentName)
+	assert.Regexp(t, u.namespace+` +node-2 +Agent +known-unbound +`+u.namespace+`/blue +8 +17Gi`, u.must("hosts"))
+}
+
+func TestIPs(t *testing.T) {
+	u := newTerminal(t)
+	start, end := ipamv1.IPAddressStr("10.0.0.1"), ipamv1.IPAddressStr("10.0.0.20")
+	pool := &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "rack"}, Spec: ipamv1.IPPoolSpec{NamePrefix: "rack", Prefix: 24, Pools: []ipamv1.Pool{{Start: &start, End: &end}}}}
+	total, used := int64(20), int64(2)
+	u.make(pool, func() { pool.Status.Total, pool.Status.Used = &total, &used })
+	assert.Regexp(t, u.namespace+` +rack +20 +2 +-`, u.must("ips"))
+	for _, address := range []string{"10.0.0.10", "10.0.0.9"} {
+		u.make(&ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: "rack-" + strings.ReplaceAll(address, ".", "-")}, Spec: ipamv1.IPAddressSpec{
+			Pool: ipamv1.ObjectReference{Name: "rack"}, Claim: ipamv1.ObjectReference{Name: "of-" + address}, Address: ipamv1.IPAddressStr(address), Prefix: 24,
+		}}, nil)
+	}
+	out := u.must("ips", "rack")
+	assert.Regexp(t, `(?s)10\.0\.0\.9 .*of-10\.0\.0\.9.*10\.0\.0\.10 .*IPClaim`, out, "in the order of addresses, with their claims")
+	_, _, err := u.run("ips", "none")
+	require.Error(t, err)
+}
+
+func TestStatus(t *testing.T) {
+	u := newTerminal(t)
+	replicas := int32(2)
+	labels := map[string]string{"app.kubernetes.io/part-of": "muster", "x": u.namespace}
+	u.make(&appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "pool-operator", Labels: labels},
+		Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "manager", Image: "pool-operator:v1"}}},
+		}},
+	}, nil)
+	u.pool("slow", condition(hivev1.ClusterPoolReady, corev1.ConditionFalse, hivev1.ReasonPoolFilling, "1 of 2"))
+	u.pool("bad", condition(hivev1.ClusterPoolReady, corev1.ConditionFalse, hivev1.ReasonMissing, "no image set"))
+	out := u.must("status")
+	bad, slow := strings.Index(out, "ClusterPool "+u.namespace+"/bad"), strings.Index(out, "ClusterPool "+u.namespace+"/slow")
+	require.NotEqual(t, -1, bad, out)
+	require.NotEqual(t, -1, slow, out)
+	assert.Less(t, bad, slow, "what is wrong comes before what waits")
+	assert.Regexp(t, `pool-operator +`+u.namespace+` +0/2 +pool-operator:v1`, out)
+	assert.Contains(t, out, "0 of 2 replicas are ready")
+	var report struct {
+		Problems []struct{ Kind, Namespace, Name, Reason string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(u.must("status", "-o=json")), &report))
+	assert.NotEmpty(t, report.Problems)
+}
+
+func TestStatusWithTheRightsOfOneNamespace(t *testing.T) {
+	u := newTerminal(t)
+	u.pool("bad", condition(hivev1.ClusterPoolReady, corev1.ConditionFalse, hivev1.ReasonMissing, "no image set"))
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "view"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"hive.openshift.io"}, Resources: []string{"clusterpools"}, Verbs: []string{"list"}}}}
+	u.make(role, nil)
+	u.make(&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "view"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "view"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}},
+	}, nil)
+	require.EventuallyWithT(t, func(c *assert.CollectT) { // rights are there a moment after they were written
+		out, said, err := u.run("status", "--as=alice")
+		require.NoError(c, err, said)
+		assert.Contains(c, out, "ClusterPool "+u.namespace+"/bad")
+		assert.Contains(c, said, "left out: Agent: you may not list it")
+	}, 20*time.Second, 200*time.Millisecond)
+}
+
+func TestMustGather(t *testing.T) {
+	u := newTerminal(t)
+	u.pool("small")
+	const secret = "SSBhbSBhIHNlY3JldA"
+	env := &agentv1.InfraEnv{ObjectMeta: metav1.ObjectMeta{Name: "rack"}}
+	env.Spec.PullSecretRef.Name, env.Spec.IgnitionConfigOverride = "pull", `{"x":"`+secret+`"}`
+	u.make(env, func() { env.Status.ISODownloadURL = "http://images/full.iso?api_key=" + secret })
+	u.make(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "pull"}, StringData: map[string]string{"x": secret}}, nil)
+	u.make(&corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: "e"}, InvolvedObject: corev1.ObjectReference{Kind: "InfraEnv", Namespace: u.namespace, Name: "rack"}, Message: "http://a:" + secret + "@b/",
+	}, nil)
+	file := filepath.Join(t.TempDir(), "archive.tar.gz")
+	assert.Equal(t, file+"\n", u.must("must-gather", "--file="+file))
+	files := unpack(t, file)
+	names := slices.Sorted(maps.Keys(files))
+	assert.Contains(t, names, "muster/objects/clusterpools.hive.openshift.io/"+u.namespace+"/small.yaml")
+	assert.Contains(t, names, "muster/objects/infraenvs.agent-install.openshift.io/"+u.namespace+"/rack.yaml")
+	assert.Contains(t, files["muster/events/"+u.namespace+".yaml"], "http://b/")
+	for name, content := range files {
+		assert.NotContains(t, content, secret, name)
+	}
+	_, _, err := u.run("must-gather", "--file="+file)
+	require.Error(t, err, "an archive is not overwritten")
+}
+
+func unpack(t *testing.T, file string) map[string]string {
+	t.Helper()
+	in, err := os.Open(file)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, in.Close()) }()
+	zip, err := gzip.NewReader(in)
+	require.NoError(t, err)
+	files := make(map[string]string)
+	for reader := tar.NewReader(zip); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		require.NoError(t, err)
+		content, err := io.ReadAll(reader)
+		require.NoError(t, err)
+		files[header.Name] = string(content)
+	}
+}
+
+func TestCompletionOffersNames(t *testing.T) {
+	u := newTerminal(t)
+	u.pool("small")
+	u.agent("one", "node-1")
+	out := u.must("__complete", "claim", "")
+	assert.Contains(t, out, "small\n")
+	assert.Contains(t, u.must("__complete", "bind", ""), "node-1\n")
+}

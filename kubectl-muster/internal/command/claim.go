@@ -1,0 +1,327 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+// claimOptions are the flags of "claim".
+type claimOptions struct {
+	name                   string
+	lifetime, queueTimeout time.Duration
+	users, groups          []string
+	wait                   bool
+	timeout                time.Duration
+	save                   string
+}
+
+func (s *session) claim() *cobra.Command {
+	o := &claimOptions{}
+	c := &cobra.Command{
+		Use:   "claim POOL",
+		Short: "Ask a pool for a cluster",
+		Long: "Ask a pool for a cluster. Whoever runs the command gets access to it, unless --user or --group name others.\n\n" +
+			"With --name of a claim that is there already, of the same pool, that one is waited for, and its kubeconfig saved.",
+		Example: "  kubectl muster claim small --wait --save-kubeconfig=small.kubeconfig\n  kubectl --kubeconfig=small.kubeconfig get namespaces",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return s.runClaim(c.Context(), args[0], o)
+		},
+		ValidArgsFunction: s.complete(&hivev1.ClusterPoolList{}, 1),
+	}
+	f := c.Flags()
+	f.StringVar(&o.name, "name", "", "name of the claim (default: the pool's, and five characters)")
+	f.DurationVar(&o.lifetime, "lifetime", 0, "how long the claim lives once it has a cluster, such as 8h (default: the pool's)")
+	f.DurationVar(&o.queueTimeout, "queue-timeout", 0, "how long it waits for a cluster, such as 30m (default: for ever)")
+	f.StringArrayVar(&o.users, "user", nil, "who gets access; system:serviceaccount:NAMESPACE:NAME is a service account (default: you)")
+	f.StringArrayVar(&o.groups, "group", nil, "a group that gets access")
+	f.BoolVar(&o.wait, "wait", false, "wait until the cluster runs")
+	f.DurationVar(&o.timeout, "timeout", 0, "how long to wait; the claim stays (default: for ever)")
+	f.StringVar(&o.save, "save-kubeconfig", "", "wait, and save the cluster's kubeconfig in this new file; - prints it")
+	return c
+}
+
+func (s *session) runClaim(ctx context.Context, pool string, o *claimOptions) error {
+	c, err := s.client()
+	if err != nil {
+		return err
+	}
+	namespace, err := s.namespace()
+	if err != nil {
+		return err
+	}
+	if err := canSave(o.save); err != nil {
+		return err
+	}
+	claim, err := s.createClaim(ctx, c, namespace, pool, o)
+	if err != nil || !o.wait && o.save == "" {
+		return err
+	}
+	if o.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.timeout)
+		defer cancel()
+	}
+	if err := s.untilRunning(ctx, c, claim); err != nil {
+		fmt.Fprintf(s.Err, "The claim stays. Give it back: kubectl muster release %s -n %s\n", claim.Name, namespace)
+		return err
+	}
+	if o.save == "" {
+		return nil
+	}
+	kubeconfig, err := kubeconfigOf(ctx, c, claim.Spec.Namespace)
+	if err != nil {
+		return err
+	}
+	return s.save(kubeconfig, o.save)
+}
+
+// createClaim makes the claim, or finds the one that has the wished name already.
+func (s *session) createClaim(ctx context.Context, c client.Client, namespace, pool string, o *claimOptions) (*hivev1.ClusterClaim, error) {
+	subjects, err := subjects(ctx, c, o)
+	if err != nil {
+		return nil, err
+	}
+	claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: o.name}}
+	if o.name == "" {
+		claim.GenerateName = pool + "-"
+	}
+	claim.Spec = hivev1.ClusterClaimSpec{ClusterPoolName: pool, Subjects: subjects, Lifetime: optional(o.lifetime), QueueTimeout: optional(o.queueTimeout)}
+	err = c.Create(ctx, claim)
+	switch {
+	case err == nil:
+		fmt.Fprintf(s.Err, "clusterclaim %s created in namespace %s\n", claim.Name, namespace)
+		return claim, nil
+	case !apierrors.IsAlreadyExists(err) || o.name == "":
+		return nil, served(err, "pool-operator")
+	}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
+		return nil, err
+	}
+	if claim.Spec.ClusterPoolName != pool {
+		return nil, fmt.Errorf("the claim %s is there already, and asks the pool %s: choose another --name", claim.Name, claim.Spec.ClusterPoolName)
+	}
+	fmt.Fprintf(s.Err, "clusterclaim %s is there already\n", claim.Name)
+	return claim, nil
+}
+
+func optional(d time.Duration) *metav1.Duration {
+	if d == 0 {
+		return nil
+	}
+	return &metav1.Duration{Duration: d}
+}
+
+// subjects are who gets access to the cluster. Whoever the API server takes the caller for is asked of it.
+func subjects(ctx context.Context, c client.Client, o *claimOptions) ([]rbacv1.Subject, error) {
+	users := o.users
+	if len(users)+len(o.groups) == 0 {
+		review := &authenticationv1.SelfSubjectReview{}
+		if err := c.Create(ctx, review); err != nil {
+			return nil, fmt.Errorf("asking the API server who you are (--user says it instead): %w", err)
+		}
+		users = []string{review.Status.UserInfo.Username}
+	}
+	var out []rbacv1.Subject
+	for _, user := range users {
+		out = append(out, subject(user))
+	}
+	for _, group := range o.groups {
+		out = append(out, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group})
+	}
+	return out, nil
+}
+
+func subject(user string) rbacv1.Subject {
+	if account, is := strings.CutPrefix(user, "system:serviceaccount:"); is {
+		if namespace, name, both := strings.Cut(account, ":"); both {
+			return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
+		}
+	}
+	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}
+}
+
+// interval between two looks at a claim.
+const interval = time.Second
+
+// untilRunning waits for the claim's cluster and prints each new step. A claim that can never be served ends the wait.
+func (s *session) untilRunning(ctx context.Context, c client.Client, claim *hivev1.ClusterClaim) error {
+	told := ""
+	err := wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
+			if apierrors.IsNotFound(err) {
+				return false, fmt.Errorf("the claim %s was deleted", claim.Name)
+			}
+			return false, fatal(err)
+		}
+		step, done, err := progress(claim)
+		if step != told && err == nil {
+			fmt.Fprintln(s.Err, oneLine(step))
+			told = step
+		}
+		return done, err
+	})
+	if wait.Interrupted(err) {
+		return fmt.Errorf("the cluster does not run yet: %s", told)
+	}
+	return err
+}
+
+// fatal keeps an error that waiting does not mend.
+func fatal(err error) error {
+	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+		return err
+	}
+	return nil
+}
+
+// progress says how far a claim is, and whether its cluster runs. The error says why it never will.
+func progress(claim *hivev1.ClusterClaim) (step string, done bool, err error) {
+	pending := hivev1.FindCondition(claim.Status.Conditions, hivev1.ClusterClaimPending)
+	running := hivev1.FindCondition(claim.Status.Conditions, hivev1.ClusterClaimRunning)
+	switch {
+	case !claim.DeletionTimestamp.IsZero():
+		return "", false, fmt.Errorf("the claim %s is being deleted", claim.Name)
+	case pending == nil:
+		return "waiting for pool-operator to look at the claim", false, nil
+	case pending.Reason == hivev1.ReasonQueueTimedOut || pending.Reason == hivev1.ReasonClaimPoolDeleting:
+		return "", false, errors.New(pending.Message)
+	case pending.Status != corev1.ConditionFalse:
+		return waiting(claim, pending.Message), false, nil
+	case running == nil || running.Reason == hivev1.ReasonInitialized:
+		return "cluster " + claim.Spec.Namespace + " is yours", false, nil
+	case running.Reason == hivev1.ReasonClusterDeleted || running.Reason == hivev1.ReasonClusterDeleting:
+		return "", false, errors.New(running.Message)
+	case running.Status == corev1.ConditionTrue:
+		return "cluster " + claim.Spec.Namespace + " runs", true, nil
+	}
+	return "cluster " + claim.Spec.Namespace + " is yours: " + running.Message, false, nil
+}
+
+func waiting(claim *hivev1.ClusterClaim, message string) string {
+	line := "waiting: " + message
+	if claim.Status.QueuePosition > 0 {
+		line += fmt.Sprintf(" (number %d in the queue", claim.Status.QueuePosition)
+		if at := claim.Status.EstimatedAssignmentTime; at != nil {
+			line += ", expected at " + at.Local().Format(time.TimeOnly)
+		}
+		line += ")"
+	}
+	return line
+}
+
+// kubeconfigOf reads the administrator's kubeconfig of the cluster in a namespace, with the rights of a claim's subject: the cluster by its name, and the Secret
+// that it names.
+func kubeconfigOf(ctx context.Context, c client.Reader, namespace string) ([]byte, error) {
+	cluster := &hivev1.ClusterDeployment{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: namespace}, cluster); err != nil {
+		return nil, fmt.Errorf("reading the cluster %s: %w", namespace, err)
+	}
+	if cluster.Spec.ClusterMetadata == nil {
+		return nil, fmt.Errorf("the cluster %s is not installed", namespace)
+	}
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: namespace, Name: cluster.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name}
+	if err := c.Get(ctx, key, secret); err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig of the cluster %s: %w", namespace, err)
+	}
+	if len(secret.Data[hivev1.SecretKeyKubeconfig]) == 0 {
+		return nil, fmt.Errorf("the Secret %s has no key %s", key, hivev1.SecretKeyKubeconfig)
+	}
+	return secret.Data[hivev1.SecretKeyKubeconfig], nil
+}
+
+// canSave refuses a file that is there: it may be the kubeconfig of another cluster.
+func canSave(path string) error {
+	if path == "" || path == "-" {
+		return nil
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("the file %s is there already: it is not overwritten", path)
+	}
+	return nil
+}
+
+func (s *session) save(kubeconfig []byte, path string) error {
+	if path == "-" {
+		_, err := s.Out.Write(kubeconfig)
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(kubeconfig)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	fmt.Fprintf(s.Err, "kubeconfig saved: kubectl --kubeconfig=%s get namespaces\n", path)
+	return nil
+}
+
+func (s *session) release() *cobra.Command {
+	var untilGone bool
+	c := &cobra.Command{
+		Use:   "release CLAIM...",
+		Short: "Give clusters back: they are deleted, and their pools make new ones",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return s.runRelease(c.Context(), args, untilGone)
+		},
+		ValidArgsFunction: s.complete(&hivev1.ClusterClaimList{}, 0),
+	}
+	c.Flags().BoolVar(&untilGone, "wait", false, "wait until the clusters are gone")
+	return c
+}
+
+func (s *session) runRelease(ctx context.Context, names []string, untilGone bool) error {
+	c, err := s.client()
+	if err != nil {
+		return err
+	}
+	namespace, err := s.namespace()
+	if err != nil {
+		return err
+	}
+	var failed error
+	for _, name := range names {
+		claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		if err := c.Delete(ctx, claim); err != nil {
+			failed = errors.Join(failed, served(err, "pool-operator"))
+			continue
+		}
+		fmt.Fprintf(s.Out, "clusterclaim %s released\n", name)
+		if untilGone {
+			failed = errors.Join(failed, gone(ctx, c, claim))
+		}
+	}
+	return failed
+}
+
+func gone(ctx context.Context, c client.Client, obj client.Object) error {
+	return wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		return false, fatal(err)
+	})
+}

@@ -1,0 +1,48 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gather
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestText(t *testing.T) {
+	const token = "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.c2lnbmF0dXJl"
+	for name, c := range map[string]struct{ text, want string }{
+		"plain":                    {"1 of 2 replicas are ready", "1 of 2 replicas are ready"},
+		"address without secrets":  {"asked https://ironic.example.com:6385/v1/nodes twice", "asked https://ironic.example.com:6385/v1/nodes twice"},
+		"token":                    {"refused " + token, "refused REMOVED"},
+		"header":                   {"Authorization: Bearer abcdefgh12345678", "Authorization: Bearer REMOVED"},
+		"password of an address":   {"proxy http://me:secret@proxy.example.com:3128", "proxy http://proxy.example.com:3128"},
+		"token in a query":         {"http://images.example.com/images/1?api_key=" + token, "http://images.example.com/images/1?REMOVED"},
+		"short token in a path":    {"http://images.example.com/i/AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8/full.iso", "http://images.example.com/i/REMOVED/full.iso"},
+		"id in a path stays":       {"http://a/v2/infra-envs/1b4e28ba-2fa1-11d2-883f-0016d3cca427/hosts", "http://a/v2/infra-envs/1b4e28ba-2fa1-11d2-883f-0016d3cca427/hosts"},
+		"private key":              {"a\n-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\n-----END EC PRIVATE KEY-----\nb", "a\nREMOVED\nb"},
+		"private key that is cut":  {"a -----BEGIN PRIVATE KEY-----\nMHcCAQEE", "a REMOVED"},
+		"certificate is no secret": {"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----"},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, c.want, Text(c.text)) })
+	}
+}
+
+func TestObject(t *testing.T) {
+	object := map[string]any{
+		"metadata": map[string]any{
+			"name": "rack", "managedFields": []any{"f"},
+			"annotations": map[string]any{"kubectl.kubernetes.io/last-applied-configuration": "{}", "note": "http://u:p@h/x"},
+		},
+		"spec": map[string]any{
+			"ignitionConfigOverride": `{"passwd":{}}`, "installerEnv": []any{map[string]any{"name": "KEY", "value": "v"}}, "ignitionConfigOverrides": "", "size": int64(3),
+		},
+		"status": map[string]any{"bootArtifacts": map[string]any{"initrd": "http://h/initrd?api_key=k"}, "list": []any{"http://u:p@h/"}},
+	}
+	Object(object)
+	assert.Equal(t, map[string]any{
+		"metadata": map[string]any{"name": "rack", "annotations": map[string]any{"note": "http://h/x"}},
+		"spec":     map[string]any{"ignitionConfigOverride": "REMOVED", "installerEnv": "REMOVED", "ignitionConfigOverrides": "", "size": int64(3)},
+		"status":   map[string]any{"bootArtifacts": map[string]any{"initrd": "http://h/initrd?REMOVED"}, "list": []any{"http://h/"}},
+	}, object)
+}

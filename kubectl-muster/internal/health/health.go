@@ -1,0 +1,112 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package health reads the conditions of Muster's kinds: what is not as it should be, and why. It is pure.
+package health
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+)
+
+// Severity orders problems: what does not end by itself comes first.
+type Severity int
+
+const (
+	// Wrong needs somebody.
+	Wrong Severity = iota
+	// Waiting ends by itself, or waits for a decision of its user.
+	Waiting
+)
+
+// String is the word that users read.
+func (s Severity) String() string {
+	if s == Wrong {
+		return "wrong"
+	}
+	return "waiting"
+}
+
+// Problem says why an object is not as its spec asks for.
+type Problem struct {
+	Severity  Severity  `json:"-"`
+	Kind      string    `json:"kind"`
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name"`
+	Reason    string    `json:"reason"`
+	Message   string    `json:"message"`
+	Since     time.Time `json:"since,omitzero"`
+}
+
+// Sort puts what is wrong before what waits, and what has been so for longest first.
+func Sort(problems []Problem) {
+	slices.SortStableFunc(problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Severity, b.Severity), a.Since.Compare(b.Since),
+			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// Of returns what is not as it should be with an object, or nil. Kinds that are not Muster's have no problems.
+func Of(obj client.Object) []Problem {
+	switch o := obj.(type) {
+	case *hivev1.ClusterPool:
+		return pool(o)
+	case *hivev1.ClusterClaim:
+		return claim(o)
+	case *hivev1.ClusterDeployment:
+		return cluster(o)
+	case *hiveextv1.AgentClusterInstall:
+		return installation(o)
+	case *agentv1.InfraEnv:
+		return infraEnv(o)
+	case *agentv1.Agent:
+		return agent(o)
+	case *metal3v1.BareMetalHost:
+		return host(o)
+	case *metal3v1.BareMetalHostDiscovery:
+		return discovery(o)
+	case *ipamv1.IPPool:
+		return addresses(o)
+	case *ipamv1.IPClaim:
+		return addressClaim(o)
+	}
+	return nil
+}
+
+// found is a condition that stands for a problem.
+func found(kind string, obj client.Object, severity Severity, reason, message string, since metav1.Time) []Problem {
+	return []Problem{{
+		Severity: severity, Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), Reason: reason, Message: message, Since: since.Time,
+	}}
+}
+
+// severity is Waiting for the reasons that are named, and Wrong for all others.
+func severity(reason string, waiting ...string) Severity {
+	if slices.Contains(waiting, reason) {
+		return Waiting
+	}
+	return Wrong
+}
+
+// unready reads a condition that is True where all is well.
+func unready(kind string, obj client.Object, conditions []metav1.Condition, conditionType string, waiting ...string) []Problem {
+	at := meta.FindStatusCondition(conditions, conditionType)
+	switch {
+	case at == nil:
+		return found(kind, obj, Waiting, hivev1.ReasonInitialized, "nobody has looked at it yet: does its operator run?", obj.GetCreationTimestamp())
+	case at.Status == metav1.ConditionTrue:
+		return nil
+	}
+	return found(kind, obj, severity(at.Reason, waiting...), at.Reason, at.Message, at.LastTransitionTime)
+}

@@ -1,0 +1,137 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package health_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/kubectl-muster/internal/health"
+)
+
+func hive(conditions ...string) (out []hivev1.Condition) {
+	for i := 0; i < len(conditions); i += 3 {
+		out = append(out, hivev1.Condition{Type: conditions[i], Status: corev1.ConditionStatus(conditions[i+1]), Reason: conditions[i+2], Message: "why"})
+	}
+	return out
+}
+
+func agents(conditions ...string) (out []agentv1.Condition) {
+	for i := 0; i < len(conditions); i += 3 {
+		out = append(out, agentv1.Condition{Type: conditions[i], Status: corev1.ConditionStatus(conditions[i+1]), Reason: conditions[i+2], Message: "why"})
+	}
+	return out
+}
+
+func standard(conditions ...string) (out []metav1.Condition) {
+	for i := 0; i < len(conditions); i += 3 {
+		out = append(out, metav1.Condition{Type: conditions[i], Status: metav1.ConditionStatus(conditions[i+1]), Reason: conditions[i+2], Message: "why"})
+	}
+	return out
+}
+
+func TestOf(t *testing.T) {
+	pool := func(c []hivev1.Condition) *hivev1.ClusterPool {
+		return &hivev1.ClusterPool{Status: hivev1.ClusterPoolStatus{Conditions: c}}
+	}
+	claim := func(c []hivev1.Condition) *hivev1.ClusterClaim {
+		return &hivev1.ClusterClaim{Status: hivev1.ClusterClaimStatus{Conditions: c}}
+	}
+	cluster := func(c []hivev1.Condition) *hivev1.ClusterDeployment {
+		return &hivev1.ClusterDeployment{Status: hivev1.ClusterDeploymentStatus{Conditions: c}}
+	}
+	install := func(c []hivev1.Condition) *hiveextv1.AgentClusterInstall {
+		return &hiveextv1.AgentClusterInstall{Status: hiveextv1.AgentClusterInstallStatus{Conditions: c}}
+	}
+	agent := func(c []agentv1.Condition) *agentv1.Agent {
+		return &agentv1.Agent{Status: agentv1.AgentStatus{Conditions: c}}
+	}
+	infraEnv := func(c []agentv1.Condition) *agentv1.InfraEnv {
+		return &agentv1.InfraEnv{Status: agentv1.InfraEnvStatus{Conditions: c}}
+	}
+	discovery := func(c []metav1.Condition) *metal3v1.BareMetalHostDiscovery {
+		return &metal3v1.BareMetalHostDiscovery{Status: metal3v1.BareMetalHostDiscoveryStatus{Conditions: c}}
+	}
+	addresses := func(c []metav1.Condition) *ipamv1.IPPool {
+		return &ipamv1.IPPool{Status: ipamv1.IPPoolStatus{Conditions: c}}
+	}
+	broken := &metal3v1.BareMetalHost{}
+	broken.Status.ErrorType, broken.Status.ErrorMessage = metal3v1.RegistrationError, "why"
+	for name, c := range map[string]struct {
+		object client.Object
+		want   string // severity and reason, or empty
+	}{
+		"a full pool":                  {pool(hive("Ready", "True", "Filled")), ""},
+		"a pool nobody looked at":      {pool(nil), "waiting Initialized"},
+		"a pool that fills":            {pool(hive("Ready", "False", "Filling")), "waiting Filling"},
+		"a pool that backs off":        {pool(hive("Ready", "False", "BackingOff")), "wrong BackingOff"},
+		"a served claim":               {claim(hive("Pending", "False", "ClusterClaimed", "ClusterRunning", "True", "Running")), ""},
+		"a claim whose cluster sleeps": {claim(hive("Pending", "False", "ClusterClaimed", "ClusterRunning", "False", "Hibernating")), ""},
+		"a claim whose cluster is gone": {
+			claim(hive("Pending", "False", "ClusterClaimed", "ClusterRunning", "False", "ClusterDeleted")), "wrong ClusterDeleted",
+		},
+		"a claim in the queue":           {claim(hive("Pending", "True", "NoClusters")), "waiting NoClusters"},
+		"a claim without a pool":         {claim(hive("Pending", "True", "PoolNotFound")), "wrong PoolNotFound"},
+		"a cluster that installs":        {cluster(hive("Provisioned", "False", "Provisioning")), ""},
+		"a cluster that broke":           {cluster(hive("ProvisionStopped", "True", "Failed")), "wrong ProvisionStopped"},
+		"a cluster that does not answer": {cluster(hive("Unreachable", "True", "Err")), "wrong Unreachable"},
+		"a failed installation":          {install(hive("Failed", "True", "InstallationFailed")), "wrong InstallationFailed"},
+		"an installation that ended":     {install(hive("Failed", "False", "No", "Stopped", "True", "InstallationCompleted", "Completed", "True", "InstallationCompleted")), ""},
+		"an image":                       {infraEnv(agents("ImageCreated", "True", "ImageCreated")), ""},
+		"no image":                       {infraEnv(agents("ImageCreated", "False", "ImageCreationError")), "wrong ImageCreationError"},
+		"a silent machine":               {agent(agents("SpecSynced", "True", "SyncOK", "Connected", "False", "AgentIsDisconnected")), "wrong AgentIsDisconnected"},
+		"a machine that restarts into its system": {
+			agent(agents("Installed", "True", "InstallationCompleted", "Connected", "False", "AgentIsDisconnected")), "",
+		},
+		"a machine that is not approved": {agent(agents("Connected", "True", "AgentIsConnected", "RequirementsMet", "False", "AgentIsNotApproved")), "waiting AgentIsNotApproved"},
+		"a machine that must be booted":  {agent(agents("Connected", "True", "AgentIsConnected", "Bound", "False", "UnbindingPendingUserAction")), "waiting UnbindingPendingUserAction"},
+		"a machine whose installation failed": {
+			agent(agents("Installed", "False", "InstallationFailed", "Connected", "False", "AgentIsDisconnected")), "wrong InstallationFailed",
+		},
+		"a silent Ironic":       {discovery(standard("Ready", "False", "EndpointUnreachable")), "wrong EndpointUnreachable"},
+		"machines that wait":    {discovery(standard("Ready", "False", "MachinesWaiting")), "waiting MachinesWaiting"},
+		"a host":                {&metal3v1.BareMetalHost{}, ""},
+		"a host with an error":  {broken, "wrong registration error"},
+		"addresses":             {addresses(standard("Ready", "True", "Usable", "Exhausted", "False", "AddressesFree")), ""},
+		"exhausted":             {addresses(standard("Ready", "True", "Usable", "Exhausted", "True", "NoAddressFree")), "wrong NoAddressFree"},
+		"out of range":          {addresses(standard("Ready", "False", "AddressesOutOfRange")), "wrong AddressesOutOfRange"},
+		"a kind of others":      {&corev1.Pod{}, ""},
+		"an address that waits": {&ipamv1.IPClaim{Status: ipamv1.IPClaimStatus{Conditions: standard("Ready", "False", "PoolExhausted")}}, "waiting PoolExhausted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			problems := health.Of(c.object)
+			if c.want == "" {
+				assert.Empty(t, problems)
+				return
+			}
+			require.Len(t, problems, 1)
+			assert.Equal(t, c.want, problems[0].Severity.String()+" "+problems[0].Reason)
+			assert.NotEmpty(t, problems[0].Message)
+		})
+	}
+}
+
+func TestSort(t *testing.T) {
+	now := time.Now()
+	problems := []health.Problem{
+		{Name: "waits", Severity: health.Waiting, Since: now.Add(-time.Hour)}, {Name: "new", Since: now}, {Name: "old", Since: now.Add(-time.Minute)},
+	}
+	health.Sort(problems)
+	var names []string
+	for _, p := range problems {
+		names = append(names, p.Name)
+	}
+	assert.Equal(t, []string{"old", "new", "waits"}, names)
+}

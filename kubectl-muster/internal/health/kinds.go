@@ -1,0 +1,129 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package health
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+)
+
+func pool(p *hivev1.ClusterPool) []Problem {
+	ready := hivev1.FindCondition(p.Status.Conditions, hivev1.ClusterPoolReady)
+	switch {
+	case ready == nil:
+		return found("ClusterPool", p, Waiting, hivev1.ReasonInitialized, "nobody has looked at the pool yet: does pool-operator run?", p.CreationTimestamp)
+	case ready.Status == corev1.ConditionTrue:
+		return nil
+	}
+	how := severity(ready.Reason, hivev1.ReasonPoolFilling, hivev1.ReasonPoolScalingDown, hivev1.ReasonPoolFrozen, hivev1.ReasonMaxCapacity,
+		hivev1.ReasonInventoryExhausted, hivev1.ReasonPoolDeleting)
+	return found("ClusterPool", p, how, ready.Reason, ready.Message, ready.LastTransitionTime)
+}
+
+func claim(c *hivev1.ClusterClaim) []Problem {
+	pending := hivev1.FindCondition(c.Status.Conditions, hivev1.ClusterClaimPending)
+	if pending == nil {
+		return found("ClusterClaim", c, Waiting, hivev1.ReasonInitialized, "nobody has looked at the claim yet: does pool-operator run?", c.CreationTimestamp)
+	}
+	if pending.Status != corev1.ConditionFalse {
+		how := severity(pending.Reason, hivev1.ReasonInitialized, hivev1.ReasonNoClusters, hivev1.ReasonClusterAssigned, hivev1.ReasonAssignmentConflict)
+		return found("ClusterClaim", c, how, pending.Reason, pending.Message, pending.LastTransitionTime)
+	}
+	running := hivev1.FindCondition(c.Status.Conditions, hivev1.ClusterClaimRunning)
+	if running == nil || running.Status == corev1.ConditionTrue || running.Reason == hivev1.ReasonHibernating {
+		return nil
+	}
+	return found("ClusterClaim", c, severity(running.Reason, hivev1.ReasonInitialized, hivev1.ReasonResuming), running.Reason, running.Message, running.LastTransitionTime)
+}
+
+func cluster(c *hivev1.ClusterDeployment) []Problem {
+	for _, bad := range []string{hivev1.ClusterDeploymentProvisionStopped, hivev1.ClusterDeploymentProvisionFailed, hivev1.ClusterDeploymentUnreachable} {
+		if at := hivev1.FindCondition(c.Status.Conditions, bad); at != nil && at.Status == corev1.ConditionTrue {
+			return found("ClusterDeployment", c, Wrong, bad, at.Message, at.LastTransitionTime)
+		}
+	}
+	return nil
+}
+
+func installation(i *hiveextv1.AgentClusterInstall) []Problem {
+	for _, bad := range []string{hivev1.ClusterInstallFailed, hivev1.ClusterInstallStopped} {
+		at := hivev1.FindCondition(i.Status.Conditions, bad)
+		if at == nil || at.Status != corev1.ConditionTrue || hivev1.IsConditionTrue(i.Status.Conditions, hivev1.ClusterInstallCompleted) {
+			continue
+		}
+		return found("AgentClusterInstall", i, Wrong, at.Reason, at.Message, at.LastTransitionTime)
+	}
+	if synced := hivev1.FindCondition(i.Status.Conditions, agentv1.ConditionSpecSynced); synced != nil && synced.Status == corev1.ConditionFalse {
+		return found("AgentClusterInstall", i, Wrong, synced.Reason, synced.Message, synced.LastTransitionTime)
+	}
+	return nil
+}
+
+func infraEnv(e *agentv1.InfraEnv) []Problem {
+	image := agentv1.FindCondition(e.Status.Conditions, agentv1.ConditionImageCreated)
+	switch {
+	case image == nil:
+		return found("InfraEnv", e, Waiting, hivev1.ReasonInitialized, "nobody has looked at the InfraEnv yet: does agent-service run?", e.CreationTimestamp)
+	case image.Status == corev1.ConditionTrue:
+		return nil
+	}
+	return found("InfraEnv", e, Wrong, image.Reason, image.Message, image.LastTransitionTime)
+}
+
+func agent(a *agentv1.Agent) []Problem {
+	installed := agentv1.FindCondition(a.Status.Conditions, agentv1.ConditionInstalled)
+	if installed != nil && installed.Reason == agentv1.ReasonInstallationFailed {
+		return found("Agent", a, Wrong, installed.Reason, installed.Message, installed.LastTransitionTime)
+	}
+	done := installed != nil && installed.Status == corev1.ConditionTrue
+	for _, good := range []string{agentv1.ConditionSpecSynced, agentv1.ConditionConnected, agentv1.ConditionValidated, agentv1.ConditionRequirementsMet} {
+		at := agentv1.FindCondition(a.Status.Conditions, good)
+		if at == nil || at.Status != corev1.ConditionFalse || done && good != agentv1.ConditionSpecSynced {
+			continue
+		}
+		how := severity(at.Reason, agentv1.ReasonAgentIsNotApproved, agentv1.ReasonValidationsUserPending, agentv1.ReasonAgentNotReady, agentv1.ReasonAgentAlreadyInstalling)
+		return found("Agent", a, how, at.Reason, at.Message, at.LastTransitionTime)
+	}
+	if bound := agentv1.FindCondition(a.Status.Conditions, agentv1.ConditionBound); bound != nil && bound.Reason == agentv1.ReasonUnbindingPendingUserAction {
+		return found("Agent", a, Waiting, bound.Reason, bound.Message, bound.LastTransitionTime)
+	}
+	return nil
+}
+
+func host(h *metal3v1.BareMetalHost) []Problem {
+	if h.Status.ErrorType == "" {
+		return nil
+	}
+	since := h.CreationTimestamp
+	if h.Status.LastUpdated != nil {
+		since = *h.Status.LastUpdated
+	}
+	return found("BareMetalHost", h, Wrong, string(h.Status.ErrorType), h.Status.ErrorMessage, since)
+}
+
+func discovery(d *metal3v1.BareMetalHostDiscovery) []Problem {
+	return unready("BareMetalHostDiscovery", d, d.Status.Conditions, metal3v1.ConditionReady,
+		metal3v1.ReasonNotPolledYet, metal3v1.ReasonPaused, metal3v1.ReasonMachinesWaiting)
+}
+
+func addresses(p *ipamv1.IPPool) []Problem {
+	if problems := unready("IPPool", p, p.Status.Conditions, ipamv1.ReadyCondition, ipamv1.ReasonPoolDeleting); problems != nil {
+		return problems
+	}
+	if at := meta.FindStatusCondition(p.Status.Conditions, ipamv1.ExhaustedCondition); at != nil && at.Status == metav1.ConditionTrue {
+		return found("IPPool", p, Wrong, at.Reason, at.Message, at.LastTransitionTime)
+	}
+	return nil
+}
+
+func addressClaim(c *ipamv1.IPClaim) []Problem {
+	return unready("IPClaim", c, c.Status.Conditions, ipamv1.ReadyCondition, ipamv1.ReasonPoolExhausted, ipamv1.ReasonPoolNotReady)
+}
