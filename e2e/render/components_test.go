@@ -280,3 +280,36 @@ func TestHostedClustersAreExposedByAComponent(t *testing.T) {
 		})
 	}
 }
+
+// TestPodsOfImagesReachAServiceWithTLS by the address, the port and the authority that the service has then.
+func TestPodsOfImagesReachAServiceWithTLS(t *testing.T) {
+	objects := overlay{
+		namespace: "platform", resources: []string{"base/agent-service"},
+		components: []string{"components/existing-namespace", "components/agent-service-images", "components/agent-service-tls"},
+	}.render(t)
+	for _, config := range ofKind[corev1.ConfigMap](t, objects, "ConfigMap") {
+		if strings.HasPrefix(config.Name, "agent-service-images") {
+			assert.Equal(t, "https://agent-service", config.Data["SERVICE_URL"])
+		}
+	}
+	ports := map[string]int32{}
+	for _, service := range ofKind[corev1.Service](t, objects, "Service") {
+		ports[service.Name] = service.Spec.Ports[0].Port
+	}
+	assert.Equal(t, int32(443), ports["agent-service"])
+	assert.Equal(t, int32(443), ports["agent-service-images"])
+	assert.Equal(t, int32(8443), ports["agent-service-images-metrics"])
+	secrets := map[string][]string{}
+	for _, deployment := range ofKind[appsv1.Deployment](t, objects, "Deployment") {
+		pod := deployment.Spec.Template.Spec
+		assert.Contains(t, pod.Containers[0].Args, "--tls-certificate=/etc/agent-service/tls/tls.crt", deployment.Name)
+		assert.Equal(t, deployment.Name == "agent-service-images", slices.Contains(pod.Containers[0].Args, "--service-ca-file=/etc/agent-service/service/ca.crt"))
+		for _, volume := range pod.Volumes {
+			if volume.Secret != nil {
+				secrets[deployment.Name] = append(secrets[deployment.Name], fmt.Sprint(volume.Secret.SecretName, len(volume.Secret.Items)))
+			}
+		}
+	}
+	assert.Contains(t, secrets["agent-service"], "agent-service-tls0")
+	assert.Equal(t, []string{"agent-service-images-tls0", "agent-service-tls1"}, secrets["agent-service-images"], "of the service's Secret no more than its authority")
+}

@@ -40,11 +40,30 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	setLogger(log)
+	o.warn(log)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
 	return RunWith(ctx, o, log, listener)
+}
+
+// warn says what lets in everybody who reaches the service.
+func (o *Options) warn(log *zap.Logger) {
+	if o.OIDCIssuer != "none" || isLoopback(o.Listen) {
+		return
+	}
+	log.Warn("everybody who reaches this address may see and do everything: name the issuer of people's tokens with --oidc-issuer, or listen on 127.0.0.1",
+		zap.String("listen", o.Listen))
+}
+
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // RunWith runs the service on a listener until ctx ends.

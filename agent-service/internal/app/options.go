@@ -82,7 +82,7 @@ func parse(program string, arguments []string, bind func(*flag.FlagSet)) error {
 func (o *Options) bind(flags *flag.FlagSet) {
 	o.Process.bind(flags)
 	o.KubeOptions.bind(flags)
-	flags.StringVar(&o.Listen, "listen", ":8090", "address of REST v2, its documentation (/docs), /healthz and /readyz")
+	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8090", "address of REST v2, its documentation (/docs), /healthz and /readyz; :8090 for all interfaces")
 	flags.StringVar(&o.BaseURL, "base-url", "http://localhost:8090", "how hosts reach this service, without a slash at the end")
 	flags.StringVar(&o.ImageURL, "image-url", "", "how discovery images are reached where another process serves them (agent-service images), without a slash at the end; empty for this one")
 	flags.StringVar(&o.CAFile, "ca-file", "", "PEM certificates that hosts trust this service by, and what serves their images, where the authority is private: they are a part of every image and of what is installed")
