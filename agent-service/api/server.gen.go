@@ -2706,6 +2706,9 @@ type ServerInterface interface {
 	// UpdateInfraEnv Change an infra-env. Machines that run already are not affected; the next image is.
 	// (PATCH /infra-envs/{infra_env_id})
 	UpdateInfraEnv(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID)
+	// RevokeInfraEnvHostTokens Revoke the tokens of all hosts of the infra-env at once, those of installed systems among them. Agents register again with the token of their image.
+	// (POST /infra-envs/{infra_env_id}/actions/revoke-host-tokens)
+	RevokeInfraEnvHostTokens(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID)
 	// DownloadInfraEnvFiles What the discovery image is made from, or a script that boots it over the network.
 	// (GET /infra-envs/{infra_env_id}/downloads/files)
 	DownloadInfraEnvFiles(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID, params DownloadInfraEnvFilesParams)
@@ -2754,6 +2757,9 @@ type ServerInterface interface {
 	// ResetHostValidation Let the host try again what failed: sufficient-installation-disk-speed or container-images-available.
 	// (PATCH /infra-envs/{infra_env_id}/hosts/{host_id}/actions/reset-validation/{validation_id})
 	ResetHostValidation(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID, hostID HostID, validationID string)
+	// RevokeHostTokens Revoke the tokens of a host at once, that of its installed system among them. Its agent registers again with the token of its image.
+	// (POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/revoke-tokens)
+	RevokeHostTokens(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID, hostID HostID)
 	// UnbindHost Set a host free.
 	// (POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/unbind)
 	UnbindHost(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID, hostID HostID)
@@ -4715,6 +4721,32 @@ func (siw *ServerInterfaceWrapper) UpdateInfraEnv(w http.ResponseWriter, r *http
 	handler.ServeHTTP(w, r)
 }
 
+// RevokeInfraEnvHostTokens operation middleware
+func (siw *ServerInterfaceWrapper) RevokeInfraEnvHostTokens(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "infra_env_id" -------------
+	var infraEnvID InfraEnvID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "infra_env_id", r.PathValue("infra_env_id"), &infraEnvID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "infra_env_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RevokeInfraEnvHostTokens(w, r, infraEnvID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // DownloadInfraEnvFiles operation middleware
 func (siw *ServerInterfaceWrapper) DownloadInfraEnvFiles(w http.ResponseWriter, r *http.Request) {
 
@@ -5358,6 +5390,41 @@ func (siw *ServerInterfaceWrapper) ResetHostValidation(w http.ResponseWriter, r 
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ResetHostValidation(w, r, infraEnvID, hostID, validationID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RevokeHostTokens operation middleware
+func (siw *ServerInterfaceWrapper) RevokeHostTokens(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "infra_env_id" -------------
+	var infraEnvID InfraEnvID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "infra_env_id", r.PathValue("infra_env_id"), &infraEnvID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "infra_env_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "host_id" -------------
+	var hostID HostID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "host_id", r.PathValue("host_id"), &hostID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "host_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RevokeHostTokens(w, r, infraEnvID, hostID)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -6227,6 +6294,7 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/infra-envs/{infra_env_id}", wrapper.DeregisterInfraEnv)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/infra-envs/{infra_env_id}", wrapper.GetInfraEnv)
 	m.HandleFunc(http.MethodPatch+" "+options.BaseURL+"/infra-envs/{infra_env_id}", wrapper.UpdateInfraEnv)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/infra-envs/{infra_env_id}/actions/revoke-host-tokens", wrapper.RevokeInfraEnvHostTokens)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/infra-envs/{infra_env_id}/downloads/files", wrapper.DownloadInfraEnvFiles)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/infra-envs/{infra_env_id}/downloads/files-presigned", wrapper.GetInfraEnvPresignedFileURL)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/infra-envs/{infra_env_id}/downloads/image-url", wrapper.GetInfraEnvDownloadURL)
@@ -6243,6 +6311,7 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/infra-envs/{infra_env_id}/hosts/{host_id}/actions/reclaim", wrapper.ReclaimHost)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/infra-envs/{infra_env_id}/hosts/{host_id}/actions/reset", wrapper.ResetHost)
 	m.HandleFunc(http.MethodPatch+" "+options.BaseURL+"/infra-envs/{infra_env_id}/hosts/{host_id}/actions/reset-validation/{validation_id}", wrapper.ResetHostValidation)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/infra-envs/{infra_env_id}/hosts/{host_id}/actions/revoke-tokens", wrapper.RevokeHostTokens)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/infra-envs/{infra_env_id}/hosts/{host_id}/actions/unbind", wrapper.UnbindHost)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/infra-envs/{infra_env_id}/hosts/{host_id}/first-boot", wrapper.DownloadFirstBoot)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/infra-envs/{infra_env_id}/hosts/{host_id}/ignition", wrapper.GetHostIgnition)
@@ -8311,6 +8380,39 @@ func (response UpdateInfraEnvdefaultJSONResponse) VisitUpdateInfraEnvResponse(w 
 	return err
 }
 
+type RevokeInfraEnvHostTokensRequestObject struct {
+	InfraEnvID InfraEnvID `json:"infra_env_id"`
+}
+
+type RevokeInfraEnvHostTokensResponseObject interface {
+	VisitRevokeInfraEnvHostTokensResponse(w http.ResponseWriter) error
+}
+
+type RevokeInfraEnvHostTokens204Response struct {
+}
+
+func (response RevokeInfraEnvHostTokens204Response) VisitRevokeInfraEnvHostTokensResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type RevokeInfraEnvHostTokensdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response RevokeInfraEnvHostTokensdefaultJSONResponse) VisitRevokeInfraEnvHostTokensResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DownloadInfraEnvFilesRequestObject struct {
 	InfraEnvID InfraEnvID `json:"infra_env_id"`
 	Params     DownloadInfraEnvFilesParams
@@ -8940,6 +9042,46 @@ type ResetHostValidationdefaultJSONResponse struct {
 }
 
 func (response ResetHostValidationdefaultJSONResponse) VisitResetHostValidationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeHostTokensRequestObject struct {
+	InfraEnvID InfraEnvID `json:"infra_env_id"`
+	HostID     HostID     `json:"host_id"`
+}
+
+type RevokeHostTokensResponseObject interface {
+	VisitRevokeHostTokensResponse(w http.ResponseWriter) error
+}
+
+type RevokeHostTokens200JSONResponse struct{ HostJSONResponse }
+
+func (response RevokeHostTokens200JSONResponse) VisitRevokeHostTokensResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeHostTokensdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response RevokeHostTokensdefaultJSONResponse) VisitRevokeHostTokensResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -9723,6 +9865,9 @@ type StrictServerInterface interface {
 	// UpdateInfraEnv Change an infra-env. Machines that run already are not affected; the next image is.
 	// (PATCH /infra-envs/{infra_env_id})
 	UpdateInfraEnv(ctx context.Context, request UpdateInfraEnvRequestObject) (UpdateInfraEnvResponseObject, error)
+	// RevokeInfraEnvHostTokens Revoke the tokens of all hosts of the infra-env at once, those of installed systems among them. Agents register again with the token of their image.
+	// (POST /infra-envs/{infra_env_id}/actions/revoke-host-tokens)
+	RevokeInfraEnvHostTokens(ctx context.Context, request RevokeInfraEnvHostTokensRequestObject) (RevokeInfraEnvHostTokensResponseObject, error)
 	// DownloadInfraEnvFiles What the discovery image is made from, or a script that boots it over the network.
 	// (GET /infra-envs/{infra_env_id}/downloads/files)
 	DownloadInfraEnvFiles(ctx context.Context, request DownloadInfraEnvFilesRequestObject) (DownloadInfraEnvFilesResponseObject, error)
@@ -9771,6 +9916,9 @@ type StrictServerInterface interface {
 	// ResetHostValidation Let the host try again what failed: sufficient-installation-disk-speed or container-images-available.
 	// (PATCH /infra-envs/{infra_env_id}/hosts/{host_id}/actions/reset-validation/{validation_id})
 	ResetHostValidation(ctx context.Context, request ResetHostValidationRequestObject) (ResetHostValidationResponseObject, error)
+	// RevokeHostTokens Revoke the tokens of a host at once, that of its installed system among them. Its agent registers again with the token of its image.
+	// (POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/revoke-tokens)
+	RevokeHostTokens(ctx context.Context, request RevokeHostTokensRequestObject) (RevokeHostTokensResponseObject, error)
 	// UnbindHost Set a host free.
 	// (POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/unbind)
 	UnbindHost(ctx context.Context, request UnbindHostRequestObject) (UnbindHostResponseObject, error)
@@ -11271,6 +11419,32 @@ func (sh *strictHandler) UpdateInfraEnv(w http.ResponseWriter, r *http.Request, 
 	}
 }
 
+// RevokeInfraEnvHostTokens operation middleware
+func (sh *strictHandler) RevokeInfraEnvHostTokens(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID) {
+	var request RevokeInfraEnvHostTokensRequestObject
+
+	request.InfraEnvID = infraEnvID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RevokeInfraEnvHostTokens(ctx, request.(RevokeInfraEnvHostTokensRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RevokeInfraEnvHostTokens")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RevokeInfraEnvHostTokensResponseObject); ok {
+		if err := validResponse.VisitRevokeInfraEnvHostTokensResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // DownloadInfraEnvFiles operation middleware
 func (sh *strictHandler) DownloadInfraEnvFiles(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID, params DownloadInfraEnvFilesParams) {
 	var request DownloadInfraEnvFilesRequestObject
@@ -11730,6 +11904,33 @@ func (sh *strictHandler) ResetHostValidation(w http.ResponseWriter, r *http.Requ
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ResetHostValidationResponseObject); ok {
 		if err := validResponse.VisitResetHostValidationResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RevokeHostTokens operation middleware
+func (sh *strictHandler) RevokeHostTokens(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID, hostID HostID) {
+	var request RevokeHostTokensRequestObject
+
+	request.InfraEnvID = infraEnvID
+	request.HostID = hostID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RevokeHostTokens(ctx, request.(RevokeHostTokensRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RevokeHostTokens")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RevokeHostTokensResponseObject); ok {
+		if err := validResponse.VisitRevokeHostTokensResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -478,6 +478,11 @@ type ClientInterface interface {
 	// Corresponds with PATCH /infra-envs/{infra_env_id} (the `UpdateInfraEnv` operationId).
 	UpdateInfraEnv(ctx context.Context, infraEnvID InfraEnvID, body UpdateInfraEnvJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// RevokeInfraEnvHostTokens Revoke the tokens of all hosts of the infra-env at once, those of installed systems among them. Agents register again with the token of their image.
+	//
+	// Corresponds with POST /infra-envs/{infra_env_id}/actions/revoke-host-tokens (the `RevokeInfraEnvHostTokens` operationId).
+	RevokeInfraEnvHostTokens(ctx context.Context, infraEnvID InfraEnvID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// DownloadInfraEnvFiles What the discovery image is made from, or a script that boots it over the network.
 	//
 	// Corresponds with GET /infra-envs/{infra_env_id}/downloads/files (the `DownloadInfraEnvFiles` operationId).
@@ -602,6 +607,11 @@ type ClientInterface interface {
 	//
 	// Corresponds with PATCH /infra-envs/{infra_env_id}/hosts/{host_id}/actions/reset-validation/{validation_id} (the `ResetHostValidation` operationId).
 	ResetHostValidation(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, validationID string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RevokeHostTokens Revoke the tokens of a host at once, that of its installed system among them. Its agent registers again with the token of its image.
+	//
+	// Corresponds with POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/revoke-tokens (the `RevokeHostTokens` operationId).
+	RevokeHostTokens(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UnbindHost Set a host free.
 	//
@@ -1766,6 +1776,21 @@ func (c *Client) UpdateInfraEnv(ctx context.Context, infraEnvID InfraEnvID, body
 	return c.Client.Do(req)
 }
 
+// RevokeInfraEnvHostTokens Revoke the tokens of all hosts of the infra-env at once, those of installed systems among them. Agents register again with the token of their image.
+//
+// Corresponds with POST /infra-envs/{infra_env_id}/actions/revoke-host-tokens (the `RevokeInfraEnvHostTokens` operationId).
+func (c *Client) RevokeInfraEnvHostTokens(ctx context.Context, infraEnvID InfraEnvID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRevokeInfraEnvHostTokensRequest(c.Server, infraEnvID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // DownloadInfraEnvFiles What the discovery image is made from, or a script that boots it over the network.
 //
 // Corresponds with GET /infra-envs/{infra_env_id}/downloads/files (the `DownloadInfraEnvFiles` operationId).
@@ -2091,6 +2116,21 @@ func (c *Client) ResetHost(ctx context.Context, infraEnvID InfraEnvID, hostID Ho
 // Corresponds with PATCH /infra-envs/{infra_env_id}/hosts/{host_id}/actions/reset-validation/{validation_id} (the `ResetHostValidation` operationId).
 func (c *Client) ResetHostValidation(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, validationID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewResetHostValidationRequest(c.Server, infraEnvID, hostID, validationID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RevokeHostTokens Revoke the tokens of a host at once, that of its installed system among them. Its agent registers again with the token of its image.
+//
+// Corresponds with POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/revoke-tokens (the `RevokeHostTokens` operationId).
+func (c *Client) RevokeHostTokens(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRevokeHostTokensRequest(c.Server, infraEnvID, hostID)
 	if err != nil {
 		return nil, err
 	}
@@ -5094,6 +5134,40 @@ func NewUpdateInfraEnvRequestWithBody(server string, infraEnvID InfraEnvID, cont
 	return req, nil
 }
 
+// NewRevokeInfraEnvHostTokensRequest constructs an http.Request for the RevokeInfraEnvHostTokens method
+func NewRevokeInfraEnvHostTokensRequest(server string, infraEnvID InfraEnvID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "infra_env_id", infraEnvID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/infra-envs/%s/actions/revoke-host-tokens", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewDownloadInfraEnvFilesRequest constructs an http.Request for the DownloadInfraEnvFiles method
 func NewDownloadInfraEnvFilesRequest(server string, infraEnvID InfraEnvID, params *DownloadInfraEnvFilesParams) (*http.Request, error) {
 	var err error
@@ -5921,6 +5995,47 @@ func NewResetHostValidationRequest(server string, infraEnvID InfraEnvID, hostID 
 	}
 
 	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRevokeHostTokensRequest constructs an http.Request for the RevokeHostTokens method
+func NewRevokeHostTokensRequest(server string, infraEnvID InfraEnvID, hostID HostID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "infra_env_id", infraEnvID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "host_id", hostID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/infra-envs/%s/hosts/%s/actions/revoke-tokens", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -7321,6 +7436,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PATCH /infra-envs/{infra_env_id} (the `UpdateInfraEnv` operationId).
 	UpdateInfraEnvWithResponse(ctx context.Context, infraEnvID InfraEnvID, body UpdateInfraEnvJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateInfraEnvResponse, error)
 
+	// RevokeInfraEnvHostTokensWithResponse Revoke the tokens of all hosts of the infra-env at once, those of installed systems among them. Agents register again with the token of their image.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /infra-envs/{infra_env_id}/actions/revoke-host-tokens (the `RevokeInfraEnvHostTokens` operationId).
+	RevokeInfraEnvHostTokensWithResponse(ctx context.Context, infraEnvID InfraEnvID, reqEditors ...RequestEditorFn) (*RevokeInfraEnvHostTokensResponse, error)
+
 	// DownloadInfraEnvFilesWithResponse What the discovery image is made from, or a script that boots it over the network.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -7467,6 +7589,13 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PATCH /infra-envs/{infra_env_id}/hosts/{host_id}/actions/reset-validation/{validation_id} (the `ResetHostValidation` operationId).
 	ResetHostValidationWithResponse(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, validationID string, reqEditors ...RequestEditorFn) (*ResetHostValidationResponse, error)
+
+	// RevokeHostTokensWithResponse Revoke the tokens of a host at once, that of its installed system among them. Its agent registers again with the token of its image.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/revoke-tokens (the `RevokeHostTokens` operationId).
+	RevokeHostTokensWithResponse(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, reqEditors ...RequestEditorFn) (*RevokeHostTokensResponse, error)
 
 	// UnbindHostWithResponse Set a host free.
 	//
@@ -9984,6 +10113,47 @@ func (r UpdateInfraEnvResponse) ContentType() string {
 	return ""
 }
 
+type RevokeInfraEnvHostTokensResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RevokeInfraEnvHostTokensResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RevokeInfraEnvHostTokensResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RevokeInfraEnvHostTokensResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RevokeInfraEnvHostTokensResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RevokeInfraEnvHostTokensResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // DownloadInfraEnvFilesResponse200Headers the declared response headers of an HTTP 200 response for DownloadInfraEnvFiles
 type DownloadInfraEnvFilesResponse200Headers struct {
 	ContentDisposition string
@@ -10740,6 +10910,54 @@ func (r ResetHostValidationResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ResetHostValidationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RevokeHostTokensResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Host
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RevokeHostTokensResponse) GetJSON200() *Host {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RevokeHostTokensResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RevokeHostTokensResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RevokeHostTokensResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RevokeHostTokensResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RevokeHostTokensResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -12333,6 +12551,19 @@ func (c *ClientWithResponses) UpdateInfraEnvWithResponse(ctx context.Context, in
 	return ParseUpdateInfraEnvResponse(rsp)
 }
 
+// RevokeInfraEnvHostTokensWithResponse Revoke the tokens of all hosts of the infra-env at once, those of installed systems among them. Agents register again with the token of their image.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /infra-envs/{infra_env_id}/actions/revoke-host-tokens (the `RevokeInfraEnvHostTokens` operationId).
+func (c *ClientWithResponses) RevokeInfraEnvHostTokensWithResponse(ctx context.Context, infraEnvID InfraEnvID, reqEditors ...RequestEditorFn) (*RevokeInfraEnvHostTokensResponse, error) {
+	rsp, err := c.RevokeInfraEnvHostTokens(ctx, infraEnvID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRevokeInfraEnvHostTokensResponse(rsp)
+}
+
 // DownloadInfraEnvFilesWithResponse What the discovery image is made from, or a script that boots it over the network.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -12604,6 +12835,19 @@ func (c *ClientWithResponses) ResetHostValidationWithResponse(ctx context.Contex
 		return nil, err
 	}
 	return ParseResetHostValidationResponse(rsp)
+}
+
+// RevokeHostTokensWithResponse Revoke the tokens of a host at once, that of its installed system among them. Its agent registers again with the token of its image.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/revoke-tokens (the `RevokeHostTokens` operationId).
+func (c *ClientWithResponses) RevokeHostTokensWithResponse(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, reqEditors ...RequestEditorFn) (*RevokeHostTokensResponse, error) {
+	rsp, err := c.RevokeHostTokens(ctx, infraEnvID, hostID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRevokeHostTokensResponse(rsp)
 }
 
 // UnbindHostWithResponse Set a host free.
@@ -14644,6 +14888,35 @@ func ParseUpdateInfraEnvResponse(rsp *http.Response) (*UpdateInfraEnvResponse, e
 	return response, nil
 }
 
+// ParseRevokeInfraEnvHostTokensResponse parses an HTTP response from a RevokeInfraEnvHostTokensWithResponse call
+func ParseRevokeInfraEnvHostTokensResponse(rsp *http.Response) (*RevokeInfraEnvHostTokensResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RevokeInfraEnvHostTokensResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseDownloadInfraEnvFilesResponse parses an HTTP response from a DownloadInfraEnvFilesWithResponse call
 func ParseDownloadInfraEnvFilesResponse(rsp *http.Response) (*DownloadInfraEnvFilesResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -15166,6 +15439,39 @@ func ParseResetHostValidationResponse(rsp *http.Response) (*ResetHostValidationR
 	}
 
 	response := &ResetHostValidationResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Host
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseRevokeHostTokensResponse parses an HTTP response from a RevokeHostTokensWithResponse call
+func ParseRevokeHostTokensResponse(rsp *http.Response) (*RevokeHostTokensResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RevokeHostTokensResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -127,17 +128,37 @@ func (a *Agent) register(ctx context.Context) error {
 	clear(a.sent)
 	a.mu.Unlock()
 	for wait := range backOff {
-		err := a.Connection.Register(ctx, a.identity, a.Version)
+		narrow := a.Connection.ofHost()
+		state, err := a.Connection.Register(ctx, a.identity, a.Version)
+		if !installs(state, err, narrow) {
+			// What is under way was ended while nobody could say so.
+			a.stop(api.StepTypeInstall)
+		}
 		if err == nil {
 			a.Log.Info("registered", zap.Stringer("host", a.identity.HostID))
 			return nil
 		}
 		a.Log.Info("the registration was refused", zap.Stringer("host", a.identity.HostID), zap.Error(err))
+		if narrow && statusOf(err) == http.StatusUnauthorized {
+			continue // the token of the host ended; that of the image is next
+		}
 		if err := pause(ctx, max(wait, retryAfter(err))); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// installs is false where the answer to a registration says that the host is not being installed. A token of the host that ended says nothing of that.
+func installs(state api.HostStatus, err error, narrow bool) bool {
+	status := statusOf(err)
+	switch {
+	case err == nil:
+		return strings.HasPrefix(string(state), string(api.HostStatusInstalling))
+	case status == http.StatusUnauthorized:
+		return narrow
+	}
+	return status != http.StatusNotFound && status != http.StatusForbidden && status != http.StatusConflict
 }
 
 // backOff yields waiting times, for ever.
@@ -167,7 +188,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan error, 1)
-	wait := firstBackOff
+	wait, renewed := firstBackOff, false
 	for {
 		select {
 		case err := <-done:
@@ -180,15 +201,18 @@ func (a *Agent) serve(ctx context.Context) error {
 		case http.StatusNotFound:
 			return fmt.Errorf("%w: %w", errAgain, err)
 		case http.StatusUnauthorized:
-			// The token ended, not the work.
+			// The token ended. Whether the work has, the new registration says.
 			if err := a.register(ctx); err != nil {
 				return err
+			}
+			if renewed = !renewed; renewed {
+				continue
 			}
 		}
 		next := max(wait, retryAfter(err))
 		wait = min(2*wait, lastBackOff)
 		if err == nil {
-			wait = firstBackOff
+			wait, renewed = firstBackOff, false
 			took := time.Since(begin)
 			next = a.rest(steps, took)
 			if a.Told != nil {

@@ -325,20 +325,71 @@ func TestAnAgentWhoseTokenEndsWritesOn(t *testing.T) {
 	assert.Equal(t, int32(1), image.begun.Load(), "what was under way goes on")
 }
 
+// endings are the ways in which users end an installation, by the state that the host is in then.
+var endings = map[lifecycle.State]func(s *site, cluster string) error{
+	lifecycle.Cancelled: func(s *site, cluster string) error {
+		_, err := s.service.CancelCluster(s.t.Context(), admin, cluster)
+		return err
+	},
+	lifecycle.ResettingPendingUserAction: func(s *site, cluster string) error {
+		_, err := s.service.ResetCluster(s.t.Context(), admin, cluster)
+		return err
+	},
+	lifecycle.UnbindingPendingUserAction: func(s *site, cluster string) error {
+		return s.service.DeleteCluster(s.t.Context(), admin, cluster, true)
+	},
+}
+
+// TestAnAgentThatIsAwayWhenItsInstallationEndsStopsWriting although its token ended with the binding: what it registers as is not being installed, and stays what it is.
+func TestAnAgentThatIsAwayWhenItsInstallationEndsStopsWriting(t *testing.T) {
+	for want, end := range endings {
+		t.Run(string(want), func(t *testing.T) {
+			image := holding(t)
+			s := newSite(t, image.OSImage)
+			var away atomic.Bool
+			gone, back := make(chan struct{}), make(chan struct{})
+			machine, _, _ := s.run(1, func(o *Options) {
+				o.Interval = 50 * time.Millisecond
+				o.Told = func(uuid.UUID, []api.Step, time.Duration) {
+					if away.CompareAndSwap(true, false) {
+						close(gone)
+						<-back
+					}
+				}
+			})
+			cluster := s.writing(image, machine)
+			away.Store(true)
+			<-gone
+			require.NoError(t, end(s, cluster.ID))
+			key := service.HostKey{InfraEnvID: s.infraEnv, HostID: machine.HostID().String()}
+			before, err := s.service.GetHost(t.Context(), admin, key)
+			require.NoError(t, err)
+			close(back)
+			require.Eventually(t, func() bool { return image.ended.Load() == 1 }, patience, 20*time.Millisecond, "the download ends")
+			polls := s.service.Polls.Load()
+			require.Eventually(t, func() bool { return s.service.Polls.Load() > polls+2 }, patience, 20*time.Millisecond, "the agent is back")
+			after, err := s.service.GetHost(t.Context(), admin, key)
+			require.NoError(t, err)
+			assert.Equal(t, want, after.State)
+			assert.Equal(t, want != lifecycle.Cancelled, after.RegisteredAt.After(before.RegisteredAt), "its token ended with what it was for")
+		})
+	}
+}
+
+// TestAMachineThatTheServiceForgotStopsWriting: it comes back as one that was discovered, and a restart into what it wrote would be one that nobody asked for.
+func TestAMachineThatTheServiceForgotStopsWriting(t *testing.T) {
+	image := holding(t)
+	s := newSite(t, image.OSImage)
+	machine, _, _ := s.run(1)
+	s.writing(image, machine)
+	s.stop()
+	s.start("second.db")
+	s.reaches(machine, lifecycle.KnownUnbound)
+	require.Eventually(t, func() bool { return image.ended.Load() == 1 }, patience, 20*time.Millisecond, "the download ends")
+}
+
 func TestAnInstallationThatIsEndedStopsWriting(t *testing.T) {
-	for want, end := range map[lifecycle.State]func(s *site, cluster string) error{
-		lifecycle.Cancelled: func(s *site, cluster string) error {
-			_, err := s.service.CancelCluster(s.t.Context(), admin, cluster)
-			return err
-		},
-		lifecycle.ResettingPendingUserAction: func(s *site, cluster string) error {
-			_, err := s.service.ResetCluster(s.t.Context(), admin, cluster)
-			return err
-		},
-		lifecycle.UnbindingPendingUserAction: func(s *site, cluster string) error {
-			return s.service.DeleteCluster(s.t.Context(), admin, cluster, true)
-		},
-	} {
+	for want, end := range endings {
 		t.Run(string(want), func(t *testing.T) {
 			image := holding(t)
 			s := newSite(t, image.OSImage)
@@ -427,7 +478,7 @@ func TestARunningAgentOutlivesARotation(t *testing.T) {
 	require.NoError(t, err)
 	late, err := NewConnection("http://"+s.address, uuid.MustParse(s.infraEnv), s.token, http.DefaultClient)
 	require.NoError(t, err)
-	err = late.Register(t.Context(), Identity{HostID: uuid.New(), Fingerprint: "x", BootID: "x"}, "test")
+	_, err = late.Register(t.Context(), Identity{HostID: uuid.New(), Fingerprint: "x", BootID: "x"}, "test")
 	assert.Equal(t, http.StatusUnauthorized, statusOf(err), "the old image opens nothing")
 
 	cluster, err := s.service.CreateCluster(t.Context(), admin, service.NewCluster{Name: "c", ClusterSettings: service.ClusterSettings{

@@ -120,8 +120,8 @@ func answered(response *http.Response, err error, status int, into any) error {
 	return json.NewDecoder(response.Body).Decode(into)
 }
 
-// Register makes the host known. A host's token that is refused gives way to the image's.
-func (c *Connection) Register(ctx context.Context, identity Identity, version string) error {
+// Register makes the host known, and returns the state that it is in then. A host's token that is refused gives way to the image's.
+func (c *Connection) Register(ctx context.Context, identity Identity, version string) (api.HostStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	response, err := c.client.RegisterHost(ctx, c.infraEnv, &api.RegisterHostParams{DiscoveryAgentVersion: &version}, api.HostCreateParams{ //nolint:bodyclose // answered closes it
@@ -135,7 +135,14 @@ func (c *Connection) Register(ctx context.Context, identity Identity, version st
 	if err == nil && host.Token != "" {
 		c.use(host.Token)
 	}
-	return err
+	return host.Status, err
+}
+
+// ofHost is true while requests carry a token of the host, not that of the image.
+func (c *Connection) ofHost() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.host != ""
 }
 
 // Next asks what to do.

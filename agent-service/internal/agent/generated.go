@@ -147,7 +147,7 @@ func (g *Generated) Restart(ctx context.Context) error {
 	for _, stage := range []api.HostStage{api.HostStageConfiguring, api.HostStageJoined, api.HostStageDone} {
 		// What is refused is of no use any more; the system is there all the same.
 		err := insist(ctx, func() error { return g.Connection.Progress(ctx, g.HostID(), stage, "") })
-		if status := statusOf(err); err != nil && status != http.StatusConflict && status != http.StatusNotFound {
+		if status := statusOf(err); err != nil && status != http.StatusConflict && status != http.StatusNotFound && status != http.StatusUnauthorized {
 			return err
 		}
 	}

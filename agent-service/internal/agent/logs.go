@@ -85,7 +85,7 @@ func (a *Agent) sendLogs(ctx context.Context, step api.Step) error {
 	if err != nil {
 		return fmt.Errorf("packing the logs: %w", err)
 	}
-	return insist(ctx, func() error { return a.Connection.SendLogs(ctx, request.ClusterID, a.identity.HostID, archive) })
+	return a.insist(ctx, func() error { return a.Connection.SendLogs(ctx, request.ClusterID, a.identity.HostID, archive) })
 }
 
 func packLogs(directory string, logs map[string][]byte, at time.Time) ([]byte, error) {

@@ -207,7 +207,7 @@ func (s *settings) single(ctx context.Context, infraEnv uuid.UUID, transport *ht
 			return err
 		}
 	}
-	return a.stage(ctx, api.HostStage(s.report), s.detail)
+	return insist(ctx, func() error { return a.Connection.Progress(ctx, a.identity.HostID, api.HostStage(s.report), s.detail) })
 }
 
 // fleet runs generated machines until ctx ends or all of them are installed.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"go.uber.org/zap"
@@ -47,9 +48,9 @@ func (a *Agent) install(ctx context.Context, step api.Step) error {
 	}
 	if err != nil {
 		a.Log.Error("the installation failed", zap.Stringer("host", a.identity.HostID), zap.Error(err))
-		return insist(ctx, func() error { return a.Connection.Reply(ctx, a.identity.HostID, reply(step, nil, err)) })
+		return a.insist(ctx, func() error { return a.Connection.Reply(ctx, a.identity.HostID, reply(step, nil, err)) })
 	}
-	if err := insist(ctx, func() error { return a.Connection.Reply(ctx, a.identity.HostID, reply(step, nil, nil)) }); err != nil {
+	if err := a.insist(ctx, func() error { return a.Connection.Reply(ctx, a.identity.HostID, reply(step, nil, nil)) }); err != nil {
 		return err
 	}
 	if err := a.stage(ctx, api.HostStageRebooting, ""); err != nil {
@@ -72,7 +73,7 @@ func (a *Agent) write(ctx context.Context, step api.Step) error {
 	}
 	var err error
 	if job.FirstBootURL != "" {
-		err = insist(ctx, func() (err error) {
+		err = a.insist(ctx, func() (err error) {
 			job.FirstBoot, err = a.Connection.FirstBoot(ctx, job.FirstBootURL)
 			return err
 		})
@@ -101,7 +102,18 @@ func (a *Agent) write(ctx context.Context, step api.Step) error {
 
 // stage tells a stage until the service takes it or refuses it.
 func (a *Agent) stage(ctx context.Context, stage api.HostStage, info string) error {
-	return insist(ctx, func() error { return a.Connection.Progress(ctx, a.identity.HostID, stage, info) })
+	return a.insist(ctx, func() error { return a.Connection.Progress(ctx, a.identity.HostID, stage, info) })
+}
+
+// insist tries until the service has answered, also where the token ends meanwhile: the next poll registers again, and stops the work where it has ended.
+func (a *Agent) insist(ctx context.Context, do func() error) error {
+	return insist(ctx, func() error {
+		err := do()
+		if statusOf(err) == http.StatusUnauthorized {
+			return fmt.Errorf("the token ended: %s", err) //nolint:errorlint // as what is tried again, not as an answer
+		}
+		return err
+	})
 }
 
 // insist tries until the service has answered; 4xx is an answer.

@@ -152,8 +152,8 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	var discovery *discovery
 	svc := service.New(kept, service.Options{
 		DisconnectAfter: o.DisconnectAfter, OSImages: images, RegistryImages: split(o.RegistryImages), InstallerImage: o.InstallerImage, BaseURL: o.BaseURL, Minimums: minimums, Log: log,
-		HostToken: func(ctx context.Context, key service.HostKey) (string, error) { return authority.ForHost(ctx, key) }, Authorities: authorities,
-		CheckImage: func(e *service.InfraEnv) error { return discovery.check(e) },
+		HostToken: func(ctx context.Context, h *service.Host) (string, error) { return authority.ForInstalled(ctx, h) }, Authorities: authorities,
+		CheckImage: func(e *service.InfraEnv) error { return discovery.check(e) }, RestoreTime: o.restoreTime(),
 	})
 	if authority, err = token.New(token.Options{Key: key, Generations: svc}); err != nil {
 		return nil, fmt.Errorf("preparing tokens: %w", err)

@@ -58,6 +58,14 @@ func (o *KubeOptions) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the Lease; empty for that of the pod")
 }
 
+// restoreTime is how long the InfraEnvs of custom resources may take to come back after a start with an empty database.
+func (o *Options) restoreTime() time.Duration {
+	if !o.KubeAPI {
+		return 0
+	}
+	return 5 * time.Minute
+}
+
 // setLogger makes the logs of the libraries of the Kubernetes API ours.
 func setLogger(log *zap.Logger) {
 	ctrl.SetLogger(zapr.NewLogger(log))

@@ -6,6 +6,7 @@ package app
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -505,12 +506,43 @@ func TestRevokedTokensStayRevokedWhenTheDatabaseIsLost(t *testing.T) {
 	register := func(token string) error {
 		connection, err := agent.NewConnection(c.base, uuid.MustParse(id), token, http.DefaultClient)
 		require.NoError(t, err)
-		return connection.Register(t.Context(), agent.Identity{HostID: uuid.New(), Fingerprint: "f", BootID: "b"}, "test")
+		_, err = connection.Register(t.Context(), agent.Identity{HostID: uuid.New(), Fingerprint: "f", BootID: "b"}, "test")
+		return err
 	}
 	refused, is := errors.AsType[*agent.Refusal](register(old))
 	require.True(t, is)
 	assert.Equal(t, http.StatusUnauthorized, refused.Status)
 	require.NoError(t, register(current))
+}
+
+func TestAnnotationsRevokeTokensOfHosts(t *testing.T) {
+	c := newCluster(t)
+	infraEnv := c.infraEnv("rack")
+	m := c.boot(infraEnv, 1, 0)
+	one := c.agent(m)
+	c.says(one, agentv1.ConditionValidated, agentv1.ReasonValidationsPassing)
+	registered := func() string {
+		_, host := call(t, http.MethodGet, c.base+"/api/assisted-install/v2/infra-envs/"+string(infraEnv.UID)+"/hosts/"+m.HostID().String(), "")
+		return fmt.Sprint(host["registered_at"])
+	}
+	for name, revoke := range map[string]func() (client.Object, string){
+		"of the Agent": func() (client.Object, string) {
+			change(c, one, func(a *agentv1.Agent) { a.Annotations[agentv1.RevokeTokensAnnotation] = "now" })
+			return one, agentv1.RevokeTokensAnnotation
+		},
+		"of the InfraEnv": func() (client.Object, string) {
+			change(c, infraEnv, func(e *agentv1.InfraEnv) { e.Annotations = map[string]string{agentv1.RevokeHostTokensAnnotation: ""} })
+			return infraEnv, agentv1.RevokeHostTokensAnnotation
+		},
+	} {
+		before := registered()
+		object, annotation := revoke()
+		c.until(object, name+": the annotation is gone", func() bool {
+			return !metav1.HasAnnotation(metav1.ObjectMeta{Annotations: object.GetAnnotations()}, annotation)
+		})
+		require.Eventually(t, func() bool { return registered() != before }, kubePatience, 50*time.Millisecond, "%s: the agent has to register again", name)
+	}
+	c.says(one, agentv1.ConditionValidated, agentv1.ReasonValidationsPassing)
 }
 
 func TestTwoReplicasServeOneDatabase(t *testing.T) {

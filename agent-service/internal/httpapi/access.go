@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/muster-io/muster/agent-service/internal/service"
@@ -18,6 +19,8 @@ import (
 type caller struct {
 	person  service.Principal
 	machine *token.Scope
+	// again identifies the caller once more, for answers that go on for long.
+	again func() error
 	// source is the address that the request came from.
 	source string
 }
@@ -47,6 +50,10 @@ func (s *server) authenticated(next http.Handler) http.Handler {
 			return
 		}
 		c.source, _, _ = net.SplitHostPort(r.RemoteAddr)
+		c.again = func() error {
+			_, err := s.identify(r)
+			return err
+		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, c)))
 	})
 }
@@ -125,11 +132,14 @@ func (s *server) machine(r *http.Request, raw string) (token.Scope, error) {
 		}
 		return scope, s.opens(r.Context(), scope, key)
 	}
-	if scope.Opens(strings.ToLower(env), scope.HostID) != nil { // of its own infra-env a host may read what concerns it; operations that list hosts look again
+	if scope.Opens(strings.ToLower(env), scope.HostID) != nil || scope.HostID != "" && !slices.Contains(ofHosts, operation.spec.OperationID) {
 		return scope, errNotFound
 	}
 	return scope, nil
 }
+
+// ofHosts are the operations of an infra-env that a host's token opens for that host: what belongs to the infra-env itself, such as its ignition, is for its image and for people.
+var ofHosts = []string{"RegisterHost", "ListHosts"}
 
 // opens lets a machine act as a host: with the host's token, or with its image's where the agent can take no other.
 func (s *server) opens(ctx context.Context, scope token.Scope, key service.HostKey) error {

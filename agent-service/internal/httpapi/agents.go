@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -15,13 +16,14 @@ import (
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/token"
 )
 
 // RegisterHost implements api.StrictServerInterface.
 func (s *server) RegisterHost(ctx context.Context, r api.RegisterHostRequestObject) (api.RegisterHostResponseObject, error) {
 	k := key(r.InfraEnvID, r.Body.HostID)
 	c := callerOf(ctx)
-	if c.machine != nil && c.machine.Opens(k.InfraEnvID, k.HostID) != nil {
+	if c.machine != nil && (c.machine.Opens(k.InfraEnvID, k.HostID) != nil || c.machine.Installed()) {
 		return nil, errNotFound
 	}
 	if c.machine == nil {
@@ -60,7 +62,7 @@ func (s *server) registered(ctx context.Context, host *service.Host) (api.Regist
 	if err != nil {
 		return nil, err
 	}
-	answer.Token, err = s.Authority.ForHost(ctx, host.HostKey)
+	answer.Token, err = s.Authority.ForAgent(ctx, host)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +89,7 @@ func (s *server) GetNextSteps(ctx context.Context, r api.GetNextStepsRequestObje
 	if r.Params.Wait != nil {
 		hold = min(hold, time.Duration(*r.Params.Wait)*time.Second)
 	}
-	instructions, err := s.Service.NextInstructions(ctx, k, hold)
+	instructions, err := s.instructions(ctx, k, hold)
 	if err != nil {
 		return nil, err
 	}
@@ -103,23 +105,32 @@ func (s *server) GetNextSteps(ctx context.Context, r api.GetNextStepsRequestObje
 		answer.Instructions = append(answer.Instructions, shown)
 	}
 	// The token is renewed beside the instructions, not in a request of its own. Only agents that say how long they wait know of it.
-	if machine := callerOf(ctx).machine; machine != nil && r.Params.Wait != nil && s.Authority.Due(*machine) {
-		answer.Token, err = s.Authority.ForHost(ctx, k)
+	if machine := callerOf(ctx).machine; machine != nil && !instructions.Ended && r.Params.Wait != nil && s.Authority.Due(*machine) {
+		answer.Token, err = s.Authority.Renew(*machine)
 	}
 	return answer, err
 }
 
-// unregistered is true where a machine with the token of its image polls for a host that the service does not know: it was deleted, or the service lost its
-// data. Agents of assisted-service wait for ever after 404; asked to exit, they are started again and register. Our own come with a token of the host.
+// instructions are those for the caller: a poll ends with the token that it came with.
+func (s *server) instructions(ctx context.Context, k service.HostKey, hold time.Duration) (service.Instructions, error) {
+	machine := callerOf(ctx).machine
+	if machine == nil || machine.HostID == "" {
+		return s.Service.NextInstructions(ctx, k, hold)
+	}
+	answer, err := s.Service.NextInstructionsWith(ctx, k, machine.Stamps, hold)
+	if err == nil && !answer.Ended && errors.Is(s.Authority.Current(ctx, *machine), token.ErrRevoked) {
+		answer = service.Instructions{NextSeconds: 1, Ended: true} // with all of its infra-env's hosts
+	}
+	return answer, err
+}
+
+// unregistered is true where a machine with the token of its image polls for a host that has to register: it was deleted, the service lost its data, or what it was admitted
+// with was revoked. Agents of assisted-service wait for ever after 404; asked to exit, they are started again and register. Our own come with a token of the host.
 func (s *server) unregistered(ctx context.Context, c caller, k service.HostKey) (bool, error) {
 	if c.machine == nil || c.machine.HostID != "" || c.machine.Opens(k.InfraEnvID, k.HostID) != nil {
 		return false, nil
 	}
-	_, err := s.Service.Fingerprint(ctx, k)
-	if service.KindOf(err) == service.NotFound {
-		return true, nil
-	}
-	return false, err
+	return s.Service.MustRegister(ctx, k)
 }
 
 // PostStepReply implements api.StrictServerInterface.
@@ -185,7 +196,14 @@ func (s *server) firstBoot(ctx context.Context, k service.HostKey) (api.FileAppl
 	if err := s.mayAct(ctx, k); err != nil {
 		return api.FileApplicationOctetStreamResponse{}, err
 	}
+	machine := callerOf(ctx).machine
+	if machine != nil && machine.Installed() {
+		return api.FileApplicationOctetStreamResponse{}, errNotFound
+	}
 	data, _, err := s.Service.FirstBoot(ctx, k)
+	if err == nil && machine != nil { // what was read may be of the next binding
+		err = s.Authority.Current(ctx, *machine)
+	}
 	if err != nil {
 		return api.FileApplicationOctetStreamResponse{}, err
 	}

@@ -151,7 +151,7 @@ func (s *server) StreamEvents(ctx context.Context, r api.StreamEventsRequestObje
 	return st, nil
 }
 
-// stream writes events as they come, until the client goes away or has to show its token again.
+// stream writes events as they come, until the client goes away, its token ends, or it has to show that again.
 type stream struct {
 	server *server
 	filter service.EventFilter
@@ -176,6 +176,9 @@ func (st *stream) VisitStreamEventsResponse(w http.ResponseWriter) error {
 			wait, done := context.WithTimeout(ctx, keepAlive)
 			_, _ = st.news.Next(wait)
 			done()
+		}
+		if callerOf(st.ctx).again() != nil {
+			return nil // the client is told why when it comes back
 		}
 		list, err := st.server.Service.ListEvents(ctx, principal(st.ctx), st.filter)
 		if err != nil {

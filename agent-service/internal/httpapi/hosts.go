@@ -190,6 +190,13 @@ func (s *server) ReclaimHost(ctx context.Context, r api.ReclaimHostRequestObject
 	return api.ReclaimHost200JSONResponse{HostJSONResponse: shown}, err
 }
 
+// RevokeHostTokens implements api.StrictServerInterface.
+func (s *server) RevokeHostTokens(ctx context.Context, r api.RevokeHostTokensRequestObject) (api.RevokeHostTokensResponseObject, error) {
+	host, err := s.Service.RevokeTokens(ctx, principal(ctx), key(r.InfraEnvID, r.HostID))
+	shown, err := s.shown(ctx, host, err)
+	return api.RevokeHostTokens200JSONResponse{HostJSONResponse: shown}, err
+}
+
 // UpdateHostInstallerArgs implements api.StrictServerInterface.
 func (s *server) UpdateHostInstallerArgs(ctx context.Context, r api.UpdateHostInstallerArgsRequestObject) (api.UpdateHostInstallerArgsResponseObject, error) {
 	host, err := s.Service.UpdateHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID), func(settings *service.HostSettings) error {

@@ -93,6 +93,11 @@ func (s *server) RegenerateInfraEnvSigningKey(ctx context.Context, r api.Regener
 	return api.RegenerateInfraEnvSigningKey204Response{}, err
 }
 
+// RevokeInfraEnvHostTokens implements api.StrictServerInterface.
+func (s *server) RevokeInfraEnvHostTokens(ctx context.Context, r api.RevokeInfraEnvHostTokensRequestObject) (api.RevokeInfraEnvHostTokensResponseObject, error) {
+	return api.RevokeInfraEnvHostTokens204Response{}, s.Service.RevokeHostTokens(ctx, principal(ctx), r.InfraEnvID.String())
+}
+
 // NoImages is why a service without live images has no discovery images.
 const NoImages = "this service has no discovery images: build our own live image with make live-image, or name others with --live-images, and start the service again"
 

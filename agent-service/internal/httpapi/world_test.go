@@ -61,10 +61,12 @@ func newWorldOn(t testing.TB, address string) *world {
 	db, err := store.Open(t.Context(), address)
 	require.NoError(t, err)
 	log := zaptest.NewLogger(t)
-	w := &world{t: t, service: service.New(db, service.Options{
+	w := &world{t: t}
+	w.service = service.New(db, service.Options{
 		Log: log, BaseURL: "https://muster.example.com", InstallerImage: "quay.example.com/muster/installer:1",
-		OSImages: []service.OSImage{{Version: "4.20", URL: "https://images.example.com/disk.raw.gz", SHA256: strings.Repeat("7", 64)}},
-	})}
+		HostToken: func(ctx context.Context, h *service.Host) (string, error) { return w.authority.ForInstalled(ctx, h) },
+		OSImages:  []service.OSImage{{Version: "4.20", URL: "https://images.example.com/disk.raw.gz", SHA256: strings.Repeat("7", 64)}},
+	})
 	key, err := token.Key(filepath.Join(dir, "a.key"))
 	require.NoError(t, err)
 	w.authority, err = token.New(token.Options{Key: key, Generations: w.service, Now: func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }})

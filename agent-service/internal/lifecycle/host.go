@@ -87,6 +87,8 @@ const (
 	LeaveCluster Effect = "leave the cluster"
 	// JoinCluster begins a binding.
 	JoinCluster Effect = "join the cluster"
+	// EndTokens ends all tokens of the host: those of its agent, and that of the system that is installed.
+	EndTokens Effect = "end the tokens"
 	// Reassess applies refresh at once, in the same transaction.
 	Reassess Effect = "refresh"
 )
@@ -185,6 +187,9 @@ func Unbound(s State) bool {
 func Busy(s State) bool {
 	return slices.Contains(preparing, s) || slices.Contains(underWay, s)
 }
+
+// Installs is true from the order to install until the installed system is up.
+func Installs(s State) bool { return slices.Contains(underWay, s) || s == InstallingPendingUserAction }
 
 // Idle is true for hosts that are bound and take no part in an installation yet.
 func Idle(s State) bool { return s == Binding || slices.Contains(bound, s) }

@@ -128,6 +128,35 @@ func TestBindingAndLeavingFollowTheState(t *testing.T) {
 	}
 }
 
+// TestARegistrationInTheSameBootIsNoBoot: an agent that starts again, or whose token ended, says nothing new of its machine.
+func TestARegistrationInTheSameBootIsNoBoot(t *testing.T) {
+	for _, s := range lifecycle.States {
+		for _, f := range lifecycle.AllFacts() {
+			f.SameBoot = true
+			o := lifecycle.Apply(s, lifecycle.Register, f)
+			if o.Has(lifecycle.ForgetDiscovery) || lifecycle.MustBoot(s) && f.Rebooted && o.To != s {
+				require.Fail(t, "a host becomes another one", "%s to %s: %+v", s, o.To, f)
+			}
+		}
+	}
+}
+
+// TestTokensEndWithABinding, with what begins anew, and with nothing else that users or machines do.
+func TestTokensEndWithABinding(t *testing.T) {
+	for _, s := range lifecycle.States {
+		for _, v := range lifecycle.Verbs {
+			for _, f := range lifecycle.AllFacts() {
+				o := lifecycle.Apply(s, v, f)
+				mustBoot := o.To == lifecycle.UnbindingPendingUserAction || o.To == lifecycle.ResettingPendingUserAction
+				want := o.Has(lifecycle.LeaveCluster) && o.To != lifecycle.Reclaiming || o.Has(lifecycle.ForgetDiscovery) || mustBoot && o.To != s
+				if o.Has(lifecycle.EndTokens) != want {
+					require.Fail(t, "tokens", "%s in %s to %s", v, s, o.To)
+				}
+			}
+		}
+	}
+}
+
 // notHere are states of today's system that nothing leads to here.
 var notHere = []string{"disabled", "disabled-unbound", "resetting", "pending-for-input"}
 

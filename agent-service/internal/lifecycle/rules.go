@@ -66,14 +66,15 @@ var Rules = slices.Concat(registerRules, bindRules, unbindRules, moveRules, inst
 
 var registerRules = []Rule{
 	{Verb: Register, From: of(free, bound, preparing, only(PreparingFailed, Binding, Unbinding)), If: sameBoot, Effects: []Effect{Reassess}},
+	{Verb: Register, From: of(reclaiming, only(UnbindingPendingUserAction, ResettingPendingUserAction, Cancelled)), If: sameBoot},
 	{
 		Verb: Register, From: of(free, reclaiming, only(Unbinding, UnbindingPendingUserAction)), To: DiscoveringUnbound, Info: infoDiscovering,
-		Effects: []Effect{ForgetDiscovery, ForgetInstallation},
+		Effects: []Effect{ForgetDiscovery, ForgetInstallation, EndTokens},
 	},
 	{Verb: Register, From: preparing, To: Known, Info: infoKnown, Effects: []Effect{Reassess}},
 	{
 		Verb: Register, From: of(bound, only(Binding, PreparingFailed, ResettingPendingUserAction, Cancelled)), To: Discovering, Info: infoDiscovering,
-		Effects: []Effect{ForgetDiscovery, ForgetInstallation},
+		Effects: []Effect{ForgetDiscovery, ForgetInstallation, EndTokens},
 	},
 	{Verb: Register, From: underWay, If: beginsAgain, To: Installing, Info: infoInstalling, Effects: []Effect{ForgetProgress}},
 	{Verb: Register, From: underWay, If: keepsEnding, To: Failed, Info: infoKeepsEnding},
@@ -96,14 +97,14 @@ var mine = of(bound, ended, only(Binding, PreparingFailed, InstallingPendingUser
 
 var unbindRules = []Rule{
 	{Verb: Unbind, From: mine, If: clusterBusy, Refusal: keptReason, Info: keptInfo},
-	{Verb: Unbind, From: of(bound, only(Binding, PreparingFailed)), If: notConnected, To: Unbinding, Info: infoUnbinding, Effects: []Effect{LeaveCluster, ForgetInstallation}},
+	{Verb: Unbind, From: of(bound, only(Binding, PreparingFailed)), If: notConnected, To: Unbinding, Info: infoUnbinding, Effects: []Effect{LeaveCluster, ForgetInstallation, EndTokens}},
 	{
 		Verb: Unbind, From: of(bound, only(Binding, PreparingFailed)), To: DiscoveringUnbound, Info: infoDiscovering,
-		Effects: []Effect{LeaveCluster, ForgetInstallation, Reassess},
+		Effects: []Effect{LeaveCluster, ForgetInstallation, EndTokens, Reassess},
 	},
 	{
 		Verb: Unbind, From: of(ended, only(InstallingPendingUserAction, ResettingPendingUserAction)), To: UnbindingPendingUserAction, Info: infoMustBoot,
-		Effects: []Effect{LeaveCluster, ForgetInstallation},
+		Effects: []Effect{LeaveCluster, ForgetInstallation, EndTokens},
 	},
 	{Verb: Unbind, From: of(preparing, underWay), Refusal: busyReason, Info: busyInfo},
 	{Verb: Unbind, From: States, Refusal: freeReason, Info: freeInfo},
@@ -113,11 +114,11 @@ var moveRules = []Rule{
 	{Verb: Move, From: mine, If: clusterBusy, Refusal: keptReason, Info: keptInfo},
 	{
 		Verb: Move, From: of(bound, only(Binding, PreparingFailed)), If: notConnected, To: Binding, Info: infoBinding,
-		Effects: []Effect{LeaveCluster, JoinCluster, ForgetInstallation},
+		Effects: []Effect{LeaveCluster, JoinCluster, ForgetInstallation, EndTokens},
 	},
 	{
 		Verb: Move, From: of(bound, only(Binding, PreparingFailed)), To: Discovering, Info: infoDiscovering,
-		Effects: []Effect{LeaveCluster, JoinCluster, ForgetInstallation, Reassess},
+		Effects: []Effect{LeaveCluster, JoinCluster, ForgetInstallation, EndTokens, Reassess},
 	},
 	{Verb: Move, From: of(preparing, underWay), Refusal: busyReason, Info: busyInfo},
 	{Verb: Move, From: of(ended, reclaiming, only(InstallingPendingUserAction, ResettingPendingUserAction, UnbindingPendingUserAction)), Refusal: bootReason, Info: infoMustBoot},
@@ -154,28 +155,29 @@ var endRules = []Rule{
 	{Verb: Reset, From: of(preparing, only(PreparingFailed)), To: Known, Info: infoKnown, Effects: []Effect{ForgetInstallation, Reassess}},
 	{
 		Verb: Reset, From: of(underWay, ended, only(InstallingPendingUserAction)), To: ResettingPendingUserAction, Info: infoMustBoot,
-		Effects: []Effect{ForgetInstallation},
+		Effects: []Effect{ForgetInstallation, EndTokens},
 	},
 	{Verb: Reset, From: of(bound, only(Binding, ResettingPendingUserAction))},
 	{Verb: Reset, From: States, Refusal: freeReason, Info: freeInfo},
 }
 
+// reclaimRules let an installed system keep its token while it brings its machine back.
 var reclaimRules = []Rule{
 	{Verb: Reclaim, From: mine, If: clusterBusy, Refusal: keptReason, Info: keptInfo},
 	{Verb: Reclaim, From: only(Installed, AddedToExistingCluster), To: Reclaiming, Info: "Host is being brought back", Effects: []Effect{LeaveCluster, ForgetInstallation}},
 	{
 		Verb: Reclaim, From: only(Failed, Cancelled, InstallingPendingUserAction, ResettingPendingUserAction), To: UnbindingPendingUserAction, Info: infoMustBoot,
-		Effects: []Effect{LeaveCluster, ForgetInstallation},
+		Effects: []Effect{LeaveCluster, ForgetInstallation, EndTokens},
 	},
-	{Verb: Reclaim, From: of(bound, only(Binding, PreparingFailed)), If: notConnected, To: Unbinding, Info: infoUnbinding, Effects: []Effect{LeaveCluster, ForgetInstallation}},
+	{Verb: Reclaim, From: of(bound, only(Binding, PreparingFailed)), If: notConnected, To: Unbinding, Info: infoUnbinding, Effects: []Effect{LeaveCluster, ForgetInstallation, EndTokens}},
 	{
 		Verb: Reclaim, From: of(bound, only(Binding, PreparingFailed)), To: DiscoveringUnbound, Info: infoDiscovering,
-		Effects: []Effect{LeaveCluster, ForgetInstallation, Reassess},
+		Effects: []Effect{LeaveCluster, ForgetInstallation, EndTokens, Reassess},
 	},
 	{Verb: Reclaim, From: of(preparing, underWay), Refusal: busyReason, Info: busyInfo},
 	{Verb: Reclaim, From: States, Refusal: freeReason, Info: freeInfo},
 	{Verb: ReclaimReboot, From: only(Reclaiming), To: ReclaimingRebooting, Info: "Host is rebooting into the discovery image"},
-	{Verb: ReclaimFail, From: reclaiming, To: UnbindingPendingUserAction, Info: infoMustBoot},
+	{Verb: ReclaimFail, From: reclaiming, To: UnbindingPendingUserAction, Info: infoMustBoot, Effects: []Effect{EndTokens}},
 	{Verb: ReclaimReboot, From: States},
 	{Verb: ReclaimFail, From: States},
 }
@@ -224,7 +226,7 @@ var timeOutRules = []Rule{
 	{Verb: TimeOut, From: only(Installing), To: Failed, Info: "The installation did not start in time"},
 	{Verb: TimeOut, From: only(InstallingInProgress), If: rebooted, To: InstallingPendingUserAction, Info: "The host did not come up from its disk in time: check that it boots from the disk"},
 	{Verb: TimeOut, From: only(InstallingInProgress), To: Failed, Info: "The installation made no progress in time"},
-	{Verb: TimeOut, From: reclaiming, To: UnbindingPendingUserAction, Info: infoMustBoot},
+	{Verb: TimeOut, From: reclaiming, To: UnbindingPendingUserAction, Info: infoMustBoot, Effects: []Effect{EndTokens}},
 	{Verb: TimeOut, From: States},
 }
 

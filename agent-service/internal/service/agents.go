@@ -69,6 +69,7 @@ func (w *work) register(ctx context.Context, key HostKey, request NewHost) (*Hos
 		return nil, err
 	}
 	h.AgentVersion, h.Fingerprint, h.BootID, h.RegisteredAt = request.AgentVersion, request.Fingerprint, request.BootID, w.now
+	h.Stamps.Registration = newStamp()
 	h.Admission = Generations{}
 	if request.BootID == "" && request.ImageGeneration > 0 {
 		h.Admission = Generations{ImageGeneration: request.ImageGeneration, HostGeneration: e.HostGeneration}
@@ -85,7 +86,7 @@ func (w *work) register(ctx context.Context, key HostKey, request NewHost) (*Hos
 
 func (w *work) newHost(ctx context.Context, e *InfraEnv, key HostKey) (*Host, error) {
 	h := &Host{
-		HostKey: key, Owner: e.Owner, State: lifecycle.DiscoveringUnbound, StateInfo: "Waiting for host to send hardware details", StateUpdatedAt: w.now,
+		HostKey: key, Owner: e.Owner, Stamps: Stamps{Binding: newStamp()}, State: lifecycle.DiscoveringUnbound, StateInfo: "Waiting for host to send hardware details", StateUpdatedAt: w.now,
 		MediaConnected: true, RegisteredAt: w.now, CreatedAt: w.now, UpdatedAt: w.now,
 		// Without custom resources nobody approves.
 		HostSettings: HostSettings{Role: autoAssign, Approved: e.AutoApprove || e.Kube.Name == ""},
@@ -164,6 +165,7 @@ func (w *work) records(ctx context.Context, e *InfraEnv, key HostKey, request Ne
 func (w *work) supersede(ctx context.Context, elsewhere []*Host) error {
 	for _, other := range elsewhere {
 		o := lifecycle.Apply(other.State, lifecycle.Supersede, w.s.facts(other, nil))
+		other.Stamps.Registration = newStamp()
 		w.enter(other, o.To, o.Info)
 		w.quiet = append(w.quiet, other.HostKey)
 		if other.ClusterID != "" {
@@ -216,15 +218,44 @@ func (s *Service) Admitted(ctx context.Context, key HostKey, imageGeneration int
 	return imageGeneration > 0 && found.host.Admission == Generations{ImageGeneration: imageGeneration, HostGeneration: current.HostGeneration}, nil
 }
 
-// Fingerprint implements Agents.
-func (s *Service) Fingerprint(ctx context.Context, key HostKey) (string, error) {
+// MustRegister implements Agents.
+func (s *Service) MustRegister(ctx context.Context, key HostKey) (bool, error) {
 	e, err := s.entry(ctx, key)
+	if KindOf(err) == NotFound {
+		return true, nil
+	}
 	if err != nil {
-		return "", err
+		return false, err
+	}
+	current, err := s.TokenGenerations(ctx, key.InfraEnvID)
+	if err != nil {
+		return false, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.host.Fingerprint, nil
+	return e.host.BootID == "" && e.host.Admission.HostGeneration != current.HostGeneration, nil
+}
+
+// HoldsStamps implements Agents.
+func (s *Service) HoldsStamps(ctx context.Context, key HostKey, carried Stamps) (bool, error) {
+	e, err := s.entry(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	if e.accepts(carried) || !s.store.Shared() {
+		return e.accepts(carried), nil
+	}
+	// Another replica may have registered the host just now.
+	if e, err = s.readEntry(ctx, key); err != nil {
+		return false, err
+	}
+	return e.accepts(carried), nil
+}
+
+func (e *entry) accepts(carried Stamps) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.host.Stamps.Accept(carried)
 }
 
 // saw counts a poll.
@@ -270,6 +301,25 @@ func (s *Service) readEntry(ctx context.Context, key HostKey) (*entry, error) {
 
 // NextInstructions implements Agents.
 func (s *Service) NextInstructions(ctx context.Context, key HostKey, hold time.Duration) (Instructions, error) {
+	return s.next(ctx, key, nil, hold)
+}
+
+// NextInstructionsWith implements Agents.
+func (s *Service) NextInstructionsWith(ctx context.Context, key HostKey, carried Stamps, hold time.Duration) (Instructions, error) {
+	return s.next(ctx, key, &carried, hold)
+}
+
+// ended is the answer to a poll whose token ended while it was held. What the host has to do now is for its next token to ask.
+func ended(h *Host) Instructions {
+	answer := Instructions{NextSeconds: 1, Revision: h.Revision, Ended: true}
+	if !lifecycle.Installs(h.State) {
+		answer.Steps = []Step{{Type: StepStopInstallation, ID: stepID(h.HostKey, StepStopInstallation, situation(h)), Args: []string{}}}
+	}
+	return answer
+}
+
+// next answers a poll; carried is nil where the token that it came with carries no stamps.
+func (s *Service) next(ctx context.Context, key HostKey, carried *Stamps, hold time.Duration) (Instructions, error) {
 	s.Polls.Add(1)
 	began := s.Now()
 	hold = min(max(hold, 0), MaxHold)
@@ -295,10 +345,13 @@ func (s *Service) NextInstructions(ctx context.Context, key HostKey, hold time.D
 			return Instructions{}, err
 		}
 		e.mu.Lock()
-		wake, gone := e.wake, e.gone
+		wake, gone, h := e.wake, e.gone, e.host
 		e.mu.Unlock()
 		if gone {
 			return Instructions{}, notFound("Host", key.HostID)
+		}
+		if carried != nil && !h.Stamps.Accept(*carried) {
+			return ended(h), nil
 		}
 		instructions, due, err := s.instruct(ctx, e, key)
 		instructions.Held = s.Now().Sub(began)

@@ -37,7 +37,10 @@ type InfraEnvs interface {
 	// RotateTokens makes tokens of the image (scoped to the InfraEnv) of older generations open nothing, at once. Running hosts
 	// keep working: their tokens are narrowed to the host and carry HostGeneration, or they are Admitted; with hosts that ends too.
 	RotateTokens(ctx context.Context, by Principal, id string, hosts bool) (*InfraEnv, error)
-	// TokenGenerations are the current generations of an InfraEnv, from memory; NotFound for unknown ones. A token is refused
+	// RevokeHostTokens makes all tokens of the InfraEnv's hosts open nothing, at once: those of agents, which register again with the token of their image, those of installed
+	// systems, and what agents were Admitted with.
+	RevokeHostTokens(ctx context.Context, by Principal, id string) error
+	// TokenGenerations are the current generations of an InfraEnv, from memory; NotFound for unknown ones, Unavailable where they may come back. A token is refused
 	// whose generation is another.
 	TokenGenerations(ctx context.Context, id string) (Generations, error)
 }
@@ -78,6 +81,8 @@ type Hosts interface {
 	// RestoreHost brings back an installed host that the service lost with its data: one that is not known, or that came back without its past. It is not
 	// installed again. Conflict ClusterNotInstalled unless the cluster is installed.
 	RestoreHost(ctx context.Context, by Principal, key HostKey, from RestoredHost) (*Host, error)
+	// RevokeTokens makes the tokens of a host open nothing, at once, as RevokeHostTokens does. Its state stays.
+	RevokeTokens(ctx context.Context, by Principal, key HostKey) (*Host, error)
 	// DeleteHost forgets a host. Conflict while it installs. NotFound for an unknown one.
 	DeleteHost(ctx context.Context, by Principal, key HostKey) error
 }
@@ -91,16 +96,20 @@ type Agents interface {
 	// Admitted is whether the agent of a registered host acts with its image's token of a generation, also after that was revoked or has expired: agents of
 	// today's system cannot take another one while they run. It ends with HostGeneration, and when the host registers again.
 	Admitted(ctx context.Context, key HostKey, imageGeneration int64) (bool, error)
-	// Fingerprint is of the machine that registered as the host last, from memory; tokens of others open nothing.
-	Fingerprint(ctx context.Context, key HostKey) (string, error)
+	// MustRegister is whether the agent of a host cannot go on without a new registration: the host is not known, or what its agent was Admitted with was revoked.
+	MustRegister(ctx context.Context, key HostKey) (bool, error)
+	// HoldsStamps is whether what a token carries is of the host's present registration and binding, from memory; NotFound for unknown hosts.
+	HoldsStamps(ctx context.Context, key HostKey, carried Stamps) (bool, error)
 	// NextInstructions is a heartbeat. It is held for at most hold (≤ MaxHold, 0 for an answer at once) and answered at
 	// once when there is something to do, also when that came before the poll.
 	NextInstructions(ctx context.Context, key HostKey, hold time.Duration) (Instructions, error)
+	// NextInstructionsWith is NextInstructions for a token that carries stamps: where it ends, the poll is answered at once and tells nothing more (Ended).
+	NextInstructionsWith(ctx context.Context, key HostKey, carried Stamps, hold time.Duration) (Instructions, error)
 	// ReportStep takes the reply to a step. Replies to steps that are no longer asked for are taken and change nothing.
 	ReportStep(ctx context.Context, key HostKey, reply StepReply) error
 	// ReportProgress takes a stage, from the agent or from the installed system. Conflict StageNotExpected where the host does not install.
 	ReportProgress(ctx context.Context, key HostKey, report ProgressReport) (*Host, error)
-	// FirstBoot is the first-boot data of a host that installs; Conflict otherwise.
+	// FirstBoot is the first-boot data of a host that installs; Conflict otherwise. It holds a token for the installed system, which ends with the binding.
 	FirstBoot(ctx context.Context, key HostKey) (data []byte, contentType string, err error)
 	// ReportEvent keeps an event that an agent triggers, bounded and for the cluster only while bound.
 	ReportEvent(ctx context.Context, key HostKey, event Event) error

@@ -254,6 +254,34 @@ func TestALiveMachineIsNotTakenOverWithoutItsFingerprint(t *testing.T) {
 	}
 }
 
+func TestTwoMachinesWithOneIDAndNoFingerprintAreNotMerged(t *testing.T) {
+	w := newWorld(t)
+	e := w.infraEnv(alice)
+	key := service.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}
+	report := func(mac string) {
+		w.reply(key, service.StepInventory, 0, machine("n1", func(i *hardware.Inventory) { i.Interfaces[0].MACAddress = mac }))
+	}
+	for _, mac := range []string{"52:54:00:00:00:01", "52:54:00:00:00:02"} { // the second one is switched on later
+		_, err := w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: key.HostID, AgentVersion: "quay.io/agent:1"})
+		require.NoError(t, err)
+		w.steps(key)
+		report(mac)
+		assert.Equal(t, lifecycle.KnownUnbound, w.state(key))
+	}
+	report("52:54:00:00:00:01")
+	h, err := w.GetHost(t.Context(), alice, key)
+	require.NoError(t, err)
+	assert.Equal(t, lifecycle.InsufficientUnbound, h.State)
+	assert.Contains(t, h.StateInfo, "one has network card 52:54:00:00:00:02, the other 52:54:00:00:00:01")
+	assert.Equal(t, []string{"52:54:00:00:00:02"}, h.Summary.MACAddresses)
+	assert.Contains(t, w.events(service.EventFilter{InfraEnvID: e.ID}), "host_identity_in_use")
+	report("52:54:00:00:00:02")
+	assert.Equal(t, lifecycle.InsufficientUnbound, w.state(key), "the other one is there still")
+	w.pass(6*time.Minute, func() { w.steps(key) })
+	report("52:54:00:00:00:02")
+	assert.Equal(t, lifecycle.KnownUnbound, w.state(key), "it was switched off")
+}
+
 // TestAMachineOfAnotherOwnerChangesNobodysHost is an id that somebody else's machine has by chance, or says that it has.
 func TestAMachineOfAnotherOwnerChangesNobodysHost(t *testing.T) {
 	w := newWorld(t)
@@ -600,4 +628,19 @@ func TestAChangeThatIsShownLateBringsNoHostBack(t *testing.T) {
 	changed()
 	_, err = s.NextInstructions(t.Context(), key, 0)
 	assert.Equal(t, service.NotFound, service.KindOf(err), "the agent registers again")
+}
+
+func TestMachinesOfAnInfraEnvThatMayComeBackTryAgain(t *testing.T) {
+	w := newWorld(t)
+	w.Service = service.New(w.store, service.Options{Now: w.clock, RestoreTime: time.Minute})
+	lost := uuid.NewString()
+	for _, when := range []string{"before anything is loaded", "after that"} {
+		_, err := w.TokenGenerations(t.Context(), lost)
+		assert.Equal(t, service.Unavailable, service.KindOf(err), when)
+		service.Tick(t.Context(), w.Service)
+	}
+	assert.False(t, w.StoreAway(), "nothing is wrong with the database")
+	w.pass(61 * time.Second)
+	_, err := w.TokenGenerations(t.Context(), lost)
+	assert.Equal(t, service.NotFound, service.KindOf(err), "nobody restored it")
 }

@@ -314,7 +314,11 @@ func (s *Service) KeepLogs(ctx context.Context, clusterID string, from HostKey, 
 		if err != nil {
 			return err
 		}
-		if h == nil || h.ClusterID != clusterID {
+		c, err := w.cluster(ctx, clusterID)
+		if err != nil {
+			return err
+		}
+		if h == nil || c == nil || !h.owesLogs(clusterID) {
 			return notFound("Cluster", clusterID)
 		}
 		name := logsFolder + h.HostID
@@ -325,6 +329,12 @@ func (s *Service) KeepLogs(ctx context.Context, clusterID string, from HostKey, 
 		}
 		return w.PutFile(ctx, clusterID, name, archive, w.now)
 	}, clusterID)
+}
+
+// owesLogs is true for the cluster that the host is bound to, and for the one that it left until it boots again: what is sent until then is of that installation. Logs belong
+// to the cluster, and stay with it when the host is freed or deleted.
+func (h *Host) owesLogs(clusterID string) bool {
+	return h.ClusterID == clusterID || h.ClusterID == "" && h.PreviousCluster == clusterID && h.State == lifecycle.UnbindingPendingUserAction
 }
 
 // LogsProgress implements Files.

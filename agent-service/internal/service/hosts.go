@@ -385,6 +385,15 @@ func (s *Service) ResetHost(ctx context.Context, by Principal, key HostKey) (*Ho
 	})
 }
 
+// RevokeTokens implements Hosts.
+func (s *Service) RevokeTokens(ctx context.Context, by Principal, key HostKey) (*Host, error) {
+	return s.change(ctx, by, key, func(_ context.Context, w *work, h *Host) error {
+		h.Stamps, h.Admission = Stamps{Registration: newStamp(), Binding: newStamp()}, Generations{}
+		w.tell(h, h.ClusterID, Warning, "host_tokens_revoked", true, "Host %s: its tokens were revoked", h.freeLabel())
+		return nil
+	})
+}
+
 // DeleteHost implements Hosts.
 func (s *Service) DeleteHost(ctx context.Context, by Principal, key HostKey) error {
 	_, err := s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {

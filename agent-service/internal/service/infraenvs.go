@@ -9,6 +9,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -195,19 +196,34 @@ func (e InfraEnvSettings) shown() InfraEnvSettings {
 
 // RotateTokens implements InfraEnvs.
 func (s *Service) RotateTokens(ctx context.Context, by Principal, id string, hosts bool) (*InfraEnv, error) {
+	return s.revoke(ctx, by, id, "infra_env_tokens_rotated", "Tokens of images that were made before are no longer accepted", func(e *InfraEnv, now time.Time) {
+		e.ImageGeneration++
+		if hosts {
+			e.HostGeneration++
+		}
+		e.ImageUpdatedAt = now
+	})
+}
+
+// RevokeHostTokens implements InfraEnvs.
+func (s *Service) RevokeHostTokens(ctx context.Context, by Principal, id string) error {
+	_, err := s.revoke(ctx, by, id, "infra_env_host_tokens_revoked", "Tokens of the hosts that were made before are no longer accepted", func(e *InfraEnv, _ time.Time) {
+		e.HostGeneration++
+	})
+	return err
+}
+
+// revoke changes the generations of an InfraEnv and tells it.
+func (s *Service) revoke(ctx context.Context, by Principal, id, event, message string, change func(e *InfraEnv, now time.Time)) (*InfraEnv, error) {
 	var e *InfraEnv
 	err := s.update(ctx, func(ctx context.Context, w *work) (err error) {
 		if e, err = ownInfraEnv(ctx, w, by, id); err != nil {
 			return err
 		}
-		e.ImageGeneration++
-		if hosts {
-			e.HostGeneration++
-		}
-		e.ImageUpdatedAt, e.UpdatedAt = w.now, w.now
+		change(e, w.now)
+		e.UpdatedAt = w.now
 		w.events = append(w.events, Event{
-			Name: "infra_env_tokens_rotated", InfraEnvID: id, Severity: Info, Category: "user", At: w.now, ForInfraEnv: true, Props: json.RawMessage("{}"),
-			Message: "Tokens of images that were made before are no longer accepted",
+			Name: event, InfraEnvID: id, Severity: Info, Category: "user", At: w.now, ForInfraEnv: true, Props: json.RawMessage("{}"), Message: message,
 		})
 		w.changed(Change{Kind: InfraEnvChanged, ID: id})
 		return w.PutInfraEnv(ctx, e)
@@ -221,11 +237,19 @@ func (s *Service) RotateTokens(ctx context.Context, by Principal, id string, hos
 // TokenGenerations implements InfraEnvs.
 func (s *Service) TokenGenerations(ctx context.Context, id string) (Generations, error) {
 	e, err := s.knownInfraEnv(ctx, id)
+	if KindOf(err) == NotFound && s.RestoreTime > 0 && (!s.loaded.Load() || s.clock.now()-time.Duration(s.loadedAt.Load()) < s.RestoreTime) {
+		awaited := Refuse(Unavailable, "InfraEnvAwaited", "InfraEnv %s is not known yet: the service began a moment ago", id)
+		awaited.RetryAfter = restorePause
+		return Generations{}, awaited
+	}
 	if err != nil {
 		return Generations{}, err
 	}
 	return e.Generations, nil
 }
+
+// restorePause is how long machines wait for an InfraEnv that may come back.
+const restorePause = 5 * time.Second
 
 // knownInfraEnv is an InfraEnv from memory. It is not to be changed.
 func (s *Service) knownInfraEnv(ctx context.Context, id string) (*InfraEnv, error) {

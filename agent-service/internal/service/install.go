@@ -282,7 +282,7 @@ func (s *Service) renderFirstBoot(ctx context.Context, h *Host, c *Cluster, valu
 		values.Overrides = "data:;base64," + base64.StdEncoding.EncodeToString([]byte(h.IgnitionConfigOverrides))
 	}
 	if s.HostToken != nil {
-		if values.Token, err = s.HostToken(ctx, h.HostKey); err != nil {
+		if values.Token, err = s.HostToken(ctx, h); err != nil {
 			return nil, "", fmt.Errorf("making a token for host %s: %w", h.HostKey, err)
 		}
 	}

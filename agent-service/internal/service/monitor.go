@@ -34,6 +34,7 @@ func (s *Service) tick(ctx context.Context) {
 			return
 		}
 		s.pollsRead = 0 // it may be another database, restored from the one before
+		s.loadedAt.Store(int64(now))
 		s.endDeletions(ctx)
 	}
 	if now-s.savedAt >= s.SaveInterval {

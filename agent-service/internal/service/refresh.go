@@ -61,7 +61,7 @@ func (s *Service) subject(h *Host) validate.Subject {
 		role = "worker" // what it becomes
 	}
 	return validate.Subject{
-		ID: h.HostID, Key: h.String(), Connected: s.connected(h), MediaConnected: h.MediaConnected, Hostname: h.Hostname(), Role: role,
+		ID: h.HostID, Key: h.String(), Twin: h.Twin, Connected: s.connected(h), MediaConnected: h.MediaConnected, Hostname: h.Hostname(), Role: role,
 		DiskID: h.InstallationDiskID, DiskPath: h.InstallationDiskPath, Summary: h.Summary, NTP: h.NTPSources, Checks: h.Checks,
 		KeptDisks: h.SkipFormattingDisks, AgentVersion: h.AgentVersion, NoInstaller: h.ofToday() && s.InstallerImage == "",
 	}

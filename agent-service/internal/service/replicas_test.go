@@ -144,6 +144,15 @@ func TestReplicasShareHostsAndHeartbeats(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, c.ID, h.ClusterID)
 	assert.NotEmpty(t, (<-answered).Steps, "a bind at one replica answers a poll that is held at another")
+	for _, at := range []*service.Service{two, one, two} { // an agent behind a load balancer
+		h, err := at.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: "1"})
+		require.NoError(t, err)
+		for _, other := range []*service.Service{one, two} {
+			held, err := other.HoldsStamps(t.Context(), key, h.Stamps)
+			require.NoError(t, err)
+			assert.True(t, held, "every replica takes a token that another one made just now")
+		}
+	}
 }
 
 func TestAHostThatIsDeletedIsForgottenByAllReplicas(t *testing.T) {

@@ -87,7 +87,7 @@ func (w *work) restoreHost(ctx context.Context, by Principal, key HostKey, from 
 	}
 	switch {
 	case h == nil:
-		h = &Host{HostKey: key, Owner: e.Owner, MediaConnected: true, CreatedAt: w.now, UpdatedAt: w.now, HostSettings: HostSettings{Approved: true}}
+		h = &Host{HostKey: key, Owner: e.Owner, Stamps: Stamps{Binding: newStamp()}, MediaConnected: true, CreatedAt: w.now, UpdatedAt: w.now, HostSettings: HostSettings{Approved: true}}
 		w.add(h)
 	case h.ClusterID != "" && h.ClusterID != c.ID || h.ClusterID == "" && !lifecycle.Unbound(h.State) || h.ClusterID != "" && !lifecycle.Idle(h.State):
 		return h, nil // it is what it is: only one that came back without its past is restored

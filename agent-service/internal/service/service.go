@@ -34,8 +34,11 @@ type Options struct {
 	BaseURL string
 	// Authorities are PEM certificates that installed systems trust this service by, beside those that they know.
 	Authorities string
-	// HostToken makes a token for a host's first boot, nil for none.
-	HostToken func(ctx context.Context, key HostKey) (string, error)
+	// HostToken makes a token for the installed system of a host, nil for none.
+	HostToken func(ctx context.Context, h *Host) (string, error)
+	// RestoreTime is how long after a start InfraEnvs may come back that the service lost with its data, zero where nothing restores them. Their machines are asked to try again
+	// meanwhile: agents of assisted-service wait for ever after 401.
+	RestoreTime time.Duration
 	// CheckImage says whether there can be a discovery image of an InfraEnv, nil where nobody knows.
 	CheckImage func(e *InfraEnv) error
 	// Now is the clock. Its readings are monotonic.
@@ -56,6 +59,8 @@ type Service struct {
 	infraEnvs *recent[InfraEnv]
 	clusters  *recent[Cluster]
 	savedAt   time.Duration
+	// loadedAt is when the store was loaded last, in awake time, in nanoseconds.
+	loadedAt atomic.Int64
 	// pollsRead is the mark of the polls that were read last.
 	pollsRead int64
 	// stopping is closed when Run ends: held polls are answered.

@@ -229,7 +229,7 @@ func (s *Service) ReportStep(ctx context.Context, key HostKey, reply StepReply) 
 	_, _ = sum.Write([]byte(encodeArgument([]any{reply.ExitCode, reply.Output, reply.ID})))
 	e.mu.Lock()
 	h := e.host
-	same := e.replies[reply.Type] == sum.Sum64() && h.MediaConnected // a good reply after a bad one says that the medium is back
+	same := e.replies[reply.Type] == sum.Sum64() && h.MediaConnected && h.Twin == "" // a good reply after a bad one says that the medium is back
 	other := reply.elsewhere(h)
 	if other {
 		delete(e.toldAt, reply.Type) // the agent was at this one when it was told about the next
@@ -330,11 +330,17 @@ func (s *Service) takeInventory(ctx context.Context, known *Host, key HostKey, r
 	if err != nil {
 		return Refuse(Invalid, "InventoryInvalid", "the inventory cannot be read: it must be a JSON object of at most %d bytes", hardware.MaxReadBytes)
 	}
-	if known.Summary.Hash == summary.Hash && known.Summary.ClockSkewSeconds == summary.ClockSkewSeconds && known.MediaConnected {
+	if known.ofToday() && known.Fingerprint == "" && strange(known.Summary, summary) {
+		return s.takeTwin(ctx, key, summary)
+	}
+	if known.Twin == "" && known.Summary.Hash == summary.Hash && known.Summary.ClockSkewSeconds == summary.ClockSkewSeconds && known.MediaConnected {
 		return nil
 	}
 	return s.learn(ctx, key, func(ctx context.Context, w *work, h *Host) error {
 		h.MediaConnected = true
+		if w.now.Sub(h.TwinAt) > twinRest*s.PollInterval {
+			h.Twin, h.TwinAt = "", time.Time{}
+		}
 		if lifecycle.Busy(h.State) && h.Summary.Hash != "" {
 			return nil
 		}
@@ -343,6 +349,27 @@ func (s *Service) takeInventory(ctx context.Context, known *Host, key HostKey, r
 			w.tell(h, h.ClusterID, Warning, "host_inventory_truncated", true, "Host %s: the inventory is too large, parts of it are left out", h.freeLabel())
 		}
 		return w.PutInventory(ctx, key, kept)
+	})
+}
+
+// twinRest is how many poll intervals after it was heard last the other one of two machines with one id is taken for gone.
+const twinRest = 5
+
+// strange is true for an inventory that is of another machine: no network card of one is in the other. A machine that changes all its cards has to boot, which forgets the former ones.
+func strange(known, reported hardware.Summary) bool {
+	return len(known.MACAddresses) > 0 && len(reported.MACAddresses) > 0 &&
+		!slices.ContainsFunc(reported.MACAddresses, func(mac string) bool { return slices.Contains(known.MACAddresses, mac) })
+}
+
+// takeTwin keeps that two machines report as one host, which is not to be installed then: nobody could say which of them is.
+func (s *Service) takeTwin(ctx context.Context, key HostKey, other hardware.Summary) error {
+	return s.learn(ctx, key, func(_ context.Context, w *work, h *Host) error {
+		if !strange(h.Summary, other) {
+			return nil
+		}
+		h.Twin, h.TwinAt = "one has network card "+h.Summary.MACAddresses[0]+", the other "+other.MACAddresses[0], w.now
+		w.tell(h, h.ClusterID, Failure, "host_identity_in_use", true, "Host %s: two machines report as it: %s", h.freeLabel(), h.Twin)
+		return nil
 	})
 }
 

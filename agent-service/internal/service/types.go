@@ -6,6 +6,7 @@
 package service
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"text/template"
 	"time"
@@ -56,6 +57,23 @@ type Generations struct {
 	ImageGeneration int64
 	// HostGeneration is of tokens that are narrowed to a host.
 	HostGeneration int64
+}
+
+// Stamps are what the tokens of a host carry beside the HostGeneration of its InfraEnv. They are random, so that those of a host that was deleted, or lost with its data,
+// never come back.
+type Stamps struct {
+	// Registration changes with each registration. Tokens of agents carry it, those of installed systems do not.
+	Registration string `json:",omitempty"`
+	// Binding changes when a binding ends, and when the machine boots the discovery image to begin anew. Tokens of agents and of installed systems carry it.
+	Binding string `json:",omitempty"`
+}
+
+// newStamp is one that no token carries yet.
+func newStamp() string { return rand.Text()[:16] }
+
+// Accept is true for what a token carries that has not ended.
+func (s Stamps) Accept(carried Stamps) bool {
+	return carried.Binding == s.Binding && (carried.Registration == "" || carried.Registration == s.Registration)
 }
 
 // InfraEnvSettings are what a user states of an InfraEnv.
@@ -140,9 +158,14 @@ type Host struct {
 	// Images is whether the cluster's image can be had, asked before an installation. ImagesDetail names the one that cannot.
 	Images       validate.Check
 	ImagesDetail string `json:",omitempty"`
+	// Stamps are those of tokens that count.
+	Stamps Stamps
 	// Fingerprint and BootID are of the last registration.
 	Fingerprint string
 	BootID      string
+	// Twin is what tells two machines apart that report as this host and send no fingerprint, TwinAt when the other one was heard last; empty where one does.
+	Twin   string    `json:",omitempty"`
+	TwinAt time.Time `json:",omitzero"`
 	// Admission is of the image's token that the agent registered with, where it can take no token of its own; zero for others.
 	Admission Generations
 	// LogsState is requested, collecting, completed or timeout, empty before; LogsAt is since when.
@@ -347,6 +370,8 @@ type Instructions struct {
 	Exit bool
 	// Revision is of the host's row when these were made.
 	Revision int64
+	// Ended is true where the token of the poll ended while it was held: there is nothing but the step that stops an installation.
+	Ended bool
 	// Held is how long the poll was held open.
 	Held time.Duration
 }

@@ -328,6 +328,7 @@ func (w *work) apply(h *Host, o lifecycle.Outcome, clusterID string, dayTwo bool
 	for _, effect := range o.Effects {
 		switch effect {
 		case lifecycle.ForgetDiscovery:
+			h.Twin, h.TwinAt = "", time.Time{}
 			h.Summary, h.NTPSources, h.Checks, h.Validations, h.MediaConnected, h.Images, h.ImagesDetail = emptySummary, nil, noChecks, nil, true, validate.Unknown, ""
 		case lifecycle.ForgetInstallation:
 			h.Progress, h.Bootstrap, h.Attempts = Progress{}, false, 0
@@ -338,6 +339,8 @@ func (w *work) apply(h *Host, o lifecycle.Outcome, clusterID string, dayTwo bool
 			h.leave()
 		case lifecycle.JoinCluster:
 			h.ClusterID, h.DayTwo, h.FreeHostname = clusterID, dayTwo, h.RequestedHostname
+		case lifecycle.EndTokens:
+			h.Stamps = Stamps{Registration: newStamp(), Binding: newStamp()}
 		case lifecycle.Reassess:
 		}
 	}

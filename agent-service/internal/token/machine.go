@@ -31,7 +31,7 @@ var (
 	ErrExpired = errors.New("the token has expired")
 	// ErrForeign: another service signed it, or it is for something else.
 	ErrForeign = errors.New("the token belongs to something else")
-	// ErrRevoked: the tokens of its generation were revoked, another machine registered as its host since, or its infra-env is gone.
+	// ErrRevoked: the tokens of its generation were revoked, the registration or the binding ended that it was made for, or its host or infra-env is gone.
 	ErrRevoked = errors.New("the token was revoked")
 )
 
@@ -44,8 +44,8 @@ const (
 // Generations knows which tokens count. It refuses with NotFound what does not exist.
 type Generations interface {
 	TokenGenerations(ctx context.Context, infraEnvID string) (service.Generations, error)
-	// Fingerprint is of the machine that registered as the host last.
-	Fingerprint(ctx context.Context, key service.HostKey) (string, error)
+	// HoldsStamps is whether what a host's token carries is of its present registration and binding.
+	HoldsStamps(ctx context.Context, key service.HostKey, carried service.Stamps) (bool, error)
 }
 
 // Options are what an Authority needs. Zero durations mean the defaults.
@@ -54,8 +54,10 @@ type Options struct {
 	Generations Generations
 	// ImageTTL is how long an image is good, a year by default: it lies on shelves.
 	ImageTTL time.Duration
-	// HostTTL is how long a host's token is good, 24 h by default; it is renewed when half of that is over.
+	// HostTTL is how long an agent's token is good, 24 h by default; it is renewed when half of that is over.
 	HostTTL time.Duration
+	// InstalledTTL is how long the token of an installed system is good, ten years by default: it ends with its binding.
+	InstalledTTL time.Duration
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -84,6 +86,9 @@ func New(options Options) (*Authority, error) {
 	if options.HostTTL == 0 {
 		options.HostTTL = 24 * time.Hour
 	}
+	if options.InstalledTTL == 0 {
+		options.InstalledTTL = 10 * 365 * 24 * time.Hour
+	}
 	if options.Now == nil {
 		options.Now = time.Now
 	}
@@ -103,6 +108,15 @@ type Scope struct {
 	Expires time.Time
 	// Generation is the one that the token was issued in.
 	Generation int64
+	// Stamps are those of a host's token; that of an installed system has none of a registration.
+	Stamps service.Stamps
+}
+
+// Installed is true for tokens of installed systems. They report, and neither register nor read first-boot data.
+func (s Scope) Installed() bool { return s.HostID != "" && s.Stamps.Registration == "" }
+
+func (s Scope) key() service.HostKey {
+	return service.HostKey{InfraEnvID: s.InfraEnvID, HostID: s.HostID}
 }
 
 // Opens is nil if the scope holds the host of the infra-env; with an empty host, if it holds the whole infra-env. Otherwise it is ErrForeign.
@@ -117,9 +131,10 @@ type claims struct {
 	jwt.RegisteredClaims
 	InfraEnvID string `json:"infra_env_id"`
 	HostID     string `json:"host_id,omitempty"`
-	// Fingerprint is of the machine that the token was made for.
-	Fingerprint string `json:"fingerprint,omitempty"`
-	Generation  int64  `json:"gen"`
+	// Registration and Binding are the stamps of a host's token.
+	Registration string `json:"reg,omitempty"`
+	Binding      string `json:"bind,omitempty"`
+	Generation   int64  `json:"gen"`
 }
 
 // imagePeriod is how long the tokens of an image are the same.
@@ -137,24 +152,38 @@ func (a *Authority) ForImage(infraEnvID string, generations service.Generations)
 	return a.sign(c)
 }
 
-// ForHost is the token of a registered host. It ends when another machine registers as that.
-func (a *Authority) ForHost(ctx context.Context, key service.HostKey) (string, error) {
+// ForAgent is the token of a registered host's agent. It ends with its registration and with its binding.
+func (a *Authority) ForAgent(ctx context.Context, h *service.Host) (string, error) {
+	return a.forHost(ctx, h.HostKey, h.Stamps, a.options.HostTTL)
+}
+
+// ForInstalled is the token of the system that is installed on a host. It ends with the binding.
+func (a *Authority) ForInstalled(ctx context.Context, h *service.Host) (string, error) {
+	return a.forHost(ctx, h.HostKey, service.Stamps{Binding: h.Stamps.Binding}, a.options.InstalledTTL)
+}
+
+func (a *Authority) forHost(ctx context.Context, key service.HostKey, stamps service.Stamps, ttl time.Duration) (string, error) {
 	generations, err := a.options.Generations.TokenGenerations(ctx, key.InfraEnvID)
 	if err != nil {
 		return "", err
 	}
-	fingerprint, err := a.options.Generations.Fingerprint(ctx, key)
-	if err != nil {
-		return "", err
+	return a.stamped(Scope{InfraEnvID: key.InfraEnvID, HostID: key.HostID, Generation: generations.HostGeneration, Stamps: stamps}, ttl)
+}
+
+// Renew is the token of an agent with another time: it opens what that of the scope does, and ends with what that ends with.
+func (a *Authority) Renew(scope Scope) (string, error) { return a.stamped(scope, a.options.HostTTL) }
+
+func (a *Authority) stamped(scope Scope, ttl time.Duration) (string, error) {
+	c := claims{
+		InfraEnvID: scope.InfraEnvID, HostID: scope.HostID, Registration: scope.Stamps.Registration, Binding: scope.Stamps.Binding, Generation: scope.Generation,
 	}
-	c := claims{InfraEnvID: key.InfraEnvID, HostID: key.HostID, Fingerprint: fingerprint, Generation: generations.HostGeneration}
-	c.RegisteredClaims = registered(rand.Text()[:16], a.options.Now(), a.options.HostTTL)
+	c.RegisteredClaims = registered(rand.Text()[:16], a.options.Now(), ttl)
 	return a.sign(c)
 }
 
-// Due is true for a host's token that should be replaced now, and for any other that a registered host still uses.
+// Due is true for an agent's token that should be renewed now.
 func (a *Authority) Due(scope Scope) bool {
-	return scope.HostID == "" || scope.Expires.Sub(a.options.Now()) < a.options.HostTTL/2
+	return scope.HostID != "" && !scope.Installed() && scope.Expires.Sub(a.options.Now()) < a.options.HostTTL/2
 }
 
 func registered(id string, issued time.Time, ttl time.Duration) jwt.RegisteredClaims {
@@ -179,21 +208,26 @@ func (a *Authority) Verify(ctx context.Context, raw string) (Scope, error) {
 	if err != nil && !errors.Is(err, ErrExpired) {
 		return Scope{}, err
 	}
-	scope := Scope{InfraEnvID: c.InfraEnvID, HostID: c.HostID, Expires: c.ExpiresAt.Time, Generation: c.Generation}
+	scope := Scope{
+		InfraEnvID: c.InfraEnvID, HostID: c.HostID, Expires: c.ExpiresAt.Time, Generation: c.Generation,
+		Stamps: service.Stamps{Registration: c.Registration, Binding: c.Binding},
+	}
 	if err != nil {
 		return scope, err
 	}
-	if err := a.current(ctx, scope, c.Generation); err != nil || scope.HostID == "" {
-		return scope, err
+	return scope, a.Current(ctx, scope)
+}
+
+// Current is ErrRevoked where what a token opened has ended since it was verified.
+func (a *Authority) Current(ctx context.Context, scope Scope) error {
+	if err := a.current(ctx, scope, scope.Generation); err != nil || scope.HostID == "" {
+		return err
 	}
-	fingerprint, err := a.options.Generations.Fingerprint(ctx, service.HostKey{InfraEnvID: scope.InfraEnvID, HostID: scope.HostID})
-	switch {
-	case service.KindOf(err) == service.NotFound: // the service lost the host: its machine registers again with this token
-		return scope, nil
-	case err == nil && fingerprint != c.Fingerprint:
-		return scope, ErrRevoked
+	held, err := a.options.Generations.HoldsStamps(ctx, scope.key(), scope.Stamps)
+	if service.KindOf(err) == service.NotFound || err == nil && !held {
+		return ErrRevoked
 	}
-	return scope, err
+	return err
 }
 
 // Issued is true for what claims to be a token of this service, good or not.

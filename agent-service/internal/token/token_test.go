@@ -37,15 +37,15 @@ const (
 
 type generations map[string]service.Generations
 
-// machines are the fingerprints of those that registered last, by host.
-type machines map[service.HostKey]string
+// machines are the stamps of hosts.
+type machines map[service.HostKey]service.Stamps
 
-func (m machines) Fingerprint(_ context.Context, key service.HostKey) (string, error) {
+func (m machines) HoldsStamps(_ context.Context, key service.HostKey, carried service.Stamps) (bool, error) {
 	found, there := m[key]
 	if !there {
-		return "", service.Refuse(service.NotFound, "HostNotFound", "unknown")
+		return false, service.Refuse(service.NotFound, "HostNotFound", "unknown")
 	}
-	return found, nil
+	return found.Accept(carried), nil
 }
 
 func (g generations) TokenGenerations(_ context.Context, id string) (service.Generations, error) {
@@ -72,7 +72,7 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, err)
 	w := &world{
 		key: key, generations: generations{env: {ImageGeneration: 1, HostGeneration: 1}, otherEnv: {ImageGeneration: 1, HostGeneration: 1}},
-		machines: machines{hostKey: "one"}, now: time.Unix(1_800_000_000, 0),
+		machines: machines{hostKey: {Registration: "one", Binding: "first"}}, now: time.Unix(1_800_000_000, 0),
 	}
 	w.Authority, err = token.New(token.Options{Key: key, Generations: w, Now: func() time.Time { return w.now }})
 	require.NoError(t, err)
@@ -88,7 +88,7 @@ func (w *world) image(t *testing.T) string {
 
 func (w *world) host(t *testing.T) string {
 	t.Helper()
-	raw, err := w.ForHost(t.Context(), hostKey)
+	raw, err := w.ForAgent(t.Context(), &service.Host{HostKey: hostKey, Stamps: w.machines[hostKey]})
 	require.NoError(t, err)
 	return raw
 }
@@ -171,7 +171,36 @@ func TestATokenIsRenewedLongBeforeItEnds(t *testing.T) {
 	assert.True(t, w.Due(scope))
 	image, err := w.Verify(t.Context(), w.image(t))
 	require.NoError(t, err)
-	assert.True(t, w.Due(image), "a registered host should have a token of its own")
+	assert.False(t, w.Due(image), "what registers hosts is no host's token")
+
+	renewed, err := w.Renew(scope)
+	require.NoError(t, err)
+	w.now = w.now.Add(20 * time.Hour)
+	scope, err = w.Verify(t.Context(), renewed)
+	require.NoError(t, err)
+	assert.Equal(t, w.machines[hostKey], scope.Stamps)
+	w.machines[hostKey] = service.Stamps{Registration: "two", Binding: "second"}
+	_, err = w.Renew(scope)
+	require.NoError(t, err)
+	_, err = w.Verify(t.Context(), renewed)
+	require.ErrorIs(t, err, token.ErrRevoked, "what is renewed ends with what it was for")
+}
+
+func TestTheTokenOfAnInstalledSystemEndsWithItsBinding(t *testing.T) {
+	w := newWorld(t)
+	raw, err := w.ForInstalled(t.Context(), &service.Host{HostKey: hostKey, Stamps: w.machines[hostKey]})
+	require.NoError(t, err)
+	w.now = w.now.Add(31 * 24 * time.Hour)
+	scope, err := w.Verify(t.Context(), raw)
+	require.NoError(t, err, "the machine slept for a month")
+	assert.True(t, scope.Installed())
+	assert.False(t, w.Due(scope))
+	w.machines[hostKey] = service.Stamps{Registration: "two", Binding: "first"}
+	_, err = w.Verify(t.Context(), raw)
+	require.NoError(t, err, "a boot of the discovery image by mistake ends nothing")
+	w.machines[hostKey] = service.Stamps{Registration: "two", Binding: "second"}
+	_, err = w.Verify(t.Context(), raw)
+	require.ErrorIs(t, err, token.ErrRevoked)
 }
 
 func TestRevocationCountsFromTheNextRequest(t *testing.T) {
@@ -193,20 +222,24 @@ func TestRevocationCountsFromTheNextRequest(t *testing.T) {
 	require.NoError(t, err, "the new image works")
 }
 
-func TestATokenEndsWhenAnotherMachineRegistersAsItsHost(t *testing.T) {
-	w := newWorld(t)
-	first := w.host(t)
-	w.machines[hostKey] = "two"
-	_, err := w.Verify(t.Context(), first)
-	require.ErrorIs(t, err, token.ErrRevoked)
-	_, err = w.Verify(t.Context(), w.host(t))
-	require.NoError(t, err)
-	w.machines[hostKey] = "one"
-	_, err = w.Verify(t.Context(), first)
-	require.NoError(t, err, "it is the machine that it was made for")
-	delete(w.machines, hostKey)
-	_, err = w.Verify(t.Context(), first)
-	require.NoError(t, err, "a host that was lost registers again")
+func TestATokenEndsWithItsRegistrationItsBindingAndItsHost(t *testing.T) {
+	for what, change := range map[string]func(w *world){
+		"a registration": func(w *world) { w.machines[hostKey] = service.Stamps{Registration: "two", Binding: "first"} },
+		"a binding":      func(w *world) { w.machines[hostKey] = service.Stamps{Registration: "one", Binding: "second"} },
+		"a deletion":     func(w *world) { delete(w.machines, hostKey) },
+		"a revocation":   func(w *world) { w.generations[env] = service.Generations{ImageGeneration: 1, HostGeneration: 2} },
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t)
+			raw := w.host(t)
+			scope, err := w.Verify(t.Context(), raw)
+			require.NoError(t, err)
+			change(w)
+			_, err = w.Verify(t.Context(), raw)
+			require.ErrorIs(t, err, token.ErrRevoked)
+			require.ErrorIs(t, w.Current(t.Context(), scope), token.ErrRevoked)
+		})
+	}
 }
 
 func TestShortTokensFitIntoAddressesOfFirmware(t *testing.T) {

@@ -72,6 +72,8 @@ type Subject struct {
 	AgentVersion string
 	NoInstaller  bool
 	Summary      hardware.Summary
+	// Twin is what tells two machines apart that report as this host, empty where one does.
+	Twin string
 	// NTP is what time sources the host has; asked is false before they were reported.
 	NTP    []NTPSource
 	Checks Checks
@@ -213,7 +215,7 @@ func (r *report) machine(s Subject, minimums Minimums) {
 	target, chosen := Disk(s, minimums)
 	r.say("connected", categoryNetwork, true, s.Connected, "Host is connected", "Host is disconnected")
 	r.say("media-connected", categoryNetwork, true, s.MediaConnected, "Media device is connected", "Media device is disconnected")
-	r.say("has-inventory", categoryHardware, known, true, "Valid inventory exists for the host", "Inventory has not been received for the host")
+	r.say("has-inventory", categoryHardware, known, s.Twin == "", "Valid inventory exists for the host", s.noInventory())
 	r.say("inventory-not-partially-truncated", categoryHardware, known, h.Truncation != "partial", "The inventory is whole", "The inventory is too large: parts of it are left out")
 	r.say("inventory-not-fully-truncated", categoryHardware, known, h.Truncation != "full", "The inventory fits", "The inventory is too large: nothing is known about disks and networks")
 	r.say("has-min-cpu-cores", categoryHardware, known, h.CPUCount >= any.CPUs, "Sufficient CPU cores",
@@ -236,6 +238,13 @@ func (r *report) machine(s Subject, minimums Minimums) {
 		"Agent "+s.AgentVersion+" installs with a container image, and this service has none: configure one, or boot a discovery image of this service")
 	r.say(DiskSpeed, categoryHardware, true, s.Checks.DiskSpeed != Refused, "Speed of installation disk is sufficient, or has not been measured",
 		"The installation disk is too slow")
+}
+
+func (s Subject) noInventory() string {
+	if s.Twin != "" {
+		return "Two machines report as this host: " + s.Twin + "; give one of them a serial number or a host id of its own, or switch it off"
+	}
+	return "Inventory has not been received for the host"
 }
 
 // enough forgives what firmware keeps for itself.

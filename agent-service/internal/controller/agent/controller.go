@@ -34,6 +34,7 @@ type Service interface {
 	Inventory(ctx context.Context, by service.Principal, key service.HostKey) ([]byte, error)
 	GrantWish(ctx context.Context, by service.Principal, key service.HostKey, wish service.Wish) (*service.Host, error)
 	DeleteHost(ctx context.Context, by service.Principal, key service.HostKey) error
+	RevokeTokens(ctx context.Context, by service.Principal, key service.HostKey) (*service.Host, error)
 	RestoreHost(ctx context.Context, by service.Principal, key service.HostKey, from service.RestoredHost) (*service.Host, error)
 	HostMinimums() validate.Minimums
 	GetCluster(ctx context.Context, by service.Principal, id string) (*service.Cluster, error)
@@ -88,7 +89,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key service.HostKey) (ctrl.R
 	case !seen.agent.DeletionTimestamp.IsZero():
 		return r.release(ctx, seen)
 	}
-	if err := r.restore(ctx, seen); err != nil {
+	if err := errors.Join(r.revoke(ctx, seen), r.restore(ctx, seen)); err != nil {
 		return ctrl.Result{}, err
 	}
 	switch {
@@ -174,6 +175,19 @@ func (r *Reconciler) release(ctx context.Context, seen *snapshot) (ctrl.Result, 
 		return ctrl.Result{}, fmt.Errorf("deregistering host %s: %w", seen.key, err)
 	}
 	return ctrl.Result{}, r.letGo(ctx, seen.agent)
+}
+
+// revoke ends the tokens of the machine where a user asks for it. The annotation goes last: what is interrupted is done once more.
+func (r *Reconciler) revoke(ctx context.Context, seen *snapshot) error {
+	if _, asked := seen.agent.Annotations[agentv1.RevokeTokensAnnotation]; !asked {
+		return nil
+	}
+	if _, err := r.Service.RevokeTokens(ctx, service.Kubernetes, seen.key); err != nil && service.KindOf(err) != service.NotFound {
+		return fmt.Errorf("revoking the tokens of host %s: %w", seen.key, err)
+	}
+	before := seen.agent.DeepCopy()
+	delete(seen.agent.Annotations, agentv1.RevokeTokensAnnotation)
+	return client.IgnoreNotFound(r.Client.Patch(ctx, seen.agent, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 
 // letGo lets an Agent disappear that is being deleted.

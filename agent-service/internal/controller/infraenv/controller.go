@@ -92,6 +92,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		env, err = r.state(ctx, infraEnv, stated)
 	}
 	if err == nil {
+		err = r.revoke(ctx, infraEnv)
+	}
+	if err == nil {
 		err = r.remember(ctx, infraEnv, env)
 	}
 	soon := err != nil
@@ -158,6 +161,19 @@ func (r *Reconciler) state(ctx context.Context, infraEnv *agentv1.InfraEnv, stat
 		ID: id, Name: infraEnv.Name, Kube: service.KubeRef{Namespace: infraEnv.Namespace, Name: infraEnv.Name}, InfraEnvSettings: stated,
 		ImageGeneration: generation(infraEnv),
 	})
+}
+
+// revoke ends the tokens of the InfraEnv's hosts where a user asks for it. The annotation goes last: what is interrupted is done once more.
+func (r *Reconciler) revoke(ctx context.Context, infraEnv *agentv1.InfraEnv) error {
+	if _, asked := infraEnv.Annotations[agentv1.RevokeHostTokensAnnotation]; !asked {
+		return nil
+	}
+	if err := r.Service.RevokeHostTokens(ctx, service.Kubernetes, string(infraEnv.UID)); err != nil {
+		return err
+	}
+	before := infraEnv.DeepCopy()
+	delete(infraEnv.Annotations, agentv1.RevokeHostTokensAnnotation)
+	return r.Client.Patch(ctx, infraEnv, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
 // generation is the one of the tokens that the object remembers, 0 for none.

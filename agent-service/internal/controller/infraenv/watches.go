@@ -64,12 +64,18 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("infraenv").
-		For(&agentv1.InfraEnv{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&agentv1.InfraEnv{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.NewPredicateFuncs(asksToRevoke)))).
 		Watches(&agentv1.NMStateConfig{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace)).
 		Watches(&hivev1.ClusterDeployment{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster), builder.WithPredicates(news.ComesAndGoes)).
 		WatchesRawSource(news.Source[ctrl.Request]{Service: r.Service, Concerns: r.concerned}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: news.RateLimiter[ctrl.Request]()}).
 		Complete(r)
+}
+
+// asksToRevoke is true for an InfraEnv whose hosts' tokens a user wants revoked.
+func asksToRevoke(object client.Object) bool {
+	_, asked := object.GetAnnotations()[agentv1.RevokeHostTokensAnnotation]
+	return asked
 }
 
 func (r *Reconciler) list(ctx context.Context, options ...client.ListOption) []reconcile.Request {
