@@ -12,7 +12,7 @@ ROOT := $(abspath .)
 BIN := $(ROOT)/bin
 MODULES := apis pool-operator ipam-operator discovery-operator agent-service kubectl-muster e2e hack/build
 # Modules that hold tests only: they are not in go.work.
-ALONE := e2e/move
+ALONE := e2e/charts e2e/move
 # Modules that have each library they share at one version, so that it is compiled once. The tools are compiled apart.
 ALIGNED := $(MODULES) $(ALONE) hack/controlplane
 OPERATORS := $(patsubst %/cmd,%,$(wildcard *-operator/cmd agent-service/cmd))
@@ -79,6 +79,14 @@ live-image: ## Build our own live image from a kernel of Debian and the agent: b
 
 images: ## Build container images without a registry, as docker archives in bin/images.
 	@hack/images/build
+
+charts: ## Write a Helm chart of each operator, and its archive, into bin/charts (VERSION).
+	@rm -rf $(BIN)/charts && mkdir -p $(BIN)/charts
+	@go -C e2e run ./cmd/chart $(CHART_VERSION) $(BIN)/charts | while read -r dir; do \
+		tar -C $(BIN)/charts --owner=0 --group=0 --numeric-owner --sort=name -czf $$dir-$(patsubst v%,%,$(CHART_VERSION)).tgz $${dir##*/}; echo $$dir; done
+
+# A version of a chart is a semantic one, which the description of a commit is not.
+CHART_VERSION := $(shell case "$(VERSION)" in (v[0-9]*.[0-9]*.[0-9]*) echo "$(VERSION)";; (*) echo "v0.0.0-dev-$(VERSION)";; esac)
 
 uninstall: ## Remove operators from kubectl's cluster: all, or WHAT="pool-operator". FLAGS="--delete-objects" removes objects and kinds, too.
 	@hack/uninstall $(FLAGS) $(or $(WHAT),$(OPERATORS))
@@ -180,5 +188,5 @@ help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo; echo "  test-<module> tests one module; bench-<pool|ipam|discovery|agent> runs its benchmarks."
 
-.PHONY: force demo kubectl-muster uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible images test test-boot test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
+.PHONY: force demo kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible images test test-boot test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
 	$(addprefix test-,$(filter-out e2e,$(MODULES))) $(addprefix journeys-,e2e $(ALONE)) $(addprefix bench-,$(BENCHES))

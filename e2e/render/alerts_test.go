@@ -77,10 +77,10 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 // monitored is what a user gets who adds monitoring to an operator's production overlay.
 func monitored(t *testing.T, operator string) []*unstructured.Unstructured {
 	t.Helper()
-	return overlay{
-		namespace: "muster-" + operator,
-		resources: []string{"overlays/production/" + operator}, components: []string{"components/monitoring/" + operator},
-	}.render(t)
+	return rendered(t, render.Overlay{
+		Namespace: "muster-" + operator,
+		Resources: []string{"overlays/production/" + operator}, Components: []string{"components/monitoring/" + operator},
+	})
 }
 
 // A plain cluster has no kinds of the Prometheus Operator: a manifest with one fails to apply, and GitOps tools then apply nothing at all.

@@ -68,14 +68,14 @@ func definitions(t *testing.T, operator string) []*unstructured.Unstructured {
 
 // All operators share a namespace that a user names, with monitoring: names do not collide, and no address, alert or policy expects another namespace.
 func TestAllOperatorsInstallIntoOneForeignNamespace(t *testing.T) {
-	objects := overlay{
-		namespace: "platform",
-		resources: []string{"overlays/production"},
-		components: []string{
+	objects := rendered(t, render.Overlay{
+		Namespace: "platform",
+		Resources: []string{"overlays/production"},
+		Components: []string{
 			"components/existing-namespace", "components/monitoring/pool-operator", "components/monitoring/ipam-operator",
 			"components/monitoring/discovery-operator", "components/monitoring/agent-service",
 		},
-	}.render(t)
+	})
 	for _, object := range objects {
 		assert.NotEqual(t, "Namespace", object.GetKind())
 		if namespace := object.GetNamespace(); namespace != "" {

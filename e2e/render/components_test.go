@@ -4,10 +4,7 @@
 package render_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -20,61 +17,22 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
-	"github.com/muster-io/muster/e2e/checkout"
 	"github.com/muster-io/muster/e2e/render"
 )
 
 // with renders a directory of deploy with a component added to it, as a user's own overlay would.
 func with(t *testing.T, directory, component string) []*unstructured.Unstructured {
 	t.Helper()
-	return overlay{resources: []string{directory}, components: []string{"components/" + component}}.render(t)
+	return rendered(t, render.Overlay{Resources: []string{directory}, Components: []string{"components/" + component}})
 }
 
-// overlay is a kustomization that a user writes; resources and components are directories of deploy.
-type overlay struct {
-	namespace             string
-	resources, components []string
-}
-
-func (o overlay) render(t *testing.T) []*unstructured.Unstructured {
+// rendered renders an overlay of a user.
+func rendered(t *testing.T, o render.Overlay) []*unstructured.Unstructured {
 	t.Helper()
-	root, err := checkout.Root()
+	objects, err := o.Render()
 	require.NoError(t, err)
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	require.NoError(t, err)
-	relative := func(paths []string) []string {
-		var out []string
-		for _, path := range paths {
-			target, err := filepath.EvalSymlinks(filepath.Join(root, "deploy", path))
-			require.NoError(t, err)
-			relative, err := filepath.Rel(dir, target)
-			require.NoError(t, err)
-			out = append(out, filepath.ToSlash(relative))
-		}
-		return out
-	}
-	text, err := json.Marshal(map[string]any{
-		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "namespace": o.namespace,
-		"resources": relative(o.resources), "components": relative(o.components),
-	})
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), text, 0o600))
-	options := krusty.MakeDefaultOptions()
-	options.Reorder = krusty.ReorderOptionLegacy
-	resources, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), dir)
-	require.NoError(t, err)
-	var objects []*unstructured.Unstructured
-	for _, resource := range resources.Resources() {
-		raw, err := resource.MarshalJSON()
-		require.NoError(t, err)
-		object := &unstructured.Unstructured{}
-		require.NoError(t, object.UnmarshalJSON(raw))
-		objects = append(objects, object)
-	}
 	return objects
 }
 
@@ -283,10 +241,10 @@ func TestHostedClustersAreExposedByAComponent(t *testing.T) {
 
 // TestPodsOfImagesReachAServiceWithTLS by the address, the port and the authority that the service has then.
 func TestPodsOfImagesReachAServiceWithTLS(t *testing.T) {
-	objects := overlay{
-		namespace: "platform", resources: []string{"base/agent-service"},
-		components: []string{"components/existing-namespace", "components/agent-service-images", "components/agent-service-tls"},
-	}.render(t)
+	objects := rendered(t, render.Overlay{
+		Namespace: "platform", Resources: []string{"base/agent-service"},
+		Components: []string{"components/existing-namespace", "components/agent-service-images", "components/agent-service-tls"},
+	})
 	for _, config := range ofKind[corev1.ConfigMap](t, objects, "ConfigMap") {
 		if strings.HasPrefix(config.Name, "agent-service-images") {
 			assert.Equal(t, "https://agent-service", config.Data["SERVICE_URL"])

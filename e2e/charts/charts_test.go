@@ -1,0 +1,234 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package charts_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	helmchart "helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/muster-io/muster/apis/controlplanetest"
+	"github.com/muster-io/muster/e2e/chart"
+	"github.com/muster-io/muster/e2e/render"
+)
+
+const version = "v0.1.0"
+
+func each(t *testing.T, check func(t *testing.T, operator, dir string)) {
+	for _, operator := range chart.Operators() {
+		t.Run(operator, func(t *testing.T) {
+			dir := t.TempDir()
+			require.NoError(t, chart.Write(dir, operator, version))
+			check(t, operator, filepath.Join(dir, operator))
+		})
+	}
+}
+
+// install renders a chart as "helm template --namespace platform" does, with values over its own.
+func install(t *testing.T, dir string, values map[string]any) ([]*unstructured.Unstructured, error) {
+	t.Helper()
+	loaded, err := loader.Load(dir)
+	require.NoError(t, err)
+	all, err := chartutil.ToRenderValues(loaded, values, chartutil.ReleaseOptions{Name: "muster", Namespace: "platform", IsInstall: true}, nil)
+	if err != nil {
+		return nil, err
+	}
+	files, err := engine.Render(loaded, all)
+	if err != nil {
+		return nil, err
+	}
+	var objects []*unstructured.Unstructured
+	for name, content := range files {
+		if !strings.HasSuffix(name, ".yaml") || strings.TrimSpace(content) == "" {
+			continue
+		}
+		object := &unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal([]byte(content), &object.Object), "%s:\n%s", name, content)
+		objects = append(objects, object)
+	}
+	return objects, nil
+}
+
+func must(t *testing.T, dir string, values map[string]any) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := install(t, dir, values)
+	require.NoError(t, err)
+	return objects
+}
+
+// generated are the names of ConfigMaps that kustomize makes, with a hash of their content.
+var generated = regexp.MustCompile(`(agent-service(?:-[a-z]+)*)-[a-z0-9]{10}\b`)
+
+// TestAChartWithItsOwnValuesIsTheOverlay but for the checksum by which pods notice a change of values.
+func TestAChartWithItsOwnValuesIsTheOverlay(t *testing.T) {
+	each(t, func(t *testing.T, operator, dir string) {
+		want, err := render.Overlay{
+			Namespace: "platform", Resources: []string{"overlays/production/" + operator},
+			Components: []string{"components/existing-namespace", "components/monitoring/" + operator},
+		}.Render()
+		require.NoError(t, err)
+		got := byName(t, must(t, dir, map[string]any{"monitoring": map[string]any{"enabled": true}}))
+		names := map[string]bool{}
+		for _, object := range want {
+			name := generated.ReplaceAllString(object.GetKind()+"/"+object.GetName(), "$1")
+			names[name] = true
+			content, err := yaml.Marshal(object.Object)
+			require.NoError(t, err)
+			assert.Equal(t, generated.ReplaceAllString(string(content), "$1"), got[name], name)
+		}
+		for name := range got {
+			assert.True(t, names[name], "%s is not in the overlay", name)
+		}
+	})
+}
+
+func byName(t *testing.T, objects []*unstructured.Unstructured) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, object := range objects {
+		unstructured.RemoveNestedField(object.Object, "spec", "template", "metadata", "annotations", "checksum/values")
+		content, err := yaml.Marshal(object.Object)
+		require.NoError(t, err)
+		out[object.GetKind()+"/"+object.GetName()] = string(content)
+	}
+	return out
+}
+
+func TestHelmFindsNothingWrong(t *testing.T) {
+	each(t, func(t *testing.T, _, dir string) {
+		for _, message := range lint.AllWithKubeVersion(dir, nil, "platform", nil).Messages {
+			assert.Less(t, message.Severity, support.WarningSev, message.Error())
+		}
+	})
+}
+
+func TestAWordThatIsNoValueIsRefused(t *testing.T) {
+	each(t, func(t *testing.T, _, dir string) {
+		for name, values := range map[string]map[string]any{
+			"replica":  {"replica": 1},
+			"replicas": {"replicas": "two"},
+			"tags":     {"image": map[string]any{"tags": "v1"}},
+			"logLevel": {"logLevel": "loud"},
+		} {
+			_, err := install(t, dir, values)
+			require.ErrorContains(t, err, "values don't meet the specifications of the schema", name)
+		}
+	})
+}
+
+func TestValuesChangeWhatTeamsChange(t *testing.T) {
+	each(t, func(t *testing.T, operator, dir string) {
+		objects := must(t, dir, map[string]any{
+			"replicas": 3, "image": map[string]any{"registry": "registry.example.com/mirror", "tag": "v9"}, "logLevel": "debug", "extraArgs": []any{"--x=1"},
+			"nodeSelector": map[string]any{"infra": "true"}, "networkPolicy": map[string]any{"enabled": false}, "podDisruptionBudget": map[string]any{"enabled": false},
+			"resources": map[string]any{"limits": map[string]any{"memory": "2Gi"}}, "priorityClassName": "high", "imagePullSecrets": []any{map[string]any{"name": "pull"}},
+			"tolerations": []any{map[string]any{"key": "infra", "operator": "Exists"}},
+		})
+		for _, object := range objects {
+			assert.NotContains(t, []string{"NetworkPolicy", "PodDisruptionBudget", "ServiceMonitor", "PrometheusRule"}, object.GetKind())
+		}
+		text := byName(t, objects)["Deployment/"+operator]
+		for _, want := range []string{
+			"replicas: 3\n", "image: registry.example.com/mirror/" + operator + ":v9\n", "- --log-level=debug\n", "- --x=1\n", "infra: \"true\"\n", "memory: 2Gi\n",
+			"priorityClassName: high\n", "- name: pull\n", "key: infra\n",
+		} {
+			assert.Contains(t, text, want)
+		}
+	})
+}
+
+func TestHostedClustersAreExposedByAValue(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, chart.Write(dir, "pool-operator", version))
+	objects := byName(t, must(t, filepath.Join(dir, "pool-operator"), map[string]any{"hosted": map[string]any{
+		"expose": "Gateway", "gateway": "gateways/hosted", "address": "https://{clusterName}.{baseDomain}:443", "image": "mirror/control-plane:v1",
+	}}))
+	with, err := render.Overlay{Resources: []string{"overlays/production/pool-operator"}, Components: []string{"components/hosted-gateway"}}.Render()
+	require.NoError(t, err)
+	for _, object := range with {
+		if object.GetKind() != "Namespace" {
+			assert.Contains(t, objects, object.GetKind()+"/"+object.GetName(), "rights to write routes are there, too")
+		}
+	}
+	deployment := objects["Deployment/pool-operator"]
+	for _, want := range []string{"- --hosted-expose=Gateway\n", "- --hosted-gateway=gateways/hosted\n", "- --hosted-address=https://{clusterName}.{baseDomain}:443\n", "value: mirror/control-plane:v1\n"} {
+		assert.Contains(t, deployment, want)
+	}
+}
+
+// TestTLSIsThatOfTheComponent: the chart and the component agree on how service and images serve TLS.
+func TestTLSIsThatOfTheComponent(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, chart.Write(dir, "agent-service", version))
+	got := byName(t, must(t, filepath.Join(dir, "agent-service"), map[string]any{"tls": map[string]any{"enabled": true}}))
+	want, err := render.Overlay{
+		Namespace: "platform", Resources: []string{"overlays/production/agent-service"}, Components: []string{"components/existing-namespace", "components/agent-service-tls"},
+	}.Render()
+	require.NoError(t, err)
+	for _, object := range want {
+		name := generated.ReplaceAllString(object.GetKind()+"/"+object.GetName(), "$1")
+		if slices.Contains([]string{"Deployment", "Service", "ConfigMap"}, object.GetKind()) {
+			content, err := yaml.Marshal(object.Object)
+			require.NoError(t, err)
+			assert.Equal(t, sorted(generated.ReplaceAllString(string(content), "$1")), sorted(got[name]), name)
+		}
+	}
+}
+
+// sorted compares objects whatever the order of their flags and volumes.
+func sorted(text string) []string {
+	lines := strings.Split(text, "\n")
+	slices.Sort(lines)
+	return lines
+}
+
+// TestAnAPIServerTakesIt with the kinds that the chart brings.
+func TestAnAPIServerTakesIt(t *testing.T) {
+	config := controlplanetest.Start(t)
+	c, err := client.New(config, client.Options{})
+	require.NoError(t, err)
+	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "platform"}}}
+	require.NoError(t, c.Create(t.Context(), namespace))
+	each(t, func(t *testing.T, _, dir string) {
+		for _, object := range must(t, dir, nil) {
+			require.NoError(t, c.Create(t.Context(), object, client.DryRunAll), "%s %s", object.GetKind(), object.GetName())
+		}
+		loaded, err := loader.Load(dir)
+		require.NoError(t, err)
+		assert.NotEmpty(t, definitions(loaded))
+		for _, name := range definitions(loaded) {
+			definition := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}}
+			require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: name}, definition), "a kind that exists")
+		}
+	})
+}
+
+func definitions(of *helmchart.Chart) []string {
+	var names []string
+	for _, object := range of.CRDObjects() {
+		names = append(names, strings.TrimSuffix(filepath.Base(object.Filename), ".yaml"))
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestAnOperatorWithoutAChartIsNamed(t *testing.T) {
+	err := chart.Write(t.TempDir(), "other", version)
+	require.EqualError(t, err, fmt.Sprintf("there is no chart of %q: write one of %s", "other", strings.Join(chart.Operators(), ", ")))
+}
