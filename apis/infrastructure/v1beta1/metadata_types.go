@@ -190,6 +190,8 @@ type MetaDataFromLabel struct {
 }
 
 // MetaDataFromAnnotation is the value of an annotation.
+//
+// +kubebuilder:validation:XValidation:rule="self.annotation.matches('^([A-Za-z0-9.-]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="annotation must be the key of an annotation, such as example.com/rack",fieldPath=".annotation"
 type MetaDataFromAnnotation struct {
 	// key of the value.
 	// +required

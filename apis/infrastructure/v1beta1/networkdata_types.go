@@ -50,6 +50,9 @@ type LinkName string
 type MTU int
 
 // LinkMAC says where the MAC address of a link comes from. None: the link has none, and is found by its name.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.string) || self.string.matches('^([0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}$')",message="string must be a MAC address such as 52:54:00:12:34:56",fieldPath=".string"
+// +kubebuilder:validation:XValidation:rule="!has(self.fromAnnotation) || self.fromAnnotation.annotation.matches('^([A-Za-z0-9.-]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="fromAnnotation.annotation must be the key of an annotation, such as example.com/mac",fieldPath=".fromAnnotation"
 type LinkMAC struct {
 	// string is the address as written.
 	// +optional
@@ -200,6 +203,7 @@ type NetworkSource struct {
 // NetworkIPv4 is an address of a pool on a link.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.ipAddressFromIPPool) || has(self.ipAddressfromIPPool) || has(self.fromPoolRef) || has(self.fromPoolAnnotation)",message="write ipAddressFromIPPool, fromPoolRef or fromPoolAnnotation: the address comes from a pool"
+// +kubebuilder:validation:XValidation:rule="!has(self.fromPoolAnnotation) || self.fromPoolAnnotation.annotation.matches('^([A-Za-z0-9.-]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="fromPoolAnnotation.annotation must be the key of an annotation, such as example.com/pool",fieldPath=".fromPoolAnnotation"
 type NetworkIPv4 struct {
 	NetworkSource `json:",inline"`
 	// id of the network.
@@ -220,6 +224,7 @@ type NetworkIPv4 struct {
 // NetworkIPv6 is an address of a pool on a link.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.ipAddressFromIPPool) || has(self.ipAddressfromIPPool) || has(self.fromPoolRef) || has(self.fromPoolAnnotation)",message="write ipAddressFromIPPool, fromPoolRef or fromPoolAnnotation: the address comes from a pool"
+// +kubebuilder:validation:XValidation:rule="!has(self.fromPoolAnnotation) || self.fromPoolAnnotation.annotation.matches('^([A-Za-z0-9.-]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="fromPoolAnnotation.annotation must be the key of an annotation, such as example.com/pool",fieldPath=".fromPoolAnnotation"
 type NetworkIPv6 struct {
 	NetworkSource `json:",inline"`
 	// id of the network.
@@ -322,6 +327,8 @@ type GatewaySource struct {
 }
 
 // GatewayIPv4 says where a gateway comes from. None: the route has an empty one.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.string) || isIP(self.string)",message="string must be an address such as 192.168.0.1",fieldPath=".string"
 type GatewayIPv4 struct {
 	GatewaySource `json:",inline"`
 	// string is the gateway as written; it counts before the others.
@@ -330,6 +337,8 @@ type GatewayIPv4 struct {
 }
 
 // GatewayIPv6 says where a gateway comes from. None: the route has an empty one.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.string) || isIP(self.string)",message="string must be an address such as fd00::1",fieldPath=".string"
 type GatewayIPv6 struct {
 	GatewaySource `json:",inline"`
 	// string is the gateway as written; it counts before the others.

@@ -19,6 +19,9 @@ type IPClaimStatus struct {
 	// address is the IPAddress of the claim.
 	// +optional
 	Address *ObjectReference `json:"address,omitempty"`
+	// ipAddress is the address that the IPAddress holds. A claim that got its address before this field was there does not have it.
+	// +optional
+	IPAddress *IPAddressStr `json:"ipAddress,omitempty"`
 	// errorMessage says why the claim has no address. It is retried the moment its cause changes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
@@ -45,10 +48,12 @@ type IPClaimStatus struct {
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta1=v1beta1"
 // +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io="
 // +kubebuilder:printcolumn:name="Pool",type="string",JSONPath=`.spec.pool.name`,description="Pool that the address comes from"
-// +kubebuilder:printcolumn:name="Address",type="string",JSONPath=`.status.address.name`,description="IPAddress of the claim"
+// +kubebuilder:printcolumn:name="Address",type="string",JSONPath=`.status.ipAddress`,description="Address of the claim"
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the claim has its address"
 // +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why, or why not"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
+// +kubebuilder:printcolumn:name="IPAddress",type="string",JSONPath=`.status.address.name`,description="IPAddress object of the claim",priority=1
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What the claim waits for, or has",priority=1
 type IPClaim struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -47,6 +47,7 @@ type IPPoolSpec struct {
 	Prefix int `json:"prefix,omitempty"`
 	// gateway is the default gateway, for entries of pools that state none. It is of their family, and is not handed out.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="gateway must be an address such as 192.168.0.1 or fd00::1"
 	Gateway *IPAddressStr `json:"gateway,omitempty"`
 	// dnsServers are addresses of name servers, for entries of pools that state none.
 	// +optional
@@ -113,13 +114,16 @@ type AddressSpan string
 type Pool struct {
 	// start is the first address of the range.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="start must be an address such as 192.168.0.10 or fd00::10"
 	Start *IPAddressStr `json:"start,omitempty"`
 	// end is the last address of the range.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="end must be an address such as 192.168.0.10 or fd00::10"
 	End *IPAddressStr `json:"end,omitempty"`
 	// subnet bounds the range. Where start is not given, the range begins at the address before the slash plus one:
 	// 192.168.0.0/24 begins at 192.168.0.1.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="subnet must be a network such as 192.168.0.0/24 or fd00::/64"
 	Subnet *IPSubnetStr `json:"subnet,omitempty"`
 	// prefix is the length of the network prefix in bits. It overrides that of the pool.
 	// +optional
@@ -128,6 +132,7 @@ type Pool struct {
 	Prefix int `json:"prefix,omitempty"`
 	// gateway is the default gateway. It overrides that of the pool.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="gateway must be an address such as 192.168.0.1 or fd00::1"
 	Gateway *IPAddressStr `json:"gateway,omitempty"`
 	// dnsServers are addresses of name servers. They override those of the pool.
 	// +optional

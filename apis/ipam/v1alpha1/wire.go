@@ -47,6 +47,8 @@ const (
 	ReadyCondition = "Ready"
 	// ExhaustedCondition is true while a pool has no address to give.
 	ExhaustedCondition = "Exhausted"
+	// OverlappingCondition is true while another pool of the namespace hands out the same addresses.
+	OverlappingCondition = "Overlapping"
 )
 
 // Reasons of the conditions of a pool.
@@ -63,6 +65,12 @@ const (
 	ReasonAddressesFree = "AddressesFree"
 	// ReasonNoAddressFree says that every address is taken or reserved.
 	ReasonNoAddressFree = "NoAddressFree"
+	// ReasonAddressesCoolDown says that every address is taken or reserved and that released ones are free soon; the message says when.
+	ReasonAddressesCoolDown = "AddressesCoolDown"
+	// ReasonRangesOverlap says that another pool of the namespace, with another namePrefix, hands out the same addresses; the message names both.
+	ReasonRangesOverlap = "RangesOverlap"
+	// ReasonRangesSeparate says that no pool overlaps this one any more.
+	ReasonRangesSeparate = "RangesSeparate"
 )
 
 // Reasons of the condition Ready of a claim.

@@ -180,6 +180,11 @@ func (in *IPClaimStatus) DeepCopyInto(out *IPClaimStatus) {
 		*out = new(ObjectReference)
 		**out = **in
 	}
+	if in.IPAddress != nil {
+		in, out := &in.IPAddress, &out.IPAddress
+		*out = new(IPAddressStr)
+		**out = **in
+	}
 	if in.ErrorMessage != nil {
 		in, out := &in.ErrorMessage, &out.ErrorMessage
 		*out = new(string)

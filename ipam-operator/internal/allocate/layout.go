@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/ipset"
@@ -41,6 +42,8 @@ type Layout struct {
 	NamePrefix string
 	// Strategy says how an address is chosen within an entry.
 	Strategy ipamv1.AllocationStrategy
+	// CoolDown is how long an address stays taken after its release.
+	CoolDown time.Duration
 	// Problems are the parts of the spec that cannot be used, one sentence each.
 	Problems []string
 
@@ -51,13 +54,14 @@ type Layout struct {
 	special  map[netip.Addr]string // what an address is that no machine gets
 	reserved map[string]netip.Addr // claim name to address
 	reservee map[netip.Addr]string // and back
+	given    []ipset.Range         // what any claim can get, in order
 }
 
 // Parse reads a spec. It never fails: what cannot be used is left out and named in Problems, so that one bad entry stops
 // nobody else. Strategy is used where the spec states none.
 func Parse(spec *ipamv1.IPPoolSpec, strategy ipamv1.AllocationStrategy) *Layout {
 	l := &Layout{
-		NamePrefix: spec.NamePrefix, Strategy: spec.AllocationStrategy, excluded: ipset.New(),
+		NamePrefix: spec.NamePrefix, Strategy: spec.AllocationStrategy, CoolDown: coolDown(spec), excluded: ipset.New(),
 		special: map[netip.Addr]string{}, reserved: map[string]netip.Addr{}, reservee: map[netip.Addr]string{},
 	}
 	if l.Strategy == "" {
@@ -82,6 +86,7 @@ func Parse(spec *ipamv1.IPPoolSpec, strategy ipamv1.AllocationStrategy) *Layout 
 	l.setApart(spec)
 	l.reserve(spec.PreAllocations)
 	l.cut()
+	l.given = l.rangesGiven()
 	return l
 }
 

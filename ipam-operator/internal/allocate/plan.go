@@ -7,6 +7,7 @@ package allocate
 import (
 	"fmt"
 	"net/netip"
+	"time"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/ipset"
@@ -88,6 +89,10 @@ type Snapshot struct {
 	Owned []Address
 	// Kept is the released address that the pool keeps for a claim of this name; zero where there is none.
 	Kept Address
+	// Holder says what has the address that the claim asks for, or that is preallocated to it; empty where nobody has or knows it.
+	Holder string
+	// NextFree is when the first of the released addresses of the pool is free; zero where none is on its way.
+	NextFree time.Time
 	// Random is a random number; any value is as good as any other.
 	Random ipset.Number
 }
@@ -165,6 +170,16 @@ type Decision struct {
 
 // ErrNotFree is the known wording for an address that a claim asks for and cannot have.
 const ErrNotFree = "Requested IP not available"
+
+// Asked is the one address that will do for a claim: the one that its pool has for it, or that it asks for. False means that any will do, or that what it asks for
+// is no address.
+func Asked(layout *Layout, claim Claim) (netip.Addr, bool) {
+	if addr, ok := layout.Reserved(claim.Name); ok {
+		return addr, true
+	}
+	addr, err := ParseAddr(claim.Requested)
+	return addr, err == nil
+}
 
 // The wording that users and their tools know.
 const (
@@ -273,8 +288,24 @@ func exhausted(s Snapshot) Decision {
 	}
 	return Decision{Refuse{
 		Error: errExhausted, Position: min(s.Ahead, ToldPositions) + 1,
-		Message: fmt.Sprintf("%s: every address of %s is taken or reserved; %s", errExhausted, s.Pool.Name, place),
+		Message: fmt.Sprintf("%s: every address of %s is taken or reserved%s; %s", errExhausted, s.Pool.Name, s.coolingDown(), place),
 	}, WhyExhausted}
+}
+
+// coolingDown tells a cool-down from exhaustion.
+func (s Snapshot) coolingDown() string {
+	if s.NextFree.IsZero() {
+		return ""
+	}
+	return ", and the first of those that cool down is free at " + s.NextFree.UTC().Format(time.RFC3339)
+}
+
+// taken says that an address is taken, and by what.
+func (s Snapshot) taken(addr netip.Addr) string {
+	if s.Holder == "" {
+		return fmt.Sprintf("%s is taken", addr)
+	}
+	return fmt.Sprintf("%s is taken by %s", addr, s.Holder)
 }
 
 // ToldPositions is how many claims of a queue are told their position. Those behind are told that so many are ahead, so that a queue that moves
@@ -290,7 +321,7 @@ func preallocate(s Snapshot, addr netip.Addr) Decision {
 		return refuse(ErrNotFree, fmt.Sprintf("%s is pre-allocated to claim %s", addr, owner))
 	}
 	if s.isTaken(addr) {
-		return refuse(ErrNotFree, fmt.Sprintf("%s is taken", addr))
+		return refuse(ErrNotFree, s.taken(addr))
 	}
 	return create(s, addr, network, WhyPreallocated)
 }
@@ -320,7 +351,7 @@ func obstacle(s Snapshot, addr netip.Addr) string {
 	case isReserved:
 		return fmt.Sprintf("%s is pre-allocated to claim %s", addr, owner)
 	case s.isTaken(addr):
-		return fmt.Sprintf("%s is taken", addr)
+		return s.taken(addr)
 	}
 	return ""
 }

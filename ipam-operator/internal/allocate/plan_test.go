@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -97,6 +98,21 @@ func TestPlan(t *testing.T) {
 				s.Pool.Free = taken("10.0.0.11")
 			},
 			want: Decision{Refuse{Error: "Requested IP not available", Message: "Requested IP not available: 10.0.0.11 is taken"}, WhyRefused},
+		},
+		"a refusal says who holds the address": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) {
+				s.Pool.Free, s.Claim.Requested, s.Holder = taken("10.0.0.11"), "10.0.0.11", "IPClaim other"
+			},
+			want: Decision{Refuse{Error: "Requested IP not available", Message: "Requested IP not available: 10.0.0.11 is taken by IPClaim other"}, WhyRefused},
+		},
+		"a cool-down is told from exhaustion": {
+			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) {
+				s.Pool.Free, s.NextFree = taken("10.0.0.10", "10.0.0.11", "10.0.0.12"), time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+			},
+			want: Decision{Refuse{
+				Error: "Exhausted IP Pools", Position: 1,
+				Message: "Exhausted IP Pools: every address of p is taken or reserved, and the first of those that cool down is free at 2026-01-01T12:00:00Z; position 1 in the queue",
+			}, WhyExhausted},
 		},
 		"a preallocation and a request that agree are one": {
 			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {

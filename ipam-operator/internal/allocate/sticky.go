@@ -16,7 +16,11 @@ func CoolDown(pool *ipamv1.IPPool) time.Duration {
 	if !pool.DeletionTimestamp.IsZero() {
 		return 0
 	}
-	return max(time.Duration(pool.Spec.AddressReuseGracePeriodSeconds)*time.Second, KeptFor(&pool.Spec))
+	return coolDown(&pool.Spec)
+}
+
+func coolDown(spec *ipamv1.IPPoolSpec) time.Duration {
+	return max(time.Duration(spec.AddressReuseGracePeriodSeconds)*time.Second, KeptFor(spec))
 }
 
 // KeptFor is how long a released address of a pool is kept for a claim of the same kind and name; zero means not at all.

@@ -34,7 +34,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, registry p
 		return err
 	}
 	clusters := capi.NewClusters(mgr.GetCache())
-	index := space.New()
+	index, layouts := space.New(), space.NewLayouts(ipamv1.AllocationStrategy(o.DefaultStrategy))
 	waiting := &waitingClaims{}
 	instruments := metrics.New(registry, index, waiting)
 	recorder := mgr.GetEventRecorder(reporter)
@@ -42,12 +42,12 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, registry p
 	claims := ipclaim.New(ipclaim.Deps{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Kind: ipclaim.IPClaims(mgr.GetClient(), mgr.GetAPIReader()), Index: index, Line: space.NewLine(),
 		Clusters: clusters, Filter: o.filter(), Recorder: recorder, Metrics: instruments, Clock: clock.RealClock{},
-		Strategy: ipamv1.AllocationStrategy(o.DefaultStrategy), Workers: o.ClaimWorkers,
+		Layouts: layouts, Workers: o.ClaimWorkers,
 	})
 	waiting.add(claims)
 	pools := ippool.New(ippool.Deps{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clusters: clusters, Filter: o.filter(), Verifier: claims, Recorder: recorder, Clock: clock.RealClock{},
-		Strategy: ipamv1.AllocationStrategy(o.DefaultStrategy), StatusInterval: o.PoolStatusInterval, Workers: o.PoolWorkers,
+		Layouts: layouts, StatusInterval: o.PoolStatusInterval, Workers: o.PoolWorkers,
 	})
 	addresses := addressesOf(claims, &ipamv1.IPClaim{})
 	for name, controller := range map[string]interface {
@@ -63,7 +63,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, registry p
 			return err
 		}
 	}
-	network, err := addNetworkData(ctx, mgr, o, clusters, followers, registry)
+	network, err := addNetworkData(ctx, mgr, o, clusters, layouts, followers, registry)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,6 +41,8 @@ type world struct {
 	config    *rest.Config
 	user      client.Client
 	namespace string
+	// replicaLogs are the files that processes of the operator write to.
+	replicaLogs []string
 }
 
 func newWorld(t *testing.T) *world {
@@ -143,6 +146,18 @@ func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
 	for deadline := time.Now().Add(patience); !ok(); wait(w.t.Context(), 20*time.Millisecond) {
 		require.True(w.t, time.Now().Before(deadline), what)
+	}
+}
+
+// whileMoving waits until something is as it should be, for as long as its state changes: on a busy machine it only takes longer, and what is stuck does not move.
+func (w *world) whileMoving(what string, state *atomic.Value, ok func() bool) {
+	w.t.Helper()
+	last, since := state.Load(), time.Now()
+	for ; !ok(); wait(w.t.Context(), 20*time.Millisecond) {
+		if now := state.Load(); now != last {
+			last, since = now, time.Now()
+		}
+		require.Less(w.t, time.Since(since), patience, what)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/muster-io/muster/ipam-operator/internal/controller/metal3dataclaim"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/metal3datatemplate"
 	"github.com/muster-io/muster/ipam-operator/internal/metrics"
+	"github.com/muster-io/muster/ipam-operator/internal/space"
 )
 
 // renderedSecrets keeps of all Secrets only those in the cache that this operator writes.
@@ -36,7 +37,9 @@ type networkData struct {
 }
 
 // addNetworkData adds the controllers of network data, if they are switched on.
-func addNetworkData(ctx context.Context, mgr ctrl.Manager, o Options, clusters *capi.Clusters, followers *followers, registry prometheus.Registerer) (*networkData, error) {
+func addNetworkData(ctx context.Context, mgr ctrl.Manager, o Options, clusters *capi.Clusters, layouts *space.Layouts, followers *followers,
+	registry prometheus.Registerer,
+) (*networkData, error) {
 	if !o.NetworkData {
 		return nil, nil
 	}
@@ -47,7 +50,7 @@ func addNetworkData(ctx context.Context, mgr ctrl.Manager, o Options, clusters *
 	instruments := metrics.NewNetworkData(registry)
 	data := metal3data.New(metal3data.Deps{
 		Client: mgr.GetClient(), Cache: mgr.GetCache(), Live: mgr.GetAPIReader(), Clusters: clusters, Filter: o.filter(), Recorder: recorder,
-		Metrics: instruments, Clock: clock.RealClock{}, NameByHost: o.NameByHost, Workers: o.DataWorkers,
+		Metrics: instruments, Clock: clock.RealClock{}, Layouts: layouts, NameByHost: o.NameByHost, Workers: o.DataWorkers,
 	})
 	claims := metal3dataclaim.New(metal3dataclaim.Deps{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clusters: clusters, Filter: o.filter(), Recorder: recorder, Metrics: instruments,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,9 +37,12 @@ spec:
       openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}
 `
 
-func (w *world) cluster(name string, paused bool) *unstructured.Unstructured {
+func (w *world) cluster(name string, paused bool, metadata ...metav1.ObjectMeta) *unstructured.Unstructured {
 	w.t.Helper()
 	cluster := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"paused": paused}}}
+	for _, m := range metadata {
+		cluster.SetAnnotations(m.Annotations)
+	}
 	cluster.SetGroupVersionKind(schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: "v1beta1", Kind: "Cluster"})
 	cluster.SetNamespace(w.namespace)
 	cluster.SetName(name)

@@ -135,10 +135,11 @@ func (w *world) converged(left map[string]bool) {
 	w.t.Cleanup(func() {
 		if w.t.Failed() {
 			w.t.Log(state.Load())
+			w.logReplicas(fmt.Sprint(state.Load()))
 		}
 	})
 	names := map[string]bool{}
-	w.eventually("not every claim is served or refused", func() bool {
+	w.whileMoving("not every claim is served or refused", &state, func() bool {
 		claims, contract, addresses := &ipamv1.IPClaimList{}, &unstructured.UnstructuredList{}, &ipamv1.IPAddressList{}
 		contract.SetGroupVersionKind(w.contractObject("IPAddressClaimList", "").GroupVersionKind())
 		for _, list := range []client.ObjectList{claims, contract, addresses} {
@@ -148,7 +149,7 @@ func (w *world) converged(left map[string]bool) {
 			}
 		}
 		clear(names)
-		served := 0
+		served, waiting := 0, []string{}
 		for _, claim := range claims.Items {
 			names[claim.Name] = claim.Status.Address != nil
 		}
@@ -156,13 +157,16 @@ func (w *world) converged(left map[string]bool) {
 			address, _, _ := unstructured.NestedString(claim.Object, "status", "addressRef", "name")
 			names[claim.GetName()] = address != ""
 		}
-		for _, isServed := range names {
+		for name, isServed := range names {
 			if isServed {
 				served++
+			} else {
+				waiting = append(waiting, name)
 			}
 		}
 		findings, err := check.Run(w.t.Context(), w.user, w.namespace)
-		state.Store(fmt.Sprintf("claims %d of %d, served %d, addresses %d, findings %v %v", len(names), len(left), served, len(addresses.Items), findings, err))
+		state.Store(fmt.Sprintf("claims %d of %d, served %d, addresses %d, waiting %v, findings %v %v",
+			len(names), len(left), served, len(addresses.Items), waiting, findings, err))
 		return len(names) == len(left) && served == min(len(left), capacity) && len(addresses.Items) == served
 	})
 	w.settled()

@@ -9,7 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -58,6 +61,7 @@ func beReplica(seed uint64) error {
 	config.Impersonate = asOperator
 	config.Wrap(newFaults(seed).wrap)
 	options := testOptions(os.Getenv(envNamespace))
+	options.LogLevel = "info" // it is shown when the test fails
 	if err := setLogger(options.LogLevel); err != nil {
 		return err
 	}
@@ -76,6 +80,7 @@ func (w *world) replica(seed uint64) (kill func()) {
 	require.NoError(w.t, err)
 	log, err := os.Create(filepath.Join(w.t.TempDir(), "log"))
 	require.NoError(w.t, err)
+	w.replicaLogs = append(w.replicaLogs, log.Name())
 	cmd := exec.CommandContext(w.t.Context(), program)
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", envSeed, seed), envNamespace+"="+w.namespace, envKubeconfig+"="+controlplanetest.Kubeconfig(w.t))
 	cmd.Stdout, cmd.Stderr = log, log
@@ -99,4 +104,30 @@ func (w *world) replica(seed uint64) (kill func()) {
 	}
 	w.t.Cleanup(kill)
 	return kill
+}
+
+// ofARace are the names of the claims of a race.
+var ofARace = regexp.MustCompile(`\bu\d+-\d+\b`)
+
+// logReplicas logs the end of what each replica said, and what all of them said of the claims that a text names, in the order of time.
+func (w *world) logReplicas(about string) {
+	var told []string
+	claims := ofARace.FindAllString(about, -1)
+	for i, path := range w.replicaLogs {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			w.t.Log(err)
+			continue
+		}
+		lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+		w.t.Logf("replica %d ends with: %s", i, strings.Join(lines[max(0, len(lines)-3):], "\n"))
+		for _, line := range lines {
+			if slices.ContainsFunc(claims, func(claim string) bool { return strings.Contains(line, `"`+claim+`"`) }) {
+				told = append(told, fmt.Sprintf("%s of replica %d", line, i))
+			}
+		}
+	}
+	at := regexp.MustCompile(`"ts":"[^"]*"`)
+	slices.SortStableFunc(told, func(a, b string) int { return strings.Compare(at.FindString(a), at.FindString(b)) })
+	w.t.Log(strings.Join(told[max(0, len(told)-200):], "\n"))
 }

@@ -83,9 +83,10 @@ func (o *objects) contractFindings() []Finding {
 			out = append(out, o.contractAddressFindings(key, a, held)...)
 		}
 	}
+	locked := map[types.NamespacedName]string{}
 	for _, key := range sorted(o.addresses) {
 		if a := o.addresses[key]; a.Spec.Claim.Kind == contractClaimKind && a.DeletionTimestamp.IsZero() {
-			out = append(out, o.lockFindings(key, a)...)
+			out = append(out, o.lockFindings(key, a, locked)...)
 		}
 	}
 	return append(out, o.contractClaimFindings()...)
@@ -127,19 +128,21 @@ func (o *objects) contractAddressFindings(key types.NamespacedName, a *unstructu
 	return out
 }
 
-// lockFindings looks for whose lock an address of ipam.metal3.io is.
-func (o *objects) lockFindings(key types.NamespacedName, a *ipamv1.IPAddress) []Finding {
-	claim, ok := o.contract.claims[types.NamespacedName{Namespace: key.Namespace, Name: a.Spec.Claim.Name}]
-	problem := ""
+// lockFindings looks for whose lock an address of ipam.metal3.io is, and whether its claim has another one.
+func (o *objects) lockFindings(key types.NamespacedName, a *ipamv1.IPAddress, locked map[types.NamespacedName]string) []Finding {
+	claimKey := types.NamespacedName{Namespace: key.Namespace, Name: a.Spec.Claim.Name}
+	claim, ok := o.contract.claims[claimKey]
+	object := "IPAddress " + key.String()
 	switch {
 	case !ok:
-		problem = fmt.Sprintf("its IPAddressClaim %s does not exist", a.Spec.Claim.Name)
+		return []Finding{{Orphan, object, fmt.Sprintf("its IPAddressClaim %s does not exist", claimKey.Name)}}
 	case !ownedBy(a, claim):
-		problem = fmt.Sprintf("its IPAddressClaim %s was deleted and created again", a.Spec.Claim.Name)
-	default:
-		return nil
+		return []Finding{{Orphan, object, fmt.Sprintf("its IPAddressClaim %s was deleted and created again", claimKey.Name)}}
+	case locked[claimKey] != "":
+		return []Finding{{Double, object, fmt.Sprintf("IPAddressClaim %s has IPAddress %s too", claimKey.Name, locked[claimKey])}}
 	}
-	return []Finding{{Orphan, "IPAddress " + key.String(), problem}}
+	locked[claimKey] = key.Name
+	return nil
 }
 
 // contractClaimFindings looks at what claims say that they have.

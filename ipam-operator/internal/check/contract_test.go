@@ -116,10 +116,12 @@ func TestContractIsChecked(t *testing.T) {
 			w.address(version, "p-10-0-0-3", "10.0.0.3", "fine")
 			w.lock("p-10-0-0-4", "10.0.0.4", "", "machine")
 			w.address(version, "p-10-0-0-4", "10.0.0.4", "left")
+			w.lock("p-10-0-0-5", "10.0.0.5", contractClaimKind, "fine")
 			ns := w.namespace
 			assert.Equal(t, []string{
 				"dangling  IPAddress.ipam.cluster.x-k8s.io " + ns + "/p-10-0-0-3: no IPAddress of ipam.metal3.io locks it",
 				"dangling  IPAddressClaim " + ns + "/dangles: its IPAddress p-10-0-0-9 does not exist",
+				"double    IPAddress " + ns + "/p-10-0-0-5: IPAddressClaim fine has IPAddress p-10-0-0-1 too",
 				"double    IPAddress.ipam.cluster.x-k8s.io " + ns + "/p-10-0-0-3: IPAddressClaim fine has IPAddress p-10-0-0-1 too",
 				"double    IPAddress.ipam.cluster.x-k8s.io " + ns + "/p-10-0-0-4: the IPAddress of ipam.metal3.io of its name belongs to IPClaim machine",
 				"double    IPAddressClaim " + ns + "/fine: names IPAddress p-10-0-0-1, as IPAddressClaim envies does",

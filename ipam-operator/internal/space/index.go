@@ -31,6 +31,8 @@ type Record struct {
 	IP   netip.Addr
 	// UID of the object.
 	UID types.UID
+	// Released is when the object was deleted that stays for a time; zero while it is in use.
+	Released time.Time
 }
 
 // record is a Record and how it is known.
@@ -68,6 +70,7 @@ type Index struct {
 	attempts map[types.UID]*attempt
 	left     map[Key]types.UID // attempts by what they were left by
 	made     map[types.UID]*record
+	cooling  map[types.NamespacedName]map[Key]*record // released objects by pool
 }
 
 // New returns an Index that knows nothing.
@@ -81,6 +84,7 @@ func New() *Index {
 		attempts: map[types.UID]*attempt{},
 		left:     map[Key]types.UID{},
 		made:     map[types.UID]*record{},
+		cooling:  map[types.NamespacedName]map[Key]*record{},
 	}
 }
 
@@ -160,6 +164,9 @@ func (x *Index) observe(r *record) {
 	}
 	x.records[r.Key] = r
 	put(x.byPool, r.Pool, r.Key, r)
+	if !r.Released.IsZero() {
+		put(x.cooling, r.Pool, r.Key, r)
+	}
 	if lock, ok := r.lock(); ok {
 		put(x.byLock, lock, r.Key, r)
 	}
@@ -204,6 +211,7 @@ func (x *Index) Leave(key Key, claim types.UID) []types.NamespacedName {
 func (x *Index) forget(r *record) []types.NamespacedName {
 	delete(x.records, r.Key)
 	drop(x.byPool, r.Pool, r.Key)
+	drop(x.cooling, r.Pool, r.Key)
 	if lock, ok := r.lock(); ok {
 		drop(x.byLock, lock, r.Key)
 	}
@@ -343,6 +351,32 @@ func (x *Index) Free(name types.NamespacedName) (int64, *allocate.Layout) {
 		return p.free.Count(), p.free.Layout
 	}
 	return 0, nil
+}
+
+// Layout is what a pool hands out; nil means that it is unknown.
+func (x *Index) Layout(name types.NamespacedName) *allocate.Layout {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if p, ok := x.pools[name]; ok {
+		return p.free.Layout
+	}
+	return nil
+}
+
+// NextFree is when the first of the released addresses of a pool is free; zero where none is on its way.
+func (x *Index) NextFree(name types.NamespacedName) (next time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	p, ok := x.pools[name]
+	if !ok || p.free.Layout.CoolDown == 0 {
+		return next
+	}
+	for _, r := range x.cooling[name] {
+		if at := r.Released.Add(p.free.Layout.CoolDown); next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	return next
 }
 
 // Pools are the names of all pools.

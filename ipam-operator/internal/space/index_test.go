@@ -197,3 +197,21 @@ func TestAgainstAModel(t *testing.T) {
 		}
 	}
 }
+
+func TestTheNextAddressThatCoolsDown(t *testing.T) {
+	x, cooling := New(), layout("p", "10.0.0.1", "10.0.0.9")
+	cooling.CoolDown = time.Minute
+	x.SetPool(name("p"), cooling)
+	assert.Zero(t, x.NextFree(name("p")))
+	for ip, at := range map[string]time.Time{"10.0.0.1": now.Add(time.Second), "10.0.0.2": now, "10.0.0.3": {}} {
+		r := takenBy("p", "p", ip)
+		r.Released = at
+		x.Observe(r)
+	}
+	assert.Equal(t, now.Add(time.Minute), x.NextFree(name("p")))
+	x.Forget(takenBy("p", "p", "10.0.0.2").Key)
+	assert.Equal(t, now.Add(time.Minute+time.Second), x.NextFree(name("p")))
+	x.Observe(takenBy("p", "p", "10.0.0.1"))
+	assert.Zero(t, x.NextFree(name("p")), "its claim has it again")
+	assert.Zero(t, x.NextFree(name("other")))
+}

@@ -6,6 +6,7 @@
 package v1alpha1
 
 import (
+	ipamv1alpha1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
@@ -16,6 +17,8 @@ import (
 type IPClaimStatusApplyConfiguration struct {
 	// address is the IPAddress of the claim.
 	Address *ObjectReferenceApplyConfiguration `json:"address,omitempty"`
+	// ipAddress is the address that the IPAddress holds. A claim that got its address before this field was there does not have it.
+	IPAddress *ipamv1alpha1.IPAddressStr `json:"ipAddress,omitempty"`
 	// errorMessage says why the claim has no address. It is retried the moment its cause changes.
 	ErrorMessage *string `json:"errorMessage,omitempty"`
 	// observedGeneration is the generation of the spec that conditions speak of.
@@ -35,6 +38,14 @@ func IPClaimStatus() *IPClaimStatusApplyConfiguration {
 // If called multiple times, the Address field is set to the value of the last call.
 func (b *IPClaimStatusApplyConfiguration) WithAddress(value *ObjectReferenceApplyConfiguration) *IPClaimStatusApplyConfiguration {
 	b.Address = value
+	return b
+}
+
+// WithIPAddress sets the IPAddress field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the IPAddress field is set to the value of the last call.
+func (b *IPClaimStatusApplyConfiguration) WithIPAddress(value ipamv1alpha1.IPAddressStr) *IPClaimStatusApplyConfiguration {
+	b.IPAddress = &value
 	return b
 }
 

@@ -125,11 +125,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		For(&ipamv1.IPAddress{}).
-		Watches(r.Claim, handler.Funcs{DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q ipclaim.Queue) {
-			r.enqueue(ctx, q, e.Object.GetNamespace(), client.MatchingFields{
-				ipclaim.AddressByClaim: ipclaim.ClaimIndex(r.Kind.Name(), e.Object.GetName()),
-			})
-		}}).
+		Watches(r.Claim, r.claimHandler()).
 		Watches(&ipamv1.IPPool{}, r.poolHandler()).
 		WithOptions(controller.TypedOptions[reconcile.Request]{
 			MaxConcurrentReconciles: 4, ReconciliationTimeout: time.Minute, EnableWarmup: new(true),
@@ -140,6 +136,21 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 	}
 	r.control = c
 	return nil
+}
+
+// claimHandler looks at the addresses of a claim that is gone, also where another one has its name already and its deletion was not seen.
+func (r *Reconciler) claimHandler() handler.EventHandler {
+	gone := func(ctx context.Context, claim client.Object, q ipclaim.Queue) {
+		r.enqueue(ctx, q, claim.GetNamespace(), client.MatchingFields{ipclaim.AddressByClaim: ipclaim.ClaimIndex(r.Kind.Name(), claim.GetName())})
+	}
+	return handler.Funcs{
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q ipclaim.Queue) {
+			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
+				gone(ctx, e.ObjectOld, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q ipclaim.Queue) { gone(ctx, e.Object, q) },
+	}
 }
 
 // poolHandler looks again at the addresses of a pool that may have let them go.

@@ -116,7 +116,7 @@ func (k *claims) Has(ctx context.Context, lock *ipamv1.IPAddress, live bool) (bo
 // read is a claim by what a reader knows; nil if it is gone.
 func (k *claims) read(ctx context.Context, reader client.Reader, key types.NamespacedName) (*unstructured.Unstructured, error) {
 	claim := object(k.kinds.Claim)
-	if err := reader.Get(ctx, key, claim); apierrors.IsNotFound(err) {
+	if err := reader.Get(ctx, key, claim); ipclaim.IsGone(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", ClaimKind, key, err)

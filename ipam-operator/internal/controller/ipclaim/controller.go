@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/metrics"
@@ -57,8 +56,8 @@ type Deps struct {
 	Metrics *metrics.Metrics
 	// Clock tells the time.
 	Clock clock.PassiveClock
-	// Strategy is the allocation strategy of pools that state none.
-	Strategy ipamv1.AllocationStrategy
+	// Layouts reads the specs of pools.
+	Layouts *space.Layouts
 	// Workers is how many claims are served at once.
 	Workers int
 	// Freed wakes the claims of all kinds that wait for an address of a pool; nil for the Reconciler that does it itself.

@@ -252,7 +252,7 @@ func (r *Reconciler) publish(ctx context.Context, subject *Subject, address *ipa
 	err := r.Kind.Publish(ctx, subject, address)
 	if err != nil {
 		if apierrors.IsNotFound(err) {
-			return r.Release(ctx, address.Namespace, addressOf(address), true, "ClaimGone")
+			return r.releaseUnlessHad(ctx, address, err)
 		}
 		return err
 	}
@@ -265,6 +265,24 @@ func (r *Reconciler) publish(ctx context.Context, subject *Subject, address *ipa
 	}
 	r.forget(subject.Key())
 	return r.setFinalizer(ctx, subject, true)
+}
+
+// releaseUnlessHad gives an address back whose claim is gone. That a write found nothing says less: the kind may not be served for the moment, or an object
+// beside the claim was on its way out. Such an address may be in use.
+func (r *Reconciler) releaseUnlessHad(ctx context.Context, address *ipamv1.IPAddress, cause error) error {
+	had, err := r.Kind.Has(ctx, address, true)
+	if err != nil {
+		return errors.Join(cause, err)
+	}
+	if had {
+		return fmt.Errorf("telling %s %s of its address: %w", ClaimKind(address), address.Spec.Claim.Name, cause)
+	}
+	return r.Release(ctx, address.Namespace, addressOf(address), true, "ClaimGone")
+}
+
+// IsGone reports whether an error says that an object is not there. Where the API server does not serve the kind, it does not.
+func IsGone(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // setFinalizer puts the finalizer on the claim, or takes it off, unless that is so already.

@@ -184,7 +184,21 @@ func TestPublishing(t *testing.T) {
 		}
 	})
 	t.Run("a claim that is gone meanwhile leaves no address", func(t *testing.T) {
-		s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.9"), faults: onStatus(apierrors.NewNotFound(claims, "c"))})
+		faults := interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, _ string, obj client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+			claim := &ipamv1.IPClaim{}
+			if err := c.Get(ctx, client.ObjectKeyFromObject(obj), claim); err != nil {
+				return err
+			}
+			claim.Finalizers = nil
+			if err := c.Update(ctx, claim); err != nil {
+				return err
+			}
+			if err := c.Delete(ctx, claim); err != nil {
+				return err
+			}
+			return apierrors.NewNotFound(claims, "c")
+		}}
+		s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.9"), faults: faults})
 		s.claim("c")
 		_, err := s.reconcile("c")
 		require.NoError(t, err)

@@ -155,7 +155,7 @@ func (k ipClaims) Has(ctx context.Context, address *ipamv1.IPAddress, live bool)
 		reader = k.live
 	}
 	key := types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Claim.Name}
-	if err := reader.Get(ctx, key, claim); apierrors.IsNotFound(err) {
+	if err := reader.Get(ctx, key, claim); IsGone(err) {
 		return false, nil
 	} else if err != nil {
 		return false, fmt.Errorf("reading IPClaim %s: %w", key, err)
@@ -181,6 +181,7 @@ func (k ipClaims) Publish(ctx context.Context, s *Subject, address *ipamv1.IPAdd
 	claim := s.Object.(*ipamv1.IPClaim)
 	before := claim.DeepCopy()
 	claim.Status.Address = &ipamv1.ObjectReference{Name: address.Name, Namespace: address.Namespace}
+	claim.Status.IPAddress = new(address.Spec.Address)
 	claim.Status.ErrorMessage = nil
 	claim.Status.ObservedGeneration = claim.Generation
 	meta.SetStatusCondition(&claim.Status.Conditions, metav1.Condition{
@@ -197,7 +198,7 @@ func (k ipClaims) Publish(ctx context.Context, s *Subject, address *ipamv1.IPAdd
 func (k ipClaims) Refuse(ctx context.Context, s *Subject, why allocate.Why, refusal allocate.Refuse) (bool, error) {
 	claim := s.Object.(*ipamv1.IPClaim)
 	before := claim.DeepCopy()
-	claim.Status.Address = nil
+	claim.Status.Address, claim.Status.IPAddress = nil, nil
 	claim.Status.ErrorMessage = nil
 	if refusal.Error != "" {
 		claim.Status.ErrorMessage = new(refusal.Error)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,10 +49,48 @@ func (r *Reconciler) observe(ctx context.Context, subject *Subject) (allocate.Sn
 	if err == nil && hold == allocate.NotHeld && len(s.Owned) == 0 && r.held.IsSuspect(subject.Key()) {
 		s.Owned, err = r.unseen(ctx, subject)
 	}
-	if err == nil && hold == allocate.NotHeld && len(s.Owned) == 0 {
-		s.Kept, err = r.kept(ctx, subject, pool)
+	if err != nil || hold != allocate.NotHeld || len(s.Owned) > 0 || subject.Claim.Deleting {
+		return s, err
 	}
+	s.NextFree = r.Index.NextFree(subject.Pool)
+	if s.Holder, err = r.holderOfAsked(ctx, subject); err != nil {
+		return s, err
+	}
+	s.Kept, err = r.kept(ctx, subject, pool)
 	return s, err
+}
+
+// holderOfAsked describes what has the one address that will do for a claim.
+func (r *Reconciler) holderOfAsked(ctx context.Context, subject *Subject) (string, error) {
+	layout := r.Index.Layout(subject.Pool)
+	if layout == nil {
+		return "", nil
+	}
+	asked, ok := allocate.Asked(layout, subject.Claim)
+	if !ok {
+		return "", nil
+	}
+	address := &ipamv1.IPAddress{}
+	key := types.NamespacedName{Namespace: subject.Pool.Namespace, Name: allocate.AddressName(layout.NamePrefix, asked)}
+	if err := r.Client.Get(ctx, key, address); apierrors.IsNotFound(err) {
+		return "", nil
+	} else if err != nil {
+		return "", fmt.Errorf("reading IPAddress %s: %w", key, err)
+	}
+	return holderOf(address, layout.CoolDown), nil
+}
+
+// holderOf says what has an address.
+func holderOf(address *ipamv1.IPAddress, coolDown time.Duration) string {
+	claim := ClaimKind(address) + " " + address.Spec.Claim.Name
+	switch released := ReleasedAt(address); {
+	case !released.IsZero() && coolDown > 0:
+		return fmt.Sprintf("%s, which released it: it is free at %s", claim, released.Add(coolDown).UTC().Format(time.RFC3339))
+	case IsByHand(address):
+		return fmt.Sprintf("IPAddress %s, which reserves it", address.Name)
+	default:
+		return claim
+	}
 }
 
 // owned are the addresses of a claim, oldest first: those that the cache shows, the one that this process has just made,

@@ -49,8 +49,13 @@ func (r Releaser) Release(ctx context.Context, namespace string, address allocat
 	if obj.DeletionTimestamp.IsZero() {
 		uid := types.UID(address.UID)
 		err := r.Writer.Delete(ctx, obj, client.Preconditions{UID: &uid})
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		if apierrors.IsNotFound(err) {
 			return nil
+		}
+		if apierrors.IsConflict(err) {
+			if other, readErr := r.isAnother(ctx, key, uid); other || readErr != nil {
+				return readErr
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("deleting IPAddress %s: %w", key, err)
@@ -61,6 +66,17 @@ func (r Releaser) Release(ctx context.Context, namespace string, address allocat
 		return r.Unprotect(ctx, obj)
 	}
 	return nil
+}
+
+// isAnother asks the API server whether the object of a UID is gone, and another one may have its name.
+func (r Releaser) isAnother(ctx context.Context, key types.NamespacedName, uid types.UID) (bool, error) {
+	obj := &ipamv1.IPAddress{}
+	if err := r.Reader.Get(ctx, key, obj); IsGone(err) {
+		return true, nil
+	} else if err != nil {
+		return false, fmt.Errorf("reading IPAddress %s: %w", key, err)
+	}
+	return obj.UID != uid, nil
 }
 
 // Unprotect takes the finalizer off an address. The patch names the object's UID and the finalizers that it replaces, and

@@ -86,7 +86,7 @@ func newShell(t *testing.T, f fixture) *shell {
 	s.reconciler = New(Deps{
 		Client: s.client, Live: s.client, Kind: IPClaims(s.client, s.client), Index: s.index, Clusters: capi.NewClusters(s.client), Recorder: s.events,
 		Metrics: metrics.New(prometheus.NewRegistry(), s.index, noneWaiting{}), Clock: clocktesting.NewFakePassiveClock(epoch),
-		Strategy: ipamv1.RandomAllocation, Workers: 1,
+		Layouts: space.NewLayouts(ipamv1.RandomAllocation), Workers: 1,
 	})
 	return s
 }

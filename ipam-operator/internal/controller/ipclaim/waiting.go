@@ -65,6 +65,18 @@ func (w *waiting) drop(claim types.NamespacedName) (types.UID, bool) {
 	return known.uid, ok
 }
 
+// former removes what is known of an earlier claim of a name and returns its UID; false means that there was none.
+func (w *waiting) former(claim types.NamespacedName, uid types.UID) (types.UID, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known, ok := w.claims[claim]
+	if !ok || known.uid == uid {
+		return "", false
+	}
+	delete(w.claims, claim)
+	return known.uid, true
+}
+
 func (w *waiting) count() map[allocate.Why]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

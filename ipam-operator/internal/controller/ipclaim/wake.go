@@ -99,8 +99,15 @@ func (r *Reconciler) giveUp(subject *Subject) {
 	}
 }
 
-// giveUpFormer ends the attempt of a claim that has gone since. If its address was written after all, the watch shows it.
+// giveUpFormer ends what was begun for a claim that has gone since: its place in the queue, and its attempt to get an address. If that was written after
+// all, the watch shows it. Where another claim has the name by now, both may have come between two passes.
 func (r *Reconciler) giveUpFormer(name types.NamespacedName, now *Subject) {
+	if now != nil {
+		if former, ok := r.waiting.former(name, now.UID()); ok {
+			r.seen.take(name)
+			r.leaveLine(former)
+		}
+	}
 	known, ok := r.unsure.Load(name)
 	if !ok {
 		return

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -36,8 +37,16 @@ func RecordOf(address *ipamv1.IPAddress) space.Record {
 	return space.Record{
 		Key:  IndexKey(client.ObjectKeyFromObject(address)),
 		Pool: types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Pool.Name},
-		IP:   ip, UID: address.UID,
+		IP:   ip, UID: address.UID, Released: ReleasedAt(address),
 	}
+}
+
+// ReleasedAt is when an address was released that stays taken for as long as its pool says; zero for any other.
+func ReleasedAt(address *ipamv1.IPAddress) time.Time {
+	if address.DeletionTimestamp.IsZero() || capi.IsLeftBehind(address) {
+		return time.Time{}
+	}
+	return address.DeletionTimestamp.Time
 }
 
 // addressHandler feeds the index of what is free and wakes the claims that an address concerns.
@@ -51,21 +60,28 @@ func (r *Reconciler) addressHandler() handler.EventHandler {
 			}
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q Queue) {
-			address := e.ObjectNew.(*ipamv1.IPAddress)
+			before, address := e.ObjectOld.(*ipamv1.IPAddress), e.ObjectNew.(*ipamv1.IPAddress)
+			if before.UID != address.UID { // another object of the name: its deletion was not seen
+				r.addressIsGone(ctx, before, q)
+			}
 			r.Index.Observe(RecordOf(address))
 			r.wakeUnlessBound(ctx, address, q)
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q Queue) {
-			address := e.Object.(*ipamv1.IPAddress)
-			if ClaimKind(address) == r.Kind.Name() {
-				q.Add(requestFor(address.Namespace, address.Spec.Claim.Name))
-			}
-			if owner := ClaimOwner(address); owner != "" && r.livesOn(ctx, address) {
-				r.leaveAddress(RecordOf(address), owner)
-			} else {
-				r.forgetAddress(RecordOf(address))
-			}
+			r.addressIsGone(ctx, e.Object.(*ipamv1.IPAddress), q)
 		},
+	}
+}
+
+// addressIsGone takes over that an address was deleted, and wakes the claim that had it.
+func (r *Reconciler) addressIsGone(ctx context.Context, address *ipamv1.IPAddress, q Queue) {
+	if ClaimKind(address) == r.Kind.Name() {
+		q.Add(requestFor(address.Namespace, address.Spec.Claim.Name))
+	}
+	if owner := ClaimOwner(address); owner != "" && r.livesOn(ctx, address) {
+		r.leaveAddress(RecordOf(address), owner)
+	} else {
+		r.forgetAddress(RecordOf(address))
 	}
 }
 
@@ -125,7 +141,7 @@ func (r *Reconciler) poolHandler() handler.EventHandler {
 		}
 	}
 	set := func(pool *ipamv1.IPPool) {
-		r.Index.SetPool(client.ObjectKeyFromObject(pool), allocate.Parse(&pool.Spec, r.Strategy))
+		r.Index.SetPool(client.ObjectKeyFromObject(pool), r.Layouts.Of(pool))
 		r.announce(client.ObjectKeyFromObject(pool))
 	}
 	return handler.Funcs{
@@ -147,6 +163,7 @@ func (r *Reconciler) poolHandler() handler.EventHandler {
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q Queue) {
 			r.Index.DropPool(client.ObjectKeyFromObject(e.Object))
+			r.Layouts.Drop(client.ObjectKeyFromObject(e.Object))
 			wakeAll(ctx, e.Object, q)
 		},
 	}

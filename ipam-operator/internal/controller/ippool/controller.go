@@ -20,6 +20,7 @@ import (
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
+	"github.com/muster-io/muster/ipam-operator/internal/space"
 )
 
 // FieldOwner is the name that writes of this controller carry.
@@ -52,8 +53,8 @@ type Deps struct {
 	Recorder Recorder
 	// Clock tells the time.
 	Clock clock.PassiveClock
-	// Strategy is the allocation strategy of pools that state none.
-	Strategy ipamv1.AllocationStrategy
+	// Layouts reads the specs of pools.
+	Layouts *space.Layouts
 	// StatusInterval is how far apart two writes of one pool's status are that its addresses cause.
 	StatusInterval time.Duration
 	// Workers is how many pools are looked at at once.
@@ -65,12 +66,13 @@ type Reconciler struct {
 	Deps
 	held    *capi.Held
 	told    *told
+	near    *neighbours
 	control controller.Controller
 }
 
 // New returns a Reconciler.
 func New(deps Deps) *Reconciler {
-	return &Reconciler{Deps: deps, told: newTold(), held: capi.NewHeld()}
+	return &Reconciler{Deps: deps, told: newTold(), near: newNeighbours(), held: capi.NewHeld()}
 }
 
 // +kubebuilder:rbac:groups=ipam.metal3.io,resources=ippools,verbs=get;list;watch;update;patch
@@ -83,6 +85,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, pool); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.told.drop(req.NamespacedName)
+			r.Layouts.Drop(req.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}

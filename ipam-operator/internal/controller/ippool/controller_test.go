@@ -25,6 +25,7 @@ import (
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
+	"github.com/muster-io/muster/ipam-operator/internal/space"
 )
 
 type indexes struct{ *fake.ClientBuilder }
@@ -84,7 +85,7 @@ func newShell(t *testing.T, v verifier, objects ...client.Object) *shell {
 	s.client = builder.Build()
 	s.reconciler = New(Deps{
 		Client: s.client, Live: s.client, Clusters: capi.NewClusters(s.client), Verifier: v, Recorder: s.events,
-		Clock: clocktesting.NewFakePassiveClock(epoch.Time), Strategy: ipamv1.RandomAllocation, StatusInterval: time.Second, Workers: 1,
+		Clock: clocktesting.NewFakePassiveClock(epoch.Time), Layouts: space.NewLayouts(ipamv1.RandomAllocation), StatusInterval: time.Second, Workers: 1,
 	})
 	return s
 }

@@ -101,7 +101,7 @@ func (r *Reconciler) announce(before, pool *ipamv1.IPPool, wanted ipamv1.IPPoolS
 }
 
 func isBad(condition metav1.Condition) bool {
-	if condition.Type == ipamv1.ExhaustedCondition {
+	if condition.Type == ipamv1.ExhaustedCondition || condition.Type == ipamv1.OverlappingCondition {
 		return condition.Status == metav1.ConditionTrue
 	}
 	return condition.Status == metav1.ConditionFalse && condition.Reason != ipamv1.ReasonPoolDeleting

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,12 +27,18 @@ type observation struct {
 	// addresses says that an address of the pool exists. For a pool that is being deleted the API server was asked.
 	addresses bool
 	cluster   *unstructured.Unstructured
+	// overlap is a pool that hands out the same addresses.
+	overlap overlap
+	// cooling counts the addresses that were released and stay taken for a time, and nextFree is when the first of them is free.
+	cooling  int
+	nextFree time.Time
 }
 
 func (r *Reconciler) observe(ctx context.Context, pool *ipamv1.IPPool) (observation, error) {
 	o := observation{
-		layout:  allocate.Parse(&pool.Spec, r.Strategy),
+		layout:  r.Layouts.Of(pool),
 		holders: map[string]ipamv1.IPAddressStr{}, used: map[netip.Addr]struct{}{},
+		overlap: r.near.of(client.ObjectKeyFromObject(pool)),
 	}
 	list := &ipamv1.IPAddressList{}
 	err := r.Client.List(ctx, list, client.InNamespace(pool.Namespace), client.MatchingFields{ipclaim.AddressByPool: pool.Name}, client.UnsafeDisableDeepCopy)
@@ -56,6 +63,12 @@ func (r *Reconciler) observe(ctx context.Context, pool *ipamv1.IPPool) (observat
 func (o *observation) add(address *ipamv1.IPAddress) {
 	if ip, err := allocate.ParseAddr(string(address.Spec.Address)); err == nil {
 		o.used[ip] = struct{}{}
+	}
+	if released := ipclaim.ReleasedAt(address); !released.IsZero() {
+		o.cooling++
+		if free := released.Add(o.layout.CoolDown); o.nextFree.IsZero() || free.Before(o.nextFree) {
+			o.nextFree = free
+		}
 	}
 	claim := address.Spec.Claim.Name
 	if _, ok := o.holders[claim]; ok && ipclaim.ClaimKind(address) != ipamv1.IPClaimKind {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -48,7 +49,11 @@ func status(pool *ipamv1.IPPool, o observation, now metav1.Time) ipamv1.IPPoolSt
 	}
 	wanted.Total, wanted.Used, wanted.Free, wanted.OutOfRange = &counts.Total, &counts.Used, &counts.Free, &counts.OutOfRange
 	wanted.ObservedGeneration = pool.Generation
-	for _, condition := range []metav1.Condition{ready(pool, o, counts), exhausted(counts)} {
+	conditions := []metav1.Condition{ready(pool, o, counts), exhausted(o, counts)}
+	if o.overlap != (overlap{}) || meta.FindStatusCondition(pool.Status.Conditions, ipamv1.OverlappingCondition) != nil {
+		conditions = append(conditions, overlapping(o.overlap))
+	}
+	for _, condition := range conditions {
 		condition.ObservedGeneration = pool.Generation
 		condition.LastTransitionTime = now
 		if before := meta.FindStatusCondition(wanted.Conditions, condition.Type); before != nil && before.Status == condition.Status {
@@ -77,9 +82,25 @@ func ready(pool *ipamv1.IPPool, o observation, counts allocate.Counts) metav1.Co
 	return c
 }
 
-func exhausted(counts allocate.Counts) metav1.Condition {
+// overlapping is told from when it was so first.
+func overlapping(with overlap) metav1.Condition {
+	if with == (overlap{}) {
+		return metav1.Condition{
+			Type: ipamv1.OverlappingCondition, Status: metav1.ConditionFalse, Reason: ipamv1.ReasonRangesSeparate, Message: "No other pool of the namespace hands out the same addresses",
+		}
+	}
+	return metav1.Condition{Type: ipamv1.OverlappingCondition, Status: metav1.ConditionTrue, Reason: ipamv1.ReasonRangesOverlap, Message: with.message()}
+}
+
+func exhausted(o observation, counts allocate.Counts) metav1.Condition {
 	if counts.Free > 0 {
 		return metav1.Condition{Type: ipamv1.ExhaustedCondition, Status: metav1.ConditionFalse, Reason: ipamv1.ReasonAddressesFree, Message: "Addresses are free"}
+	}
+	if o.cooling > 0 && o.layout.CoolDown > 0 {
+		return metav1.Condition{
+			Type: ipamv1.ExhaustedCondition, Status: metav1.ConditionTrue, Reason: ipamv1.ReasonAddressesCoolDown,
+			Message: fmt.Sprintf("Every address is taken or reserved; %d were released and cool down, the first of them is free at %s", o.cooling, o.nextFree.UTC().Format(time.RFC3339)),
+		}
 	}
 	return metav1.Condition{
 		Type: ipamv1.ExhaustedCondition, Status: metav1.ConditionTrue, Reason: ipamv1.ReasonNoAddressFree,

@@ -44,9 +44,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 func (r *Reconciler) poolHandler() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q ipclaim.Queue) {
+			r.tellNeighbours(e.Object, q)
 			q.Add(request(client.ObjectKeyFromObject(e.Object)))
 		},
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q ipclaim.Queue) {
+			r.tellNeighbours(e.ObjectNew, q)
 			req := request(client.ObjectKeyFromObject(e.ObjectNew))
 			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || len(e.ObjectOld.GetFinalizers()) != len(e.ObjectNew.GetFinalizers()) {
 				q.Add(req)
@@ -55,8 +57,19 @@ func (r *Reconciler) poolHandler() handler.EventHandler {
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q ipclaim.Queue) {
-			q.Add(request(client.ObjectKeyFromObject(e.Object)))
+			name := client.ObjectKeyFromObject(e.Object)
+			for _, other := range r.near.set(name, nil) {
+				q.AddAfter(request(other), r.StatusInterval)
+			}
+			q.Add(request(name))
 		},
+	}
+}
+
+// tellNeighbours looks at the pools that a pool overlaps, or has overlapped: their conditions say so.
+func (r *Reconciler) tellNeighbours(pool client.Object, q ipclaim.Queue) {
+	for _, other := range r.near.set(client.ObjectKeyFromObject(pool), r.Layouts.Of(pool.(*ipamv1.IPPool))) {
+		q.AddAfter(request(other), r.StatusInterval)
 	}
 }
 

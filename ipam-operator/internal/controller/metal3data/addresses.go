@@ -143,7 +143,7 @@ func (r *Reconciler) prefix(ctx context.Context, data *infrav1.Metal3Data, addre
 	if err != nil {
 		return 0, refuse("IPAddress %s: %v", address.Name, err)
 	}
-	network, _ := allocate.Parse(&pool.Spec, pool.Spec.AllocationStrategy).NetworkOf(ip)
+	network, _ := r.Layouts.Of(pool).NetworkOf(ip)
 	return network.Prefix, nil
 }
 

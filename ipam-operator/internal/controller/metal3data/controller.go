@@ -24,6 +24,7 @@ import (
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/metrics"
+	"github.com/muster-io/muster/ipam-operator/internal/space"
 )
 
 // FieldOwner is the name that writes of this controller carry.
@@ -65,6 +66,8 @@ type Deps struct {
 	Metrics *metrics.NetworkData
 	// Clock tells the time.
 	Clock clock.PassiveClock
+	// Layouts reads the specs of pools.
+	Layouts *space.Layouts
 	// NameByHost names IPClaims after the BareMetalHost and not after the Metal3Data, so that a pool can have addresses for hosts.
 	NameByHost bool
 	// Workers is how many Metal3Data are served at once.

@@ -1,0 +1,104 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ipclaim
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+)
+
+// TestAFormerClaimHoldsNoPlaceInTheQueue replaces a waiting claim by another one of its name between two passes.
+func TestAFormerClaimHoldsNoPlaceInTheQueue(t *testing.T) {
+	s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.1")})
+	s.index.Observe(RecordOf(s.address("p-10-0-0-1", "10.0.0.1", "other")))
+	former := s.claim("c", func(c *ipamv1.IPClaim) { c.Finalizers = nil })
+	_, err := s.reconcile("c")
+	require.NoError(t, err)
+	require.NoError(t, s.client.Delete(t.Context(), former))
+	now := s.claim("c", func(c *ipamv1.IPClaim) { c.UID = "uid-of-another-life" })
+	s.reconciler.written.drop(key("c")) // the fake client begins to count again
+
+	_, err = s.reconcile("c")
+	require.NoError(t, err)
+	assert.Equal(t, 1, s.reconciler.waiting.position(key("c")))
+	assert.Zero(t, s.reconciler.Line.Ahead(key("p"), waiterOf(now)))
+
+	s.reconciler.forgetAddress(RecordOf(s.address("p-10-0-0-1", "10.0.0.1", "other")))
+	_, err = s.reconcile("c")
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"p-10-0-0-1": "c"}, s.addresses())
+}
+
+// TestAnAddressIsKeptUntilItsClaimIsKnownToBeGone has an API server that finds nothing where the claim is.
+func TestAnAddressIsKeptUntilItsClaimIsKnownToBeGone(t *testing.T) {
+	lost := apierrors.NewNotFound(schema.GroupResource{Group: "ipam.metal3.io", Resource: "ipclaims"}, "c")
+	s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.9"), faults: onStatus(lost)})
+	s.claim("c")
+	_, err := s.reconcile("c")
+	require.ErrorContains(t, err, "telling IPClaim c of its address")
+	assert.Equal(t, map[string]string{"p-10-0-0-1": "c"}, s.addresses())
+}
+
+// TestAKindThatIsNotServedIsNotGone has an API server that does not know the path of a claim.
+func TestAKindThatIsNotServedIsNotGone(t *testing.T) {
+	resource := schema.GroupResource{Group: "ipam.metal3.io", Resource: "ipclaims"}
+	assert.True(t, IsGone(apierrors.NewNotFound(resource, "c")))
+	assert.False(t, IsGone(apierrors.NewGenericServerResponse(404, "GET", resource, "", "404 page not found", 0, true)))
+}
+
+// TestAnAddressWhoseDeletionConflictsIsNotForgotten refuses the deletion of a second address once, though the object is the one that is meant.
+func TestAnAddressWhoseDeletionConflictsIsNotForgotten(t *testing.T) {
+	refused := false
+	s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.9"), faults: interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			if !refused {
+				refused = true
+				return apierrors.NewConflict(schema.GroupResource{Resource: "ipaddresses"}, obj.GetName(), errLost)
+			}
+			return c.Delete(ctx, obj, opts...)
+		},
+	}})
+	s.claim("c", func(c *ipamv1.IPClaim) {
+		c.Status.Address = &ipamv1.ObjectReference{Name: "p-10-0-0-2", Namespace: "ns"}
+	})
+	for name, ip := range map[string]string{"p-10-0-0-1": "10.0.0.1", "p-10-0-0-2": "10.0.0.2"} {
+		s.create(s.address(name, ip, "c"))
+	}
+	result, err := s.reconcile("c")
+	require.NoError(t, err)
+	require.NotZero(t, result.RequeueAfter, "nothing else would look at the claim again")
+	_, err = s.reconcile("c")
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"p-10-0-0-2": "c"}, s.addresses())
+}
+
+// TestAnAddressThatWasReplacedUnseenWakesItsFormerClaim has a watch that shows another object of the same name, and not the deletion of the former one.
+func TestAnAddressThatWasReplacedUnseenWakesItsFormerClaim(t *testing.T) {
+	s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.9")})
+	for _, name := range []string{"a", "b"} {
+		s.claim(name, func(c *ipamv1.IPClaim) {
+			c.Status.Address = &ipamv1.ObjectReference{Name: "p-10-0-0-1", Namespace: "ns"}
+		})
+	}
+	before, after := s.address("p-10-0-0-1", "10.0.0.1", "a"), s.address("p-10-0-0-1", "10.0.0.1", "b")
+	before.UID = types.UID("uid-before")
+	q := newQueue(t)
+	s.index.Observe(RecordOf(before))
+	s.reconciler.addressHandler().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, q)
+	assert.Equal(t, []string{"a"}, woken(q))
+	counts, _ := s.index.Counts(key("p"))
+	assert.Equal(t, allocate.Counts{Total: 9, Used: 1, Free: 8}, counts)
+}
