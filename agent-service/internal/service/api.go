@@ -45,7 +45,8 @@ type InfraEnvs interface {
 	TokenGenerations(ctx context.Context, id string) (Generations, error)
 }
 
-// Hosts are the methods of users about hosts.
+// Hosts are the methods of users about hosts. The owner of the InfraEnv keeps its hosts: binds, moves and deletes them. The creator of the cluster that a host is in uses it: sees it,
+// says how it is used, installs and resets it. Both free it. Neither sees what the other says of it; Conflict HostOfAnother and HostUsedByAnother to the other one.
 type Hosts interface {
 	GetHost(ctx context.Context, by Principal, key HostKey) (*Host, error)
 	// ListHosts leaves inventories out; Inventory has them.
@@ -54,6 +55,8 @@ type Hosts interface {
 	Inventory(ctx context.Context, by Principal, key HostKey) ([]byte, error)
 	// Inventories are those of hosts that were listed; hosts without one are left out.
 	Inventories(ctx context.Context, by Principal, hosts []Host) (map[HostKey][]byte, error)
+	// MayActAs is nil for people who may do what the agent of a host does, and see what it sees: the owner of a free host, the user of a bound one; else NotFound.
+	MayActAs(ctx context.Context, by Principal, key HostKey) error
 	// Seen is when the agent polled last, from memory.
 	Seen(key HostKey) Seen
 	// UpdateHost lets change edit the settings in a transaction; whatever it empties is cleared. Conflict while installing.

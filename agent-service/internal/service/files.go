@@ -378,6 +378,9 @@ func (s *Service) AllowHosts(ctx context.Context, by Principal, id string) (*Clu
 // ResetValidation implements Hosts.
 func (s *Service) ResetValidation(ctx context.Context, by Principal, key HostKey, id string) (*Host, error) {
 	h, err := s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+		if err := w.settles(ctx, by, h); err != nil {
+			return err
+		}
 		switch id {
 		case validate.DiskSpeed:
 			h.Checks.DiskSpeed = validate.Unknown

@@ -15,16 +15,20 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
-// own reads a host to be changed. Unknown and foreign hosts answer alike.
-func (w *work) own(ctx context.Context, by Principal, key HostKey) (*Host, error) {
+// reach reads a host to be changed by who owns or uses it. Unknown and foreign hosts answer alike.
+func (w *work) reach(ctx context.Context, by Principal, key HostKey) (*Host, stake, error) {
 	h, err := w.host(ctx, key)
 	if err != nil {
-		return nil, err
+		return nil, stake{}, err
 	}
-	if h == nil || !by.Owns(h.Owner) {
-		return nil, notFound("Host", key.HostID)
+	if h == nil {
+		return nil, stake{}, notFound("Host", key.HostID)
 	}
-	return h, nil
+	has, err := w.stake(ctx, by, h)
+	if err == nil && has == (stake{}) {
+		err = notFound("Host", key.HostID)
+	}
+	return h, has, err
 }
 
 func (w *work) ownCluster(ctx context.Context, by Principal, id string) (*Cluster, error) {
@@ -42,10 +46,22 @@ func (w *work) ownCluster(ctx context.Context, by Principal, id string) (*Cluste
 func (s *Service) GetHost(ctx context.Context, by Principal, key HostKey) (*Host, error) {
 	var h *Host
 	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
-		if h, err = r.Host(ctx, key); err == nil && (h == nil || !by.Owns(h.Owner)) {
+		if h, err = r.Host(ctx, key); err == nil && h == nil {
 			return notFound("Host", key.HostID)
 		}
-		return err
+		if err != nil || by.Admin {
+			return err
+		}
+		owner, err := clusterOwner(ctx, r, h)
+		if err != nil {
+			return err
+		}
+		has := stakeIn(by, h, owner)
+		if has == (stake{}) {
+			return notFound("Host", key.HostID)
+		}
+		h = has.shown(*h)
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -56,7 +72,13 @@ func (s *Service) GetHost(ctx context.Context, by Principal, key HostKey) (*Host
 // ListHosts implements Hosts.
 func (s *Service) ListHosts(ctx context.Context, by Principal, filter HostFilter) (found List[Host], err error) {
 	err = s.view(ctx, func(ctx context.Context, r Reader) (err error) {
-		found, err = r.Hosts(ctx, Scope{by}, filter)
+		if found, err = r.Hosts(ctx, Scope{by}, filter); err != nil || by.Admin {
+			return err
+		}
+		has, err := stakes(ctx, r, by, found.Items)
+		for i := range has {
+			found.Items[i] = *has[i].shown(found.Items[i])
+		}
 		return err
 	})
 	return found, err
@@ -68,8 +90,10 @@ func (s *Service) Inventory(ctx context.Context, by Principal, key HostKey) ([]b
 	if err != nil {
 		return nil, err
 	}
-	if !by.Owns(h.Owner) {
-		return nil, notFound("Host", key.HostID)
+	if !by.Admin {
+		if _, err := s.GetHost(ctx, by, key); err != nil {
+			return nil, err
+		}
 	}
 	if h.Summary.Hash == "" {
 		return nil, nil
@@ -84,13 +108,19 @@ func (s *Service) Inventory(ctx context.Context, by Principal, key HostKey) ([]b
 
 // Inventories implements Hosts.
 func (s *Service) Inventories(ctx context.Context, by Principal, hosts []Host) (inventories map[HostKey][]byte, err error) {
-	var keys []HostKey
-	for i := range hosts {
-		if by.Owns(hosts[i].Owner) && hosts[i].Summary.Hash != "" {
-			keys = append(keys, hosts[i].HostKey)
-		}
-	}
 	err = s.view(ctx, func(ctx context.Context, r Reader) (err error) {
+		var has []stake
+		if !by.Admin {
+			if has, err = stakes(ctx, r, by, hosts); err != nil {
+				return err
+			}
+		}
+		var keys []HostKey
+		for i := range hosts {
+			if (by.Admin || has[i] != stake{}) && hosts[i].Summary.Hash != "" {
+				keys = append(keys, hosts[i].HostKey)
+			}
+		}
 		inventories, err = r.Inventories(ctx, keys)
 		return err
 	})
@@ -125,21 +155,29 @@ func (s *Service) Seen(key HostKey) Seen {
 // change runs a transaction about one host of a principal. The clusters are those that it may be taken to.
 func (s *Service) change(ctx context.Context, by Principal, key HostKey, do func(ctx context.Context, w *work, h *Host) error, clusters ...string) (*Host, error) {
 	var h *Host
+	var before, after stake
 	err := s.update(ctx, func(ctx context.Context, w *work) (err error) {
-		if h, err = w.own(ctx, by, key); err != nil {
+		if h, before, err = w.reach(ctx, by, key); err != nil {
 			return err
 		}
-		return do(ctx, w, h)
+		if err := do(ctx, w, h); err != nil {
+			return err
+		}
+		after, err = w.stake(ctx, by, h)
+		return err
 	}, append(clusters, s.hosts.clusterOf(key))...)
 	if err != nil {
 		return nil, err
 	}
-	return new(*h), nil
+	return stake{owns: before.owns, uses: before.uses || after.uses}.shown(*h), nil
 }
 
 // UpdateHost implements Hosts.
 func (s *Service) UpdateHost(ctx context.Context, by Principal, key HostKey, change func(*HostSettings) error) (*Host, error) {
 	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+		if err := w.settles(ctx, by, h); err != nil {
+			return err
+		}
 		before := h.HostSettings
 		after := before
 		after.NodeLabels, after.IgnitionEndpointHTTPHeaders = maps.Clone(before.NodeLabels), maps.Clone(before.IgnitionEndpointHTTPHeaders)
@@ -225,6 +263,9 @@ func (w *work) join(ctx context.Context, h *Host, c *Cluster, verb lifecycle.Ver
 // BindHost implements Hosts.
 func (s *Service) BindHost(ctx context.Context, by Principal, key HostKey, clusterID string, idempotent bool) (*Host, error) {
 	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+		if err := w.keeps(by, h); err != nil {
+			return err
+		}
 		c, err := w.ownCluster(ctx, by, clusterID)
 		if err != nil {
 			return err
@@ -239,6 +280,9 @@ func (s *Service) BindHost(ctx context.Context, by Principal, key HostKey, clust
 // MoveHost implements Hosts.
 func (s *Service) MoveHost(ctx context.Context, by Principal, key HostKey, clusterID string) (*Host, error) {
 	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+		if err := w.keeps(by, h); err != nil {
+			return err
+		}
 		c, err := w.ownCluster(ctx, by, clusterID)
 		if err != nil {
 			return err
@@ -257,6 +301,9 @@ var errDryRun = Refuse(Conflict, "DryRun", "nothing was written")
 func (s *Service) CheckBind(ctx context.Context, by Principal, key HostKey, clusterID string) (DryRun, error) {
 	var answer DryRun
 	_, err := s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+		if err := w.keeps(by, h); err != nil {
+			return err
+		}
 		c, err := w.ownCluster(ctx, by, clusterID)
 		if err != nil {
 			return err
@@ -355,6 +402,9 @@ func (w *work) actBecause(ctx context.Context, h *Host, verb lifecycle.Verb, c *
 // InstallHost implements Hosts.
 func (s *Service) InstallHost(ctx context.Context, by Principal, key HostKey) (*Host, error) {
 	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+		if err := w.settles(ctx, by, h); err != nil {
+			return err
+		}
 		c, err := w.cluster(ctx, h.ClusterID)
 		if err != nil {
 			return err
@@ -378,6 +428,9 @@ func (s *Service) InstallHost(ctx context.Context, by Principal, key HostKey) (*
 // ResetHost implements Hosts.
 func (s *Service) ResetHost(ctx context.Context, by Principal, key HostKey) (*Host, error) {
 	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+		if err := w.settles(ctx, by, h); err != nil {
+			return err
+		}
 		if err := w.act(ctx, h, lifecycle.Reset, nil); err != nil {
 			return err
 		}
@@ -388,6 +441,9 @@ func (s *Service) ResetHost(ctx context.Context, by Principal, key HostKey) (*Ho
 // RevokeTokens implements Hosts.
 func (s *Service) RevokeTokens(ctx context.Context, by Principal, key HostKey) (*Host, error) {
 	return s.change(ctx, by, key, func(_ context.Context, w *work, h *Host) error {
+		if err := w.keeps(by, h); err != nil {
+			return err
+		}
 		h.Stamps, h.Admission = Stamps{Registration: newStamp(), Binding: newStamp()}, Generations{}
 		w.tell(h, h.ClusterID, Warning, "host_tokens_revoked", true, "Host %s: its tokens were revoked", h.freeLabel())
 		return nil
@@ -397,6 +453,9 @@ func (s *Service) RevokeTokens(ctx context.Context, by Principal, key HostKey) (
 // DeleteHost implements Hosts.
 func (s *Service) DeleteHost(ctx context.Context, by Principal, key HostKey) error {
 	_, err := s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+		if err := w.keeps(by, h); err != nil {
+			return err
+		}
 		if err := w.apply(h, lifecycle.Apply(h.State, lifecycle.Delete, s.facts(h, nil)), "", false); err != nil {
 			return err
 		}

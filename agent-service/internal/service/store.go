@@ -36,7 +36,7 @@ type Poll struct {
 	Saved int64
 }
 
-// Scope limits lists to what a principal owns.
+// Scope limits lists to what a principal owns, of hosts also to those that are in clusters that it owns.
 type Scope struct {
 	Principal
 }

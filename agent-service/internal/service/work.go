@@ -361,6 +361,6 @@ func (h *Host) forgetPreparation() {
 func (h *Host) leave() {
 	h.PreviousCluster, h.ClusterID, h.DayTwo = h.ClusterID, "", false
 	h.HostSettings = HostSettings{Approved: h.Approved, Role: autoAssign, RequestedHostname: h.FreeHostname}
-	h.FreeHostname = ""
+	h.FreeHostname, h.Validations = "", nil // their sentences name the cluster and what the host was called there
 	h.Checks = validate.Checks{Registry: h.Checks.Registry, RegistryDetail: h.Checks.RegistryDetail, DiskSpeed: h.Checks.DiskSpeed}
 }

@@ -475,6 +475,35 @@ func ownsLists(t *testing.T, s *store.Store, _ string) {
 			require.NoError(t, tx.PutHost(ctx, host(e)))
 		}
 	})
+	var used service.HostKey
+	update(t, s, func(ctx context.Context, tx service.Tx) {
+		c, e := &service.Cluster{ID: uuid.NewString(), Name: "used", CreatedAt: time.Now()}, infraEnv(service.Owner{User: "w"})
+		c.Owner = service.Owner{User: "creator"}
+		require.NoError(t, tx.PutCluster(ctx, c))
+		require.NoError(t, tx.PutInfraEnv(ctx, e))
+		h := host(e)
+		h.ClusterID, used = c.ID, h.HostKey
+		require.NoError(t, tx.PutHost(ctx, h))
+	})
+	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+		for who, want := range map[string]int{"creator": 1, "w": 2, "u": 1, "": 0} {
+			hosts, err := r.Hosts(ctx, service.Scope{Principal: service.Principal{User: who}}, service.HostFilter{})
+			require.NoError(t, err)
+			assert.Len(t, hosts.Items, want, who)
+			assert.Equal(t, want, hosts.Total)
+			if who == "creator" {
+				assert.Equal(t, used, hosts.Items[0].HostKey, "it is in their cluster")
+			}
+			none, err := r.Hosts(ctx, service.Scope{Principal: service.Principal{User: who}}, service.HostFilter{HostID: "nobody"})
+			require.NoError(t, err)
+			assert.Empty(t, none.Items)
+		}
+		return nil
+	}))
+	update(t, s, func(ctx context.Context, tx service.Tx) {
+		require.NoError(t, tx.DeleteHosts(ctx, used))
+		require.NoError(t, tx.DeleteInfraEnv(ctx, used.InfraEnvID))
+	})
 	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
 		for _, c := range []struct {
 			who  service.Principal

@@ -245,6 +245,17 @@ func owned(query *bun.SelectQuery, scope service.Scope) *bun.SelectQuery {
 	}
 }
 
+// reached limits a query of hosts to those that a principal owns, and those in clusters that it owns.
+func reached(query *bun.SelectQuery, db bun.IDB, scope service.Scope) *bun.SelectQuery {
+	if scope.Admin {
+		return query
+	}
+	clusters := owned(db.NewSelect().Table("clusters").Column("id"), scope)
+	return query.WhereGroup(" AND ", func(query *bun.SelectQuery) *bun.SelectQuery {
+		return owned(query, scope).WhereOr("cluster_id IN (?)", clusters)
+	})
+}
+
 func paged(query *bun.SelectQuery, page service.Page) *bun.SelectQuery {
 	return query.Limit(int64(min(cmp.Or(max(page.Limit, 0), defaultPage), largestPage))).Offset(int64(max(page.Offset, 0)))
 }
@@ -290,7 +301,7 @@ func (r reader) Clusters(ctx context.Context, scope service.Scope, f service.Clu
 // Hosts implements service.Reader.
 func (r reader) Hosts(ctx context.Context, scope service.Scope, f service.HostFilter) (service.List[service.Host], error) {
 	var rows []hostRow
-	query := owned(r.db.NewSelect().Model(&rows), scope)
+	query := reached(r.db.NewSelect().Model(&rows), r.db, scope)
 	query = equal(equal(equal(query, "infra_env_id", f.InfraEnvID), "cluster_id", f.ClusterID), "host_id", f.HostID)
 	query = within(within(query, "state", f.States), "role", f.Roles)
 	if f.Unbound {
