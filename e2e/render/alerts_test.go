@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/muster-io/muster/e2e/checkout"
+	"github.com/muster-io/muster/e2e/render"
 )
 
 // prometheusRule is what is read here of monitoring.coreos.com/v1 PrometheusRule.
