@@ -117,7 +117,15 @@ func (r *Reconciler) release(ctx context.Context, address *ipamv1.IPAddress, gra
 	if left := address.DeletionTimestamp.Add(grace).Sub(r.Clock.Now()); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
-	return ctrl.Result{}, r.Releaser.Unprotect(ctx, address.DeepCopy())
+	// Whoever released it may have let it go already, and the cache may be behind.
+	live := &ipamv1.IPAddress{}
+	if err := r.Releaser.Reader.Get(ctx, client.ObjectKeyFromObject(address), live); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if live.UID != address.UID {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{}, r.Releaser.Unprotect(ctx, live)
 }
 
 // SetupWithManager starts the controller with the manager.

@@ -73,7 +73,9 @@ type Reconciler struct {
 	written *written
 	held    *capi.Held
 	census  census
-	freed   *freed
+	// letGo is the UIDs of the claims, by name, that this process took its finalizer off at the end: the cache shows them for a moment longer.
+	letGo sync.Map
+	freed *freed
 	// unsure is the claims, by name, that may have an address: its creation got no answer, and the question neither.
 	unsure  sync.Map
 	nudges  chan event.GenericEvent
@@ -120,6 +122,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		subject = nil // another instance serves it
 	}
 	r.giveUpFormer(req.NamespacedName, subject)
+	if r.isLetGo(req.NamespacedName, subject) {
+		return ctrl.Result{}, nil
+	}
 	if subject == nil {
 		r.forget(req.NamespacedName)
 		r.held.Trust(req.NamespacedName)

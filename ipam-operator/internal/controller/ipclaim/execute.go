@@ -331,11 +331,27 @@ func (r *Reconciler) release(ctx context.Context, subject *Subject, action alloc
 	if err := r.setFinalizer(ctx, subject, false); err != nil {
 		return err
 	}
+	if subject.Claim.Deleting {
+		r.letGo.Store(subject.Key(), subject.UID())
+	}
 	if why == allocate.WhyNotServed {
 		ctrl.LoggerFrom(ctx).Info("Removed the finalizer of a claim that is not served")
 		r.Recorder.Eventf(subject.Object, nil, eventTypeWarning, string(why), "Release", "%s; its finalizer was removed", subject.Foreign)
 	}
 	return nil
+}
+
+// isLetGo reports whether a claim was let go that the cache still shows: there is nothing left to do for it, and a write would find nothing.
+func (r *Reconciler) isLetGo(name types.NamespacedName, now *Subject) bool {
+	uid, ok := r.letGo.Load(name)
+	if !ok {
+		return false
+	}
+	if now != nil && now.UID() == uid {
+		return true
+	}
+	r.letGo.Delete(name)
+	return false
 }
 
 // refuse tells the claim why it has no address; the event says it when it changes.

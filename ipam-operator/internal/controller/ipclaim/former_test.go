@@ -102,3 +102,53 @@ func TestAnAddressThatWasReplacedUnseenWakesItsFormerClaim(t *testing.T) {
 	counts, _ := s.index.Counts(key("p"))
 	assert.Equal(t, allocate.Counts{Total: 9, Used: 1, Free: 8}, counts)
 }
+
+// TestAReleaseTakesTheWritesThatFinalizersForce shows a claim to a second pass that has been let go.
+func TestAReleaseTakesTheWritesThatFinalizersForce(t *testing.T) {
+	var writes []string
+	s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.9"), faults: interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			writes = append(writes, "delete "+obj.GetName())
+			return c.Delete(ctx, obj, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			writes = append(writes, "patch "+obj.GetName())
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+	}})
+	claim := s.claim("c")
+	_, err := s.reconcile("c")
+	require.NoError(t, err)
+	require.NoError(t, s.client.Delete(t.Context(), claim))
+	behind := s.get("c")
+	writes = nil
+	s.reconciler.Kind = cachedKind{s.reconciler.Kind, behind}
+	for range 3 {
+		s.reconciler.written.drop(key("c")) // an API server gives what it removes no new resourceVersion
+		_, err = s.reconcile("c")
+		require.NoError(t, err)
+	}
+	assert.Equal(t, []string{"delete p-10-0-0-1", "patch p-10-0-0-1", "patch c"}, writes)
+
+	s.reconciler.Kind = IPClaims(s.client, s.client)
+	s.claim("c", func(c *ipamv1.IPClaim) { c.UID = "uid-of-another-life" })
+	s.reconciler.written.drop(key("c")) // the fake client begins to count again
+	_, err = s.reconcile("c")
+	require.NoError(t, err)
+	assert.NotNil(t, s.get("c").Status.Address, "a claim that is made again is served")
+}
+
+// cachedKind shows a claim as a cache does that is behind.
+type cachedKind struct {
+	Kind
+	claim *ipamv1.IPClaim
+}
+
+// Get implements Kind.
+func (k cachedKind) Get(context.Context, types.NamespacedName) (*Subject, error) {
+	claim := k.claim.DeepCopy()
+	s := NewSubject(claim, ipamv1.GroupVersion.String(), ipamv1.IPClaimKind, ipamv1.IPClaimFinalizer)
+	s.Pool = key(claim.Spec.Pool.Name)
+	s.Claim.Bound = claim.Status.Address.Name
+	return s, nil
+}
