@@ -203,6 +203,10 @@ func (r *Reconciler) adopt(ctx context.Context, subject *Subject, action allocat
 	if err := r.own(ctx, subject, address); err != nil {
 		return err
 	}
+	if len(action.Surplus) > 0 {
+		// The status is written even if it is right by the cache: under the claim's resourceVersion, the API server says whether it names another address by now.
+		subject.Claim.Reported = false
+	}
 	if err := r.publish(ctx, subject, address, why); err != nil {
 		if taken := (*NameTakenError)(nil); errors.As(err, &taken) {
 			return errors.Join(err, r.avoid(ctx, subject, address, taken))

@@ -149,6 +149,31 @@ func (k cachedKind) Get(context.Context, types.NamespacedName) (*Subject, error)
 	claim := k.claim.DeepCopy()
 	s := NewSubject(claim, ipamv1.GroupVersion.String(), ipamv1.IPClaimKind, ipamv1.IPClaimFinalizer)
 	s.Pool = key(claim.Spec.Pool.Name)
-	s.Claim.Bound = claim.Status.Address.Name
+	s.Claim.Bound, s.Claim.Reported = claim.Status.Address.Name, true
 	return s, nil
+}
+
+// TestNoAddressIsGivenBackByAStatusThatIsBehind has a cache whose claim names another address than the claim does by now.
+func TestNoAddressIsGivenBackByAStatusThatIsBehind(t *testing.T) {
+	s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.9")})
+	s.claim("c", func(c *ipamv1.IPClaim) {
+		c.Status.Address = &ipamv1.ObjectReference{Name: "p-10-0-0-2", Namespace: "ns"}
+	})
+	for name, ip := range map[string]string{"p-10-0-0-1": "10.0.0.1", "p-10-0-0-2": "10.0.0.2"} {
+		s.create(s.address(name, ip, "c"))
+	}
+	behind, now := s.get("c"), s.get("c")
+	now.Status.Address.Name = "p-10-0-0-1"
+	require.NoError(t, s.client.Status().Update(t.Context(), now))
+	served := s.reconciler.Kind
+	s.reconciler.Kind = cachedKind{served, behind}
+	result, err := s.reconcile("c")
+	require.NoError(t, err)
+	require.NotZero(t, result.RequeueAfter)
+	assert.Len(t, s.addresses(), 2)
+
+	s.reconciler.Kind = served
+	_, err = s.reconcile("c")
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"p-10-0-0-1": "c"}, s.addresses())
 }
