@@ -121,10 +121,18 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationhiveextensionsv1beta1.ClusterNetworkEntryApplyConfiguration{}
 	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("ClusterProgress"):
 		return &applyconfigurationhiveextensionsv1beta1.ClusterProgressApplyConfiguration{}
+	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("DiskEncryption"):
+		return &applyconfigurationhiveextensionsv1beta1.DiskEncryptionApplyConfiguration{}
+	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("IgnitionEndpoint"):
+		return &applyconfigurationhiveextensionsv1beta1.IgnitionEndpointApplyConfiguration{}
 	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("MachineNetworkEntry"):
 		return &applyconfigurationhiveextensionsv1beta1.MachineNetworkEntryApplyConfiguration{}
+	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("ManifestsConfigMapReference"):
+		return &applyconfigurationhiveextensionsv1beta1.ManifestsConfigMapReferenceApplyConfiguration{}
 	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("Networking"):
 		return &applyconfigurationhiveextensionsv1beta1.NetworkingApplyConfiguration{}
+	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("ObjectReference"):
+		return &applyconfigurationhiveextensionsv1beta1.ObjectReferenceApplyConfiguration{}
 	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("ProvisionRequirements"):
 		return &applyconfigurationhiveextensionsv1beta1.ProvisionRequirementsApplyConfiguration{}
 	case hiveextensionsv1beta1.SchemeGroupVersion.WithKind("Proxy"):

@@ -6,6 +6,7 @@ package v1beta1
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
@@ -81,6 +82,51 @@ type Proxy struct {
 	NoProxy string `json:"noProxy,omitempty"`
 }
 
+// ManifestsConfigMapReference names a ConfigMap with manifests, in this namespace.
+type ManifestsConfigMapReference struct {
+	// name of the ConfigMap.
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// ObjectReference names an object of some namespace.
+type ObjectReference struct {
+	// name of the object.
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// namespace of the object.
+	// +kubebuilder:validation:MaxLength=253
+	Namespace string `json:"namespace"`
+}
+
+// DiskEncryption is how installation disks are encrypted.
+type DiskEncryption struct {
+	// enableOn says on which roles.
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:default=none
+	// +optional
+	EnableOn *string `json:"enableOn,omitempty"`
+	// mode is tpmv2 or tang.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Mode *string `json:"mode,omitempty"`
+	// tangServers are JSON.
+	// +kubebuilder:validation:MaxLength=65536
+	// +optional
+	TangServers string `json:"tangServers,omitempty"`
+}
+
+// IgnitionEndpoint is where machines get their ignition, instead of the service.
+type IgnitionEndpoint struct {
+	// url of the endpoint.
+	// +kubebuilder:validation:MaxLength=2048
+	// +optional
+	URL string `json:"url,omitempty"`
+	// caCertificateReference names the Secret with the certificate that it is trusted by.
+	// +optional
+	CaCertificateReference *ObjectReference `json:"caCertificateReference,omitempty"`
+}
+
 // AgentClusterInstallSpec is how a ClusterDeployment is installed on Agents. Fields that are not modelled are kept.
 // +kubebuilder:pruning:PreserveUnknownFields
 type AgentClusterInstallSpec struct {
@@ -132,6 +178,27 @@ type AgentClusterInstallSpec struct {
 	// +listType=atomic
 	// +optional
 	NTPSources []string `json:"ntpSources,omitempty"`
+	// manifestsConfigMapRef is manifestsConfigMapRefs with one entry, of former clients. It has no effect.
+	// +optional
+	ManifestsConfigMapRef *hivev1.LocalObjectReference `json:"manifestsConfigMapRef,omitempty"`
+	// manifestsConfigMapRefs have no effect: manifests of a cluster are stated over REST.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +optional
+	ManifestsConfigMapRefs []ManifestsConfigMapReference `json:"manifestsConfigMapRefs,omitempty"`
+	// mirrorRegistryRef has no effect: that of the InfraEnv is of the discovery image.
+	// +optional
+	MirrorRegistryRef *ObjectReference `json:"mirrorRegistryRef,omitempty"`
+	// platformType has no effect: networking says whether addresses are managed.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	PlatformType string `json:"platformType,omitempty"`
+	// diskEncryption has no effect: what is written is the image as it is.
+	// +optional
+	DiskEncryption *DiskEncryption `json:"diskEncryption,omitempty"`
+	// ignitionEndpoint has no effect: first-boot data comes from the service.
+	// +optional
+	IgnitionEndpoint *IgnitionEndpoint `json:"ignitionEndpoint,omitempty"`
 }
 
 // ClusterProgress is how far the installation of a cluster is.
@@ -180,6 +247,10 @@ type AgentClusterInstallStatus struct {
 	// workerAgentsReady are other machines that can be installed.
 	// +optional
 	WorkerAgentsReady int `json:"workerAgentsReady,omitempty"`
+	// validationsInfo are the validations of the cluster, by category.
+	// +kubebuilder:validation:MaxProperties=16
+	// +optional
+	ValidationsInfo map[string]agentv1.ValidationResults `json:"validationsInfo,omitempty"`
 	// debugInfo is for those who look for an error.
 	// +optional
 	DebugInfo ClusterDebugInfo `json:"debugInfo,omitempty,omitzero"`

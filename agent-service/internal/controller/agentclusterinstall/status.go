@@ -34,12 +34,20 @@ const (
 	reasonNoFailedPreparation = "There is no failing prior preparation attempt"
 )
 
+// conditionIgnored says which fields of the spec have no effect.
+const (
+	conditionIgnored = "FieldsIgnored"
+
+	reasonWithoutEffect = "FieldsWithoutEffect"
+	reasonAllApplied    = "AllFieldsApplied"
+)
+
 const conditionPreparationFailed = "LastInstallationPreparationFailed"
 
 // status is what to say of a cluster.
 func status(seen *snapshot, url string, now metav1.Time) hiveextv1.AgentClusterInstallStatus {
 	said := *seen.install.Status.DeepCopy()
-	conditions := []hivev1.Condition{synced(seen.obstacle)}
+	conditions := []hivev1.Condition{synced(seen.obstacle), ignored(&seen.install.Spec)}
 	switch {
 	case seen.cluster == nil && wasInstalled(seen.install):
 		// What the service lost stays said: it is what the cluster is restored from.
@@ -56,6 +64,7 @@ func status(seen *snapshot, url string, now metav1.Time) hiveextv1.AgentClusterI
 		c := count(seen)
 		said.ControlPlaneAgentsDiscovered, said.ControlPlaneAgentsReady = c.controlPlane, c.controlPlaneReady
 		said.WorkerAgentsDiscovered, said.WorkerAgentsReady = c.workers, c.workersReady
+		said.ValidationsInfo = validations(seen, c)
 		said.Progress = &hiveextv1.ClusterProgress{TotalPercentage: int64(c.percentage)}
 		said.DebugInfo = hiveextv1.ClusterDebugInfo{
 			State: string(seen.cluster.Status), StateInfo: seen.cluster.StatusInfo, EventsURL: url + "/api/assisted-install/v2/events?cluster_id=" + seen.cluster.ID,

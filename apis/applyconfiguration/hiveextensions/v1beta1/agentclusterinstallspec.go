@@ -40,6 +40,18 @@ type AgentClusterInstallSpecApplyConfiguration struct {
 	Proxy *ProxyApplyConfiguration `json:"proxy,omitempty"`
 	// ntpSources are the time servers of the installed cluster.
 	NTPSources []string `json:"ntpSources,omitempty"`
+	// manifestsConfigMapRef is manifestsConfigMapRefs with one entry, of former clients. It has no effect.
+	ManifestsConfigMapRef *v1.LocalObjectReferenceApplyConfiguration `json:"manifestsConfigMapRef,omitempty"`
+	// manifestsConfigMapRefs have no effect: manifests of a cluster are stated over REST.
+	ManifestsConfigMapRefs []ManifestsConfigMapReferenceApplyConfiguration `json:"manifestsConfigMapRefs,omitempty"`
+	// mirrorRegistryRef has no effect: that of the InfraEnv is of the discovery image.
+	MirrorRegistryRef *ObjectReferenceApplyConfiguration `json:"mirrorRegistryRef,omitempty"`
+	// platformType has no effect: networking says whether addresses are managed.
+	PlatformType *string `json:"platformType,omitempty"`
+	// diskEncryption has no effect: what is written is the image as it is.
+	DiskEncryption *DiskEncryptionApplyConfiguration `json:"diskEncryption,omitempty"`
+	// ignitionEndpoint has no effect: first-boot data comes from the service.
+	IgnitionEndpoint *IgnitionEndpointApplyConfiguration `json:"ignitionEndpoint,omitempty"`
 }
 
 // AgentClusterInstallSpecApplyConfiguration constructs a declarative configuration of the AgentClusterInstallSpec type for use with
@@ -155,5 +167,58 @@ func (b *AgentClusterInstallSpecApplyConfiguration) WithNTPSources(values ...str
 	for i := range values {
 		b.NTPSources = append(b.NTPSources, values[i])
 	}
+	return b
+}
+
+// WithManifestsConfigMapRef sets the ManifestsConfigMapRef field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ManifestsConfigMapRef field is set to the value of the last call.
+func (b *AgentClusterInstallSpecApplyConfiguration) WithManifestsConfigMapRef(value *v1.LocalObjectReferenceApplyConfiguration) *AgentClusterInstallSpecApplyConfiguration {
+	b.ManifestsConfigMapRef = value
+	return b
+}
+
+// WithManifestsConfigMapRefs adds the given value to the ManifestsConfigMapRefs field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the ManifestsConfigMapRefs field.
+func (b *AgentClusterInstallSpecApplyConfiguration) WithManifestsConfigMapRefs(values ...*ManifestsConfigMapReferenceApplyConfiguration) *AgentClusterInstallSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithManifestsConfigMapRefs")
+		}
+		b.ManifestsConfigMapRefs = append(b.ManifestsConfigMapRefs, *values[i])
+	}
+	return b
+}
+
+// WithMirrorRegistryRef sets the MirrorRegistryRef field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the MirrorRegistryRef field is set to the value of the last call.
+func (b *AgentClusterInstallSpecApplyConfiguration) WithMirrorRegistryRef(value *ObjectReferenceApplyConfiguration) *AgentClusterInstallSpecApplyConfiguration {
+	b.MirrorRegistryRef = value
+	return b
+}
+
+// WithPlatformType sets the PlatformType field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PlatformType field is set to the value of the last call.
+func (b *AgentClusterInstallSpecApplyConfiguration) WithPlatformType(value string) *AgentClusterInstallSpecApplyConfiguration {
+	b.PlatformType = &value
+	return b
+}
+
+// WithDiskEncryption sets the DiskEncryption field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DiskEncryption field is set to the value of the last call.
+func (b *AgentClusterInstallSpecApplyConfiguration) WithDiskEncryption(value *DiskEncryptionApplyConfiguration) *AgentClusterInstallSpecApplyConfiguration {
+	b.DiskEncryption = value
+	return b
+}
+
+// WithIgnitionEndpoint sets the IgnitionEndpoint field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the IgnitionEndpoint field is set to the value of the last call.
+func (b *AgentClusterInstallSpecApplyConfiguration) WithIgnitionEndpoint(value *IgnitionEndpointApplyConfiguration) *AgentClusterInstallSpecApplyConfiguration {
+	b.IgnitionEndpoint = value
 	return b
 }

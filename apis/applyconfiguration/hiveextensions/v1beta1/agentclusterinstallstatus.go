@@ -6,6 +6,7 @@
 package v1beta1
 
 import (
+	agentinstallv1beta1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	v1 "github.com/muster-io/muster/apis/applyconfiguration/hive/v1"
 )
 
@@ -24,6 +25,8 @@ type AgentClusterInstallStatusApplyConfiguration struct {
 	WorkerAgentsDiscovered *int `json:"workerAgentsDiscovered,omitempty"`
 	// workerAgentsReady are other machines that can be installed.
 	WorkerAgentsReady *int `json:"workerAgentsReady,omitempty"`
+	// validationsInfo are the validations of the cluster, by category.
+	ValidationsInfo map[string]agentinstallv1beta1.ValidationResults `json:"validationsInfo,omitempty"`
 	// debugInfo is for those who look for an error.
 	DebugInfo *ClusterDebugInfoApplyConfiguration `json:"debugInfo,omitempty"`
 	// progress of the installation.
@@ -78,6 +81,20 @@ func (b *AgentClusterInstallStatusApplyConfiguration) WithWorkerAgentsDiscovered
 // If called multiple times, the WorkerAgentsReady field is set to the value of the last call.
 func (b *AgentClusterInstallStatusApplyConfiguration) WithWorkerAgentsReady(value int) *AgentClusterInstallStatusApplyConfiguration {
 	b.WorkerAgentsReady = &value
+	return b
+}
+
+// WithValidationsInfo puts the entries into the ValidationsInfo field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, the entries provided by each call will be put on the ValidationsInfo field,
+// overwriting an existing map entries in ValidationsInfo field with the same key.
+func (b *AgentClusterInstallStatusApplyConfiguration) WithValidationsInfo(entries map[string]agentinstallv1beta1.ValidationResults) *AgentClusterInstallStatusApplyConfiguration {
+	if b.ValidationsInfo == nil && len(entries) > 0 {
+		b.ValidationsInfo = make(map[string]agentinstallv1beta1.ValidationResults, len(entries))
+	}
+	for k, v := range entries {
+		b.ValidationsInfo[k] = v
+	}
 	return b
 }
 
