@@ -177,7 +177,7 @@ func (r Releases) get(ctx context.Context, address string, read func(io.Reader) 
 
 // unpack installs the program from a gzipped tar archive.
 func unpack(archive, name, dir string) (err error) {
-	file, err := os.Open(archive) //nolint:gosec // it is the file that was downloaded
+	file, err := os.Open(archive)
 	if err != nil {
 		return fmt.Errorf("unpacking %s: %w", name, err)
 	}
@@ -202,7 +202,7 @@ func unpack(archive, name, dir string) (err error) {
 }
 
 func write(path string, content io.Reader) error {
-	out, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // the caller names it
+	out, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ func fakeGo(t *testing.T, build string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "go")
 	script := "#!/bin/sh\nif [ \"$1\" = list ]; then\n  printf '" + strings.ReplaceAll(list, "\n", `\n`) + "'\n  exit\nfi\n" + build
-	require.NoError(t, os.WriteFile(path, []byte(script), 0o700)) //nolint:gosec // it is a program
+	require.NoError(t, os.WriteFile(path, []byte(script), 0o700))
 	return path
 }
 

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -96,10 +97,8 @@ func isConcurrent(path string) bool {
 	if strings.HasSuffix(path, "/apis/controlplanetest") {
 		return true
 	}
-	for _, prefix := range withoutGoroutines {
-		if path == prefix {
-			return false
-		}
+	if slices.Contains(withoutGoroutines, path) {
+		return false
 	}
 	for _, prefix := range concurrent {
 		if path == prefix || strings.HasPrefix(path, strings.TrimSuffix(prefix, "/")+"/") {

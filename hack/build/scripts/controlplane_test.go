@@ -92,7 +92,7 @@ func pinned(t *testing.T, module string) string {
 func executable(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\necho '"+text+"'\n"), 0o700)) //nolint:gosec // it is a program
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\necho '"+text+"'\n"), 0o700))
 	return path
 }
 

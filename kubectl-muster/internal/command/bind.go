@@ -112,7 +112,7 @@ func (s *session) change(ctx context.Context, c client.Client, machines []string
 			failed = errors.Join(failed, fmt.Errorf("machine %s: %w", machines[i], err))
 			continue
 		}
-		fmt.Fprintf(s.Out, "machine %s %s\n", machines[i], said)
+		s.say("machine %s %s", machines[i], said)
 	}
 	return failed
 }

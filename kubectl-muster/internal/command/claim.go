@@ -81,7 +81,7 @@ func (s *session) runClaim(ctx context.Context, pool string, o *claimOptions) er
 		defer cancel()
 	}
 	if err := s.untilRunning(ctx, c, claim); err != nil {
-		fmt.Fprintf(s.Err, "The claim stays. Give it back: kubectl muster release %s -n %s\n", claim.Name, namespace)
+		s.tell("The claim stays. Give it back: kubectl muster release %s -n %s", claim.Name, namespace)
 		return err
 	}
 	if o.save == "" {
@@ -108,7 +108,7 @@ func (s *session) createClaim(ctx context.Context, c client.Client, namespace, p
 	err = c.Create(ctx, claim)
 	switch {
 	case err == nil:
-		fmt.Fprintf(s.Err, "clusterclaim %s created in namespace %s\n", claim.Name, namespace)
+		s.tell("clusterclaim %s created in namespace %s", claim.Name, namespace)
 		return claim, nil
 	case !apierrors.IsAlreadyExists(err) || o.name == "":
 		return nil, served(err, "pool-operator")
@@ -119,7 +119,7 @@ func (s *session) createClaim(ctx context.Context, c client.Client, namespace, p
 	if claim.Spec.ClusterPoolName != pool {
 		return nil, fmt.Errorf("the claim %s is there already, and asks the pool %s: choose another --name", claim.Name, claim.Spec.ClusterPoolName)
 	}
-	fmt.Fprintf(s.Err, "clusterclaim %s is there already\n", claim.Name)
+	s.tell("clusterclaim %s is there already", claim.Name)
 	return claim, nil
 }
 
@@ -174,7 +174,7 @@ func (s *session) untilRunning(ctx context.Context, c client.Client, claim *hive
 		}
 		step, done, err := progress(claim)
 		if step != told && err == nil {
-			fmt.Fprintln(s.Err, oneLine(step))
+			s.tell("%s", oneLine(step))
 			told = step
 		}
 		return done, err
@@ -273,7 +273,7 @@ func (s *session) save(kubeconfig []byte, path string) error {
 	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	fmt.Fprintf(s.Err, "kubeconfig saved: kubectl --kubeconfig=%s get namespaces\n", path)
+	s.tell("kubeconfig saved: kubectl --kubeconfig=%s get namespaces", path)
 	return nil
 }
 
@@ -308,7 +308,7 @@ func (s *session) runRelease(ctx context.Context, names []string, untilGone bool
 			failed = errors.Join(failed, served(err, "pool-operator"))
 			continue
 		}
-		fmt.Fprintf(s.Out, "clusterclaim %s released\n", name)
+		s.say("clusterclaim %s released", name)
 		if untilGone {
 			failed = errors.Join(failed, gone(ctx, c, claim))
 		}

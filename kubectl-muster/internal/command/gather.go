@@ -6,7 +6,6 @@ package command
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
@@ -37,7 +36,7 @@ func (s *session) runGather(ctx context.Context, path string, oneNamespace bool)
 	if err != nil {
 		return err
 	}
-	options := gather.Options{Now: time.Now(), Progress: func(step string) { fmt.Fprintln(s.Err, step) }}
+	options := gather.Options{Now: time.Now(), Progress: func(step string) { s.tell("%s", step) }}
 	if oneNamespace {
 		if options.Namespace, err = s.namespace(); err != nil {
 			return err
@@ -58,6 +57,6 @@ func (s *session) runGather(ctx context.Context, path string, oneNamespace bool)
 	if err = errors.Join(gather.Write(ctx, config, out, options), out.Close()); err != nil {
 		return err
 	}
-	fmt.Fprintln(s.Out, path)
+	s.say("%s", path)
 	return nil
 }

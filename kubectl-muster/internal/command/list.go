@@ -6,7 +6,6 @@ package command
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -70,8 +69,8 @@ func (s *session) rows(ctx context.Context, t *table, operator string, list clie
 
 func (s *session) print(t *table, none string) error {
 	if len(t.rows) == 0 {
-		_, err := fmt.Fprintln(s.Err, none)
-		return err
+		s.tell("%s", none)
+		return nil
 	}
 	return t.print(s.Out)
 }
@@ -118,7 +117,7 @@ func (s *session) runHosts(ctx context.Context) error {
 	}
 	for _, err := range []error{agents, hosts} {
 		if err != nil {
-			fmt.Fprintln(s.Err, "left out:", err)
+			s.tell("left out: %v", err)
 		}
 	}
 	slices.SortStableFunc(t.rows, func(a, b []string) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })

@@ -40,6 +40,12 @@ type session struct {
 	allNamespaces bool
 }
 
+// say prints a line of the result.
+func (s *session) say(format string, args ...any) { _, _ = fmt.Fprintf(s.Out, format+"\n", args...) }
+
+// tell prints a line about what happens.
+func (s *session) tell(format string, args ...any) { _, _ = fmt.Fprintf(s.Err, format+"\n", args...) }
+
 // New makes the command "kubectl muster" with all its commands.
 func New(streams Streams) *cobra.Command {
 	s := &session{Streams: streams, flags: genericclioptions.NewConfigFlags(true)}

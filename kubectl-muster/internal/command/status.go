@@ -194,7 +194,7 @@ func (r *report) print(s *session) error {
 		problems.add(p.Severity.String(), object, since(p.Since), p.Reason, p.Message)
 	}
 	if len(r.Problems) == 0 {
-		fmt.Fprintln(s.Out, "Everything that was read is fine.")
+		s.say("Everything that was read is fine.")
 	} else if err := problems.print(s.Out); err != nil {
 		return err
 	}
@@ -210,13 +210,13 @@ func (r *report) print(s *session) error {
 		if len(t.rows) == 0 {
 			continue
 		}
-		fmt.Fprintln(s.Out)
+		s.say("")
 		if err := t.print(s.Out); err != nil {
 			return err
 		}
 	}
 	for _, left := range r.LeftOut {
-		fmt.Fprintln(s.Err, "left out:", left)
+		s.tell("left out: %s", left)
 	}
 	return nil
 }
