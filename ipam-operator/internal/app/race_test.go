@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -98,6 +99,41 @@ func (w *world) claimOf(user uint64, name string) client.Object {
 	return claim
 }
 
+// attempt is the annotation that tells the claims of one name apart.
+const attempt = "example.com/attempt"
+
+// asUser repeats a request of a user until the API server has answered it: on a busy machine it may time out.
+func (w *world) asUser(do func() error) {
+	for deadline := time.Now().Add(5 * patience); ; wait(w.t.Context(), time.Second) {
+		err := do()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) || w.t.Context().Err() != nil {
+			w.t.Error(err)
+			return
+		}
+	}
+}
+
+// createAsUser creates a claim unless an earlier one of its name is there. A creation whose answer was lost is recognized.
+func (w *world) createAsUser(claim client.Object) (created bool) {
+	w.asUser(func() error {
+		err := w.user.Create(w.t.Context(), claim.DeepCopyObject().(client.Object))
+		if !apierrors.IsAlreadyExists(err) {
+			created = err == nil
+			return err
+		}
+		there := claim.DeepCopyObject().(client.Object)
+		if err := w.user.Get(w.t.Context(), client.ObjectKeyFromObject(claim), there); err != nil {
+			return err
+		}
+		created = there.GetAnnotations()[attempt] == claim.GetAnnotations()[attempt]
+		return nil
+	})
+	return created
+}
+
 // live is a user: it creates n claims, some under the name of one that it has deleted, and keeps at most 15.
 func (w *world) live(seed uint64, n int, created func()) (mine []string) {
 	random := rand.New(rand.NewPCG(seed, 3))
@@ -107,20 +143,15 @@ func (w *world) live(seed uint64, n int, created func()) (mine []string) {
 		if len(former) > 0 && random.IntN(4) == 0 {
 			name, former = former[0], former[1:]
 		}
-		switch err := w.user.Create(w.t.Context(), w.claimOf(seed, name)); {
-		case err == nil:
+		claim := w.claimOf(seed, name)
+		claim.SetAnnotations(map[string]string{attempt: strconv.Itoa(i)})
+		if w.createAsUser(claim) {
 			mine = append(mine, name)
-		case apierrors.IsAlreadyExists(err): // the former one has not gone yet
-		default:
-			w.t.Error(err)
-			return mine
-		}
+		} // else the former one has not gone yet
 		created()
 		for len(mine) > 15 || len(mine) > 0 && random.IntN(3) == 0 {
 			at := random.IntN(len(mine))
-			if err := client.IgnoreNotFound(w.user.Delete(w.t.Context(), w.claimOf(seed, mine[at]))); err != nil {
-				w.t.Error(err)
-			}
+			w.asUser(func() error { return client.IgnoreNotFound(w.user.Delete(w.t.Context(), w.claimOf(seed, mine[at]))) })
 			former = append(former, mine[at])
 			mine = append(mine[:at], mine[at+1:]...)
 		}
