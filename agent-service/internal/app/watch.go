@@ -22,6 +22,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+
+	"github.com/muster-io/muster/apis/metricsauth"
 )
 
 // serveProbes answers /healthz and /readyz of a handler at an address of their own until ctx ends.
@@ -79,7 +81,7 @@ func (p *Process) authorized(handler http.Handler, log *zap.Logger) (http.Handle
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	filter, err := filters.WithAuthenticationAndAuthorization(config, client)
+	filter, err := metricsauth.RefuseUnknownTokens(filters.WithAuthenticationAndAuthorization)(config, client)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the authorization of metrics: %w", err)
 	}

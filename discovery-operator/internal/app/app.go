@@ -24,6 +24,7 @@ import (
 
 	"github.com/muster-io/muster/apis/buildinfo"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/metricsauth"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhostdiscovery"
 	"github.com/muster-io/muster/discovery-operator/internal/fleet"
@@ -99,6 +100,13 @@ func RunWith(ctx context.Context, o Options, config *rest.Config) error {
 	return wrap(mgr.Start(ctx), "running")
 }
 
+// metricsOptions serves metrics to users whom the API server knows and allows to get them.
+func metricsOptions(o Options) metricsserver.Options {
+	return metricsserver.Options{
+		BindAddress: o.MetricsBindAddress, SecureServing: true, FilterProvider: metricsauth.RefuseUnknownTokens(filters.WithAuthenticationAndAuthorization),
+	}
+}
+
 func newManager(o Options, config *rest.Config, server webhook.Server) (ctrl.Manager, error) {
 	scheme, err := newScheme()
 	if err != nil {
@@ -117,9 +125,7 @@ func newManager(o Options, config *rest.Config, server webhook.Server) (ctrl.Man
 		WebhookServer:                 server,
 		HealthProbeBindAddress:        o.HealthProbeBindAddress,
 		GracefulShutdownTimeout:       new(10 * time.Second),
-		Metrics: metricsserver.Options{
-			BindAddress: o.MetricsBindAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization,
-		},
+		Metrics:                       metricsOptions(o),
 	})
 	if err != nil {
 		return nil, wrap(err, "making the manager")

@@ -22,10 +22,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/muster-io/muster/apis/buildinfo"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/metricsauth"
 	"github.com/muster-io/muster/ipam-operator/internal/metrics"
 )
 
@@ -118,7 +120,7 @@ func newManager(o Options, config *rest.Config) (ctrl.Manager, error) {
 		Cache:      cacheOptions(o),
 		Controller: ctrlconfig.Controller{SkipNameValidation: new(o.registerer != nil)},
 		Metrics: metricsserver.Options{
-			BindAddress: o.MetricsBindAddress, SecureServing: true, FilterProvider: authorizedMetrics,
+			BindAddress: o.MetricsBindAddress, SecureServing: true, FilterProvider: metricsauth.RefuseUnknownTokens(filters.WithAuthenticationAndAuthorization),
 		},
 		HealthProbeBindAddress:        o.HealthProbeBindAddress,
 		LeaderElection:                o.LeaderElect,

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/muster-io/muster/apis/metricsauth"
 	"github.com/muster-io/muster/pool-operator/internal/controller/clusterclaim"
 	"github.com/muster-io/muster/pool-operator/internal/controller/clusterpool"
 	"github.com/muster-io/muster/pool-operator/internal/controller/pooladmin"
@@ -118,10 +119,8 @@ func newManager(o Options, requests *metrics.Requests) (ctrl.Manager, error) {
 		Scheme: scheme,
 		Cache:  cache.Options{ByObject: cacheByObject()},
 		// The content of Secrets is read when it is needed and never cached; what is watched is their metadata.
-		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
-		Metrics: metricsserver.Options{
-			BindAddress: o.MetricsBindAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization,
-		},
+		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+		Metrics:                       metricsOptions(o),
 		HealthProbeBindAddress:        o.HealthProbeBindAddress,
 		LeaderElection:                o.LeaderElect,
 		LeaderElectionID:              leaderElectionID,
@@ -133,6 +132,13 @@ func newManager(o Options, requests *metrics.Requests) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("preparing the operator: %w", err)
 	}
 	return mgr, nil
+}
+
+// metricsOptions serves metrics to users whom the API server knows and allows to get them.
+func metricsOptions(o Options) metricsserver.Options {
+	return metricsserver.Options{
+		BindAddress: o.MetricsBindAddress, SecureServing: true, FilterProvider: metricsauth.RefuseUnknownTokens(filters.WithAuthenticationAndAuthorization),
+	}
 }
 
 func cacheByObject() map[client.Object]cache.ByObject {
