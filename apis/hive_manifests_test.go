@@ -192,7 +192,7 @@ var refusedManifests = map[string]struct{ manifest, sentence string }{
 	"a setting that hosted does not have": {pool("  platform: {hosted: {version: 5}}\n  size: 1\n"), `unknown field "spec.platform.hosted.version"`},
 	"a name twice":                        {pool(hostedPool + "  inventory: {clusterDeployments: [{name: blue}, {name: blue}]}\n"), `Duplicate value: {"name":"blue"}`},
 	"an empty name":                       {pool(hostedPool + "  inventory: {clusterDeployments: [{name: ''}]}\n"), "write a name of lower-case letters, digits and '-' that begins and ends with a letter or digit, such as 'blue-1'"},
-	"an entry without a name":             {pool(hostedPool + "  inventory: {clusterDeployments: [{}]}\n"), "spec.inventory.clusterDeployments[0].name: Required value"},
+	"an entry without a name":             {pool(hostedPool + "  inventory: {clusterDeployments: [{}]}\n"), "write a name of lower-case letters, digits and '-' that begins and ends with a letter or digit, such as 'blue-1'"},
 	"a name with capitals":                {pool(hostedPool + "  inventory: {clusterDeployments: [{name: Blue}]}\n"), "write a name of lower-case letters, digits and '-'"},
 	"a name that fits no namespace":       {pool(hostedPool + "  inventory: {clusterDeployments: [{name: a123456789012345678901234567890123456789012345678901234567}]}\n"), "may not be more than 57"},
 	"a list of customizations":            {pool(hostedPool + "  inventory: [{name: a}]\n"), "spec.inventory"},

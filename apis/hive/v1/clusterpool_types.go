@@ -180,12 +180,14 @@ type ClusterPoolInventory struct {
 	ClusterDeployments []InventoryClusterDeployment `json:"clusterDeployments,omitempty"`
 }
 
-// InventoryClusterDeployment is what one cluster of a pool is made of.
+// InventoryClusterDeployment is what one cluster of a pool is made of. A name that is left out counts as empty, so that one rule says what to write.
+// +kubebuilder:validation:XValidation:rule="size(self.name) > 0",fieldPath=".name",reason=FieldValueRequired,message="write a name of lower-case letters, digits and '-' that begins and ends with a letter or digit, such as 'blue-1'; it becomes part of a namespace's name"
 type InventoryClusterDeployment struct {
 	// name is the short name of the cluster: its spec.clusterName, and the first part of the name of its ClusterDeployment and namespace. At most 57 characters, because those are
 	// '<name>-<5 characters>'.
 	// +kubebuilder:validation:MaxLength=57
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="write a name of lower-case letters, digits and '-' that begins and ends with a letter or digit, such as 'blue-1'; it becomes part of a namespace's name"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$')",message="write a name of lower-case letters, digits and '-' that begins and ends with a letter or digit, such as 'blue-1'; it becomes part of a namespace's name"
+	// +kubebuilder:default=""
 	// +required
 	Name string `json:"name"`
 }

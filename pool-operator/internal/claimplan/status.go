@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
 // report is what a claim's status should say.
@@ -71,7 +72,7 @@ func (s *Snapshot) waiting(reason hivev1.WaitReason, message string) report {
 		}
 	}
 	return report{
-		pending:    hivev1.Condition{Type: hivev1.ClusterClaimPending, Status: corev1.ConditionTrue, Reason: condition, Message: message},
+		pending:    s.pending(corev1.ConditionTrue, condition, message),
 		running:    running(corev1.ConditionUnknown, hivev1.ReasonInitialized, "The claim has no cluster yet"),
 		waitingFor: reason,
 	}
@@ -86,9 +87,7 @@ func (s *Snapshot) lost() bool {
 // assigned is what a claim says whose cluster does not record it yet.
 func (s *Snapshot) assigned(own *Cluster) report {
 	return report{
-		pending: hivev1.Condition{
-			Type: hivev1.ClusterClaimPending, Status: corev1.ConditionTrue, Reason: hivev1.ReasonClusterAssigned, Message: "Cluster " + own.Namespace + " is being assigned",
-		},
+		pending:    s.pending(corev1.ConditionTrue, hivev1.ReasonClusterAssigned, "Cluster "+own.Namespace+" is being assigned"),
 		running:    clusterRunning(own),
 		waitingFor: hivev1.WaitAssignment,
 	}
@@ -97,23 +96,24 @@ func (s *Snapshot) assigned(own *Cluster) report {
 // held is what a claim says that has a cluster. It is pending until its subjects have their rights, and never again after that.
 func (s *Snapshot) held(own *Cluster, settled bool) report {
 	r := report{
-		pending: hivev1.Condition{
-			Type: hivev1.ClusterClaimPending, Status: corev1.ConditionFalse, Reason: hivev1.ReasonClusterClaimed, Message: "Cluster claimed" + s.rightsNote(own),
-		},
+		pending: s.pending(corev1.ConditionFalse, hivev1.ReasonClusterClaimed, "Cluster claimed"+s.rightsNote(own)),
 		running: clusterRunning(own),
 	}
 	if settled || s.wasClaimed() {
 		return r
 	}
-	r.pending = hivev1.Condition{
-		Type: hivev1.ClusterClaimPending, Status: corev1.ConditionTrue, Reason: hivev1.ReasonClusterAssigned,
-		Message: "Cluster " + own.Namespace + " is the claim's; the rights of its subjects are being set up",
-	}
+	lacking := "the rights of its subjects are being set up"
 	if own.Metadata == nil {
-		r.pending.Message = "Cluster " + own.Namespace + " is the claim's; its clusterMetadata, which says where its credentials are, is missing"
+		lacking = "its clusterMetadata, which says where its credentials are, is missing"
 	}
+	r.pending = s.pending(corev1.ConditionTrue, hivev1.ReasonClusterAssigned, "Cluster "+own.Namespace+" is the claim's; "+lacking)
 	r.waitingFor = hivev1.WaitAssignment
 	return r
+}
+
+// pending is the condition of that type. Its message also tells of annotations that should be booleans and are not.
+func (s *Snapshot) pending(status corev1.ConditionStatus, reason, message string) hivev1.Condition {
+	return hivev1.Condition{Type: hivev1.ClusterClaimPending, Status: status, Reason: reason, Message: message + poolview.UnreadableNote(s.Claim.Annotations)}
 }
 
 // bereaved is what a claim says whose cluster is gone.

@@ -294,3 +294,22 @@ func TestWhatEndsSoonIsRenewedWhileItRuns(t *testing.T) {
 		})
 	}
 }
+
+func TestAClusterTellsOfAnAnnotationThatIsNoBoolean(t *testing.T) {
+	odd := func(s *hostedplan.Snapshot) {
+		s.Cluster.Annotations = map[string]string{hivev1.AnnotationPowerStatePause: "yes"}
+	}
+	for name, given := range map[string][]option{
+		"installing": {observed(provision.StateStarting), odd},
+		"installed":  {installed, observed(provision.StateReady), odd},
+		"asleep":     {installed, hibernate, observed(provision.StateStopped), odd},
+		"deleting":   {installed, deleting, observed(provision.StateReady), odd},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := hostedplan.Plan(now, snapshot(given...)).Status
+			require.NotNil(t, status)
+			assert.Contains(t, hivev1.FindCondition(status.Conditions, hivev1.ClusterDeploymentReady).Message,
+				`; annotation hive.openshift.io/powerstate-pause is "yes", which is no boolean and counts as false; write "true" or "false"`)
+		})
+	}
+}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/poolview"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
@@ -28,11 +29,13 @@ func Conditions() []string {
 type draft struct {
 	status hivev1.ClusterDeploymentStatus
 	now    metav1.Time
+	// note is appended to the message of Ready.
+	note string
 }
 
 func newDraft(now time.Time, s Snapshot) *draft {
 	old := s.Cluster.Status
-	d := &draft{now: metav1.NewTime(now.Truncate(time.Second)), status: hivev1.ClusterDeploymentStatus{
+	d := &draft{now: metav1.NewTime(now.Truncate(time.Second)), note: poolview.UnreadableNote(s.Cluster.Annotations), status: hivev1.ClusterDeploymentStatus{
 		PowerState: old.PowerState, APIURL: old.APIURL, InstallVersion: old.InstallVersion, InstallRestarts: old.InstallRestarts,
 		InstallStartedTimestamp: old.InstallStartedTimestamp, InstalledTimestamp: old.InstalledTimestamp,
 	}}
@@ -48,6 +51,9 @@ func newDraft(now time.Time, s Snapshot) *draft {
 }
 
 func (d *draft) set(conditionType string, status corev1.ConditionStatus, reason, message string) {
+	if conditionType == hivev1.ClusterDeploymentReady {
+		message += d.note
+	}
 	hivev1.SetCondition(&d.status.Conditions, hivev1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}, d.now)
 }
 

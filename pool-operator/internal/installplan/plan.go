@@ -116,11 +116,13 @@ func complete(metadata *hivev1.ClusterMetadata) bool {
 type draft struct {
 	status hivev1.ClusterDeploymentStatus
 	now    metav1.Time
+	// note is appended to the message of Ready.
+	note string
 }
 
 func newDraft(now time.Time, cluster *hivev1.ClusterDeployment) *draft {
 	old := cluster.Status
-	d := &draft{now: metav1.NewTime(now.Truncate(time.Second)), status: hivev1.ClusterDeploymentStatus{
+	d := &draft{now: metav1.NewTime(now.Truncate(time.Second)), note: poolview.UnreadableNote(cluster.Annotations), status: hivev1.ClusterDeploymentStatus{
 		PowerState: old.PowerState, APIURL: old.APIURL, InstallVersion: old.InstallVersion, InstallRestarts: old.InstallRestarts,
 		InstallStartedTimestamp: old.InstallStartedTimestamp, InstalledTimestamp: old.InstalledTimestamp,
 	}}
@@ -133,6 +135,9 @@ func newDraft(now time.Time, cluster *hivev1.ClusterDeployment) *draft {
 }
 
 func (d *draft) set(conditionType string, status corev1.ConditionStatus, reason, message string) {
+	if conditionType == hivev1.ClusterDeploymentReady {
+		message += d.note
+	}
 	hivev1.SetCondition(&d.status.Conditions, hivev1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}, d.now)
 }
 

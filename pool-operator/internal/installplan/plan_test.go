@@ -123,3 +123,17 @@ func TestNothingIsSaid(t *testing.T) {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, installplan.Decision{}, installplan.Plan(now, s)) })
 	}
 }
+
+func TestAClusterTellsOfAnAnnotationThatIsNoBoolean(t *testing.T) {
+	odd := func(c *hivev1.ClusterDeployment) {
+		c.Annotations = map[string]string{hivev1.AnnotationReconcilePause: "yes"}
+	}
+	for name, given := range map[string]*hivev1.ClusterDeployment{"installing": cluster(odd), "installed": cluster(installed, odd)} {
+		t.Run(name, func(t *testing.T) {
+			status := installplan.Plan(now, installplan.Snapshot{Cluster: given, Install: install(nil)}).Status
+			require.NotNil(t, status)
+			assert.Contains(t, hivev1.FindCondition(status.Conditions, hivev1.ClusterDeploymentReady).Message,
+				`; annotation hive.openshift.io/reconcile-pause is "yes", which is no boolean and counts as false`)
+		})
+	}
+}

@@ -90,7 +90,12 @@ func (p *pass) inventoryValid() hivev1.Condition {
 	if p.spec.Inventory == nil {
 		return condition(hivev1.ClusterPoolInventoryValid, corev1.ConditionUnknown, hivev1.ReasonInitialized, "The pool has no inventory")
 	}
-	if refused := p.refusedNames(); len(refused) > 0 {
+	refused := p.refusedNames()
+	if n := p.nameless(); n > 0 && len(refused) == 0 {
+		return condition(hivev1.ClusterPoolInventoryValid, corev1.ConditionFalse, hivev1.ReasonInvalid,
+			fmt.Sprintf("Entries of the inventory without a name are not used: %d; write their names, or remove them", n))
+	}
+	if len(refused) > 0 {
 		message := "The API server refused the last clusters of these names, which are tried again after all others: " + strings.Join(refused, ", ")
 		if p.health.LastFailureReason == string(WhyCreationRefused) {
 			message += "; it said: " + p.health.LastFailureMessage

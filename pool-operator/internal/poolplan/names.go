@@ -35,10 +35,23 @@ func (p *pass) listedNames() map[string]bool {
 	listed := map[string]bool{}
 	if p.spec.Inventory != nil {
 		for _, entry := range p.spec.Inventory.ClusterDeployments {
-			listed[entry.Name] = true
+			if entry.Name != "" {
+				listed[entry.Name] = true
+			}
 		}
 	}
 	return listed
+}
+
+// nameless counts the entries of the inventory that have no name: what was stored before the schema refused them. They are not used.
+func (p *pass) nameless() int {
+	n := 0
+	for _, entry := range p.spec.Inventory.ClusterDeployments {
+		if entry.Name == "" {
+			n++
+		}
+	}
+	return n
 }
 
 // freeNames are the names of the inventory that no cluster has, sorted; a name whose last cluster the API server refused comes last, so that it keeps nobody from the others.

@@ -40,6 +40,15 @@ func Unreadable(annotations map[string]string) []string {
 	return out
 }
 
+// UnreadableNote returns what [Unreadable] tells, to be appended to the message of a condition; "" when there is nothing to tell.
+func UnreadableNote(annotations map[string]string) string {
+	note := ""
+	for _, sentence := range Unreadable(annotations) {
+		note += "; " + sentence
+	}
+	return note
+}
+
 // shorten keeps a value that somebody wrote from filling a message.
 func shorten(value string) string {
 	const most = 32

@@ -15,7 +15,7 @@ import (
 // HostedPlatform asks for a hosted control plane; 'hosted: {}' is all that it needs.
 type HostedPlatformApplyConfiguration struct {
 	// audit says how much of each request the API server of the cluster writes to its log: None, Metadata, Request or RequestResponse. Unset means None. A change takes effect at the
-	// next start of the cluster. It is for clusters that run as pods.
+	// next start of the cluster.
 	Audit *hivev1.AuditLevel `json:"audit,omitempty"`
 }
 

@@ -1,0 +1,101 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apis_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// What the schema of a ClusterDeployment does not see into, a policy keeps as it was.
+func TestSettingsOfAWSCannotChange(t *testing.T) {
+	a := newAPI(t)
+	a.installPolicies(t, admissionFile)
+	cd := a.mustCreate(t, cluster("  platform: {aws: {region: eu-1, credentialsSecretRef: {name: cloud}, userTags: {a: b}, privateLink: {enabled: true}}}\n"))
+	const sentence = "of platform.aws, only privateLink.additionalAllowedPrincipals can change"
+	require.Eventually(t, func() bool {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"platform":{"aws":{"region":"eu-2"}}}}`))
+		return a.Patch(t.Context(), cd.DeepCopy(), patch, client.DryRunAll) != nil
+	}, time.Minute, 50*time.Millisecond, "the policies are not in force")
+	for name, patch := range map[string]string{
+		"the region":               `{"spec":{"platform":{"aws":{"region":"eu-2"}}}}`,
+		"the credentials":          `{"spec":{"platform":{"aws":{"credentialsSecretRef":{"name":"other"}}}}}`,
+		"a key of a map":           `{"spec":{"platform":{"aws":{"userTags":{"a":"c"}}}}}`,
+		"a new setting":            `{"spec":{"platform":{"aws":{"credentialsAssumeRole":{"roleARN":"arn:x"}}}}}`,
+		"a setting that goes":      `{"spec":{"platform":{"aws":{"userTags":null}}}}`,
+		"whether there is a link":  `{"spec":{"platform":{"aws":{"privateLink":{"enabled":false}}}}}`,
+		"the link goes":            `{"spec":{"platform":{"aws":{"privateLink":null}}}}`,
+		"a new setting of a link":  `{"spec":{"platform":{"aws":{"privateLink":{"other":1}}}}}`,
+		"principals and a setting": `{"spec":{"platform":{"aws":{"region":"eu-2","privateLink":{"additionalAllowedPrincipals":["arn:x"]}}}}}`,
+	} {
+		t.Run(name, func(t *testing.T) { assertRefused(t, a.merge(t, cd, patch), sentence) })
+	}
+	require.NoError(t, a.merge(t, cd, `{"spec":{"platform":{"aws":{"privateLink":{"additionalAllowedPrincipals":["arn:x"]}}},"powerState":"Hibernating"}}`))
+	require.NoError(t, a.merge(t, cd, `{"spec":{"platform":{"aws":{"privateLink":{"additionalAllowedPrincipals":null}}}}}`))
+	require.NoError(t, a.merge(t, a.mustCreate(t, cluster("  platform: {hosted: {}}\n")), `{"spec":{"powerState":"Hibernating"}}`))
+}
+
+// warnings are what the API server said beside its answers.
+type warnings struct {
+	mu   sync.Mutex
+	said []string
+}
+
+// HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
+func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.said = append(w.said, text)
+}
+
+// take returns what was said since it was last called.
+func (w *warnings) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	said := w.said
+	w.said = nil
+	return said
+}
+
+// An annotation that is no boolean is told to whoever writes it, whatever looks after the object.
+func TestAnnotationsThatAreNoBooleansAreWarnedOf(t *testing.T) {
+	a := newAPI(t)
+	a.installPolicies(t, admissionFile)
+	heard := &warnings{}
+	config := rest.CopyConfig(a.config)
+	config.WarningHandlerWithContext = heard
+	user := api{Client: newClient(t, config), config: config, namespace: a.namespace}
+	const annotate = `{"metadata":{"annotations":{"hive.openshift.io/protected-delete":"yes","hive.openshift.io/reconcile-pause":"True"}}}`
+	const sentence = `the value of an annotation is no boolean and counts as false; write "true" or "false": hive.openshift.io/protected-delete`
+	told := func() bool {
+		return slices.ContainsFunc(heard.take(), func(text string) bool { return strings.Contains(text, sentence) })
+	}
+	pool, cd := a.mustCreate(t, pool(hostedPool)), a.mustCreate(t, cluster("  platform: {none: {}}\n"))
+	require.Eventually(t, func() bool {
+		err := user.Patch(t.Context(), pool.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(annotate)), client.DryRunAll)
+		return err == nil && told()
+	}, time.Minute, 50*time.Millisecond, "the policies are not in force")
+	for _, object := range []client.Object{pool, cd, a.mustCreate(t, claim("  clusterPoolName: p\n"))} {
+		patch := func(text string) {
+			t.Helper()
+			require.NoError(t, user.Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(text))))
+		}
+		patch(annotate)
+		assert.True(t, told(), "%T is annotated", object)
+		patch(`{"metadata":{"labels":{"a":"b"}}}`)
+		assert.Empty(t, heard.take(), "it is said to whoever writes it, and to nobody else")
+		patch(`{"metadata":{"annotations":{"hive.openshift.io/protected-delete":"f","somebody.example.com/else":"yes"}}}`)
+		assert.Empty(t, heard.take())
+	}
+}

@@ -1,0 +1,30 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package poolview_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/pool-operator/internal/poolview"
+)
+
+func TestBooleansOfAnnotations(t *testing.T) {
+	const key = hivev1.AnnotationProtectedDelete
+	for value, want := range map[string]struct{ read, told bool }{
+		"true": {true, false}, "True": {true, false}, "TRUE": {true, false}, "1": {true, false}, "t": {true, false}, "T": {true, false},
+		"false": {}, "False": {}, "0": {}, "f": {},
+		"yes": {false, true}, "on": {false, true}, "": {false, true}, " true": {false, true}, strings.Repeat("x", 1000): {false, true},
+	} {
+		annotations := map[string]string{key: value, "somebody.example.com/else": "yes"}
+		assert.Equal(t, want.read, poolview.IsTrue(annotations, key), value)
+		note := poolview.UnreadableNote(annotations)
+		assert.Equal(t, want.told, strings.HasPrefix(note, "; annotation "+key+` is "`), value)
+		assert.Less(t, len(note), 200, "a long value does not fill the message")
+	}
+	assert.Empty(t, poolview.UnreadableNote(nil))
+}
