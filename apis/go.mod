@@ -3,8 +3,8 @@ module github.com/muster-io/muster/apis
 go 1.26.0
 
 require (
-	github.com/prometheus/client_golang v1.25.0
 	github.com/go-logr/logr v1.4.4
+	github.com/prometheus/client_golang v1.25.0
 	github.com/stretchr/testify v1.12.1
 	k8s.io/api v0.37.2
 	k8s.io/apiextensions-apiserver v0.37.2

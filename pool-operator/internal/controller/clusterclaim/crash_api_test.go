@@ -4,8 +4,10 @@
 package clusterclaim
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -79,12 +81,18 @@ func crashAt(t *testing.T, n int) (survived bool) {
 	return survived
 }
 
-// TestOneOfTwoReplicasMayDie runs two replicas that share the work and kills one of them at its n-th write.
+// TestOneOfTwoReplicasMayDie runs two replicas that share the work and kills one of them at its n-th write, for eight n; then once more while somebody else
+// annotates claims and clusters all the time.
 func TestOneOfTwoReplicasMayDie(t *testing.T) {
-	for n := 1; n <= 8; n++ {
-		t.Run(fmt.Sprintf("write %d", n), func(t *testing.T) {
+	for n := 1; n <= 16; n++ {
+		annotated := n > 8
+		t.Run(fmt.Sprintf("write %d, annotated %v", n, annotated), func(t *testing.T) {
 			s := newSuite(t)
 			s.pool("p")
+			if annotated {
+				s.annotator()
+			}
+			n := (n-1)%8 + 1
 			s.start(func(w *writes) { w.fuse, w.late = n, n%2 == 0 })
 			s.start()
 			for i, name := range claimNames(6) {
@@ -105,6 +113,48 @@ func TestOneOfTwoReplicasMayDie(t *testing.T) {
 			}
 			s.requireNoForeignRights()
 		})
+	}
+}
+
+// annotator changes all claims and clusters of the suite again and again until the test ends, and nothing that a decision is made from.
+func (s *suite) annotator() {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	done := make(chan struct{})
+	s.t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(5 * time.Millisecond)
+		defer ticker.Stop()
+		for round := 0; ; round++ {
+			patch := mergePatchOf(fmt.Sprintf(`{"metadata":{"annotations":{"somebody.example.com/was-here":"%d"}}}`, round))
+			var claims hivev1.ClusterClaimList
+			_ = s.client.List(ctx, &claims, client.InNamespace(s.namespace))
+			for i := range claims.Items {
+				s.touch(ctx, &claims.Items[i], patch)
+			}
+			var clusters hivev1.ClusterDeploymentList
+			_ = s.client.List(ctx, &clusters)
+			for i := range clusters.Items {
+				if ref := clusters.Items[i].Spec.ClusterPoolRef; ref != nil && ref.Namespace == s.namespace {
+					s.touch(ctx, &clusters.Items[i], patch)
+				}
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+		}
+	}()
+}
+
+func (s *suite) touch(ctx context.Context, object client.Object, patch client.Patch) {
+	if err := s.client.Patch(ctx, object, patch); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
+		s.t.Errorf("annotating %s: %v", object.GetName(), err)
 	}
 }
 

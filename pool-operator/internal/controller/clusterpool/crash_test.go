@@ -4,14 +4,17 @@
 package clusterpool_test
 
 import (
+	"context"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,6 +26,12 @@ import (
 const (
 	crashSize    = 3
 	crashCreated = crashSize + crashSize // all of them are stale once
+	crashRunning = 1
+	// writesBesideWriter is at how many writes a replica is killed beside a foreign writer, annotatorTick how often that one writes.
+	writesBesideWriter = 28
+	annotatorTick      = 20 * time.Millisecond
+	// cacheLag is by how much caches are late beside the writer, longer than the pause after a conflict.
+	cacheLag = 80 * time.Millisecond
 )
 
 // TestMain lets more tests run at a time than there are processors: most of their time they wait for the API server.
@@ -64,6 +73,68 @@ func TestCrashAtEveryWrite(t *testing.T) {
 	}
 }
 
+// TestCrashBesideAWriterThatAnnotatesAllTheTime kills one of two replicas at some writes, while somebody else annotates pool and clusters all the time: most changes lose a conflict, and
+// what wakes the operator is mostly noise. As many clusters run as runningCount says nevertheless.
+func TestCrashBesideAWriterThatAnnotatesAllTheTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a minute")
+	}
+	kinds := []fault{killedBefore, killedAfter, failsOnce}
+	for n := 1; n <= writesBesideWriter; n += 5 {
+		kind := kinds[n%len(kinds)]
+		t.Run(fmt.Sprintf("%s write %d", kind, n), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.lag = cacheLag
+			// Each replica has a connection of its own: on one that all share there are more streams at a time than the API server allows.
+			w.config.Dial = (&net.Dialer{}).DialContext
+			w.annotator("p", n%2 == 0)
+			w.life(func() { w.mortal(newTransport(kind, n), true) })
+		})
+	}
+}
+
+// annotator changes the pool's clusters again and again until the test ends, and nothing that a decision is made from. With itself, it changes the pool, too, though less often: each
+// change makes the next ticket fail, and wakes the operator.
+func (w *world) annotator(pool string, itself bool) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(w.t.Context())
+	done := make(chan struct{})
+	w.t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	annotate := func(round int, objects ...client.Object) {
+		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"somebody.example.com/was-here":"%d"}}}`, round))
+		for _, object := range objects {
+			if err := w.client.Patch(ctx, object, patch); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
+				w.t.Errorf("annotating %s: %v", object.GetName(), err)
+			}
+		}
+	}
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(annotatorTick)
+		defer ticker.Stop()
+		for round := 0; ; round++ {
+			list := &hivev1.ClusterDeploymentList{}
+			if w.client.List(ctx, list, client.MatchingLabels{hivev1.LabelClusterPoolNamespace: w.ns, hivev1.LabelClusterPoolName: pool}) == nil {
+				for i := range list.Items {
+					annotate(round, &list.Items[i])
+				}
+			}
+			if itself && round%8 == 0 {
+				annotate(round, &hivev1.ClusterPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: pool}})
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+		}
+	}()
+}
+
 // mortal runs a replica that is started again after it died, beside another one if wanted.
 func (w *world) mortal(f *transport, second bool) {
 	if second {
@@ -94,9 +165,10 @@ func (w *world) life(operate func()) {
 	w.t.Helper()
 	created := w.countCreations()
 	w.installer()
-	w.create(testobj.Pool("p", testobj.In(w.ns), testobj.Size(crashSize), testobj.RunningCount(1), testobj.MaxConcurrent(2)))
+	w.create(testobj.Pool("p", testobj.In(w.ns), testobj.Size(crashSize), testobj.RunningCount(crashRunning), testobj.MaxConcurrent(2)))
 	operate()
 	w.settled("p", crashSize)
+	w.runs("p", crashRunning)
 	w.create(testobj.ClusterImageSet("next-of-" + w.ns))
 	w.editPool("p", testobj.ImageSet("next-of-"+w.ns))
 	w.eventually("all clusters are replaced", func() bool {
@@ -104,10 +176,30 @@ func (w *world) life(operate func()) {
 		return hivev1.IsConditionTrue(pool.Status.Conditions, hivev1.ClusterPoolAllClustersCurrent) && pool.Status.ObservedGeneration == pool.Generation
 	})
 	w.settled("p", crashSize)
+	w.runs("p", crashRunning)
+	w.editPool("p", testobj.RunningCount(crashSize))
+	w.runs("p", crashSize)
+	w.editPool("p", testobj.RunningCount(crashRunning))
+	w.runs("p", crashRunning)
 	w.editPool("p", testobj.Size(1))
 	w.settled("p", 1)
+	w.runs("p", crashRunning)
 	require.LessOrEqual(w.t, created(), crashCreated, "a cluster was created twice")
 	w.remove("p")
+}
+
+// runs waits until that many of the pool's clusters are to run.
+func (w *world) runs(pool string, want int) {
+	w.t.Helper()
+	w.eventually("not the right number of clusters runs", func() bool {
+		running := 0
+		for _, cd := range w.clusters(pool) {
+			if cd.Spec.PowerState == hivev1.PowerStateRunning {
+				running++
+			}
+		}
+		return running == want
+	})
 }
 
 // remove deletes the pool and waits until it and everything of it is gone.

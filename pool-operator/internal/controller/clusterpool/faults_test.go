@@ -5,11 +5,13 @@ package clusterpool_test
 
 import (
 	"errors"
+	"io"
 	"maps"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -118,4 +120,55 @@ func suffix(parts []string, i int) string {
 		return "/" + parts[i]
 	}
 	return ""
+}
+
+// late lets the events of watches arrive so much later, as on a busy machine.
+func late(lag time.Duration) func(http.RoundTripper) http.RoundTripper {
+	return func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(r *http.Request) (*http.Response, error) {
+			response, err := next.RoundTrip(r)
+			if err == nil && lag > 0 && r.URL.Query().Get("watch") == "true" {
+				response.Body = delayed(response.Body, lag)
+			}
+			return response, err
+		})
+	}
+}
+
+// delayed is what body gives, each part so much later.
+func delayed(body io.ReadCloser, lag time.Duration) io.ReadCloser {
+	type part struct {
+		content []byte
+		err     error
+		due     time.Time
+	}
+	parts := make(chan part, 1<<14)
+	go func() {
+		defer close(parts)
+		for {
+			buffer := make([]byte, 32<<10)
+			n, err := body.Read(buffer)
+			parts <- part{buffer[:n], err, time.Now().Add(lag)}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	reader, writer := io.Pipe()
+	go func() {
+		for p := range parts {
+			<-time.After(time.Until(p.due))
+			_, _ = writer.Write(p.content)
+			if p.err != nil {
+				_ = writer.CloseWithError(p.err)
+			}
+		}
+	}()
+	return lateBody{reader, body}
+}
+
+// lateBody is read late and closed at once.
+type lateBody struct {
+	io.Reader
+	io.Closer
 }

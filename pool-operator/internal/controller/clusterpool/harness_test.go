@@ -61,6 +61,8 @@ type world struct {
 	ns     string
 	// reports is how often a pool reports at most.
 	reports time.Duration
+	// lag is by how much the caches of replicas are late.
+	lag time.Duration
 }
 
 func newWorld(t *testing.T) *world {
@@ -78,6 +80,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) replica(change ...func(*rest.Config)) (stop func()) {
 	w.t.Helper()
 	cfg := rest.CopyConfig(w.config)
+	cfg.Wrap(late(w.lag))
 	for _, f := range change {
 		f(cfg)
 	}
