@@ -63,6 +63,12 @@ func (p *Plane) apiServerArgs() []string {
 		"--profiling=false",
 	}
 	args = append(args, p.emulation()...)
+	if p.dir.encrypted() {
+		args = append(args, "--encryption-provider-config="+p.dir.encryption())
+	}
+	if p.options.Audit != "" {
+		args = append(args, "--audit-policy-file="+p.dir.auditPolicy(), "--audit-log-path="+p.dir.auditLog(), "--audit-log-maxsize=8", "--audit-log-maxbackup=1")
+	}
 	if len(p.options.Tokens) > 0 {
 		args = append(args, "--token-auth-file="+p.dir.tokens())
 	}

@@ -11,10 +11,10 @@
 //	owner           process that owns the directory
 //	plane.json      what must survive a restart: the port
 //	kubeconfig      admin access with a client certificate
-//	pki/            CA, serving and client certificates, service-account key pair, static tokens
+//	pki/            CA, serving and client certificates, service-account key pair, static tokens, key of Secrets in etcd, audit policy
 //	etcd/           etcd's data
 //	run/            etcd's sockets and a pid file per process; working directory of the processes
-//	log/            one log per process, plus its predecessor
+//	log/            one log per process and the audit log, each plus its predecessor
 //
 // Everything in it is private to the user. Files are replaced by rename, so that a process that is killed at any moment
 // leaves either the old or the new content.

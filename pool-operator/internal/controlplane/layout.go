@@ -30,6 +30,9 @@ func (d layout) log(name string) string { return d.path("log", name+".log") }
 func (d layout) etcdData() string       { return d.path("etcd") }
 func (d layout) managerConfig() string  { return d.pki("controller-manager.kubeconfig") }
 func (d layout) tokens() string         { return d.pki("tokens.csv") }
+func (d layout) encryption() string     { return d.pki("encryption.yaml") }
+func (d layout) auditPolicy() string    { return d.pki("audit.yaml") }
+func (d layout) auditLog() string       { return d.log("audit") }
 func (d layout) socket() string         { return d.path("run", etcdSocket) }
 func (d layout) processNames() []string {
 	return []string{controllerManagerName, apiServerName, etcdName}

@@ -22,11 +22,9 @@ import (
 
 const (
 	caLifetime = 10 * 365 * 24 * time.Hour
-	// adminLifetime is that of the authority: the admin's kubeconfig is handed out once and must not change under its
-	// users.
-	adminLifetime = caLifetime
-	leafLifetime  = 2 * 365 * 24 * time.Hour
-	// renewBefore is how long before its end a certificate is replaced.
+	// leafLifetime is that of all other certificates, the admin's included.
+	leafLifetime = 2 * 365 * 24 * time.Hour
+	// renewBefore is how long before its end a certificate is replaced: long enough for users to fetch the kubeconfig again.
 	renewBefore = 120 * 24 * time.Hour
 	clockSkew   = 5 * time.Minute
 )
@@ -47,7 +45,6 @@ type leaf struct {
 	dnsNames     []string
 	ips          []net.IP
 	usage        x509.ExtKeyUsage
-	lifetime     time.Duration
 	byFrontProxy bool
 }
 
@@ -55,7 +52,7 @@ type leaf struct {
 func leaves(host netip.Addr, serviceIP net.IP) []leaf {
 	return []leaf{
 		{
-			file: "apiserver", user: "kube-apiserver", usage: x509.ExtKeyUsageServerAuth, lifetime: leafLifetime,
+			file: "apiserver", user: "kube-apiserver", usage: x509.ExtKeyUsageServerAuth,
 			dnsNames: []string{
 				"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "localhost",
 			},
@@ -63,10 +60,10 @@ func leaves(host netip.Addr, serviceIP net.IP) []leaf {
 		},
 		{
 			file: "admin", user: "system:admin", groups: []string{"system:masters"},
-			usage: x509.ExtKeyUsageClientAuth, lifetime: adminLifetime,
+			usage: x509.ExtKeyUsageClientAuth,
 		},
-		{file: "controller-manager", user: "system:kube-controller-manager", usage: x509.ExtKeyUsageClientAuth, lifetime: leafLifetime},
-		{file: "front-proxy-client", user: "front-proxy-client", usage: x509.ExtKeyUsageClientAuth, lifetime: leafLifetime, byFrontProxy: true},
+		{file: "controller-manager", user: "system:kube-controller-manager", usage: x509.ExtKeyUsageClientAuth},
+		{file: "front-proxy-client", user: "front-proxy-client", usage: x509.ExtKeyUsageClientAuth, byFrontProxy: true},
 	}
 }
 
@@ -125,7 +122,7 @@ func (d layout) ensureLeaf(now time.Time, signer authority, want leaf) error {
 	return d.issue(want.file, &x509.Certificate{
 		Subject:     pkix.Name{CommonName: want.user, Organization: want.groups},
 		NotBefore:   now.Add(-clockSkew),
-		NotAfter:    now.Add(want.lifetime),
+		NotAfter:    now.Add(leafLifetime),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{want.usage},
 		DNSNames:    want.dnsNames,
@@ -134,11 +131,15 @@ func (d layout) ensureLeaf(now time.Time, signer authority, want leaf) error {
 }
 
 func (l leaf) satisfiedBy(certificate *x509.Certificate, signer authority, now time.Time) bool {
-	renewAt := certificate.NotAfter.Add(-renewBefore)
 	return certificate.CheckSignatureFrom(signer.certificate) == nil &&
-		now.After(certificate.NotBefore) && now.Before(renewAt) &&
+		now.After(certificate.NotBefore) && !nearsEnd(certificate, now) &&
 		certificate.Subject.CommonName == l.user && slices.Equal(certificate.Subject.Organization, l.groups) &&
 		slices.Equal(certificate.DNSNames, l.dnsNames) && slices.EqualFunc(certificate.IPAddresses, l.ips, net.IP.Equal)
+}
+
+// nearsEnd says whether the certificate is to be replaced for its age.
+func nearsEnd(certificate *x509.Certificate, now time.Time) bool {
+	return !now.Before(certificate.NotAfter.Add(-renewBefore))
 }
 
 // issue makes a key and a certificate for it, signed by the signer or, when that is the zero authority, by itself. The key

@@ -39,6 +39,10 @@ type Options struct {
 	Tokens []Token
 	// UnsafeNoFsync makes writes fast and a power cut fatal for the data.
 	UnsafeNoFsync bool
+	// EncryptSecrets has Secrets encrypted in etcd, with a key of the directory's own. A directory that has data without such a key goes on without.
+	EncryptSecrets bool
+	// Audit is how much of each request the API server writes to log/audit.log: Metadata, Request or RequestResponse; "" for nothing.
+	Audit string
 	// EmulatedVersion is the minor of Kubernetes, such as 1.34, whose APIs are served and whose features are on: at most three minors below that of the
 	// binaries. Empty: the minor of the binaries. Binaries older than 1.31 know no emulation.
 	EmulatedVersion string
@@ -121,6 +125,9 @@ func (p *Plane) writeCredentials() error {
 	if err := p.writeTokens(); err != nil {
 		return err
 	}
+	if err := p.writePolicies(); err != nil {
+		return err
+	}
 	return p.dir.writeKubeconfigs(p.options.Name, p.URL())
 }
 
@@ -156,18 +163,37 @@ func (p *Plane) writeTokens() error {
 	return p.dir.write(p.dir.tokens(), content.Bytes())
 }
 
-// Renew replaces certificates that near their end, also while the control plane runs: its processes notice.
+// Outdated tells whether a certificate is missing or near its end, so that Renew replaces it.
+func (p *Plane) Outdated() bool {
+	now := time.Now()
+	for _, leaf := range leaves(p.options.Host, nil) {
+		certificate, _, _, err := p.dir.readPair(leaf.file)
+		if err != nil || nearsEnd(certificate, now) {
+			return true
+		}
+	}
+	return false
+}
+
+// Renew replaces certificates that near their end, also while the control plane runs: its processes notice. The kubeconfig changes with the admin's certificate; the one before
+// works until its own certificate ends.
 func (p *Plane) Renew() error {
 	p.life.Lock()
 	defer p.life.Unlock()
-	return p.writeCredentials()
+	if err := p.writeCredentials(); err != nil {
+		return err
+	}
+	if asked := p.setProbe(nil); asked != nil {
+		asked.close()
+	}
+	return nil
 }
 
-// SetBinaries changes the programs that the next Start runs.
-func (p *Plane) SetBinaries(binaries Binaries) {
+// Reconfigure changes the programs that the next Start runs, and what its API server audits, see Options.
+func (p *Plane) Reconfigure(binaries Binaries, audit string) {
 	p.life.Lock()
 	defer p.life.Unlock()
-	p.options.Binaries = binaries
+	p.options.Binaries, p.options.Audit = binaries, audit
 }
 
 // URL is the address of the API server; it never changes once the API server was ready.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/muster-io/muster/pool-operator/internal/controlplane"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
@@ -48,11 +49,11 @@ func newIdentity(now time.Time, ref provision.ClusterRef, spec provision.Spec) (
 	files[nameKey], files[domainKey] = []byte(spec.ClusterName), []byte(spec.BaseDomain)
 	files[passwordKey] = []byte(password)
 	files[tokensKey] = fmt.Appendf(nil, "%s,kube:admin,kube:admin,\"system:masters\"\n", password)
-	if files[encryptionKey], err = newEncryption(); err != nil {
+	if files[encryptionKey], err = controlplane.NewEncryption(); err != nil {
 		return nil, err
 	}
 	for _, level := range auditLevels {
-		files[auditKey(level)] = fmt.Appendf(nil, "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: %s\n", level)
+		files[auditKey(level)] = controlplane.AuditPolicy(level)
 	}
 	manager := &clientcmdapi.AuthInfo{ClientCertificate: pkiPath + "/controller-manager.crt", ClientKey: pkiPath + "/controller-manager.key"}
 	if files[managerKey], err = clientcmd.Write(kubeconfig(spec.ClusterName, fmt.Sprintf("https://localhost:%d", port), files["ca.crt"], manager)); err != nil {
@@ -84,24 +85,6 @@ func kubeconfig(name, server string, ca []byte, user *clientcmdapi.AuthInfo) cli
 		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
 		CurrentContext: name,
 	}
-}
-
-// newEncryption makes the key with which the API server encrypts Secrets in etcd.
-func newEncryption() ([]byte, error) {
-	secret := make([]byte, 32)
-	if _, err := rand.Read(secret); err != nil {
-		return nil, fmt.Errorf("generating a key for Secrets: %w", err)
-	}
-	return fmt.Appendf(nil, `apiVersion: apiserver.config.k8s.io/v1
-kind: EncryptionConfiguration
-resources:
-- resources: [secrets]
-  providers:
-  - secretbox:
-      keys:
-      - {name: first, secret: %s}
-  - identity: {}
-`, base64.StdEncoding.EncodeToString(secret)), nil
 }
 
 // auditLevels are those for which the Secret holds a policy.

@@ -96,6 +96,21 @@ func (c *cluster) stop() *provision.Problem {
 	return nil
 }
 
+// renew replaces the certificates of a running cluster that near their end.
+func (c *cluster) renew() *provision.Problem {
+	c.mu.Lock()
+	plane := c.plane
+	running := c.state == provision.StateReady || c.state == provision.StateUnreachable
+	c.mu.Unlock()
+	if plane == nil || !running {
+		return nil
+	}
+	if err := plane.Renew(); err != nil {
+		return explain(fmt.Errorf("renewing certificates: %w", err))
+	}
+	return nil
+}
+
 // elsewhere says that another living operator on the same root runs the cluster, as while one replaces the other. c.mu
 // is held.
 func (c *cluster) elsewhere() *provision.Problem {
@@ -153,7 +168,7 @@ func (c *cluster) prepare(spec provision.Spec) error {
 		}
 	}
 	if c.plane != nil {
-		c.plane.SetBinaries(programs)
+		c.plane.Reconfigure(programs, spec.Audit)
 		return nil
 	}
 	record, err := readRecord(c.dir)
@@ -169,6 +184,7 @@ func (c *cluster) prepare(spec provision.Spec) error {
 	taken := c.runtime.recordedPorts()
 	c.plane, err = controlplane.Open(c.runtime.life, controlplane.Options{
 		Dir: c.dir, Binaries: programs, Name: record.ClusterName, Host: o.Host, Ports: o.Ports, UnsafeNoFsync: o.UnsafeNoFsync,
+		EncryptSecrets: true, Audit: spec.Audit,
 		SkipPort: func(port int) bool { return taken[port] },
 		Tokens:   []controlplane.Token{{Secret: password, User: "kube:admin", Groups: []string{"system:masters"}}},
 	})

@@ -28,9 +28,7 @@ func (c *cluster) observe(ctx context.Context) (provision.Observation, *provisio
 		return provision.Observation{}, problem
 	}
 	c.refresh()
-	seen := provision.Observation{
-		State: c.state, ID: c.id, Since: c.since, Failures: c.failures, Problem: c.problem, URL: c.url(),
-	}
+	seen := c.seen()
 	plane := c.plane
 	c.mu.Unlock()
 	if seen.State != provision.StateReady {
@@ -47,9 +45,7 @@ func (c *cluster) observe(ctx context.Context) (provision.Observation, *provisio
 	defer c.mu.Unlock()
 	if c.state != provision.StateReady {
 		// It has ended while it was asked.
-		return provision.Observation{
-			State: c.state, ID: c.id, Since: c.since, Failures: c.failures, Problem: c.problem, URL: c.url(),
-		}, nil
+		return c.seen(), nil
 	}
 	seen.State = provision.StateUnreachable
 	seen.Problem = &provision.Problem{
@@ -57,6 +53,16 @@ func (c *cluster) observe(ctx context.Context) (provision.Observation, *provisio
 		Message: fmt.Sprintf("kube-apiserver runs but is not ready: %v", err),
 	}
 	return seen, nil
+}
+
+// seen is what is known without asking the cluster. c.mu is held.
+func (c *cluster) seen() provision.Observation {
+	seen := provision.Observation{State: c.state, ID: c.id, Since: c.since, Failures: c.failures, Problem: c.problem, URL: c.url()}
+	if access, err := c.runtime.access(c.ref); err == nil {
+		seen.AccessID = access.ID()
+	}
+	seen.Outdated = c.state == provision.StateReady && c.plane.Outdated()
+	return seen
 }
 
 // refresh looks at the disk where nothing runs: data may have come or gone without this runtime. c.mu is held.

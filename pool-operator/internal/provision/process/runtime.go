@@ -142,8 +142,13 @@ func (r *Runtime) Start(_ context.Context, ref provision.ClusterRef, spec provis
 	}
 }
 
-// Renew implements the port. Certificates of programs are made anew by the runtime itself; nothing that was handed out is.
-func (r *Runtime) Renew(context.Context, provision.ClusterRef, provision.Spec) error { return nil }
+// Renew implements the port. A cluster that does not run renews its certificates when it is started.
+func (r *Runtime) Renew(_ context.Context, ref provision.ClusterRef, _ provision.Spec) error {
+	if c := r.find(ref); c != nil {
+		return asError(c.renew())
+	}
+	return nil
+}
 
 // Stop implements the port.
 func (r *Runtime) Stop(_ context.Context, ref provision.ClusterRef) error {
@@ -176,6 +181,10 @@ func (r *Runtime) Observe(ctx context.Context, ref provision.ClusterRef) (provis
 
 // Access implements the port.
 func (r *Runtime) Access(_ context.Context, ref provision.ClusterRef) (provision.Access, error) {
+	return r.access(ref)
+}
+
+func (r *Runtime) access(ref provision.ClusterRef) (provision.Access, error) {
 	dir := r.dir(ref)
 	kubeconfig, err := os.ReadFile(filepath.Join(dir, "kubeconfig"))
 	if err != nil {

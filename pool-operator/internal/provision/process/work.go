@@ -13,12 +13,8 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
-const (
-	// renewInterval is how often the certificates of a running cluster are looked at.
-	renewInterval = 24 * time.Hour
-	// steadyAfter is how long a cluster has to run before its earlier failures are forgotten. One that comes up and dies again and again is started with growing pauses.
-	steadyAfter = 2 * time.Minute
-)
+// steadyAfter is how long a cluster has to run before its earlier failures are forgotten. One that comes up and dies again and again is started with growing pauses.
+const steadyAfter = 2 * time.Minute
 
 // drive makes work bring about what is wanted. c.mu is held.
 func (c *cluster) drive(want provision.State) {
@@ -135,20 +131,9 @@ func (c *cluster) remove() {
 	c.runtime.forget(c)
 }
 
-// watch notices that a running control plane has ended by itself, and renews its certificates while it runs.
+// watch notices that a running control plane has ended by itself.
 func (c *cluster) watch(plane *controlplane.Plane, ended <-chan struct{}) {
-	ticker := time.NewTicker(renewInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			// What cannot be renewed now has months left and is tried again tomorrow.
-			_ = plane.Renew()
-			continue
-		case <-ended:
-		}
-		break
-	}
+	<-ended
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state == provision.StateReady && c.plane == plane && !c.closed {
