@@ -30,6 +30,8 @@ var (
 	kubeconfig string
 	// local is the environment when this program owns its processes, for the journeys in which they die.
 	local *environment.Local
+	// nodes is true where hosted clusters run as pods on nodes that this machine reaches.
+	nodes bool
 	// foreign is true where somebody else runs Muster, as they like it.
 	foreign bool
 )
@@ -74,6 +76,7 @@ func run(m *testing.M) int {
 	kubeconfig = env.Kubeconfig()
 	local, _ = env.(*environment.Local)
 	_, foreign = env.(environment.Existing)
+	_, nodes = env.(*environment.Kind)
 	code := m.Run()
 	describe(env, code)
 	return code
