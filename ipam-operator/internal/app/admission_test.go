@@ -73,7 +73,7 @@ func TestAnAddressInUseIsNotEditedOutOfItsPool(t *testing.T) {
 func TestAdmissionAndTheOperatorAgreeOnWhatIsInUse(t *testing.T) {
 	w := newWorld(t)
 	w.installAdmission()
-	random := rand.New(rand.NewPCG(7, 11)) //nolint:gosec // a fixed sequence
+	random := rand.New(rand.NewPCG(7, 11))
 	used := map[string]ipamv1.IPAddressStr{"four": "10.0.0.20", "six": "fd00::20", "kept": "10.0.0.200"}
 	whole := []ipamv1.Pool{{Start: addr("10.0.0.1"), End: addr("10.0.0.250")}, {Start: addr("fd00::1"), End: addr("fd00::ff")}}
 	pool := w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = whole })

@@ -65,7 +65,7 @@ func TestRulesAreKnownToTheOldestAPIServer(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		for _, document := range bytes.Split(content, []byte("\n---\n")) {
+		for document := range bytes.SplitSeq(content, []byte("\n---\n")) {
 			kind := metav1.TypeMeta{}
 			_ = yaml.Unmarshal(document, &kind) // patches are not objects
 			switch kind.Kind {

@@ -39,5 +39,6 @@ func TestAGenerationIsReadOnce(t *testing.T) {
 	assert.Same(t, other, layouts.Of(pool("b", 1)))
 	layouts.Drop(types.NamespacedName{Namespace: "ns", Name: "p"})
 	assert.NotSame(t, other, layouts.Of(pool("b", 1)))
-	assert.NotSame(t, layouts.Of(pool("", 0)), layouts.Of(pool("", 0)), "objects that no API server has numbered")
+	unnumbered := layouts.Of(pool("", 0))
+	assert.NotSame(t, unnumbered, layouts.Of(pool("", 0)), "an object that no API server has numbered")
 }
