@@ -337,6 +337,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationmetal3v1alpha1.CredentialsStatusApplyConfiguration{}
 	case metal3v1alpha1.SchemeGroupVersion.WithKind("CustomDeploy"):
 		return &applyconfigurationmetal3v1alpha1.CustomDeployApplyConfiguration{}
+	case metal3v1alpha1.SchemeGroupVersion.WithKind("DiscoveredMachine"):
+		return &applyconfigurationmetal3v1alpha1.DiscoveredMachineApplyConfiguration{}
+	case metal3v1alpha1.SchemeGroupVersion.WithKind("DiscoveredMachineSpec"):
+		return &applyconfigurationmetal3v1alpha1.DiscoveredMachineSpecApplyConfiguration{}
 	case metal3v1alpha1.SchemeGroupVersion.WithKind("DiscoveryCounts"):
 		return &applyconfigurationmetal3v1alpha1.DiscoveryCountsApplyConfiguration{}
 	case metal3v1alpha1.SchemeGroupVersion.WithKind("DuplicateChecks"):

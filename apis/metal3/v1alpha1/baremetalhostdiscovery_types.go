@@ -336,6 +336,9 @@ type DiscoveryCounts struct {
 	Known int32 `json:"known"`
 	// hosts is the number of hosts that this resource made.
 	Hosts int32 `json:"hosts"`
+	// lost is the number of hosts that this resource made and whose node Ironic does not know any more.
+	// +optional
+	Lost int32 `json:"lost,omitempty"`
 	// waiting is the number of machines that will become hosts of this resource, or whose data is not whole.
 	Waiting int32 `json:"waiting"`
 	// refused is the number of machines that do not become hosts although no resource rules them out.

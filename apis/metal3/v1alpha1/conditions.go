@@ -90,12 +90,19 @@ const (
 	EventHardwareCut     = "HardwareCut"
 	EventHostApproved    = "HostApproved"
 	EventNodeReplaced    = "NodeReplaced"
+	EventHardwareUpdated = "HardwareUpdated"
 	EventHandedOver      = "HandedOver"
 	EventHandOverWaiting = "HandOverWaiting"
 )
 
 // ConditionHandedOver on a discovered BareMetalHost says how far the hand-over to the operator that manages hosts is.
 const ConditionHandedOver = "HandedOver"
+
+// ConditionNodePresent is False on a host that discovery holds while Ironic does not know its node, and absent otherwise.
+const ConditionNodePresent = "NodePresent"
+
+// ReasonNodeGone is the reason of ConditionNodePresent.
+const ReasonNodeGone = "NodeGone"
 
 // Reasons of ConditionHandedOver.
 const (

@@ -26,6 +26,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&BareMetalHost{}, &BareMetalHostList{},
 		&HardwareData{}, &HardwareDataList{},
 		&BareMetalHostDiscovery{}, &BareMetalHostDiscoveryList{},
+		&DiscoveredMachine{}, &DiscoveredMachineList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

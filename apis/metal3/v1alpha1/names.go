@@ -30,6 +30,9 @@ const (
 	DiscoveryFinalizer = "discovery.metal3.io/node"
 	// DiscoveredByLabel names the BareMetalHostDiscovery that made the host. Hosts without it are never changed.
 	DiscoveredByLabel = "discovery.metal3.io/discovered-by"
+	// DiscoveryLabel and ReasonLabel of a DiscoveredMachine are its spec.discovery and spec.reason, to select by.
+	DiscoveryLabel = "discovery.metal3.io/discovery"
+	ReasonLabel    = "discovery.metal3.io/reason"
 	// ApprovalLabel is "pending" while somebody has to look at the host first, then "approved".
 	ApprovalLabel = "discovery.metal3.io/approval"
 	// ApprovedAnnotation set to "true" by a user releases a host of a resource with Manual approval.
@@ -46,6 +49,8 @@ const (
 	BMCAnnotation = "discovery.metal3.io/reported-bmc-address"
 	// SerialAnnotation keeps the serial number that the machine reported, as far as it identifies the machine.
 	SerialAnnotation = "discovery.metal3.io/reported-serial-number"
+	// LastSeenAnnotation is when the machine last reported, in RFC 3339.
+	LastSeenAnnotation = "discovery.metal3.io/last-seen"
 	// KeepNodeAnnotation set to "true" leaves the node in Ironic when the host is deleted.
 	KeepNodeAnnotation = "discovery.metal3.io/keep-node"
 	// ReservedBMCAnnotation of a Lease is the management controller that it reserves.

@@ -105,6 +105,25 @@ func TestCredentialsSwitchTheDriverAndReleaseTheHost(t *testing.T) {
 	assert.NoError(t, err, "after the hand-over the node is the other operator's")
 }
 
+// TestAHandOverIsNotTakenForARegistrationByHand keeps the mirror of the node as it was before the driver was switched.
+func TestAHandOverIsNotTakenForARegistrationByHand(t *testing.T) {
+	w := newWorld(t)
+	w.enrol(1)
+	w.operate()
+	d := w.discover("all", func(d *metal3v1.BareMetalHostDiscovery) {
+		d.Spec.ResyncInterval = &metav1.Duration{Duration: time.Hour}
+	})
+	h := w.host("node-00001")
+	w.credentials(h, redfish, true)
+	w.released(h)
+	w.enrol(2)
+	w.stays("no machine is refused", func() bool {
+		require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(d), d))
+		return d.Status.Counts.Refused == 0
+	}, 8*time.Second)
+	w.host("node-00002")
+}
+
 func TestAHandOverWaitsVisibly(t *testing.T) {
 	w := newWorld(t)
 	w.enrol(1, hostname("node-stuck"))

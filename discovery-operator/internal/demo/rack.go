@@ -189,6 +189,22 @@ func (r *Rack) Report(_ context.Context, id string) (*inventory.Report, error) {
 // drivers that the rack accepts.
 var drivers = []string{"fake-hardware", "ipmi", "redfish", "idrac"}
 
+// Reinspect makes the machine of a node report again, in an inspection that somebody had Ironic do.
+func (r *Rack) Reinspect(id string, data []byte, at time.Time) error {
+	report, err := inventory.ParseReport(data)
+	if err != nil {
+		return fmt.Errorf("inspecting a machine: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i, err := r.change(id)
+	if err != nil {
+		return err
+	}
+	r.nodes[i].report, r.nodes[i].Node.Inspected = report, at.UTC().Format(time.RFC3339)
+	return nil
+}
+
 // change looks a node up to change it.
 func (r *Rack) change(id string) (int, error) {
 	i := r.find(id)

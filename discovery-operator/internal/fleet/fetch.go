@@ -79,14 +79,15 @@ func (p *Poller) fetch(ctx context.Context, uuid string) (done bool) {
 		return false
 	}
 	if doubted {
-		switch _, err = source.Node(ctx, uuid); {
+		switch node, err := source.Node(ctx, uuid); {
 		case errors.Is(err, inventory.ErrNotFound):
 			p.remove(uuid)
 			return true
 		case err != nil:
 			return false
+		default:
+			p.seen(uuid, node)
 		}
-		p.seen(uuid)
 	}
 	return !wanted || p.fetchReport(ctx, source, m, epoch)
 }
@@ -151,10 +152,12 @@ func (p *Poller) answer(uuid string, change func(*inventory.Machine)) {
 	}
 }
 
-// seen notes that Ironic still has a node.
-func (p *Poller) seen(uuid string) {
+// seen notes that Ironic still has a node, and how it is.
+func (p *Poller) seen(uuid string, node inventory.Node) {
 	p.answer(uuid, func(m *inventory.Machine) {
-		m.Seen = time.Now()
+		if m.Seen = time.Now(); node.UUID == uuid {
+			p.renew(m, node, m.Seen)
+		}
 		delete(p.doubted, uuid)
 	})
 }

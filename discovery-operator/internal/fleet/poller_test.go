@@ -264,9 +264,11 @@ func TestANodeThatWentWhileItsMachineWaitedLeavesTheMirror(t *testing.T) {
 	require.Eventually(t, read, time.Minute, time.Millisecond)
 	seen := p.Machines()[0].Seen
 	require.NoError(t, c.DeleteNode(t.Context(), deleted))
+	require.NoError(t, c.SetDriver(t.Context(), kept, "redfish"))
 	p.Confirm(kept)
 	p.Confirm(deleted)
 	require.Eventually(t, func() bool { m := p.Machines(); return len(m) == 1 && m[0].Seen.After(seen) }, time.Minute, time.Millisecond)
 	assert.Equal(t, kept, p.Machines()[0].Node.UUID)
 	assert.NotNil(t, p.Machines()[0].Report, "what was read is not read again")
+	assert.Equal(t, "redfish", p.Machines()[0].Node.Driver, "and the answer is in the mirror")
 }

@@ -163,10 +163,19 @@ func (p *Poller) takeNode(now time.Time, n inventory.Node) bool {
 	changed := old.Node != n
 	if changed || old.Report != nil { // others need not be young: their reports are read before they become hosts
 		next := *old
-		next.Node, next.Seen = n, now
+		p.renew(&next, n, now)
 		p.machines[n.UUID] = &next
 	}
 	return changed
+}
+
+// renew puts what Ironic says of a node now into a machine. What the machine reported before its last inspection is forgotten. The lock is held.
+func (p *Poller) renew(m *inventory.Machine, n inventory.Node, now time.Time) {
+	if m.Node.Inspected != n.Inspected {
+		m.Report, m.Unreadable, m.Missing, m.MissingLast = nil, "", time.Time{}, time.Time{}
+		delete(p.wanted, n.UUID)
+	}
+	m.Node, m.Seen = n, now
 }
 
 // takePorts adds ports to a machine, or replaces them when the list is whole.

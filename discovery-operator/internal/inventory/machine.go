@@ -25,6 +25,8 @@ type Node struct {
 	Instance string
 	// Locked says that Ironic works on the node.
 	Locked bool
+	// Inspected is when Ironic last ended an inspection of the machine, as RFC 3339 in UTC; empty for one that was discovered and not inspected since.
+	Inspected string
 }
 
 // Port is one network interface of a node.

@@ -35,18 +35,13 @@ func Plan(s Snapshot) Decision {
 		return Decision{}
 	}
 	p.countHosts()
-	listed := 0
+	found := map[*Host]bool{}
 	for _, m := range s.Machines {
-		if h := p.judge(m); h != nil && h.NodeID == m.Node.UUID && p.ours(h) {
-			listed++
+		if h := p.judge(m); h != nil && p.ours(h) {
+			found[h] = found[h] || h.NodeID == m.Node.UUID
 		}
 	}
-	for i := range s.Hosts {
-		if h := &s.Hosts[i]; p.ours(h) && h.NodeID != "" {
-			p.LostHosts++
-		}
-	}
-	p.LostHosts -= listed
+	p.tellLost(found)
 	p.Counts.Nodes = int32(len(s.Machines)) //nolint:gosec // a list of machines is shorter than 2^31
 	return p.Decision
 }
@@ -64,6 +59,35 @@ type planner struct {
 	ready   int
 	created int
 	hosts   int
+}
+
+// MassLoss reports whether so many hosts lost their nodes at once that another Ironic, or another database, is more likely than lost machines.
+func (d *Decision) MassLoss() bool {
+	return d.LostHosts >= lostLimit && d.LostHosts*2 > int(d.Counts.Hosts)
+}
+
+// lostLimit is the number of lost hosts from which on more than half of all is a mass disappearance.
+const lostLimit = 5
+
+// tellLost counts the hosts whose node Ironic does not list, and has those that discovery holds say so. found are the hosts of machines, true where
+// the machine still is the node that the host names; a machine that came back as another node is not lost.
+func (p *planner) tellLost(found map[*Host]bool) {
+	lost := func(h *Host) bool { return h.NodeID != "" && !found[h] }
+	for i := range p.Hosts {
+		if h := &p.Hosts[i]; p.ours(h) && lost(h) {
+			p.LostHosts++
+		}
+	}
+	p.Counts.Lost = int32(p.LostHosts) //nolint:gosec // a list of hosts is shorter than 2^31
+	for i := range p.Hosts {
+		h := &p.Hosts[i]
+		_, back := found[h]
+		gone := lost(h) && !back
+		if !p.ours(h) || h.LastSeen == "" || !h.HasStatus || h.Going || gone == h.Lost || p.Frozen || gone && p.MassLoss() {
+			continue
+		}
+		p.Actions = append(p.Actions, TellLost{Host: h.Ref, UID: h.UID, Node: h.NodeID, Lost: gone})
+	}
 }
 
 func (p *planner) ours(h *Host) bool {
@@ -136,19 +160,19 @@ func (p *planner) unknown(m *Machine) {
 func (p *planner) known(m *Machine, h *Host) {
 	p.Counts.Known++
 	p.Counts.Read++
-	replaced := ""
+	replaced, again := "", h.LastSeen != "" && m.Node.Inspected != "" && m.Node.Inspected != h.LastSeen
 	if h.NodeID != "" && h.NodeID != m.Node.UUID && !p.listed(h.NodeID) {
 		replaced = h.NodeID
 	}
 	switch {
-	case !h.Held && !h.Going && h.Driver != "" && h.Driver != m.Node.Driver && idle(m.Node.State):
+	case p.undriven(m, h):
 		p.report(Verdict{Node: m.Node.UUID, BootMAC: h.BootMAC, Name: h.Name, Reason: metal3v1.RefusedDriver, Message: fmt.Sprintf(
 			"host %s is known, but its node still has the driver %s of discovery: no operator reaches its management controller. Give the node the driver %s "+
 				"in Ironic and reset its interfaces, or delete the host and let discovery make it", h.Ref, m.Node.Driver, h.Driver)})
 		p.drop(m)
 		return
 	// That the host names the node proves nothing: whoever makes a host can write so. The port does.
-	case !h.Held || h.Going || h.HasStatus && replaced == "" || !hasPort(m, h.BootMAC):
+	case !h.Held || h.Going || h.HasStatus && replaced == "" && !again || !hasPort(m, h.BootMAC):
 		p.drop(m)
 		return
 	case !p.ours(h): // the report is for the resource that made the host
@@ -158,8 +182,30 @@ func (p *planner) known(m *Machine, h *Host) {
 		return
 	}
 	p.Actions = append(p.Actions, WriteStatus{
-		Host: h.Ref, UID: h.UID, BootMAC: h.BootMAC, Node: m.Node.UUID, Report: m.Report, Replaced: replaced, Manual: h.Unapproved,
+		Host: h.Ref, UID: h.UID, BootMAC: h.BootMAC, Node: m.Node.UUID, Report: m.Report, Replaced: replaced, Manual: h.Unapproved, Again: again,
+		Inspected: m.Node.Inspected,
 	})
+}
+
+// handOverTime is how far the clocks of those who write hosts and of those who read Ironic may be apart.
+const handOverTime = 5 * time.Second
+
+// undriven reports whether Ironic has said, since a host is as it is, that its node lacks the driver that the host needs. What is older is asked for
+// again: the mirror of a node is read seldom, and a hand-over switches the driver.
+func (p *planner) undriven(m *Machine, h *Host) bool {
+	if h.Held || h.Going || h.Driver == "" || h.Driver == m.Node.Driver || !idle(m.Node.State) {
+		return false
+	}
+	switch after := h.Since.Add(handOverTime); {
+	case m.Seen.After(after):
+		return true
+	case p.Frozen:
+	case p.Looked.After(after):
+		p.Actions = append(p.Actions, ConfirmNode{Node: m.Node.UUID})
+	default:
+		p.wake(after.Sub(p.Looked) + time.Millisecond)
+	}
+	return false
 }
 
 // unfit refuses machines without looking at their report: somebody uses the node, or a MAC stands in another host.

@@ -125,6 +125,8 @@ func TestVerdictOnOneMachine(t *testing.T) {
 		}, created: true, reason: metal3v1.WaitingForCreation, waiting: true},
 		"a host that was registered by hand, whose node has the driver of discovery": {
 			change: host(inventory.Host{Ref: other, BootMAC: demo.MAC(1, 0), Driver: "redfish"}), reason: metal3v1.RefusedDriver},
+		"a host that was handed over, whose node was seen before": {
+			change: host(inventory.Host{Ref: other, BootMAC: demo.MAC(1, 0), Driver: "redfish", Since: now})},
 		"a host that was registered by hand, whose node has its driver": {change: host(inventory.Host{Ref: other, BootMAC: demo.MAC(1, 0), Driver: "fake-hardware"})},
 		"a placeholder serial identifies nothing": {machine: serial("To Be Filled By O.E.M."),
 			change: host(inventory.Host{Ref: other, Serial: inventory.NormalSerial("to be filled by o.e.m.")}), created: true, reason: metal3v1.WaitingForCreation, waiting: true},
@@ -159,6 +161,7 @@ func TestVerdictOnOneMachine(t *testing.T) {
 			require.Len(t, d.Verdicts, 1)
 			assert.Equal(t, c.reason, d.Verdicts[0].Reason, d.Verdicts[0].Message)
 			assert.Equal(t, c.waiting, d.Verdicts[0].Waiting)
+			assert.Regexp(t, `^[A-Z0-9].*\.$`, d.Verdicts[0].Message, "a sentence")
 		})
 	}
 }
@@ -508,6 +511,24 @@ func TestALargeFirstReadingRefusesNobody(t *testing.T) {
 	assert.Len(t, creations(d), 100)
 }
 
+// TestADriverIsJudgedByWhatIronicSaidAfterTheHandOver follows a hand-over, after which the mirror still has the driver of discovery.
+func TestADriverIsJudgedByWhatIronicSaidAfterTheHandOver(t *testing.T) {
+	m := machine(t, 1)
+	s := snapshot(resource("r"), m)
+	s.Hosts = []inventory.Host{{Ref: inventory.Ref{Namespace: "ns", Name: "h"}, NodeID: m.Node.UUID, BootMAC: demo.MAC(1, 0), Driver: "redfish", Since: now}}
+	d := inventory.Plan(s)
+	assert.Empty(t, d.Verdicts)
+	assert.NotZero(t, d.RequeueAfter, "clocks differ: it is too early to ask")
+	s.Looked = now.Add(time.Minute)
+	d = inventory.Plan(s)
+	assert.Empty(t, d.Verdicts)
+	assert.Contains(t, d.Actions, inventory.ConfirmNode{Node: m.Node.UUID})
+	m.Seen = s.Looked
+	require.Len(t, inventory.Plan(s).Verdicts, 1, "it has the driver of discovery all the same")
+	m.Node.Driver = "redfish"
+	assert.Empty(t, inventory.Plan(s).Verdicts)
+}
+
 func TestAMachineIsAskedForOnceMoreWhenItsReportWaited(t *testing.T) {
 	stale := machine(t, 1, func(m *inventory.Machine) { m.Seen = now.Add(-2 * inventory.FreshTime) })
 	d := inventory.Plan(snapshot(resource("r"), stale))
@@ -515,4 +536,71 @@ func TestAMachineIsAskedForOnceMoreWhenItsReportWaited(t *testing.T) {
 	assert.Contains(t, d.Actions, inventory.ConfirmNode{Node: stale.Node.UUID})
 	stale.Seen = now
 	assert.Len(t, creations(inventory.Plan(snapshot(resource("r"), stale))), 1)
+}
+
+// TestOneLostNodeIsTold has a host whose node is gone, beside two whose nodes are there.
+func TestOneLostNodeIsTold(t *testing.T) {
+	s := snapshot(resource("r"), machine(t, 1), machine(t, 2))
+	for i := range 3 {
+		s.Hosts = append(s.Hosts, inventory.Host{
+			Ref: inventory.Ref{Namespace: "ns", Name: fmt.Sprint("h", i+1)}, UID: fmt.Sprint(i + 1), Resource: "r", Held: true, HasStatus: true, LastSeen: "unknown",
+			NodeID: machine(t, i+1).Node.UUID, BootMAC: demo.MAC(i+1, 0),
+		})
+	}
+	lost := inventory.TellLost{Host: s.Hosts[2].Ref, UID: "3", Node: s.Hosts[2].NodeID, Lost: true}
+	d := inventory.Plan(s)
+	assert.Equal(t, []inventory.Action{lost}, told(d))
+	assert.EqualValues(t, 1, d.Counts.Lost)
+	s.Hosts[2].Lost = true
+	assert.Empty(t, told(inventory.Plan(s)), "it is told once")
+
+	t.Run("not while Ironic is silent", func(t *testing.T) {
+		s := s
+		s.Frozen, s.Hosts = true, slices.Clone(s.Hosts)
+		s.Hosts[2].Lost = false
+		assert.Empty(t, told(inventory.Plan(s)))
+	})
+	t.Run("a machine that comes back as another node is not lost", func(t *testing.T) {
+		s := s
+		s.Machines = append(slices.Clone(s.Machines), machine(t, 3, func(m *inventory.Machine) { m.Node.UUID = "00000000-0000-4000-8000-00000000beef" }))
+		lost.Lost = false
+		assert.Equal(t, []inventory.Action{lost}, told(inventory.Plan(s)))
+	})
+	t.Run("a mass disappearance is told on the resource, and not on each host", func(t *testing.T) {
+		s := snapshot(resource("r"))
+		for i := range 6 {
+			s.Hosts = append(s.Hosts, inventory.Host{Ref: inventory.Ref{Namespace: "ns", Name: fmt.Sprint("h", i)}, Resource: "r", Held: true, HasStatus: true,
+				LastSeen: "unknown", NodeID: fmt.Sprint("gone-", i)})
+		}
+		d := inventory.Plan(s)
+		assert.Empty(t, told(d))
+		assert.True(t, d.MassLoss())
+	})
+}
+
+func told(d inventory.Decision) []inventory.Action {
+	return slices.DeleteFunc(slices.Clone(d.Actions), func(a inventory.Action) bool { _, ok := a.(inventory.TellLost); return !ok })
+}
+
+// TestHardwareIsReadAgainAfterAnInspection has a host whose machine somebody had inspected in Ironic.
+func TestHardwareIsReadAgainAfterAnInspection(t *testing.T) {
+	const before, after = "2026-11-21T10:00:00Z", "2026-11-21T11:00:00Z"
+	m := machine(t, 1, func(m *inventory.Machine) { m.Node.Inspected, m.Report = after, nil })
+	s := snapshot(resource("r"), m)
+	s.Hosts = []inventory.Host{{Ref: inventory.Ref{Namespace: "ns", Name: "h"}, UID: "1", Resource: "r", Held: true, HasStatus: true, LastSeen: before,
+		NodeID: m.Node.UUID, BootMAC: demo.MAC(1, 0)}}
+	assert.Equal(t, []inventory.Action{inventory.FetchReport{Node: m.Node.UUID}}, inventory.Plan(s).Actions)
+	m.Report = machine(t, 1).Report
+	d := inventory.Plan(s)
+	require.Len(t, d.Actions, 1)
+	write, ok := d.Actions[0].(inventory.WriteStatus)
+	require.True(t, ok)
+	assert.True(t, write.Again)
+	assert.Equal(t, after, write.Inspected)
+	s.Hosts[0].LastSeen = after
+	assert.Equal(t, []inventory.Action{inventory.DropReport{Node: m.Node.UUID}}, inventory.Plan(s).Actions)
+	t.Run("not for a host that somebody manages", func(t *testing.T) {
+		s.Hosts[0].LastSeen = ""
+		assert.Equal(t, []inventory.Action{inventory.DropReport{Node: m.Node.UUID}}, inventory.Plan(s).Actions)
+	})
 }

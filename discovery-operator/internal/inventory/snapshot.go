@@ -126,6 +126,13 @@ type Host struct {
 	Going            bool
 	// Driver is the driver that the host's management controller needs where another operator manages the host and does not switch it, else empty.
 	Driver string
+	// LastSeen is when the machine last reported, as RFC 3339 in UTC, or "unknown"; empty for hosts that discovery does not keep up to date, because
+	// somebody manages them.
+	LastSeen string
+	// Lost says that the host says already that Ironic does not know its node.
+	Lost bool
+	// Since is when the host was registered by hand, or handed over. What Ironic said of its node before proves nothing about the driver.
+	Since time.Time
 }
 
 // Reservation is a boot MAC that is held for a host, or kept away.
@@ -195,6 +202,10 @@ type WriteStatus struct {
 	Report  *Report
 	// Replaced is the node that is gone, empty when there was none.
 	Replaced string
+	// Again says that the machine was inspected again.
+	Again bool
+	// Inspected is Node.Inspected.
+	Inspected string
 	// Manual says that the host waits for approval.
 	Manual bool
 }
@@ -205,6 +216,15 @@ type DropReport struct{ Node string }
 // ConfirmNode asks whether Ironic still has a node that was not seen for some time.
 type ConfirmNode struct{ Node string }
 
+// TellLost says on a host whether Ironic knows its node.
+type TellLost struct {
+	Host Ref
+	UID  string
+	Node string
+	Lost bool
+}
+
+func (TellLost) isAction()    {}
 func (ConfirmNode) isAction() {}
 func (FetchReport) isAction() {}
 func (CreateHost) isAction()  {}

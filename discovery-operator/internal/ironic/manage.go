@@ -19,7 +19,7 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
-const managedFields = nodeFields + ",driver_info,target_provision_state,power_state,target_power_state,inspect_interface,boot_interface,inspection_finished_at"
+const managedFields = nodeFields + ",driver_info,target_provision_state,power_state,target_power_state,inspect_interface,boot_interface"
 
 // maxError bounds what is kept of an error of Ironic's.
 const maxError = 1024
@@ -34,18 +34,14 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 		PowerTarget string         `json:"target_power_state"`
 		Inspector   string         `json:"inspect_interface"`
 		Boot        string         `json:"boot_interface"`
-		Inspected   string         `json:"inspection_finished_at"`
 	}
 	if err := c.call(ctx, "get_node", http.MethodGet, "nodes/"+url.PathEscape(uuid)+"?fields="+managedFields, nil, &r); err != nil {
 		return hoststate.Node{}, err
 	}
 	n := hoststate.Node{
 		UUID: r.UUID, Name: r.Name, Driver: r.Driver, State: r.State, Target: r.Target, Power: r.Power, PowerTarget: r.PowerTarget,
-		Instance: r.Instance, Locked: r.Reservation != "", Inspector: r.Inspector, Boot: r.Boot,
+		Instance: r.Instance, Locked: r.Reservation != "", Inspector: r.Inspector, Boot: r.Boot, Inspected: r.inspected(),
 		Info: make(map[string]string, len(r.Info)),
-	}
-	if at, err := time.Parse(time.RFC3339, r.Inspected); err == nil {
-		n.Inspected = at
 	}
 	if n.LastError = r.LastError; len(n.LastError) > maxError {
 		n.LastError = strings.ToValidUTF8(n.LastError[:maxError], "") + "…"

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
@@ -20,7 +21,7 @@ const pageSize = "1000"
 // maxPages bounds one list: ten million rows.
 const maxPages = 10000
 
-const nodeFields = "uuid,name,driver,provision_state,last_error,instance_uuid,reservation"
+const nodeFields = "uuid,name,driver,provision_state,last_error,instance_uuid,reservation,inspection_finished_at"
 
 type rawNode struct {
 	UUID        string `json:"uuid"`
@@ -30,13 +31,27 @@ type rawNode struct {
 	LastError   string `json:"last_error"`
 	Instance    string `json:"instance_uuid"`
 	Reservation string `json:"reservation"`
+	InspectedAt string `json:"inspection_finished_at"`
+}
+
+// inspected is when the last inspection ended, zero if none did.
+func (r rawNode) inspected() time.Time {
+	at, err := time.Parse(time.RFC3339, r.InspectedAt)
+	if err != nil {
+		return time.Time{}
+	}
+	return at.UTC()
 }
 
 func (r rawNode) node() inventory.Node {
-	return inventory.Node{
+	n := inventory.Node{
 		UUID: r.UUID, Name: r.Name, Driver: r.Driver, State: r.State, LastError: bounded256(r.LastError), Instance: r.Instance,
 		Locked: r.Reservation != "",
 	}
+	if at := r.inspected(); !at.IsZero() {
+		n.Inspected = at.Format(time.RFC3339)
+	}
+	return n
 }
 
 type rawPort struct {

@@ -117,7 +117,7 @@ func NewCollector(reader client.Reader) *Collector {
 	return &Collector{
 		reader: reader,
 		machines: prometheus.NewDesc("discovery_operator_machines",
-			"Machines by situation: node, read, known, host, waiting, refused, ignored, not-selected.", []string{"namespace", "name", "situation"}, nil),
+			"Machines by situation: node, read, known, host, lost, waiting, refused, ignored, not-selected.", []string{"namespace", "name", "situation"}, nil),
 		reasons: prometheus.NewDesc("discovery_operator_machines_by_reason",
 			"Machines that wait or are refused, by reason.", []string{"namespace", "name", "reason"}, nil),
 	}
@@ -145,7 +145,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		d := &list.Items[i]
 		n := d.Status.Counts
 		for situation, value := range map[string]int32{
-			"node": n.Nodes, "read": n.Read, "known": n.Known, "host": n.Hosts, "waiting": n.Waiting, "refused": n.Refused, "ignored": n.Ignored,
+			"node": n.Nodes, "read": n.Read, "known": n.Known, "host": n.Hosts, "lost": n.Lost, "waiting": n.Waiting, "refused": n.Refused, "ignored": n.Ignored,
 			"not-selected": n.NotSelected,
 		} {
 			ch <- prometheus.MustNewConstMetric(c.machines, prometheus.GaugeValue, float64(value), d.Namespace, d.Name, situation)

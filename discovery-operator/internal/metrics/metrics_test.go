@@ -81,11 +81,12 @@ func TestGaugesComeFromTheStatusesThatAreThere(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(d).Build()
 	collector := metrics.NewCollector(c)
 	require.NoError(t, testutil.CollectAndCompare(collector, strings.NewReader(`
-# HELP discovery_operator_machines Machines by situation: node, read, known, host, waiting, refused, ignored, not-selected.
+# HELP discovery_operator_machines Machines by situation: node, read, known, host, lost, waiting, refused, ignored, not-selected.
 # TYPE discovery_operator_machines gauge
 discovery_operator_machines{name="rack",namespace="ns",situation="host"} 2
 discovery_operator_machines{name="rack",namespace="ns",situation="ignored"} 0
 discovery_operator_machines{name="rack",namespace="ns",situation="known"} 3
+discovery_operator_machines{name="rack",namespace="ns",situation="lost"} 0
 discovery_operator_machines{name="rack",namespace="ns",situation="node"} 7
 discovery_operator_machines{name="rack",namespace="ns",situation="not-selected"} 0
 discovery_operator_machines{name="rack",namespace="ns",situation="read"} 0

@@ -19,6 +19,8 @@ type DiscoveryCountsApplyConfiguration struct {
 	Known *int32 `json:"known,omitempty"`
 	// hosts is the number of hosts that this resource made.
 	Hosts *int32 `json:"hosts,omitempty"`
+	// lost is the number of hosts that this resource made and whose node Ironic does not know any more.
+	Lost *int32 `json:"lost,omitempty"`
 	// waiting is the number of machines that will become hosts of this resource, or whose data is not whole.
 	Waiting *int32 `json:"waiting,omitempty"`
 	// refused is the number of machines that do not become hosts although no resource rules them out.
@@ -64,6 +66,14 @@ func (b *DiscoveryCountsApplyConfiguration) WithKnown(value int32) *DiscoveryCou
 // If called multiple times, the Hosts field is set to the value of the last call.
 func (b *DiscoveryCountsApplyConfiguration) WithHosts(value int32) *DiscoveryCountsApplyConfiguration {
 	b.Hosts = &value
+	return b
+}
+
+// WithLost sets the Lost field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Lost field is set to the value of the last call.
+func (b *DiscoveryCountsApplyConfiguration) WithLost(value int32) *DiscoveryCountsApplyConfiguration {
+	b.Lost = &value
 	return b
 }
 

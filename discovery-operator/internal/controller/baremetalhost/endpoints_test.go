@@ -75,6 +75,11 @@ func TestOneHostAsksAnIronicThatIsAway(t *testing.T) {
 	assert.Equal(t, "2", (<-s.wake).Object.Name, "it is back")
 }
 
+// TestAHostIsTriedSoonAfterIronicReturns holds what is written where users read it: within 15 s.
+func TestAHostIsTriedSoonAfterIronicReturns(t *testing.T) {
+	assert.LessOrEqual(t, endpointRetry+maxAway, 15*time.Second)
+}
+
 func TestAnErrorOfOneNodeClosesNoIronic(t *testing.T) {
 	s, now := newEndpoints(), time.Now()
 	answering(t, s, now)

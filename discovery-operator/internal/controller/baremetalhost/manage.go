@@ -77,9 +77,9 @@ func (a *attempts) forget(key types.NamespacedName) {
 // manage does what is next in the life of a host.
 func (r *Reconciler) manage(ctx context.Context, host *metal3v1.BareMetalHost) (ctrl.Result, error) {
 	if !manageable(host) {
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, r.give(ctx, host)
 	}
-	for _, first := range []func(context.Context, *metal3v1.BareMetalHost) (bool, error){r.adopt, r.given} {
+	for _, first := range []func(context.Context, *metal3v1.BareMetalHost) (bool, error){r.restore, r.adopt, r.given} {
 		if changed, err := first(ctx, host); changed || err != nil {
 			return ctrl.Result{}, err
 		}

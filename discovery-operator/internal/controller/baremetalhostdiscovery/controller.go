@@ -78,7 +78,9 @@ func New(d Deps) *Reconciler {
 
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhostdiscoveries,verbs=get;list;watch;operate
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhostdiscoveries/status,verbs=get;patch
-// +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=metal3.io,resources=hardwaredata,verbs=list;create;patch
+// +kubebuilder:rbac:groups=metal3.io,resources=discoveredmachines,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts/status,verbs=get;patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=muster-discovery-operator,resources=leases,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -101,6 +103,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	outcome := r.execute(ctx, observed, &decision)
 	if err := r.report(ctx, observed, decision); err != nil {
 		return ctrl.Result{}, err
+	}
+	for _, keep := range []func(context.Context, *observation, inventory.Decision) (time.Duration, error){r.list, r.hardwareData} {
+		after, err := keep(ctx, observed, decision)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		if after > 0 {
+			sooner(&decision, after)
+		}
 	}
 	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, outcome
 }

@@ -12,11 +12,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,7 +41,7 @@ func (r *Reconciler) create(ctx context.Context, o *observation, c inventory.Cre
 	}
 	within, cancel := context.WithTimeout(ctx, reservation.Time/2)
 	defer cancel()
-	host, err := newHost(o.discovery, c)
+	host, err := r.newHost(o.discovery, c)
 	if err != nil {
 		return err
 	}
@@ -62,12 +65,13 @@ func (r *Reconciler) create(ctx context.Context, o *observation, c inventory.Cre
 }
 
 // newHost is the host of a machine. It has no BMC, and is paused until somebody gives it one.
-func newHost(d *metal3v1.BareMetalHostDiscovery, c inventory.CreateHost) (*metal3v1.BareMetalHost, error) {
+func (r *Reconciler) newHost(d *metal3v1.BareMetalHostDiscovery, c inventory.CreateHost) (*metal3v1.BareMetalHost, error) {
 	labels := maps.Clone(c.Labels)
 	labels[metal3v1.DiscoveredByLabel] = d.Name
 	annotations := maps.Clone(c.Annotations)
 	annotations[metal3v1.PausedAnnotation] = metal3v1.DiscoveryPausedValue
 	annotations[metal3v1.NodeAnnotation] = c.Node
+	annotations[metal3v1.LastSeenAnnotation] = r.lastSeen(c.Machine.Node.Inspected)
 	annotations[metal3v1.NameDetailAnnotation] = string(c.Detail)
 	annotations[metal3v1.BootMACRuleAnnotation] = string(c.BootRule)
 	if c.Report.BMCAddress != "" {
@@ -142,12 +146,64 @@ func (r *Reconciler) complete(ctx context.Context, d *metal3v1.BareMetalHostDisc
 	if err := r.writeStatus(ctx, a.Host, a.UID, a.Node, a.Report, handover.First(a.Manual)); err != nil {
 		return err
 	}
+	if a.Replaced != "" || a.Again {
+		if err := r.writeHardware(ctx, a.Host, a.UID, &a.Report.Hardware); err != nil && !meta.IsNoMatchError(err) {
+			return err
+		}
+		if err := r.renewed(ctx, a); err != nil {
+			return err
+		}
+	}
 	ctrl.LoggerFrom(ctx).Info("host completed", "BareMetalHost", a.Host.String(), "node", a.Node, "replacedNode", a.Replaced)
 	if a.Replaced != "" {
 		host := &metal3v1.BareMetalHost{}
 		host.Namespace, host.Name, host.UID = a.Host.Namespace, a.Host.Name, types.UID(a.UID)
 		r.Events.Eventf(host, nil, corev1.EventTypeNormal, metal3v1.EventNodeReplaced, "Discover",
 			"The node %s is gone and the machine came back as node %s", a.Replaced, a.Node)
+	} else if a.Again {
+		host := &metal3v1.BareMetalHost{}
+		host.Namespace, host.Name, host.UID = a.Host.Namespace, a.Host.Name, types.UID(a.UID)
+		r.Events.Eventf(host, nil, corev1.EventTypeNormal, metal3v1.EventHardwareUpdated, "Discover",
+			"The machine was inspected again; the host has the hardware that it reported")
+	}
+	return nil
+}
+
+// lastSeen is when a machine last reported: when its last inspection ended, or now, because reports of machines that are discovered are read at once.
+func (r *Reconciler) lastSeen(inspected string) string {
+	return cmp.Or(inspected, r.now().UTC().Format(time.RFC3339))
+}
+
+// renewed notes on a host that its machine has reported again, and as which node. It comes last, so that a process that dies before does all of it again.
+func (r *Reconciler) renewed(ctx context.Context, a inventory.WriteStatus) error {
+	annotations := map[string]any{metal3v1.LastSeenAnnotation: r.lastSeen(a.Inspected), metal3v1.NodeAnnotation: a.Node}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": a.UID, "annotations": annotations}})
+	if err != nil {
+		return fmt.Errorf("renewing host %s: %w", a.Host, err)
+	}
+	host := &metal3v1.BareMetalHost{}
+	host.Namespace, host.Name = a.Host.Namespace, a.Host.Name
+	err = r.Client.Patch(ctx, host, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldOwner))
+	return wrap(err, "renewing host %s", a.Host)
+}
+
+// tellLost writes on a host whether Ironic knows its node.
+func (r *Reconciler) tellLost(ctx context.Context, a inventory.TellLost) error {
+	status := metal3v1ac.BareMetalHostStatus()
+	if a.Lost {
+		status.WithConditions(metav1ac.Condition().WithType(metal3v1.ConditionNodePresent).WithStatus(metav1.ConditionFalse).
+			WithReason(metal3v1.ReasonNodeGone).WithLastTransitionTime(metav1.NewTime(r.now())).WithMessage(fmt.Sprintf(
+			"Ironic does not know node %s any more. The host stays, and gets the new node when the machine reports again. Delete the host if the machine is gone.", a.Node)))
+	}
+	object := metal3v1ac.BareMetalHost(a.Host.Name, a.Host.Namespace).WithUID(types.UID(a.UID)).WithStatus(status)
+	err := r.Client.SubResource("status").Apply(ctx, object, client.FieldOwner(FieldOwner+"/node"), client.ForceOwnership)
+	if err != nil {
+		return client.IgnoreNotFound(wrap(err, "writing the condition of host %s", a.Host))
+	}
+	if a.Lost {
+		host := &metal3v1.BareMetalHost{}
+		host.Namespace, host.Name, host.UID = a.Host.Namespace, a.Host.Name, types.UID(a.UID)
+		r.Events.Eventf(host, nil, corev1.EventTypeWarning, metal3v1.ReasonNodeGone, "Discover", "Ironic does not know node %s any more", a.Node)
 	}
 	return nil
 }

@@ -72,6 +72,8 @@ func (r *Reconciler) execute(ctx context.Context, o *observation, d *inventory.D
 			o.view.Drop(a.Node)
 		case inventory.CreateHost:
 			run(a.Node, func() error { return r.create(ctx, o, a) })
+		case inventory.TellLost:
+			run(a.Node, func() error { return r.tellLost(ctx, a) })
 		case inventory.WriteStatus:
 			run(a.Node, func() error { return r.complete(ctx, o.discovery, a) })
 		}

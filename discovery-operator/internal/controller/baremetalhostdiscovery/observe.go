@@ -4,6 +4,7 @@
 package baremetalhostdiscovery
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -49,6 +50,11 @@ type memory struct {
 	// before is how many machines an earlier process refused for which reason, empty once everything was read that it may have read.
 	before   map[string]int32
 	compiled map[string]compiled
+	// lacking are hosts without HardwareData, once somebody looked.
+	lacking []inventory.Host
+	looked  bool
+	// waits says since when machines wait that are not listed yet.
+	waits map[string]time.Time
 }
 
 // observe reads everything that the decision about a resource rests on.
@@ -191,12 +197,30 @@ func (r *Reconciler) hosts(ctx context.Context) ([]inventory.Host, error) {
 	out := make([]inventory.Host, 0, len(list.Items))
 	for i := range list.Items {
 		h := hostOf(&list.Items[i])
-		if spec := &list.Items[i].Spec; !r.ManageHosts && spec.BMC != nil && spec.BMC.Address != "" {
-			h.Driver, _ = handover.Driver(spec.BMC.Address)
+		if !r.ManageHosts {
+			h.Driver, h.Since = driven(&list.Items[i])
 		}
 		out = append(out, h)
 	}
 	return out, nil
+}
+
+// driven is the driver that the node of a host has to have, and since when: since somebody registered the host, or since it was handed over. Before
+// that, none is needed.
+func driven(h *metal3v1.BareMetalHost) (driver string, since time.Time) {
+	if h.Spec.BMC == nil || h.Spec.BMC.Address == "" {
+		return "", since
+	}
+	since = h.CreationTimestamp.Time
+	if h.Labels[metal3v1.DiscoveredByLabel] != "" {
+		c := meta.FindStatusCondition(h.Status.Conditions, metal3v1.ConditionHandedOver)
+		if c == nil || c.Status != metav1.ConditionTrue {
+			return "", since
+		}
+		since = c.LastTransitionTime.Time
+	}
+	driver, _ = handover.Driver(h.Spec.BMC.Address)
+	return driver, since
 }
 
 // hostOf is what matters of a host. The object is shared with the cache and is not changed.
@@ -211,6 +235,10 @@ func hostOf(h *metal3v1.BareMetalHost) inventory.Host {
 	if out.NodeID == "" {
 		out.NodeID = h.Annotations[metal3v1.NodeAnnotation]
 	}
+	if h.Annotations[metal3v1.PausedAnnotation] == metal3v1.DiscoveryPausedValue {
+		out.LastSeen = cmp.Or(h.Annotations[metal3v1.LastSeenAnnotation], "unknown")
+	}
+	out.Lost = meta.IsStatusConditionFalse(h.Status.Conditions, metal3v1.ConditionNodePresent)
 	out.Serial = h.Annotations[metal3v1.SerialAnnotation]
 	if h.Status.HardwareDetails != nil {
 		out.Serial = inventory.NormalSerial(h.Status.HardwareDetails.SystemVendor.SerialNumber)

@@ -29,9 +29,6 @@ import (
 // maxMachines is how many machines a status explains one by one.
 const maxMachines = 32
 
-// lostLimit is the number of lost hosts from which on more than half of all is a mass disappearance.
-const lostLimit = 5
-
 // report writes the status of the resource, if it changed, and tells of machines that are refused for a new reason.
 func (r *Reconciler) report(ctx context.Context, o *observation, d inventory.Decision) error {
 	if o.view != nil && !o.health.Polled && o.reported() { // after a restart, until Ironic was read, what was written before is the best that is known
@@ -159,7 +156,7 @@ func conditions(status *metal3v1.BareMetalHostDiscoveryStatus, o *observation, d
 		set(metal3v1.ConditionReady, metav1.ConditionFalse, broken, why)
 	case endpoint != metav1.ConditionTrue:
 		set(metal3v1.ConditionReady, endpoint, reason, message)
-	case d.LostHosts >= lostLimit && d.LostHosts*2 > int(d.Counts.Hosts):
+	case d.MassLoss():
 		set(metal3v1.ConditionReady, metav1.ConditionFalse, metal3v1.ReasonNodesDisappeared, fmt.Sprintf(
 			"Ironic does not know the nodes of %d of %s: another Ironic, or another database? Hosts are left as they are.",
 			d.LostHosts, count(d.Counts.Hosts, "host", "hosts")))
@@ -220,6 +217,9 @@ func summary(status *metal3v1.BareMetalHostDiscoveryStatus) string {
 	c := status.Counts
 	text := fmt.Sprintf("%s made, %s, %s", count(c.Hosts, "host", "hosts"), count(c.Waiting, "machine waits", "machines wait"),
 		count(c.Refused, "machine is refused", "machines are refused"))
+	if c.Lost > 0 {
+		text += ", " + count(c.Lost, "host has lost its node", "hosts have lost their nodes")
+	}
 	parts := make([]string, 0, len(status.Reasons))
 	for _, r := range status.Reasons {
 		parts = append(parts, fmt.Sprintf("%s %d", r.Reason, r.Count))

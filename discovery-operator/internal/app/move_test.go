@@ -1,0 +1,57 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+)
+
+// TestAStatusMovesWithItsHost pauses a host as tools do that move objects between clusters, removes it, and makes it anew as they do: without status.
+func TestAStatusMovesWithItsHost(t *testing.T) {
+	w := newWorld(t)
+	uuid := w.enrol(1)
+	stop := w.operate(managing)
+	d := w.discover("all")
+	h := w.host("node-00001")
+	w.reaches(h, metal3v1.StateAvailable)
+	w.patch(h, `{"metadata":{"annotations":{"baremetalhost.metal3.io/paused":"metal3.io/capm3"}}}`)
+	w.is(h, "its status stands in its annotation", func() bool { return h.Annotations[metal3v1.StatusAnnotation] != "" })
+	version := h.ResourceVersion
+	w.stays("it is written once", func() bool {
+		require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(h), h))
+		return h.ResourceVersion == version
+	}, 2*time.Second)
+	stop()
+
+	require.NoError(t, w.Delete(t.Context(), d))
+	w.patch(h, `{"metadata":{"finalizers":null}}`)
+	require.NoError(t, w.Delete(t.Context(), h))
+	w.gone(h)
+	moved := &metal3v1.BareMetalHost{}
+	moved.Namespace, moved.Name, moved.Labels, moved.Spec = h.Namespace, h.Name, h.Labels, h.Spec
+	moved.Annotations = map[string]string{metal3v1.StatusAnnotation: h.Annotations[metal3v1.StatusAnnotation]}
+	require.NoError(t, w.Create(t.Context(), moved))
+	w.operate(managing)
+	w.is(moved, "the status is the one that it had", func() bool {
+		return moved.Status.Provisioning.State == metal3v1.StateAvailable && moved.Status.Provisioning.ID == uuid && moved.Status.HardwareDetails != nil
+	})
+	assert.Equal(t, h.Status.HardwareDetails, moved.Status.HardwareDetails)
+	w.is(moved, "and the annotation is gone", func() bool { return moved.Annotations[metal3v1.StatusAnnotation] == "" })
+
+	t.Run("an annotation that is no status stays, and an event says why", func(t *testing.T) {
+		odd := w.register("odd", 2, func(h *metal3v1.BareMetalHost) {
+			h.Annotations = map[string]string{metal3v1.StatusAnnotation: `{"operationalStatus":"OK","colour":"red"}`}
+		})
+		w.told(odd, "InvalidAnnotationValue", "colour")
+		w.is(odd, "the host begins its life", func() bool { return odd.HasStatus() })
+		assert.NotEmpty(t, odd.Annotations[metal3v1.StatusAnnotation])
+	})
+}
