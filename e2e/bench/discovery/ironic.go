@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/muster-io/muster/apis/porttest"
 	"github.com/muster-io/muster/e2e/checkout"
@@ -32,8 +33,8 @@ type ironic struct {
 	asked               []*url.URL
 }
 
-// startIronic starts one that knows n machines.
-func startIronic(ctx context.Context, n int) (*ironic, error) {
+// startIronic starts one that knows n machines, and takes so much longer for each request.
+func startIronic(ctx context.Context, n int, delay time.Duration) (*ironic, error) {
 	dir, err := os.MkdirTemp("", "muster-bench-ironic-")
 	if err != nil {
 		return nil, fmt.Errorf("making a directory for Ironic: %w", err)
@@ -55,7 +56,7 @@ func startIronic(ctx context.Context, n int) (*ironic, error) {
 			return nil, err
 		}
 	}
-	i.endpoint, i.inspector = i.behind(i.endpoint, true), i.behind(i.inspector, false)
+	i.endpoint, i.inspector = i.behind(i.endpoint, true, delay), i.behind(i.inspector, false, delay)
 	return i, nil
 }
 
@@ -82,8 +83,8 @@ func (i *ironic) script(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// behind puts a proxy before an endpoint. What goes through is noted where wanted.
-func (i *ironic) behind(endpoint string, noted bool) string {
+// behind puts a proxy before an endpoint. What goes through is delayed, and noted where wanted.
+func (i *ironic) behind(endpoint string, noted bool, delay time.Duration) string {
 	target, err := url.Parse(endpoint)
 	if endpoint == "" || err != nil {
 		return endpoint
@@ -95,6 +96,11 @@ func (i *ironic) behind(endpoint string, noted bool) string {
 			i.mu.Lock()
 			i.asked = append(i.asked, r.URL)
 			i.mu.Unlock()
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-time.After(delay):
 		}
 		proxy.ServeHTTP(w, r)
 	}))

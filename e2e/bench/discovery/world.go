@@ -48,14 +48,14 @@ type world struct {
 	done bench.Requests
 }
 
-// synced makes hosts of n machines, or of as many as the scale says.
-func synced(ctx context.Context, r *bench.Run, n int) (*world, error) {
+// synced makes hosts of n machines, or of as many as the scale says. Ironic takes so much longer for each request.
+func synced(ctx context.Context, r *bench.Run, n int, delay time.Duration) (*world, error) {
 	w := &world{Run: r, machines: r.Scaled(n), counter: bench.NewCounter()}
 	if err := w.clients(); err != nil {
 		return nil, err
 	}
 	var err error
-	if w.ironic, err = startIronic(ctx, w.machines); err != nil {
+	if w.ironic, err = startIronic(ctx, w.machines, delay); err != nil {
 		return nil, err
 	}
 	if err := w.sync(ctx); err != nil {
