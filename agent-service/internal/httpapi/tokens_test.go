@@ -192,7 +192,7 @@ func TestAStreamOfEventsEndsWithItsToken(t *testing.T) {
 		request, err := http.NewRequestWithContext(t.Context(), "GET", w.server.URL+"/api/assisted-install/v2/events/stream?infra_env_id="+env, nil)
 		require.NoError(t, err)
 		request.Header.Set("X-Secret-Key", c.token)
-		response, err := w.server.Client().Do(request)
+		response, err := w.server.Client().Do(request) //nolint:bodyclose // it is closed when its end was read
 		require.NoError(t, err)
 		require.Equal(t, 200, response.StatusCode)
 		ended := make(chan string, 1)
