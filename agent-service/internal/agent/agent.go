@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -49,6 +50,8 @@ type Machine interface {
 	Logs() map[string][]byte
 	// Write puts the image onto the disk, checks it, adds the first-boot data and tells how far it is in percent.
 	Write(ctx context.Context, job Job, progress func(percent int)) error
+	// Replace puts another program in the place of the agent, if it is what is wanted. It calls commit before it does, and does not where that fails.
+	Replace(ctx context.Context, program io.Reader, wanted service.UpgradeArgs, commit func() error) error
 	// Restart boots the machine from its disk. A machine that comes back to life in this process is the installed system.
 	Restart(ctx context.Context) error
 }
@@ -81,6 +84,8 @@ type Agent struct {
 	// running are the steps that are under way, with what ends them.
 	running map[api.StepType]context.CancelFunc
 	sent    map[api.StepType]sent
+	// replaced is set when another program takes over: no step begins any more.
+	replaced bool
 }
 
 type sent struct {
@@ -117,6 +122,8 @@ func (a *Agent) Run(ctx context.Context) error {
 			return ctx.Err()
 		case errors.Is(err, errDone):
 			return nil
+		case errors.Is(err, errReplaced):
+			return err
 		}
 		a.Log.Info("registering again", zap.Stringer("host", identity.HostID), zap.Error(err))
 	}
@@ -254,7 +261,7 @@ func (a *Agent) start(ctx context.Context, workers *sync.WaitGroup, steps []api.
 		ctx, cancel := context.WithCancel(ctx)
 		a.mu.Lock()
 		_, busy := a.running[step.StepType]
-		if !busy {
+		if busy = busy || a.replaced; !busy {
 			a.running[step.StepType] = cancel
 		}
 		a.mu.Unlock()
@@ -306,6 +313,10 @@ func (a *Agent) carryOut(ctx context.Context, step api.Step) error {
 		a.stop(api.StepTypeInstall)
 	case api.StepTypeLogsGather:
 		err = a.sendLogs(ctx, step)
+	case api.StepTypeUpgradeAgent:
+		if err = a.upgrade(ctx, step); err == nil {
+			return errReplaced
+		}
 	default:
 		output, err = a.Machine.Do(ctx, step)
 	}

@@ -181,6 +181,22 @@ func (c *Connection) Progress(ctx context.Context, host uuid.UUID, stage api.Hos
 	return answered(response, err, http.StatusOK, nil)
 }
 
+// Program downloads the agent for an architecture.
+func (c *Connection) Program(ctx context.Context, architecture string) (io.ReadCloser, error) {
+	response, err := c.client.DownloadAgent(ctx, &api.DownloadAgentParams{Arch: api.CPUArchitecture(architecture)}) //nolint:bodyclose // the caller closes it
+	if err != nil || response.StatusCode != http.StatusOK {
+		return nil, answered(response, err, http.StatusOK, nil)
+	}
+	return response.Body, nil
+}
+
+// hostToken is the one that is narrowed to the host, empty before the registration.
+func (c *Connection) hostToken() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.host
+}
+
 // FirstBoot downloads the first-boot data from a path of the service.
 func (c *Connection) FirstBoot(ctx context.Context, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)

@@ -5,7 +5,9 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
+	"github.com/muster-io/muster/agent-service/internal/service"
 )
 
 // Generated is a machine that only exists on the wire. The same seed and number make the same machine.
@@ -136,6 +139,11 @@ func (nowhere) Close() error { return nil }
 // Write implements Machine: the image is downloaded, unpacked and checked, and kept nowhere.
 func (g *Generated) Write(ctx context.Context, job Job, progress func(percent int)) error {
 	return writeImage(ctx, g.Client, job.Image, nowhere{}, progress)
+}
+
+// Replace implements Machine: a generated machine has no program.
+func (g *Generated) Replace(context.Context, io.Reader, service.UpgradeArgs, func() error) error {
+	return errors.New("generated machines are not upgraded")
 }
 
 // Restart implements Machine: the installed system comes up, reports and is done.

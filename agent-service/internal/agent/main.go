@@ -32,7 +32,7 @@ var Version = "dev"
 // settings are what the command line, the environment (AGENT_URL …) and the kernel's command line (muster.url=…) say, in this order of weight.
 type settings struct {
 	url, infraEnv, token, tokenFile, caFile, ca, pullSecretFile, restart, hostID, hostFile string
-	insecure, verbose                                                                      bool
+	insecure, verbose, version                                                             bool
 
 	simulate       int
 	seed           string
@@ -46,6 +46,10 @@ type settings struct {
 func Main(ctx context.Context, arguments []string, out io.Writer) error {
 	s, err := parse(arguments, out, content("/proc/cmdline"))
 	if err != nil {
+		return err
+	}
+	if s.version {
+		_, err := fmt.Fprintln(os.Stdout, Version)
 		return err
 	}
 	level := zapcore.InfoLevel
@@ -88,6 +92,7 @@ func parse(arguments []string, out io.Writer, kernel string) (*settings, error) 
 	text(&s.hostFile, "host-file", "file of an installed system that first-boot data wrote (/etc/muster/host.json): URL, infra-env, host id and token")
 	flags.BoolVar(&s.insecure, "insecure", preset("insecure", kernel) == "true", "trust any certificate")
 	flags.BoolVar(&s.verbose, "verbose", false, "log more")
+	flags.BoolVar(&s.version, "version", false, "print the version and end")
 	flags.StringVar(&s.report, "report", "", "report a stage of the installation of this host (Configuring, Joined, Done, Failed) and end")
 	flags.StringVar(&s.detail, "detail", "", "what to say with --report")
 	flags.IntVar(&s.simulate, "simulate", 0, "run this many generated machines instead of this one")
@@ -198,9 +203,18 @@ func (s *settings) single(ctx context.Context, infraEnv uuid.UUID, transport *ht
 	if err != nil {
 		return err
 	}
+	if token := os.Getenv(hostTokenVariable); token != "" {
+		connection.use(token)
+		_ = os.Unsetenv(hostTokenVariable) // it is not for the programs that this one starts
+	}
 	a := New(Options{Connection: connection, Machine: machine, Version: Version, Log: log})
 	if s.report == "" {
-		return a.Run(ctx)
+		err := a.Run(ctx)
+		if errors.Is(err, errReplaced) {
+			log.Info("another agent takes over")
+			return machine.takeOver(connection.hostToken())
+		}
+		return err
 	}
 	if a.identity.HostID = machine.HostID; s.hostID == "" {
 		if a.identity, err = machine.Identity(ctx); err != nil {

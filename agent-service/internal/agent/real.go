@@ -34,6 +34,8 @@ type Real struct {
 	Sys string
 	// Log is what this agent said; nil for nothing.
 	Log *tail
+	// Program is the file that an upgrade replaces; empty for that of this process.
+	Program string
 	// HostID overrules the machine's own id; zero for that.
 	HostID uuid.UUID
 }

@@ -148,19 +148,20 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	if o.through != nil {
 		kept = o.through(db)
 	}
-	var authority *token.Authority
-	var discovery *discovery
-	svc := service.New(kept, service.Options{
-		DisconnectAfter: o.DisconnectAfter, OSImages: images, RegistryImages: split(o.RegistryImages), InstallerImage: o.InstallerImage, BaseURL: o.BaseURL, Minimums: minimums, Log: log,
-		HostToken: func(ctx context.Context, h *service.Host) (string, error) { return authority.ForInstalled(ctx, h) }, Authorities: authorities,
-		CheckImage: func(e *service.InfraEnv) error { return discovery.check(e) }, RestoreTime: o.restoreTime(),
-	})
-	if authority, err = token.New(token.Options{Key: key, Generations: svc}); err != nil {
-		return nil, fmt.Errorf("preparing tokens: %w", err)
-	}
 	programs, err := newPrograms(o.AgentDirectory)
 	if err != nil {
 		return nil, err
+	}
+	var authority *token.Authority
+	var discovery *discovery
+	svc := service.New(kept, service.Options{
+		DisconnectAfter: o.DisconnectAfter, EventRetention: o.EventRetention, OSImages: images, RegistryImages: split(o.RegistryImages), InstallerImage: o.InstallerImage, BaseURL: o.BaseURL, Minimums: minimums, Log: log,
+		HostToken: func(ctx context.Context, h *service.Host) (string, error) { return authority.ForInstalled(ctx, h) }, Authorities: authorities,
+		CheckImage: func(e *service.InfraEnv) error { return discovery.check(e) }, RestoreTime: o.restoreTime(),
+		AgentVersion: buildinfo.Version(), AgentSum: programs.checksum,
+	})
+	if authority, err = token.New(token.Options{Key: key, Generations: svc}); err != nil {
+		return nil, fmt.Errorf("preparing tokens: %w", err)
 	}
 	rest := httpapi.Options{Service: svc, Authority: authority, People: people, Programs: programs, Versions: versions(images), BaseURL: o.BaseURL, Release: buildinfo.Version(), AgentImage: o.AgentImage, Log: log}
 	live, err := o.liveImages()

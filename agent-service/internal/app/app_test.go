@@ -30,6 +30,7 @@ func TestOptionsSayWhatIsWrong(t *testing.T) {
 		"--log-level=loud":       "write debug, info or error",
 		"--base-url=muster":      "write http(s)://host:port",
 		"--disconnect-after=1s":  "write 10s or more",
+		"--event-retention=1m":   "write 1h or more",
 		"--tls-key=a":            "give both or none",
 		"--oidc-issuer=":         "write the issuer's URL, kubernetes, or none",
 		"surplus":                "all settings are flags",

@@ -39,6 +39,7 @@ type Options struct {
 	InstallerImage   string
 	AgentImage       string
 	DisconnectAfter  time.Duration
+	EventRetention   time.Duration
 	OIDCIssuer       string
 	OIDCAudience     string
 	OIDCUserClaim    string
@@ -96,6 +97,7 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.InstallerImage, "installer-image", "", "container image that agents of assisted-service run to install; without it, hosts with such agents are bound and not installed")
 	flags.StringVar(&o.AgentImage, "agent-image", "", "container image that agents of assisted-service run after their registration; empty for the one that they registered with")
 	flags.DurationVar(&o.DisconnectAfter, "disconnect-after", 3*time.Minute, "time without a poll after which a host counts as disconnected")
+	flags.DurationVar(&o.EventRetention, "event-retention", 30*24*time.Hour, "time that events are kept after they occurred last; 0 for ever")
 	flags.StringVar(&o.OIDCIssuer, "oidc-issuer", "none", "URL of the OpenID Connect issuer whose tokens people use; kubernetes for tokens that the cluster knows; none disables authentication of users, for development only")
 	flags.StringVar(&o.OIDCAudience, "oidc-audience", "", "audience that tokens must have; empty for any, or with kubernetes for the cluster's own")
 	flags.StringVar(&o.OIDCUserClaim, "oidc-user-claim", "", "claim that names the user; empty for sub")
@@ -113,6 +115,9 @@ func (o *Options) Validate() error {
 	}
 	if o.DisconnectAfter < 10*time.Second {
 		errs = append(errs, fmt.Errorf("--disconnect-after=%s: write 10s or more", o.DisconnectAfter))
+	}
+	if o.EventRetention != 0 && o.EventRetention < time.Hour { // repetitions within the hour are counted with an event
+		errs = append(errs, fmt.Errorf("--event-retention=%s: write 1h or more, or 0 to keep events for ever", o.EventRetention))
 	}
 	if o.OIDCIssuer == "" {
 		errs = append(errs, errors.New("--oidc-issuer: write the issuer's URL, kubernetes, or none"))

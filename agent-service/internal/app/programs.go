@@ -123,6 +123,12 @@ func (p *programs) sum(architecture string) (sum string, changed time.Time, err 
 	return program.SHA256, program.ModTime, program.Close()
 }
 
+// checksum is that of the agent for an architecture, empty if there is none.
+func (p *programs) checksum(architecture string) (string, error) {
+	sum, _, err := p.sum(architecture)
+	return sum, err
+}
+
 // tell says at the start which machines will have no agent, if they boot a live image of CoreOS.
 func (p *programs) tell(log *zap.Logger, live []image.Version) {
 	wanted := []string{hardware.Architecture(runtime.GOARCH)}

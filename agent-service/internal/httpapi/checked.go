@@ -30,10 +30,19 @@ func (s *server) checked(next http.Handler) http.Handler {
 			s.refuse(w, r, &http.MaxBytesError{Limit: limit})
 			return
 		}
+		if !s.takesLogs(r) {
+			leave, err := s.room.enter(w, r, limit)
+			if err != nil {
+				s.refuse(w, r, err)
+				return
+			}
+			defer leave()
+		}
 		if err := s.check(r); err != nil {
 			s.refuse(w, r, err)
 			return
 		}
+		arrived(w)
 		next.ServeHTTP(&begun{ResponseWriter: w}, r)
 	})
 }
@@ -72,9 +81,16 @@ func (s *server) check(r *http.Request) error {
 	}
 	// Forms are read by who takes them.
 	form := operation.spec.RequestBody != nil && operation.spec.RequestBody.Value.Content.Get("application/json") == nil
+	checked := false
 	if operation.spec.RequestBody != nil && !s.takesLogs(r) {
-		if err := readable(r, form); err != nil {
+		body, err := readable(r, form)
+		if err != nil {
 			return err
+		}
+		if checked = operation.isLargeReply(body); checked {
+			if err := operation.checkReply(body); err != nil {
+				return err
+			}
 		}
 	}
 	params := map[string]string{}
@@ -84,7 +100,7 @@ func (s *server) check(r *http.Request) error {
 	err = openapi3filter.ValidateRequest(r.Context(), &openapi3filter.RequestValidationInput{
 		Request: r, PathParams: params, QueryParams: query,
 		Route:   &routers.Route{Spec: operation.document, Path: operation.path, PathItem: operation.item, Method: r.Method, Operation: operation.spec},
-		Options: &openapi3filter.Options{ExcludeRequestBody: form, AuthenticationFunc: openapi3filter.NoopAuthenticationFunc},
+		Options: &openapi3filter.Options{ExcludeRequestBody: form || checked, AuthenticationFunc: openapi3filter.NoopAuthenticationFunc},
 	})
 	if err != nil {
 		return invalid(reason(err))
@@ -94,25 +110,27 @@ func (s *server) check(r *http.Request) error {
 
 // readable takes the body into memory: one JSON text, unless it is a form, without what a database cannot keep: the character NUL. Only replies of agents may hold it,
 // which are cleaned, and archives.
-func readable(r *http.Request, form bool) error {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
+func readable(r *http.Request, form bool) ([]byte, error) {
+	var whole bytes.Buffer
+	whole.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead) // its size was looked at before
+	if _, err := whole.ReadFrom(r.Body); err != nil {
 		if _, large := errors.AsType[*http.MaxBytesError](err); large {
-			return err
+			return nil, err
 		}
-		return invalid("the body cannot be read")
+		return nil, invalid("the body cannot be read")
 	}
+	body := whole.Bytes()
 	if !strings.HasSuffix(r.URL.Path, "/instructions") && !strings.HasSuffix(r.URL.Path, "/logs") && bytes.Contains(body, []byte(`\u0000`)) {
-		return invalid("the body must not contain the character NUL")
+		return nil, invalid("the body must not contain the character NUL")
 	}
 	if !form && len(body) > 0 && !json.Valid(body) {
-		return invalid("the body is not JSON, or more than one JSON value")
+		return nil, invalid("the body is not JSON, or more than one JSON value")
 	}
 	if r.Header.Get("Content-Type") == "" && len(body) > 0 {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	return nil
+	return body, nil
 }
 
 func unprintable(query url.Values) bool {

@@ -31,6 +31,7 @@ var errNotFound = &refusal{http.StatusNotFound, "not found"}
 
 var statuses = map[service.Kind]int{
 	service.NotFound: http.StatusNotFound, service.Conflict: http.StatusConflict, service.Invalid: http.StatusBadRequest, service.Unavailable: http.StatusServiceUnavailable,
+	service.TooMany: http.StatusTooManyRequests,
 }
 
 // status is the HTTP status of an error, and what may be said of it.
@@ -83,7 +84,7 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if code == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	if code == http.StatusServiceUnavailable {
+	if code == http.StatusServiceUnavailable || code == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", retryAfter(err))
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -94,7 +94,7 @@ func New(options Options) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the description of the interface: %w", err)
 	}
-	s := &server{Options: options, operations: operations(description), logs: make(chan struct{}, logsAtOnce)}
+	s := &server{Options: options, operations: operations(description), logs: make(chan struct{}, logsAtOnce), room: newRoom()}
 	mux := http.NewServeMux()
 	strict := api.NewStrictHandlerWithOptions(s, []api.StrictMiddlewareFunc{inParts}, api.StrictHTTPServerOptions{RequestErrorHandlerFunc: s.unreadable, ResponseErrorHandlerFunc: s.refuse})
 	api.HandlerWithOptions(strict, api.StdHTTPServerOptions{
@@ -118,6 +118,7 @@ type server struct {
 	operations map[string]operation
 	// logs has an entry for each archive of logs that is taken now.
 	logs chan struct{}
+	room *room
 }
 
 var _ api.StrictServerInterface = (*server)(nil)

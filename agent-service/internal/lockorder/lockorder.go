@@ -102,7 +102,7 @@ func compare(a, b service.HostKey) int {
 }
 
 // HostsOfCluster implements service.Reader.
-func (t *transaction) HostsOfCluster(ctx context.Context, id string) ([]service.Host, error) {
+func (t *transaction) HostsOfCluster(ctx context.Context, id string) ([]*service.Host, error) {
 	members, err := t.Tx.HostsOfCluster(ctx, id)
 	for i := range members {
 		if slices.Contains(t.clusters, id) {

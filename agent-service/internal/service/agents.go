@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -434,10 +436,20 @@ func why(stage lifecycle.Stage, info string) string {
 // largestProps is how much an agent may say beside the message of an event.
 const largestProps = 64 << 10
 
+// ownEvents are how the names of events begin that the service writes itself.
+var ownEvents = []string{"host_", "cluster_", "infra_env_", "image_"}
+
+func isOwnEvent(name string) bool {
+	return slices.ContainsFunc(ownEvents, func(prefix string) bool { return strings.HasPrefix(strings.ToLower(name), prefix) })
+}
+
 // ReportEvent implements Agents.
 func (s *Service) ReportEvent(ctx context.Context, key HostKey, event Event) error {
 	if event.Name == "" || utf8.RuneCountInString(event.Name) > 128 || event.Message == "" || utf8.RuneCountInString(event.Message) > 2000 {
 		return Refuse(Invalid, "EventInvalid", "an event needs a name of at most 128 and a message of at most 2000 characters")
+	}
+	if isOwnEvent(event.Name) {
+		return Refuse(Invalid, "EventReserved", "event %q: names that begin with %s are reserved for the service", event.Name, strings.Join(ownEvents, ", "))
 	}
 	if len(event.Props) > largestProps {
 		return Refuse(Invalid, "EventInvalid", "props of %d bytes: write at most %d", len(event.Props), largestProps)
@@ -445,6 +457,9 @@ func (s *Service) ReportEvent(ctx context.Context, key HostKey, event Event) err
 	category := cmp.Or(event.Category, "user")
 	if category != "user" && category != "metrics" {
 		return Refuse(Invalid, "CategoryInvalid", "category %q: write user or metrics", bound(category, 32))
+	}
+	if err := s.mayReportEvent(ctx, key); err != nil {
+		return err
 	}
 	_, err := s.change(ctx, Machine, key, func(_ context.Context, w *work, h *Host) error {
 		if event.ClusterID != "" && event.ClusterID != h.ClusterID {
@@ -458,7 +473,7 @@ func (s *Service) ReportEvent(ctx context.Context, key HostKey, event Event) err
 		}
 		w.tell(h, h.ClusterID, severity, event.Name, h.ClusterID == "", "%s", event.Message)
 		told := &w.events[len(w.events)-1]
-		told.Category = category
+		told.Category, told.Reported = category, true
 		if len(event.Props) > 0 {
 			told.Props = event.Props
 		}
@@ -468,4 +483,31 @@ func (s *Service) ReportEvent(ctx context.Context, key HostKey, event Event) err
 		return nil
 	})
 	return err
+}
+
+const (
+	// eventBurst is how many events a host may report at once, and eventPause the time after which it may report one more.
+	eventBurst = 30
+	eventPause = 2 * time.Second
+)
+
+// mayReportEvent refuses a host that reports events too fast.
+func (s *Service) mayReportEvent(ctx context.Context, key HostKey) error {
+	e, err := s.entry(ctx, key)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := s.Now()
+	if e.eventsUntil.Before(now) {
+		e.eventsUntil = now
+	}
+	if wait := e.eventsUntil.Sub(now) - (eventBurst-1)*eventPause; wait > 0 {
+		refusal := Refuse(TooMany, "EventsTooMany", "host %s reports events too fast: at most %d at once, and one each %s", key.HostID, eventBurst, eventPause)
+		refusal.RetryAfter = wait
+		return refusal
+	}
+	e.eventsUntil = e.eventsUntil.Add(eventPause)
+	return nil
 }

@@ -70,11 +70,19 @@ type entry struct {
 	stale   bool
 	staleAt int64
 	gone    bool
+	// eventsUntil is until when the events that it reported last count against how many it may report.
+	eventsUntil time.Time
 }
 
 // backSince is true where the host was away as it is in memory, and is not now: another replica heard it, whose polls are read later. The caller holds the entry.
 func (e *entry) backSince(h *Host) bool {
 	return e.host != nil && h.Revision > e.host.Revision && lifecycle.Silent(e.host.State) && !lifecycle.Silent(h.State)
+}
+
+func (e *entry) isStale() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.stale
 }
 
 func (e *entry) changed() {
@@ -89,10 +97,12 @@ type directory struct {
 	byCluster map[string]map[HostKey]struct{}
 	// epoch grows with all that other replicas change.
 	epoch int64
+	// unread are hosts that other replicas made or changed since this one read them.
+	unread map[HostKey]struct{}
 }
 
 func newDirectory() *directory {
-	return &directory{entries: map[HostKey]*entry{}, byCluster: map[string]map[HostKey]struct{}{}}
+	return &directory{entries: map[HostKey]*entry{}, byCluster: map[string]map[HostKey]struct{}{}, unread: map[HostKey]struct{}{}}
 }
 
 func (d *directory) get(key HostKey) *entry {
@@ -232,6 +242,7 @@ func (d *directory) known(key HostKey) *Host {
 func (d *directory) remove(key HostKey) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	delete(d.unread, key)
 	e := d.entries[key]
 	if e == nil {
 		return
@@ -267,11 +278,35 @@ func (d *directory) stale(key HostKey) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.epoch++
+	d.unread[key] = struct{}{}
 	if e := d.entries[key]; e != nil {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.stale, e.staleAt = true, d.epoch
 		e.changed()
+	}
+}
+
+// changedElsewhere returns the hosts that other replicas made or changed since the last call, but for those that were read meanwhile.
+func (d *directory) changedElsewhere() []HostKey {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	keys := make([]HostKey, 0, len(d.unread))
+	for key := range d.unread {
+		if e := d.entries[key]; e == nil || e.isStale() {
+			keys = append(keys, key)
+		}
+	}
+	clear(d.unread)
+	return keys
+}
+
+// readLater returns hosts to those that changedElsewhere returns.
+func (d *directory) readLater(keys []HostKey) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, key := range keys {
+		d.unread[key] = struct{}{}
 	}
 }
 

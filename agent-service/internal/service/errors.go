@@ -22,6 +22,8 @@ const (
 	Invalid Kind = "Invalid"
 	// Unavailable: the store is away. REST 503 with Retry-After.
 	Unavailable Kind = "Unavailable"
+	// TooMany: the caller asks for too much at a time. REST 429 with Retry-After.
+	TooMany Kind = "TooMany"
 )
 
 // Error is a refusal with a reason. Everything else that the service returns is unexpected: REST 500.
@@ -31,7 +33,7 @@ type Error struct {
 	Reason string
 	// Message is one sentence for people, without secrets.
 	Message string
-	// RetryAfter is set with Unavailable.
+	// RetryAfter is set with Unavailable and TooMany.
 	RetryAfter time.Duration
 
 	cause error

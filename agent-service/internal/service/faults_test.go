@@ -569,6 +569,49 @@ func TestAnEventIsKeptAsItWasReported(t *testing.T) {
 	}
 }
 
+func TestEventsThatAHostReportsAreBounded(t *testing.T) {
+	w := newWorld(t)
+	e := w.infraEnv(alice)
+	key, other := w.register(e, "n1"), w.register(e, "n2")
+	report := func(key service.HostKey, name string) error {
+		return w.ReportEvent(t.Context(), key, service.Event{Name: name, Severity: service.Info, Message: name})
+	}
+	for _, name := range []string{"host_status_updated", "Host_bind_succeeded", "cluster_status_updated", "infra_env_deregistered", "image_info_updated"} {
+		assert.Equal(t, "EventReserved", service.ReasonOf(report(key, name)), "the service's own")
+	}
+	for i := range 30 {
+		require.NoError(t, report(key, "n"+strconv.Itoa(i)))
+	}
+	refused := report(key, "one more")
+	assert.Equal(t, service.TooMany, service.KindOf(refused))
+	var refusal *service.Error
+	require.ErrorAs(t, refused, &refusal)
+	assert.Positive(t, refusal.RetryAfter)
+	require.NoError(t, report(other, "n"), "other hosts may")
+	w.jump(refusal.RetryAfter)
+	require.NoError(t, report(key, "one more"))
+	require.Error(t, report(key, "and another"))
+}
+
+func TestEventsAreKeptForATime(t *testing.T) {
+	w := newWorld(t)
+	w.EventRetention = 24 * time.Hour
+	e := w.infraEnv(alice)
+	w.register(e, "n1")
+	w.jump(25 * time.Hour)
+	w.register(e, "n2")
+	before := len(w.events(service.EventFilter{InfraEnvID: e.ID}))
+	w.pass(2 * time.Minute)
+	after := w.events(service.EventFilter{InfraEnvID: e.ID})
+	assert.Less(t, len(after), before)
+	assert.Contains(t, after, "host_registration_succeeded", "of the host that registered last")
+	assert.NotContains(t, after, "infra_env_registered", "it is too long ago")
+	w.EventRetention = 0
+	w.jump(1000 * time.Hour)
+	w.pass(2 * time.Minute)
+	assert.Contains(t, w.events(service.EventFilter{InfraEnvID: e.ID}), "host_registration_succeeded")
+}
+
 // TestAHostThatIsDeletedWhileItChangesIsGone is a change and a deletion at once: whichever comes first, nothing remembers the host.
 func TestAHostThatIsDeletedWhileItChangesIsGone(t *testing.T) {
 	t.Parallel()

@@ -44,6 +44,10 @@ func (s *Service) tick(ctx context.Context) {
 		}
 		s.mergePolls(ctx)
 	}
+	s.readChanged(ctx)
+	if s.EventRetention > 0 && now-s.prunedAt >= pruneInterval {
+		s.pruneEvents(ctx, now)
+	}
 	for _, e := range s.hosts.all() {
 		if verb, due := s.overdue(e, now); due {
 			if err := s.happen(ctx, e, verb); err != nil {
@@ -53,6 +57,64 @@ func (s *Service) tick(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+	}
+}
+
+const (
+	// pruneInterval is how often old events are deleted.
+	pruneInterval = time.Minute
+	// pruneBatch is how many one transaction deletes at most, and pruneBatches how many transactions follow each other before other work is done.
+	pruneBatch   = 500
+	pruneBatches = 10
+)
+
+// pruneEvents deletes events that are older than they are kept. What is left of many is deleted with the next ticks.
+func (s *Service) pruneEvents(ctx context.Context, now time.Duration) {
+	for range pruneBatches {
+		n, err := s.store.PruneEvents(ctx, s.Now().Add(-s.EventRetention), pruneBatch)
+		if s.noted(err) != nil {
+			s.Log.Warn("did not delete old events", zap.Error(err))
+		}
+		if err != nil || n < pruneBatch {
+			s.prunedAt = now
+			return
+		}
+	}
+}
+
+// readBatch is how many hosts one statement reads at most.
+const readBatch = 500
+
+// readChanged reads the hosts that other replicas made or changed: should such a replica be lost before it saves its heartbeats, this one has to see these hosts time out.
+func (s *Service) readChanged(ctx context.Context) {
+	keys := s.hosts.changedElsewhere()
+	for len(keys) > 0 {
+		some := keys[:min(len(keys), readBatch)]
+		epoch := s.hosts.now()
+		var found []Host
+		err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
+			found, err = r.HostsByKey(ctx, some)
+			return err
+		})
+		if err != nil {
+			s.hosts.readLater(keys)
+			s.Log.Warn("did not read hosts that other replicas changed", zap.Error(err))
+			return
+		}
+		gone := map[HostKey]bool{}
+		for _, key := range some {
+			gone[key] = true
+		}
+		for i := range found {
+			delete(gone, found[i].HostKey)
+			if s.hosts.confirm(&found[i], epoch) == nil {
+				s.hosts.put(&found[i], s.clock.now(), epoch)
+			}
+		}
+		for key := range gone {
+			s.hosts.remove(key)
+		}
+		keys = keys[len(some):]
 	}
 }
 

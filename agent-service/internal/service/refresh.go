@@ -6,8 +6,10 @@ package service
 import (
 	"cmp"
 	"context"
+	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/muster-io/muster/agent-service/internal/hardware"
@@ -144,22 +146,32 @@ func (w *work) refresh(ctx context.Context, h *Host) error {
 	return nil
 }
 
-// refreshCluster brings a cluster and its hosts up to date with each other: a change of one may change the others.
+// refreshCluster brings a cluster and its hosts up to date with each other. Only the hosts of this transaction are assessed, unless it changes what the others are
+// assessed by.
 func (w *work) refreshCluster(ctx context.Context, id string) error {
 	c, err := w.cluster(ctx, id)
 	if err != nil || c == nil {
 		return err
 	}
-	members, err := w.members(ctx, id)
+	members, err := w.look(ctx, id)
 	if err != nil {
 		return err
 	}
+	all := w.concernsAll(w.clusters[id]) || w.s.reviews.due(id, w.s.clock.now(), w.s.PollInterval)
 	for range 8 {
 		around := surroundings(c, members)
-		for _, m := range members {
+		for i, m := range members {
+			if !all && w.hosts[m.HostKey] == nil {
+				continue
+			}
+			m = w.track(m)
+			members[i] = m
 			// Who was not ready when the cluster was installed joins it later.
 			m.DayTwo = m.DayTwo || takesDayTwo(c) && lifecycle.Idle(m.State)
 			w.assess(m, c, around)
+		}
+		if all {
+			w.reviewed[id] = struct{}{}
 		}
 		r := w.roster(c, members)
 		c.HostCount, c.ReadyHostCount, c.InstalledHostCount = r.Bound, r.Ready, r.Done
@@ -172,8 +184,58 @@ func (w *work) refreshCluster(ctx context.Context, id string) error {
 			info += "; the last checks before the installation failed: " + why
 		}
 		w.enterCluster(c, next, info)
+		all = true
 	}
 	return nil
+}
+
+// concernsAll is true where this transaction changes what all hosts of a cluster are assessed by: the cluster, which hosts it has, or what its hosts see of each other.
+func (w *work) concernsAll(c *tracked[Cluster]) bool {
+	if c.before.Status != c.now.Status || c.before.Name != c.now.Name || !reflect.DeepEqual(c.before.ClusterSettings, c.now.ClusterSettings) {
+		return true
+	}
+	for _, t := range w.hosts {
+		was, is := t.before.ClusterID == c.now.ID, !t.deleted && t.now.ClusterID == c.now.ID
+		if was != is || is && !sameNeighbour(&t.before, t.now) {
+			return true
+		}
+	}
+	return false
+}
+
+// sameNeighbour is true where the other hosts of a cluster see no difference between the two.
+func sameNeighbour(a, b *Host) bool {
+	return a.Role == b.Role && a.Hostname() == b.Hostname() && slices.Equal(a.Summary.Addresses, b.Summary.Addresses) &&
+		slices.Equal(a.Summary.MACAddresses, b.Summary.MACAddresses)
+}
+
+// reviews are when all hosts of a cluster were assessed last, whether anything about the others changed or not: so that what this process does not see change, such as its
+// own configuration, is not forgotten.
+type reviews struct {
+	mu   sync.Mutex
+	last map[string]time.Duration
+}
+
+func (r *reviews) due(id string, now, interval time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, ever := r.last[id]
+	return !ever || now-at >= interval
+}
+
+func (r *reviews) done(id string, now time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last == nil {
+		r.last = map[string]time.Duration{}
+	}
+	r.last[id] = now
+}
+
+func (r *reviews) forget(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.last, id)
 }
 
 // firstRest and longestRest bound how long an installation waits that could not be prepared; in between the time doubles.

@@ -82,6 +82,41 @@ func TestEachReplicaSeesThatAHostIsSilentThatPolledAnother(t *testing.T) {
 	assert.Equal(t, lifecycle.DisconnectedUnbound, one.state(key))
 }
 
+// TestAHostThatDiesWithItsReplicaIsSeenDead is a host that only one replica heard, less than a save of heartbeats before that replica is killed.
+func TestAHostThatDiesWithItsReplicaIsSeenDead(t *testing.T) {
+	t.Parallel()
+	const timeOut = 3*time.Minute + 10*time.Second
+	one, two := replicas(t, new(atomic.Int64))
+	news := one.Subscribe()
+	defer news.Close()
+	var listening sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	defer listening.Wait()
+	defer cancel()
+	listening.Go(func() { assert.NoError(t, service.Listen(ctx, one.Service)) })
+	_, err := news.Next(t.Context())
+	require.NoError(t, err, "it listens")
+	service.Tick(t.Context(), one.Service)
+	known := func(key service.HostKey) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			service.Tick(t.Context(), one.Service)
+			return one.Seen(key).Connected
+		}, 30*time.Second, 10*time.Millisecond)
+	}
+
+	key := two.register(two.infraEnv(alice), "n1")
+	known(key)
+	one.pass(timeOut) // the other one is killed, and saved nothing
+	require.Equal(t, lifecycle.DisconnectedUnbound, one.state(key), "it registered at the other replica")
+
+	two.steps(key)
+	require.Equal(t, lifecycle.KnownUnbound, two.state(key))
+	known(key)
+	one.pass(timeOut)
+	assert.Equal(t, lifecycle.DisconnectedUnbound, one.state(key), "it came back at the other replica")
+}
+
 func TestAHostThatIsBackAtOneReplicaIsBackAtAll(t *testing.T) {
 	t.Parallel()
 	one, two := replicas(t, new(atomic.Int64))

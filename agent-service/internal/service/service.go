@@ -21,6 +21,8 @@ type Options struct {
 	DisconnectAfter time.Duration
 	// PollInterval is how often steps that look at a machine are asked for again. Default 60 s.
 	PollInterval time.Duration
+	// EventRetention is how long events are kept after they occurred last, 0 for ever.
+	EventRetention time.Duration
 	// SaveInterval is how often heartbeats are saved. Default 10 s.
 	SaveInterval time.Duration
 	// OSImages are what agents write, by version and architecture.
@@ -34,6 +36,9 @@ type Options struct {
 	BaseURL string
 	// Authorities are PEM certificates that installed systems trust this service by, beside those that they know.
 	Authorities string
+	// AgentVersion is the version of the agents that this service has, and AgentSum the checksum of the one for an architecture: empty where there is none.
+	AgentVersion string
+	AgentSum     func(architecture string) (string, error)
 	// HostToken makes a token for the installed system of a host, nil for none.
 	HostToken func(ctx context.Context, h *Host) (string, error)
 	// RestoreTime is how long after a start InfraEnvs may come back that the service lost with its data, zero where nothing restores them. Their machines are asked to try again
@@ -55,12 +60,16 @@ type Service struct {
 	clock *awake
 	// queues are of clusters that transactions change.
 	queues queues
+	// reviews are of clusters.
+	reviews reviews
 
 	infraEnvs *recent[InfraEnv]
 	clusters  *recent[Cluster]
 	savedAt   time.Duration
 	// loadedAt is when the store was loaded last, in awake time, in nanoseconds.
 	loadedAt atomic.Int64
+	// prunedAt is when old events were deleted last.
+	prunedAt time.Duration
 	// pollsRead is the mark of the polls that were read last.
 	pollsRead int64
 	// stopping is closed when Run ends: held polls are answered.
@@ -98,6 +107,9 @@ func New(store Store, o Options) *Service {
 	}
 	if o.CheckImage == nil {
 		o.CheckImage = func(*InfraEnv) error { return nil }
+	}
+	if o.AgentSum == nil {
+		o.AgentSum = func(string) (string, error) { return "", nil }
 	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()
@@ -185,6 +197,7 @@ func (s *Service) heard(changes []Change) {
 			s.infraEnvs.forget(c.ID)
 		case ClusterChanged:
 			s.clusters.forget(c.ID)
+			s.reviews.forget(c.ID)
 		case EventAdded:
 		case EverythingChanged:
 			s.loaded.Store(false) // the next tick loads again

@@ -9,12 +9,16 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"hash/fnv"
+	"hash/maphash"
 	"net"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
@@ -30,17 +34,17 @@ const mediaLost = 256
 // periods are how often a step is asked for again while nothing changes, in poll intervals.
 var periods = map[StepType]time.Duration{
 	StepInventory: 1, StepNTP: 1, StepConnectivity: 1, StepDomainResolution: 5, StepAPIConnectivity: 5, StepDiskSpeed: 1, StepImageAvailability: 10, StepInstall: 1, StepStopInstallation: 5,
-	StepBootArtifacts: 1, StepRebootForReclaim: 1, StepLogsGather: 60,
+	StepBootArtifacts: 1, StepRebootForReclaim: 1, StepLogsGather: 60, StepUpgradeAgent: 10,
 }
 
 // asked are the steps of each state.
 var asked = map[lifecycle.State][]StepType{
-	lifecycle.DiscoveringUnbound: {StepInventory, StepNTP, StepImageAvailability}, lifecycle.InsufficientUnbound: {StepInventory, StepNTP, StepImageAvailability},
-	lifecycle.KnownUnbound: {StepInventory, StepNTP, StepImageAvailability}, lifecycle.DisconnectedUnbound: {StepInventory},
+	lifecycle.DiscoveringUnbound: {StepInventory, StepNTP, StepImageAvailability, StepUpgradeAgent}, lifecycle.InsufficientUnbound: {StepInventory, StepNTP, StepImageAvailability, StepUpgradeAgent},
+	lifecycle.KnownUnbound: {StepInventory, StepNTP, StepImageAvailability, StepUpgradeAgent}, lifecycle.DisconnectedUnbound: {StepInventory},
 	lifecycle.Unbinding: {StepInventory}, lifecycle.Binding: {StepInventory}, lifecycle.Disconnected: {StepInventory},
-	lifecycle.Discovering:              {StepInventory, StepNTP, StepConnectivity, StepDomainResolution, StepAPIConnectivity, StepImageAvailability},
-	lifecycle.Insufficient:             {StepInventory, StepNTP, StepConnectivity, StepDomainResolution, StepAPIConnectivity, StepImageAvailability},
-	lifecycle.Known:                    {StepInventory, StepNTP, StepConnectivity, StepDomainResolution, StepAPIConnectivity, StepImageAvailability},
+	lifecycle.Discovering:              {StepInventory, StepNTP, StepConnectivity, StepDomainResolution, StepAPIConnectivity, StepImageAvailability, StepUpgradeAgent},
+	lifecycle.Insufficient:             {StepInventory, StepNTP, StepConnectivity, StepDomainResolution, StepAPIConnectivity, StepImageAvailability, StepUpgradeAgent},
+	lifecycle.Known:                    {StepInventory, StepNTP, StepConnectivity, StepDomainResolution, StepAPIConnectivity, StepImageAvailability, StepUpgradeAgent},
 	lifecycle.PreparingFailed:          {StepInventory, StepNTP, StepConnectivity},
 	lifecycle.PreparingForInstallation: {StepDiskSpeed, StepImageAvailability},
 	lifecycle.Installing:               {StepInstall},
@@ -113,11 +117,36 @@ func (s *Service) arguments(ctx context.Context, h *Host, t StepType) (arguments
 	case StepConnectivity:
 		peers := s.peers(h)
 		return []string{encodeArgument(peers)}, len(peers) > 0, nil
+	case StepUpgradeAgent:
+		return s.upgradeArguments(h)
 	case StepDomainResolution, StepAPIConnectivity, StepInstall, StepImageAvailability, StepDiskSpeed, StepLogsGather:
 		return s.clusterArguments(ctx, h, t)
 	default:
 		return []string{}, true, nil
 	}
+}
+
+// upgradeArguments are for agents of this service that are older than the one that it has.
+func (s *Service) upgradeArguments(h *Host) ([]string, bool, error) {
+	if h.ofToday() || !newer(s.AgentVersion, h.AgentVersion) {
+		return nil, false, nil
+	}
+	architecture := cmp.Or(h.Summary.CPUArchitecture, "x86_64")
+	sum, err := s.AgentSum(architecture)
+	if err != nil || sum == "" {
+		return nil, false, err
+	}
+	return []string{encodeArgument(UpgradeArgs{Version: s.AgentVersion, Architecture: architecture, SHA256: sum})}, true, nil
+}
+
+// newer compares releases; what is no release, such as what developers build, is neither newer nor older.
+func newer(one, other string) bool {
+	a, err := version.ParseSemantic(one)
+	if err != nil {
+		return false
+	}
+	b, err := version.ParseSemantic(other)
+	return err == nil && b.LessThan(a)
 }
 
 func encodeArgument(v any) string {
@@ -225,11 +254,10 @@ func (s *Service) ReportStep(ctx context.Context, key HostKey, reply StepReply) 
 	if len(reply.Output) > hardware.MaxReadBytes {
 		return Refuse(Invalid, "ReplyTooLarge", "a reply has at most %d bytes", hardware.MaxReadBytes)
 	}
-	sum := fnv.New64a()
-	_, _ = sum.Write([]byte(encodeArgument([]any{reply.ExitCode, reply.Output, reply.ID})))
+	sum := reply.sum()
 	e.mu.Lock()
 	h := e.host
-	same := e.replies[reply.Type] == sum.Sum64() && h.MediaConnected && h.Twin == "" // a good reply after a bad one says that the medium is back
+	same := e.replies[reply.Type] == sum && h.MediaConnected && h.Twin == "" // a good reply after a bad one says that the medium is back
 	other := reply.elsewhere(h)
 	if other {
 		delete(e.toldAt, reply.Type) // the agent was at this one when it was told about the next
@@ -251,9 +279,20 @@ func (s *Service) ReportStep(ctx context.Context, key HostKey, reply StepReply) 
 	}
 	// An inventory that was forgotten meanwhile is to be taken again.
 	if reply.Type == StepInventory || reply.Type == StepNTP {
-		e.replies[reply.Type] = sum.Sum64()
+		e.replies[reply.Type] = sum
 	}
 	return nil
+}
+
+// replySeed is of the sums of replies, which stay in memory.
+var replySeed = maphash.MakeSeed()
+
+// sum is different for different replies, without a copy of them.
+func (r *StepReply) sum() uint64 {
+	return maphash.Comparable(replySeed, struct {
+		exitCode   int
+		output, id string
+	}{r.ExitCode, r.Output, r.ID})
 }
 
 // registries are what a host is asked about with the same step as about the image of its cluster.
@@ -293,6 +332,8 @@ func (s *Service) take(ctx context.Context, h *Host, key HostKey, reply StepRepl
 		return s.takeInventory(ctx, h, key, reply)
 	case StepInstall:
 		return s.takeInstall(ctx, key, reply)
+	case StepUpgradeAgent:
+		return s.takeUpgrade(ctx, key, reply)
 	case StepBootArtifacts:
 		verb := lifecycle.ReclaimReboot
 		if reply.ExitCode != 0 {
@@ -302,13 +343,24 @@ func (s *Service) take(ctx context.Context, h *Host, key HostKey, reply StepRepl
 	default:
 	}
 	learned, err := understand(reply)
-	if err != nil || learned == nil {
+	if err != nil || learned == nil || s.changesNothing(key, learned) {
 		return err
 	}
 	return s.learn(ctx, key, func(_ context.Context, _ *work, h *Host) error {
 		learned(h)
 		return nil
 	})
+}
+
+// changesNothing is true where a host is in memory as it is stored, and a check leaves it as it is. A cluster whose hosts are to be assessed again needs a transaction.
+func (s *Service) changesNothing(key HostKey, learned func(*Host)) bool {
+	h := s.hosts.known(key)
+	if h == nil || s.deaf.Load() || !h.MediaConnected || h.Twin != "" || lifecycle.Silent(h.State) || s.reviews.due(h.ClusterID, s.clock.now(), s.PollInterval) {
+		return false
+	}
+	after := *h
+	learned(&after)
+	return reflect.DeepEqual(*h, after)
 }
 
 // learn changes a host and brings it up to date.
@@ -385,6 +437,19 @@ func (s *Service) takeInstall(ctx context.Context, key HostKey, reply StepReply)
 		w.tell(h, h.ClusterID, Failure, "host_install_failed", false, "Host %s: the installation failed: %s", h.label(), why)
 		return w.actBecause(ctx, h, lifecycle.Fail, nil, "", why)
 	})
+}
+
+// takeUpgrade tells why an agent could not be upgraded. One that was registers again.
+func (s *Service) takeUpgrade(ctx context.Context, key HostKey, reply StepReply) error {
+	if reply.ExitCode == 0 {
+		return nil
+	}
+	_, err := s.change(ctx, Machine, key, func(_ context.Context, w *work, h *Host) error {
+		w.tell(h, h.ClusterID, Warning, "host_agent_upgrade_failed", true, "Host %s: agent %s was not upgraded to %s: %s",
+			h.freeLabel(), h.AgentVersion, s.AgentVersion, bound(withoutSecrets(cmp.Or(reply.Error, reply.Output)), 1000))
+		return nil
+	})
+	return err
 }
 
 // understand reads replies that are checks. A nil function has nothing to keep.

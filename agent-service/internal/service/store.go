@@ -18,6 +18,8 @@ type Store interface {
 	SavePolls(ctx context.Context, polls []Poll) error
 	// PollsSince are those that all replicas saved since another call returned the mark, a few from before it among them. The mark of the first call is 0.
 	PollsSince(ctx context.Context, mark int64) (polls []Poll, next int64, err error)
+	// PruneEvents deletes events whose last occurrence was before a time, the oldest first and at most so many in one transaction. It returns how many they were.
+	PruneEvents(ctx context.Context, before time.Time, most int) (int, error)
 	// Listen tells of changes that other replicas committed until ctx ends. From deaf on, and before it begins, nothing is heard; EverythingChanged says that it is
 	// heard again, and that changes may have been missed.
 	Listen(ctx context.Context, heard func([]Change), deaf func()) error
@@ -50,8 +52,10 @@ type Reader interface {
 	Inventory(ctx context.Context, key HostKey) ([]byte, error)
 	// Inventories are those of many hosts; hosts without one are left out.
 	Inventories(ctx context.Context, keys []HostKey) (map[HostKey][]byte, error)
-	// HostsOfCluster are in the order of their keys.
-	HostsOfCluster(ctx context.Context, id string) ([]Host, error)
+	// HostsByKey are those of the given hosts that exist, without an order.
+	HostsByKey(ctx context.Context, keys []HostKey) ([]Host, error)
+	// HostsOfCluster are in the order of their keys. They may be shared with memory: copy what you change.
+	HostsOfCluster(ctx context.Context, id string) ([]*Host, error)
 	// SameMachine are the hosts with the id in the InfraEnvs of one owner, for those of custom resources in one namespace, in the order of their keys.
 	SameMachine(ctx context.Context, hostID string, owner Owner, namespace string) ([]Host, error)
 	InfraEnvs(ctx context.Context, scope Scope, filter InfraEnvFilter) (List[InfraEnv], error)
@@ -100,6 +104,7 @@ type Tx interface {
 	DeleteCluster(ctx context.Context, id string) error
 	// DeleteHosts takes the same few statements for many as for one.
 	DeleteHosts(ctx context.Context, keys ...HostKey) error
+	// AddEvent keeps of the events that a host reported the last ReportedEvents.
 	AddEvent(ctx context.Context, e Event) error
 	// Announce tells of changes when the transaction is committed.
 	Announce(changes ...Change)

@@ -323,7 +323,12 @@ type Event struct {
 	ForCluster  bool
 	RequestID   string
 	Props       json.RawMessage
+	// Reported events come from the agent of the host. All others are written by the service.
+	Reported bool
 }
+
+// ReportedEvents is how many events are kept of those that one host reported.
+const ReportedEvents = 100
 
 // Severities of events.
 const (
@@ -383,6 +388,15 @@ type StepReply struct {
 	ExitCode int
 	Output   string
 	Error    string
+}
+
+// UpgradeArgs is the JSON of the only argument of an upgrade-agent step.
+type UpgradeArgs struct {
+	// Version is that of the service's agent.
+	Version string `json:"version"`
+	// Architecture names the program, and SHA256 is its checksum in hexadecimal digits.
+	Architecture string `json:"architecture"`
+	SHA256       string `json:"sha256"`
 }
 
 // InstallArgs is the JSON of the only argument of an install step.

@@ -34,12 +34,16 @@ type work struct {
 	events  []Event
 	// quiet are hosts that appeared elsewhere: they count as never seen from now on.
 	quiet []HostKey
+	// reviewed are the clusters all of whose hosts were assessed.
+	reviewed map[string]struct{}
 }
 
 type tracked[T any] struct {
 	before  T
 	now     *T
 	deleted bool
+	// written is set where now was stored.
+	written bool
 }
 
 // errNotLocked ends a transaction that has to change a cluster, or a host of a cluster, that is not locked.
@@ -80,7 +84,7 @@ func (s *Service) transact(ctx context.Context, tx Tx, clusters []string, do fun
 	tx.Recall(s)
 	w := &work{
 		Tx: tx, s: s, now: s.Now().UTC().Round(0), epoch: s.hosts.now(), hosts: map[HostKey]*tracked[Host]{}, clusters: map[string]*tracked[Cluster]{}, locked: clusters,
-		changes: map[Change]struct{}{},
+		changes: map[Change]struct{}{}, reviewed: map[string]struct{}{},
 	}
 	if err := tx.LockClusters(ctx, clusters...); err != nil {
 		return err
@@ -107,8 +111,17 @@ func (w *work) show() {
 		switch {
 		case t.deleted:
 			s.hosts.remove(key)
+		case !t.written && s.hosts.confirm(t.now, w.epoch) != nil: // polls that wait for a change go on waiting
 		case t.before.Revision == 0 || s.hosts.get(key) != nil: // one that is not there was deleted since
 			s.hosts.put(t.now, now, w.epoch)
+		}
+	}
+	for id := range w.reviewed {
+		s.reviews.done(id, now)
+	}
+	for id, t := range w.clusters {
+		if t.deleted {
+			s.reviews.forget(id)
 		}
 	}
 	for c := range w.changes {
@@ -175,18 +188,22 @@ func (w *work) cluster(ctx context.Context, id string) (*Cluster, error) {
 	return c, nil
 }
 
-// members are the hosts of a cluster as this transaction leaves them.
+// members are the hosts of a cluster as this transaction leaves them, to be changed in place.
 func (w *work) members(ctx context.Context, id string) ([]*Host, error) {
+	members, err := w.look(ctx, id)
+	for i := range members {
+		members[i] = w.track(members[i])
+	}
+	return members, err
+}
+
+// look returns the hosts of a cluster as this transaction leaves them. Those that it does not track yet are shared with memory: track what you change.
+func (w *work) look(ctx context.Context, id string) ([]*Host, error) {
 	stored, err := w.HostsOfCluster(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	for i := range stored {
-		if w.hosts[stored[i].HostKey] == nil {
-			w.hosts[stored[i].HostKey] = &tracked[Host]{before: stored[i], now: &stored[i]}
-		}
-	}
-	var members []*Host
+	members := slices.DeleteFunc(stored, func(h *Host) bool { return w.hosts[h.HostKey] != nil })
 	for _, t := range w.hosts {
 		if !t.deleted && t.now.ClusterID == id {
 			members = append(members, t.now)
@@ -194,6 +211,16 @@ func (w *work) members(ctx context.Context, id string) ([]*Host, error) {
 	}
 	slices.SortFunc(members, func(a, b *Host) int { return compareKeys(a.HostKey, b.HostKey) })
 	return members, nil
+}
+
+// track returns a host that was read, to be changed in place.
+func (w *work) track(h *Host) *Host {
+	t := w.hosts[h.HostKey]
+	if t == nil {
+		t = &tracked[Host]{before: *h, now: new(*h)}
+		w.hosts[h.HostKey] = t
+	}
+	return t.now
 }
 
 func compareKeys(a, b HostKey) int {
@@ -255,6 +282,7 @@ func (w *work) flushHost(ctx context.Context, key HostKey, t *tracked[Host]) err
 		if err := w.PutHost(ctx, t.now); err != nil {
 			return err
 		}
+		t.written = true
 	}
 	w.changed(Change{Kind: HostChanged, Host: key, ID: key.InfraEnvID, Quiet: slices.Contains(w.quiet, key), Gone: t.deleted})
 	return nil

@@ -54,6 +54,8 @@ func contract(t *testing.T, address func(t *testing.T) string) {
 		"events are folded, scoped and searched":    foldsEvents,
 		"events are seen in their order":            followsEvents,
 		"an event that is repeated is seen once":    followsRepetitions,
+		"old events are deleted in parts":           prunesEvents,
+		"a host reports so many events":             trimsEvents,
 		"lists are owned and paged":                 ownsLists,
 		"files go with their cluster":               keepsFiles,
 		"heartbeats are saved in few statements":    savesHeartbeats,
@@ -125,6 +127,10 @@ func keepsObjects(t *testing.T, s *store.Store, _ string) {
 		members, err := r.HostsOfCluster(ctx, c.ID)
 		require.NoError(t, err)
 		assert.Len(t, members, 1)
+		several, err := r.HostsByKey(ctx, []service.HostKey{h.HostKey, without})
+		require.NoError(t, err)
+		require.Len(t, several, 1)
+		assert.Equal(t, h.HostKey, several[0].HostKey)
 		missing, err := r.Host(ctx, service.HostKey{InfraEnvID: e.ID, HostID: "none"})
 		require.NoError(t, err)
 		assert.Nil(t, missing)
@@ -228,6 +234,7 @@ func recalls(t *testing.T, s *store.Store, _ string) {
 			assert.NotSame(t, m.infraEnv, e, "what is read is to be changed")
 			assert.NotSame(t, m.cluster, c)
 			assert.NotSame(t, m.host, h)
+			assert.Equal(t, members[0].Fingerprint == "in memory", m.host == members[0], "members are shared with memory")
 		})
 		return names
 	}
@@ -401,6 +408,76 @@ func foldsEvents(t *testing.T, s *store.Store, _ string) {
 		require.Len(t, last.Items, 1)
 		assert.Equal(t, int64(1), last.Items[0].Count)
 		return nil
+	}))
+}
+
+// prunesEvents shows that the oldest go first, that one transaction deletes no more than it may, and that who follows events misses none.
+func prunesEvents(t *testing.T, s *store.Store, _ string) {
+	now := time.Now()
+	add := func(message string, at time.Time) {
+		update(t, s, func(ctx context.Context, tx service.Tx) {
+			require.NoError(t, tx.AddEvent(ctx, service.Event{Name: "n", InfraEnvID: "e", Message: message, At: at, ForInfraEnv: true}))
+		})
+	}
+	for i := range 10 {
+		add(fmt.Sprintf("old %d", i), now.Add(-time.Hour+time.Duration(i)*time.Second))
+	}
+	add("new", now)
+	left := func(after *int64) (messages []string, last int64) {
+		require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+			list, err := r.Events(ctx, service.EventFilter{InfraEnvID: "e", AfterPosition: after})
+			for _, e := range list.Items {
+				messages, last = append(messages, e.Message), e.Position
+			}
+			return err
+		}))
+		return messages, last
+	}
+	prune := func(before time.Time) int {
+		n, err := s.PruneEvents(t.Context(), before, 6)
+		require.NoError(t, err)
+		return n
+	}
+	assert.Equal(t, 6, prune(now.Add(-time.Minute)))
+	messages, _ := left(nil)
+	assert.Equal(t, []string{"old 6", "old 7", "old 8", "old 9", "new"}, messages)
+	assert.Equal(t, 4, prune(now.Add(-time.Minute)))
+	assert.Zero(t, prune(now.Add(-time.Minute)))
+	add("last", now.Add(time.Second))
+	_, seen := left(nil)
+	assert.Equal(t, 1, prune(now.Add(time.Hour)))
+	add("later", now.Add(2*time.Second))
+	messages, _ = left(&seen)
+	assert.Equal(t, []string{"later"}, messages, "positions go on after events that were deleted")
+}
+
+// trimsEvents shows that a host that reports many events pushes out its own, and nobody else's.
+func trimsEvents(t *testing.T, s *store.Store, _ string) {
+	at := time.Now()
+	event := func(host, message string, reported bool) service.Event {
+		return service.Event{Name: "n", InfraEnvID: "e", HostID: host, Message: message, At: at, ForInfraEnv: true, Reported: reported}
+	}
+	update(t, s, func(ctx context.Context, tx service.Tx) {
+		for i := range 5 {
+			require.NoError(t, tx.AddEvent(ctx, event("loud", fmt.Sprintf("service %d", i), false)))
+			require.NoError(t, tx.AddEvent(ctx, event("other", fmt.Sprintf("other %d", i), true)))
+		}
+	})
+	for i := range service.ReportedEvents + 20 {
+		update(t, s, func(ctx context.Context, tx service.Tx) {
+			require.NoError(t, tx.AddEvent(ctx, event("loud", fmt.Sprintf("reported %d", i), true)))
+		})
+	}
+	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+		loud, err := r.Events(ctx, service.EventFilter{InfraEnvID: "e", HostIDs: []string{"loud"}, AfterPosition: new(int64)})
+		require.NoError(t, err)
+		require.Len(t, loud.Items, 5+service.ReportedEvents)
+		assert.Equal(t, "service 0", loud.Items[0].Message)
+		assert.Equal(t, "reported 20", loud.Items[5].Message)
+		assert.True(t, loud.Items[5].Reported)
+		other, err := r.Events(ctx, service.EventFilter{InfraEnvID: "e", HostIDs: []string{"other"}})
+		assert.Len(t, other.Items, 5)
+		return err
 	}))
 }
 

@@ -27,9 +27,14 @@ const (
 	updateCluster   = "UPDATE clusters SET name = ?, user_name = ?, org_id = ?, kube_namespace = ?, kube_name = ?, status = ?, revision = ?, doc = ? WHERE id = ? AND revision = ?"
 	updateHost      = "UPDATE hosts SET cluster_id = ?, user_name = ?, org_id = ?, state = ?, role = ?, revision = ?, doc = ? WHERE infra_env_id = ? AND host_id = ? AND revision = ?"
 	// upsertEvent counts an event with its repetition where there is one.
-	upsertEvent = "INSERT INTO events (id, position, fold, name, infra_env_id, host_id, cluster_id, severity, category, message, at, last_at, count, for_infra_env, for_cluster, request_id, props) " +
-		"VALUES (" + eventID + ", " + nextPosition + ", ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?) " +
+	upsertEvent = "INSERT INTO events (id, position, fold, name, infra_env_id, host_id, cluster_id, severity, category, message, at, last_at, count, for_infra_env, for_cluster, request_id, props, reported) " +
+		"VALUES (" + eventID + ", " + nextPosition + ", ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?) " +
 		"ON CONFLICT (id) DO UPDATE SET count = events.count + 1, last_at = excluded.last_at, position = excluded.position"
+	// trimEvents deletes the oldest events that a host reported.
+	trimEvents = "DELETE FROM events WHERE reported AND infra_env_id = ? AND host_id = ? AND position <= " +
+		"(SELECT position FROM events WHERE reported AND infra_env_id = ? AND host_id = ? ORDER BY position DESC LIMIT 1 OFFSET ?)"
+	// pruneEvents keeps the last event: positions go on after it.
+	pruneEvents = "DELETE FROM events WHERE id IN (SELECT id FROM events WHERE last_at < ? AND position < (SELECT max(position) FROM events) ORDER BY last_at LIMIT ?)"
 
 	beginOne = "SAVEPOINT one"
 	undoOne  = "ROLLBACK TO one"
@@ -53,7 +58,7 @@ func (p *prepared) prepare(ctx context.Context) error {
 	p.statements = map[string]*sql.Stmt{}
 	for _, text := range []string{
 		selectInfraEnv, selectCluster, selectHost, selectMembers, selectRevisions, selectMachine, selectInventory, updateCluster, updateHost, upsertEvent,
-		beginOne, undoOne, endOne,
+		trimEvents, pruneEvents, beginOne, undoOne, endOne,
 	} {
 		statement, err := p.db.PrepareContext(ctx, text) //nolint:sqlclosecheck // it lives as long as the database is open
 		if err != nil {

@@ -146,18 +146,41 @@ func (r reader) Inventories(ctx context.Context, keys []service.HostKey) (map[se
 }
 
 // HostsOfCluster implements service.Reader. Those that are in memory as they are stored are not read again.
-func (r reader) HostsOfCluster(ctx context.Context, id string) ([]service.Host, error) {
+func (r reader) HostsOfCluster(ctx context.Context, id string) ([]*service.Host, error) {
 	if r.memory == nil {
-		return r.hosts(ctx, selectMembers, id)
+		return r.membersOf(ctx, id)
 	}
 	members, missing, err := r.revisions(ctx, id)
 	if err != nil || len(missing) == 0 {
 		return members, err
 	}
 	if len(missing) > len(members)/2 {
-		return r.hosts(ctx, selectMembers, id)
+		return r.membersOf(ctx, id)
 	}
-	for infraEnv, ids := range byInfraEnv(missing) {
+	found, err := r.HostsByKey(ctx, missing)
+	if err != nil {
+		return nil, err
+	}
+	for i := range found {
+		at := slices.IndexFunc(members, func(h *service.Host) bool { return h.HostKey == found[i].HostKey })
+		members[at] = &found[i]
+	}
+	return members, nil
+}
+
+func (r reader) membersOf(ctx context.Context, id string) ([]*service.Host, error) {
+	found, err := r.hosts(ctx, selectMembers, id)
+	members := make([]*service.Host, 0, len(found))
+	for i := range found {
+		members = append(members, &found[i])
+	}
+	return members, err
+}
+
+// HostsByKey implements service.Reader.
+func (r reader) HostsByKey(ctx context.Context, keys []service.HostKey) ([]service.Host, error) {
+	var all []service.Host
+	for infraEnv, ids := range byInfraEnv(keys) {
 		var rows []hostRow
 		if err := r.db.NewSelect().Model(&rows).Where("infra_env_id = ? AND host_id IN (?)", infraEnv, bun.List(ids)).Scan(ctx); err != nil {
 			return nil, classify(err)
@@ -166,16 +189,13 @@ func (r reader) HostsOfCluster(ctx context.Context, id string) ([]service.Host, 
 		if err != nil {
 			return nil, err
 		}
-		for i := range found {
-			at := slices.IndexFunc(members, func(h service.Host) bool { return h.HostKey == found[i].HostKey })
-			members[at] = found[i]
-		}
+		all = append(all, found...)
 	}
-	return members, nil
+	return all, nil
 }
 
 // revisions are the hosts of a cluster from memory, and the keys of those that are not there as they are stored.
-func (r reader) revisions(ctx context.Context, id string) (members []service.Host, missing []service.HostKey, err error) {
+func (r reader) revisions(ctx context.Context, id string) (members []*service.Host, missing []service.HostKey, err error) {
 	rows, err := r.prepared.query(ctx, r.tx, selectRevisions, "", id)
 	if err != nil {
 		return nil, nil, classify(err)
@@ -191,7 +211,7 @@ func (r reader) revisions(ctx context.Context, id string) (members []service.Hos
 		if h == nil || !same(h.CreatedAt, h.Revision, row.CreatedAt, row.Revision) {
 			missing, h = append(missing, key), &service.Host{HostKey: key}
 		}
-		members = append(members, *h)
+		members = append(members, h)
 	}
 	return members, missing, classify(rows.Err())
 }

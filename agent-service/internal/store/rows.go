@@ -89,6 +89,7 @@ type eventRow struct {
 	ForCluster  bool      `bun:"for_cluster"`
 	RequestID   string    `bun:"request_id"`
 	Props       string    `bun:"props"`
+	Reported    bool      `bun:"reported"`
 }
 
 func encode(object any) (string, error) {
@@ -130,6 +131,6 @@ func (r eventRow) event() service.Event {
 	return service.Event{
 		ID: r.ID, Position: r.Position, Name: r.Name, InfraEnvID: r.InfraEnvID, HostID: r.HostID, ClusterID: r.ClusterID, Severity: r.Severity,
 		Category: r.Category, Message: r.Message, At: r.At, LastAt: r.LastAt, Count: r.Count, ForInfraEnv: r.ForInfraEnv, ForCluster: r.ForCluster,
-		RequestID: r.RequestID, Props: json.RawMessage(r.Props),
+		RequestID: r.RequestID, Props: json.RawMessage(r.Props), Reported: r.Reported,
 	}
 }

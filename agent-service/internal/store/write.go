@@ -83,10 +83,7 @@ func (s *Store) once(ctx context.Context, do func(context.Context, service.Tx) e
 		return fmt.Errorf("beginning a transaction: %w", err)
 	}
 	t := &transaction{reader: reader{db: tx, prepared: s.writing, tx: tx.Tx, lock: "UPDATE"}, store: s}
-	if err := do(ctx, t); err != nil {
-		return errors.Join(err, ignoreDone(tx.Rollback()))
-	}
-	if err := t.finish(ctx); err != nil {
+	if err := t.carryOut(ctx, do); err != nil {
 		return errors.Join(err, ignoreDone(tx.Rollback()))
 	}
 	if err := tx.Commit(); err != nil {
@@ -96,6 +93,22 @@ func (s *Store) once(ctx context.Context, do func(context.Context, service.Tx) e
 		do()
 	}
 	return nil
+}
+
+// carryOut does what the transaction is for. One that panics or ends its goroutine is rolled back at once: a context that ends would close the connection with it.
+func (t *transaction) carryOut(ctx context.Context, do func(context.Context, service.Tx) error) error {
+	returned := false
+	defer func() {
+		if !returned {
+			_ = t.tx.Rollback() // the panic says more
+		}
+	}()
+	err := do(ctx, t)
+	returned = true
+	if err != nil {
+		return err
+	}
+	return t.finish(ctx)
 }
 
 func ignoreDone(err error) error {
@@ -139,6 +152,9 @@ func (t *transaction) finish(ctx context.Context) error {
 	}
 	for _, e := range t.events {
 		say(sequences.Replace(upsertEvent), valuesOf(e)...)
+		if e.Reported {
+			say(trimEvents, trimmed(e)...)
+		}
 	}
 	if len(t.changes) > 0 {
 		all, err := t.bulletins()
@@ -354,14 +370,43 @@ func (t *transaction) AddEvent(ctx context.Context, e service.Event) error {
 	if _, err := t.prepared.exec(ctx, t.tx, upsertEvent, valuesOf(e)...); err != nil {
 		return fmt.Errorf("writing event %s: %w", e.Name, err)
 	}
+	if !e.Reported {
+		return nil
+	}
+	if _, err := t.prepared.exec(ctx, t.tx, trimEvents, trimmed(e)...); err != nil {
+		return fmt.Errorf("deleting old events of host %s: %w", e.HostID, err)
+	}
 	return nil
+}
+
+func trimmed(e service.Event) []any {
+	return []any{e.InfraEnvID, e.HostID, e.InfraEnvID, e.HostID, service.ReportedEvents}
+}
+
+// PruneEvents implements service.Store. It waits for its turn as those that write events do, and holds nothing else.
+func (s *Store) PruneEvents(ctx context.Context, before time.Time, most int) (int, error) {
+	var deleted int64
+	err := s.Update(ctx, func(ctx context.Context, tx service.Tx) error {
+		t := tx.(*transaction) //nolint:errcheck // it is this store's own
+		if t.lock != "" {
+			if _, err := t.db.NewRaw("SELECT pg_advisory_xact_lock(?)", eventLock).Exec(ctx); err != nil {
+				return fmt.Errorf("waiting for the turn to delete events: %w", err)
+			}
+		}
+		var err error
+		if deleted, err = t.prepared.exec(ctx, t.tx, pruneEvents, before.UTC(), most); err != nil {
+			return fmt.Errorf("deleting old events: %w", err)
+		}
+		return nil
+	})
+	return int(deleted), err
 }
 
 func valuesOf(e service.Event) []any {
 	fold, at := foldKey(e), e.At.UTC()
 	return []any{
 		fold, at.Add(-foldWindow), fold, e.Name, e.InfraEnvID, e.HostID, e.ClusterID, e.Severity, e.Category, e.Message, at, at, e.ForInfraEnv, e.ForCluster, e.RequestID,
-		string(e.Props),
+		string(e.Props), e.Reported,
 	}
 }
 

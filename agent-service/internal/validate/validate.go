@@ -79,7 +79,7 @@ type Subject struct {
 	Checks Checks
 }
 
-// Surroundings are the cluster that a host is in, or would be in.
+// Surroundings are the cluster that a host is in, or would be in. They are not changed once a host was looked at in them.
 type Surroundings struct {
 	Name            string
 	BaseDomain      string
@@ -97,6 +97,38 @@ type Surroundings struct {
 	APIAddress string
 	DayTwo     bool
 	Ignored    []string
+
+	// twins and takers are built from the neighbours when they are needed first.
+	twins  map[string][]string
+	takers map[string][]string
+}
+
+// index returns the keys of neighbours by their names, and by the addresses that belong to one host.
+func (c *Surroundings) index() (twins, takers map[string][]string) {
+	if c.twins != nil {
+		return c.twins, c.takers
+	}
+	c.twins, c.takers = make(map[string][]string, len(c.Neighbours)), make(map[string][]string, len(c.Neighbours))
+	for key, n := range c.Neighbours {
+		if n.Hostname != "" {
+			c.twins[n.Hostname] = append(c.twins[n.Hostname], key)
+		}
+		for _, address := range usable(n.Addresses) {
+			c.takers[address] = append(c.takers[address], key)
+		}
+	}
+	return c.twins, c.takers
+}
+
+// lowest is the smallest id of the neighbours with these keys that collide, empty for none.
+func (c *Surroundings) lowest(keys []string, collides func(key string, n Neighbour) bool) string {
+	found := ""
+	for _, key := range keys {
+		if n := c.Neighbours[key]; collides(key, n) && (found == "" || n.ID < found) {
+			found = n.ID
+		}
+	}
+	return found
 }
 
 // Neighbour is a host of the cluster.
@@ -173,7 +205,7 @@ func Host(s Subject, cluster *Surroundings, minimums Minimums) []Result {
 	r.machine(s, minimums)
 	r.network(s)
 	if cluster != nil {
-		r.inCluster(s, *cluster, minimums)
+		r.inCluster(s, cluster, minimums)
 		for i := range r.results {
 			id := r.results[i].ID
 			if slices.Contains(cluster.Ignored, id) && !slices.Contains(unignorable, id) {
@@ -305,16 +337,12 @@ func (r *report) network(s Subject) {
 	r.say("container-images-available", categoryNetwork, true, s.Checks.Registry != Refused, "All required container images can be pulled, or have not been tried", bad)
 }
 
-func (r *report) inCluster(s Subject, c Surroundings, minimums Minimums) {
+func (r *report) inCluster(s Subject, c *Surroundings, minimums Minimums) {
 	known := s.Summary.Hash != ""
 	r.say("compatible-with-cluster-platform", categoryHardware, known, hardware.Fits(s.Summary.CPUArchitecture, c.CPUArchitecture),
 		"Host is compatible with the cluster", fmt.Sprintf("Host has architecture %s, the cluster %s", s.Summary.CPUArchitecture, c.CPUArchitecture))
-	twin := ""
-	for key, n := range c.Neighbours {
-		if key != s.Key && n.Hostname != "" && n.Hostname == s.Hostname && (twin == "" || n.ID < twin) {
-			twin = n.ID
-		}
-	}
+	twins, _ := c.index()
+	twin := c.lowest(twins[s.Hostname], func(key string, _ Neighbour) bool { return key != s.Key })
 	r.say("hostname-unique", categoryHardware, known, twin == "", "Hostname "+s.Hostname+" is unique in cluster",
 		fmt.Sprintf("Hostname %s is not unique in cluster: host %s has it too", s.Hostname, twin))
 	r.say("machine-cidr-defined", categoryNetwork, true, len(c.MachineNetworks) > 0 || c.UserManagedNetworking || c.DayTwo || c.oneHost(), "Machine network is defined, or not needed",
@@ -333,7 +361,7 @@ func (r *report) inCluster(s Subject, c Surroundings, minimums Minimums) {
 }
 
 // names looks at what the host has to find of the cluster: its names, or its API where the address of that is known.
-func (r *report) names(s Subject, c Surroundings) {
+func (r *report) names(s Subject, c *Surroundings) {
 	needed := c.BaseDomain != "" && (c.UserManagedNetworking || c.DayTwo && c.APIAddress == "")
 	for _, name := range []string{"api", "api-int", "apps"} {
 		resolved, asked := s.Checks.Domains[name]
@@ -376,7 +404,7 @@ var (
 func TooSlow(milliseconds float64) bool { return milliseconds > float64(slowest["master"]) }
 
 // paths looks at the ways to other hosts.
-func (r *report) paths(s Subject, c Surroundings, known bool) {
+func (r *report) paths(s Subject, c *Surroundings, known bool) {
 	beyond := func(measured map[string]int, limits map[string]int, unit string) (found []string) {
 		limit, limited := limits[s.Role]
 		for id, value := range measured {
@@ -398,16 +426,17 @@ func (r *report) paths(s Subject, c Surroundings, known bool) {
 }
 
 // networks looks at addresses and networks beside each other.
-func (r *report) networks(s Subject, c Surroundings, known bool, minimums Minimums) {
+func (r *report) networks(s Subject, c *Surroundings, known bool, minimums Minimums) {
 	overlap := overlapping(slices.Concat(c.MachineNetworks, c.ClusterNetworks, c.ServiceNetworks))
 	r.say("non-overlapping-subnets", categoryNetwork, true, overlap == "", "Networks of the cluster do not overlap", "Networks of the cluster overlap: "+overlap)
-	collision := ""
-	for key, n := range c.Neighbours {
-		taken := key != s.Key && !share(n.MACAddresses, s.Summary.MACAddresses) && share(usable(n.Addresses), usable(s.Summary.Addresses))
-		if taken && (collision == "" || n.ID < collision) {
-			collision = n.ID
-		}
+	_, takers := c.index()
+	var near []string
+	for _, address := range usable(s.Summary.Addresses) {
+		near = append(near, takers[address]...)
 	}
+	collision := c.lowest(near, func(key string, n Neighbour) bool {
+		return key != s.Key && !share(n.MACAddresses, s.Summary.MACAddresses)
+	})
 	r.say("no-ip-collisions-in-network", categoryNetwork, known, collision == "", "No other host of the cluster has an address of this one",
 		"Host "+collision+" has an address that this host has, too: give each its own")
 	r.say("valid-platform-network-settings", categoryNetwork, known, s.Summary.ProductName != "OpenStack Compute" || c.UserManagedNetworking, "Platform "+s.Summary.ProductName+" is allowed",
@@ -452,7 +481,7 @@ func share(a, b []string) bool {
 }
 
 // oneHost is true where there is nobody to be connected to.
-func (c Surroundings) oneHost() bool { return len(c.Neighbours) <= 1 }
+func (c *Surroundings) oneHost() bool { return len(c.Neighbours) <= 1 }
 
 func first(list []string, n int) []string {
 	if len(list) > n {

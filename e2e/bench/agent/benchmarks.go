@@ -24,6 +24,8 @@ func Benchmarks() []bench.Benchmark {
 		{Name: "agent.bind_1000", Play: bind},
 		{Name: "agent.move_200", Play: move},
 		{Name: "agent.register_1000", Play: register},
+		{Name: "agent.register_storm_pg", Play: registerStorm},
+		{Name: "agent.connectivity_500", Play: connectivity},
 		{Name: "agent.dead_host_10k", Play: deadHost},
 		{Name: "agent.restart_10k", Play: restart},
 		{Name: "agent.iso_200", Play: iso},

@@ -1,0 +1,140 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/agent-service/api"
+)
+
+// process is a service in a process of its own, with the limit of memory that its deployment has.
+type process struct {
+	t   *testing.T
+	pid int
+	url string
+}
+
+func startProcess(t *testing.T, linked string, arguments ...string) *process {
+	t.Helper()
+	dir := t.TempDir()
+	program := filepath.Join(dir, "agent-service")
+	build(t, program, "../../cmd/agent-service", linked)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := listener.Addr().String()
+	require.NoError(t, listener.Close())
+	arguments = append(arguments, "--listen="+address, "--metrics-bind-address=0", "--database="+filepath.Join(dir, "a.db"), "--token-key="+filepath.Join(dir, "a.key"))
+	command := exec.CommandContext(t.Context(), program, arguments...)
+	command.Env = append(os.Environ(), "GOMEMLIMIT=850MiB")
+	command.Stderr = os.Stderr
+	require.NoError(t, command.Start())
+	t.Cleanup(func() {
+		_ = command.Process.Signal(syscall.SIGTERM)
+		_ = command.Wait()
+	})
+	p := &process{t: t, pid: command.Process.Pid, url: "http://" + address}
+	require.Eventually(t, func() bool {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+"/readyz", nil)
+		require.NoError(t, err)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return false
+		}
+		defer response.Body.Close() //nolint:errcheck // it is only read
+		return response.StatusCode == http.StatusOK
+	}, time.Minute, 20*time.Millisecond)
+	return p
+}
+
+// build compiles a program as it is deployed, with values that are linked into it.
+func build(t *testing.T, program, of, linked string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-w "+linked, "-o", program, of)
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	output, err := command.CombinedOutput()
+	require.NoError(t, err, string(output))
+}
+
+// send reports a step.
+func (p *process) send(path, token string, body []byte) (int, http.Header) {
+	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, p.url+api.Base+path, bytes.NewReader(body))
+	if !assert.NoError(p.t, err) {
+		return 0, nil
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		request.Header.Set("X-Secret-Key", token)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if !assert.NoError(p.t, err) {
+		return 0, nil
+	}
+	defer response.Body.Close() //nolint:errcheck // it is only read
+	_, _ = io.Copy(io.Discard, response.Body)
+	return response.StatusCode, response.Header
+}
+
+func (p *process) post(path, token string, body any, want int) (answer map[string]any) {
+	encoded, err := json.Marshal(body)
+	assert.NoError(p.t, err)
+	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, p.url+api.Base+path, bytes.NewReader(encoded))
+	assert.NoError(p.t, err)
+	request.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		request.Header.Set("X-Secret-Key", token)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if !assert.NoError(p.t, err) {
+		return nil
+	}
+	defer response.Body.Close() //nolint:errcheck // it is only read
+	assert.Equal(p.t, want, response.StatusCode)
+	assert.NoError(p.t, json.NewDecoder(response.Body).Decode(&answer))
+	return answer
+}
+
+func (p *process) get(path string) (answer map[string]any) {
+	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.url+api.Base+path, http.NoBody)
+	assert.NoError(p.t, err)
+	response, err := http.DefaultClient.Do(request)
+	if !assert.NoError(p.t, err) {
+		return nil
+	}
+	defer response.Body.Close()                        //nolint:errcheck // it is only read
+	_ = json.NewDecoder(response.Body).Decode(&answer) // a host that is not there yet has no fields
+	return answer
+}
+
+// mostMemory is the largest resident set that the process ever had, in bytes.
+func (p *process) mostMemory() int {
+	p.t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
+	require.NoError(p.t, err)
+	for line := range strings.Lines(string(status)) {
+		if value, found := strings.CutPrefix(line, "VmHWM:"); found {
+			kib, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
+			require.NoError(p.t, err)
+			return kib << 10
+		}
+	}
+	require.Fail(p.t, "the kernel does not tell the memory of the process")
+	return 0
+}

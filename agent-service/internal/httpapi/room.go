@@ -1,0 +1,158 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/muster-io/muster/agent-service/internal/service"
+)
+
+// What the bodies of requests may take together while they are in memory. To read and understand one takes about six times its size. Small ones have a room of their own,
+// so that large ones do not keep heartbeats and reports of machines waiting.
+const (
+	smallBody   = 256 << 10
+	smallBodies = 16 << 20
+	largeBodies = 32 << 20
+	// smallShare is what small bodies of one caller may take. Of large ones each caller has one at a time.
+	smallShare = 2 << 20
+	// roomWait is how long a request waits for room.
+	roomWait = 10 * time.Second
+	// smallTime and largeTime are how long a body may take to arrive: it takes its room from the beginning.
+	smallTime = 30 * time.Second
+	largeTime = 2 * time.Minute
+)
+
+// room bounds how much memory the bodies of requests take.
+type room struct {
+	small, large *semaphore.Weighted
+
+	mu sync.Mutex
+	// shares are what each caller takes of the small room, and whether it has a large body.
+	shares map[string]share
+}
+
+type share struct {
+	small int64
+	large bool
+}
+
+func newRoom() *room {
+	return &room{small: semaphore.NewWeighted(smallBodies), large: semaphore.NewWeighted(largeBodies), shares: map[string]share{}}
+}
+
+// enter takes room for the body of a request until leave is called. A body whose size is not known may have up to limit bytes.
+func (m *room) enter(w http.ResponseWriter, r *http.Request, limit int64) (leave func(), err error) {
+	size := r.ContentLength
+	switch {
+	case size == 0 || r.Body == nil || r.Body == http.NoBody:
+		return func() {}, nil
+	case size < 0:
+		size = limit
+	}
+	who := callerOf(r.Context()).account(r)
+	if err := m.charge(who, size); err != nil {
+		return nil, err
+	}
+	of, arrives := m.small, smallTime
+	if size > smallBody {
+		of, arrives = m.large, largeTime
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), roomWait)
+	defer cancel()
+	if err := of.Acquire(ctx, size); err != nil {
+		m.refund(who, size)
+		return nil, service.Refuse(service.Unavailable, "Busy", "the service has no room for requests of this size at the moment; try again")
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(arrives)) // tests have writers without one
+	return func() {
+		of.Release(size)
+		m.refund(who, size)
+	}, nil
+}
+
+// charge refuses callers that have their share already.
+func (m *room) charge(who string, size int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	has := m.shares[who]
+	if size > smallBody && has.large || size <= smallBody && has.small+size > smallShare {
+		refusal := service.Refuse(service.TooMany, "BodiesTooMany", "another request of this size is not finished yet; send one after the other")
+		refusal.RetryAfter = 2 * time.Second
+		return refusal
+	}
+	if size > smallBody {
+		has.large = true
+	} else {
+		has.small += size
+	}
+	m.shares[who] = has
+	return nil
+}
+
+func (m *room) refund(who string, size int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	has := m.shares[who]
+	if size > smallBody {
+		has.large = false
+	} else {
+		has.small -= size
+	}
+	if m.shares[who] = has; has == (share{}) {
+		delete(m.shares, who)
+	}
+}
+
+// account names the caller of a request: a person, or the host that a machine acts as.
+func (c caller) account(r *http.Request) string {
+	if c.machine == nil {
+		return "person " + c.person.Organization + "/" + c.person.User
+	}
+	host := c.machine.HostID
+	if host == "" {
+		host = r.PathValue("host_id")
+	}
+	return "machine " + c.machine.InfraEnvID + "/" + host
+}
+
+// arrived lets the connection go on without a deadline once the body is read.
+func arrived(w http.ResponseWriter) { _ = http.NewResponseController(w).SetReadDeadline(time.Time{}) }
+
+// largeReply is from where on a reply of an agent is compared with the description of the interface without its output: that would be copied many times.
+const largeReply = 64 << 10
+
+// isLargeReply is true for a reply of an agent that is large.
+func (o *operation) isLargeReply(body []byte) bool {
+	return o.spec.OperationID == "PostStepReply" && len(body) >= largeReply
+}
+
+// checkReply compares a reply with the description but for its output, which has no bounds there.
+func (o *operation) checkReply(body []byte) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return invalid("the body is not a JSON object")
+	}
+	if output := fields["output"]; len(output) > 0 && output[0] == '"' {
+		fields["output"] = json.RawMessage(`""`)
+	}
+	var reply any
+	small, err := json.Marshal(fields)
+	if err == nil {
+		err = json.Unmarshal(small, &reply)
+	}
+	if err == nil {
+		err = o.spec.RequestBody.Value.Content.Get("application/json").Schema.Value.VisitJSON(reply)
+	}
+	if err != nil {
+		return invalid(reason(err))
+	}
+	return nil
+}
