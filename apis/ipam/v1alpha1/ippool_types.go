@@ -180,7 +180,7 @@ type IPPoolStatus struct {
 
 // IPPool is a set of addresses that claims are served from.
 //
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.clusterName) || oldSelf.spec.clusterName == '' || has(self.spec) && has(self.spec.clusterName) && self.spec.clusterName == oldSelf.spec.clusterName || !has(oldSelf.status) || !has(oldSelf.status.used) || oldSelf.status.used == 0",message="clusterName cannot be modified while addresses of the pool are in use; delete their claims first",fieldPath=".spec.clusterName"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.clusterName) || size(oldSelf.spec.clusterName) == 0 || has(self.spec) && has(self.spec.clusterName) && self.spec.clusterName == oldSelf.spec.clusterName || !has(oldSelf.status) || !has(oldSelf.status.used) || oldSelf.status.used == 0",message="clusterName cannot be modified while addresses of the pool are in use; delete their claims first",fieldPath=".spec.clusterName"
 // +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

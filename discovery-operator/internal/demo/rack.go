@@ -201,7 +201,7 @@ func (r *Rack) Reinspect(id string, data []byte, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	r.nodes[i].report, r.nodes[i].Node.Inspected = report, at.UTC().Format(time.RFC3339)
+	r.nodes[i].report, r.nodes[i].Inspected = report, at.UTC().Format(time.RFC3339)
 	return nil
 }
 

@@ -83,7 +83,7 @@ func TestAMachineThatWaitsForAMomentIsNotListed(t *testing.T) {
 	d = l.pass(now.Add(5*time.Minute), verdicts(2, metal3v1.WaitingForRate, true))
 	require.Len(t, d.Write, 2)
 	assert.Equal(t, now, d.Write[0].Since)
-	assert.Len(t, l.waits, 0)
+	assert.Empty(t, l.waits)
 }
 
 func TestAMachineThatWaitsForSomebodyIsListedAtOnce(t *testing.T) {

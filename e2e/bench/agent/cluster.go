@@ -16,15 +16,15 @@ import (
 )
 
 // bindInfraEnv makes a cluster, and an infra-env whose hosts belong to it, which takes the place of the site's own.
-func (s *site) bindInfraEnv(ctx context.Context) (cluster string, err error) {
+func (s *site) bindInfraEnv(ctx context.Context) error {
 	clusters, err := s.clusters(ctx, 1)
 	if err != nil {
-		return "", err
+		return err
 	}
 	var env object
 	err = s.call(ctx, http.MethodPost, "/infra-envs", map[string]string{"name": "bound", "pull_secret": `{"auths":{}}`, "cluster_id": clusters[0]}, &env) //nolint:gosec // it opens nothing
 	s.infraEnv = env.ID
-	return clusters[0], err
+	return err
 }
 
 // registerStorm is the hosts of one cluster that register at once, on PostgreSQL.
@@ -34,7 +34,7 @@ func registerStorm(ctx context.Context, r *bench.Run) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	if _, err := s.bindInfraEnv(ctx); err != nil {
+	if err := s.bindInfraEnv(ctx); err != nil {
 		return err
 	}
 	n := r.Scaled(100)
@@ -76,7 +76,7 @@ func connectivity(ctx context.Context, r *bench.Run) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	if _, err := s.bindInfraEnv(ctx); err != nil {
+	if err := s.bindInfraEnv(ctx); err != nil {
 		return err
 	}
 	n := r.Scaled(500)

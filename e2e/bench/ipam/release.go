@@ -61,6 +61,19 @@ func (w *world) watchAddresses(ctx context.Context) (*freed, error) {
 	return f, nil
 }
 
+// fullPool is a pool with so many claims that have their addresses.
+func (w *world) fullPool(ctx context.Context, n int) (*ipamv1.IPPool, error) {
+	pool, err := w.pool(ctx, "p", network("10.0.0.0/16"))
+	if err != nil {
+		return nil, err
+	}
+	claims, err := w.claim(ctx, "claim", pool.Name, n)
+	if err != nil {
+		return nil, err
+	}
+	return pool, w.untilServed(ctx, claims)
+}
+
 // release10k deletes 10,000 claims of one pool by 50 clients.
 func release10k(ctx context.Context, r *bench.Run) error {
 	w, err := newWorld(ctx, r)
@@ -68,15 +81,8 @@ func release10k(ctx context.Context, r *bench.Run) error {
 		return err
 	}
 	n := w.Scaled(10_000)
-	pool, err := w.pool(ctx, "p", network("10.0.0.0/16"))
+	pool, err := w.fullPool(ctx, n)
 	if err != nil {
-		return err
-	}
-	claims, err := w.claim(ctx, "claim", pool.Name, n)
-	if err != nil {
-		return err
-	}
-	if err := w.untilServed(ctx, claims); err != nil {
 		return err
 	}
 	free, err := w.watchAddresses(ctx)

@@ -143,13 +143,9 @@ func (p *pass) ready() hivev1.Condition {
 	if reason == hivev1.ReasonPoolFilled {
 		status = corev1.ConditionTrue
 	}
-	message := fmt.Sprintf("%d of %d clusters are installed", installed, p.target())
-	for _, sentence := range append([]string{obstacle}, p.notes()...) {
-		if sentence != "" {
-			message += "; " + sentence
-		}
-	}
-	return condition(hivev1.ClusterPoolReady, status, reason, message)
+	sentences := append([]string{fmt.Sprintf("%d of %d clusters are installed", installed, p.target()), obstacle}, p.notes()...)
+	sentences = slices.DeleteFunc(sentences, func(s string) bool { return s == "" })
+	return condition(hivev1.ClusterPoolReady, status, reason, strings.Join(sentences, "; "))
 }
 
 // obstacle says why the pool does not have what its spec asks for.

@@ -42,11 +42,7 @@ func Unreadable(annotations map[string]string) []string {
 
 // UnreadableNote returns what [Unreadable] tells, to be appended to the message of a condition; "" when there is nothing to tell.
 func UnreadableNote(annotations map[string]string) string {
-	note := ""
-	for _, sentence := range Unreadable(annotations) {
-		note += "; " + sentence
-	}
-	return note
+	return strings.Join(append([]string{""}, Unreadable(annotations)...), "; ")
 }
 
 // shorten keeps a value that somebody wrote from filling a message.

@@ -18,7 +18,7 @@ func TestBooleansOfAnnotations(t *testing.T) {
 	for value, want := range map[string]struct{ read, told bool }{
 		"true": {true, false}, "True": {true, false}, "TRUE": {true, false}, "1": {true, false}, "t": {true, false}, "T": {true, false},
 		"false": {}, "False": {}, "0": {}, "f": {},
-		"yes": {false, true}, "on": {false, true}, "": {false, true}, " true": {false, true}, strings.Repeat("x", 1000): {false, true},
+		"yes": {false, true}, "on": {false, true}, "": {false, true}, " true": {false, true}, strings.Repeat("x", 1000): {false, true}, //nolint:gocritic // the space is the case
 	} {
 		annotations := map[string]string{key: value, "somebody.example.com/else": "yes"}
 		assert.Equal(t, want.read, poolview.IsTrue(annotations, key), value)

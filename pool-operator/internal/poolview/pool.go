@@ -87,7 +87,7 @@ func DoomKey(namespace string, uid types.UID) string { return namespace + "/" + 
 // Doomed are the keys of the clusters that the pool has decided to delete.
 func (p *Pool) Doomed() map[string]bool {
 	doomed := make(map[string]bool)
-	for _, key := range strings.Fields(p.DoomedKeys) {
+	for key := range strings.FieldsSeq(p.DoomedKeys) {
 		doomed[key] = true
 	}
 	return doomed

@@ -4,6 +4,7 @@
 package testobj
 
 import (
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,9 +17,7 @@ import (
 
 func annotate(o metav1.Object, key, value string) {
 	annotations := map[string]string{}
-	for k, v := range o.GetAnnotations() {
-		annotations[k] = v
-	}
+	maps.Copy(annotations, o.GetAnnotations())
 	annotations[key] = value
 	o.SetAnnotations(annotations)
 }

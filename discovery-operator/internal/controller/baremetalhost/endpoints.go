@@ -145,7 +145,7 @@ func away(err error, probe bool) bool {
 	if !errors.As(err, &e) {
 		return probe && err != nil
 	}
-	switch e.Problem { //nolint:exhaustive // the others concern one node
+	switch e.Problem {
 	case inventory.ProblemUnreachable, inventory.ProblemTimedOut, inventory.ProblemCredentials, inventory.ProblemNoSecret, inventory.ProblemNoEndpoint,
 		inventory.ProblemTooOld, inventory.ProblemNotShared:
 		return true

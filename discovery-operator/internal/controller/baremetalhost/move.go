@@ -27,7 +27,7 @@ func (r *Reconciler) restore(ctx context.Context, host *metal3v1.BareMetalHost) 
 	}
 	if host.HasStatus() {
 		if decodeStatus(text, metal3v1ac.BareMetalHostStatus()) != nil { // it was told before the host had a status
-			return false, nil
+			return false, nil //nolint:nilerr // as an event said
 		}
 	} else {
 		status := metal3v1ac.BareMetalHostStatus()
