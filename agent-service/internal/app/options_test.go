@@ -19,10 +19,10 @@ func TestWhoLetsEverybodyInIsTold(t *testing.T) {
 		warned    bool
 	}{
 		"by default nobody from elsewhere comes in": {nil, false},
-		"all interfaces":                            {[]string{"--listen=:8090"}, true},
-		"one interface":                             {[]string{"--listen=192.0.2.1:8090"}, true},
-		"IPv6 of this machine":                      {[]string{"--listen=[::1]:8090"}, false},
-		"people have tokens":                        {[]string{"--listen=:8090", "--oidc-issuer=kubernetes"}, false},
+		"all interfaces":       {[]string{"--listen=:8090"}, true},
+		"one interface":        {[]string{"--listen=192.0.2.1:8090"}, true},
+		"IPv6 of this machine": {[]string{"--listen=[::1]:8090"}, false},
+		"people have tokens":   {[]string{"--listen=:8090", "--oidc-issuer=kubernetes"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o, err := ParseOptions(c.arguments)

@@ -450,18 +450,20 @@ func TestAnInfraEnvWithManyHostsIsDeletedInBoundedTransactions(t *testing.T) {
 			w.Service = w.restart()
 			e, c := w.infraEnv(alice), w.cluster(alice)
 			const hosts = 1000
-			require.NoError(t, db.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
-				for i := range hosts {
-					h := &service.Host{HostKey: service.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}, Owner: e.Owner, State: lifecycle.KnownUnbound, CreatedAt: w.now}
-					if i%100 == 0 {
-						h.State, h.ClusterID = lifecycle.Known, c.ID
+			for from := range hosts / 100 {
+				require.NoError(t, db.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+					for i := 100 * from; i < 100*(from+1); i++ {
+						h := &service.Host{HostKey: service.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}, Owner: e.Owner, State: lifecycle.KnownUnbound, CreatedAt: w.now}
+						if i%100 == 0 {
+							h.State, h.ClusterID = lifecycle.Known, c.ID
+						}
+						if err := tx.PutHost(ctx, h); err != nil {
+							return err
+						}
 					}
-					if err := tx.PutHost(ctx, h); err != nil {
-						return err
-					}
-				}
-				return nil
-			}))
+					return nil
+				}))
+			}
 			require.Equal(t, "HostsBound", service.ReasonOf(w.DeleteInfraEnv(t.Context(), alice, e.ID, false)))
 			before := db.Statements.Load()
 			require.NoError(t, w.DeleteInfraEnv(t.Context(), alice, e.ID, true))

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,8 +51,7 @@ func TestClaimsOfBothKindsStandInOneQueue(t *testing.T) {
 		holder = next
 	}
 	w.delete(holder)
-	w.eventually("addresses leaked", func() bool { return len(w.list("IPAddress")) == 0 })
-	assert.Empty(t, w.held())
+	w.eventually("addresses leaked", func() bool { return len(w.list("IPAddress")) == 0 && len(w.held()) == 0 })
 }
 
 // waitMessage is what the condition Ready of a claim says.

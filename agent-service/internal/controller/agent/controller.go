@@ -106,12 +106,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, key service.HostKey) (ctrl.R
 	if seen.waits || seen.agent.Spec.IgnitionEndpointTokenReference != nil || service.ReasonOf(seen.obstacle) == clusterInstalling {
 		result.RequeueAfter = look
 	}
+	if seen.soon {
+		result.RequeueAfter = lookSoon
+	}
 	return result, err
 }
 
 // look is how often a Secret that an Agent names is read again: Secrets are not watched, which would need the right to read all of them.
 // So often a host is looked at, too, that its cluster keeps while it is installed: the end of that is no change of the host.
 const look = time.Minute
+
+// lookSoon is how often an Agent is looked at whose InfraEnv the service lost with its data.
+const lookSoon = 2 * time.Second
 
 const clusterInstalling = "ClusterInstalling"
 

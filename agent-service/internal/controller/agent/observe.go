@@ -46,6 +46,8 @@ type snapshot struct {
 	strangers []*agentv1.Agent
 	// waits is true while the cluster is not back that the host was installed in before the service lost its data.
 	waits bool
+	// soon is true while the InfraEnv of a lost host is not back either: nothing tells of that, and it takes seconds.
+	soon bool
 	// obstacle is why the spec is not applied, nil where it is.
 	obstacle error
 }

@@ -78,6 +78,10 @@ func (r *Reconciler) restore(ctx context.Context, seen *snapshot) error {
 	_, err = r.Service.RestoreHost(ctx, service.Kubernetes, seen.key, service.RestoredHost{
 		ClusterID: was.clusterID, Role: status.Role, Bootstrap: status.Bootstrap, DayTwo: status.Kind == kindDayTwo, InstalledAt: was.at,
 	})
+	if service.KindOf(err) == service.NotFound {
+		seen.soon = true
+		return nil
+	}
 	if err != nil && service.KindOf(err) != service.Unavailable && service.KindOf(err) != "" {
 		return nil // the cluster is not installed: nothing is restored
 	}
