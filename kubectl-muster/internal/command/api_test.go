@@ -9,6 +9,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -150,7 +151,7 @@ func TestClaim(t *testing.T) {
 	claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Namespace: u.namespace, Name: "mine"}}
 	require.Eventually(t, func() bool { return u.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) == nil }, 20*time.Second, 50*time.Millisecond)
 	assert.Equal(t, []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: claim.Spec.Subjects[0].Name}}, claim.Spec.Subjects)
-	assert.NotEmpty(t, claim.Spec.Subjects[0].Name, "whoever asks gets access")
+	assert.NotEmpty(t, claim.Spec.Subjects[0].Name, "the caller gets access")
 	assert.Equal(t, 2*time.Hour, claim.Spec.Lifetime.Duration)
 
 	claim.Status.Conditions = []hivev1.Condition{condition(hivev1.ClusterClaimPending, corev1.ConditionTrue, hivev1.ReasonNoClusters, "no cluster is free")}
@@ -260,6 +261,24 @@ func TestIPs(t *testing.T) {
 	assert.Regexp(t, `(?s)10\.0\.0\.9 .*of-10\.0\.0\.9.*10\.0\.0\.10 .*IPClaim`, out, "in the order of addresses, with their claims")
 	_, _, err := u.run("ips", "none")
 	require.Error(t, err)
+}
+
+// TestAddressesOfManyPages are all listed, each once: a page does not replace the objects of the one before.
+func TestAddressesOfManyPages(t *testing.T) {
+	u := newTerminal(t)
+	subnet := ipamv1.IPSubnetStr("10.1.0.0/16")
+	u.make(&ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "hall"}, Spec: ipamv1.IPPoolSpec{NamePrefix: "hall", Pools: []ipamv1.Pool{{Subnet: &subnet}}}}, nil)
+	const addresses = 520
+	for i := range addresses {
+		u.make(&ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("hall-10-1-%d-%d", i/200, i%200+1)}, Spec: ipamv1.IPAddressSpec{
+			Pool: ipamv1.ObjectReference{Name: "hall"}, Claim: ipamv1.ObjectReference{Name: fmt.Sprintf("claim-%d", i)},
+			Address: ipamv1.IPAddressStr(fmt.Sprintf("10.1.%d.%d", i/200, i%200+1)), Prefix: 16,
+		}}, nil)
+	}
+	out := u.must("ips", "hall")
+	for i := range addresses {
+		require.Equal(t, 1, strings.Count(out, fmt.Sprintf("claim-%d ", i)), "claim-%d", i)
+	}
 }
 
 func TestStatus(t *testing.T) {

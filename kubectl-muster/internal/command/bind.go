@@ -94,7 +94,7 @@ func (s *session) unbind() *cobra.Command {
 	}
 }
 
-// change edits the Agents of machines, after all of them were found. Somebody who edits one meanwhile wins: the command says so.
+// change edits the Agents of machines, after all of them were found. A change by others meanwhile is a conflict, which is reported.
 func (s *session) change(ctx context.Context, c client.Client, machines []string, edit func(*agentv1.Agent) string) error {
 	namespace, err := s.namespace()
 	if err != nil {

@@ -38,7 +38,7 @@ func (s *session) claim() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "claim POOL",
 		Short: "Ask a pool for a cluster",
-		Long: "Ask a pool for a cluster. Whoever runs the command gets access to it, unless --user or --group name others.\n\n" +
+		Long: "Ask a pool for a cluster. You get access to it, unless --user or --group name others.\n\n" +
 			"With --name of a claim that is there already, of the same pool, that one is waited for, and its kubeconfig saved.",
 		Example: "  kubectl muster claim small --wait --save-kubeconfig=small.kubeconfig\n  kubectl --kubeconfig=small.kubeconfig get namespaces",
 		Args:    cobra.ExactArgs(1),
@@ -130,7 +130,7 @@ func optional(d time.Duration) *metav1.Duration {
 	return &metav1.Duration{Duration: d}
 }
 
-// subjects are who gets access to the cluster. Whoever the API server takes the caller for is asked of it.
+// subjects are who gets access to the cluster. Without flags it is the user that the API server says the caller is.
 func subjects(ctx context.Context, c client.Client, o *claimOptions) ([]rbacv1.Subject, error) {
 	users := o.users
 	if len(users)+len(o.groups) == 0 {

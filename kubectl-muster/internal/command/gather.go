@@ -19,7 +19,7 @@ func (s *session) gather() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "must-gather",
 		Short: "Collect objects, events and logs into one archive without secrets",
-		Long: "Collect the objects of Muster's kinds, their events, and the operators' logs into one archive, for somebody who looks for a fault from afar.\n\n" +
+		Long: "Collect the objects of Muster's kinds, their events, and the operators' logs into one archive, for support.\n\n" +
 			"No Secret and no ConfigMap is read. Tokens, private keys, first-boot data and what addresses hold beside host and path are taken out. " +
 			"missing.txt in the archive names what you may not read. Look through it before you hand it on: names and network addresses stay.",
 		Args: cobra.NoArgs,

@@ -53,7 +53,7 @@ func New(streams Streams) *cobra.Command {
 		Use:   "kubectl-muster",
 		Short: "Claim clusters, bind machines, and see what is not fine",
 		Long: "Claim clusters, bind machines, and see what is not fine.\n\n" +
-			"Every command works with custom resources and the rights of whoever runs it. It changes nothing that kubectl could not change.",
+			"Every command works with custom resources and your own rights. It changes nothing that kubectl could not change.",
 		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: false,
@@ -126,10 +126,16 @@ func (s *session) listFlags(c *cobra.Command) *cobra.Command {
 // page is how many objects a list brings at a time.
 const page = 500
 
-// each calls do for all objects of a list's kind in a namespace, a page at a time.
-func each(ctx context.Context, c client.Reader, list client.ObjectList, namespace string, do func(client.Object)) error {
+// each calls do for all objects of a list's kind in a namespace, a page at a time. Each page is read into a list of its own: do may keep its objects.
+func each(ctx context.Context, c client.Reader, kind client.ObjectList, namespace string, do func(client.Object)) error {
+	list := kind
 	for {
-		if err := c.List(ctx, list, client.InNamespace(namespace), client.Limit(page), client.Continue(list.GetContinue())); err != nil {
+		next := list.GetContinue()
+		var ok bool
+		if list, ok = kind.DeepCopyObject().(client.ObjectList); !ok {
+			return fmt.Errorf("%T is no list", kind)
+		}
+		if err := c.List(ctx, list, client.InNamespace(namespace), client.Limit(page), client.Continue(next)); err != nil {
 			return err
 		}
 		err := meta.EachListItem(list, func(obj runtime.Object) error {

@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gather collects what somebody needs who looks for a fault from afar, without secrets.
+// Package gather collects what support needs to find a fault, without secrets.
 package gather
 
 import (

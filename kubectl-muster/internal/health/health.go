@@ -24,7 +24,7 @@ import (
 type Severity int
 
 const (
-	// Wrong needs somebody.
+	// Wrong does not end without an administrator or a user.
 	Wrong Severity = iota
 	// Waiting ends by itself, or waits for a decision of its user.
 	Waiting
@@ -99,12 +99,17 @@ func severity(reason string, waiting ...string) Severity {
 	return Wrong
 }
 
+// unseen is an object without the condition that its operator writes first.
+func unseen(kind string, obj client.Object, operator string) []Problem {
+	return found(kind, obj, Waiting, hivev1.ReasonInitialized, "not reconciled yet: does "+operator+" run?", obj.GetCreationTimestamp())
+}
+
 // unready reads a condition that is True where all is well.
-func unready(kind string, obj client.Object, conditions []metav1.Condition, conditionType string, waiting ...string) []Problem {
+func unready(kind, operator string, obj client.Object, conditions []metav1.Condition, conditionType string, waiting ...string) []Problem {
 	at := meta.FindStatusCondition(conditions, conditionType)
 	switch {
 	case at == nil:
-		return found(kind, obj, Waiting, hivev1.ReasonInitialized, "nobody has looked at it yet: does its operator run?", obj.GetCreationTimestamp())
+		return unseen(kind, obj, operator)
 	case at.Status == metav1.ConditionTrue:
 		return nil
 	}

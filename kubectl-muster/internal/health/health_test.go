@@ -74,7 +74,7 @@ func TestOf(t *testing.T) {
 		want   string // severity and reason, or empty
 	}{
 		"a full pool":                  {pool(hive("Ready", "True", "Filled")), ""},
-		"a pool nobody looked at":      {pool(nil), "waiting Initialized"},
+		"a pool that is new":           {pool(nil), "waiting Initialized"},
 		"a pool that fills":            {pool(hive("Ready", "False", "Filling")), "waiting Filling"},
 		"a pool that backs off":        {pool(hive("Ready", "False", "BackingOff")), "wrong BackingOff"},
 		"a served claim":               {claim(hive("Pending", "False", "ClusterClaimed", "ClusterRunning", "True", "Running")), ""},

@@ -19,7 +19,7 @@ func pool(p *hivev1.ClusterPool) []Problem {
 	ready := hivev1.FindCondition(p.Status.Conditions, hivev1.ClusterPoolReady)
 	switch {
 	case ready == nil:
-		return found("ClusterPool", p, Waiting, hivev1.ReasonInitialized, "nobody has looked at the pool yet: does pool-operator run?", p.CreationTimestamp)
+		return unseen("ClusterPool", p, "pool-operator")
 	case ready.Status == corev1.ConditionTrue:
 		return nil
 	}
@@ -31,7 +31,7 @@ func pool(p *hivev1.ClusterPool) []Problem {
 func claim(c *hivev1.ClusterClaim) []Problem {
 	pending := hivev1.FindCondition(c.Status.Conditions, hivev1.ClusterClaimPending)
 	if pending == nil {
-		return found("ClusterClaim", c, Waiting, hivev1.ReasonInitialized, "nobody has looked at the claim yet: does pool-operator run?", c.CreationTimestamp)
+		return unseen("ClusterClaim", c, "pool-operator")
 	}
 	if pending.Status != corev1.ConditionFalse {
 		how := severity(pending.Reason, hivev1.ReasonInitialized, hivev1.ReasonNoClusters, hivev1.ReasonClusterAssigned, hivev1.ReasonAssignmentConflict)
@@ -71,7 +71,7 @@ func infraEnv(e *agentv1.InfraEnv) []Problem {
 	image := agentv1.FindCondition(e.Status.Conditions, agentv1.ConditionImageCreated)
 	switch {
 	case image == nil:
-		return found("InfraEnv", e, Waiting, hivev1.ReasonInitialized, "nobody has looked at the InfraEnv yet: does agent-service run?", e.CreationTimestamp)
+		return unseen("InfraEnv", e, "agent-service")
 	case image.Status == corev1.ConditionTrue:
 		return nil
 	}
@@ -110,12 +110,12 @@ func host(h *metal3v1.BareMetalHost) []Problem {
 }
 
 func discovery(d *metal3v1.BareMetalHostDiscovery) []Problem {
-	return unready("BareMetalHostDiscovery", d, d.Status.Conditions, metal3v1.ConditionReady,
+	return unready("BareMetalHostDiscovery", "discovery-operator", d, d.Status.Conditions, metal3v1.ConditionReady,
 		metal3v1.ReasonNotPolledYet, metal3v1.ReasonPaused, metal3v1.ReasonMachinesWaiting)
 }
 
 func addresses(p *ipamv1.IPPool) []Problem {
-	if problems := unready("IPPool", p, p.Status.Conditions, ipamv1.ReadyCondition, ipamv1.ReasonPoolDeleting); problems != nil {
+	if problems := unready("IPPool", "ipam-operator", p, p.Status.Conditions, ipamv1.ReadyCondition, ipamv1.ReasonPoolDeleting); problems != nil {
 		return problems
 	}
 	if at := meta.FindStatusCondition(p.Status.Conditions, ipamv1.ExhaustedCondition); at != nil && at.Status == metav1.ConditionTrue {
@@ -125,5 +125,5 @@ func addresses(p *ipamv1.IPPool) []Problem {
 }
 
 func addressClaim(c *ipamv1.IPClaim) []Problem {
-	return unready("IPClaim", c, c.Status.Conditions, ipamv1.ReadyCondition, ipamv1.ReasonPoolExhausted, ipamv1.ReasonPoolNotReady)
+	return unready("IPClaim", "ipam-operator", c, c.Status.Conditions, ipamv1.ReadyCondition, ipamv1.ReasonPoolExhausted, ipamv1.ReasonPoolNotReady)
 }
