@@ -119,15 +119,19 @@ test-short: ## Only the tests that need no control plane.
 $(addprefix test-,$(TESTED)): test-%: controlplane $(BIN)/raced
 	@echo "== $*"
 	@plain=$$(raced -not $*) && raced=$$(raced $*); status=0; \
-	[ -z "$$plain" ] || go -C $* test $(TEST_FLAGS) -p $(PARALLEL) $$plain || status=1; \
-	[ -z "$$raced" ] || $(CGO) go -C $* test $(RACE) $(TEST_FLAGS) -p $(PARALLEL) $$raced || status=1; \
+	[ -z "$$plain" ] || { $(call compile-tests,$*,$$plain) && go -C $* test $(TEST_FLAGS) -p $(PARALLEL) $$plain; } || status=1; \
+	[ -z "$$raced" ] || { $(CGO) $(call compile-tests,$*,$(RACE) $$raced) && $(CGO) go -C $* test $(RACE) $(TEST_FLAGS) -p $(PARALLEL) $$raced; } || status=1; \
 	exit $$status
+
+# compile-tests DIRECTORY,[-race] PACKAGES: compiles what tests are linked from and shows how far it is, which "go test" does not.
+compile-tests = $(BIN)/progress -label "tests of $1" -C $1 -tests $2
 
 e2e: controlplane build ## User journeys, rendered overlays and clusterctl move, on the local control plane.
 	@$(MAKE) -j2 $(addprefix journeys-,e2e $(ALONE))
 
 $(addprefix journeys-,e2e $(ALONE)): journeys-%:
 	@echo "== $*"
+	@$(call compile-tests,$*,./...)
 	@go -C $* test -ldflags=-w -count=1 -shuffle=on -timeout=30m -p 2 ./...
 
 e2e-kind: controlplane build $(BIN)/kind ## User journeys in a kind cluster (node image: KIND_NODE_IMAGE).

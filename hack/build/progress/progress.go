@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -24,6 +25,9 @@ const cancelWait = 10 * time.Second
 
 // Build is one run of "go build".
 type Build struct {
+	// Tests is true to compile what the tests of the packages are linked from, and no program: "go test" compiles without a
+	// word.
+	Tests bool
 	// Label says what is built.
 	Label string
 	// Dir is the directory of the module.
@@ -39,12 +43,13 @@ type Build struct {
 	Go string
 }
 
-// Run builds and returns the error of the go command. It says nothing if nothing has to be compiled.
+// Run builds and returns the error of the go command. It says nothing if nothing has to be compiled. The packages under test
+// themselves are compiled by "go test", with their tests.
 func (b Build) Run(ctx context.Context) error {
 	started := time.Now()
-	view := &view{line: Line{Out: b.Out, Terminal: b.Terminal, Last: started}, label: b.Label, started: started, parallel: runtime.GOMAXPROCS(0)}
+	view := &view{line: Line{Out: b.Out, Terminal: b.Terminal, Last: started}, label: b.Label, tests: b.Tests, started: started, parallel: runtime.GOMAXPROCS(0)}
 	// Listing takes about a second. It downloads modules that are missing.
-	listed, err := view.watch(b.command(ctx, append([]string{"list", "-deps", "-f", "{{.Stale}} {{.Name}} {{.ImportPath}}"}, b.Packages...)))
+	listed, err := view.watch(b.command(ctx, b.list()))
 	if err != nil {
 		return fmt.Errorf("listing the packages of %s: %w", b.Label, err)
 	}
@@ -52,7 +57,13 @@ func (b Build) Run(ctx context.Context) error {
 	if len(view.stale) > 0 {
 		view.line.Say(fmt.Sprintf("%s: %d of %d packages have to be compiled", b.Label, len(view.stale), view.all))
 	}
-	args := append(append([]string{"build", "-v"}, b.Flags...), b.Packages...)
+	packages := b.Packages
+	if b.Tests {
+		if packages = view.libraries(); len(packages) == 0 {
+			return nil
+		}
+	}
+	args := append(append([]string{"build", "-v"}, b.Flags...), packages...)
 	if _, err := view.watch(b.command(ctx, args)); err != nil {
 		return fmt.Errorf("building %s: %w", b.Label, err)
 	}
@@ -62,6 +73,15 @@ func (b Build) Run(ctx context.Context) error {
 	return nil
 }
 
+// list returns the arguments that list the packages of the build, and whether each has to be compiled.
+func (b Build) list() []string {
+	args := []string{"list", "-deps", "-f", "{{.Stale}} {{.Name}} {{.ImportPath}}"}
+	if b.Tests {
+		args = append(append(args, "-test"), b.Flags...)
+	}
+	return append(args, b.Packages...)
+}
+
 func (b Build) command(ctx context.Context, args []string) *exec.Cmd {
 	program := b.Go
 	if program == "" {
@@ -69,6 +89,9 @@ func (b Build) command(ctx context.Context, args []string) *exec.Cmd {
 	}
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = b.Dir
+	if os.Getenv("GOGC") == "" { // compilers live for seconds: less collection saves a twentieth, and the limit keeps them small
+		cmd.Env = append(os.Environ(), "GOGC=400", "GOMEMLIMIT=1GiB")
+	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // go ends the compilers that it has started
 	cmd.WaitDelay = cancelWait
 	return cmd
@@ -78,6 +101,7 @@ func (b Build) command(ctx context.Context, args []string) *exec.Cmd {
 type view struct {
 	line     Line
 	label    string
+	tests    bool // no program is linked
 	started  time.Time
 	parallel int
 
@@ -100,6 +124,19 @@ func (v *view) expect(listed string) {
 			v.stale[fields[2]] = false
 		}
 	}
+}
+
+// libraries returns the packages that have to be compiled, without those of Go's own, which are compiled with them. Their
+// import paths have no domain.
+func (v *view) libraries() []string {
+	var paths []string
+	for path := range v.stale {
+		if domain, _, _ := strings.Cut(path, "/"); strings.Contains(domain, ".") {
+			paths = append(paths, path)
+		}
+	}
+	slices.Sort(paths)
+	return paths
 }
 
 // watch runs a go command to its end, reads its messages and returns its output.
@@ -174,6 +211,8 @@ func (v *view) text(now time.Time) string {
 		return fmt.Sprintf("%s: %d modules downloaded, %.0f s", v.label, v.downloaded, seconds)
 	case v.stale == nil || (len(v.stale) == 0 && seconds < 2):
 		return ""
+	case v.begun == len(v.stale) && v.tests:
+		return fmt.Sprintf("%s: last packages, %.0f s", v.label, seconds)
 	case v.begun == len(v.stale):
 		return fmt.Sprintf("%s: linking, %.0f s", v.label, seconds)
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -51,6 +52,29 @@ func TestBuildCountsWhatTheCacheLacks(t *testing.T) {
 	text, err = build(t, dir)
 	require.NoError(t, err)
 	assert.Empty(t, text, "all packages are cached")
+}
+
+// "go test" has nothing left to compile of what the tests import, and a package that only tests import is counted too.
+func TestLibrariesOfTestsAreCompiledBeforeThem(t *testing.T) {
+	dir := program(t, "package part\n\n// Name is printed.\nconst Name = \"part\"\n")
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "help"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "help/help.go"), fmt.Appendf(nil, "package help\n\n// Stamp differs.\nconst Stamp = %d\n", time.Now().UnixNano()), 0o600))
+	test := "package main\n\nimport (\n\t\"testing\"\n\n\t\"example.com/program/help\"\n)\n\nfunc TestIt(t *testing.T) { t.Log(help.Stamp) }\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "main_test.go"), []byte(test), 0o600))
+	var out bytes.Buffer
+	tests := Build{Label: "tests", Dir: dir, Tests: true, Packages: []string{"."}, Out: &out}
+	require.NoError(t, tests.Run(t.Context()))
+	assert.Regexp(t, `^tests: [0-9]+ of [0-9]+ packages have to be compiled\n(?s:.*)tests: done in [0-9]+ s\n$`, out.String())
+	stale := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Stale}}", "./part", "./help")
+	stale.Dir = dir
+	listed, err := stale.Output()
+	require.NoError(t, err)
+	assert.Equal(t, "false\nfalse\n", string(listed))
+	assert.NoFileExists(t, filepath.Join(dir, "program"), "no program is linked")
+
+	out.Reset()
+	require.NoError(t, tests.Run(t.Context()))
+	assert.Empty(t, out.String(), "all libraries are cached")
 }
 
 func TestErrorsOfTheCompilerAreShown(t *testing.T) {

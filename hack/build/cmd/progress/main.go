@@ -4,6 +4,9 @@
 // Command progress runs "go build" and shows how far it is, on standard error.
 //
 //	progress -label TEXT [-C DIRECTORY] -o OUTPUT [-ldflags FLAGS] PACKAGE...
+//	progress -label TEXT [-C DIRECTORY] -tests [-race] PACKAGE...
+//
+// The second compiles what tests of the packages are linked from.
 package main
 
 import (
@@ -24,14 +27,23 @@ func main() {
 	dir := flag.String("C", ".", "directory of the module")
 	output := flag.String("o", "", "file, or directory ending in /, for the programs")
 	ldflags := flag.String("ldflags", "", "flags of the linker")
+	tests := flag.Bool("tests", false, "compile what tests are linked from")
+	race := flag.Bool("race", false, "for tests with the race detector")
 	flag.Parse()
-	if *label == "" || *output == "" || flag.NArg() == 0 {
-		fmt.Fprintln(os.Stderr, "usage: progress -label TEXT [-C DIRECTORY] -o OUTPUT [-ldflags FLAGS] PACKAGE...")
+	if *label == "" || (*output == "") != *tests || flag.NArg() == 0 {
+		fmt.Fprintln(os.Stderr, "usage: progress -label TEXT [-C DIRECTORY] {-o OUTPUT [-ldflags FLAGS] | -tests [-race]} PACKAGE...")
 		os.Exit(2)
+	}
+	flags := []string{"-o", *output, "-ldflags", *ldflags}
+	if *tests {
+		flags = nil
+	}
+	if *race {
+		flags = append(flags, "-race")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	err := progress.Build{
-		Label: *label, Dir: *dir, Flags: []string{"-o", *output, "-ldflags", *ldflags}, Packages: flag.Args(),
+		Label: *label, Dir: *dir, Tests: *tests, Flags: flags, Packages: flag.Args(),
 		Out: os.Stderr, Terminal: progress.IsTerminal(os.Stderr),
 	}.Run(ctx)
 	stop()
