@@ -38,7 +38,7 @@ func disk() error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("there is no partition %q", Label)
 		}
-		if name = partition("/sys/class/block", Label); name == "" {
+		if name = Partition(Devices, Label); name == "" {
 			time.Sleep(100 * time.Millisecond) //nolint:forbidigo // the kernel brings disks when it finds them
 		}
 	}
@@ -51,8 +51,11 @@ func disk() error {
 	return nil
 }
 
-// partition is the device of a partition with the given name, empty while there is none.
-func partition(devices, label string) string {
+// Devices is where the kernel lists disks and their partitions.
+const Devices = "/sys/class/block"
+
+// Partition is the device of a partition with the given name, below Devices; empty while there is none.
+func Partition(devices, label string) string {
 	found, _ := filepath.Glob(filepath.Join(devices, "*", "uevent"))
 	for _, path := range found {
 		facts, err := os.ReadFile(path)

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"os/exec"
@@ -46,7 +47,7 @@ func Run() {
 		}
 	}
 	configured := make(chan string, 16)
-	go configureAll(configured)
+	go statedNetworks(configured).configureAll()
 	select {
 	case address := <-configured:
 		say("this machine has the address %s", address)
@@ -109,9 +110,12 @@ func mounts() error {
 	return errors.Join(errs...)
 }
 
-// modules loads all drivers of the image. Those for hardware that is not there do nothing.
-func modules() error {
-	list, err := os.ReadFile(modulesPath)
+// modules loads all drivers of the image.
+func modules() error { return LoadModules(modulesPath) }
+
+// LoadModules loads the drivers of a list of paths, in its order. Those for hardware that is not there do nothing.
+func LoadModules(listPath string) error {
+	list, err := os.ReadFile(listPath)
 	if err != nil {
 		return err
 	}
@@ -143,44 +147,79 @@ func ignition() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	files, err := ignitionFiles(data)
+	files, err := Files(data)
 	if err != nil {
 		return err
 	}
-	for path, f := range files {
+	return files.Write()
+}
+
+// File is one that ignition describes.
+type File struct {
+	Content []byte
+	Mode    os.FileMode
+}
+
+// FileSet are files by their absolute paths.
+type FileSet map[string]File
+
+// Write puts the files in place.
+func (f FileSet) Write() error {
+	for path, one := range f {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // everybody may look
 			return err
 		}
-		if err := os.WriteFile(path, f.content, f.mode); err != nil {
+		if err := os.WriteFile(path, one.Content, one.Mode); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-type ignitionFile struct {
-	content []byte
-	mode    os.FileMode
+// maxMerged bounds how many configurations are merged into each other.
+const maxMerged = 16
+
+// ignitionConfig is the part of ignition that is understood.
+type ignitionConfig struct {
+	Ignition struct {
+		Config struct {
+			Merge []ignitionSource `json:"merge"`
+		} `json:"config"`
+	} `json:"ignition"`
+	Storage struct {
+		Files []struct {
+			Path     string         `json:"path"`
+			Mode     int            `json:"mode"`
+			Contents ignitionSource `json:"contents"`
+		} `json:"files"`
+	} `json:"storage"`
 }
 
-func ignitionFiles(data []byte) (map[string]ignitionFile, error) {
-	var config struct {
-		Storage struct {
-			Files []struct {
-				Path     string `json:"path"`
-				Mode     int    `json:"mode"`
-				Contents struct {
-					Source string `json:"source"`
-				} `json:"contents"`
-			} `json:"files"`
-		} `json:"storage"`
+// ignitionSource is where content is.
+type ignitionSource struct {
+	Source      string `json:"source"`
+	Compression string `json:"compression"`
+}
+
+func (s ignitionSource) content() ([]byte, error) {
+	if s.Compression != "" {
+		return nil, fmt.Errorf("the compression %q is not understood", s.Compression)
 	}
+	return dataURL(s.Source)
+}
+
+// Files returns the files that an ignition configuration describes by data URLs. Those of configurations that it merges have
+// precedence. The rest of it is ignored.
+func Files(ignition []byte) (FileSet, error) { return mergedFiles(ignition, maxMerged) }
+
+func mergedFiles(data []byte, depth int) (FileSet, error) {
+	var config ignitionConfig
 	if err := json.Unmarshal(data, &config); err != nil {
 		return nil, fmt.Errorf("reading the ignition: %w", err)
 	}
-	files := map[string]ignitionFile{}
+	files := FileSet{}
 	for _, f := range config.Storage.Files {
-		content, err := dataURL(f.Contents.Source)
+		content, err := f.Contents.content()
 		if err != nil {
 			return nil, fmt.Errorf("reading the ignition of %s: %w", f.Path, err)
 		}
@@ -191,7 +230,21 @@ func ignitionFiles(data []byte) (map[string]ignitionFile, error) {
 		if mode == 0 {
 			mode = 0o644
 		}
-		files[filepath.Clean(f.Path)] = ignitionFile{content, mode}
+		files[filepath.Clean(f.Path)] = File{content, mode}
+	}
+	for _, source := range config.Ignition.Config.Merge {
+		if depth == 0 {
+			return nil, errors.New("reading the ignition: it merges too many configurations into each other")
+		}
+		content, err := source.content()
+		if err != nil {
+			return nil, fmt.Errorf("reading the ignition that is merged: %w", err)
+		}
+		merged, err := mergedFiles(content, depth-1)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(files, merged)
 	}
 	return files, nil
 }

@@ -5,6 +5,7 @@ package liveinit
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/binary"
 	"net"
 	"os"
@@ -19,19 +20,37 @@ import (
 )
 
 func TestIgnitionFiles(t *testing.T) {
-	files, err := ignitionFiles([]byte(`{"ignition":{"version":"3.1.0"},"storage":{"files":[
+	files, err := Files([]byte(`{"ignition":{"version":"3.1.0"},"storage":{"files":[
 		{"path":"/etc/muster/token","mode":384,"contents":{"source":"data:;base64,c2VjcmV0"}},
 		{"path":"/etc/motd","contents":{"source":"data:,hello%20you"}}]}}`))
 	require.NoError(t, err)
-	assert.Equal(t, map[string]ignitionFile{"/etc/muster/token": {[]byte("secret"), 0o600}, "/etc/motd": {[]byte("hello you"), os.FileMode(0o644)}}, files)
+	assert.Equal(t, FileSet{"/etc/muster/token": {[]byte("secret"), 0o600}, "/etc/motd": {[]byte("hello you"), os.FileMode(0o644)}}, files)
 	for says, config := range map[string]string{
 		"no data URL":             `{"storage":{"files":[{"path":"/a","contents":{"source":"https://elsewhere"}}]}}`,
 		"with the path \"etc/a\"": `{"storage":{"files":[{"path":"etc/a","contents":{"source":"data:,"}}]}}`,
 		"reading the ignition":    `no JSON`,
+		"is not understood":       `{"storage":{"files":[{"path":"/a","contents":{"source":"data:,","compression":"gzip"}}]}}`,
+		"that is merged":          `{"ignition":{"config":{"merge":[{"source":"https://elsewhere"}]}}}`,
 	} {
-		_, err := ignitionFiles([]byte(config))
+		_, err := Files([]byte(config))
 		require.ErrorContains(t, err, says)
 	}
+}
+
+func TestFilesThatAreMergedHavePrecedence(t *testing.T) {
+	merge := func(inner string) string {
+		return `{"ignition":{"config":{"merge":[{"source":"data:;base64,` + base64.StdEncoding.EncodeToString([]byte(inner)) + `"}]}},"storage":{"files":[
+			{"path":"/etc/a","contents":{"source":"data:,outer"}},{"path":"/etc/b","contents":{"source":"data:,outer"}}]}}`
+	}
+	files, err := Files([]byte(merge(`{"storage":{"files":[{"path":"/etc/a","mode":384,"contents":{"source":"data:,inner"}}]}}`)))
+	require.NoError(t, err)
+	assert.Equal(t, FileSet{"/etc/a": {[]byte("inner"), 0o600}, "/etc/b": {[]byte("outer"), 0o644}}, files)
+	config := `{}`
+	for range maxMerged + 1 {
+		config = merge(config)
+	}
+	_, err = Files([]byte(config))
+	require.ErrorContains(t, err, "too many")
 }
 
 // answer is a message of a DHCP server.
@@ -76,8 +95,8 @@ func TestThePartitionOfTheFirstBootDataIsFoundByItsName(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Join(devices, name), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(devices, name, "uevent"), []byte(facts), 0o600))
 	}
-	assert.Equal(t, "vda2", partition(devices, Label))
-	assert.Empty(t, partition(devices, "root"))
+	assert.Equal(t, "vda2", Partition(devices, Label))
+	assert.Empty(t, Partition(devices, "root"))
 }
 
 func TestAnArchiveIsUnpacked(t *testing.T) {

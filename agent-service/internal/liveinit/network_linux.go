@@ -24,20 +24,47 @@ const staticPath = "/etc/muster/network.json"
 
 // networks gives this machine its addresses.
 type networks struct {
-	stated []byte
+	// stated returns what is stated for a card; nil where nothing is.
+	stated func(net.Interface) (*static, error)
+	// ours is false for interfaces that others configure.
+	ours func(net.Interface) bool
 	// configured gets each address.
 	configured chan<- string
 	// named is true where resolvers are stated.
 	named atomic.Bool
 }
 
-// configureAll brings interfaces up, as they appear, and keeps an address on each.
-func configureAll(configured chan<- string) {
-	stated, err := os.ReadFile(staticPath)
+// statedNetworks are what the InfraEnv states about this machine.
+func statedNetworks(configured chan<- string) *networks {
+	config, err := os.ReadFile(staticPath)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		say("%v", err)
 	}
-	n := &networks{stated: stated, configured: configured}
+	return &networks{configured: configured, ours: func(net.Interface) bool { return true }, stated: func(i net.Interface) (*static, error) {
+		if len(config) == 0 {
+			return nil, nil
+		}
+		return staticFor(config, i.HardwareAddr.String())
+	}}
+}
+
+// ConfigureInstalled gives the cards of an installed system their addresses, as profiles of NetworkManager in a directory
+// state, else by DHCP. It leaves virtual interfaces alone, tells each address, and never returns.
+func ConfigureInstalled(profiles string, configured chan<- string) {
+	n := &networks{configured: configured, ours: physical, stated: func(i net.Interface) (*static, error) {
+		return profiled(os.DirFS(profiles), i.HardwareAddr.String())
+	}}
+	n.configureAll()
+}
+
+// physical is true for a card that has a device, and for the loopback interface.
+func physical(i net.Interface) bool {
+	_, err := os.Stat("/sys/class/net/" + i.Name + "/device")
+	return err == nil || i.Flags&net.FlagLoopback != 0
+}
+
+// configureAll brings interfaces up, as they appear, and keeps an address on each. It never returns.
+func (n *networks) configureAll() {
 	known := map[string]bool{}
 	for {
 		interfaces, err := net.Interfaces()
@@ -45,7 +72,7 @@ func configureAll(configured chan<- string) {
 			say("looking for interfaces: %v", err)
 		}
 		for _, i := range interfaces {
-			if known[i.Name] {
+			if known[i.Name] || !n.ours(i) {
 				continue
 			}
 			known[i.Name] = true
@@ -64,12 +91,9 @@ func configureAll(configured chan<- string) {
 
 // configure does what is stated for an interface, else it asks by DHCP. It returns the names of interfaces that it made on top.
 func (n *networks) configure(i net.Interface) (made []string) {
-	var wanted *static
-	if len(n.stated) > 0 {
-		var err error
-		if wanted, err = staticFor(n.stated, i.HardwareAddr.String()); err != nil {
-			say("%v", err)
-		}
+	wanted, err := n.stated(i)
+	if err != nil {
+		say("%v", err)
 	}
 	if wanted == nil {
 		go n.keepAddress(i)

@@ -1,0 +1,203 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeinit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/muster-io/muster/agent-service/internal/join"
+	"github.com/muster-io/muster/agent-service/internal/supervise"
+)
+
+const (
+	searchPath       = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	containerdPath   = "/usr/bin/containerd"
+	kubeletPath      = "/usr/bin/kubelet"
+	kubeProxyPath    = "/usr/bin/kube-proxy"
+	agentPath        = "/usr/bin/agent"
+	containerdSocket = "/run/containerd/containerd.sock"
+	kubeletHealth    = "http://127.0.0.1:10248/healthz"
+	// hostPath is what first-boot data says of this host to the agent.
+	hostPath = "/etc/muster/host.json"
+	// reportedPath says that an earlier boot has reported Done.
+	reportedPath = dataPath + "/lib/muster/reported"
+	logPath      = dataPath + "/log"
+	logSize      = 8 << 20
+	logsKept     = 3
+	grace        = 10 * time.Second
+	lookInterval = 200 * time.Millisecond
+)
+
+// node is this machine.
+type node struct {
+	reaper *supervise.Reaper
+	// values are valid if joins is true. Refusal says why the machine cannot join although it is to.
+	values  join.Values
+	joins   bool
+	refusal string
+	// configured gets each address of the machine.
+	configured chan string
+}
+
+// configure writes the files of a kubelet that is to join.
+func (n node) configure() error {
+	files := map[string]string{
+		join.CAPath:                   n.values.CA,
+		join.KubeletConfigurationPath: n.values.KubeletConfigurationWith(kubeletSettings),
+	}
+	if _, err := os.Stat(join.KubeconfigPath); errors.Is(err, os.ErrNotExist) {
+		files[join.BootstrapKubeconfigPath] = n.values.BootstrapKubeconfig()
+	}
+	for path, content := range files {
+		if err := writeSecret(path, content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeSecret replaces a file that only root reads.
+func writeSecret(path, content string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // the files in it are private
+		return err
+	}
+	next := path + ".next"
+	if err := os.WriteFile(next, []byte(content), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
+}
+
+// programs are those of this node, each after what it needs.
+func (n node) programs() []supervise.Program {
+	programs := []supervise.Program{
+		{Name: "network", Once: true, Run: n.address},
+		{Name: "containerd", Run: n.process(containerdPath, containerdArguments(n.values)...), Ready: dials(containerdSocket)},
+	}
+	if n.joins {
+		programs = append(programs,
+			supervise.Program{Name: "kubelet", After: []string{"network", "containerd"}, Run: n.process(kubeletPath, kubeletArguments(n.values)...), Ready: healthy(kubeletHealth)},
+			supervise.Program{Name: "certificate", Once: true, Run: n.joined},
+			supervise.Program{Name: "kube-proxy", After: []string{"certificate"}, Run: n.process(kubeProxyPath, kubeProxyArguments(n.values)...)},
+		)
+	}
+	if _, err := os.Stat(hostPath); err == nil {
+		programs = append(programs, n.reports()...)
+	}
+	return programs
+}
+
+// reports tell agent-service how the installation goes, once.
+func (n node) reports() []supervise.Program {
+	if _, err := os.Stat(reportedPath); err == nil {
+		return nil
+	}
+	if n.refusal != "" {
+		return []supervise.Program{{Name: "report Failed", After: []string{"network"}, Once: true, Run: n.process(agentPath, "--host-file="+hostPath, "--report=Failed", "--detail="+n.refusal)}}
+	}
+	report := func(stage string, after ...string) supervise.Program {
+		return supervise.Program{Name: "report " + stage, After: after, Once: true, Run: n.process(agentPath, "--host-file="+hostPath, "--report="+stage)}
+	}
+	if !n.joins {
+		return []supervise.Program{report("Done", "network")}
+	}
+	done := report("Done", "report Joined", "kubelet")
+	tell := done.Run
+	done.Run = func(ctx context.Context) error {
+		if err := tell(ctx); err != nil {
+			return err
+		}
+		return os.WriteFile(reportedPath, nil, 0o600)
+	}
+	return []supervise.Program{report("Configuring", "network"), report("Joined", "report Configuring", "certificate"), done}
+}
+
+// process is a program with a log of its own.
+func (n node) process(path string, arguments ...string) func(context.Context) error {
+	log := &supervise.Log{Path: filepath.Join(logPath, filepath.Base(path)+".log"), MaxBytes: logSize, Keep: logsKept}
+	return supervise.Command{
+		Path: path, Args: arguments, Env: []string{"PATH=" + searchPath, "HOME=/root"}, Output: log, Grace: grace, Reaper: n.reaper,
+	}.Run
+}
+
+// address waits for the first address, for a time: a kubelet without one starts again by itself.
+func (n node) address(ctx context.Context) error {
+	select {
+	case address := <-n.configured:
+		say("this machine has the address %s", address)
+	case <-time.After(addressPatience):
+		say("this machine has no address yet")
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// joined waits for the kubelet's certificate, and forgets the bootstrap token.
+func (n node) joined(ctx context.Context) error {
+	for {
+		if _, err := os.Stat(join.KubeconfigPath); err == nil {
+			break
+		}
+		select {
+		case <-time.After(lookInterval):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return forget(join.Path, join.BootstrapKubeconfigPath, n.values)
+}
+
+// forget deletes the bootstrap token, from the values and with the kubeconfig that has it.
+func forget(valuesPath, kubeconfigPath string, values join.Values) error {
+	values.Token = ""
+	content, err := json.Marshal(values)
+	if err != nil {
+		return err
+	}
+	if err := writeSecret(valuesPath, string(content)+"\n"); err != nil {
+		return err
+	}
+	if err := erase(kubeconfigPath); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// dials is ready when something listens on a socket.
+func dials(socket string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		connection, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		if err != nil {
+			return err
+		}
+		return connection.Close()
+	}
+}
+
+// healthy is ready when an address answers 200.
+func healthy(address string) func(context.Context) error {
+	client := &http.Client{Timeout: 5 * time.Second}
+	return func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		if response.StatusCode != http.StatusOK {
+			err = fmt.Errorf("%s: %s", address, response.Status)
+		}
+		return errors.Join(err, response.Body.Close())
+	}
+}
