@@ -183,7 +183,7 @@ func (c *Connection) Progress(ctx context.Context, host uuid.UUID, stage api.Hos
 
 // Program downloads the agent for an architecture.
 func (c *Connection) Program(ctx context.Context, architecture string) (io.ReadCloser, error) {
-	response, err := c.client.DownloadAgent(ctx, &api.DownloadAgentParams{Arch: api.CPUArchitecture(architecture)}) //nolint:bodyclose // the caller closes it
+	response, err := c.client.DownloadAgent(ctx, &api.DownloadAgentParams{Arch: api.CPUArchitecture(architecture)})
 	if err != nil || response.StatusCode != http.StatusOK {
 		return nil, answered(response, err, http.StatusOK, nil)
 	}

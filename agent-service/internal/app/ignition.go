@@ -99,20 +99,20 @@ func networks(config json.RawMessage) ([]any, error) {
 	files := []any{ignitionFile("/usr/local/bin/install-network", installNetwork, 0o755)}
 	for n, statement := range statements {
 		directory := fmt.Sprintf("/etc/muster/network/%04d/", n) // in the order that a shell lists them in
-		cards, ignored := "", ""
+		var cards, ignored strings.Builder
 		for _, card := range statement.Cards {
-			cards += strings.ToLower(card.MAC) + " " + card.Name + "\n"
+			cards.WriteString(strings.ToLower(card.MAC) + " " + card.Name + "\n")
 		}
-		files = append(files, ignitionFile(directory+"cards", cards, 0o600))
+		files = append(files, ignitionFile(directory+"cards", cards.String(), 0o600))
 		found, err := statement.Keyfiles()
 		if err != nil {
-			ignored = "the stated network cannot be used: " + err.Error() + "\n"
+			ignored.WriteString("the stated network cannot be used: " + err.Error() + "\n")
 		}
 		for _, i := range found.Ignored {
-			ignored += "not understood and left out: " + i + "\n"
+			ignored.WriteString("not understood and left out: " + i + "\n")
 		}
-		if ignored != "" {
-			files = append(files, ignitionFile(directory+"ignored", ignored, 0o600))
+		if ignored.Len() > 0 {
+			files = append(files, ignitionFile(directory+"ignored", ignored.String(), 0o600))
 		}
 		for _, name := range slices.Sorted(maps.Keys(found.Files)) {
 			files = append(files, ignitionFile(directory+name, found.Files[name], 0o600))
@@ -141,11 +141,11 @@ func staticNetworkArchive(config json.RawMessage) ([]byte, error) {
 	}
 	for n, statement := range statements {
 		directory := fmt.Sprintf("host%d/", n)
-		cards := ""
+		var cards strings.Builder
 		for _, card := range statement.Cards {
-			cards += strings.ToLower(card.MAC) + "=" + card.Name + "\n"
+			cards.WriteString(strings.ToLower(card.MAC) + "=" + card.Name + "\n")
 		}
-		files := map[string]string{"mac_interface.ini": cards}
+		files := map[string]string{"mac_interface.ini": cards.String()}
 		if found, err := statement.Keyfiles(); err == nil {
 			maps.Copy(files, found.Files)
 		} else {

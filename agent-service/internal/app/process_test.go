@@ -73,68 +73,58 @@ func build(t *testing.T, program, of, linked string) {
 	require.NoError(t, err, string(output))
 }
 
-// send reports a step.
+// send reports a step. It runs in goroutines of tests, too.
 func (p *process) send(path, token string, body []byte) (int, http.Header) {
-	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, p.url+api.Base+path, bytes.NewReader(body))
-	if !assert.NoError(p.t, err) {
+	response, err := p.request(http.MethodPost, path, token, bytes.NewReader(body), nil)
+	if err != nil {
+		p.t.Error(err)
 		return 0, nil
 	}
-	request.Header.Set("Content-Type", "application/json")
-	if token != "" {
-		request.Header.Set("X-Secret-Key", token)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if !assert.NoError(p.t, err) {
-		return 0, nil
-	}
-	defer response.Body.Close() //nolint:errcheck // it is only read
-	_, _ = io.Copy(io.Discard, response.Body)
 	return response.StatusCode, response.Header
 }
 
 func (p *process) post(path, token string, body any, want int) (answer map[string]any) {
 	encoded, err := json.Marshal(body)
-	assert.NoError(p.t, err)
-	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, p.url+api.Base+path, bytes.NewReader(encoded))
-	assert.NoError(p.t, err)
+	if err != nil {
+		p.t.Error(err)
+		return nil
+	}
+	response, err := p.request(http.MethodPost, path, token, bytes.NewReader(encoded), &answer)
+	if err != nil {
+		p.t.Error(err)
+		return nil
+	}
+	assert.Equal(p.t, want, response.StatusCode)
+	return answer
+}
+
+// get reads an object; one that is not there yet has no fields.
+func (p *process) get(path string) (answer map[string]any) {
+	if _, err := p.request(http.MethodGet, path, "", http.NoBody, &answer); err != nil {
+		p.t.Error(err)
+	}
+	return answer
+}
+
+// request sends a request and reads the JSON of the answer into answer, unless that is nil.
+func (p *process) request(method, path, token string, body io.Reader, answer any) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(p.t.Context(), method, p.url+api.Base+path, body)
+	if err != nil {
+		return nil, err
+	}
 	request.Header.Set("Content-Type", "application/json")
 	if token != "" {
 		request.Header.Set("X-Secret-Key", token)
 	}
 	response, err := http.DefaultClient.Do(request)
-	if !assert.NoError(p.t, err) {
-		return nil
+	if err != nil {
+		return nil, err
 	}
 	defer response.Body.Close() //nolint:errcheck // it is only read
-	assert.Equal(p.t, want, response.StatusCode)
-	assert.NoError(p.t, json.NewDecoder(response.Body).Decode(&answer))
-	return answer
-}
-
-func (p *process) get(path string) (answer map[string]any) {
-	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.url+api.Base+path, http.NoBody)
-	assert.NoError(p.t, err)
-	response, err := http.DefaultClient.Do(request)
-	if !assert.NoError(p.t, err) {
-		return nil
+	if answer == nil {
+		_, err = io.Copy(io.Discard, response.Body)
+	} else {
+		err = json.NewDecoder(response.Body).Decode(answer)
 	}
-	defer response.Body.Close()                        //nolint:errcheck // it is only read
-	_ = json.NewDecoder(response.Body).Decode(&answer) // a host that is not there yet has no fields
-	return answer
-}
-
-// mostMemory is the largest resident set that the process ever had, in bytes.
-func (p *process) mostMemory() int {
-	p.t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
-	require.NoError(p.t, err)
-	for line := range strings.Lines(string(status)) {
-		if value, found := strings.CutPrefix(line, "VmHWM:"); found {
-			kib, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
-			require.NoError(p.t, err)
-			return kib << 10
-		}
-	}
-	require.Fail(p.t, "the kernel does not tell the memory of the process")
-	return 0
+	return response, err
 }

@@ -127,7 +127,8 @@ func (s *server) instructions(ctx context.Context, k service.HostKey, hold time.
 // unregistered is true where a machine with the token of its image polls for a host that has to register: it was deleted, the service lost its data, or what it was admitted
 // with was revoked. Agents of assisted-service wait for ever after 404; asked to exit, they are started again and register. Our own come with a token of the host.
 func (s *server) unregistered(ctx context.Context, c caller, k service.HostKey) (bool, error) {
-	if c.machine == nil || c.machine.HostID != "" || c.machine.Opens(k.InfraEnvID, k.HostID) != nil {
+	ofImage := c.machine != nil && c.machine.HostID == ""
+	if opens := ofImage && c.machine.Opens(k.InfraEnvID, k.HostID) == nil; !opens {
 		return false, nil
 	}
 	return s.Service.MustRegister(ctx, k)

@@ -94,12 +94,11 @@ func changeHost(settings *service.HostSettings, b *api.HostUpdateParams) error {
 	setList(&settings.SkipFormattingDisks, b.DisksSkipFormatting, func(disks []api.DiskSkipFormattingParams) []string {
 		return skipFormatting(settings.SkipFormattingDisks, disks)
 	})
-	disks, err := b.DisksSelectedConfig.Get()
-	if err != nil { // absent or null: not given
+	if !b.DisksSelectedConfig.IsSpecified() || b.DisksSelectedConfig.IsNull() {
 		return nil
 	}
 	settings.InstallationDiskID, settings.InstallationDiskPath = "", ""
-	for _, disk := range disks {
+	for _, disk := range value(b.DisksSelectedConfig) {
 		if disk.Role != "install" {
 			continue
 		}

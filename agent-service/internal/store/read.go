@@ -360,7 +360,7 @@ func (r reader) Events(ctx context.Context, f service.EventFilter) (service.List
 		query = query.WhereGroup(" AND ", func(query *bun.SelectQuery) *bun.SelectQuery {
 			query = query.Where("host_id <> '' AND NOT EXISTS (SELECT 1 FROM hosts h WHERE h.infra_env_id = o.infra_env_id AND h.host_id = o.host_id)")
 			if len(hosts) > 0 {
-				query = query.WhereOr("host_id IN (?)", bun.In(hosts))
+				query = query.WhereOr("host_id IN (?)", bun.List(hosts))
 			}
 			return query
 		})

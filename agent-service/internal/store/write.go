@@ -387,7 +387,7 @@ func trimmed(e service.Event) []any {
 func (s *Store) PruneEvents(ctx context.Context, before time.Time, most int) (int, error) {
 	var deleted int64
 	err := s.Update(ctx, func(ctx context.Context, tx service.Tx) error {
-		t := tx.(*transaction) //nolint:errcheck // it is this store's own
+		t := tx.(*transaction)
 		if t.lock != "" {
 			if _, err := t.db.NewRaw("SELECT pg_advisory_xact_lock(?)", eventLock).Exec(ctx); err != nil {
 				return fmt.Errorf("waiting for the turn to delete events: %w", err)
