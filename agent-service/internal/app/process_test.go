@@ -128,3 +128,19 @@ func (p *process) request(method, path, token string, body io.Reader, answer any
 	}
 	return response, err
 }
+
+// mostMemory is the largest resident set that the process ever had, in bytes.
+func (p *process) mostMemory() int {
+	p.t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
+	require.NoError(p.t, err)
+	for line := range strings.Lines(string(status)) {
+		if value, found := strings.CutPrefix(line, "VmHWM:"); found {
+			kib, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
+			require.NoError(p.t, err)
+			return kib << 10
+		}
+	}
+	require.Fail(p.t, "the kernel does not tell the memory of the process")
+	return 0
+}

@@ -4,6 +4,7 @@
 package validate_test
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,35 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
+
+var update = flag.Bool("update", false, "write the page of all validations again")
+
+func TestThePageShowsTheList(t *testing.T) {
+	path := filepath.Join("..", "..", "..", "docs", "validations.md")
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(validate.Page()), 0o600))
+	}
+	page, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, string(page), validate.Page(), "run make generate, or go test ./internal/validate -update")
+}
+
+func TestEachValidationIsWhole(t *testing.T) {
+	seen := map[string]bool{}
+	for _, v := range validate.All() {
+		assert.False(t, seen[v.ID], "%s is there twice", v.ID)
+		seen[v.ID] = true
+		assert.Contains(t, []string{validate.Hardware, validate.Network}, v.Category, v.ID)
+		assert.True(t, strings.HasSuffix(v.About, "."), "%s is described in a sentence", v.ID)
+		assert.NotNil(t, v.Func, v.ID)
+		assert.False(t, v.Warns && (v.Blocks || v.Mandatory), "%s only warns", v.ID)
+	}
+	results := validate.Host(good(), around(), validate.DefaultMinimums)
+	for i, v := range validate.All() {
+		assert.Equal(t, v.ID, results[i].ID)
+		assert.Equal(t, v.Category, results[i].Category)
+	}
+}
 
 func good() validate.Subject {
 	return validate.Subject{
