@@ -39,10 +39,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/app"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/image"
-	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
@@ -168,7 +168,7 @@ func checksum(content []byte) string {
 }
 
 // serveSystem serves the small system as it is built, as version zst, and packed in another way, as version gz.
-func serveSystem(t *testing.T) []service.OSImage {
+func serveSystem(t *testing.T) []agentproto.OSImage {
 	t.Helper()
 	built, err := os.ReadFile(systemImage)
 	need(t, err == nil, "there is no system to install: make live-image builds it")
@@ -185,9 +185,9 @@ func serveSystem(t *testing.T) []service.OSImage {
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(files[r.URL.Path]))
 	}))
 	t.Cleanup(server.Close)
-	var images []service.OSImage
+	var images []agentproto.OSImage
 	for path, content := range files {
-		images = append(images, service.OSImage{
+		images = append(images, agentproto.OSImage{
 			Version: strings.TrimPrefix(path, "/os.img."), CPUArchitecture: "x86_64", SHA256: checksum(content),
 			URL: strings.Replace(server.URL, "127.0.0.1", "10.0.2.2", 1) + path,
 		})

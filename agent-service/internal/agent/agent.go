@@ -20,7 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/api"
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 )
 
 const (
@@ -51,14 +51,14 @@ type Machine interface {
 	// Write puts the image onto the disk, checks it, adds the first-boot data and tells how far it is in percent.
 	Write(ctx context.Context, job Job, progress func(percent int)) error
 	// Replace puts another program in the place of the agent, if it is what is wanted. It calls commit before it does, and does not where that fails.
-	Replace(ctx context.Context, program io.Reader, wanted service.UpgradeArgs, commit func() error) error
+	Replace(ctx context.Context, program io.Reader, wanted agentproto.UpgradeArgs, commit func() error) error
 	// Restart boots the machine from its disk. A machine that comes back to life in this process is the installed system.
 	Restart(ctx context.Context) error
 }
 
 // Job is an installation.
 type Job struct {
-	service.InstallArgs
+	agentproto.InstallArgs
 	// FirstBoot is what the installed system is configured with.
 	FirstBoot []byte
 }

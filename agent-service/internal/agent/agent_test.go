@@ -32,6 +32,7 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/httpapi"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
@@ -123,7 +124,7 @@ type site struct {
 	t        *testing.T
 	address  string
 	key      ed25519.PrivateKey
-	images   []service.OSImage
+	images   []agentproto.OSImage
 	service  *service.Service
 	infraEnv string
 	token    string
@@ -162,7 +163,7 @@ func (s *site) start(name string) {
 	}
 }
 
-func newSite(t *testing.T, images ...service.OSImage) *site {
+func newSite(t *testing.T, images ...agentproto.OSImage) *site {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
@@ -251,7 +252,7 @@ func TestHostsInstallAndReport(t *testing.T) {
 
 // held is an image whose first download stops in the middle until it is let go. Begun and ended tell how many there were.
 type held struct {
-	service.OSImage
+	agentproto.OSImage
 	begun, ended atomic.Int32
 	letGo        chan struct{}
 }
@@ -276,7 +277,7 @@ func holding(t *testing.T) *held {
 	}))
 	t.Cleanup(server.Close)
 	sum := sha256.Sum256(content)
-	h.OSImage = service.OSImage{Version: "4.20", URL: server.URL + "/os.img", SHA256: hex.EncodeToString(sum[:])}
+	h.OSImage = agentproto.OSImage{Version: "4.20", URL: server.URL + "/os.img", SHA256: hex.EncodeToString(sum[:])}
 	return h
 }
 

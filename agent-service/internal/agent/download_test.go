@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 )
 
 // torn lets only so many bytes through before it cuts the connection off.
@@ -59,7 +59,7 @@ func TestADownloadThatIsCutOffGoesOn(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	sum := sha256.Sum256(packed)
-	job := Job{InstallArgs: service.InstallArgs{Device: blank(t, 16<<20), Image: service.OSImage{URL: server.URL + "/os.img.zst", SHA256: hex.EncodeToString(sum[:])}}}
+	job := Job{InstallArgs: agentproto.InstallArgs{Device: blank(t, 16<<20), Image: agentproto.OSImage{URL: server.URL + "/os.img.zst", SHA256: hex.EncodeToString(sum[:])}}}
 	machine := &Real{Client: http.DefaultClient}
 	require.NoError(t, machine.Write(t.Context(), job, func(int) {}))
 	written, err := os.ReadFile(job.Device)

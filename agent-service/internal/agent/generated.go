@@ -15,8 +15,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
-	"github.com/muster-io/muster/agent-service/internal/service"
 )
 
 // Generated is a machine that only exists on the wire. The same seed and number make the same machine.
@@ -74,54 +74,48 @@ func (g *Generated) Do(_ context.Context, step api.Step) (any, error) {
 	case api.StepTypeInventory:
 		return g.Inventory(), nil
 	case api.StepTypeNtpSynchronizer:
-		return map[string]any{"ntp_sources": []timeSource{{Name: "time.example.com", State: synchronized}}}, nil
+		return agentproto.NTPReply{Sources: []agentproto.NTPSource{{Name: "time.example.com", State: synchronized}}}, nil
 	case api.StepTypeConnectivityCheck:
 		return g.reach(step)
 	case api.StepTypeDomainResolution:
 		return g.resolve(step)
 	case api.StepTypeAPIVipConnectivityCheck:
-		return apiReached{Success: true}, nil
+		return agentproto.APIReply{Success: true}, nil
 	case api.StepTypeInstallationDiskSpeedCheck:
-		return map[string]any{"io_sync_duration": 1}, nil
+		return agentproto.DiskReply{Sync: 1}, nil
 	case api.StepTypeContainerImageAvailability:
-		return map[string]any{"images": []availability{}}, nil
+		return agentproto.ImagesReply{Images: []agentproto.Availability{}}, nil
 	default:
 		return nil, nil
 	}
 }
 
 func (g *Generated) reach(step api.Step) (any, error) {
-	var peers []struct {
-		HostID string `json:"host_id"`
-	}
+	var peers []agentproto.Peer
 	if err := arguments(step, &peers); err != nil {
 		return nil, err
 	}
-	hosts := []map[string]any{}
+	hosts := []agentproto.RemoteHost{}
 	for _, p := range peers {
-		hosts = append(hosts, map[string]any{"host_id": p.HostID, "l3_connectivity": []reached{{Successful: true, RTT: 0.2}}})
+		hosts = append(hosts, agentproto.RemoteHost{HostID: p.HostID, L3: []agentproto.Reached{{Successful: true, RTT: 0.2}}})
 	}
-	return map[string]any{"remote_hosts": hosts}, nil
+	return agentproto.ConnectivityReply{Hosts: hosts}, nil
 }
 
 func (g *Generated) resolve(step api.Step) (any, error) {
-	var request struct {
-		Domains []struct {
-			Name string `json:"domain_name"`
-		} `json:"domains"`
-	}
+	var request agentproto.DomainsArgs
 	if err := arguments(step, &request); err != nil {
 		return nil, err
 	}
-	found := []resolution{}
+	found := []agentproto.Resolution{}
 	for _, domain := range request.Domains {
-		r := resolution{Name: domain.Name, IPv4: []string{"10.255.0.1"}, IPv6: []string{}}
+		r := agentproto.Resolution{Name: domain.Name, IPv4: []string{"10.255.0.1"}, IPv6: []string{}}
 		if strings.HasPrefix(domain.Name, "validateNoWildcardDNS") {
 			r.IPv4 = []string{}
 		}
 		found = append(found, r)
 	}
-	return map[string]any{"resolutions": found}, nil
+	return agentproto.DomainsReply{Resolutions: found}, nil
 }
 
 // nowhere is the disk of a generated machine.
@@ -142,7 +136,7 @@ func (g *Generated) Write(ctx context.Context, job Job, progress func(percent in
 }
 
 // Replace implements Machine: a generated machine has no program.
-func (g *Generated) Replace(context.Context, io.Reader, service.UpgradeArgs, func() error) error {
+func (g *Generated) Replace(context.Context, io.Reader, agentproto.UpgradeArgs, func() error) error {
 	return errors.New("generated machines are not upgraded")
 }
 

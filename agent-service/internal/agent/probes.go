@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 )
 
 const (
@@ -30,23 +31,16 @@ const (
 	parallel = 16
 )
 
-type timeSource struct {
-	Name  string `json:"source_name"`
-	State string `json:"source_state"`
-}
-
 // timeSources asks each time server once (SNTP). A server that answers sanely counts as synced: the agent compares, it does not set the clock.
 func timeSources(ctx context.Context, step api.Step) (any, error) {
-	var request struct {
-		Sources string `json:"ntp_source"`
-	}
+	var request agentproto.NTPArgs
 	if err := arguments(step, &request); err != nil {
 		return nil, err
 	}
 	names := strings.FieldsFunc(request.Sources, func(r rune) bool { return r == ',' || r == ' ' })
-	found := make([]timeSource, len(names))
-	each(len(names), func(i int) { found[i] = timeSource{Name: names[i], State: askTime(ctx, names[i])} })
-	return map[string]any{"ntp_sources": found}, nil
+	found := make([]agentproto.NTPSource, len(names))
+	each(len(names), func(i int) { found[i] = agentproto.NTPSource{Name: names[i], State: askTime(ctx, names[i])} })
+	return agentproto.NTPReply{Sources: found}, nil
 }
 
 // each runs do for 0..n-1, some at once.
@@ -93,42 +87,25 @@ func askTime(ctx context.Context, name string) string {
 	return synchronized
 }
 
-type reached struct {
-	OutgoingNIC string  `json:"outgoing_nic,omitempty"`
-	RemoteIP    string  `json:"remote_ip_address"`
-	Successful  bool    `json:"successful"`
-	RTT         float64 `json:"average_rtt_ms"`
-	Loss        float64 `json:"packet_loss_percentage"`
-}
-
 // reach tries the addresses of the other hosts. A connection that is refused was answered, so the host is there.
 func reach(ctx context.Context, step api.Step) (any, error) {
-	var peers []struct {
-		HostID string `json:"host_id"`
-		NICs   []struct {
-			Addresses []string `json:"ip_addresses"`
-		} `json:"nics"`
-	}
+	var peers []agentproto.Peer
 	if err := arguments(step, &peers); err != nil {
 		return nil, err
 	}
-	type remote struct {
-		HostID string    `json:"host_id"`
-		L3     []reached `json:"l3_connectivity"`
-	}
-	hosts := make([]remote, len(peers))
+	hosts := make([]agentproto.RemoteHost, len(peers))
 	each(len(peers), func(i int) {
-		hosts[i] = remote{HostID: peers[i].HostID, L3: []reached{}}
+		hosts[i] = agentproto.RemoteHost{HostID: peers[i].HostID, L3: []agentproto.Reached{}}
 		for _, nic := range peers[i].NICs {
-			for _, address := range nic.Addresses {
-				hosts[i].L3 = append(hosts[i].L3, knock(ctx, address))
+			for _, address := range nic.IPAddresses {
+				hosts[i].L3 = append(hosts[i].L3, connect(ctx, address))
 			}
 		}
 	})
-	return map[string]any{"remote_hosts": hosts}, nil
+	return agentproto.ConnectivityReply{Hosts: hosts}, nil
 }
 
-func knock(ctx context.Context, address string) reached {
+func connect(ctx context.Context, address string) agentproto.Reached {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	begin := time.Now()
@@ -136,34 +113,24 @@ func knock(ctx context.Context, address string) reached {
 	if err == nil {
 		_ = connection.Close()
 	}
-	outcome := reached{RemoteIP: address, Successful: err == nil || errors.Is(err, syscall.ECONNREFUSED), RTT: float64(time.Since(begin).Microseconds()) / 1000}
+	outcome := agentproto.Reached{RemoteIP: address, Successful: err == nil || errors.Is(err, syscall.ECONNREFUSED), RTT: float64(time.Since(begin).Microseconds()) / 1000}
 	if !outcome.Successful {
 		outcome.RTT, outcome.Loss = 0, 100
 	}
 	return outcome
 }
 
-type resolution struct {
-	Name string   `json:"domain_name"`
-	IPv4 []string `json:"ipv4_addresses"`
-	IPv6 []string `json:"ipv6_addresses"`
-}
-
 // resolve looks names up.
 func resolve(ctx context.Context, step api.Step) (any, error) {
-	var request struct {
-		Domains []struct {
-			Name string `json:"domain_name"`
-		} `json:"domains"`
-	}
+	var request agentproto.DomainsArgs
 	if err := arguments(step, &request); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 4*probeTimeout)
 	defer cancel()
-	found := make([]resolution, len(request.Domains))
+	found := make([]agentproto.Resolution, len(request.Domains))
 	each(len(found), func(i int) {
-		found[i] = resolution{Name: request.Domains[i].Name, IPv4: []string{}, IPv6: []string{}}
+		found[i] = agentproto.Resolution{Name: request.Domains[i].Name, IPv4: []string{}, IPv6: []string{}}
 		addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", request.Domains[i].Name)
 		if err != nil {
 			return
@@ -176,21 +143,12 @@ func resolve(ctx context.Context, step api.Step) (any, error) {
 			}
 		}
 	})
-	return map[string]any{"resolutions": found}, nil
-}
-
-// apiReached is whether the API of a cluster can be reached.
-type apiReached struct {
-	Success bool   `json:"is_success"`
-	URL     string `json:"url,omitempty"`
-	Error   string `json:"download_error,omitempty"`
+	return agentproto.DomainsReply{Resolutions: found}, nil
 }
 
 // reachAPI tries to connect to the API of a cluster. What it answers does not matter: it may want credentials that the machine does not have yet.
 func reachAPI(ctx context.Context, step api.Step) (any, error) {
-	var request struct {
-		URL string `json:"url"`
-	}
+	var request agentproto.APIArgs
 	if err := arguments(step, &request); err != nil {
 		return nil, err
 	}
@@ -202,17 +160,15 @@ func reachAPI(ctx context.Context, step api.Step) (any, error) {
 	defer cancel()
 	connection, err := new(net.Dialer).DialContext(ctx, "tcp", address.Host)
 	if err != nil {
-		return apiReached{URL: request.URL, Error: err.Error()}, nil
+		return agentproto.APIReply{URL: request.URL, Error: err.Error()}, nil
 	}
 	_ = connection.Close()
-	return apiReached{Success: true, URL: request.URL}, nil
+	return agentproto.APIReply{Success: true, URL: request.URL}, nil
 }
 
 // diskSpeed measures how long the disk takes to write 4 KiB through, with what stands there already: the median, which a moment of other work does not change.
 func diskSpeed(_ context.Context, step api.Step) (any, error) {
-	var request struct {
-		Path string `json:"path"`
-	}
+	var request agentproto.DiskArgs
 	if err := arguments(step, &request); err != nil {
 		return nil, err
 	}
@@ -234,33 +190,25 @@ func diskSpeed(_ context.Context, step api.Step) (any, error) {
 		took[i] = time.Since(begin)
 	}
 	slices.Sort(took[:])
-	return map[string]any{"path": request.Path, "io_sync_duration": took[len(took)/2].Milliseconds()}, nil
-}
-
-type availability struct {
-	Name   string `json:"name"`
-	Result string `json:"result"`
+	return agentproto.DiskReply{Path: request.Path, Sync: took[len(took)/2].Milliseconds()}, nil
 }
 
 // available asks whether images can be had: disk images by their address, container images at their registry with the pull secret.
 func (m *Real) available(ctx context.Context, step api.Step) (any, error) {
-	var request struct {
-		Images  []string `json:"images"`
-		Seconds int      `json:"timeout"`
-	}
+	var request agentproto.ImagesArgs
 	if err := arguments(step, &request); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(max(1, request.Seconds))*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(max(1, request.Timeout))*time.Second)
 	defer cancel()
-	found := make([]availability, len(request.Images))
+	found := make([]agentproto.Availability, len(request.Images))
 	each(len(found), func(i int) {
-		found[i] = availability{Name: request.Images[i], Result: "success"}
+		found[i] = agentproto.Availability{Name: request.Images[i], Result: agentproto.Available}
 		if err := m.ask(ctx, request.Images[i]); err != nil {
-			found[i].Result = "failure"
+			found[i].Result = agentproto.Unavailable
 		}
 	})
-	return map[string]any{"images": found}, nil
+	return agentproto.ImagesReply{Images: found}, nil
 }
 
 func (m *Real) ask(ctx context.Context, image string) error {

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/muster-io/muster/agent-service/api"
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 )
 
 const (
@@ -41,7 +41,7 @@ var errReplaced = errors.New("another program takes over")
 
 // upgrade puts the agent of the service in the place of this one. An installation is not interrupted: it is upgraded before or after that.
 func (a *Agent) upgrade(ctx context.Context, step api.Step) error {
-	var wanted service.UpgradeArgs
+	var wanted agentproto.UpgradeArgs
 	if err := arguments(step, &wanted); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (a *Agent) begin() error {
 }
 
 // Replace implements Machine.
-func (m *Real) Replace(ctx context.Context, program io.Reader, wanted service.UpgradeArgs, commit func() error) error {
+func (m *Real) Replace(ctx context.Context, program io.Reader, wanted agentproto.UpgradeArgs, commit func() error) error {
 	own, err := m.program()
 	if err != nil {
 		return err

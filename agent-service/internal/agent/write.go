@@ -20,7 +20,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
 
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 )
 
 // chunk is how much is written at once.
@@ -38,7 +38,7 @@ var errChecksum = errors.New("the checksum of the image is wrong")
 
 // writeImage streams the image onto the target: nothing is kept in memory or in a file between. The beginning, which makes a disk bootable, is written
 // last, after the checksum was found right; so a disk with half an image or a wrong one does not boot.
-func writeImage(ctx context.Context, client *http.Client, image service.OSImage, into target, progress func(percent int)) error {
+func writeImage(ctx context.Context, client *http.Client, image agentproto.OSImage, into target, progress func(percent int)) error {
 	from, err := open(ctx, client, image.URL)
 	if err != nil {
 		return fmt.Errorf("downloading the image: %w", err)
@@ -97,7 +97,7 @@ type (
 )
 
 // unpack reads gz, zst or xz, by the image's word or by the end of its address.
-func unpack(from io.Reader, image service.OSImage) (io.Reader, error) {
+func unpack(from io.Reader, image agentproto.OSImage) (io.Reader, error) {
 	kind := image.Compression
 	if kind == "" {
 		if parsed, err := url.Parse(image.URL); err == nil {

@@ -26,7 +26,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/ulikunitz/xz"
 
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 )
 
 func pack(t *testing.T, kind string, plain []byte) []byte {
@@ -52,12 +52,12 @@ func pack(t *testing.T, kind string, plain []byte) []byte {
 }
 
 // served is an image behind HTTP.
-func served(t *testing.T, name string, content []byte) service.OSImage {
+func served(t *testing.T, name string, content []byte) agentproto.OSImage {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(content) }))
 	t.Cleanup(server.Close)
 	sum := sha256.Sum256(content)
-	return service.OSImage{URL: server.URL + "/" + name, SHA256: hex.EncodeToString(sum[:])}
+	return agentproto.OSImage{URL: server.URL + "/" + name, SHA256: hex.EncodeToString(sum[:])}
 }
 
 func blank(t *testing.T, size int64) string {
@@ -86,7 +86,7 @@ func TestImagesAreWrittenWhateverTheirPacking(t *testing.T) {
 			path := blank(t, 16<<20)
 			var told []int
 			machine := &Real{Client: http.DefaultClient}
-			require.NoError(t, machine.Write(t.Context(), Job{InstallArgs: service.InstallArgs{Device: path, Image: image}}, func(p int) { told = append(told, p) }), kind)
+			require.NoError(t, machine.Write(t.Context(), Job{InstallArgs: agentproto.InstallArgs{Device: path, Image: image}}, func(p int) { told = append(told, p) }), kind)
 			written, err := os.ReadFile(path)
 			require.NoError(t, err)
 			assert.True(t, bytes.Equal(plain, written[:size]), kind)
@@ -103,7 +103,7 @@ func TestAWrongImageDoesNotBoot(t *testing.T) {
 	image := served(t, "os.img.gz", pack(t, "gz", plain))
 	image.SHA256 = hex.EncodeToString(make([]byte, 32))
 	machine := &Real{Client: http.DefaultClient}
-	err := machine.Write(t.Context(), Job{InstallArgs: service.InstallArgs{Device: path, Image: image}}, func(int) {})
+	err := machine.Write(t.Context(), Job{InstallArgs: agentproto.InstallArgs{Device: path, Image: image}}, func(int) {})
 	require.ErrorIs(t, err, errChecksum)
 	written, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestAWrongImageDoesNotBoot(t *testing.T) {
 	for _, quarters := range []int{1, 3} { // inside the first chunk and behind it
 		cut := pack(t, "gz", plain)
 		image = served(t, "os.img.gz", cut[:len(cut)*quarters/4])
-		require.Error(t, machine.Write(t.Context(), Job{InstallArgs: service.InstallArgs{Device: path, Image: image}}, func(int) {}), "a part of an image")
+		require.Error(t, machine.Write(t.Context(), Job{InstallArgs: agentproto.InstallArgs{Device: path, Image: image}}, func(int) {}), "a part of an image")
 	}
 }
 
@@ -146,7 +146,7 @@ func TestFirstBootDataGoesWhereTheSystemLooks(t *testing.T) {
 		path := blank(t, 64<<20)
 		from := served(t, "os.img.zst", pack(t, "zst", image(t, c.label)))
 		from.FirstBoot = c.kind
-		args := service.InstallArgs{Device: path, Image: from, HostID: uuid.NewString(), Hostname: "h1", NetworkConfig: c.network}
+		args := agentproto.InstallArgs{Device: path, Image: from, HostID: uuid.NewString(), Hostname: "h1", NetworkConfig: c.network}
 		require.NoError(t, (&Real{Client: http.DefaultClient}).Write(t.Context(), Job{InstallArgs: args, FirstBoot: []byte(`{"first":"boot"}`)}, func(int) {}), name)
 
 		d, err := diskfs.Open(path, diskfs.WithOpenMode(diskfs.ReadOnly))

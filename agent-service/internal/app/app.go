@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/httpapi"
 	"github.com/muster-io/muster/agent-service/internal/metrics"
 	"github.com/muster-io/muster/agent-service/internal/service"
@@ -215,7 +216,7 @@ func split(list string) []string {
 }
 
 // versions are what users can choose.
-func versions(images []service.OSImage) []httpapi.Version {
+func versions(images []agentproto.OSImage) []httpapi.Version {
 	var list []httpapi.Version
 	at := map[string]int{}
 	for _, image := range images {

@@ -59,7 +59,7 @@ func TestAnImageBringsATemplateOfItsFirstBootData(t *testing.T) {
 		}
 		require.NoError(t, err)
 		require.Len(t, images, 1)
-		assert.NotNil(t, images[0].Template)
+		assert.Equal(t, template, images[0].Template)
 	}
 }
 

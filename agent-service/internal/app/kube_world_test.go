@@ -40,7 +40,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/agent"
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	"github.com/muster-io/muster/apis/controlplanetest"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -405,7 +405,7 @@ func (c *cluster) agent(m *machine) *agentv1.Agent {
 }
 
 // system serves a small image of an operating system, and counts who gets it.
-func system(t *testing.T, downloads *atomic.Int64) service.OSImage {
+func system(t *testing.T, downloads *atomic.Int64) agentproto.OSImage {
 	t.Helper()
 	content := make([]byte, 64<<10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -414,7 +414,7 @@ func system(t *testing.T, downloads *atomic.Int64) service.OSImage {
 	}))
 	t.Cleanup(server.Close)
 	sum := sha256.Sum256(content)
-	return service.OSImage{Version: "4.20", CPUArchitecture: "x86_64", URL: server.URL + "/os.img", SHA256: hex.EncodeToString(sum[:])}
+	return agentproto.OSImage{Version: "4.20", CPUArchitecture: "x86_64", URL: server.URL + "/os.img", SHA256: hex.EncodeToString(sum[:])}
 }
 
 // withSystem configures an image that is installed.
@@ -425,7 +425,7 @@ func withSystem(t *testing.T) func(*Options) {
 
 func withCountedSystem(t *testing.T, downloads *atomic.Int64) func(*Options) {
 	t.Helper()
-	list, err := json.Marshal([]service.OSImage{system(t, downloads)})
+	list, err := json.Marshal([]agentproto.OSImage{system(t, downloads)})
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "os.json")
 	require.NoError(t, os.WriteFile(path, list, 0o600))

@@ -13,11 +13,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"text/template"
 	"time"
 
 	"k8s.io/client-go/rest"
 
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 	"github.com/muster-io/muster/apis/buildinfo"
@@ -153,7 +153,7 @@ func (o *Options) database() (string, error) {
 }
 
 // osImages are the images that are installed.
-func (o *Options) osImages() ([]service.OSImage, error) {
+func (o *Options) osImages() ([]agentproto.OSImage, error) {
 	if o.OSImages == "" {
 		return nil, nil
 	}
@@ -162,13 +162,13 @@ func (o *Options) osImages() ([]service.OSImage, error) {
 		return nil, fmt.Errorf("reading the list of images: %w", err)
 	}
 	var listed []struct {
-		service.OSImage
+		agentproto.OSImage
 		Template string `json:"firstBootTemplate"`
 	}
 	if err := json.Unmarshal(content, &listed); err != nil {
 		return nil, fmt.Errorf("reading the list of images in %s: %w", o.OSImages, err)
 	}
-	images := make([]service.OSImage, 0, len(listed))
+	images := make([]agentproto.OSImage, 0, len(listed))
 	for _, image := range listed {
 		if image.Version == "" || image.URL == "" || len(image.SHA256) != 64 {
 			return nil, fmt.Errorf("the list of images in %s: each needs version, url and sha256 of 64 hexadecimal digits", o.OSImages)
@@ -184,15 +184,16 @@ func (o *Options) osImages() ([]service.OSImage, error) {
 }
 
 // readTemplate reads a file that a list names; a relative path begins where the list is.
-func readTemplate(list, path string) (*template.Template, error) {
+func readTemplate(list, path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(filepath.Dir(list), path)
 	}
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	return service.ParseTemplate(string(content))
+	_, err = service.ParseTemplate(string(content))
+	return string(content), err
 }
 
 // hostMinimums are what hosts need at least.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/token"
@@ -140,8 +141,8 @@ func (s *server) PostStepReply(ctx context.Context, r api.PostStepReplyRequestOb
 	if err := s.mayAct(ctx, k); err != nil {
 		return nil, err
 	}
-	return api.PostStepReply204Response{}, s.Service.ReportStep(ctx, k, service.StepReply{
-		Type: service.StepType(r.Body.StepType), ID: withoutNUL(r.Body.StepID), ExitCode: r.Body.ExitCode, Output: withoutNUL(r.Body.Output), Error: withoutNUL(r.Body.Error),
+	return api.PostStepReply204Response{}, s.Service.ReportStep(ctx, k, agentproto.StepReply{
+		Type: agentproto.StepType(r.Body.StepType), ID: withoutNUL(r.Body.StepID), ExitCode: r.Body.ExitCode, Output: withoutNUL(r.Body.Output), Error: withoutNUL(r.Body.Error),
 	})
 }
 

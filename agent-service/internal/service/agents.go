@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 )
 
@@ -315,7 +316,7 @@ func (s *Service) NextInstructionsWith(ctx context.Context, key HostKey, carried
 func ended(h *Host) Instructions {
 	answer := Instructions{NextSeconds: 1, Revision: h.Revision, Ended: true}
 	if !lifecycle.Installs(h.State) {
-		answer.Steps = []Step{{Type: StepStopInstallation, ID: stepID(h.HostKey, StepStopInstallation, situation(h)), Args: []string{}}}
+		answer.Steps = []agentproto.Step{{Type: agentproto.StepStopInstallation, ID: stepID(h.HostKey, agentproto.StepStopInstallation, situation(h)), Args: []string{}}}
 	}
 	return answer
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
@@ -109,7 +110,7 @@ type Agents interface {
 	// NextInstructionsWith is NextInstructions for a token that carries stamps: where it ends, the poll is answered at once and tells nothing more (Ended).
 	NextInstructionsWith(ctx context.Context, key HostKey, carried Stamps, hold time.Duration) (Instructions, error)
 	// ReportStep takes the reply to a step. Replies to steps that are no longer asked for are taken and change nothing.
-	ReportStep(ctx context.Context, key HostKey, reply StepReply) error
+	ReportStep(ctx context.Context, key HostKey, reply agentproto.StepReply) error
 	// ReportProgress takes a stage, from the agent or from the installed system. Conflict StageNotExpected where the host does not install.
 	ReportProgress(ctx context.Context, key HostKey, report ProgressReport) (*Host, error)
 	// FirstBoot is the first-boot data of a host that installs; Conflict otherwise. It holds a token for the installed system, which ends with the binding.

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/fate"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
@@ -48,7 +49,7 @@ func newLife(t *testing.T, db *store.Store, next func() *fate.Fate) *life {
 func (l *life) begin() {
 	l.fate = l.next()
 	l.Service = service.New(l.fate.Store(l.store), service.Options{
-		Now: l.clock, OSImages: []service.OSImage{{Version: "4.18", URL: "https://images.example.com/disk.raw.gz", SHA256: fmt.Sprintf("%064d", 7)}},
+		Now: l.clock, OSImages: []agentproto.OSImage{{Version: "4.18", URL: "https://images.example.com/disk.raw.gz", SHA256: fmt.Sprintf("%064d", 7)}},
 	})
 	service.Tick(l.t.Context(), l.Service)
 }
@@ -124,21 +125,21 @@ func (l *life) boot(key service.HostKey, boot string) {
 		_, err := l.RegisterHost(ctx, l.env, service.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: boot})
 		return err
 	}, nil)
-	l.report(key, service.StepInventory, machine(l.names[key.HostID]))
+	l.report(key, agentproto.StepInventory, machine(l.names[key.HostID]))
 }
 
-func (l *life) report(key service.HostKey, step service.StepType, output string) {
+func (l *life) report(key service.HostKey, step agentproto.StepType, output string) {
 	l.until(func(ctx context.Context) error {
-		return l.ReportStep(ctx, key, service.StepReply{Type: step, Output: output})
+		return l.ReportStep(ctx, key, agentproto.StepReply{Type: step, Output: output})
 	}, nil)
 }
 
 func (l *life) install() {
 	l.until(func(ctx context.Context) error { _, err := l.InstallCluster(ctx, alice, l.green); return err },
 		func(h *service.Host) bool { return h.State != lifecycle.Known })
-	l.report(l.one, service.StepDiskSpeed, `{"io_sync_duration":3}`)
-	l.report(l.one, service.StepImageAvailability, `{"images":[]}`)
-	require.Contains(l.t, l.steps(l.one), service.StepInstall)
+	l.report(l.one, agentproto.StepDiskSpeed, `{"io_sync_duration":3}`)
+	l.report(l.one, agentproto.StepImageAvailability, `{"images":[]}`)
+	require.Contains(l.t, l.steps(l.one), agentproto.StepInstall)
 	for _, stage := range []lifecycle.Stage{
 		lifecycle.StageStarting, lifecycle.StageInstalling, lifecycle.StageWriting, lifecycle.StageRebooting, lifecycle.StageConfiguring, lifecycle.StageJoined, lifecycle.StageDone,
 	} {

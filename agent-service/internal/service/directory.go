@@ -11,6 +11,7 @@ import (
 	"time"
 	"unique"
 
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
@@ -61,9 +62,9 @@ type entry struct {
 	stageSince time.Duration
 	// told is what the agent's instructions were made for, and toldAt when it was asked for each step last.
 	told   string
-	toldAt map[StepType]time.Duration
+	toldAt map[agentproto.StepType]time.Duration
 	// replies are hashes of the last reply to each step.
-	replies map[StepType]uint64
+	replies map[agentproto.StepType]uint64
 	// wake is closed when the host changed.
 	wake chan struct{}
 	// stale: another replica changed the host, at an epoch of the directory.

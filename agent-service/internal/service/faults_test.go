@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
@@ -182,7 +183,7 @@ func TestALargeInventoryIsBoundedAndFlagged(t *testing.T) {
 	large, err := json.Marshal(inventory)
 	require.NoError(t, err)
 	require.Greater(t, len(large), 5<<20)
-	w.reply(key, service.StepInventory, 0, string(large))
+	w.reply(key, agentproto.StepInventory, 0, string(large))
 	h, err := w.GetHost(t.Context(), alice, key)
 	require.NoError(t, err)
 	assert.Equal(t, lifecycle.KnownUnbound, h.State)
@@ -194,7 +195,7 @@ func TestALargeInventoryIsBoundedAndFlagged(t *testing.T) {
 	require.NoError(t, json.Unmarshal(kept, &inventory))
 	assert.Equal(t, "partial", inventory.Truncation.Type)
 	assert.Equal(t, lifecycle.KnownUnbound, w.state(other))
-	err = w.ReportStep(t.Context(), key, service.StepReply{Type: service.StepInventory, Output: "{"})
+	err = w.ReportStep(t.Context(), key, agentproto.StepReply{Type: agentproto.StepInventory, Output: "{"})
 	assert.Equal(t, service.Invalid, service.KindOf(err))
 }
 
@@ -202,7 +203,7 @@ func TestNamesOfTimeServersAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	key := w.register(w.infraEnv(alice), "n1")
-	w.reply(key, service.StepNTP, 0, `{"ntp_sources":[{"source_name":"`+strings.Repeat("a", 6<<20)+`","source_state":"`+strings.Repeat("b", 1<<20)+`"}]}`)
+	w.reply(key, agentproto.StepNTP, 0, `{"ntp_sources":[{"source_name":"`+strings.Repeat("a", 6<<20)+`","source_state":"`+strings.Repeat("b", 1<<20)+`"}]}`)
 	h, err := w.GetHost(t.Context(), alice, key)
 	require.NoError(t, err)
 	require.Len(t, h.NTPSources, 1)
@@ -259,7 +260,7 @@ func TestTwoMachinesWithOneIDAndNoFingerprintAreNotMerged(t *testing.T) {
 	e := w.infraEnv(alice)
 	key := service.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}
 	report := func(mac string) {
-		w.reply(key, service.StepInventory, 0, machine("n1", func(i *hardware.Inventory) { i.Interfaces[0].MACAddress = mac }))
+		w.reply(key, agentproto.StepInventory, 0, machine("n1", func(i *hardware.Inventory) { i.Interfaces[0].MACAddress = mac }))
 	}
 	for _, mac := range []string{"52:54:00:00:00:01", "52:54:00:00:00:02"} { // the second one is switched on later
 		_, err := w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: key.HostID, AgentVersion: "quay.io/agent:1"})

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
@@ -27,7 +28,7 @@ func hostCount(n int) string {
 }
 
 // image is what a host of a cluster writes: that of the cluster's version, whatever the discovery image has.
-func (s *Service) image(c *Cluster, h *Host) (OSImage, error) {
+func (s *Service) image(c *Cluster, h *Host) (agentproto.OSImage, error) {
 	architecture := c.CPUArchitecture
 	if architecture == hardware.Mixed {
 		architecture = cmp.Or(h.Summary.CPUArchitecture, architecture)
@@ -37,7 +38,7 @@ func (s *Service) image(c *Cluster, h *Host) (OSImage, error) {
 			return image, nil
 		}
 	}
-	return OSImage{}, Refuse(Conflict, "OSImageUnknown", "there is no image of version %q for %s: configure one (--os-images), or choose another version", c.OpenshiftVersion, architecture)
+	return agentproto.OSImage{}, Refuse(Conflict, "OSImageUnknown", "there is no image of version %q for %s: configure one (--os-images), or choose another version", c.OpenshiftVersion, architecture)
 }
 
 // cloudInit is the FirstBoot of images that read it.
@@ -50,7 +51,7 @@ func (s *Service) installStep(ctx context.Context, h *Host, c *Cluster) (string,
 		return "", err
 	}
 	disk, _ := validate.Disk(s.subject(h), s.Minimums)
-	args := InstallArgs{
+	args := agentproto.InstallArgs{
 		InfraEnvID: h.InfraEnvID, HostID: h.HostID, ClusterID: c.ID, Role: h.Role, Hostname: h.Hostname(), Device: disk.Path, Image: image,
 		FirstBootURL: "/api/assisted-install/v2/infra-envs/" + h.InfraEnvID + "/hosts/" + h.HostID + "/first-boot", SkipDisks: h.SkipFormattingDisks,
 	}
@@ -165,12 +166,6 @@ func ParseTemplate(text string) (*template.Template, error) {
 	return template.New("first boot").Option("missingkey=error").Funcs(firstBootFunctions).Parse(text)
 }
 
-// Templates of the service's own.
-var (
-	ignitionTemplate  = template.Must(ParseTemplate(defaultIgnition))
-	cloudInitTemplate = template.Must(ParseTemplate(defaultCloudInit))
-)
-
 // AnchorPath is where CoreOS and its relatives look for certificates to trust.
 const AnchorPath = "/etc/pki/ca-trust/source/anchors/muster.pem"
 
@@ -270,11 +265,10 @@ func (s *Service) renderFirstBoot(ctx context.Context, h *Host, c *Cluster, valu
 	if err != nil {
 		return nil, "", err
 	}
-	text, contentType := ignitionTemplate, "application/vnd.coreos.ignition+json"
+	text, contentType := defaultIgnition, "application/vnd.coreos.ignition+json"
 	if image.FirstBoot == cloudInit {
-		text, contentType = cloudInitTemplate, "text/cloud-config"
+		text, contentType = defaultCloudInit, "text/cloud-config"
 	}
-	text = cmp.Or(image.Template, text)
 	values.Hostname, values.Role, values.HostID, values.InfraEnvID, values.Labels = h.Hostname(), h.Role, h.HostID, h.InfraEnvID, h.NodeLabels
 	values.ClusterID, values.ClusterName, values.BaseDomain, values.SSHKey, values.Proxy = c.ID, c.Name, c.BaseDNSDomain, c.SSHPublicKey, c.Proxy
 	values.BaseURL, values.PullSecret = s.BaseURL, c.PullSecret
@@ -287,7 +281,8 @@ func (s *Service) renderFirstBoot(ctx context.Context, h *Host, c *Cluster, valu
 		}
 	}
 	var out bytes.Buffer
-	if text.Execute(&out, values) != nil { // the error may quote secrets
+	parsed, err := ParseTemplate(cmp.Or(image.Template, text))
+	if err != nil || parsed.Execute(&out, values) != nil { // the error may quote secrets
 		return nil, "", Refuse(Conflict, "FirstBootInvalid", "the template of the first-boot data of version %s cannot be filled in: its administrator has to mend it", c.OpenshiftVersion)
 	}
 	return out.Bytes(), contentType, nil

@@ -27,6 +27,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/service"
@@ -50,9 +51,9 @@ func (w *world) ready(hosts int) (*service.Cluster, []service.HostKey) {
 	return c, keys
 }
 
-func (w *world) reply(key service.HostKey, t service.StepType, code int, output string) {
+func (w *world) reply(key service.HostKey, t agentproto.StepType, code int, output string) {
 	w.t.Helper()
-	require.NoError(w.t, w.ReportStep(w.t.Context(), key, service.StepReply{Type: t, ExitCode: code, Output: output}))
+	require.NoError(w.t, w.ReportStep(w.t.Context(), key, agentproto.StepReply{Type: t, ExitCode: code, Output: output}))
 }
 
 // install brings hosts to the instruction to write the image.
@@ -61,9 +62,9 @@ func (w *world) install(c *service.Cluster, keys []service.HostKey) {
 	_, err := w.InstallCluster(w.t.Context(), alice, c.ID)
 	require.NoError(w.t, err)
 	for _, key := range keys {
-		assert.ElementsMatch(w.t, []service.StepType{service.StepDiskSpeed, service.StepImageAvailability}, w.steps(key))
-		w.reply(key, service.StepDiskSpeed, 0, `{"io_sync_duration":3}`)
-		w.reply(key, service.StepImageAvailability, 0, `{"images":[{"name":"x","result":"success"}]}`)
+		assert.ElementsMatch(w.t, []agentproto.StepType{agentproto.StepDiskSpeed, agentproto.StepImageAvailability}, w.steps(key))
+		w.reply(key, agentproto.StepDiskSpeed, 0, `{"io_sync_duration":3}`)
+		w.reply(key, agentproto.StepImageAvailability, 0, `{"images":[{"name":"x","result":"success"}]}`)
 	}
 }
 
@@ -95,8 +96,8 @@ func TestAClusterIsInstalled(t *testing.T) {
 	got, err := w.NextInstructions(t.Context(), keys[0], 0)
 	require.NoError(t, err)
 	require.Len(t, got.Steps, 1)
-	require.Equal(t, service.StepInstall, got.Steps[0].Type)
-	var args service.InstallArgs
+	require.Equal(t, agentproto.StepInstall, got.Steps[0].Type)
+	var args agentproto.InstallArgs
 	require.NoError(t, json.Unmarshal([]byte(got.Steps[0].Args[0]), &args))
 	assert.Equal(t, "/dev/sda", args.Device)
 	assert.Equal(t, "https://images.example.com/disk.raw.gz", args.Image.URL)
@@ -149,11 +150,11 @@ func TestAFailedInstallationIsResetAndRepeated(t *testing.T) {
 	c, keys := w.ready(2)
 	w.install(c, keys)
 	w.steps(keys[0])
-	w.reply(keys[0], service.StepInstall, 1, "no space left")
+	w.reply(keys[0], agentproto.StepInstall, 1, "no space left")
 	assert.Equal(t, lifecycle.Failed, w.state(keys[0]))
 	assert.Equal(t, lifecycle.Failed, w.state(keys[1]), "the others stop with it")
 	assert.Equal(t, lifecycle.ClusterFailed, w.clusterState(c.ID))
-	assert.Contains(t, w.steps(keys[1]), service.StepStopInstallation)
+	assert.Contains(t, w.steps(keys[1]), agentproto.StepStopInstallation)
 	_, err := w.ResetCluster(t.Context(), alice, c.ID)
 	require.NoError(t, err)
 	for _, key := range keys {
@@ -162,7 +163,7 @@ func TestAFailedInstallationIsResetAndRepeated(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for i, key := range keys {
-		w.reply(key, service.StepInventory, 0, machine("n"+string(rune('a'+i))))
+		w.reply(key, agentproto.StepInventory, 0, machine("n"+string(rune('a'+i))))
 	}
 	assert.Equal(t, lifecycle.ClusterReady, w.clusterState(c.ID))
 	w.install(c, keys)
@@ -178,17 +179,17 @@ func TestTheRegistryIsAskedOfBoundHostsToo(t *testing.T) {
 	e, err := w.CreateInfraEnv(t.Context(), alice, service.NewInfraEnv{Name: "bound", InfraEnvSettings: service.InfraEnvSettings{PullSecret: `{"auths":{}}`, ClusterID: c.ID}})
 	require.NoError(t, err)
 	key := w.register(e, "n1")
-	asked := func() service.Step {
+	asked := func() agentproto.Step {
 		t.Helper()
 		got, err := w.NextInstructions(t.Context(), key, 0)
 		require.NoError(t, err)
-		i := slices.IndexFunc(got.Steps, func(s service.Step) bool { return s.Type == service.StepImageAvailability })
+		i := slices.IndexFunc(got.Steps, func(s agentproto.Step) bool { return s.Type == agentproto.StepImageAvailability })
 		require.GreaterOrEqual(t, i, 0, "%s: %v", w.state(key), got.Steps)
 		return got.Steps[i]
 	}
-	answer := func(step service.Step, result string) {
+	answer := func(step agentproto.Step, result string) {
 		t.Helper()
-		require.NoError(t, w.ReportStep(t.Context(), key, service.StepReply{Type: step.Type, ID: step.ID, Output: `{"images":[{"name":"` + image + `","result":"` + result + `"}]}`}))
+		require.NoError(t, w.ReportStep(t.Context(), key, agentproto.StepReply{Type: step.Type, ID: step.ID, Output: `{"images":[{"name":"` + image + `","result":"` + result + `"}]}`}))
 	}
 	step := asked()
 	assert.Contains(t, step.Args[0], image)
@@ -211,7 +212,7 @@ func TestTheRegistryIsAskedOfBoundHostsToo(t *testing.T) {
 	again := asked()
 	assert.Equal(t, step, again, "an agent does one step of a type at a time, so it is told once more")
 	answer(again, "success")
-	w.reply(key, service.StepDiskSpeed, 0, `{"io_sync_duration":3}`)
+	w.reply(key, agentproto.StepDiskSpeed, 0, `{"io_sync_duration":3}`)
 	assert.Equal(t, lifecycle.Installing, w.state(key))
 }
 
@@ -224,7 +225,7 @@ func TestWhyAnInstallationFailedIsSaidOfTheHostAndOfTheCluster(t *testing.T) {
 		says  []string
 	}{
 		"the agent gives up": {lifecycle.StageWriting, func(w *world, key service.HostKey) {
-			require.NoError(w.t, w.ReportStep(w.t.Context(), key, service.StepReply{Type: service.StepInstall, ExitCode: 1, Error: reason}))
+			require.NoError(w.t, w.ReportStep(w.t.Context(), key, agentproto.StepReply{Type: agentproto.StepInstall, ExitCode: 1, Error: reason}))
 		}, []string{`"https://images.example.com/disk.raw.gz": connection refused`, "(stage Writing image to disk)"}},
 		"the installed system says so": {lifecycle.StageConfiguring, func(w *world, key service.HostKey) {
 			_, err := w.ReportProgress(w.t.Context(), key, service.ProgressReport{Stage: lifecycle.StageFailed, Info: reason})
@@ -280,10 +281,10 @@ func TestWhoeverEndsAnInstallationEndsTheWriting(t *testing.T) {
 			w := newWorld(t)
 			c, keys := w.ready(1)
 			w.install(c, keys)
-			require.Contains(t, w.steps(keys[0]), service.StepInstall)
+			require.Contains(t, w.steps(keys[0]), agentproto.StepInstall)
 			w.progress(keys[0], lifecycle.StageWriting)
 			require.NoError(t, end(w, c))
-			assert.Contains(t, w.steps(keys[0]), service.StepStopInstallation)
+			assert.Contains(t, w.steps(keys[0]), agentproto.StepStopInstallation)
 		})
 	}
 }
@@ -293,7 +294,7 @@ func TestACheckBeforeTheInstallationStopsIt(t *testing.T) {
 	c, keys := w.ready(2)
 	_, err := w.InstallCluster(t.Context(), alice, c.ID)
 	require.NoError(t, err)
-	w.reply(keys[0], service.StepImageAvailability, 0, `{"images":[{"name":"disk","result":"failure"}]}`)
+	w.reply(keys[0], agentproto.StepImageAvailability, 0, `{"images":[{"name":"disk","result":"failure"}]}`)
 	assert.Equal(t, lifecycle.Known, w.state(keys[1]))
 	assert.Contains(t, []lifecycle.ClusterState{lifecycle.ClusterReady, lifecycle.ClusterInsufficient}, w.clusterState(c.ID))
 }
@@ -308,7 +309,7 @@ func TestAnImageThatCannotBeDownloadedIsNamedAndNotTriedAtOnceAgain(t *testing.T
 		_, err := w.InstallCluster(t.Context(), alice, c.ID)
 		require.NoError(t, err)
 		w.steps(keys[0])
-		w.reply(keys[0], service.StepImageAvailability, 0, `{"images":[{"name":"https://alice:secret@images.example.com/disk.raw.gz?signature=secret","result":"failure"}]}`)
+		w.reply(keys[0], agentproto.StepImageAvailability, 0, `{"images":[{"name":"https://alice:secret@images.example.com/disk.raw.gz?signature=secret","result":"failure"}]}`)
 		after, err := w.GetCluster(t.Context(), alice, c.ID)
 		require.NoError(t, err)
 		require.Equal(t, lifecycle.ClusterReady, after.Status)
@@ -413,7 +414,7 @@ func TestWhoIsReadyOnlyAfterTheClusterIsInstalledByItself(t *testing.T) {
 			require.NoError(t, err)
 			_, err = w.RegisterHost(t.Context(), keys[0].InfraEnvID, service.NewHost{HostID: keys[0].HostID, AgentVersion: "test", BootID: "2"})
 			require.NoError(t, err)
-			w.reply(keys[0], service.StepInventory, 0, machine("na"))
+			w.reply(keys[0], agentproto.StepInventory, 0, machine("na"))
 			joins(keys[0])
 			assert.Equal(t, lifecycle.ClusterInstalled, w.clusterState(c.ID))
 		})
@@ -424,12 +425,12 @@ func TestAnotherDiskIsNotAsSlowAsTheOneBefore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, keys := w.ready(1)
-	w.reply(keys[0], service.StepInventory, 0, machine("na", func(i *hardware.Inventory) {
+	w.reply(keys[0], agentproto.StepInventory, 0, machine("na", func(i *hardware.Inventory) {
 		i.Disks = append(i.Disks, hardware.Disk{Name: "sdb", ID: "/dev/disk/by-id/2", Path: "/dev/sdb", SizeBytes: 300e9, InstallationEligibility: hardware.Eligibility{Eligible: true}})
 	}))
 	_, err := w.InstallCluster(t.Context(), alice, c.ID)
 	require.NoError(t, err)
-	w.reply(keys[0], service.StepDiskSpeed, 0, `{"io_sync_duration":300}`)
+	w.reply(keys[0], agentproto.StepDiskSpeed, 0, `{"io_sync_duration":300}`)
 	require.Equal(t, lifecycle.Insufficient, w.state(keys[0]))
 	choose := func(do func(*service.HostSettings)) lifecycle.State {
 		h, err := w.UpdateHost(t.Context(), alice, keys[0], func(s *service.HostSettings) error { do(s); return nil })
@@ -449,7 +450,7 @@ func TestHostsOfOneIDAreTwoHostsOfACluster(t *testing.T) {
 	twin := service.HostKey{InfraEnvID: e.ID, HostID: keys[0].HostID}
 	_, err := w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: twin.HostID, AgentVersion: "test", BootID: "2"})
 	require.NoError(t, err)
-	w.reply(twin, service.StepInventory, 0, machine("na", func(i *hardware.Inventory) { i.Interfaces[0].MACAddress = "52:54:00:00:00:02" }))
+	w.reply(twin, agentproto.StepInventory, 0, machine("na", func(i *hardware.Inventory) { i.Interfaces[0].MACAddress = "52:54:00:00:00:02" }))
 	h, err := w.BindHost(t.Context(), alice, twin, c.ID, false)
 	require.NoError(t, err)
 	assert.Equal(t, lifecycle.Insufficient, h.State)
@@ -478,7 +479,7 @@ func TestADiskThatIsTooSmallIsNotInstalledTo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, keys := w.ready(1)
-	w.reply(keys[0], service.StepInventory, 0, machine("na", func(i *hardware.Inventory) {
+	w.reply(keys[0], agentproto.StepInventory, 0, machine("na", func(i *hardware.Inventory) {
 		i.Disks = append(i.Disks, hardware.Disk{
 			Name: "sdb", ID: "/dev/disk/by-id/2", Path: "/dev/sdb", DriveType: "SSD", SizeBytes: 4e9, InstallationEligibility: hardware.Eligibility{Eligible: true},
 		})
@@ -497,7 +498,7 @@ func TestADiskThatIsTooSmallIsNotInstalledTo(t *testing.T) {
 	got, err := w.NextInstructions(t.Context(), keys[0], 0)
 	require.NoError(t, err)
 	require.Len(t, got.Steps, 1)
-	var args service.InstallArgs
+	var args agentproto.InstallArgs
 	require.NoError(t, json.Unmarshal([]byte(got.Steps[0].Args[0]), &args))
 	assert.Equal(t, "/dev/sda", args.Device)
 }
@@ -509,7 +510,7 @@ func TestOnlyThoseWhoAreFitForItBecomeMasters(t *testing.T) {
 	small := func(i *hardware.Inventory) { i.CPU.Count, i.Memory.PhysicalBytes = 2, 8<<30 }
 	slices.SortFunc(keys, func(a, b service.HostKey) int { return strings.Compare(a.HostID, b.HostID) })
 	for i, key := range keys[:2] {
-		w.reply(key, service.StepInventory, 0, machine("small-"+string(rune('a'+i)), small))
+		w.reply(key, agentproto.StepInventory, 0, machine("small-"+string(rune('a'+i)), small))
 	}
 	w.install(c, keys)
 	for i, role := range []string{"worker", "worker", "master"} {
@@ -522,7 +523,7 @@ func TestOnlyThoseWhoAreFitForItBecomeMasters(t *testing.T) {
 	}
 
 	c, keys = w.ready(1)
-	w.reply(keys[0], service.StepInventory, 0, machine("small", small))
+	w.reply(keys[0], agentproto.StepInventory, 0, machine("small", small))
 	require.Equal(t, lifecycle.ClusterReady, w.clusterState(c.ID))
 	_, err := w.InstallCluster(t.Context(), alice, c.ID)
 	assert.Equal(t, "TooFewMasters", service.ReasonOf(err))
@@ -586,7 +587,7 @@ func TestAnAgentThatIsStartedAgainInstallsAgain(t *testing.T) {
 	before, err := w.GetHost(t.Context(), admin, keys[0])
 	require.NoError(t, err)
 	for range 2 { // it does not matter how often
-		assert.Contains(t, w.steps(keys[0]), service.StepInstall)
+		assert.Contains(t, w.steps(keys[0]), agentproto.StepInstall)
 		w.progress(keys[0], lifecycle.StageStarting, lifecycle.StageInstalling, lifecycle.StageWriting)
 		again(keys[0], "1")
 		after, err := w.GetHost(t.Context(), admin, keys[0])
@@ -597,7 +598,7 @@ func TestAnAgentThatIsStartedAgainInstallsAgain(t *testing.T) {
 		assert.Equal(t, lifecycle.ClusterInstalling, w.clusterState(c.ID))
 	}
 	again(keys[0], "1")
-	assert.Contains(t, w.steps(keys[0]), service.StepInstall, "also before it began")
+	assert.Contains(t, w.steps(keys[0]), agentproto.StepInstall, "also before it began")
 	_, _, err = w.FirstBoot(t.Context(), keys[0])
 	require.NoError(t, err)
 	w.progress(keys[0], lifecycle.StageStarting, lifecycle.StageInstalling, lifecycle.StageWriting, lifecycle.StageRebooting)
@@ -657,7 +658,7 @@ func TestMachinesOfAnotherArchitectureFindTheirClusterAndTheirImage(t *testing.T
 	w := newWorld(t)
 	w.OSImages = nil
 	for _, architecture := range []string{"x86_64", "arm64"} {
-		w.OSImages = append(w.OSImages, service.OSImage{Version: "4.18", CPUArchitecture: architecture, URL: "https://images.example.com/" + architecture, SHA256: strings.Repeat("0", 64)})
+		w.OSImages = append(w.OSImages, agentproto.OSImage{Version: "4.18", CPUArchitecture: architecture, URL: "https://images.example.com/" + architecture, SHA256: strings.Repeat("0", 64)})
 	}
 	e, err := w.CreateInfraEnv(t.Context(), alice, service.NewInfraEnv{Name: "arm", InfraEnvSettings: service.InfraEnvSettings{CPUArchitecture: "arm64"}})
 	require.NoError(t, err)
@@ -667,7 +668,7 @@ func TestMachinesOfAnotherArchitectureFindTheirClusterAndTheirImage(t *testing.T
 			key := service.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}
 			_, err := w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: "1"})
 			require.NoError(t, err)
-			w.reply(key, service.StepInventory, 0, strings.Replace(machine("arm"), "x86_64", reported, 1))
+			w.reply(key, agentproto.StepInventory, 0, strings.Replace(machine("arm"), "x86_64", reported, 1))
 			_, err = w.UpdateHost(t.Context(), alice, key, func(s *service.HostSettings) error { s.Approved = true; return nil })
 			require.NoError(t, err)
 			c := w.cluster(alice, func(s *service.ClusterSettings) { s.CPUArchitecture = architecture })
@@ -878,9 +879,9 @@ func TestASlowDiskKeepsAHostFromInstallingUnlessItIsIgnored(t *testing.T) {
 		w.pass(time.Second)
 		_, err := w.InstallCluster(t.Context(), alice, c.ID)
 		require.NoError(t, err)
-		require.Contains(t, w.steps(keys[0]), service.StepDiskSpeed)
-		w.reply(keys[0], service.StepDiskSpeed, 0, `{"io_sync_duration":51}`)
-		w.reply(keys[0], service.StepImageAvailability, 0, `{"images":[{"name":"x","result":"success"}]}`)
+		require.Contains(t, w.steps(keys[0]), agentproto.StepDiskSpeed)
+		w.reply(keys[0], agentproto.StepDiskSpeed, 0, `{"io_sync_duration":51}`)
+		w.reply(keys[0], agentproto.StepImageAvailability, 0, `{"images":[{"name":"x","result":"success"}]}`)
 	}
 	install()
 	assert.Equal(t, lifecycle.ClusterInsufficient, w.clusterState(c.ID))
@@ -932,15 +933,15 @@ func TestAHostJoinsOnlyWhenItIsKnownToFindTheCluster(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		vips     []string
-		step     service.StepType
+		step     agentproto.StepType
 		bad, yes string
 	}{
 		"by its names": {
-			nil, service.StepDomainResolution, `{"resolutions":[{"domain_name":"api.c.example.com"}]}`,
+			nil, agentproto.StepDomainResolution, `{"resolutions":[{"domain_name":"api.c.example.com"}]}`,
 			`{"resolutions":[{"domain_name":"api.c.example.com","ipv4_addresses":["192.0.2.9"]},{"domain_name":"api-int.c.example.com","ipv4_addresses":["192.0.2.9"]},
 				{"domain_name":"console-openshift-console.apps.c.example.com","ipv4_addresses":["192.0.2.9"]}]}`,
 		},
-		"by the address of its API": {[]string{"192.0.2.9"}, service.StepAPIConnectivity, `{"is_success":false,"download_error":"no route to host"}`, `{"is_success":true}`},
+		"by the address of its API": {[]string{"192.0.2.9"}, agentproto.StepAPIConnectivity, `{"is_success":false,"download_error":"no route to host"}`, `{"is_success":true}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/nmstate"
 )
@@ -23,7 +24,7 @@ type network struct {
 }
 
 // networkOf is empty for a host that nothing is stated for.
-func networkOf(ctx context.Context, r Reader, e *InfraEnv, key HostKey, image OSImage) (n network, err error) {
+func networkOf(ctx context.Context, r Reader, e *InfraEnv, key HostKey, image agentproto.OSImage) (n network, err error) {
 	if len(e.StaticNetworkConfig) == 0 {
 		return n, nil
 	}
@@ -59,7 +60,7 @@ func networkOf(ctx context.Context, r Reader, e *InfraEnv, key HostKey, image OS
 }
 
 // networkConfig is empty where the image does not read it, or nothing is stated for the host.
-func (s *Service) networkConfig(ctx context.Context, h *Host, image OSImage) (config string, err error) {
+func (s *Service) networkConfig(ctx context.Context, h *Host, image agentproto.OSImage) (config string, err error) {
 	if image.FirstBoot != cloudInit {
 		return "", nil
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/nmstate"
 	"github.com/muster-io/muster/agent-service/internal/service"
@@ -56,7 +57,7 @@ func (w *world) cards(key service.HostKey, cards ...hardware.Interface) {
 	inventory.Interfaces = cards
 	report, err := json.Marshal(inventory)
 	require.NoError(w.t, err)
-	w.reply(key, service.StepInventory, 0, string(report))
+	w.reply(key, agentproto.StepInventory, 0, string(report))
 }
 
 // profiles are those of NetworkManager in the first-boot data of a host, which Ignition itself reads.
@@ -129,15 +130,13 @@ func TestASystemWithCloudInitHasTheNetworkThatIsStatedForIt(t *testing.T) {
 	w.networks(e, stated(bonded("192.0.2.11"), "52:54:00:00:00:1A", "52:54:00:00:00:1B"))
 	w.cards(keys[0], hardware.Interface{Name: "enp1s0", MACAddress: "52:54:00:00:00:1a"}, hardware.Interface{Name: "enp2s0", MACAddress: "52:54:00:00:00:1b"})
 	w.cards(keys[1], hardware.Interface{Name: "eno1", MACAddress: "52:54:00:00:00:03"})
-	template, err := service.ParseTemplate(`{{range $name, $content := .Networks}}{{$name}} {{end}}`)
-	require.NoError(t, err)
-	w.OSImages[0].FirstBoot, w.OSImages[0].Template = "cloud-init", template
+	w.OSImages[0].FirstBoot, w.OSImages[0].Template = "cloud-init", `{{range $name, $content := .Networks}}{{$name}} {{end}}`
 	config := func(key service.HostKey) string {
 		got, err := w.NextInstructions(t.Context(), key, 0)
 		require.NoError(t, err)
 		require.Len(t, got.Steps, 1)
-		require.Equal(t, service.StepInstall, got.Steps[0].Type)
-		var args service.InstallArgs
+		require.Equal(t, agentproto.StepInstall, got.Steps[0].Type)
+		var args agentproto.InstallArgs
 		require.NoError(t, json.Unmarshal([]byte(got.Steps[0].Args[0]), &args))
 		return args.NetworkConfig
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/validate"
@@ -33,7 +34,7 @@ func (w *world) memberHosts(n int) (*service.Cluster, []service.HostKey) {
 // inventory reports a host with the name, the card and the address.
 func (w *world) inventory(key service.HostKey, name string, card, address int) {
 	w.t.Helper()
-	w.reply(key, service.StepInventory, 0, machine(name, func(i *hardware.Inventory) {
+	w.reply(key, agentproto.StepInventory, 0, machine(name, func(i *hardware.Inventory) {
 		i.Interfaces[0].MACAddress = fmt.Sprintf("52:54:00:00:%02x:%02x", card/256, card%256)
 		i.Interfaces[0].IPV4Addresses = []string{fmt.Sprintf("192.0.2.%d/24", address+1)}
 	}))
@@ -80,13 +81,13 @@ func TestAReplyRefreshesWhatItChanges(t *testing.T) {
 	}
 	service.Review(w.Service, c.ID, false)
 	before := revisions()
-	w.reply(keys[0], service.StepConnectivity, 0, connectivity(false, keys[1:3]...))
+	w.reply(keys[0], agentproto.StepConnectivity, 0, connectivity(false, keys[1:3]...))
 	after := revisions()
 	assert.Equal(t, append([]int64{before[0] + 1}, before[1:]...), after)
 	assert.Equal(t, validate.Failure, w.result(keys[0], "belongs-to-majority-group").Status)
 
 	statements := w.store.Statements.Load()
-	w.reply(keys[0], service.StepConnectivity, 0, connectivity(false, keys[1:3]...))
+	w.reply(keys[0], agentproto.StepConnectivity, 0, connectivity(false, keys[1:3]...))
 	assert.Equal(t, statements, w.store.Statements.Load(), "the same again changes nothing, and asks the database nothing")
 
 	w.inventory(keys[0], "n1", 0, 1)
@@ -110,10 +111,10 @@ func TestAClusterIsReviewed(t *testing.T) {
 	minimums := w.Minimums["worker"]
 	w.Minimums = validate.Minimums{"auto-assign": {CPUs: 64}, "worker": minimums, "master": minimums}
 	service.Review(w.Service, c.ID, false)
-	w.reply(keys[0], service.StepConnectivity, 0, connectivity(true, keys[1]))
+	w.reply(keys[0], agentproto.StepConnectivity, 0, connectivity(true, keys[1]))
 	assert.Equal(t, validate.Success, w.result(keys[1], "has-min-cpu-cores").Status)
 	service.Review(w.Service, c.ID, true)
-	w.reply(keys[0], service.StepConnectivity, 0, connectivity(true, keys[1]))
+	w.reply(keys[0], agentproto.StepConnectivity, 0, connectivity(true, keys[1]))
 	assert.Equal(t, validate.Failure, w.result(keys[1], "has-min-cpu-cores").Status)
 }
 
@@ -123,7 +124,7 @@ func TestARefreshWakesNobodyElse(t *testing.T) {
 	c, keys := w.memberHosts(3)
 	service.Review(w.Service, c.ID, true)
 	woken := service.Woken(w.Service, keys[2])
-	w.reply(keys[0], service.StepConnectivity, 0, connectivity(false, keys[1]))
+	w.reply(keys[0], agentproto.StepConnectivity, 0, connectivity(false, keys[1]))
 	assert.False(t, woken(), "nothing of it changed")
 	w.inventory(keys[0], "n2", 0, 0)
 	assert.True(t, woken(), "its name is another one's now")

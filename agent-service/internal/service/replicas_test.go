@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/lockorder"
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
@@ -149,7 +150,7 @@ func TestAMachineThatAppearsElsewhereIsDisconnectedAtAllReplicas(t *testing.T) {
 	_, err = one.RegisterHost(t.Context(), one.infraEnv(alice).ID, service.NewHost{HostID: keys[0].HostID})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return !two.Seen(keys[0]).Connected }, patience, 10*time.Millisecond)
-	two.reply(keys[1], service.StepNTP, 0, `{"ntp_sources":[{"source_name":"ntp.example.com","source_state":"synced"}]}`)
+	two.reply(keys[1], agentproto.StepNTP, 0, `{"ntp_sources":[{"source_name":"ntp.example.com","source_state":"synced"}]}`)
 	assert.Equal(t, lifecycle.Disconnected, two.state(keys[0]), "what another host of the cluster says does not bring it back")
 	two.steps(keys[0])
 	assert.Equal(t, lifecycle.Known, two.state(keys[0]), "what polls is connected")

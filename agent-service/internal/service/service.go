@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
@@ -26,7 +27,7 @@ type Options struct {
 	// SaveInterval is how often heartbeats are saved. Default 10 s.
 	SaveInterval time.Duration
 	// OSImages are what agents write, by version and architecture.
-	OSImages []OSImage
+	OSImages []agentproto.OSImage
 	// RegistryImages are container images that a host must be able to pull before it is installed, none by default.
 	RegistryImages []string
 	// InstallerImage is the container image that agents of today's system run to install, with their flags; they install nothing without one.

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/lockorder"
@@ -66,7 +67,7 @@ func (w *world) begin() *service.Service {
 		Now:      w.clock,
 		Log:      w.log,
 		BaseURL:  "https://muster.example.com",
-		OSImages: []service.OSImage{{Version: "4.18", URL: "https://images.example.com/disk.raw.gz", SHA256: fmt.Sprintf("%064d", 7)}},
+		OSImages: []agentproto.OSImage{{Version: "4.18", URL: "https://images.example.com/disk.raw.gz", SHA256: fmt.Sprintf("%064d", 7)}},
 	})
 }
 
@@ -135,17 +136,17 @@ func (w *world) register(e *service.InfraEnv, hostname string) service.HostKey {
 	key := service.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}
 	_, err := w.RegisterHost(w.t.Context(), e.ID, service.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: "1"})
 	require.NoError(w.t, err)
-	require.Contains(w.t, w.steps(key), service.StepInventory)
-	require.NoError(w.t, w.ReportStep(w.t.Context(), key, service.StepReply{Type: service.StepInventory, Output: machine(hostname)}))
+	require.Contains(w.t, w.steps(key), agentproto.StepInventory)
+	require.NoError(w.t, w.ReportStep(w.t.Context(), key, agentproto.StepReply{Type: agentproto.StepInventory, Output: machine(hostname)}))
 	return key
 }
 
 // steps polls without being held.
-func (w *world) steps(key service.HostKey) []service.StepType {
+func (w *world) steps(key service.HostKey) []agentproto.StepType {
 	w.t.Helper()
 	got, err := w.NextInstructions(w.t.Context(), key, 0)
 	require.NoError(w.t, err)
-	var types []service.StepType
+	var types []agentproto.StepType
 	for _, s := range got.Steps {
 		types = append(types, s.Type)
 	}
@@ -321,12 +322,12 @@ func TestAHostWhoseMediumCameBackIsConnectedAgain(t *testing.T) {
 	w := newWorld(t)
 	key := w.register(w.infraEnv(alice), "n1")
 	for range 2 {
-		require.Contains(t, w.steps(key), service.StepInventory)
-		require.NoError(t, w.ReportStep(t.Context(), key, service.StepReply{Type: service.StepInventory, ExitCode: 256}))
+		require.Contains(t, w.steps(key), agentproto.StepInventory)
+		require.NoError(t, w.ReportStep(t.Context(), key, agentproto.StepReply{Type: agentproto.StepInventory, ExitCode: 256}))
 		require.Equal(t, lifecycle.DisconnectedUnbound, w.state(key))
-		require.Contains(t, w.steps(key), service.StepInventory)
+		require.Contains(t, w.steps(key), agentproto.StepInventory)
 		require.Equal(t, lifecycle.DisconnectedUnbound, w.state(key), "polls do not read it")
-		require.NoError(t, w.ReportStep(t.Context(), key, service.StepReply{Type: service.StepInventory, Output: machine("n1")}))
+		require.NoError(t, w.ReportStep(t.Context(), key, agentproto.StepReply{Type: agentproto.StepInventory, Output: machine("n1")}))
 		assert.Equal(t, lifecycle.KnownUnbound, w.state(key), "the same inventory as before says that it can be read")
 		w.jump(time.Second)
 	}

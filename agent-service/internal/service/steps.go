@@ -20,6 +20,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
@@ -28,31 +29,28 @@ import (
 // maxPeers is how many hosts of its cluster a host tries to reach.
 const maxPeers = 256
 
-// mediaLost is the exit code of a step whose agent cannot read its medium any more.
-const mediaLost = 256
-
 // periods are how often a step is asked for again while nothing changes, in poll intervals.
-var periods = map[StepType]time.Duration{
-	StepInventory: 1, StepNTP: 1, StepConnectivity: 1, StepDomainResolution: 5, StepAPIConnectivity: 5, StepDiskSpeed: 1, StepImageAvailability: 10, StepInstall: 1, StepStopInstallation: 5,
-	StepBootArtifacts: 1, StepRebootForReclaim: 1, StepLogsGather: 60, StepUpgradeAgent: 10,
+var periods = map[agentproto.StepType]time.Duration{
+	agentproto.StepInventory: 1, agentproto.StepNTP: 1, agentproto.StepConnectivity: 1, agentproto.StepDomainResolution: 5, agentproto.StepAPIConnectivity: 5, agentproto.StepDiskSpeed: 1, agentproto.StepImageAvailability: 10, agentproto.StepInstall: 1, agentproto.StepStopInstallation: 5,
+	agentproto.StepBootArtifacts: 1, agentproto.StepRebootForReclaim: 1, agentproto.StepLogsGather: 60, agentproto.StepUpgradeAgent: 10,
 }
 
 // asked are the steps of each state.
-var asked = map[lifecycle.State][]StepType{
-	lifecycle.DiscoveringUnbound: {StepInventory, StepNTP, StepImageAvailability, StepUpgradeAgent}, lifecycle.InsufficientUnbound: {StepInventory, StepNTP, StepImageAvailability, StepUpgradeAgent},
-	lifecycle.KnownUnbound: {StepInventory, StepNTP, StepImageAvailability, StepUpgradeAgent}, lifecycle.DisconnectedUnbound: {StepInventory},
-	lifecycle.Unbinding: {StepInventory}, lifecycle.Binding: {StepInventory}, lifecycle.Disconnected: {StepInventory},
-	lifecycle.Discovering:              {StepInventory, StepNTP, StepConnectivity, StepDomainResolution, StepAPIConnectivity, StepImageAvailability, StepUpgradeAgent},
-	lifecycle.Insufficient:             {StepInventory, StepNTP, StepConnectivity, StepDomainResolution, StepAPIConnectivity, StepImageAvailability, StepUpgradeAgent},
-	lifecycle.Known:                    {StepInventory, StepNTP, StepConnectivity, StepDomainResolution, StepAPIConnectivity, StepImageAvailability, StepUpgradeAgent},
-	lifecycle.PreparingFailed:          {StepInventory, StepNTP, StepConnectivity},
-	lifecycle.PreparingForInstallation: {StepDiskSpeed, StepImageAvailability},
-	lifecycle.Installing:               {StepInstall},
-	lifecycle.Failed:                   {StepLogsGather, StepStopInstallation},
-	lifecycle.Cancelled:                {StepLogsGather, StepStopInstallation},
+var asked = map[lifecycle.State][]agentproto.StepType{
+	lifecycle.DiscoveringUnbound: {agentproto.StepInventory, agentproto.StepNTP, agentproto.StepImageAvailability, agentproto.StepUpgradeAgent}, lifecycle.InsufficientUnbound: {agentproto.StepInventory, agentproto.StepNTP, agentproto.StepImageAvailability, agentproto.StepUpgradeAgent},
+	lifecycle.KnownUnbound: {agentproto.StepInventory, agentproto.StepNTP, agentproto.StepImageAvailability, agentproto.StepUpgradeAgent}, lifecycle.DisconnectedUnbound: {agentproto.StepInventory},
+	lifecycle.Unbinding: {agentproto.StepInventory}, lifecycle.Binding: {agentproto.StepInventory}, lifecycle.Disconnected: {agentproto.StepInventory},
+	lifecycle.Discovering:              {agentproto.StepInventory, agentproto.StepNTP, agentproto.StepConnectivity, agentproto.StepDomainResolution, agentproto.StepAPIConnectivity, agentproto.StepImageAvailability, agentproto.StepUpgradeAgent},
+	lifecycle.Insufficient:             {agentproto.StepInventory, agentproto.StepNTP, agentproto.StepConnectivity, agentproto.StepDomainResolution, agentproto.StepAPIConnectivity, agentproto.StepImageAvailability, agentproto.StepUpgradeAgent},
+	lifecycle.Known:                    {agentproto.StepInventory, agentproto.StepNTP, agentproto.StepConnectivity, agentproto.StepDomainResolution, agentproto.StepAPIConnectivity, agentproto.StepImageAvailability, agentproto.StepUpgradeAgent},
+	lifecycle.PreparingFailed:          {agentproto.StepInventory, agentproto.StepNTP, agentproto.StepConnectivity},
+	lifecycle.PreparingForInstallation: {agentproto.StepDiskSpeed, agentproto.StepImageAvailability},
+	lifecycle.Installing:               {agentproto.StepInstall},
+	lifecycle.Failed:                   {agentproto.StepLogsGather, agentproto.StepStopInstallation},
+	lifecycle.Cancelled:                {agentproto.StepLogsGather, agentproto.StepStopInstallation},
 	// An agent that still polls may be writing.
-	lifecycle.ResettingPendingUserAction: {StepStopInstallation}, lifecycle.UnbindingPendingUserAction: {StepStopInstallation},
-	lifecycle.Reclaiming: {StepBootArtifacts}, lifecycle.ReclaimingRebooting: {StepRebootForReclaim},
+	lifecycle.ResettingPendingUserAction: {agentproto.StepStopInstallation}, lifecycle.UnbindingPendingUserAction: {agentproto.StepStopInstallation},
+	lifecycle.Reclaiming: {agentproto.StepBootArtifacts}, lifecycle.ReclaimingRebooting: {agentproto.StepRebootForReclaim},
 }
 
 // situation is what instructions are made for: an agent that was told about another one has something to do. A state that was left and entered again is another.
@@ -65,7 +63,7 @@ func (s *Service) instruct(ctx context.Context, e *entry, key HostKey) (answer I
 	e.mu.Lock()
 	h, told, now := e.host, e.told, s.clock.now()
 	news := told != situation(h)
-	var types []StepType
+	var types []agentproto.StepType
 	for _, t := range asked[h.State] {
 		at, ever := e.toldAt[t]
 		if news || !ever || now-at >= periods[t]*s.PollInterval {
@@ -74,7 +72,7 @@ func (s *Service) instruct(ctx context.Context, e *entry, key HostKey) (answer I
 	}
 	e.mu.Unlock()
 	answer = Instructions{NextSeconds: 1, Revision: h.Revision}
-	var made []StepType
+	var made []agentproto.StepType
 	for _, t := range types {
 		arguments, wanted, err := s.arguments(ctx, h, t)
 		if err != nil {
@@ -82,7 +80,7 @@ func (s *Service) instruct(ctx context.Context, e *entry, key HostKey) (answer I
 		}
 		made = append(made, t)
 		if wanted {
-			answer.Steps = append(answer.Steps, Step{Type: t, ID: stepID(key, t, about(h, t)), Args: arguments})
+			answer.Steps = append(answer.Steps, agentproto.Step{Type: t, ID: stepID(key, t, about(h, t)), Args: arguments})
 		}
 	}
 	e.mu.Lock()
@@ -93,7 +91,7 @@ func (s *Service) instruct(ctx context.Context, e *entry, key HostKey) (answer I
 	}
 	e.told = situation(h)
 	if e.toldAt == nil {
-		e.toldAt = map[StepType]time.Duration{}
+		e.toldAt = map[agentproto.StepType]time.Duration{}
 	}
 	for _, t := range made {
 		e.toldAt[t] = now
@@ -101,25 +99,25 @@ func (s *Service) instruct(ctx context.Context, e *entry, key HostKey) (answer I
 	return answer, news || len(answer.Steps) > 0, nil
 }
 
-func stepID(key HostKey, t StepType, about string) string {
+func stepID(key HostKey, t agentproto.StepType, about string) string {
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(key.String() + "|" + about))
 	return string(t) + "-" + hex.EncodeToString(sum.Sum(nil))[:8]
 }
 
 // arguments are those of a step; wanted is false where it has nothing to look at.
-func (s *Service) arguments(ctx context.Context, h *Host, t StepType) (arguments []string, wanted bool, err error) {
+func (s *Service) arguments(ctx context.Context, h *Host, t agentproto.StepType) (arguments []string, wanted bool, err error) {
 	switch t {
-	case StepInventory:
+	case agentproto.StepInventory:
 		return []string{h.HostID}, true, nil
-	case StepNTP:
+	case agentproto.StepNTP:
 		return s.ntpArguments(ctx, h)
-	case StepConnectivity:
+	case agentproto.StepConnectivity:
 		peers := s.peers(h)
-		return []string{encodeArgument(peers)}, len(peers) > 0, nil
-	case StepUpgradeAgent:
+		return []string{agentproto.Argument(peers)}, len(peers) > 0, nil
+	case agentproto.StepUpgradeAgent:
 		return s.upgradeArguments(h)
-	case StepDomainResolution, StepAPIConnectivity, StepInstall, StepImageAvailability, StepDiskSpeed, StepLogsGather:
+	case agentproto.StepDomainResolution, agentproto.StepAPIConnectivity, agentproto.StepInstall, agentproto.StepImageAvailability, agentproto.StepDiskSpeed, agentproto.StepLogsGather:
 		return s.clusterArguments(ctx, h, t)
 	default:
 		return []string{}, true, nil
@@ -136,7 +134,7 @@ func (s *Service) upgradeArguments(h *Host) ([]string, bool, error) {
 	if err != nil || sum == "" {
 		return nil, false, err
 	}
-	return []string{encodeArgument(UpgradeArgs{Version: s.AgentVersion, Architecture: architecture, SHA256: sum})}, true, nil
+	return []string{agentproto.Argument(agentproto.UpgradeArgs{Version: s.AgentVersion, Architecture: architecture, SHA256: sum})}, true, nil
 }
 
 // newer compares releases; what is no release, such as what developers build, is neither newer nor older.
@@ -149,33 +147,16 @@ func newer(one, other string) bool {
 	return err == nil && b.LessThan(a)
 }
 
-func encodeArgument(v any) string {
-	encoded, _ := json.Marshal(v) //nolint:errchkjson // only strings, lists and maps of them
-	return string(encoded)
-}
-
 func (s *Service) ntpArguments(ctx context.Context, h *Host) ([]string, bool, error) {
 	e, err := s.knownInfraEnv(ctx, h.InfraEnvID)
 	if err != nil {
 		return nil, false, err
 	}
-	return []string{encodeArgument(map[string]string{"ntp_source": cmp.Or(e.NTPSources, e.AdditionalNTPSources)})}, true, nil
+	return []string{agentproto.Argument(agentproto.NTPArgs{Sources: cmp.Or(e.NTPSources, e.AdditionalNTPSources)})}, true, nil
 }
 
-// peer is a host to be reached, as agents in the field know it.
-type peer struct {
-	HostID string    `json:"host_id"`
-	NICs   []peerNIC `json:"nics"`
-}
-
-type peerNIC struct {
-	Name        string   `json:"name"`
-	MAC         string   `json:"mac,omitempty"`
-	IPAddresses []string `json:"ip_addresses"`
-}
-
-func (s *Service) peers(h *Host) []peer {
-	var peers []peer
+func (s *Service) peers(h *Host) []agentproto.Peer {
+	var peers []agentproto.Peer
 	for _, key := range s.hosts.ofCluster(h.ClusterID) {
 		e := s.hosts.get(key)
 		if key == h.HostKey || e == nil || len(peers) == maxPeers {
@@ -184,7 +165,7 @@ func (s *Service) peers(h *Host) []peer {
 		e.mu.Lock()
 		other := e.host
 		e.mu.Unlock()
-		nic := peerNIC{}
+		nic := agentproto.PeerNIC{}
 		for _, a := range other.Summary.Addresses {
 			if prefix, err := netip.ParsePrefix(a); err == nil {
 				nic.IPAddresses = append(nic.IPAddresses, prefix.Addr().String())
@@ -194,58 +175,58 @@ func (s *Service) peers(h *Host) []peer {
 			nic.MAC = other.Summary.MACAddresses[0]
 		}
 		if len(nic.IPAddresses) > 0 {
-			peers = append(peers, peer{HostID: other.HostID, NICs: []peerNIC{nic}})
+			peers = append(peers, agentproto.Peer{HostID: other.HostID, NICs: []agentproto.PeerNIC{nic}})
 		}
 	}
-	slices.SortFunc(peers, func(a, b peer) int { return strings.Compare(a.HostID, b.HostID) })
+	slices.SortFunc(peers, func(a, b agentproto.Peer) int { return strings.Compare(a.HostID, b.HostID) })
 	return peers
 }
 
 // clusterArguments are those of steps that look at the cluster, or before that at the registry.
-func (s *Service) clusterArguments(ctx context.Context, h *Host, t StepType) ([]string, bool, error) {
-	if h.ClusterID == "" || t == StepImageAvailability && h.State != lifecycle.PreparingForInstallation {
-		return []string{encodeArgument(map[string]any{"images": s.RegistryImages, "timeout": 60})}, t == StepImageAvailability && len(s.RegistryImages) > 0, nil
+func (s *Service) clusterArguments(ctx context.Context, h *Host, t agentproto.StepType) ([]string, bool, error) {
+	if h.ClusterID == "" || t == agentproto.StepImageAvailability && h.State != lifecycle.PreparingForInstallation {
+		return []string{agentproto.Argument(agentproto.ImagesArgs{Images: s.RegistryImages, Timeout: 60})}, t == agentproto.StepImageAvailability && len(s.RegistryImages) > 0, nil
 	}
 	c, err := s.knownCluster(ctx, h.ClusterID)
 	if err != nil {
 		return nil, false, err
 	}
 	if h.ofToday() {
-		if arguments, own := s.todaysArguments(h, c, t); own {
+		if arguments, own := s.assistedArguments(h, c, t); own {
 			return arguments, true, nil
 		}
 	}
 	switch t {
-	case StepInstall:
+	case agentproto.StepInstall:
 		argument, err := s.installStep(ctx, h, c)
 		return []string{argument}, err == nil, err
-	case StepLogsGather:
-		return []string{encodeArgument(s.todaysLogs(h, c))}, true, nil
-	case StepDiskSpeed:
+	case agentproto.StepLogsGather:
+		return []string{agentproto.Argument(s.logsArgs(h, c))}, true, nil
+	case agentproto.StepDiskSpeed:
 		disk, _ := validate.Disk(s.subject(h), s.Minimums)
-		return []string{encodeArgument(map[string]string{"path": disk.Path})}, true, nil
-	case StepImageAvailability:
+		return []string{agentproto.Argument(agentproto.DiskArgs{Path: disk.Path})}, true, nil
+	case agentproto.StepImageAvailability:
 		image, err := s.image(c, h)
-		return []string{encodeArgument(map[string]any{"images": []string{image.URL}, "timeout": 60})}, err == nil, err
-	case StepAPIConnectivity:
+		return []string{agentproto.Argument(agentproto.ImagesArgs{Images: []string{image.URL}, Timeout: 60})}, err == nil, err
+	case agentproto.StepAPIConnectivity:
 		if !h.DayTwo || len(c.APIVIPs) == 0 {
 			return nil, false, nil
 		}
-		return []string{encodeArgument(map[string]string{"url": "https://" + net.JoinHostPort(c.APIVIPs[0], "6443") + "/readyz"})}, true, nil
+		return []string{agentproto.Argument(agentproto.APIArgs{URL: "https://" + net.JoinHostPort(c.APIVIPs[0], "6443") + "/readyz"})}, true, nil
 	default:
 		if c.BaseDNSDomain == "" {
 			return nil, false, nil
 		}
-		var domains []map[string]string
+		var names agentproto.DomainsArgs
 		for _, name := range []string{"api", "api-int", "console-openshift-console.apps", "validateNoWildcardDNS"} {
-			domains = append(domains, map[string]string{"domain_name": name + "." + c.Name + "." + c.BaseDNSDomain})
+			names.Domains = append(names.Domains, agentproto.Domain{Name: name + "." + c.Name + "." + c.BaseDNSDomain})
 		}
-		return []string{encodeArgument(map[string]any{"domains": domains})}, true, nil
+		return []string{agentproto.Argument(names)}, true, nil
 	}
 }
 
 // ReportStep implements Agents.
-func (s *Service) ReportStep(ctx context.Context, key HostKey, reply StepReply) error {
+func (s *Service) ReportStep(ctx context.Context, key HostKey, reply agentproto.StepReply) error {
 	e, err := s.entry(ctx, key)
 	if err != nil {
 		return err
@@ -254,11 +235,11 @@ func (s *Service) ReportStep(ctx context.Context, key HostKey, reply StepReply) 
 	if len(reply.Output) > hardware.MaxReadBytes {
 		return Refuse(Invalid, "ReplyTooLarge", "a reply has at most %d bytes", hardware.MaxReadBytes)
 	}
-	sum := reply.sum()
+	sum := sumOf(reply)
 	e.mu.Lock()
 	h := e.host
 	same := e.replies[reply.Type] == sum && h.MediaConnected && h.Twin == "" // a good reply after a bad one says that the medium is back
-	other := reply.elsewhere(h)
+	other := isOther(reply, h)
 	if other {
 		delete(e.toldAt, reply.Type) // the agent was at this one when it was told about the next
 	}
@@ -266,7 +247,7 @@ func (s *Service) ReportStep(ctx context.Context, key HostKey, reply StepReply) 
 	if other {
 		return nil
 	}
-	if same && reply.Type != StepInstall {
+	if same && reply.Type != agentproto.StepInstall {
 		return nil
 	}
 	if err := s.take(ctx, h, key, reply); err != nil {
@@ -275,10 +256,10 @@ func (s *Service) ReportStep(ctx context.Context, key HostKey, reply StepReply) 
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.replies == nil {
-		e.replies = map[StepType]uint64{}
+		e.replies = map[agentproto.StepType]uint64{}
 	}
 	// An inventory that was forgotten meanwhile is to be taken again.
-	if reply.Type == StepInventory || reply.Type == StepNTP {
+	if reply.Type == agentproto.StepInventory || reply.Type == agentproto.StepNTP {
 		e.replies[reply.Type] = sum
 	}
 	return nil
@@ -287,8 +268,8 @@ func (s *Service) ReportStep(ctx context.Context, key HostKey, reply StepReply) 
 // replySeed is of the sums of replies, which stay in memory.
 var replySeed = maphash.MakeSeed()
 
-// sum is different for different replies, without a copy of them.
-func (r *StepReply) sum() uint64 {
+// sumOf is different for different replies, without a copy of them.
+func sumOf(r agentproto.StepReply) uint64 {
 	return maphash.Comparable(replySeed, struct {
 		exitCode   int
 		output, id string
@@ -299,9 +280,9 @@ func (r *StepReply) sum() uint64 {
 const registries = "registries"
 
 // about is what makes a step another one.
-func about(h *Host, t StepType) string {
+func about(h *Host, t agentproto.StepType) string {
 	switch {
-	case t != StepImageAvailability:
+	case t != agentproto.StepImageAvailability:
 		return situation(h)
 	case h.State == lifecycle.PreparingForInstallation:
 		return h.ClusterID
@@ -309,18 +290,18 @@ func about(h *Host, t StepType) string {
 	return registries
 }
 
-// elsewhere is true for a reply about registries where the image of the cluster is asked about, and the other way round.
-func (r StepReply) elsewhere(h *Host) bool {
+// isOther is true for a reply about registries where the image of the cluster is asked about, and the other way round.
+func isOther(r agentproto.StepReply, h *Host) bool {
 	other := registries
 	if h.State != lifecycle.PreparingForInstallation {
 		other = h.ClusterID
 	}
-	return r.Type == StepImageAvailability && r.ID == stepID(h.HostKey, r.Type, other)
+	return r.Type == agentproto.StepImageAvailability && r.ID == stepID(h.HostKey, r.Type, other)
 }
 
 // take keeps what a reply says.
-func (s *Service) take(ctx context.Context, h *Host, key HostKey, reply StepReply) error {
-	if reply.ExitCode == mediaLost {
+func (s *Service) take(ctx context.Context, h *Host, key HostKey, reply agentproto.StepReply) error {
+	if reply.ExitCode == agentproto.MediaLost {
 		return s.learn(ctx, key, func(ctx context.Context, w *work, h *Host) error {
 			h.MediaConnected = false
 			w.tell(h, h.ClusterID, Failure, "host_media_disconnected", h.ClusterID == "", "Host %s: unable to read from the discovery media", h.label())
@@ -328,13 +309,13 @@ func (s *Service) take(ctx context.Context, h *Host, key HostKey, reply StepRepl
 		})
 	}
 	switch reply.Type {
-	case StepInventory:
+	case agentproto.StepInventory:
 		return s.takeInventory(ctx, h, key, reply)
-	case StepInstall:
+	case agentproto.StepInstall:
 		return s.takeInstall(ctx, key, reply)
-	case StepUpgradeAgent:
+	case agentproto.StepUpgradeAgent:
 		return s.takeUpgrade(ctx, key, reply)
-	case StepBootArtifacts:
+	case agentproto.StepBootArtifacts:
 		verb := lifecycle.ReclaimReboot
 		if reply.ExitCode != 0 {
 			verb = lifecycle.ReclaimFail
@@ -374,7 +355,7 @@ func (s *Service) learn(ctx context.Context, key HostKey, do func(ctx context.Co
 	return err
 }
 
-func (s *Service) takeInventory(ctx context.Context, known *Host, key HostKey, reply StepReply) error {
+func (s *Service) takeInventory(ctx context.Context, known *Host, key HostKey, reply agentproto.StepReply) error {
 	if reply.ExitCode != 0 {
 		return nil
 	}
@@ -425,12 +406,12 @@ func (s *Service) takeTwin(ctx context.Context, key HostKey, other hardware.Summ
 	})
 }
 
-func (s *Service) takeInstall(ctx context.Context, key HostKey, reply StepReply) error {
+func (s *Service) takeInstall(ctx context.Context, key HostKey, reply agentproto.StepReply) error {
 	if reply.ExitCode == 0 {
 		return nil
 	}
 	return s.learn(ctx, key, func(ctx context.Context, w *work, h *Host) error {
-		if h.State != lifecycle.Installing && h.State != lifecycle.InstallingInProgress || reply.ID != "" && !strings.HasPrefix(reply.ID, string(StepInstall)+"-") {
+		if h.State != lifecycle.Installing && h.State != lifecycle.InstallingInProgress || reply.ID != "" && !strings.HasPrefix(reply.ID, string(agentproto.StepInstall)+"-") {
 			return nil
 		}
 		why := bound(withoutSecrets(cmp.Or(reply.Error, reply.Output)), 1000)
@@ -440,7 +421,7 @@ func (s *Service) takeInstall(ctx context.Context, key HostKey, reply StepReply)
 }
 
 // takeUpgrade tells why an agent could not be upgraded. One that was registers again.
-func (s *Service) takeUpgrade(ctx context.Context, key HostKey, reply StepReply) error {
+func (s *Service) takeUpgrade(ctx context.Context, key HostKey, reply agentproto.StepReply) error {
 	if reply.ExitCode == 0 {
 		return nil
 	}
@@ -453,63 +434,46 @@ func (s *Service) takeUpgrade(ctx context.Context, key HostKey, reply StepReply)
 }
 
 // understand reads replies that are checks. A nil function has nothing to keep.
-func understand(reply StepReply) (func(*Host), error) {
+func understand(reply agentproto.StepReply) (func(*Host), error) {
 	invalid := func() error {
 		return Refuse(Invalid, "ReplyInvalid", "the reply to step %s cannot be read", bound(string(reply.Type), 64))
 	}
-	if reply.ExitCode != 0 && reply.Type != StepDiskSpeed && reply.Type != StepImageAvailability && reply.Type != StepAPIConnectivity {
+	if reply.ExitCode != 0 && reply.Type != agentproto.StepDiskSpeed && reply.Type != agentproto.StepImageAvailability && reply.Type != agentproto.StepAPIConnectivity {
 		return nil, nil
 	}
 	switch reply.Type {
-	case StepNTP:
-		var output struct {
-			Sources []validate.NTPSource `json:"ntp_sources"`
-		}
-		if json.Unmarshal([]byte(reply.Output), &output) != nil {
-			return nil, invalid()
-		}
-		slices.SortFunc(output.Sources, func(a, b validate.NTPSource) int { return strings.Compare(a.Name, b.Name) })
-		sources := output.Sources[:min(len(output.Sources), 32)]
-		for i := range sources {
-			sources[i].Name, sources[i].State = bound(sources[i].Name, 253), bound(sources[i].State, 32)
-		}
-		return func(h *Host) { h.NTPSources = sources }, nil
-	case StepConnectivity:
+	case agentproto.StepNTP:
+		return understandNTP(reply.Output, invalid)
+	case agentproto.StepConnectivity:
 		return understandConnectivity(reply.Output, invalid)
-	case StepDomainResolution:
+	case agentproto.StepDomainResolution:
 		return understandDomains(reply.Output, invalid)
-	case StepAPIConnectivity:
+	case agentproto.StepAPIConnectivity:
 		return understandAPI(reply, invalid)
-	case StepDiskSpeed:
+	case agentproto.StepDiskSpeed:
 		return understandDiskSpeed(reply, invalid)
-	case StepImageAvailability:
+	case agentproto.StepImageAvailability:
 		return understandImages(reply, invalid)
 	default:
 		return nil, nil
 	}
 }
 
-// reached is one address of another host.
-type reached struct {
-	Successful bool    `json:"successful"`
-	RTT        float64 `json:"average_rtt_ms"`
-	Loss       float64 `json:"packet_loss_percentage"`
-}
-
-// fullSize is whether packets of full size passed.
-type fullSize struct {
-	Successful bool `json:"mtu_successful"`
+func understandNTP(output string, invalid func() error) (func(*Host), error) {
+	var report agentproto.NTPReply
+	if json.Unmarshal([]byte(output), &report) != nil {
+		return nil, invalid()
+	}
+	slices.SortFunc(report.Sources, func(a, b agentproto.NTPSource) int { return strings.Compare(a.Name, b.Name) })
+	var sources []validate.NTPSource
+	for _, source := range report.Sources[:min(len(report.Sources), 32)] {
+		sources = append(sources, validate.NTPSource{Name: bound(source.Name, 253), State: bound(source.State, 32)})
+	}
+	return func(h *Host) { h.NTPSources = sources }, nil
 }
 
 func understandConnectivity(output string, invalid func() error) (func(*Host), error) {
-	var report struct {
-		Hosts []struct {
-			HostID string     `json:"host_id"`
-			L3     []reached  `json:"l3_connectivity"`
-			L2     []reached  `json:"l2_connectivity"`
-			MTU    []fullSize `json:"mtu_report"`
-		} `json:"remote_hosts"`
-	}
+	var report agentproto.ConnectivityReply
 	if json.Unmarshal([]byte(output), &report) != nil {
 		return nil, invalid()
 	}
@@ -517,18 +481,20 @@ func understandConnectivity(output string, invalid func() error) (func(*Host), e
 	slow, lossy := map[string]int{}, map[string]int{}
 	for _, host := range report.Hosts[:min(len(report.Hosts), maxPeers)] {
 		id := bound(host.HostID, 36)
-		if !slices.ContainsFunc(slices.Concat(host.L3, host.L2), func(r reached) bool { return r.Successful }) {
+		if !slices.ContainsFunc(slices.Concat(host.L3, host.L2), func(r agentproto.Reached) bool { return r.Successful }) {
 			unreachable = append(unreachable, id)
 		}
-		if slices.Contains(host.MTU, fullSize{}) {
+		if slices.Contains(host.MTU, agentproto.FullSize{}) {
 			short = append(short, id)
 		}
 		// The best way counts. What is good enough for everybody is not kept, so that hosts do not change with each measurement.
-		answered := slices.DeleteFunc(slices.Clone(host.L3), func(r reached) bool { return !r.Successful })
+		answered := slices.DeleteFunc(slices.Clone(host.L3), func(r agentproto.Reached) bool { return !r.Successful })
 		if len(answered) == 0 {
 			continue
 		}
-		best := slices.MinFunc(answered, func(a, b reached) int { return cmp.Or(cmp.Compare(a.Loss, b.Loss), cmp.Compare(a.RTT, b.RTT)) })
+		best := slices.MinFunc(answered, func(a, b agentproto.Reached) int {
+			return cmp.Or(cmp.Compare(a.Loss, b.Loss), cmp.Compare(a.RTT, b.RTT))
+		})
 		if validate.TooSlow(best.RTT) {
 			slow[id] = int(best.RTT+9) / 10 * 10
 		}
@@ -552,13 +518,7 @@ func orNil(m map[string]int) map[string]int {
 }
 
 func understandDomains(output string, invalid func() error) (func(*Host), error) {
-	var report struct {
-		Resolutions []struct {
-			Name string   `json:"domain_name"`
-			IPv4 []string `json:"ipv4_addresses"`
-			IPv6 []string `json:"ipv6_addresses"`
-		} `json:"resolutions"`
-	}
+	var report agentproto.DomainsReply
 	if json.Unmarshal([]byte(output), &report) != nil {
 		return nil, invalid()
 	}
@@ -574,11 +534,8 @@ func understandDomains(output string, invalid func() error) (func(*Host), error)
 }
 
 // understandAPI keeps whether the host reaches the API of the cluster. An agent that does not know the step fails it: it does not block the host.
-func understandAPI(reply StepReply, invalid func() error) (func(*Host), error) {
-	var report struct {
-		Success bool   `json:"is_success"`
-		Error   string `json:"download_error"`
-	}
+func understandAPI(reply agentproto.StepReply, invalid func() error) (func(*Host), error) {
+	var report agentproto.APIReply
 	if reply.ExitCode == 0 && json.Unmarshal([]byte(reply.Output), &report) != nil {
 		return nil, invalid()
 	}
@@ -592,10 +549,8 @@ func understandAPI(reply StepReply, invalid func() error) (func(*Host), error) {
 // SlowestSync is how long a disk may take to write through, in milliseconds.
 const SlowestSync = 50
 
-func understandDiskSpeed(reply StepReply, invalid func() error) (func(*Host), error) {
-	var report struct {
-		Sync int64 `json:"io_sync_duration"`
-	}
+func understandDiskSpeed(reply agentproto.StepReply, invalid func() error) (func(*Host), error) {
+	var report agentproto.DiskReply
 	if reply.ExitCode == 0 && json.Unmarshal([]byte(reply.Output), &report) != nil {
 		return nil, invalid()
 	}
@@ -610,13 +565,8 @@ func understandDiskSpeed(reply StepReply, invalid func() error) (func(*Host), er
 	}, nil
 }
 
-func understandImages(reply StepReply, invalid func() error) (func(*Host), error) {
-	var report struct {
-		Images []struct {
-			Name   string `json:"name"`
-			Result string `json:"result"`
-		} `json:"images"`
-	}
+func understandImages(reply agentproto.StepReply, invalid func() error) (func(*Host), error) {
+	var report agentproto.ImagesReply
 	if reply.ExitCode == 0 && json.Unmarshal([]byte(reply.Output), &report) != nil {
 		return nil, invalid()
 	}
@@ -625,13 +575,13 @@ func understandImages(reply StepReply, invalid func() error) (func(*Host), error
 		check, detail = validate.Refused, bound(withoutSecrets(reply.Error), 256)
 	}
 	for _, image := range report.Images {
-		if image.Result == "failure" {
+		if image.Result == agentproto.Unavailable {
 			check, detail = validate.Refused, bound(withoutSecrets(image.Name), 256)
 		}
 	}
 	return func(h *Host) {
 		switch {
-		case reply.elsewhere(h):
+		case isOther(reply, h):
 		case h.State == lifecycle.PreparingForInstallation:
 			h.Images, h.ImagesDetail = check, detail
 		case h.ClusterID == "" || lifecycle.Idle(h.State):

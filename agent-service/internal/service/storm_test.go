@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/lockorder"
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
 	"github.com/muster-io/muster/agent-service/internal/service"
@@ -40,7 +41,7 @@ func TestHostsOfOneClusterRegisterAtOnceOnPostgreSQL(t *testing.T) {
 				_, err := at(i).RegisterHost(t.Context(), e.ID, service.NewHost{HostID: id, Fingerprint: id, BootID: boot, AgentVersion: "test"})
 				assert.NoError(t, err)
 				key := service.HostKey{InfraEnvID: e.ID, HostID: id}
-				assert.NoError(t, at(i+1).ReportStep(t.Context(), key, service.StepReply{Type: service.StepInventory, Output: machine(fmt.Sprintf("n%d", i))}))
+				assert.NoError(t, at(i+1).ReportStep(t.Context(), key, agentproto.StepReply{Type: agentproto.StepInventory, Output: machine(fmt.Sprintf("n%d", i))}))
 			})
 			if i%10 == 0 { // hosts of a pool come and go between two clusters meanwhile
 				wait.Go(func() {

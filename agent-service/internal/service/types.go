@@ -8,9 +8,9 @@ package service
 import (
 	"crypto/rand"
 	"encoding/json"
-	"text/template"
 	"time"
 
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
@@ -286,21 +286,6 @@ type ClusterSettings struct {
 	IgnoredValidations []string
 }
 
-// OSImage is a disk image that agents write.
-type OSImage struct {
-	Version         string `json:"version,omitempty"`
-	CPUArchitecture string `json:"cpuArchitecture,omitempty"`
-	URL             string `json:"url,omitempty"`
-	// SHA256 is of the file at URL as it is served, in hex.
-	SHA256 string `json:"sha256,omitempty"`
-	// Compression is empty, gz, zst or xz; empty is decided by the ending of URL.
-	Compression string `json:"compression,omitempty"`
-	// FirstBoot is ignition (default) or cloud-init.
-	FirstBoot string `json:"firstBoot,omitempty"`
-	// Template makes the first-boot data, nil for the service's own. Agents have no use for it.
-	Template *template.Template `json:"-"`
-}
-
 // Event tells a change. It is written in the change's transaction; repeats are folded into a count.
 type Event struct {
 	ID int64
@@ -338,37 +323,9 @@ const (
 	Critical = "critical"
 )
 
-// Step is one instruction for an agent.
-type Step struct {
-	Type StepType
-	// ID is stable while the instruction is the same, so that a reply can be told from an older one.
-	ID   string
-	Args []string
-}
-
-// StepType is what an agent is asked to do.
-type StepType string
-
-// Step types that the service sends. Agents in the field know them too.
-const (
-	StepInventory         StepType = "inventory"
-	StepNTP               StepType = "ntp-synchronizer"
-	StepConnectivity      StepType = "connectivity-check"
-	StepDomainResolution  StepType = "domain-resolution"
-	StepAPIConnectivity   StepType = "api-vip-connectivity-check"
-	StepDiskSpeed         StepType = "installation-disk-speed-check"
-	StepImageAvailability StepType = "container-image-availability"
-	StepInstall           StepType = "install"
-	StepStopInstallation  StepType = "stop-installation"
-	StepLogsGather        StepType = "logs-gather"
-	StepUpgradeAgent      StepType = "upgrade-agent"
-	StepBootArtifacts     StepType = "download-boot-artifacts"
-	StepRebootForReclaim  StepType = "reboot-for-reclaim"
-)
-
 // Instructions are the answer to an agent's poll.
 type Instructions struct {
-	Steps []Step
+	Steps []agentproto.Step
 	// NextSeconds is how long the agent may wait before it asks again.
 	NextSeconds int
 	// Exit asks the agent to end (it is started again and registers). Never for bind and unbind.
@@ -379,39 +336,4 @@ type Instructions struct {
 	Ended bool
 	// Held is how long the poll was held open.
 	Held time.Duration
-}
-
-// StepReply is what an agent reports about one step.
-type StepReply struct {
-	Type     StepType
-	ID       string
-	ExitCode int
-	Output   string
-	Error    string
-}
-
-// UpgradeArgs is the JSON of the only argument of an upgrade-agent step.
-type UpgradeArgs struct {
-	// Version is that of the service's agent.
-	Version string `json:"version"`
-	// Architecture names the program, and SHA256 is its checksum in hexadecimal digits.
-	Architecture string `json:"architecture"`
-	SHA256       string `json:"sha256"`
-}
-
-// InstallArgs is the JSON of the only argument of an install step.
-type InstallArgs struct {
-	InfraEnvID string  `json:"infra_env_id"`
-	HostID     string  `json:"host_id"`
-	ClusterID  string  `json:"cluster_id"`
-	Role       string  `json:"role"`
-	Hostname   string  `json:"hostname"`
-	Device     string  `json:"device"`
-	Image      OSImage `json:"image"`
-	// FirstBootURL is a path of this service where the agent gets its first-boot data with its own token.
-	FirstBootURL  string   `json:"first_boot_url"`
-	InstallerArgs []string `json:"installer_args,omitempty"`
-	SkipDisks     []string `json:"skip_disks,omitempty"`
-	// NetworkConfig is that of cloud-init, for systems that read it; empty where no network is stated for the host.
-	NetworkConfig string `json:"network_config,omitempty"`
 }
