@@ -33,6 +33,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/httpapi"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
@@ -131,7 +132,7 @@ type site struct {
 	stop     func()
 }
 
-var admin = service.Principal{User: "root", Admin: true}
+var admin = domain.Principal{User: "root", Admin: true}
 
 // start begins with the database of the given name; the infra-env keeps its id.
 func (s *site) start(name string) {
@@ -147,7 +148,7 @@ func (s *site) start(name string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.service.Run(ctx) }()
-	env, err := s.service.CreateInfraEnv(s.t.Context(), admin, service.NewInfraEnv{ID: s.infraEnv, Name: "e", InfraEnvSettings: service.InfraEnvSettings{PullSecret: `{"auths":{}}`}})
+	env, err := s.service.CreateInfraEnv(s.t.Context(), admin, domain.NewInfraEnv{ID: s.infraEnv, Name: "e", InfraEnvSettings: domain.InfraEnvSettings{PullSecret: `{"auths":{}}`}})
 	require.NoError(s.t, err)
 	s.token, err = authority.ForImage(env.ID, env.Generations)
 	require.NoError(s.t, err)
@@ -206,7 +207,7 @@ func (s *site) run(number int, change ...func(*Options)) (machine *Generated, en
 func (s *site) reaches(machine *Generated, state lifecycle.State) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
-		host, err := s.service.GetHost(s.t.Context(), admin, service.HostKey{InfraEnvID: s.infraEnv, HostID: machine.HostID().String()})
+		host, err := s.service.GetHost(s.t.Context(), admin, domain.HostKey{InfraEnvID: s.infraEnv, HostID: machine.HostID().String()})
 		return err == nil && host.State == state
 	}, patience, 20*time.Millisecond, "the host becomes %s", state)
 }
@@ -214,7 +215,7 @@ func (s *site) reaches(machine *Generated, state lifecycle.State) {
 // install binds the machine and installs the cluster as soon as it is ready.
 func (s *site) install(machine *Generated, clusterID string) {
 	s.t.Helper()
-	_, err := s.service.BindHost(s.t.Context(), admin, service.HostKey{InfraEnvID: s.infraEnv, HostID: machine.HostID().String()}, clusterID, false)
+	_, err := s.service.BindHost(s.t.Context(), admin, domain.HostKey{InfraEnvID: s.infraEnv, HostID: machine.HostID().String()}, clusterID, false)
 	require.NoError(s.t, err)
 	require.Eventually(s.t, func() bool {
 		_, err := s.service.InstallCluster(s.t.Context(), admin, clusterID)
@@ -226,7 +227,7 @@ func TestAnAgentComesBackAfterTheServiceLostItsData(t *testing.T) {
 	s := newSite(t)
 	machine, _ := s.machine(1)
 	s.reaches(machine, lifecycle.KnownUnbound)
-	key := service.HostKey{InfraEnvID: s.infraEnv, HostID: machine.HostID().String()}
+	key := domain.HostKey{InfraEnvID: s.infraEnv, HostID: machine.HostID().String()}
 	require.NoError(t, s.service.DeleteHost(t.Context(), admin, key))
 	s.reaches(machine, lifecycle.KnownUnbound)
 
@@ -239,7 +240,7 @@ func TestHostsInstallAndReport(t *testing.T) {
 	good := served(t, "os.img.zst", pack(t, "zst", noise(1<<20)))
 	good.Version = "4.20"
 	s := newSite(t, good)
-	cluster, err := s.service.CreateCluster(t.Context(), admin, service.NewCluster{Name: "c", ClusterSettings: service.ClusterSettings{
+	cluster, err := s.service.CreateCluster(t.Context(), admin, domain.NewCluster{Name: "c", ClusterSettings: domain.ClusterSettings{
 		OpenshiftVersion: "4.20", ControlPlaneCount: 1, PullSecret: `{"auths":{}}`, BaseDNSDomain: "example.com", MachineNetworks: []string{"10.0.0.0/8"},
 	}})
 	require.NoError(t, err)
@@ -282,9 +283,9 @@ func holding(t *testing.T) *held {
 }
 
 // writing brings a machine to the middle of its image.
-func (s *site) writing(image *held, machine *Generated) *service.Cluster {
+func (s *site) writing(image *held, machine *Generated) *domain.Cluster {
 	s.t.Helper()
-	cluster, err := s.service.CreateCluster(s.t.Context(), admin, service.NewCluster{Name: "c", ClusterSettings: service.ClusterSettings{
+	cluster, err := s.service.CreateCluster(s.t.Context(), admin, domain.NewCluster{Name: "c", ClusterSettings: domain.ClusterSettings{
 		OpenshiftVersion: "4.20", ControlPlaneCount: 1, PullSecret: `{"auths":{}}`, BaseDNSDomain: "example.com", MachineNetworks: []string{"10.0.0.0/8"},
 	}})
 	require.NoError(s.t, err)
@@ -312,7 +313,7 @@ func TestAnAgentWhoseTokenEndsWritesOn(t *testing.T) {
 	s := newSite(t, image.OSImage)
 	machine, ended, _ := s.run(1)
 	s.writing(image, machine)
-	key := service.HostKey{InfraEnvID: s.infraEnv, HostID: machine.HostID().String()}
+	key := domain.HostKey{InfraEnvID: s.infraEnv, HostID: machine.HostID().String()}
 	before, err := s.service.GetHost(t.Context(), admin, key)
 	require.NoError(t, err)
 	machine.Connection.use("a.bad.one")
@@ -362,7 +363,7 @@ func TestAnAgentThatIsAwayWhenItsInstallationEndsStopsWriting(t *testing.T) {
 			away.Store(true)
 			<-gone
 			require.NoError(t, end(s, cluster.ID))
-			key := service.HostKey{InfraEnvID: s.infraEnv, HostID: machine.HostID().String()}
+			key := domain.HostKey{InfraEnvID: s.infraEnv, HostID: machine.HostID().String()}
 			before, err := s.service.GetHost(t.Context(), admin, key)
 			require.NoError(t, err)
 			close(back)
@@ -424,7 +425,7 @@ func TestAMachineThatRestartsIsNotStopped(t *testing.T) {
 	good := served(t, "os.img", noise(1<<20))
 	good.Version = "4.20"
 	s := newSite(t, good)
-	cluster, err := s.service.CreateCluster(t.Context(), admin, service.NewCluster{Name: "c", ClusterSettings: service.ClusterSettings{
+	cluster, err := s.service.CreateCluster(t.Context(), admin, domain.NewCluster{Name: "c", ClusterSettings: domain.ClusterSettings{
 		OpenshiftVersion: "4.20", ControlPlaneCount: 1, PullSecret: `{"auths":{}}`, BaseDNSDomain: "example.com", MachineNetworks: []string{"10.0.0.0/8"},
 	}})
 	require.NoError(t, err)
@@ -454,7 +455,7 @@ func TestABadImageIsReported(t *testing.T) {
 	bad := served(t, "os.img.gz", pack(t, "gz", noise(1<<20)))
 	bad.Version, bad.SHA256 = "4.20", "00"
 	s := newSite(t, bad)
-	cluster, err := s.service.CreateCluster(t.Context(), admin, service.NewCluster{Name: "c", ClusterSettings: service.ClusterSettings{
+	cluster, err := s.service.CreateCluster(t.Context(), admin, domain.NewCluster{Name: "c", ClusterSettings: domain.ClusterSettings{
 		OpenshiftVersion: "4.20", ControlPlaneCount: 1, PullSecret: `{"auths":{}}`, BaseDNSDomain: "example.com", MachineNetworks: []string{"10.0.0.0/8"},
 	}})
 	require.NoError(t, err)
@@ -462,7 +463,7 @@ func TestABadImageIsReported(t *testing.T) {
 	s.reaches(machine, lifecycle.KnownUnbound)
 	s.install(machine, cluster.ID)
 	s.reaches(machine, lifecycle.Failed)
-	list, err := s.service.ListEvents(t.Context(), admin, service.EventFilter{ClusterID: cluster.ID, Message: "checksum"})
+	list, err := s.service.ListEvents(t.Context(), admin, domain.EventFilter{ClusterID: cluster.ID, Message: "checksum"})
 	require.NoError(t, err)
 	assert.Positive(t, list.Total, "the events of the host and of its cluster say why")
 	require.Eventually(t, func() bool {
@@ -482,11 +483,11 @@ func TestARunningAgentOutlivesARotation(t *testing.T) {
 	_, err = late.Register(t.Context(), Identity{HostID: uuid.New(), Fingerprint: "x", BootID: "x"}, "test")
 	assert.Equal(t, http.StatusUnauthorized, statusOf(err), "the old image opens nothing")
 
-	cluster, err := s.service.CreateCluster(t.Context(), admin, service.NewCluster{Name: "c", ClusterSettings: service.ClusterSettings{
+	cluster, err := s.service.CreateCluster(t.Context(), admin, domain.NewCluster{Name: "c", ClusterSettings: domain.ClusterSettings{
 		OpenshiftVersion: "4.20", ControlPlaneCount: 1, PullSecret: `{"auths":{}}`, BaseDNSDomain: "example.com", MachineNetworks: []string{"10.0.0.0/8"},
 	}})
 	require.NoError(t, err)
-	_, err = s.service.BindHost(t.Context(), admin, service.HostKey{InfraEnvID: s.infraEnv, HostID: machine.HostID().String()}, cluster.ID, false)
+	_, err = s.service.BindHost(t.Context(), admin, domain.HostKey{InfraEnvID: s.infraEnv, HostID: machine.HostID().String()}, cluster.ID, false)
 	require.NoError(t, err)
 	s.reaches(machine, lifecycle.Known)
 }

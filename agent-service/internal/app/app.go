@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/httpapi"
 	"github.com/muster-io/muster/agent-service/internal/metrics"
 	"github.com/muster-io/muster/agent-service/internal/service"
@@ -99,10 +100,10 @@ func openStore(ctx context.Context, address string, log *zap.Logger) (*store.Sto
 	deadline := time.Now().Add(storePatience)
 	for {
 		db, err := store.Open(ctx, address)
-		if service.KindOf(err) != service.Unavailable || time.Now().After(deadline) {
+		if domain.KindOf(err) != domain.Unavailable || time.Now().After(deadline) {
 			return db, err
 		}
-		log.Warn("waiting for the database", zap.Error(service.CauseOf(err)))
+		log.Warn("waiting for the database", zap.Error(domain.CauseOf(err)))
 		select {
 		case <-ctx.Done():
 			return nil, err
@@ -157,8 +158,8 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	var discovery *discovery
 	svc := service.New(kept, service.Options{
 		DisconnectAfter: o.DisconnectAfter, EventRetention: o.EventRetention, OSImages: images, RegistryImages: split(o.RegistryImages), InstallerImage: o.InstallerImage, BaseURL: o.BaseURL, Minimums: minimums, Log: log,
-		HostToken: func(ctx context.Context, h *service.Host) (string, error) { return authority.ForInstalled(ctx, h) }, Authorities: authorities,
-		CheckImage: func(e *service.InfraEnv) error { return discovery.check(e) }, RestoreTime: o.restoreTime(),
+		HostToken: func(ctx context.Context, h *domain.Host) (string, error) { return authority.ForInstalled(ctx, h) }, Authorities: authorities,
+		CheckImage: func(e *domain.InfraEnv) error { return discovery.check(e) }, RestoreTime: o.restoreTime(),
 		AgentVersion: buildinfo.Version(), AgentSum: programs.checksum,
 	})
 	if authority, err = token.New(token.Options{Key: key, Generations: svc}); err != nil {

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/fate"
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
 	"github.com/muster-io/muster/agent-service/internal/service"
@@ -174,22 +175,22 @@ func (w *mortal) say() {
 	w.Helper()
 	var lines strings.Builder
 	err := w.stored.View(context.WithoutCancel(w.Context()), func(ctx context.Context, r service.Reader) error {
-		all := service.Scope{Principal: service.Kubernetes}
-		hosts, err := r.Hosts(ctx, all, service.HostFilter{})
+		all := domain.Scope{Principal: domain.Kubernetes}
+		hosts, err := r.Hosts(ctx, all, domain.HostFilter{})
 		if err != nil {
 			return err
 		}
 		for _, h := range hosts.Items {
 			fmt.Fprintf(&lines, "host %s in cluster %q: %s, %s: %q\n", h.HostID, h.ClusterID, h.State, h.Progress.Stage, h.StateInfo)
 		}
-		clusters, err := r.Clusters(ctx, all, service.ClusterFilter{})
+		clusters, err := r.Clusters(ctx, all, domain.ClusterFilter{})
 		if err != nil {
 			return err
 		}
 		for _, c := range clusters.Items {
 			fmt.Fprintf(&lines, "cluster %s %s: %s: %q\n", c.ID, c.Name, c.Status, c.StatusInfo)
 		}
-		events, err := r.Events(ctx, service.EventFilter{Page: service.Page{Limit: 5000}})
+		events, err := r.Events(ctx, domain.EventFilter{Page: domain.Page{Limit: 5000}})
 		for _, e := range events.Items {
 			fmt.Fprintf(&lines, "%s %d × %s\n", e.At.Format(time.StampMilli), e.Count, e.Message)
 		}
@@ -274,7 +275,7 @@ func (w *mortal) restCluster(name string) (id string) {
 	w.Helper()
 	require.Eventually(w, func() bool {
 		err := w.stored.View(w.Context(), func(ctx context.Context, r service.Reader) error {
-			clusters, err := r.Clusters(ctx, service.Scope{Principal: service.Kubernetes}, service.ClusterFilter{})
+			clusters, err := r.Clusters(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.ClusterFilter{})
 			for _, c := range clusters.Items {
 				if c.Name == name {
 					id = c.ID
@@ -364,7 +365,7 @@ func (w *mortal) rack() (infraEnv *agentv1.InfraEnv, image string) {
 	}
 	w.create(infraEnv)
 	w.until(infraEnv, "the image is there", func() bool { return agentv1.IsConditionTrue(infraEnv.Status.Conditions, agentv1.ConditionImageCreated) })
-	image, err := w.authority.ForImage(string(infraEnv.UID), service.Generations{ImageGeneration: 1, HostGeneration: 1})
+	image, err := w.authority.ForImage(string(infraEnv.UID), domain.Generations{ImageGeneration: 1, HostGeneration: 1})
 	require.NoError(w, err)
 	return infraEnv, image
 }
@@ -427,7 +428,7 @@ func (w *mortal) consistent(env string, want map[string]string, count int) {
 	found := map[string]string{}
 	members := map[string]int{}
 	require.NoError(w, w.stored.View(w.Context(), func(ctx context.Context, r service.Reader) error {
-		hosts, err := r.Hosts(ctx, service.Scope{Principal: service.Kubernetes}, service.HostFilter{})
+		hosts, err := r.Hosts(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.HostFilter{})
 		require.NoError(w, err)
 		for _, h := range hosts.Items {
 			assert.Equal(w, env, h.InfraEnvID)
@@ -435,7 +436,7 @@ func (w *mortal) consistent(env string, want map[string]string, count int) {
 			members[h.ClusterID]++
 		}
 		assert.Equal(w, len(want), hosts.Total)
-		clusters, err := r.Clusters(ctx, service.Scope{Principal: service.Kubernetes}, service.ClusterFilter{})
+		clusters, err := r.Clusters(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.ClusterFilter{})
 		require.NoError(w, err)
 		for _, c := range clusters.Items {
 			assert.Equal(w, members[c.ID], c.HostCount, c.Name)
@@ -473,7 +474,7 @@ func (w *mortal) told(env string, names map[string]string) {
 	once := []string{"infra_env_registered", "cluster_registration_succeeded", "host_bind_succeeded", "host_unbind_succeeded", "host_install_progress_updated", "cluster_status_updated"}
 	sums := map[string]int64{}
 	require.NoError(w, w.stored.View(w.Context(), func(ctx context.Context, r service.Reader) error {
-		events, err := r.Events(ctx, service.EventFilter{Page: service.Page{Limit: 5000}})
+		events, err := r.Events(ctx, domain.EventFilter{Page: domain.Page{Limit: 5000}})
 		require.NoError(w, err)
 		for _, e := range events.Items {
 			if !slices.Contains(once, e.Name) || e.Name == "cluster_status_updated" && names[e.ClusterID] != "green" {
@@ -517,10 +518,10 @@ func (w *mortal) end(infraEnv *agentv1.InfraEnv, install *hiveextv1.AgentCluster
 func (w *mortal) consistentAtTheEnd() {
 	w.Helper()
 	require.NoError(w, w.stored.View(w.Context(), func(ctx context.Context, r service.Reader) error {
-		hosts, err := r.Hosts(ctx, service.Scope{Principal: service.Kubernetes}, service.HostFilter{})
+		hosts, err := r.Hosts(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.HostFilter{})
 		require.NoError(w, err)
 		assert.Empty(w, hosts.Items)
-		infraEnvs, err := r.InfraEnvs(ctx, service.Scope{Principal: service.Kubernetes}, service.InfraEnvFilter{})
+		infraEnvs, err := r.InfraEnvs(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.InfraEnvFilter{})
 		require.NoError(w, err)
 		assert.Empty(w, infraEnvs.Items)
 		return nil

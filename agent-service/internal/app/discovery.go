@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/httpapi"
 	"github.com/muster-io/muster/agent-service/internal/image"
@@ -78,7 +79,7 @@ func (a answered) StatusCode() int { return a.status }
 // Describe implements image.Source.
 func (d *discovery) Describe(ctx context.Context, key string) (image.Description, error) {
 	scope, err := d.authority.VerifyShort(ctx, key)
-	if err != nil && service.KindOf(err) != service.Unavailable {
+	if err != nil && domain.KindOf(err) != domain.Unavailable {
 		return image.Description{}, answered{errors.New("this address opens nothing: ask for the image's address again"), http.StatusNotFound}
 	}
 	if err != nil {
@@ -104,7 +105,7 @@ func (d *discovery) Describe(ctx context.Context, key string) (image.Description
 const minimalISO = "minimal-iso"
 
 // isMinimal is false where networks are stated: initial RAM disks do not have them in time to fetch a root file system by.
-func isMinimal(env *service.InfraEnv) bool {
+func isMinimal(env *domain.InfraEnv) bool {
 	return env.ImageType == minimalISO && len(env.StaticNetworkConfig) == 0
 }
 
@@ -117,7 +118,7 @@ func (d *discovery) Overlay(ctx context.Context, described image.Description) (i
 	return d.overlay(env)
 }
 
-func (d *discovery) overlay(env *service.InfraEnv) (image.Overlay, error) {
+func (d *discovery) overlay(env *domain.InfraEnv) (image.Overlay, error) {
 	ignition, err := d.ignition(env)
 	if err != nil {
 		return image.Overlay{}, err
@@ -130,13 +131,13 @@ func (d *discovery) overlay(env *service.InfraEnv) (image.Overlay, error) {
 }
 
 // check says whether there can be an image of an InfraEnv. Which live images there are, is known where they are served; a service without images, nil, makes none.
-func (d *discovery) check(env *service.InfraEnv) error {
+func (d *discovery) check(env *domain.InfraEnv) error {
 	if d == nil {
 		return nil
 	}
 	if d.handler != nil {
 		if err := d.handler.Catalog.Check(env.OSImageVersion, hardware.Architecture(env.CPUArchitecture)); err != nil {
-			return service.Refuse(service.Invalid, "ImageUnknown", "%v", err)
+			return domain.Refuse(domain.Invalid, "ImageUnknown", "%v", err)
 		}
 	}
 	overlay, err := d.overlay(env)
@@ -145,14 +146,14 @@ func (d *discovery) check(env *service.InfraEnv) error {
 	}
 	err = overlay.Check()
 	if large, is := errors.AsType[*image.TooLargeError](err); is {
-		return service.Refuse(service.Invalid, "ImageTooLarge", "%v", large)
+		return domain.Refuse(domain.Invalid, "ImageTooLarge", "%v", large)
 	}
 	return err
 }
 
-func (d *discovery) env(ctx context.Context, id string) (*service.InfraEnv, error) {
-	env, err := d.envs.GetInfraEnv(ctx, service.Machine, id)
-	if service.KindOf(err) == service.NotFound {
+func (d *discovery) env(ctx context.Context, id string) (*domain.InfraEnv, error) {
+	env, err := d.envs.GetInfraEnv(ctx, domain.Machine, id)
+	if domain.KindOf(err) == domain.NotFound {
 		return nil, answered{err, http.StatusNotFound}
 	}
 	return env, err
@@ -188,7 +189,7 @@ func (d *discovery) obstacle(ctx context.Context, short string) *image.Obstacle 
 }
 
 // URL implements httpapi.Images.
-func (d *discovery) URL(_ context.Context, env *service.InfraEnv) (string, error) {
+func (d *discovery) URL(_ context.Context, env *domain.InfraEnv) (string, error) {
 	short, err := d.authority.Short(env.ID, env.Generations)
 	if err != nil {
 		return "", fmt.Errorf("making the address of the image: %w", err)
@@ -197,19 +198,19 @@ func (d *discovery) URL(_ context.Context, env *service.InfraEnv) (string, error
 }
 
 // FileURL implements httpapi.Images.
-func (d *discovery) FileURL(_ context.Context, env *service.InfraEnv, file httpapi.ImageFile) (string, error) {
+func (d *discovery) FileURL(_ context.Context, env *domain.InfraEnv, file httpapi.ImageFile) (string, error) {
 	short, err := d.authority.Short(env.ID, env.Generations)
 	if err != nil {
 		return "", fmt.Errorf("making the address of %s: %w", file.Name, err)
 	}
 	if file.Name != "ipxe-script" {
-		return "", service.Refuse(service.Invalid, "NoSuchAddress", "%s is downloaded with a token only, from downloads/files", file.Name)
+		return "", domain.Refuse(domain.Invalid, "NoSuchAddress", "%s is downloaded with a token only, from downloads/files", file.Name)
 	}
 	return d.images + "/images/" + short + "/ipxe-script", nil
 }
 
 // Version implements httpapi.Images.
-func (d *discovery) Version(env *service.InfraEnv) string {
+func (d *discovery) Version(env *domain.InfraEnv) string {
 	if d.handler == nil {
 		return env.OSImageVersion
 	}
@@ -217,7 +218,7 @@ func (d *discovery) Version(env *service.InfraEnv) string {
 }
 
 // File implements httpapi.Images.
-func (d *discovery) File(ctx context.Context, env *service.InfraEnv, file httpapi.ImageFile) ([]byte, error) {
+func (d *discovery) File(ctx context.Context, env *domain.InfraEnv, file httpapi.ImageFile) ([]byte, error) {
 	switch file.Name {
 	case "discovery.ign":
 		return d.ignition(env)
@@ -247,11 +248,11 @@ func refusal(err error) error {
 	var said interface{ StatusCode() int }
 	_, unknown := errors.AsType[*image.UnknownVersionError](err)
 	switch {
-	case err == nil || service.KindOf(err) != "":
+	case err == nil || domain.KindOf(err) != "":
 		return err
 	case unknown, errors.As(err, &said):
-		return service.Refuse(service.Conflict, "ImageUnknown", "there is no discovery image: %v", err)
+		return domain.Refuse(domain.Conflict, "ImageUnknown", "there is no discovery image: %v", err)
 	default:
-		return service.Refuse(service.Unavailable, "ImagesAway", "the live image cannot be had at the moment; try again")
+		return domain.Refuse(domain.Unavailable, "ImagesAway", "the live image cannot be had at the moment; try again")
 	}
 }

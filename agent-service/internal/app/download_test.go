@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/image"
-	"github.com/muster-io/muster/agent-service/internal/service"
 )
 
 // TestStaticNetworksAreDownloadedAsTheTarThatClientsKnow with the cards and the profiles of each machine.
@@ -47,9 +47,9 @@ func TestStaticNetworksAreDownloadedAsTheTarThatClientsKnow(t *testing.T) {
 func TestTheChosenVersionOfAnImageIsSaid(t *testing.T) {
 	catalog := &image.Catalog{Versions: []image.Version{{Name: "4.20", Architecture: "x86_64"}, {Name: "4.21", Architecture: "aarch64"}}}
 	d := &discovery{handler: image.New(image.Options{Catalog: catalog})}
-	for want, env := range map[string]service.InfraEnvSettings{
+	for want, env := range map[string]domain.InfraEnvSettings{
 		"4.20": {CPUArchitecture: "x86_64"}, "4.21": {CPUArchitecture: "arm64"}, "": {CPUArchitecture: "s390x"},
 	} {
-		assert.Equal(t, want, d.Version(&service.InfraEnv{InfraEnvSettings: env}))
+		assert.Equal(t, want, d.Version(&domain.InfraEnv{InfraEnvSettings: env}))
 	}
 }

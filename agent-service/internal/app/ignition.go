@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/nmstate"
 	"github.com/muster-io/muster/agent-service/internal/service"
@@ -32,7 +33,7 @@ var (
 )
 
 // ignition is the configuration of the discovery system: who it belongs to, where the service is, and what the user stated.
-func (d *discovery) ignition(env *service.InfraEnv) ([]byte, error) {
+func (d *discovery) ignition(env *domain.InfraEnv) ([]byte, error) {
 	credential, err := d.authority.ForImage(env.ID, env.Generations)
 	if err != nil {
 		return nil, fmt.Errorf("signing the token of the image: %w", err)

@@ -30,6 +30,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/image"
 	"github.com/muster-io/muster/agent-service/internal/service"
@@ -309,7 +310,7 @@ func TestDatesOfImagesFollowTheirTokens(t *testing.T) {
 	ahead := time.Duration(0)
 	authority, err := token.New(token.Options{Key: key, Generations: svc, Now: func() time.Time { return time.Now().Add(ahead) }})
 	require.NoError(t, err)
-	env, err := svc.CreateInfraEnv(t.Context(), service.Kubernetes, service.NewInfraEnv{Name: "e"})
+	env, err := svc.CreateInfraEnv(t.Context(), domain.Kubernetes, domain.NewInfraEnv{Name: "e"})
 	require.NoError(t, err)
 	programs, err := newPrograms(t.TempDir())
 	require.NoError(t, err)

@@ -27,6 +27,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclassification"
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclusterinstall"
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/httpapi"
 	"github.com/muster-io/muster/agent-service/internal/nmstate"
@@ -231,9 +232,9 @@ func newScheme() (*runtime.Scheme, error) {
 type addresses struct{ *discovery }
 
 // Addresses implements infraenv.Images.
-func (a *addresses) Addresses(ctx context.Context, env *service.InfraEnv) (infraenv.Addresses, error) {
+func (a *addresses) Addresses(ctx context.Context, env *domain.InfraEnv) (infraenv.Addresses, error) {
 	if a.discovery == nil {
-		return infraenv.Addresses{}, service.Refuse(service.Conflict, "NoImages", "%s", httpapi.NoImages)
+		return infraenv.Addresses{}, domain.Refuse(domain.Conflict, "NoImages", "%s", httpapi.NoImages)
 	}
 	short, err := a.authority.Short(env.ID, env.Generations)
 	if err != nil {
@@ -241,7 +242,7 @@ func (a *addresses) Addresses(ctx context.Context, env *service.InfraEnv) (infra
 	}
 	obstacle := a.obstacle(ctx, short)
 	if obstacle != nil && obstacle.Lasting {
-		return infraenv.Addresses{}, service.Refuse(service.Conflict, "NoImage", "%s", obstacle.Reason)
+		return infraenv.Addresses{}, domain.Refuse(domain.Conflict, "NoImage", "%s", obstacle.Reason)
 	}
 	own, shared, api := a.images+"/images/"+short, a.images+"/boot-artifacts/", a.base+"/api/assisted-install/v2"
 	query := "?" + url.Values{"version": {env.OSImageVersion}, "arch": {hardware.Architecture(env.CPUArchitecture)}}.Encode()

@@ -19,10 +19,10 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/httpapi"
 	"github.com/muster-io/muster/agent-service/internal/image"
-	"github.com/muster-io/muster/agent-service/internal/service"
 )
 
 // programs are the agent's, in a directory: agent-x86_64, agent-aarch64, …; that of this machine's architecture may be called agent. They may come, change and go at any time.
@@ -69,7 +69,7 @@ func (p *programs) Open(name string) (*httpapi.Program, error) {
 		}
 		return program, nil
 	}
-	return nil, service.Refuse(service.NotFound, "NoAgent", "this service has no agent for %s; put it as agent-%s into the directory that --agent-directory names", name, name)
+	return nil, domain.Refuse(domain.NotFound, "NoAgent", "this service has no agent for %s; put it as agent-%s into the directory that --agent-directory names", name, name)
 }
 
 func (p *programs) open(path string) (*httpapi.Program, error) {
@@ -114,7 +114,7 @@ func (p *programs) measure(file *os.File) (sum string, changed time.Time, err er
 // sum is the checksum of the agent for an architecture, and when it changed last; empty if there is none.
 func (p *programs) sum(architecture string) (sum string, changed time.Time, err error) {
 	program, err := p.Open(architecture)
-	if service.KindOf(err) == service.NotFound {
+	if domain.KindOf(err) == domain.NotFound {
 		return "", time.Time{}, nil
 	}
 	if err != nil {

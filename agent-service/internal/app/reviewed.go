@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/token"
 )
 
@@ -38,7 +38,7 @@ type reviewed struct {
 }
 
 type person struct {
-	principal service.Principal
+	principal domain.Principal
 	err       error
 	until     time.Time
 }
@@ -58,9 +58,9 @@ func (o *Options) reviewedPeople() (*reviewed, error) {
 }
 
 // Person implements token.People.
-func (r *reviewed) Person(ctx context.Context, bearer string) (service.Principal, error) {
+func (r *reviewed) Person(ctx context.Context, bearer string) (domain.Principal, error) {
 	if bearer == "" {
-		return service.Principal{}, token.ErrForeign
+		return domain.Principal{}, token.ErrForeign
 	}
 	key := sha256.Sum256([]byte(bearer))
 	r.mu.Lock()
@@ -70,7 +70,7 @@ func (r *reviewed) Person(ctx context.Context, bearer string) (service.Principal
 		return known.principal, known.err
 	}
 	found, err := r.review(ctx, bearer)
-	if service.KindOf(err) == service.Unavailable {
+	if domain.KindOf(err) == domain.Unavailable {
 		return found, err
 	}
 	r.mu.Lock()
@@ -82,22 +82,22 @@ func (r *reviewed) Person(ctx context.Context, bearer string) (service.Principal
 	return found, err
 }
 
-func (r *reviewed) review(ctx context.Context, bearer string) (service.Principal, error) {
+func (r *reviewed) review(ctx context.Context, bearer string) (domain.Principal, error) {
 	request := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: bearer}}
 	if r.audience != "" {
 		request.Spec.Audiences = []string{r.audience}
 	}
 	answer, err := r.client.Create(ctx, request, metav1.CreateOptions{})
 	if err != nil {
-		return service.Principal{}, &service.Error{
-			Kind: service.Unavailable, Reason: "ClusterUnavailable", Message: "the cluster cannot be asked whose the token is at the moment; try again", RetryAfter: 5 * time.Second,
+		return domain.Principal{}, &domain.Error{
+			Kind: domain.Unavailable, Reason: "ClusterUnavailable", Message: "the cluster cannot be asked whose the token is at the moment; try again", RetryAfter: 5 * time.Second,
 		}
 	}
 	if !answer.Status.Authenticated || r.audience != "" && !slices.Contains(answer.Status.Audiences, r.audience) {
-		return service.Principal{}, token.ErrForeign
+		return domain.Principal{}, token.ErrForeign
 	}
 	groups := answer.Status.User.Groups
-	return service.Principal{
+	return domain.Principal{
 		User: answer.Status.User.Username, Admin: slices.Contains(groups, mastersRole) || r.adminGroup != "" && slices.Contains(groups, r.adminGroup),
 	}, nil
 }

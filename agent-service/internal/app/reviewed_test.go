@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/token"
 )
 
@@ -46,7 +46,7 @@ func TestTheClusterSaysWhoseATokenIs(t *testing.T) {
 	}
 	who, err := people.Person(t.Context(), "jane")
 	require.NoError(t, err)
-	assert.Equal(t, service.Principal{User: "jane"}, who)
+	assert.Equal(t, domain.Principal{User: "jane"}, who)
 	who, err = people.Person(t.Context(), "root")
 	require.NoError(t, err)
 	assert.True(t, who.Admin)
@@ -61,10 +61,10 @@ func TestTheClusterSaysWhoseATokenIs(t *testing.T) {
 	require.NoError(t, err, "its word is taken for a minute")
 	assert.Equal(t, before, asked)
 	_, err = people.Person(t.Context(), "new")
-	assert.Equal(t, service.Unavailable, service.KindOf(err))
+	assert.Equal(t, domain.Unavailable, domain.KindOf(err))
 	now = now.Add(2 * reviewedFor)
 	_, err = people.Person(t.Context(), "jane")
-	assert.Equal(t, service.Unavailable, service.KindOf(err), "and not for longer")
+	assert.Equal(t, domain.Unavailable, domain.KindOf(err), "and not for longer")
 	away = false
 	_, err = people.Person(t.Context(), "new")
 	require.ErrorIs(t, err, token.ErrForeign, "an outage is not remembered")

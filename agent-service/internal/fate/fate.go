@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/service"
 )
 
@@ -133,7 +134,7 @@ type witness struct {
 }
 
 // Announce implements service.Tx.
-func (w *witness) Announce(changes ...service.Change) {
+func (w *witness) Announce(changes ...domain.Change) {
 	w.changes = w.changes || len(changes) > 0
 	w.Tx.Announce(changes...)
 }
@@ -167,7 +168,7 @@ func (s store) View(ctx context.Context, do func(context.Context, service.Reader
 }
 
 // SavePolls implements service.Store.
-func (s store) SavePolls(ctx context.Context, polls []service.Poll) error {
+func (s store) SavePolls(ctx context.Context, polls []domain.Poll) error {
 	if err := s.fate.Alive(); err != nil {
 		return err
 	}

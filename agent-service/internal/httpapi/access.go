@@ -11,13 +11,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/token"
 )
 
 // caller is who asks: a person, or a machine by what its token opens.
 type caller struct {
-	person  service.Principal
+	person  domain.Principal
 	machine *token.Scope
 	// again identifies the caller once more, for answers that go on for long.
 	again func() error
@@ -33,10 +33,10 @@ func callerOf(ctx context.Context) caller {
 }
 
 // principal is who asks the domain. A machine asks as itself: what it opens was checked here.
-func principal(ctx context.Context) service.Principal {
+func principal(ctx context.Context) domain.Principal {
 	c := callerOf(ctx)
 	if c.machine != nil {
-		return service.Machine
+		return domain.Machine
 	}
 	return c.person
 }
@@ -124,7 +124,7 @@ func (s *server) machine(r *http.Request, raw string) (token.Scope, error) {
 		return scope, nil // the operation itself compares what its query or body names
 	}
 	if host != "" {
-		key := service.HostKey{InfraEnvID: strings.ToLower(env), HostID: strings.ToLower(host)}
+		key := domain.HostKey{InfraEnvID: strings.ToLower(env), HostID: strings.ToLower(host)}
 		if operation.spec.OperationID == "GetNextSteps" {
 			if unknown, err := s.unregistered(r.Context(), caller{machine: &scope}, key); unknown || err != nil {
 				return scope, err
@@ -142,7 +142,7 @@ func (s *server) machine(r *http.Request, raw string) (token.Scope, error) {
 var ofHosts = []string{"RegisterHost", "ListHosts"}
 
 // opens lets a machine act as a host: with the host's token, or with its image's where the agent can take no other.
-func (s *server) opens(ctx context.Context, scope token.Scope, key service.HostKey) error {
+func (s *server) opens(ctx context.Context, scope token.Scope, key domain.HostKey) error {
 	if scope.Opens(key.InfraEnvID, key.HostID) != nil {
 		return errNotFound
 	}
@@ -159,7 +159,7 @@ func (s *server) opens(ctx context.Context, scope token.Scope, key service.HostK
 // outlived lets a running machine go on with its image's token, which has ended since: it registered with that and can take no other. Another machine
 // cannot register with it, and it opens nothing but that host.
 func (s *server) outlived(r *http.Request, scope token.Scope, ended error) error {
-	key := service.HostKey{InfraEnvID: strings.ToLower(r.PathValue("infra_env_id")), HostID: strings.ToLower(r.PathValue("host_id"))}
+	key := domain.HostKey{InfraEnvID: strings.ToLower(r.PathValue("infra_env_id")), HostID: strings.ToLower(r.PathValue("host_id"))}
 	if scope.HostID != "" || key.HostID == "" {
 		return ended
 	}
@@ -171,7 +171,7 @@ func (s *server) outlived(r *http.Request, scope token.Scope, ended error) error
 }
 
 // mayAct lets the host itself pass, and people who may see what it sees.
-func (s *server) mayAct(ctx context.Context, key service.HostKey) error {
+func (s *server) mayAct(ctx context.Context, key domain.HostKey) error {
 	c := callerOf(ctx)
 	if c.machine != nil {
 		return s.opens(ctx, *c.machine, key)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/token"
@@ -36,7 +37,7 @@ func (s *server) RegisterHost(ctx context.Context, r api.RegisterHostRequestObje
 	if version == "" {
 		version = r.Body.DiscoveryAgentVersion
 	}
-	host, err := s.Service.RegisterHost(ctx, k.InfraEnvID, service.NewHost{
+	host, err := s.Service.RegisterHost(ctx, k.InfraEnvID, domain.NewHost{
 		HostID: k.HostID, AgentVersion: version, Fingerprint: r.Body.Fingerprint, BootID: r.Body.BootID, ImageGeneration: imageGeneration(c), Source: c.source,
 	})
 	if err != nil {
@@ -54,7 +55,7 @@ func imageGeneration(c caller) int64 {
 }
 
 // registered tells the agent how to go on: agents in the field are given the arguments of their next program, those of this service a token for the host.
-func (s *server) registered(ctx context.Context, host *service.Host) (api.RegisterHostResponseObject, error) {
+func (s *server) registered(ctx context.Context, host *domain.Host) (api.RegisterHostResponseObject, error) {
 	var answer api.HostRegistrationResponse
 	raw, err := json.Marshal(s.host(host))
 	if err == nil {
@@ -113,7 +114,7 @@ func (s *server) GetNextSteps(ctx context.Context, r api.GetNextStepsRequestObje
 }
 
 // instructions are those for the caller: a poll ends with the token that it came with.
-func (s *server) instructions(ctx context.Context, k service.HostKey, hold time.Duration) (service.Instructions, error) {
+func (s *server) instructions(ctx context.Context, k domain.HostKey, hold time.Duration) (service.Instructions, error) {
 	machine := callerOf(ctx).machine
 	if machine == nil || machine.HostID == "" {
 		return s.Service.NextInstructions(ctx, k, hold)
@@ -127,7 +128,7 @@ func (s *server) instructions(ctx context.Context, k service.HostKey, hold time.
 
 // unregistered is true where a machine with the token of its image polls for a host that has to register: it was deleted, the service lost its data, or what it was admitted
 // with was revoked. Agents of assisted-service wait for ever after 404; asked to exit, they are started again and register. Our own come with a token of the host.
-func (s *server) unregistered(ctx context.Context, c caller, k service.HostKey) (bool, error) {
+func (s *server) unregistered(ctx context.Context, c caller, k domain.HostKey) (bool, error) {
 	ofImage := c.machine != nil && c.machine.HostID == ""
 	if opens := ofImage && c.machine.Opens(k.InfraEnvID, k.HostID) == nil; !opens {
 		return false, nil
@@ -178,7 +179,7 @@ func (s *server) UpdateHostInstallProgress(ctx context.Context, r api.UpdateHost
 	if r.Body.CurrentStage == "" {
 		return nil, invalid("current_stage: name the stage")
 	}
-	_, err := s.Service.ReportProgress(ctx, k, service.ProgressReport{Stage: lifecycle.Stage(r.Body.CurrentStage), Info: r.Body.ProgressInfo})
+	_, err := s.Service.ReportProgress(ctx, k, domain.ProgressReport{Stage: lifecycle.Stage(r.Body.CurrentStage), Info: r.Body.ProgressInfo})
 	return api.UpdateHostInstallProgress200Response{}, err
 }
 
@@ -194,7 +195,7 @@ func (s *server) DownloadHostIgnition(ctx context.Context, r api.DownloadHostIgn
 	return api.DownloadHostIgnition200ApplicationOctetStreamResponse{FileApplicationOctetStreamResponse: file}, err
 }
 
-func (s *server) firstBoot(ctx context.Context, k service.HostKey) (api.FileApplicationOctetStreamResponse, error) {
+func (s *server) firstBoot(ctx context.Context, k domain.HostKey) (api.FileApplicationOctetStreamResponse, error) {
 	if err := s.mayAct(ctx, k); err != nil {
 		return api.FileApplicationOctetStreamResponse{}, err
 	}

@@ -12,19 +12,19 @@ import (
 	"github.com/oapi-codegen/nullable"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
-	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
 // RegisterCluster implements api.StrictServerInterface.
 func (s *server) RegisterCluster(ctx context.Context, r api.RegisterClusterRequestObject) (api.RegisterClusterResponseObject, error) {
 	b := r.Body
-	request := service.NewCluster{Name: b.Name, ClusterSettings: service.ClusterSettings{
+	request := domain.NewCluster{Name: b.Name, ClusterSettings: domain.ClusterSettings{
 		OpenshiftVersion: b.OpenshiftVersion, CPUArchitecture: string(b.CPUArchitecture), BaseDNSDomain: b.BaseDNSDomain, PullSecret: b.PullSecret, SSHPublicKey: b.SSHPublicKey,
 		ControlPlaneCount: value(b.ControlPlaneCount), MachineNetworks: cidrs(value(b.MachineNetworks)), ClusterNetworks: several(b.ClusterNetworkCidr, value(b.ClusterNetworks)),
 		ServiceNetworks: several(b.ServiceNetworkCidr, value(b.ServiceNetworks)), APIVIPs: addresses(value(b.APIVips)), IngressVIPs: addresses(value(b.IngressVips)), UserManagedNetworking: value(b.UserManagedNetworking),
-		Proxy:                service.Proxy{HTTP: value(b.HTTPProxy), HTTPS: value(b.HTTPSProxy), NoProxy: value(b.NoProxy)},
+		Proxy:                domain.Proxy{HTTP: value(b.HTTPProxy), HTTPS: value(b.HTTPSProxy), NoProxy: value(b.NoProxy)},
 		AdditionalNTPSources: value(b.AdditionalNtpSource), HoldInstallation: true,
 	}}
 	if b.HighAvailabilityMode == "None" && request.ControlPlaneCount == 0 {
@@ -41,14 +41,14 @@ func (s *server) ListClusters(ctx context.Context, r api.ListClustersRequestObje
 	if r.Params.OpenshiftClusterID != nil { // it finds few, on whatever page they are
 		limit, offset = nil, nil
 	}
-	list, err := whole(limit, offset, func(page service.Page) (service.List[service.Cluster], error) {
-		return s.Service.ListClusters(ctx, principal(ctx), service.ClusterFilter{Owner: given(r.Params.Owner), Page: page})
+	list, err := whole(limit, offset, func(page domain.Page) (domain.List[domain.Cluster], error) {
+		return s.Service.ListClusters(ctx, principal(ctx), domain.ClusterFilter{Owner: given(r.Params.Owner), Page: page})
 	})
 	if err != nil {
 		return nil, err
 	}
 	if wanted := r.Params.OpenshiftClusterID; wanted != nil {
-		list.Items = slices.DeleteFunc(list.Items, func(c service.Cluster) bool { return c.OpenshiftClusterID != wanted.String() })
+		list.Items = slices.DeleteFunc(list.Items, func(c domain.Cluster) bool { return c.OpenshiftClusterID != wanted.String() })
 		list.Total = len(list.Items)
 	}
 	body := make([]api.Cluster, 0, len(list.Items))
@@ -75,7 +75,7 @@ func (s *server) UpdateCluster(ctx context.Context, r api.UpdateClusterRequestOb
 	if value(b.Name) != "" {
 		return nil, invalid("name: a cluster keeps its name; make another one instead")
 	}
-	cluster, err := s.Service.UpdateCluster(ctx, principal(ctx), r.ClusterID.String(), func(settings *service.ClusterSettings) error {
+	cluster, err := s.Service.UpdateCluster(ctx, principal(ctx), r.ClusterID.String(), func(settings *domain.ClusterSettings) error {
 		set(&settings.PullSecret, b.PullSecret)
 		set(&settings.BaseDNSDomain, b.BaseDNSDomain)
 		set(&settings.ControlPlaneCount, b.ControlPlaneCount)
@@ -115,7 +115,7 @@ func (s *server) ListClusterHosts(ctx context.Context, r api.ListClusterHostsReq
 	if _, err := s.Service.GetCluster(ctx, principal(ctx), clusterID); err != nil {
 		return nil, err
 	}
-	filter := service.HostFilter{ClusterID: clusterID}
+	filter := domain.HostFilter{ClusterID: clusterID}
 	if r.Params.Role != nil {
 		filter.Roles = []string{string(*r.Params.Role)}
 	}
@@ -149,7 +149,7 @@ func (s *server) ResetCluster(ctx context.Context, r api.ResetClusterRequestObje
 
 // CompleteInstallation implements api.StrictServerInterface.
 func (s *server) CompleteInstallation(ctx context.Context, r api.CompleteInstallationRequestObject) (api.CompleteInstallationResponseObject, error) {
-	var cluster *service.Cluster
+	var cluster *domain.Cluster
 	var err error
 	if r.Body.IsSuccess {
 		kubeconfig, _ := r.Body.Data["kubeconfig"].(string)
@@ -181,7 +181,7 @@ func (s *server) credentials(ctx context.Context, clusterID uuid.UUID, file stri
 }
 
 // shownCluster is the answer about a cluster; it shows that there is a pull secret, not the secret.
-func (s *server) shownCluster(ctx context.Context, c *service.Cluster, err error, hosts bool) (api.ClusterJSONResponse, error) {
+func (s *server) shownCluster(ctx context.Context, c *domain.Cluster, err error, hosts bool) (api.ClusterJSONResponse, error) {
 	if err != nil {
 		return api.ClusterJSONResponse{}, err
 	}
@@ -204,7 +204,7 @@ func (s *server) shownCluster(ctx context.Context, c *service.Cluster, err error
 	if !hosts {
 		return shown, nil
 	}
-	list, err := s.listHosts(ctx, service.HostFilter{ClusterID: c.ID}, nil, nil, false)
+	list, err := s.listHosts(ctx, domain.HostFilter{ClusterID: c.ID}, nil, nil, false)
 	shown.Hosts = list.Body
 	return shown, err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/service"
 )
 
@@ -40,7 +41,7 @@ func (s *server) ListEvents(ctx context.Context, r api.ListEventsRequestObject) 
 	filter.Message, filter.ClusterLevel = given(p.Message), given(p.ClusterLevel) && (machine == nil || machine.HostID == "")
 	filter.DeletedHosts = given(p.DeletedHosts) && (machine == nil || machine.HostID == "")
 	filter.Descending = given(p.Order) == api.Descending
-	filter.Page = service.Page{Limit: given(p.Limit), Offset: given(p.Offset)}
+	filter.Page = domain.Page{Limit: given(p.Limit), Offset: given(p.Offset)}
 	if filter.Limit == 0 {
 		filter.Limit = 5000
 	}
@@ -56,17 +57,17 @@ func (s *server) ListEvents(ctx context.Context, r api.ListEventsRequestObject) 
 	return api.ListEvents200JSONResponse{Body: body, Headers: headers}, err
 }
 
-func (s *server) countEvents(ctx context.Context, filter service.EventFilter, total int) (api.ListEvents200ResponseHeaders, error) {
+func (s *server) countEvents(ctx context.Context, filter domain.EventFilter, total int) (api.ListEvents200ResponseHeaders, error) {
 	headers := api.ListEvents200ResponseHeaders{EventCount: total}
 	for severity, into := range map[string]*int{
-		service.Info: &headers.SeverityCountInfo, service.Warning: &headers.SeverityCountWarning,
-		service.Failure: &headers.SeverityCountError, service.Critical: &headers.SeverityCountCritical,
+		domain.Info: &headers.SeverityCountInfo, domain.Warning: &headers.SeverityCountWarning,
+		domain.Failure: &headers.SeverityCountError, domain.Critical: &headers.SeverityCountCritical,
 	} {
 		if len(filter.Severities) > 0 && !slices.Contains(filter.Severities, severity) {
 			continue
 		}
 		one := filter
-		one.Severities, one.Page = []string{severity}, service.Page{Limit: 1}
+		one.Severities, one.Page = []string{severity}, domain.Page{Limit: 1}
 		list, err := s.Service.ListEvents(ctx, principal(ctx), one)
 		if err != nil {
 			return headers, err
@@ -77,8 +78,8 @@ func (s *server) countEvents(ctx context.Context, filter service.EventFilter, to
 }
 
 // eventFilter chooses what the caller may see. A machine sees its own infra-env's events, and of those only its own once its token is narrowed.
-func (s *server) eventFilter(ctx context.Context, cluster, infraEnv, host *uuid.UUID, hosts ...uuid.UUID) (service.EventFilter, error) {
-	filter := service.EventFilter{ClusterID: optional(cluster), InfraEnvID: optional(infraEnv)}
+func (s *server) eventFilter(ctx context.Context, cluster, infraEnv, host *uuid.UUID, hosts ...uuid.UUID) (domain.EventFilter, error) {
+	filter := domain.EventFilter{ClusterID: optional(cluster), InfraEnvID: optional(infraEnv)}
 	if host != nil {
 		hosts = append(hosts, *host)
 	}
@@ -111,7 +112,7 @@ func (s *server) TriggerEvent(ctx context.Context, r api.TriggerEventRequestObje
 	if err := s.mayAct(ctx, k); err != nil {
 		return nil, err
 	}
-	event := service.Event{Name: b.Name, Severity: string(b.Severity), Category: string(b.Category), Message: b.Message, At: b.EventTime}
+	event := domain.Event{Name: b.Name, Severity: string(b.Severity), Category: string(b.Category), Message: b.Message, At: b.EventTime}
 	if b.ClusterID != (uuid.UUID{}) {
 		event.ClusterID = b.ClusterID.String()
 	}
@@ -124,7 +125,7 @@ func (s *server) TriggerEvent(ctx context.Context, r api.TriggerEventRequestObje
 	return api.TriggerEvent201Response{}, s.Service.ReportEvent(ctx, k, event)
 }
 
-func shownEvent(e *service.Event) api.Event {
+func shownEvent(e *domain.Event) api.Event {
 	return api.Event{
 		Name: e.Name, ClusterID: id(e.ClusterID), HostID: id(e.HostID), InfraEnvID: id(e.InfraEnvID), Severity: api.EventSeverity(e.Severity),
 		Category: api.EventCategory(e.Category), Message: e.Message, EventTime: e.LastAt, RequestID: id(e.RequestID), Props: string(e.Props), Count: e.Count,
@@ -154,9 +155,9 @@ func (s *server) StreamEvents(ctx context.Context, r api.StreamEventsRequestObje
 // stream writes events as they come, until the client goes away, its token ends, or it has to show that again.
 type stream struct {
 	server *server
-	filter service.EventFilter
+	filter domain.EventFilter
 	news   *service.Subscription
-	list   service.List[service.Event]
+	list   domain.List[domain.Event]
 	ctx    context.Context // of the request that the stream answers
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
-	"github.com/muster-io/muster/agent-service/internal/service"
 )
 
 func TestADatabaseThatIsAwayAnswersThatItComesBack(t *testing.T) {
@@ -93,7 +93,7 @@ func TestADatabaseThatHangsAnswersThatItComesBack(t *testing.T) {
 			assert.NotEmpty(t, refused.header.Get("Retry-After"), request)
 		})
 	}
-	wait.Go(func() { assert.Equal(t, service.Unavailable, service.KindOf(w.service.Ready(t.Context()))) })
+	wait.Go(func() { assert.Equal(t, domain.Unavailable, domain.KindOf(w.service.Ready(t.Context()))) })
 	wait.Wait()
 	server.GoOn()
 	require.Eventually(t, func() bool { return w.call(admin, "GET", host, nil).status == 200 }, patience, 100*time.Millisecond)

@@ -20,7 +20,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/muster-io/muster/agent-service/api"
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
 // presigned is an address of a cluster's download.
@@ -203,7 +203,7 @@ func (s *server) DownloadClusterManifest(ctx context.Context, r api.DownloadClus
 
 // UploadLogs implements api.StrictServerInterface.
 func (s *server) UploadLogs(ctx context.Context, r api.UploadLogsRequestObject) (api.UploadLogsResponseObject, error) {
-	from := service.HostKey{InfraEnvID: optional(r.Params.InfraEnvID), HostID: optional(r.Params.HostID)}
+	from := domain.HostKey{InfraEnvID: optional(r.Params.InfraEnvID), HostID: optional(r.Params.HostID)}
 	if machine := callerOf(ctx).machine; machine != nil {
 		from.InfraEnvID, from.HostID = cmp.Or(from.InfraEnvID, machine.InfraEnvID), cmp.Or(from.HostID, machine.HostID)
 	}
@@ -217,7 +217,7 @@ func (s *server) UploadLogs(ctx context.Context, r api.UploadLogsRequestObject) 
 	case s.logs <- struct{}{}:
 		defer func() { <-s.logs }()
 	default:
-		return nil, service.Refuse(service.Unavailable, "LogsBusy", "other hosts send their logs at the moment; try again")
+		return nil, domain.Refuse(domain.Unavailable, "LogsBusy", "other hosts send their logs at the moment; try again")
 	}
 	part, err := r.Body.NextPart()
 	for err == nil && part.FormName() != "upfile" {

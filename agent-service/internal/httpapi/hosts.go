@@ -11,8 +11,8 @@ import (
 	"github.com/oapi-codegen/nullable"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
-	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
@@ -22,7 +22,7 @@ func (s *server) ListHosts(ctx context.Context, r api.ListHostsRequestObject) (a
 	if _, err := s.Service.GetInfraEnv(ctx, principal(ctx), infraEnv); err != nil {
 		return nil, err
 	}
-	filter := service.HostFilter{InfraEnvID: infraEnv}
+	filter := domain.HostFilter{InfraEnvID: infraEnv}
 	if machine := callerOf(ctx).machine; machine != nil {
 		filter.HostID = machine.HostID
 	}
@@ -33,15 +33,15 @@ func (s *server) ListHosts(ctx context.Context, r api.ListHostsRequestObject) (a
 	return api.ListHosts200JSONResponse{HostListJSONResponse: list}, err
 }
 
-func (s *server) listHosts(ctx context.Context, filter service.HostFilter, limit, offset *int, inventories bool) (api.HostListJSONResponse, error) {
-	list, err := whole(limit, offset, func(page service.Page) (service.List[service.Host], error) {
+func (s *server) listHosts(ctx context.Context, filter domain.HostFilter, limit, offset *int, inventories bool) (api.HostListJSONResponse, error) {
+	list, err := whole(limit, offset, func(page domain.Page) (domain.List[domain.Host], error) {
 		filter.Page = page
 		return s.Service.ListHosts(ctx, principal(ctx), filter)
 	})
 	if err != nil {
 		return api.HostListJSONResponse{}, err
 	}
-	var reported map[service.HostKey][]byte
+	var reported map[domain.HostKey][]byte
 	if inventories {
 		if reported, err = s.Service.Inventories(ctx, principal(ctx), list.Items); err != nil {
 			return api.HostListJSONResponse{}, err
@@ -65,14 +65,14 @@ func (s *server) GetHost(ctx context.Context, r api.GetHostRequestObject) (api.G
 
 // UpdateHost implements api.StrictServerInterface.
 func (s *server) UpdateHost(ctx context.Context, r api.UpdateHostRequestObject) (api.UpdateHostResponseObject, error) {
-	host, err := s.Service.UpdateHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID), func(settings *service.HostSettings) error {
+	host, err := s.Service.UpdateHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID), func(settings *domain.HostSettings) error {
 		return changeHost(settings, r.Body)
 	})
 	shown, err := s.shown(ctx, host, err)
 	return api.UpdateHost201JSONResponse{HostJSONResponse: shown}, err
 }
 
-func changeHost(settings *service.HostSettings, b *api.HostUpdateParams) error {
+func changeHost(settings *domain.HostSettings, b *api.HostUpdateParams) error {
 	setAs(&settings.Role, b.HostRole, func(r api.HostUpdateParamsHostRole) string { return string(r) })
 	set(&settings.RequestedHostname, b.HostName)
 	set(&settings.MachineConfigPool, b.MachineConfigPoolName)
@@ -198,7 +198,7 @@ func (s *server) RevokeHostTokens(ctx context.Context, r api.RevokeHostTokensReq
 
 // UpdateHostInstallerArgs implements api.StrictServerInterface.
 func (s *server) UpdateHostInstallerArgs(ctx context.Context, r api.UpdateHostInstallerArgsRequestObject) (api.UpdateHostInstallerArgsResponseObject, error) {
-	host, err := s.Service.UpdateHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID), func(settings *service.HostSettings) error {
+	host, err := s.Service.UpdateHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID), func(settings *domain.HostSettings) error {
 		setList(&settings.InstallerArgs, r.Body.Args, func(args []string) string { return text(args) })
 		return nil
 	})
@@ -217,7 +217,7 @@ func (s *server) GetHostIgnition(ctx context.Context, r api.GetHostIgnitionReque
 
 // UpdateHostIgnition implements api.StrictServerInterface.
 func (s *server) UpdateHostIgnition(ctx context.Context, r api.UpdateHostIgnitionRequestObject) (api.UpdateHostIgnitionResponseObject, error) {
-	_, err := s.Service.UpdateHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID), func(settings *service.HostSettings) error {
+	_, err := s.Service.UpdateHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID), func(settings *domain.HostSettings) error {
 		set(&settings.IgnitionConfigOverrides, r.Body.Config)
 		return nil
 	})
@@ -225,20 +225,20 @@ func (s *server) UpdateHostIgnition(ctx context.Context, r api.UpdateHostIgnitio
 }
 
 // shown is the answer about one host, with its inventory.
-func (s *server) shown(ctx context.Context, host *service.Host, err error) (api.HostJSONResponse, error) {
+func (s *server) shown(ctx context.Context, host *domain.Host, err error) (api.HostJSONResponse, error) {
 	if err != nil {
 		return api.HostJSONResponse{}, err
 	}
 	shown := s.host(host)
-	inventory, err := s.Service.Inventory(ctx, service.Kubernetes, host.HostKey)
-	if err != nil && service.KindOf(err) != service.NotFound {
+	inventory, err := s.Service.Inventory(ctx, domain.Kubernetes, host.HostKey)
+	if err != nil && domain.KindOf(err) != domain.NotFound {
 		return api.HostJSONResponse{}, err
 	}
 	shown.Inventory = string(inventory)
 	return api.HostJSONResponse(shown), nil
 }
 
-func (s *server) host(h *service.Host) api.Host {
+func (s *server) host(h *domain.Host) api.Host {
 	seen := s.Service.Seen(h.HostKey)
 	shown := api.Host{
 		Kind: api.HostKindHost, ID: id(h.HostID), InfraEnvID: id(h.InfraEnvID), ClusterID: id(h.ClusterID),

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/muster-io/muster/agent-service/api"
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
 func TestAHostIsBoundMovedAndFreedWithoutRegisteringAgain(t *testing.T) {
@@ -462,7 +462,7 @@ func TestAgentsThatKeepTheTokenOfTheirImageOutliveARotation(t *testing.T) {
 		assert.Equal(t, 401, refused.status, refused.raw)
 		assert.Contains(t, refused.text("reason"), "revoked")
 	}
-	_, err := w.service.RotateTokens(t.Context(), service.Kubernetes, env, true)
+	_, err := w.service.RotateTokens(t.Context(), domain.Kubernetes, env, true)
 	require.NoError(t, err)
 	assert.Equal(t, 401, w.call(old, "GET", running+"/instructions?wait=0", nil).status, "a rotation can end running hosts, too")
 }

@@ -11,13 +11,13 @@ import (
 	"net/url"
 
 	"github.com/muster-io/muster/agent-service/api"
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
 // RegisterInfraEnv implements api.StrictServerInterface.
 func (s *server) RegisterInfraEnv(ctx context.Context, r api.RegisterInfraEnvRequestObject) (api.RegisterInfraEnvResponseObject, error) {
 	b := r.Body
-	request := service.NewInfraEnv{Name: b.Name, InfraEnvSettings: service.InfraEnvSettings{
+	request := domain.NewInfraEnv{Name: b.Name, InfraEnvSettings: domain.InfraEnvSettings{
 		OSImageVersion: b.OpenshiftVersion, CPUArchitecture: string(b.CPUArchitecture), ImageType: string(b.ImageType), PullSecret: b.PullSecret,
 		Proxy: proxyOf(b.Proxy), NTPSources: value(b.NtpSources), AdditionalNTPSources: value(b.AdditionalNtpSources), SSHAuthorizedKey: value(b.SSHAuthorizedKey),
 		StaticNetworkConfig: staticNetwork(value(b.StaticNetworkConfig)), IgnitionConfigOverride: b.IgnitionConfigOverride, KernelArguments: kernelArguments(value(b.KernelArguments)),
@@ -35,8 +35,8 @@ func (s *server) RegisterInfraEnv(ctx context.Context, r api.RegisterInfraEnvReq
 
 // ListInfraEnvs implements api.StrictServerInterface.
 func (s *server) ListInfraEnvs(ctx context.Context, r api.ListInfraEnvsRequestObject) (api.ListInfraEnvsResponseObject, error) {
-	list, err := whole(r.Params.Limit, r.Params.Offset, func(page service.Page) (service.List[service.InfraEnv], error) {
-		return s.Service.ListInfraEnvs(ctx, principal(ctx), service.InfraEnvFilter{ClusterID: optional(r.Params.ClusterID), Owner: given(r.Params.Owner), Page: page})
+	list, err := whole(r.Params.Limit, r.Params.Offset, func(page domain.Page) (domain.List[domain.InfraEnv], error) {
+		return s.Service.ListInfraEnvs(ctx, principal(ctx), domain.InfraEnvFilter{ClusterID: optional(r.Params.ClusterID), Owner: given(r.Params.Owner), Page: page})
 	})
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (s *server) GetInfraEnv(ctx context.Context, r api.GetInfraEnvRequestObject
 // UpdateInfraEnv implements api.StrictServerInterface.
 func (s *server) UpdateInfraEnv(ctx context.Context, r api.UpdateInfraEnvRequestObject) (api.UpdateInfraEnvResponseObject, error) {
 	b := r.Body
-	env, err := s.Service.UpdateInfraEnv(ctx, principal(ctx), r.InfraEnvID.String(), func(settings *service.InfraEnvSettings) error {
+	env, err := s.Service.UpdateInfraEnv(ctx, principal(ctx), r.InfraEnvID.String(), func(settings *domain.InfraEnvSettings) error {
 		set(&settings.PullSecret, b.PullSecret)
 		setAs(&settings.ImageType, b.ImageType, func(t api.ImageType) string { return string(t) })
 		set(&settings.OSImageVersion, b.OpenshiftVersion)
@@ -156,7 +156,7 @@ func (s *server) DownloadInfraEnvFiles(ctx context.Context, r api.DownloadInfraE
 	}}, nil
 }
 
-func (s *server) withImages(ctx context.Context, infraEnvID string) (*service.InfraEnv, error) {
+func (s *server) withImages(ctx context.Context, infraEnvID string) (*domain.InfraEnv, error) {
 	env, err := s.Service.GetInfraEnv(ctx, principal(ctx), infraEnvID)
 	if err == nil && s.Images == nil {
 		err = errNoImages
@@ -165,7 +165,7 @@ func (s *server) withImages(ctx context.Context, infraEnvID string) (*service.In
 }
 
 // infraEnv is the answer about an infra-env; it shows that there is a pull secret, not the secret.
-func (s *server) infraEnv(ctx context.Context, env *service.InfraEnv) api.InfraEnv {
+func (s *server) infraEnv(ctx context.Context, env *domain.InfraEnv) api.InfraEnv {
 	shown := api.InfraEnv{
 		Kind: api.InfraEnvKindInfraEnv, ID: id(env.ID), Href: api.Base + "/infra-envs/" + env.ID, Name: env.Name, UserName: env.User, OrgID: env.Organization,
 		ClusterID: id(env.ClusterID), OpenshiftVersion: env.OSImageVersion, CPUArchitecture: api.CPUArchitecture(env.CPUArchitecture), Type: api.ImageType(env.ImageType),
@@ -185,15 +185,15 @@ func (s *server) infraEnv(ctx context.Context, env *service.InfraEnv) api.InfraE
 	return shown
 }
 
-func proxyOf(p api.Proxy) service.Proxy {
-	return service.Proxy{HTTP: value(p.HTTPProxy), HTTPS: value(p.HTTPSProxy), NoProxy: value(p.NoProxy)}
+func proxyOf(p api.Proxy) domain.Proxy {
+	return domain.Proxy{HTTP: value(p.HTTPProxy), HTTPS: value(p.HTTPSProxy), NoProxy: value(p.NoProxy)}
 }
 
-func setProxy(into *service.Proxy, b *api.UpdateInfraEnvJSONRequestBody) {
+func setProxy(into *domain.Proxy, b *api.UpdateInfraEnvJSONRequestBody) {
 	proxy, err := b.Proxy.Get()
 	if err != nil {
 		if b.Proxy.IsNull() {
-			*into = service.Proxy{}
+			*into = domain.Proxy{}
 		}
 		return
 	}
@@ -202,7 +202,7 @@ func setProxy(into *service.Proxy, b *api.UpdateInfraEnvJSONRequestBody) {
 	set(&into.NoProxy, proxy.NoProxy)
 }
 
-func shownProxy(p service.Proxy) api.Proxy {
+func shownProxy(p domain.Proxy) api.Proxy {
 	var shown api.Proxy
 	if p.HTTP != "" {
 		shown.HTTPProxy.Set(p.HTTP)
@@ -223,10 +223,10 @@ func staticNetwork(configs []api.HostStaticNetworkConfig) json.RawMessage {
 	return json.RawMessage(text(configs))
 }
 
-func kernelArguments(arguments []api.KernelArgument) []service.KernelArgument {
-	var found []service.KernelArgument
+func kernelArguments(arguments []api.KernelArgument) []domain.KernelArgument {
+	var found []domain.KernelArgument
 	for _, a := range arguments {
-		found = append(found, service.KernelArgument{Operation: string(a.Operation), Value: a.Value})
+		found = append(found, domain.KernelArgument{Operation: string(a.Operation), Value: a.Value})
 	}
 	return found
 }

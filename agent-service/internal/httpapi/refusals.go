@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/api"
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/token"
 )
 
@@ -29,9 +29,9 @@ func invalid(reason string) error { return &refusal{http.StatusBadRequest, reaso
 
 var errNotFound = &refusal{http.StatusNotFound, "not found"}
 
-var statuses = map[service.Kind]int{
-	service.NotFound: http.StatusNotFound, service.Conflict: http.StatusConflict, service.Invalid: http.StatusBadRequest, service.Unavailable: http.StatusServiceUnavailable,
-	service.TooMany: http.StatusTooManyRequests,
+var statuses = map[domain.Kind]int{
+	domain.NotFound: http.StatusNotFound, domain.Conflict: http.StatusConflict, domain.Invalid: http.StatusBadRequest, domain.Unavailable: http.StatusServiceUnavailable,
+	domain.TooMany: http.StatusTooManyRequests,
 }
 
 // status is the HTTP status of an error, and what may be said of it.
@@ -39,7 +39,7 @@ func status(err error) (int, string) {
 	if own, is := errors.AsType[*refusal](err); is {
 		return own.status, own.reason
 	}
-	if refused, is := errors.AsType[*service.Error](err); is {
+	if refused, is := errors.AsType[*domain.Error](err); is {
 		if code, known := statuses[refused.Kind]; known {
 			return code, refused.Message
 		}
@@ -95,7 +95,7 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func retryAfter(err error) string {
-	if refused, is := errors.AsType[*service.Error](err); is && refused.RetryAfter > 0 {
+	if refused, is := errors.AsType[*domain.Error](err); is && refused.RetryAfter > 0 {
 		return strconv.Itoa(int(math.Ceil(refused.RetryAfter.Seconds())))
 	}
 	return "5"

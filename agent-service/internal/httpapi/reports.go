@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/muster-io/muster/agent-service/api"
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
 // What controllers of assisted-service report from installed clusters is answered, so that they go on. This service installs no operators.
@@ -21,8 +21,8 @@ func (s *server) inCluster(ctx context.Context, clusterID uuid.UUID) error {
 		_, err := s.Service.GetCluster(ctx, c.person, clusterID.String())
 		return err
 	}
-	found, err := s.Service.ListHosts(ctx, service.Machine, service.HostFilter{
-		InfraEnvID: c.machine.InfraEnvID, HostID: c.machine.HostID, ClusterID: clusterID.String(), Page: service.Page{Limit: 1},
+	found, err := s.Service.ListHosts(ctx, domain.Machine, domain.HostFilter{
+		InfraEnvID: c.machine.InfraEnvID, HostID: c.machine.HostID, ClusterID: clusterID.String(), Page: domain.Page{Limit: 1},
 	})
 	if err == nil && found.Total == 0 {
 		err = errNotFound

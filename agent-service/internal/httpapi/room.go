@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
 // What the bodies of requests may take together while they are in memory. To read and understand one takes about six times its size. Small ones have a room of their own,
@@ -69,7 +69,7 @@ func (m *room) enter(w http.ResponseWriter, r *http.Request, limit int64) (leave
 	defer cancel()
 	if err := of.Acquire(ctx, size); err != nil {
 		m.refund(who, size)
-		return nil, service.Refuse(service.Unavailable, "Busy", "the service has no room for requests of this size at the moment; try again")
+		return nil, domain.Refuse(domain.Unavailable, "Busy", "the service has no room for requests of this size at the moment; try again")
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(arrives)) // tests have writers without one
 	return func() {
@@ -84,7 +84,7 @@ func (m *room) charge(who string, size int64) error {
 	defer m.mu.Unlock()
 	has := m.shares[who]
 	if size > smallBody && has.large || size <= smallBody && has.small+size > smallShare {
-		refusal := service.Refuse(service.TooMany, "BodiesTooMany", "another request of this size is not finished yet; send one after the other")
+		refusal := domain.Refuse(domain.TooMany, "BodiesTooMany", "another request of this size is not finished yet; send one after the other")
 		refusal.RetryAfter = 2 * time.Second
 		return refusal
 	}

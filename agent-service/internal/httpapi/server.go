@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/token"
 )
@@ -32,13 +33,13 @@ const (
 // Images knows what discovery images are made from and where they are.
 type Images interface {
 	// URL is where the discovery image can be downloaded without a header.
-	URL(ctx context.Context, env *service.InfraEnv) (string, error)
+	URL(ctx context.Context, env *domain.InfraEnv) (string, error)
 	// FileURL is the same for the files discovery.ign and ipxe-script.
-	FileURL(ctx context.Context, env *service.InfraEnv, file ImageFile) (string, error)
+	FileURL(ctx context.Context, env *domain.InfraEnv, file ImageFile) (string, error)
 	// Version is that of the live image that the discovery image is made from, empty where that is not known here.
-	Version(env *service.InfraEnv) string
+	Version(env *domain.InfraEnv) string
 	// File is the content of a file.
-	File(ctx context.Context, env *service.InfraEnv, file ImageFile) ([]byte, error)
+	File(ctx context.Context, env *domain.InfraEnv, file ImageFile) ([]byte, error)
 }
 
 // ImageFile names a file that belongs to a discovery image.
@@ -157,7 +158,7 @@ func operations(description *openapi3.T) map[string]operation {
 
 func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 	if err := s.Service.Ready(r.Context()); err != nil {
-		s.refuse(w, r, service.Refuse(service.Unavailable, "NotReady", "the service is not ready yet; try again"))
+		s.refuse(w, r, domain.Refuse(domain.Unavailable, "NotReady", "the service is not ready yet; try again"))
 		return
 	}
 	_, _ = w.Write([]byte("ok\n"))

@@ -13,18 +13,17 @@ import (
 	"strings"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
 // ImportCluster implements api.StrictServerInterface.
 func (s *server) ImportCluster(ctx context.Context, r api.ImportClusterRequestObject) (api.ImportClusterResponseObject, error) {
-	name, domain := r.Body.Name, r.Body.APIVipDnsname
-	if rest, found := strings.CutPrefix(domain, "api."+name+"."); found {
-		domain = rest
-	}
-	cluster, err := s.Service.CreateCluster(ctx, principal(ctx), service.NewCluster{Name: name, ClusterSettings: service.ClusterSettings{
-		OpenshiftVersion: r.Body.OpenshiftVersion, BaseDNSDomain: domain, Imported: true, OpenshiftClusterID: r.Body.OpenshiftClusterID.String(),
+	name := r.Body.Name
+	base := strings.TrimPrefix(r.Body.APIVipDnsname, "api."+name+".")
+	cluster, err := s.Service.CreateCluster(ctx, principal(ctx), domain.NewCluster{Name: name, ClusterSettings: domain.ClusterSettings{
+		OpenshiftVersion: r.Body.OpenshiftVersion, BaseDNSDomain: base, Imported: true, OpenshiftClusterID: r.Body.OpenshiftClusterID.String(),
 	}})
 	shown, err := s.shownCluster(ctx, cluster, err, true)
 	return api.ImportCluster201JSONResponse{ClusterJSONResponse: shown}, err
@@ -94,7 +93,7 @@ func (s *server) GetIgnoredValidations(ctx context.Context, r api.GetIgnoredVali
 	return api.GetIgnoredValidations200JSONResponse(ignored(cluster)), nil
 }
 
-func ignored(c *service.Cluster) api.IgnoredValidations {
+func ignored(c *domain.Cluster) api.IgnoredValidations {
 	return api.IgnoredValidations{HostValidationIds: cmp.Or(text(c.IgnoredValidations), "[]"), ClusterValidationIds: "[]"}
 }
 
@@ -113,7 +112,7 @@ func (s *server) SetIgnoredValidations(ctx context.Context, r api.SetIgnoredVali
 	if unknown := slices.IndexFunc(ids, func(id string) bool { return !slices.Contains(validate.Ignorable(), id) }); unknown >= 0 {
 		return nil, invalid("host-validation-ids: there is no validation of one of these ids that can be ignored; can be: " + strings.Join(validate.Ignorable(), ", "))
 	}
-	cluster, err := s.Service.UpdateCluster(ctx, principal(ctx), r.ClusterID.String(), func(settings *service.ClusterSettings) error {
+	cluster, err := s.Service.UpdateCluster(ctx, principal(ctx), r.ClusterID.String(), func(settings *domain.ClusterSettings) error {
 		settings.IgnoredValidations = ids
 		return nil
 	})

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
 // ours registers an agent of this service and returns its token.
@@ -230,7 +230,7 @@ func TestRevokedAgentsThatKeepTheTokenOfTheirImageRegisterAgain(t *testing.T) {
 		assert.Equal(t, "continue", w.call(agent, "GET", host+"/instructions?wait=0", nil).text("post_step_action"))
 	}
 	assert.Equal(t, 404, w.call(w.person("joe"), "POST", "/infra-envs/"+env+"/actions/revoke-host-tokens", nil).status, "others revoke nothing")
-	_, err := w.service.RotateTokens(t.Context(), service.Kubernetes, env, true)
+	_, err := w.service.RotateTokens(t.Context(), domain.Kubernetes, env, true)
 	require.NoError(t, err)
 }
 

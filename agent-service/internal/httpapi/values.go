@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/oapi-codegen/nullable"
 
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
 // set takes over a field of a PATCH: one that is absent leaves what is there, null clears it.
@@ -76,8 +76,8 @@ func optional(u *uuid.UUID) string {
 	return u.String()
 }
 
-func key(infraEnv, host uuid.UUID) service.HostKey {
-	return service.HostKey{InfraEnvID: infraEnv.String(), HostID: host.String()}
+func key(infraEnv, host uuid.UUID) domain.HostKey {
+	return domain.HostKey{InfraEnvID: infraEnv.String(), HostID: host.String()}
 }
 
 // text is the JSON of a value as a string field, empty for nothing.
@@ -90,12 +90,12 @@ func text(v any) string {
 }
 
 // whole collects all pages of a list for a request without a limit, and one page for others.
-func whole[T any](limit, offset *int, list func(service.Page) (service.List[T], error)) (service.List[T], error) {
-	page := service.Page{Limit: given(limit), Offset: given(offset)}
+func whole[T any](limit, offset *int, list func(domain.Page) (domain.List[T], error)) (domain.List[T], error) {
+	page := domain.Page{Limit: given(limit), Offset: given(offset)}
 	found, err := list(page)
 	for err == nil && given(limit) == 0 && page.Offset+len(found.Items) < found.Total {
-		var more service.List[T]
-		more, err = list(service.Page{Offset: page.Offset + len(found.Items)})
+		var more domain.List[T]
+		more, err = list(domain.Page{Offset: page.Offset + len(found.Items)})
 		if len(more.Items) == 0 {
 			break
 		}

@@ -28,6 +28,7 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/httpapi"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
@@ -65,7 +66,7 @@ func newWorldOn(t testing.TB, address string) *world {
 	w := &world{t: t}
 	w.service = service.New(db, service.Options{
 		Log: log, BaseURL: "https://muster.example.com", InstallerImage: "quay.example.com/muster/installer:1",
-		HostToken: func(ctx context.Context, h *service.Host) (string, error) { return w.authority.ForInstalled(ctx, h) },
+		HostToken: func(ctx context.Context, h *domain.Host) (string, error) { return w.authority.ForInstalled(ctx, h) },
 		OSImages:  []agentproto.OSImage{{Version: "4.20", URL: "https://images.example.com/disk.raw.gz", SHA256: strings.Repeat("7", 64)}},
 	})
 	key, err := token.Key(filepath.Join(dir, "a.key"))

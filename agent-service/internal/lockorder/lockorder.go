@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/service"
 )
 
@@ -23,7 +24,7 @@ type store struct{ service.Store }
 // Update implements service.Store.
 func (s store) Update(ctx context.Context, do func(context.Context, service.Tx) error) error {
 	return s.Store.Update(ctx, func(ctx context.Context, tx service.Tx) error {
-		return do(ctx, &transaction{Tx: tx, hosts: map[service.HostKey]bool{}})
+		return do(ctx, &transaction{Tx: tx, hosts: map[domain.HostKey]bool{}})
 	})
 }
 
@@ -34,11 +35,11 @@ type transaction struct {
 	begun, infraEnv bool
 	clusters        []string
 	// hosts may be written: they are new, locked, or members of a locked cluster.
-	hosts map[service.HostKey]bool
+	hosts map[domain.HostKey]bool
 	// last is the free host that was locked last.
-	last service.HostKey
+	last domain.HostKey
 	// ended is a host that turned out to be bound to a cluster that is not locked.
-	ended *service.HostKey
+	ended *domain.HostKey
 }
 
 func (t *transaction) lock(what string, may bool) {
@@ -63,7 +64,7 @@ func (t *transaction) LockClusters(ctx context.Context, ids ...string) error {
 }
 
 // Host implements service.Reader.
-func (t *transaction) Host(ctx context.Context, key service.HostKey) (*service.Host, error) {
+func (t *transaction) Host(ctx context.Context, key domain.HostKey) (*domain.Host, error) {
 	t.lock("host "+key.String(), true)
 	h, err := t.Tx.Host(ctx, key)
 	if err == nil && h != nil {
@@ -73,7 +74,7 @@ func (t *transaction) Host(ctx context.Context, key service.HostKey) (*service.H
 }
 
 // LockHosts implements service.Tx.
-func (t *transaction) LockHosts(ctx context.Context, keys []service.HostKey) ([]service.Host, error) {
+func (t *transaction) LockHosts(ctx context.Context, keys []domain.HostKey) ([]domain.Host, error) {
 	t.lock("hosts", true)
 	hosts, err := t.Tx.LockHosts(ctx, keys)
 	for i := range hosts {
@@ -82,7 +83,7 @@ func (t *transaction) LockHosts(ctx context.Context, keys []service.HostKey) ([]
 	return hosts, err
 }
 
-func (t *transaction) locked(h *service.Host) {
+func (t *transaction) locked(h *domain.Host) {
 	key := h.HostKey
 	switch {
 	case slices.Contains(t.clusters, h.ClusterID) || t.hosts[key]:
@@ -97,12 +98,12 @@ func (t *transaction) locked(h *service.Host) {
 	t.hosts[key] = true
 }
 
-func compare(a, b service.HostKey) int {
+func compare(a, b domain.HostKey) int {
 	return cmp.Or(cmp.Compare(a.InfraEnvID, b.InfraEnvID), cmp.Compare(a.HostID, b.HostID))
 }
 
 // HostsOfCluster implements service.Reader.
-func (t *transaction) HostsOfCluster(ctx context.Context, id string) ([]*service.Host, error) {
+func (t *transaction) HostsOfCluster(ctx context.Context, id string) ([]*domain.Host, error) {
 	members, err := t.Tx.HostsOfCluster(ctx, id)
 	for i := range members {
 		if slices.Contains(t.clusters, id) {
@@ -114,10 +115,10 @@ func (t *transaction) HostsOfCluster(ctx context.Context, id string) ([]*service
 
 func (t *transaction) cluster(id string) { t.lock("cluster "+id, slices.Contains(t.clusters, id)) }
 
-func (t *transaction) host(key service.HostKey) { t.lock("host "+key.String(), t.hosts[key]) }
+func (t *transaction) host(key domain.HostKey) { t.lock("host "+key.String(), t.hosts[key]) }
 
 // PutCluster implements service.Tx.
-func (t *transaction) PutCluster(ctx context.Context, c *service.Cluster) error {
+func (t *transaction) PutCluster(ctx context.Context, c *domain.Cluster) error {
 	t.cluster(c.ID)
 	return t.Tx.PutCluster(ctx, c)
 }
@@ -141,7 +142,7 @@ func (t *transaction) DeleteFile(ctx context.Context, clusterID, name string) er
 }
 
 // PutHost implements service.Tx.
-func (t *transaction) PutHost(ctx context.Context, h *service.Host) error {
+func (t *transaction) PutHost(ctx context.Context, h *domain.Host) error {
 	if h.Revision == 0 {
 		t.hosts[h.HostKey] = true
 	}
@@ -153,13 +154,13 @@ func (t *transaction) PutHost(ctx context.Context, h *service.Host) error {
 }
 
 // PutInventory implements service.Tx.
-func (t *transaction) PutInventory(ctx context.Context, key service.HostKey, inventory []byte) error {
+func (t *transaction) PutInventory(ctx context.Context, key domain.HostKey, inventory []byte) error {
 	t.host(key)
 	return t.Tx.PutInventory(ctx, key, inventory)
 }
 
 // DeleteHosts implements service.Tx.
-func (t *transaction) DeleteHosts(ctx context.Context, keys ...service.HostKey) error {
+func (t *transaction) DeleteHosts(ctx context.Context, keys ...domain.HostKey) error {
 	for _, key := range keys {
 		t.host(key)
 	}
@@ -167,7 +168,7 @@ func (t *transaction) DeleteHosts(ctx context.Context, keys ...service.HostKey) 
 }
 
 // PutInfraEnv implements service.Tx.
-func (t *transaction) PutInfraEnv(ctx context.Context, e *service.InfraEnv) error {
+func (t *transaction) PutInfraEnv(ctx context.Context, e *domain.InfraEnv) error {
 	t.infraEnv = true
 	return t.Tx.PutInfraEnv(ctx, e)
 }

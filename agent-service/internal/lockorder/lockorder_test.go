@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/lockorder"
 	"github.com/muster-io/muster/agent-service/internal/service"
@@ -22,10 +23,10 @@ func TestALockOutOfOrderPanics(t *testing.T) {
 	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "agents.db"))
 	require.NoError(t, err)
 	defer db.Close() //nolint:errcheck // the test is over
-	env := &service.InfraEnv{ID: "e", CreatedAt: time.Now()}
-	one, two := &service.Cluster{ID: "1", CreatedAt: time.Now()}, &service.Cluster{ID: "2", CreatedAt: time.Now()}
-	host := func(id, cluster string) *service.Host {
-		return &service.Host{HostKey: service.HostKey{InfraEnvID: "e", HostID: id}, ClusterID: cluster, State: lifecycle.Known, CreatedAt: time.Now()}
+	env := &domain.InfraEnv{ID: "e", CreatedAt: time.Now()}
+	one, two := &domain.Cluster{ID: "1", CreatedAt: time.Now()}, &domain.Cluster{ID: "2", CreatedAt: time.Now()}
+	host := func(id, cluster string) *domain.Host {
+		return &domain.Host{HostKey: domain.HostKey{InfraEnvID: "e", HostID: id}, ClusterID: cluster, State: lifecycle.Known, CreatedAt: time.Now()}
 	}
 	a, b, bound := host("a", ""), host("b", ""), host("c", "1")
 	require.NoError(t, db.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
@@ -39,11 +40,11 @@ func TestALockOutOfOrderPanics(t *testing.T) {
 	lock := func(ids ...string) func(context.Context, service.Tx) error {
 		return func(ctx context.Context, tx service.Tx) error { return tx.LockClusters(ctx, ids...) }
 	}
-	read := func(h *service.Host) func(context.Context, service.Tx) error {
+	read := func(h *domain.Host) func(context.Context, service.Tx) error {
 		return func(ctx context.Context, tx service.Tx) error { _, err := tx.Host(ctx, h.HostKey); return err }
 	}
 	members := func(ctx context.Context, tx service.Tx) error { _, err := tx.HostsOfCluster(ctx, "1"); return err }
-	write := func(h *service.Host) func(context.Context, service.Tx) error {
+	write := func(h *domain.Host) func(context.Context, service.Tx) error {
 		return func(ctx context.Context, tx service.Tx) error { return tx.PutHost(ctx, new(*h)) }
 	}
 	writeCluster := func(ctx context.Context, tx service.Tx) error { return tx.PutCluster(ctx, new(*one)) }
@@ -66,7 +67,7 @@ func TestALockOutOfOrderPanics(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := func() {
-				stop := service.Refuse(service.Conflict, "Stop", "nothing is kept")
+				stop := domain.Refuse(domain.Conflict, "Stop", "nothing is kept")
 				err := lockorder.Check(db).Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
 					for _, step := range c.steps {
 						if err := step(ctx, tx); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/metrics"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
@@ -26,9 +27,9 @@ func TestHostsAreCountedByState(t *testing.T) {
 	svc := service.New(s, service.Options{})
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(metrics.New(svc, &s.Statements))
-	e, err := svc.CreateInfraEnv(t.Context(), service.Kubernetes, service.NewInfraEnv{Name: "e"})
+	e, err := svc.CreateInfraEnv(t.Context(), domain.Kubernetes, domain.NewInfraEnv{Name: "e"})
 	require.NoError(t, err)
-	_, err = svc.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: uuid.NewString()})
+	_, err = svc.RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: uuid.NewString()})
 	require.NoError(t, err)
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP agent_service_hosts_connected Hosts whose agent polled within the time-out.

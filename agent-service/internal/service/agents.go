@@ -15,22 +15,23 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 )
 
 // RegisterHost implements Agents.
-func (s *Service) RegisterHost(ctx context.Context, infraEnvID string, request NewHost) (*Host, error) {
-	if err := checkID("host_id", request.HostID); err != nil {
+func (s *Service) RegisterHost(ctx context.Context, infraEnvID string, request domain.NewHost) (*domain.Host, error) {
+	if err := domain.CheckID("host_id", request.HostID); err != nil {
 		return nil, err
 	}
 	s.Registers.Add(1)
-	request.AgentVersion, request.Fingerprint, request.BootID = bound(request.AgentVersion, 200), bound(request.Fingerprint, 128), bound(request.BootID, 64)
-	key := HostKey{InfraEnvID: infraEnvID, HostID: request.HostID}
+	request.AgentVersion, request.Fingerprint, request.BootID = domain.Truncate(request.AgentVersion, 200), domain.Truncate(request.Fingerprint, 128), domain.Truncate(request.BootID, 64)
+	key := domain.HostKey{InfraEnvID: infraEnvID, HostID: request.HostID}
 	clusters := []string{s.hosts.clusterOf(key)}
 	if e := s.infraEnvs.known(infraEnvID); e != nil {
 		clusters = append(clusters, e.ClusterID)
 	}
-	var h *Host
+	var h *domain.Host
 	err := s.update(ctx, func(ctx context.Context, w *work) (err error) {
 		h, err = w.register(ctx, key, request)
 		return err
@@ -48,13 +49,13 @@ func (s *Service) RegisterHost(ctx context.Context, infraEnvID string, request N
 	return new(*h), nil
 }
 
-func (w *work) register(ctx context.Context, key HostKey, request NewHost) (*Host, error) {
+func (w *work) register(ctx context.Context, key domain.HostKey, request domain.NewHost) (*domain.Host, error) {
 	e, err := w.InfraEnv(ctx, key.InfraEnvID)
 	if err != nil {
 		return nil, err
 	}
 	if e == nil {
-		return nil, notFound("InfraEnv", key.InfraEnvID)
+		return nil, domain.RefuseUnknown("InfraEnv", key.InfraEnvID)
 	}
 	if e.Deleting {
 		return nil, beingDeleted(e)
@@ -73,11 +74,11 @@ func (w *work) register(ctx context.Context, key HostKey, request NewHost) (*Hos
 	}
 	h.AgentVersion, h.Fingerprint, h.BootID, h.RegisteredAt = request.AgentVersion, request.Fingerprint, request.BootID, w.now
 	h.Stamps.Registration = newStamp()
-	h.Admission = Generations{}
+	h.Admission = domain.Generations{}
 	if request.BootID == "" && request.ImageGeneration > 0 {
-		h.Admission = Generations{ImageGeneration: request.ImageGeneration, HostGeneration: e.HostGeneration}
+		h.Admission = domain.Generations{ImageGeneration: request.ImageGeneration, HostGeneration: e.HostGeneration}
 	}
-	w.tell(h, h.ClusterID, Info, "host_registration_succeeded", true, "Host %s: Successfully registered", h.freeLabel())
+	w.tell(h, h.ClusterID, domain.Info, "host_registration_succeeded", true, "Host %s: Successfully registered", h.FreeLabel())
 	if err := w.supersede(ctx, elsewhere); err != nil {
 		return nil, err
 	}
@@ -87,12 +88,12 @@ func (w *work) register(ctx context.Context, key HostKey, request NewHost) (*Hos
 	return h, nil
 }
 
-func (w *work) newHost(ctx context.Context, e *InfraEnv, key HostKey) (*Host, error) {
-	h := &Host{
-		HostKey: key, Owner: e.Owner, Stamps: Stamps{Binding: newStamp()}, State: lifecycle.DiscoveringUnbound, StateInfo: "Waiting for host to send hardware details", StateUpdatedAt: w.now,
+func (w *work) newHost(ctx context.Context, e *domain.InfraEnv, key domain.HostKey) (*domain.Host, error) {
+	h := &domain.Host{
+		HostKey: key, Owner: e.Owner, Stamps: domain.Stamps{Binding: newStamp()}, State: lifecycle.DiscoveringUnbound, StateInfo: "Waiting for host to send hardware details", StateUpdatedAt: w.now,
 		MediaConnected: true, RegisteredAt: w.now, CreatedAt: w.now, UpdatedAt: w.now,
 		// Without custom resources nobody approves.
-		HostSettings: HostSettings{Role: autoAssign, Approved: e.AutoApprove || e.Kube.Name == ""},
+		HostSettings: domain.HostSettings{Role: domain.AutoAssign, Approved: e.AutoApprove || e.Kube.Name == ""},
 	}
 	if e.ClusterID != "" {
 		c, err := w.cluster(ctx, e.ClusterID)
@@ -100,7 +101,7 @@ func (w *work) newHost(ctx context.Context, e *InfraEnv, key HostKey) (*Host, er
 			return nil, err
 		}
 		if c == nil || !lifecycle.Accepts(c.Status) {
-			return nil, Refuse(Conflict, "ClusterNotAccepting", "cluster %s of InfraEnv %s takes no hosts now", e.ClusterID, e.ID)
+			return nil, domain.Refuse(domain.Conflict, "ClusterNotAccepting", "cluster %s of InfraEnv %s takes no hosts now", e.ClusterID, e.ID)
 		}
 		h.State, h.ClusterID, h.DayTwo = lifecycle.Discovering, c.ID, takesDayTwo(c)
 	}
@@ -109,7 +110,7 @@ func (w *work) newHost(ctx context.Context, e *InfraEnv, key HostKey) (*Host, er
 }
 
 // again registers a host that is known.
-func (w *work) again(ctx context.Context, h *Host, request NewHost) error {
+func (w *work) again(ctx context.Context, h *domain.Host, request domain.NewHost) error {
 	if h.Fingerprint != "" && h.Fingerprint != request.Fingerprint && w.s.connected(h) {
 		return identityInUse(h.HostID)
 	}
@@ -128,17 +129,17 @@ func (w *work) again(ctx context.Context, h *Host, request NewHost) error {
 	return nil
 }
 
-func beingDeleted(e *InfraEnv) error {
-	return Refuse(Conflict, "InfraEnvDeleting", "InfraEnv %s is being deleted: its hosts are deleted with it", e.ID)
+func beingDeleted(e *domain.InfraEnv) error {
+	return domain.Refuse(domain.Conflict, "InfraEnvDeleting", "InfraEnv %s is being deleted: its hosts are deleted with it", e.ID)
 }
 
 func identityInUse(hostID string) error {
-	return Refuse(Conflict, "IdentityInUse", "another live machine is registered as host %s: their serial numbers are equal, or this one sends no fingerprint; give one of them a host id of its own", hostID)
+	return domain.Refuse(domain.Conflict, "IdentityInUse", "another live machine is registered as host %s: their serial numbers are equal, or this one sends no fingerprint; give one of them a host id of its own", hostID)
 }
 
 // records are the host that registers, nil where it is new, and those of the same machine in other InfraEnvs of its owner. A machine that sends no fingerprint is taken for
 // one that sent one no more than another machine is.
-func (w *work) records(ctx context.Context, e *InfraEnv, key HostKey, request NewHost) (own *Host, elsewhere []*Host, err error) {
+func (w *work) records(ctx context.Context, e *domain.InfraEnv, key domain.HostKey, request domain.NewHost) (own *domain.Host, elsewhere []*domain.Host, err error) {
 	found, err := w.SameMachine(ctx, key.HostID, e.Owner, e.Kube.Namespace)
 	if err != nil {
 		return nil, nil, err
@@ -165,7 +166,7 @@ func (w *work) records(ctx context.Context, e *InfraEnv, key HostKey, request Ne
 }
 
 // supersede disconnects the same machine in other InfraEnvs, at once: it runs another image now.
-func (w *work) supersede(ctx context.Context, elsewhere []*Host) error {
+func (w *work) supersede(ctx context.Context, elsewhere []*domain.Host) error {
 	for _, other := range elsewhere {
 		o := lifecycle.Apply(other.State, lifecycle.Supersede, w.s.facts(other, nil))
 		other.Stamps.Registration = newStamp()
@@ -181,20 +182,20 @@ func (w *work) supersede(ctx context.Context, elsewhere []*Host) error {
 }
 
 // tellRefusedRegistration writes an event about a registration that was refused.
-func (s *Service) tellRefusedRegistration(ctx context.Context, key HostKey, request NewHost, refusal error) {
-	s.tellRefused(ctx, refusal, Event{
+func (s *Service) tellRefusedRegistration(ctx context.Context, key domain.HostKey, request domain.NewHost, refusal error) {
+	s.tellRefused(ctx, refusal, domain.Event{
 		Name: "host_registration_failed", InfraEnvID: key.InfraEnvID, HostID: key.HostID, ForInfraEnv: true,
-		Message: bound("Host "+request.HostID+" from "+request.Source+": registration failed: "+refusal.Error(), 2000),
+		Message: domain.Truncate("Host "+request.HostID+" from "+request.Source+": registration failed: "+refusal.Error(), 2000),
 	})
 }
 
 // tellRefused writes an event about what was refused with a conflict: its own transaction is undone.
-func (s *Service) tellRefused(ctx context.Context, refusal error, event Event) {
-	if KindOf(refusal) != Conflict {
+func (s *Service) tellRefused(ctx context.Context, refusal error, event domain.Event) {
+	if domain.KindOf(refusal) != domain.Conflict {
 		return
 	}
 	err := s.update(ctx, func(_ context.Context, w *work) error {
-		event.Severity, event.Category, event.At, event.Props = Failure, "user", w.now, json.RawMessage("{}")
+		event.Severity, event.Category, event.At, event.Props = domain.Failure, "user", w.now, json.RawMessage("{}")
 		w.events = append(w.events, event)
 		return nil
 	})
@@ -204,9 +205,9 @@ func (s *Service) tellRefused(ctx context.Context, refusal error, event Event) {
 }
 
 // Admitted implements Agents.
-func (s *Service) Admitted(ctx context.Context, key HostKey, imageGeneration int64) (bool, error) {
+func (s *Service) Admitted(ctx context.Context, key domain.HostKey, imageGeneration int64) (bool, error) {
 	found, err := s.entry(ctx, key)
-	if KindOf(err) == NotFound {
+	if domain.KindOf(err) == domain.NotFound {
 		return false, nil
 	}
 	if err != nil {
@@ -218,13 +219,13 @@ func (s *Service) Admitted(ctx context.Context, key HostKey, imageGeneration int
 	}
 	found.mu.Lock()
 	defer found.mu.Unlock()
-	return imageGeneration > 0 && found.host.Admission == Generations{ImageGeneration: imageGeneration, HostGeneration: current.HostGeneration}, nil
+	return imageGeneration > 0 && found.host.Admission == domain.Generations{ImageGeneration: imageGeneration, HostGeneration: current.HostGeneration}, nil
 }
 
 // MustRegister implements Agents.
-func (s *Service) MustRegister(ctx context.Context, key HostKey) (bool, error) {
+func (s *Service) MustRegister(ctx context.Context, key domain.HostKey) (bool, error) {
 	e, err := s.entry(ctx, key)
-	if KindOf(err) == NotFound {
+	if domain.KindOf(err) == domain.NotFound {
 		return true, nil
 	}
 	if err != nil {
@@ -240,7 +241,7 @@ func (s *Service) MustRegister(ctx context.Context, key HostKey) (bool, error) {
 }
 
 // HoldsStamps implements Agents.
-func (s *Service) HoldsStamps(ctx context.Context, key HostKey, carried Stamps) (bool, error) {
+func (s *Service) HoldsStamps(ctx context.Context, key domain.HostKey, carried domain.Stamps) (bool, error) {
 	e, err := s.entry(ctx, key)
 	if err != nil {
 		return false, err
@@ -255,7 +256,7 @@ func (s *Service) HoldsStamps(ctx context.Context, key HostKey, carried Stamps) 
 	return e.accepts(carried), nil
 }
 
-func (e *entry) accepts(carried Stamps) bool {
+func (e *entry) accepts(carried domain.Stamps) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.host.Stamps.Accept(carried)
@@ -269,7 +270,7 @@ func (s *Service) saw(e *entry) {
 }
 
 // entry finds a host in memory, or in the store.
-func (s *Service) entry(ctx context.Context, key HostKey) (*entry, error) {
+func (s *Service) entry(ctx context.Context, key domain.HostKey) (*entry, error) {
 	if e := s.hosts.get(key); e != nil {
 		e.mu.Lock()
 		fresh := !e.stale && !s.deaf.Load()
@@ -282,9 +283,9 @@ func (s *Service) entry(ctx context.Context, key HostKey) (*entry, error) {
 }
 
 // readEntry brings a host in memory up to date with the store.
-func (s *Service) readEntry(ctx context.Context, key HostKey) (*entry, error) {
+func (s *Service) readEntry(ctx context.Context, key domain.HostKey) (*entry, error) {
 	epoch := s.hosts.now()
-	var h *Host
+	var h *domain.Host
 	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
 		h, err = r.Host(ctx, key)
 		return err
@@ -294,7 +295,7 @@ func (s *Service) readEntry(ctx context.Context, key HostKey) (*entry, error) {
 	}
 	if h == nil {
 		s.hosts.remove(key)
-		return nil, notFound("Host", key.HostID)
+		return nil, domain.RefuseUnknown("Host", key.HostID)
 	}
 	if e := s.hosts.confirm(h, epoch); e != nil {
 		return e, nil
@@ -303,17 +304,17 @@ func (s *Service) readEntry(ctx context.Context, key HostKey) (*entry, error) {
 }
 
 // NextInstructions implements Agents.
-func (s *Service) NextInstructions(ctx context.Context, key HostKey, hold time.Duration) (Instructions, error) {
+func (s *Service) NextInstructions(ctx context.Context, key domain.HostKey, hold time.Duration) (Instructions, error) {
 	return s.next(ctx, key, nil, hold)
 }
 
 // NextInstructionsWith implements Agents.
-func (s *Service) NextInstructionsWith(ctx context.Context, key HostKey, carried Stamps, hold time.Duration) (Instructions, error) {
+func (s *Service) NextInstructionsWith(ctx context.Context, key domain.HostKey, carried domain.Stamps, hold time.Duration) (Instructions, error) {
 	return s.next(ctx, key, &carried, hold)
 }
 
 // ended is the answer to a poll whose token ended while it was held. What the host has to do now is for its next token to ask.
-func ended(h *Host) Instructions {
+func ended(h *domain.Host) Instructions {
 	answer := Instructions{NextSeconds: 1, Revision: h.Revision, Ended: true}
 	if !lifecycle.Installs(h.State) {
 		answer.Steps = []agentproto.Step{{Type: agentproto.StepStopInstallation, ID: stepID(h.HostKey, agentproto.StepStopInstallation, situation(h)), Args: []string{}}}
@@ -322,7 +323,7 @@ func ended(h *Host) Instructions {
 }
 
 // next answers a poll; carried is nil where the token that it came with carries no stamps.
-func (s *Service) next(ctx context.Context, key HostKey, carried *Stamps, hold time.Duration) (Instructions, error) {
+func (s *Service) next(ctx context.Context, key domain.HostKey, carried *domain.Stamps, hold time.Duration) (Instructions, error) {
 	s.Polls.Add(1)
 	began := s.Now()
 	hold = min(max(hold, 0), MaxHold)
@@ -336,7 +337,7 @@ func (s *Service) next(ctx context.Context, key HostKey, carried *Stamps, hold t
 	e.mu.Unlock()
 	s.saw(e)
 	if returns {
-		if err := s.Refresh(ctx, key); err != nil && KindOf(err) != NotFound {
+		if err := s.Refresh(ctx, key); err != nil && domain.KindOf(err) != domain.NotFound {
 			return Instructions{}, err
 		}
 	}
@@ -351,7 +352,7 @@ func (s *Service) next(ctx context.Context, key HostKey, carried *Stamps, hold t
 		wake, gone, h := e.wake, e.gone, e.host
 		e.mu.Unlock()
 		if gone {
-			return Instructions{}, notFound("Host", key.HostID)
+			return Instructions{}, domain.RefuseUnknown("Host", key.HostID)
 		}
 		if carried != nil && !h.Stamps.Accept(*carried) {
 			return ended(h), nil
@@ -380,8 +381,8 @@ func (s *Service) next(ctx context.Context, key HostKey, carried *Stamps, hold t
 }
 
 // Refresh brings a host's state up to date with what is known: a poll after silence, silence after polls.
-func (s *Service) Refresh(ctx context.Context, key HostKey) error {
-	_, err := s.change(ctx, Machine, key, func(ctx context.Context, w *work, h *Host) error {
+func (s *Service) Refresh(ctx context.Context, key domain.HostKey) error {
+	_, err := s.change(ctx, domain.Machine, key, func(ctx context.Context, w *work, h *domain.Host) error {
 		if s.connected(h) {
 			h.MediaConnected = true
 		}
@@ -391,24 +392,24 @@ func (s *Service) Refresh(ctx context.Context, key HostKey) error {
 }
 
 // ReportProgress implements Agents.
-func (s *Service) ReportProgress(ctx context.Context, key HostKey, report ProgressReport) (*Host, error) {
+func (s *Service) ReportProgress(ctx context.Context, key domain.HostKey, report domain.ProgressReport) (*domain.Host, error) {
 	if lifecycle.Percentage(report.Stage) == 0 && report.Stage != lifecycle.StageFailed {
-		return nil, Refuse(Invalid, "StageUnknown", "there is no stage %q", bound(string(report.Stage), 64))
+		return nil, domain.Refuse(domain.Invalid, "StageUnknown", "there is no stage %q", domain.Truncate(string(report.Stage), 64))
 	}
-	h, err := s.change(ctx, Machine, key, func(ctx context.Context, w *work, h *Host) error {
+	h, err := s.change(ctx, domain.Machine, key, func(ctx context.Context, w *work, h *domain.Host) error {
 		if lifecycle.AfterReboot(h.Progress.Stage) && !lifecycle.AfterReboot(report.Stage) && report.Stage != lifecycle.StageFailed && h.State != lifecycle.Installing {
-			return Refuse(Conflict, "StageNotExpected", "host %s was at stage %q already", key.HostID, h.Progress.Stage)
+			return domain.Refuse(domain.Conflict, "StageNotExpected", "host %s was at stage %q already", key.HostID, h.Progress.Stage)
 		}
 		c, err := w.cluster(ctx, h.ClusterID)
 		if err != nil {
 			return err
 		}
-		info := bound(withoutSecrets(report.Info), 2000)
+		info := domain.Truncate(domain.WithoutSecrets(report.Info), 2000)
 		if err := w.actBecause(ctx, h, lifecycle.Progress, c, report.Stage, why(report.Stage, info)); err != nil {
 			return err
 		}
 		if h.Progress.Stage != report.Stage {
-			w.tell(h, h.ClusterID, Info, "host_install_progress_updated", false, "Host %s: reached installation stage %s", h.label(), report.Stage)
+			w.tell(h, h.ClusterID, domain.Info, "host_install_progress_updated", false, "Host %s: reached installation stage %s", h.Label(), report.Stage)
 			h.Progress.StageStartedAt = w.now
 			h.Progress.Percentage = max(h.Progress.Percentage, lifecycle.Percentage(report.Stage))
 		}
@@ -445,32 +446,32 @@ func isOwnEvent(name string) bool {
 }
 
 // ReportEvent implements Agents.
-func (s *Service) ReportEvent(ctx context.Context, key HostKey, event Event) error {
+func (s *Service) ReportEvent(ctx context.Context, key domain.HostKey, event domain.Event) error {
 	if event.Name == "" || utf8.RuneCountInString(event.Name) > 128 || event.Message == "" || utf8.RuneCountInString(event.Message) > 2000 {
-		return Refuse(Invalid, "EventInvalid", "an event needs a name of at most 128 and a message of at most 2000 characters")
+		return domain.Refuse(domain.Invalid, "EventInvalid", "an event needs a name of at most 128 and a message of at most 2000 characters")
 	}
 	if isOwnEvent(event.Name) {
-		return Refuse(Invalid, "EventReserved", "event %q: names that begin with %s are reserved for the service", event.Name, strings.Join(ownEvents, ", "))
+		return domain.Refuse(domain.Invalid, "EventReserved", "event %q: names that begin with %s are reserved for the service", event.Name, strings.Join(ownEvents, ", "))
 	}
 	if len(event.Props) > largestProps {
-		return Refuse(Invalid, "EventInvalid", "props of %d bytes: write at most %d", len(event.Props), largestProps)
+		return domain.Refuse(domain.Invalid, "EventInvalid", "props of %d bytes: write at most %d", len(event.Props), largestProps)
 	}
 	category := cmp.Or(event.Category, "user")
 	if category != "user" && category != "metrics" {
-		return Refuse(Invalid, "CategoryInvalid", "category %q: write user or metrics", bound(category, 32))
+		return domain.Refuse(domain.Invalid, "CategoryInvalid", "category %q: write user or metrics", domain.Truncate(category, 32))
 	}
 	if err := s.mayReportEvent(ctx, key); err != nil {
 		return err
 	}
-	_, err := s.change(ctx, Machine, key, func(_ context.Context, w *work, h *Host) error {
+	_, err := s.change(ctx, domain.Machine, key, func(_ context.Context, w *work, h *domain.Host) error {
 		if event.ClusterID != "" && event.ClusterID != h.ClusterID {
-			return notFound("Cluster", event.ClusterID)
+			return domain.RefuseUnknown("Cluster", event.ClusterID)
 		}
 		severity := event.Severity
 		switch severity {
-		case Info, Warning, Failure, Critical:
+		case domain.Info, domain.Warning, domain.Failure, domain.Critical:
 		default:
-			return Refuse(Invalid, "SeverityInvalid", "severity %q: write info, warning, error or critical", bound(severity, 32))
+			return domain.Refuse(domain.Invalid, "SeverityInvalid", "severity %q: write info, warning, error or critical", domain.Truncate(severity, 32))
 		}
 		w.tell(h, h.ClusterID, severity, event.Name, h.ClusterID == "", "%s", event.Message)
 		told := &w.events[len(w.events)-1]
@@ -493,7 +494,7 @@ const (
 )
 
 // mayReportEvent refuses a host that reports events too fast.
-func (s *Service) mayReportEvent(ctx context.Context, key HostKey) error {
+func (s *Service) mayReportEvent(ctx context.Context, key domain.HostKey) error {
 	e, err := s.entry(ctx, key)
 	if err != nil {
 		return err
@@ -505,7 +506,7 @@ func (s *Service) mayReportEvent(ctx context.Context, key HostKey) error {
 		e.eventsUntil = now
 	}
 	if wait := e.eventsUntil.Sub(now) - (eventBurst-1)*eventPause; wait > 0 {
-		refusal := Refuse(TooMany, "EventsTooMany", "host %s reports events too fast: at most %d at once, and one each %s", key.HostID, eventBurst, eventPause)
+		refusal := domain.Refuse(domain.TooMany, "EventsTooMany", "host %s reports events too fast: at most %d at once, and one each %s", key.HostID, eventBurst, eventPause)
 		refusal.RetryAfter = wait
 		return refusal
 	}

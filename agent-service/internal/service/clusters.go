@@ -9,35 +9,36 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
 // CreateCluster implements Clusters.
-func (s *Service) CreateCluster(ctx context.Context, by Principal, request NewCluster) (*Cluster, error) {
+func (s *Service) CreateCluster(ctx context.Context, by domain.Principal, request domain.NewCluster) (*domain.Cluster, error) {
 	id, err := newID(request.ID)
 	if err != nil {
 		return nil, err
 	}
 	settings := request.ClusterSettings
-	settings.complete()
-	if err := settings.check(); err != nil {
+	settings.Complete()
+	if err := settings.Check(); err != nil {
 		return nil, err
 	}
-	if err := checkName(request.Name); err != nil {
+	if err := domain.CheckName(request.Name); err != nil {
 		return nil, err
 	}
-	var made *Cluster
+	var made *domain.Cluster
 	err = s.update(ctx, func(ctx context.Context, w *work) error {
 		there, err := w.cluster(ctx, id)
 		if err != nil {
 			return err
 		}
 		if there != nil {
-			return Refuse(Conflict, "AlreadyExists", "cluster %s exists already", id)
+			return domain.Refuse(domain.Conflict, "AlreadyExists", "cluster %s exists already", id)
 		}
-		made = &Cluster{
+		made = &domain.Cluster{
 			ID: id, Name: request.Name, Owner: by.Owner(), Kube: request.Kube, ClusterSettings: settings, Status: lifecycle.ClusterInsufficient,
 			StatusInfo: "Cluster is not ready for install: too few hosts are approved and valid", StatusUpdatedAt: w.now, CreatedAt: w.now, UpdatedAt: w.now,
 		}
@@ -47,10 +48,10 @@ func (s *Service) CreateCluster(ctx context.Context, by Principal, request NewCl
 		if settings.Imported {
 			made.Status, made.StatusInfo = lifecycle.ClusterAddingHosts, "Cluster is installed already and takes hosts"
 		} else if request.Restored != nil {
-			made.restore(request.Restored, w.now)
+			made.Restore(request.Restored, w.now)
 		}
-		w.clusters[id] = &tracked[Cluster]{now: made}
-		w.tellCluster(made, Info, "cluster_registration_succeeded", "Successfully registered cluster")
+		w.clusters[id] = &tracked[domain.Cluster]{now: made}
+		w.tellCluster(made, domain.Info, "cluster_registration_succeeded", "Successfully registered cluster")
 		return nil
 	}, id)
 	if err != nil {
@@ -60,11 +61,11 @@ func (s *Service) CreateCluster(ctx context.Context, by Principal, request NewCl
 }
 
 // GetCluster implements Clusters.
-func (s *Service) GetCluster(ctx context.Context, by Principal, id string) (*Cluster, error) {
-	var c *Cluster
+func (s *Service) GetCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
+	var c *domain.Cluster
 	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
 		if c, err = r.Cluster(ctx, id); err == nil && (c == nil || !by.Owns(c.Owner)) {
-			return notFound("Cluster", id)
+			return domain.RefuseUnknown("Cluster", id)
 		}
 		return err
 	})
@@ -75,17 +76,17 @@ func (s *Service) GetCluster(ctx context.Context, by Principal, id string) (*Clu
 }
 
 // ListClusters implements Clusters.
-func (s *Service) ListClusters(ctx context.Context, by Principal, filter ClusterFilter) (found List[Cluster], err error) {
+func (s *Service) ListClusters(ctx context.Context, by domain.Principal, filter domain.ClusterFilter) (found domain.List[domain.Cluster], err error) {
 	err = s.view(ctx, func(ctx context.Context, r Reader) (err error) {
-		found, err = r.Clusters(ctx, Scope{by}, filter)
+		found, err = r.Clusters(ctx, domain.Scope{Principal: by}, filter)
 		return err
 	})
 	return found, err
 }
 
 // changeCluster runs a transaction about one cluster of a principal, and brings its hosts up to date at the end.
-func (s *Service) changeCluster(ctx context.Context, by Principal, id string, do func(ctx context.Context, w *work, c *Cluster, members []*Host) error) (*Cluster, error) {
-	var c *Cluster
+func (s *Service) changeCluster(ctx context.Context, by domain.Principal, id string, do func(ctx context.Context, w *work, c *domain.Cluster, members []*domain.Host) error) (*domain.Cluster, error) {
+	var c *domain.Cluster
 	err := s.update(ctx, func(ctx context.Context, w *work) (err error) {
 		if c, err = w.ownCluster(ctx, by, id); err != nil {
 			return err
@@ -106,22 +107,22 @@ func (s *Service) changeCluster(ctx context.Context, by Principal, id string, do
 }
 
 // UpdateCluster implements Clusters.
-func (s *Service) UpdateCluster(ctx context.Context, by Principal, id string, change func(*ClusterSettings) error) (*Cluster, error) {
-	return s.changeCluster(ctx, by, id, func(_ context.Context, w *work, c *Cluster, _ []*Host) error {
+func (s *Service) UpdateCluster(ctx context.Context, by domain.Principal, id string, change func(*domain.ClusterSettings) error) (*domain.Cluster, error) {
+	return s.changeCluster(ctx, by, id, func(_ context.Context, w *work, c *domain.Cluster, _ []*domain.Host) error {
 		before := c.ClusterSettings
 		after := before
 		if err := change(&after); err != nil {
 			return err
 		}
-		after.complete()
+		after.Complete()
 		if reflect.DeepEqual(before, after) {
 			return nil
 		}
-		if err := after.check(); err != nil {
+		if err := after.Check(); err != nil {
 			return err
 		}
 		if !hardware.Fits(before.CPUArchitecture, after.CPUArchitecture) && c.HostCount > 0 {
-			return Refuse(Conflict, "CPUArchitectureInUse", "cluster %s has hosts: its architecture cannot be changed", id)
+			return domain.Refuse(domain.Conflict, "CPUArchitectureInUse", "cluster %s has hosts: its architecture cannot be changed", id)
 		}
 		rest := after
 		rest.HoldInstallation, rest.ControlPlaneCount, rest.WorkerCount = before.HoldInstallation, before.ControlPlaneCount, before.WorkerCount
@@ -129,27 +130,27 @@ func (s *Service) UpdateCluster(ctx context.Context, by Principal, id string, ch
 			rest.CPUArchitecture = before.CPUArchitecture
 		}
 		if lifecycle.ClusterBusy(c.Status) && !reflect.DeepEqual(before, rest) {
-			return Refuse(Conflict, "ClusterInstalling", "cluster %s is being installed: cancel the installation first", id)
+			return domain.Refuse(domain.Conflict, "ClusterInstalling", "cluster %s is being installed: cancel the installation first", id)
 		}
 		c.ClusterSettings = after
 		// It may be what was in the way. What was cancelled begins again when it is no longer held.
-		c.Preparation = Preparation{Cancelled: c.Preparation.Cancelled && before.HoldInstallation == after.HoldInstallation}
+		c.Preparation = domain.Preparation{Cancelled: c.Preparation.Cancelled && before.HoldInstallation == after.HoldInstallation}
 		return nil
 	})
 }
 
 // DeleteCluster implements Clusters.
-func (s *Service) DeleteCluster(ctx context.Context, by Principal, id string, force bool) error {
-	_, err := s.changeCluster(ctx, by, id, func(ctx context.Context, w *work, c *Cluster, members []*Host) error {
+func (s *Service) DeleteCluster(ctx context.Context, by domain.Principal, id string, force bool) error {
+	_, err := s.changeCluster(ctx, by, id, func(ctx context.Context, w *work, c *domain.Cluster, members []*domain.Host) error {
 		if lifecycle.ClusterBusy(c.Status) && !force {
-			return Refuse(Conflict, "ClusterInstalling", "cluster %s is being installed: cancel the installation first", id)
+			return domain.Refuse(domain.Conflict, "ClusterInstalling", "cluster %s is being installed: cancel the installation first", id)
 		}
-		owners, err := w.InfraEnvs(ctx, Scope{Kubernetes}, InfraEnvFilter{ClusterID: id, Page: Page{Limit: 1}})
+		owners, err := w.InfraEnvs(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.InfraEnvFilter{ClusterID: id, Page: domain.Page{Limit: 1}})
 		if err != nil {
 			return err
 		}
 		if owners.Total > 0 && !force {
-			return Refuse(Conflict, "InfraEnvBound", "InfraEnv %s belongs to cluster %s: delete it first", owners.Items[0].ID, id)
+			return domain.Refuse(domain.Conflict, "InfraEnvBound", "InfraEnv %s belongs to cluster %s: delete it first", owners.Items[0].ID, id)
 		}
 		w.clusters[id].deleted = true
 		for _, h := range members {
@@ -160,33 +161,33 @@ func (s *Service) DeleteCluster(ctx context.Context, by Principal, id string, fo
 			if err := w.apply(h, o, "", false); err != nil {
 				return err
 			}
-			w.tell(h, id, Info, "host_unbind_succeeded", true, "Host %s: Successfully unbound from cluster", h.label())
+			w.tell(h, id, domain.Info, "host_unbind_succeeded", true, "Host %s: Successfully unbound from cluster", h.Label())
 			h.State, h.StateInfo, h.StateUpdatedAt = o.To, o.Info, w.now
 			if o.Has(lifecycle.Reassess) {
 				w.assess(h, nil, nil)
 			}
 		}
-		w.tellCluster(c, Info, "cluster_deregistered", "Deregistered cluster")
+		w.tellCluster(c, domain.Info, "cluster_deregistered", "Deregistered cluster")
 		return nil
 	})
 	if err != nil {
-		s.tellRefused(ctx, err, Event{
-			Name: "cluster_deregister_failed", ClusterID: id, ForCluster: true, Message: bound("Failed to deregister cluster. Error: "+err.Error(), 2000),
+		s.tellRefused(ctx, err, domain.Event{
+			Name: "cluster_deregister_failed", ClusterID: id, ForCluster: true, Message: domain.Truncate("Failed to deregister cluster. Error: "+err.Error(), 2000),
 		})
 	}
 	return err
 }
 
 // InstallCluster implements Clusters.
-func (s *Service) InstallCluster(ctx context.Context, by Principal, id string) (*Cluster, error) {
-	return s.changeCluster(ctx, by, id, func(ctx context.Context, w *work, c *Cluster, members []*Host) error {
+func (s *Service) InstallCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
+	return s.changeCluster(ctx, by, id, func(ctx context.Context, w *work, c *domain.Cluster, members []*domain.Host) error {
 		if err := w.refreshCluster(ctx, id); err != nil {
 			return err
 		}
 		if c.Status != lifecycle.ClusterReady {
-			return Refuse(Conflict, "ClusterNotReady", "cluster %s is %s: %s", id, c.Status, c.missing(members))
+			return domain.Refuse(domain.Conflict, "ClusterNotReady", "cluster %s is %s: %s", id, c.Status, c.Missing(members))
 		}
-		ready := slices.DeleteFunc(slices.Clone(members), func(h *Host) bool { return h.State != lifecycle.Known || !h.Approved })
+		ready := slices.DeleteFunc(slices.Clone(members), func(h *domain.Host) bool { return h.State != lifecycle.Known || !h.Approved })
 		for _, h := range ready {
 			if _, err := s.image(c, h); err != nil {
 				return err
@@ -202,33 +203,17 @@ func (s *Service) InstallCluster(ctx context.Context, by Principal, id string) (
 				return err
 			}
 		}
-		if first := slices.IndexFunc(ready, func(h *Host) bool { return h.Role == "master" }); first >= 0 {
+		if first := slices.IndexFunc(ready, func(h *domain.Host) bool { return h.Role == "master" }); first >= 0 {
 			ready[first].Bootstrap = true
 		}
 		return nil
 	})
 }
 
-// missing says why a cluster is not ready.
-func (c *Cluster) missing(members []*Host) string {
-	var valid, approved int
-	for _, h := range members {
-		if h.State == lifecycle.Known {
-			valid++
-			if h.Approved {
-				approved++
-			}
-		}
-	}
-	return strings.Join([]string{
-		"it needs " + hostCount(c.wanted()), hostCount(len(members)) + " bound", hostCount(valid) + " valid", hostCount(approved) + " approved and valid",
-	}, ", ")
-}
-
 // assignRoles gives roles to hosts that have none: the control plane first, of those that are fit for it. Nobody gets a role that a validation forbids.
-func (w *work) assignRoles(c *Cluster, hosts, members []*Host) error {
+func (w *work) assignRoles(c *domain.Cluster, hosts, members []*domain.Host) error {
 	around := surroundings(c, members)
-	unfit := func(h *Host, role string) []string {
+	unfit := func(h *domain.Host, role string) []string {
 		subject := w.s.subject(h)
 		subject.Role = role
 		return validate.Failing(validate.Host(subject, around, w.s.Minimums), true)
@@ -240,7 +225,7 @@ func (w *work) assignRoles(c *Cluster, hosts, members []*Host) error {
 		}
 	}
 	for _, h := range hosts {
-		if h.Role != autoAssign {
+		if h.Role != domain.AutoAssign {
 			continue
 		}
 		h.Role = "worker"
@@ -250,29 +235,29 @@ func (w *work) assignRoles(c *Cluster, hosts, members []*Host) error {
 		}
 	}
 	if needs := w.s.Minimums["master"]; masters < c.ControlPlaneCount {
-		return Refuse(Conflict, "TooFewMasters", "cluster %s needs %d hosts of role master, which has at least %d CPU cores, %d GiB of memory and a disk of %d GB: %d of those that are ready may have it",
+		return domain.Refuse(domain.Conflict, "TooFewMasters", "cluster %s needs %d hosts of role master, which has at least %d CPU cores, %d GiB of memory and a disk of %d GB: %d of those that are ready may have it",
 			c.ID, c.ControlPlaneCount, needs.CPUs, needs.MemoryGiB, needs.DiskGB, masters)
 	}
 	around = surroundings(c, members) // some look at others of their role
 	for _, h := range hosts {
 		if why := unfit(h, h.Role); len(why) > 0 {
-			return Refuse(Conflict, "HostUnfit", "host %s cannot have role %s: %s", h.label(), h.Role, strings.Join(why, "; "))
+			return domain.Refuse(domain.Conflict, "HostUnfit", "host %s cannot have role %s: %s", h.Label(), h.Role, strings.Join(why, "; "))
 		}
 	}
 	return nil
 }
 
 // CancelCluster implements Clusters.
-func (s *Service) CancelCluster(ctx context.Context, by Principal, id string) (*Cluster, error) {
-	return s.changeCluster(ctx, by, id, func(ctx context.Context, w *work, c *Cluster, members []*Host) error {
+func (s *Service) CancelCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
+	return s.changeCluster(ctx, by, id, func(ctx context.Context, w *work, c *domain.Cluster, members []*domain.Host) error {
 		if !lifecycle.ClusterBusy(c.Status) && c.Status != lifecycle.ClusterFailed {
-			return Refuse(Conflict, "ClusterNotInstalling", "cluster %s is %s: there is nothing to cancel", id, c.Status)
+			return domain.Refuse(domain.Conflict, "ClusterNotInstalling", "cluster %s is %s: there is nothing to cancel", id, c.Status)
 		}
 		started := c.Status != lifecycle.ClusterPreparing
 		if started {
 			w.enterCluster(c, lifecycle.ClusterCancelled, "Cluster installation was cancelled by user")
 		} else {
-			c.Preparation = Preparation{Cancelled: true}
+			c.Preparation = domain.Preparation{Cancelled: true}
 			w.enterCluster(c, lifecycle.ClusterInsufficient, "Cluster installation was cancelled by user")
 		}
 		return w.each(ctx, members, lifecycle.Cancel, c)
@@ -280,9 +265,9 @@ func (s *Service) CancelCluster(ctx context.Context, by Principal, id string) (*
 }
 
 // each applies a verb to the hosts that allow it.
-func (w *work) each(ctx context.Context, members []*Host, verb lifecycle.Verb, c *Cluster) error {
+func (w *work) each(ctx context.Context, members []*domain.Host, verb lifecycle.Verb, c *domain.Cluster) error {
 	for _, h := range members {
-		if err := w.act(ctx, h, verb, c); err != nil && KindOf(err) != Conflict {
+		if err := w.act(ctx, h, verb, c); err != nil && domain.KindOf(err) != domain.Conflict {
 			return err
 		}
 	}
@@ -290,26 +275,26 @@ func (w *work) each(ctx context.Context, members []*Host, verb lifecycle.Verb, c
 }
 
 // ResetCluster implements Clusters.
-func (s *Service) ResetCluster(ctx context.Context, by Principal, id string) (*Cluster, error) {
-	return s.changeCluster(ctx, by, id, func(ctx context.Context, w *work, c *Cluster, members []*Host) error {
+func (s *Service) ResetCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
+	return s.changeCluster(ctx, by, id, func(ctx context.Context, w *work, c *domain.Cluster, members []*domain.Host) error {
 		if !slices.Contains([]lifecycle.ClusterState{lifecycle.ClusterFailed, lifecycle.ClusterCancelled}, c.Status) && !lifecycle.ClusterBusy(c.Status) {
-			return Refuse(Conflict, "ClusterNotResettable", "cluster %s is %s: only failed and cancelled installations are reset", id, c.Status)
+			return domain.Refuse(domain.Conflict, "ClusterNotResettable", "cluster %s is %s: only failed and cancelled installations are reset", id, c.Status)
 		}
-		c.Preparation = Preparation{}
+		c.Preparation = domain.Preparation{}
 		w.enterCluster(c, lifecycle.ClusterInsufficient, "Cluster was reset by user")
 		return w.each(ctx, members, lifecycle.Reset, c)
 	})
 }
 
 // CompleteCluster implements Clusters.
-func (s *Service) CompleteCluster(ctx context.Context, by Principal, id, kubeconfig string) (*Cluster, error) {
-	return s.changeCluster(ctx, by, id, func(_ context.Context, w *work, c *Cluster, _ []*Host) error {
+func (s *Service) CompleteCluster(ctx context.Context, by domain.Principal, id, kubeconfig string) (*domain.Cluster, error) {
+	return s.changeCluster(ctx, by, id, func(_ context.Context, w *work, c *domain.Cluster, _ []*domain.Host) error {
 		switch c.Status {
 		case lifecycle.ClusterInstalling, lifecycle.ClusterFinalizing:
 			w.enterCluster(c, lifecycle.ClusterInstalled, "Cluster is installed")
 		case lifecycle.ClusterInstalled, lifecycle.ClusterAddingHosts:
 		default:
-			return Refuse(Conflict, "ClusterNotInstalling", "cluster %s is %s: it cannot be completed", id, c.Status)
+			return domain.Refuse(domain.Conflict, "ClusterNotInstalling", "cluster %s is %s: it cannot be completed", id, c.Status)
 		}
 		if kubeconfig != "" {
 			c.Kubeconfig = kubeconfig
@@ -319,35 +304,35 @@ func (s *Service) CompleteCluster(ctx context.Context, by Principal, id, kubecon
 }
 
 // Kubeconfig implements Clusters.
-func (s *Service) Kubeconfig(ctx context.Context, by Principal, id string) ([]byte, error) {
+func (s *Service) Kubeconfig(ctx context.Context, by domain.Principal, id string) ([]byte, error) {
 	c, err := s.GetCluster(ctx, by, id)
 	if err != nil {
 		return nil, err
 	}
 	if c.Kubeconfig == "" {
-		return nil, Refuse(Conflict, "ClusterNotInstalled", "cluster %s has no kubeconfig yet", id)
+		return nil, domain.Refuse(domain.Conflict, "ClusterNotInstalled", "cluster %s has no kubeconfig yet", id)
 	}
 	return []byte(c.Kubeconfig), nil
 }
 
 // ListEvents implements Events.
-func (s *Service) ListEvents(ctx context.Context, by Principal, filter EventFilter) (found List[Event], err error) {
+func (s *Service) ListEvents(ctx context.Context, by domain.Principal, filter domain.EventFilter) (found domain.List[domain.Event], err error) {
 	err = s.view(ctx, func(ctx context.Context, r Reader) error {
 		if filter.ClusterID == "" && filter.InfraEnvID == "" && !by.Admin {
-			return Refuse(Invalid, "ScopeMissing", "say of which InfraEnv or cluster: infra_env_id or cluster_id")
+			return domain.Refuse(domain.Invalid, "ScopeMissing", "say of which InfraEnv or cluster: infra_env_id or cluster_id")
 		}
 		// Who asks about an InfraEnv and a cluster sees what the cluster's creator may see; InfraEnv is a filter then.
 		if filter.ClusterID != "" {
 			if c, err := r.Cluster(ctx, filter.ClusterID); err != nil {
 				return err
 			} else if c == nil && !by.Admin || c != nil && !by.Owns(c.Owner) {
-				return notFound("Cluster", filter.ClusterID)
+				return domain.RefuseUnknown("Cluster", filter.ClusterID)
 			}
 		} else if filter.InfraEnvID != "" {
 			if e, err := r.InfraEnv(ctx, filter.InfraEnvID); err != nil {
 				return err
 			} else if e == nil && !by.Admin || e != nil && !by.Owns(e.Owner) {
-				return notFound("InfraEnv", filter.InfraEnvID)
+				return domain.RefuseUnknown("InfraEnv", filter.InfraEnvID)
 			}
 		}
 		found, err = r.Events(ctx, filter)

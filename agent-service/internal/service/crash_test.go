@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
@@ -86,15 +87,15 @@ func consistent(t *testing.T, path string) (found int) {
 	require.NoError(t, err)
 	defer db.Close() //nolint:errcheck // it was only read
 	require.NoError(t, db.View(t.Context(), func(ctx context.Context, r service.Reader) error {
-		all := service.Scope{Principal: admin}
-		hosts, err := r.Hosts(ctx, all, service.HostFilter{Page: service.Page{Limit: 5000}})
+		all := domain.Scope{Principal: admin}
+		hosts, err := r.Hosts(ctx, all, domain.HostFilter{Page: domain.Page{Limit: 5000}})
 		require.NoError(t, err)
 		found = hosts.Total
 		members := map[string]int{}
 		for _, h := range hosts.Items {
 			assert.Equal(t, lifecycle.Unbound(h.State), h.ClusterID == "", h.State)
 			members[h.ClusterID]++
-			events, err := r.Events(ctx, service.EventFilter{InfraEnvID: h.InfraEnvID, HostIDs: []string{h.HostID}})
+			events, err := r.Events(ctx, domain.EventFilter{InfraEnvID: h.InfraEnvID, HostIDs: []string{h.HostID}})
 			require.NoError(t, err)
 			bindings := map[string]int{}
 			for _, e := range events.Items {
@@ -105,7 +106,7 @@ func consistent(t *testing.T, path string) (found int) {
 				assert.Positive(t, bindings["host_bind_succeeded"], "what happened is told")
 			}
 		}
-		clusters, err := r.Clusters(ctx, all, service.ClusterFilter{})
+		clusters, err := r.Clusters(ctx, all, domain.ClusterFilter{})
 		require.NoError(t, err)
 		for _, c := range clusters.Items {
 			assert.Equal(t, members[c.ID], c.HostCount, "the cluster counts its hosts")

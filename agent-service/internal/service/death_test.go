@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/fate"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
@@ -34,12 +35,12 @@ type life struct {
 	names       map[string]string
 	env         string
 	blue, green string
-	one, two    service.HostKey
+	one, two    domain.HostKey
 }
 
 func newLife(t *testing.T, db *store.Store, next func() *fate.Fate) *life {
 	l := &life{world: &world{t: t, store: db, now: time.Now()}, next: next, env: uuid.NewString(), blue: uuid.NewString(), green: uuid.NewString()}
-	l.one, l.two = service.HostKey{InfraEnvID: l.env, HostID: uuid.NewString()}, service.HostKey{InfraEnvID: l.env, HostID: uuid.NewString()}
+	l.one, l.two = domain.HostKey{InfraEnvID: l.env, HostID: uuid.NewString()}, domain.HostKey{InfraEnvID: l.env, HostID: uuid.NewString()}
 	l.names = map[string]string{l.env: "env", l.blue: "blue", l.green: "green", l.one.HostID: "one", l.two.HostID: "two"}
 	l.begin()
 	return l
@@ -56,7 +57,7 @@ func (l *life) begin() {
 
 // until does something again and again, as users and agents do that get no answer, until it is done. There is who looks whether it was done before the
 // answer was lost; nil repeats it.
-func (l *life) until(do func(ctx context.Context) error, there func(*service.Host) bool) {
+func (l *life) until(do func(ctx context.Context) error, there func(*domain.Host) bool) {
 	l.t.Helper()
 	for {
 		err := do(l.t.Context())
@@ -80,31 +81,31 @@ func (l *life) until(do func(ctx context.Context) error, there func(*service.Hos
 func (l *life) once(do func(ctx context.Context) error) {
 	l.t.Helper()
 	l.until(func(ctx context.Context) error {
-		if err := do(ctx); service.ReasonOf(err) != "AlreadyExists" && service.KindOf(err) != service.NotFound {
+		if err := do(ctx); domain.ReasonOf(err) != "AlreadyExists" && domain.KindOf(err) != domain.NotFound {
 			return err
 		}
 		return nil
 	}, nil)
 }
 
-func (l *life) in(cluster string) func(*service.Host) bool {
-	return func(h *service.Host) bool { return h.ClusterID == cluster }
+func (l *life) in(cluster string) func(*domain.Host) bool {
+	return func(h *domain.Host) bool { return h.ClusterID == cluster }
 }
 
 func (l *life) live() {
 	l.once(func(ctx context.Context) error {
-		_, err := l.CreateInfraEnv(ctx, alice, service.NewInfraEnv{ID: l.env, Name: "env", InfraEnvSettings: service.InfraEnvSettings{PullSecret: `{"auths":{}}`}})
+		_, err := l.CreateInfraEnv(ctx, alice, domain.NewInfraEnv{ID: l.env, Name: "env", InfraEnvSettings: domain.InfraEnvSettings{PullSecret: `{"auths":{}}`}})
 		return err
 	})
 	for _, id := range []string{l.blue, l.green} {
 		l.once(func(ctx context.Context) error {
-			_, err := l.CreateCluster(ctx, alice, service.NewCluster{
-				ID: id, Name: l.names[id], ClusterSettings: service.ClusterSettings{OpenshiftVersion: "4.18", ControlPlaneCount: 1, PullSecret: `{"auths":{"secret":{}}}`},
+			_, err := l.CreateCluster(ctx, alice, domain.NewCluster{
+				ID: id, Name: l.names[id], ClusterSettings: domain.ClusterSettings{OpenshiftVersion: "4.18", ControlPlaneCount: 1, PullSecret: `{"auths":{"secret":{}}}`},
 			})
 			return err
 		})
 	}
-	for _, key := range []service.HostKey{l.one, l.two} {
+	for _, key := range []domain.HostKey{l.one, l.two} {
 		l.boot(key, "1")
 	}
 	l.until(func(ctx context.Context) error { _, err := l.BindHost(ctx, alice, l.one, l.blue, false); return err }, l.in(l.blue))
@@ -113,22 +114,22 @@ func (l *life) live() {
 	l.until(func(ctx context.Context) error { _, err := l.BindHost(ctx, alice, l.one, l.green, false); return err }, l.in(l.green))
 	l.until(func(ctx context.Context) error { _, err := l.BindHost(ctx, alice, l.two, l.blue, true); return err }, nil)
 	l.until(func(ctx context.Context) error {
-		_, err := l.UpdateHost(ctx, alice, l.two, func(s *service.HostSettings) error { s.Role = "master"; return nil })
+		_, err := l.UpdateHost(ctx, alice, l.two, func(s *domain.HostSettings) error { s.Role = "master"; return nil })
 		return err
 	}, nil)
 	l.install()
 }
 
 // boot is what the agent of a machine does that was just started.
-func (l *life) boot(key service.HostKey, boot string) {
+func (l *life) boot(key domain.HostKey, boot string) {
 	l.until(func(ctx context.Context) error {
-		_, err := l.RegisterHost(ctx, l.env, service.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: boot})
+		_, err := l.RegisterHost(ctx, l.env, domain.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: boot})
 		return err
 	}, nil)
 	l.report(key, agentproto.StepInventory, machine(l.names[key.HostID]))
 }
 
-func (l *life) report(key service.HostKey, step agentproto.StepType, output string) {
+func (l *life) report(key domain.HostKey, step agentproto.StepType, output string) {
 	l.until(func(ctx context.Context) error {
 		return l.ReportStep(ctx, key, agentproto.StepReply{Type: step, Output: output})
 	}, nil)
@@ -136,7 +137,7 @@ func (l *life) report(key service.HostKey, step agentproto.StepType, output stri
 
 func (l *life) install() {
 	l.until(func(ctx context.Context) error { _, err := l.InstallCluster(ctx, alice, l.green); return err },
-		func(h *service.Host) bool { return h.State != lifecycle.Known })
+		func(h *domain.Host) bool { return h.State != lifecycle.Known })
 	l.report(l.one, agentproto.StepDiskSpeed, `{"io_sync_duration":3}`)
 	l.report(l.one, agentproto.StepImageAvailability, `{"images":[]}`)
 	require.Contains(l.t, l.steps(l.one), agentproto.StepInstall)
@@ -144,7 +145,7 @@ func (l *life) install() {
 		lifecycle.StageStarting, lifecycle.StageInstalling, lifecycle.StageWriting, lifecycle.StageRebooting, lifecycle.StageConfiguring, lifecycle.StageJoined, lifecycle.StageDone,
 	} {
 		l.until(func(ctx context.Context) error {
-			_, err := l.ReportProgress(ctx, l.one, service.ProgressReport{Stage: stage})
+			_, err := l.ReportProgress(ctx, l.one, domain.ProgressReport{Stage: stage})
 			return err
 		}, nil)
 	}
@@ -168,7 +169,7 @@ func (l *life) told() []string {
 	l.t.Helper()
 	var lines []string
 	require.NoError(l.t, l.store.View(l.t.Context(), func(ctx context.Context, r service.Reader) error {
-		hosts, err := r.Hosts(ctx, service.Scope{Principal: admin}, service.HostFilter{InfraEnvID: l.env})
+		hosts, err := r.Hosts(ctx, domain.Scope{Principal: admin}, domain.HostFilter{InfraEnvID: l.env})
 		require.NoError(l.t, err)
 		for _, h := range hosts.Items {
 			lines = append(lines, fmt.Sprintln("host", h.HostID, h.State, h.ClusterID, h.Role, h.Bootstrap, h.Progress.Stage, h.Summary.Hostname, h.PreviousCluster))
@@ -180,11 +181,11 @@ func (l *life) told() []string {
 				lines = append(lines, fmt.Sprintln("cluster", id, c.Status, c.HostCount, c.ReadyHostCount, c.InstalledHostCount, c.Kubeconfig))
 			}
 		}
-		ofEnv, err := r.Events(ctx, service.EventFilter{InfraEnvID: l.env, Page: service.Page{Limit: 1000}})
+		ofEnv, err := r.Events(ctx, domain.EventFilter{InfraEnvID: l.env, Page: domain.Page{Limit: 1000}})
 		require.NoError(l.t, err)
 		events := ofEnv.Items
 		for _, id := range []string{l.blue, l.green} {
-			ofCluster, err := r.Events(ctx, service.EventFilter{ClusterID: id, Page: service.Page{Limit: 1000}})
+			ofCluster, err := r.Events(ctx, domain.EventFilter{ClusterID: id, Page: domain.Page{Limit: 1000}})
 			require.NoError(l.t, err)
 			events = append(events, ofCluster.Items...)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 )
 
@@ -18,10 +19,10 @@ const deleteBatch = 200
 
 // DeleteInfraEnv implements InfraEnvs. It is marked first, so that no host joins it any more; then its hosts are deleted in transactions of bounded size, and it itself with the
 // last of them. One that was begun is ended also where its caller has gone, and after a restart.
-func (s *Service) DeleteInfraEnv(ctx context.Context, by Principal, id string, force bool) error {
+func (s *Service) DeleteInfraEnv(ctx context.Context, by domain.Principal, id string, force bool) error {
 	if err := s.markInfraEnv(ctx, by, id, force); err != nil {
-		s.tellRefused(ctx, err, Event{
-			Name: "infra_env_deregister_failed", InfraEnvID: id, ForInfraEnv: true, Message: bound("Failed to deregister infra env. Error: "+err.Error(), 2000),
+		s.tellRefused(ctx, err, domain.Event{
+			Name: "infra_env_deregister_failed", InfraEnvID: id, ForInfraEnv: true, Message: domain.Truncate("Failed to deregister infra env. Error: "+err.Error(), 2000),
 		})
 		return err
 	}
@@ -29,14 +30,14 @@ func (s *Service) DeleteInfraEnv(ctx context.Context, by Principal, id string, f
 }
 
 // markInfraEnv begins a deletion.
-func (s *Service) markInfraEnv(ctx context.Context, by Principal, id string, force bool) error {
+func (s *Service) markInfraEnv(ctx context.Context, by domain.Principal, id string, force bool) error {
 	return s.update(ctx, func(ctx context.Context, w *work) error {
 		e, err := ownInfraEnv(ctx, w, by, id)
 		if err != nil {
 			return err
 		}
 		if !force {
-			bound, err := w.Hosts(ctx, Scope{Kubernetes}, HostFilter{InfraEnvID: id, States: inUse, Page: Page{Limit: 1}})
+			bound, err := w.Hosts(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.HostFilter{InfraEnvID: id, States: inUse, Page: domain.Page{Limit: 1}})
 			if err != nil {
 				return err
 			}
@@ -48,7 +49,7 @@ func (s *Service) markInfraEnv(ctx context.Context, by Principal, id string, for
 			return nil
 		}
 		e.Deleting, e.DeletingForced, e.UpdatedAt = true, force, w.now
-		w.changed(Change{Kind: InfraEnvChanged, ID: id})
+		w.changed(domain.Change{Kind: domain.InfraEnvChanged, ID: id})
 		return w.PutInfraEnv(ctx, e)
 	})
 }
@@ -57,15 +58,15 @@ func (s *Service) markInfraEnv(ctx context.Context, by Principal, id string, for
 var inUse = slices.DeleteFunc(slices.Clone(lifecycle.States), func(state lifecycle.State) bool { return lifecycle.Unbound(state) && !lifecycle.Busy(state) })
 
 func hostsBound(id, hostID string) error {
-	return Refuse(Conflict, "HostsBound", "InfraEnv %s has hosts that are bound to clusters, %s among them: unbind them first", id, hostID)
+	return domain.Refuse(domain.Conflict, "HostsBound", "InfraEnv %s has hosts that are bound to clusters, %s among them: unbind them first", id, hostID)
 }
 
 // endInfraEnv deletes the hosts of a marked InfraEnv, and it. Where a host was bound meanwhile the mark goes again.
 func (s *Service) endInfraEnv(ctx context.Context, id string, force bool) error {
 	for {
-		var some List[Host]
+		var some domain.List[domain.Host]
 		err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
-			some, err = r.Hosts(ctx, Scope{Kubernetes}, HostFilter{InfraEnvID: id, Page: Page{Limit: deleteBatch}})
+			some, err = r.Hosts(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.HostFilter{InfraEnvID: id, Page: domain.Page{Limit: deleteBatch}})
 			return err
 		})
 		if err != nil {
@@ -77,9 +78,9 @@ func (s *Service) endInfraEnv(ctx context.Context, id string, force bool) error 
 			err = s.dropInfraEnv(ctx, id)
 		}
 		switch {
-		case ReasonOf(err) == "HostsBound":
+		case domain.ReasonOf(err) == "HostsBound":
 			return errorOf(s.unmarkInfraEnv(ctx, id), err)
-		case ReasonOf(err) == errHostsLeft.Reason:
+		case domain.ReasonOf(err) == errHostsLeft.Reason:
 		case err != nil || len(some.Items) == 0:
 			return err
 		}
@@ -95,8 +96,8 @@ func errorOf(first, second error) error {
 }
 
 // deleteHosts deletes hosts of an InfraEnv in one transaction.
-func (s *Service) deleteHosts(ctx context.Context, id string, hosts []Host, force bool) error {
-	keys, clusters := make([]HostKey, 0, len(hosts)), []string{}
+func (s *Service) deleteHosts(ctx context.Context, id string, hosts []domain.Host, force bool) error {
+	keys, clusters := make([]domain.HostKey, 0, len(hosts)), []string{}
 	for i := range hosts {
 		keys = append(keys, hosts[i].HostKey)
 		if c := hosts[i].ClusterID; c != "" && !slices.Contains(clusters, c) {
@@ -117,7 +118,7 @@ func (s *Service) deleteHosts(ctx context.Context, id string, hosts []Host, forc
 			if err := w.needsLock(h.ClusterID); err != nil {
 				return err
 			}
-			w.hosts[h.HostKey] = &tracked[Host]{before: *h, now: h, deleted: true}
+			w.hosts[h.HostKey] = &tracked[domain.Host]{before: *h, now: h, deleted: true}
 			if h.ClusterID != "" && !slices.Contains(left, h.ClusterID) {
 				left = append(left, h.ClusterID)
 			}
@@ -132,23 +133,23 @@ func (s *Service) deleteHosts(ctx context.Context, id string, hosts []Host, forc
 }
 
 // errHostsLeft is of an InfraEnv that hosts registered with while it was marked.
-var errHostsLeft = Refuse(Conflict, "HostsLeft", "the InfraEnv has hosts")
+var errHostsLeft = domain.Refuse(domain.Conflict, "HostsLeft", "the InfraEnv has hosts")
 
 // dropInfraEnv ends a deletion.
 func (s *Service) dropInfraEnv(ctx context.Context, id string) error {
 	return s.update(ctx, func(ctx context.Context, w *work) error {
-		left, err := w.Hosts(ctx, Scope{Kubernetes}, HostFilter{InfraEnvID: id, Page: Page{Limit: 1}})
+		left, err := w.Hosts(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.HostFilter{InfraEnvID: id, Page: domain.Page{Limit: 1}})
 		if err != nil {
 			return err
 		}
 		if left.Total > 0 {
 			return errHostsLeft
 		}
-		w.events = append(w.events, Event{
-			Name: "infra_env_deregistered", InfraEnvID: id, Severity: Info, Category: "user", Message: "Deregistered InfraEnv", At: w.now, ForInfraEnv: true,
+		w.events = append(w.events, domain.Event{
+			Name: "infra_env_deregistered", InfraEnvID: id, Severity: domain.Info, Category: "user", Message: "Deregistered InfraEnv", At: w.now, ForInfraEnv: true,
 			Props: json.RawMessage("{}"),
 		})
-		w.changed(Change{Kind: InfraEnvChanged, ID: id})
+		w.changed(domain.Change{Kind: domain.InfraEnvChanged, ID: id})
 		return w.DeleteInfraEnv(ctx, id)
 	})
 }
@@ -160,20 +161,20 @@ func (s *Service) unmarkInfraEnv(ctx context.Context, id string) error {
 			return err
 		}
 		e.Deleting, e.DeletingForced = false, false
-		w.changed(Change{Kind: InfraEnvChanged, ID: id})
+		w.changed(domain.Change{Kind: domain.InfraEnvChanged, ID: id})
 		return w.PutInfraEnv(ctx, e)
 	})
 }
 
 // endDeletions ends what a process began that is no more.
 func (s *Service) endDeletions(ctx context.Context) {
-	var marked List[InfraEnv]
+	var marked domain.List[domain.InfraEnv]
 	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
-		marked, err = r.InfraEnvs(ctx, Scope{Kubernetes}, InfraEnvFilter{Deleting: true})
+		marked, err = r.InfraEnvs(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.InfraEnvFilter{Deleting: true})
 		return err
 	})
 	for i := range marked.Items {
-		if one := s.endInfraEnv(ctx, marked.Items[i].ID, marked.Items[i].DeletingForced); KindOf(one) != Conflict {
+		if one := s.endInfraEnv(ctx, marked.Items[i].ID, marked.Items[i].DeletingForced); domain.KindOf(one) != domain.Conflict {
 			err = errorOf(err, one)
 		}
 	}

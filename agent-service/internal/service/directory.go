@@ -12,6 +12,7 @@ import (
 	"unique"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
@@ -50,7 +51,7 @@ func (a *awake) advance(now time.Time, longest time.Duration, away bool) time.Du
 // entry is what is kept in memory of a host. Its fields are guarded by mu; the host is never changed, only replaced.
 type entry struct {
 	mu   sync.Mutex
-	host *Host
+	host *domain.Host
 	// seen is when it polled last, in awake time, and seenAt on the wall.
 	seen   time.Duration
 	seenAt time.Time
@@ -76,7 +77,7 @@ type entry struct {
 }
 
 // backSince is true where the host was away as it is in memory, and is not now: another replica heard it, whose polls are read later. The caller holds the entry.
-func (e *entry) backSince(h *Host) bool {
+func (e *entry) backSince(h *domain.Host) bool {
 	return e.host != nil && h.Revision > e.host.Revision && lifecycle.Silent(e.host.State) && !lifecycle.Silent(h.State)
 }
 
@@ -94,19 +95,19 @@ func (e *entry) changed() {
 // directory is all hosts.
 type directory struct {
 	mu        sync.RWMutex
-	entries   map[HostKey]*entry
-	byCluster map[string]map[HostKey]struct{}
+	entries   map[domain.HostKey]*entry
+	byCluster map[string]map[domain.HostKey]struct{}
 	// epoch grows with all that other replicas change.
 	epoch int64
 	// unread are hosts that other replicas made or changed since this one read them.
-	unread map[HostKey]struct{}
+	unread map[domain.HostKey]struct{}
 }
 
 func newDirectory() *directory {
-	return &directory{entries: map[HostKey]*entry{}, byCluster: map[string]map[HostKey]struct{}{}, unread: map[HostKey]struct{}{}}
+	return &directory{entries: map[domain.HostKey]*entry{}, byCluster: map[string]map[domain.HostKey]struct{}{}, unread: map[domain.HostKey]struct{}{}}
 }
 
-func (d *directory) get(key HostKey) *entry {
+func (d *directory) get(key domain.HostKey) *entry {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.entries[key]
@@ -123,7 +124,7 @@ func (d *directory) all() []*entry {
 }
 
 // clusterOf is the cluster that a host is bound to as far as this process knows, empty for none.
-func (d *directory) clusterOf(key HostKey) string {
+func (d *directory) clusterOf(key domain.HostKey) string {
 	e := d.get(key)
 	if e == nil {
 		return ""
@@ -140,16 +141,16 @@ func (d *directory) now() int64 {
 	return d.epoch
 }
 
-func (d *directory) keys() []HostKey {
+func (d *directory) keys() []domain.HostKey {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return slices.Collect(maps.Keys(d.entries))
 }
 
-func (d *directory) ofCluster(id string) []HostKey {
+func (d *directory) ofCluster(id string) []domain.HostKey {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	keys := make([]HostKey, 0, len(d.byCluster[id]))
+	keys := make([]domain.HostKey, 0, len(d.byCluster[id]))
 	for key := range d.byCluster[id] {
 		keys = append(keys, key)
 	}
@@ -158,7 +159,7 @@ func (d *directory) ofCluster(id string) []HostKey {
 
 // put replaces a host, unless what is there is newer, with what was read after an epoch. Hosts that are new to the directory count as seen now, unless they
 // are known to be away: after a start everybody has the whole time-out.
-func (d *directory) put(h *Host, now time.Duration, read int64) *entry {
+func (d *directory) put(h *domain.Host, now time.Duration, read int64) *entry {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e := d.entries[h.HostKey]
@@ -189,7 +190,7 @@ func (d *directory) put(h *Host, now time.Duration, read int64) *entry {
 	}
 	if h.ClusterID != "" {
 		if d.byCluster[h.ClusterID] == nil {
-			d.byCluster[h.ClusterID] = map[HostKey]struct{}{}
+			d.byCluster[h.ClusterID] = map[domain.HostKey]struct{}{}
 		}
 		d.byCluster[h.ClusterID][h.HostKey] = struct{}{}
 	}
@@ -200,7 +201,7 @@ func (d *directory) put(h *Host, now time.Duration, read int64) *entry {
 }
 
 // confirm returns the entry of a host that is as it was read after an epoch, nil where it is not. Nobody is woken: two polls of a host would wake each other.
-func (d *directory) confirm(h *Host, read int64) *entry {
+func (d *directory) confirm(h *domain.Host, read int64) *entry {
 	e := d.get(h.HostKey)
 	if e == nil {
 		return nil
@@ -215,7 +216,7 @@ func (d *directory) confirm(h *Host, read int64) *entry {
 }
 
 // onceInMemory are results whose messages, most of which are those of other hosts too, are in memory once.
-func onceInMemory(before *Host, results []validate.Result) []validate.Result {
+func onceInMemory(before *domain.Host, results []validate.Result) []validate.Result {
 	if len(results) == 0 || before != nil && len(before.Validations) > 0 && &before.Validations[0] == &results[0] {
 		return results
 	}
@@ -227,7 +228,7 @@ func onceInMemory(before *Host, results []validate.Result) []validate.Result {
 }
 
 // known is a host as it is in memory, nil where it is not there or another replica changed it.
-func (d *directory) known(key HostKey) *Host {
+func (d *directory) known(key domain.HostKey) *domain.Host {
 	e := d.get(key)
 	if e == nil {
 		return nil
@@ -240,7 +241,7 @@ func (d *directory) known(key HostKey) *Host {
 	return e.host
 }
 
-func (d *directory) remove(key HostKey) {
+func (d *directory) remove(key domain.HostKey) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.unread, key)
@@ -259,7 +260,7 @@ func (d *directory) remove(key HostKey) {
 }
 
 // quiet makes a host count as never seen, also where a poll from before is read later.
-func (d *directory) quiet(key HostKey) {
+func (d *directory) quiet(key domain.HostKey) {
 	if e := d.get(key); e != nil {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -267,7 +268,7 @@ func (d *directory) quiet(key HostKey) {
 	}
 }
 
-func (d *directory) leave(h *Host) {
+func (d *directory) leave(h *domain.Host) {
 	delete(d.byCluster[h.ClusterID], h.HostKey)
 	if len(d.byCluster[h.ClusterID]) == 0 {
 		delete(d.byCluster, h.ClusterID)
@@ -275,7 +276,7 @@ func (d *directory) leave(h *Host) {
 }
 
 // stale makes the next look at a host read it again.
-func (d *directory) stale(key HostKey) {
+func (d *directory) stale(key domain.HostKey) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.epoch++
@@ -289,10 +290,10 @@ func (d *directory) stale(key HostKey) {
 }
 
 // changedElsewhere returns the hosts that other replicas made or changed since the last call, but for those that were read meanwhile.
-func (d *directory) changedElsewhere() []HostKey {
+func (d *directory) changedElsewhere() []domain.HostKey {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	keys := make([]HostKey, 0, len(d.unread))
+	keys := make([]domain.HostKey, 0, len(d.unread))
 	for key := range d.unread {
 		if e := d.entries[key]; e == nil || e.isStale() {
 			keys = append(keys, key)
@@ -303,7 +304,7 @@ func (d *directory) changedElsewhere() []HostKey {
 }
 
 // readLater returns hosts to those that changedElsewhere returns.
-func (d *directory) readLater(keys []HostKey) {
+func (d *directory) readLater(keys []domain.HostKey) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, key := range keys {

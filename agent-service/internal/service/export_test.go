@@ -6,6 +6,8 @@ package service
 import (
 	"context"
 	"time"
+
+	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
 // Tick does what Run does once a second.
@@ -24,7 +26,7 @@ func Review(s *Service, id string, due bool) {
 }
 
 // Woken returns what says whether a host was shown another version since.
-func Woken(s *Service, key HostKey) func() bool {
+func Woken(s *Service, key domain.HostKey) func() bool {
 	e := s.hosts.get(key)
 	wake := e.wake
 	return func() bool {

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
@@ -110,9 +111,9 @@ func TestAHostThatReportsBeforeAllHostsAreLoadedIsNotSilent(t *testing.T) {
 
 	bound, free := w.ready(1)
 	w.Service = w.begin()
-	_, err := w.UpdateCluster(t.Context(), alice, bound.ID, func(s *service.ClusterSettings) error { s.BaseDNSDomain = "example.com"; return nil })
+	_, err := w.UpdateCluster(t.Context(), alice, bound.ID, func(s *domain.ClusterSettings) error { s.BaseDNSDomain = "example.com"; return nil })
 	require.NoError(t, err)
-	_, err = w.UpdateHost(t.Context(), alice, free[0], func(s *service.HostSettings) error { s.RequestedHostname = "other"; return nil })
+	_, err = w.UpdateHost(t.Context(), alice, free[0], func(s *domain.HostSettings) error { s.RequestedHostname = "other"; return nil })
 	require.NoError(t, err)
 	assert.Equal(t, lifecycle.Known, w.state(free[0]))
 	w.Service = w.begin()
@@ -129,7 +130,7 @@ func TestASilentHostWhoseAgentStartsAgainIsBack(t *testing.T) {
 	w.pass(4 * time.Minute)
 	for i, names := range [][2]lifecycle.State{{lifecycle.Disconnected, lifecycle.Known}, {lifecycle.DisconnectedUnbound, lifecycle.KnownUnbound}} {
 		require.Equal(t, names[0], w.state(keys[i]))
-		_, err := w.RegisterHost(t.Context(), keys[i].InfraEnvID, service.NewHost{HostID: keys[i].HostID, AgentVersion: "test", BootID: "1"})
+		_, err := w.RegisterHost(t.Context(), keys[i].InfraEnvID, domain.NewHost{HostID: keys[i].HostID, AgentVersion: "test", BootID: "1"})
 		require.NoError(t, err)
 		w.steps(keys[i])
 		assert.Equal(t, names[1], w.state(keys[i]))
@@ -150,9 +151,9 @@ func TestADatabaseThatIsAwayDisconnectsNobody(t *testing.T) {
 	w.pass(2 * time.Minute)
 	server.Down()
 	_, err = w.GetHost(t.Context(), alice, key)
-	require.Equal(t, service.Unavailable, service.KindOf(err))
-	_, err = w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: uuid.NewString()})
-	require.Equal(t, service.Unavailable, service.KindOf(err))
+	require.Equal(t, domain.Unavailable, domain.KindOf(err))
+	_, err = w.RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: uuid.NewString()})
+	require.Equal(t, domain.Unavailable, domain.KindOf(err))
 	w.pass(5 * time.Minute) // nobody polls: their requests fail elsewhere, too
 	server.Up()
 	require.Eventually(t, func() bool { return db.Ping(t.Context()) == nil }, patience, 10*time.Millisecond)
@@ -196,7 +197,7 @@ func TestALargeInventoryIsBoundedAndFlagged(t *testing.T) {
 	assert.Equal(t, "partial", inventory.Truncation.Type)
 	assert.Equal(t, lifecycle.KnownUnbound, w.state(other))
 	err = w.ReportStep(t.Context(), key, agentproto.StepReply{Type: agentproto.StepInventory, Output: "{"})
-	assert.Equal(t, service.Invalid, service.KindOf(err))
+	assert.Equal(t, domain.Invalid, domain.KindOf(err))
 }
 
 func TestNamesOfTimeServersAreBounded(t *testing.T) {
@@ -214,11 +215,11 @@ func TestALoopOfRegistrationsIsFolded(t *testing.T) {
 	w := newWorld(t)
 	key := w.register(w.infraEnv(alice), "n1")
 	for range 100 {
-		_, err := w.RegisterHost(t.Context(), key.InfraEnvID, service.NewHost{HostID: key.HostID, BootID: "1"})
+		_, err := w.RegisterHost(t.Context(), key.InfraEnvID, domain.NewHost{HostID: key.HostID, BootID: "1"})
 		require.NoError(t, err)
 		require.Equal(t, lifecycle.KnownUnbound, w.state(key), "the same boot keeps what is known")
 	}
-	found, err := w.ListEvents(t.Context(), alice, service.EventFilter{InfraEnvID: key.InfraEnvID})
+	found, err := w.ListEvents(t.Context(), alice, domain.EventFilter{InfraEnvID: key.InfraEnvID})
 	require.NoError(t, err)
 	assert.Less(t, found.Total, 10)
 }
@@ -227,12 +228,12 @@ func TestTwoLiveMachinesWithOneSerialAreReported(t *testing.T) {
 	w := newWorld(t)
 	e := w.infraEnv(alice)
 	id := uuid.NewString()
-	_, err := w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: id, Fingerprint: "one"})
+	_, err := w.RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: id, Fingerprint: "one"})
 	require.NoError(t, err)
-	_, err = w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: id, Fingerprint: "two"})
-	assert.Equal(t, "IdentityInUse", service.ReasonOf(err))
-	assert.Contains(t, w.events(service.EventFilter{InfraEnvID: e.ID}), "host_registration_failed")
-	_, err = w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: id, Fingerprint: "one"})
+	_, err = w.RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: id, Fingerprint: "two"})
+	assert.Equal(t, "IdentityInUse", domain.ReasonOf(err))
+	assert.Contains(t, w.events(domain.EventFilter{InfraEnvID: e.ID}), "host_registration_failed")
+	_, err = w.RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: id, Fingerprint: "one"})
 	require.NoError(t, err)
 }
 
@@ -240,17 +241,17 @@ func TestALiveMachineIsNotTakenOverWithoutItsFingerprint(t *testing.T) {
 	w := newWorld(t)
 	e, foreign := w.infraEnv(alice), w.infraEnv(alice)
 	key := w.register(e, "n1")
-	_, err := w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: "1", Fingerprint: "one"})
+	_, err := w.RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: "1", Fingerprint: "one"})
 	require.NoError(t, err, "what sent none before may send one")
-	for _, infraEnv := range []*service.InfraEnv{e, foreign} {
-		_, err := w.RegisterHost(t.Context(), infraEnv.ID, service.NewHost{HostID: key.HostID})
-		assert.Equal(t, "IdentityInUse", service.ReasonOf(err))
-		assert.Contains(t, w.events(service.EventFilter{InfraEnvID: infraEnv.ID}), "host_registration_failed")
+	for _, infraEnv := range []*domain.InfraEnv{e, foreign} {
+		_, err := w.RegisterHost(t.Context(), infraEnv.ID, domain.NewHost{HostID: key.HostID})
+		assert.Equal(t, "IdentityInUse", domain.ReasonOf(err))
+		assert.Contains(t, w.events(domain.EventFilter{InfraEnvID: infraEnv.ID}), "host_registration_failed")
 		assert.Equal(t, lifecycle.KnownUnbound, w.state(key))
 	}
 	w.pass(4 * time.Minute)
-	for _, infraEnv := range []*service.InfraEnv{foreign, e} {
-		_, err = w.RegisterHost(t.Context(), infraEnv.ID, service.NewHost{HostID: key.HostID})
+	for _, infraEnv := range []*domain.InfraEnv{foreign, e} {
+		_, err = w.RegisterHost(t.Context(), infraEnv.ID, domain.NewHost{HostID: key.HostID})
 		require.NoError(t, err, "it was silent for too long")
 	}
 }
@@ -258,12 +259,12 @@ func TestALiveMachineIsNotTakenOverWithoutItsFingerprint(t *testing.T) {
 func TestTwoMachinesWithOneIDAndNoFingerprintAreNotMerged(t *testing.T) {
 	w := newWorld(t)
 	e := w.infraEnv(alice)
-	key := service.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}
+	key := domain.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}
 	report := func(mac string) {
 		w.reply(key, agentproto.StepInventory, 0, machine("n1", func(i *hardware.Inventory) { i.Interfaces[0].MACAddress = mac }))
 	}
 	for _, mac := range []string{"52:54:00:00:00:01", "52:54:00:00:00:02"} { // the second one is switched on later
-		_, err := w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: key.HostID, AgentVersion: "quay.io/agent:1"})
+		_, err := w.RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: key.HostID, AgentVersion: "quay.io/agent:1"})
 		require.NoError(t, err)
 		w.steps(key)
 		report(mac)
@@ -275,7 +276,7 @@ func TestTwoMachinesWithOneIDAndNoFingerprintAreNotMerged(t *testing.T) {
 	assert.Equal(t, lifecycle.InsufficientUnbound, h.State)
 	assert.Contains(t, h.StateInfo, "one has network card 52:54:00:00:00:02, the other 52:54:00:00:00:01")
 	assert.Equal(t, []string{"52:54:00:00:00:02"}, h.Summary.MACAddresses)
-	assert.Contains(t, w.events(service.EventFilter{InfraEnvID: e.ID}), "host_identity_in_use")
+	assert.Contains(t, w.events(domain.EventFilter{InfraEnvID: e.ID}), "host_identity_in_use")
 	report("52:54:00:00:00:02")
 	assert.Equal(t, lifecycle.InsufficientUnbound, w.state(key), "the other one is there still")
 	w.pass(6*time.Minute, func() { w.steps(key) })
@@ -287,21 +288,21 @@ func TestTwoMachinesWithOneIDAndNoFingerprintAreNotMerged(t *testing.T) {
 func TestAMachineOfAnotherOwnerChangesNobodysHost(t *testing.T) {
 	w := newWorld(t)
 	mine, foreign := w.infraEnv(alice), w.infraEnv(bob)
-	kube := func(namespace string) *service.InfraEnv {
-		e, err := w.CreateInfraEnv(t.Context(), service.Kubernetes, service.NewInfraEnv{Name: "env", Kube: service.KubeRef{Namespace: namespace, Name: "env"}})
+	kube := func(namespace string) *domain.InfraEnv {
+		e, err := w.CreateInfraEnv(t.Context(), domain.Kubernetes, domain.NewInfraEnv{Name: "env", Kube: domain.KubeRef{Namespace: namespace, Name: "env"}})
 		require.NoError(t, err)
 		return e
 	}
-	for name, envs := range map[string][2]*service.InfraEnv{"over REST": {mine, foreign}, "in another namespace": {kube("a"), kube("b")}} {
+	for name, envs := range map[string][2]*domain.InfraEnv{"over REST": {mine, foreign}, "in another namespace": {kube("a"), kube("b")}} {
 		t.Run(name, func(t *testing.T) {
 			for _, fingerprint := range []string{"", "one"} {
 				key := w.register(envs[0], "n1")
-				_, err := w.RegisterHost(t.Context(), key.InfraEnvID, service.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: "1", Fingerprint: fingerprint})
+				_, err := w.RegisterHost(t.Context(), key.InfraEnvID, domain.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: "1", Fingerprint: fingerprint})
 				require.NoError(t, err)
 				state := w.state(key)
 				for _, other := range []string{"", "one", "two"} {
-					_, err = w.RegisterHost(t.Context(), envs[1].ID, service.NewHost{HostID: key.HostID, Fingerprint: other})
-					if service.ReasonOf(err) != "IdentityInUse" { // its own machine may be in the way there
+					_, err = w.RegisterHost(t.Context(), envs[1].ID, domain.NewHost{HostID: key.HostID, Fingerprint: other})
+					if domain.ReasonOf(err) != "IdentityInUse" { // its own machine may be in the way there
 						require.NoError(t, err, "it is not blocked either")
 					}
 					assert.Equal(t, state, w.state(key))
@@ -320,7 +321,7 @@ func TestAThousandHostsBoundAtOnceAreEachInTheirCluster(t *testing.T) {
 	if testing.Short() {
 		n = 100
 	}
-	want := map[service.HostKey]string{}
+	want := map[domain.HostKey]string{}
 	for range n {
 		want[w.register(e, "n1")] = w.cluster(alice).ID
 	}
@@ -332,7 +333,7 @@ func TestAThousandHostsBoundAtOnceAreEachInTheirCluster(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	hosts, err := w.ListHosts(t.Context(), alice, service.HostFilter{Page: service.Page{Limit: n}})
+	hosts, err := w.ListHosts(t.Context(), alice, domain.HostFilter{Page: domain.Page{Limit: n}})
 	require.NoError(t, err)
 	require.Len(t, hosts.Items, n)
 	for _, h := range hosts.Items {
@@ -345,7 +346,7 @@ func TestHeartbeatsCostHardlyAnyStatements(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	e := w.infraEnv(alice)
-	var keys []service.HostKey
+	var keys []domain.HostKey
 	for range 100 {
 		keys = append(keys, w.register(e, "n"+uuid.NewString()))
 	}
@@ -369,46 +370,46 @@ func TestWhatIsForbiddenAnswersLikeWhatIsUnknown(t *testing.T) {
 	unknown := uuid.NewString()
 	same := func(forbidden, missing error, id string) {
 		t.Helper()
-		require.Equal(t, service.NotFound, service.KindOf(forbidden))
+		require.Equal(t, domain.NotFound, domain.KindOf(forbidden))
 		assert.Equal(t, strings.ReplaceAll(missing.Error(), unknown, id), forbidden.Error())
 	}
 	_, forbidden := w.GetInfraEnv(t.Context(), bob, e.ID)
 	_, missing := w.GetInfraEnv(t.Context(), bob, unknown)
 	same(forbidden, missing, e.ID)
 	_, forbidden = w.GetHost(t.Context(), bob, key)
-	_, missing = w.GetHost(t.Context(), bob, service.HostKey{InfraEnvID: e.ID, HostID: unknown})
+	_, missing = w.GetHost(t.Context(), bob, domain.HostKey{InfraEnvID: e.ID, HostID: unknown})
 	same(forbidden, missing, key.HostID)
 	_, forbidden = w.GetCluster(t.Context(), bob, c.ID)
 	_, missing = w.GetCluster(t.Context(), bob, unknown)
 	same(forbidden, missing, c.ID)
 	mine := w.cluster(bob)
 	_, err := w.BindHost(t.Context(), bob, key, mine.ID, false)
-	assert.Equal(t, service.NotFound, service.KindOf(err))
+	assert.Equal(t, domain.NotFound, domain.KindOf(err))
 	_, err = w.BindHost(t.Context(), alice, key, mine.ID, false)
-	assert.Equal(t, service.NotFound, service.KindOf(err))
-	_, err = w.ListEvents(t.Context(), bob, service.EventFilter{InfraEnvID: e.ID})
-	assert.Equal(t, service.NotFound, service.KindOf(err))
-	hosts, err := w.ListHosts(t.Context(), bob, service.HostFilter{})
+	assert.Equal(t, domain.NotFound, domain.KindOf(err))
+	_, err = w.ListEvents(t.Context(), bob, domain.EventFilter{InfraEnvID: e.ID})
+	assert.Equal(t, domain.NotFound, domain.KindOf(err))
+	hosts, err := w.ListHosts(t.Context(), bob, domain.HostFilter{})
 	require.NoError(t, err)
 	assert.Empty(t, hosts.Items)
 	h, err := w.GetHost(t.Context(), alice, key)
 	require.NoError(t, err)
-	assert.Equal(t, service.Owner{User: "alice", Organization: "a"}, h.Owner, "hosts inherit the owner")
+	assert.Equal(t, domain.Owner{User: "alice", Organization: "a"}, h.Owner, "hosts inherit the owner")
 }
 
 func TestSettingsAreClearedAsWellAsSet(t *testing.T) {
 	w := newWorld(t)
 	e := w.infraEnv(alice)
-	set, err := w.UpdateInfraEnv(t.Context(), alice, e.ID, func(s *service.InfraEnvSettings) error { s.SSHAuthorizedKey = "ssh"; return nil })
+	set, err := w.UpdateInfraEnv(t.Context(), alice, e.ID, func(s *domain.InfraEnvSettings) error { s.SSHAuthorizedKey = "ssh"; return nil })
 	require.NoError(t, err)
-	same, err := w.UpdateInfraEnv(t.Context(), alice, e.ID, func(s *service.InfraEnvSettings) error { s.SSHAuthorizedKey = "ssh"; return nil })
+	same, err := w.UpdateInfraEnv(t.Context(), alice, e.ID, func(s *domain.InfraEnvSettings) error { s.SSHAuthorizedKey = "ssh"; return nil })
 	require.NoError(t, err)
 	assert.Equal(t, set.ImageUpdatedAt.UTC(), same.ImageUpdatedAt.UTC(), "without a change the image stays")
-	cleared, err := w.UpdateInfraEnv(t.Context(), alice, e.ID, func(s *service.InfraEnvSettings) error { s.SSHAuthorizedKey = ""; return nil })
+	cleared, err := w.UpdateInfraEnv(t.Context(), alice, e.ID, func(s *domain.InfraEnvSettings) error { s.SSHAuthorizedKey = ""; return nil })
 	require.NoError(t, err)
 	assert.Empty(t, cleared.SSHAuthorizedKey)
-	_, err = w.UpdateInfraEnv(t.Context(), alice, e.ID, func(s *service.InfraEnvSettings) error { s.ClusterID = "x"; return nil })
-	assert.Equal(t, "ClusterImmutable", service.ReasonOf(err))
+	_, err = w.UpdateInfraEnv(t.Context(), alice, e.ID, func(s *domain.InfraEnvSettings) error { s.ClusterID = "x"; return nil })
+	assert.Equal(t, "ClusterImmutable", domain.ReasonOf(err))
 }
 
 func TestTokensOfImagesAreRevokedAtOnce(t *testing.T) {
@@ -430,12 +431,12 @@ func TestAnInfraEnvWaitsForItsBoundHosts(t *testing.T) {
 	key := w.register(e, "n1")
 	_, err := w.BindHost(t.Context(), alice, key, c.ID, false)
 	require.NoError(t, err)
-	require.Equal(t, "HostsBound", service.ReasonOf(w.DeleteInfraEnv(t.Context(), alice, e.ID, false)))
+	require.Equal(t, "HostsBound", domain.ReasonOf(w.DeleteInfraEnv(t.Context(), alice, e.ID, false)))
 	require.NoError(t, w.DeleteInfraEnv(t.Context(), alice, e.ID, true))
 	_, err = w.GetHost(t.Context(), alice, key)
-	assert.Equal(t, service.NotFound, service.KindOf(err))
+	assert.Equal(t, domain.NotFound, domain.KindOf(err))
 	_, err = w.NextInstructions(t.Context(), key, 0)
-	assert.Equal(t, service.NotFound, service.KindOf(err))
+	assert.Equal(t, domain.NotFound, domain.KindOf(err))
 	assert.Equal(t, lifecycle.ClusterInsufficient, w.clusterState(c.ID))
 }
 
@@ -454,7 +455,7 @@ func TestAnInfraEnvWithManyHostsIsDeletedInBoundedTransactions(t *testing.T) {
 			for from := range hosts / 100 {
 				require.NoError(t, db.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
 					for i := 100 * from; i < 100*(from+1); i++ {
-						h := &service.Host{HostKey: service.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}, Owner: e.Owner, State: lifecycle.KnownUnbound, CreatedAt: w.now}
+						h := &domain.Host{HostKey: domain.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}, Owner: e.Owner, State: lifecycle.KnownUnbound, CreatedAt: w.now}
 						if i%100 == 0 {
 							h.State, h.ClusterID = lifecycle.Known, c.ID
 						}
@@ -465,15 +466,15 @@ func TestAnInfraEnvWithManyHostsIsDeletedInBoundedTransactions(t *testing.T) {
 					return nil
 				}))
 			}
-			require.Equal(t, "HostsBound", service.ReasonOf(w.DeleteInfraEnv(t.Context(), alice, e.ID, false)))
+			require.Equal(t, "HostsBound", domain.ReasonOf(w.DeleteInfraEnv(t.Context(), alice, e.ID, false)))
 			before := db.Statements.Load()
 			require.NoError(t, w.DeleteInfraEnv(t.Context(), alice, e.ID, true))
 			assert.Less(t, db.Statements.Load()-before, int64(hosts/4), "statements do not grow with each host")
-			left, err := w.ListHosts(t.Context(), admin, service.HostFilter{InfraEnvID: e.ID})
+			left, err := w.ListHosts(t.Context(), admin, domain.HostFilter{InfraEnvID: e.ID})
 			require.NoError(t, err)
 			assert.Zero(t, left.Total)
 			_, err = w.GetInfraEnv(t.Context(), alice, e.ID)
-			assert.Equal(t, service.NotFound, service.KindOf(err))
+			assert.Equal(t, domain.NotFound, domain.KindOf(err))
 		})
 	}
 }
@@ -487,11 +488,11 @@ func TestAnInfraEnvThatIsBeingDeletedTakesNoHosts(t *testing.T) {
 		marked.Deleting = true
 		return tx.PutInfraEnv(ctx, marked)
 	}))
-	_, err := w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: uuid.NewString()})
-	assert.Equal(t, "InfraEnvDeleting", service.ReasonOf(err))
+	_, err := w.RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: uuid.NewString()})
+	assert.Equal(t, "InfraEnvDeleting", domain.ReasonOf(err))
 	w.Service = w.restart()
 	_, err = w.GetInfraEnv(t.Context(), alice, e.ID)
-	assert.Equal(t, service.NotFound, service.KindOf(err), "what was begun is ended after a restart")
+	assert.Equal(t, domain.NotFound, domain.KindOf(err), "what was begun is ended after a restart")
 }
 
 func TestAClusterThatGoesFreesItsHosts(t *testing.T) {
@@ -511,8 +512,8 @@ func TestSubscriptionsHearEveryChangeOnce(t *testing.T) {
 	key := w.register(e, "n1")
 	changes, err := sub.Next(t.Context())
 	require.NoError(t, err)
-	assert.ElementsMatch(t, []service.Change{
-		{Kind: service.InfraEnvChanged, ID: e.ID}, {Kind: service.HostChanged, Host: key, ID: e.ID},
+	assert.ElementsMatch(t, []domain.Change{
+		{Kind: domain.InfraEnvChanged, ID: e.ID}, {Kind: domain.HostChanged, Host: key, ID: e.ID},
 	}, changes)
 }
 
@@ -520,17 +521,17 @@ func TestSubscriptionsHearOfEventsThatChangeNothingElse(t *testing.T) {
 	w := newWorld(t)
 	e := w.infraEnv(alice)
 	key := w.register(e, "n1")
-	_, err := w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: key.HostID, Fingerprint: "one"})
+	_, err := w.RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: key.HostID, Fingerprint: "one"})
 	require.NoError(t, err)
 	sub := w.Subscribe()
 	defer sub.Close()
 	for name, tell := range map[string]func() error{
 		"it is reported": func() error {
-			return w.ReportEvent(t.Context(), key, service.Event{Name: "n", Severity: service.Info, Message: "m"})
+			return w.ReportEvent(t.Context(), key, domain.Event{Name: "n", Severity: domain.Info, Message: "m"})
 		},
 		"a registration is refused": func() error {
-			_, err := w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: key.HostID, Fingerprint: "two"})
-			assert.Equal(t, "IdentityInUse", service.ReasonOf(err))
+			_, err := w.RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: key.HostID, Fingerprint: "two"})
+			assert.Equal(t, "IdentityInUse", domain.ReasonOf(err))
 			return nil
 		},
 	} {
@@ -539,7 +540,7 @@ func TestSubscriptionsHearOfEventsThatChangeNothingElse(t *testing.T) {
 		changes, err := sub.Next(ctx)
 		cancel()
 		require.NoError(t, err, name)
-		assert.Equal(t, []service.Change{{Kind: service.EventAdded}}, changes, name)
+		assert.Equal(t, []domain.Change{{Kind: domain.EventAdded}}, changes, name)
 	}
 }
 
@@ -548,13 +549,13 @@ func TestAnEventIsKeptAsItWasReported(t *testing.T) {
 	key := w.register(w.infraEnv(alice), "n1")
 	at := w.clock()
 	w.jump(time.Hour)
-	for _, event := range []service.Event{
-		{Name: "disk", Severity: service.Warning, Message: "slow", Category: "metrics", Props: json.RawMessage(`{"ms":7}`), At: at.Add(time.Minute)},
-		{Name: "disk", Severity: service.Warning, Message: "slow", Props: json.RawMessage(`{"ms":8}`), At: w.clock().Add(24 * time.Hour)},
+	for _, event := range []domain.Event{
+		{Name: "disk", Severity: domain.Warning, Message: "slow", Category: "metrics", Props: json.RawMessage(`{"ms":7}`), At: at.Add(time.Minute)},
+		{Name: "disk", Severity: domain.Warning, Message: "slow", Props: json.RawMessage(`{"ms":8}`), At: w.clock().Add(24 * time.Hour)},
 	} {
 		require.NoError(t, w.ReportEvent(t.Context(), key, event))
 	}
-	found, err := w.ListEvents(t.Context(), alice, service.EventFilter{InfraEnvID: key.InfraEnvID, Severities: []string{service.Warning}})
+	found, err := w.ListEvents(t.Context(), alice, domain.EventFilter{InfraEnvID: key.InfraEnvID, Severities: []string{domain.Warning}})
 	require.NoError(t, err)
 	require.Len(t, found.Items, 2)
 	first, second := found.Items[0], found.Items[1]
@@ -564,11 +565,11 @@ func TestAnEventIsKeptAsItWasReported(t *testing.T) {
 	assert.Equal(t, "user", second.Category)
 	assert.JSONEq(t, `{"ms":8}`, string(second.Props))
 	assert.WithinDuration(t, w.clock(), second.LastAt, time.Millisecond, "the future is nobody's to tell of")
-	for _, refused := range []service.Event{
-		{Name: "n", Severity: service.Info, Message: "m", Category: "other"},
-		{Name: "n", Severity: service.Info, Message: "m", Props: json.RawMessage(`"` + strings.Repeat("x", 64<<10) + `"`)},
+	for _, refused := range []domain.Event{
+		{Name: "n", Severity: domain.Info, Message: "m", Category: "other"},
+		{Name: "n", Severity: domain.Info, Message: "m", Props: json.RawMessage(`"` + strings.Repeat("x", 64<<10) + `"`)},
 	} {
-		assert.Equal(t, service.Invalid, service.KindOf(w.ReportEvent(t.Context(), key, refused)))
+		assert.Equal(t, domain.Invalid, domain.KindOf(w.ReportEvent(t.Context(), key, refused)))
 	}
 }
 
@@ -576,18 +577,18 @@ func TestEventsThatAHostReportsAreBounded(t *testing.T) {
 	w := newWorld(t)
 	e := w.infraEnv(alice)
 	key, other := w.register(e, "n1"), w.register(e, "n2")
-	report := func(key service.HostKey, name string) error {
-		return w.ReportEvent(t.Context(), key, service.Event{Name: name, Severity: service.Info, Message: name})
+	report := func(key domain.HostKey, name string) error {
+		return w.ReportEvent(t.Context(), key, domain.Event{Name: name, Severity: domain.Info, Message: name})
 	}
 	for _, name := range []string{"host_status_updated", "Host_bind_succeeded", "cluster_status_updated", "infra_env_deregistered", "image_info_updated"} {
-		assert.Equal(t, "EventReserved", service.ReasonOf(report(key, name)), "the service's own")
+		assert.Equal(t, "EventReserved", domain.ReasonOf(report(key, name)), "the service's own")
 	}
 	for i := range 30 {
 		require.NoError(t, report(key, "n"+strconv.Itoa(i)))
 	}
 	refused := report(key, "one more")
-	assert.Equal(t, service.TooMany, service.KindOf(refused))
-	var refusal *service.Error
+	assert.Equal(t, domain.TooMany, domain.KindOf(refused))
+	var refusal *domain.Error
 	require.ErrorAs(t, refused, &refusal)
 	assert.Positive(t, refusal.RetryAfter)
 	require.NoError(t, report(other, "n"), "other hosts may")
@@ -603,16 +604,16 @@ func TestEventsAreKeptForATime(t *testing.T) {
 	w.register(e, "n1")
 	w.jump(25 * time.Hour)
 	w.register(e, "n2")
-	before := len(w.events(service.EventFilter{InfraEnvID: e.ID}))
+	before := len(w.events(domain.EventFilter{InfraEnvID: e.ID}))
 	w.pass(2 * time.Minute)
-	after := w.events(service.EventFilter{InfraEnvID: e.ID})
+	after := w.events(domain.EventFilter{InfraEnvID: e.ID})
 	assert.Less(t, len(after), before)
 	assert.Contains(t, after, "host_registration_succeeded", "of the host that registered last")
 	assert.NotContains(t, after, "infra_env_registered", "it is too long ago")
 	w.EventRetention = 0
 	w.jump(1000 * time.Hour)
 	w.pass(2 * time.Minute)
-	assert.Contains(t, w.events(service.EventFilter{InfraEnvID: e.ID}), "host_registration_succeeded")
+	assert.Contains(t, w.events(domain.EventFilter{InfraEnvID: e.ID}), "host_registration_succeeded")
 }
 
 // TestAHostThatIsDeletedWhileItChangesIsGone is a change and a deletion at once: whichever comes first, nothing remembers the host.
@@ -620,16 +621,16 @@ func TestAHostThatIsDeletedWhileItChangesIsGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	e := w.infraEnv(alice)
-	var keys []service.HostKey
+	var keys []domain.HostKey
 	for i := range 100 {
 		keys = append(keys, w.register(e, "n"+strconv.Itoa(i)))
 	}
 	var wait sync.WaitGroup
 	for _, key := range keys {
 		wait.Go(func() {
-			_, err := w.UpdateHost(t.Context(), alice, key, func(s *service.HostSettings) error { s.RequestedHostname = "other"; return nil })
+			_, err := w.UpdateHost(t.Context(), alice, key, func(s *domain.HostSettings) error { s.RequestedHostname = "other"; return nil })
 			if err != nil {
-				assert.Equal(t, service.NotFound, service.KindOf(err))
+				assert.Equal(t, domain.NotFound, domain.KindOf(err))
 			}
 		})
 		wait.Go(func() { assert.NoError(t, w.DeleteHost(t.Context(), alice, key)) })
@@ -637,7 +638,7 @@ func TestAHostThatIsDeletedWhileItChangesIsGone(t *testing.T) {
 	wait.Wait()
 	for _, key := range keys {
 		_, err := w.NextInstructions(t.Context(), key, 0)
-		assert.Equal(t, service.NotFound, service.KindOf(err), "the agent registers again")
+		assert.Equal(t, domain.NotFound, domain.KindOf(err), "the agent registers again")
 	}
 }
 
@@ -666,14 +667,14 @@ func TestAChangeThatIsShownLateBringsNoHostBack(t *testing.T) {
 	slow := &late{Store: w.store}
 	s := service.New(slow, service.Options{Now: w.clock})
 	service.Tick(t.Context(), s)
-	_, err := s.UpdateHost(t.Context(), alice, key, func(settings *service.HostSettings) error { settings.RequestedHostname = "other"; return nil })
+	_, err := s.UpdateHost(t.Context(), alice, key, func(settings *domain.HostSettings) error { settings.RequestedHostname = "other"; return nil })
 	require.NoError(t, err)
 	changed := slow.show
 	require.NoError(t, s.DeleteHost(t.Context(), alice, key))
 	slow.show()
 	changed()
 	_, err = s.NextInstructions(t.Context(), key, 0)
-	assert.Equal(t, service.NotFound, service.KindOf(err), "the agent registers again")
+	assert.Equal(t, domain.NotFound, domain.KindOf(err), "the agent registers again")
 }
 
 func TestMachinesOfAnInfraEnvThatMayComeBackTryAgain(t *testing.T) {
@@ -682,11 +683,11 @@ func TestMachinesOfAnInfraEnvThatMayComeBackTryAgain(t *testing.T) {
 	lost := uuid.NewString()
 	for _, when := range []string{"before anything is loaded", "after that"} {
 		_, err := w.TokenGenerations(t.Context(), lost)
-		assert.Equal(t, service.Unavailable, service.KindOf(err), when)
+		assert.Equal(t, domain.Unavailable, domain.KindOf(err), when)
 		service.Tick(t.Context(), w.Service)
 	}
 	assert.False(t, w.StoreAway(), "nothing is wrong with the database")
 	w.pass(61 * time.Second)
 	_, err := w.TokenGenerations(t.Context(), lost)
-	assert.Equal(t, service.NotFound, service.KindOf(err), "nobody restored it")
+	assert.Equal(t, domain.NotFound, domain.KindOf(err), "nobody restored it")
 }

@@ -7,6 +7,8 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
 // feed hands changes to subscriptions.
@@ -16,7 +18,7 @@ type feed struct {
 }
 
 func (f *feed) subscribe() *Subscription {
-	s := &Subscription{feed: f, pending: map[Change]struct{}{}, wake: make(chan struct{}, 1)}
+	s := &Subscription{feed: f, pending: map[domain.Change]struct{}{}, wake: make(chan struct{}, 1)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.subs = append(f.subs, s)
@@ -24,7 +26,7 @@ func (f *feed) subscribe() *Subscription {
 }
 
 // publish never blocks.
-func (f *feed) publish(changes ...Change) {
+func (f *feed) publish(changes ...domain.Change) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, s := range f.subs {
@@ -36,12 +38,12 @@ func (f *feed) publish(changes ...Change) {
 type Subscription struct {
 	feed    *feed
 	mu      sync.Mutex
-	order   []Change
-	pending map[Change]struct{}
+	order   []domain.Change
+	pending map[domain.Change]struct{}
 	wake    chan struct{}
 }
 
-func (s *Subscription) add(changes []Change) {
+func (s *Subscription) add(changes []domain.Change) {
 	s.mu.Lock()
 	for _, c := range changes {
 		if _, there := s.pending[c]; !there {
@@ -57,7 +59,7 @@ func (s *Subscription) add(changes []Change) {
 }
 
 // Next waits for changes and returns all that came since the last call, in order, each once. It returns ctx's error when ctx ends.
-func (s *Subscription) Next(ctx context.Context) ([]Change, error) {
+func (s *Subscription) Next(ctx context.Context) ([]domain.Change, error) {
 	for {
 		s.mu.Lock()
 		changes := s.order

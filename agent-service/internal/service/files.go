@@ -8,13 +8,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
@@ -37,13 +36,6 @@ const (
 	logsController = "logs/controller"
 )
 
-// FileInfo is a file that is kept with a cluster.
-type FileInfo struct {
-	Name      string
-	Size      int64
-	UpdatedAt time.Time
-}
-
 // ManifestFolders are where manifests of a cluster can be.
 var ManifestFolders = []string{"manifests", "openshift"}
 
@@ -53,17 +45,17 @@ func isManifest(name string) bool {
 }
 
 // ListManifests implements Files.
-func (s *Service) ListManifests(ctx context.Context, by Principal, clusterID string) ([]FileInfo, error) {
+func (s *Service) ListManifests(ctx context.Context, by domain.Principal, clusterID string) ([]domain.FileInfo, error) {
 	files, err := s.files(ctx, by, clusterID)
-	return slices.DeleteFunc(files, func(f FileInfo) bool { return !isManifest(f.Name) }), err
+	return slices.DeleteFunc(files, func(f domain.FileInfo) bool { return !isManifest(f.Name) }), err
 }
 
-func (s *Service) files(ctx context.Context, by Principal, clusterID string) (files []FileInfo, err error) {
+func (s *Service) files(ctx context.Context, by domain.Principal, clusterID string) (files []domain.FileInfo, err error) {
 	err = s.view(ctx, func(ctx context.Context, r Reader) error {
 		if c, err := r.Cluster(ctx, clusterID); err != nil {
 			return err
 		} else if c == nil || !by.Owns(c.Owner) {
-			return notFound("Cluster", clusterID)
+			return domain.RefuseUnknown("Cluster", clusterID)
 		}
 		files, err = r.Files(ctx, clusterID)
 		return err
@@ -72,12 +64,12 @@ func (s *Service) files(ctx context.Context, by Principal, clusterID string) (fi
 }
 
 // file is the content of one, nil without one.
-func (s *Service) file(ctx context.Context, by Principal, clusterID, name string) (content []byte, err error) {
+func (s *Service) file(ctx context.Context, by domain.Principal, clusterID, name string) (content []byte, err error) {
 	err = s.view(ctx, func(ctx context.Context, r Reader) error {
 		if c, err := r.Cluster(ctx, clusterID); err != nil {
 			return err
 		} else if c == nil || !by.Owns(c.Owner) {
-			return notFound("Cluster", clusterID)
+			return domain.RefuseUnknown("Cluster", clusterID)
 		}
 		content, err = r.File(ctx, clusterID, name)
 		return err
@@ -86,17 +78,17 @@ func (s *Service) file(ctx context.Context, by Principal, clusterID, name string
 }
 
 // Manifest implements Files.
-func (s *Service) Manifest(ctx context.Context, by Principal, clusterID, name string) ([]byte, error) {
+func (s *Service) Manifest(ctx context.Context, by domain.Principal, clusterID, name string) ([]byte, error) {
 	content, err := s.file(ctx, by, clusterID, name)
 	if err == nil && (content == nil || !isManifest(name)) {
-		return nil, notFound("Manifest", bound(name, 256))
+		return nil, domain.RefuseUnknown("Manifest", domain.Truncate(name, 256))
 	}
 	return content, err
 }
 
 // CreateManifest implements Files.
-func (s *Service) CreateManifest(ctx context.Context, by Principal, clusterID, name string, content []byte) error {
-	return s.changeManifests(ctx, by, clusterID, func(ctx context.Context, w *work, there []FileInfo) error {
+func (s *Service) CreateManifest(ctx context.Context, by domain.Principal, clusterID, name string, content []byte) error {
+	return s.changeManifests(ctx, by, clusterID, func(ctx context.Context, w *work, there []domain.FileInfo) error {
 		manifests, size := 1, int64(len(content))
 		for _, f := range there {
 			if isManifest(f.Name) && f.Name != name {
@@ -105,23 +97,23 @@ func (s *Service) CreateManifest(ctx context.Context, by Principal, clusterID, n
 			}
 		}
 		if manifests > MaxManifests || size > maxManifestsSize {
-			return Refuse(Conflict, "TooManyManifests", "a cluster has at most %d manifests of %d bytes together", MaxManifests, maxManifestsSize)
+			return domain.Refuse(domain.Conflict, "TooManyManifests", "a cluster has at most %d manifests of %d bytes together", MaxManifests, maxManifestsSize)
 		}
 		return w.putManifest(ctx, clusterID, name, content)
 	})
 }
 
 // UpdateManifest implements Files.
-func (s *Service) UpdateManifest(ctx context.Context, by Principal, clusterID, name, newName string, content []byte) error {
-	return s.changeManifests(ctx, by, clusterID, func(ctx context.Context, w *work, there []FileInfo) error {
+func (s *Service) UpdateManifest(ctx context.Context, by domain.Principal, clusterID, name, newName string, content []byte) error {
+	return s.changeManifests(ctx, by, clusterID, func(ctx context.Context, w *work, there []domain.FileInfo) error {
 		has := func(name string) bool {
-			return slices.ContainsFunc(there, func(f FileInfo) bool { return f.Name == name })
+			return slices.ContainsFunc(there, func(f domain.FileInfo) bool { return f.Name == name })
 		}
 		if !isManifest(name) || !has(name) {
-			return notFound("Manifest", bound(name, 256))
+			return domain.RefuseUnknown("Manifest", domain.Truncate(name, 256))
 		}
 		if newName != name && has(newName) {
-			return Refuse(Conflict, "AlreadyExists", "there is a manifest %s already", newName)
+			return domain.Refuse(domain.Conflict, "AlreadyExists", "there is a manifest %s already", newName)
 		}
 		if content == nil {
 			var err error
@@ -139,10 +131,10 @@ func (s *Service) UpdateManifest(ctx context.Context, by Principal, clusterID, n
 }
 
 // DeleteManifest implements Files.
-func (s *Service) DeleteManifest(ctx context.Context, by Principal, clusterID, name string) error {
-	return s.changeManifests(ctx, by, clusterID, func(ctx context.Context, w *work, there []FileInfo) error {
-		if !isManifest(name) || !slices.ContainsFunc(there, func(f FileInfo) bool { return f.Name == name }) {
-			return notFound("Manifest", bound(name, 256))
+func (s *Service) DeleteManifest(ctx context.Context, by domain.Principal, clusterID, name string) error {
+	return s.changeManifests(ctx, by, clusterID, func(ctx context.Context, w *work, there []domain.FileInfo) error {
+		if !isManifest(name) || !slices.ContainsFunc(there, func(f domain.FileInfo) bool { return f.Name == name }) {
+			return domain.RefuseUnknown("Manifest", domain.Truncate(name, 256))
 		}
 		return w.DeleteFile(ctx, clusterID, name)
 	})
@@ -150,21 +142,21 @@ func (s *Service) DeleteManifest(ctx context.Context, by Principal, clusterID, n
 
 func (w *work) putManifest(ctx context.Context, clusterID, name string, content []byte) error {
 	if !isManifest(name) || len(name) > 512 {
-		return Refuse(Invalid, "ManifestNameInvalid", "%q: a manifest is a file in manifests or openshift", bound(name, 64))
+		return domain.Refuse(domain.Invalid, "ManifestNameInvalid", "%q: a manifest is a file in manifests or openshift", domain.Truncate(name, 64))
 	}
 	if len(content) == 0 || len(content) > MaxManifest {
-		return Refuse(Invalid, "ManifestInvalid", "a manifest has 1 to %d bytes", MaxManifest)
+		return domain.Refuse(domain.Invalid, "ManifestInvalid", "a manifest has 1 to %d bytes", MaxManifest)
 	}
 	var parsed any
 	for document := range strings.SplitSeq(string(content), "\n---") {
 		if err := yaml.Unmarshal([]byte(document), &parsed); err != nil {
-			return Refuse(Invalid, "ManifestInvalid", "manifest %s is neither YAML nor JSON", name)
+			return domain.Refuse(domain.Invalid, "ManifestInvalid", "manifest %s is neither YAML nor JSON", name)
 		}
 	}
 	return w.PutFile(ctx, clusterID, name, content, w.now)
 }
 
-func (s *Service) changeManifests(ctx context.Context, by Principal, clusterID string, do func(ctx context.Context, w *work, there []FileInfo) error) error {
+func (s *Service) changeManifests(ctx context.Context, by domain.Principal, clusterID string, do func(ctx context.Context, w *work, there []domain.FileInfo) error) error {
 	return s.changeFiles(ctx, by, clusterID, func(ctx context.Context, w *work) error {
 		there, err := w.Files(ctx, clusterID)
 		if err != nil {
@@ -175,26 +167,26 @@ func (s *Service) changeManifests(ctx context.Context, by Principal, clusterID s
 }
 
 // changeFiles runs a transaction about what an installation is made from.
-func (s *Service) changeFiles(ctx context.Context, by Principal, clusterID string, do func(ctx context.Context, w *work) error) error {
+func (s *Service) changeFiles(ctx context.Context, by domain.Principal, clusterID string, do func(ctx context.Context, w *work) error) error {
 	return s.update(ctx, func(ctx context.Context, w *work) error {
 		c, err := w.ownCluster(ctx, by, clusterID)
 		if err != nil {
 			return err
 		}
 		if lifecycle.ClusterBusy(c.Status) {
-			return Refuse(Conflict, "ClusterInstalling", "cluster %s is being installed: cancel the installation first", clusterID)
+			return domain.Refuse(domain.Conflict, "ClusterInstalling", "cluster %s is being installed: cancel the installation first", clusterID)
 		}
 		return do(ctx, w)
 	}, clusterID)
 }
 
 // InstallConfig implements Files.
-func (s *Service) InstallConfig(ctx context.Context, by Principal, clusterID string) ([]byte, error) {
+func (s *Service) InstallConfig(ctx context.Context, by domain.Principal, clusterID string) ([]byte, error) {
 	c, err := s.GetCluster(ctx, by, clusterID)
 	if err != nil {
 		return nil, err
 	}
-	config := c.installConfig()
+	config := c.InstallConfig()
 	overrides, err := s.file(ctx, by, clusterID, overridesFile)
 	if err != nil {
 		return nil, err
@@ -210,13 +202,13 @@ func (s *Service) InstallConfig(ctx context.Context, by Principal, clusterID str
 }
 
 // OverrideInstallConfig implements Files.
-func (s *Service) OverrideInstallConfig(ctx context.Context, by Principal, clusterID, overrides string) error {
+func (s *Service) OverrideInstallConfig(ctx context.Context, by domain.Principal, clusterID, overrides string) error {
 	var patch map[string]any
 	if len(overrides) > maxText || json.Unmarshal([]byte(cmp.Or(overrides, "{}")), &patch) != nil || patch == nil {
-		return Refuse(Invalid, "InstallConfigInvalid", "the overrides are no JSON object of at most %d bytes", maxText)
+		return domain.Refuse(domain.Invalid, "InstallConfigInvalid", "the overrides are no JSON object of at most %d bytes", maxText)
 	}
 	if _, secret := patch["pullSecret"]; secret {
-		return Refuse(Invalid, "InstallConfigInvalid", "the pull secret is a field of the cluster of its own: set pull_secret there")
+		return domain.Refuse(domain.Invalid, "InstallConfigInvalid", "the pull secret is a field of the cluster of its own: set pull_secret there")
 	}
 	return s.changeFiles(ctx, by, clusterID, func(ctx context.Context, w *work) error {
 		if len(patch) == 0 {
@@ -242,62 +234,16 @@ func merge(into, over map[string]any) {
 	}
 }
 
-// installConfig is the cluster as installers describe it, without its pull secret.
-func (c *Cluster) installConfig() map[string]any {
-	list := func(values []string, field string) []any {
-		var found []any
-		for _, v := range values {
-			one := map[string]any{field: v}
-			if field == "cidr" {
-				one["hostPrefix"] = 23
-			}
-			found = append(found, one)
-		}
-		return found
-	}
-	networking := map[string]any{"networkType": "OVNKubernetes"}
-	for field, values := range map[string][]any{"machineNetwork": list(c.MachineNetworks, "cidr"), "clusterNetwork": list(c.ClusterNetworks, "cidr")} {
-		for _, v := range values {
-			if field == "machineNetwork" {
-				delete(v.(map[string]any), "hostPrefix")
-			}
-		}
-		if len(values) > 0 {
-			networking[field] = values
-		}
-	}
-	if len(c.ServiceNetworks) > 0 {
-		networking["serviceNetwork"] = c.ServiceNetworks
-	}
-	platform := map[string]any{"none": map[string]any{}}
-	if len(c.APIVIPs) > 0 && !c.UserManagedNetworking {
-		platform = map[string]any{"baremetal": map[string]any{"apiVIPs": c.APIVIPs, "ingressVIPs": c.IngressVIPs}}
-	}
-	config := map[string]any{
-		"apiVersion": "v1", "metadata": map[string]any{"name": c.Name}, "baseDomain": c.BaseDNSDomain, "networking": networking, "platform": platform,
-		"controlPlane": map[string]any{"name": "master", "replicas": c.ControlPlaneCount}, "compute": []any{map[string]any{"name": "worker", "replicas": c.WorkerCount}},
-	}
-	if c.SSHPublicKey != "" {
-		config["sshKey"] = c.SSHPublicKey
-	}
-	if c.Proxy != (Proxy{}) {
-		proxy := map[string]any{"httpProxy": c.Proxy.HTTP, "httpsProxy": c.Proxy.HTTPS, "noProxy": c.Proxy.NoProxy}
-		maps.DeleteFunc(proxy, func(_ string, v any) bool { return v == "" })
-		config["proxy"] = proxy
-	}
-	return config
-}
-
 // SettingsOfUI implements Files.
-func (s *Service) SettingsOfUI(ctx context.Context, by Principal, clusterID string) (string, error) {
+func (s *Service) SettingsOfUI(ctx context.Context, by domain.Principal, clusterID string) (string, error) {
 	content, err := s.file(ctx, by, clusterID, settingsOfUI)
 	return string(content), err
 }
 
 // SetSettingsOfUI implements Files.
-func (s *Service) SetSettingsOfUI(ctx context.Context, by Principal, clusterID, settings string) error {
+func (s *Service) SetSettingsOfUI(ctx context.Context, by domain.Principal, clusterID, settings string) error {
 	if len(settings) > maxText {
-		return Refuse(Invalid, "SettingsTooLarge", "the settings have at most %d bytes", maxText)
+		return domain.Refuse(domain.Invalid, "SettingsTooLarge", "the settings have at most %d bytes", maxText)
 	}
 	return s.update(ctx, func(ctx context.Context, w *work) error {
 		if _, err := w.ownCluster(ctx, by, clusterID); err != nil {
@@ -308,7 +254,7 @@ func (s *Service) SetSettingsOfUI(ctx context.Context, by Principal, clusterID, 
 }
 
 // KeepLogs implements Files.
-func (s *Service) KeepLogs(ctx context.Context, clusterID string, from HostKey, controller bool, archive []byte) error {
+func (s *Service) KeepLogs(ctx context.Context, clusterID string, from domain.HostKey, controller bool, archive []byte) error {
 	return s.update(ctx, func(ctx context.Context, w *work) error {
 		h, err := w.host(ctx, from)
 		if err != nil {
@@ -318,8 +264,8 @@ func (s *Service) KeepLogs(ctx context.Context, clusterID string, from HostKey, 
 		if err != nil {
 			return err
 		}
-		if h == nil || c == nil || !h.owesLogs(clusterID) {
-			return notFound("Cluster", clusterID)
+		if h == nil || c == nil || !h.OwesLogs(clusterID) {
+			return domain.RefuseUnknown("Cluster", clusterID)
 		}
 		name := logsFolder + h.HostID
 		if controller {
@@ -331,15 +277,9 @@ func (s *Service) KeepLogs(ctx context.Context, clusterID string, from HostKey, 
 	}, clusterID)
 }
 
-// owesLogs is true for the cluster that the host is bound to, and for the one that it left until it boots again: what is sent until then is of that installation. Logs belong
-// to the cluster, and stay with it when the host is freed or deleted.
-func (h *Host) owesLogs(clusterID string) bool {
-	return h.ClusterID == clusterID || h.ClusterID == "" && h.PreviousCluster == clusterID && h.State == lifecycle.UnbindingPendingUserAction
-}
-
 // LogsProgress implements Files.
-func (s *Service) LogsProgress(ctx context.Context, key HostKey, state string) error {
-	_, err := s.change(ctx, Machine, key, func(_ context.Context, w *work, h *Host) error {
+func (s *Service) LogsProgress(ctx context.Context, key domain.HostKey, state string) error {
+	_, err := s.change(ctx, domain.Machine, key, func(_ context.Context, w *work, h *domain.Host) error {
 		h.LogsState, h.LogsAt = state, w.now
 		return nil
 	})
@@ -347,37 +287,37 @@ func (s *Service) LogsProgress(ctx context.Context, key HostKey, state string) e
 }
 
 // ListLogs implements Files.
-func (s *Service) ListLogs(ctx context.Context, by Principal, clusterID string) ([]FileInfo, error) {
+func (s *Service) ListLogs(ctx context.Context, by domain.Principal, clusterID string) ([]domain.FileInfo, error) {
 	files, err := s.files(ctx, by, clusterID)
-	return slices.DeleteFunc(files, func(f FileInfo) bool { return !strings.HasPrefix(f.Name, logsFolder) }), err
+	return slices.DeleteFunc(files, func(f domain.FileInfo) bool { return !strings.HasPrefix(f.Name, logsFolder) }), err
 }
 
 // Logs implements Files.
-func (s *Service) Logs(ctx context.Context, by Principal, clusterID, name string) ([]byte, error) {
+func (s *Service) Logs(ctx context.Context, by domain.Principal, clusterID, name string) ([]byte, error) {
 	content, err := s.file(ctx, by, clusterID, name)
 	if err == nil && (content == nil || !strings.HasPrefix(name, logsFolder)) {
-		return nil, Refuse(NotFound, "LogsNotFound", "there are no logs of this yet")
+		return nil, domain.Refuse(domain.NotFound, "LogsNotFound", "there are no logs of this yet")
 	}
 	return content, err
 }
 
 // AllowHosts implements Clusters.
-func (s *Service) AllowHosts(ctx context.Context, by Principal, id string) (*Cluster, error) {
-	return s.changeCluster(ctx, by, id, func(_ context.Context, w *work, c *Cluster, _ []*Host) error {
+func (s *Service) AllowHosts(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
+	return s.changeCluster(ctx, by, id, func(_ context.Context, w *work, c *domain.Cluster, _ []*domain.Host) error {
 		switch c.Status {
 		case lifecycle.ClusterInstalled:
 			w.enterCluster(c, lifecycle.ClusterAddingHosts, "Cluster is installed and takes hosts")
 		case lifecycle.ClusterAddingHosts:
 		default:
-			return Refuse(Conflict, "ClusterNotInstalled", "cluster %s is %s: only an installed cluster takes more hosts", id, c.Status)
+			return domain.Refuse(domain.Conflict, "ClusterNotInstalled", "cluster %s is %s: only an installed cluster takes more hosts", id, c.Status)
 		}
 		return nil
 	})
 }
 
 // ResetValidation implements Hosts.
-func (s *Service) ResetValidation(ctx context.Context, by Principal, key HostKey, id string) (*Host, error) {
-	h, err := s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+func (s *Service) ResetValidation(ctx context.Context, by domain.Principal, key domain.HostKey, id string) (*domain.Host, error) {
+	h, err := s.change(ctx, by, key, func(ctx context.Context, w *work, h *domain.Host) error {
 		if err := w.settles(ctx, by, h); err != nil {
 			return err
 		}
@@ -387,7 +327,7 @@ func (s *Service) ResetValidation(ctx context.Context, by Principal, key HostKey
 		case "container-images-available":
 			h.Checks.Registry, h.Checks.RegistryDetail, h.Images, h.ImagesDetail = validate.Unknown, "", validate.Unknown, ""
 		default:
-			return Refuse(Invalid, "ValidationNotResettable", "validation %q follows from what is known and cannot be reset; sufficient-installation-disk-speed and container-images-available can", bound(id, 64))
+			return domain.Refuse(domain.Invalid, "ValidationNotResettable", "validation %q follows from what is known and cannot be reset; sufficient-installation-disk-speed and container-images-available can", domain.Truncate(id, 64))
 		}
 		return w.refresh(ctx, h)
 	})

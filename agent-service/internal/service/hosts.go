@@ -10,44 +10,45 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
 // reach reads a host to be changed by who owns or uses it. Unknown and foreign hosts answer alike.
-func (w *work) reach(ctx context.Context, by Principal, key HostKey) (*Host, stake, error) {
+func (w *work) reach(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, stake, error) {
 	h, err := w.host(ctx, key)
 	if err != nil {
 		return nil, stake{}, err
 	}
 	if h == nil {
-		return nil, stake{}, notFound("Host", key.HostID)
+		return nil, stake{}, domain.RefuseUnknown("Host", key.HostID)
 	}
 	has, err := w.stake(ctx, by, h)
 	if err == nil && has == (stake{}) {
-		err = notFound("Host", key.HostID)
+		err = domain.RefuseUnknown("Host", key.HostID)
 	}
 	return h, has, err
 }
 
-func (w *work) ownCluster(ctx context.Context, by Principal, id string) (*Cluster, error) {
+func (w *work) ownCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
 	c, err := w.cluster(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if c == nil || !by.Owns(c.Owner) {
-		return nil, notFound("Cluster", id)
+		return nil, domain.RefuseUnknown("Cluster", id)
 	}
 	return c, nil
 }
 
 // GetHost implements Hosts.
-func (s *Service) GetHost(ctx context.Context, by Principal, key HostKey) (*Host, error) {
-	var h *Host
+func (s *Service) GetHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
+	var h *domain.Host
 	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
 		if h, err = r.Host(ctx, key); err == nil && h == nil {
-			return notFound("Host", key.HostID)
+			return domain.RefuseUnknown("Host", key.HostID)
 		}
 		if err != nil || by.Admin {
 			return err
@@ -58,7 +59,7 @@ func (s *Service) GetHost(ctx context.Context, by Principal, key HostKey) (*Host
 		}
 		has := stakeIn(by, h, owner)
 		if has == (stake{}) {
-			return notFound("Host", key.HostID)
+			return domain.RefuseUnknown("Host", key.HostID)
 		}
 		h = has.shown(*h)
 		return nil
@@ -70,9 +71,9 @@ func (s *Service) GetHost(ctx context.Context, by Principal, key HostKey) (*Host
 }
 
 // ListHosts implements Hosts.
-func (s *Service) ListHosts(ctx context.Context, by Principal, filter HostFilter) (found List[Host], err error) {
+func (s *Service) ListHosts(ctx context.Context, by domain.Principal, filter domain.HostFilter) (found domain.List[domain.Host], err error) {
 	err = s.view(ctx, func(ctx context.Context, r Reader) (err error) {
-		if found, err = r.Hosts(ctx, Scope{by}, filter); err != nil || by.Admin {
+		if found, err = r.Hosts(ctx, domain.Scope{Principal: by}, filter); err != nil || by.Admin {
 			return err
 		}
 		has, err := stakes(ctx, r, by, found.Items)
@@ -85,7 +86,7 @@ func (s *Service) ListHosts(ctx context.Context, by Principal, filter HostFilter
 }
 
 // Inventory implements Hosts.
-func (s *Service) Inventory(ctx context.Context, by Principal, key HostKey) ([]byte, error) {
+func (s *Service) Inventory(ctx context.Context, by domain.Principal, key domain.HostKey) ([]byte, error) {
 	h, err := s.remembered(ctx, key)
 	if err != nil {
 		return nil, err
@@ -107,7 +108,7 @@ func (s *Service) Inventory(ctx context.Context, by Principal, key HostKey) ([]b
 }
 
 // Inventories implements Hosts.
-func (s *Service) Inventories(ctx context.Context, by Principal, hosts []Host) (inventories map[HostKey][]byte, err error) {
+func (s *Service) Inventories(ctx context.Context, by domain.Principal, hosts []domain.Host) (inventories map[domain.HostKey][]byte, err error) {
 	err = s.view(ctx, func(ctx context.Context, r Reader) (err error) {
 		var has []stake
 		if !by.Admin {
@@ -115,7 +116,7 @@ func (s *Service) Inventories(ctx context.Context, by Principal, hosts []Host) (
 				return err
 			}
 		}
-		var keys []HostKey
+		var keys []domain.HostKey
 		for i := range hosts {
 			if (by.Admin || has[i] != stake{}) && hosts[i].Summary.Hash != "" {
 				keys = append(keys, hosts[i].HostKey)
@@ -128,9 +129,9 @@ func (s *Service) Inventories(ctx context.Context, by Principal, hosts []Host) (
 }
 
 // remembered is a host from memory where nobody else writes to the store, and from the store where replicas do. It is not to be changed.
-func (s *Service) remembered(ctx context.Context, key HostKey) (*Host, error) {
+func (s *Service) remembered(ctx context.Context, key domain.HostKey) (*domain.Host, error) {
 	if s.store.Shared() {
-		return s.GetHost(ctx, Kubernetes, key)
+		return s.GetHost(ctx, domain.Kubernetes, key)
 	}
 	e, err := s.entry(ctx, key)
 	if err != nil {
@@ -142,19 +143,19 @@ func (s *Service) remembered(ctx context.Context, key HostKey) (*Host, error) {
 }
 
 // Seen implements Hosts.
-func (s *Service) Seen(key HostKey) Seen {
+func (s *Service) Seen(key domain.HostKey) domain.Seen {
 	e := s.hosts.get(key)
 	if e == nil {
-		return Seen{}
+		return domain.Seen{}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return Seen{At: e.seenAt, Connected: s.hears(e)}
+	return domain.Seen{At: e.seenAt, Connected: s.hears(e)}
 }
 
 // change runs a transaction about one host of a principal. The clusters are those that it may be taken to.
-func (s *Service) change(ctx context.Context, by Principal, key HostKey, do func(ctx context.Context, w *work, h *Host) error, clusters ...string) (*Host, error) {
-	var h *Host
+func (s *Service) change(ctx context.Context, by domain.Principal, key domain.HostKey, do func(ctx context.Context, w *work, h *domain.Host) error, clusters ...string) (*domain.Host, error) {
+	var h *domain.Host
 	var before, after stake
 	err := s.update(ctx, func(ctx context.Context, w *work) (err error) {
 		if h, before, err = w.reach(ctx, by, key); err != nil {
@@ -173,8 +174,8 @@ func (s *Service) change(ctx context.Context, by Principal, key HostKey, do func
 }
 
 // UpdateHost implements Hosts.
-func (s *Service) UpdateHost(ctx context.Context, by Principal, key HostKey, change func(*HostSettings) error) (*Host, error) {
-	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+func (s *Service) UpdateHost(ctx context.Context, by domain.Principal, key domain.HostKey, change func(*domain.HostSettings) error) (*domain.Host, error) {
+	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *domain.Host) error {
 		if err := w.settles(ctx, by, h); err != nil {
 			return err
 		}
@@ -185,21 +186,21 @@ func (s *Service) UpdateHost(ctx context.Context, by Principal, key HostKey, cha
 		if err := change(&after); err != nil {
 			return err
 		}
-		after.Role = cmp.Or(after.Role, autoAssign)
+		after.Role = cmp.Or(after.Role, domain.AutoAssign)
 		return w.edit(ctx, h, after)
 	})
 }
 
-func sameSettings(a, b HostSettings) bool {
+func sameSettings(a, b domain.HostSettings) bool {
 	left, err := json.Marshal(a)
 	right, err2 := json.Marshal(b)
 	return err == nil && err2 == nil && string(left) == string(right)
 }
 
 // admit says whether a cluster takes the host.
-func (w *work) admit(ctx context.Context, h *Host, c *Cluster) error {
+func (w *work) admit(ctx context.Context, h *domain.Host, c *domain.Cluster) error {
 	if !lifecycle.Accepts(c.Status) {
-		return Refuse(Conflict, "ClusterNotAccepting", "cluster %s is %s and takes no hosts now", c.ID, c.Status)
+		return domain.Refuse(domain.Conflict, "ClusterNotAccepting", "cluster %s is %s and takes no hosts now", c.ID, c.Status)
 	}
 	e, err := w.InfraEnv(ctx, h.InfraEnvID)
 	if err != nil {
@@ -211,26 +212,26 @@ func (w *work) admit(ctx context.Context, h *Host, c *Cluster) error {
 			return beingDeleted(e)
 		}
 		if e.ClusterID != "" && e.ClusterID != c.ID {
-			return Refuse(Conflict, "InfraEnvBound", "InfraEnv %s belongs to cluster %s: its hosts cannot be bound elsewhere", e.ID, e.ClusterID)
+			return domain.Refuse(domain.Conflict, "InfraEnvBound", "InfraEnv %s belongs to cluster %s: its hosts cannot be bound elsewhere", e.ID, e.ClusterID)
 		}
 		architecture = cmp.Or(architecture, e.CPUArchitecture)
 	}
 	if !hardware.Fits(architecture, c.CPUArchitecture) {
-		return Refuse(Invalid, "ArchitectureMismatch", "host %s has architecture %s, cluster %s has %s", h.HostID, architecture, c.ID, c.CPUArchitecture)
+		return domain.Refuse(domain.Invalid, "ArchitectureMismatch", "host %s has architecture %s, cluster %s has %s", h.HostID, architecture, c.ID, c.CPUArchitecture)
 	}
 	return nil
 }
 
 // move takes a host to a cluster that is not installed yet: what is installed already is joined, which is another thing to ask for.
-func (w *work) move(ctx context.Context, h *Host, c *Cluster) error {
+func (w *work) move(ctx context.Context, h *domain.Host, c *domain.Cluster) error {
 	if takesDayTwo(c) {
-		return Refuse(Conflict, "ClusterInstalled", "cluster %s is installed already, and hosts are moved only to clusters that are not: unbind the host, then bind it", c.ID)
+		return domain.Refuse(domain.Conflict, "ClusterInstalled", "cluster %s is installed already, and hosts are moved only to clusters that are not: unbind the host, then bind it", c.ID)
 	}
 	return w.join(ctx, h, c, lifecycle.Move)
 }
 
 // join applies bind or move and tells it.
-func (w *work) join(ctx context.Context, h *Host, c *Cluster, verb lifecycle.Verb) error {
+func (w *work) join(ctx context.Context, h *domain.Host, c *domain.Cluster, verb lifecycle.Verb) error {
 	from := h.ClusterID
 	source, err := w.cluster(ctx, from)
 	if err != nil {
@@ -244,14 +245,14 @@ func (w *work) join(ctx context.Context, h *Host, c *Cluster, verb lifecycle.Ver
 		return err
 	}
 	if from != "" {
-		w.tell(h, from, Info, "host_unbind_succeeded", false, "Host %s: Successfully unbound from cluster", h.label())
+		w.tell(h, from, domain.Info, "host_unbind_succeeded", false, "Host %s: Successfully unbound from cluster", h.Label())
 	}
 	if err := w.apply(h, o, c.ID, takesDayTwo(c)); err != nil {
 		return err
 	}
 	// The record follows at once; status events of the way between are those of the cluster that it is in.
 	h.State, h.StateInfo, h.StateUpdatedAt = o.To, o.Info, w.now
-	w.tell(h, c.ID, Info, "host_bind_succeeded", true, "Host %s: Successfully bound to cluster %s", h.freeLabel(), c.ID)
+	w.tell(h, c.ID, domain.Info, "host_bind_succeeded", true, "Host %s: Successfully bound to cluster %s", h.FreeLabel(), c.ID)
 	if from != "" {
 		if err := w.refreshCluster(ctx, from); err != nil {
 			return err
@@ -261,8 +262,8 @@ func (w *work) join(ctx context.Context, h *Host, c *Cluster, verb lifecycle.Ver
 }
 
 // BindHost implements Hosts.
-func (s *Service) BindHost(ctx context.Context, by Principal, key HostKey, clusterID string, idempotent bool) (*Host, error) {
-	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+func (s *Service) BindHost(ctx context.Context, by domain.Principal, key domain.HostKey, clusterID string, idempotent bool) (*domain.Host, error) {
+	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *domain.Host) error {
 		if err := w.keeps(by, h); err != nil {
 			return err
 		}
@@ -278,8 +279,8 @@ func (s *Service) BindHost(ctx context.Context, by Principal, key HostKey, clust
 }
 
 // MoveHost implements Hosts.
-func (s *Service) MoveHost(ctx context.Context, by Principal, key HostKey, clusterID string) (*Host, error) {
-	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+func (s *Service) MoveHost(ctx context.Context, by domain.Principal, key domain.HostKey, clusterID string) (*domain.Host, error) {
+	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *domain.Host) error {
 		if err := w.keeps(by, h); err != nil {
 			return err
 		}
@@ -288,19 +289,19 @@ func (s *Service) MoveHost(ctx context.Context, by Principal, key HostKey, clust
 			return err
 		}
 		if h.ClusterID == clusterID {
-			return Refuse(Conflict, "HostBoundAlready", "host %s is in cluster %s already", key.HostID, clusterID)
+			return domain.Refuse(domain.Conflict, "HostBoundAlready", "host %s is in cluster %s already", key.HostID, clusterID)
 		}
 		return w.move(ctx, h, c)
 	}, clusterID)
 }
 
 // errDryRun undoes the transaction of a dry run.
-var errDryRun = Refuse(Conflict, "DryRun", "nothing was written")
+var errDryRun = domain.Refuse(domain.Conflict, "DryRun", "nothing was written")
 
 // CheckBind implements Hosts.
-func (s *Service) CheckBind(ctx context.Context, by Principal, key HostKey, clusterID string) (DryRun, error) {
-	var answer DryRun
-	_, err := s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+func (s *Service) CheckBind(ctx context.Context, by domain.Principal, key domain.HostKey, clusterID string) (domain.DryRun, error) {
+	var answer domain.DryRun
+	_, err := s.change(ctx, by, key, func(ctx context.Context, w *work, h *domain.Host) error {
 		if err := w.keeps(by, h); err != nil {
 			return err
 		}
@@ -315,24 +316,24 @@ func (s *Service) CheckBind(ctx context.Context, by Principal, key HostKey, clus
 		default:
 			err = w.move(ctx, h, c)
 		}
-		if err != nil && (KindOf(err) == "" || KindOf(err) == Unavailable) {
+		if err != nil && (domain.KindOf(err) == "" || domain.KindOf(err) == domain.Unavailable) {
 			return err
 		}
 		if err != nil {
-			answer = DryRun{Reason: ReasonOf(err), Message: err.Error(), State: h.State}
+			answer = domain.DryRun{Reason: domain.ReasonOf(err), Message: err.Error(), State: h.State}
 			return errDryRun
 		}
-		answer = DryRun{Valid: validate.Sufficient(h.Validations, true), State: h.State, Validations: h.Validations}
+		answer = domain.DryRun{Valid: validate.Sufficient(h.Validations, true), State: h.State, Validations: h.Validations}
 		return errDryRun
 	}, clusterID)
-	if err != nil && ReasonOf(err) != errDryRun.Reason {
-		return DryRun{}, err
+	if err != nil && domain.ReasonOf(err) != errDryRun.Reason {
+		return domain.DryRun{}, err
 	}
 	return answer, nil
 }
 
 // release applies a verb that ends a binding, and tells it.
-func (w *work) release(ctx context.Context, h *Host, verb lifecycle.Verb) error {
+func (w *work) release(ctx context.Context, h *domain.Host, verb lifecycle.Verb) error {
 	from := h.ClusterID
 	source, err := w.cluster(ctx, from)
 	if err != nil {
@@ -343,7 +344,7 @@ func (w *work) release(ctx context.Context, h *Host, verb lifecycle.Verb) error 
 		return err
 	}
 	if from != "" && h.ClusterID == "" {
-		w.tell(h, from, Info, "host_unbind_succeeded", true, "Host %s: Successfully unbound from cluster", h.label())
+		w.tell(h, from, domain.Info, "host_unbind_succeeded", true, "Host %s: Successfully unbound from cluster", h.Label())
 	}
 	h.State, h.StateInfo, h.StateUpdatedAt = o.To, o.Info, w.now
 	if o.Has(lifecycle.Reassess) {
@@ -358,31 +359,31 @@ func (w *work) release(ctx context.Context, h *Host, verb lifecycle.Verb) error 
 }
 
 // UnbindHost implements Hosts.
-func (s *Service) UnbindHost(ctx context.Context, by Principal, key HostKey) (*Host, error) {
-	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+func (s *Service) UnbindHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
+	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *domain.Host) error {
 		e, err := w.InfraEnv(ctx, h.InfraEnvID)
 		if err != nil {
 			return err
 		}
 		if e != nil && e.ClusterID != "" && h.ClusterID != "" {
-			return Refuse(Conflict, "InfraEnvBound", "InfraEnv %s belongs to cluster %s: its hosts cannot be unbound", e.ID, e.ClusterID)
+			return domain.Refuse(domain.Conflict, "InfraEnvBound", "InfraEnv %s belongs to cluster %s: its hosts cannot be unbound", e.ID, e.ClusterID)
 		}
 		return w.release(ctx, h, lifecycle.Unbind)
 	})
 }
 
 // ReclaimHost implements Hosts.
-func (s *Service) ReclaimHost(ctx context.Context, by Principal, key HostKey) (*Host, error) {
-	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error { return w.release(ctx, h, lifecycle.Reclaim) })
+func (s *Service) ReclaimHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
+	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *domain.Host) error { return w.release(ctx, h, lifecycle.Reclaim) })
 }
 
 // act applies a verb that leaves the host where it is bound.
-func (w *work) act(ctx context.Context, h *Host, verb lifecycle.Verb, c *Cluster) error {
+func (w *work) act(ctx context.Context, h *domain.Host, verb lifecycle.Verb, c *domain.Cluster) error {
 	return w.actBecause(ctx, h, verb, c, "", "")
 }
 
 // actBecause is act with the stage that the machine reports, and what it says of the cause.
-func (w *work) actBecause(ctx context.Context, h *Host, verb lifecycle.Verb, c *Cluster, stage lifecycle.Stage, why string) error {
+func (w *work) actBecause(ctx context.Context, h *domain.Host, verb lifecycle.Verb, c *domain.Cluster, stage lifecycle.Stage, why string) error {
 	facts := w.s.facts(h, c)
 	facts.Stage = stage
 	o := lifecycle.Apply(h.State, verb, facts)
@@ -390,7 +391,7 @@ func (w *work) actBecause(ctx context.Context, h *Host, verb lifecycle.Verb, c *
 		return err
 	}
 	if why != "" && o.Info != "" {
-		o.Info += ": " + bound(withoutSecrets(why), 1000)
+		o.Info += ": " + domain.Truncate(domain.WithoutSecrets(why), 1000)
 	}
 	w.enter(h, o.To, o.Info)
 	if o.Has(lifecycle.Reassess) {
@@ -400,8 +401,8 @@ func (w *work) actBecause(ctx context.Context, h *Host, verb lifecycle.Verb, c *
 }
 
 // InstallHost implements Hosts.
-func (s *Service) InstallHost(ctx context.Context, by Principal, key HostKey) (*Host, error) {
-	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+func (s *Service) InstallHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
+	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *domain.Host) error {
 		if err := w.settles(ctx, by, h); err != nil {
 			return err
 		}
@@ -410,15 +411,15 @@ func (s *Service) InstallHost(ctx context.Context, by Principal, key HostKey) (*
 			return err
 		}
 		if c == nil {
-			return Refuse(Conflict, "HostNotBound", "host %s is bound to no cluster", key.HostID)
+			return domain.Refuse(domain.Conflict, "HostNotBound", "host %s is bound to no cluster", key.HostID)
 		}
 		if !h.Approved {
-			return Refuse(Conflict, "HostNotApproved", "host %s is not approved", key.HostID)
+			return domain.Refuse(domain.Conflict, "HostNotApproved", "host %s is not approved", key.HostID)
 		}
 		if err := w.act(ctx, h, lifecycle.Start, c); err != nil {
 			return err
 		}
-		if h.Role == autoAssign {
+		if h.Role == domain.AutoAssign {
 			h.Role = "worker"
 		}
 		return w.refreshCluster(ctx, h.ClusterID)
@@ -426,8 +427,8 @@ func (s *Service) InstallHost(ctx context.Context, by Principal, key HostKey) (*
 }
 
 // ResetHost implements Hosts.
-func (s *Service) ResetHost(ctx context.Context, by Principal, key HostKey) (*Host, error) {
-	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+func (s *Service) ResetHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
+	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *domain.Host) error {
 		if err := w.settles(ctx, by, h); err != nil {
 			return err
 		}
@@ -439,27 +440,27 @@ func (s *Service) ResetHost(ctx context.Context, by Principal, key HostKey) (*Ho
 }
 
 // RevokeTokens implements Hosts.
-func (s *Service) RevokeTokens(ctx context.Context, by Principal, key HostKey) (*Host, error) {
-	return s.change(ctx, by, key, func(_ context.Context, w *work, h *Host) error {
+func (s *Service) RevokeTokens(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
+	return s.change(ctx, by, key, func(_ context.Context, w *work, h *domain.Host) error {
 		if err := w.keeps(by, h); err != nil {
 			return err
 		}
-		h.Stamps, h.Admission = Stamps{Registration: newStamp(), Binding: newStamp()}, Generations{}
-		w.tell(h, h.ClusterID, Warning, "host_tokens_revoked", true, "Host %s: its tokens were revoked", h.freeLabel())
+		h.Stamps, h.Admission = domain.Stamps{Registration: newStamp(), Binding: newStamp()}, domain.Generations{}
+		w.tell(h, h.ClusterID, domain.Warning, "host_tokens_revoked", true, "Host %s: its tokens were revoked", h.FreeLabel())
 		return nil
 	})
 }
 
 // DeleteHost implements Hosts.
-func (s *Service) DeleteHost(ctx context.Context, by Principal, key HostKey) error {
-	_, err := s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+func (s *Service) DeleteHost(ctx context.Context, by domain.Principal, key domain.HostKey) error {
+	_, err := s.change(ctx, by, key, func(ctx context.Context, w *work, h *domain.Host) error {
 		if err := w.keeps(by, h); err != nil {
 			return err
 		}
 		if err := w.apply(h, lifecycle.Apply(h.State, lifecycle.Delete, s.facts(h, nil)), "", false); err != nil {
 			return err
 		}
-		w.tell(h, h.ClusterID, Info, "host_deregistered", true, "Host %s: deregistered", h.freeLabel())
+		w.tell(h, h.ClusterID, domain.Info, "host_deregistered", true, "Host %s: deregistered", h.FreeLabel())
 		w.drop(key)
 		if h.ClusterID != "" {
 			return w.refreshCluster(ctx, h.ClusterID)

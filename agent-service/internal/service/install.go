@@ -15,20 +15,14 @@ import (
 	"text/template"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
-func hostCount(n int) string {
-	if n == 1 {
-		return "1 host"
-	}
-	return strconv.Itoa(n) + " hosts"
-}
-
 // image is what a host of a cluster writes: that of the cluster's version, whatever the discovery image has.
-func (s *Service) image(c *Cluster, h *Host) (agentproto.OSImage, error) {
+func (s *Service) image(c *domain.Cluster, h *domain.Host) (agentproto.OSImage, error) {
 	architecture := c.CPUArchitecture
 	if architecture == hardware.Mixed {
 		architecture = cmp.Or(h.Summary.CPUArchitecture, architecture)
@@ -38,14 +32,14 @@ func (s *Service) image(c *Cluster, h *Host) (agentproto.OSImage, error) {
 			return image, nil
 		}
 	}
-	return agentproto.OSImage{}, Refuse(Conflict, "OSImageUnknown", "there is no image of version %q for %s: configure one (--os-images), or choose another version", c.OpenshiftVersion, architecture)
+	return agentproto.OSImage{}, domain.Refuse(domain.Conflict, "OSImageUnknown", "there is no image of version %q for %s: configure one (--os-images), or choose another version", c.OpenshiftVersion, architecture)
 }
 
 // cloudInit is the FirstBoot of images that read it.
 const cloudInit = "cloud-init"
 
 // installStep is the instruction to write the image.
-func (s *Service) installStep(ctx context.Context, h *Host, c *Cluster) (string, error) {
+func (s *Service) installStep(ctx context.Context, h *domain.Host, c *domain.Cluster) (string, error) {
 	image, err := s.image(c, h)
 	if err != nil {
 		return "", err
@@ -57,7 +51,7 @@ func (s *Service) installStep(ctx context.Context, h *Host, c *Cluster) (string,
 	}
 	if h.InstallerArgs != "" {
 		if err := json.Unmarshal([]byte(h.InstallerArgs), &args.InstallerArgs); err != nil {
-			return "", Refuse(Conflict, "InstallerArgsInvalid", "installer_args of host %s is not a JSON list of strings", h.HostID)
+			return "", domain.Refuse(domain.Conflict, "InstallerArgsInvalid", "installer_args of host %s is not a JSON list of strings", h.HostID)
 		}
 	}
 	if args.NetworkConfig, err = s.networkConfig(ctx, h, image); err != nil {
@@ -76,7 +70,7 @@ type firstBootValues struct {
 	// Trusted are PEM certificates that the system trusts beside its own.
 	Trusted string
 	// Proxy is how the system reaches the network.
-	Proxy Proxy
+	Proxy domain.Proxy
 	// PullSecret is the cluster's, for what runs on the system: a secret as the token is.
 	PullSecret string
 	// Overrides is the host's ignition_config_overrides as a data URL, empty for none.
@@ -198,9 +192,9 @@ func report(v firstBootValues) string {
 }
 
 // FirstBoot implements Agents.
-func (s *Service) FirstBoot(ctx context.Context, key HostKey) ([]byte, string, error) {
-	var h *Host
-	var c *Cluster
+func (s *Service) FirstBoot(ctx context.Context, key domain.HostKey) ([]byte, string, error) {
+	var h *domain.Host
+	var c *domain.Cluster
 	values := firstBootValues{Trusted: s.Authorities}
 	var stated network
 	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
@@ -208,14 +202,14 @@ func (s *Service) FirstBoot(ctx context.Context, key HostKey) ([]byte, string, e
 			return err
 		}
 		if h == nil {
-			return notFound("Host", key.HostID)
+			return domain.RefuseUnknown("Host", key.HostID)
 		}
 		if h.State != lifecycle.Installing && h.State != lifecycle.InstallingInProgress {
-			return Refuse(Conflict, "HostNotInstalling", "host %s is %s: first-boot data is given out during the installation only", key.HostID, h.State)
+			return domain.Refuse(domain.Conflict, "HostNotInstalling", "host %s is %s: first-boot data is given out during the installation only", key.HostID, h.State)
 		}
 		c, err = r.Cluster(ctx, h.ClusterID)
 		if err == nil && c == nil {
-			return notFound("Cluster", h.ClusterID)
+			return domain.RefuseUnknown("Cluster", h.ClusterID)
 		}
 		if err == nil && h.Bootstrap {
 			values.Manifests, err = manifestsOf(ctx, r, c.ID)
@@ -236,7 +230,7 @@ func (s *Service) FirstBoot(ctx context.Context, key HostKey) ([]byte, string, e
 	})
 	if err == nil && stated.ignored != "" {
 		err = s.update(ctx, func(_ context.Context, w *work) error {
-			w.tell(h, h.ClusterID, Warning, "host_static_network_ignored", true, "Host %s: the network that is stated for the installed system: %s", h.freeLabel(), stated.ignored)
+			w.tell(h, h.ClusterID, domain.Warning, "host_static_network_ignored", true, "Host %s: the network that is stated for the installed system: %s", h.FreeLabel(), stated.ignored)
 			return nil
 		})
 	}
@@ -260,7 +254,7 @@ func manifestsOf(ctx context.Context, r Reader, clusterID string) (map[string]st
 	return manifests, err
 }
 
-func (s *Service) renderFirstBoot(ctx context.Context, h *Host, c *Cluster, values firstBootValues) ([]byte, string, error) {
+func (s *Service) renderFirstBoot(ctx context.Context, h *domain.Host, c *domain.Cluster, values firstBootValues) ([]byte, string, error) {
 	image, err := s.image(c, h)
 	if err != nil {
 		return nil, "", err
@@ -283,7 +277,7 @@ func (s *Service) renderFirstBoot(ctx context.Context, h *Host, c *Cluster, valu
 	var out bytes.Buffer
 	parsed, err := ParseTemplate(cmp.Or(image.Template, text))
 	if err != nil || parsed.Execute(&out, values) != nil { // the error may quote secrets
-		return nil, "", Refuse(Conflict, "FirstBootInvalid", "the template of the first-boot data of version %s cannot be filled in: its administrator has to mend it", c.OpenshiftVersion)
+		return nil, "", domain.Refuse(domain.Conflict, "FirstBootInvalid", "the template of the first-boot data of version %s cannot be filled in: its administrator has to mend it", c.OpenshiftVersion)
 	}
 	return out.Bytes(), contentType, nil
 }

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/service"
@@ -35,13 +36,13 @@ import (
 )
 
 // ready makes a cluster with as many bound, valid hosts as it wants.
-func (w *world) ready(hosts int) (*service.Cluster, []service.HostKey) {
+func (w *world) ready(hosts int) (*domain.Cluster, []domain.HostKey) {
 	w.t.Helper()
 	e := w.infraEnv(alice)
-	c := w.cluster(alice, func(s *service.ClusterSettings) {
+	c := w.cluster(alice, func(s *domain.ClusterSettings) {
 		s.ControlPlaneCount, s.WorkerCount, s.MachineNetworks = 1, hosts-1, []string{"192.0.2.0/24"}
 	})
-	var keys []service.HostKey
+	var keys []domain.HostKey
 	for i := range hosts {
 		key := w.register(e, "n"+string(rune('a'+i)))
 		_, err := w.BindHost(w.t.Context(), alice, key, c.ID, false)
@@ -51,13 +52,13 @@ func (w *world) ready(hosts int) (*service.Cluster, []service.HostKey) {
 	return c, keys
 }
 
-func (w *world) reply(key service.HostKey, t agentproto.StepType, code int, output string) {
+func (w *world) reply(key domain.HostKey, t agentproto.StepType, code int, output string) {
 	w.t.Helper()
 	require.NoError(w.t, w.ReportStep(w.t.Context(), key, agentproto.StepReply{Type: t, ExitCode: code, Output: output}))
 }
 
 // install brings hosts to the instruction to write the image.
-func (w *world) install(c *service.Cluster, keys []service.HostKey) {
+func (w *world) install(c *domain.Cluster, keys []domain.HostKey) {
 	w.t.Helper()
 	_, err := w.InstallCluster(w.t.Context(), alice, c.ID)
 	require.NoError(w.t, err)
@@ -68,10 +69,10 @@ func (w *world) install(c *service.Cluster, keys []service.HostKey) {
 	}
 }
 
-func (w *world) progress(key service.HostKey, stages ...lifecycle.Stage) {
+func (w *world) progress(key domain.HostKey, stages ...lifecycle.Stage) {
 	w.t.Helper()
 	for _, s := range stages {
-		_, err := w.ReportProgress(w.t.Context(), key, service.ProgressReport{Stage: s})
+		_, err := w.ReportProgress(w.t.Context(), key, domain.ProgressReport{Stage: s})
 		require.NoError(w.t, err)
 	}
 }
@@ -89,7 +90,7 @@ func TestAClusterIsInstalled(t *testing.T) {
 	c, keys := w.ready(2)
 	require.Equal(t, lifecycle.ClusterReady, w.clusterState(c.ID))
 	_, _, err := w.FirstBoot(t.Context(), keys[0])
-	assert.Equal(t, "HostNotInstalling", service.ReasonOf(err), "no credential of the cluster before it installs")
+	assert.Equal(t, "HostNotInstalling", domain.ReasonOf(err), "no credential of the cluster before it installs")
 	w.install(c, keys)
 	assert.Equal(t, lifecycle.ClusterInstalling, w.clusterState(c.ID))
 
@@ -108,10 +109,10 @@ func TestAClusterIsInstalled(t *testing.T) {
 	assert.True(t, json.Valid(data), string(data))
 
 	_, err = w.UnbindHost(t.Context(), alice, keys[0])
-	assert.Equal(t, "HostInstalling", service.ReasonOf(err))
-	_, err = w.UpdateHost(t.Context(), alice, keys[0], func(s *service.HostSettings) error { s.RequestedHostname = "other"; return nil })
-	assert.Equal(t, "HostInstalling", service.ReasonOf(err))
-	require.Equal(t, service.Conflict, service.KindOf(w.DeleteCluster(t.Context(), alice, c.ID, false)))
+	assert.Equal(t, "HostInstalling", domain.ReasonOf(err))
+	_, err = w.UpdateHost(t.Context(), alice, keys[0], func(s *domain.HostSettings) error { s.RequestedHostname = "other"; return nil })
+	assert.Equal(t, "HostInstalling", domain.ReasonOf(err))
+	require.Equal(t, domain.Conflict, domain.KindOf(w.DeleteCluster(t.Context(), alice, c.ID, false)))
 
 	for _, key := range keys {
 		w.progress(key, lifecycle.StageStarting, lifecycle.StageInstalling, lifecycle.StageWriting, lifecycle.StageRebooting)
@@ -124,12 +125,12 @@ func TestAClusterIsInstalled(t *testing.T) {
 	w.progress(keys[1], lifecycle.StageDone)
 	assert.Equal(t, lifecycle.ClusterInstalled, w.clusterState(c.ID))
 
-	_, err = w.RegisterHost(t.Context(), keys[0].InfraEnvID, service.NewHost{HostID: keys[0].HostID})
-	assert.Equal(t, "HostInstalled", service.ReasonOf(err))
+	_, err = w.RegisterHost(t.Context(), keys[0].InfraEnvID, domain.NewHost{HostID: keys[0].HostID})
+	assert.Equal(t, "HostInstalled", domain.ReasonOf(err))
 	h, err := w.UnbindHost(t.Context(), alice, keys[0])
 	require.NoError(t, err)
 	assert.Equal(t, lifecycle.UnbindingPendingUserAction, h.State, "it must boot the discovery image again")
-	_, err = w.RegisterHost(t.Context(), keys[0].InfraEnvID, service.NewHost{HostID: keys[0].HostID})
+	_, err = w.RegisterHost(t.Context(), keys[0].InfraEnvID, domain.NewHost{HostID: keys[0].HostID})
 	require.NoError(t, err)
 	assert.Equal(t, lifecycle.DiscoveringUnbound, w.state(keys[0]))
 
@@ -159,7 +160,7 @@ func TestAFailedInstallationIsResetAndRepeated(t *testing.T) {
 	require.NoError(t, err)
 	for _, key := range keys {
 		assert.Equal(t, lifecycle.ResettingPendingUserAction, w.state(key))
-		_, err := w.RegisterHost(t.Context(), key.InfraEnvID, service.NewHost{HostID: key.HostID, BootID: "2"})
+		_, err := w.RegisterHost(t.Context(), key.InfraEnvID, domain.NewHost{HostID: key.HostID, BootID: "2"})
 		require.NoError(t, err)
 	}
 	for i, key := range keys {
@@ -175,8 +176,8 @@ func TestTheRegistryIsAskedOfBoundHostsToo(t *testing.T) {
 	w := newWorld(t)
 	const image = "quay.io/x/y:1"
 	w.RegistryImages = []string{image}
-	c := w.cluster(alice, func(s *service.ClusterSettings) { s.MachineNetworks = []string{"192.0.2.0/24"} })
-	e, err := w.CreateInfraEnv(t.Context(), alice, service.NewInfraEnv{Name: "bound", InfraEnvSettings: service.InfraEnvSettings{PullSecret: `{"auths":{}}`, ClusterID: c.ID}})
+	c := w.cluster(alice, func(s *domain.ClusterSettings) { s.MachineNetworks = []string{"192.0.2.0/24"} })
+	e, err := w.CreateInfraEnv(t.Context(), alice, domain.NewInfraEnv{Name: "bound", InfraEnvSettings: domain.InfraEnvSettings{PullSecret: `{"auths":{}}`, ClusterID: c.ID}})
 	require.NoError(t, err)
 	key := w.register(e, "n1")
 	asked := func() agentproto.Step {
@@ -221,17 +222,17 @@ func TestWhyAnInstallationFailedIsSaidOfTheHostAndOfTheCluster(t *testing.T) {
 	const reason = "downloading the image: Get \"https://alice:secret@images.example.com/disk.raw.gz?signature=secret\": connection refused"
 	for name, c := range map[string]struct {
 		stage lifecycle.Stage
-		fails func(w *world, key service.HostKey)
+		fails func(w *world, key domain.HostKey)
 		says  []string
 	}{
-		"the agent gives up": {lifecycle.StageWriting, func(w *world, key service.HostKey) {
+		"the agent gives up": {lifecycle.StageWriting, func(w *world, key domain.HostKey) {
 			require.NoError(w.t, w.ReportStep(w.t.Context(), key, agentproto.StepReply{Type: agentproto.StepInstall, ExitCode: 1, Error: reason}))
 		}, []string{`"https://images.example.com/disk.raw.gz": connection refused`, "(stage Writing image to disk)"}},
-		"the installed system says so": {lifecycle.StageConfiguring, func(w *world, key service.HostKey) {
-			_, err := w.ReportProgress(w.t.Context(), key, service.ProgressReport{Stage: lifecycle.StageFailed, Info: reason})
+		"the installed system says so": {lifecycle.StageConfiguring, func(w *world, key domain.HostKey) {
+			_, err := w.ReportProgress(w.t.Context(), key, domain.ProgressReport{Stage: lifecycle.StageFailed, Info: reason})
 			require.NoError(w.t, err)
 		}, []string{`"https://images.example.com/disk.raw.gz": connection refused`, "(stage Configuring)"}},
-		"nothing is heard": {lifecycle.StageWriting, func(w *world, _ service.HostKey) { w.pass(4 * time.Minute) },
+		"nothing is heard": {lifecycle.StageWriting, func(w *world, _ domain.HostKey) { w.pass(4 * time.Minute) },
 			[]string{"it stopped communicating", "(stage Writing image to disk)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -254,7 +255,7 @@ func TestWhyAnInstallationFailedIsSaidOfTheHostAndOfTheCluster(t *testing.T) {
 				assert.Contains(t, h.StateInfo, part)
 				assert.Contains(t, cluster.StatusInfo, part)
 			}
-			found, err := w.ListEvents(t.Context(), admin, service.EventFilter{ClusterID: made.ID})
+			found, err := w.ListEvents(t.Context(), admin, domain.EventFilter{ClusterID: made.ID})
 			require.NoError(t, err)
 			for _, e := range found.Items {
 				assert.NotContains(t, e.Message, "secret")
@@ -265,16 +266,16 @@ func TestWhyAnInstallationFailedIsSaidOfTheHostAndOfTheCluster(t *testing.T) {
 
 func TestWhoeverEndsAnInstallationEndsTheWriting(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(w *world, c *service.Cluster) error{
-		"reset": func(w *world, c *service.Cluster) error {
+	for name, end := range map[string]func(w *world, c *domain.Cluster) error{
+		"reset": func(w *world, c *domain.Cluster) error {
 			_, err := w.ResetCluster(w.t.Context(), alice, c.ID)
 			return err
 		},
-		"cancel": func(w *world, c *service.Cluster) error {
+		"cancel": func(w *world, c *domain.Cluster) error {
 			_, err := w.CancelCluster(w.t.Context(), alice, c.ID)
 			return err
 		},
-		"delete": func(w *world, c *service.Cluster) error { return w.DeleteCluster(w.t.Context(), alice, c.ID, true) },
+		"delete": func(w *world, c *domain.Cluster) error { return w.DeleteCluster(w.t.Context(), alice, c.ID, true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -303,7 +304,7 @@ func TestAnImageThatCannotBeDownloadedIsNamedAndNotTriedAtOnceAgain(t *testing.T
 	t.Parallel()
 	w := newWorld(t)
 	c, keys := w.ready(1)
-	attempt := func() *service.Cluster {
+	attempt := func() *domain.Cluster {
 		t.Helper()
 		w.jump(time.Second)
 		_, err := w.InstallCluster(t.Context(), alice, c.ID)
@@ -327,11 +328,11 @@ func TestAnImageThatCannotBeDownloadedIsNamedAndNotTriedAtOnceAgain(t *testing.T
 		rest = longer
 	}
 	assert.Equal(t, 10*time.Minute, rest)
-	found, err := w.ListEvents(t.Context(), alice, service.EventFilter{ClusterID: c.ID, Message: "to preparing-failed (A check before the installation failed: the image cannot be downloaded: https://images.example.com/disk.raw.gz)"})
+	found, err := w.ListEvents(t.Context(), alice, domain.EventFilter{ClusterID: c.ID, Message: "to preparing-failed (A check before the installation failed: the image cannot be downloaded: https://images.example.com/disk.raw.gz)"})
 	require.NoError(t, err)
 	assert.NotEmpty(t, found.Items)
 
-	changed, err := w.UpdateCluster(t.Context(), alice, c.ID, func(s *service.ClusterSettings) error { s.SSHPublicKey = "key"; return nil })
+	changed, err := w.UpdateCluster(t.Context(), alice, c.ID, func(s *domain.ClusterSettings) error { s.SSHPublicKey = "key"; return nil })
 	require.NoError(t, err)
 	assert.Empty(t, changed.Preparation, "what was in the way may be mended")
 	attempt()
@@ -347,20 +348,20 @@ func TestWhatWasCancelledBeforeItsStartWaitsForTheUser(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, keys := w.ready(1)
-	cancelled := func() *service.Cluster {
+	cancelled := func() *domain.Cluster {
 		t.Helper()
 		w.jump(time.Second)
 		_, err := w.InstallCluster(t.Context(), alice, c.ID)
 		require.NoError(t, err)
 		_, err = w.CancelCluster(t.Context(), alice, c.ID)
 		require.NoError(t, err)
-		after, err := w.UpdateCluster(t.Context(), alice, c.ID, func(s *service.ClusterSettings) error { s.SSHPublicKey += "x"; return nil })
+		after, err := w.UpdateCluster(t.Context(), alice, c.ID, func(s *domain.ClusterSettings) error { s.SSHPublicKey += "x"; return nil })
 		require.NoError(t, err)
 		return after
 	}
-	assert.Equal(t, service.Preparation{Cancelled: true}, cancelled().Preparation, "another key does not ask for the installation")
+	assert.Equal(t, domain.Preparation{Cancelled: true}, cancelled().Preparation, "another key does not ask for the installation")
 	for _, hold := range []bool{true, false} {
-		after, err := w.UpdateCluster(t.Context(), alice, c.ID, func(s *service.ClusterSettings) error { s.HoldInstallation = hold; return nil })
+		after, err := w.UpdateCluster(t.Context(), alice, c.ID, func(s *domain.ClusterSettings) error { s.HoldInstallation = hold; return nil })
 		require.NoError(t, err)
 		assert.Empty(t, after.Preparation)
 	}
@@ -372,11 +373,11 @@ func TestWhatWasCancelledBeforeItsStartWaitsForTheUser(t *testing.T) {
 
 func TestWhoIsReadyOnlyAfterTheClusterIsInstalledByItself(t *testing.T) {
 	t.Parallel()
-	for name, complete := range map[string]func(w *world, c *service.Cluster, keys []service.HostKey){
-		"all hosts are done": func(w *world, _ *service.Cluster, keys []service.HostKey) {
+	for name, complete := range map[string]func(w *world, c *domain.Cluster, keys []domain.HostKey){
+		"all hosts are done": func(w *world, _ *domain.Cluster, keys []domain.HostKey) {
 			w.progress(keys[0], lifecycle.StageWriting, lifecycle.StageRebooting, lifecycle.StageDone)
 		},
-		"the installed cluster says so": func(w *world, c *service.Cluster, keys []service.HostKey) {
+		"the installed cluster says so": func(w *world, c *domain.Cluster, keys []domain.HostKey) {
 			w.progress(keys[0], lifecycle.StageWriting, lifecycle.StageRebooting)
 			_, err := w.CompleteCluster(w.t.Context(), alice, c.ID, "kubeconfig")
 			require.NoError(w.t, err)
@@ -389,7 +390,7 @@ func TestWhoIsReadyOnlyAfterTheClusterIsInstalledByItself(t *testing.T) {
 			c, keys := w.ready(1)
 			late := w.register(w.infraEnv(alice), "late")
 			approve := func(yes bool) {
-				_, err := w.UpdateHost(t.Context(), alice, late, func(s *service.HostSettings) error { s.Approved = yes; return nil })
+				_, err := w.UpdateHost(t.Context(), alice, late, func(s *domain.HostSettings) error { s.Approved = yes; return nil })
 				require.NoError(t, err)
 			}
 			approve(false)
@@ -399,7 +400,7 @@ func TestWhoIsReadyOnlyAfterTheClusterIsInstalledByItself(t *testing.T) {
 			complete(w, c, keys)
 			require.Equal(t, lifecycle.ClusterInstalled, w.clusterState(c.ID))
 			approve(true)
-			joins := func(key service.HostKey) {
+			joins := func(key domain.HostKey) {
 				t.Helper()
 				h, err := w.InstallHost(t.Context(), alice, key)
 				require.NoError(t, err)
@@ -412,7 +413,7 @@ func TestWhoIsReadyOnlyAfterTheClusterIsInstalledByItself(t *testing.T) {
 			// So is one of the cluster's own hosts that is reset.
 			_, err = w.ResetHost(t.Context(), alice, keys[0])
 			require.NoError(t, err)
-			_, err = w.RegisterHost(t.Context(), keys[0].InfraEnvID, service.NewHost{HostID: keys[0].HostID, AgentVersion: "test", BootID: "2"})
+			_, err = w.RegisterHost(t.Context(), keys[0].InfraEnvID, domain.NewHost{HostID: keys[0].HostID, AgentVersion: "test", BootID: "2"})
 			require.NoError(t, err)
 			w.reply(keys[0], agentproto.StepInventory, 0, machine("na"))
 			joins(keys[0])
@@ -432,14 +433,14 @@ func TestAnotherDiskIsNotAsSlowAsTheOneBefore(t *testing.T) {
 	require.NoError(t, err)
 	w.reply(keys[0], agentproto.StepDiskSpeed, 0, `{"io_sync_duration":300}`)
 	require.Equal(t, lifecycle.Insufficient, w.state(keys[0]))
-	choose := func(do func(*service.HostSettings)) lifecycle.State {
-		h, err := w.UpdateHost(t.Context(), alice, keys[0], func(s *service.HostSettings) error { do(s); return nil })
+	choose := func(do func(*domain.HostSettings)) lifecycle.State {
+		h, err := w.UpdateHost(t.Context(), alice, keys[0], func(s *domain.HostSettings) error { do(s); return nil })
 		require.NoError(t, err)
 		return h.State
 	}
-	assert.Equal(t, lifecycle.Insufficient, choose(func(s *service.HostSettings) { s.RequestedHostname = "other" }))
-	assert.Equal(t, lifecycle.Insufficient, choose(func(s *service.HostSettings) { s.InstallationDiskPath = "/dev/sda" }), "it is the same")
-	assert.Equal(t, lifecycle.Known, choose(func(s *service.HostSettings) { s.InstallationDiskPath = "/dev/sdb" }))
+	assert.Equal(t, lifecycle.Insufficient, choose(func(s *domain.HostSettings) { s.RequestedHostname = "other" }))
+	assert.Equal(t, lifecycle.Insufficient, choose(func(s *domain.HostSettings) { s.InstallationDiskPath = "/dev/sda" }), "it is the same")
+	assert.Equal(t, lifecycle.Known, choose(func(s *domain.HostSettings) { s.InstallationDiskPath = "/dev/sdb" }))
 }
 
 func TestHostsOfOneIDAreTwoHostsOfACluster(t *testing.T) {
@@ -447,8 +448,8 @@ func TestHostsOfOneIDAreTwoHostsOfACluster(t *testing.T) {
 	w := newWorld(t)
 	c, keys := w.ready(1)
 	e := w.infraEnv(alice)
-	twin := service.HostKey{InfraEnvID: e.ID, HostID: keys[0].HostID}
-	_, err := w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: twin.HostID, AgentVersion: "test", BootID: "2"})
+	twin := domain.HostKey{InfraEnvID: e.ID, HostID: keys[0].HostID}
+	_, err := w.RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: twin.HostID, AgentVersion: "test", BootID: "2"})
 	require.NoError(t, err)
 	w.reply(twin, agentproto.StepInventory, 0, machine("na", func(i *hardware.Inventory) { i.Interfaces[0].MACAddress = "52:54:00:00:00:02" }))
 	h, err := w.BindHost(t.Context(), alice, twin, c.ID, false)
@@ -472,7 +473,7 @@ func TestWhoJoinsLaterIsAsLargeAsAWorker(t *testing.T) {
 	assert.Equal(t, lifecycle.Insufficient, h.State)
 	assert.Contains(t, h.StateInfo, "one of at least 500 GB is needed")
 	_, err = w.InstallHost(t.Context(), alice, late)
-	assert.Equal(t, "HostNotReady", service.ReasonOf(err))
+	assert.Equal(t, "HostNotReady", domain.ReasonOf(err))
 }
 
 func TestADiskThatIsTooSmallIsNotInstalledTo(t *testing.T) {
@@ -485,8 +486,8 @@ func TestADiskThatIsTooSmallIsNotInstalledTo(t *testing.T) {
 		})
 		i.Disks[0].DriveType = "HDD"
 	}))
-	choose := func(path string) *service.Host {
-		h, err := w.UpdateHost(t.Context(), alice, keys[0], func(s *service.HostSettings) error { s.InstallationDiskPath = path; return nil })
+	choose := func(path string) *domain.Host {
+		h, err := w.UpdateHost(t.Context(), alice, keys[0], func(s *domain.HostSettings) error { s.InstallationDiskPath = path; return nil })
 		require.NoError(t, err)
 		return h
 	}
@@ -508,7 +509,7 @@ func TestOnlyThoseWhoAreFitForItBecomeMasters(t *testing.T) {
 	w := newWorld(t)
 	c, keys := w.ready(3)
 	small := func(i *hardware.Inventory) { i.CPU.Count, i.Memory.PhysicalBytes = 2, 8<<30 }
-	slices.SortFunc(keys, func(a, b service.HostKey) int { return strings.Compare(a.HostID, b.HostID) })
+	slices.SortFunc(keys, func(a, b domain.HostKey) int { return strings.Compare(a.HostID, b.HostID) })
 	for i, key := range keys[:2] {
 		w.reply(key, agentproto.StepInventory, 0, machine("small-"+string(rune('a'+i)), small))
 	}
@@ -526,7 +527,7 @@ func TestOnlyThoseWhoAreFitForItBecomeMasters(t *testing.T) {
 	w.reply(keys[0], agentproto.StepInventory, 0, machine("small", small))
 	require.Equal(t, lifecycle.ClusterReady, w.clusterState(c.ID))
 	_, err := w.InstallCluster(t.Context(), alice, c.ID)
-	assert.Equal(t, "TooFewMasters", service.ReasonOf(err))
+	assert.Equal(t, "TooFewMasters", domain.ReasonOf(err))
 	require.ErrorContains(t, err, "at least 4 CPU cores, 16 GiB of memory and a disk of 100 GB")
 	h, err := w.GetHost(t.Context(), admin, keys[0])
 	require.NoError(t, err)
@@ -547,8 +548,8 @@ func TestCancelBeforeAndAfterTheStart(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, lifecycle.Cancelled, w.state(keys[0]))
 	assert.Equal(t, lifecycle.ClusterCancelled, w.clusterState(c.ID))
-	_, err = w.ReportProgress(t.Context(), keys[0], service.ProgressReport{Stage: lifecycle.StageDone})
-	assert.Equal(t, "StageNotExpected", service.ReasonOf(err))
+	_, err = w.ReportProgress(t.Context(), keys[0], domain.ProgressReport{Stage: lifecycle.StageDone})
+	assert.Equal(t, "StageNotExpected", domain.ReasonOf(err))
 }
 
 func TestAnInstallationThatHangsTimesOut(t *testing.T) {
@@ -579,9 +580,9 @@ func TestAnAgentThatIsStartedAgainInstallsAgain(t *testing.T) {
 	w := newWorld(t)
 	c, keys := w.ready(2)
 	w.install(c, keys)
-	again := func(key service.HostKey, boot string) {
+	again := func(key domain.HostKey, boot string) {
 		t.Helper()
-		_, err := w.RegisterHost(t.Context(), key.InfraEnvID, service.NewHost{HostID: key.HostID, BootID: boot})
+		_, err := w.RegisterHost(t.Context(), key.InfraEnvID, domain.NewHost{HostID: key.HostID, BootID: boot})
 		require.NoError(t, err)
 	}
 	before, err := w.GetHost(t.Context(), admin, keys[0])
@@ -618,7 +619,7 @@ func TestAgentsOfTodayThatStartAgainFailAsAlways(t *testing.T) {
 	c, keys := w.ready(1)
 	w.install(c, keys)
 	w.progress(keys[0], lifecycle.StageStarting)
-	_, err := w.RegisterHost(t.Context(), keys[0].InfraEnvID, service.NewHost{HostID: keys[0].HostID})
+	_, err := w.RegisterHost(t.Context(), keys[0].InfraEnvID, domain.NewHost{HostID: keys[0].HostID})
 	require.NoError(t, err)
 	assert.Equal(t, lifecycle.Failed, w.state(keys[0]))
 }
@@ -629,28 +630,28 @@ func TestAMoveChecksTheDestinationFirst(t *testing.T) {
 	busy, busyKeys := w.ready(1)
 	w.install(busy, busyKeys)
 	_, err := w.MoveHost(t.Context(), alice, keys[0], busy.ID)
-	assert.Equal(t, "ClusterNotAccepting", service.ReasonOf(err))
+	assert.Equal(t, "ClusterNotAccepting", domain.ReasonOf(err))
 	h, err := w.GetHost(t.Context(), alice, keys[0])
 	require.NoError(t, err)
 	assert.Equal(t, c.ID, h.ClusterID, "nothing happened to the source")
 	_, err = w.MoveHost(t.Context(), alice, busyKeys[0], c.ID)
-	assert.Equal(t, "HostInstalling", service.ReasonOf(err))
+	assert.Equal(t, "HostInstalling", domain.ReasonOf(err))
 	w.progress(busyKeys[0], lifecycle.StageWriting, lifecycle.StageRebooting, lifecycle.StageDone)
 	_, err = w.MoveHost(t.Context(), alice, keys[0], busy.ID)
-	assert.Equal(t, "ClusterInstalled", service.ReasonOf(err))
+	assert.Equal(t, "ClusterInstalled", domain.ReasonOf(err))
 	require.ErrorContains(t, err, "unbind the host, then bind it")
 	answer, err := w.CheckBind(t.Context(), alice, keys[0], busy.ID)
 	require.NoError(t, err)
 	assert.Equal(t, "ClusterInstalled", answer.Reason)
-	_, err = w.GrantWish(t.Context(), service.Kubernetes, keys[0], service.Wish{ClusterID: busy.ID, HostSettings: service.HostSettings{Approved: true, RequestedHostname: "moved"}})
+	_, err = w.GrantWish(t.Context(), domain.Kubernetes, keys[0], service.Wish{ClusterID: busy.ID, HostSettings: domain.HostSettings{Approved: true, RequestedHostname: "moved"}})
 	require.NoError(t, err)
 	h, err = w.InstallHost(t.Context(), alice, keys[0])
 	require.NoError(t, err)
 	assert.True(t, h.DayTwo, "a custom resource frees and binds it at once")
 	_, keys = w.ready(1)
-	arm := w.cluster(alice, func(s *service.ClusterSettings) { s.CPUArchitecture = "aarch64" })
+	arm := w.cluster(alice, func(s *domain.ClusterSettings) { s.CPUArchitecture = "aarch64" })
 	_, err = w.MoveHost(t.Context(), alice, keys[0], arm.ID)
-	assert.Equal(t, service.Invalid, service.KindOf(err))
+	assert.Equal(t, domain.Invalid, domain.KindOf(err))
 }
 
 func TestMachinesOfAnotherArchitectureFindTheirClusterAndTheirImage(t *testing.T) {
@@ -660,22 +661,22 @@ func TestMachinesOfAnotherArchitectureFindTheirClusterAndTheirImage(t *testing.T
 	for _, architecture := range []string{"x86_64", "arm64"} {
 		w.OSImages = append(w.OSImages, agentproto.OSImage{Version: "4.18", CPUArchitecture: architecture, URL: "https://images.example.com/" + architecture, SHA256: strings.Repeat("0", 64)})
 	}
-	e, err := w.CreateInfraEnv(t.Context(), alice, service.NewInfraEnv{Name: "arm", InfraEnvSettings: service.InfraEnvSettings{CPUArchitecture: "arm64"}})
+	e, err := w.CreateInfraEnv(t.Context(), alice, domain.NewInfraEnv{Name: "arm", InfraEnvSettings: domain.InfraEnvSettings{CPUArchitecture: "arm64"}})
 	require.NoError(t, err)
 	assert.Equal(t, "aarch64", e.CPUArchitecture)
 	for _, reported := range []string{"aarch64", "arm64"} {
 		for _, architecture := range []string{"arm64", "aarch64", "multi"} {
-			key := service.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}
-			_, err := w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: "1"})
+			key := domain.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}
+			_, err := w.RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: "1"})
 			require.NoError(t, err)
 			w.reply(key, agentproto.StepInventory, 0, strings.Replace(machine("arm"), "x86_64", reported, 1))
-			_, err = w.UpdateHost(t.Context(), alice, key, func(s *service.HostSettings) error { s.Approved = true; return nil })
+			_, err = w.UpdateHost(t.Context(), alice, key, func(s *domain.HostSettings) error { s.Approved = true; return nil })
 			require.NoError(t, err)
-			c := w.cluster(alice, func(s *service.ClusterSettings) { s.CPUArchitecture = architecture })
+			c := w.cluster(alice, func(s *domain.ClusterSettings) { s.CPUArchitecture = architecture })
 			h, err := w.BindHost(t.Context(), alice, key, c.ID, false)
 			require.NoError(t, err)
 			assert.Equal(t, lifecycle.Known, h.State, h.StateInfo)
-			w.install(c, []service.HostKey{key})
+			w.install(c, []domain.HostKey{key})
 			w.jump(time.Minute)
 			got, err := w.NextInstructions(t.Context(), key, 0)
 			require.NoError(t, err)
@@ -683,17 +684,17 @@ func TestMachinesOfAnotherArchitectureFindTheirClusterAndTheirImage(t *testing.T
 			assert.Contains(t, got.Steps[0].Args[0], "https://images.example.com/arm64", architecture)
 		}
 	}
-	c := w.cluster(alice, func(s *service.ClusterSettings) { s.CPUArchitecture = "arm64" })
+	c := w.cluster(alice, func(s *domain.ClusterSettings) { s.CPUArchitecture = "arm64" })
 	_, err = w.BindHost(t.Context(), alice, w.register(w.infraEnv(alice), "n1"), c.ID, false)
-	assert.Equal(t, "ArchitectureMismatch", service.ReasonOf(err))
-	_, err = w.UpdateInfraEnv(t.Context(), alice, e.ID, func(s *service.InfraEnvSettings) error { s.CPUArchitecture = "arm64"; return nil })
+	assert.Equal(t, "ArchitectureMismatch", domain.ReasonOf(err))
+	_, err = w.UpdateInfraEnv(t.Context(), alice, e.ID, func(s *domain.InfraEnvSettings) error { s.CPUArchitecture = "arm64"; return nil })
 	require.NoError(t, err, "it is the same one")
 
 	// A cluster of one architecture may come to take all, also with hosts in it, and not the other way round.
 	one, _ := w.ready(1)
 	for architecture, reason := range map[string]string{"aarch64": "CPUArchitectureInUse", "multi": ""} {
-		_, err = w.UpdateCluster(t.Context(), alice, one.ID, func(s *service.ClusterSettings) error { s.CPUArchitecture = architecture; return nil })
-		assert.Equal(t, reason, service.ReasonOf(err))
+		_, err = w.UpdateCluster(t.Context(), alice, one.ID, func(s *domain.ClusterSettings) error { s.CPUArchitecture = architecture; return nil })
+		assert.Equal(t, reason, domain.ReasonOf(err))
 	}
 }
 
@@ -703,22 +704,22 @@ func TestAClusterKeepsItsHostsWhileItInstalls(t *testing.T) {
 	c, keys := w.ready(2)
 	other := w.cluster(alice)
 	idle := w.register(w.infraEnv(alice), "idle")
-	_, err := w.UpdateHost(t.Context(), alice, idle, func(s *service.HostSettings) error { s.Approved = false; return nil })
+	_, err := w.UpdateHost(t.Context(), alice, idle, func(s *domain.HostSettings) error { s.Approved = false; return nil })
 	require.NoError(t, err)
 	_, err = w.BindHost(t.Context(), alice, idle, c.ID, false)
 	require.NoError(t, err)
 	w.install(c, keys)
 	w.progress(keys[0], lifecycle.StageWriting, lifecycle.StageRebooting, lifecycle.StageDone)
 	require.Equal(t, lifecycle.ClusterFinalizing, w.clusterState(c.ID))
-	for _, key := range []service.HostKey{idle, keys[0]} {
+	for _, key := range []domain.HostKey{idle, keys[0]} {
 		_, err = w.UnbindHost(t.Context(), alice, key)
-		assert.Equal(t, "ClusterInstalling", service.ReasonOf(err))
+		assert.Equal(t, "ClusterInstalling", domain.ReasonOf(err))
 		_, err = w.ReclaimHost(t.Context(), alice, key)
-		assert.Equal(t, "ClusterInstalling", service.ReasonOf(err))
+		assert.Equal(t, "ClusterInstalling", domain.ReasonOf(err))
 		_, err = w.MoveHost(t.Context(), alice, key, other.ID)
-		assert.Equal(t, "ClusterInstalling", service.ReasonOf(err))
-		_, err = w.GrantWish(t.Context(), service.Kubernetes, key, service.Wish{ClusterID: other.ID})
-		assert.Equal(t, "ClusterInstalling", service.ReasonOf(err))
+		assert.Equal(t, "ClusterInstalling", domain.ReasonOf(err))
+		_, err = w.GrantWish(t.Context(), domain.Kubernetes, key, service.Wish{ClusterID: other.ID})
+		assert.Equal(t, "ClusterInstalling", domain.ReasonOf(err))
 	}
 	w.progress(keys[1], lifecycle.StageDone)
 	done, err := w.GetCluster(t.Context(), admin, c.ID)
@@ -743,7 +744,7 @@ func TestADryRunAnswersAndWritesNothing(t *testing.T) {
 	w := newWorld(t)
 	key := w.register(w.infraEnv(alice), "n1")
 	good := w.cluster(alice)
-	elsewhere := w.cluster(alice, func(s *service.ClusterSettings) { s.MachineNetworks = []string{"198.51.100.0/24"} })
+	elsewhere := w.cluster(alice, func(s *domain.ClusterSettings) { s.MachineNetworks = []string{"198.51.100.0/24"} })
 	before, err := w.GetHost(t.Context(), alice, key)
 	require.NoError(t, err)
 	refusals := w.Refusals.Load()
@@ -759,7 +760,7 @@ func TestADryRunAnswersAndWritesNothing(t *testing.T) {
 	assert.Equal(t, before.Revision, after.Revision)
 	assert.Equal(t, refusals, w.Refusals.Load(), "an answer is no refusal")
 	_, err = w.CheckBind(t.Context(), bob, key, good.ID)
-	assert.Equal(t, service.NotFound, service.KindOf(err))
+	assert.Equal(t, domain.NotFound, domain.KindOf(err))
 }
 
 func TestAnInstalledSystemTrustsAndReachesWhatItIsToldTo(t *testing.T) {
@@ -773,9 +774,9 @@ func TestAnInstalledSystemTrustsAndReachesWhatItIsToldTo(t *testing.T) {
 			w.Authorities, w.OSImages[0].FirstBoot = "the service's\n", kind
 			rack := certificate(t)
 			c, keys := w.ready(1)
-			_, err := w.UpdateInfraEnv(t.Context(), alice, keys[0].InfraEnvID, func(s *service.InfraEnvSettings) error { s.AdditionalTrustBundle = rack; return nil })
+			_, err := w.UpdateInfraEnv(t.Context(), alice, keys[0].InfraEnvID, func(s *domain.InfraEnvSettings) error { s.AdditionalTrustBundle = rack; return nil })
 			require.NoError(t, err)
-			_, err = w.UpdateCluster(t.Context(), alice, c.ID, func(s *service.ClusterSettings) error {
+			_, err = w.UpdateCluster(t.Context(), alice, c.ID, func(s *domain.ClusterSettings) error {
 				s.Proxy.HTTPS = "http://proxy.example.com/100%25"
 				return nil
 			})
@@ -813,7 +814,7 @@ func TestAnInstalledSystemHasThePullSecretOfItsClusterAndNobodyElseHas(t *testin
 		w := newWorld(t)
 		w.OSImages[0].FirstBoot = kind
 		c, keys := w.ready(2)
-		_, err := w.UpdateCluster(t.Context(), alice, c.ID, func(s *service.ClusterSettings) error { s.PullSecret = secret; return nil })
+		_, err := w.UpdateCluster(t.Context(), alice, c.ID, func(s *domain.ClusterSettings) error { s.PullSecret = secret; return nil })
 		require.NoError(t, err)
 		w.install(c, keys)
 		for _, key := range keys {
@@ -825,12 +826,12 @@ func TestAnInstalledSystemHasThePullSecretOfItsClusterAndNobodyElseHas(t *testin
 			require.NoError(t, err)
 			assert.NotContains(t, fmt.Sprint(got.Steps), "dGVuYW50OnBhc3M=")
 		}
-		for _, filter := range []service.EventFilter{{ClusterID: c.ID}, {InfraEnvID: keys[0].InfraEnvID}} {
+		for _, filter := range []domain.EventFilter{{ClusterID: c.ID}, {InfraEnvID: keys[0].InfraEnvID}} {
 			found, err := w.ListEvents(t.Context(), admin, filter)
 			require.NoError(t, err)
 			assert.NotContains(t, fmt.Sprint(found.Items), "dGVuYW50OnBhc3M=")
 		}
-		_, err = w.UpdateCluster(t.Context(), alice, c.ID, func(s *service.ClusterSettings) error { s.PullSecret = "5 dGVuYW50OnBhc3M="; return nil })
+		_, err = w.UpdateCluster(t.Context(), alice, c.ID, func(s *domain.ClusterSettings) error { s.PullSecret = "5 dGVuYW50OnBhc3M="; return nil })
 		require.Error(t, err)
 		assert.NotContains(t, err.Error(), "dGVuYW50OnBhc3M=")
 	}
@@ -887,7 +888,7 @@ func TestASlowDiskKeepsAHostFromInstallingUnlessItIsIgnored(t *testing.T) {
 	assert.Equal(t, lifecycle.ClusterInsufficient, w.clusterState(c.ID))
 	assert.Equal(t, lifecycle.Insufficient, w.state(keys[0]))
 
-	_, err := w.UpdateCluster(t.Context(), alice, c.ID, func(s *service.ClusterSettings) error {
+	_, err := w.UpdateCluster(t.Context(), alice, c.ID, func(s *domain.ClusterSettings) error {
 		s.IgnoredValidations = []string{validate.DiskSpeed}
 		return nil
 	})
@@ -904,7 +905,7 @@ func TestAnAgentThatKeepsEndingFailsItsInstallation(t *testing.T) {
 	c, keys := w.ready(1)
 	w.install(c, keys)
 	again := func() {
-		_, err := w.RegisterHost(t.Context(), keys[0].InfraEnvID, service.NewHost{HostID: keys[0].HostID, BootID: "1"})
+		_, err := w.RegisterHost(t.Context(), keys[0].InfraEnvID, domain.NewHost{HostID: keys[0].HostID, BootID: "1"})
 		require.NoError(t, err)
 	}
 	for range lifecycle.MostAttempts {
@@ -946,7 +947,7 @@ func TestAHostJoinsOnlyWhenItIsKnownToFindTheCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			cluster := w.cluster(alice, func(s *service.ClusterSettings) { s.Imported, s.BaseDNSDomain, s.APIVIPs = true, "example.com", c.vips })
+			cluster := w.cluster(alice, func(s *domain.ClusterSettings) { s.Imported, s.BaseDNSDomain, s.APIVIPs = true, "example.com", c.vips })
 			key := w.register(w.infraEnv(alice), "joins")
 			_, err := w.BindHost(t.Context(), alice, key, cluster.ID, false)
 			require.NoError(t, err)
@@ -955,7 +956,7 @@ func TestAHostJoinsOnlyWhenItIsKnownToFindTheCluster(t *testing.T) {
 			assert.Equal(t, lifecycle.Insufficient, h.State)
 			assert.Contains(t, h.StateInfo, "its agent is asked")
 			_, err = w.InstallHost(t.Context(), alice, key)
-			assert.Equal(t, "HostNotReady", service.ReasonOf(err))
+			assert.Equal(t, "HostNotReady", domain.ReasonOf(err))
 			assert.Contains(t, w.steps(key), c.step, "at once")
 
 			w.reply(key, c.step, 0, c.bad)
@@ -972,37 +973,37 @@ func TestAHostJoinsOnlyWhenItIsKnownToFindTheCluster(t *testing.T) {
 func TestAHostThatCameBackWithoutItsPastIsRestored(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	e := w.infraEnv(service.Kubernetes)
-	c, err := w.CreateCluster(t.Context(), service.Kubernetes, service.NewCluster{
-		Name: "c", Restored: &service.Restored{InstalledAt: w.clock(), Kubeconfig: "k"}, ClusterSettings: service.ClusterSettings{OpenshiftVersion: "4.18", ControlPlaneCount: 1},
+	e := w.infraEnv(domain.Kubernetes)
+	c, err := w.CreateCluster(t.Context(), domain.Kubernetes, domain.NewCluster{
+		Name: "c", Restored: &domain.Restored{InstalledAt: w.clock(), Kubeconfig: "k"}, ClusterSettings: domain.ClusterSettings{OpenshiftVersion: "4.18", ControlPlaneCount: 1},
 	})
 	require.NoError(t, err)
 	assert.Equal(t, lifecycle.ClusterInstalled, c.Status)
-	from := service.RestoredHost{ClusterID: c.ID, Role: "master", Bootstrap: true, InstalledAt: w.clock()}
-	for name, key := range map[string]service.HostKey{
+	from := domain.RestoredHost{ClusterID: c.ID, Role: "master", Bootstrap: true, InstalledAt: w.clock()}
+	for name, key := range map[string]domain.HostKey{
 		"unknown": {InfraEnvID: e.ID, HostID: uuid.NewString()}, "registered already": w.register(e, "n"),
 	} {
-		h, err := w.RestoreHost(t.Context(), service.Kubernetes, key, from)
+		h, err := w.RestoreHost(t.Context(), domain.Kubernetes, key, from)
 		require.NoError(t, err, name)
 		assert.Equal(t, lifecycle.Installed, h.State, name)
 		assert.Equal(t, "master", h.Role, name)
-		_, err = w.InstallHost(t.Context(), service.Kubernetes, key)
+		_, err = w.InstallHost(t.Context(), domain.Kubernetes, key)
 		require.Error(t, err, name)
 		assert.Empty(t, w.steps(key), "nothing is written")
-		_, err = w.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: key.HostID, BootID: "2"})
-		assert.Equal(t, "HostInstalled", service.ReasonOf(err), name)
-		again, err := w.RestoreHost(t.Context(), service.Kubernetes, key, from)
+		_, err = w.RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: key.HostID, BootID: "2"})
+		assert.Equal(t, "HostInstalled", domain.ReasonOf(err), name)
+		again, err := w.RestoreHost(t.Context(), domain.Kubernetes, key, from)
 		require.NoError(t, err, name)
 		assert.Equal(t, h.Revision, again.Revision, "once is enough")
 	}
-	cluster, err := w.GetCluster(t.Context(), service.Kubernetes, c.ID)
+	cluster, err := w.GetCluster(t.Context(), domain.Kubernetes, c.ID)
 	require.NoError(t, err)
 	assert.Equal(t, 2, cluster.InstalledHostCount)
 
 	old, keys := w.ready(1)
-	_, err = w.RestoreHost(t.Context(), service.Kubernetes, keys[0], service.RestoredHost{ClusterID: old.ID})
-	assert.Equal(t, "ClusterNotInstalled", service.ReasonOf(err))
-	restored, err := w.RestoreCluster(t.Context(), service.Kubernetes, old.ID, service.Restored{InstalledAt: w.clock()})
+	_, err = w.RestoreHost(t.Context(), domain.Kubernetes, keys[0], domain.RestoredHost{ClusterID: old.ID})
+	assert.Equal(t, "ClusterNotInstalled", domain.ReasonOf(err))
+	restored, err := w.RestoreCluster(t.Context(), domain.Kubernetes, old.ID, domain.Restored{InstalledAt: w.clock()})
 	require.NoError(t, err)
 	assert.Equal(t, lifecycle.ClusterInstalled, restored.Status, "a database from before the installation says less than the custom resource")
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
@@ -18,19 +19,19 @@ type Wish struct {
 	// who made it over REST ends it there.
 	ClusterID string
 	// HostSettings replace those of the host, but for SkipFormattingDisks. A role of auto-assign leaves the one alone that an installation assigned.
-	HostSettings
+	domain.HostSettings
 }
 
 // GrantWish binds, moves or frees a host and gives it its settings, in one transaction: no installation begins between them. Nothing is written where the
 // host is as it is wished for. Conflict and Invalid are those of BindHost, MoveHost, UnbindHost and UpdateHost.
-func (s *Service) GrantWish(ctx context.Context, by Principal, key HostKey, wish Wish) (*Host, error) {
-	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *Host) error {
+func (s *Service) GrantWish(ctx context.Context, by domain.Principal, key domain.HostKey, wish Wish) (*domain.Host, error) {
+	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *domain.Host) error {
 		if err := w.place(ctx, by, h, wish.ClusterID); err != nil {
 			return err
 		}
 		settings := wish.HostSettings
-		settings.Role, settings.SkipFormattingDisks = cmp.Or(settings.Role, autoAssign), h.SkipFormattingDisks
-		if settings.Role == autoAssign && !slices.Contains(unassigned, h.State) {
+		settings.Role, settings.SkipFormattingDisks = cmp.Or(settings.Role, domain.AutoAssign), h.SkipFormattingDisks
+		if settings.Role == domain.AutoAssign && !slices.Contains(unassigned, h.State) {
 			settings.Role = h.Role
 		}
 		if err := w.edit(ctx, h, settings); err != nil {
@@ -51,7 +52,7 @@ var unassigned = []lifecycle.State{
 }
 
 // place brings a host into a cluster, or out of any.
-func (w *work) place(ctx context.Context, by Principal, h *Host, clusterID string) error {
+func (w *work) place(ctx context.Context, by domain.Principal, h *domain.Host, clusterID string) error {
 	if h.ClusterID == clusterID {
 		return nil
 	}
@@ -69,7 +70,7 @@ func (w *work) place(ctx context.Context, by Principal, h *Host, clusterID strin
 	if err != nil {
 		return err
 	}
-	if c != nil && c.Kube == (KubeRef{}) {
+	if c != nil && c.Kube == (domain.KubeRef{}) {
 		return nil
 	}
 	e, err := w.InfraEnv(ctx, h.InfraEnvID)
@@ -77,15 +78,15 @@ func (w *work) place(ctx context.Context, by Principal, h *Host, clusterID strin
 		return err
 	}
 	if e != nil && e.ClusterID != "" {
-		return Refuse(Conflict, "InfraEnvBound", "InfraEnv %s belongs to cluster %s: its hosts cannot be unbound", e.ID, e.ClusterID)
+		return domain.Refuse(domain.Conflict, "InfraEnvBound", "InfraEnv %s belongs to cluster %s: its hosts cannot be unbound", e.ID, e.ClusterID)
 	}
 	return w.release(ctx, h, lifecycle.Unbind)
 }
 
 // edit gives a host other settings and tells it.
-func (w *work) edit(ctx context.Context, h *Host, after HostSettings) error {
+func (w *work) edit(ctx context.Context, h *domain.Host, after domain.HostSettings) error {
 	before := h.HostSettings
-	if err := after.check(); err != nil {
+	if err := after.Check(); err != nil {
 		return err
 	}
 	if sameSettings(before, after) {
@@ -100,10 +101,10 @@ func (w *work) edit(ctx context.Context, h *Host, after HostSettings) error {
 		h.Checks.DiskSpeed = validate.Unknown
 	}
 	if before.Approved != after.Approved {
-		w.tell(h, h.ClusterID, Info, "host_approved_updated", true, "Host %s: updated approved to %t", h.freeLabel(), after.Approved)
+		w.tell(h, h.ClusterID, domain.Info, "host_approved_updated", true, "Host %s: updated approved to %t", h.FreeLabel(), after.Approved)
 	}
 	if before.Role != after.Role {
-		w.tell(h, h.ClusterID, Info, "host_role_updated", h.ClusterID == "", "Host %s: set role to %s", h.label(), after.Role)
+		w.tell(h, h.ClusterID, domain.Info, "host_role_updated", h.ClusterID == "", "Host %s: set role to %s", h.Label(), after.Role)
 	}
 	return w.refresh(ctx, h)
 }

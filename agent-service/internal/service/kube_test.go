@@ -10,33 +10,34 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/service"
 )
 
 func TestAWishIsGrantedWholeOrNotAtAll(t *testing.T) {
 	w := newWorld(t)
-	kube := func() *service.Cluster {
-		c, err := w.CreateCluster(t.Context(), admin, service.NewCluster{
-			ID: uuid.NewString(), Name: "c", Kube: service.KubeRef{Namespace: "n", Name: "c"},
-			ClusterSettings: service.ClusterSettings{OpenshiftVersion: "4.18", ControlPlaneCount: 1, MachineNetworks: []string{"192.0.2.0/24"}},
+	kube := func() *domain.Cluster {
+		c, err := w.CreateCluster(t.Context(), admin, domain.NewCluster{
+			ID: uuid.NewString(), Name: "c", Kube: domain.KubeRef{Namespace: "n", Name: "c"},
+			ClusterSettings: domain.ClusterSettings{OpenshiftVersion: "4.18", ControlPlaneCount: 1, MachineNetworks: []string{"192.0.2.0/24"}},
 		})
 		require.NoError(t, err)
 		return c
 	}
 	first, second := kube(), kube()
 	key := w.register(w.infraEnv(alice), "n1")
-	grant := func(clusterID string, settings service.HostSettings) (*service.Host, error) {
-		return w.GrantWish(t.Context(), service.Kubernetes, key, service.Wish{ClusterID: clusterID, HostSettings: settings})
+	grant := func(clusterID string, settings domain.HostSettings) (*domain.Host, error) {
+		return w.GrantWish(t.Context(), domain.Kubernetes, key, service.Wish{ClusterID: clusterID, HostSettings: settings})
 	}
-	_, err := grant(first.ID, service.HostSettings{Role: "king"})
-	require.Equal(t, service.Invalid, service.KindOf(err))
+	_, err := grant(first.ID, domain.HostSettings{Role: "king"})
+	require.Equal(t, domain.Invalid, domain.KindOf(err))
 	h, err := w.GetHost(t.Context(), admin, key)
 	require.NoError(t, err)
 	assert.Empty(t, h.ClusterID, "a role that cannot be is no reason to bind")
 
-	wanted := service.HostSettings{Role: "master", RequestedHostname: "node", NodeLabels: map[string]string{"a": "b"}}
-	for _, c := range []*service.Cluster{first, second} {
+	wanted := domain.HostSettings{Role: "master", RequestedHostname: "node", NodeLabels: map[string]string{"a": "b"}}
+	for _, c := range []*domain.Cluster{first, second} {
 		h, err = grant(c.ID, wanted)
 		require.NoError(t, err)
 		assert.Equal(t, c.ID, h.ClusterID)
@@ -46,20 +47,20 @@ func TestAWishIsGrantedWholeOrNotAtAll(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, h.Revision, again.Revision, "nothing is written for what is so already")
 	_, err = grant(uuid.NewString(), wanted)
-	assert.Equal(t, "ClusterNotFound", service.ReasonOf(err))
+	assert.Equal(t, "ClusterNotFound", domain.ReasonOf(err))
 
 	wanted.Approved, wanted.Role = true, "auto-assign"
 	_, err = grant(second.ID, wanted)
 	require.NoError(t, err)
-	_, err = w.InstallCluster(t.Context(), service.Kubernetes, second.ID)
+	_, err = w.InstallCluster(t.Context(), domain.Kubernetes, second.ID)
 	require.NoError(t, err)
 	h, err = grant(second.ID, wanted)
 	require.NoError(t, err)
 	assert.Equal(t, "master", h.Role, "the role that the installation chose stays")
 	_, err = grant("", wanted)
-	assert.Equal(t, "HostInstalling", service.ReasonOf(err))
+	assert.Equal(t, "HostInstalling", domain.ReasonOf(err))
 	_, err = grant(first.ID, wanted)
-	assert.Equal(t, "HostInstalling", service.ReasonOf(err))
+	assert.Equal(t, "HostInstalling", domain.ReasonOf(err))
 }
 
 func TestAWishLeavesBindingsOfRESTAlone(t *testing.T) {
@@ -68,7 +69,7 @@ func TestAWishLeavesBindingsOfRESTAlone(t *testing.T) {
 	key := w.register(w.infraEnv(alice), "n1")
 	_, err := w.BindHost(t.Context(), alice, key, c.ID, false)
 	require.NoError(t, err)
-	h, err := w.GrantWish(t.Context(), service.Kubernetes, key, service.Wish{HostSettings: service.HostSettings{RequestedHostname: "node"}})
+	h, err := w.GrantWish(t.Context(), domain.Kubernetes, key, service.Wish{HostSettings: domain.HostSettings{RequestedHostname: "node"}})
 	require.NoError(t, err)
 	assert.Equal(t, c.ID, h.ClusterID)
 	assert.Equal(t, "node", h.RequestedHostname)

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 )
 
@@ -91,7 +92,7 @@ func (s *Service) readChanged(ctx context.Context) {
 	for len(keys) > 0 {
 		some := keys[:min(len(keys), readBatch)]
 		epoch := s.hosts.now()
-		var found []Host
+		var found []domain.Host
 		err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
 			found, err = r.HostsByKey(ctx, some)
 			return err
@@ -101,7 +102,7 @@ func (s *Service) readChanged(ctx context.Context) {
 			s.Log.Warn("did not read hosts that other replicas changed", zap.Error(err))
 			return
 		}
-		gone := map[HostKey]bool{}
+		gone := map[domain.HostKey]bool{}
 		for _, key := range some {
 			gone[key] = true
 		}
@@ -145,7 +146,7 @@ func (s *Service) overdue(e *entry, now time.Duration) (lifecycle.Verb, bool) {
 }
 
 // factsInMemory are those of a silent host.
-func (s *Service) factsInMemory(h *Host) lifecycle.Facts {
+func (s *Service) factsInMemory(h *domain.Host) lifecycle.Facts {
 	return lifecycle.Facts{
 		HasInventory: h.Summary.Hash != "", DayTwo: h.DayTwo, Rebooted: lifecycle.AfterReboot(h.Progress.Stage), Stage: h.Progress.Stage,
 		ClusterPreparing: true, ClusterInstalling: true,
@@ -164,15 +165,15 @@ func (s *Service) happen(ctx context.Context, e *entry, verb lifecycle.Verb) err
 		s.Timeouts.Add(1)
 		err = s.timeOut(ctx, key, state)
 	}
-	if KindOf(err) == NotFound {
+	if domain.KindOf(err) == domain.NotFound {
 		s.hosts.remove(key)
 		return nil
 	}
 	return err
 }
 
-func (s *Service) timeOut(ctx context.Context, key HostKey, state lifecycle.State) error {
-	return s.learn(ctx, key, func(ctx context.Context, w *work, h *Host) error {
+func (s *Service) timeOut(ctx context.Context, key domain.HostKey, state lifecycle.State) error {
+	return s.learn(ctx, key, func(ctx context.Context, w *work, h *domain.Host) error {
 		if h.State != state {
 			return nil
 		}
@@ -182,13 +183,13 @@ func (s *Service) timeOut(ctx context.Context, key HostKey, state lifecycle.Stat
 
 // savePolls writes the heartbeats since the last time, in few statements.
 func (s *Service) savePolls(ctx context.Context) error {
-	var batch []Poll
+	var batch []domain.Poll
 	var from []*entry
 	now := s.clock.now()
 	for _, e := range s.hosts.all() {
 		e.mu.Lock()
 		if e.dirty && e.host != nil && e.seen != never {
-			batch = append(batch, Poll{HostKey: e.host.HostKey, Ago: now - e.seen})
+			batch = append(batch, domain.Poll{HostKey: e.host.HostKey, Ago: now - e.seen})
 			from = append(from, e)
 		}
 		e.dirty = false

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/nmstate"
 )
@@ -24,7 +25,7 @@ type network struct {
 }
 
 // networkOf is empty for a host that nothing is stated for.
-func networkOf(ctx context.Context, r Reader, e *InfraEnv, key HostKey, image agentproto.OSImage) (n network, err error) {
+func networkOf(ctx context.Context, r Reader, e *domain.InfraEnv, key domain.HostKey, image agentproto.OSImage) (n network, err error) {
 	if len(e.StaticNetworkConfig) == 0 {
 		return n, nil
 	}
@@ -60,7 +61,7 @@ func networkOf(ctx context.Context, r Reader, e *InfraEnv, key HostKey, image ag
 }
 
 // networkConfig is empty where the image does not read it, or nothing is stated for the host.
-func (s *Service) networkConfig(ctx context.Context, h *Host, image agentproto.OSImage) (config string, err error) {
+func (s *Service) networkConfig(ctx context.Context, h *domain.Host, image agentproto.OSImage) (config string, err error) {
 	if image.FirstBoot != cloudInit {
 		return "", nil
 	}

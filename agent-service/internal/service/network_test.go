@@ -18,9 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/nmstate"
-	"github.com/muster-io/muster/agent-service/internal/service"
 )
 
 // bonded is the network of a machine with two cards.
@@ -38,7 +38,7 @@ func (w *world) networks(infraEnv string, statements ...nmstate.Statement) {
 	w.t.Helper()
 	config, err := json.Marshal(statements)
 	require.NoError(w.t, err)
-	_, err = w.UpdateInfraEnv(w.t.Context(), alice, infraEnv, func(s *service.InfraEnvSettings) error { s.StaticNetworkConfig = config; return nil })
+	_, err = w.UpdateInfraEnv(w.t.Context(), alice, infraEnv, func(s *domain.InfraEnvSettings) error { s.StaticNetworkConfig = config; return nil })
 	require.NoError(w.t, err)
 }
 
@@ -47,7 +47,7 @@ func stated(yaml, first, second string) nmstate.Statement {
 }
 
 // cards replaces those that a host reported. Each host has an address.
-func (w *world) cards(key service.HostKey, cards ...hardware.Interface) {
+func (w *world) cards(key domain.HostKey, cards ...hardware.Interface) {
 	w.t.Helper()
 	h, err := w.GetHost(w.t.Context(), admin, key)
 	require.NoError(w.t, err)
@@ -61,7 +61,7 @@ func (w *world) cards(key service.HostKey, cards ...hardware.Interface) {
 }
 
 // profiles are those of NetworkManager in the first-boot data of a host, which Ignition itself reads.
-func (w *world) profiles(key service.HostKey) map[string]string {
+func (w *world) profiles(key domain.HostKey) map[string]string {
 	w.t.Helper()
 	data, _, err := w.FirstBoot(w.t.Context(), key)
 	require.NoError(w.t, err)
@@ -84,11 +84,11 @@ func (w *world) profiles(key service.HostKey) map[string]string {
 	return found
 }
 
-func (w *world) ignoredNetworks(infraEnv string) []service.Event {
+func (w *world) ignoredNetworks(infraEnv string) []domain.Event {
 	w.t.Helper()
-	found, err := w.ListEvents(w.t.Context(), admin, service.EventFilter{InfraEnvID: infraEnv})
+	found, err := w.ListEvents(w.t.Context(), admin, domain.EventFilter{InfraEnvID: infraEnv})
 	require.NoError(w.t, err)
-	return slices.DeleteFunc(found.Items, func(e service.Event) bool { return e.Name != "host_static_network_ignored" })
+	return slices.DeleteFunc(found.Items, func(e domain.Event) bool { return e.Name != "host_static_network_ignored" })
 }
 
 func TestAnInstalledSystemHasTheNetworkThatIsStatedForIt(t *testing.T) {
@@ -131,7 +131,7 @@ func TestASystemWithCloudInitHasTheNetworkThatIsStatedForIt(t *testing.T) {
 	w.cards(keys[0], hardware.Interface{Name: "enp1s0", MACAddress: "52:54:00:00:00:1a"}, hardware.Interface{Name: "enp2s0", MACAddress: "52:54:00:00:00:1b"})
 	w.cards(keys[1], hardware.Interface{Name: "eno1", MACAddress: "52:54:00:00:00:03"})
 	w.OSImages[0].FirstBoot, w.OSImages[0].Template = "cloud-init", `{{range $name, $content := .Networks}}{{$name}} {{end}}`
-	config := func(key service.HostKey) string {
+	config := func(key domain.HostKey) string {
 		got, err := w.NextInstructions(t.Context(), key, 0)
 		require.NoError(t, err)
 		require.Len(t, got.Steps, 1)
@@ -188,7 +188,7 @@ func TestANetworkThatCannotBeUsedDoesNotKeepAHostFromInstalling(t *testing.T) {
 			}
 			require.Len(t, events, 1)
 			assert.Contains(t, events[0].Message, c.says)
-			assert.Equal(t, service.Warning, events[0].Severity)
+			assert.Equal(t, domain.Warning, events[0].Severity)
 			assert.EqualValues(t, 2, events[0].Count)
 			assert.Equal(t, cluster.ID, events[0].ClusterID)
 		})

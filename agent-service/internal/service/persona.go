@@ -3,7 +3,11 @@
 
 package service
 
-import "context"
+import (
+	"context"
+
+	"github.com/muster-io/muster/agent-service/internal/domain"
+)
 
 // stake is what a principal has to do with a host: its InfraEnv is theirs, the cluster that it is in, both, or neither.
 type stake struct {
@@ -12,27 +16,27 @@ type stake struct {
 }
 
 // stakeIn is the stake of a principal in a host; owner is that of its cluster, nil for a free host.
-func stakeIn(by Principal, h *Host, owner *Owner) stake {
+func stakeIn(by domain.Principal, h *domain.Host, owner *domain.Owner) stake {
 	return stake{owns: by.Owns(h.Owner), uses: owner != nil && by.Owns(*owner)}
 }
 
 // settles is true for who says how the host is used: who owns it while it is free, and who uses it while it is bound.
-func (s stake) settles(h *Host) bool { return s.uses || s.owns && h.ClusterID == "" }
+func (s stake) settles(h *domain.Host) bool { return s.uses || s.owns && h.ClusterID == "" }
 
 // shown is what the principal may see of a host. The owner of the InfraEnv does not see what the user of the cluster says of it, who does not see whose it is.
-func (s stake) shown(h Host) *Host {
+func (s stake) shown(h domain.Host) *domain.Host {
 	if !s.owns {
-		h.Owner = Owner{}
+		h.Owner = domain.Owner{}
 	}
 	if !s.settles(&h) {
-		h.HostSettings = HostSettings{Approved: h.Approved, Role: h.Role, RequestedHostname: h.FreeHostname}
+		h.HostSettings = domain.HostSettings{Approved: h.Approved, Role: h.Role, RequestedHostname: h.FreeHostname}
 		h.StateInfo, h.Validations, h.Progress.Info = "The host is in a cluster of another user", nil, ""
 	}
 	return &h
 }
 
 // clusterOwner is the owner of the cluster that a host is in, nil for a free one.
-func clusterOwner(ctx context.Context, r Reader, h *Host) (*Owner, error) {
+func clusterOwner(ctx context.Context, r Reader, h *domain.Host) (*domain.Owner, error) {
 	if h.ClusterID == "" {
 		return nil, nil
 	}
@@ -44,8 +48,8 @@ func clusterOwner(ctx context.Context, r Reader, h *Host) (*Owner, error) {
 }
 
 // stakes are those of a principal in many hosts, in their order.
-func stakes(ctx context.Context, r Reader, by Principal, hosts []Host) ([]stake, error) {
-	owners := map[string]*Owner{}
+func stakes(ctx context.Context, r Reader, by domain.Principal, hosts []domain.Host) ([]stake, error) {
+	owners := map[string]*domain.Owner{}
 	found := make([]stake, 0, len(hosts))
 	for i := range hosts {
 		h := &hosts[i]
@@ -63,7 +67,7 @@ func stakes(ctx context.Context, r Reader, by Principal, hosts []Host) ([]stake,
 }
 
 // stake is that of a principal in a host of this transaction.
-func (w *work) stake(ctx context.Context, by Principal, h *Host) (stake, error) {
+func (w *work) stake(ctx context.Context, by domain.Principal, h *domain.Host) (stake, error) {
 	if by.Admin {
 		return stake{owns: true, uses: true}, nil
 	}
@@ -75,24 +79,24 @@ func (w *work) stake(ctx context.Context, by Principal, h *Host) (stake, error) 
 }
 
 // keeps refuses what only the owner of the InfraEnv does: to bind a host, to move it, to delete it and to revoke its tokens.
-func (w *work) keeps(by Principal, h *Host) error {
+func (w *work) keeps(by domain.Principal, h *domain.Host) error {
 	if by.Owns(h.Owner) {
 		return nil
 	}
-	return Refuse(Conflict, "HostOfAnother", "host %s belongs to the owner of its InfraEnv, who alone binds, moves and deletes it", h.HostID)
+	return domain.Refuse(domain.Conflict, "HostOfAnother", "host %s belongs to the owner of its InfraEnv, who alone binds, moves and deletes it", h.HostID)
 }
 
 // settles refuses what only the user of the cluster does while the host is in it.
-func (w *work) settles(ctx context.Context, by Principal, h *Host) error {
+func (w *work) settles(ctx context.Context, by domain.Principal, h *domain.Host) error {
 	s, err := w.stake(ctx, by, h)
 	if err != nil || s.settles(h) {
 		return err
 	}
-	return Refuse(Conflict, "HostUsedByAnother", "host %s is in a cluster of another user, who alone says how it is used: unbind it first", h.HostID)
+	return domain.Refuse(domain.Conflict, "HostUsedByAnother", "host %s is in a cluster of another user, who alone says how it is used: unbind it first", h.HostID)
 }
 
 // MayActAs implements Hosts.
-func (s *Service) MayActAs(ctx context.Context, by Principal, key HostKey) error {
+func (s *Service) MayActAs(ctx context.Context, by domain.Principal, key domain.HostKey) error {
 	if by.Admin {
 		return nil
 	}
@@ -107,6 +111,6 @@ func (s *Service) MayActAs(ctx context.Context, by Principal, key HostKey) error
 				return err
 			}
 		}
-		return notFound("Host", key.HostID)
+		return domain.RefuseUnknown("Host", key.HostID)
 	})
 }

@@ -12,12 +12,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
-
-const autoAssign = "auto-assign"
 
 var (
 	emptySummary hardware.Summary
@@ -25,7 +24,7 @@ var (
 )
 
 // connected is true for hosts that polled within the time-out. One that this process has not heard of yet, because it began just now, counts as it will then.
-func (s *Service) connected(h *Host) bool {
+func (s *Service) connected(h *domain.Host) bool {
 	e := s.hosts.get(h.HostKey)
 	if e == nil {
 		return !lifecycle.Silent(h.State)
@@ -40,7 +39,7 @@ func (s *Service) hears(e *entry) bool {
 	return e.seen != never && s.clock.now()-e.seen < s.DisconnectAfter
 }
 
-func (s *Service) facts(h *Host, c *Cluster) lifecycle.Facts {
+func (s *Service) facts(h *domain.Host, c *domain.Cluster) lifecycle.Facts {
 	slow := h.Checks.DiskSpeed == validate.Refused && (c == nil || !slices.Contains(c.IgnoredValidations, validate.DiskSpeed))
 	f := lifecycle.Facts{
 		Connected: s.connected(h) && h.MediaConnected, HasInventory: h.Summary.Hash != "",
@@ -57,19 +56,19 @@ func (s *Service) facts(h *Host, c *Cluster) lifecycle.Facts {
 	return f
 }
 
-func (s *Service) subject(h *Host) validate.Subject {
-	role := cmp.Or(h.Role, autoAssign)
-	if h.DayTwo && role == autoAssign {
+func (s *Service) subject(h *domain.Host) validate.Subject {
+	role := cmp.Or(h.Role, domain.AutoAssign)
+	if h.DayTwo && role == domain.AutoAssign {
 		role = "worker" // what it becomes
 	}
 	return validate.Subject{
 		ID: h.HostID, Key: h.String(), Twin: h.Twin, Connected: s.connected(h), MediaConnected: h.MediaConnected, Hostname: h.Hostname(), Role: role,
 		DiskID: h.InstallationDiskID, DiskPath: h.InstallationDiskPath, Summary: h.Summary, NTP: h.NTPSources, Checks: h.Checks,
-		KeptDisks: h.SkipFormattingDisks, AgentVersion: h.AgentVersion, NoInstaller: h.ofToday() && s.InstallerImage == "",
+		KeptDisks: h.SkipFormattingDisks, AgentVersion: h.AgentVersion, NoInstaller: h.Assisted() && s.InstallerImage == "",
 	}
 }
 
-func surroundings(c *Cluster, members []*Host) *validate.Surroundings {
+func surroundings(c *domain.Cluster, members []*domain.Host) *validate.Surroundings {
 	around := &validate.Surroundings{
 		Name: c.Name, BaseDomain: c.BaseDNSDomain, CPUArchitecture: c.CPUArchitecture, MachineNetworks: c.MachineNetworks, Roles: map[string]string{},
 		ClusterNetworks: c.ClusterNetworks, ServiceNetworks: c.ServiceNetworks, Neighbours: map[string]validate.Neighbour{},
@@ -85,12 +84,12 @@ func surroundings(c *Cluster, members []*Host) *validate.Surroundings {
 	return around
 }
 
-func takesDayTwo(c *Cluster) bool {
+func takesDayTwo(c *domain.Cluster) bool {
 	return c.Status == lifecycle.ClusterInstalled || c.Status == lifecycle.ClusterAddingHosts
 }
 
 // assess validates a host and applies refresh to it.
-func (w *work) assess(h *Host, c *Cluster, around *validate.Surroundings) {
+func (w *work) assess(h *domain.Host, c *domain.Cluster, around *validate.Surroundings) {
 	quiet := slices.Contains(w.quiet, h.HostKey)
 	subject := w.s.subject(h)
 	subject.Connected = subject.Connected && !quiet
@@ -107,21 +106,13 @@ func (w *work) assess(h *Host, c *Cluster, around *validate.Surroundings) {
 	case o.To == lifecycle.Insufficient || o.To == lifecycle.InsufficientUnbound:
 		info += ": " + strings.Join(validate.Failing(results, h.ClusterID != ""), "; ")
 	case o.To == lifecycle.PreparingFailed && o.To != h.State:
-		info += ": " + h.unprepared()
+		info += ": " + h.WhyUnprepared()
 	}
-	w.enter(h, o.To, bound(info, 2000))
-}
-
-// unprepared says which check before the installation failed.
-func (h *Host) unprepared() string {
-	if h.Images != validate.Refused {
-		return "the installation disk is too slow"
-	}
-	return "the image cannot be downloaded: " + cmp.Or(h.ImagesDetail, "the agent does not say why")
+	w.enter(h, o.To, domain.Truncate(info, 2000))
 }
 
 // compare tells of validations that began to fail or were fixed.
-func (w *work) compare(h *Host, results []validate.Result) {
+func (w *work) compare(h *domain.Host, results []validate.Result) {
 	before := map[string]validate.Status{}
 	for _, r := range h.Validations {
 		before[r.ID] = r.Status
@@ -130,15 +121,15 @@ func (w *work) compare(h *Host, results []validate.Result) {
 		was, known := before[r.ID]
 		switch {
 		case r.Status == validate.Failure && was != validate.Failure && known:
-			w.tell(h, h.ClusterID, Warning, "host_validation_failed", h.ClusterID == "", "Host %s: validation '%s' that used to succeed is now failing: %s", h.label(), r.ID, r.Message)
+			w.tell(h, h.ClusterID, domain.Warning, "host_validation_failed", h.ClusterID == "", "Host %s: validation '%s' that used to succeed is now failing: %s", h.Label(), r.ID, r.Message)
 		case r.Status == validate.Success && was == validate.Failure:
-			w.tell(h, h.ClusterID, Info, "host_validation_fixed", h.ClusterID == "", "Host %s: validation '%s' is now fixed", h.label(), r.ID)
+			w.tell(h, h.ClusterID, domain.Info, "host_validation_fixed", h.ClusterID == "", "Host %s: validation '%s' is now fixed", h.Label(), r.ID)
 		}
 	}
 }
 
 // refresh brings a host up to date, with its cluster where it is bound.
-func (w *work) refresh(ctx context.Context, h *Host) error {
+func (w *work) refresh(ctx context.Context, h *domain.Host) error {
 	if h.ClusterID != "" {
 		return w.refreshCluster(ctx, h.ClusterID)
 	}
@@ -190,7 +181,7 @@ func (w *work) refreshCluster(ctx context.Context, id string) error {
 }
 
 // concernsAll is true where this transaction changes what all hosts of a cluster are assessed by: the cluster, which hosts it has, or what its hosts see of each other.
-func (w *work) concernsAll(c *tracked[Cluster]) bool {
+func (w *work) concernsAll(c *tracked[domain.Cluster]) bool {
 	if c.before.Status != c.now.Status || c.before.Name != c.now.Name || !reflect.DeepEqual(c.before.ClusterSettings, c.now.ClusterSettings) {
 		return true
 	}
@@ -204,7 +195,7 @@ func (w *work) concernsAll(c *tracked[Cluster]) bool {
 }
 
 // sameNeighbour is true where the other hosts of a cluster see no difference between the two.
-func sameNeighbour(a, b *Host) bool {
+func sameNeighbour(a, b *domain.Host) bool {
 	return a.Role == b.Role && a.Hostname() == b.Hostname() && slices.Equal(a.Summary.Addresses, b.Summary.Addresses) &&
 		slices.Equal(a.Summary.MACAddresses, b.Summary.MACAddresses)
 }
@@ -245,46 +236,46 @@ const (
 )
 
 // endPreparation keeps how the checks before an installation ended, where they did.
-func (w *work) endPreparation(c *Cluster, members []*Host, next lifecycle.ClusterState) {
+func (w *work) endPreparation(c *domain.Cluster, members []*domain.Host, next lifecycle.ClusterState) {
 	switch {
 	case c.Status != lifecycle.ClusterPreparing:
 		return
 	case next == lifecycle.ClusterInstalling:
-		c.Preparation = Preparation{}
+		c.Preparation = domain.Preparation{}
 		return
 	}
 	var why []string
 	for _, m := range members {
 		left := slices.Contains([]lifecycle.State{lifecycle.PreparingFailed, lifecycle.Disconnected, lifecycle.Failed}, m.State)
 		if left && m.StateUpdatedAt.Equal(w.now) {
-			why = append(why, "host "+m.label()+": "+m.StateInfo)
+			why = append(why, "host "+m.Label()+": "+m.StateInfo)
 		}
 	}
 	p := &c.Preparation
-	p.Why = bound(cmp.Or(strings.Join(why[:min(len(why), 3)], "; "), "not all hosts that are needed took part to the end"), 1000)
+	p.Why = domain.Truncate(cmp.Or(strings.Join(why[:min(len(why), 3)], "; "), "not all hosts that are needed took part to the end"), 1000)
 	p.RetryAt = w.now.Add(min(firstRest<<min(p.Failures, 16), longestRest))
 	p.Failures++
 }
 
-func (w *work) enterCluster(c *Cluster, to lifecycle.ClusterState, info string) {
+func (w *work) enterCluster(c *domain.Cluster, to lifecycle.ClusterState, info string) {
 	if c.Status == to {
 		return
 	}
 	from := c.Status
 	c.Status, c.StatusInfo, c.StatusUpdatedAt = to, info, w.now
-	severity := Info
+	severity := domain.Info
 	switch to {
 	case lifecycle.ClusterInstalled:
 		c.InstallCompletedAt = w.now
 	case lifecycle.ClusterFailed:
-		severity = Failure
+		severity = domain.Failure
 	default:
 	}
 	w.tellCluster(c, severity, "cluster_status_updated", "Updated status of the cluster from %s to %s: %s", from, to, info)
 }
 
-func (w *work) roster(c *Cluster, members []*Host) lifecycle.Roster {
-	r := lifecycle.Roster{Wanted: c.wanted(), Bound: len(members)}
+func (w *work) roster(c *domain.Cluster, members []*domain.Host) lifecycle.Roster {
+	r := lifecycle.Roster{Wanted: c.Wanted(), Bound: len(members)}
 	var why []string
 	for _, m := range members {
 		if m.State == lifecycle.Known && m.Approved {
@@ -310,7 +301,7 @@ func (w *work) roster(c *Cluster, members []*Host) lifecycle.Roster {
 		case lifecycle.Failed:
 			r.Installing++
 			if r.Failed++; r.Failed <= 3 {
-				why = append(why, "host "+m.label()+": "+bound(m.StateInfo, 600))
+				why = append(why, "host "+m.Label()+": "+domain.Truncate(m.StateInfo, 600))
 			}
 		default:
 		}
@@ -318,6 +309,3 @@ func (w *work) roster(c *Cluster, members []*Host) lifecycle.Roster {
 	r.Why = strings.Join(why, "; ")
 	return r
 }
-
-// wanted is how many hosts an installation needs.
-func (c *Cluster) wanted() int { return max(c.ControlPlaneCount, 0) + max(c.WorkerCount, 0) }

@@ -12,16 +12,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
 // memberHosts makes a cluster with n hosts, each with a card and an address of its own.
-func (w *world) memberHosts(n int) (*service.Cluster, []service.HostKey) {
+func (w *world) memberHosts(n int) (*domain.Cluster, []domain.HostKey) {
 	w.t.Helper()
 	e, c := w.infraEnv(alice), w.cluster(alice)
-	keys := make([]service.HostKey, n)
+	keys := make([]domain.HostKey, n)
 	for i := range keys {
 		keys[i] = w.register(e, fmt.Sprintf("n%d", i))
 		w.inventory(keys[i], fmt.Sprintf("n%d", i), i, i)
@@ -32,7 +33,7 @@ func (w *world) memberHosts(n int) (*service.Cluster, []service.HostKey) {
 }
 
 // inventory reports a host with the name, the card and the address.
-func (w *world) inventory(key service.HostKey, name string, card, address int) {
+func (w *world) inventory(key domain.HostKey, name string, card, address int) {
 	w.t.Helper()
 	w.reply(key, agentproto.StepInventory, 0, machine(name, func(i *hardware.Inventory) {
 		i.Interfaces[0].MACAddress = fmt.Sprintf("52:54:00:00:%02x:%02x", card/256, card%256)
@@ -40,7 +41,7 @@ func (w *world) inventory(key service.HostKey, name string, card, address int) {
 	}))
 }
 
-func connectivity(reached bool, others ...service.HostKey) string {
+func connectivity(reached bool, others ...domain.HostKey) string {
 	report := map[string]any{}
 	var hosts []any
 	for _, other := range others {
@@ -54,7 +55,7 @@ func connectivity(reached bool, others ...service.HostKey) string {
 	return string(encoded)
 }
 
-func (w *world) result(key service.HostKey, id string) validate.Result {
+func (w *world) result(key domain.HostKey, id string) validate.Result {
 	w.t.Helper()
 	h, err := w.GetHost(w.t.Context(), admin, key)
 	require.NoError(w.t, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/lockorder"
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
@@ -54,7 +55,7 @@ func TestClocksOfReplicasThatDifferDisconnectNobody(t *testing.T) {
 	one, two := replicas(t, &apart)
 	e := two.infraEnv(alice)
 	key, dead := two.register(e, "n1"), two.register(e, "n2")
-	for _, k := range []service.HostKey{key, dead} {
+	for _, k := range []domain.HostKey{key, dead} {
 		one.steps(k)
 	}
 	polling := func() {
@@ -68,7 +69,7 @@ func TestClocksOfReplicasThatDifferDisconnectNobody(t *testing.T) {
 	}
 	assert.Equal(t, lifecycle.DisconnectedUnbound, two.state(dead))
 	assert.True(t, one.Seen(key).Connected)
-	assert.NotContains(t, fmt.Sprint(one.events(service.EventFilter{InfraEnvID: e.ID, HostIDs: []string{key.HostID}, Severities: []string{service.Warning}})), "status")
+	assert.NotContains(t, fmt.Sprint(one.events(domain.EventFilter{InfraEnvID: e.ID, HostIDs: []string{key.HostID}, Severities: []string{domain.Warning}})), "status")
 }
 
 func TestEachReplicaSeesThatAHostIsSilentThatPolledAnother(t *testing.T) {
@@ -98,7 +99,7 @@ func TestAHostThatDiesWithItsReplicaIsSeenDead(t *testing.T) {
 	_, err := news.Next(t.Context())
 	require.NoError(t, err, "it listens")
 	service.Tick(t.Context(), one.Service)
-	known := func(key service.HostKey) {
+	known := func(key domain.HostKey) {
 		t.Helper()
 		require.Eventually(t, func() bool {
 			service.Tick(t.Context(), one.Service)
@@ -127,7 +128,7 @@ func TestAHostThatIsBackAtOneReplicaIsBackAtAll(t *testing.T) {
 	require.Equal(t, lifecycle.Disconnected, two.state(keys[0]))
 	two.steps(keys[0])
 	require.Equal(t, lifecycle.Known, two.state(keys[0]))
-	_, err := one.UpdateCluster(t.Context(), alice, c.ID, func(s *service.ClusterSettings) error { s.BaseDNSDomain = "example.com"; return nil })
+	_, err := one.UpdateCluster(t.Context(), alice, c.ID, func(s *domain.ClusterSettings) error { s.BaseDNSDomain = "example.com"; return nil })
 	require.NoError(t, err)
 	one.pass(time.Second)
 	assert.Equal(t, lifecycle.Known, two.state(keys[0]))
@@ -147,7 +148,7 @@ func TestAMachineThatAppearsElsewhereIsDisconnectedAtAllReplicas(t *testing.T) {
 	require.NoError(t, err, "it listens")
 
 	_, keys := two.ready(2)
-	_, err = one.RegisterHost(t.Context(), one.infraEnv(alice).ID, service.NewHost{HostID: keys[0].HostID})
+	_, err = one.RegisterHost(t.Context(), one.infraEnv(alice).ID, domain.NewHost{HostID: keys[0].HostID})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return !two.Seen(keys[0]).Connected }, patience, 10*time.Millisecond)
 	two.reply(keys[1], agentproto.StepNTP, 0, `{"ntp_sources":[{"source_name":"ntp.example.com","source_state":"synced"}]}`)
@@ -181,7 +182,7 @@ func TestReplicasShareHostsAndHeartbeats(t *testing.T) {
 	assert.Equal(t, c.ID, h.ClusterID)
 	assert.NotEmpty(t, (<-answered).Steps, "a bind at one replica answers a poll that is held at another")
 	for _, at := range []*service.Service{two, one, two} { // an agent behind a load balancer
-		h, err := at.RegisterHost(t.Context(), e.ID, service.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: "1"})
+		h, err := at.RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: "1"})
 		require.NoError(t, err)
 		for _, other := range []*service.Service{one, two} {
 			held, err := other.HoldsStamps(t.Context(), key, h.Stamps)
@@ -250,7 +251,7 @@ func TestAReplicaThatHearsNothingTrustsNoMemory(t *testing.T) {
 			w := &world{t: t, store: open(t, server.URL)}
 			w.Service = run(t, w.store)
 			e := w.infraEnv(alice)
-			keys := []service.HostKey{w.register(e, "n1"), w.register(e, "n2")}
+			keys := []domain.HostKey{w.register(e, "n1"), w.register(e, "n2")}
 			for _, key := range keys {
 				_, err := one.NextInstructions(t.Context(), key, 0)
 				require.NoError(t, err)
@@ -271,7 +272,7 @@ func TestAReplicaThatHearsNothingTrustsNoMemory(t *testing.T) {
 			require.Eventually(t, func() bool {
 				now, err := one.TokenGenerations(t.Context(), e.ID)
 				_, polled := one.NextInstructions(t.Context(), keys[0], 0)
-				return err == nil && now.ImageGeneration == before.ImageGeneration+1 && service.KindOf(polled) == service.NotFound
+				return err == nil && now.ImageGeneration == before.ImageGeneration+1 && domain.KindOf(polled) == domain.NotFound
 			}, patience, 10*time.Millisecond)
 			test.end(t, db, listening)
 			require.Eventually(t, func() bool {

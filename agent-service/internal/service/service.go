@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
@@ -41,12 +42,12 @@ type Options struct {
 	AgentVersion string
 	AgentSum     func(architecture string) (string, error)
 	// HostToken makes a token for the installed system of a host, nil for none.
-	HostToken func(ctx context.Context, h *Host) (string, error)
+	HostToken func(ctx context.Context, h *domain.Host) (string, error)
 	// RestoreTime is how long after a start InfraEnvs may come back that the service lost with its data, zero where nothing restores them. Their machines are asked to try again
 	// meanwhile: agents of assisted-service wait for ever after 401.
 	RestoreTime time.Duration
 	// CheckImage says whether there can be a discovery image of an InfraEnv, nil where nobody knows.
-	CheckImage func(e *InfraEnv) error
+	CheckImage func(e *domain.InfraEnv) error
 	// Now is the clock. Its readings are monotonic.
 	Now func() time.Time
 	Log *zap.Logger
@@ -64,8 +65,8 @@ type Service struct {
 	// reviews are of clusters.
 	reviews reviews
 
-	infraEnvs *recent[InfraEnv]
-	clusters  *recent[Cluster]
+	infraEnvs *recent[domain.InfraEnv]
+	clusters  *recent[domain.Cluster]
 	savedAt   time.Duration
 	// loadedAt is when the store was loaded last, in awake time, in nanoseconds.
 	loadedAt atomic.Int64
@@ -107,7 +108,7 @@ func New(store Store, o Options) *Service {
 		o.Now = time.Now
 	}
 	if o.CheckImage == nil {
-		o.CheckImage = func(*InfraEnv) error { return nil }
+		o.CheckImage = func(*domain.InfraEnv) error { return nil }
 	}
 	if o.AgentSum == nil {
 		o.AgentSum = func(string) (string, error) { return "", nil }
@@ -117,7 +118,7 @@ func New(store Store, o Options) *Service {
 	}
 	s := &Service{Options: o, store: store, hosts: newDirectory(), clock: newAwake(o.Now()), stopping: make(chan struct{})}
 	s.deaf.Store(store.Shared())
-	s.infraEnvs, s.clusters = newRecent[InfraEnv](&s.deaf), newRecent[Cluster](&s.deaf)
+	s.infraEnvs, s.clusters = newRecent[domain.InfraEnv](&s.deaf), newRecent[domain.Cluster](&s.deaf)
 	return s
 }
 
@@ -128,13 +129,13 @@ func set(value *time.Duration, fallback time.Duration) {
 }
 
 // KnownInfraEnv implements Memory.
-func (s *Service) KnownInfraEnv(id string) *InfraEnv { return s.infraEnvs.known(id) }
+func (s *Service) KnownInfraEnv(id string) *domain.InfraEnv { return s.infraEnvs.known(id) }
 
 // KnownCluster implements Memory.
-func (s *Service) KnownCluster(id string) *Cluster { return s.clusters.known(id) }
+func (s *Service) KnownCluster(id string) *domain.Cluster { return s.clusters.known(id) }
 
 // KnownHost implements Memory.
-func (s *Service) KnownHost(key HostKey) *Host { return s.hosts.known(key) }
+func (s *Service) KnownHost(key domain.HostKey) *domain.Host { return s.hosts.known(key) }
 
 // Subscribe implements Events.
 func (s *Service) Subscribe() *Subscription { return s.feed.subscribe() }
@@ -145,7 +146,7 @@ func (s *Service) Ready(ctx context.Context) error {
 		return err
 	}
 	if !s.loaded.Load() {
-		return Refuse(Unavailable, "Loading", "the hosts are being loaded")
+		return domain.Refuse(domain.Unavailable, "Loading", "the hosts are being loaded")
 	}
 	return nil
 }
@@ -183,10 +184,10 @@ func (s *Service) unheard() {
 }
 
 // heard takes news of other replicas.
-func (s *Service) heard(changes []Change) {
+func (s *Service) heard(changes []domain.Change) {
 	for _, c := range changes {
 		switch c.Kind {
-		case HostChanged:
+		case domain.HostChanged:
 			if c.Quiet {
 				s.hosts.quiet(c.Host)
 			}
@@ -194,13 +195,13 @@ func (s *Service) heard(changes []Change) {
 				s.hosts.remove(c.Host)
 			}
 			s.hosts.stale(c.Host)
-		case InfraEnvChanged:
+		case domain.InfraEnvChanged:
 			s.infraEnvs.forget(c.ID)
-		case ClusterChanged:
+		case domain.ClusterChanged:
 			s.clusters.forget(c.ID)
 			s.reviews.forget(c.ID)
-		case EventAdded:
-		case EverythingChanged:
+		case domain.EventAdded:
+		case domain.EverythingChanged:
 			s.loaded.Store(false) // the next tick loads again
 			s.hosts.allStale()
 			s.infraEnvs.forget("")
@@ -218,11 +219,11 @@ func (s *Service) noted(err error) error {
 		if s.storeAway.Swap(false) {
 			s.Log.Info("the database is back")
 		}
-	case KindOf(err) == Unavailable:
+	case domain.KindOf(err) == domain.Unavailable:
 		if !s.storeAway.Swap(true) {
-			s.Log.Error("the database cannot be reached or written", zap.Error(CauseOf(err)))
+			s.Log.Error("the database cannot be reached or written", zap.Error(domain.CauseOf(err)))
 		}
-	case KindOf(err) != "":
+	case domain.KindOf(err) != "":
 		s.Refusals.Add(1)
 	}
 	return err
@@ -236,12 +237,12 @@ func (s *Service) load(ctx context.Context) error {
 		return nil
 	}
 	s.loaded.Store(true) // what is heard from now on makes it false again
-	seen := map[HostKey]bool{}
+	seen := map[domain.HostKey]bool{}
 	for offset := 0; ; {
 		epoch := s.hosts.now()
-		var page List[Host]
+		var page domain.List[domain.Host]
 		err := s.store.View(ctx, func(ctx context.Context, r Reader) (err error) {
-			page, err = r.Hosts(ctx, Scope{Kubernetes}, HostFilter{Page: Page{Limit: 5000, Offset: offset}})
+			page, err = r.Hosts(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.HostFilter{Page: domain.Page{Limit: 5000, Offset: offset}})
 			return err
 		})
 		if err != nil {
@@ -261,11 +262,11 @@ func (s *Service) load(ctx context.Context) error {
 			continue
 		}
 		// It was deleted where this replica did not hear of it, or made since it began to read.
-		if _, err := s.readEntry(ctx, key); err != nil && KindOf(err) != NotFound {
+		if _, err := s.readEntry(ctx, key); err != nil && domain.KindOf(err) != domain.NotFound {
 			s.loaded.Store(false)
 			return err
 		}
 	}
-	s.feed.publish(Change{Kind: EverythingChanged})
+	s.feed.publish(domain.Change{Kind: domain.EverythingChanged})
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/lockorder"
@@ -29,9 +30,9 @@ import (
 const patience = 3 * time.Minute
 
 var (
-	admin = service.Principal{User: "admin", Admin: true}
-	alice = service.Principal{User: "alice", Organization: "a"}
-	bob   = service.Principal{User: "bob", Organization: "b"}
+	admin = domain.Principal{User: "admin", Admin: true}
+	alice = domain.Principal{User: "alice", Organization: "a"}
+	bob   = domain.Principal{User: "bob", Organization: "b"}
 )
 
 // world is a service with a clock that stands still unless it is told otherwise.
@@ -95,20 +96,20 @@ func (w *world) pass(d time.Duration, each ...func()) {
 	}
 }
 
-func (w *world) infraEnv(by service.Principal) *service.InfraEnv {
+func (w *world) infraEnv(by domain.Principal) *domain.InfraEnv {
 	w.t.Helper()
-	e, err := w.CreateInfraEnv(w.t.Context(), by, service.NewInfraEnv{Name: "env", InfraEnvSettings: service.InfraEnvSettings{PullSecret: `{"auths":{}}`}})
+	e, err := w.CreateInfraEnv(w.t.Context(), by, domain.NewInfraEnv{Name: "env", InfraEnvSettings: domain.InfraEnvSettings{PullSecret: `{"auths":{}}`}})
 	require.NoError(w.t, err)
 	return e
 }
 
-func (w *world) cluster(by service.Principal, change ...func(*service.ClusterSettings)) *service.Cluster {
+func (w *world) cluster(by domain.Principal, change ...func(*domain.ClusterSettings)) *domain.Cluster {
 	w.t.Helper()
-	settings := service.ClusterSettings{OpenshiftVersion: "4.18", ControlPlaneCount: 1, PullSecret: `{"auths":{"secret":{}}}`}
+	settings := domain.ClusterSettings{OpenshiftVersion: "4.18", ControlPlaneCount: 1, PullSecret: `{"auths":{"secret":{}}}`}
 	for _, c := range change {
 		c(&settings)
 	}
-	c, err := w.CreateCluster(w.t.Context(), by, service.NewCluster{Name: "c", ClusterSettings: settings})
+	c, err := w.CreateCluster(w.t.Context(), by, domain.NewCluster{Name: "c", ClusterSettings: settings})
 	require.NoError(w.t, err)
 	return c
 }
@@ -131,10 +132,10 @@ func machine(hostname string, change ...func(*hardware.Inventory)) string {
 }
 
 // register makes a host that is known and connected.
-func (w *world) register(e *service.InfraEnv, hostname string) service.HostKey {
+func (w *world) register(e *domain.InfraEnv, hostname string) domain.HostKey {
 	w.t.Helper()
-	key := service.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}
-	_, err := w.RegisterHost(w.t.Context(), e.ID, service.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: "1"})
+	key := domain.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}
+	_, err := w.RegisterHost(w.t.Context(), e.ID, domain.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: "1"})
 	require.NoError(w.t, err)
 	require.Contains(w.t, w.steps(key), agentproto.StepInventory)
 	require.NoError(w.t, w.ReportStep(w.t.Context(), key, agentproto.StepReply{Type: agentproto.StepInventory, Output: machine(hostname)}))
@@ -142,7 +143,7 @@ func (w *world) register(e *service.InfraEnv, hostname string) service.HostKey {
 }
 
 // steps polls without being held.
-func (w *world) steps(key service.HostKey) []agentproto.StepType {
+func (w *world) steps(key domain.HostKey) []agentproto.StepType {
 	w.t.Helper()
 	got, err := w.NextInstructions(w.t.Context(), key, 0)
 	require.NoError(w.t, err)
@@ -153,14 +154,14 @@ func (w *world) steps(key service.HostKey) []agentproto.StepType {
 	return types
 }
 
-func (w *world) state(key service.HostKey) lifecycle.State {
+func (w *world) state(key domain.HostKey) lifecycle.State {
 	w.t.Helper()
 	h, err := w.GetHost(w.t.Context(), admin, key)
 	require.NoError(w.t, err)
 	return h.State
 }
 
-func (w *world) events(filter service.EventFilter) []string {
+func (w *world) events(filter domain.EventFilter) []string {
 	w.t.Helper()
 	found, err := w.ListEvents(w.t.Context(), admin, filter)
 	require.NoError(w.t, err)
@@ -185,7 +186,7 @@ func TestAHostIsDiscoveredBoundMovedAndFreed(t *testing.T) {
 	assert.Equal(t, lifecycle.ClusterReady, c.Status)
 
 	_, err = w.BindHost(t.Context(), alice, key, two.ID, false)
-	assert.Equal(t, "HostBoundAlready", service.ReasonOf(err))
+	assert.Equal(t, "HostBoundAlready", domain.ReasonOf(err))
 	h, err = w.BindHost(t.Context(), alice, key, one.ID, true)
 	require.NoError(t, err)
 	assert.Equal(t, one.ID, h.ClusterID)
@@ -203,9 +204,9 @@ func TestAHostIsDiscoveredBoundMovedAndFreed(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, lifecycle.KnownUnbound, h.State)
 	_, err = w.UnbindHost(t.Context(), alice, key)
-	assert.Equal(t, "HostNotBound", service.ReasonOf(err))
-	assert.Equal(t, []string{"host_bind_succeeded", "host_unbind_succeeded"}, lastAndFirst(w.events(service.EventFilter{ClusterID: two.ID, HostIDs: []string{key.HostID}})))
-	assert.NotContains(t, w.events(service.EventFilter{ClusterID: two.ID}), "host_registration_succeeded", "a creator sees the bound period only")
+	assert.Equal(t, "HostNotBound", domain.ReasonOf(err))
+	assert.Equal(t, []string{"host_bind_succeeded", "host_unbind_succeeded"}, lastAndFirst(w.events(domain.EventFilter{ClusterID: two.ID, HostIDs: []string{key.HostID}})))
+	assert.NotContains(t, w.events(domain.EventFilter{ClusterID: two.ID}), "host_registration_succeeded", "a creator sees the bound period only")
 }
 
 func TestWhatAClusterCallsAHostStaysInTheCluster(t *testing.T) {
@@ -215,7 +216,7 @@ func TestWhatAClusterCallsAHostStaysInTheCluster(t *testing.T) {
 	key := w.register(e, "n1")
 	name := func(hostname string) {
 		t.Helper()
-		_, err := w.UpdateHost(t.Context(), alice, key, func(s *service.HostSettings) error { s.RequestedHostname = hostname; return nil })
+		_, err := w.UpdateHost(t.Context(), alice, key, func(s *domain.HostSettings) error { s.RequestedHostname = hostname; return nil })
 		require.NoError(t, err)
 	}
 	name("rack-7")
@@ -234,7 +235,7 @@ func TestWhatAClusterCallsAHostStaysInTheCluster(t *testing.T) {
 	require.NoError(t, err)
 	name("tenant-a-db")
 	require.NoError(t, w.DeleteHost(t.Context(), alice, key))
-	for filter, foreign := range map[string]service.EventFilter{"tenant": {InfraEnvID: e.ID}, "tenant-a": {ClusterID: two.ID}, "tenant-b": {ClusterID: one.ID}} {
+	for filter, foreign := range map[string]domain.EventFilter{"tenant": {InfraEnvID: e.ID}, "tenant-a": {ClusterID: two.ID}, "tenant-b": {ClusterID: one.ID}} {
 		found, err := w.ListEvents(t.Context(), admin, foreign)
 		require.NoError(t, err)
 		require.NotEmpty(t, found.Items)
@@ -286,8 +287,8 @@ func TestAMachineInTwoInfraEnvsIsTwoHosts(t *testing.T) {
 	w := newWorld(t)
 	first, second := w.infraEnv(alice), w.infraEnv(alice)
 	key := w.register(first, "n1")
-	other := service.HostKey{InfraEnvID: second.ID, HostID: key.HostID}
-	_, err := w.RegisterHost(t.Context(), second.ID, service.NewHost{HostID: key.HostID})
+	other := domain.HostKey{InfraEnvID: second.ID, HostID: key.HostID}
+	_, err := w.RegisterHost(t.Context(), second.ID, domain.NewHost{HostID: key.HostID})
 	require.NoError(t, err)
 	assert.Equal(t, lifecycle.DisconnectedUnbound, w.state(key))
 	assert.Equal(t, lifecycle.DiscoveringUnbound, w.state(other))
@@ -299,9 +300,9 @@ func TestAMachineInTwoInfraEnvsIsTwoHosts(t *testing.T) {
 func TestTheClusterOfAMachineThatAppearsElsewhereFollowsAtOnce(t *testing.T) {
 	w := newWorld(t)
 	elsewhere := w.infraEnv(alice)
-	leave := func(key service.HostKey) {
+	leave := func(key domain.HostKey) {
 		t.Helper()
-		_, err := w.RegisterHost(t.Context(), elsewhere.ID, service.NewHost{HostID: key.HostID})
+		_, err := w.RegisterHost(t.Context(), elsewhere.ID, domain.NewHost{HostID: key.HostID})
 		require.NoError(t, err)
 	}
 	c, keys := w.ready(2)
@@ -351,7 +352,7 @@ func TestTwentyBindsAtOnceHaveOneWinner(t *testing.T) {
 			defer mu.Unlock()
 			if err == nil {
 				won = append(won, id)
-			} else if service.KindOf(err) == service.Conflict {
+			} else if domain.KindOf(err) == domain.Conflict {
 				conflicts++
 			}
 		})

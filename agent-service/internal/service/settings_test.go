@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
 // certificate is one in PEM.
@@ -38,8 +38,8 @@ func network(yaml string) json.RawMessage {
 	return config
 }
 
-func argument(value string) []service.KernelArgument {
-	return []service.KernelArgument{{Operation: "append", Value: value}}
+func argument(value string) []domain.KernelArgument {
+	return []domain.KernelArgument{{Operation: "append", Value: value}}
 }
 
 func TestSettingsOfAnInfraEnvThatNoMachineCouldBootWithAreRefused(t *testing.T) {
@@ -48,53 +48,53 @@ func TestSettingsOfAnInfraEnvThatNoMachineCouldBootWithAreRefused(t *testing.T) 
 	e := w.infraEnv(alice)
 	trusted := certificate(t)
 	for what, c := range map[string]struct {
-		change func(*service.InfraEnvSettings)
+		change func(*domain.InfraEnvSettings)
 		reason string
 	}{
-		"a line of the boot loader in a kernel argument": {func(s *service.InfraEnvSettings) { s.KernelArguments = argument("\"a\nset x=1\nb\"") }, "KernelArgumentsInvalid"},
-		"a kernel argument without a value":              {func(s *service.InfraEnvSettings) { s.KernelArguments = argument("") }, "KernelArgumentsInvalid"},
-		"more kernel arguments than there is room for":   {func(s *service.InfraEnvSettings) { s.KernelArguments = argument(strings.Repeat("a", 2048)) }, "KernelArgumentsInvalid"},
-		"quoted kernel arguments":                        {func(s *service.InfraEnvSettings) { s.KernelArguments = argument(`a="b c"`) }, ""},
-		"another line in a proxy":                        {func(s *service.InfraEnvSettings) { s.Proxy.HTTP = "http://proxy\nAGENT_URL=http://evil" }, "ControlCharacter"},
-		"another line in what needs no proxy":            {func(s *service.InfraEnvSettings) { s.Proxy.NoProxy = "a\rb" }, "ControlCharacter"},
-		"another line in time servers":                   {func(s *service.InfraEnvSettings) { s.AdditionalNTPSources = "a\nb" }, "ControlCharacter"},
-		"another line in a version":                      {func(s *service.InfraEnvSettings) { s.OSImageVersion = "a\nb" }, "ControlCharacter"},
-		"an escape in a key":                             {func(s *service.InfraEnvSettings) { s.SSHAuthorizedKey = "ssh-ed25519 AAAA a\x1b[2J" }, "ControlCharacter"},
-		"several keys":                                   {func(s *service.InfraEnvSettings) { s.SSHAuthorizedKey = "ssh-ed25519 AAAA a\r\nssh-ed25519 BBBB\tb\n" }, ""},
-		"an override that is a number":                   {func(s *service.InfraEnvSettings) { s.IgnitionConfigOverride = "5" }, "IgnitionInvalid"},
-		"an override of ignition's second version":       {func(s *service.InfraEnvSettings) { s.IgnitionConfigOverride = `{"ignition":{"version":"2.2.0"}}` }, "IgnitionInvalid"},
-		"an override without a version":                  {func(s *service.InfraEnvSettings) { s.IgnitionConfigOverride = `{}` }, "IgnitionInvalid"},
-		"an override":                                    {func(s *service.InfraEnvSettings) { s.IgnitionConfigOverride = `{"ignition":{"version":"3.4.0"}}` }, ""},
-		"a trust bundle that is none":                    {func(s *service.InfraEnvSettings) { s.AdditionalTrustBundle = "hello" }, "TrustBundleInvalid"},
-		"a trust bundle that ends too early":             {func(s *service.InfraEnvSettings) { s.AdditionalTrustBundle = trusted + trusted[:100] }, "TrustBundleInvalid"},
-		"a key in a trust bundle": {func(s *service.InfraEnvSettings) {
+		"a line of the boot loader in a kernel argument": {func(s *domain.InfraEnvSettings) { s.KernelArguments = argument("\"a\nset x=1\nb\"") }, "KernelArgumentsInvalid"},
+		"a kernel argument without a value":              {func(s *domain.InfraEnvSettings) { s.KernelArguments = argument("") }, "KernelArgumentsInvalid"},
+		"more kernel arguments than there is room for":   {func(s *domain.InfraEnvSettings) { s.KernelArguments = argument(strings.Repeat("a", 2048)) }, "KernelArgumentsInvalid"},
+		"quoted kernel arguments":                        {func(s *domain.InfraEnvSettings) { s.KernelArguments = argument(`a="b c"`) }, ""},
+		"another line in a proxy":                        {func(s *domain.InfraEnvSettings) { s.Proxy.HTTP = "http://proxy\nAGENT_URL=http://evil" }, "ControlCharacter"},
+		"another line in what needs no proxy":            {func(s *domain.InfraEnvSettings) { s.Proxy.NoProxy = "a\rb" }, "ControlCharacter"},
+		"another line in time servers":                   {func(s *domain.InfraEnvSettings) { s.AdditionalNTPSources = "a\nb" }, "ControlCharacter"},
+		"another line in a version":                      {func(s *domain.InfraEnvSettings) { s.OSImageVersion = "a\nb" }, "ControlCharacter"},
+		"an escape in a key":                             {func(s *domain.InfraEnvSettings) { s.SSHAuthorizedKey = "ssh-ed25519 AAAA a\x1b[2J" }, "ControlCharacter"},
+		"several keys":                                   {func(s *domain.InfraEnvSettings) { s.SSHAuthorizedKey = "ssh-ed25519 AAAA a\r\nssh-ed25519 BBBB\tb\n" }, ""},
+		"an override that is a number":                   {func(s *domain.InfraEnvSettings) { s.IgnitionConfigOverride = "5" }, "IgnitionInvalid"},
+		"an override of ignition's second version":       {func(s *domain.InfraEnvSettings) { s.IgnitionConfigOverride = `{"ignition":{"version":"2.2.0"}}` }, "IgnitionInvalid"},
+		"an override without a version":                  {func(s *domain.InfraEnvSettings) { s.IgnitionConfigOverride = `{}` }, "IgnitionInvalid"},
+		"an override":                                    {func(s *domain.InfraEnvSettings) { s.IgnitionConfigOverride = `{"ignition":{"version":"3.4.0"}}` }, ""},
+		"a trust bundle that is none":                    {func(s *domain.InfraEnvSettings) { s.AdditionalTrustBundle = "hello" }, "TrustBundleInvalid"},
+		"a trust bundle that ends too early":             {func(s *domain.InfraEnvSettings) { s.AdditionalTrustBundle = trusted + trusted[:100] }, "TrustBundleInvalid"},
+		"a key in a trust bundle": {func(s *domain.InfraEnvSettings) {
 			s.AdditionalTrustBundle = strings.ReplaceAll(trusted, "CERTIFICATE", "PRIVATE KEY")
 		}, "TrustBundleInvalid"},
-		"what is no certificate in a trust bundle": {func(s *service.InfraEnvSettings) {
+		"what is no certificate in a trust bundle": {func(s *domain.InfraEnvSettings) {
 			s.AdditionalTrustBundle = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}))
 		}, "TrustBundleInvalid"},
-		"two certificates with remarks": {func(s *service.InfraEnvSettings) {
+		"two certificates with remarks": {func(s *domain.InfraEnvSettings) {
 			s.AdditionalTrustBundle = "# one\n" + trusted + "\n# two\n" + trusted + "# end\n"
 		}, ""},
-		"a network that is no YAML":         {func(s *service.InfraEnvSettings) { s.StaticNetworkConfig = network(": : [") }, "NetworkInvalid"},
-		"a network that is a list":          {func(s *service.InfraEnvSettings) { s.StaticNetworkConfig = network("- a") }, "NetworkInvalid"},
-		"a network that is nothing":         {func(s *service.InfraEnvSettings) { s.StaticNetworkConfig = network("") }, "NetworkInvalid"},
-		"a network":                         {func(s *service.InfraEnvSettings) { s.StaticNetworkConfig = network("interfaces: []") }, ""},
-		"an address of nobody":              {func(s *service.InfraEnvSettings) { s.RendezvousIP = "abc" }, "AddressInvalid"},
-		"an address":                        {func(s *service.InfraEnvSettings) { s.RendezvousIP = "2001:db8::1" }, ""},
-		"a pull secret that is a number":    {func(s *service.InfraEnvSettings) { s.PullSecret = "5" }, "PullSecretInvalid"},
-		"a pull secret without credentials": {func(s *service.InfraEnvSettings) { s.PullSecret = "{}" }, "PullSecretInvalid"},
-		"a label that is none":              {func(s *service.InfraEnvSettings) { s.AgentLabels = map[string]string{"a b": "c"} }, "LabelInvalid"},
+		"a network that is no YAML":         {func(s *domain.InfraEnvSettings) { s.StaticNetworkConfig = network(": : [") }, "NetworkInvalid"},
+		"a network that is a list":          {func(s *domain.InfraEnvSettings) { s.StaticNetworkConfig = network("- a") }, "NetworkInvalid"},
+		"a network that is nothing":         {func(s *domain.InfraEnvSettings) { s.StaticNetworkConfig = network("") }, "NetworkInvalid"},
+		"a network":                         {func(s *domain.InfraEnvSettings) { s.StaticNetworkConfig = network("interfaces: []") }, ""},
+		"an address of nobody":              {func(s *domain.InfraEnvSettings) { s.RendezvousIP = "abc" }, "AddressInvalid"},
+		"an address":                        {func(s *domain.InfraEnvSettings) { s.RendezvousIP = "2001:db8::1" }, ""},
+		"a pull secret that is a number":    {func(s *domain.InfraEnvSettings) { s.PullSecret = "5" }, "PullSecretInvalid"},
+		"a pull secret without credentials": {func(s *domain.InfraEnvSettings) { s.PullSecret = "{}" }, "PullSecretInvalid"},
+		"a label that is none":              {func(s *domain.InfraEnvSettings) { s.AgentLabels = map[string]string{"a b": "c"} }, "LabelInvalid"},
 	} {
-		_, err := w.UpdateInfraEnv(t.Context(), alice, e.ID, func(s *service.InfraEnvSettings) error {
+		_, err := w.UpdateInfraEnv(t.Context(), alice, e.ID, func(s *domain.InfraEnvSettings) error {
 			c.change(s)
 			return nil
 		})
-		assert.Equal(t, c.reason, service.ReasonOf(err), what)
-		settings := service.InfraEnvSettings{PullSecret: `{"auths":{}}`}
+		assert.Equal(t, c.reason, domain.ReasonOf(err), what)
+		settings := domain.InfraEnvSettings{PullSecret: `{"auths":{}}`}
 		c.change(&settings)
-		_, err = w.CreateInfraEnv(t.Context(), alice, service.NewInfraEnv{Name: "e", InfraEnvSettings: settings})
-		assert.Equal(t, c.reason, service.ReasonOf(err), what)
+		_, err = w.CreateInfraEnv(t.Context(), alice, domain.NewInfraEnv{Name: "e", InfraEnvSettings: settings})
+		assert.Equal(t, c.reason, domain.ReasonOf(err), what)
 	}
 }
 
@@ -102,34 +102,34 @@ func TestSettingsOfClustersAndHostsThatCannotBecomeAnythingAreRefused(t *testing
 	t.Parallel()
 	w := newWorld(t)
 	c := w.cluster(alice)
-	for what, change := range map[string]func(*service.ClusterSettings){
-		"PullSecretInvalid": func(s *service.ClusterSettings) { s.PullSecret = "5" },
-		"ControlCharacter":  func(s *service.ClusterSettings) { s.Proxy.HTTPS = "http://proxy\nb" },
-		"AddressInvalid":    func(s *service.ClusterSettings) { s.APIVIPs = []string{"abc"} },
+	for what, change := range map[string]func(*domain.ClusterSettings){
+		"PullSecretInvalid": func(s *domain.ClusterSettings) { s.PullSecret = "5" },
+		"ControlCharacter":  func(s *domain.ClusterSettings) { s.Proxy.HTTPS = "http://proxy\nb" },
+		"AddressInvalid":    func(s *domain.ClusterSettings) { s.APIVIPs = []string{"abc"} },
 	} {
-		_, err := w.UpdateCluster(t.Context(), alice, c.ID, func(s *service.ClusterSettings) error {
+		_, err := w.UpdateCluster(t.Context(), alice, c.ID, func(s *domain.ClusterSettings) error {
 			change(s)
 			return nil
 		})
-		assert.Equal(t, what, service.ReasonOf(err))
+		assert.Equal(t, what, domain.ReasonOf(err))
 	}
 	key := w.register(w.infraEnv(alice), "n1")
 	for _, refused := range []struct {
 		reason string
-		change func(*service.HostSettings)
+		change func(*domain.HostSettings)
 	}{
-		{"LabelInvalid", func(s *service.HostSettings) { s.NodeLabels = map[string]string{"a": "not a value"} }},
-		{"LabelInvalid", func(s *service.HostSettings) { s.NodeLabels = map[string]string{"-": ""} }},
-		{"IgnitionInvalid", func(s *service.HostSettings) { s.IgnitionConfigOverrides = "5" }},
-		{"IgnitionInvalid", func(s *service.HostSettings) { s.IgnitionConfigOverrides = `{"ignition":{"version":"9.9.9"}}` }},
-		{"ControlCharacter", func(s *service.HostSettings) { s.RequestedHostname = "a\nb" }},
-		{"", func(s *service.HostSettings) { s.NodeLabels = map[string]string{"node-role.example.com/db": ""} }},
+		{"LabelInvalid", func(s *domain.HostSettings) { s.NodeLabels = map[string]string{"a": "not a value"} }},
+		{"LabelInvalid", func(s *domain.HostSettings) { s.NodeLabels = map[string]string{"-": ""} }},
+		{"IgnitionInvalid", func(s *domain.HostSettings) { s.IgnitionConfigOverrides = "5" }},
+		{"IgnitionInvalid", func(s *domain.HostSettings) { s.IgnitionConfigOverrides = `{"ignition":{"version":"9.9.9"}}` }},
+		{"ControlCharacter", func(s *domain.HostSettings) { s.RequestedHostname = "a\nb" }},
+		{"", func(s *domain.HostSettings) { s.NodeLabels = map[string]string{"node-role.example.com/db": ""} }},
 	} {
-		_, err := w.UpdateHost(t.Context(), alice, key, func(s *service.HostSettings) error {
+		_, err := w.UpdateHost(t.Context(), alice, key, func(s *domain.HostSettings) error {
 			refused.change(s)
 			return nil
 		})
-		assert.Equal(t, refused.reason, service.ReasonOf(err))
+		assert.Equal(t, refused.reason, domain.ReasonOf(err))
 	}
 }
 
@@ -137,9 +137,9 @@ func TestNamesAreCountedInCharacters(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for name, reason := range map[string]string{strings.Repeat("機", 253): "", strings.Repeat("機", 254): "NameInvalid", "a\nb": "ControlCharacter"} {
-		_, err := w.CreateInfraEnv(t.Context(), alice, service.NewInfraEnv{Name: name})
-		assert.Equal(t, reason, service.ReasonOf(err))
-		_, err = w.CreateCluster(t.Context(), alice, service.NewCluster{Name: name})
-		assert.Equal(t, reason, service.ReasonOf(err))
+		_, err := w.CreateInfraEnv(t.Context(), alice, domain.NewInfraEnv{Name: name})
+		assert.Equal(t, reason, domain.ReasonOf(err))
+		_, err = w.CreateCluster(t.Context(), alice, domain.NewCluster{Name: name})
+		assert.Equal(t, reason, domain.ReasonOf(err))
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
@@ -54,12 +55,12 @@ var asked = map[lifecycle.State][]agentproto.StepType{
 }
 
 // situation is what instructions are made for: an agent that was told about another one has something to do. A state that was left and entered again is another.
-func situation(h *Host) string {
+func situation(h *domain.Host) string {
 	return strings.Join([]string{string(h.State), strconv.FormatInt(h.StateUpdatedAt.UnixNano(), 36), h.ClusterID, h.Role, h.InstallationDiskID, h.InstallationDiskPath}, "|")
 }
 
 // instruct says what the agent has to do; due is true where it must know now.
-func (s *Service) instruct(ctx context.Context, e *entry, key HostKey) (answer Instructions, due bool, err error) {
+func (s *Service) instruct(ctx context.Context, e *entry, key domain.HostKey) (answer Instructions, due bool, err error) {
 	e.mu.Lock()
 	h, told, now := e.host, e.told, s.clock.now()
 	news := told != situation(h)
@@ -99,14 +100,14 @@ func (s *Service) instruct(ctx context.Context, e *entry, key HostKey) (answer I
 	return answer, news || len(answer.Steps) > 0, nil
 }
 
-func stepID(key HostKey, t agentproto.StepType, about string) string {
+func stepID(key domain.HostKey, t agentproto.StepType, about string) string {
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(key.String() + "|" + about))
 	return string(t) + "-" + hex.EncodeToString(sum.Sum(nil))[:8]
 }
 
 // arguments are those of a step; wanted is false where it has nothing to look at.
-func (s *Service) arguments(ctx context.Context, h *Host, t agentproto.StepType) (arguments []string, wanted bool, err error) {
+func (s *Service) arguments(ctx context.Context, h *domain.Host, t agentproto.StepType) (arguments []string, wanted bool, err error) {
 	switch t {
 	case agentproto.StepInventory:
 		return []string{h.HostID}, true, nil
@@ -125,8 +126,8 @@ func (s *Service) arguments(ctx context.Context, h *Host, t agentproto.StepType)
 }
 
 // upgradeArguments are for agents of this service that are older than the one that it has.
-func (s *Service) upgradeArguments(h *Host) ([]string, bool, error) {
-	if h.ofToday() || !newer(s.AgentVersion, h.AgentVersion) {
+func (s *Service) upgradeArguments(h *domain.Host) ([]string, bool, error) {
+	if h.Assisted() || !newer(s.AgentVersion, h.AgentVersion) {
 		return nil, false, nil
 	}
 	architecture := cmp.Or(h.Summary.CPUArchitecture, "x86_64")
@@ -147,7 +148,7 @@ func newer(one, other string) bool {
 	return err == nil && b.LessThan(a)
 }
 
-func (s *Service) ntpArguments(ctx context.Context, h *Host) ([]string, bool, error) {
+func (s *Service) ntpArguments(ctx context.Context, h *domain.Host) ([]string, bool, error) {
 	e, err := s.knownInfraEnv(ctx, h.InfraEnvID)
 	if err != nil {
 		return nil, false, err
@@ -155,7 +156,7 @@ func (s *Service) ntpArguments(ctx context.Context, h *Host) ([]string, bool, er
 	return []string{agentproto.Argument(agentproto.NTPArgs{Sources: cmp.Or(e.NTPSources, e.AdditionalNTPSources)})}, true, nil
 }
 
-func (s *Service) peers(h *Host) []agentproto.Peer {
+func (s *Service) peers(h *domain.Host) []agentproto.Peer {
 	var peers []agentproto.Peer
 	for _, key := range s.hosts.ofCluster(h.ClusterID) {
 		e := s.hosts.get(key)
@@ -183,7 +184,7 @@ func (s *Service) peers(h *Host) []agentproto.Peer {
 }
 
 // clusterArguments are those of steps that look at the cluster, or before that at the registry.
-func (s *Service) clusterArguments(ctx context.Context, h *Host, t agentproto.StepType) ([]string, bool, error) {
+func (s *Service) clusterArguments(ctx context.Context, h *domain.Host, t agentproto.StepType) ([]string, bool, error) {
 	if h.ClusterID == "" || t == agentproto.StepImageAvailability && h.State != lifecycle.PreparingForInstallation {
 		return []string{agentproto.Argument(agentproto.ImagesArgs{Images: s.RegistryImages, Timeout: 60})}, t == agentproto.StepImageAvailability && len(s.RegistryImages) > 0, nil
 	}
@@ -191,7 +192,7 @@ func (s *Service) clusterArguments(ctx context.Context, h *Host, t agentproto.St
 	if err != nil {
 		return nil, false, err
 	}
-	if h.ofToday() {
+	if h.Assisted() {
 		if arguments, own := s.assistedArguments(h, c, t); own {
 			return arguments, true, nil
 		}
@@ -226,14 +227,14 @@ func (s *Service) clusterArguments(ctx context.Context, h *Host, t agentproto.St
 }
 
 // ReportStep implements Agents.
-func (s *Service) ReportStep(ctx context.Context, key HostKey, reply agentproto.StepReply) error {
+func (s *Service) ReportStep(ctx context.Context, key domain.HostKey, reply agentproto.StepReply) error {
 	e, err := s.entry(ctx, key)
 	if err != nil {
 		return err
 	}
 	s.saw(e)
 	if len(reply.Output) > hardware.MaxReadBytes {
-		return Refuse(Invalid, "ReplyTooLarge", "a reply has at most %d bytes", hardware.MaxReadBytes)
+		return domain.Refuse(domain.Invalid, "ReplyTooLarge", "a reply has at most %d bytes", hardware.MaxReadBytes)
 	}
 	sum := sumOf(reply)
 	e.mu.Lock()
@@ -280,7 +281,7 @@ func sumOf(r agentproto.StepReply) uint64 {
 const registries = "registries"
 
 // about is what makes a step another one.
-func about(h *Host, t agentproto.StepType) string {
+func about(h *domain.Host, t agentproto.StepType) string {
 	switch {
 	case t != agentproto.StepImageAvailability:
 		return situation(h)
@@ -291,7 +292,7 @@ func about(h *Host, t agentproto.StepType) string {
 }
 
 // isOther is true for a reply about registries where the image of the cluster is asked about, and the other way round.
-func isOther(r agentproto.StepReply, h *Host) bool {
+func isOther(r agentproto.StepReply, h *domain.Host) bool {
 	other := registries
 	if h.State != lifecycle.PreparingForInstallation {
 		other = h.ClusterID
@@ -300,11 +301,11 @@ func isOther(r agentproto.StepReply, h *Host) bool {
 }
 
 // take keeps what a reply says.
-func (s *Service) take(ctx context.Context, h *Host, key HostKey, reply agentproto.StepReply) error {
+func (s *Service) take(ctx context.Context, h *domain.Host, key domain.HostKey, reply agentproto.StepReply) error {
 	if reply.ExitCode == agentproto.MediaLost {
-		return s.learn(ctx, key, func(ctx context.Context, w *work, h *Host) error {
+		return s.learn(ctx, key, func(ctx context.Context, w *work, h *domain.Host) error {
 			h.MediaConnected = false
-			w.tell(h, h.ClusterID, Failure, "host_media_disconnected", h.ClusterID == "", "Host %s: unable to read from the discovery media", h.label())
+			w.tell(h, h.ClusterID, domain.Failure, "host_media_disconnected", h.ClusterID == "", "Host %s: unable to read from the discovery media", h.Label())
 			return w.act(ctx, h, lifecycle.LoseMedia, nil)
 		})
 	}
@@ -320,21 +321,21 @@ func (s *Service) take(ctx context.Context, h *Host, key HostKey, reply agentpro
 		if reply.ExitCode != 0 {
 			verb = lifecycle.ReclaimFail
 		}
-		return s.learn(ctx, key, func(ctx context.Context, w *work, h *Host) error { return w.act(ctx, h, verb, nil) })
+		return s.learn(ctx, key, func(ctx context.Context, w *work, h *domain.Host) error { return w.act(ctx, h, verb, nil) })
 	default:
 	}
 	learned, err := understand(reply)
 	if err != nil || learned == nil || s.changesNothing(key, learned) {
 		return err
 	}
-	return s.learn(ctx, key, func(_ context.Context, _ *work, h *Host) error {
+	return s.learn(ctx, key, func(_ context.Context, _ *work, h *domain.Host) error {
 		learned(h)
 		return nil
 	})
 }
 
 // changesNothing is true where a host is in memory as it is stored, and a check leaves it as it is. A cluster whose hosts are to be assessed again needs a transaction.
-func (s *Service) changesNothing(key HostKey, learned func(*Host)) bool {
+func (s *Service) changesNothing(key domain.HostKey, learned func(*domain.Host)) bool {
 	h := s.hosts.known(key)
 	if h == nil || s.deaf.Load() || !h.MediaConnected || h.Twin != "" || lifecycle.Silent(h.State) || s.reviews.due(h.ClusterID, s.clock.now(), s.PollInterval) {
 		return false
@@ -345,8 +346,8 @@ func (s *Service) changesNothing(key HostKey, learned func(*Host)) bool {
 }
 
 // learn changes a host and brings it up to date.
-func (s *Service) learn(ctx context.Context, key HostKey, do func(ctx context.Context, w *work, h *Host) error) error {
-	_, err := s.change(ctx, Machine, key, func(ctx context.Context, w *work, h *Host) error {
+func (s *Service) learn(ctx context.Context, key domain.HostKey, do func(ctx context.Context, w *work, h *domain.Host) error) error {
+	_, err := s.change(ctx, domain.Machine, key, func(ctx context.Context, w *work, h *domain.Host) error {
 		if err := do(ctx, w, h); err != nil {
 			return err
 		}
@@ -355,21 +356,21 @@ func (s *Service) learn(ctx context.Context, key HostKey, do func(ctx context.Co
 	return err
 }
 
-func (s *Service) takeInventory(ctx context.Context, known *Host, key HostKey, reply agentproto.StepReply) error {
+func (s *Service) takeInventory(ctx context.Context, known *domain.Host, key domain.HostKey, reply agentproto.StepReply) error {
 	if reply.ExitCode != 0 {
 		return nil
 	}
 	kept, summary, err := hardware.Read(reply.Output, s.Now())
 	if err != nil {
-		return Refuse(Invalid, "InventoryInvalid", "the inventory cannot be read: it must be a JSON object of at most %d bytes", hardware.MaxReadBytes)
+		return domain.Refuse(domain.Invalid, "InventoryInvalid", "the inventory cannot be read: it must be a JSON object of at most %d bytes", hardware.MaxReadBytes)
 	}
-	if known.ofToday() && known.Fingerprint == "" && strange(known.Summary, summary) {
+	if known.Assisted() && known.Fingerprint == "" && strange(known.Summary, summary) {
 		return s.takeTwin(ctx, key, summary)
 	}
 	if known.Twin == "" && known.Summary.Hash == summary.Hash && known.Summary.ClockSkewSeconds == summary.ClockSkewSeconds && known.MediaConnected {
 		return nil
 	}
-	return s.learn(ctx, key, func(ctx context.Context, w *work, h *Host) error {
+	return s.learn(ctx, key, func(ctx context.Context, w *work, h *domain.Host) error {
 		h.MediaConnected = true
 		if w.now.Sub(h.TwinAt) > twinRest*s.PollInterval {
 			h.Twin, h.TwinAt = "", time.Time{}
@@ -379,7 +380,7 @@ func (s *Service) takeInventory(ctx context.Context, known *Host, key HostKey, r
 		}
 		h.Summary, h.InventoryAt = summary, w.now
 		if h.Summary.Truncation != "" {
-			w.tell(h, h.ClusterID, Warning, "host_inventory_truncated", true, "Host %s: the inventory is too large, parts of it are left out", h.freeLabel())
+			w.tell(h, h.ClusterID, domain.Warning, "host_inventory_truncated", true, "Host %s: the inventory is too large, parts of it are left out", h.FreeLabel())
 		}
 		return w.PutInventory(ctx, key, kept)
 	})
@@ -395,48 +396,48 @@ func strange(known, reported hardware.Summary) bool {
 }
 
 // takeTwin keeps that two machines report as one host, which is not to be installed then: nobody could say which of them is.
-func (s *Service) takeTwin(ctx context.Context, key HostKey, other hardware.Summary) error {
-	return s.learn(ctx, key, func(_ context.Context, w *work, h *Host) error {
+func (s *Service) takeTwin(ctx context.Context, key domain.HostKey, other hardware.Summary) error {
+	return s.learn(ctx, key, func(_ context.Context, w *work, h *domain.Host) error {
 		if !strange(h.Summary, other) {
 			return nil
 		}
 		h.Twin, h.TwinAt = "one has network card "+h.Summary.MACAddresses[0]+", the other "+other.MACAddresses[0], w.now
-		w.tell(h, h.ClusterID, Failure, "host_identity_in_use", true, "Host %s: two machines report as it: %s", h.freeLabel(), h.Twin)
+		w.tell(h, h.ClusterID, domain.Failure, "host_identity_in_use", true, "Host %s: two machines report as it: %s", h.FreeLabel(), h.Twin)
 		return nil
 	})
 }
 
-func (s *Service) takeInstall(ctx context.Context, key HostKey, reply agentproto.StepReply) error {
+func (s *Service) takeInstall(ctx context.Context, key domain.HostKey, reply agentproto.StepReply) error {
 	if reply.ExitCode == 0 {
 		return nil
 	}
-	return s.learn(ctx, key, func(ctx context.Context, w *work, h *Host) error {
+	return s.learn(ctx, key, func(ctx context.Context, w *work, h *domain.Host) error {
 		if h.State != lifecycle.Installing && h.State != lifecycle.InstallingInProgress || reply.ID != "" && !strings.HasPrefix(reply.ID, string(agentproto.StepInstall)+"-") {
 			return nil
 		}
-		why := bound(withoutSecrets(cmp.Or(reply.Error, reply.Output)), 1000)
-		w.tell(h, h.ClusterID, Failure, "host_install_failed", false, "Host %s: the installation failed: %s", h.label(), why)
+		why := domain.Truncate(domain.WithoutSecrets(cmp.Or(reply.Error, reply.Output)), 1000)
+		w.tell(h, h.ClusterID, domain.Failure, "host_install_failed", false, "Host %s: the installation failed: %s", h.Label(), why)
 		return w.actBecause(ctx, h, lifecycle.Fail, nil, "", why)
 	})
 }
 
 // takeUpgrade tells why an agent could not be upgraded. One that was registers again.
-func (s *Service) takeUpgrade(ctx context.Context, key HostKey, reply agentproto.StepReply) error {
+func (s *Service) takeUpgrade(ctx context.Context, key domain.HostKey, reply agentproto.StepReply) error {
 	if reply.ExitCode == 0 {
 		return nil
 	}
-	_, err := s.change(ctx, Machine, key, func(_ context.Context, w *work, h *Host) error {
-		w.tell(h, h.ClusterID, Warning, "host_agent_upgrade_failed", true, "Host %s: agent %s was not upgraded to %s: %s",
-			h.freeLabel(), h.AgentVersion, s.AgentVersion, bound(withoutSecrets(cmp.Or(reply.Error, reply.Output)), 1000))
+	_, err := s.change(ctx, domain.Machine, key, func(_ context.Context, w *work, h *domain.Host) error {
+		w.tell(h, h.ClusterID, domain.Warning, "host_agent_upgrade_failed", true, "Host %s: agent %s was not upgraded to %s: %s",
+			h.FreeLabel(), h.AgentVersion, s.AgentVersion, domain.Truncate(domain.WithoutSecrets(cmp.Or(reply.Error, reply.Output)), 1000))
 		return nil
 	})
 	return err
 }
 
 // understand reads replies that are checks. A nil function has nothing to keep.
-func understand(reply agentproto.StepReply) (func(*Host), error) {
+func understand(reply agentproto.StepReply) (func(*domain.Host), error) {
 	invalid := func() error {
-		return Refuse(Invalid, "ReplyInvalid", "the reply to step %s cannot be read", bound(string(reply.Type), 64))
+		return domain.Refuse(domain.Invalid, "ReplyInvalid", "the reply to step %s cannot be read", domain.Truncate(string(reply.Type), 64))
 	}
 	if reply.ExitCode != 0 && reply.Type != agentproto.StepDiskSpeed && reply.Type != agentproto.StepImageAvailability && reply.Type != agentproto.StepAPIConnectivity {
 		return nil, nil
@@ -459,7 +460,7 @@ func understand(reply agentproto.StepReply) (func(*Host), error) {
 	}
 }
 
-func understandNTP(output string, invalid func() error) (func(*Host), error) {
+func understandNTP(output string, invalid func() error) (func(*domain.Host), error) {
 	var report agentproto.NTPReply
 	if json.Unmarshal([]byte(output), &report) != nil {
 		return nil, invalid()
@@ -467,12 +468,12 @@ func understandNTP(output string, invalid func() error) (func(*Host), error) {
 	slices.SortFunc(report.Sources, func(a, b agentproto.NTPSource) int { return strings.Compare(a.Name, b.Name) })
 	var sources []validate.NTPSource
 	for _, source := range report.Sources[:min(len(report.Sources), 32)] {
-		sources = append(sources, validate.NTPSource{Name: bound(source.Name, 253), State: bound(source.State, 32)})
+		sources = append(sources, validate.NTPSource{Name: domain.Truncate(source.Name, 253), State: domain.Truncate(source.State, 32)})
 	}
-	return func(h *Host) { h.NTPSources = sources }, nil
+	return func(h *domain.Host) { h.NTPSources = sources }, nil
 }
 
-func understandConnectivity(output string, invalid func() error) (func(*Host), error) {
+func understandConnectivity(output string, invalid func() error) (func(*domain.Host), error) {
 	var report agentproto.ConnectivityReply
 	if json.Unmarshal([]byte(output), &report) != nil {
 		return nil, invalid()
@@ -480,7 +481,7 @@ func understandConnectivity(output string, invalid func() error) (func(*Host), e
 	var unreachable, short []string
 	slow, lossy := map[string]int{}, map[string]int{}
 	for _, host := range report.Hosts[:min(len(report.Hosts), maxPeers)] {
-		id := bound(host.HostID, 36)
+		id := domain.Truncate(host.HostID, 36)
 		if !slices.ContainsFunc(slices.Concat(host.L3, host.L2), func(r agentproto.Reached) bool { return r.Successful }) {
 			unreachable = append(unreachable, id)
 		}
@@ -504,7 +505,7 @@ func understandConnectivity(output string, invalid func() error) (func(*Host), e
 	}
 	slices.Sort(unreachable)
 	slices.Sort(short)
-	return func(h *Host) {
+	return func(h *domain.Host) {
 		h.Checks.Connected, h.Checks.Unreachable, h.Checks.ShortMTU, h.Checks.Slow, h.Checks.Lossy = true, unreachable, short, orNil(slow), orNil(lossy)
 	}, nil
 }
@@ -517,7 +518,7 @@ func orNil(m map[string]int) map[string]int {
 	return m
 }
 
-func understandDomains(output string, invalid func() error) (func(*Host), error) {
+func understandDomains(output string, invalid func() error) (func(*domain.Host), error) {
 	var report agentproto.DomainsReply
 	if json.Unmarshal([]byte(output), &report) != nil {
 		return nil, invalid()
@@ -530,26 +531,26 @@ func understandDomains(output string, invalid func() error) (func(*Host), error)
 			domains[short] = len(r.IPv4)+len(r.IPv6) > 0
 		}
 	}
-	return func(h *Host) { h.Checks.Domains = domains }, nil
+	return func(h *domain.Host) { h.Checks.Domains = domains }, nil
 }
 
 // understandAPI keeps whether the host reaches the API of the cluster. An agent that does not know the step fails it: it does not block the host.
-func understandAPI(reply agentproto.StepReply, invalid func() error) (func(*Host), error) {
+func understandAPI(reply agentproto.StepReply, invalid func() error) (func(*domain.Host), error) {
 	var report agentproto.APIReply
 	if reply.ExitCode == 0 && json.Unmarshal([]byte(reply.Output), &report) != nil {
 		return nil, invalid()
 	}
 	check, detail := validate.Passed, ""
 	if reply.ExitCode == 0 && !report.Success {
-		check, detail = validate.Refused, bound(withoutSecrets(report.Error), 256)
+		check, detail = validate.Refused, domain.Truncate(domain.WithoutSecrets(report.Error), 256)
 	}
-	return func(h *Host) { h.Checks.API, h.Checks.APIDetail = check, detail }, nil
+	return func(h *domain.Host) { h.Checks.API, h.Checks.APIDetail = check, detail }, nil
 }
 
 // SlowestSync is how long a disk may take to write through, in milliseconds.
 const SlowestSync = 50
 
-func understandDiskSpeed(reply agentproto.StepReply, invalid func() error) (func(*Host), error) {
+func understandDiskSpeed(reply agentproto.StepReply, invalid func() error) (func(*domain.Host), error) {
 	var report agentproto.DiskReply
 	if reply.ExitCode == 0 && json.Unmarshal([]byte(reply.Output), &report) != nil {
 		return nil, invalid()
@@ -558,28 +559,28 @@ func understandDiskSpeed(reply agentproto.StepReply, invalid func() error) (func
 	if reply.ExitCode != 0 || report.Sync > SlowestSync {
 		check = validate.Refused
 	}
-	return func(h *Host) {
+	return func(h *domain.Host) {
 		if h.State == lifecycle.PreparingForInstallation {
 			h.Checks.DiskSpeed = check
 		}
 	}, nil
 }
 
-func understandImages(reply agentproto.StepReply, invalid func() error) (func(*Host), error) {
+func understandImages(reply agentproto.StepReply, invalid func() error) (func(*domain.Host), error) {
 	var report agentproto.ImagesReply
 	if reply.ExitCode == 0 && json.Unmarshal([]byte(reply.Output), &report) != nil {
 		return nil, invalid()
 	}
 	check, detail := validate.Passed, ""
 	if reply.ExitCode != 0 {
-		check, detail = validate.Refused, bound(withoutSecrets(reply.Error), 256)
+		check, detail = validate.Refused, domain.Truncate(domain.WithoutSecrets(reply.Error), 256)
 	}
 	for _, image := range report.Images {
 		if image.Result == agentproto.Unavailable {
-			check, detail = validate.Refused, bound(withoutSecrets(image.Name), 256)
+			check, detail = validate.Refused, domain.Truncate(domain.WithoutSecrets(image.Name), 256)
 		}
 	}
-	return func(h *Host) {
+	return func(h *domain.Host) {
 		switch {
 		case isOther(reply, h):
 		case h.State == lifecycle.PreparingForInstallation:

@@ -6,6 +6,8 @@ package service
 import (
 	"context"
 	"time"
+
+	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
 // Store keeps everything. Its errors are refusals (Unavailable while it is away), or unexpected.
@@ -15,64 +17,50 @@ type Store interface {
 	// View reads.
 	View(ctx context.Context, do func(ctx context.Context, tx Reader) error) error
 	// SavePolls keeps when hosts polled last, in few statements.
-	SavePolls(ctx context.Context, polls []Poll) error
+	SavePolls(ctx context.Context, polls []domain.Poll) error
 	// PollsSince are those that all replicas saved since another call returned the mark, a few from before it among them. The mark of the first call is 0.
-	PollsSince(ctx context.Context, mark int64) (polls []Poll, next int64, err error)
+	PollsSince(ctx context.Context, mark int64) (polls []domain.Poll, next int64, err error)
 	// PruneEvents deletes events whose last occurrence was before a time, the oldest first and at most so many in one transaction. It returns how many they were.
 	PruneEvents(ctx context.Context, before time.Time, most int) (int, error)
 	// Listen tells of changes that other replicas committed until ctx ends. From deaf on, and before it begins, nothing is heard; EverythingChanged says that it is
 	// heard again, and that changes may have been missed.
-	Listen(ctx context.Context, heard func([]Change), deaf func()) error
+	Listen(ctx context.Context, heard func([]domain.Change), deaf func()) error
 	// Ping is whether the store can be reached, and written to.
 	Ping(ctx context.Context) error
 	// Shared is true where other replicas may use the same database.
 	Shared() bool
 }
 
-// Poll is the last one of a host.
-type Poll struct {
-	HostKey
-	// Ago is how long it is over.
-	Ago time.Duration
-	// Saved is another number each time that it is saved.
-	Saved int64
-}
-
-// Scope limits lists to what a principal owns, of hosts also to those that are in clusters that it owns.
-type Scope struct {
-	Principal
-}
-
 // Reader reads. What is not there is nil without an error.
 type Reader interface {
-	InfraEnv(ctx context.Context, id string) (*InfraEnv, error)
-	Cluster(ctx context.Context, id string) (*Cluster, error)
-	Host(ctx context.Context, key HostKey) (*Host, error)
+	InfraEnv(ctx context.Context, id string) (*domain.InfraEnv, error)
+	Cluster(ctx context.Context, id string) (*domain.Cluster, error)
+	Host(ctx context.Context, key domain.HostKey) (*domain.Host, error)
 	// Inventory is nil before the first report.
-	Inventory(ctx context.Context, key HostKey) ([]byte, error)
+	Inventory(ctx context.Context, key domain.HostKey) ([]byte, error)
 	// Inventories are those of many hosts; hosts without one are left out.
-	Inventories(ctx context.Context, keys []HostKey) (map[HostKey][]byte, error)
+	Inventories(ctx context.Context, keys []domain.HostKey) (map[domain.HostKey][]byte, error)
 	// HostsByKey are those of the given hosts that exist, without an order.
-	HostsByKey(ctx context.Context, keys []HostKey) ([]Host, error)
+	HostsByKey(ctx context.Context, keys []domain.HostKey) ([]domain.Host, error)
 	// HostsOfCluster are in the order of their keys. They may be shared with memory: copy what you change.
-	HostsOfCluster(ctx context.Context, id string) ([]*Host, error)
+	HostsOfCluster(ctx context.Context, id string) ([]*domain.Host, error)
 	// SameMachine are the hosts with the id in the InfraEnvs of one owner, for those of custom resources in one namespace, in the order of their keys.
-	SameMachine(ctx context.Context, hostID string, owner Owner, namespace string) ([]Host, error)
-	InfraEnvs(ctx context.Context, scope Scope, filter InfraEnvFilter) (List[InfraEnv], error)
-	Clusters(ctx context.Context, scope Scope, filter ClusterFilter) (List[Cluster], error)
-	Hosts(ctx context.Context, scope Scope, filter HostFilter) (List[Host], error)
+	SameMachine(ctx context.Context, hostID string, owner domain.Owner, namespace string) ([]domain.Host, error)
+	InfraEnvs(ctx context.Context, scope domain.Scope, filter domain.InfraEnvFilter) (domain.List[domain.InfraEnv], error)
+	Clusters(ctx context.Context, scope domain.Scope, filter domain.ClusterFilter) (domain.List[domain.Cluster], error)
+	Hosts(ctx context.Context, scope domain.Scope, filter domain.HostFilter) (domain.List[domain.Host], error)
 	// Files are those of a cluster, without their content, in the order of their names.
-	Files(ctx context.Context, clusterID string) ([]FileInfo, error)
+	Files(ctx context.Context, clusterID string) ([]domain.FileInfo, error)
 	File(ctx context.Context, clusterID, name string) ([]byte, error)
 	// Events are of the InfraEnv or the cluster of the filter, each as its owner may see them; of everything without either.
-	Events(ctx context.Context, filter EventFilter) (List[Event], error)
+	Events(ctx context.Context, filter domain.EventFilter) (domain.List[domain.Event], error)
 }
 
 // Memory is what a service has in memory of the store, nil where it has nothing. Nobody changes what it returns.
 type Memory interface {
-	KnownInfraEnv(id string) *InfraEnv
-	KnownCluster(id string) *Cluster
-	KnownHost(key HostKey) *Host
+	KnownInfraEnv(id string) *domain.InfraEnv
+	KnownCluster(id string) *domain.Cluster
+	KnownHost(key domain.HostKey) *domain.Host
 }
 
 // Tx is a transaction. All transactions take their locks in one order, so that they never wait for each other in a circle:
@@ -92,22 +80,22 @@ type Tx interface {
 	// LockClusters keeps other transactions from changing these clusters and their hosts; empty ids do not count.
 	LockClusters(ctx context.Context, ids ...string) error
 	// LockHosts reads many hosts as Host reads one; those that are not there are left out.
-	LockHosts(ctx context.Context, keys []HostKey) ([]Host, error)
+	LockHosts(ctx context.Context, keys []domain.HostKey) ([]domain.Host, error)
 	// Put writes an object whole; revisions grow. Another writer in between makes Update run again.
-	PutInfraEnv(ctx context.Context, e *InfraEnv) error
-	PutCluster(ctx context.Context, c *Cluster) error
-	PutHost(ctx context.Context, h *Host) error
-	PutInventory(ctx context.Context, key HostKey, inventory []byte) error
+	PutInfraEnv(ctx context.Context, e *domain.InfraEnv) error
+	PutCluster(ctx context.Context, c *domain.Cluster) error
+	PutHost(ctx context.Context, h *domain.Host) error
+	PutInventory(ctx context.Context, key domain.HostKey, inventory []byte) error
 	PutFile(ctx context.Context, clusterID, name string, body []byte, at time.Time) error
 	DeleteFile(ctx context.Context, clusterID, name string) error
 	DeleteInfraEnv(ctx context.Context, id string) error
 	DeleteCluster(ctx context.Context, id string) error
 	// DeleteHosts takes the same few statements for many as for one.
-	DeleteHosts(ctx context.Context, keys ...HostKey) error
+	DeleteHosts(ctx context.Context, keys ...domain.HostKey) error
 	// AddEvent keeps of the events that a host reported the last ReportedEvents.
-	AddEvent(ctx context.Context, e Event) error
+	AddEvent(ctx context.Context, e domain.Event) error
 	// Announce tells of changes when the transaction is committed.
-	Announce(changes ...Change)
+	Announce(changes ...domain.Change)
 	// AfterCommit calls do once the transaction is committed, before Update returns. Where there is one writer, the calls are in the order of the commits.
 	AfterCommit(do func())
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lockorder"
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
 	"github.com/muster-io/muster/agent-service/internal/service"
@@ -26,7 +27,7 @@ func TestHostsOfOneClusterRegisterAtOnceOnPostgreSQL(t *testing.T) {
 	one, two := run(t, lockorder.Check(open(t, server.URL))), run(t, lockorder.Check(open(t, server.URL)))
 	w := &world{t: t, Service: one, now: time.Now()}
 	c, other := w.cluster(alice), w.cluster(alice)
-	e, err := one.CreateInfraEnv(t.Context(), alice, service.NewInfraEnv{Name: "env", InfraEnvSettings: service.InfraEnvSettings{ClusterID: c.ID}})
+	e, err := one.CreateInfraEnv(t.Context(), alice, domain.NewInfraEnv{Name: "env", InfraEnvSettings: domain.InfraEnvSettings{ClusterID: c.ID}})
 	require.NoError(t, err)
 	pool := w.infraEnv(alice)
 	hosts := make([]string, 100)
@@ -38,15 +39,15 @@ func TestHostsOfOneClusterRegisterAtOnceOnPostgreSQL(t *testing.T) {
 		var wait sync.WaitGroup
 		for i, id := range hosts {
 			wait.Go(func() {
-				_, err := at(i).RegisterHost(t.Context(), e.ID, service.NewHost{HostID: id, Fingerprint: id, BootID: boot, AgentVersion: "test"})
+				_, err := at(i).RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: id, Fingerprint: id, BootID: boot, AgentVersion: "test"})
 				assert.NoError(t, err)
-				key := service.HostKey{InfraEnvID: e.ID, HostID: id}
+				key := domain.HostKey{InfraEnvID: e.ID, HostID: id}
 				assert.NoError(t, at(i+1).ReportStep(t.Context(), key, agentproto.StepReply{Type: agentproto.StepInventory, Output: machine(fmt.Sprintf("n%d", i))}))
 			})
 			if i%10 == 0 { // hosts of a pool come and go between two clusters meanwhile
 				wait.Go(func() {
-					key := service.HostKey{InfraEnvID: pool.ID, HostID: uuid.NewString()}
-					_, err := at(i).RegisterHost(t.Context(), pool.ID, service.NewHost{HostID: key.HostID, Fingerprint: key.HostID, BootID: boot, AgentVersion: "test"})
+					key := domain.HostKey{InfraEnvID: pool.ID, HostID: uuid.NewString()}
+					_, err := at(i).RegisterHost(t.Context(), pool.ID, domain.NewHost{HostID: key.HostID, Fingerprint: key.HostID, BootID: boot, AgentVersion: "test"})
 					assert.NoError(t, err)
 					_, err = at(i+1).BindHost(t.Context(), alice, key, c.ID, false)
 					assert.NoError(t, err)

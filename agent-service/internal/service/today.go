@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
@@ -17,7 +18,7 @@ import (
 var versionNumber = regexp.MustCompile(`^[0-9]+(\.[0-9]+){0,2}([-+][0-9A-Za-z.-]+)?$`)
 
 // assistedArguments are those of steps that agents of today's system read in another way than ours; own is false for the other steps.
-func (s *Service) assistedArguments(h *Host, c *Cluster, t agentproto.StepType) (arguments []string, own bool) {
+func (s *Service) assistedArguments(h *domain.Host, c *domain.Cluster, t agentproto.StepType) (arguments []string, own bool) {
 	switch t {
 	case agentproto.StepInstall:
 		return []string{agentproto.Argument(s.assistedInstall(h, c))}, true
@@ -37,7 +38,7 @@ func (s *Service) assistedArguments(h *Host, c *Cluster, t agentproto.StepType) 
 	}
 }
 
-func (s *Service) assistedInstall(h *Host, c *Cluster) agentproto.AssistedInstallArgs {
+func (s *Service) assistedInstall(h *domain.Host, c *domain.Cluster) agentproto.AssistedInstallArgs {
 	disk, _ := validate.Disk(s.subject(h), s.Minimums)
 	step := agentproto.AssistedInstallArgs{
 		InfraEnvID: h.InfraEnvID, HostID: h.HostID, ClusterID: c.ID, Role: h.Role, BootDevice: disk.Path, InstallerImage: s.InstallerImage, ControllerImage: s.InstallerImage,
@@ -49,13 +50,13 @@ func (s *Service) assistedInstall(h *Host, c *Cluster) agentproto.AssistedInstal
 	if versionNumber.MatchString(c.OpenshiftVersion) {
 		step.OpenshiftVersion = c.OpenshiftVersion
 	}
-	if c.Proxy != (Proxy{}) {
+	if c.Proxy != (domain.Proxy{}) {
 		step.Proxy = &agentproto.AssistedProxy{HTTP: c.Proxy.HTTP, HTTPS: c.Proxy.HTTPS, NoProxy: c.Proxy.NoProxy}
 	}
 	return step
 }
 
-func (s *Service) logsArgs(h *Host, c *Cluster) agentproto.LogsArgs {
+func (s *Service) logsArgs(h *domain.Host, c *domain.Cluster) agentproto.LogsArgs {
 	logs := agentproto.LogsArgs{InfraEnvID: h.InfraEnvID, HostID: h.HostID, ClusterID: c.ID, Bootstrap: h.Bootstrap, InstallerGather: h.Bootstrap}
 	if !h.Bootstrap {
 		return logs

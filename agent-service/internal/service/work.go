@@ -6,16 +6,17 @@ package service
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
@@ -26,14 +27,14 @@ type work struct {
 	s        *Service
 	now      time.Time
 	epoch    int64 // of the directory when it began
-	hosts    map[HostKey]*tracked[Host]
-	clusters map[string]*tracked[Cluster]
+	hosts    map[domain.HostKey]*tracked[domain.Host]
+	clusters map[string]*tracked[domain.Cluster]
 	// locked are the clusters that this transaction may change.
 	locked  []string
-	changes map[Change]struct{}
-	events  []Event
+	changes map[domain.Change]struct{}
+	events  []domain.Event
 	// quiet are hosts that appeared elsewhere: they count as never seen from now on.
-	quiet []HostKey
+	quiet []domain.HostKey
 	// reviewed are the clusters all of whose hosts were assessed.
 	reviewed map[string]struct{}
 }
@@ -83,8 +84,8 @@ func (s *Service) inTurn(ctx context.Context, clusters []string, do func() error
 func (s *Service) transact(ctx context.Context, tx Tx, clusters []string, do func(ctx context.Context, w *work) error) error {
 	tx.Recall(s)
 	w := &work{
-		Tx: tx, s: s, now: s.Now().UTC().Round(0), epoch: s.hosts.now(), hosts: map[HostKey]*tracked[Host]{}, clusters: map[string]*tracked[Cluster]{}, locked: clusters,
-		changes: map[Change]struct{}{}, reviewed: map[string]struct{}{},
+		Tx: tx, s: s, now: s.Now().UTC().Round(0), epoch: s.hosts.now(), hosts: map[domain.HostKey]*tracked[domain.Host]{}, clusters: map[string]*tracked[domain.Cluster]{}, locked: clusters,
+		changes: map[domain.Change]struct{}{}, reviewed: map[string]struct{}{},
 	}
 	if err := tx.LockClusters(ctx, clusters...); err != nil {
 		return err
@@ -129,25 +130,25 @@ func (w *work) show() {
 			s.hosts.quiet(c.Host)
 		}
 		switch c.Kind {
-		case InfraEnvChanged:
+		case domain.InfraEnvChanged:
 			s.infraEnvs.forget(c.ID)
-		case ClusterChanged:
+		case domain.ClusterChanged:
 			if t := w.clusters[c.ID]; t != nil && !t.deleted && !s.store.Shared() {
 				// Nobody else writes: agents that are told of this at once need not read it again.
-				s.clusters.put(c.ID, new(*t.now), func(a, b *Cluster) bool { return a.Revision > b.Revision })
+				s.clusters.put(c.ID, new(*t.now), func(a, b *domain.Cluster) bool { return a.Revision > b.Revision })
 			} else {
 				s.clusters.forget(c.ID)
 			}
-		case HostChanged, EventAdded, EverythingChanged:
+		case domain.HostChanged, domain.EventAdded, domain.EverythingChanged:
 		}
 	}
 	s.feed.publish(slices.Collect(maps.Keys(w.changes))...)
 }
 
-func (w *work) changed(c Change) { w.changes[c] = struct{}{} }
+func (w *work) changed(c domain.Change) { w.changes[c] = struct{}{} }
 
 // host returns a host to be changed in place, nil where there is none.
-func (w *work) host(ctx context.Context, key HostKey) (*Host, error) {
+func (w *work) host(ctx context.Context, key domain.HostKey) (*domain.Host, error) {
 	if t := w.hosts[key]; t != nil {
 		if t.deleted {
 			return nil, nil
@@ -161,16 +162,16 @@ func (w *work) host(ctx context.Context, key HostKey) (*Host, error) {
 	if err := w.needsLock(h.ClusterID); err != nil {
 		return nil, err
 	}
-	w.hosts[key] = &tracked[Host]{before: *h, now: h}
+	w.hosts[key] = &tracked[domain.Host]{before: *h, now: h}
 	return h, nil
 }
 
-func (w *work) add(h *Host) { w.hosts[h.HostKey] = &tracked[Host]{now: h} }
+func (w *work) add(h *domain.Host) { w.hosts[h.HostKey] = &tracked[domain.Host]{now: h} }
 
-func (w *work) drop(key HostKey) { w.hosts[key].deleted = true }
+func (w *work) drop(key domain.HostKey) { w.hosts[key].deleted = true }
 
 // cluster returns a cluster to be changed in place, nil where there is none: hosts that are free have the empty id.
-func (w *work) cluster(ctx context.Context, id string) (*Cluster, error) {
+func (w *work) cluster(ctx context.Context, id string) (*domain.Cluster, error) {
 	if id == "" {
 		return nil, nil
 	}
@@ -184,12 +185,12 @@ func (w *work) cluster(ctx context.Context, id string) (*Cluster, error) {
 	if err != nil || c == nil {
 		return nil, err
 	}
-	w.clusters[id] = &tracked[Cluster]{before: *c, now: c}
+	w.clusters[id] = &tracked[domain.Cluster]{before: *c, now: c}
 	return c, nil
 }
 
 // members are the hosts of a cluster as this transaction leaves them, to be changed in place.
-func (w *work) members(ctx context.Context, id string) ([]*Host, error) {
+func (w *work) members(ctx context.Context, id string) ([]*domain.Host, error) {
 	members, err := w.look(ctx, id)
 	for i := range members {
 		members[i] = w.track(members[i])
@@ -198,32 +199,32 @@ func (w *work) members(ctx context.Context, id string) ([]*Host, error) {
 }
 
 // look returns the hosts of a cluster as this transaction leaves them. Those that it does not track yet are shared with memory: track what you change.
-func (w *work) look(ctx context.Context, id string) ([]*Host, error) {
+func (w *work) look(ctx context.Context, id string) ([]*domain.Host, error) {
 	stored, err := w.HostsOfCluster(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	members := slices.DeleteFunc(stored, func(h *Host) bool { return w.hosts[h.HostKey] != nil })
+	members := slices.DeleteFunc(stored, func(h *domain.Host) bool { return w.hosts[h.HostKey] != nil })
 	for _, t := range w.hosts {
 		if !t.deleted && t.now.ClusterID == id {
 			members = append(members, t.now)
 		}
 	}
-	slices.SortFunc(members, func(a, b *Host) int { return compareKeys(a.HostKey, b.HostKey) })
+	slices.SortFunc(members, func(a, b *domain.Host) int { return compareKeys(a.HostKey, b.HostKey) })
 	return members, nil
 }
 
 // track returns a host that was read, to be changed in place.
-func (w *work) track(h *Host) *Host {
+func (w *work) track(h *domain.Host) *domain.Host {
 	t := w.hosts[h.HostKey]
 	if t == nil {
-		t = &tracked[Host]{before: *h, now: new(*h)}
+		t = &tracked[domain.Host]{before: *h, now: new(*h)}
 		w.hosts[h.HostKey] = t
 	}
 	return t.now
 }
 
-func compareKeys(a, b HostKey) int {
+func compareKeys(a, b domain.HostKey) int {
 	return cmp.Or(strings.Compare(a.InfraEnvID, b.InfraEnvID), strings.Compare(a.HostID, b.HostID))
 }
 
@@ -235,10 +236,10 @@ func (w *work) flush(ctx context.Context) error {
 			if err := w.PutCluster(ctx, t.now); err != nil {
 				return err
 			}
-			w.changed(Change{Kind: ClusterChanged, ID: id})
+			w.changed(domain.Change{Kind: domain.ClusterChanged, ID: id})
 		}
 	}
-	var gone []HostKey
+	var gone []domain.HostKey
 	for _, key := range slices.SortedFunc(maps.Keys(w.hosts), compareKeys) {
 		if w.hosts[key].deleted {
 			gone = append(gone, key)
@@ -257,7 +258,7 @@ func (w *work) flush(ctx context.Context) error {
 			if err := w.DeleteCluster(ctx, id); err != nil {
 				return err
 			}
-			w.changed(Change{Kind: ClusterChanged, ID: id})
+			w.changed(domain.Change{Kind: domain.ClusterChanged, ID: id})
 		}
 	}
 	for _, e := range w.events {
@@ -266,13 +267,13 @@ func (w *work) flush(ctx context.Context) error {
 		}
 	}
 	if len(w.events) > 0 && len(w.changes) == 0 {
-		w.changed(Change{Kind: EventAdded})
+		w.changed(domain.Change{Kind: domain.EventAdded})
 	}
 	w.Announce(slices.Collect(maps.Keys(w.changes))...)
 	return nil
 }
 
-func (w *work) flushHost(ctx context.Context, key HostKey, t *tracked[Host]) error {
+func (w *work) flushHost(ctx context.Context, key domain.HostKey, t *tracked[domain.Host]) error {
 	switch {
 	case t.deleted:
 	case reflect.DeepEqual(t.before, *t.now):
@@ -284,52 +285,29 @@ func (w *work) flushHost(ctx context.Context, key HostKey, t *tracked[Host]) err
 		}
 		t.written = true
 	}
-	w.changed(Change{Kind: HostChanged, Host: key, ID: key.InfraEnvID, Quiet: slices.Contains(w.quiet, key), Gone: t.deleted})
+	w.changed(domain.Change{Kind: domain.HostChanged, Host: key, ID: key.InfraEnvID, Quiet: slices.Contains(w.quiet, key), Gone: t.deleted})
 	return nil
 }
 
 // tell adds an event about a host. The InfraEnv's administrator sees it with forInfraEnv, the cluster's creator while the
 // host is bound.
-func (w *work) tell(h *Host, clusterID, severity, name string, forInfraEnv bool, format string, values ...any) {
-	w.events = append(w.events, Event{
+func (w *work) tell(h *domain.Host, clusterID, severity, name string, forInfraEnv bool, format string, values ...any) {
+	w.events = append(w.events, domain.Event{
 		Name: name, InfraEnvID: h.InfraEnvID, HostID: h.HostID, ClusterID: clusterID, Severity: severity, Category: "user",
-		Message: bound(fmt.Sprintf(format, values...), 2000), At: w.now, ForInfraEnv: forInfraEnv, ForCluster: clusterID != "", Props: json.RawMessage("{}"),
+		Message: domain.Truncate(fmt.Sprintf(format, values...), 2000), At: w.now, ForInfraEnv: forInfraEnv, ForCluster: clusterID != "", Props: json.RawMessage("{}"),
 	})
 }
 
 // tellCluster adds an event about a cluster.
-func (w *work) tellCluster(c *Cluster, severity, name, format string, values ...any) {
-	w.events = append(w.events, Event{
-		Name: name, ClusterID: c.ID, Severity: severity, Category: "user", Message: bound(fmt.Sprintf(format, values...), 2000), At: w.now, ForCluster: true,
+func (w *work) tellCluster(c *domain.Cluster, severity, name, format string, values ...any) {
+	w.events = append(w.events, domain.Event{
+		Name: name, ClusterID: c.ID, Severity: severity, Category: "user", Message: domain.Truncate(fmt.Sprintf(format, values...), 2000), At: w.now, ForCluster: true,
 		Props: json.RawMessage("{}"),
 	})
 }
 
-func bound(s string, n int) string {
-	if len(s) > n {
-		return strings.ToValidUTF8(s[:n], "") + "…"
-	}
-	return s
-}
-
-var addresses = regexp.MustCompile(`([a-z][a-z0-9+.-]*://)(?:[^/\s"@]*@)?([^\s"?#]*)(?:[?#][^\s"]*)?`)
-
-// withoutSecrets leaves out what may be one in the addresses that a text names: the user, and what comes after the path.
-func withoutSecrets(s string) string { return addresses.ReplaceAllString(s, "$1$2") }
-
-// label is how events call a host.
-func (h *Host) label() string { return cmp.Or(h.Hostname(), h.HostID) }
-
-// freeLabel is how events call a host that the administrator of its InfraEnv sees too: not as it is called in a cluster.
-func (h *Host) freeLabel() string {
-	if h.ClusterID == "" {
-		return h.label()
-	}
-	return cmp.Or(h.FreeHostname, h.Summary.Hostname, h.HostID)
-}
-
 // enter puts a host into a state and tells it, where it is another one.
-func (w *work) enter(h *Host, to lifecycle.State, info string) {
+func (w *work) enter(h *domain.Host, to lifecycle.State, info string) {
 	if h.State == to {
 		if info != "" && h.StateInfo != info {
 			h.StateInfo = info
@@ -341,17 +319,17 @@ func (w *work) enter(h *Host, to lifecycle.State, info string) {
 	}
 	from := h.State
 	h.State, h.StateInfo, h.StateUpdatedAt = to, info, w.now
-	severity := Info
+	severity := domain.Info
 	if to == lifecycle.Failed || to == lifecycle.Disconnected || to == lifecycle.DisconnectedUnbound {
-		severity = Warning
+		severity = domain.Warning
 	}
-	w.tell(h, h.ClusterID, severity, "host_status_updated", h.ClusterID == "", "Host %s: updated status from %s to %s (%s)", h.label(), from, to, info)
+	w.tell(h, h.ClusterID, severity, "host_status_updated", h.ClusterID == "", "Host %s: updated status from %s to %s (%s)", h.Label(), from, to, info)
 }
 
 // apply does what an outcome says, but for Reassess, which the caller does when all is in place. It returns the refusal.
-func (w *work) apply(h *Host, o lifecycle.Outcome, clusterID string, dayTwo bool) error {
+func (w *work) apply(h *domain.Host, o lifecycle.Outcome, clusterID string, dayTwo bool) error {
 	if o.Refusal != "" {
-		return Refuse(Conflict, o.Refusal, "host %s: %s", h.HostID, o.Info)
+		return domain.Refuse(domain.Conflict, o.Refusal, "host %s: %s", h.HostID, o.Info)
 	}
 	for _, effect := range o.Effects {
 		switch effect {
@@ -359,36 +337,21 @@ func (w *work) apply(h *Host, o lifecycle.Outcome, clusterID string, dayTwo bool
 			h.Twin, h.TwinAt = "", time.Time{}
 			h.Summary, h.NTPSources, h.Checks, h.Validations, h.MediaConnected, h.Images, h.ImagesDetail = emptySummary, nil, noChecks, nil, true, validate.Unknown, ""
 		case lifecycle.ForgetInstallation:
-			h.Progress, h.Bootstrap, h.Attempts = Progress{}, false, 0
-			h.forgetPreparation()
+			h.Progress, h.Bootstrap, h.Attempts = domain.Progress{}, false, 0
+			h.ForgetPreparation()
 		case lifecycle.ForgetProgress:
-			h.Progress, h.Attempts = Progress{}, h.Attempts+1
+			h.Progress, h.Attempts = domain.Progress{}, h.Attempts+1
 		case lifecycle.LeaveCluster:
-			h.leave()
+			h.Leave()
 		case lifecycle.JoinCluster:
 			h.ClusterID, h.DayTwo, h.FreeHostname = clusterID, dayTwo, h.RequestedHostname
 		case lifecycle.EndTokens:
-			h.Stamps = Stamps{Registration: newStamp(), Binding: newStamp()}
+			h.Stamps = domain.Stamps{Registration: newStamp(), Binding: newStamp()}
 		case lifecycle.Reassess:
 		}
 	}
 	return nil
 }
 
-// forgetPreparation makes the checks before an installation run again. Agents of today's system do not repeat within an hour what they said, so what passed stays.
-func (h *Host) forgetPreparation() {
-	if !h.ofToday() || h.Images != validate.Passed {
-		h.Images, h.ImagesDetail = validate.Unknown, ""
-	}
-	if !h.ofToday() || h.Checks.DiskSpeed != validate.Passed {
-		h.Checks.DiskSpeed = validate.Unknown
-	}
-}
-
-// leave ends a binding: what the tenant said of the host goes, what the machine reported stays.
-func (h *Host) leave() {
-	h.PreviousCluster, h.ClusterID, h.DayTwo = h.ClusterID, "", false
-	h.HostSettings = HostSettings{Approved: h.Approved, Role: autoAssign, RequestedHostname: h.FreeHostname}
-	h.FreeHostname, h.Validations = "", nil // their sentences name the cluster and what the host was called there
-	h.Checks = validate.Checks{Registry: h.Checks.Registry, RegistryDetail: h.Checks.RegistryDetail, DiskSpeed: h.Checks.DiskSpeed}
-}
+// newStamp is one that no token carries yet.
+func newStamp() string { return rand.Text()[:16] }

@@ -16,7 +16,7 @@ import (
 	sqlite "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
 // errStale is a write of an object that somebody else wrote since it was read.
@@ -34,11 +34,11 @@ func repeatable(err error) bool {
 
 // classify makes a refusal of errors that say that the database is away.
 func classify(err error) error {
-	if err == nil || errors.Is(err, context.Canceled) || service.KindOf(err) != "" {
+	if err == nil || errors.Is(err, context.Canceled) || domain.KindOf(err) != "" {
 		return err
 	}
 	if away(err) {
-		return service.Away(err)
+		return domain.Away(err)
 	}
 	return err
 }

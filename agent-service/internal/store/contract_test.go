@@ -17,13 +17,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
 )
 
-var admin = service.Scope{Principal: service.Principal{Admin: true}}
+var admin = domain.Scope{Principal: domain.Principal{Admin: true}}
 
 // TestContract is what both databases keep.
 func TestContract(t *testing.T) {
@@ -81,22 +82,22 @@ func update(t *testing.T, s *store.Store, do func(ctx context.Context, tx servic
 	}))
 }
 
-func infraEnv(owner service.Owner) *service.InfraEnv {
-	return &service.InfraEnv{
-		ID: uuid.NewString(), Name: "e", Owner: owner, CreatedAt: time.Now(), InfraEnvSettings: service.InfraEnvSettings{PullSecret: "s", AgentLabels: map[string]string{"a": "b"}},
+func infraEnv(owner domain.Owner) *domain.InfraEnv {
+	return &domain.InfraEnv{
+		ID: uuid.NewString(), Name: "e", Owner: owner, CreatedAt: time.Now(), InfraEnvSettings: domain.InfraEnvSettings{PullSecret: "s", AgentLabels: map[string]string{"a": "b"}},
 	}
 }
 
-func host(e *service.InfraEnv) *service.Host {
-	return &service.Host{
-		HostKey: service.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}, Owner: e.Owner, State: lifecycle.KnownUnbound, CreatedAt: time.Now(),
-		HostSettings: service.HostSettings{Role: "worker", NodeLabels: map[string]string{"x": "y"}},
+func host(e *domain.InfraEnv) *domain.Host {
+	return &domain.Host{
+		HostKey: domain.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}, Owner: e.Owner, State: lifecycle.KnownUnbound, CreatedAt: time.Now(),
+		HostSettings: domain.HostSettings{Role: "worker", NodeLabels: map[string]string{"x": "y"}},
 	}
 }
 
 func keepsObjects(t *testing.T, s *store.Store, _ string) {
-	e := infraEnv(service.Owner{User: "u"})
-	c := &service.Cluster{ID: uuid.NewString(), Name: "c", CreatedAt: time.Now(), ClusterSettings: service.ClusterSettings{MachineNetworks: []string{"192.0.2.0/24"}}}
+	e := infraEnv(domain.Owner{User: "u"})
+	c := &domain.Cluster{ID: uuid.NewString(), Name: "c", CreatedAt: time.Now(), ClusterSettings: domain.ClusterSettings{MachineNetworks: []string{"192.0.2.0/24"}}}
 	h := host(e)
 	h.ClusterID = c.ID
 	update(t, s, func(ctx context.Context, tx service.Tx) {
@@ -120,18 +121,18 @@ func keepsObjects(t *testing.T, s *store.Store, _ string) {
 		inventory, err := r.Inventory(ctx, h.HostKey)
 		require.NoError(t, err)
 		assert.JSONEq(t, `{"a":2}`, string(inventory))
-		without := service.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}
-		inventories, err := r.Inventories(ctx, []service.HostKey{h.HostKey, without, {InfraEnvID: uuid.NewString(), HostID: h.HostID}})
+		without := domain.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}
+		inventories, err := r.Inventories(ctx, []domain.HostKey{h.HostKey, without, {InfraEnvID: uuid.NewString(), HostID: h.HostID}})
 		require.NoError(t, err)
-		assert.Equal(t, map[service.HostKey][]byte{h.HostKey: []byte(`{"a":2}`)}, inventories)
+		assert.Equal(t, map[domain.HostKey][]byte{h.HostKey: []byte(`{"a":2}`)}, inventories)
 		members, err := r.HostsOfCluster(ctx, c.ID)
 		require.NoError(t, err)
 		assert.Len(t, members, 1)
-		several, err := r.HostsByKey(ctx, []service.HostKey{h.HostKey, without})
+		several, err := r.HostsByKey(ctx, []domain.HostKey{h.HostKey, without})
 		require.NoError(t, err)
 		require.Len(t, several, 1)
 		assert.Equal(t, h.HostKey, several[0].HostKey)
-		missing, err := r.Host(ctx, service.HostKey{InfraEnvID: e.ID, HostID: "none"})
+		missing, err := r.Host(ctx, domain.HostKey{InfraEnvID: e.ID, HostID: "none"})
 		require.NoError(t, err)
 		assert.Nil(t, missing)
 		return nil
@@ -139,7 +140,7 @@ func keepsObjects(t *testing.T, s *store.Store, _ string) {
 }
 
 func keysOfHosts(t *testing.T, s *store.Store, _ string) {
-	one, two := infraEnv(service.Owner{}), infraEnv(service.Owner{})
+	one, two := infraEnv(domain.Owner{}), infraEnv(domain.Owner{})
 	first := host(one)
 	second := host(two)
 	second.HostID = first.HostID
@@ -151,7 +152,7 @@ func keysOfHosts(t *testing.T, s *store.Store, _ string) {
 	})
 	update(t, s, func(ctx context.Context, tx service.Tx) { require.NoError(t, tx.DeleteHosts(ctx, first.HostKey)) })
 	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
-		same, err := r.SameMachine(ctx, first.HostID, service.Owner{}, "")
+		same, err := r.SameMachine(ctx, first.HostID, domain.Owner{}, "")
 		require.NoError(t, err)
 		require.Len(t, same, 1)
 		assert.Equal(t, two.ID, same[0].InfraEnvID)
@@ -160,11 +161,11 @@ func keysOfHosts(t *testing.T, s *store.Store, _ string) {
 }
 
 func rollsBack(t *testing.T, s *store.Store, _ string) {
-	e := infraEnv(service.Owner{})
+	e := infraEnv(domain.Owner{})
 	stop := errors.New("stop")
 	err := s.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
 		require.NoError(t, tx.PutInfraEnv(ctx, e))
-		require.NoError(t, tx.AddEvent(ctx, service.Event{Name: "n", InfraEnvID: e.ID, At: time.Now(), ForInfraEnv: true}))
+		require.NoError(t, tx.AddEvent(ctx, domain.Event{Name: "n", InfraEnvID: e.ID, At: time.Now(), ForInfraEnv: true}))
 		return stop
 	})
 	require.ErrorIs(t, err, stop)
@@ -172,7 +173,7 @@ func rollsBack(t *testing.T, s *store.Store, _ string) {
 		got, err := r.InfraEnv(ctx, e.ID)
 		require.NoError(t, err)
 		assert.Nil(t, got)
-		events, err := r.Events(ctx, service.EventFilter{InfraEnvID: e.ID})
+		events, err := r.Events(ctx, domain.EventFilter{InfraEnvID: e.ID})
 		require.NoError(t, err)
 		assert.Empty(t, events.Items)
 		return nil
@@ -180,7 +181,7 @@ func rollsBack(t *testing.T, s *store.Store, _ string) {
 }
 
 func endsWithItsCaller(t *testing.T, s *store.Store, _ string) {
-	e := infraEnv(service.Owner{})
+	e := infraEnv(domain.Owner{})
 	ctx, cancel := context.WithCancel(t.Context())
 	err := s.Update(ctx, func(ctx context.Context, tx service.Tx) error {
 		require.NoError(t, tx.PutInfraEnv(ctx, e))
@@ -198,18 +199,18 @@ func endsWithItsCaller(t *testing.T, s *store.Store, _ string) {
 
 // memory is one object of each kind, as a service remembers them.
 type memory struct {
-	infraEnv *service.InfraEnv
-	cluster  *service.Cluster
-	host     *service.Host
+	infraEnv *domain.InfraEnv
+	cluster  *domain.Cluster
+	host     *domain.Host
 }
 
-func (m memory) KnownInfraEnv(string) *service.InfraEnv      { return m.infraEnv }
-func (m memory) KnownCluster(string) *service.Cluster        { return m.cluster }
-func (m memory) KnownHost(key service.HostKey) *service.Host { return m.host }
+func (m memory) KnownInfraEnv(string) *domain.InfraEnv     { return m.infraEnv }
+func (m memory) KnownCluster(string) *domain.Cluster       { return m.cluster }
+func (m memory) KnownHost(key domain.HostKey) *domain.Host { return m.host }
 
 // recalls shows that an object comes from memory, where it is marked, only while that is what is stored.
 func recalls(t *testing.T, s *store.Store, _ string) {
-	m := memory{infraEnv: infraEnv(service.Owner{}), cluster: &service.Cluster{ID: uuid.NewString(), Name: "c", CreatedAt: time.Now()}}
+	m := memory{infraEnv: infraEnv(domain.Owner{}), cluster: &domain.Cluster{ID: uuid.NewString(), Name: "c", CreatedAt: time.Now()}}
 	m.host = host(m.infraEnv)
 	m.host.ClusterID = m.cluster.ID
 	update(t, s, func(ctx context.Context, tx service.Tx) {
@@ -249,7 +250,7 @@ func recalls(t *testing.T, s *store.Store, _ string) {
 }
 
 // isThere looks for InfraEnvs.
-func isThere(t *testing.T, s *store.Store, want bool, envs ...*service.InfraEnv) {
+func isThere(t *testing.T, s *store.Store, want bool, envs ...*domain.InfraEnv) {
 	t.Helper()
 	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
 		for _, e := range envs {
@@ -271,10 +272,10 @@ func undoesEachAlone(t *testing.T, s *store.Store, _ string) {
 		func(context.CancelFunc) error { runtime.Goexit(); return nil },
 		func(cancel context.CancelFunc) error { cancel(); return nil },
 	}
-	var kept, undone []*service.InfraEnv
+	var kept, undone []*domain.InfraEnv
 	var wait sync.WaitGroup
 	for i := range 40 * len(ends) {
-		e, end := infraEnv(service.Owner{}), ends[i%len(ends)]
+		e, end := infraEnv(domain.Owner{}), ends[i%len(ends)]
 		if i%len(ends) == 0 {
 			kept = append(kept, e)
 		} else {
@@ -301,8 +302,8 @@ func undoesEachAlone(t *testing.T, s *store.Store, _ string) {
 
 // waitsNoLongerThanItsCaller is an update that is given up while another one has its turn.
 func waitsNoLongerThanItsCaller(t *testing.T, s *store.Store, _ string) {
-	first, second, third := infraEnv(service.Owner{}), infraEnv(service.Owner{}), infraEnv(service.Owner{})
-	put := func(e *service.InfraEnv) func(context.Context, service.Tx) error {
+	first, second, third := infraEnv(domain.Owner{}), infraEnv(domain.Owner{}), infraEnv(domain.Owner{})
+	put := func(e *domain.InfraEnv) func(context.Context, service.Tx) error {
 		return func(ctx context.Context, tx service.Tx) error { return tx.PutInfraEnv(ctx, e) }
 	}
 	begun, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error)
@@ -330,7 +331,7 @@ func waitsNoLongerThanItsCaller(t *testing.T, s *store.Store, _ string) {
 }
 
 func runsAgain(t *testing.T, s *store.Store, _ string) {
-	e := infraEnv(service.Owner{})
+	e := infraEnv(domain.Owner{})
 	h := host(e)
 	h.StateInfo = ""
 	update(t, s, func(ctx context.Context, tx service.Tx) {
@@ -359,7 +360,7 @@ func runsAgain(t *testing.T, s *store.Store, _ string) {
 		return nil
 	}))
 	// Two that make the same object: one makes it, the other one finds it.
-	made := infraEnv(service.Owner{})
+	made := infraEnv(domain.Owner{})
 	for range 5 {
 		wait.Go(func() {
 			assert.NoError(t, s.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
@@ -376,8 +377,8 @@ func runsAgain(t *testing.T, s *store.Store, _ string) {
 
 func foldsEvents(t *testing.T, s *store.Store, _ string) {
 	at := time.Now().Truncate(time.Millisecond)
-	event := func(name, message, cluster string, when time.Time) service.Event {
-		return service.Event{Name: name, Message: message, InfraEnvID: "e", HostID: "h", ClusterID: cluster, Severity: "info", Category: "user", At: when, ForInfraEnv: cluster == "", ForCluster: cluster != ""}
+	event := func(name, message, cluster string, when time.Time) domain.Event {
+		return domain.Event{Name: name, Message: message, InfraEnvID: "e", HostID: "h", ClusterID: cluster, Severity: "info", Category: "user", At: when, ForInfraEnv: cluster == "", ForCluster: cluster != ""}
 	}
 	update(t, s, func(ctx context.Context, tx service.Tx) {
 		for i := range 50 {
@@ -387,22 +388,22 @@ func foldsEvents(t *testing.T, s *store.Store, _ string) {
 		require.NoError(t, tx.AddEvent(ctx, event("register", "Registered", "", at.Add(5*time.Hour))))
 	})
 	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
-		env, err := r.Events(ctx, service.EventFilter{InfraEnvID: "e"})
+		env, err := r.Events(ctx, domain.EventFilter{InfraEnvID: "e"})
 		require.NoError(t, err)
 		require.Len(t, env.Items, 2, "the tenant's event is not the administrator's")
 		assert.Equal(t, int64(50), env.Items[0].Count)
 		assert.True(t, at.Equal(env.Items[0].At))
 		assert.True(t, at.Add(49*time.Second).Equal(env.Items[0].LastAt))
-		cluster, err := r.Events(ctx, service.EventFilter{ClusterID: "c", Message: "100% S", Severities: []string{"info"}, HostIDs: []string{"h"}})
+		cluster, err := r.Events(ctx, domain.EventFilter{ClusterID: "c", Message: "100% S", Severities: []string{"info"}, HostIDs: []string{"h"}})
 		require.NoError(t, err)
 		require.Len(t, cluster.Items, 1)
-		none, err := r.Events(ctx, service.EventFilter{ClusterID: "c", Message: "100_"})
+		none, err := r.Events(ctx, domain.EventFilter{ClusterID: "c", Message: "100_"})
 		require.NoError(t, err)
 		assert.Empty(t, none.Items)
-		later, err := r.Events(ctx, service.EventFilter{InfraEnvID: "e", AfterPosition: new(env.Items[0].Position)})
+		later, err := r.Events(ctx, domain.EventFilter{InfraEnvID: "e", AfterPosition: new(env.Items[0].Position)})
 		require.NoError(t, err)
 		assert.Len(t, later.Items, 1)
-		last, err := r.Events(ctx, service.EventFilter{InfraEnvID: "e", Descending: true, Page: service.Page{Limit: 1}})
+		last, err := r.Events(ctx, domain.EventFilter{InfraEnvID: "e", Descending: true, Page: domain.Page{Limit: 1}})
 		require.NoError(t, err)
 		assert.Equal(t, 2, last.Total)
 		require.Len(t, last.Items, 1)
@@ -416,7 +417,7 @@ func prunesEvents(t *testing.T, s *store.Store, _ string) {
 	now := time.Now()
 	add := func(message string, at time.Time) {
 		update(t, s, func(ctx context.Context, tx service.Tx) {
-			require.NoError(t, tx.AddEvent(ctx, service.Event{Name: "n", InfraEnvID: "e", Message: message, At: at, ForInfraEnv: true}))
+			require.NoError(t, tx.AddEvent(ctx, domain.Event{Name: "n", InfraEnvID: "e", Message: message, At: at, ForInfraEnv: true}))
 		})
 	}
 	for i := range 10 {
@@ -425,7 +426,7 @@ func prunesEvents(t *testing.T, s *store.Store, _ string) {
 	add("new", now)
 	left := func(after *int64) (messages []string, last int64) {
 		require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
-			list, err := r.Events(ctx, service.EventFilter{InfraEnvID: "e", AfterPosition: after})
+			list, err := r.Events(ctx, domain.EventFilter{InfraEnvID: "e", AfterPosition: after})
 			for _, e := range list.Items {
 				messages, last = append(messages, e.Message), e.Position
 			}
@@ -454,8 +455,8 @@ func prunesEvents(t *testing.T, s *store.Store, _ string) {
 // trimsEvents shows that a host that reports many events pushes out its own, and nobody else's.
 func trimsEvents(t *testing.T, s *store.Store, _ string) {
 	at := time.Now()
-	event := func(host, message string, reported bool) service.Event {
-		return service.Event{Name: "n", InfraEnvID: "e", HostID: host, Message: message, At: at, ForInfraEnv: true, Reported: reported}
+	event := func(host, message string, reported bool) domain.Event {
+		return domain.Event{Name: "n", InfraEnvID: "e", HostID: host, Message: message, At: at, ForInfraEnv: true, Reported: reported}
 	}
 	update(t, s, func(ctx context.Context, tx service.Tx) {
 		for i := range 5 {
@@ -463,19 +464,19 @@ func trimsEvents(t *testing.T, s *store.Store, _ string) {
 			require.NoError(t, tx.AddEvent(ctx, event("other", fmt.Sprintf("other %d", i), true)))
 		}
 	})
-	for i := range service.ReportedEvents + 20 {
+	for i := range domain.ReportedEvents + 20 {
 		update(t, s, func(ctx context.Context, tx service.Tx) {
 			require.NoError(t, tx.AddEvent(ctx, event("loud", fmt.Sprintf("reported %d", i), true)))
 		})
 	}
 	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
-		loud, err := r.Events(ctx, service.EventFilter{InfraEnvID: "e", HostIDs: []string{"loud"}, AfterPosition: new(int64)})
+		loud, err := r.Events(ctx, domain.EventFilter{InfraEnvID: "e", HostIDs: []string{"loud"}, AfterPosition: new(int64)})
 		require.NoError(t, err)
-		require.Len(t, loud.Items, 5+service.ReportedEvents)
+		require.Len(t, loud.Items, 5+domain.ReportedEvents)
 		assert.Equal(t, "service 0", loud.Items[0].Message)
 		assert.Equal(t, "reported 20", loud.Items[5].Message)
 		assert.True(t, loud.Items[5].Reported)
-		other, err := r.Events(ctx, service.EventFilter{InfraEnvID: "e", HostIDs: []string{"other"}})
+		other, err := r.Events(ctx, domain.EventFilter{InfraEnvID: "e", HostIDs: []string{"other"}})
 		assert.Len(t, other.Items, 5)
 		return err
 	}))
@@ -487,16 +488,16 @@ func followsRepetitions(t *testing.T, s *store.Store, _ string) {
 	for i, names := range [][]string{{"one", "two"}, {"two", "one"}} {
 		update(t, s, func(ctx context.Context, tx service.Tx) {
 			for _, name := range names {
-				require.NoError(t, tx.AddEvent(ctx, service.Event{Name: name, InfraEnvID: "e", At: at.Add(time.Duration(i) * time.Minute), ForInfraEnv: true}))
+				require.NoError(t, tx.AddEvent(ctx, domain.Event{Name: name, InfraEnvID: "e", At: at.Add(time.Duration(i) * time.Minute), ForInfraEnv: true}))
 			}
 		})
 	}
 	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
-		first, err := r.Events(ctx, service.EventFilter{InfraEnvID: "e", AfterPosition: new(int64)})
+		first, err := r.Events(ctx, domain.EventFilter{InfraEnvID: "e", AfterPosition: new(int64)})
 		require.NoError(t, err)
 		require.Len(t, first.Items, 2)
 		assert.Equal(t, "one", first.Items[1].Name, "it was repeated last")
-		next, err := r.Events(ctx, service.EventFilter{InfraEnvID: "e", AfterPosition: new(first.Items[1].Position)})
+		next, err := r.Events(ctx, domain.EventFilter{InfraEnvID: "e", AfterPosition: new(first.Items[1].Position)})
 		assert.Empty(t, next.Items)
 		return err
 	}))
@@ -511,7 +512,7 @@ func followsEvents(t *testing.T, s *store.Store, _ string) {
 			for j := range updates {
 				update(t, s, func(ctx context.Context, tx service.Tx) {
 					for k := range each {
-						require.NoError(t, tx.AddEvent(ctx, service.Event{Name: "n", InfraEnvID: "e", Message: fmt.Sprint(i, j, k), At: time.Now(), ForInfraEnv: true}))
+						require.NoError(t, tx.AddEvent(ctx, domain.Event{Name: "n", InfraEnvID: "e", Message: fmt.Sprint(i, j, k), At: time.Now(), ForInfraEnv: true}))
 					}
 				})
 			}
@@ -520,7 +521,7 @@ func followsEvents(t *testing.T, s *store.Store, _ string) {
 	all := make(chan struct{})
 	go func() { wait.Wait(); close(all) }()
 	seen := map[string]bool{}
-	filter := service.EventFilter{InfraEnvID: "e", AfterPosition: new(int64)}
+	filter := domain.EventFilter{InfraEnvID: "e", AfterPosition: new(int64)}
 	for last := false; ; {
 		select {
 		case <-all:
@@ -546,16 +547,16 @@ func followsEvents(t *testing.T, s *store.Store, _ string) {
 
 func ownsLists(t *testing.T, s *store.Store, _ string) {
 	update(t, s, func(ctx context.Context, tx service.Tx) {
-		for _, owner := range []service.Owner{{User: "u", Organization: "o"}, {User: "v", Organization: "o"}, {User: "u"}, {User: "w"}, {}} {
+		for _, owner := range []domain.Owner{{User: "u", Organization: "o"}, {User: "v", Organization: "o"}, {User: "u"}, {User: "w"}, {}} {
 			e := infraEnv(owner)
 			require.NoError(t, tx.PutInfraEnv(ctx, e))
 			require.NoError(t, tx.PutHost(ctx, host(e)))
 		}
 	})
-	var used service.HostKey
+	var used domain.HostKey
 	update(t, s, func(ctx context.Context, tx service.Tx) {
-		c, e := &service.Cluster{ID: uuid.NewString(), Name: "used", CreatedAt: time.Now()}, infraEnv(service.Owner{User: "w"})
-		c.Owner = service.Owner{User: "creator"}
+		c, e := &domain.Cluster{ID: uuid.NewString(), Name: "used", CreatedAt: time.Now()}, infraEnv(domain.Owner{User: "w"})
+		c.Owner = domain.Owner{User: "creator"}
 		require.NoError(t, tx.PutCluster(ctx, c))
 		require.NoError(t, tx.PutInfraEnv(ctx, e))
 		h := host(e)
@@ -564,14 +565,14 @@ func ownsLists(t *testing.T, s *store.Store, _ string) {
 	})
 	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
 		for who, want := range map[string]int{"creator": 1, "w": 2, "u": 1, "": 0} {
-			hosts, err := r.Hosts(ctx, service.Scope{Principal: service.Principal{User: who}}, service.HostFilter{})
+			hosts, err := r.Hosts(ctx, domain.Scope{Principal: domain.Principal{User: who}}, domain.HostFilter{})
 			require.NoError(t, err)
 			assert.Len(t, hosts.Items, want, who)
 			assert.Equal(t, want, hosts.Total)
 			if who == "creator" {
 				assert.Equal(t, used, hosts.Items[0].HostKey, "it is in their cluster")
 			}
-			none, err := r.Hosts(ctx, service.Scope{Principal: service.Principal{User: who}}, service.HostFilter{HostID: "nobody"})
+			none, err := r.Hosts(ctx, domain.Scope{Principal: domain.Principal{User: who}}, domain.HostFilter{HostID: "nobody"})
 			require.NoError(t, err)
 			assert.Empty(t, none.Items)
 		}
@@ -583,28 +584,28 @@ func ownsLists(t *testing.T, s *store.Store, _ string) {
 	})
 	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
 		for _, c := range []struct {
-			who  service.Principal
+			who  domain.Principal
 			want int
 		}{
-			{service.Principal{Admin: true}, 5},
-			{service.Principal{User: "x", Organization: "o"}, 2},
-			{service.Principal{User: "u"}, 1},
-			{service.Principal{User: "nobody"}, 0},
-			{service.Principal{}, 0},
+			{domain.Principal{Admin: true}, 5},
+			{domain.Principal{User: "x", Organization: "o"}, 2},
+			{domain.Principal{User: "u"}, 1},
+			{domain.Principal{User: "nobody"}, 0},
+			{domain.Principal{}, 0},
 		} {
-			envs, err := r.InfraEnvs(ctx, service.Scope{Principal: c.who}, service.InfraEnvFilter{})
+			envs, err := r.InfraEnvs(ctx, domain.Scope{Principal: c.who}, domain.InfraEnvFilter{})
 			require.NoError(t, err)
 			assert.Len(t, envs.Items, c.want, c.who)
 			for _, e := range envs.Items {
 				assert.True(t, c.who.Owns(e.Owner))
 			}
-			hosts, err := r.Hosts(ctx, service.Scope{Principal: c.who}, service.HostFilter{States: []lifecycle.State{lifecycle.KnownUnbound}, Roles: []string{"worker"}, Unbound: true})
+			hosts, err := r.Hosts(ctx, domain.Scope{Principal: c.who}, domain.HostFilter{States: []lifecycle.State{lifecycle.KnownUnbound}, Roles: []string{"worker"}, Unbound: true})
 			require.NoError(t, err)
 			assert.Len(t, hosts.Items, c.want, c.who)
 		}
 		seen := map[string]bool{}
 		for offset := 0; offset < 5; offset += 2 {
-			page, err := r.InfraEnvs(ctx, admin, service.InfraEnvFilter{Page: service.Page{Limit: 2, Offset: offset}})
+			page, err := r.InfraEnvs(ctx, admin, domain.InfraEnvFilter{Page: domain.Page{Limit: 2, Offset: offset}})
 			require.NoError(t, err)
 			assert.Equal(t, 5, page.Total)
 			for _, e := range page.Items {
@@ -617,9 +618,9 @@ func ownsLists(t *testing.T, s *store.Store, _ string) {
 }
 
 func savesHeartbeats(t *testing.T, s *store.Store, _ string) {
-	var polls []service.Poll
+	var polls []domain.Poll
 	for range 2500 {
-		polls = append(polls, service.Poll{HostKey: service.HostKey{InfraEnvID: "e", HostID: uuid.NewString()}, Ago: time.Hour})
+		polls = append(polls, domain.Poll{HostKey: domain.HostKey{InfraEnvID: "e", HostID: uuid.NewString()}, Ago: time.Hour})
 	}
 	before := s.Statements.Load()
 	require.NoError(t, s.SavePolls(t.Context(), polls))
@@ -627,7 +628,7 @@ func savesHeartbeats(t *testing.T, s *store.Store, _ string) {
 	all, mark, err := s.PollsSince(t.Context(), 0)
 	require.NoError(t, err)
 	require.Len(t, all, 2500)
-	saved := map[service.HostKey]int64{}
+	saved := map[domain.HostKey]int64{}
 	for _, p := range all {
 		assert.Equal(t, time.Hour, p.Ago.Round(time.Hour))
 		saved[p.HostKey] = p.Saved
@@ -636,7 +637,7 @@ func savesHeartbeats(t *testing.T, s *store.Store, _ string) {
 	require.NoError(t, err)
 	assert.Empty(t, found)
 	for range 2 {
-		require.NoError(t, s.SavePolls(t.Context(), []service.Poll{{HostKey: polls[0].HostKey}}))
+		require.NoError(t, s.SavePolls(t.Context(), []domain.Poll{{HostKey: polls[0].HostKey}}))
 		found, mark, err = s.PollsSince(t.Context(), mark)
 		require.NoError(t, err)
 		require.Len(t, found, 1)
@@ -648,7 +649,7 @@ func savesHeartbeats(t *testing.T, s *store.Store, _ string) {
 }
 
 func opensAgain(t *testing.T, s *store.Store, address string) {
-	e := infraEnv(service.Owner{})
+	e := infraEnv(domain.Owner{})
 	update(t, s, func(ctx context.Context, tx service.Tx) { require.NoError(t, tx.PutInfraEnv(ctx, e)) })
 	again, err := store.Open(t.Context(), address)
 	require.NoError(t, err)
@@ -662,7 +663,7 @@ func opensAgain(t *testing.T, s *store.Store, address string) {
 }
 
 func refusesOrphans(t *testing.T, s *store.Store, _ string) {
-	e := infraEnv(service.Owner{})
+	e := infraEnv(domain.Owner{})
 	h := host(e)
 	update(t, s, func(ctx context.Context, tx service.Tx) {
 		require.NoError(t, tx.PutInfraEnv(ctx, e))
@@ -682,26 +683,26 @@ func TestReplicasTellEachOther(t *testing.T) {
 	defer two.Close() //nolint:errcheck // the test is over
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	heard := make(chan []service.Change, 100)
-	go func() { assert.NoError(t, two.Listen(ctx, func(c []service.Change) { heard <- c }, func() {})) }()
-	assert.Equal(t, service.EverythingChanged, (<-heard)[0].Kind)
-	change := service.Change{Kind: service.HostChanged, Host: service.HostKey{InfraEnvID: "e", HostID: "h"}, ID: "e"}
+	heard := make(chan []domain.Change, 100)
+	go func() { assert.NoError(t, two.Listen(ctx, func(c []domain.Change) { heard <- c }, func() {})) }()
+	assert.Equal(t, domain.EverythingChanged, (<-heard)[0].Kind)
+	change := domain.Change{Kind: domain.HostChanged, Host: domain.HostKey{InfraEnvID: "e", HostID: "h"}, ID: "e"}
 	update(t, one, func(_ context.Context, tx service.Tx) { tx.Announce(change) })
-	assert.Equal(t, []service.Change{change}, <-heard)
+	assert.Equal(t, []domain.Change{change}, <-heard)
 
 	// While the database is away the answer is a refusal that says so; afterwards nobody knows what was missed.
 	server.Down()
 	err = one.Ping(t.Context())
-	assert.Equal(t, service.Unavailable, service.KindOf(err))
-	err = one.Update(t.Context(), func(ctx context.Context, tx service.Tx) error { return tx.AddEvent(ctx, service.Event{At: time.Now()}) })
-	assert.Equal(t, service.Unavailable, service.KindOf(err), "%v", err)
+	assert.Equal(t, domain.Unavailable, domain.KindOf(err))
+	err = one.Update(t.Context(), func(ctx context.Context, tx service.Tx) error { return tx.AddEvent(ctx, domain.Event{At: time.Now()}) })
+	assert.Equal(t, domain.Unavailable, domain.KindOf(err), "%v", err)
 	server.Up()
-	assert.Equal(t, service.EverythingChanged, (<-heard)[0].Kind)
+	assert.Equal(t, domain.EverythingChanged, (<-heard)[0].Kind)
 	require.Eventually(t, func() bool { return one.Ping(t.Context()) == nil }, 60*time.Second, 10*time.Millisecond)
 }
 
 func keepsFiles(t *testing.T, s *store.Store, _ string) {
-	c := &service.Cluster{ID: uuid.NewString(), Name: "c", CreatedAt: time.Now()}
+	c := &domain.Cluster{ID: uuid.NewString(), Name: "c", CreatedAt: time.Now()}
 	at := time.Now()
 	update(t, s, func(ctx context.Context, tx service.Tx) {
 		require.NoError(t, tx.PutCluster(ctx, c))

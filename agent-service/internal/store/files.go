@@ -10,7 +10,7 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
 type fileRow struct {
@@ -24,14 +24,14 @@ type fileRow struct {
 }
 
 // Files implements service.Reader.
-func (r reader) Files(ctx context.Context, clusterID string) ([]service.FileInfo, error) {
+func (r reader) Files(ctx context.Context, clusterID string) ([]domain.FileInfo, error) {
 	var rows []fileRow
 	if err := r.db.NewSelect().Model(&rows).ExcludeColumn("body").Where("cluster_id = ?", clusterID).Order("name").Scan(ctx); err != nil {
 		return nil, classify(err)
 	}
-	files := make([]service.FileInfo, 0, len(rows))
+	files := make([]domain.FileInfo, 0, len(rows))
 	for _, row := range rows {
-		files = append(files, service.FileInfo{Name: row.Name, Size: row.Size, UpdatedAt: row.UpdatedAt})
+		files = append(files, domain.FileInfo{Name: row.Name, Size: row.Size, UpdatedAt: row.UpdatedAt})
 	}
 	return files, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
 )
@@ -24,7 +25,7 @@ func TestAPanicAfterTheCommitIsForWhoAsked(t *testing.T) {
 	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "a.db"))
 	require.NoError(t, err)
 	defer s.Close() //nolint:errcheck // the test is over
-	first, second := infraEnv(service.Owner{}), infraEnv(service.Owner{})
+	first, second := infraEnv(domain.Owner{}), infraEnv(domain.Owner{})
 	var wait sync.WaitGroup
 	begun := make(chan struct{})
 	wait.Go(func() {
@@ -48,7 +49,7 @@ func TestUpdatesOfALostTransactionFail(t *testing.T) {
 	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "a.db"))
 	require.NoError(t, err)
 	defer s.Close() //nolint:errcheck // the test is over
-	first, second, later := infraEnv(service.Owner{}), infraEnv(service.Owner{}), infraEnv(service.Owner{})
+	first, second, later := infraEnv(domain.Owner{}), infraEnv(domain.Owner{}), infraEnv(domain.Owner{})
 	var wait sync.WaitGroup
 	begun := make(chan struct{})
 	wait.Go(func() {
@@ -84,13 +85,13 @@ func TestAFullDiskIsAway(t *testing.T) {
 	require.NoError(t, s.Ping(t.Context()))
 	filler := filepath.Join(disk, "filler")
 	require.Error(t, os.WriteFile(filler, make([]byte, 1<<20), 0o600))
-	assert.Equal(t, service.Unavailable, service.KindOf(s.Ping(t.Context())))
-	assert.Equal(t, service.Unavailable, service.KindOf(s.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
-		return tx.PutInfraEnv(ctx, infraEnv(service.Owner{}))
+	assert.Equal(t, domain.Unavailable, domain.KindOf(s.Ping(t.Context())))
+	assert.Equal(t, domain.Unavailable, domain.KindOf(s.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+		return tx.PutInfraEnv(ctx, infraEnv(domain.Owner{}))
 	})))
 	require.NoError(t, os.Remove(filler))
 	require.NoError(t, s.Ping(t.Context()))
 	update(t, s, func(ctx context.Context, tx service.Tx) {
-		require.NoError(t, tx.PutInfraEnv(ctx, infraEnv(service.Owner{})))
+		require.NoError(t, tx.PutInfraEnv(ctx, infraEnv(domain.Owner{})))
 	})
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
 // heartbeatBatch is how many hosts one statement saves.
@@ -44,11 +44,11 @@ type heartbeatRow struct {
 }
 
 // SavePolls implements service.Store.
-func (s *Store) SavePolls(ctx context.Context, polls []service.Poll) error {
+func (s *Store) SavePolls(ctx context.Context, polls []domain.Poll) error {
 	ctx, cancel := s.patient(ctx)
 	defer cancel()
 	// In one order, so that two replicas do not wait for each other in a circle.
-	slices.SortFunc(polls, func(a, b service.Poll) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(polls, func(a, b domain.Poll) int { return strings.Compare(a.String(), b.String()) })
 	for batch := range slices.Chunk(polls, heartbeatBatch) {
 		rows := make([]heartbeatRow, 0, len(batch))
 		for _, one := range batch {
@@ -64,7 +64,7 @@ func (s *Store) SavePolls(ctx context.Context, polls []service.Poll) error {
 }
 
 // PollsSince implements service.Store.
-func (s *Store) PollsSince(ctx context.Context, mark int64) ([]service.Poll, int64, error) {
+func (s *Store) PollsSince(ctx context.Context, mark int64) ([]domain.Poll, int64, error) {
 	ctx, cancel := s.patient(ctx)
 	defer cancel()
 	var rows []struct {
@@ -79,11 +79,11 @@ func (s *Store) PollsSince(ctx context.Context, mark int64) ([]service.Poll, int
 	if err := query.Scan(ctx, &rows); err != nil {
 		return nil, mark, classify(fmt.Errorf("reading heartbeats: %w", err))
 	}
-	polls := make([]service.Poll, 0, len(rows))
+	polls := make([]domain.Poll, 0, len(rows))
 	for _, row := range rows {
 		mark = row.Unsaved
-		polls = append(polls, service.Poll{
-			HostKey: service.HostKey{InfraEnvID: row.InfraEnvID, HostID: row.HostID}, Ago: time.Duration(max(row.Ago, 0)) * time.Millisecond, Saved: row.Saved,
+		polls = append(polls, domain.Poll{
+			HostKey: domain.HostKey{InfraEnvID: row.InfraEnvID, HostID: row.HostID}, Ago: time.Duration(max(row.Ago, 0)) * time.Millisecond, Saved: row.Saved,
 		})
 	}
 	return polls, mark, nil

@@ -13,13 +13,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
 // bulletin is what replicas tell each other.
 type bulletin struct {
-	Origin  string           `json:"origin"`
-	Changes []service.Change `json:"changes"`
+	Origin  string          `json:"origin"`
+	Changes []domain.Change `json:"changes"`
 }
 
 const (
@@ -29,7 +29,7 @@ const (
 )
 
 // Listen implements service.Store. A broken connection is made again; what came in between is EverythingChanged.
-func (s *Store) Listen(ctx context.Context, heard func([]service.Change), deaf func()) error {
+func (s *Store) Listen(ctx context.Context, heard func([]domain.Change), deaf func()) error {
 	if s.listen == nil {
 		<-ctx.Done()
 		return nil
@@ -47,7 +47,7 @@ func (s *Store) Listen(ctx context.Context, heard func([]service.Change), deaf f
 	return nil
 }
 
-func (s *Store) hear(ctx context.Context, heard func([]service.Change)) error {
+func (s *Store) hear(ctx context.Context, heard func([]domain.Change)) error {
 	connecting, cancel := s.patient(ctx)
 	defer cancel()
 	connection, err := pgx.ConnectConfig(connecting, s.listen)
@@ -62,7 +62,7 @@ func (s *Store) hear(ctx context.Context, heard func([]service.Change)) error {
 	if _, err := connection.Exec(connecting, "LISTEN "+channel); err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
-	heard([]service.Change{{Kind: service.EverythingChanged}})
+	heard([]domain.Change{{Kind: domain.EverythingChanged}})
 	for {
 		notification, err := next(ctx, connection)
 		if err != nil {
@@ -70,7 +70,7 @@ func (s *Store) hear(ctx context.Context, heard func([]service.Change)) error {
 		}
 		var news bulletin
 		if err := json.Unmarshal([]byte(notification.Payload), &news); err != nil {
-			news.Changes = []service.Change{{Kind: service.EverythingChanged}}
+			news.Changes = []domain.Change{{Kind: domain.EverythingChanged}}
 		}
 		if news.Origin != s.origin {
 			heard(news.Changes)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/service"
 )
 
@@ -61,7 +62,7 @@ func (r reader) first(ctx context.Context, text string, values []any, into ...an
 }
 
 // InfraEnv implements service.Reader.
-func (r reader) InfraEnv(ctx context.Context, id string) (*service.InfraEnv, error) {
+func (r reader) InfraEnv(ctx context.Context, id string) (*domain.InfraEnv, error) {
 	row := infraEnvRow{ID: id}
 	r.lock = ""
 	if found, err := r.first(ctx, selectInfraEnv, []any{id}, &row.CreatedAt, &row.Revision, &row.Doc); err != nil || !found {
@@ -81,7 +82,7 @@ func same(madeAt time.Time, revision int64, storedMadeAt time.Time, storedRevisi
 }
 
 // Cluster implements service.Reader.
-func (r reader) Cluster(ctx context.Context, id string) (*service.Cluster, error) {
+func (r reader) Cluster(ctx context.Context, id string) (*domain.Cluster, error) {
 	row := clusterRow{ID: id}
 	r.lock = "" // a transaction that changes it has locked it before
 	if found, err := r.first(ctx, selectCluster, []any{id}, &row.CreatedAt, &row.Revision, &row.Doc); err != nil || !found {
@@ -96,7 +97,7 @@ func (r reader) Cluster(ctx context.Context, id string) (*service.Cluster, error
 }
 
 // Host implements service.Reader.
-func (r reader) Host(ctx context.Context, key service.HostKey) (*service.Host, error) {
+func (r reader) Host(ctx context.Context, key domain.HostKey) (*domain.Host, error) {
 	row := hostRow{InfraEnvID: key.InfraEnvID, HostID: key.HostID}
 	if found, err := r.first(ctx, selectHost, []any{key.InfraEnvID, key.HostID}, &row.CreatedAt, &row.Revision, &row.Doc); err != nil || !found {
 		return nil, err
@@ -104,9 +105,9 @@ func (r reader) Host(ctx context.Context, key service.HostKey) (*service.Host, e
 	return r.host(row)
 }
 
-func (r reader) host(row hostRow) (*service.Host, error) {
+func (r reader) host(row hostRow) (*domain.Host, error) {
 	if r.memory != nil {
-		h := r.memory.KnownHost(service.HostKey{InfraEnvID: row.InfraEnvID, HostID: row.HostID})
+		h := r.memory.KnownHost(domain.HostKey{InfraEnvID: row.InfraEnvID, HostID: row.HostID})
 		if h != nil && same(h.CreatedAt, h.Revision, row.CreatedAt, row.Revision) {
 			return new(*h), nil
 		}
@@ -115,7 +116,7 @@ func (r reader) host(row hostRow) (*service.Host, error) {
 }
 
 // Inventory implements service.Reader.
-func (r reader) Inventory(ctx context.Context, key service.HostKey) ([]byte, error) {
+func (r reader) Inventory(ctx context.Context, key domain.HostKey) ([]byte, error) {
 	var body string
 	r.lock = ""
 	if found, err := r.first(ctx, selectInventory, []any{key.InfraEnvID, key.HostID}, &body); err != nil || !found {
@@ -125,12 +126,12 @@ func (r reader) Inventory(ctx context.Context, key service.HostKey) ([]byte, err
 }
 
 // Inventories implements service.Reader, with one statement for many hosts.
-func (r reader) Inventories(ctx context.Context, keys []service.HostKey) (map[service.HostKey][]byte, error) {
+func (r reader) Inventories(ctx context.Context, keys []domain.HostKey) (map[domain.HostKey][]byte, error) {
 	machines := map[string][]string{}
 	for _, key := range keys {
 		machines[key.InfraEnvID] = append(machines[key.InfraEnvID], key.HostID)
 	}
-	found := make(map[service.HostKey][]byte, len(keys))
+	found := make(map[domain.HostKey][]byte, len(keys))
 	for infraEnv, hosts := range machines {
 		for some := range slices.Chunk(hosts, defaultPage) {
 			var rows []inventoryRow
@@ -138,7 +139,7 @@ func (r reader) Inventories(ctx context.Context, keys []service.HostKey) (map[se
 				return nil, classify(err)
 			}
 			for _, row := range rows {
-				found[service.HostKey{InfraEnvID: row.InfraEnvID, HostID: row.HostID}] = []byte(row.Body)
+				found[domain.HostKey{InfraEnvID: row.InfraEnvID, HostID: row.HostID}] = []byte(row.Body)
 			}
 		}
 	}
@@ -146,7 +147,7 @@ func (r reader) Inventories(ctx context.Context, keys []service.HostKey) (map[se
 }
 
 // HostsOfCluster implements service.Reader. Those that are in memory as they are stored are not read again.
-func (r reader) HostsOfCluster(ctx context.Context, id string) ([]*service.Host, error) {
+func (r reader) HostsOfCluster(ctx context.Context, id string) ([]*domain.Host, error) {
 	if r.memory == nil {
 		return r.membersOf(ctx, id)
 	}
@@ -162,15 +163,15 @@ func (r reader) HostsOfCluster(ctx context.Context, id string) ([]*service.Host,
 		return nil, err
 	}
 	for i := range found {
-		at := slices.IndexFunc(members, func(h *service.Host) bool { return h.HostKey == found[i].HostKey })
+		at := slices.IndexFunc(members, func(h *domain.Host) bool { return h.HostKey == found[i].HostKey })
 		members[at] = &found[i]
 	}
 	return members, nil
 }
 
-func (r reader) membersOf(ctx context.Context, id string) ([]*service.Host, error) {
+func (r reader) membersOf(ctx context.Context, id string) ([]*domain.Host, error) {
 	found, err := r.hosts(ctx, selectMembers, id)
-	members := make([]*service.Host, 0, len(found))
+	members := make([]*domain.Host, 0, len(found))
 	for i := range found {
 		members = append(members, &found[i])
 	}
@@ -178,8 +179,8 @@ func (r reader) membersOf(ctx context.Context, id string) ([]*service.Host, erro
 }
 
 // HostsByKey implements service.Reader.
-func (r reader) HostsByKey(ctx context.Context, keys []service.HostKey) ([]service.Host, error) {
-	var all []service.Host
+func (r reader) HostsByKey(ctx context.Context, keys []domain.HostKey) ([]domain.Host, error) {
+	var all []domain.Host
 	for infraEnv, ids := range byInfraEnv(keys) {
 		var rows []hostRow
 		if err := r.db.NewSelect().Model(&rows).Where("infra_env_id = ? AND host_id IN (?)", infraEnv, bun.List(ids)).Scan(ctx); err != nil {
@@ -195,7 +196,7 @@ func (r reader) HostsByKey(ctx context.Context, keys []service.HostKey) ([]servi
 }
 
 // revisions are the hosts of a cluster from memory, and the keys of those that are not there as they are stored.
-func (r reader) revisions(ctx context.Context, id string) (members []*service.Host, missing []service.HostKey, err error) {
+func (r reader) revisions(ctx context.Context, id string) (members []*domain.Host, missing []domain.HostKey, err error) {
 	rows, err := r.prepared.query(ctx, r.tx, selectRevisions, "", id)
 	if err != nil {
 		return nil, nil, classify(err)
@@ -206,10 +207,10 @@ func (r reader) revisions(ctx context.Context, id string) (members []*service.Ho
 		if err := rows.Scan(&row.InfraEnvID, &row.HostID, &row.CreatedAt, &row.Revision); err != nil {
 			return nil, nil, classify(err)
 		}
-		key := service.HostKey{InfraEnvID: row.InfraEnvID, HostID: row.HostID}
+		key := domain.HostKey{InfraEnvID: row.InfraEnvID, HostID: row.HostID}
 		h := r.memory.KnownHost(key)
 		if h == nil || !same(h.CreatedAt, h.Revision, row.CreatedAt, row.Revision) {
-			missing, h = append(missing, key), &service.Host{HostKey: key}
+			missing, h = append(missing, key), &domain.Host{HostKey: key}
 		}
 		members = append(members, h)
 	}
@@ -217,11 +218,11 @@ func (r reader) revisions(ctx context.Context, id string) (members []*service.Ho
 }
 
 // SameMachine implements service.Reader.
-func (r reader) SameMachine(ctx context.Context, hostID string, owner service.Owner, namespace string) ([]service.Host, error) {
+func (r reader) SameMachine(ctx context.Context, hostID string, owner domain.Owner, namespace string) ([]domain.Host, error) {
 	return r.hosts(ctx, selectMachine, hostID, owner.Organization, owner.Organization, owner.User, namespace)
 }
 
-func (r reader) hosts(ctx context.Context, text string, values ...any) ([]service.Host, error) {
+func (r reader) hosts(ctx context.Context, text string, values ...any) ([]domain.Host, error) {
 	rows, err := r.prepared.query(ctx, r.tx, text, "", values...)
 	if err != nil {
 		return nil, classify(err)
@@ -254,7 +255,7 @@ func decodeAll[R, T any](rows []R, decode func(R) (*T, error)) ([]T, error) {
 }
 
 // owned limits a query to what a principal owns, as Principal.Owns does.
-func owned(query *bun.SelectQuery, scope service.Scope) *bun.SelectQuery {
+func owned(query *bun.SelectQuery, scope domain.Scope) *bun.SelectQuery {
 	switch {
 	case scope.Admin:
 		return query
@@ -266,7 +267,7 @@ func owned(query *bun.SelectQuery, scope service.Scope) *bun.SelectQuery {
 }
 
 // reached limits a query of hosts to those that a principal owns, and those in clusters that it owns.
-func reached(query *bun.SelectQuery, db bun.IDB, scope service.Scope) *bun.SelectQuery {
+func reached(query *bun.SelectQuery, db bun.IDB, scope domain.Scope) *bun.SelectQuery {
 	if scope.Admin {
 		return query
 	}
@@ -276,7 +277,7 @@ func reached(query *bun.SelectQuery, db bun.IDB, scope service.Scope) *bun.Selec
 	})
 }
 
-func paged(query *bun.SelectQuery, page service.Page) *bun.SelectQuery {
+func paged(query *bun.SelectQuery, page domain.Page) *bun.SelectQuery {
 	return query.Limit(int64(min(cmp.Or(max(page.Limit, 0), defaultPage), largestPage))).Offset(int64(max(page.Offset, 0)))
 }
 
@@ -294,7 +295,7 @@ func within[S ~string](query *bun.SelectQuery, column string, values []S) *bun.S
 	return query.Where("? IN (?)", bun.Ident(column), bun.List(values))
 }
 
-func ofKube(query *bun.SelectQuery, ref *service.KubeRef) *bun.SelectQuery {
+func ofKube(query *bun.SelectQuery, ref *domain.KubeRef) *bun.SelectQuery {
 	if ref == nil {
 		return query
 	}
@@ -302,7 +303,7 @@ func ofKube(query *bun.SelectQuery, ref *service.KubeRef) *bun.SelectQuery {
 }
 
 // InfraEnvs implements service.Reader.
-func (r reader) InfraEnvs(ctx context.Context, scope service.Scope, f service.InfraEnvFilter) (service.List[service.InfraEnv], error) {
+func (r reader) InfraEnvs(ctx context.Context, scope domain.Scope, f domain.InfraEnvFilter) (domain.List[domain.InfraEnv], error) {
 	var rows []infraEnvRow
 	query := equal(equal(ofKube(owned(r.db.NewSelect().Model(&rows), scope), f.Kube), "cluster_id", f.ClusterID), "user_name", f.Owner)
 	if f.Deleting {
@@ -312,14 +313,14 @@ func (r reader) InfraEnvs(ctx context.Context, scope service.Scope, f service.In
 }
 
 // Clusters implements service.Reader.
-func (r reader) Clusters(ctx context.Context, scope service.Scope, f service.ClusterFilter) (service.List[service.Cluster], error) {
+func (r reader) Clusters(ctx context.Context, scope domain.Scope, f domain.ClusterFilter) (domain.List[domain.Cluster], error) {
 	var rows []clusterRow
 	query := equal(ofKube(owned(r.db.NewSelect().Model(&rows), scope), f.Kube), "user_name", f.Owner)
 	return list(ctx, paged(query.Order("created_at", "id"), f.Page), &rows, clusterRow.decode)
 }
 
 // Hosts implements service.Reader.
-func (r reader) Hosts(ctx context.Context, scope service.Scope, f service.HostFilter) (service.List[service.Host], error) {
+func (r reader) Hosts(ctx context.Context, scope domain.Scope, f domain.HostFilter) (domain.List[domain.Host], error) {
 	var rows []hostRow
 	query := reached(r.db.NewSelect().Model(&rows), r.db, scope)
 	query = equal(equal(equal(query, "infra_env_id", f.InfraEnvID), "cluster_id", f.ClusterID), "host_id", f.HostID)
@@ -330,17 +331,17 @@ func (r reader) Hosts(ctx context.Context, scope service.Scope, f service.HostFi
 	return list(ctx, paged(query.Order("created_at", "infra_env_id", "host_id"), f.Page), &rows, hostRow.decode)
 }
 
-func list[R, T any](ctx context.Context, query *bun.SelectQuery, rows *[]R, decode func(R) (*T, error)) (service.List[T], error) {
+func list[R, T any](ctx context.Context, query *bun.SelectQuery, rows *[]R, decode func(R) (*T, error)) (domain.List[T], error) {
 	total, err := query.ScanAndCount(ctx)
 	if err != nil {
-		return service.List[T]{}, classify(err)
+		return domain.List[T]{}, classify(err)
 	}
 	items, err := decodeAll(*rows, decode)
-	return service.List[T]{Items: items, Total: int(total)}, err
+	return domain.List[T]{Items: items, Total: int(total)}, err
 }
 
 // Events implements service.Reader.
-func (r reader) Events(ctx context.Context, f service.EventFilter) (service.List[service.Event], error) {
+func (r reader) Events(ctx context.Context, f domain.EventFilter) (domain.List[domain.Event], error) {
 	var rows []eventRow
 	query := r.db.NewSelect().Model(&rows)
 	if f.InfraEnvID != "" {
@@ -380,5 +381,5 @@ func (r reader) Events(ctx context.Context, f service.EventFilter) (service.List
 	default:
 		query = query.Order("last_at", "id")
 	}
-	return list(ctx, paged(query, f.Page), &rows, func(row eventRow) (*service.Event, error) { return new(row.event()), nil })
+	return list(ctx, paged(query, f.Page), &rows, func(row eventRow) (*domain.Event, error) { return new(row.event()), nil })
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
 // Rows keep an object whole in doc; columns are what is searched for and what must be unique.
@@ -100,8 +100,8 @@ func encode(object any) (string, error) {
 	return string(doc), nil
 }
 
-func (r infraEnvRow) decode() (*service.InfraEnv, error) {
-	e := &service.InfraEnv{}
+func (r infraEnvRow) decode() (*domain.InfraEnv, error) {
+	e := &domain.InfraEnv{}
 	if err := json.Unmarshal([]byte(r.Doc), e); err != nil {
 		return nil, fmt.Errorf("decoding InfraEnv %s: %w", r.ID, err)
 	}
@@ -109,8 +109,8 @@ func (r infraEnvRow) decode() (*service.InfraEnv, error) {
 	return e, nil
 }
 
-func (r clusterRow) decode() (*service.Cluster, error) {
-	c := &service.Cluster{}
+func (r clusterRow) decode() (*domain.Cluster, error) {
+	c := &domain.Cluster{}
 	if err := json.Unmarshal([]byte(r.Doc), c); err != nil {
 		return nil, fmt.Errorf("decoding cluster %s: %w", r.ID, err)
 	}
@@ -118,8 +118,8 @@ func (r clusterRow) decode() (*service.Cluster, error) {
 	return c, nil
 }
 
-func (r hostRow) decode() (*service.Host, error) {
-	h := &service.Host{}
+func (r hostRow) decode() (*domain.Host, error) {
+	h := &domain.Host{}
 	if err := json.Unmarshal([]byte(r.Doc), h); err != nil {
 		return nil, fmt.Errorf("decoding host %s/%s: %w", r.InfraEnvID, r.HostID, err)
 	}
@@ -127,8 +127,8 @@ func (r hostRow) decode() (*service.Host, error) {
 	return h, nil
 }
 
-func (r eventRow) event() service.Event {
-	return service.Event{
+func (r eventRow) event() domain.Event {
+	return domain.Event{
 		ID: r.ID, Position: r.Position, Name: r.Name, InfraEnvID: r.InfraEnvID, HostID: r.HostID, ClusterID: r.ClusterID, Severity: r.Severity,
 		Category: r.Category, Message: r.Message, At: r.At, LastAt: r.LastAt, Count: r.Count, ForInfraEnv: r.ForInfraEnv, ForCluster: r.ForCluster,
 		RequestID: r.RequestID, Props: json.RawMessage(r.Props), Reported: r.Reported,

@@ -19,6 +19,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/service"
 )
 
@@ -41,9 +42,9 @@ const (
 type transaction struct {
 	reader
 	store   *Store
-	changes []service.Change
+	changes []domain.Change
 	// events are written at the end, where there are many writers.
-	events []service.Event
+	events []domain.Event
 	after  []func()
 }
 
@@ -135,7 +136,7 @@ func (s *Store) View(ctx context.Context, do func(context.Context, service.Reade
 }
 
 // Announce implements service.Tx.
-func (t *transaction) Announce(changes ...service.Change) {
+func (t *transaction) Announce(changes ...domain.Change) {
 	t.changes = append(t.changes, changes...)
 }
 
@@ -233,7 +234,7 @@ func (t *transaction) put(ctx context.Context, row any, known int64, what string
 }
 
 // PutInfraEnv implements service.Tx.
-func (t *transaction) PutInfraEnv(ctx context.Context, e *service.InfraEnv) error {
+func (t *transaction) PutInfraEnv(ctx context.Context, e *domain.InfraEnv) error {
 	known := e.Revision
 	e.Revision++
 	doc, err := encode(e)
@@ -248,7 +249,7 @@ func (t *transaction) PutInfraEnv(ctx context.Context, e *service.InfraEnv) erro
 }
 
 // PutCluster implements service.Tx.
-func (t *transaction) PutCluster(ctx context.Context, c *service.Cluster) error {
+func (t *transaction) PutCluster(ctx context.Context, c *domain.Cluster) error {
 	known := c.Revision
 	c.Revision++
 	doc, err := encode(c)
@@ -265,7 +266,7 @@ func (t *transaction) PutCluster(ctx context.Context, c *service.Cluster) error 
 }
 
 // PutHost implements service.Tx.
-func (t *transaction) PutHost(ctx context.Context, h *service.Host) error {
+func (t *transaction) PutHost(ctx context.Context, h *domain.Host) error {
 	known := h.Revision
 	h.Revision++
 	doc, err := encode(h)
@@ -283,7 +284,7 @@ func (t *transaction) PutHost(ctx context.Context, h *service.Host) error {
 }
 
 // PutInventory implements service.Tx.
-func (t *transaction) PutInventory(ctx context.Context, key service.HostKey, inventory []byte) error {
+func (t *transaction) PutInventory(ctx context.Context, key domain.HostKey, inventory []byte) error {
 	row := &inventoryRow{InfraEnvID: key.InfraEnvID, HostID: key.HostID, Body: string(inventory)}
 	if _, err := t.db.NewInsert().Model(row).On("CONFLICT (infra_env_id, host_id) DO UPDATE").Set("body = EXCLUDED.body").Exec(ctx); err != nil {
 		return fmt.Errorf("writing the inventory of host %s: %w", key, err)
@@ -308,8 +309,8 @@ func (t *transaction) DeleteCluster(ctx context.Context, id string) error {
 }
 
 // LockHosts implements service.Tx.
-func (t *transaction) LockHosts(ctx context.Context, keys []service.HostKey) ([]service.Host, error) {
-	var all []service.Host
+func (t *transaction) LockHosts(ctx context.Context, keys []domain.HostKey) ([]domain.Host, error) {
+	var all []domain.Host
 	for infraEnv, ids := range byInfraEnv(keys) {
 		var rows []hostRow
 		query := t.db.NewSelect().Model(&rows).Where("infra_env_id = ? AND host_id IN (?)", infraEnv, bun.List(ids)).Order("infra_env_id", "host_id")
@@ -329,7 +330,7 @@ func (t *transaction) LockHosts(ctx context.Context, keys []service.HostKey) ([]
 }
 
 // byInfraEnv goes through hosts in the order of their keys, those of each InfraEnv together.
-func byInfraEnv(keys []service.HostKey) iter.Seq2[string, []string] {
+func byInfraEnv(keys []domain.HostKey) iter.Seq2[string, []string] {
 	of := map[string][]string{}
 	for _, key := range keys {
 		of[key.InfraEnvID] = append(of[key.InfraEnvID], key.HostID)
@@ -345,7 +346,7 @@ func byInfraEnv(keys []service.HostKey) iter.Seq2[string, []string] {
 }
 
 // DeleteHosts implements service.Tx. Inventories go with their hosts. Heartbeats are saved in the order of their keys, and locked in that order here.
-func (t *transaction) DeleteHosts(ctx context.Context, keys ...service.HostKey) error {
+func (t *transaction) DeleteHosts(ctx context.Context, keys ...domain.HostKey) error {
 	for infraEnv, ids := range byInfraEnv(keys) {
 		beats := t.db.NewSelect().Table("heartbeats").Column("host_id").Where("infra_env_id = ? AND host_id IN (?)", infraEnv, bun.List(ids)).Order("host_id")
 		if t.lock != "" {
@@ -362,7 +363,7 @@ func (t *transaction) DeleteHosts(ctx context.Context, keys ...service.HostKey) 
 }
 
 // AddEvent implements service.Tx. A repetition within the hour is counted with the event that was there.
-func (t *transaction) AddEvent(ctx context.Context, e service.Event) error {
+func (t *transaction) AddEvent(ctx context.Context, e domain.Event) error {
 	if t.lock != "" {
 		t.events = append(t.events, e)
 		return nil
@@ -379,8 +380,8 @@ func (t *transaction) AddEvent(ctx context.Context, e service.Event) error {
 	return nil
 }
 
-func trimmed(e service.Event) []any {
-	return []any{e.InfraEnvID, e.HostID, e.InfraEnvID, e.HostID, service.ReportedEvents}
+func trimmed(e domain.Event) []any {
+	return []any{e.InfraEnvID, e.HostID, e.InfraEnvID, e.HostID, domain.ReportedEvents}
 }
 
 // PruneEvents implements service.Store. It waits for its turn as those that write events do, and holds nothing else.
@@ -402,7 +403,7 @@ func (s *Store) PruneEvents(ctx context.Context, before time.Time, most int) (in
 	return int(deleted), err
 }
 
-func valuesOf(e service.Event) []any {
+func valuesOf(e domain.Event) []any {
 	fold, at := foldKey(e), e.At.UTC()
 	return []any{
 		fold, at.Add(-foldWindow), fold, e.Name, e.InfraEnvID, e.HostID, e.ClusterID, e.Severity, e.Category, e.Message, at, at, e.ForInfraEnv, e.ForCluster, e.RequestID,
@@ -410,7 +411,7 @@ func valuesOf(e service.Event) []any {
 	}
 }
 
-func foldKey(e service.Event) string {
+func foldKey(e domain.Event) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{e.Name, e.InfraEnvID, e.HostID, e.ClusterID, e.Message, fmt.Sprint(e.ForInfraEnv, e.ForCluster), string(e.Props)}, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
 const downloadAudience = "muster-download"
@@ -26,7 +26,7 @@ type downloadClaims struct {
 }
 
 // ForDownload is a token that opens one address, path and query, as the person could that it is made for.
-func (a *Authority) ForDownload(address string, by service.Principal) (raw string, expires time.Time, err error) {
+func (a *Authority) ForDownload(address string, by domain.Principal) (raw string, expires time.Time, err error) {
 	now := a.options.Now()
 	expires = now.Add(DownloadTTL)
 	c := downloadClaims{Address: address, Organization: by.Organization, Admin: by.Admin, RegisteredClaims: jwt.RegisteredClaims{
@@ -38,21 +38,21 @@ func (a *Authority) ForDownload(address string, by service.Principal) (raw strin
 }
 
 // VerifyDownload says for whom a token opens an address. It answers with one of the errors of this package.
-func (a *Authority) VerifyDownload(raw, address string) (service.Principal, error) {
+func (a *Authority) VerifyDownload(raw, address string) (domain.Principal, error) {
 	if err := algorithm(raw, "EdDSA"); err != nil {
-		return service.Principal{}, err
+		return domain.Principal{}, err
 	}
 	var c downloadClaims
 	_, err := jwt.ParseWithClaims(raw, &c, func(*jwt.Token) (any, error) { return a.options.Key.Public(), nil },
 		jwt.WithValidMethods([]string{"EdDSA"}), jwt.WithIssuer(issuer), jwt.WithAudience(downloadAudience),
 		jwt.WithExpirationRequired(), jwt.WithTimeFunc(a.options.Now))
 	if err := classify(err); err != nil {
-		return service.Principal{}, err
+		return domain.Principal{}, err
 	}
 	if c.Address != address {
-		return service.Principal{}, ErrForeign
+		return domain.Principal{}, ErrForeign
 	}
-	return service.Principal{User: c.Subject, Organization: c.Organization, Admin: c.Admin}, nil
+	return domain.Principal{User: c.Subject, Organization: c.Organization, Admin: c.Admin}, nil
 }
 
 // IsDownload is true for what claims to be a token for one address.

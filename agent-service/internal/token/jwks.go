@@ -21,7 +21,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
 // KeySet are the keys that an issuer publishes. They are fetched when a token names an unknown one, at most every 30 s; who comes with a known one waits for nobody.
@@ -73,7 +73,7 @@ func (s *KeySet) Key(ctx context.Context, id string) (crypto.PublicKey, error) {
 		return key, nil
 	}
 	if s.failed || ctx.Err() != nil {
-		return nil, &service.Error{Kind: service.Unavailable, Reason: "IssuerUnavailable", Message: "the issuer of users' tokens cannot be reached at the moment; try again", RetryAfter: tryAgain}
+		return nil, &domain.Error{Kind: domain.Unavailable, Reason: "IssuerUnavailable", Message: "the issuer of users' tokens cannot be reached at the moment; try again", RetryAfter: tryAgain}
 	}
 	return nil, ErrForeign
 }

@@ -18,7 +18,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
 // Why a token opens nothing. Each has one cause.
@@ -43,9 +43,9 @@ const (
 
 // Generations knows which tokens count. It refuses with NotFound what does not exist.
 type Generations interface {
-	TokenGenerations(ctx context.Context, infraEnvID string) (service.Generations, error)
+	TokenGenerations(ctx context.Context, infraEnvID string) (domain.Generations, error)
 	// HoldsStamps is whether what a host's token carries is of its present registration and binding.
-	HoldsStamps(ctx context.Context, key service.HostKey, carried service.Stamps) (bool, error)
+	HoldsStamps(ctx context.Context, key domain.HostKey, carried domain.Stamps) (bool, error)
 }
 
 // Options are what an Authority needs. Zero durations mean the defaults.
@@ -109,14 +109,14 @@ type Scope struct {
 	// Generation is the one that the token was issued in.
 	Generation int64
 	// Stamps are those of a host's token; that of an installed system has none of a registration.
-	Stamps service.Stamps
+	Stamps domain.Stamps
 }
 
 // Installed is true for tokens of installed systems. They report, and neither register nor read first-boot data.
 func (s Scope) Installed() bool { return s.HostID != "" && s.Stamps.Registration == "" }
 
-func (s Scope) key() service.HostKey {
-	return service.HostKey{InfraEnvID: s.InfraEnvID, HostID: s.HostID}
+func (s Scope) key() domain.HostKey {
+	return domain.HostKey{InfraEnvID: s.InfraEnvID, HostID: s.HostID}
 }
 
 // Opens is nil if the scope holds the host of the infra-env; with an empty host, if it holds the whole infra-env. Otherwise it is ErrForeign.
@@ -144,7 +144,7 @@ const imagePeriod = 30 * 24 * time.Hour
 func (a *Authority) ImageIssued() time.Time { return a.options.Now().UTC().Truncate(imagePeriod) }
 
 // ForImage is the token that the discovery image of an infra-env holds. It is the same until ImageIssued changes, and good for ImageTTL at least.
-func (a *Authority) ForImage(infraEnvID string, generations service.Generations) (string, error) {
+func (a *Authority) ForImage(infraEnvID string, generations domain.Generations) (string, error) {
 	issued := a.ImageIssued()
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d", infraEnvID, generations.ImageGeneration, issued.Unix()))
 	c := claims{InfraEnvID: infraEnvID, Generation: generations.ImageGeneration}
@@ -153,16 +153,16 @@ func (a *Authority) ForImage(infraEnvID string, generations service.Generations)
 }
 
 // ForAgent is the token of a registered host's agent. It ends with its registration and with its binding.
-func (a *Authority) ForAgent(ctx context.Context, h *service.Host) (string, error) {
+func (a *Authority) ForAgent(ctx context.Context, h *domain.Host) (string, error) {
 	return a.forHost(ctx, h.HostKey, h.Stamps, a.options.HostTTL)
 }
 
 // ForInstalled is the token of the system that is installed on a host. It ends with the binding.
-func (a *Authority) ForInstalled(ctx context.Context, h *service.Host) (string, error) {
-	return a.forHost(ctx, h.HostKey, service.Stamps{Binding: h.Stamps.Binding}, a.options.InstalledTTL)
+func (a *Authority) ForInstalled(ctx context.Context, h *domain.Host) (string, error) {
+	return a.forHost(ctx, h.HostKey, domain.Stamps{Binding: h.Stamps.Binding}, a.options.InstalledTTL)
 }
 
-func (a *Authority) forHost(ctx context.Context, key service.HostKey, stamps service.Stamps, ttl time.Duration) (string, error) {
+func (a *Authority) forHost(ctx context.Context, key domain.HostKey, stamps domain.Stamps, ttl time.Duration) (string, error) {
 	generations, err := a.options.Generations.TokenGenerations(ctx, key.InfraEnvID)
 	if err != nil {
 		return "", err
@@ -210,7 +210,7 @@ func (a *Authority) Verify(ctx context.Context, raw string) (Scope, error) {
 	}
 	scope := Scope{
 		InfraEnvID: c.InfraEnvID, HostID: c.HostID, Expires: c.ExpiresAt.Time, Generation: c.Generation,
-		Stamps: service.Stamps{Registration: c.Registration, Binding: c.Binding},
+		Stamps: domain.Stamps{Registration: c.Registration, Binding: c.Binding},
 	}
 	if err != nil {
 		return scope, err
@@ -224,7 +224,7 @@ func (a *Authority) Current(ctx context.Context, scope Scope) error {
 		return err
 	}
 	held, err := a.options.Generations.HoldsStamps(ctx, scope.key(), scope.Stamps)
-	if service.KindOf(err) == service.NotFound || err == nil && !held {
+	if domain.KindOf(err) == domain.NotFound || err == nil && !held {
 		return ErrRevoked
 	}
 	return err
@@ -266,7 +266,7 @@ func (a *Authority) parse(raw string, c *claims) error {
 
 func (a *Authority) current(ctx context.Context, scope Scope, generation int64) error {
 	generations, err := a.options.Generations.TokenGenerations(ctx, scope.InfraEnvID)
-	if service.KindOf(err) == service.NotFound {
+	if domain.KindOf(err) == domain.NotFound {
 		return ErrRevoked
 	}
 	if err != nil {

@@ -16,20 +16,20 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
 // People says which person a bearer token belongs to. Its errors are those of this package; ErrForeign without a token.
 type People interface {
-	Person(ctx context.Context, bearer string) (service.Principal, error)
+	Person(ctx context.Context, bearer string) (domain.Principal, error)
 }
 
 // Nobody asks for no token: everybody is an administrator. For development only.
 type Nobody struct{}
 
 // Person implements People.
-func (Nobody) Person(context.Context, string) (service.Principal, error) {
-	return service.Principal{User: "admin", Admin: true}, nil
+func (Nobody) Person(context.Context, string) (domain.Principal, error) {
+	return domain.Principal{User: "admin", Admin: true}, nil
 }
 
 // Issuer accepts tokens of an OpenID Connect issuer.
@@ -59,12 +59,12 @@ type Keys interface {
 var asymmetric = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
 // Person implements People.
-func (i *Issuer) Person(ctx context.Context, bearer string) (service.Principal, error) {
+func (i *Issuer) Person(ctx context.Context, bearer string) (domain.Principal, error) {
 	if bearer == "" {
-		return service.Principal{}, ErrForeign
+		return domain.Principal{}, ErrForeign
 	}
 	if err := algorithm(bearer, asymmetric...); err != nil {
-		return service.Principal{}, err
+		return domain.Principal{}, err
 	}
 	options := []jwt.ParserOption{
 		jwt.WithValidMethods(asymmetric), jwt.WithIssuer(i.URL), jwt.WithExpirationRequired(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(i.Now),
@@ -77,30 +77,30 @@ func (i *Issuer) Person(ctx context.Context, bearer string) (service.Principal, 
 	_, err := jwt.ParseWithClaims(bearer, found, func(t *jwt.Token) (any, error) {
 		id, _ := t.Header["kid"].(string)
 		key, err := i.Keys.Key(ctx, id)
-		if service.KindOf(err) == service.Unavailable {
+		if domain.KindOf(err) == domain.Unavailable {
 			unavailable = err
 		}
 		return key, err
 	}, options...)
 	if unavailable != nil {
-		return service.Principal{}, unavailable
+		return domain.Principal{}, unavailable
 	}
 	if err := classify(err); err != nil {
-		return service.Principal{}, err
+		return domain.Principal{}, err
 	}
 	return i.principal(found)
 }
 
-func (i *Issuer) principal(found jwt.MapClaims) (service.Principal, error) {
+func (i *Issuer) principal(found jwt.MapClaims) (domain.Principal, error) {
 	user := text(found, i.UserClaim)
 	if user == "" {
 		user = text(found, "sub")
 	}
 	if user == "" {
-		return service.Principal{}, ErrMalformed
+		return domain.Principal{}, ErrMalformed
 	}
 	groups, _ := found["groups"].([]any)
-	return service.Principal{
+	return domain.Principal{
 		User: user, Organization: text(found, i.OrganizationClaim),
 		Admin: i.AdminGroup != "" && slices.Contains(groups, any(i.AdminGroup)),
 	}, nil

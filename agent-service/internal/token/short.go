@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
 // A short token stands in addresses that firmware types in: base64url of the infra-env's id (16 bytes), the generation (4) and a code (12).
@@ -34,7 +34,7 @@ func shortKey(key ed25519.PrivateKey) ([]byte, error) {
 }
 
 // Short is the short token of an infra-env: 43 characters that an address can hold.
-func (a *Authority) Short(infraEnvID string, generations service.Generations) (string, error) {
+func (a *Authority) Short(infraEnvID string, generations domain.Generations) (string, error) {
 	id, err := uuid.Parse(infraEnvID)
 	if err != nil {
 		return "", fmt.Errorf("the id of an infra-env is a UUID: %w", err)

@@ -25,7 +25,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/token"
 )
 
@@ -35,28 +35,28 @@ const (
 	host     = "33333333-3333-4333-8333-333333333333"
 )
 
-type generations map[string]service.Generations
+type generations map[string]domain.Generations
 
 // machines are the stamps of hosts.
-type machines map[service.HostKey]service.Stamps
+type machines map[domain.HostKey]domain.Stamps
 
-func (m machines) HoldsStamps(_ context.Context, key service.HostKey, carried service.Stamps) (bool, error) {
+func (m machines) HoldsStamps(_ context.Context, key domain.HostKey, carried domain.Stamps) (bool, error) {
 	found, there := m[key]
 	if !there {
-		return false, service.Refuse(service.NotFound, "HostNotFound", "unknown")
+		return false, domain.Refuse(domain.NotFound, "HostNotFound", "unknown")
 	}
 	return found.Accept(carried), nil
 }
 
-func (g generations) TokenGenerations(_ context.Context, id string) (service.Generations, error) {
+func (g generations) TokenGenerations(_ context.Context, id string) (domain.Generations, error) {
 	found, there := g[id]
 	if !there {
-		return found, service.Refuse(service.NotFound, "InfraEnvNotFound", "unknown")
+		return found, domain.Refuse(domain.NotFound, "InfraEnvNotFound", "unknown")
 	}
 	return found, nil
 }
 
-var hostKey = service.HostKey{InfraEnvID: env, HostID: host}
+var hostKey = domain.HostKey{InfraEnvID: env, HostID: host}
 
 type world struct {
 	*token.Authority
@@ -88,7 +88,7 @@ func (w *world) image(t *testing.T) string {
 
 func (w *world) host(t *testing.T) string {
 	t.Helper()
-	raw, err := w.ForAgent(t.Context(), &service.Host{HostKey: hostKey, Stamps: w.machines[hostKey]})
+	raw, err := w.ForAgent(t.Context(), &domain.Host{HostKey: hostKey, Stamps: w.machines[hostKey]})
 	require.NoError(t, err)
 	return raw
 }
@@ -123,7 +123,7 @@ func TestEachBadTokenHasItsError(t *testing.T) {
 	require.NoError(t, err)
 	parts := strings.Split(good, ".")
 	tampered := parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"infra_env_id":"`+otherEnv+`","iss":"muster-agent-service"}`)) + "." + parts[2]
-	gone, err := w.ForImage("44444444-4444-4444-8444-444444444444", service.Generations{})
+	gone, err := w.ForImage("44444444-4444-4444-8444-444444444444", domain.Generations{})
 	require.NoError(t, err)
 
 	for name, c := range map[string]struct {
@@ -179,7 +179,7 @@ func TestATokenIsRenewedLongBeforeItEnds(t *testing.T) {
 	scope, err = w.Verify(t.Context(), renewed)
 	require.NoError(t, err)
 	assert.Equal(t, w.machines[hostKey], scope.Stamps)
-	w.machines[hostKey] = service.Stamps{Registration: "two", Binding: "second"}
+	w.machines[hostKey] = domain.Stamps{Registration: "two", Binding: "second"}
 	_, err = w.Renew(scope)
 	require.NoError(t, err)
 	_, err = w.Verify(t.Context(), renewed)
@@ -188,17 +188,17 @@ func TestATokenIsRenewedLongBeforeItEnds(t *testing.T) {
 
 func TestTheTokenOfAnInstalledSystemEndsWithItsBinding(t *testing.T) {
 	w := newWorld(t)
-	raw, err := w.ForInstalled(t.Context(), &service.Host{HostKey: hostKey, Stamps: w.machines[hostKey]})
+	raw, err := w.ForInstalled(t.Context(), &domain.Host{HostKey: hostKey, Stamps: w.machines[hostKey]})
 	require.NoError(t, err)
 	w.now = w.now.Add(31 * 24 * time.Hour)
 	scope, err := w.Verify(t.Context(), raw)
 	require.NoError(t, err, "the machine slept for a month")
 	assert.True(t, scope.Installed())
 	assert.False(t, w.Due(scope))
-	w.machines[hostKey] = service.Stamps{Registration: "two", Binding: "first"}
+	w.machines[hostKey] = domain.Stamps{Registration: "two", Binding: "first"}
 	_, err = w.Verify(t.Context(), raw)
 	require.NoError(t, err, "a boot of the discovery image by mistake ends nothing")
-	w.machines[hostKey] = service.Stamps{Registration: "two", Binding: "second"}
+	w.machines[hostKey] = domain.Stamps{Registration: "two", Binding: "second"}
 	_, err = w.Verify(t.Context(), raw)
 	require.ErrorIs(t, err, token.ErrRevoked)
 }
@@ -210,7 +210,7 @@ func TestRevocationCountsFromTheNextRequest(t *testing.T) {
 	require.NoError(t, err)
 	_, err = w.Verify(t.Context(), image)
 	require.NoError(t, err)
-	w.generations[env] = service.Generations{ImageGeneration: 2, HostGeneration: 1}
+	w.generations[env] = domain.Generations{ImageGeneration: 2, HostGeneration: 1}
 
 	_, err = w.Verify(t.Context(), image)
 	require.ErrorIs(t, err, token.ErrRevoked, "it was good a moment ago")
@@ -224,10 +224,10 @@ func TestRevocationCountsFromTheNextRequest(t *testing.T) {
 
 func TestATokenEndsWithItsRegistrationItsBindingAndItsHost(t *testing.T) {
 	for what, change := range map[string]func(w *world){
-		"a registration": func(w *world) { w.machines[hostKey] = service.Stamps{Registration: "two", Binding: "first"} },
-		"a binding":      func(w *world) { w.machines[hostKey] = service.Stamps{Registration: "one", Binding: "second"} },
+		"a registration": func(w *world) { w.machines[hostKey] = domain.Stamps{Registration: "two", Binding: "first"} },
+		"a binding":      func(w *world) { w.machines[hostKey] = domain.Stamps{Registration: "one", Binding: "second"} },
 		"a deletion":     func(w *world) { delete(w.machines, hostKey) },
-		"a revocation":   func(w *world) { w.generations[env] = service.Generations{ImageGeneration: 1, HostGeneration: 2} },
+		"a revocation":   func(w *world) { w.generations[env] = domain.Generations{ImageGeneration: 1, HostGeneration: 2} },
 	} {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t)
@@ -323,10 +323,10 @@ func TestAnIssuerThatHangsIsWaitedForOnlyByWhoNeedsIt(t *testing.T) {
 	require.NoError(t, err, "the key is known")
 	answer <- false
 	for range cap(refused) {
-		require.Equal(t, service.Unavailable, service.KindOf(<-refused))
+		require.Equal(t, domain.Unavailable, domain.KindOf(<-refused))
 	}
 	_, err = keys.Key(t.Context(), "unknown")
-	require.Equal(t, service.Unavailable, service.KindOf(err), "it is left alone for a while")
+	require.Equal(t, domain.Unavailable, domain.KindOf(err), "it is left alone for a while")
 	now = now.Add(10 * time.Second)
 	go look("unknown")
 	<-asked
@@ -372,7 +372,7 @@ func TestPeopleAreKnownByTheirIssuer(t *testing.T) {
 	} {
 		person, err := issuer.Person(t.Context(), raw)
 		require.NoError(t, err, name)
-		assert.Equal(t, service.Principal{User: "jane", Organization: "blue"}, person)
+		assert.Equal(t, domain.Principal{User: "jane", Organization: "blue"}, person)
 	}
 	admin, err := issuer.Person(t.Context(), sign(jwt.SigningMethodES256, "e", ecKey, claims(jwt.MapClaims{"groups": []string{"infra-admins"}})))
 	require.NoError(t, err)
@@ -397,5 +397,5 @@ func TestPeopleAreKnownByTheirIssuer(t *testing.T) {
 
 	away := &token.Issuer{URL: server.URL, Now: clock, Keys: &token.KeySet{URL: "http://127.0.0.1:1/keys", Client: server.Client(), Now: clock}}
 	_, err = away.Person(t.Context(), sign(jwt.SigningMethodES256, "e", ecKey, claims(nil)))
-	require.Equal(t, service.Unavailable, service.KindOf(err), "an issuer that is away is nobody's fault")
+	require.Equal(t, domain.Unavailable, domain.KindOf(err), "an issuer that is away is nobody's fault")
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclassification"
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
@@ -29,15 +30,15 @@ import (
 
 // Service is what the controller needs of the service.
 type Service interface {
-	GetHost(ctx context.Context, by service.Principal, key service.HostKey) (*service.Host, error)
-	ListHosts(ctx context.Context, by service.Principal, filter service.HostFilter) (service.List[service.Host], error)
-	Inventory(ctx context.Context, by service.Principal, key service.HostKey) ([]byte, error)
-	GrantWish(ctx context.Context, by service.Principal, key service.HostKey, wish service.Wish) (*service.Host, error)
-	DeleteHost(ctx context.Context, by service.Principal, key service.HostKey) error
-	RevokeTokens(ctx context.Context, by service.Principal, key service.HostKey) (*service.Host, error)
-	RestoreHost(ctx context.Context, by service.Principal, key service.HostKey, from service.RestoredHost) (*service.Host, error)
+	GetHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error)
+	ListHosts(ctx context.Context, by domain.Principal, filter domain.HostFilter) (domain.List[domain.Host], error)
+	Inventory(ctx context.Context, by domain.Principal, key domain.HostKey) ([]byte, error)
+	GrantWish(ctx context.Context, by domain.Principal, key domain.HostKey, wish service.Wish) (*domain.Host, error)
+	DeleteHost(ctx context.Context, by domain.Principal, key domain.HostKey) error
+	RevokeTokens(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error)
+	RestoreHost(ctx context.Context, by domain.Principal, key domain.HostKey, from domain.RestoredHost) (*domain.Host, error)
 	HostMinimums() validate.Minimums
-	GetCluster(ctx context.Context, by service.Principal, id string) (*service.Cluster, error)
+	GetCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error)
 	Subscribe() *service.Subscription
 }
 
@@ -69,7 +70,7 @@ func New(d Deps) *Reconciler { return &Reconciler{d} }
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile brings an Agent and its host together.
-func (r *Reconciler) Reconcile(ctx context.Context, key service.HostKey) (ctrl.Result, error) {
+func (r *Reconciler) Reconcile(ctx context.Context, key domain.HostKey) (ctrl.Result, error) {
 	seen, err := r.observe(ctx, key)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -94,7 +95,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key service.HostKey) (ctrl.R
 	}
 	switch {
 	case seen.waits:
-		seen.obstacle = service.Refuse(service.Invalid, "ClusterNotFound", "the service lost its data, and no AgentClusterInstall names ClusterDeployment %s, which the host was installed in, yet", clusterKey(seen.agent))
+		seen.obstacle = domain.Refuse(domain.Invalid, "ClusterNotFound", "the service lost its data, and no AgentClusterInstall names ClusterDeployment %s, which the host was installed in, yet", clusterKey(seen.agent))
 	case seen.host != nil:
 		seen.obstacle = r.state(ctx, seen)
 	}
@@ -103,7 +104,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key service.HostKey) (ctrl.R
 		err = errors.Join(err, seen.obstacle)
 	}
 	result := ctrl.Result{}
-	if seen.waits || seen.agent.Spec.IgnitionEndpointTokenReference != nil || service.ReasonOf(seen.obstacle) == clusterInstalling {
+	if seen.waits || seen.agent.Spec.IgnitionEndpointTokenReference != nil || domain.ReasonOf(seen.obstacle) == clusterInstalling {
 		result.RequeueAfter = look
 	}
 	if seen.soon {
@@ -123,8 +124,8 @@ const clusterInstalling = "ClusterInstalling"
 
 // retry is true for obstacles that may be gone a moment later.
 func retry(obstacle error) bool {
-	kind := service.KindOf(obstacle)
-	return obstacle != nil && (kind == "" || kind == service.Unavailable)
+	kind := domain.KindOf(obstacle)
+	return obstacle != nil && (kind == "" || kind == domain.Unavailable)
 }
 
 // create makes the Agent of a host as the host is. The name is the host's id; where another InfraEnv of the namespace has that machine too, a part of the
@@ -161,7 +162,7 @@ func newAgent(seen *snapshot) *agentv1.Agent {
 	made.Labels[agentv1.InfraEnvLabel] = infraenv.Label(seen.infraEnv)
 	h := seen.host
 	made.Spec = agentv1.AgentSpec{Approved: h.Approved, Role: h.Role, Hostname: h.RequestedHostname}
-	if seen.cluster != nil && seen.cluster.Kube != (service.KubeRef{}) {
+	if seen.cluster != nil && seen.cluster.Kube != (domain.KubeRef{}) {
 		made.Spec.ClusterDeploymentName = &agentv1.ClusterReference{Namespace: seen.cluster.Kube.Namespace, Name: seen.cluster.Kube.Name}
 	}
 	return made
@@ -172,12 +173,12 @@ func (r *Reconciler) release(ctx context.Context, seen *snapshot) (ctrl.Result, 
 	if !controllerutil.ContainsFinalizer(seen.agent, agentv1.AgentFinalizer) {
 		return ctrl.Result{}, nil
 	}
-	err := r.Service.DeleteHost(ctx, service.Kubernetes, seen.key)
-	if service.KindOf(err) == service.Conflict {
+	err := r.Service.DeleteHost(ctx, domain.Kubernetes, seen.key)
+	if domain.KindOf(err) == domain.Conflict {
 		seen.obstacle = err // while it is installed; the end of the installation is heard of
 		return ctrl.Result{}, r.report(ctx, seen)
 	}
-	if err != nil && service.KindOf(err) != service.NotFound {
+	if err != nil && domain.KindOf(err) != domain.NotFound {
 		return ctrl.Result{}, fmt.Errorf("deregistering host %s: %w", seen.key, err)
 	}
 	return ctrl.Result{}, r.letGo(ctx, seen.agent)
@@ -188,7 +189,7 @@ func (r *Reconciler) revoke(ctx context.Context, seen *snapshot) error {
 	if _, asked := seen.agent.Annotations[agentv1.RevokeTokensAnnotation]; !asked {
 		return nil
 	}
-	if _, err := r.Service.RevokeTokens(ctx, service.Kubernetes, seen.key); err != nil && service.KindOf(err) != service.NotFound {
+	if _, err := r.Service.RevokeTokens(ctx, domain.Kubernetes, seen.key); err != nil && domain.KindOf(err) != domain.NotFound {
 		return fmt.Errorf("revoking the tokens of host %s: %w", seen.key, err)
 	}
 	before := seen.agent.DeepCopy()

@@ -14,7 +14,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclassification"
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 )
 
@@ -26,7 +26,7 @@ func relabel(ctx context.Context, seen *snapshot, queries *agentclassification.Q
 	labels := seen.agent.Labels
 	labels[agentv1.InfraEnvLabel] = infraenv.Label(seen.infraEnv)
 	delete(labels, agentv1.ClusterNamespaceLabel)
-	if seen.cluster != nil && seen.cluster.Kube != (service.KubeRef{}) {
+	if seen.cluster != nil && seen.cluster.Kube != (domain.KubeRef{}) {
 		labels[agentv1.ClusterNamespaceLabel] = seen.cluster.Kube.Namespace
 	}
 	if seen.inventory.ReportTime == nil {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
@@ -26,14 +27,14 @@ const infraEnvKind = "InfraEnv"
 
 // snapshot is all that is known of one host.
 type snapshot struct {
-	key service.HostKey
+	key domain.HostKey
 	// infraEnv and agent are nil where there is none; without an InfraEnv nothing else is known.
 	infraEnv *agentv1.InfraEnv
 	agent    *agentv1.Agent
 	// host is nil where the service does not know it.
-	host *service.Host
+	host *domain.Host
 	// cluster is the one that the host is bound to, nil for none.
-	cluster *service.Cluster
+	cluster *domain.Cluster
 	// moved is whether the host came from another cluster just now.
 	moved bool
 	// inventory is what the agent reported, empty before.
@@ -53,8 +54,8 @@ type snapshot struct {
 }
 
 // hostKey is the host of an Agent: its name begins with the host's id, its owner is the InfraEnv.
-func hostKey(agent client.Object) service.HostKey {
-	key := service.HostKey{HostID: agent.GetName()[:min(len(agent.GetName()), uuidLength)]}
+func hostKey(agent client.Object) domain.HostKey {
+	key := domain.HostKey{HostID: agent.GetName()[:min(len(agent.GetName()), uuidLength)]}
 	for _, owner := range agent.GetOwnerReferences() {
 		if owner.Kind == infraEnvKind {
 			key.InfraEnvID = string(owner.UID)
@@ -63,7 +64,7 @@ func hostKey(agent client.Object) service.HostKey {
 	return key
 }
 
-func (r *Reconciler) observe(ctx context.Context, key service.HostKey) (*snapshot, error) {
+func (r *Reconciler) observe(ctx context.Context, key domain.HostKey) (*snapshot, error) {
 	seen := &snapshot{key: key, minimums: r.Service.HostMinimums()}
 	var infraEnvs agentv1.InfraEnvList
 	if err := r.Client.List(ctx, &infraEnvs, client.MatchingFields{infraenv.UIDIndex: key.InfraEnvID}); err != nil {
@@ -103,8 +104,8 @@ func (r *Reconciler) observe(ctx context.Context, key service.HostKey) (*snapsho
 
 // observeHost reads what the service knows.
 func (r *Reconciler) observeHost(ctx context.Context, seen *snapshot) error {
-	host, err := r.Service.GetHost(ctx, service.Kubernetes, seen.key)
-	if service.KindOf(err) == service.NotFound {
+	host, err := r.Service.GetHost(ctx, domain.Kubernetes, seen.key)
+	if domain.KindOf(err) == domain.NotFound {
 		return nil
 	}
 	if err != nil {
@@ -118,8 +119,8 @@ func (r *Reconciler) observeHost(ctx context.Context, seen *snapshot) error {
 }
 
 func (r *Reconciler) observeInventory(ctx context.Context, seen *snapshot) error {
-	reported, err := r.Service.Inventory(ctx, service.Kubernetes, seen.key)
-	if err != nil && service.KindOf(err) != service.NotFound {
+	reported, err := r.Service.Inventory(ctx, domain.Kubernetes, seen.key)
+	if err != nil && domain.KindOf(err) != domain.NotFound {
 		return fmt.Errorf("reading the inventory of host %s: %w", seen.key, err)
 	}
 	seen.inventory, err = inventory(reported, seen.host.InventoryAt)
@@ -131,8 +132,8 @@ func (r *Reconciler) observeCluster(ctx context.Context, seen *snapshot) error {
 	if seen.host.ClusterID == "" {
 		return nil
 	}
-	cluster, err := r.Service.GetCluster(ctx, service.Kubernetes, seen.host.ClusterID)
-	if err != nil && service.KindOf(err) != service.NotFound {
+	cluster, err := r.Service.GetCluster(ctx, domain.Kubernetes, seen.host.ClusterID)
+	if err != nil && domain.KindOf(err) != domain.NotFound {
 		return fmt.Errorf("reading the cluster of host %s: %w", seen.key, err)
 	}
 	if err == nil {
@@ -147,9 +148,9 @@ func (r *Reconciler) state(ctx context.Context, seen *snapshot) error {
 	if err != nil {
 		return err
 	}
-	host, err := r.Service.GrantWish(ctx, service.Kubernetes, seen.key, wish)
-	if service.ReasonOf(err) == "ClusterNotFound" {
-		return service.Refuse(service.Invalid, "ClusterNotFound", "no AgentClusterInstall names ClusterDeployment %s yet", clusterKey(seen.agent))
+	host, err := r.Service.GrantWish(ctx, domain.Kubernetes, seen.key, wish)
+	if domain.ReasonOf(err) == "ClusterNotFound" {
+		return domain.Refuse(domain.Invalid, "ClusterNotFound", "no AgentClusterInstall names ClusterDeployment %s yet", clusterKey(seen.agent))
 	}
 	if err != nil {
 		return err
@@ -181,7 +182,7 @@ func clusterKey(agent *agentv1.Agent) client.ObjectKey {
 // wish is what the spec wants, in the words of the service.
 func (r *Reconciler) wish(ctx context.Context, agent *agentv1.Agent) (service.Wish, error) {
 	spec := &agent.Spec
-	wish := service.Wish{HostSettings: service.HostSettings{
+	wish := service.Wish{HostSettings: domain.HostSettings{
 		Approved: spec.Approved, Role: spec.Role, RequestedHostname: spec.Hostname, MachineConfigPool: spec.MachineConfigPool,
 		InstallationDiskID: spec.InstallationDiskID, InstallationDiskPath: spec.InstallationDiskPath, InstallerArgs: spec.InstallerArgs,
 		IgnitionConfigOverrides: spec.IgnitionConfigOverrides,
@@ -196,7 +197,7 @@ func (r *Reconciler) wish(ctx context.Context, agent *agentv1.Agent) (service.Wi
 		deployment := &hivev1.ClusterDeployment{}
 		err := r.Client.Get(ctx, key, deployment)
 		if apierrors.IsNotFound(err) {
-			return wish, service.Refuse(service.Invalid, "ClusterDeploymentMissing", "ClusterDeployment %s is missing", key)
+			return wish, domain.Refuse(domain.Invalid, "ClusterDeploymentMissing", "ClusterDeployment %s is missing", key)
 		}
 		if err != nil {
 			return wish, fmt.Errorf("reading ClusterDeployment %s: %w", key, err)
@@ -215,17 +216,17 @@ func (r *Reconciler) ignitionToken(ctx context.Context, agent *agentv1.Agent) (s
 	case ref == nil:
 		return "", nil
 	case ref.Namespace != "" && ref.Namespace != agent.Namespace:
-		return "", service.Refuse(service.Invalid, "TokenForeign", "ignitionEndpointTokenReference names namespace %q: only that of the Agent is read", ref.Namespace)
+		return "", domain.Refuse(domain.Invalid, "TokenForeign", "ignitionEndpointTokenReference names namespace %q: only that of the Agent is read", ref.Namespace)
 	}
 	secret := &corev1.Secret{}
 	err := r.Live.Get(ctx, client.ObjectKey{Namespace: agent.Namespace, Name: ref.Name}, secret)
 	switch {
 	case apierrors.IsNotFound(err):
-		return "", service.Refuse(service.Invalid, "TokenNotFound", "the Secret %q that ignitionEndpointTokenReference names is not there", ref.Name)
+		return "", domain.Refuse(domain.Invalid, "TokenNotFound", "the Secret %q that ignitionEndpointTokenReference names is not there", ref.Name)
 	case err != nil:
 		return "", fmt.Errorf("reading the token of the ignition endpoint: %w", err)
 	case len(secret.Data["ignition-token"]) == 0:
-		return "", service.Refuse(service.Invalid, "TokenInvalid", "the Secret %q that ignitionEndpointTokenReference names has no key ignition-token", ref.Name)
+		return "", domain.Refuse(domain.Invalid, "TokenInvalid", "the Secret %q that ignitionEndpointTokenReference names has no key ignition-token", ref.Name)
 	}
 	return string(secret.Data["ignition-token"]), nil
 }

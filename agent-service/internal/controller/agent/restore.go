@@ -10,8 +10,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
-	"github.com/muster-io/muster/agent-service/internal/service"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
@@ -37,7 +37,7 @@ func installationOf(agent *agentv1.Agent) installation {
 
 // InstalledBefore is true for an Agent whose status says that its host was installed in a cluster before the host h, which the service knows now, was made: the
 // service lost its data in between. Without a host it is true for every Agent whose status says that it was installed.
-func InstalledBefore(agent *agentv1.Agent, h *service.Host) bool {
+func InstalledBefore(agent *agentv1.Agent, h *domain.Host) bool {
 	was := installationOf(agent)
 	switch {
 	case was.clusterID == "":
@@ -64,9 +64,9 @@ func (r *Reconciler) restore(ctx context.Context, seen *snapshot) error {
 	if string(deployment.UID) != was.clusterID {
 		return nil // it was installed in another one, which is gone
 	}
-	cluster, err := r.Service.GetCluster(ctx, service.Kubernetes, was.clusterID)
+	cluster, err := r.Service.GetCluster(ctx, domain.Kubernetes, was.clusterID)
 	switch {
-	case service.KindOf(err) == service.NotFound:
+	case domain.KindOf(err) == domain.NotFound:
 		seen.waits = true
 		return nil
 	case err != nil:
@@ -75,14 +75,14 @@ func (r *Reconciler) restore(ctx context.Context, seen *snapshot) error {
 		return nil // it was not lost: who deleted the host did so on purpose
 	}
 	status := &seen.agent.Status
-	_, err = r.Service.RestoreHost(ctx, service.Kubernetes, seen.key, service.RestoredHost{
+	_, err = r.Service.RestoreHost(ctx, domain.Kubernetes, seen.key, domain.RestoredHost{
 		ClusterID: was.clusterID, Role: status.Role, Bootstrap: status.Bootstrap, DayTwo: status.Kind == kindDayTwo, InstalledAt: was.at,
 	})
-	if service.KindOf(err) == service.NotFound {
+	if domain.KindOf(err) == domain.NotFound {
 		seen.soon = true
 		return nil
 	}
-	if err != nil && service.KindOf(err) != service.Unavailable && service.KindOf(err) != "" {
+	if err != nil && domain.KindOf(err) != domain.Unavailable && domain.KindOf(err) != "" {
 		return nil // the cluster is not installed: nothing is restored
 	}
 	if err == nil {

@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
-	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 )
@@ -86,7 +86,7 @@ func describe(said *agentv1.AgentStatus, seen *snapshot, base string) {
 	}
 }
 
-func progress(h *service.Host) agentv1.HostProgress {
+func progress(h *domain.Host) agentv1.HostProgress {
 	p := h.Progress
 	if p.Stage == "" {
 		return agentv1.HostProgress{}
@@ -117,7 +117,7 @@ func synced(seen *snapshot) agentv1.Condition {
 		return condition(kind, corev1.ConditionTrue, agentv1.ReasonSyncOK, "The Spec has been successfully applied")
 	case retry(seen.obstacle):
 		message := "the service or the API server does not answer as it should; it is tried again"
-		if service.KindOf(seen.obstacle) != "" {
+		if domain.KindOf(seen.obstacle) != "" {
 			message = seen.obstacle.Error()
 		}
 		return condition(kind, corev1.ConditionFalse, agentv1.ReasonBackendError, "The Spec could not be synced due to backend error: "+message)
@@ -125,7 +125,7 @@ func synced(seen *snapshot) agentv1.Condition {
 	return condition(kind, corev1.ConditionFalse, agentv1.ReasonInputError, "The Spec could not be synced due to an input error: "+seen.obstacle.Error())
 }
 
-func connected(h *service.Host) agentv1.Condition {
+func connected(h *domain.Host) agentv1.Condition {
 	const kind = agentv1.ConditionConnected
 	if lifecycle.Silent(h.State) {
 		return condition(kind, corev1.ConditionFalse, agentv1.ReasonAgentIsDisconnected, "The agent has not contacted the installation service in some time, "+
@@ -146,7 +146,7 @@ func onTheWay(kind string, s lifecycle.State) (agentv1.Condition, bool) {
 	}
 }
 
-func ready(h *service.Host) agentv1.Condition {
+func ready(h *domain.Host) agentv1.Condition {
 	const kind = agentv1.ConditionRequirementsMet
 	if c, is := onTheWay(kind, h.State); is {
 		return c
@@ -169,7 +169,7 @@ func ready(h *service.Host) agentv1.Condition {
 	}
 }
 
-func validated(h *service.Host) agentv1.Condition {
+func validated(h *domain.Host) agentv1.Condition {
 	const kind = agentv1.ConditionValidated
 	if c, is := onTheWay(kind, h.State); is {
 		return c
@@ -197,7 +197,7 @@ func validated(h *service.Host) agentv1.Condition {
 	return condition(kind, corev1.ConditionTrue, agentv1.ReasonValidationsPassing, "The agent's validations are passing")
 }
 
-func installed(h *service.Host) agentv1.Condition {
+func installed(h *domain.Host) agentv1.Condition {
 	const kind = agentv1.ConditionInstalled
 	if c, is := onTheWay(kind, h.State); is {
 		return c
@@ -216,7 +216,7 @@ func installed(h *service.Host) agentv1.Condition {
 }
 
 // bindingOf is the condition Bound.
-func bindingOf(h *service.Host) agentv1.Condition {
+func bindingOf(h *domain.Host) agentv1.Condition {
 	const kind = agentv1.ConditionBound
 	switch h.State {
 	case lifecycle.Binding:

@@ -15,9 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
-	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 )
@@ -52,7 +52,7 @@ var reasons = map[lifecycle.State]string{
 
 func TestEveryStateHasItsConditions(t *testing.T) {
 	for _, state := range lifecycle.States {
-		h := &service.Host{State: state, Summary: hardware.Summary{Hash: "x"}, HostSettings: service.HostSettings{Approved: true}}
+		h := &domain.Host{State: state, Summary: hardware.Summary{Hash: "x"}, HostSettings: domain.HostSettings{Approved: true}}
 		said := status(&snapshot{agent: &agentv1.Agent{}, host: h}, "http://muster", metav1.Now())
 		var got []string
 		for _, kind := range []string{
@@ -68,7 +68,7 @@ func TestEveryStateHasItsConditions(t *testing.T) {
 }
 
 func TestTheDiskIsTheOneThatIsInstalledTo(t *testing.T) {
-	h := &service.Host{Summary: hardware.Summary{Hash: "x", Targets: []hardware.Target{{ID: "small", SizeBytes: 4e9}, {ID: "large", SizeBytes: 200e9}}}}
+	h := &domain.Host{Summary: hardware.Summary{Hash: "x", Targets: []hardware.Target{{ID: "small", SizeBytes: 4e9}, {ID: "large", SizeBytes: 200e9}}}}
 	shown := func() string {
 		return status(&snapshot{agent: &agentv1.Agent{}, host: h, minimums: validate.DefaultMinimums}, "http://muster", metav1.Now()).InstallationDiskID
 	}
@@ -88,7 +88,7 @@ func TestConditionsSayWhatToDo(t *testing.T) {
 		lifecycle.Binding:             {agentv1.ConditionBound: "see Connected", agentv1.ConditionRequirementsMet: "see Connected", agentv1.ConditionConnected: "console"},
 		lifecycle.Failed:              {agentv1.ConditionInstalled: why + "; to use the machine again, remove spec.clusterDeploymentName"},
 	} {
-		said := status(&snapshot{agent: &agentv1.Agent{}, host: &service.Host{State: state, StateInfo: why}}, "http://muster", metav1.Now())
+		said := status(&snapshot{agent: &agentv1.Agent{}, host: &domain.Host{State: state, StateInfo: why}}, "http://muster", metav1.Now())
 		for kind, sentence := range want {
 			assert.Contains(t, agentv1.FindCondition(said.Conditions, kind).Message, sentence, "%s %s", state, kind)
 		}

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-io/muster/agent-service/internal/controller/outcome"
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
@@ -38,7 +38,7 @@ func (r *Reconciler) tell(seen *snapshot, before []agentv1.Condition) {
 	if c == nil || !agentv1.IsConditionTrue(seen.agent.Status.Conditions, agentv1.ConditionBound) || was != nil && was.Reason == agentv1.ReasonBound && !seen.moved {
 		return
 	}
-	if c.Kube == (service.KubeRef{}) {
+	if c.Kube == (domain.KubeRef{}) {
 		r.Recorder.Eventf(seen.agent, nil, corev1.EventTypeNormal, agentv1.ReasonBound, "Bind", "Bound to cluster %s", c.Name)
 		return
 	}

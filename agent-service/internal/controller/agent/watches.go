@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/muster-io/muster/agent-service/internal/controller/news"
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
@@ -52,17 +52,17 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	log := mgr.GetLogger().WithValues("controller", "agent")
-	return builder.TypedControllerManagedBy[service.HostKey](mgr).
+	return builder.TypedControllerManagedBy[domain.HostKey](mgr).
 		Named("agent").
-		Watches(&agentv1.Agent{}, follow(func(_ context.Context, object client.Object) []service.HostKey {
-			return []service.HostKey{hostKey(object)}
+		Watches(&agentv1.Agent{}, follow(func(_ context.Context, object client.Object) []domain.HostKey {
+			return []domain.HostKey{hostKey(object)}
 		})).
 		Watches(&agentv1.InfraEnv{}, follow(r.ofInfraEnv), builder.WithPredicates(news.ComesAndGoes)).
 		Watches(&agentv1.AgentClassification{}, follow(r.ofNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&hivev1.ClusterDeployment{}, follow(r.ofCluster), builder.WithPredicates(news.ComesAndGoes)).
-		WatchesRawSource(news.Source[service.HostKey]{Service: r.Service, All: r.everyHost, Concerns: r.concerned}).
-		WithOptions(controller.TypedOptions[service.HostKey]{MaxConcurrentReconciles: workers, RateLimiter: news.RateLimiter[service.HostKey]()}).
-		WithLogConstructor(func(key *service.HostKey) logr.Logger {
+		WatchesRawSource(news.Source[domain.HostKey]{Service: r.Service, All: r.everyHost, Concerns: r.concerned}).
+		WithOptions(controller.TypedOptions[domain.HostKey]{MaxConcurrentReconciles: workers, RateLimiter: news.RateLimiter[domain.HostKey]()}).
+		WithLogConstructor(func(key *domain.HostKey) logr.Logger {
 			if key == nil {
 				return log
 			}
@@ -71,21 +71,21 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-func follow(keys handler.TypedMapFunc[client.Object, service.HostKey]) handler.TypedEventHandler[client.Object, service.HostKey] {
+func follow(keys handler.TypedMapFunc[client.Object, domain.HostKey]) handler.TypedEventHandler[client.Object, domain.HostKey] {
 	return handler.TypedEnqueueRequestsFromMapFunc(keys)
 }
 
 // everyHost lists all hosts: those whose InfraEnv is no custom resource are left alone later.
-func (r *Reconciler) everyHost(ctx context.Context) ([]service.HostKey, error) {
-	return r.hosts(ctx, service.HostFilter{})
+func (r *Reconciler) everyHost(ctx context.Context) ([]domain.HostKey, error) {
+	return r.hosts(ctx, domain.HostFilter{})
 }
 
-func (r *Reconciler) hosts(ctx context.Context, filter service.HostFilter) ([]service.HostKey, error) {
+func (r *Reconciler) hosts(ctx context.Context, filter domain.HostFilter) ([]domain.HostKey, error) {
 	const page = 1000
-	var keys []service.HostKey
+	var keys []domain.HostKey
 	for {
-		filter.Page = service.Page{Limit: page, Offset: len(keys)}
-		found, err := r.Service.ListHosts(ctx, service.Kubernetes, filter)
+		filter.Page = domain.Page{Limit: page, Offset: len(keys)}
+		found, err := r.Service.ListHosts(ctx, domain.Kubernetes, filter)
 		if err != nil {
 			return keys, fmt.Errorf("listing hosts: %w", err)
 		}
@@ -99,50 +99,50 @@ func (r *Reconciler) hosts(ctx context.Context, filter service.HostFilter) ([]se
 }
 
 // ofInfraEnv are hosts that came before their InfraEnv was seen.
-func (r *Reconciler) ofInfraEnv(ctx context.Context, object client.Object) []service.HostKey {
-	keys, err := r.hosts(ctx, service.HostFilter{InfraEnvID: string(object.GetUID())})
+func (r *Reconciler) ofInfraEnv(ctx context.Context, object client.Object) []domain.HostKey {
+	keys, err := r.hosts(ctx, domain.HostFilter{InfraEnvID: string(object.GetUID())})
 	if err != nil {
 		return nil
 	}
 	return keys
 }
 
-func (r *Reconciler) list(ctx context.Context, options ...client.ListOption) []service.HostKey {
+func (r *Reconciler) list(ctx context.Context, options ...client.ListOption) []domain.HostKey {
 	var found agentv1.AgentList
 	if err := r.Client.List(ctx, &found, options...); err != nil {
 		return nil
 	}
-	keys := make([]service.HostKey, 0, len(found.Items))
+	keys := make([]domain.HostKey, 0, len(found.Items))
 	for i := range found.Items {
 		keys = append(keys, hostKey(&found.Items[i]))
 	}
 	return keys
 }
 
-func (r *Reconciler) ofNamespace(ctx context.Context, object client.Object) []service.HostKey {
+func (r *Reconciler) ofNamespace(ctx context.Context, object client.Object) []domain.HostKey {
 	return r.list(ctx, client.InNamespace(object.GetNamespace()))
 }
 
-func (r *Reconciler) ofCluster(ctx context.Context, object client.Object) []service.HostKey {
+func (r *Reconciler) ofCluster(ctx context.Context, object client.Object) []domain.HostKey {
 	return r.list(ctx, client.MatchingFields{ClusterIndex: client.ObjectKeyFromObject(object).String()})
 }
 
 // concerned follows what changes in the service: hosts, and clusters that Agents wait for.
-func (r *Reconciler) concerned(ctx context.Context, change service.Change) []service.HostKey {
+func (r *Reconciler) concerned(ctx context.Context, change domain.Change) []domain.HostKey {
 	switch change.Kind {
-	case service.HostChanged:
-		return []service.HostKey{change.Host}
-	case service.ClusterChanged:
+	case domain.HostChanged:
+		return []domain.HostKey{change.Host}
+	case domain.ClusterChanged:
 		return r.waiting(ctx, change.ID)
-	case service.InfraEnvChanged, service.EventAdded, service.EverythingChanged:
+	case domain.InfraEnvChanged, domain.EventAdded, domain.EverythingChanged:
 	}
 	return nil
 }
 
 // waiting are Agents for a cluster that are not in it as far as they say.
-func (r *Reconciler) waiting(ctx context.Context, clusterID string) []service.HostKey {
-	cluster, err := r.Service.GetCluster(ctx, service.Kubernetes, clusterID)
-	if err != nil || cluster.Kube == (service.KubeRef{}) {
+func (r *Reconciler) waiting(ctx context.Context, clusterID string) []domain.HostKey {
+	cluster, err := r.Service.GetCluster(ctx, domain.Kubernetes, clusterID)
+	if err != nil || cluster.Kube == (domain.KubeRef{}) {
 		return nil
 	}
 	var found agentv1.AgentList
@@ -150,7 +150,7 @@ func (r *Reconciler) waiting(ctx context.Context, clusterID string) []service.Ho
 	if err := r.Client.List(ctx, &found, client.MatchingFields{ClusterIndex: key.String()}); err != nil {
 		return nil
 	}
-	var keys []service.HostKey
+	var keys []domain.HostKey
 	for i := range found.Items {
 		if !agentv1.IsConditionTrue(found.Items[i].Status.Conditions, agentv1.ConditionSpecSynced) {
 			keys = append(keys, hostKey(&found.Items[i]))

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
-	"github.com/muster-io/muster/agent-service/internal/service"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 )
 
@@ -23,26 +23,26 @@ type installer struct {
 }
 
 // InstallCluster implements service.Clusters.
-func (i *installer) InstallCluster(context.Context, service.Principal, string) (*service.Cluster, error) {
+func (i *installer) InstallCluster(context.Context, domain.Principal, string) (*domain.Cluster, error) {
 	i.begun++
-	return &service.Cluster{Status: lifecycle.ClusterPreparing}, nil
+	return &domain.Cluster{Status: lifecycle.ClusterPreparing}, nil
 }
 
 func TestAnInstallationBeginsWhenItsTimeHasCome(t *testing.T) {
 	for name, c := range map[string]struct {
-		before service.Preparation
+		before domain.Preparation
 		begins bool
 		waits  bool
 	}{
-		"nothing was tried":                {service.Preparation{}, true, false},
-		"the last attempt failed just now": {service.Preparation{Failures: 1, RetryAt: time.Now().Add(time.Hour)}, false, true},
-		"the last attempt is long ago":     {service.Preparation{Failures: 1, RetryAt: time.Now().Add(-time.Hour)}, true, false},
-		"a user cancelled it":              {service.Preparation{Cancelled: true}, false, false},
+		"nothing was tried":                {domain.Preparation{}, true, false},
+		"the last attempt failed just now": {domain.Preparation{Failures: 1, RetryAt: time.Now().Add(time.Hour)}, false, true},
+		"the last attempt is long ago":     {domain.Preparation{Failures: 1, RetryAt: time.Now().Add(-time.Hour)}, true, false},
+		"a user cancelled it":              {domain.Preparation{Cancelled: true}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			counted := &installer{}
 			seen := &snapshot{
-				install: &hiveextv1.AgentClusterInstall{}, cluster: &service.Cluster{Status: lifecycle.ClusterReady, Preparation: c.before},
+				install: &hiveextv1.AgentClusterInstall{}, cluster: &domain.Cluster{Status: lifecycle.ClusterReady, Preparation: c.before},
 			}
 			require.NoError(t, New(Deps{Service: counted}).begin(t.Context(), seen))
 			assert.Equal(t, c.begins, counted.begun == 1)

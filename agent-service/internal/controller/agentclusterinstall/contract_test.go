@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
-	"github.com/muster-io/muster/agent-service/internal/service"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 )
@@ -50,7 +50,7 @@ func TestEveryStateOfAClusterIsOfTheInstallContract(t *testing.T) {
 }
 
 func TestAnObstacleBlocksTheInstaller(t *testing.T) {
-	install := read(t, "", service.Refuse(service.Invalid, "ClusterDeploymentMissing", "it is missing"))
+	install := read(t, "", domain.Refuse(domain.Invalid, "ClusterDeploymentMissing", "it is missing"))
 	for _, c := range install.Status.Conditions {
 		assert.Equal(t, "False", string(c.Status), c.Type)
 	}
@@ -68,7 +68,7 @@ func read(t *testing.T, state lifecycle.ClusterState, obstacle error) *hivev1.Cl
 	t.Helper()
 	seen := &snapshot{install: &hiveextv1.AgentClusterInstall{}, obstacle: obstacle}
 	if state != "" {
-		seen.cluster = &service.Cluster{Status: state, StatusInfo: "as it is"}
+		seen.cluster = &domain.Cluster{Status: state, StatusInfo: "as it is"}
 	}
 	seen.install.Status = status(seen, "http://muster", metav1.Now())
 	content, err := json.Marshal(seen.install)

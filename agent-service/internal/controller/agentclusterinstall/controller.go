@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -36,8 +37,8 @@ const (
 // Service is what the controller needs of the service.
 type Service interface {
 	service.Clusters
-	ListHosts(ctx context.Context, by service.Principal, filter service.HostFilter) (service.List[service.Host], error)
-	InstallHost(ctx context.Context, by service.Principal, key service.HostKey) (*service.Host, error)
+	ListHosts(ctx context.Context, by domain.Principal, filter domain.HostFilter) (domain.List[domain.Host], error)
+	InstallHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error)
 	Subscribe() *service.Subscription
 }
 
@@ -105,8 +106,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 // retry is true for obstacles that may be gone a moment later.
 func retry(obstacle error) bool {
-	kind := service.KindOf(obstacle)
-	return obstacle != nil && (kind == "" || kind == service.Unavailable)
+	kind := domain.KindOf(obstacle)
+	return obstacle != nil && (kind == "" || kind == domain.Unavailable)
 }
 
 // hold keeps the object until the service has forgotten the cluster, and lets it go with its ClusterDeployment.
@@ -139,17 +140,17 @@ func (r *Reconciler) state(ctx context.Context, seen *snapshot) error {
 		if err := r.deleteClusters(ctx, seen, id); err != nil {
 			return err
 		}
-		settings := service.ClusterSettings{Imported: seen.deployment.Spec.Installed}
+		settings := domain.ClusterSettings{Imported: seen.deployment.Spec.Installed}
 		r.settle(seen, &settings)
-		cluster, err := r.Service.CreateCluster(ctx, service.Kubernetes, service.NewCluster{
-			ID: id, Name: seen.deployment.Spec.ClusterName, Kube: service.KubeRef{Namespace: seen.deployment.Namespace, Name: seen.deployment.Name}, ClusterSettings: settings,
+		cluster, err := r.Service.CreateCluster(ctx, domain.Kubernetes, domain.NewCluster{
+			ID: id, Name: seen.deployment.Spec.ClusterName, Kube: domain.KubeRef{Namespace: seen.deployment.Namespace, Name: seen.deployment.Name}, ClusterSettings: settings,
 			Restored: seen.restored,
 		})
 		seen.cluster = cluster
 		return err
 	}
 	if seen.restored != nil {
-		cluster, err := r.Service.RestoreCluster(ctx, service.Kubernetes, id, *seen.restored)
+		cluster, err := r.Service.RestoreCluster(ctx, domain.Kubernetes, id, *seen.restored)
 		if err != nil {
 			return err
 		}
@@ -160,7 +161,7 @@ func (r *Reconciler) state(ctx context.Context, seen *snapshot) error {
 	if equality.Semantic.DeepEqual(wanted, seen.cluster.ClusterSettings) {
 		return nil
 	}
-	cluster, err := r.Service.UpdateCluster(ctx, service.Kubernetes, id, func(settings *service.ClusterSettings) error {
+	cluster, err := r.Service.UpdateCluster(ctx, domain.Kubernetes, id, func(settings *domain.ClusterSettings) error {
 		r.settle(seen, settings)
 		return nil
 	})
@@ -177,7 +178,7 @@ func (r *Reconciler) begin(ctx context.Context, seen *snapshot) error {
 	}
 	prepared := seen.cluster.Preparation
 	if seen.rest = time.Until(prepared.RetryAt); seen.cluster.Status == lifecycle.ClusterReady && seen.rest <= 0 && !prepared.Cancelled {
-		cluster, err := r.Service.InstallCluster(ctx, service.Kubernetes, seen.cluster.ID)
+		cluster, err := r.Service.InstallCluster(ctx, domain.Kubernetes, seen.cluster.ID)
 		if err != nil {
 			return err
 		}
@@ -191,7 +192,7 @@ func (r *Reconciler) begin(ctx context.Context, seen *snapshot) error {
 		}
 		before, err := r.installedBefore(ctx, h)
 		if err == nil && !before {
-			_, err = r.Service.InstallHost(ctx, service.Kubernetes, h.HostKey)
+			_, err = r.Service.InstallHost(ctx, domain.Kubernetes, h.HostKey)
 		}
 		refusals = append(refusals, err)
 	}
@@ -215,7 +216,7 @@ func (r *Reconciler) report(ctx context.Context, seen *snapshot) error {
 // deleteClusters deletes the clusters in the service that were made for the ClusterDeployment of this name, but for one.
 func (r *Reconciler) deleteClusters(ctx context.Context, seen *snapshot, but string) error {
 	key := deploymentKey(seen.install)
-	found, err := r.Service.ListClusters(ctx, service.Kubernetes, service.ClusterFilter{Kube: &service.KubeRef{Namespace: key.Namespace, Name: key.Name}})
+	found, err := r.Service.ListClusters(ctx, domain.Kubernetes, domain.ClusterFilter{Kube: &domain.KubeRef{Namespace: key.Namespace, Name: key.Name}})
 	if err != nil {
 		return fmt.Errorf("listing the clusters of ClusterDeployment %s: %w", key, err)
 	}
@@ -223,8 +224,8 @@ func (r *Reconciler) deleteClusters(ctx context.Context, seen *snapshot, but str
 		if found.Items[i].ID == but {
 			continue
 		}
-		err := r.Service.DeleteCluster(ctx, service.Kubernetes, found.Items[i].ID, true)
-		if err != nil && service.KindOf(err) != service.NotFound {
+		err := r.Service.DeleteCluster(ctx, domain.Kubernetes, found.Items[i].ID, true)
+		if err != nil && domain.KindOf(err) != domain.NotFound {
 			return fmt.Errorf("deleting the cluster of AgentClusterInstall %s: %w", seen.key, err)
 		}
 	}

@@ -14,9 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
-	"github.com/muster-io/muster/agent-service/internal/service"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 )
@@ -32,10 +32,10 @@ type snapshot struct {
 	// version is what is installed, and on machines of which architecture, pullSecret what the installed cluster pulls with.
 	version, architecture, pullSecret string
 	// cluster is nil where the service does not know it.
-	cluster *service.Cluster
-	hosts   []service.Host
+	cluster *domain.Cluster
+	hosts   []domain.Host
 	// restored is what the object says of a cluster that is installed and that the service does not know as such, because it lost its data; nil for others.
-	restored *service.Restored
+	restored *domain.Restored
 	// obstacle is why the spec is not applied, refusal why the installation did not begin.
 	obstacle, refusal error
 	// rest is how long the installation waits before it begins again by itself.
@@ -52,7 +52,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*snapsh
 	err := r.Client.Get(ctx, deploymentKey(seen.install), deployment)
 	switch {
 	case apierrors.IsNotFound(err):
-		seen.obstacle = service.Refuse(service.Invalid, "ClusterDeploymentMissing", "ClusterDeployment %s is missing", deploymentKey(seen.install))
+		seen.obstacle = domain.Refuse(domain.Invalid, "ClusterDeploymentMissing", "ClusterDeployment %s is missing", deploymentKey(seen.install))
 	case err != nil:
 		return nil, fmt.Errorf("reading the ClusterDeployment of AgentClusterInstall %s: %w", key, err)
 	default:
@@ -84,7 +84,7 @@ func (r *Reconciler) rival(ctx context.Context, seen *snapshot) (why, err error)
 		if ref.Kind == installKind && ref.Name == seen.key.Name {
 			return nil, nil
 		}
-		return service.Refuse(service.Invalid, "NotNamed", "spec.clusterInstallRef of ClusterDeployment %s names %s %s, which installs it: this object has no effect; delete it, or change that reference",
+		return domain.Refuse(domain.Invalid, "NotNamed", "spec.clusterInstallRef of ClusterDeployment %s names %s %s, which installs it: this object has no effect; delete it, or change that reference",
 			deployment, ref.Kind, ref.Name), nil
 	}
 	var all hiveextv1.AgentClusterInstallList
@@ -96,7 +96,7 @@ func (r *Reconciler) rival(ctx context.Context, seen *snapshot) (why, err error)
 		older := other.CreationTimestamp.Before(&seen.install.CreationTimestamp) ||
 			other.CreationTimestamp.Equal(&seen.install.CreationTimestamp) && other.Name < seen.install.Name
 		if older {
-			return service.Refuse(service.Invalid, "NotNamed", "AgentClusterInstall %s, which is older, installs ClusterDeployment %s: this object has no effect; delete it, or name it in spec.clusterInstallRef",
+			return domain.Refuse(domain.Invalid, "NotNamed", "AgentClusterInstall %s, which is older, installs ClusterDeployment %s: this object has no effect; delete it, or name it in spec.clusterInstallRef",
 				other.Name, deployment), nil
 		}
 	}
@@ -116,11 +116,11 @@ func (r *Reconciler) named(ctx context.Context, seen *snapshot) (err error) {
 	err = r.Live.Get(ctx, client.ObjectKey{Namespace: seen.deployment.Namespace, Name: ref.Name}, secret)
 	switch {
 	case apierrors.IsNotFound(err):
-		return service.Refuse(service.Invalid, "PullSecretNotFound", "the Secret %q that pullSecretRef of the ClusterDeployment names is not there", ref.Name)
+		return domain.Refuse(domain.Invalid, "PullSecretNotFound", "the Secret %q that pullSecretRef of the ClusterDeployment names is not there", ref.Name)
 	case err != nil:
 		return fmt.Errorf("reading the pull secret: %w", err)
 	case len(secret.Data[hivev1.SecretKeyDockerConfigJSON]) == 0:
-		return service.Refuse(service.Invalid, "PullSecretInvalid", "the Secret %q that pullSecretRef of the ClusterDeployment names has no key %s",
+		return domain.Refuse(domain.Invalid, "PullSecretInvalid", "the Secret %q that pullSecretRef of the ClusterDeployment names has no key %s",
 			ref.Name, hivev1.SecretKeyDockerConfigJSON)
 	}
 	seen.pullSecret = string(secret.Data[hivev1.SecretKeyDockerConfigJSON])
@@ -138,7 +138,7 @@ func (r *Reconciler) versionOf(ctx context.Context, ref *hivev1.ClusterImageSetR
 	set := &hivev1.ClusterImageSet{}
 	err = r.Client.Get(ctx, client.ObjectKey{Name: ref.Name}, set)
 	if apierrors.IsNotFound(err) {
-		return "", "", service.Refuse(service.Invalid, "ClusterImageSetMissing", "ClusterImageSet %s is missing", ref.Name)
+		return "", "", domain.Refuse(domain.Invalid, "ClusterImageSetMissing", "ClusterImageSet %s is missing", ref.Name)
 	}
 	if err != nil {
 		return "", "", fmt.Errorf("reading ClusterImageSet %s: %w", ref.Name, err)
@@ -176,15 +176,15 @@ func (r *Reconciler) observeCluster(ctx context.Context, seen *snapshot) error {
 	if seen.deployment == nil {
 		return nil
 	}
-	cluster, err := r.Service.GetCluster(ctx, service.Kubernetes, string(seen.deployment.UID))
-	if service.KindOf(err) == service.NotFound {
+	cluster, err := r.Service.GetCluster(ctx, domain.Kubernetes, string(seen.deployment.UID))
+	if domain.KindOf(err) == domain.NotFound {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("reading the cluster of AgentClusterInstall %s: %w", seen.key, err)
 	}
 	seen.cluster = cluster
-	hosts, err := r.Service.ListHosts(ctx, service.Kubernetes, service.HostFilter{ClusterID: cluster.ID, Page: service.Page{Limit: 5000}})
+	hosts, err := r.Service.ListHosts(ctx, domain.Kubernetes, domain.HostFilter{ClusterID: cluster.ID, Page: domain.Page{Limit: 5000}})
 	if err != nil {
 		return fmt.Errorf("listing the hosts of AgentClusterInstall %s: %w", seen.key, err)
 	}
@@ -193,7 +193,7 @@ func (r *Reconciler) observeCluster(ctx context.Context, seen *snapshot) error {
 }
 
 // settle puts what the objects say into settings.
-func (r *Reconciler) settle(seen *snapshot, settings *service.ClusterSettings) {
+func (r *Reconciler) settle(seen *snapshot, settings *domain.ClusterSettings) {
 	spec := &seen.install.Spec
 	settings.OpenshiftVersion, settings.BaseDNSDomain, settings.PullSecret = seen.version, seen.deployment.Spec.BaseDomain, seen.pullSecret
 	settings.ControlPlaneCount = spec.ProvisionRequirements.ControlPlaneAgents
@@ -210,9 +210,9 @@ func (r *Reconciler) settle(seen *snapshot, settings *service.ClusterSettings) {
 	settings.APIVIPs, settings.IngressVIPs = several(spec.APIVIP, spec.APIVIPs), several(spec.IngressVIP, spec.IngressVIPs)
 	settings.SSHPublicKey, settings.HoldInstallation = spec.SSHPublicKey, spec.HoldInstallation
 	settings.AdditionalNTPSources = strings.Join(spec.NTPSources, ",")
-	settings.Proxy = service.Proxy{}
+	settings.Proxy = domain.Proxy{}
 	if p := spec.Proxy; p != nil {
-		settings.Proxy = service.Proxy{HTTP: p.HTTPProxy, HTTPS: p.HTTPSProxy, NoProxy: p.NoProxy}
+		settings.Proxy = domain.Proxy{HTTP: p.HTTPProxy, HTTPS: p.HTTPSProxy, NoProxy: p.NoProxy}
 	}
 	settings.CPUArchitecture = seen.architecture
 }
@@ -239,7 +239,7 @@ type counts struct {
 func count(seen *snapshot) counts {
 	var c counts
 	wanted := seen.install.Spec.ProvisionRequirements.ControlPlaneAgents
-	ordered := slices.SortedStableFunc(slices.Values(seen.hosts), func(a, b service.Host) int { return rank(a.Role) - rank(b.Role) })
+	ordered := slices.SortedStableFunc(slices.Values(seen.hosts), func(a, b domain.Host) int { return rank(a.Role) - rank(b.Role) })
 	for i := range ordered {
 		h := &ordered[i]
 		ready := 0

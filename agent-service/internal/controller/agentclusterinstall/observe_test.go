@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
-	"github.com/muster-io/muster/agent-service/internal/service"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 )
@@ -33,7 +33,7 @@ func TestTheVersionOfAReleaseImage(t *testing.T) {
 
 func TestMachinesOfEveryArchitectureJoinWhereTheReleaseNamesNone(t *testing.T) {
 	for _, architecture := range []string{"multi", "aarch64"} {
-		settings := service.ClusterSettings{CPUArchitecture: "x86_64"}
+		settings := domain.ClusterSettings{CPUArchitecture: "x86_64"}
 		(&Reconciler{}).settle(&snapshot{architecture: architecture, install: &hiveextv1.AgentClusterInstall{}, deployment: &hivev1.ClusterDeployment{}}, &settings)
 		assert.Equal(t, architecture, settings.CPUArchitecture)
 	}
@@ -46,10 +46,10 @@ func TestHostsWithoutARoleFillTheControlPlane(t *testing.T) {
 	seen := &snapshot{install: &hiveextv1.AgentClusterInstall{Spec: hiveextv1.AgentClusterInstallSpec{
 		ProvisionRequirements: hiveextv1.ProvisionRequirements{ControlPlaneAgents: 2, WorkerAgents: 1},
 	}}}
-	host := func(role string, state lifecycle.State, approved bool, percentage int) service.Host {
-		return service.Host{State: state, Progress: service.Progress{Percentage: percentage}, HostSettings: service.HostSettings{Role: role, Approved: approved}}
+	host := func(role string, state lifecycle.State, approved bool, percentage int) domain.Host {
+		return domain.Host{State: state, Progress: domain.Progress{Percentage: percentage}, HostSettings: domain.HostSettings{Role: role, Approved: approved}}
 	}
-	seen.hosts = []service.Host{
+	seen.hosts = []domain.Host{
 		host("worker", lifecycle.Known, true, 10), host("auto-assign", lifecycle.Insufficient, true, 20), host("auto-assign", lifecycle.Known, false, 30), host("master", lifecycle.Known, true, 40),
 	}
 	assert.Equal(t, counts{controlPlane: 2, controlPlaneReady: 1, workers: 2, workersReady: 2, unapproved: 1, percentage: 25}, count(seen))

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
-	"github.com/muster-io/muster/agent-service/internal/service"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
@@ -30,7 +30,7 @@ func (r *Reconciler) observeLoss(ctx context.Context, seen *snapshot) error {
 		return nil
 	}
 	completed := hivev1.FindCondition(seen.install.Status.Conditions, hivev1.ClusterInstallCompleted)
-	seen.restored = &service.Restored{InstalledAt: completed.LastTransitionTime.UTC()}
+	seen.restored = &domain.Restored{InstalledAt: completed.LastTransitionTime.UTC()}
 	secret := &corev1.Secret{}
 	err := r.Live.Get(ctx, client.ObjectKey{Namespace: seen.install.Namespace, Name: seen.install.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name}, secret)
 	if client.IgnoreNotFound(err) != nil {
@@ -41,7 +41,7 @@ func (r *Reconciler) observeLoss(ctx context.Context, seen *snapshot) error {
 }
 
 // installedBefore is true for a host whose Agent says that it was installed in its cluster before the service lost its data. It is not installed again.
-func (r *Reconciler) installedBefore(ctx context.Context, h *service.Host) (bool, error) {
+func (r *Reconciler) installedBefore(ctx context.Context, h *domain.Host) (bool, error) {
 	var agents agentv1.AgentList
 	if err := r.Client.List(ctx, &agents, client.MatchingFields{agentctl.HostIndex: h.String()}); err != nil {
 		return false, fmt.Errorf("looking for the Agent of host %s: %w", h.HostKey, err)

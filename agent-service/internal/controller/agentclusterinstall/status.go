@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
-	"github.com/muster-io/muster/agent-service/internal/service"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
@@ -90,7 +90,7 @@ func synced(obstacle error) hivev1.Condition {
 		return condition(kind, corev1.ConditionTrue, agentv1.ReasonSyncOK, "The Spec has been successfully applied")
 	case retry(obstacle):
 		message := "the service or the API server does not answer as it should; it is tried again"
-		if service.KindOf(obstacle) != "" {
+		if domain.KindOf(obstacle) != "" {
 			message = obstacle.Error()
 		}
 		return condition(kind, corev1.ConditionFalse, agentv1.ReasonBackendError, "The Spec could not be synced due to backend error: "+message)
@@ -172,21 +172,21 @@ func completed(seen *snapshot) hivev1.Condition {
 }
 
 // prepared says whether the last checks before an installation failed. Type and reasons are those of today's system.
-func prepared(c *service.Cluster) hivev1.Condition {
+func prepared(c *domain.Cluster) hivev1.Condition {
 	if why := c.Preparation.Why; why != "" {
 		return condition(conditionPreparationFailed, corev1.ConditionTrue, reasonPreparationFailed, "The checks before the installation failed: "+why)
 	}
 	return condition(conditionPreparationFailed, corev1.ConditionFalse, reasonNoFailedPreparation, "No checks before the installation have failed since it was changed or prepared last")
 }
 
-func failed(c *service.Cluster) hivev1.Condition {
+func failed(c *domain.Cluster) hivev1.Condition {
 	if c.Status == lifecycle.ClusterFailed {
 		return condition(hivev1.ClusterInstallFailed, corev1.ConditionTrue, agentv1.ReasonInstallationFailed, "The installation failed: "+c.StatusInfo)
 	}
 	return condition(hivev1.ClusterInstallFailed, corev1.ConditionFalse, reasonNotFailed, "The installation has not failed")
 }
 
-func stopped(c *service.Cluster) hivev1.Condition {
+func stopped(c *domain.Cluster) hivev1.Condition {
 	const kind = hivev1.ClusterInstallStopped
 	switch c.Status {
 	case lifecycle.ClusterInstalled, lifecycle.ClusterAddingHosts:

@@ -9,8 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
-	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -68,7 +68,7 @@ func validations(seen *snapshot, c counts) map[string]agentv1.ValidationResults 
 }
 
 // ready is true for hosts that can be installed, or are.
-func ready(h *service.Host) bool {
+func ready(h *domain.Host) bool {
 	switch h.State {
 	case lifecycle.Known, lifecycle.PreparingSuccessful, lifecycle.Installed, lifecycle.AddedToExistingCluster:
 		return true

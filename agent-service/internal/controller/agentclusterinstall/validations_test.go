@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
-	"github.com/muster-io/muster/agent-service/internal/service"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 )
@@ -41,7 +41,7 @@ func TestWhatHasNoEffectIsSaid(t *testing.T) {
 func TestTheStatusHasTheValidationsOfTheCluster(t *testing.T) {
 	install := &hiveextv1.AgentClusterInstall{}
 	install.Spec.ProvisionRequirements.ControlPlaneAgents = 3
-	seen := &snapshot{install: install, cluster: &service.Cluster{ClusterSettings: service.ClusterSettings{ControlPlaneCount: 3, PullSecret: "s"}}, hosts: []service.Host{
+	seen := &snapshot{install: install, cluster: &domain.Cluster{ClusterSettings: domain.ClusterSettings{ControlPlaneCount: 3, PullSecret: "s"}}, hosts: []domain.Host{
 		{State: lifecycle.Known}, {State: lifecycle.Insufficient},
 	}}
 	statuses := func() map[string]string {
@@ -58,7 +58,7 @@ func TestTheStatusHasTheValidationsOfTheCluster(t *testing.T) {
 		"pull-secret-set": "success", "dns-domain-defined": "failure", "api-vips-defined": "failure", "all-hosts-are-ready-to-install": "failure", "sufficient-masters-count": "failure",
 	}, statuses())
 	seen.cluster.BaseDNSDomain, seen.cluster.APIVIPs = "example.com", []string{"192.0.2.1"}
-	seen.hosts = []service.Host{{State: lifecycle.Known}, {State: lifecycle.Installed}, {State: lifecycle.InstallingInProgress}}
+	seen.hosts = []domain.Host{{State: lifecycle.Known}, {State: lifecycle.Installed}, {State: lifecycle.InstallingInProgress}}
 	for id, status := range statuses() {
 		assert.Equal(t, "success", status, id)
 	}

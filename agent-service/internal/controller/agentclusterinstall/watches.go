@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/muster-io/muster/agent-service/internal/controller/news"
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
@@ -118,12 +118,12 @@ func (r *Reconciler) ofAgents() handler.EventHandler {
 }
 
 // concerned follows clusters of the service.
-func (r *Reconciler) concerned(ctx context.Context, change service.Change) []reconcile.Request {
-	if change.Kind != service.ClusterChanged {
+func (r *Reconciler) concerned(ctx context.Context, change domain.Change) []reconcile.Request {
+	if change.Kind != domain.ClusterChanged {
 		return nil
 	}
-	cluster, err := r.Service.GetCluster(ctx, service.Kubernetes, change.ID)
-	if err != nil || cluster.Kube == (service.KubeRef{}) {
+	cluster, err := r.Service.GetCluster(ctx, domain.Kubernetes, change.ID)
+	if err != nil || cluster.Kube == (domain.KubeRef{}) {
 		return nil
 	}
 	return r.list(ctx, deploymentIndex, client.ObjectKey{Namespace: cluster.Kube.Namespace, Name: cluster.Kube.Name}.String())

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/muster-io/muster/agent-service/internal/controller/outcome"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 )
@@ -36,7 +37,7 @@ type Service interface {
 
 // Images knows where the image of an InfraEnv is.
 type Images interface {
-	Addresses(ctx context.Context, env *service.InfraEnv) (Addresses, error)
+	Addresses(ctx context.Context, env *domain.InfraEnv) (Addresses, error)
 }
 
 // Addresses are those of an image and of its parts.
@@ -87,7 +88,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	stated, err := r.observe(ctx, infraEnv)
-	var env *service.InfraEnv
+	var env *domain.InfraEnv
 	if err == nil {
 		env, err = r.state(ctx, infraEnv, stated)
 	}
@@ -115,8 +116,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 // refused is true for errors that trying again at once does not mend.
 func refused(err error) bool {
-	kind := service.KindOf(err)
-	return kind != "" && kind != service.Unavailable
+	kind := domain.KindOf(err)
+	return kind != "" && kind != domain.Unavailable
 }
 
 // hold keeps an InfraEnv until the service has forgotten it.
@@ -133,11 +134,11 @@ func (r *Reconciler) release(ctx context.Context, infraEnv *agentv1.InfraEnv) (c
 	if !controllerutil.ContainsFinalizer(infraEnv, agentv1.InfraEnvFinalizer) {
 		return ctrl.Result{}, nil
 	}
-	err := r.Service.DeleteInfraEnv(ctx, service.Kubernetes, string(infraEnv.UID), false)
-	if service.KindOf(err) == service.Conflict {
+	err := r.Service.DeleteInfraEnv(ctx, domain.Kubernetes, string(infraEnv.UID), false)
+	if domain.KindOf(err) == domain.Conflict {
 		return ctrl.Result{RequeueAfter: missing}, r.report(ctx, infraEnv, nil, Addresses{}, err)
 	}
-	if err != nil && service.KindOf(err) != service.NotFound {
+	if err != nil && domain.KindOf(err) != domain.NotFound {
 		return ctrl.Result{}, fmt.Errorf("deleting InfraEnv %s/%s: %w", infraEnv.Namespace, infraEnv.Name, err)
 	}
 	before := infraEnv.DeepCopy()
@@ -147,18 +148,18 @@ func (r *Reconciler) release(ctx context.Context, infraEnv *agentv1.InfraEnv) (c
 }
 
 // state makes the InfraEnv in the service what the object says.
-func (r *Reconciler) state(ctx context.Context, infraEnv *agentv1.InfraEnv, stated service.InfraEnvSettings) (*service.InfraEnv, error) {
+func (r *Reconciler) state(ctx context.Context, infraEnv *agentv1.InfraEnv, stated domain.InfraEnvSettings) (*domain.InfraEnv, error) {
 	id := string(infraEnv.UID)
-	env, err := r.Service.UpdateInfraEnv(ctx, service.Kubernetes, id, func(settings *service.InfraEnvSettings) error {
+	env, err := r.Service.UpdateInfraEnv(ctx, domain.Kubernetes, id, func(settings *domain.InfraEnvSettings) error {
 		stated.RendezvousIP = settings.RendezvousIP
 		*settings = stated
 		return nil
 	})
-	if service.ReasonOf(err) != "InfraEnvNotFound" {
+	if domain.ReasonOf(err) != "InfraEnvNotFound" {
 		return env, err
 	}
-	return r.Service.CreateInfraEnv(ctx, service.Kubernetes, service.NewInfraEnv{
-		ID: id, Name: infraEnv.Name, Kube: service.KubeRef{Namespace: infraEnv.Namespace, Name: infraEnv.Name}, InfraEnvSettings: stated,
+	return r.Service.CreateInfraEnv(ctx, domain.Kubernetes, domain.NewInfraEnv{
+		ID: id, Name: infraEnv.Name, Kube: domain.KubeRef{Namespace: infraEnv.Namespace, Name: infraEnv.Name}, InfraEnvSettings: stated,
 		ImageGeneration: generation(infraEnv),
 	})
 }
@@ -168,7 +169,7 @@ func (r *Reconciler) revoke(ctx context.Context, infraEnv *agentv1.InfraEnv) err
 	if _, asked := infraEnv.Annotations[agentv1.RevokeHostTokensAnnotation]; !asked {
 		return nil
 	}
-	if err := r.Service.RevokeHostTokens(ctx, service.Kubernetes, string(infraEnv.UID)); err != nil {
+	if err := r.Service.RevokeHostTokens(ctx, domain.Kubernetes, string(infraEnv.UID)); err != nil {
 		return err
 	}
 	before := infraEnv.DeepCopy()
@@ -186,7 +187,7 @@ func generation(infraEnv *agentv1.InfraEnv) int64 {
 }
 
 // remember writes down which tokens count, where some were revoked: should the service lose its data, these stay revoked.
-func (r *Reconciler) remember(ctx context.Context, infraEnv *agentv1.InfraEnv, env *service.InfraEnv) error {
+func (r *Reconciler) remember(ctx context.Context, infraEnv *agentv1.InfraEnv, env *domain.InfraEnv) error {
 	if env.ImageGeneration <= max(generation(infraEnv), 1) {
 		return nil
 	}
@@ -196,7 +197,7 @@ func (r *Reconciler) remember(ctx context.Context, infraEnv *agentv1.InfraEnv, e
 }
 
 // report writes the status where it changed.
-func (r *Reconciler) report(ctx context.Context, infraEnv *agentv1.InfraEnv, env *service.InfraEnv, addresses Addresses, obstacle error) error {
+func (r *Reconciler) report(ctx context.Context, infraEnv *agentv1.InfraEnv, env *domain.InfraEnv, addresses Addresses, obstacle error) error {
 	before := infraEnv.DeepCopy()
 	infraEnv.Status = status(infraEnv, env, addresses, obstacle, metav1.Now())
 	if equality.Semantic.DeepEqual(before.Status, infraEnv.Status) {

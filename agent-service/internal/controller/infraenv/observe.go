@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
@@ -30,7 +30,7 @@ const (
 )
 
 // observe reads all that the spec names. What is missing or cannot be used is a refusal.
-func (r *Reconciler) observe(ctx context.Context, infraEnv *agentv1.InfraEnv) (service.InfraEnvSettings, error) {
+func (r *Reconciler) observe(ctx context.Context, infraEnv *agentv1.InfraEnv) (domain.InfraEnvSettings, error) {
 	spec := &infraEnv.Spec
 	stated := plain(spec)
 	var err error
@@ -52,8 +52,8 @@ func (r *Reconciler) observe(ctx context.Context, infraEnv *agentv1.InfraEnv) (s
 }
 
 // plain is what the spec says by itself.
-func plain(spec *agentv1.InfraEnvSpec) service.InfraEnvSettings {
-	stated := service.InfraEnvSettings{
+func plain(spec *agentv1.InfraEnvSpec) domain.InfraEnvSettings {
+	stated := domain.InfraEnvSettings{
 		OSImageVersion: spec.OSImageVersion, CPUArchitecture: cmp.Or(spec.CPUArchitecture, "x86_64"), ImageType: cmp.Or(spec.ImageType, "full-iso"),
 		NTPSources: strings.Join(spec.NTPSources, ","), AdditionalNTPSources: strings.Join(spec.AdditionalNTPSources, ","), SSHAuthorizedKey: spec.SSHAuthorizedKey,
 		IgnitionConfigOverride: spec.IgnitionConfigOverride, AdditionalTrustBundle: spec.AdditionalTrustBundle, IPXEScriptType: spec.IPXEScriptType,
@@ -66,10 +66,10 @@ func plain(spec *agentv1.InfraEnvSpec) service.InfraEnvSettings {
 		stated.NetworkDiscoveryDelaySeconds = *spec.NetworkDiscoveryDelaySeconds
 	}
 	if p := spec.Proxy; p != nil {
-		stated.Proxy = service.Proxy{HTTP: p.HTTPProxy, HTTPS: p.HTTPSProxy, NoProxy: p.NoProxy}
+		stated.Proxy = domain.Proxy{HTTP: p.HTTPProxy, HTTPS: p.HTTPSProxy, NoProxy: p.NoProxy}
 	}
 	for _, a := range spec.KernelArguments {
-		stated.KernelArguments = append(stated.KernelArguments, service.KernelArgument{Operation: a.Operation, Value: a.Value})
+		stated.KernelArguments = append(stated.KernelArguments, domain.KernelArgument{Operation: a.Operation, Value: a.Value})
 	}
 	return stated
 }
@@ -79,11 +79,11 @@ func (r *Reconciler) pullSecret(ctx context.Context, namespace, name string) (st
 	err := r.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret)
 	switch {
 	case name == "" || apierrors.IsNotFound(err):
-		return "", service.Refuse(service.Invalid, "PullSecretNotFound", "the Secret %q that pullSecretRef names is not there", name)
+		return "", domain.Refuse(domain.Invalid, "PullSecretNotFound", "the Secret %q that pullSecretRef names is not there", name)
 	case err != nil:
 		return "", fmt.Errorf("reading the pull secret: %w", err)
 	case len(secret.Data[hivev1.SecretKeyDockerConfigJSON]) == 0:
-		return "", service.Refuse(service.Invalid, "PullSecretInvalid", "the Secret %q that pullSecretRef names has no key %s", name, hivev1.SecretKeyDockerConfigJSON)
+		return "", domain.Refuse(domain.Invalid, "PullSecretInvalid", "the Secret %q that pullSecretRef names has no key %s", name, hivev1.SecretKeyDockerConfigJSON)
 	}
 	return string(secret.Data[hivev1.SecretKeyDockerConfigJSON]), nil
 }
@@ -94,7 +94,7 @@ func (r *Reconciler) cluster(ctx context.Context, infraEnv *agentv1.InfraEnv) (s
 	deployment := &hivev1.ClusterDeployment{}
 	err := r.Client.Get(ctx, key, deployment)
 	if apierrors.IsNotFound(err) {
-		return "", service.Refuse(service.Invalid, noDeployment, "ClusterDeployment %s is missing", key)
+		return "", domain.Refuse(domain.Invalid, noDeployment, "ClusterDeployment %s is missing", key)
 	}
 	return string(deployment.UID), err
 }
@@ -108,17 +108,17 @@ func clusterKey(infraEnv *agentv1.InfraEnv) client.ObjectKey {
 func (r *Reconciler) mirror(ctx context.Context, infraEnv *agentv1.InfraEnv) (registries, certificates string, err error) {
 	ref := infraEnv.Spec.MirrorRegistryRef
 	if ref.Namespace != infraEnv.Namespace {
-		return "", "", service.Refuse(service.Invalid, "MirrorRegistryForeign", "mirrorRegistryRef names namespace %q: only that of the InfraEnv is read", ref.Namespace)
+		return "", "", domain.Refuse(domain.Invalid, "MirrorRegistryForeign", "mirrorRegistryRef names namespace %q: only that of the InfraEnv is read", ref.Namespace)
 	}
 	config := &corev1.ConfigMap{}
 	err = r.Live.Get(ctx, client.ObjectKey{Namespace: infraEnv.Namespace, Name: ref.Name}, config)
 	switch {
 	case apierrors.IsNotFound(err):
-		return "", "", service.Refuse(service.Invalid, "MirrorRegistryNotFound", "the ConfigMap %q that mirrorRegistryRef names is not there", ref.Name)
+		return "", "", domain.Refuse(domain.Invalid, "MirrorRegistryNotFound", "the ConfigMap %q that mirrorRegistryRef names is not there", ref.Name)
 	case err != nil:
 		return "", "", fmt.Errorf("reading the configuration of mirrors: %w", err)
 	case config.Data["registries.conf"] == "":
-		return "", "", service.Refuse(service.Invalid, "MirrorRegistryInvalid", "the ConfigMap %q that mirrorRegistryRef names has no key registries.conf", ref.Name)
+		return "", "", domain.Refuse(domain.Invalid, "MirrorRegistryInvalid", "the ConfigMap %q that mirrorRegistryRef names has no key registries.conf", ref.Name)
 	}
 	return config.Data["registries.conf"], config.Data["ca-bundle.crt"], nil
 }
@@ -138,7 +138,7 @@ type interfaceName struct {
 func (r *Reconciler) networks(ctx context.Context, infraEnv *agentv1.InfraEnv) (json.RawMessage, error) {
 	selector, err := metav1.LabelSelectorAsSelector(&infraEnv.Spec.NMStateConfigLabelSelector)
 	if err != nil {
-		return nil, service.Refuse(service.Invalid, "SelectorInvalid", "nmStateConfigLabelSelector cannot be used: %v", err)
+		return nil, domain.Refuse(domain.Invalid, "SelectorInvalid", "nmStateConfigLabelSelector cannot be used: %v", err)
 	}
 	if selector.Empty() || selector.String() == labels.Nothing().String() {
 		return nil, nil
@@ -156,7 +156,7 @@ func (r *Reconciler) networks(ctx context.Context, infraEnv *agentv1.InfraEnv) (
 		}
 		text, err := yaml.JSONToYAML(spec.NetConfig.Raw)
 		if err != nil {
-			return nil, service.Refuse(service.Invalid, "NMStateConfigInvalid", "NMStateConfig %s cannot be read", configs.Items[i].Name)
+			return nil, domain.Refuse(domain.Invalid, "NMStateConfigInvalid", "NMStateConfig %s cannot be read", configs.Items[i].Name)
 		}
 		one := network{YAML: string(text)}
 		for _, i := range spec.Interfaces {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/muster-io/muster/agent-service/internal/controller/outcome"
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 )
 
@@ -31,7 +31,7 @@ func outcomes(infraEnv *agentv1.InfraEnv) []outcome.Condition {
 }
 
 // status is what to say of an InfraEnv: where its image is, or what stands in the way.
-func status(infraEnv *agentv1.InfraEnv, env *service.InfraEnv, a Addresses, obstacle error, now metav1.Time) agentv1.InfraEnvStatus {
+func status(infraEnv *agentv1.InfraEnv, env *domain.InfraEnv, a Addresses, obstacle error, now metav1.Time) agentv1.InfraEnvStatus {
 	said := *infraEnv.Status.DeepCopy()
 	said.AgentLabelSelector = metav1.LabelSelector{MatchLabels: map[string]string{agentv1.InfraEnvLabel: Label(infraEnv)}}
 	condition := agentv1.Condition{
@@ -40,10 +40,10 @@ func status(infraEnv *agentv1.InfraEnv, env *service.InfraEnv, a Addresses, obst
 	switch {
 	case !infraEnv.DeletionTimestamp.IsZero():
 		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, reasonHostsBound, "The InfraEnv stays until none of its hosts is bound: "+obstacle.Error()
-	case service.ReasonOf(obstacle) == noDeployment:
+	case domain.ReasonOf(obstacle) == noDeployment:
 		condition.Status, condition.Reason, condition.Message = corev1.ConditionUnknown, agentv1.ReasonMissingClusterDeployment, "ClusterDeployment is missing"
 		forget(&said)
-	case service.ReasonOf(obstacle) == noCluster:
+	case domain.ReasonOf(obstacle) == noCluster:
 		condition.Status, condition.Reason = corev1.ConditionUnknown, agentv1.ReasonMissingClusterDeployment
 		condition.Message = "ClusterDeployment is not complete: no AgentClusterInstall names it yet"
 		forget(&said)

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/muster-io/muster/agent-service/internal/controller/news"
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
@@ -99,16 +99,16 @@ func (r *Reconciler) ofCluster(ctx context.Context, object client.Object) []reco
 }
 
 // concerned follows what changes in the service: an InfraEnv's tokens, hosts that were in the way of its deletion, and clusters that come up.
-func (r *Reconciler) concerned(ctx context.Context, change service.Change) []reconcile.Request {
+func (r *Reconciler) concerned(ctx context.Context, change domain.Change) []reconcile.Request {
 	var found agentv1.InfraEnvList
-	if change.Kind == service.ClusterChanged {
+	if change.Kind == domain.ClusterChanged {
 		return r.list(ctx, client.MatchingFields{waitingIndex: "true"})
 	}
 	if err := r.Client.List(ctx, &found, client.MatchingFields{UIDIndex: change.ID}); err != nil || len(found.Items) == 0 {
 		return nil
 	}
 	infraEnv := &found.Items[0]
-	if change.Kind == service.HostChanged && infraEnv.DeletionTimestamp.IsZero() {
+	if change.Kind == domain.HostChanged && infraEnv.DeletionTimestamp.IsZero() {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(infraEnv)}}

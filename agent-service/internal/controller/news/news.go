@@ -13,6 +13,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/service"
 )
 
@@ -35,7 +36,7 @@ type Source[R comparable] struct {
 	// All lists everything that a controller looks after: at the start, and when changes may have been missed. Nil where the cache tells of everything.
 	All func(ctx context.Context) ([]R, error)
 	// Concerns says what a change concerns.
-	Concerns func(ctx context.Context, change service.Change) []R
+	Concerns func(ctx context.Context, change domain.Change) []R
 }
 
 // Start implements source.TypedSource.
@@ -50,7 +51,7 @@ func (s Source[R]) Start(ctx context.Context, queue workqueue.TypedRateLimitingI
 				return
 			}
 			for _, change := range changes {
-				if change.Kind == service.EverythingChanged {
+				if change.Kind == domain.EverythingChanged {
 					s.everything(ctx, queue)
 					continue
 				}

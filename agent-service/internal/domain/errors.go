@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package service
+package domain
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Kind is a class of refusals. Each has one answer at a door: a status code, or a condition and whether to try again.
+// Kind is a class of refusals. REST answers each with a status code, custom resources with a condition.
 type Kind string
 
 // Kinds of refusals.
@@ -81,6 +81,7 @@ func Away(cause error) *Error {
 	}
 }
 
-func notFound(what, id string) *Error {
+// RefuseUnknown is the refusal of what does not exist, or is not the principal's.
+func RefuseUnknown(what, id string) *Error {
 	return Refuse(NotFound, what+"NotFound", "%s %s was not found", what, id)
 }

@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package service
+package domain
 
 import (
 	"time"
@@ -9,6 +9,13 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
+
+// FileInfo is a file that is kept with a cluster.
+type FileInfo struct {
+	Name      string
+	Size      int64
+	UpdatedAt time.Time
+}
 
 // NewInfraEnv is a request for an InfraEnv.
 type NewInfraEnv struct {
@@ -160,4 +167,33 @@ type Seen struct {
 	At time.Time
 	// Connected is whether it counts as connected now.
 	Connected bool
+}
+
+// Restored is what custom resources say of a cluster that was installed before the service lost its data.
+type Restored struct {
+	// InstalledAt is when the installation ended.
+	InstalledAt time.Time
+	// Kubeconfig is empty where it is not known any more.
+	Kubeconfig string
+}
+
+// RestoredHost is what the status of a custom resource says of a host that was installed before the service lost its data.
+type RestoredHost struct {
+	// ClusterID is the installed cluster that the host is a part of.
+	ClusterID string
+	Role      string
+	Bootstrap bool
+	// DayTwo is true for a host that joined the cluster after its installation.
+	DayTwo bool
+	// InstalledAt is when the host reported that its system is up.
+	InstalledAt time.Time
+}
+
+// Poll is the last one of a host.
+type Poll struct {
+	HostKey
+	// Ago is how long it is over.
+	Ago time.Duration
+	// Saved is another number each time that it is saved.
+	Saved int64
 }

@@ -1,10 +1,9 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package service
+package domain
 
-// Principal is who asks. The doors make it: from a token of a person, or for Kubernetes, where the API server has
-// checked already.
+// Principal is the user of a request: made from a token, or Kubernetes where the API server has checked already.
 type Principal struct {
 	User         string
 	Organization string
@@ -12,7 +11,7 @@ type Principal struct {
 	Admin bool
 }
 
-// Kubernetes is the principal of the door of custom resources.
+// Kubernetes is the principal of controllers of custom resources.
 var Kubernetes = Principal{User: "kubernetes", Admin: true}
 
 // Machine is the principal of an agent: its token was checked against the InfraEnv of the path, or narrower.
@@ -39,4 +38,9 @@ func (p Principal) Owns(o Owner) bool {
 // Owner is what a new object of the principal records.
 func (p Principal) Owner() Owner {
 	return Owner{User: p.User, Organization: p.Organization}
+}
+
+// Scope limits lists to what a principal owns, of hosts also to those that are in clusters that it owns.
+type Scope struct {
+	Principal
 }

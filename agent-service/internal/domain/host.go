@@ -1,0 +1,202 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package domain
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/muster-io/muster/agent-service/internal/hardware"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/validate"
+)
+
+// AutoAssign is the role of a host that an installation gives one.
+const AutoAssign = "auto-assign"
+
+// Stamps are what the tokens of a host carry beside the HostGeneration of its InfraEnv. They are random, so that those of a host that was deleted, or lost with its data,
+// never come back.
+type Stamps struct {
+	// Registration changes with each registration. Tokens of agents carry it, those of installed systems do not.
+	Registration string `json:",omitempty"`
+	// Binding changes when a binding ends, and when the machine boots the discovery image to begin anew. Tokens of agents and of installed systems carry it.
+	Binding string `json:",omitempty"`
+}
+
+// HostKey names a host: the same machine in another InfraEnv is another host.
+type HostKey struct {
+	InfraEnvID string
+	HostID     string
+}
+
+// Host is a machine that registered with an InfraEnv.
+type Host struct {
+	HostKey
+	Owner
+	// ClusterID is empty while the host is free.
+	ClusterID string
+	// DayTwo is true for hosts that join a cluster that is installed already (kind AddToExistingClusterHost), also where they were bound to it before.
+	DayTwo         bool
+	State          lifecycle.State
+	StateInfo      string
+	StateUpdatedAt time.Time
+	AgentVersion   string
+	MediaConnected bool
+	RegisteredAt   time.Time
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+	Bootstrap      bool
+	// Attempts is how often the installation began again in this boot.
+	Attempts        int `json:",omitempty"`
+	Progress        Progress
+	Validations     []validate.Result
+	NTPSources      []validate.NTPSource
+	InventoryAt     time.Time
+	PreviousCluster string
+	// FreeHostname is what a bound host is to be called when it is free again: what was requested before, not in the cluster.
+	FreeHostname string `json:",omitempty"`
+	// Summary is what is asked for often of the inventory.
+	Summary hardware.Summary
+	// Checks are what the agent found out when it was asked to try.
+	Checks validate.Checks
+	// Images is whether the cluster's image can be had, asked before an installation. ImagesDetail names the one that cannot.
+	Images       validate.Check
+	ImagesDetail string `json:",omitempty"`
+	// Stamps are those of tokens that count.
+	Stamps Stamps
+	// Fingerprint and BootID are of the last registration.
+	Fingerprint string
+	BootID      string
+	// Twin is what tells two machines apart that report as this host and send no fingerprint, TwinAt when the other one was heard last; empty where one does.
+	Twin   string    `json:",omitempty"`
+	TwinAt time.Time `json:",omitzero"`
+	// Admission is of the image's token that the agent registered with, where it can take no token of its own; zero for others.
+	Admission Generations
+	// LogsState is requested, collecting, completed or timeout, empty before; LogsAt is since when.
+	LogsState string
+	LogsAt    time.Time
+	HostSettings
+	// Revision grows with each change of the row. It is what SpecSynced, lists and watches compare.
+	Revision int64
+}
+
+// HostSettings are what a user states of a host.
+type HostSettings struct {
+	// Approved is needed for installation, not for binding.
+	Approved bool
+	// Role is auto-assign (default), master, worker or arbiter.
+	Role                    string
+	RequestedHostname       string
+	NodeLabels              map[string]string
+	MachineConfigPool       string
+	InstallationDiskID      string
+	InstallationDiskPath    string
+	SkipFormattingDisks     []string
+	InstallerArgs           string
+	IgnitionConfigOverrides string
+	// IgnitionEndpointToken is a secret: replies show only that it is set.
+	IgnitionEndpointToken       string
+	IgnitionEndpointHTTPHeaders map[string]string
+}
+
+// Progress is how far an installation is.
+type Progress struct {
+	// Stage is one of lifecycle.Stages, empty before an installation.
+	Stage lifecycle.Stage `json:"stage,omitempty"`
+	Info  string          `json:"info,omitempty"`
+	// Percentage is of the whole installation, 0 to 100.
+	Percentage     int       `json:"percentage,omitempty"`
+	StageStartedAt time.Time `json:"stageStartedAt,omitzero"`
+	StageUpdatedAt time.Time `json:"stageUpdatedAt,omitzero"`
+}
+
+// OwesLogs is true for the cluster that the host is bound to, and for the one that it left until it boots again: what is sent until then is of that installation. Logs belong
+// to the cluster, and stay with it when the host is freed or deleted.
+func (h *Host) OwesLogs(clusterID string) bool {
+	return h.ClusterID == clusterID || h.ClusterID == "" && h.PreviousCluster == clusterID && h.State == lifecycle.UnbindingPendingUserAction
+}
+
+// WhyUnprepared says which check before the installation failed.
+func (h *Host) WhyUnprepared() string {
+	if h.Images != validate.Refused {
+		return "the installation disk is too slow"
+	}
+	return "the image cannot be downloaded: " + cmp.Or(h.ImagesDetail, "the agent does not say why")
+}
+
+// Check is what is wrong with the settings, nil for nothing.
+func (h HostSettings) Check() error {
+	switch {
+	case !slices.Contains([]string{AutoAssign, "master", "worker", "arbiter"}, h.Role):
+		return Refuse(Invalid, "RoleInvalid", "role %q: write auto-assign, master, worker or arbiter", Truncate(h.Role, 32))
+	case h.InstallationDiskID != "" && h.InstallationDiskPath != "":
+		return Refuse(Invalid, "DiskInvalid", "Either InstallationDiskID or InstallationDiskPath can be set, not both.")
+	case utf8.RuneCountInString(h.RequestedHostname) > 253:
+		return Refuse(Invalid, "HostnameInvalid", "a host name has at most 253 characters")
+	case h.InstallerArgs != "" && json.Unmarshal([]byte(h.InstallerArgs), &[]string{}) != nil:
+		return Refuse(Invalid, "InstallerArgsInvalid", "installer_args is not a JSON list of strings")
+	case h.MachineConfigPool != "" && h.Role != "worker" && h.Role != AutoAssign:
+		return Refuse(Invalid, "MachineConfigPoolInvalid", "machine_config_pool_name needs role worker")
+	}
+	for _, err := range []error{
+		oneLine(map[string]string{"host_name": h.RequestedHostname, "machine_config_pool_name": h.MachineConfigPool}),
+		checkIgnition("ignition_config_overrides", h.IgnitionConfigOverrides), checkLabels(h.NodeLabels),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Accept is true for what a token carries that has not ended.
+func (s Stamps) Accept(carried Stamps) bool {
+	return carried.Binding == s.Binding && (carried.Registration == "" || carried.Registration == s.Registration)
+}
+
+// String is "infraEnv/host", for logs.
+func (k HostKey) String() string { return k.InfraEnvID + "/" + k.HostID }
+
+// Assisted is true where the agent is that of assisted-service: it knows no tokens of its own and no images of disks.
+func (h *Host) Assisted() bool { return h.BootID == "" && h.AgentVersion != "" }
+
+// Hostname is the name that the host gets: the requested one, else the one that it reports.
+func (h *Host) Hostname() string {
+	if h.RequestedHostname != "" {
+		return h.RequestedHostname
+	}
+	return h.Summary.Hostname
+}
+
+// Label is how events call the host.
+func (h *Host) Label() string { return cmp.Or(h.Hostname(), h.HostID) }
+
+// FreeLabel is how events call a host that the administrator of its InfraEnv sees too: not as it is called in a cluster.
+func (h *Host) FreeLabel() string {
+	if h.ClusterID == "" {
+		return h.Label()
+	}
+	return cmp.Or(h.FreeHostname, h.Summary.Hostname, h.HostID)
+}
+
+// ForgetPreparation makes the checks before an installation run again. Agents of assisted-service do not repeat within an hour what they said, so what passed stays.
+func (h *Host) ForgetPreparation() {
+	if !h.Assisted() || h.Images != validate.Passed {
+		h.Images, h.ImagesDetail = validate.Unknown, ""
+	}
+	if !h.Assisted() || h.Checks.DiskSpeed != validate.Passed {
+		h.Checks.DiskSpeed = validate.Unknown
+	}
+}
+
+// Leave ends a binding: what the tenant said of the host goes, what the machine reported stays.
+func (h *Host) Leave() {
+	h.PreviousCluster, h.ClusterID, h.DayTwo = h.ClusterID, "", false
+	h.HostSettings = HostSettings{Approved: h.Approved, Role: AutoAssign, RequestedHostname: h.FreeHostname}
+	h.FreeHostname, h.Validations = "", nil // their sentences name the cluster and what the host was called there
+	h.Checks = validate.Checks{Registry: h.Checks.Registry, RegistryDetail: h.Checks.RegistryDetail, DiskSpeed: h.Checks.DiskSpeed}
+}
