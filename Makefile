@@ -103,6 +103,12 @@ test: prerequisites controlplane build live-image-if-possible ## Pass all tests:
 prerequisites:
 	@hack/prerequisites
 
+test test-modules test-pool-operator: scheduler
+
+# Only clusters that take nodes need it.
+scheduler: $(BIN)/progress
+	@hack/controlplane/build kube-scheduler >/dev/null
+
 test-modules: controlplane build ## Tests of every module, API tier included.
 	@$(MAKE) -j$(JOBS) $(addprefix test-,$(TESTED))
 
@@ -192,5 +198,5 @@ help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo; echo "  test-<module> tests one module; bench-<pool|ipam|discovery|agent> runs its benchmarks."
 
-.PHONY: force demo kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible images test test-boot test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
+.PHONY: force demo scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible images test test-boot test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
 	$(addprefix test-,$(filter-out e2e,$(MODULES))) $(addprefix journeys-,e2e $(ALONE)) $(addprefix bench-,$(BENCHES))

@@ -32,6 +32,7 @@ func TestWhatAClusterIsCannotChange(t *testing.T) {
 `))
 	azure := a.mustCreate(t, cluster("  platform: {azure: {region: eu-1, baseDomainResourceGroupName: g}}\n"))
 	hosted := a.mustCreate(t, cluster("  platform: {hosted: {}}\n"))
+	joined := a.mustCreate(t, cluster("  platform: {hosted: {nodes: {}}}\n"))
 	agents := a.mustCreate(t, cluster("  platform: {agentBareMetal: {agentSelector: {matchLabels: {a: b}}}}\n"))
 	const again = "delete the ClusterDeployment and create a new one"
 	for name, test := range map[string]struct {
@@ -41,6 +42,9 @@ func TestWhatAClusterIsCannotChange(t *testing.T) {
 		"clusterName":                                  {hosted, `{"spec":{"clusterName":"red"}}`, "clusterName cannot change; " + again},
 		"baseDomain":                                   {hosted, `{"spec":{"baseDomain":"example.org"}}`, "baseDomain cannot change; " + again},
 		"hosted becomes none":                          {hosted, `{"spec":{"platform":{"hosted":null,"none":{}}}}`, "platform cannot change; " + again},
+		"hosted takes nodes later":                     {hosted, `{"spec":{"platform":{"hosted":{"nodes":{}}}}}`, "platform cannot change; " + again},
+		"hosted takes nodes no more":                   {joined, `{"spec":{"platform":{"hosted":{"nodes":null}}}}`, "platform cannot change; " + again},
+		"networks of nodes":                            {joined, `{"spec":{"platform":{"hosted":{"nodes":{"podCIDR":"10.1.0.0/16"}}}}}`, "platform cannot change; " + again},
 		"another's becomes hosted":                     {aws, `{"spec":{"platform":{"aws":null,"hosted":{}}}}`, "platform cannot change; " + again},
 		"what another installs elsewhere":              {azure, `{"spec":{"platform":{"azure":{"region":"eu-2"}}}}`, "platform cannot change; " + again},
 		"what another installs, a new key":             {azure, `{"spec":{"platform":{"azure":{"cloudName":"x"}}}}`, "platform cannot change; " + again},
@@ -59,6 +63,7 @@ func TestWhatAClusterIsCannotChange(t *testing.T) {
 	}{
 		"the selector of machines":       {agents, `{"spec":{"platform":{"agentBareMetal":{"agentSelector":{"matchLabels":{"a":"c"}}}}}}`},
 		"principals of a private link":   {aws, `{"spec":{"platform":{"aws":{"privateLink":{"additionalAllowedPrincipals":["arn:x"]}}}}}`},
+		"audit of a cluster with nodes":  {joined, `{"spec":{"platform":{"hosted":{"audit":"Metadata"}}}}`},
 		"power":                          {hosted, `{"spec":{"powerState":"Hibernating"}}`},
 		"what is not modelled":           {aws, `{"spec":{"manageDNS":false,"ingress":[{"name":"default"}]}}`},
 		"where the install object is":    {agents, `{"spec":{"clusterInstallRef":{"group":"g","version":"v1","kind":"K","name":"n"}}}`},
@@ -153,4 +158,26 @@ func TestASubjectChangesPowerLabelsAndAnnotations(t *testing.T) {
 	require.NoError(t, subject.merge(t, cd, `{"metadata":{"labels":{"team":"a"},"annotations":{"note":"b"}}}`))
 	require.NoError(t, installer.merge(t, cd, `{"spec":{"clusterMetadata":{"clusterID":"1","infraID":"a","adminKubeconfigSecretRef":{"name":"k"}}}}`), "whoever installs, writes what it installed")
 	require.NoError(t, installer.merge(t, cd, `{"metadata":{"finalizers":null}}`))
+}
+
+// Networks of nodes are refused with a sentence when they cannot work.
+func TestNetworksOfNodesAreChecked(t *testing.T) {
+	a := newAPI(t)
+	for nodes, says := range map[string]string{
+		"{podCIDR: 10.1.2.3/16}":                              "podCIDR must be a network of /24 or larger such as 10.244.0.0/16",
+		"{podCIDR: 10.1.2.0/26}":                              "podCIDR must be a network of /24 or larger",
+		"{podCIDR: 'fd00::/64'}":                              "podCIDR must be a network of /24 or larger",
+		"{podCIDR: pods}":                                     "podCIDR must be a network of /24 or larger",
+		"{serviceCIDR: 10.0.0.0/8}":                           "serviceCIDR must be a network between /12 and /28 such as 10.96.0.0/16",
+		"{clusterDNS: resolver}":                              "clusterDNS must be an address such as 10.96.0.10",
+		"{clusterDNS: 10.97.0.10}":                            "clusterDNS must be an address of serviceCIDR",
+		"{podCIDR: 10.96.0.0/12}":                             "podCIDR and serviceCIDR must not overlap",
+		"{serviceCIDR: 10.244.8.0/24}":                        "podCIDR and serviceCIDR must not overlap",
+		"{serviceCIDR: 10.96.0.0/16, clusterDNS: 10.244.0.1}": "clusterDNS must be an address of serviceCIDR",
+	} {
+		t.Run(nodes, func(t *testing.T) {
+			assertRefused(t, a.Create(t.Context(), a.object(t, cluster("  platform: {hosted: {nodes: "+nodes+"}}\n"))), says)
+		})
+	}
+	a.mustCreate(t, cluster("  platform: {hosted: {nodes: {podCIDR: 10.1.0.0/16, serviceCIDR: 10.2.0.0/24, clusterDNS: 10.2.0.2}}}\n"))
 }

@@ -189,6 +189,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &hivev1.ControlPlaneConfigApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("HibernationConfig"):
 		return &hivev1.HibernationConfigApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("HostedNodes"):
+		return &hivev1.HostedNodesApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("HostedPlatform"):
 		return &hivev1.HostedPlatformApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("InventoryClusterDeployment"):

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -39,12 +40,34 @@ func (o Operator) ID() string {
 	return o.Name + "-" + o.Replica
 }
 
+// HostedListenAddress is what hosted clusters of later PoolOperators listen on; empty for loopback. Set it before an environment is made.
+var HostedListenAddress string
+
+// Reachable returns an IPv4 address of this machine that other machines reach; "" if it has none.
+func Reachable() string {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return ""
+	}
+	for _, address := range addresses {
+		prefix, err := netip.ParsePrefix(address.String())
+		if err == nil && prefix.Addr().Is4() && prefix.Addr().IsGlobalUnicast() {
+			return prefix.Addr().String()
+		}
+	}
+	return ""
+}
+
 // PoolOperator runs hosted clusters as child processes.
 func PoolOperator() Operator {
 	return Operator{
 		Name: "pool-operator", Namespace: "muster-pool-operator", ServiceAccount: "pool-operator",
 		Args: func(dir string) []string {
-			return []string{"--hosted-runtime=process", "--hosted-data-dir=" + filepath.Join(dir, "hosted")}
+			args := []string{"--hosted-runtime=process", "--hosted-data-dir=" + filepath.Join(dir, "hosted")}
+			if HostedListenAddress != "" {
+				args = append(args, "--hosted-listen-address="+HostedListenAddress)
+			}
+			return args
 		},
 	}
 }

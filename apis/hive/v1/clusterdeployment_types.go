@@ -30,7 +30,7 @@ type ClusterDeploymentSpec struct {
 	BaseDomain string `json:"baseDomain"`
 
 	// platform says where and by whom the cluster is installed. It cannot change, but for the selector of machines of agentBareMetal, audit of hosted and additionalAllowedPrincipals of aws.privateLink, which their installers follow.
-	// +kubebuilder:validation:XValidation:rule="has(self.agentBareMetal) == has(oldSelf.agentBareMetal) && has(self.aws) == has(oldSelf.aws) && has(self.azure) == has(oldSelf.azure) && has(self.baremetal) == has(oldSelf.baremetal) && has(self.gcp) == has(oldSelf.gcp) && has(self.hosted) == has(oldSelf.hosted) && has(self.ibmcloud) == has(oldSelf.ibmcloud) && has(self.none) == has(oldSelf.none) && has(self.nutanix) == has(oldSelf.nutanix) && has(self.openstack) == has(oldSelf.openstack) && has(self.vsphere) == has(oldSelf.vsphere) && (!has(self.azure) || self.azure == oldSelf.azure) && (!has(self.baremetal) || self.baremetal == oldSelf.baremetal) && (!has(self.gcp) || self.gcp == oldSelf.gcp) && (!has(self.ibmcloud) || self.ibmcloud == oldSelf.ibmcloud) && (!has(self.none) || self.none == oldSelf.none) && (!has(self.nutanix) || self.nutanix == oldSelf.nutanix) && (!has(self.openstack) || self.openstack == oldSelf.openstack) && (!has(self.vsphere) || self.vsphere == oldSelf.vsphere)",reason=FieldValueInvalid,message="platform cannot change; delete the ClusterDeployment and create a new one"
+	// +kubebuilder:validation:XValidation:rule="has(self.agentBareMetal) == has(oldSelf.agentBareMetal) && has(self.aws) == has(oldSelf.aws) && has(self.azure) == has(oldSelf.azure) && has(self.baremetal) == has(oldSelf.baremetal) && has(self.gcp) == has(oldSelf.gcp) && has(self.hosted) == has(oldSelf.hosted) && has(self.ibmcloud) == has(oldSelf.ibmcloud) && has(self.none) == has(oldSelf.none) && has(self.nutanix) == has(oldSelf.nutanix) && has(self.openstack) == has(oldSelf.openstack) && has(self.vsphere) == has(oldSelf.vsphere) && (!has(self.azure) || self.azure == oldSelf.azure) && (!has(self.baremetal) || self.baremetal == oldSelf.baremetal) && (!has(self.gcp) || self.gcp == oldSelf.gcp) && (!has(self.hosted) || has(self.hosted.nodes) == has(oldSelf.hosted.nodes) && (!has(self.hosted.nodes) || self.hosted.nodes == oldSelf.hosted.nodes)) && (!has(self.ibmcloud) || self.ibmcloud == oldSelf.ibmcloud) && (!has(self.none) || self.none == oldSelf.none) && (!has(self.nutanix) || self.nutanix == oldSelf.nutanix) && (!has(self.openstack) || self.openstack == oldSelf.openstack) && (!has(self.vsphere) || self.vsphere == oldSelf.vsphere)",reason=FieldValueInvalid,message="platform cannot change; delete the ClusterDeployment and create a new one"
 	// +required
 	Platform Platform `json:"platform"`
 
@@ -126,6 +126,10 @@ type ClusterMetadata struct {
 	// metadataJSONSecretRef names a Secret with the key metadata.json, what the installer says about the cluster.
 	// +optional
 	MetadataJSONSecretRef *LocalObjectReference `json:"metadataJSONSecretRef,omitempty"`
+
+	// nodeAccessSecretRef names a Secret of type hive.openshift.io/node-access, by which machines join the cluster as nodes. Unset means that the cluster takes none.
+	// +optional
+	NodeAccessSecretRef *LocalObjectReference `json:"nodeAccessSecretRef,omitempty"`
 }
 
 // Provisioning says how a cluster is installed.

@@ -85,6 +85,39 @@ type HostedPlatform struct {
 	// +kubebuilder:validation:Enum=None;Metadata;Request;RequestResponse
 	// +optional
 	Audit AuditLevel `json:"audit,omitempty"`
+
+	// nodes says that machines can join the cluster as nodes; 'nodes: {}' is all that it needs. Unset means that the cluster takes no nodes. A ClusterDeployment cannot change it.
+	// +optional
+	Nodes *HostedNodes `json:"nodes,omitempty"`
+}
+
+// Networks of hosted clusters that take nodes, where the cluster names none.
+const (
+	DefaultPodCIDR     = "10.244.0.0/16"
+	DefaultServiceCIDR = "10.96.0.0/16"
+)
+
+// HostedNodes are the networks of a hosted cluster that takes nodes. Nodes, pods and Services have addresses of their own: the three do not overlap.
+// +kubebuilder:validation:XValidation:rule="!has(self.clusterDNS) || cidr(has(self.serviceCIDR) ? self.serviceCIDR : '10.96.0.0/16').containsIP(self.clusterDNS)",message="clusterDNS must be an address of serviceCIDR",fieldPath=".clusterDNS"
+// +kubebuilder:validation:XValidation:rule="!cidr(has(self.podCIDR) ? self.podCIDR : '10.244.0.0/16').containsCIDR(has(self.serviceCIDR) ? self.serviceCIDR : '10.96.0.0/16') && !cidr(has(self.serviceCIDR) ? self.serviceCIDR : '10.96.0.0/16').containsCIDR(has(self.podCIDR) ? self.podCIDR : '10.244.0.0/16')",message="podCIDR and serviceCIDR must not overlap"
+type HostedNodes struct {
+	// podCIDR holds the addresses of pods; each node gets a /24 of it. Unset means 10.244.0.0/16.
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self).ip().family() == 4 && cidr(self).prefixLength() <= 24 && string(cidr(self).masked()) == self",message="podCIDR must be a network of /24 or larger such as 10.244.0.0/16"
+	// +kubebuilder:validation:MaxLength=43
+	// +optional
+	PodCIDR string `json:"podCIDR,omitempty"`
+
+	// serviceCIDR holds the addresses of Services. Unset means 10.96.0.0/16.
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self).ip().family() == 4 && cidr(self).prefixLength() >= 12 && cidr(self).prefixLength() <= 28 && string(cidr(self).masked()) == self",message="serviceCIDR must be a network between /12 and /28 such as 10.96.0.0/16"
+	// +kubebuilder:validation:MaxLength=43
+	// +optional
+	ServiceCIDR string `json:"serviceCIDR,omitempty"`
+
+	// clusterDNS is the address of the cluster's resolver. Unset means the tenth address of serviceCIDR.
+	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="clusterDNS must be an address such as 10.96.0.10"
+	// +kubebuilder:validation:MaxLength=45
+	// +optional
+	ClusterDNS string `json:"clusterDNS,omitempty"`
 }
 
 // AuditLevel is how much of each request an API server logs.

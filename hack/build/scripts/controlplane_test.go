@@ -271,7 +271,7 @@ func TestAWrongWordIsRefused(t *testing.T) {
 	_, stderr, err := s.run([]string{"CONTROLPLANE=fetch"}, hack(t, "controlplane/build"))
 	require.Error(t, err)
 	assert.Contains(t, stderr, `CONTROLPLANE is "fetch"`)
-	_, stderr, err = s.run(nil, hack(t, "controlplane/build"), "kube-scheduler")
+	_, stderr, err = s.run(nil, hack(t, "controlplane/build"), "kubelet")
 	require.Error(t, err)
 	assert.Contains(t, stderr, "usage:")
 }

@@ -111,7 +111,7 @@ func addHostedClusters(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	err = clusterdeployment.New(clusterdeployment.Dependencies{
-		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(), Runtime: runtime,
+		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(), Runtime: runtime, DNSImage: o.HostedDNSImage,
 		Recorder: mgr.GetEventRecorder("clusterdeployment"), Clock: wallClock{}, Metrics: counts,
 	}).SetupWithManager(mgr)
 	if err != nil {

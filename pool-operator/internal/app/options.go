@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/muster-io/muster/apis/buildinfo"
+	"github.com/muster-io/muster/pool-operator/internal/nodeaccess"
 	"github.com/muster-io/muster/pool-operator/internal/provision/pod"
 )
 
@@ -40,6 +42,8 @@ type Options struct {
 	HostedRuntime           string
 	HostedDataDir           string
 	HostedBinDir            string
+	HostedListenAddress     string
+	HostedDNSImage          string
 	HostedImage             string
 	HostedStorageClass      string
 	HostedStorageSize       string
@@ -77,6 +81,9 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.HostedDataDir, "hosted-data-dir", "", "directory of hosted clusters, with --hosted-runtime=process")
 	flags.StringVar(&o.HostedBinDir, "hosted-bin-dir", "",
 		"directory of etcd, kube-apiserver and kube-controller-manager, with --hosted-runtime=process; empty for $KUBEBUILDER_ASSETS, then the user's cache")
+	flags.StringVar(&o.HostedListenAddress, "hosted-listen-address", "127.0.0.1",
+		"IP address of this machine that hosted clusters listen on, with --hosted-runtime=process; clusters that take nodes need one that the nodes reach")
+	flags.StringVar(&o.HostedDNSImage, "hosted-dns-image", nodeaccess.DefaultDNSImage, "image of CoreDNS in hosted clusters that take nodes")
 	flags.StringVar(&o.HostedImage, "hosted-image", "", "image with etcd, kube-apiserver and kube-controller-manager, with --hosted-runtime=pod")
 	flags.StringVar(&o.HostedStorageClass, "hosted-storage-class", "", "StorageClass of hosted clusters' volumes, with --hosted-runtime=pod; empty for the default class")
 	flags.StringVar(&o.HostedStorageSize, "hosted-storage-size", "1Gi", "size of a hosted cluster's volume, with --hosted-runtime=pod")
@@ -114,6 +121,9 @@ func (o *Options) validateHosted() error {
 		}
 		if o.LeaderElect {
 			return errors.New("--hosted-runtime=process and --leader-elect exclude each other: the clusters' data is on one machine")
+		}
+		if address, err := netip.ParseAddr(o.HostedListenAddress); err != nil || address.Zone() != "" {
+			return fmt.Errorf("--hosted-listen-address=%s: write an IP address of this machine such as 192.168.0.10", o.HostedListenAddress)
 		}
 		if o.HostedBinDir != "" {
 			if info, err := os.Stat(o.HostedBinDir); err != nil || !info.IsDir() {

@@ -20,6 +20,8 @@ func TestParseOptions(t *testing.T) {
 		"no flag is needed":                          {nil, ""},
 		"processes need a data directory":            {[]string{"--hosted-runtime=process"}, "needs --hosted-data-dir"},
 		"processes with a data directory":            {[]string{"--hosted-runtime=process", "--hosted-data-dir=/data"}, ""},
+		"clusters listen where nodes reach them":     {[]string{"--hosted-runtime=process", "--hosted-data-dir=/data", "--hosted-listen-address=192.0.2.1"}, ""},
+		"clusters listen on an address":              {[]string{"--hosted-runtime=process", "--hosted-data-dir=/data", "--hosted-listen-address=rack"}, "write an IP address of this machine"},
 		"processes live on one machine":              {[]string{"--hosted-runtime=process", "--hosted-data-dir=/data", "--leader-elect"}, "exclude each other"},
 		"pods need an image":                         {[]string{"--hosted-runtime=pod"}, "needs --hosted-image"},
 		"pods behind a Gateway":                      {[]string{"--hosted-runtime=pod", "--hosted-image=i", "--hosted-expose=Gateway", "--hosted-gateway=infra/public", "--hosted-address=https://{name}:443"}, ""},

@@ -6,6 +6,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -24,8 +25,13 @@ func newRuntime(ctx context.Context, mgr ctrl.Manager, o Options) (clusterdeploy
 		if err := claimDataDir(ctx, mgr.GetAPIReader(), o.HostedDataDir); err != nil {
 			return nil, err
 		}
+		host, err := netip.ParseAddr(o.HostedListenAddress)
+		if err != nil {
+			return nil, fmt.Errorf("reading --hosted-listen-address: %w", err)
+		}
 		runtime, err := process.New(ctx, process.Options{
 			Root:     o.HostedDataDir,
+			Host:     host,
 			Binaries: func() (controlplane.Binaries, error) { return controlplane.FindBinaries(o.HostedBinDir) },
 		})
 		if err != nil {

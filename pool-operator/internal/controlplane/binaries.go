@@ -13,7 +13,7 @@ import (
 
 // Pinned versions; hack/controlplane/go.mod and go.sum say the same, and a test compares them.
 const (
-	// KubernetesVersion is the version of kube-apiserver, kube-controller-manager and kubectl.
+	// KubernetesVersion is the version of kube-apiserver, kube-controller-manager, kube-scheduler and kubectl.
 	KubernetesVersion = "v1.37.2"
 	// EtcdVersion is the version of etcd.
 	EtcdVersion = "v3.7.3"
@@ -26,6 +26,7 @@ const (
 	etcdName              = "etcd"
 	apiServerName         = "kube-apiserver"
 	controllerManagerName = "kube-controller-manager"
+	schedulerName         = "kube-scheduler"
 	kubectlName           = "kubectl"
 )
 
@@ -34,6 +35,8 @@ type Binaries struct {
 	Etcd              string
 	APIServer         string
 	ControllerManager string
+	// Scheduler may be empty: only a control plane that takes nodes needs it.
+	Scheduler string
 	// Kubectl may be empty: no control plane needs it to run.
 	Kubectl string
 }
@@ -51,16 +54,14 @@ func FindBinaries(dir string) (Binaries, error) {
 		{etcdName, &found.Etcd},
 		{apiServerName, &found.APIServer},
 		{controllerManagerName, &found.ControllerManager},
+		{schedulerName, &found.Scheduler},
 		{kubectlName, &found.Kubectl},
 	} {
 		*want.into = findIn(looked, want.name)
-		if want.name == kubectlName {
-			break
-		}
-		if *want.into == "" {
+		if *want.into == "" && want.name != kubectlName {
 			*want.into = findOnPath(want.name)
 		}
-		if *want.into == "" {
+		if optional := want.name == schedulerName || want.name == kubectlName; *want.into == "" && !optional {
 			return Binaries{}, &MissingBinaryError{Name: want.name, Looked: looked}
 		}
 	}

@@ -42,8 +42,6 @@ func (p *Plane) apiServerArgs() []string {
 		"--secure-port=" + strconv.Itoa(p.reserved.port),
 		// The port is held by a bound socket of the parent; see reservation.
 		"--permit-port-sharing=true",
-		// No pod ever dials the service "kubernetes", and an endpoint on loopback is not valid.
-		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=" + p.options.ServiceClusterIPRange.String(),
 		"--allow-privileged=true",
 		"--authorization-mode=Node,RBAC",
@@ -62,7 +60,7 @@ func (p *Plane) apiServerArgs() []string {
 		"--proxy-client-key-file=" + p.dir.pki("front-proxy-client.key"),
 		"--profiling=false",
 	}
-	args = append(args, p.emulation()...)
+	args = append(append(args, p.nodeArgs()...), p.emulation()...)
 	if p.dir.encrypted() {
 		args = append(args, "--encryption-provider-config="+p.dir.encryption())
 	}
@@ -75,8 +73,47 @@ func (p *Plane) apiServerArgs() []string {
 	return args
 }
 
-func (p *Plane) controllerManagerArgs() []string {
+// nodeArgs are the API server's flags about nodes. Certificates of kubelets are verified, so that no machine in between can
+// read logs or run commands, and NodeRestriction keeps each kubelet to its own node and pods.
+func (p *Plane) nodeArgs() []string {
+	if !p.options.takesNodes() {
+		// No pod ever dials the service "kubernetes", and an endpoint on loopback is not valid.
+		return []string{"--endpoint-reconciler-type=none"}
+	}
+	return []string{
+		"--endpoint-reconciler-type=lease",
+		"--enable-bootstrap-token-auth=true",
+		"--enable-admission-plugins=NodeRestriction",
+		"--kubelet-client-certificate=" + p.dir.pki("kubelet-client.crt"),
+		"--kubelet-client-key=" + p.dir.pki("kubelet-client.key"),
+		"--kubelet-certificate-authority=" + p.dir.pki("ca.crt"),
+		"--kubelet-preferred-address-types=InternalIP",
+	}
+}
+
+func (p *Plane) schedulerArgs() []string {
 	return append(p.emulation(),
+		"--kubeconfig="+p.dir.schedulerConfig(),
+		"--authentication-kubeconfig="+p.dir.schedulerConfig(),
+		"--authorization-kubeconfig="+p.dir.schedulerConfig(),
+		"--leader-elect=false",
+		// As with the controller manager.
+		"--secure-port=0",
+		"--profiling=false",
+	)
+}
+
+func (p *Plane) controllerManagerArgs() []string {
+	args := p.emulation()
+	if p.options.takesNodes() {
+		args = append(args,
+			"--allocate-node-cidrs=true",
+			"--cluster-cidr="+p.options.PodCIDR.String(),
+			// Bootstrap tokens that expired are removed.
+			"--controllers=*,bootstrapsigner,tokencleaner",
+		)
+	}
+	return append(args,
 		"--kubeconfig="+p.dir.managerConfig(),
 		"--use-service-account-credentials=true",
 		"--service-account-private-key-file="+p.dir.pki("sa.key"),

@@ -11,29 +11,37 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// writeKubeconfigs writes the admin's kubeconfig, which stands alone, and the controller manager's, which names files,
-// so that a renewed certificate is picked up without a restart.
-func (d layout) writeKubeconfigs(name, server string) error {
+// writeKubeconfigs writes the admin's and the node manager's kubeconfig, which stand alone, and those of the controller manager and the
+// scheduler, which name files, so that a renewed certificate is picked up without a restart.
+func (d layout) writeKubeconfigs(name, server string, nodes bool) error {
 	ca, err := os.ReadFile(d.pki("ca.crt"))
 	if err != nil {
-		return fmt.Errorf("writing the kubeconfig: %w", err)
+		return fmt.Errorf("writing the kubeconfigs: %w", err)
 	}
-	certificate, err := os.ReadFile(d.pki("admin.crt"))
-	if err != nil {
-		return fmt.Errorf("writing the kubeconfig: %w", err)
+	alone, byFile := map[string]string{"admin": d.kubeconfig()}, map[string]string{"controller-manager": d.managerConfig()}
+	if nodes {
+		alone["node-manager"], byFile["scheduler"] = d.nodeManagerConfig(), d.schedulerConfig()
 	}
-	key, err := os.ReadFile(d.pki("admin.key"))
-	if err != nil {
-		return fmt.Errorf("writing the kubeconfig: %w", err)
+	for user, path := range alone {
+		certificate, err := os.ReadFile(d.pki(user + ".crt"))
+		if err != nil {
+			return fmt.Errorf("writing the kubeconfig of %s: %w", user, err)
+		}
+		key, err := os.ReadFile(d.pki(user + ".key"))
+		if err != nil {
+			return fmt.Errorf("writing the kubeconfig of %s: %w", user, err)
+		}
+		if err := d.writeKubeconfig(path, kubeconfig(name, server, ca, &clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: key})); err != nil {
+			return err
+		}
 	}
-	admin := kubeconfig(name, server, ca, &clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: key})
-	if err := d.writeKubeconfig(d.kubeconfig(), admin); err != nil {
-		return err
+	for user, path := range byFile {
+		info := &clientcmdapi.AuthInfo{ClientCertificate: d.pki(user + ".crt"), ClientKey: d.pki(user + ".key")}
+		if err := d.writeKubeconfig(path, kubeconfig(name, server, ca, info)); err != nil {
+			return err
+		}
 	}
-	manager := kubeconfig(name, server, ca, &clientcmdapi.AuthInfo{
-		ClientCertificate: d.pki("controller-manager.crt"), ClientKey: d.pki("controller-manager.key"),
-	})
-	return d.writeKubeconfig(d.managerConfig(), manager)
+	return nil
 }
 
 func kubeconfig(name, server string, ca []byte, user *clientcmdapi.AuthInfo) *clientcmdapi.Config {

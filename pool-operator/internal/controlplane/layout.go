@@ -19,23 +19,25 @@ func (d layout) path(elements ...string) string {
 	return filepath.Join(append([]string{string(d)}, elements...)...)
 }
 
-func (d layout) lock() string           { return d.path("lock") }
-func (d layout) owner() string          { return d.path("owner") }
-func (d layout) record() string         { return d.path("plane.json") }
-func (d layout) kubeconfig() string     { return d.path("kubeconfig") }
-func (d layout) pki(name string) string { return d.path("pki", name) }
-func (d layout) run() string            { return d.path("run") }
-func (d layout) pid(name string) string { return d.path("run", name+".pid") }
-func (d layout) log(name string) string { return d.path("log", name+".log") }
-func (d layout) etcdData() string       { return d.path("etcd") }
-func (d layout) managerConfig() string  { return d.pki("controller-manager.kubeconfig") }
-func (d layout) tokens() string         { return d.pki("tokens.csv") }
-func (d layout) encryption() string     { return d.pki("encryption.yaml") }
-func (d layout) auditPolicy() string    { return d.pki("audit.yaml") }
-func (d layout) auditLog() string       { return d.log("audit") }
-func (d layout) socket() string         { return d.path("run", etcdSocket) }
+func (d layout) lock() string              { return d.path("lock") }
+func (d layout) owner() string             { return d.path("owner") }
+func (d layout) record() string            { return d.path("plane.json") }
+func (d layout) kubeconfig() string        { return d.path("kubeconfig") }
+func (d layout) pki(name string) string    { return d.path("pki", name) }
+func (d layout) run() string               { return d.path("run") }
+func (d layout) pid(name string) string    { return d.path("run", name+".pid") }
+func (d layout) log(name string) string    { return d.path("log", name+".log") }
+func (d layout) etcdData() string          { return d.path("etcd") }
+func (d layout) managerConfig() string     { return d.pki("controller-manager.kubeconfig") }
+func (d layout) schedulerConfig() string   { return d.pki("scheduler.kubeconfig") }
+func (d layout) nodeManagerConfig() string { return d.pki("node-manager.kubeconfig") }
+func (d layout) tokens() string            { return d.pki("tokens.csv") }
+func (d layout) encryption() string        { return d.pki("encryption.yaml") }
+func (d layout) auditPolicy() string       { return d.pki("audit.yaml") }
+func (d layout) auditLog() string          { return d.log("audit") }
+func (d layout) socket() string            { return d.path("run", etcdSocket) }
 func (d layout) processNames() []string {
-	return []string{controllerManagerName, apiServerName, etcdName}
+	return []string{schedulerName, controllerManagerName, apiServerName, etcdName}
 }
 func (d layout) subdirectories() []string { return []string{"pki", "run", "log"} }
 

@@ -48,9 +48,18 @@ type leaf struct {
 	byFrontProxy bool
 }
 
+// Identities in a control plane that takes nodes.
+const (
+	// NodeManagerUser makes bootstrap tokens, approves certificate requests of nodes, and deletes nodes. The cluster's RBAC
+	// gives it its rights.
+	NodeManagerUser = "muster:node-manager"
+	// KubeletClientsGroup is the group of the API server as a client of kubelets.
+	KubeletClientsGroup = "muster:kubelet-clients"
+)
+
 // leaves lists the certificates beside the two authorities.
-func leaves(host netip.Addr, serviceIP net.IP) []leaf {
-	return []leaf{
+func leaves(host netip.Addr, serviceIP net.IP, nodes bool) []leaf {
+	list := []leaf{
 		{
 			file: "apiserver", user: "kube-apiserver", usage: x509.ExtKeyUsageServerAuth,
 			dnsNames: []string{
@@ -65,11 +74,19 @@ func leaves(host netip.Addr, serviceIP net.IP) []leaf {
 		{file: "controller-manager", user: "system:kube-controller-manager", usage: x509.ExtKeyUsageClientAuth},
 		{file: "front-proxy-client", user: "front-proxy-client", usage: x509.ExtKeyUsageClientAuth, byFrontProxy: true},
 	}
+	if nodes {
+		list = append(list,
+			leaf{file: "scheduler", user: "system:kube-scheduler", usage: x509.ExtKeyUsageClientAuth},
+			leaf{file: "kubelet-client", user: "kube-apiserver-kubelet-client", groups: []string{KubeletClientsGroup}, usage: x509.ExtKeyUsageClientAuth},
+			leaf{file: "node-manager", user: NodeManagerUser, usage: x509.ExtKeyUsageClientAuth},
+		)
+	}
+	return list
 }
 
 // ensurePKI makes the keys and certificates that are missing, invalid or near their end. It never
 // replaces an authority or the service-account key that can be read: kubeconfigs and tokens depend on them.
-func (d layout) ensurePKI(now time.Time, host netip.Addr, serviceIP net.IP) error {
+func (d layout) ensurePKI(now time.Time, host netip.Addr, serviceIP net.IP, nodes bool) error {
 	cluster, err := d.ensureAuthority(now, "ca", "kubernetes")
 	if err != nil {
 		return err
@@ -78,7 +95,7 @@ func (d layout) ensurePKI(now time.Time, host netip.Addr, serviceIP net.IP) erro
 	if err != nil {
 		return err
 	}
-	for _, want := range leaves(host, serviceIP) {
+	for _, want := range leaves(host, serviceIP, nodes) {
 		signer := cluster
 		if want.byFrontProxy {
 			signer = frontProxy

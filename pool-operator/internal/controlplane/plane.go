@@ -35,6 +35,9 @@ type Options struct {
 	SkipPort func(port int) bool
 	// ServiceClusterIPRange holds the addresses of Services; default 10.96.0.0/16.
 	ServiceClusterIPRange netip.Prefix
+	// PodCIDR holds the addresses of pods, a /24 (IPv4) or /64 (IPv6) for each node. A control plane with one takes nodes: it
+	// runs a scheduler, accepts bootstrap tokens, and its Host is an address that nodes reach. The zero prefix: none.
+	PodCIDR netip.Prefix
 	// Tokens are static bearer tokens; they change when the control plane is started.
 	Tokens []Token
 	// UnsafeNoFsync makes writes fast and a power cut fatal for the data.
@@ -71,6 +74,9 @@ func (o *Options) setDefaults() error {
 	}
 	return nil
 }
+
+// takesNodes tells whether machines can join the control plane as nodes.
+func (o *Options) takesNodes() bool { return o.PodCIDR.IsValid() }
 
 // Plane is one control plane whose directory this process owns. Its methods may be called concurrently.
 type Plane struct {
@@ -119,7 +125,7 @@ func (p *Plane) prepare(ctx context.Context) error {
 // writeCredentials makes or renews what expires, and the files that depend on it.
 func (p *Plane) writeCredentials() error {
 	serviceIP := net.IP(p.options.ServiceClusterIPRange.Masked().Addr().Next().AsSlice())
-	if err := p.dir.ensurePKI(time.Now(), p.options.Host, serviceIP); err != nil {
+	if err := p.dir.ensurePKI(time.Now(), p.options.Host, serviceIP, p.options.takesNodes()); err != nil {
 		return err
 	}
 	if err := p.writeTokens(); err != nil {
@@ -128,7 +134,7 @@ func (p *Plane) writeCredentials() error {
 	if err := p.writePolicies(); err != nil {
 		return err
 	}
-	return p.dir.writeKubeconfigs(p.options.Name, p.URL())
+	return p.dir.writeKubeconfigs(p.options.Name, p.URL(), p.options.takesNodes())
 }
 
 // reservePort holds the recorded port, or chooses one and records it. A port that no client can know yet is replaced
@@ -166,7 +172,7 @@ func (p *Plane) writeTokens() error {
 // Outdated tells whether a certificate is missing or near its end, so that Renew replaces it.
 func (p *Plane) Outdated() bool {
 	now := time.Now()
-	for _, leaf := range leaves(p.options.Host, nil) {
+	for _, leaf := range leaves(p.options.Host, nil, p.options.takesNodes()) {
 		certificate, _, _, err := p.dir.readPair(leaf.file)
 		if err != nil || nearsEnd(certificate, now) {
 			return true
@@ -215,6 +221,19 @@ func (p *Plane) Kubeconfig() ([]byte, error) {
 	content, err := os.ReadFile(p.dir.kubeconfig())
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	return content, nil
+}
+
+// NodeManagerKubeconfig is the kubeconfig of NodeManagerUser in a data directory: it holds a client certificate and its key, and
+// names no file. It is nil where the control plane takes no nodes.
+func NodeManagerKubeconfig(dir string) ([]byte, error) {
+	content, err := os.ReadFile(layout(dir).nodeManagerConfig())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig of %s: %w", NodeManagerUser, err)
 	}
 	return content, nil
 }

@@ -97,12 +97,26 @@ func (p *Plane) bringUp(ctx context.Context, r *run) error {
 	if err := p.launch(r, controllerManagerName, p.options.Binaries.ControllerManager, p.controllerManagerArgs()); err != nil {
 		return err
 	}
+	if err := p.launchScheduler(r); err != nil {
+		return err
+	}
 	// The account is what makes a namespace usable, and its presence shows that controllers work.
 	const account = "/api/v1/namespaces/default/serviceaccounts/default"
 	if err := p.untilAnswered(ctx, r, probe, account, controllerManagerName); err != nil {
 		return err
 	}
 	return p.recordServed()
+}
+
+// launchScheduler runs the scheduler of a control plane that takes nodes.
+func (p *Plane) launchScheduler(r *run) error {
+	if !p.options.takesNodes() {
+		return nil
+	}
+	if p.options.Binaries.Scheduler == "" {
+		return &MissingBinaryError{Name: schedulerName, Looked: searchPath("")}
+	}
+	return p.launch(r, schedulerName, p.options.Binaries.Scheduler, p.schedulerArgs())
 }
 
 // untilAnswered asks for a path until the answer is good. The process is the one that is waited for.

@@ -56,6 +56,14 @@ type PublishAccess struct {
 	Metadata hivev1.ClusterMetadata
 }
 
+// PublishNodeAccess applies what joining needs inside the cluster, and writes the Secret of node access that Metadata refers to.
+type PublishNodeAccess struct {
+	Why      Why
+	Metadata hivev1.ClusterMetadata
+	// Version of Kubernetes that the cluster reports, as v1.36.3.
+	Version string
+}
+
 // RecordInstalled sets spec.installed, spec.clusterMetadata and the labels in one write, if the ClusterDeployment is still the one that was read.
 type RecordInstalled struct {
 	Why      Why
@@ -85,13 +93,17 @@ func (a Delete) Purpose() Why { return a.Why }
 func (a PublishAccess) Purpose() Why { return a.Why }
 
 // Purpose implements Action.
+func (a PublishNodeAccess) Purpose() Why { return a.Why }
+
+// Purpose implements Action.
 func (a RecordInstalled) Purpose() Why { return a.Why }
 
-func (AddFinalizer) action()    {}
-func (RemoveFinalizer) action() {}
-func (Start) action()           {}
-func (Renew) action()           {}
-func (Stop) action()            {}
-func (Delete) action()          {}
-func (PublishAccess) action()   {}
-func (RecordInstalled) action() {}
+func (AddFinalizer) action()      {}
+func (RemoveFinalizer) action()   {}
+func (Start) action()             {}
+func (Renew) action()             {}
+func (Stop) action()              {}
+func (Delete) action()            {}
+func (PublishAccess) action()     {}
+func (PublishNodeAccess) action() {}
+func (RecordInstalled) action()   {}

@@ -72,13 +72,16 @@ func planGivenUp(now time.Time, s Snapshot) Decision {
 // Secrets that do not exist yet.
 func publish(s Snapshot) []Action {
 	metadata := metadataOf(s)
-	return []Action{
-		PublishAccess{Why: WhyInstalled, Metadata: metadata},
+	actions := []Action{PublishAccess{Why: WhyInstalled, Metadata: metadata}}
+	if metadata.NodeAccessSecretRef != nil {
+		actions = append(actions, PublishNodeAccess{Why: WhyInstalled, Metadata: metadata, Version: s.Observed.Version})
+	}
+	return append(actions,
 		RecordInstalled{Why: WhyInstalled, Metadata: metadata, Labels: map[string]string{
 			hivev1.LabelClusterPlatform: hivev1.PlatformHosted,
 			hivev1.LabelClusterVersion:  strings.TrimPrefix(s.Observed.Version, "v"),
 		}},
-	}
+	)
 }
 
 // Lengths that keep the names of Secrets within what an object may be called.
@@ -93,13 +96,17 @@ func metadataOf(s Snapshot) hivev1.ClusterMetadata {
 	name := strings.TrimRight(s.Cluster.Spec.ClusterName[:min(len(s.Cluster.Spec.ClusterName), infraNameLength)], "-.")
 	suffix := s.Observed.ID[:min(len(s.Observed.ID), infraSuffixLength)]
 	infraID := strings.ToLower(name + "-" + suffix)
-	return hivev1.ClusterMetadata{
+	metadata := hivev1.ClusterMetadata{
 		ClusterID:                s.Observed.ID,
 		InfraID:                  infraID,
 		AdminKubeconfigSecretRef: hivev1.LocalObjectReference{Name: infraID + "-admin-kubeconfig"},
 		AdminPasswordSecretRef:   &hivev1.LocalObjectReference{Name: infraID + "-admin-password"},
 		MetadataJSONSecretRef:    &hivev1.LocalObjectReference{Name: infraID + "-metadata-json"},
 	}
+	if s.Cluster.Spec.Platform.Hosted.Nodes != nil {
+		metadata.NodeAccessSecretRef = &hivev1.LocalObjectReference{Name: infraID + "-node-access"}
+	}
+	return metadata
 }
 
 // attempts counts failed attempts of installation. The runtime may forget them when the operator restarts; the status does not.

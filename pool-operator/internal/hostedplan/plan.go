@@ -20,6 +20,8 @@ type Snapshot struct {
 	Observed provision.Observation
 	// AccessMissing says that one of the Secrets that spec.clusterMetadata names does not exist.
 	AccessMissing bool
+	// NodeAccessMissing says that the cluster takes nodes, runs, and its Secret of node access, or what joining needs inside the cluster, is missing or outdated.
+	NodeAccessMissing bool
 }
 
 // Decision is what to do now, what to say, and when to look again.

@@ -80,6 +80,9 @@ func lostAccess(s *hostedplan.Snapshot) {
 	s.AccessMissing = true
 }
 
+func withNodes(s *hostedplan.Snapshot) { s.Cluster.Spec.Platform.Hosted.Nodes = &hivev1.HostedNodes{} }
+func lostNodeAccess(s *hostedplan.Snapshot) { s.NodeAccessMissing = true }
+
 func annotated(key string) option {
 	return func(s *hostedplan.Snapshot) { s.Cluster.Annotations = map[string]string{key: "true"} }
 }
@@ -90,6 +93,23 @@ func limited(limit int32) option {
 
 func restarted(times int) option {
 	return func(s *hostedplan.Snapshot) { s.Cluster.Status.InstallRestarts = times }
+}
+
+// Node access is there before the cluster is installed, and named only by clusters that take nodes.
+func TestNodeAccessIsPublishedBeforeTheClusterIsInstalled(t *testing.T) {
+	d := hostedplan.Plan(now, snapshot(withNodes, observed(provision.StateReady)))
+	require.Len(t, d.Actions, 3)
+	published, ok := d.Actions[1].(hostedplan.PublishNodeAccess)
+	require.True(t, ok, "%T", d.Actions[1])
+	assert.Equal(t, "v1.36.3", published.Version)
+	recorded, ok := d.Actions[2].(hostedplan.RecordInstalled)
+	require.True(t, ok, "%T", d.Actions[2])
+	require.NotNil(t, recorded.Metadata.NodeAccessSecretRef)
+	assert.Equal(t, recorded.Metadata.InfraID+"-node-access", recorded.Metadata.NodeAccessSecretRef.Name)
+
+	d = hostedplan.Plan(now, snapshot(observed(provision.StateReady)))
+	require.Len(t, d.Actions, 2)
+	assert.Nil(t, d.Actions[1].(hostedplan.RecordInstalled).Metadata.NodeAccessSecretRef) //nolint:forcetypeassert // the test fails
 }
 
 func TestActions(t *testing.T) {
@@ -154,6 +174,11 @@ func TestActions(t *testing.T) {
 		"lost credentials are put back, whatever the power state": {
 			snapshot(installed, hibernate, lostAccess, observed(provision.StateStopped)),
 			[]hostedplan.Action{hostedplan.PublishAccess{Why: hostedplan.WhyRestore, Metadata: *snapshot(installed).Cluster.Spec.ClusterMetadata}}, 0},
+		"node access that is missing or outdated is published again while the cluster runs": {
+			snapshot(withNodes, installed, lostNodeAccess, observed(provision.StateReady)),
+			[]hostedplan.Action{hostedplan.PublishNodeAccess{Why: hostedplan.WhyRestore, Metadata: *snapshot(installed).Cluster.Spec.ClusterMetadata, Version: "v1.36.3"}}, time.Minute},
+		"a cluster that should hibernate is stopped whatever its node access": {
+			snapshot(withNodes, installed, hibernate, lostNodeAccess, observed(provision.StateReady)), stop(hostedplan.WhyHibernate), 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := hostedplan.Plan(now, c.snapshot)

@@ -29,6 +29,10 @@ func planRunning(now time.Time, s Snapshot) Decision {
 	switch s.Observed.State {
 	case provision.StateReady:
 		d.RequeueAfter = checkReady
+		// It is the last action: the cluster's administrators can refuse it, and hold up nothing else by that.
+		if s.NodeAccessMissing {
+			d.Actions = []Action{PublishNodeAccess{Why: WhyRestore, Metadata: *s.Cluster.Spec.ClusterMetadata, Version: s.Observed.Version}}
+		}
 	case provision.StateStopped:
 		d.Actions = []Action{Start{Why: WhyResume}}
 	case provision.StateFailed:

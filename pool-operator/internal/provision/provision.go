@@ -12,6 +12,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/netip"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -55,6 +57,16 @@ type Spec struct {
 	BaseDomain string
 	// Audit is how much of each request the API server logs; "" for none. Each start takes it as it is then.
 	Audit string
+	// Nodes is the network of a cluster that takes nodes; nil for one that takes none.
+	Nodes *NodeNetwork
+}
+
+// NodeNetwork are the networks of a cluster that takes nodes.
+type NodeNetwork struct {
+	// PodCIDR holds the addresses of pods, ServiceCIDR those of Services.
+	PodCIDR, ServiceCIDR netip.Prefix
+	// ClusterDNS is the address of the resolver, in ServiceCIDR.
+	ClusterDNS netip.Addr
 }
 
 // State is what a runtime found of one hosted cluster.
@@ -110,13 +122,15 @@ type Observation struct {
 type Access struct {
 	// Kubeconfig of the administrator, complete: address, authority, credentials.
 	Kubeconfig []byte
+	// NodeManager is the kubeconfig of the identity that manages nodes; nil if the cluster takes none.
+	NodeManager []byte
 	// Password of the administrator. The API server takes it as a bearer token of a member of system:masters.
 	Password string
 }
 
 // ID identifies the credentials without telling them.
 func (a Access) ID() string {
-	sum := sha256.Sum256(append([]byte(a.Password+"\n"), a.Kubeconfig...))
+	sum := sha256.Sum256(slices.Concat([]byte(a.Password+"\n"), a.Kubeconfig, a.NodeManager))
 	return hex.EncodeToString(sum[:16])
 }
 

@@ -20,6 +20,8 @@ type ClusterMetadataApplyConfiguration struct {
 	AdminPasswordSecretRef *LocalObjectReferenceApplyConfiguration `json:"adminPasswordSecretRef,omitempty"`
 	// metadataJSONSecretRef names a Secret with the key metadata.json, what the installer says about the cluster.
 	MetadataJSONSecretRef *LocalObjectReferenceApplyConfiguration `json:"metadataJSONSecretRef,omitempty"`
+	// nodeAccessSecretRef names a Secret of type hive.openshift.io/node-access, by which machines join the cluster as nodes. Unset means that the cluster takes none.
+	NodeAccessSecretRef *LocalObjectReferenceApplyConfiguration `json:"nodeAccessSecretRef,omitempty"`
 }
 
 // ClusterMetadataApplyConfiguration constructs a declarative configuration of the ClusterMetadata type for use with
@@ -65,5 +67,13 @@ func (b *ClusterMetadataApplyConfiguration) WithAdminPasswordSecretRef(value *Lo
 // If called multiple times, the MetadataJSONSecretRef field is set to the value of the last call.
 func (b *ClusterMetadataApplyConfiguration) WithMetadataJSONSecretRef(value *LocalObjectReferenceApplyConfiguration) *ClusterMetadataApplyConfiguration {
 	b.MetadataJSONSecretRef = value
+	return b
+}
+
+// WithNodeAccessSecretRef sets the NodeAccessSecretRef field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NodeAccessSecretRef field is set to the value of the last call.
+func (b *ClusterMetadataApplyConfiguration) WithNodeAccessSecretRef(value *LocalObjectReferenceApplyConfiguration) *ClusterMetadataApplyConfiguration {
+	b.NodeAccessSecretRef = value
 	return b
 }

@@ -17,6 +17,8 @@ type HostedPlatformApplyConfiguration struct {
 	// audit says how much of each request the API server of the cluster writes to its log: None, Metadata, Request or RequestResponse. Unset means None. A change takes effect at the
 	// next start of the cluster.
 	Audit *hivev1.AuditLevel `json:"audit,omitempty"`
+	// nodes says that machines can join the cluster as nodes; 'nodes: {}' is all that it needs. Unset means that the cluster takes no nodes. A ClusterDeployment cannot change it.
+	Nodes *HostedNodesApplyConfiguration `json:"nodes,omitempty"`
 }
 
 // HostedPlatformApplyConfiguration constructs a declarative configuration of the HostedPlatform type for use with
@@ -30,5 +32,13 @@ func HostedPlatform() *HostedPlatformApplyConfiguration {
 // If called multiple times, the Audit field is set to the value of the last call.
 func (b *HostedPlatformApplyConfiguration) WithAudit(value hivev1.AuditLevel) *HostedPlatformApplyConfiguration {
 	b.Audit = &value
+	return b
+}
+
+// WithNodes sets the Nodes field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Nodes field is set to the value of the last call.
+func (b *HostedPlatformApplyConfiguration) WithNodes(value *HostedNodesApplyConfiguration) *HostedPlatformApplyConfiguration {
+	b.Nodes = value
 	return b
 }

@@ -38,6 +38,8 @@ type Dependencies struct {
 	Live client.Reader
 	// Runtime runs the clusters.
 	Runtime Runtime
+	// DNSImage is the image of the resolver in clusters that take nodes.
+	DNSImage string
 	// Recorder publishes events about ClusterDeployments.
 	Recorder events.EventRecorder
 	// Clock tells the time.

@@ -58,6 +58,8 @@ func (r *Reconciler) do(ctx context.Context, cluster *hivev1.ClusterDeployment, 
 		return r.Runtime.Delete(ctx, refOf(cluster))
 	case hostedplan.PublishAccess:
 		return r.publishAccess(ctx, cluster, a.Metadata)
+	case hostedplan.PublishNodeAccess:
+		return r.publishNodeAccess(ctx, cluster, a)
 	case hostedplan.RecordInstalled:
 		return r.writer.patch(ctx, cluster, "recording the installation of", func(c *hivev1.ClusterDeployment) {
 			c.Spec.Installed = true
@@ -103,5 +105,6 @@ func specOf(cluster *hivev1.ClusterDeployment) provision.Spec {
 	if hosted := cluster.Spec.Platform.Hosted; hosted != nil && hosted.Audit != hivev1.AuditNone {
 		spec.Audit = string(hosted.Audit)
 	}
+	spec.Nodes = nodesOf(cluster)
 	return spec
 }

@@ -27,7 +27,10 @@ func (r *Reconciler) observe(ctx context.Context, cluster *hivev1.ClusterDeploym
 		return snapshot, fmt.Errorf("observing hosted cluster %s: %w", refOf(cluster), err)
 	}
 	if cluster.Spec.Installed && cluster.DeletionTimestamp == nil {
-		snapshot.AccessMissing, err = r.accessMissing(ctx, cluster, snapshot.Observed.AccessID)
+		if snapshot.AccessMissing, err = r.accessMissing(ctx, cluster, snapshot.Observed.AccessID); err != nil {
+			return snapshot, err
+		}
+		snapshot.NodeAccessMissing, err = r.nodeAccessMissing(ctx, cluster, snapshot.Observed)
 	}
 	return snapshot, err
 }
@@ -39,19 +42,23 @@ const AccessAnnotation = "hosted.muster.io/access"
 // may have been written a moment ago.
 func (r *Reconciler) accessMissing(ctx context.Context, cluster *hivev1.ClusterDeployment, id string) (bool, error) {
 	for _, name := range secretNames(cluster.Spec.ClusterMetadata) {
-		key := client.ObjectKey{Namespace: cluster.Namespace, Name: name}
-		current, err := holdsAccess(ctx, r.Metadata, key, id)
-		if err == nil && !current {
-			current, err = holdsAccess(ctx, r.Live, key, id)
-		}
-		if err != nil {
-			return false, fmt.Errorf("looking for Secret %s/%s: %w", cluster.Namespace, name, err)
-		}
-		if !current {
-			return true, nil
+		if missing, err := r.secretMissing(ctx, cluster, name, id); missing || err != nil {
+			return missing, err
 		}
 	}
 	return false, nil
+}
+
+func (r *Reconciler) secretMissing(ctx context.Context, cluster *hivev1.ClusterDeployment, name, id string) (bool, error) {
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: name}
+	current, err := holdsAccess(ctx, r.Metadata, key, id)
+	if err == nil && !current {
+		current, err = holdsAccess(ctx, r.Live, key, id)
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for Secret %s: %w", key, err)
+	}
+	return !current, nil
 }
 
 // holdsAccess says whether the Secret is there, with the credentials of that ID unless it is empty.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,19 +47,19 @@ func (r *Reconciler) publishAccess(ctx context.Context, cluster *hivev1.ClusterD
 		content[ref.Name] = map[string][]byte{hivev1.SecretKeyMetadataJSON: document}
 	}
 	for _, name := range secretNames(&metadata) {
-		if err := r.applySecret(ctx, cluster, name, access.ID(), content[name]); err != nil {
+		if err := r.applySecret(ctx, cluster, name, corev1.SecretTypeOpaque, access.ID(), content[name]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *Reconciler) applySecret(ctx context.Context, cluster *hivev1.ClusterDeployment, name, id string, data map[string][]byte) error {
+func (r *Reconciler) applySecret(ctx context.Context, cluster *hivev1.ClusterDeployment, name string, kind corev1.SecretType, id string, data map[string][]byte) error {
 	owner := metav1ac.OwnerReference().
 		WithAPIVersion(hivev1.GroupVersion.String()).WithKind("ClusterDeployment").
 		WithName(cluster.Name).WithUID(cluster.UID).WithController(true)
 	secret := corev1ac.Secret(name, cluster.Namespace).WithOwnerReferences(owner).
-		WithAnnotations(map[string]string{AccessAnnotation: id}).WithData(data)
+		WithAnnotations(map[string]string{AccessAnnotation: id}).WithType(kind).WithData(data)
 	if err := r.Client.Apply(ctx, secret, FieldOwner, client.ForceOwnership); err != nil {
 		return fmt.Errorf("writing Secret %s/%s: %w", cluster.Namespace, name, err)
 	}

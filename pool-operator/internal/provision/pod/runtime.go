@@ -62,6 +62,12 @@ func (r *Runtime) Start(ctx context.Context, ref provision.ClusterRef, spec prov
 
 // start makes all objects. The network policy is there before anything runs. Without an address there is no certificate yet, and the pod waits for it.
 func (r *Runtime) start(ctx context.Context, ref provision.ClusterRef, spec provision.Spec) error {
+	if spec.Nodes != nil {
+		return &provision.Problem{
+			Reason:  provision.ReasonRefused,
+			Message: "spec.platform.hosted.nodes is set, and hosted clusters that run as pods take no nodes: run pool-operator with --hosted-runtime=process",
+		}
+	}
 	identity, err := r.ensureIdentity(ctx, ref, spec)
 	if err != nil {
 		return err

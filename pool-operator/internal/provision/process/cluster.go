@@ -159,6 +159,12 @@ func (c *cluster) prepare(spec provision.Spec) error {
 	if err != nil {
 		return err
 	}
+	if spec.Nodes != nil && !c.runtime.reachedByNodes() {
+		return &provision.Problem{
+			Reason: provision.ReasonRefused, Message: "spec.platform.hosted.nodes is set, and nodes cannot reach hosted clusters at " + c.runtime.options.Host.String() +
+				": start pool-operator with --hosted-listen-address, an address of this machine that nodes reach",
+		}
+	}
 	if _, err := os.Stat(c.dir); errors.Is(err, os.ErrNotExist) {
 		if err := c.closePlane(); err != nil {
 			return err
@@ -182,12 +188,16 @@ func (c *cluster) prepare(spec provision.Spec) error {
 	o := c.runtime.options
 	// The port of a cluster that sleeps is nobody's to take, also while this operator has not opened its directory.
 	taken := c.runtime.recordedPorts()
-	c.plane, err = controlplane.Open(c.runtime.life, controlplane.Options{
+	options := controlplane.Options{
 		Dir: c.dir, Binaries: programs, Name: record.ClusterName, Host: o.Host, Ports: o.Ports, UnsafeNoFsync: o.UnsafeNoFsync,
 		EncryptSecrets: true, Audit: spec.Audit,
 		SkipPort: func(port int) bool { return taken[port] },
 		Tokens:   []controlplane.Token{{Secret: password, User: "kube:admin", Groups: []string{"system:masters"}}},
-	})
+	}
+	if record.Nodes != nil {
+		options.PodCIDR, options.ServiceClusterIPRange = record.Nodes.PodCIDR, record.Nodes.ServiceCIDR
+	}
+	c.plane, err = controlplane.Open(c.runtime.life, options)
 	c.id = record.ID
 	return err
 }

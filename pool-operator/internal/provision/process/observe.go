@@ -103,9 +103,5 @@ func (c *cluster) url() string {
 	if port == 0 {
 		return ""
 	}
-	host := "127.0.0.1"
-	if c.runtime.options.Host.IsValid() {
-		host = c.runtime.options.Host.String()
-	}
-	return "https://" + net.JoinHostPort(host, strconv.Itoa(port))
+	return "https://" + net.JoinHostPort(c.runtime.options.Host.String(), strconv.Itoa(port))
 }

@@ -251,3 +251,15 @@ func TestUnansweredClusterIsUnreachable(t *testing.T) {
 	}
 	awaitState(t, r, ref, provision.StateReady)
 }
+
+// A cluster for nodes is not started where no node could reach it, and says which flag to set.
+func TestNodesAreRefusedOnLoopback(t *testing.T) {
+	r, err := process.New(t.Context(), process.Options{Root: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(r.Crash)
+	err = r.Start(t.Context(), provision.ClusterRef{Namespace: "ns", Name: "a", UID: "u"}, provision.Spec{ClusterName: "a", Nodes: &provision.NodeNetwork{}})
+	require.ErrorContains(t, err, "nodes cannot reach hosted clusters at 127.0.0.1: start pool-operator with --hosted-listen-address")
+	seen, err := r.Observe(t.Context(), provision.ClusterRef{Namespace: "ns", Name: "a", UID: "u"})
+	require.NoError(t, err)
+	assert.Equal(t, provision.StateAbsent, seen.State, "nothing was laid down")
+}

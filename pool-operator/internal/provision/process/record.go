@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,6 +42,21 @@ type record struct {
 	ID string `json:"id"`
 	// ClusterName stands in the kubeconfig.
 	ClusterName string `json:"clusterName"`
+	// Nodes is the network of a cluster that takes nodes.
+	Nodes *nodeNetwork `json:"nodes,omitempty"`
+}
+
+// nodeNetwork is what a cluster with nodes never changes.
+type nodeNetwork struct {
+	PodCIDR     netip.Prefix `json:"podCIDR"`
+	ServiceCIDR netip.Prefix `json:"serviceCIDR"`
+}
+
+func nodeNetworkOf(spec provision.Spec) *nodeNetwork {
+	if spec.Nodes == nil {
+		return nil
+	}
+	return &nodeNetwork{PodCIDR: spec.Nodes.PodCIDR, ServiceCIDR: spec.Nodes.ServiceCIDR}
 }
 
 func (r record) ref() provision.ClusterRef {
@@ -55,6 +71,7 @@ func (r *Runtime) layDown(ref provision.ClusterRef, spec provision.Spec) error {
 	}
 	content, err := json.MarshalIndent(record{
 		Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID, ID: uuid.NewString(), ClusterName: spec.ClusterName,
+		Nodes: nodeNetworkOf(spec),
 	}, "", "  ")
 	if err == nil {
 		err = writeSynced(filepath.Join(dir, recordFile), content)

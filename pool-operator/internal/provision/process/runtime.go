@@ -87,12 +87,20 @@ func (o *Options) setDefaults() {
 	if o.Binaries == nil {
 		o.Binaries = func() (controlplane.Binaries, error) { return controlplane.FindBinaries("") }
 	}
+	if !o.Host.IsValid() {
+		o.Host = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
 	if o.Ports == (controlplane.PortRange{}) {
 		o.Ports = DefaultPorts
 	}
 	if o.MaxStarting <= 0 {
 		o.MaxStarting = runtime.GOMAXPROCS(0)
 	}
+}
+
+// reachedByNodes tells whether other machines can reach the address that clusters listen on.
+func (r *Runtime) reachedByNodes() bool {
+	return !r.options.Host.IsLoopback() && !r.options.Host.IsUnspecified()
 }
 
 // takeOver ends the processes of an operator that was killed and clears away what it was laying down or removing. The
@@ -194,7 +202,11 @@ func (r *Runtime) access(ref provision.ClusterRef) (provision.Access, error) {
 	if err != nil {
 		return provision.Access{}, fmt.Errorf("reading the password of %s: %w", ref, err)
 	}
-	return provision.Access{Kubeconfig: kubeconfig, Password: password}, nil
+	nodeManager, err := controlplane.NodeManagerKubeconfig(dir)
+	if err != nil {
+		return provision.Access{}, fmt.Errorf("reading the node manager's kubeconfig of %s: %w", ref, err)
+	}
+	return provision.Access{Kubeconfig: kubeconfig, NodeManager: nodeManager, Password: password}, nil
 }
 
 // List implements the port.
