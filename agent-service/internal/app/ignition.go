@@ -7,7 +7,6 @@ import (
 	"archive/tar"
 	"bytes"
 	_ "embed"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -15,9 +14,9 @@ import (
 	"strings"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/firstboot"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/nmstate"
-	"github.com/muster-io/muster/agent-service/internal/service"
 )
 
 // What starts the agent in live images that have none, such as those of CoreOS. Our own live image starts it by itself, and has no systemd.
@@ -46,11 +45,11 @@ func (d *discovery) ignition(env *domain.InfraEnv) ([]byte, error) {
 		"AGENT_URL=" + d.base, "AGENT_INFRA_ENV_ID=" + env.ID, "AGENT_TOKEN_FILE=/etc/muster/token", "AGENT_ARCH=" + hardware.Architecture(env.CPUArchitecture), "AGENT_SHA256=" + program,
 	}
 	files := []any{ignitionFile("/etc/muster/token", credential, 0o600), ignitionFile("/usr/local/bin/fetch-agent", fetchAgent, 0o755)}
-	trusted := service.Certificates(d.authorities, env.AdditionalTrustBundle, env.MirrorRegistryCA)
+	trusted := firstboot.Certificates(d.authorities, env.AdditionalTrustBundle, env.MirrorRegistryCA)
 	for _, optional := range []struct{ setting, path, content string }{
 		{"AGENT_PULL_SECRET_FILE", "/etc/muster/pull-secret.json", env.PullSecret},
 		{"AGENT_CA_FILE", "/etc/muster/ca.pem", trusted},
-		{"", service.AnchorPath, trusted},
+		{"", firstboot.AnchorPath, trusted},
 		{"HTTP_PROXY", "", env.Proxy.HTTP},
 		{"HTTPS_PROXY", "", env.Proxy.HTTPS},
 		{"NO_PROXY", "", env.Proxy.NoProxy},
@@ -72,7 +71,7 @@ func (d *discovery) ignition(env *domain.InfraEnv) ([]byte, error) {
 	files = append(files, ignitionFile("/etc/muster/agent.env", strings.Join(settings, "\n")+"\n", 0o600))
 	head := map[string]any{"version": "3.1.0"}
 	if env.IgnitionConfigOverride != "" {
-		head["config"] = map[string]any{"merge": []any{map[string]any{"source": dataURL(env.IgnitionConfigOverride)}}}
+		head["config"] = map[string]any{"merge": []any{map[string]any{"source": firstboot.DataURL(env.IgnitionConfigOverride)}}}
 	}
 	units := []any{ignitionUnit("agent.service", agentUnit)}
 	if len(env.StaticNetworkConfig) > 0 {
@@ -169,9 +168,5 @@ func ignitionUnit(name, contents string) map[string]any {
 }
 
 func ignitionFile(path, content string, mode int) map[string]any {
-	return map[string]any{"path": path, "mode": mode, "overwrite": true, "contents": map[string]any{"source": dataURL(content)}}
-}
-
-func dataURL(content string) string {
-	return "data:;base64," + base64.StdEncoding.EncodeToString([]byte(content))
+	return map[string]any{"path": path, "mode": mode, "overwrite": true, "contents": map[string]any{"source": firstboot.DataURL(content)}}
 }

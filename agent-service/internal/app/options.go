@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/firstboot"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 	"github.com/muster-io/muster/apis/buildinfo"
@@ -192,8 +193,7 @@ func readTemplate(list, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = service.ParseTemplate(string(content))
-	return string(content), err
+	return string(content), firstboot.CheckTemplate(string(content))
 }
 
 // hostMinimums are what hosts need at least.

@@ -1,0 +1,52 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package firstboot_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/firstboot"
+)
+
+func TestOwnTemplatesRenderWhatSystemsRead(t *testing.T) {
+	odd := "a\"b\\c'd\n%e"
+	for name, values := range map[string]firstboot.Values{
+		"nothing": {},
+		"everything": {
+			Hostname: odd, Role: odd, HostID: odd, InfraEnvID: odd, ClusterID: odd, ClusterName: odd, BaseDomain: odd, SSHKey: odd, BaseURL: "https://muster.example.com", Token: "t",
+			Trusted: odd, Proxy: domain.Proxy{HTTP: "http://p:1", HTTPS: "http://p:2", NoProxy: ".local"}, PullSecret: odd, Overrides: firstboot.DataURL("{}"),
+			Manifests: map[string]string{"manifests/a.yaml": odd, "manifests/b.yaml": odd}, Networks: map[string]string{"eth0.nmconnection": odd, "eth1.nmconnection": odd},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data, contentType, err := firstboot.Render(agentproto.OSImage{}, values)
+			require.NoError(t, err)
+			assert.Equal(t, "application/vnd.coreos.ignition+json", contentType)
+			assert.True(t, json.Valid(data), string(data))
+
+			data, contentType, err = firstboot.Render(agentproto.OSImage{FirstBoot: firstboot.CloudInit}, values)
+			require.NoError(t, err)
+			assert.Equal(t, "text/cloud-config", contentType)
+			var config map[string]any
+			require.NoError(t, yaml.UnmarshalStrict(data, &config), string(data))
+			assert.Equal(t, values.Hostname, config["hostname"])
+		})
+	}
+}
+
+func TestATemplateOfAnImageTakesTheirPlace(t *testing.T) {
+	data, _, err := firstboot.Render(agentproto.OSImage{Template: "{{.Hostname}} of {{.ClusterName}}"}, firstboot.Values{Hostname: "n1", ClusterName: "c"})
+	require.NoError(t, err)
+	assert.Equal(t, "n1 of c", string(data))
+	require.Error(t, firstboot.CheckTemplate("{{"))
+	_, _, err = firstboot.Render(agentproto.OSImage{Template: "{{.Nothing}}"}, firstboot.Values{})
+	require.Error(t, err)
+}
