@@ -16,6 +16,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/hostcache"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 )
 
@@ -27,8 +28,8 @@ func (s *Service) RegisterHost(ctx context.Context, infraEnvID string, request d
 	s.Registers.Add(1)
 	request.AgentVersion, request.Fingerprint, request.BootID = domain.Truncate(request.AgentVersion, 200), domain.Truncate(request.Fingerprint, 128), domain.Truncate(request.BootID, 64)
 	key := domain.HostKey{InfraEnvID: infraEnvID, HostID: request.HostID}
-	clusters := []string{s.hosts.clusterOf(key)}
-	if e := s.infraEnvs.known(infraEnvID); e != nil {
+	clusters := []string{s.hosts.ClusterOf(key)}
+	if e := s.infraEnvs.Known(infraEnvID); e != nil {
 		clusters = append(clusters, e.ClusterID)
 	}
 	var h *domain.Host
@@ -40,11 +41,9 @@ func (s *Service) RegisterHost(ctx context.Context, infraEnvID string, request d
 		s.tellRefusedRegistration(ctx, key, request, err)
 		return nil, err
 	}
-	if e := s.hosts.get(key); e != nil {
-		e.mu.Lock()
-		e.told, e.toldAt, e.replies = "", nil, nil
-		e.mu.Unlock()
-		s.saw(e)
+	if e := s.hosts.Get(key); e != nil {
+		e.Register()
+		e.Touch()
 	}
 	return new(*h), nil
 }
@@ -111,7 +110,7 @@ func (w *work) newHost(ctx context.Context, e *domain.InfraEnv, key domain.HostK
 
 // again registers a host that is known.
 func (w *work) again(ctx context.Context, h *domain.Host, request domain.NewHost) error {
-	if h.Fingerprint != "" && h.Fingerprint != request.Fingerprint && w.s.connected(h) {
+	if h.Fingerprint != "" && h.Fingerprint != request.Fingerprint && w.s.hosts.Connected(h) {
 		return identityInUse(h.HostID)
 	}
 	c, err := w.cluster(ctx, h.ClusterID)
@@ -146,7 +145,7 @@ func (w *work) records(ctx context.Context, e *domain.InfraEnv, key domain.HostK
 	}
 	for _, one := range found {
 		if one.HostKey != key && one.Fingerprint != "" && one.Fingerprint != request.Fingerprint {
-			if request.Fingerprint == "" && w.s.connected(&one) {
+			if request.Fingerprint == "" && w.s.hosts.Connected(&one) {
 				return nil, nil, identityInUse(key.HostID)
 			}
 			continue
@@ -171,7 +170,7 @@ func (w *work) supersede(ctx context.Context, elsewhere []*domain.Host) error {
 		o := lifecycle.Apply(other.State, lifecycle.Supersede, w.s.facts(other, nil))
 		other.Stamps.Registration = newStamp()
 		w.enter(other, o.To, o.Info)
-		w.quiet = append(w.quiet, other.HostKey)
+		w.silenced = append(w.silenced, other.HostKey)
 		if other.ClusterID != "" {
 			if err := w.refreshCluster(ctx, other.ClusterID); err != nil {
 				return err
@@ -217,9 +216,7 @@ func (s *Service) Admitted(ctx context.Context, key domain.HostKey, imageGenerat
 	if err != nil {
 		return false, err
 	}
-	found.mu.Lock()
-	defer found.mu.Unlock()
-	return imageGeneration > 0 && found.host.Admission == domain.Generations{ImageGeneration: imageGeneration, HostGeneration: current.HostGeneration}, nil
+	return imageGeneration > 0 && found.Host().Admission == domain.Generations{ImageGeneration: imageGeneration, HostGeneration: current.HostGeneration}, nil
 }
 
 // MustRegister implements Agents.
@@ -235,9 +232,8 @@ func (s *Service) MustRegister(ctx context.Context, key domain.HostKey) (bool, e
 	if err != nil {
 		return false, err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.host.BootID == "" && e.host.Admission.HostGeneration != current.HostGeneration, nil
+	h := e.Host()
+	return h.BootID == "" && h.Admission.HostGeneration != current.HostGeneration, nil
 }
 
 // HoldsStamps implements Agents.
@@ -246,45 +242,27 @@ func (s *Service) HoldsStamps(ctx context.Context, key domain.HostKey, carried d
 	if err != nil {
 		return false, err
 	}
-	if e.accepts(carried) || !s.store.Shared() {
-		return e.accepts(carried), nil
+	if holds := e.Host().Stamps.Accept(carried); holds || !s.store.Shared() {
+		return holds, nil
 	}
 	// Another replica may have registered the host just now.
 	if e, err = s.readEntry(ctx, key); err != nil {
 		return false, err
 	}
-	return e.accepts(carried), nil
-}
-
-func (e *entry) accepts(carried domain.Stamps) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.host.Stamps.Accept(carried)
-}
-
-// saw counts a poll.
-func (s *Service) saw(e *entry) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.seen, e.seenAt, e.dirty = s.clock.now(), s.Now(), true
+	return e.Host().Stamps.Accept(carried), nil
 }
 
 // entry finds a host in memory, or in the store.
-func (s *Service) entry(ctx context.Context, key domain.HostKey) (*entry, error) {
-	if e := s.hosts.get(key); e != nil {
-		e.mu.Lock()
-		fresh := !e.stale && !s.deaf.Load()
-		e.mu.Unlock()
-		if fresh {
-			return e, nil
-		}
+func (s *Service) entry(ctx context.Context, key domain.HostKey) (*hostcache.Entry, error) {
+	if e := s.hosts.Get(key); e != nil && !s.disconnected.Load() && !e.Stale() {
+		return e, nil
 	}
 	return s.readEntry(ctx, key)
 }
 
 // readEntry brings a host in memory up to date with the store.
-func (s *Service) readEntry(ctx context.Context, key domain.HostKey) (*entry, error) {
-	epoch := s.hosts.now()
+func (s *Service) readEntry(ctx context.Context, key domain.HostKey) (*hostcache.Entry, error) {
+	epoch := s.hosts.Epoch()
 	var h *domain.Host
 	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
 		h, err = r.Host(ctx, key)
@@ -294,13 +272,13 @@ func (s *Service) readEntry(ctx context.Context, key domain.HostKey) (*entry, er
 		return nil, err
 	}
 	if h == nil {
-		s.hosts.remove(key)
+		s.hosts.Remove(key)
 		return nil, domain.RefuseUnknown("Host", key.HostID)
 	}
-	if e := s.hosts.confirm(h, epoch); e != nil {
+	if e := s.hosts.Confirm(h, epoch); e != nil {
 		return e, nil
 	}
-	return s.hosts.put(h, s.clock.now(), epoch), nil
+	return s.hosts.Put(h, epoch), nil
 }
 
 // NextInstructions implements Agents.
@@ -331,11 +309,11 @@ func (s *Service) next(ctx context.Context, key domain.HostKey, carried *domain.
 	if err != nil {
 		return Instructions{}, err
 	}
-	e.mu.Lock()
-	// A host that was heard already is away as long as that is not written down: its agent may have registered first, or the store may have been away.
-	returns := !s.hears(e) || lifecycle.Silent(e.host.State) && e.host.MediaConnected
-	e.mu.Unlock()
-	s.saw(e)
+	// A host that polled already is away as long as that is not written down: its agent may have registered first, or the store may have been away.
+	_, connected := e.Seen()
+	known := e.Host()
+	returns := !connected || lifecycle.Silent(known.State) && known.MediaConnected
+	e.Touch()
 	if returns {
 		if err := s.Refresh(ctx, key); err != nil && domain.KindOf(err) != domain.NotFound {
 			return Instructions{}, err
@@ -348,9 +326,7 @@ func (s *Service) next(ctx context.Context, key domain.HostKey, carried *domain.
 		if e, err = s.entry(ctx, key); err != nil {
 			return Instructions{}, err
 		}
-		e.mu.Lock()
-		wake, gone, h := e.wake, e.gone, e.host
-		e.mu.Unlock()
+		h, changed, gone := e.Watch()
 		if gone {
 			return Instructions{}, domain.RefuseUnknown("Host", key.HostID)
 		}
@@ -373,9 +349,9 @@ func (s *Service) next(ctx context.Context, key domain.HostKey, carried *domain.
 		case <-s.stopping:
 			return instructions, nil
 		case <-timer.C:
-			s.saw(e)
+			e.Touch()
 			return instructions, nil
-		case <-wake:
+		case <-changed:
 		}
 	}
 }
@@ -383,7 +359,7 @@ func (s *Service) next(ctx context.Context, key domain.HostKey, carried *domain.
 // Refresh brings a host's state up to date with what is known: a poll after silence, silence after polls.
 func (s *Service) Refresh(ctx context.Context, key domain.HostKey) error {
 	_, err := s.change(ctx, domain.Machine, key, func(ctx context.Context, w *work, h *domain.Host) error {
-		if s.connected(h) {
+		if s.hosts.Connected(h) {
 			h.MediaConnected = true
 		}
 		return w.refresh(ctx, h)
@@ -421,8 +397,8 @@ func (s *Service) ReportProgress(ctx context.Context, key domain.HostKey, report
 	if err != nil {
 		return nil, err
 	}
-	if e := s.hosts.get(key); e != nil {
-		s.saw(e)
+	if e := s.hosts.Get(key); e != nil {
+		e.Touch()
 	}
 	return h, nil
 }
@@ -499,17 +475,10 @@ func (s *Service) mayReportEvent(ctx context.Context, key domain.HostKey) error 
 	if err != nil {
 		return err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	now := s.Now()
-	if e.eventsUntil.Before(now) {
-		e.eventsUntil = now
-	}
-	if wait := e.eventsUntil.Sub(now) - (eventBurst-1)*eventPause; wait > 0 {
+	if wait := e.TakeEvent(eventBurst, eventPause); wait > 0 {
 		refusal := domain.Refuse(domain.TooMany, "EventsTooMany", "host %s reports events too fast: at most %d at once, and one each %s", key.HostID, eventBurst, eventPause)
 		refusal.RetryAfter = wait
 		return refusal
 	}
-	e.eventsUntil = e.eventsUntil.Add(eventPause)
 	return nil
 }

@@ -14,21 +14,22 @@ import (
 func Tick(ctx context.Context, s *Service) { s.tick(ctx) }
 
 // Listen hears other replicas as Run does, until ctx ends.
-func Listen(ctx context.Context, s *Service) error { return s.store.Listen(ctx, s.heard, s.unheard) }
+func Listen(ctx context.Context, s *Service) error {
+	return s.store.Listen(ctx, s.notified, s.disconnect)
+}
 
 // Review makes the next refresh of a cluster assess all of its hosts, or only those that it changes.
 func Review(s *Service, id string, due bool) {
 	if due {
 		s.reviews.forget(id)
 	} else {
-		s.reviews.done(id, s.clock.now()+time.Hour)
+		s.reviews.done(id, s.clock.Now()+time.Hour)
 	}
 }
 
 // Woken returns what says whether a host was shown another version since.
 func Woken(s *Service, key domain.HostKey) func() bool {
-	e := s.hosts.get(key)
-	wake := e.wake
+	_, wake, _ := s.hosts.Get(key).Watch()
 	return func() bool {
 		select {
 		case <-wake:

@@ -324,18 +324,15 @@ func (s *Service) ResetValidation(ctx context.Context, by domain.Principal, key 
 		switch id {
 		case validate.DiskSpeed:
 			h.Checks.DiskSpeed = validate.Unknown
-		case "container-images-available":
+		case validate.ContainerImages:
 			h.Checks.Registry, h.Checks.RegistryDetail, h.Images, h.ImagesDetail = validate.Unknown, "", validate.Unknown, ""
 		default:
 			return domain.Refuse(domain.Invalid, "ValidationNotResettable", "validation %q follows from what is known and cannot be reset; sufficient-installation-disk-speed and container-images-available can", domain.Truncate(id, 64))
 		}
 		return w.refresh(ctx, h)
 	})
-	if e := s.hosts.get(key); err == nil && e != nil {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.toldAt, e.replies = nil, nil // ask again
-		e.changed()
+	if e := s.hosts.Get(key); err == nil && e != nil {
+		e.AskAgain()
 	}
 	return h, err
 }

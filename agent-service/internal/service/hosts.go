@@ -137,20 +137,17 @@ func (s *Service) remembered(ctx context.Context, key domain.HostKey) (*domain.H
 	if err != nil {
 		return nil, err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.host, nil
+	return e.Host(), nil
 }
 
 // Seen implements Hosts.
 func (s *Service) Seen(key domain.HostKey) domain.Seen {
-	e := s.hosts.get(key)
+	e := s.hosts.Get(key)
 	if e == nil {
 		return domain.Seen{}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return domain.Seen{At: e.seenAt, Connected: s.hears(e)}
+	at, connected := e.Seen()
+	return domain.Seen{At: at, Connected: connected}
 }
 
 // change runs a transaction about one host of a principal. The clusters are those that it may be taken to.
@@ -166,7 +163,7 @@ func (s *Service) change(ctx context.Context, by domain.Principal, key domain.Ho
 		}
 		after, err = w.stake(ctx, by, h)
 		return err
-	}, append(clusters, s.hosts.clusterOf(key))...)
+	}, append(clusters, s.hosts.ClusterOf(key))...)
 	if err != nil {
 		return nil, err
 	}

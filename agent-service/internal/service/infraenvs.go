@@ -224,7 +224,7 @@ func (s *Service) revoke(ctx context.Context, by domain.Principal, id, event, me
 // TokenGenerations implements InfraEnvs.
 func (s *Service) TokenGenerations(ctx context.Context, id string) (domain.Generations, error) {
 	e, err := s.knownInfraEnv(ctx, id)
-	if domain.KindOf(err) == domain.NotFound && s.RestoreTime > 0 && (!s.loaded.Load() || s.clock.now()-time.Duration(s.loadedAt.Load()) < s.RestoreTime) {
+	if domain.KindOf(err) == domain.NotFound && s.RestoreTime > 0 && (!s.loaded.Load() || s.clock.Now()-time.Duration(s.loadedAt.Load()) < s.RestoreTime) {
 		awaited := domain.Refuse(domain.Unavailable, "InfraEnvAwaited", "InfraEnv %s is not known yet: the service began a moment ago", id)
 		awaited.RetryAfter = restorePause
 		return domain.Generations{}, awaited
@@ -240,10 +240,10 @@ const restorePause = 5 * time.Second
 
 // knownInfraEnv is an InfraEnv from memory. It is not to be changed.
 func (s *Service) knownInfraEnv(ctx context.Context, id string) (*domain.InfraEnv, error) {
-	return s.infraEnvs.get(id, func() (*domain.InfraEnv, error) { return s.GetInfraEnv(ctx, domain.Machine, id) })
+	return s.infraEnvs.Get(id, func() (*domain.InfraEnv, error) { return s.GetInfraEnv(ctx, domain.Machine, id) })
 }
 
 // knownCluster is a cluster from memory. It is not to be changed.
 func (s *Service) knownCluster(ctx context.Context, id string) (*domain.Cluster, error) {
-	return s.clusters.get(id, func() (*domain.Cluster, error) { return s.GetCluster(ctx, domain.Machine, id) })
+	return s.clusters.Get(id, func() (*domain.Cluster, error) { return s.GetCluster(ctx, domain.Machine, id) })
 }

@@ -10,12 +10,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/hostcache"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 )
 
 const (
 	tickInterval = time.Second
-	// longestTick is how much time one tick counts at most: a process that was suspended heard nobody.
+	// longestTick is how much time one tick counts at most: a process that was suspended got no polls.
 	longestTick = 3 * tickInterval
 )
 
@@ -25,7 +26,7 @@ func (s *Service) tick(ctx context.Context) {
 	if away {
 		away = s.noted(s.store.Ping(ctx)) != nil
 	}
-	now := s.clock.advance(s.Now(), longestTick, away)
+	now := s.clock.Advance(s.Now(), longestTick, away)
 	if away {
 		return
 	}
@@ -49,9 +50,9 @@ func (s *Service) tick(ctx context.Context) {
 	if s.EventRetention > 0 && now-s.prunedAt >= pruneInterval {
 		s.pruneEvents(ctx, now)
 	}
-	for _, e := range s.hosts.all() {
-		if verb, due := s.overdue(e, now); due {
-			if err := s.happen(ctx, e, verb); err != nil {
+	for _, e := range s.hosts.All() {
+		if verb, due := overdue(e.Age(now)); due {
+			if err := s.applyTimeout(ctx, e.Host(), verb); err != nil {
 				s.Log.Warn("did not follow a silence or a time-out", zap.Error(err))
 			}
 		}
@@ -88,17 +89,17 @@ const readBatch = 500
 
 // readChanged reads the hosts that other replicas made or changed: should such a replica be lost before it saves its heartbeats, this one has to see these hosts time out.
 func (s *Service) readChanged(ctx context.Context) {
-	keys := s.hosts.changedElsewhere()
+	keys := s.hosts.ChangedElsewhere()
 	for len(keys) > 0 {
 		some := keys[:min(len(keys), readBatch)]
-		epoch := s.hosts.now()
+		epoch := s.hosts.Epoch()
 		var found []domain.Host
 		err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
 			found, err = r.HostsByKey(ctx, some)
 			return err
 		})
 		if err != nil {
-			s.hosts.readLater(keys)
+			s.hosts.ReadLater(keys)
 			s.Log.Warn("did not read hosts that other replicas changed", zap.Error(err))
 			return
 		}
@@ -108,56 +109,47 @@ func (s *Service) readChanged(ctx context.Context) {
 		}
 		for i := range found {
 			delete(gone, found[i].HostKey)
-			if s.hosts.confirm(&found[i], epoch) == nil {
-				s.hosts.put(&found[i], s.clock.now(), epoch)
+			if s.hosts.Confirm(&found[i], epoch) == nil {
+				s.hosts.Put(&found[i], epoch)
 			}
 		}
 		for key := range gone {
-			s.hosts.remove(key)
+			s.hosts.Remove(key)
 		}
 		keys = keys[len(some):]
 	}
 }
 
-// overdue says whether a host is silent for too long, or too long in its state.
-func (s *Service) overdue(e *entry, now time.Duration) (lifecycle.Verb, bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.host == nil || e.gone {
+// overdue says whether a host is silent for too long, or too long in its state. It is nil where it was deleted.
+func overdue(h *domain.Host, age hostcache.Age) (lifecycle.Verb, bool) {
+	if h == nil {
 		return "", false
 	}
-	silent := e.seen == never || now-e.seen >= s.DisconnectAfter
-	if silent {
-		facts := s.factsInMemory(e.host)
-		o := lifecycle.Apply(e.host.State, lifecycle.Refresh, facts)
-		if o.To != e.host.State {
-			return lifecycle.Refresh, true
-		}
+	if age.Silent && lifecycle.Apply(h.State, lifecycle.Refresh, factsInMemory(h)).To != h.State {
+		return lifecycle.Refresh, true
 	}
-	limit, limited := lifecycle.TimeOuts[e.host.State]
+	limit, limited := lifecycle.TimeOuts[h.State]
 	if !limited {
 		return "", false
 	}
-	since := e.stateSince
-	if e.host.State == lifecycle.InstallingInProgress {
-		since = max(since, e.stageSince)
+	since := age.InState
+	if h.State == lifecycle.InstallingInProgress {
+		since = min(since, age.InStage)
 	}
-	return lifecycle.TimeOut, now-since >= limit
+	return lifecycle.TimeOut, since >= limit
 }
 
 // factsInMemory are those of a silent host.
-func (s *Service) factsInMemory(h *domain.Host) lifecycle.Facts {
+func factsInMemory(h *domain.Host) lifecycle.Facts {
 	return lifecycle.Facts{
 		HasInventory: h.Summary.Hash != "", DayTwo: h.DayTwo, Rebooted: lifecycle.AfterReboot(h.Progress.Stage), Stage: h.Progress.Stage,
 		ClusterPreparing: true, ClusterInstalling: true,
 	}
 }
 
-// happen applies silence or a time-out to a host. One that is not there any more is forgotten.
-func (s *Service) happen(ctx context.Context, e *entry, verb lifecycle.Verb) error {
-	e.mu.Lock()
-	key, state := e.host.HostKey, e.host.State
-	e.mu.Unlock()
+// applyTimeout applies silence or a time-out to a host. One that is not there any more is forgotten.
+func (s *Service) applyTimeout(ctx context.Context, h *domain.Host, verb lifecycle.Verb) error {
+	key, state := h.HostKey, h.State
 	var err error
 	if verb == lifecycle.Refresh {
 		err = s.Refresh(ctx, key)
@@ -166,7 +158,7 @@ func (s *Service) happen(ctx context.Context, e *entry, verb lifecycle.Verb) err
 		err = s.timeOut(ctx, key, state)
 	}
 	if domain.KindOf(err) == domain.NotFound {
-		s.hosts.remove(key)
+		s.hosts.Remove(key)
 		return nil
 	}
 	return err
@@ -183,34 +175,19 @@ func (s *Service) timeOut(ctx context.Context, key domain.HostKey, state lifecyc
 
 // savePolls writes the heartbeats since the last time, in few statements.
 func (s *Service) savePolls(ctx context.Context) error {
-	var batch []domain.Poll
-	var from []*entry
-	now := s.clock.now()
-	for _, e := range s.hosts.all() {
-		e.mu.Lock()
-		if e.dirty && e.host != nil && e.seen != never {
-			batch = append(batch, domain.Poll{HostKey: e.host.HostKey, Ago: now - e.seen})
-			from = append(from, e)
-		}
-		e.dirty = false
-		e.mu.Unlock()
-	}
-	if len(batch) == 0 {
+	polls := s.hosts.UnsavedPolls()
+	if len(polls) == 0 {
 		return nil
 	}
-	if err := s.noted(s.store.SavePolls(ctx, batch)); err != nil {
-		for _, e := range from {
-			e.mu.Lock()
-			e.dirty = true
-			e.mu.Unlock()
-		}
+	if err := s.noted(s.store.SavePolls(ctx, polls)); err != nil {
+		s.hosts.SaveLater(polls)
 		return err
 	}
-	s.Saved.Add(int64(len(batch)))
+	s.Saved.Add(int64(len(polls)))
 	return nil
 }
 
-// mergePolls counts polls that other replicas heard. Clocks are not compared: a poll is news where it was saved again since it was read last.
+// mergePolls counts polls of other replicas.
 func (s *Service) mergePolls(ctx context.Context) {
 	if !s.store.Shared() {
 		return
@@ -220,42 +197,21 @@ func (s *Service) mergePolls(ctx context.Context) {
 		return
 	}
 	s.pollsRead = mark
-	now := s.clock.now()
+	// What is news was saved since the last look, and came not longer than that before.
+	longest := 2 * s.SaveInterval
 	for _, one := range polls {
-		e := s.hosts.get(one.HostKey)
-		if e == nil {
-			// It registered elsewhere. If that replica goes, this one sees whether the host does, too.
-			if e, err = s.entry(ctx, one.HostKey); err != nil {
-				continue
-			}
+		if s.hosts.Merge(one, longest) {
+			continue
 		}
-		e.mu.Lock()
-		news := e.saved != 0 && e.saved != one.Saved
-		e.saved = one.Saved
-		// What is news was saved since the last look, and heard not longer than that before.
-		if ago := min(one.Ago, 2*s.SaveInterval); news && now-ago > e.seen {
-			e.seen, e.seenAt = now-ago, s.Now().Add(-ago)
+		// It registered elsewhere. If that replica goes, this one sees whether the host does, too.
+		if _, err := s.entry(ctx, one.HostKey); err == nil {
+			s.hosts.Merge(one, longest)
 		}
-		e.mu.Unlock()
 	}
 }
 
 // Census counts hosts by state, from memory, and how many of them are connected.
-func (s *Service) Census() (states map[lifecycle.State]int, connected int) {
-	states = map[lifecycle.State]int{}
-	now := s.clock.now()
-	for _, e := range s.hosts.all() {
-		e.mu.Lock()
-		if e.host != nil && !e.gone {
-			states[e.host.State]++
-			if e.seen != never && now-e.seen < s.DisconnectAfter {
-				connected++
-			}
-		}
-		e.mu.Unlock()
-	}
-	return states, connected
-}
+func (s *Service) Census() (states map[lifecycle.State]int, connected int) { return s.hosts.Census() }
 
 // StoreAway is true while the store cannot be reached.
 func (s *Service) StoreAway() bool { return s.storeAway.Load() }

@@ -23,26 +23,10 @@ var (
 	noChecks     validate.Checks
 )
 
-// connected is true for hosts that polled within the time-out. One that this process has not heard of yet, because it began just now, counts as it will then.
-func (s *Service) connected(h *domain.Host) bool {
-	e := s.hosts.get(h.HostKey)
-	if e == nil {
-		return !lifecycle.Silent(h.State)
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return s.hears(e) || e.backSince(h)
-}
-
-// hears is true where a host polled within the time-out. The caller holds the entry.
-func (s *Service) hears(e *entry) bool {
-	return e.seen != never && s.clock.now()-e.seen < s.DisconnectAfter
-}
-
 func (s *Service) facts(h *domain.Host, c *domain.Cluster) lifecycle.Facts {
 	slow := h.Checks.DiskSpeed == validate.Refused && (c == nil || !slices.Contains(c.IgnoredValidations, validate.DiskSpeed))
 	f := lifecycle.Facts{
-		Connected: s.connected(h) && h.MediaConnected, HasInventory: h.Summary.Hash != "",
+		Connected: s.hosts.Connected(h) && h.MediaConnected, HasInventory: h.Summary.Hash != "",
 		Sufficient: validate.Sufficient(h.Validations, h.ClusterID != ""), DayTwo: h.DayTwo,
 		Prepared:   h.Images == validate.Passed && h.Checks.DiskSpeed != validate.Unknown && !slow,
 		Unprepared: h.Images == validate.Refused || slow,
@@ -62,7 +46,7 @@ func (s *Service) subject(h *domain.Host) validate.Subject {
 		role = "worker" // what it becomes
 	}
 	return validate.Subject{
-		ID: h.HostID, Key: h.String(), Twin: h.Twin, Connected: s.connected(h), MediaConnected: h.MediaConnected, Hostname: h.Hostname(), Role: role,
+		ID: h.HostID, Key: h.String(), Twin: h.Twin, Connected: s.hosts.Connected(h), MediaConnected: h.MediaConnected, Hostname: h.Hostname(), Role: role,
 		DiskID: h.InstallationDiskID, DiskPath: h.InstallationDiskPath, Summary: h.Summary, NTP: h.NTPSources, Checks: h.Checks,
 		KeptDisks: h.SkipFormattingDisks, AgentVersion: h.AgentVersion, NoInstaller: h.Assisted() && s.InstallerImage == "",
 	}
@@ -90,16 +74,16 @@ func takesDayTwo(c *domain.Cluster) bool {
 
 // assess validates a host and applies refresh to it.
 func (w *work) assess(h *domain.Host, c *domain.Cluster, around *validate.Surroundings) {
-	quiet := slices.Contains(w.quiet, h.HostKey)
+	silenced := slices.Contains(w.silenced, h.HostKey)
 	subject := w.s.subject(h)
-	subject.Connected = subject.Connected && !quiet
+	subject.Connected = subject.Connected && !silenced
 	results := validate.Host(subject, around, w.s.Minimums)
 	if !slices.Equal(results, h.Validations) {
 		w.compare(h, results)
 		h.Validations = results
 	}
 	facts := w.s.facts(h, c)
-	facts.Connected = facts.Connected && !quiet
+	facts.Connected = facts.Connected && !silenced
 	o := lifecycle.Apply(h.State, lifecycle.Refresh, facts)
 	info := o.Info
 	switch {
@@ -148,7 +132,7 @@ func (w *work) refreshCluster(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	all := w.concernsAll(w.clusters[id]) || w.s.reviews.due(id, w.s.clock.now(), w.s.PollInterval)
+	all := w.concernsAll(w.clusters[id]) || w.s.reviews.due(id, w.s.clock.Now(), w.s.PollInterval)
 	for range 8 {
 		around := surroundings(c, members)
 		for i, m := range members {

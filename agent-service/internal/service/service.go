@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/hostcache"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
@@ -58,17 +59,17 @@ type Service struct {
 	Options
 	store Store
 	feed  feed
-	hosts *directory
-	clock *awake
+	hosts *hostcache.Cache
+	clock *hostcache.UpClock
 	// queues are of clusters that transactions change.
 	queues queues
 	// reviews are of clusters.
 	reviews reviews
 
-	infraEnvs *recent[domain.InfraEnv]
-	clusters  *recent[domain.Cluster]
+	infraEnvs *hostcache.Recent[domain.InfraEnv]
+	clusters  *hostcache.Recent[domain.Cluster]
 	savedAt   time.Duration
-	// loadedAt is when the store was loaded last, in awake time, in nanoseconds.
+	// loadedAt is when the store was loaded last, in the time of the clock, in nanoseconds.
 	loadedAt atomic.Int64
 	// prunedAt is when old events were deleted last.
 	prunedAt time.Duration
@@ -76,11 +77,11 @@ type Service struct {
 	pollsRead int64
 	// stopping is closed when Run ends: held polls are answered.
 	stopping chan struct{}
-	// deaf is set while changes of other replicas are not heard.
-	deaf      atomic.Bool
-	loaded    atomic.Bool
-	loading   sync.Mutex
-	storeAway atomic.Bool
+	// disconnected is set while changes of other replicas are not known.
+	disconnected atomic.Bool
+	loaded       atomic.Bool
+	loading      sync.Mutex
+	storeAway    atomic.Bool
 
 	// Counters for metrics.
 	Polls     atomic.Int64
@@ -116,9 +117,10 @@ func New(store Store, o Options) *Service {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	s := &Service{Options: o, store: store, hosts: newDirectory(), clock: newAwake(o.Now()), stopping: make(chan struct{})}
-	s.deaf.Store(store.Shared())
-	s.infraEnvs, s.clusters = newRecent[domain.InfraEnv](&s.deaf), newRecent[domain.Cluster](&s.deaf)
+	s := &Service{Options: o, store: store, clock: hostcache.NewUpClock(o.Now()), stopping: make(chan struct{})}
+	s.hosts = hostcache.New(s.clock, func() time.Time { return s.Now() }, s.DisconnectAfter)
+	s.disconnected.Store(store.Shared())
+	s.infraEnvs, s.clusters = hostcache.NewRecent[domain.InfraEnv](&s.disconnected), hostcache.NewRecent[domain.Cluster](&s.disconnected)
 	return s
 }
 
@@ -129,13 +131,13 @@ func set(value *time.Duration, fallback time.Duration) {
 }
 
 // KnownInfraEnv implements Memory.
-func (s *Service) KnownInfraEnv(id string) *domain.InfraEnv { return s.infraEnvs.known(id) }
+func (s *Service) KnownInfraEnv(id string) *domain.InfraEnv { return s.infraEnvs.Known(id) }
 
 // KnownCluster implements Memory.
-func (s *Service) KnownCluster(id string) *domain.Cluster { return s.clusters.known(id) }
+func (s *Service) KnownCluster(id string) *domain.Cluster { return s.clusters.Known(id) }
 
 // KnownHost implements Memory.
-func (s *Service) KnownHost(key domain.HostKey) *domain.Host { return s.hosts.known(key) }
+func (s *Service) KnownHost(key domain.HostKey) *domain.Host { return s.hosts.Known(key) }
 
 // Subscribe implements Events.
 func (s *Service) Subscribe() *Subscription { return s.feed.subscribe() }
@@ -157,7 +159,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer close(s.stopping)
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		if err := s.store.Listen(ctx, s.heard, s.unheard); err != nil {
+		if err := s.store.Listen(ctx, s.notified, s.disconnect); err != nil {
 			s.Log.Error("stopped listening to other replicas", zap.Error(err))
 		}
 	})
@@ -176,37 +178,37 @@ func (s *Service) Run(ctx context.Context) error {
 	return s.savePolls(last)
 }
 
-// unheard is called again and again while other replicas are not heard.
-func (s *Service) unheard() {
-	if !s.deaf.Swap(true) {
-		s.Log.Warn("stopped hearing other replicas, reads from the database what they may change")
+// disconnect is called again and again while changes of other replicas are not known.
+func (s *Service) disconnect() {
+	if !s.disconnected.Swap(true) {
+		s.Log.Warn("lost the notifications of other replicas, reads from the database what they may change")
 	}
 }
 
-// heard takes news of other replicas.
-func (s *Service) heard(changes []domain.Change) {
+// notified takes changes that other replicas committed.
+func (s *Service) notified(changes []domain.Change) {
 	for _, c := range changes {
 		switch c.Kind {
 		case domain.HostChanged:
 			if c.Quiet {
-				s.hosts.quiet(c.Host)
+				s.hosts.Silence(c.Host)
 			}
 			if c.Gone {
-				s.hosts.remove(c.Host)
+				s.hosts.Remove(c.Host)
 			}
-			s.hosts.stale(c.Host)
+			s.hosts.MarkStale(c.Host)
 		case domain.InfraEnvChanged:
-			s.infraEnvs.forget(c.ID)
+			s.infraEnvs.Forget(c.ID)
 		case domain.ClusterChanged:
-			s.clusters.forget(c.ID)
+			s.clusters.Forget(c.ID)
 			s.reviews.forget(c.ID)
 		case domain.EventAdded:
 		case domain.EverythingChanged:
 			s.loaded.Store(false) // the next tick loads again
-			s.hosts.allStale()
-			s.infraEnvs.forget("")
-			s.clusters.forget("")
-			s.deaf.Store(false)
+			s.hosts.MarkAllStale()
+			s.infraEnvs.Forget("")
+			s.clusters.Forget("")
+			s.disconnected.Store(false)
 		}
 	}
 	s.feed.publish(changes...)
@@ -236,10 +238,10 @@ func (s *Service) load(ctx context.Context) error {
 	if s.loaded.Load() {
 		return nil
 	}
-	s.loaded.Store(true) // what is heard from now on makes it false again
+	s.loaded.Store(true) // a notification from now on makes it false again
 	seen := map[domain.HostKey]bool{}
 	for offset := 0; ; {
-		epoch := s.hosts.now()
+		epoch := s.hosts.Epoch()
 		var page domain.List[domain.Host]
 		err := s.store.View(ctx, func(ctx context.Context, r Reader) (err error) {
 			page, err = r.Hosts(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.HostFilter{Page: domain.Page{Limit: 5000, Offset: offset}})
@@ -251,17 +253,17 @@ func (s *Service) load(ctx context.Context) error {
 		}
 		for i := range page.Items {
 			seen[page.Items[i].HostKey] = true
-			s.hosts.put(&page.Items[i], s.clock.now(), epoch)
+			s.hosts.Put(&page.Items[i], epoch)
 		}
 		if offset += len(page.Items); len(page.Items) == 0 || offset >= page.Total {
 			break
 		}
 	}
-	for _, key := range s.hosts.keys() {
+	for _, key := range s.hosts.Keys() {
 		if seen[key] {
 			continue
 		}
-		// It was deleted where this replica did not hear of it, or made since it began to read.
+		// It was deleted where this replica was not notified, or made since it began to read.
 		if _, err := s.readEntry(ctx, key); err != nil && domain.KindOf(err) != domain.NotFound {
 			s.loaded.Store(false)
 			return err

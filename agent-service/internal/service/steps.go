@@ -23,6 +23,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
+	"github.com/muster-io/muster/agent-service/internal/hostcache"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
@@ -60,18 +61,11 @@ func situation(h *domain.Host) string {
 }
 
 // instruct says what the agent has to do; due is true where it must know now.
-func (s *Service) instruct(ctx context.Context, e *entry, key domain.HostKey) (answer Instructions, due bool, err error) {
-	e.mu.Lock()
-	h, told, now := e.host, e.told, s.clock.now()
-	news := told != situation(h)
-	var types []agentproto.StepType
-	for _, t := range asked[h.State] {
-		at, ever := e.toldAt[t]
-		if news || !ever || now-at >= periods[t]*s.PollInterval {
-			types = append(types, t)
-		}
-	}
-	e.mu.Unlock()
+func (s *Service) instruct(ctx context.Context, e *hostcache.Entry, key domain.HostKey) (answer Instructions, due bool, err error) {
+	h, types, news := e.Due(
+		func(h *domain.Host) (string, []agentproto.StepType) { return situation(h), asked[h.State] },
+		func(t agentproto.StepType) time.Duration { return periods[t] * s.PollInterval },
+	)
 	answer = Instructions{NextSeconds: 1, Revision: h.Revision}
 	var made []agentproto.StepType
 	for _, t := range types {
@@ -84,18 +78,8 @@ func (s *Service) instruct(ctx context.Context, e *entry, key domain.HostKey) (a
 			answer.Steps = append(answer.Steps, agentproto.Step{Type: t, ID: stepID(key, t, about(h, t)), Args: arguments})
 		}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.host != h {
-		// It changed meanwhile: look again rather than tell what is past.
-		return answer, false, nil
-	}
-	e.told = situation(h)
-	if e.toldAt == nil {
-		e.toldAt = map[agentproto.StepType]time.Duration{}
-	}
-	for _, t := range made {
-		e.toldAt[t] = now
+	if !e.Asked(h, situation(h), made) {
+		return answer, false, nil // it changed meanwhile: look again rather than tell what is past
 	}
 	return answer, news || len(answer.Steps) > 0, nil
 }
@@ -158,14 +142,10 @@ func (s *Service) ntpArguments(ctx context.Context, h *domain.Host) ([]string, b
 
 func (s *Service) peers(h *domain.Host) []agentproto.Peer {
 	var peers []agentproto.Peer
-	for _, key := range s.hosts.ofCluster(h.ClusterID) {
-		e := s.hosts.get(key)
-		if key == h.HostKey || e == nil || len(peers) == maxPeers {
+	for _, other := range s.hosts.OfCluster(h.ClusterID) {
+		if other.HostKey == h.HostKey || len(peers) == maxPeers {
 			continue
 		}
-		e.mu.Lock()
-		other := e.host
-		e.mu.Unlock()
 		nic := agentproto.PeerNIC{}
 		for _, a := range other.Summary.Addresses {
 			if prefix, err := netip.ParsePrefix(a); err == nil {
@@ -232,36 +212,26 @@ func (s *Service) ReportStep(ctx context.Context, key domain.HostKey, reply agen
 	if err != nil {
 		return err
 	}
-	s.saw(e)
+	e.Touch()
 	if len(reply.Output) > hardware.MaxReadBytes {
 		return domain.Refuse(domain.Invalid, "ReplyTooLarge", "a reply has at most %d bytes", hardware.MaxReadBytes)
 	}
 	sum := sumOf(reply)
-	e.mu.Lock()
-	h := e.host
-	same := e.replies[reply.Type] == sum && h.MediaConnected && h.Twin == "" // a good reply after a bad one says that the medium is back
-	other := isOther(reply, h)
-	if other {
-		delete(e.toldAt, reply.Type) // the agent was at this one when it was told about the next
-	}
-	e.mu.Unlock()
-	if other {
+	h := e.Host()
+	if isOther(reply, h) {
+		e.AskAgainFor(reply.Type) // the agent was at this one when it was told about the next
 		return nil
 	}
+	same := e.Replied(reply.Type, sum) && h.MediaConnected && h.Twin == "" // a good reply after a bad one says that the medium is back
 	if same && reply.Type != agentproto.StepInstall {
 		return nil
 	}
 	if err := s.take(ctx, h, key, reply); err != nil {
 		return err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.replies == nil {
-		e.replies = map[agentproto.StepType]uint64{}
-	}
 	// An inventory that was forgotten meanwhile is to be taken again.
 	if reply.Type == agentproto.StepInventory || reply.Type == agentproto.StepNTP {
-		e.replies[reply.Type] = sum
+		e.KeepReply(reply.Type, sum)
 	}
 	return nil
 }
@@ -336,8 +306,8 @@ func (s *Service) take(ctx context.Context, h *domain.Host, key domain.HostKey, 
 
 // changesNothing is true where a host is in memory as it is stored, and a check leaves it as it is. A cluster whose hosts are to be assessed again needs a transaction.
 func (s *Service) changesNothing(key domain.HostKey, learned func(*domain.Host)) bool {
-	h := s.hosts.known(key)
-	if h == nil || s.deaf.Load() || !h.MediaConnected || h.Twin != "" || lifecycle.Silent(h.State) || s.reviews.due(h.ClusterID, s.clock.now(), s.PollInterval) {
+	h := s.hosts.Known(key)
+	if h == nil || s.disconnected.Load() || !h.MediaConnected || h.Twin != "" || lifecycle.Silent(h.State) || s.reviews.due(h.ClusterID, s.clock.Now(), s.PollInterval) {
 		return false
 	}
 	after := *h

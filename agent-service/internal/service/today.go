@@ -61,14 +61,7 @@ func (s *Service) logsArgs(h *domain.Host, c *domain.Cluster) agentproto.LogsArg
 	if !h.Bootstrap {
 		return logs
 	}
-	for _, key := range s.hosts.ofCluster(c.ID) {
-		e := s.hosts.get(key)
-		if e == nil {
-			continue
-		}
-		e.mu.Lock()
-		other := e.host
-		e.mu.Unlock()
+	for _, other := range s.hosts.OfCluster(c.ID) {
 		if other.Role != "master" || len(other.Summary.Addresses) == 0 {
 			continue
 		}

@@ -26,15 +26,15 @@ type work struct {
 	Tx
 	s        *Service
 	now      time.Time
-	epoch    int64 // of the directory when it began
+	epoch    int64 // of the cache of hosts when it began
 	hosts    map[domain.HostKey]*tracked[domain.Host]
 	clusters map[string]*tracked[domain.Cluster]
 	// locked are the clusters that this transaction may change.
 	locked  []string
 	changes map[domain.Change]struct{}
 	events  []domain.Event
-	// quiet are hosts that appeared elsewhere: they count as never seen from now on.
-	quiet []domain.HostKey
+	// silenced are hosts that appeared elsewhere: they count as never seen from now on.
+	silenced []domain.HostKey
 	// reviewed are the clusters all of whose hosts were assessed.
 	reviewed map[string]struct{}
 }
@@ -53,7 +53,7 @@ type errNotLocked struct{ clusterID string }
 // Error implements error.
 func (e *errNotLocked) Error() string { return "cluster " + e.clusterID + " is not locked" }
 
-// update runs a transaction and, after it, shows what it changed to everybody who waits. The clusters that it changes are named as far as they are known; where it finds out
+// update runs a transaction and, after it, shows what it changed to polls that wait. The clusters that it changes are named as far as they are known; where it finds out
 // that there are others, it runs again with those locked, too.
 func (s *Service) update(ctx context.Context, do func(ctx context.Context, w *work) error, clusters ...string) error {
 	for {
@@ -84,7 +84,7 @@ func (s *Service) inTurn(ctx context.Context, clusters []string, do func() error
 func (s *Service) transact(ctx context.Context, tx Tx, clusters []string, do func(ctx context.Context, w *work) error) error {
 	tx.Recall(s)
 	w := &work{
-		Tx: tx, s: s, now: s.Now().UTC().Round(0), epoch: s.hosts.now(), hosts: map[domain.HostKey]*tracked[domain.Host]{}, clusters: map[string]*tracked[domain.Cluster]{}, locked: clusters,
+		Tx: tx, s: s, now: s.Now().UTC().Round(0), epoch: s.hosts.Epoch(), hosts: map[domain.HostKey]*tracked[domain.Host]{}, clusters: map[string]*tracked[domain.Cluster]{}, locked: clusters,
 		changes: map[domain.Change]struct{}{}, reviewed: map[string]struct{}{},
 	}
 	if err := tx.LockClusters(ctx, clusters...); err != nil {
@@ -107,14 +107,14 @@ func (w *work) needsLock(clusterID string) error {
 
 // show makes what was committed known to everybody.
 func (w *work) show() {
-	s, now := w.s, w.s.clock.now()
+	s, now := w.s, w.s.clock.Now()
 	for key, t := range w.hosts {
 		switch {
 		case t.deleted:
-			s.hosts.remove(key)
-		case !t.written && s.hosts.confirm(t.now, w.epoch) != nil: // polls that wait for a change go on waiting
-		case t.before.Revision == 0 || s.hosts.get(key) != nil: // one that is not there was deleted since
-			s.hosts.put(t.now, now, w.epoch)
+			s.hosts.Remove(key)
+		case !t.written && s.hosts.Confirm(t.now, w.epoch) != nil: // polls that wait for a change go on waiting
+		case t.before.Revision == 0 || s.hosts.Get(key) != nil: // one that is not there was deleted since
+			s.hosts.Put(t.now, w.epoch)
 		}
 	}
 	for id := range w.reviewed {
@@ -127,17 +127,17 @@ func (w *work) show() {
 	}
 	for c := range w.changes {
 		if c.Quiet {
-			s.hosts.quiet(c.Host)
+			s.hosts.Silence(c.Host)
 		}
 		switch c.Kind {
 		case domain.InfraEnvChanged:
-			s.infraEnvs.forget(c.ID)
+			s.infraEnvs.Forget(c.ID)
 		case domain.ClusterChanged:
 			if t := w.clusters[c.ID]; t != nil && !t.deleted && !s.store.Shared() {
 				// Nobody else writes: agents that are told of this at once need not read it again.
-				s.clusters.put(c.ID, new(*t.now), func(a, b *domain.Cluster) bool { return a.Revision > b.Revision })
+				s.clusters.Put(c.ID, new(*t.now), func(a, b *domain.Cluster) bool { return a.Revision > b.Revision })
 			} else {
-				s.clusters.forget(c.ID)
+				s.clusters.Forget(c.ID)
 			}
 		case domain.HostChanged, domain.EventAdded, domain.EverythingChanged:
 		}
@@ -285,7 +285,7 @@ func (w *work) flushHost(ctx context.Context, key domain.HostKey, t *tracked[dom
 		}
 		t.written = true
 	}
-	w.changed(domain.Change{Kind: domain.HostChanged, Host: key, ID: key.InfraEnvID, Quiet: slices.Contains(w.quiet, key), Gone: t.deleted})
+	w.changed(domain.Change{Kind: domain.HostChanged, Host: key, ID: key.InfraEnvID, Quiet: slices.Contains(w.silenced, key), Gone: t.deleted})
 	return nil
 }
 
