@@ -14,7 +14,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/domain"
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
@@ -74,7 +74,7 @@ func (s *server) requirements(role string) api.RoleRequirements {
 	}
 	var shown api.RoleRequirements
 	shown.Quantitative.CPUCores, shown.Quantitative.RAMMib, shown.Quantitative.DiskSizeGb = minimum.CPUs, minimum.MemoryGiB<<10, minimum.DiskGB
-	shown.Quantitative.InstallationDiskSpeedThresholdMs = service.SlowestSync
+	shown.Quantitative.InstallationDiskSpeedThresholdMs = hostplan.SlowestSync
 	return shown
 }
 

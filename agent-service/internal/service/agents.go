@@ -17,6 +17,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hostcache"
+	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 )
 
@@ -71,13 +72,13 @@ func (w *work) register(ctx context.Context, key domain.HostKey, request domain.
 	if err != nil {
 		return nil, err
 	}
-	h.AgentVersion, h.Fingerprint, h.BootID, h.RegisteredAt = request.AgentVersion, request.Fingerprint, request.BootID, w.now
-	h.Stamps.Registration = newStamp()
+	h.AgentVersion, h.Fingerprint, h.BootID, h.RegisteredAt = request.AgentVersion, request.Fingerprint, request.BootID, w.Now
+	h.Stamps.Registration = w.NewStamp()
 	h.Admission = domain.Generations{}
 	if request.BootID == "" && request.ImageGeneration > 0 {
 		h.Admission = domain.Generations{ImageGeneration: request.ImageGeneration, HostGeneration: e.HostGeneration}
 	}
-	w.tell(h, h.ClusterID, domain.Info, "host_registration_succeeded", true, "Host %s: Successfully registered", h.FreeLabel())
+	w.Tell(h, h.ClusterID, domain.Info, "host_registration_succeeded", true, "Host %s: Successfully registered", h.FreeLabel())
 	if err := w.supersede(ctx, elsewhere); err != nil {
 		return nil, err
 	}
@@ -89,8 +90,8 @@ func (w *work) register(ctx context.Context, key domain.HostKey, request domain.
 
 func (w *work) newHost(ctx context.Context, e *domain.InfraEnv, key domain.HostKey) (*domain.Host, error) {
 	h := &domain.Host{
-		HostKey: key, Owner: e.Owner, Stamps: domain.Stamps{Binding: newStamp()}, State: lifecycle.DiscoveringUnbound, StateInfo: "Waiting for host to send hardware details", StateUpdatedAt: w.now,
-		MediaConnected: true, RegisteredAt: w.now, CreatedAt: w.now, UpdatedAt: w.now,
+		HostKey: key, Owner: e.Owner, Stamps: domain.Stamps{Binding: w.NewStamp()}, State: lifecycle.DiscoveringUnbound, StateInfo: "Waiting for host to send hardware details", StateUpdatedAt: w.Now,
+		MediaConnected: true, RegisteredAt: w.Now, CreatedAt: w.Now, UpdatedAt: w.Now,
 		// Without custom resources nobody approves.
 		HostSettings: domain.HostSettings{Role: domain.AutoAssign, Approved: e.AutoApprove || e.Kube.Name == ""},
 	}
@@ -102,7 +103,7 @@ func (w *work) newHost(ctx context.Context, e *domain.InfraEnv, key domain.HostK
 		if c == nil || !lifecycle.Accepts(c.Status) {
 			return nil, domain.Refuse(domain.Conflict, "ClusterNotAccepting", "cluster %s of InfraEnv %s takes no hosts now", e.ClusterID, e.ID)
 		}
-		h.State, h.ClusterID, h.DayTwo = lifecycle.Discovering, c.ID, takesDayTwo(c)
+		h.State, h.ClusterID, h.DayTwo = lifecycle.Discovering, c.ID, hostplan.TakesDayTwo(c)
 	}
 	w.add(h)
 	return h, nil
@@ -117,14 +118,14 @@ func (w *work) again(ctx context.Context, h *domain.Host, request domain.NewHost
 	if err != nil {
 		return err
 	}
-	facts := w.s.facts(h, c)
+	facts := w.Facts(h, c)
 	facts.Connected = true
 	facts.SameBoot = request.BootID != "" && request.BootID == h.BootID
 	o := lifecycle.Apply(h.State, lifecycle.Register, facts)
-	if err := w.apply(h, o, "", false); err != nil {
+	if err := w.Apply(h, o, "", false); err != nil {
 		return err
 	}
-	w.enter(h, o.To, o.Info)
+	w.Enter(h, o.To, o.Info)
 	return nil
 }
 
@@ -167,10 +168,10 @@ func (w *work) records(ctx context.Context, e *domain.InfraEnv, key domain.HostK
 // supersede disconnects the same machine in other InfraEnvs, at once: it runs another image now.
 func (w *work) supersede(ctx context.Context, elsewhere []*domain.Host) error {
 	for _, other := range elsewhere {
-		o := lifecycle.Apply(other.State, lifecycle.Supersede, w.s.facts(other, nil))
-		other.Stamps.Registration = newStamp()
-		w.enter(other, o.To, o.Info)
-		w.silenced = append(w.silenced, other.HostKey)
+		o := lifecycle.Apply(other.State, lifecycle.Supersede, w.Facts(other, nil))
+		other.Stamps.Registration = w.NewStamp()
+		w.Enter(other, o.To, o.Info)
+		w.Silenced = append(w.Silenced, other.HostKey)
 		if other.ClusterID != "" {
 			if err := w.refreshCluster(ctx, other.ClusterID); err != nil {
 				return err
@@ -194,8 +195,8 @@ func (s *Service) tellRefused(ctx context.Context, refusal error, event domain.E
 		return
 	}
 	err := s.update(ctx, func(_ context.Context, w *work) error {
-		event.Severity, event.Category, event.At, event.Props = domain.Failure, "user", w.now, json.RawMessage("{}")
-		w.events = append(w.events, event)
+		event.Severity, event.Category, event.At, event.Props = domain.Failure, "user", w.Now, json.RawMessage("{}")
+		w.Recorded = append(w.Recorded, event)
 		return nil
 	})
 	if err != nil {
@@ -295,7 +296,7 @@ func (s *Service) NextInstructionsWith(ctx context.Context, key domain.HostKey, 
 func ended(h *domain.Host) Instructions {
 	answer := Instructions{NextSeconds: 1, Revision: h.Revision, Ended: true}
 	if !lifecycle.Installs(h.State) {
-		answer.Steps = []agentproto.Step{{Type: agentproto.StepStopInstallation, ID: stepID(h.HostKey, agentproto.StepStopInstallation, situation(h)), Args: []string{}}}
+		answer.Steps = []agentproto.Step{{Type: agentproto.StepStopInstallation, ID: hostplan.StepID(h.HostKey, agentproto.StepStopInstallation, hostplan.Situation(h)), Args: []string{}}}
 	}
 	return answer
 }
@@ -385,12 +386,12 @@ func (s *Service) ReportProgress(ctx context.Context, key domain.HostKey, report
 			return err
 		}
 		if h.Progress.Stage != report.Stage {
-			w.tell(h, h.ClusterID, domain.Info, "host_install_progress_updated", false, "Host %s: reached installation stage %s", h.Label(), report.Stage)
-			h.Progress.StageStartedAt = w.now
+			w.Tell(h, h.ClusterID, domain.Info, "host_install_progress_updated", false, "Host %s: reached installation stage %s", h.Label(), report.Stage)
+			h.Progress.StageStartedAt = w.Now
 			h.Progress.Percentage = max(h.Progress.Percentage, lifecycle.Percentage(report.Stage))
 		}
 		if h.Progress.Stage != report.Stage || h.Progress.Info != info {
-			h.Progress.Stage, h.Progress.Info, h.Progress.StageUpdatedAt = report.Stage, info, w.now
+			h.Progress.Stage, h.Progress.Info, h.Progress.StageUpdatedAt = report.Stage, info, w.Now
 		}
 		return w.refresh(ctx, h)
 	})
@@ -449,13 +450,13 @@ func (s *Service) ReportEvent(ctx context.Context, key domain.HostKey, event dom
 		default:
 			return domain.Refuse(domain.Invalid, "SeverityInvalid", "severity %q: write info, warning, error or critical", domain.Truncate(severity, 32))
 		}
-		w.tell(h, h.ClusterID, severity, event.Name, h.ClusterID == "", "%s", event.Message)
-		told := &w.events[len(w.events)-1]
+		w.Tell(h, h.ClusterID, severity, event.Name, h.ClusterID == "", "%s", event.Message)
+		told := &w.Recorded[len(w.Recorded)-1]
 		told.Category, told.Reported = category, true
 		if len(event.Props) > 0 {
 			told.Props = event.Props
 		}
-		if event.At.After(h.CreatedAt) && event.At.Before(w.now) { // else the machine's clock is wrong
+		if event.At.After(h.CreatedAt) && event.At.Before(w.Now) { // else the machine's clock is wrong
 			told.At = event.At.UTC()
 		}
 		return nil

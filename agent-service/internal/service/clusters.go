@@ -7,12 +7,10 @@ import (
 	"context"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
-	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
 // CreateCluster implements Clusters.
@@ -40,7 +38,7 @@ func (s *Service) CreateCluster(ctx context.Context, by domain.Principal, reques
 		}
 		made = &domain.Cluster{
 			ID: id, Name: request.Name, Owner: by.Owner(), Kube: request.Kube, ClusterSettings: settings, Status: lifecycle.ClusterInsufficient,
-			StatusInfo: "Cluster is not ready for install: too few hosts are approved and valid", StatusUpdatedAt: w.now, CreatedAt: w.now, UpdatedAt: w.now,
+			StatusInfo: "Cluster is not ready for install: too few hosts are approved and valid", StatusUpdatedAt: w.Now, CreatedAt: w.Now, UpdatedAt: w.Now,
 		}
 		if by.Admin && request.Owner != nil {
 			made.Owner = *request.Owner
@@ -48,10 +46,10 @@ func (s *Service) CreateCluster(ctx context.Context, by domain.Principal, reques
 		if settings.Imported {
 			made.Status, made.StatusInfo = lifecycle.ClusterAddingHosts, "Cluster is installed already and takes hosts"
 		} else if request.Restored != nil {
-			made.Restore(request.Restored, w.now)
+			made.Restore(request.Restored, w.Now)
 		}
 		w.clusters[id] = &tracked[domain.Cluster]{now: made}
-		w.tellCluster(made, domain.Info, "cluster_registration_succeeded", "Successfully registered cluster")
+		w.TellCluster(made, domain.Info, "cluster_registration_succeeded", "Successfully registered cluster")
 		return nil
 	}, id)
 	if err != nil {
@@ -157,17 +155,17 @@ func (s *Service) DeleteCluster(ctx context.Context, by domain.Principal, id str
 			if lifecycle.Busy(h.State) {
 				h.State = lifecycle.Cancelled
 			}
-			o := lifecycle.Apply(h.State, lifecycle.Unbind, s.facts(h, nil))
-			if err := w.apply(h, o, "", false); err != nil {
+			o := lifecycle.Apply(h.State, lifecycle.Unbind, w.Facts(h, nil))
+			if err := w.Apply(h, o, "", false); err != nil {
 				return err
 			}
-			w.tell(h, id, domain.Info, "host_unbind_succeeded", true, "Host %s: Successfully unbound from cluster", h.Label())
-			h.State, h.StateInfo, h.StateUpdatedAt = o.To, o.Info, w.now
+			w.Tell(h, id, domain.Info, "host_unbind_succeeded", true, "Host %s: Successfully unbound from cluster", h.Label())
+			h.State, h.StateInfo, h.StateUpdatedAt = o.To, o.Info, w.Now
 			if o.Has(lifecycle.Reassess) {
-				w.assess(h, nil, nil)
+				w.Assess(h, nil, nil)
 			}
 		}
-		w.tellCluster(c, domain.Info, "cluster_deregistered", "Deregistered cluster")
+		w.TellCluster(c, domain.Info, "cluster_deregistered", "Deregistered cluster")
 		return nil
 	})
 	if err != nil {
@@ -189,15 +187,15 @@ func (s *Service) InstallCluster(ctx context.Context, by domain.Principal, id st
 		}
 		ready := slices.DeleteFunc(slices.Clone(members), func(h *domain.Host) bool { return h.State != lifecycle.Known || !h.Approved })
 		for _, h := range ready {
-			if _, err := s.image(c, h); err != nil {
+			if _, err := s.rules().Image(c, h); err != nil {
 				return err
 			}
 		}
-		if err := w.assignRoles(c, ready, members); err != nil {
+		if err := w.AssignRoles(c, ready, members); err != nil {
 			return err
 		}
-		c.InstallStartedAt, c.Preparation.Cancelled = w.now, false
-		w.enterCluster(c, lifecycle.ClusterPreparing, "Preparing cluster for installation")
+		c.InstallStartedAt, c.Preparation.Cancelled = w.Now, false
+		w.EnterCluster(c, lifecycle.ClusterPreparing, "Preparing cluster for installation")
 		for _, h := range ready {
 			if err := w.act(ctx, h, lifecycle.Prepare, nil); err != nil {
 				return err
@@ -210,43 +208,6 @@ func (s *Service) InstallCluster(ctx context.Context, by domain.Principal, id st
 	})
 }
 
-// assignRoles gives roles to hosts that have none: the control plane first, of those that are fit for it. Nobody gets a role that a validation forbids.
-func (w *work) assignRoles(c *domain.Cluster, hosts, members []*domain.Host) error {
-	around := surroundings(c, members)
-	unfit := func(h *domain.Host, role string) []string {
-		subject := w.s.subject(h)
-		subject.Role = role
-		return validate.Failing(validate.Host(subject, around, w.s.Minimums), true)
-	}
-	masters := 0
-	for _, h := range hosts {
-		if h.Role == "master" {
-			masters++
-		}
-	}
-	for _, h := range hosts {
-		if h.Role != domain.AutoAssign {
-			continue
-		}
-		h.Role = "worker"
-		if masters < c.ControlPlaneCount && len(unfit(h, "master")) == 0 {
-			h.Role = "master"
-			masters++
-		}
-	}
-	if needs := w.s.Minimums["master"]; masters < c.ControlPlaneCount {
-		return domain.Refuse(domain.Conflict, "TooFewMasters", "cluster %s needs %d hosts of role master, which has at least %d CPU cores, %d GiB of memory and a disk of %d GB: %d of those that are ready may have it",
-			c.ID, c.ControlPlaneCount, needs.CPUs, needs.MemoryGiB, needs.DiskGB, masters)
-	}
-	around = surroundings(c, members) // some look at others of their role
-	for _, h := range hosts {
-		if why := unfit(h, h.Role); len(why) > 0 {
-			return domain.Refuse(domain.Conflict, "HostUnfit", "host %s cannot have role %s: %s", h.Label(), h.Role, strings.Join(why, "; "))
-		}
-	}
-	return nil
-}
-
 // CancelCluster implements Clusters.
 func (s *Service) CancelCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
 	return s.changeCluster(ctx, by, id, func(ctx context.Context, w *work, c *domain.Cluster, members []*domain.Host) error {
@@ -255,10 +216,10 @@ func (s *Service) CancelCluster(ctx context.Context, by domain.Principal, id str
 		}
 		started := c.Status != lifecycle.ClusterPreparing
 		if started {
-			w.enterCluster(c, lifecycle.ClusterCancelled, "Cluster installation was cancelled by user")
+			w.EnterCluster(c, lifecycle.ClusterCancelled, "Cluster installation was cancelled by user")
 		} else {
 			c.Preparation = domain.Preparation{Cancelled: true}
-			w.enterCluster(c, lifecycle.ClusterInsufficient, "Cluster installation was cancelled by user")
+			w.EnterCluster(c, lifecycle.ClusterInsufficient, "Cluster installation was cancelled by user")
 		}
 		return w.each(ctx, members, lifecycle.Cancel, c)
 	})
@@ -281,7 +242,7 @@ func (s *Service) ResetCluster(ctx context.Context, by domain.Principal, id stri
 			return domain.Refuse(domain.Conflict, "ClusterNotResettable", "cluster %s is %s: only failed and cancelled installations are reset", id, c.Status)
 		}
 		c.Preparation = domain.Preparation{}
-		w.enterCluster(c, lifecycle.ClusterInsufficient, "Cluster was reset by user")
+		w.EnterCluster(c, lifecycle.ClusterInsufficient, "Cluster was reset by user")
 		return w.each(ctx, members, lifecycle.Reset, c)
 	})
 }
@@ -291,7 +252,7 @@ func (s *Service) CompleteCluster(ctx context.Context, by domain.Principal, id, 
 	return s.changeCluster(ctx, by, id, func(_ context.Context, w *work, c *domain.Cluster, _ []*domain.Host) error {
 		switch c.Status {
 		case lifecycle.ClusterInstalling, lifecycle.ClusterFinalizing:
-			w.enterCluster(c, lifecycle.ClusterInstalled, "Cluster is installed")
+			w.EnterCluster(c, lifecycle.ClusterInstalled, "Cluster is installed")
 		case lifecycle.ClusterInstalled, lifecycle.ClusterAddingHosts:
 		default:
 			return domain.Refuse(domain.Conflict, "ClusterNotInstalling", "cluster %s is %s: it cannot be completed", id, c.Status)

@@ -48,7 +48,7 @@ func (s *Service) markInfraEnv(ctx context.Context, by domain.Principal, id stri
 		if e.Deleting && e.DeletingForced == force {
 			return nil
 		}
-		e.Deleting, e.DeletingForced, e.UpdatedAt = true, force, w.now
+		e.Deleting, e.DeletingForced, e.UpdatedAt = true, force, w.Now
 		w.changed(domain.Change{Kind: domain.InfraEnvChanged, ID: id})
 		return w.PutInfraEnv(ctx, e)
 	})
@@ -145,8 +145,8 @@ func (s *Service) dropInfraEnv(ctx context.Context, id string) error {
 		if left.Total > 0 {
 			return errHostsLeft
 		}
-		w.events = append(w.events, domain.Event{
-			Name: "infra_env_deregistered", InfraEnvID: id, Severity: domain.Info, Category: "user", Message: "Deregistered InfraEnv", At: w.now, ForInfraEnv: true,
+		w.Recorded = append(w.Recorded, domain.Event{
+			Name: "infra_env_deregistered", InfraEnvID: id, Severity: domain.Info, Category: "user", Message: "Deregistered InfraEnv", At: w.Now, ForInfraEnv: true,
 			Props: json.RawMessage("{}"),
 		})
 		w.changed(domain.Change{Kind: domain.InfraEnvChanged, ID: id})

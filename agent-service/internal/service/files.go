@@ -153,7 +153,7 @@ func (w *work) putManifest(ctx context.Context, clusterID, name string, content 
 			return domain.Refuse(domain.Invalid, "ManifestInvalid", "manifest %s is neither YAML nor JSON", name)
 		}
 	}
-	return w.PutFile(ctx, clusterID, name, content, w.now)
+	return w.PutFile(ctx, clusterID, name, content, w.Now)
 }
 
 func (s *Service) changeManifests(ctx context.Context, by domain.Principal, clusterID string, do func(ctx context.Context, w *work, there []domain.FileInfo) error) error {
@@ -214,7 +214,7 @@ func (s *Service) OverrideInstallConfig(ctx context.Context, by domain.Principal
 		if len(patch) == 0 {
 			return w.DeleteFile(ctx, clusterID, overridesFile)
 		}
-		return w.PutFile(ctx, clusterID, overridesFile, []byte(overrides), w.now)
+		return w.PutFile(ctx, clusterID, overridesFile, []byte(overrides), w.Now)
 	})
 }
 
@@ -249,7 +249,7 @@ func (s *Service) SetSettingsOfUI(ctx context.Context, by domain.Principal, clus
 		if _, err := w.ownCluster(ctx, by, clusterID); err != nil {
 			return err
 		}
-		return w.PutFile(ctx, clusterID, settingsOfUI, []byte(settings), w.now)
+		return w.PutFile(ctx, clusterID, settingsOfUI, []byte(settings), w.Now)
 	}, clusterID)
 }
 
@@ -271,16 +271,16 @@ func (s *Service) KeepLogs(ctx context.Context, clusterID string, from domain.Ho
 		if controller {
 			name = logsController
 		} else {
-			h.LogsState, h.LogsAt = "completed", w.now
+			h.LogsState, h.LogsAt = "completed", w.Now
 		}
-		return w.PutFile(ctx, clusterID, name, archive, w.now)
+		return w.PutFile(ctx, clusterID, name, archive, w.Now)
 	}, clusterID)
 }
 
 // LogsProgress implements Files.
 func (s *Service) LogsProgress(ctx context.Context, key domain.HostKey, state string) error {
 	_, err := s.change(ctx, domain.Machine, key, func(_ context.Context, w *work, h *domain.Host) error {
-		h.LogsState, h.LogsAt = state, w.now
+		h.LogsState, h.LogsAt = state, w.Now
 		return nil
 	})
 	return err
@@ -306,7 +306,7 @@ func (s *Service) AllowHosts(ctx context.Context, by domain.Principal, id string
 	return s.changeCluster(ctx, by, id, func(_ context.Context, w *work, c *domain.Cluster, _ []*domain.Host) error {
 		switch c.Status {
 		case lifecycle.ClusterInstalled:
-			w.enterCluster(c, lifecycle.ClusterAddingHosts, "Cluster is installed and takes hosts")
+			w.EnterCluster(c, lifecycle.ClusterAddingHosts, "Cluster is installed and takes hosts")
 		case lifecycle.ClusterAddingHosts:
 		default:
 			return domain.Refuse(domain.Conflict, "ClusterNotInstalled", "cluster %s is %s: only an installed cluster takes more hosts", id, c.Status)

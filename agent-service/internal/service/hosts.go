@@ -12,6 +12,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
+	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
@@ -221,7 +222,7 @@ func (w *work) admit(ctx context.Context, h *domain.Host, c *domain.Cluster) err
 
 // move takes a host to a cluster that is not installed yet: what is installed already is joined, which is another thing to ask for.
 func (w *work) move(ctx context.Context, h *domain.Host, c *domain.Cluster) error {
-	if takesDayTwo(c) {
+	if hostplan.TakesDayTwo(c) {
 		return domain.Refuse(domain.Conflict, "ClusterInstalled", "cluster %s is installed already, and hosts are moved only to clusters that are not: unbind the host, then bind it", c.ID)
 	}
 	return w.join(ctx, h, c, lifecycle.Move)
@@ -234,22 +235,22 @@ func (w *work) join(ctx context.Context, h *domain.Host, c *domain.Cluster, verb
 	if err != nil {
 		return err
 	}
-	o := lifecycle.Apply(h.State, verb, w.s.facts(h, source))
+	o := lifecycle.Apply(h.State, verb, w.Facts(h, source))
 	if o.Refusal != "" {
-		return w.apply(h, o, "", false)
+		return w.Apply(h, o, "", false)
 	}
 	if err := w.admit(ctx, h, c); err != nil {
 		return err
 	}
 	if from != "" {
-		w.tell(h, from, domain.Info, "host_unbind_succeeded", false, "Host %s: Successfully unbound from cluster", h.Label())
+		w.Tell(h, from, domain.Info, "host_unbind_succeeded", false, "Host %s: Successfully unbound from cluster", h.Label())
 	}
-	if err := w.apply(h, o, c.ID, takesDayTwo(c)); err != nil {
+	if err := w.Apply(h, o, c.ID, hostplan.TakesDayTwo(c)); err != nil {
 		return err
 	}
 	// The record follows at once; status events of the way between are those of the cluster that it is in.
-	h.State, h.StateInfo, h.StateUpdatedAt = o.To, o.Info, w.now
-	w.tell(h, c.ID, domain.Info, "host_bind_succeeded", true, "Host %s: Successfully bound to cluster %s", h.FreeLabel(), c.ID)
+	h.State, h.StateInfo, h.StateUpdatedAt = o.To, o.Info, w.Now
+	w.Tell(h, c.ID, domain.Info, "host_bind_succeeded", true, "Host %s: Successfully bound to cluster %s", h.FreeLabel(), c.ID)
 	if from != "" {
 		if err := w.refreshCluster(ctx, from); err != nil {
 			return err
@@ -336,14 +337,14 @@ func (w *work) release(ctx context.Context, h *domain.Host, verb lifecycle.Verb)
 	if err != nil {
 		return err
 	}
-	o := lifecycle.Apply(h.State, verb, w.s.facts(h, source))
-	if err := w.apply(h, o, "", false); err != nil {
+	o := lifecycle.Apply(h.State, verb, w.Facts(h, source))
+	if err := w.Apply(h, o, "", false); err != nil {
 		return err
 	}
 	if from != "" && h.ClusterID == "" {
-		w.tell(h, from, domain.Info, "host_unbind_succeeded", true, "Host %s: Successfully unbound from cluster", h.Label())
+		w.Tell(h, from, domain.Info, "host_unbind_succeeded", true, "Host %s: Successfully unbound from cluster", h.Label())
 	}
-	h.State, h.StateInfo, h.StateUpdatedAt = o.To, o.Info, w.now
+	h.State, h.StateInfo, h.StateUpdatedAt = o.To, o.Info, w.Now
 	if o.Has(lifecycle.Reassess) {
 		if err := w.refresh(ctx, h); err != nil {
 			return err
@@ -381,16 +382,16 @@ func (w *work) act(ctx context.Context, h *domain.Host, verb lifecycle.Verb, c *
 
 // actBecause is act with the stage that the machine reports, and what it says of the cause.
 func (w *work) actBecause(ctx context.Context, h *domain.Host, verb lifecycle.Verb, c *domain.Cluster, stage lifecycle.Stage, why string) error {
-	facts := w.s.facts(h, c)
+	facts := w.Facts(h, c)
 	facts.Stage = stage
 	o := lifecycle.Apply(h.State, verb, facts)
-	if err := w.apply(h, o, h.ClusterID, h.DayTwo); err != nil {
+	if err := w.Apply(h, o, h.ClusterID, h.DayTwo); err != nil {
 		return err
 	}
 	if why != "" && o.Info != "" {
 		o.Info += ": " + domain.Truncate(domain.WithoutSecrets(why), 1000)
 	}
-	w.enter(h, o.To, o.Info)
+	w.Enter(h, o.To, o.Info)
 	if o.Has(lifecycle.Reassess) {
 		return w.refresh(ctx, h)
 	}
@@ -442,8 +443,8 @@ func (s *Service) RevokeTokens(ctx context.Context, by domain.Principal, key dom
 		if err := w.keeps(by, h); err != nil {
 			return err
 		}
-		h.Stamps, h.Admission = domain.Stamps{Registration: newStamp(), Binding: newStamp()}, domain.Generations{}
-		w.tell(h, h.ClusterID, domain.Warning, "host_tokens_revoked", true, "Host %s: its tokens were revoked", h.FreeLabel())
+		h.Stamps, h.Admission = domain.Stamps{Registration: w.NewStamp(), Binding: w.NewStamp()}, domain.Generations{}
+		w.Tell(h, h.ClusterID, domain.Warning, "host_tokens_revoked", true, "Host %s: its tokens were revoked", h.FreeLabel())
 		return nil
 	})
 }
@@ -454,10 +455,10 @@ func (s *Service) DeleteHost(ctx context.Context, by domain.Principal, key domai
 		if err := w.keeps(by, h); err != nil {
 			return err
 		}
-		if err := w.apply(h, lifecycle.Apply(h.State, lifecycle.Delete, s.facts(h, nil)), "", false); err != nil {
+		if err := w.Apply(h, lifecycle.Apply(h.State, lifecycle.Delete, w.Facts(h, nil)), "", false); err != nil {
 			return err
 		}
-		w.tell(h, h.ClusterID, domain.Info, "host_deregistered", true, "Host %s: deregistered", h.FreeLabel())
+		w.Tell(h, h.ClusterID, domain.Info, "host_deregistered", true, "Host %s: deregistered", h.FreeLabel())
 		w.drop(key)
 		if h.ClusterID != "" {
 			return w.refreshCluster(ctx, h.ClusterID)

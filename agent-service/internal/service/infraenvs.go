@@ -47,7 +47,7 @@ func (s *Service) CreateInfraEnv(ctx context.Context, by domain.Principal, reque
 		}
 		made = &domain.InfraEnv{
 			ID: id, Name: request.Name, Owner: by.Owner(), Kube: request.Kube, InfraEnvSettings: settings,
-			Generations: domain.Generations{ImageGeneration: max(request.ImageGeneration, 1), HostGeneration: 1}, ImageUpdatedAt: w.now, CreatedAt: w.now, UpdatedAt: w.now,
+			Generations: domain.Generations{ImageGeneration: max(request.ImageGeneration, 1), HostGeneration: 1}, ImageUpdatedAt: w.Now, CreatedAt: w.Now, UpdatedAt: w.Now,
 		}
 		if by.Admin && request.Owner != nil {
 			made.Owner = *request.Owner
@@ -55,8 +55,8 @@ func (s *Service) CreateInfraEnv(ctx context.Context, by domain.Principal, reque
 		if err := s.CheckImage(made); err != nil {
 			return err
 		}
-		w.events = append(w.events, domain.Event{
-			Name: "infra_env_registered", InfraEnvID: id, Severity: domain.Info, Category: "user", Message: "Successfully registered InfraEnv " + made.Name, At: w.now,
+		w.Recorded = append(w.Recorded, domain.Event{
+			Name: "infra_env_registered", InfraEnvID: id, Severity: domain.Info, Category: "user", Message: "Successfully registered InfraEnv " + made.Name, At: w.Now,
 			ForInfraEnv: true, Props: json.RawMessage("{}"),
 		})
 		w.changed(domain.Change{Kind: domain.InfraEnvChanged, ID: id})
@@ -138,13 +138,13 @@ func (s *Service) UpdateInfraEnv(ctx context.Context, by domain.Principal, id st
 			if err := s.CheckImage(e); err != nil {
 				return err
 			}
-			e.ImageUpdatedAt = w.now
-			w.events = append(w.events, domain.Event{
-				Name: "image_info_updated", InfraEnvID: id, Severity: domain.Info, Category: "user", Message: "Updated image information", At: w.now, ForInfraEnv: true,
+			e.ImageUpdatedAt = w.Now
+			w.Recorded = append(w.Recorded, domain.Event{
+				Name: "image_info_updated", InfraEnvID: id, Severity: domain.Info, Category: "user", Message: "Updated image information", At: w.Now, ForInfraEnv: true,
 				Props: json.RawMessage("{}"),
 			})
 		}
-		e.UpdatedAt = w.now
+		e.UpdatedAt = w.Now
 		w.changed(domain.Change{Kind: domain.InfraEnvChanged, ID: id})
 		return w.PutInfraEnv(ctx, e)
 	})
@@ -207,10 +207,10 @@ func (s *Service) revoke(ctx context.Context, by domain.Principal, id, event, me
 		if e, err = ownInfraEnv(ctx, w, by, id); err != nil {
 			return err
 		}
-		change(e, w.now)
-		e.UpdatedAt = w.now
-		w.events = append(w.events, domain.Event{
-			Name: event, InfraEnvID: id, Severity: domain.Info, Category: "user", At: w.now, ForInfraEnv: true, Props: json.RawMessage("{}"), Message: message,
+		change(e, w.Now)
+		e.UpdatedAt = w.Now
+		w.Recorded = append(w.Recorded, domain.Event{
+			Name: event, InfraEnvID: id, Severity: domain.Info, Category: "user", At: w.Now, ForInfraEnv: true, Props: json.RawMessage("{}"), Message: message,
 		})
 		w.changed(domain.Change{Kind: domain.InfraEnvChanged, ID: id})
 		return w.PutInfraEnv(ctx, e)

@@ -4,58 +4,14 @@
 package service
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/firstboot"
-	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
-	"github.com/muster-io/muster/agent-service/internal/validate"
 )
-
-// image is what a host of a cluster writes: that of the cluster's version, whatever the discovery image has.
-func (s *Service) image(c *domain.Cluster, h *domain.Host) (agentproto.OSImage, error) {
-	architecture := c.CPUArchitecture
-	if architecture == hardware.Mixed {
-		architecture = cmp.Or(h.Summary.CPUArchitecture, architecture)
-	}
-	for _, image := range s.OSImages {
-		if image.Version == c.OpenshiftVersion && (image.CPUArchitecture == "" || hardware.Architecture(image.CPUArchitecture) == hardware.Architecture(architecture)) {
-			return image, nil
-		}
-	}
-	return agentproto.OSImage{}, domain.Refuse(domain.Conflict, "OSImageUnknown", "there is no image of version %q for %s: configure one (--os-images), or choose another version", c.OpenshiftVersion, architecture)
-}
-
-// installStep is the instruction to write the image.
-func (s *Service) installStep(ctx context.Context, h *domain.Host, c *domain.Cluster) (string, error) {
-	image, err := s.image(c, h)
-	if err != nil {
-		return "", err
-	}
-	disk, _ := validate.Disk(s.subject(h), s.Minimums)
-	args := agentproto.InstallArgs{
-		InfraEnvID: h.InfraEnvID, HostID: h.HostID, ClusterID: c.ID, Role: h.Role, Hostname: h.Hostname(), Device: disk.Path, Image: image,
-		FirstBootURL: "/api/assisted-install/v2/infra-envs/" + h.InfraEnvID + "/hosts/" + h.HostID + "/first-boot", SkipDisks: h.SkipFormattingDisks,
-	}
-	if h.InstallerArgs != "" {
-		if err := json.Unmarshal([]byte(h.InstallerArgs), &args.InstallerArgs); err != nil {
-			return "", domain.Refuse(domain.Conflict, "InstallerArgsInvalid", "installer_args of host %s is not a JSON list of strings", h.HostID)
-		}
-	}
-	if args.NetworkConfig, err = s.networkConfig(ctx, h, image); err != nil {
-		return "", err
-	}
-	step, err := json.Marshal(args)
-	if err != nil {
-		return "", fmt.Errorf("encoding the install step: %w", err)
-	}
-	return string(step), nil
-}
 
 // FirstBoot implements Agents.
 func (s *Service) FirstBoot(ctx context.Context, key domain.HostKey) ([]byte, string, error) {
@@ -88,7 +44,7 @@ func (s *Service) FirstBoot(ctx context.Context, key domain.HostKey) ([]byte, st
 			return err
 		}
 		values.Trusted = firstboot.Certificates(s.Authorities, e.AdditionalTrustBundle)
-		image, err := s.image(c, h)
+		image, err := s.rules().Image(c, h)
 		if err == nil {
 			stated, err = networkOf(ctx, r, e, key, image)
 		}
@@ -96,7 +52,7 @@ func (s *Service) FirstBoot(ctx context.Context, key domain.HostKey) ([]byte, st
 	})
 	if err == nil && stated.Ignored != "" {
 		err = s.update(ctx, func(_ context.Context, w *work) error {
-			w.tell(h, h.ClusterID, domain.Warning, "host_static_network_ignored", true, "Host %s: the network that is stated for the installed system: %s", h.FreeLabel(), stated.Ignored)
+			w.Tell(h, h.ClusterID, domain.Warning, "host_static_network_ignored", true, "Host %s: the network that is stated for the installed system: %s", h.FreeLabel(), stated.Ignored)
 			return nil
 		})
 	}
@@ -121,7 +77,7 @@ func manifestsOf(ctx context.Context, r Reader, clusterID string) (map[string]st
 }
 
 func (s *Service) renderFirstBoot(ctx context.Context, h *domain.Host, c *domain.Cluster, values firstboot.Values) ([]byte, string, error) {
-	image, err := s.image(c, h)
+	image, err := s.rules().Image(c, h)
 	if err != nil {
 		return nil, "", err
 	}
@@ -160,9 +116,10 @@ func networkOf(ctx context.Context, r Reader, e *domain.InfraEnv, key domain.Hos
 }
 
 // networkConfig is empty where the image does not read it, or nothing is stated for the host.
-func (s *Service) networkConfig(ctx context.Context, h *domain.Host, image agentproto.OSImage) (config string, err error) {
-	if image.FirstBoot != firstboot.CloudInit {
-		return "", nil
+func (s *Service) networkConfig(ctx context.Context, h *domain.Host, c *domain.Cluster) (config string, err error) {
+	image, err := s.rules().Image(c, h)
+	if err != nil || image.FirstBoot != firstboot.CloudInit {
+		return "", err
 	}
 	e, err := s.knownInfraEnv(ctx, h.InfraEnvID)
 	if err != nil || len(e.StaticNetworkConfig) == 0 {

@@ -92,19 +92,19 @@ func (w *work) edit(ctx context.Context, h *domain.Host, after domain.HostSettin
 	if sameSettings(before, after) {
 		return nil
 	}
-	if err := w.apply(h, lifecycle.Apply(h.State, lifecycle.Edit, w.s.facts(h, nil)), "", false); err != nil {
+	if err := w.Apply(h, lifecycle.Apply(h.State, lifecycle.Edit, w.Facts(h, nil)), "", false); err != nil {
 		return err
 	}
-	disk, _ := validate.Disk(w.s.subject(h), w.s.Minimums)
+	disk, _ := validate.Disk(w.Subject(h), w.s.Minimums)
 	h.HostSettings = after
-	if other, _ := validate.Disk(w.s.subject(h), w.s.Minimums); other != disk {
+	if other, _ := validate.Disk(w.Subject(h), w.s.Minimums); other != disk {
 		h.Checks.DiskSpeed = validate.Unknown
 	}
 	if before.Approved != after.Approved {
-		w.tell(h, h.ClusterID, domain.Info, "host_approved_updated", true, "Host %s: updated approved to %t", h.FreeLabel(), after.Approved)
+		w.Tell(h, h.ClusterID, domain.Info, "host_approved_updated", true, "Host %s: updated approved to %t", h.FreeLabel(), after.Approved)
 	}
 	if before.Role != after.Role {
-		w.tell(h, h.ClusterID, domain.Info, "host_role_updated", h.ClusterID == "", "Host %s: set role to %s", h.Label(), after.Role)
+		w.Tell(h, h.ClusterID, domain.Info, "host_role_updated", h.ClusterID == "", "Host %s: set role to %s", h.Label(), after.Role)
 	}
 	return w.refresh(ctx, h)
 }

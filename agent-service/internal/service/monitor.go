@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
-	"github.com/muster-io/muster/agent-service/internal/hostcache"
+	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 )
 
@@ -51,8 +51,9 @@ func (s *Service) tick(ctx context.Context) {
 		s.pruneEvents(ctx, now)
 	}
 	for _, e := range s.hosts.All() {
-		if verb, due := overdue(e.Age(now)); due {
-			if err := s.applyTimeout(ctx, e.Host(), verb); err != nil {
+		h, age := e.Age(now)
+		if verb, due := hostplan.Overdue(h, age.Silent, age.InState, age.InStage); due {
+			if err := s.applyTimeout(ctx, h, verb); err != nil {
 				s.Log.Warn("did not follow a silence or a time-out", zap.Error(err))
 			}
 		}
@@ -117,33 +118,6 @@ func (s *Service) readChanged(ctx context.Context) {
 			s.hosts.Remove(key)
 		}
 		keys = keys[len(some):]
-	}
-}
-
-// overdue says whether a host is silent for too long, or too long in its state. It is nil where it was deleted.
-func overdue(h *domain.Host, age hostcache.Age) (lifecycle.Verb, bool) {
-	if h == nil {
-		return "", false
-	}
-	if age.Silent && lifecycle.Apply(h.State, lifecycle.Refresh, factsInMemory(h)).To != h.State {
-		return lifecycle.Refresh, true
-	}
-	limit, limited := lifecycle.TimeOuts[h.State]
-	if !limited {
-		return "", false
-	}
-	since := age.InState
-	if h.State == lifecycle.InstallingInProgress {
-		since = min(since, age.InStage)
-	}
-	return lifecycle.TimeOut, since >= limit
-}
-
-// factsInMemory are those of a silent host.
-func factsInMemory(h *domain.Host) lifecycle.Facts {
-	return lifecycle.Facts{
-		HasInventory: h.Summary.Hash != "", DayTwo: h.DayTwo, Rebooted: lifecycle.AfterReboot(h.Progress.Stage), Stage: h.Progress.Stage,
-		ClusterPreparing: true, ClusterInstalling: true,
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"context"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 )
 
@@ -16,12 +17,12 @@ const infoRestored = "Done; the service lost its data since"
 // RestoreCluster implements Clusters.
 func (s *Service) RestoreCluster(ctx context.Context, by domain.Principal, id string, from domain.Restored) (*domain.Cluster, error) {
 	return s.changeCluster(ctx, by, id, func(_ context.Context, w *work, c *domain.Cluster, _ []*domain.Host) error {
-		if takesDayTwo(c) {
+		if hostplan.TakesDayTwo(c) {
 			return nil
 		}
 		before := c.Status
-		c.Restore(&from, w.now)
-		w.tellCluster(c, domain.Warning, "cluster_status_updated", "Updated status of the cluster from %s to %s: its AgentClusterInstall says that it is installed", before, c.Status)
+		c.Restore(&from, w.Now)
+		w.TellCluster(c, domain.Warning, "cluster_status_updated", "Updated status of the cluster from %s to %s: its AgentClusterInstall says that it is installed", before, c.Status)
 		return nil
 	})
 }
@@ -51,7 +52,7 @@ func (w *work) restoreHost(ctx context.Context, by domain.Principal, key domain.
 	if err != nil {
 		return nil, err
 	}
-	if !takesDayTwo(c) {
+	if !hostplan.TakesDayTwo(c) {
 		return nil, domain.Refuse(domain.Conflict, "ClusterNotInstalled", "cluster %s is %s: hosts are restored as installed in installed clusters only", c.ID, c.Status)
 	}
 	h, err := w.host(ctx, key)
@@ -60,7 +61,7 @@ func (w *work) restoreHost(ctx context.Context, by domain.Principal, key domain.
 	}
 	switch {
 	case h == nil:
-		h = &domain.Host{HostKey: key, Owner: e.Owner, Stamps: domain.Stamps{Binding: newStamp()}, MediaConnected: true, CreatedAt: w.now, UpdatedAt: w.now, HostSettings: domain.HostSettings{Approved: true}}
+		h = &domain.Host{HostKey: key, Owner: e.Owner, Stamps: domain.Stamps{Binding: w.NewStamp()}, MediaConnected: true, CreatedAt: w.Now, UpdatedAt: w.Now, HostSettings: domain.HostSettings{Approved: true}}
 		w.add(h)
 	case h.ClusterID != "" && h.ClusterID != c.ID || h.ClusterID == "" && !lifecycle.Unbound(h.State) || h.ClusterID != "" && !lifecycle.Idle(h.State):
 		return h, nil // it is what it is: only one that came back without its past is restored
@@ -69,10 +70,10 @@ func (w *work) restoreHost(ctx context.Context, by domain.Principal, key domain.
 	h.Progress = domain.Progress{
 		Stage: lifecycle.StageDone, Percentage: lifecycle.Percentage(lifecycle.StageDone), StageStartedAt: from.InstalledAt.UTC(), StageUpdatedAt: from.InstalledAt.UTC(),
 	}
-	h.State, h.StateInfo, h.StateUpdatedAt = lifecycle.Installed, infoRestored, w.now
+	h.State, h.StateInfo, h.StateUpdatedAt = lifecycle.Installed, infoRestored, w.Now
 	if h.DayTwo {
 		h.State = lifecycle.AddedToExistingCluster
 	}
-	w.tell(h, h.ClusterID, domain.Warning, "host_restored", true, "Host %s: restored as %s, as its Agent says: the service lost its data", h.FreeLabel(), h.State)
+	w.Tell(h, h.ClusterID, domain.Warning, "host_restored", true, "Host %s: restored as %s, as its Agent says: the service lost its data", h.FreeLabel(), h.State)
 	return h, w.refreshCluster(ctx, c.ID)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hostcache"
+	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
@@ -122,6 +123,13 @@ func New(store Store, o Options) *Service {
 	s.disconnected.Store(store.Shared())
 	s.infraEnvs, s.clusters = hostcache.NewRecent[domain.InfraEnv](&s.disconnected), hostcache.NewRecent[domain.Cluster](&s.disconnected)
 	return s
+}
+
+// rules are what plans follow.
+func (s *Service) rules() *hostplan.Rules {
+	return &hostplan.Rules{
+		Minimums: s.Minimums, OSImages: s.OSImages, RegistryImages: s.RegistryImages, InstallerImage: s.InstallerImage, AgentVersion: s.AgentVersion, Connected: s.hosts.Connected,
+	}
 }
 
 func set(value *time.Duration, fallback time.Duration) {

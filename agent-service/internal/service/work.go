@@ -7,34 +7,27 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
-	"github.com/muster-io/muster/agent-service/internal/lifecycle"
-	"github.com/muster-io/muster/agent-service/internal/validate"
+	"github.com/muster-io/muster/agent-service/internal/hostplan"
 )
 
 // work is one transaction: it remembers what it read and writes what changed at its end.
 type work struct {
 	Tx
+	hostplan.Plan
 	s        *Service
-	now      time.Time
 	epoch    int64 // of the cache of hosts when it began
 	hosts    map[domain.HostKey]*tracked[domain.Host]
 	clusters map[string]*tracked[domain.Cluster]
 	// locked are the clusters that this transaction may change.
 	locked  []string
 	changes map[domain.Change]struct{}
-	events  []domain.Event
-	// silenced are hosts that appeared elsewhere: they count as never seen from now on.
-	silenced []domain.HostKey
 	// reviewed are the clusters all of whose hosts were assessed.
 	reviewed map[string]struct{}
 }
@@ -84,7 +77,7 @@ func (s *Service) inTurn(ctx context.Context, clusters []string, do func() error
 func (s *Service) transact(ctx context.Context, tx Tx, clusters []string, do func(ctx context.Context, w *work) error) error {
 	tx.Recall(s)
 	w := &work{
-		Tx: tx, s: s, now: s.Now().UTC().Round(0), epoch: s.hosts.Epoch(), hosts: map[domain.HostKey]*tracked[domain.Host]{}, clusters: map[string]*tracked[domain.Cluster]{}, locked: clusters,
+		Tx: tx, s: s, Plan: hostplan.Plan{Rules: *s.rules(), Now: s.Now().UTC().Round(0), NewStamp: newStamp}, epoch: s.hosts.Epoch(), hosts: map[domain.HostKey]*tracked[domain.Host]{}, clusters: map[string]*tracked[domain.Cluster]{}, locked: clusters,
 		changes: map[domain.Change]struct{}{}, reviewed: map[string]struct{}{},
 	}
 	if err := tx.LockClusters(ctx, clusters...); err != nil {
@@ -232,7 +225,7 @@ func compareKeys(a, b domain.HostKey) int {
 func (w *work) flush(ctx context.Context) error {
 	for _, id := range slices.Sorted(maps.Keys(w.clusters)) {
 		if t := w.clusters[id]; !t.deleted && !reflect.DeepEqual(t.before, *t.now) {
-			t.now.UpdatedAt = w.now
+			t.now.UpdatedAt = w.Now
 			if err := w.PutCluster(ctx, t.now); err != nil {
 				return err
 			}
@@ -261,12 +254,12 @@ func (w *work) flush(ctx context.Context) error {
 			w.changed(domain.Change{Kind: domain.ClusterChanged, ID: id})
 		}
 	}
-	for _, e := range w.events {
+	for _, e := range w.Recorded {
 		if err := w.AddEvent(ctx, e); err != nil {
 			return err
 		}
 	}
-	if len(w.events) > 0 && len(w.changes) == 0 {
+	if len(w.Recorded) > 0 && len(w.changes) == 0 {
 		w.changed(domain.Change{Kind: domain.EventAdded})
 	}
 	w.Announce(slices.Collect(maps.Keys(w.changes))...)
@@ -279,77 +272,13 @@ func (w *work) flushHost(ctx context.Context, key domain.HostKey, t *tracked[dom
 	case reflect.DeepEqual(t.before, *t.now):
 		return nil
 	default:
-		t.now.UpdatedAt = w.now
+		t.now.UpdatedAt = w.Now
 		if err := w.PutHost(ctx, t.now); err != nil {
 			return err
 		}
 		t.written = true
 	}
-	w.changed(domain.Change{Kind: domain.HostChanged, Host: key, ID: key.InfraEnvID, Quiet: slices.Contains(w.silenced, key), Gone: t.deleted})
-	return nil
-}
-
-// tell adds an event about a host. The InfraEnv's administrator sees it with forInfraEnv, the cluster's creator while the
-// host is bound.
-func (w *work) tell(h *domain.Host, clusterID, severity, name string, forInfraEnv bool, format string, values ...any) {
-	w.events = append(w.events, domain.Event{
-		Name: name, InfraEnvID: h.InfraEnvID, HostID: h.HostID, ClusterID: clusterID, Severity: severity, Category: "user",
-		Message: domain.Truncate(fmt.Sprintf(format, values...), 2000), At: w.now, ForInfraEnv: forInfraEnv, ForCluster: clusterID != "", Props: json.RawMessage("{}"),
-	})
-}
-
-// tellCluster adds an event about a cluster.
-func (w *work) tellCluster(c *domain.Cluster, severity, name, format string, values ...any) {
-	w.events = append(w.events, domain.Event{
-		Name: name, ClusterID: c.ID, Severity: severity, Category: "user", Message: domain.Truncate(fmt.Sprintf(format, values...), 2000), At: w.now, ForCluster: true,
-		Props: json.RawMessage("{}"),
-	})
-}
-
-// enter puts a host into a state and tells it, where it is another one.
-func (w *work) enter(h *domain.Host, to lifecycle.State, info string) {
-	if h.State == to {
-		if info != "" && h.StateInfo != info {
-			h.StateInfo = info
-		}
-		return
-	}
-	if to == lifecycle.Failed && h.Progress.Stage != "" {
-		info += " (stage " + string(h.Progress.Stage) + ")"
-	}
-	from := h.State
-	h.State, h.StateInfo, h.StateUpdatedAt = to, info, w.now
-	severity := domain.Info
-	if to == lifecycle.Failed || to == lifecycle.Disconnected || to == lifecycle.DisconnectedUnbound {
-		severity = domain.Warning
-	}
-	w.tell(h, h.ClusterID, severity, "host_status_updated", h.ClusterID == "", "Host %s: updated status from %s to %s (%s)", h.Label(), from, to, info)
-}
-
-// apply does what an outcome says, but for Reassess, which the caller does when all is in place. It returns the refusal.
-func (w *work) apply(h *domain.Host, o lifecycle.Outcome, clusterID string, dayTwo bool) error {
-	if o.Refusal != "" {
-		return domain.Refuse(domain.Conflict, o.Refusal, "host %s: %s", h.HostID, o.Info)
-	}
-	for _, effect := range o.Effects {
-		switch effect {
-		case lifecycle.ForgetDiscovery:
-			h.Twin, h.TwinAt = "", time.Time{}
-			h.Summary, h.NTPSources, h.Checks, h.Validations, h.MediaConnected, h.Images, h.ImagesDetail = emptySummary, nil, noChecks, nil, true, validate.Unknown, ""
-		case lifecycle.ForgetInstallation:
-			h.Progress, h.Bootstrap, h.Attempts = domain.Progress{}, false, 0
-			h.ForgetPreparation()
-		case lifecycle.ForgetProgress:
-			h.Progress, h.Attempts = domain.Progress{}, h.Attempts+1
-		case lifecycle.LeaveCluster:
-			h.Leave()
-		case lifecycle.JoinCluster:
-			h.ClusterID, h.DayTwo, h.FreeHostname = clusterID, dayTwo, h.RequestedHostname
-		case lifecycle.EndTokens:
-			h.Stamps = domain.Stamps{Registration: newStamp(), Binding: newStamp()}
-		case lifecycle.Reassess:
-		}
-	}
+	w.changed(domain.Change{Kind: domain.HostChanged, Host: key, ID: key.InfraEnvID, Quiet: slices.Contains(w.Silenced, key), Gone: t.deleted})
 	return nil
 }
 

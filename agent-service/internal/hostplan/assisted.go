@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package service
+package hostplan
 
 import (
 	"net"
@@ -14,17 +14,18 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
-// versionNumber is what agents of today's system can read as a version; others are left out.
+// versionNumber is what agents of assisted-service can read as a version; others are left out.
 var versionNumber = regexp.MustCompile(`^[0-9]+(\.[0-9]+){0,2}([-+][0-9A-Za-z.-]+)?$`)
 
-// assistedArguments are those of steps that agents of today's system read in another way than ours; own is false for the other steps.
-func (s *Service) assistedArguments(h *domain.Host, c *domain.Cluster, t agentproto.StepType) (arguments []string, own bool) {
+// assistedArguments are those of steps that agents of assisted-service read in another way than ours; own is false for the other steps.
+func (r *Rules) assistedArguments(h *domain.Host, t agentproto.StepType, k Known) (arguments []string, own bool) {
+	c := k.Cluster
 	switch t {
 	case agentproto.StepInstall:
-		return []string{agentproto.Argument(s.assistedInstall(h, c))}, true
+		return []string{agentproto.Argument(r.assistedInstall(h, c))}, true
 	case agentproto.StepImageAvailability:
 		// They ask registries only, and the installer's image is what they need.
-		return []string{agentproto.Argument(agentproto.ImagesArgs{Images: slices.Concat([]string{s.InstallerImage}, s.RegistryImages), Timeout: 960})}, true
+		return []string{agentproto.Argument(agentproto.ImagesArgs{Images: slices.Concat([]string{r.InstallerImage}, r.RegistryImages), Timeout: 960})}, true
 	case agentproto.StepAPIConnectivity:
 		// They fetch what the cluster's machine config server has for workers.
 		if !h.DayTwo || len(c.APIVIPs) == 0 {
@@ -32,16 +33,16 @@ func (s *Service) assistedArguments(h *domain.Host, c *domain.Cluster, t agentpr
 		}
 		return []string{agentproto.Argument(agentproto.APIArgs{URL: "http://" + net.JoinHostPort(c.APIVIPs[0], "22624") + "/config/worker"})}, true
 	case agentproto.StepLogsGather:
-		return []string{agentproto.Argument(s.logsArgs(h, c))}, true
+		return []string{agentproto.Argument(logsArgs(h, c, k.Members))}, true
 	default:
 		return nil, false
 	}
 }
 
-func (s *Service) assistedInstall(h *domain.Host, c *domain.Cluster) agentproto.AssistedInstallArgs {
-	disk, _ := validate.Disk(s.subject(h), s.Minimums)
+func (r *Rules) assistedInstall(h *domain.Host, c *domain.Cluster) agentproto.AssistedInstallArgs {
+	disk, _ := validate.Disk(r.Subject(h), r.Minimums)
 	step := agentproto.AssistedInstallArgs{
-		InfraEnvID: h.InfraEnvID, HostID: h.HostID, ClusterID: c.ID, Role: h.Role, BootDevice: disk.Path, InstallerImage: s.InstallerImage, ControllerImage: s.InstallerImage,
+		InfraEnvID: h.InfraEnvID, HostID: h.HostID, ClusterID: c.ID, Role: h.Role, BootDevice: disk.Path, InstallerImage: r.InstallerImage, ControllerImage: r.InstallerImage,
 		ControlPlaneCount: c.ControlPlaneCount, InstallerArgs: h.InstallerArgs,
 	}
 	if h.Bootstrap {
@@ -56,12 +57,12 @@ func (s *Service) assistedInstall(h *domain.Host, c *domain.Cluster) agentproto.
 	return step
 }
 
-func (s *Service) logsArgs(h *domain.Host, c *domain.Cluster) agentproto.LogsArgs {
+func logsArgs(h *domain.Host, c *domain.Cluster, members []*domain.Host) agentproto.LogsArgs {
 	logs := agentproto.LogsArgs{InfraEnvID: h.InfraEnvID, HostID: h.HostID, ClusterID: c.ID, Bootstrap: h.Bootstrap, InstallerGather: h.Bootstrap}
 	if !h.Bootstrap {
 		return logs
 	}
-	for _, other := range s.hosts.OfCluster(c.ID) {
+	for _, other := range members {
 		if other.Role != "master" || len(other.Summary.Addresses) == 0 {
 			continue
 		}

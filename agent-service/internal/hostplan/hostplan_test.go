@@ -1,0 +1,120 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostplan_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/hardware"
+	"github.com/muster-io/muster/agent-service/internal/hostplan"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/validate"
+)
+
+// TestPlansNeedPlansOnly: what is pure does not reach what is not through another package of this module.
+func TestPlansNeedPlansOnly(t *testing.T) {
+	const module = "github.com/muster-io/muster/agent-service/internal/"
+	plans := []string{"agentproto", "domain", "firstboot", "hardware", "hostplan", "lifecycle", "nmstate", "validate"}
+	arguments := []string{"list", "-deps"}
+	for _, p := range plans {
+		arguments = append(arguments, module+p)
+	}
+	output, err := exec.CommandContext(t.Context(), "go", arguments...).Output()
+	require.NoError(t, err)
+	for path := range strings.FieldsSeq(string(output)) {
+		if name, own := strings.CutPrefix(path, module); own {
+			assert.Contains(t, plans, name)
+		}
+		assert.NotEqual(t, "database/sql", path)
+	}
+}
+
+func TestOverdue(t *testing.T) {
+	limit := lifecycle.TimeOuts[lifecycle.Installing]
+	require.Positive(t, limit)
+	for name, c := range map[string]struct {
+		state            lifecycle.State
+		silent           bool
+		inState, inStage time.Duration
+		want             lifecycle.Verb
+	}{
+		"a host that polls":                   {state: lifecycle.KnownUnbound},
+		"a host that is silent":               {state: lifecycle.KnownUnbound, silent: true, want: lifecycle.Refresh},
+		"a host that is known to be silent":   {state: lifecycle.DisconnectedUnbound, silent: true},
+		"an installation that begins in time": {state: lifecycle.Installing, inState: limit - 1, inStage: limit - 1},
+		"an installation that does not begin": {state: lifecycle.Installing, inState: limit, inStage: limit, want: lifecycle.TimeOut},
+		"an installation with a new stage":    {state: lifecycle.InstallingInProgress, inState: 24 * time.Hour, inStage: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			verb, due := hostplan.Overdue(&domain.Host{State: c.state, MediaConnected: true, Summary: hardware.Summary{Hash: "x"}}, c.silent, c.inState, c.inStage)
+			assert.Equal(t, c.want != "", due)
+			if due {
+				assert.Equal(t, c.want, verb)
+			}
+		})
+	}
+	_, due := hostplan.Overdue(nil, true, 0, 0)
+	assert.False(t, due, "a host that was deleted")
+}
+
+func TestAPlanRecordsWhatItChanges(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	plan := hostplan.Plan{Now: now, NewStamp: func() string { return "new" }, Rules: hostplan.Rules{Minimums: validate.DefaultMinimums, Connected: func(*domain.Host) bool { return true }}}
+	h := &domain.Host{HostKey: domain.HostKey{InfraEnvID: "e", HostID: "1"}, State: lifecycle.DiscoveringUnbound, MediaConnected: true, Stamps: domain.Stamps{Binding: "old"}}
+	h.Summary = hardware.Summary{
+		Hash: "x", Hostname: "n1", CPUArchitecture: "x86_64", CPUCount: 8, MemoryBytes: 32 << 30, DefaultRoute: true,
+		Targets: []hardware.Target{{ID: "a", Path: "/dev/sda", SizeBytes: 200e9}},
+	}
+	plan.Assess(h, nil, nil)
+	assert.Equal(t, lifecycle.KnownUnbound, h.State)
+	assert.Equal(t, now, h.StateUpdatedAt)
+	require.Len(t, plan.Recorded, 1)
+	assert.Equal(t, "host_status_updated", plan.Recorded[0].Name)
+	assert.Contains(t, plan.Recorded[0].Message, "n1")
+
+	plan.Assess(h, nil, nil)
+	assert.Len(t, plan.Recorded, 1, "nothing changed")
+
+	plan.Silenced = []domain.HostKey{h.HostKey}
+	plan.Assess(h, nil, nil)
+	assert.Equal(t, lifecycle.DisconnectedUnbound, h.State, "it appeared elsewhere")
+
+	require.NoError(t, plan.Apply(h, lifecycle.Outcome{Effects: []lifecycle.Effect{lifecycle.EndTokens}}, "", false))
+	assert.Equal(t, domain.Stamps{Registration: "new", Binding: "new"}, h.Stamps)
+}
+
+func TestStepsAreMadeFromWhatIsKnown(t *testing.T) {
+	rules := &hostplan.Rules{AgentVersion: "v1.2.0", Minimums: validate.DefaultMinimums, Connected: func(*domain.Host) bool { return true }}
+	h := &domain.Host{HostKey: domain.HostKey{InfraEnvID: "e", HostID: "1"}, BootID: "b", AgentVersion: "v1.1.0", ClusterID: "c", State: lifecycle.Known}
+	other := &domain.Host{HostKey: domain.HostKey{InfraEnvID: "e", HostID: "2"}, Summary: hardware.Summary{Addresses: []string{"192.0.2.2/24"}, MACAddresses: []string{"m"}}}
+	for name, c := range map[string]struct {
+		step   agentproto.StepType
+		known  hostplan.Known
+		want   string
+		wanted bool
+	}{
+		"peers without the host itself": {agentproto.StepConnectivity, hostplan.Known{Members: []*domain.Host{h, other}}, `[{"host_id":"2","nics":[{"name":"","mac":"m","ip_addresses":["192.0.2.2"]}]}]`, true},
+		"nobody to reach":               {agentproto.StepConnectivity, hostplan.Known{Members: []*domain.Host{h}}, "null", false},
+		"a newer agent":                 {agentproto.StepUpgradeAgent, hostplan.Known{AgentSum: "abc"}, `{"version":"v1.2.0","architecture":"x86_64","sha256":"abc"}`, true},
+		"time servers":                  {agentproto.StepNTP, hostplan.Known{InfraEnv: &domain.InfraEnv{InfraEnvSettings: domain.InfraEnvSettings{AdditionalNTPSources: "t"}}}, `{"ntp_source":"t"}`, true},
+		"no registry to ask":            {agentproto.StepImageAvailability, hostplan.Known{}, `{"images":null,"timeout":60}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			arguments, wanted, err := rules.Arguments(h, c.step, c.known)
+			require.NoError(t, err)
+			assert.Equal(t, []string{c.want}, arguments)
+			assert.Equal(t, c.wanted, wanted)
+		})
+	}
+	_, _, err := rules.Arguments(h, agentproto.StepInstall, hostplan.Known{Cluster: &domain.Cluster{ID: "c"}})
+	assert.Equal(t, "OSImageUnknown", domain.ReasonOf(err))
+}
