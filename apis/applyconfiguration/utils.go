@@ -291,6 +291,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationinfrastructurev1beta1.VLANApplyConfiguration{}
 
 		// Group=ipam.metal3.io, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("AllowedNamespaces"):
+		return &ipamv1alpha1.AllowedNamespacesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("IPAddress"):
 		return &ipamv1alpha1.IPAddressApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("IPAddressSpec"):

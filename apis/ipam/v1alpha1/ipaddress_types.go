@@ -3,11 +3,17 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"cmp"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // IPAddressSpec is an address that is taken, and by whom.
 type IPAddressSpec struct {
-	// claim is the claim that has the address: an IPClaim where no kind is stated. It cannot be modified.
+	// claim is the claim that has the address: an IPClaim where no kind is stated. For a claim of another namespace, which cannot be an owner, uid says which
+	// one. It cannot be modified.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="(has(self.name) ? self.name : 'unset') == (has(oldSelf.name) ? oldSelf.name : 'unset') && (has(self.__namespace__) ? self.__namespace__ : 'unset') == (has(oldSelf.__namespace__) ? oldSelf.__namespace__ : 'unset') && (has(self.kind) ? self.kind : 'unset') == (has(oldSelf.kind) ? oldSelf.kind : 'unset')",message="claim cannot be modified"
 	Claim ObjectReference `json:"claim"`
@@ -55,6 +61,30 @@ type IPAddress struct {
 	// spec is the address, and who has it.
 	// +optional
 	Spec IPAddressSpec `json:"spec,omitempty"`
+}
+
+// Tenant is the namespace of the claim that has the address, where it is not the one of the pool; empty otherwise. The object is in the namespace of the pool, under
+// whatever name that was when it was made.
+func (a *IPAddress) Tenant() string {
+	switch a.Spec.Claim.Namespace {
+	case a.Namespace, a.Spec.Pool.Namespace:
+		return ""
+	default:
+		return a.Spec.Claim.Namespace
+	}
+}
+
+// ClaimKey is the namespace and the name of the claim that has the address.
+func (a *IPAddress) ClaimKey() types.NamespacedName {
+	return types.NamespacedName{Namespace: cmp.Or(a.Tenant(), a.Namespace), Name: a.Spec.Claim.Name}
+}
+
+// ClaimInPool is the name that the claim has in spec.preAllocations and status.indexes of its pool.
+func (a *IPAddress) ClaimInPool() string {
+	if tenant := a.Tenant(); tenant != "" {
+		return tenant + "/" + a.Spec.Claim.Name
+	}
+	return a.Spec.Claim.Name
 }
 
 // IPAddressList is a list of addresses.

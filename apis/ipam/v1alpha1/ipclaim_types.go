@@ -3,11 +3,16 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"cmp"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // IPClaimSpec says which pool an address is wanted from.
 type IPClaimSpec struct {
-	// pool is the IPPool, in the namespace of the claim. It cannot be modified.
+	// pool is the IPPool. One of another namespace is named with its namespace, and must allow that of the claim in spec.allowedNamespaces. It cannot be modified.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="has(self.name) && size(self.name) > 0",message="pool.name must name an IPPool"
 	// +kubebuilder:validation:XValidation:rule="(has(self.name) ? self.name : 'unset') == (has(oldSelf.name) ? oldSelf.name : 'unset') && (has(self.__namespace__) ? self.__namespace__ : 'unset') == (has(oldSelf.__namespace__) ? oldSelf.__namespace__ : 'unset') && (has(self.kind) ? self.kind : 'unset') == (has(oldSelf.kind) ? oldSelf.kind : 'unset')",message="pool cannot be modified; create another claim"
@@ -22,6 +27,19 @@ type IPClaimStatus struct {
 	// ipAddress is the address that the IPAddress holds. A claim that got its address before this field was there does not have it.
 	// +optional
 	IPAddress *IPAddressStr `json:"ipAddress,omitempty"`
+	// prefix is the length of the network prefix in bits that the address comes with.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=128
+	Prefix int `json:"prefix,omitempty"`
+	// gateway is the default gateway that the address comes with.
+	// +optional
+	Gateway *IPAddressStr `json:"gateway,omitempty"`
+	// dnsServers are the name servers that the address comes with.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	DNSServers []IPAddressStr `json:"dnsServers,omitempty"`
 	// errorMessage says why the claim has no address. It is retried the moment its cause changes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
@@ -64,6 +82,19 @@ type IPClaim struct {
 	// status says which address the claim has.
 	// +optional
 	Status IPClaimStatus `json:"status,omitempty"`
+}
+
+// PoolKey is the namespace and the name of the pool that the claim names.
+func (c *IPClaim) PoolKey() types.NamespacedName {
+	return types.NamespacedName{Namespace: cmp.Or(c.Spec.Pool.Namespace, c.Namespace), Name: c.Spec.Pool.Name}
+}
+
+// NameInPool is the name that the claim has in spec.preAllocations and status.indexes of its pool.
+func (c *IPClaim) NameInPool() string {
+	if c.PoolKey().Namespace != c.Namespace {
+		return c.Namespace + "/" + c.Name
+	}
+	return c.Name
 }
 
 // IPClaimList is a list of claims.

@@ -35,7 +35,7 @@ type IPPoolSpec struct {
 	// +kubebuilder:validation:MaxItems=1000
 	Pools []Pool `json:"pools,omitempty"`
 	// preAllocations maps the name of a claim to the address that it gets, and nobody else. The address lies in an entry
-	// of pools, or in the subnet of one.
+	// of pools, or in the subnet of one. A claim of another namespace is written "namespace/name".
 	// +optional
 	// +kubebuilder:validation:MaxProperties=10000
 	PreAllocations map[string]IPAddressStr `json:"preAllocations,omitempty"`
@@ -90,6 +90,43 @@ type IPPoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[0-9]{6}h|[0-9]{8}m([^s]|$)|[0-9]{10}s|[0-9]{13}ms|[0-9]{16}(us|µs)|[0-9]{19}ns')",message="the duration is too long to be represented; write at most 99999h, 9999999m or 999999999s"
 	// +optional
 	StickyFor *metav1.Duration `json:"stickyFor,omitempty"`
+	// allowedNamespaces says which namespaces IPClaims may come from. Such a claim names the namespace of the pool. Claims of the pool's own namespace are always
+	// served. A claim that has its address keeps it when its namespace is not allowed any more.
+	// +optional
+	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
+	// maxAddressesPerNamespace is how many addresses of the pool the claims of one other namespace can have together, released ones that stay taken included.
+	// Zero sets no limit. Claims of the pool's own namespace are not limited.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	MaxAddressesPerNamespace int64 `json:"maxAddressesPerNamespace,omitempty"`
+}
+
+// FromNamespaces says which namespaces are allowed.
+//
+// +kubebuilder:validation:Enum=Same;Selector;All
+type FromNamespaces string
+
+const (
+	// FromSame allows the namespace of the pool.
+	FromSame FromNamespaces = "Same"
+	// FromSelector allows the namespaces whose labels match, too.
+	FromSelector FromNamespaces = "Selector"
+	// FromAll allows all namespaces.
+	FromAll FromNamespaces = "All"
+)
+
+// AllowedNamespaces is a choice of namespaces.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.from) && self.from == 'Selector') == has(self.selector)",message="selector goes with from: Selector, and from: Selector needs a selector",fieldPath=".selector"
+type AllowedNamespaces struct {
+	// from is Same (that of the pool), Selector (those that selector matches, too) or All.
+	// +optional
+	// +kubebuilder:default=Same
+	From FromNamespaces `json:"from,omitempty"`
+	// selector matches labels of namespaces, with from Selector. The label kubernetes.io/metadata.name is the name of a namespace.
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
 // AddressSpan is an address, a network in CIDR notation or a range "first-last".
@@ -146,7 +183,7 @@ type IPPoolStatus struct {
 	// lastUpdated is when indexes changed.
 	// +optional
 	LastUpdated *metav1.Time `json:"lastUpdated,omitempty"`
-	// indexes maps the name of a claim to its address. A pool with more than 4096 addresses in use shows the first 4096
+	// indexes maps the name of a claim, or "namespace/name" for one of another namespace, to its address. A pool with more than 4096 addresses in use shows the first 4096
 	// claims by name, and indexesTruncated is true.
 	// +optional
 	// +mapType=atomic

@@ -32,7 +32,7 @@ type ObjectReference struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
-	// uid of the object. Not used.
+	// uid of the object. Used where an IPAddress names a claim of another namespace.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	UID string `json:"uid,omitempty"`

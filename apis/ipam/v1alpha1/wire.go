@@ -37,6 +37,8 @@ const (
 	DeleteForMoveAnnotation = "clusterctl.cluster.x-k8s.io/delete-for-move"
 	// RequestedAddressAnnotation on a claim asks for the address that it holds.
 	RequestedAddressAnnotation = "ipAddress"
+	// ClaimNamespaceLabel on an IPAddress is the namespace of its claim, where that is not the one of the pool.
+	ClaimNamespaceLabel = "ipam.metal3.io/claim-namespace"
 	// FormerAddressAnnotation on a claim is the address of a former claim of its name. The operator writes it before it takes that address over.
 	FormerAddressAnnotation = "ipam.metal3.io/former-address"
 )
@@ -83,6 +85,10 @@ const (
 	ReasonAllocationFailed = "AllocationFailed"
 	// ReasonPoolNotReady says that the pool is absent, being deleted or not usable.
 	ReasonPoolNotReady = "PoolNotReady"
+	// ReasonNamespaceNotAllowed says that the pool that a claim of another namespace names does not exist or does not allow its namespace.
+	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"
+	// ReasonQuotaExceeded says that the claims of a namespace have as many addresses of the pool as one namespace may have.
+	ReasonQuotaExceeded = "QuotaExceeded"
 	// ReasonNotServed is the reason of the event that says that a claim names a pool of a kind that is not served.
 	ReasonNotServed = "NotServed"
 	// ReasonClusterNotFound says that the Cluster that the pool names does not exist yet.

@@ -16,11 +16,13 @@ type Free struct {
 
 	sets  []*ipset.Set       // one for each entry
 	taken map[netip.Addr]int // how many objects stand for the address
+
+	tenants map[string]map[netip.Addr]int // what claims of other namespaces have, by namespace
 }
 
 // NewFree returns all addresses of a layout.
 func NewFree(layout *Layout) *Free {
-	f := &Free{Layout: layout, taken: map[netip.Addr]int{}}
+	f := &Free{Layout: layout, taken: map[netip.Addr]int{}, tenants: map[string]map[netip.Addr]int{}}
 	for i := range layout.entries {
 		f.sets = append(f.sets, layout.entries[i].base.Clone())
 	}

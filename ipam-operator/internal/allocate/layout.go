@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/ipset"
 )
@@ -44,9 +46,12 @@ type Layout struct {
 	Strategy ipamv1.AllocationStrategy
 	// CoolDown is how long an address stays taken after its release.
 	CoolDown time.Duration
+	// PerNamespace is how many addresses the claims of one other namespace can have; zero sets no limit.
+	PerNamespace int64
 	// Problems are the parts of the spec that cannot be used, one sentence each.
 	Problems []string
 
+	allowed  labels.Selector // the namespaces whose claims are served, beside that of the pool
 	entries  []entry
 	ranges   coverage // by range
 	subnets  coverage // by subnet
@@ -62,11 +67,13 @@ type Layout struct {
 func Parse(spec *ipamv1.IPPoolSpec, strategy ipamv1.AllocationStrategy) *Layout {
 	l := &Layout{
 		NamePrefix: spec.NamePrefix, Strategy: spec.AllocationStrategy, CoolDown: coolDown(spec), excluded: ipset.New(),
+		PerNamespace: spec.MaxAddressesPerNamespace, allowed: labels.Nothing(),
 		special: map[netip.Addr]string{}, reserved: map[string]netip.Addr{}, reservee: map[netip.Addr]string{},
 	}
 	if l.Strategy == "" {
 		l.Strategy = strategy
 	}
+	l.allow(spec.AllowedNamespaces)
 	for i, text := range spec.ExcludedAddresses {
 		span, err := parseSpan(string(text))
 		if err != nil {

@@ -15,7 +15,10 @@ import (
 
 // Claim is what matters of a claim, of whatever kind.
 type Claim struct {
+	// Name by which the pool knows the claim: with its namespace where that is another one than the pool's.
 	Name string
+	// Tenant is the namespace of the claim where it is another one than the pool's; empty otherwise.
+	Tenant string
 	// Requested is the text of the annotation that asks for an address.
 	Requested string
 	// Bound is the name of the IPAddress that the status names.
@@ -72,6 +75,8 @@ type Pool struct {
 	Found bool
 	// Deleting says that it is going away.
 	Deleting bool
+	// Allows says that it serves claims of the namespace of the claim.
+	Allows bool
 	// Finalized says that it carries the finalizer that keeps it while it has addresses.
 	Finalized bool
 	// Free is what it has to give; nil unless it is found.
@@ -117,6 +122,8 @@ const (
 	WhyExhausted         Why = ipamv1.ReasonPoolExhausted
 	WhyNotServed         Why = ipamv1.ReasonNotServed
 	WhyRefused           Why = ipamv1.ReasonAllocationFailed
+	WhyNotAllowed        Why = ipamv1.ReasonNamespaceNotAllowed
+	WhyQuota             Why = ipamv1.ReasonQuotaExceeded
 )
 
 // Action is what is to be done: one of Nothing, Adopt, Create, Release and Refuse.
@@ -139,6 +146,8 @@ type Create struct {
 	IP      netip.Addr
 	Name    string
 	Network Network
+	// Tenant is the namespace of the claim where it is another one than the pool's; empty otherwise.
+	Tenant string
 	// Replaces is the released object of this address that goes first; zero where there is none.
 	Replaces Address
 }
@@ -187,6 +196,8 @@ const (
 	errAnnotation  = `Invalid ipAddress annotation "%s": not a valid IP address`
 	errConflicting = "PreAllocation and requested ip address are conflicting"
 	errOutOfBounds = "Pre-allocated IP out of bounds"
+	errNotAllowed  = "Namespace not allowed"
+	errQuota       = "Quota of the namespace exceeded"
 	errNoPrefix    = "Invalid prefix value, it must be between 1 and 128"
 )
 
@@ -207,6 +218,8 @@ func Plan(s Snapshot) Decision {
 		return Decision{Nothing{}, WhyClusterNotFound}
 	case len(s.Owned) > 0:
 		return adopt(s)
+	case s.Claim.Tenant != "" && (!s.Pool.Found || !s.Pool.Allows):
+		return notAllowed(s)
 	case s.Hold == HeldClusterMissing:
 		return Decision{Refuse{Message: "the Cluster of the pool does not exist yet"}, WhyClusterNotFound}
 	case !s.Pool.Found:
@@ -318,7 +331,7 @@ func preallocate(s Snapshot, addr netip.Addr) Decision {
 		return refuse(errOutOfBounds, fmt.Sprintf("%s lies in no entry of IPPool %s", addr, s.Pool.Name))
 	}
 	if owner, _ := s.Pool.Free.Layout.ReservedFor(addr); owner != s.Claim.Name {
-		return refuse(ErrNotFree, fmt.Sprintf("%s is pre-allocated to claim %s", addr, owner))
+		return refuse(ErrNotFree, s.reservedFor(addr, owner))
 	}
 	if s.isTaken(addr) {
 		return refuse(ErrNotFree, s.taken(addr))
@@ -337,6 +350,14 @@ func request(s Snapshot, addr netip.Addr) Decision {
 	return create(s, addr, network, WhyRequested)
 }
 
+// reservedFor says that an address is preallocated, and to the pool's own namespace to which claim.
+func (s Snapshot) reservedFor(addr netip.Addr, owner string) string {
+	if s.Claim.Tenant != "" {
+		return fmt.Sprintf("%s is pre-allocated to another claim", addr)
+	}
+	return fmt.Sprintf("%s is pre-allocated to claim %s", addr, owner)
+}
+
 // obstacle is why a claim cannot have an address that it asks for, or that it had before; empty means that it can. Such an address may be one that is
 // given to nobody who does not ask.
 func obstacle(s Snapshot, addr netip.Addr) string {
@@ -349,7 +370,7 @@ func obstacle(s Snapshot, addr netip.Addr) string {
 	case layout.isExcluded(addr):
 		return fmt.Sprintf("%s is excluded", addr)
 	case isReserved:
-		return fmt.Sprintf("%s is pre-allocated to claim %s", addr, owner)
+		return s.reservedFor(addr, owner)
 	case s.isTaken(addr):
 		return s.taken(addr)
 	}
@@ -357,10 +378,13 @@ func obstacle(s Snapshot, addr netip.Addr) string {
 }
 
 func create(s Snapshot, addr netip.Addr, network Network, why Why) Decision {
+	if s.overQuota(addr) {
+		return QuotaExceeded(s.Pool.Name, s.Claim.Tenant, s.Pool.Free.Layout.PerNamespace)
+	}
 	if network.Prefix == 0 && s.Claim.NeedsPrefix && why != WhyHeld {
 		return refuse(errNoPrefix, fmt.Sprintf("IPPool %s states none for %s; write prefix or subnet into it", s.Pool.Name, addr))
 	}
-	action := Create{IP: addr, Name: AddressName(s.Pool.Free.Layout.NamePrefix, addr), Network: network}
+	action := Create{IP: addr, Name: AddressName(s.Pool.Free.Layout.NamePrefix, addr), Network: network, Tenant: s.Claim.Tenant}
 	if addr == s.Kept.IP && action.Name == s.Kept.Name {
 		action.Replaces = s.Kept
 	}

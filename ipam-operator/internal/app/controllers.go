@@ -40,9 +40,9 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, registry p
 	recorder := mgr.GetEventRecorder(reporter)
 
 	claims := ipclaim.New(ipclaim.Deps{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Kind: ipclaim.IPClaims(mgr.GetClient(), mgr.GetAPIReader()), Index: index, Line: space.NewLine(),
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Kind: ipclaim.IPClaims(mgr.GetClient(), mgr.GetAPIReader(), o.Namespace), Index: index, Line: space.NewLine(),
 		Clusters: clusters, Filter: o.filter(), Recorder: recorder, Metrics: instruments, Clock: clock.RealClock{},
-		Layouts: layouts, Workers: o.ClaimWorkers,
+		Layouts: layouts, Namespace: o.Namespace, Workers: o.ClaimWorkers,
 	})
 	waiting.add(claims)
 	pools := ippool.New(ippool.Deps{

@@ -55,6 +55,18 @@ func TestTheSchemaRefusesWhatItCan(t *testing.T) {
 			s.AllocationStrategy = ipamv1.RandomAllocation
 			s.Pools = []ipamv1.Pool{{Start: addr("10.0.0.1")}}
 		}, "needs an end or a subnet"},
+		"namespaces by a selector": {func(s *ipamv1.IPPoolSpec) {
+			s.AllowedNamespaces = &ipamv1.AllowedNamespaces{From: ipamv1.FromSelector, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}}
+			s.MaxAddressesPerNamespace = 5
+		}, ""},
+		"a selector that is not asked for": {func(s *ipamv1.IPPoolSpec) {
+			s.AllowedNamespaces = &ipamv1.AllowedNamespaces{From: ipamv1.FromAll, Selector: &metav1.LabelSelector{}}
+		}, "selector goes with from: Selector, and from: Selector needs a selector"},
+		"Selector without a selector": {func(s *ipamv1.IPPoolSpec) {
+			s.AllowedNamespaces = &ipamv1.AllowedNamespaces{From: ipamv1.FromSelector}
+		}, "from: Selector needs a selector"},
+		"no choice of namespaces":              {func(s *ipamv1.IPPoolSpec) { s.AllowedNamespaces = &ipamv1.AllowedNamespaces{From: "Some"} }, "Same"},
+		"a negative quota":                     {func(s *ipamv1.IPPoolSpec) { s.MaxAddressesPerNamespace = -1 }, "maxAddressesPerNamespace"},
 		"no name prefix":                       {func(s *ipamv1.IPPoolSpec) { s.NamePrefix = "" }, "namePrefix"},
 		"a prefix that makes no name":          {func(s *ipamv1.IPPoolSpec) { s.NamePrefix = "Pool_1" }, "namePrefix"},
 		"a prefix that ends with dash is fine": {func(s *ipamv1.IPPoolSpec) { s.NamePrefix = "pool-" }, ""},

@@ -19,7 +19,10 @@ func slim(obj any) (any, error) {
 			return capi.Slim(o), nil
 		}
 	case *metav1.PartialObjectMetadata:
-		o.Annotations, o.Labels = nil, nil
+		o.Annotations = nil
+		if o.Kind != "Namespace" {
+			o.Labels = nil
+		}
 	}
 	if object, err := meta.Accessor(obj); err == nil {
 		object.SetManagedFields(nil)

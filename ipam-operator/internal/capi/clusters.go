@@ -89,48 +89,63 @@ func IsLeftBehind(obj client.Object) bool {
 // Hold tells whether something may be done for an object of a pool. The pool may be nil. The Cluster is the one that the
 // object belongs to by its kind; empty where its kind does not say.
 func (c *Clusters) Hold(ctx context.Context, obj client.Object, pool *ipamv1.IPPool, cluster string) (allocate.Hold, error) {
+	clusters := []types.NamespacedName{{Namespace: namespaceOf(obj), Name: cluster}}
 	if pool == nil {
-		return c.hold(ctx, []string{cluster}, obj)
+		return c.hold(ctx, clusters, obj)
 	}
-	clusters := []string{cluster}
 	if name := pool.Spec.ClusterName; name != nil {
-		clusters = append(clusters, *name)
+		clusters = append(clusters, types.NamespacedName{Namespace: pool.Namespace, Name: *name})
 	}
 	if holdInputsOf(pool).moves {
 		// The pool can be ahead of the Cluster on the way to another management cluster, and its claims ahead of their addresses.
-		clusters = append(clusters, holdInputsOf(obj).cluster)
+		clusters = append(clusters, clusterOf(obj))
 	}
 	return c.hold(ctx, clusters, obj, pool)
 }
 
 // HoldFor tells whether something may be done for objects that belong together, and to a Cluster; empty for none.
 func (c *Clusters) HoldFor(ctx context.Context, cluster string, objects ...client.Object) (allocate.Hold, error) {
-	return c.hold(ctx, []string{cluster}, objects...)
+	return c.hold(ctx, []types.NamespacedName{{Namespace: objects[0].GetNamespace(), Name: cluster}}, objects...)
 }
 
-// hold tells whether something may be done for objects of one namespace: nothing while one of them is paused, or one of the
+// namespaceOf is the namespace of the Cluster that the label of an object names. An address has the label of its claim.
+func namespaceOf(obj client.Object) string {
+	if address, ok := obj.(*ipamv1.IPAddress); ok {
+		return address.ClaimKey().Namespace
+	}
+	return obj.GetNamespace()
+}
+
+// clusterOf is the Cluster that the label of an object names; its name is empty where there is no label.
+func clusterOf(obj client.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespaceOf(obj), Name: holdInputsOf(obj).cluster}
+}
+
+// hold tells whether something may be done for objects that belong together: nothing while one of them is paused, or one of the
 // Clusters, or a Cluster that a label names. While one of the Clusters is missing, nothing is allocated.
 //
 // What a mover has marked is left to it, unless a Cluster runs: then the move was cut off and the mark says nothing, or the
 // mark was moved along.
-func (c *Clusters) hold(ctx context.Context, clusters []string, objects ...client.Object) (allocate.Hold, error) {
+func (c *Clusters) hold(ctx context.Context, clusters []types.NamespacedName, objects ...client.Object) (allocate.Hold, error) {
 	marked := false
-	demanded := map[string]bool{}
+	demanded := map[types.NamespacedName]bool{}
 	for _, obj := range objects {
 		in := holdInputsOf(obj)
 		if in.paused {
 			return allocate.HeldPaused, nil
 		}
 		marked = marked || in.marked
-		demanded[in.cluster] = false
+		demanded[clusterOf(obj)] = false
 	}
 	for _, name := range clusters {
 		demanded[name] = true
 	}
-	delete(demanded, "")
 	hold, runs := allocate.NotHeld, false
 	for name, isDemanded := range demanded {
-		is, err := c.state(ctx, types.NamespacedName{Namespace: objects[0].GetNamespace(), Name: name})
+		if name.Name == "" {
+			continue
+		}
+		is, err := c.state(ctx, name)
 		switch {
 		case err != nil:
 			return hold, err

@@ -54,22 +54,32 @@ func isStopped(cluster client.Object) bool {
 type Held struct {
 	mu      sync.Mutex
 	asleep  map[string]map[types.NamespacedName]bool // by namespace
+	abroad  map[types.NamespacedName]string          // the other namespace under which an object is asleep, too
 	suspect map[types.NamespacedName]bool
 }
 
 // NewHeld returns a Held without objects.
 func NewHeld() *Held {
-	return &Held{asleep: map[string]map[types.NamespacedName]bool{}, suspect: map[types.NamespacedName]bool{}}
+	return &Held{asleep: map[string]map[types.NamespacedName]bool{}, abroad: map[types.NamespacedName]string{}, suspect: map[types.NamespacedName]bool{}}
 }
 
-// Expect notes that an object may be held up. It is called before the hold is read, so that no change of what it reads is missed.
-func (h *Held) Expect(name types.NamespacedName) {
+// Expect notes that an object may be held up, by objects of its namespace or of another one. It is called before the hold is read, so that no change of what it reads
+// is missed.
+func (h *Held) Expect(name types.NamespacedName, other string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.asleep[name.Namespace] == nil {
-		h.asleep[name.Namespace] = map[types.NamespacedName]bool{}
+	h.expect(name.Namespace, name)
+	if other != name.Namespace {
+		h.expect(other, name)
+		h.abroad[name] = other
 	}
-	h.asleep[name.Namespace][name] = true
+}
+
+func (h *Held) expect(namespace string, name types.NamespacedName) {
+	if h.asleep[namespace] == nil {
+		h.asleep[namespace] = map[types.NamespacedName]bool{}
+	}
+	h.asleep[namespace][name] = true
 }
 
 // Note says that the hold of an object was read, and whether it is held up. The cache is then not trusted to know all that happens to the object until Trust is
@@ -81,9 +91,17 @@ func (h *Held) Note(name types.NamespacedName, held bool) {
 		h.suspect[name] = true
 		return
 	}
-	delete(h.asleep[name.Namespace], name)
-	if len(h.asleep[name.Namespace]) == 0 {
-		delete(h.asleep, name.Namespace)
+	h.wake(name.Namespace, name)
+	if other, ok := h.abroad[name]; ok {
+		h.wake(other, name)
+		delete(h.abroad, name)
+	}
+}
+
+func (h *Held) wake(namespace string, name types.NamespacedName) {
+	delete(h.asleep[namespace], name)
+	if len(h.asleep[namespace]) == 0 {
+		delete(h.asleep, namespace)
 	}
 }
 

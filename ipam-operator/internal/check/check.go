@@ -50,8 +50,10 @@ type objects struct {
 	pools     map[types.NamespacedName]*ipamv1.IPPool
 	claims    map[types.NamespacedName]*ipamv1.IPClaim
 	addresses map[types.NamespacedName]*ipamv1.IPAddress
-	contract  *contract
-	network   *networkData
+	// abroad are the addresses of claims in namespaces that are not looked at.
+	abroad   map[types.NamespacedName]*ipamv1.IPAddress
+	contract *contract
+	network  *networkData
 }
 
 // Run reads a namespace, or all of them, and returns what it found, in order. Objects that change in the meantime can
@@ -61,7 +63,7 @@ func Run(ctx context.Context, reader client.Reader, namespace string) ([]Finding
 	if err != nil {
 		return nil, err
 	}
-	findings := slices.Concat(o.addressFindings(), o.coolDownFindings(time.Now()), o.claimFindings(), o.contractFindings(), o.networkDataFindings(), o.poolFindings())
+	findings := slices.Concat(o.addressFindings(), o.coolDownFindings(time.Now()), o.claimFindings(), o.contractFindings(), o.networkDataFindings(), o.poolFindings(), o.tenantFindings())
 	slices.SortFunc(findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Problem, b.Problem), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Message, b.Message))
 	})
@@ -71,7 +73,7 @@ func Run(ctx context.Context, reader client.Reader, namespace string) ([]Finding
 func read(ctx context.Context, reader client.Reader, namespace string) (*objects, error) {
 	o := &objects{
 		pools: map[types.NamespacedName]*ipamv1.IPPool{}, claims: map[types.NamespacedName]*ipamv1.IPClaim{},
-		addresses: map[types.NamespacedName]*ipamv1.IPAddress{},
+		addresses: map[types.NamespacedName]*ipamv1.IPAddress{}, abroad: map[types.NamespacedName]*ipamv1.IPAddress{},
 	}
 	var err error
 	if o.contract, err = readContract(ctx, reader, namespace); err != nil {
@@ -89,7 +91,7 @@ func read(ctx context.Context, reader client.Reader, namespace string) (*objects
 	index(o.pools, pools.Items)
 	index(o.claims, claims.Items)
 	index(o.addresses, addresses.Items)
-	return o, nil
+	return o, o.readAbroad(ctx, reader)
 }
 
 func index[T any, P interface {
@@ -145,8 +147,8 @@ func (o *objects) ownerFindings(a *ipamv1.IPAddress, owned map[types.NamespacedN
 		return nil
 	}
 	object := "IPAddress " + client.ObjectKeyFromObject(a).String()
-	key := types.NamespacedName{Namespace: a.Namespace, Name: a.Spec.Claim.Name}
-	owner := types.UID("")
+	key := a.ClaimKey()
+	owner := tenantOwner(a)
 	for _, ref := range a.OwnerReferences {
 		if ref.Kind == ipamv1.IPClaimKind && ref.Name == key.Name {
 			owner = ref.UID
@@ -157,9 +159,9 @@ func (o *objects) ownerFindings(a *ipamv1.IPAddress, owned map[types.NamespacedN
 	case owner == "" && !slices.Contains(a.Finalizers, ipamv1.IPAddressFinalizer):
 		return nil
 	case !ok:
-		return []Finding{{Orphan, object, fmt.Sprintf("its IPClaim %s does not exist", key.Name)}}
+		return []Finding{{Orphan, object, fmt.Sprintf("its IPClaim %s does not exist", a.ClaimInPool())}}
 	case owner != "" && owner != claim.UID:
-		return []Finding{{Orphan, object, fmt.Sprintf("its IPClaim %s was deleted and created again", key.Name)}}
+		return []Finding{{Orphan, object, fmt.Sprintf("its IPClaim %s was deleted and created again", a.ClaimInPool())}}
 	}
 	if other, ok := owned[key]; ok {
 		return []Finding{{Double, object, fmt.Sprintf("IPClaim %s has IPAddress %s too", key.Name, other.Name)}}
@@ -180,17 +182,20 @@ func (o *objects) claimFindings() []Finding {
 		found := func(p Problem, format string, args ...any) {
 			out = append(out, Finding{p, "IPClaim " + key.String(), fmt.Sprintf(format, args...)})
 		}
-		at := types.NamespacedName{Namespace: c.Namespace, Name: c.Status.Address.Name}
+		at := types.NamespacedName{Namespace: c.PoolKey().Namespace, Name: c.Status.Address.Name}
 		if other, ok := named[at]; ok {
 			found(Double, "names IPAddress %s, as IPClaim %s does", at.Name, other)
 		}
 		named[at] = c.Name
 		a, ok := o.addresses[at]
+		if !ok {
+			a, ok = o.abroad[at]
+		}
 		switch {
 		case !ok:
 			found(Dangling, "its IPAddress %s does not exist", at.Name)
-		case a.Spec.Claim.Name != c.Name:
-			found(Mismatch, "its IPAddress %s belongs to %s", at.Name, a.Spec.Claim.Name)
+		case a.ClaimKey() != key:
+			found(Mismatch, "its IPAddress %s belongs to %s", at.Name, a.ClaimInPool())
 		}
 	}
 	return out
@@ -214,7 +219,7 @@ func (o *objects) poolFindings() []Finding {
 				continue
 			}
 			a, ok := o.addresses[types.NamespacedName{Namespace: key.Namespace, Name: allocate.AddressName(p.Spec.NamePrefix, addr)}]
-			if !ok || a.Spec.Claim.Name != claim {
+			if !ok || a.ClaimInPool() != claim {
 				out = append(out, Finding{Mismatch, "IPPool " + key.String(), fmt.Sprintf("status.indexes gives %s to %s, who does not have it", ip, claim)})
 			}
 		}

@@ -54,6 +54,39 @@ func sticky(p *ipamv1.IPPool, d time.Duration) *ipamv1.IPPool {
 	return p
 }
 
+func quota(p *ipamv1.IPPool, n int64) *ipamv1.IPPool {
+	p.Spec.MaxAddressesPerNamespace = n
+	return p
+}
+
+// abroad makes a claim one of the namespace team that names a pool of the namespace ns.
+func abroad(c *ipamv1.IPClaim, pool string) *ipamv1.IPClaim {
+	c.Namespace, c.Spec.Pool = "team", ipamv1.ObjectReference{Namespace: "ns", Name: pool}
+	return c
+}
+
+// tenant makes an address that of a claim of the namespace team.
+func tenant(a *ipamv1.IPAddress, claim types.UID) *ipamv1.IPAddress {
+	a.OwnerReferences = []metav1.OwnerReference{{Kind: "IPPool", Name: "p", UID: "uid-p"}}
+	a.Spec.Claim.Namespace, a.Spec.Claim.UID = "team", string(claim)
+	return a
+}
+
+// TestANamespaceAlone looks at one namespace only: what its objects refer to in others is no contradiction.
+func TestANamespaceAlone(t *testing.T) {
+	scheme := runtime.NewScheme()
+	require.NoError(t, ipamv1.AddToScheme(scheme))
+	require.NoError(t, infrav1.AddToScheme(scheme))
+	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		pool("p", ipamv1.IPPoolStatus{}), abroad(claim("a", "p-10-0-0-1"), "p"), tenant(address("p-10-0-0-1", "10.0.0.1", "a"), "uid-a"),
+	).Build()
+	for _, namespace := range []string{"ns", "team"} {
+		findings, err := Run(t.Context(), reader, namespace)
+		require.NoError(t, err)
+		assert.Empty(t, findings, namespace)
+	}
+}
+
 func TestRun(t *testing.T) {
 	good := func() []client.Object {
 		return []client.Object{
@@ -110,6 +143,20 @@ func TestRun(t *testing.T) {
 			want: []string{
 				"dangling  IPAddress ns/p-10-0-0-2: its IPPool p does not exist",
 				"dangling  IPClaim ns/a: its IPAddress p-10-0-0-1 does not exist",
+			},
+		},
+		"claims of other namespaces": {
+			objects: []client.Object{
+				quota(pool("p", ipamv1.IPPoolStatus{Used: new(int64(4)), Allocations: map[string]ipamv1.IPAddressStr{"team/a": "10.0.0.1"}}), 2),
+				abroad(claim("a", "p-10-0-0-1"), "p"), abroad(claim("b", "p-10-0-0-2"), "p"), abroad(claim("c", ""), "other"),
+				tenant(address("p-10-0-0-1", "10.0.0.1", "a"), "uid-a"), tenant(address("p-10-0-0-2", "10.0.0.2", "b"), "uid-of-another-life"),
+				tenant(address("p-10-0-0-3", "10.0.0.3", "c"), "uid-c"), tenant(address("p-10-0-0-4", "10.0.0.4", "gone"), "uid"),
+			},
+			want: []string{
+				"mismatch  IPAddress ns/p-10-0-0-3: its IPClaim team/c names IPPool ns/other",
+				"mismatch  IPPool ns/p: claims of namespace team have 4 of its addresses, and one namespace may have 2",
+				"orphan    IPAddress ns/p-10-0-0-2: its IPClaim team/b was deleted and created again",
+				"orphan    IPAddress ns/p-10-0-0-4: its IPClaim team/gone does not exist",
 			},
 		},
 		"a status that is behind": {

@@ -40,12 +40,15 @@ func (o *objects) coolDownFindings(now time.Time) []Finding {
 
 // isHeld reports whether the claim that owns an address is there.
 func (o *objects) isHeld(a *ipamv1.IPAddress) bool {
-	key := types.NamespacedName{Namespace: a.Namespace, Name: a.Spec.Claim.Name}
+	key := a.ClaimKey()
 	var claim client.Object
 	if c, ok := o.claims[key]; ok && kindOf(a) == ipamv1.IPClaimKind {
 		claim = c
 	} else if c, ok := o.contract.claims[key]; ok && kindOf(a) == contractClaimKind {
 		claim = c
+	}
+	if claim != nil && a.Tenant() != "" {
+		return tenantOwner(a) == claim.GetUID()
 	}
 	return claim != nil && slices.ContainsFunc(a.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID == claim.GetUID() })
 }

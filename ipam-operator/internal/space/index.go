@@ -29,6 +29,8 @@ type Record struct {
 	// Pool that the object names.
 	Pool types.NamespacedName
 	IP   netip.Addr
+	// Tenant is the namespace of the claim where it is another one than the pool's; empty otherwise.
+	Tenant string
 	// UID of the object.
 	UID types.UID
 	// Released is when the object was deleted that stays for a time; zero while it is in use.
@@ -55,6 +57,7 @@ type attempt struct {
 	free     *allocate.Free // to tell whether the pool has changed since
 	decision allocate.Decision
 	ip       netip.Addr
+	tenant   string // as that of a Record
 	// left is the object that stood for the address and was moved away. The attempt then waits for its claim to go on.
 	left *Key
 }
@@ -98,6 +101,7 @@ func (x *Index) SetPool(name types.NamespacedName, layout *allocate.Layout) {
 	put(x.locks, p.lock, name, p)
 	for _, r := range x.byPool[name] {
 		p.free.Take(r.IP)
+		p.free.Charge(r.Tenant, r.IP)
 	}
 	for _, r := range x.byLock[p.lock] {
 		if r.Pool != name {
@@ -108,6 +112,7 @@ func (x *Index) SetPool(name types.NamespacedName, layout *allocate.Layout) {
 		if a.pool == name {
 			a.free = p.free
 			p.free.Take(a.ip)
+			p.free.Charge(a.tenant, a.ip)
 		}
 	}
 }
@@ -170,8 +175,11 @@ func (x *Index) observe(r *record) {
 	if lock, ok := r.lock(); ok {
 		put(x.byLock, lock, r.Key, r)
 	}
-	for _, p := range x.affected(r) {
+	for name, p := range x.affected(r) {
 		p.free.Take(r.IP)
+		if name == r.Pool {
+			p.free.Charge(r.Tenant, r.IP)
+		}
 	}
 	if r.claim != "" {
 		x.made[r.claim] = r
@@ -204,7 +212,8 @@ func (x *Index) Leave(key Key, claim types.UID) []types.NamespacedName {
 		return gained
 	}
 	p.free.Take(r.IP)
-	x.attempts[claim], x.left[key] = &attempt{pool: r.Pool, free: p.free, ip: r.IP, left: &key}, claim
+	p.free.Charge(r.Tenant, r.IP)
+	x.attempts[claim], x.left[key] = &attempt{pool: r.Pool, free: p.free, ip: r.IP, tenant: r.Tenant, left: &key}, claim
 	return slices.DeleteFunc(gained, func(name types.NamespacedName) bool { return name == r.Pool })
 }
 
@@ -220,6 +229,9 @@ func (x *Index) forget(r *record) []types.NamespacedName {
 	}
 	var gained []types.NamespacedName
 	for name, p := range x.affected(r) {
+		if name == r.Pool {
+			p.free.Discharge(r.Tenant, r.IP)
+		}
 		if p.free.Release(r.IP) {
 			gained = append(gained, name)
 		}
@@ -264,6 +276,7 @@ func (x *Index) Decide(name types.NamespacedName, claim types.UID, plan func(*al
 	if !ok {
 		if before != nil && before.left != nil {
 			before.free.Take(before.ip)
+			before.free.Charge(before.tenant, before.ip)
 			x.attempts[claim], x.left[*before.left] = before, claim
 		}
 		return decision
@@ -271,8 +284,9 @@ func (x *Index) Decide(name types.NamespacedName, claim types.UID, plan func(*al
 	if before != nil && before.left == nil && before.free == free && free.Choosable(before.ip) {
 		decision, take.IP = before.decision, before.ip
 	}
-	x.attempts[claim] = &attempt{pool: name, free: free, decision: decision, ip: take.IP}
+	x.attempts[claim] = &attempt{pool: name, free: free, decision: decision, ip: take.IP, tenant: take.Tenant}
 	free.Take(take.IP)
+	free.Charge(take.Tenant, take.IP)
 	return decision
 }
 
@@ -302,7 +316,11 @@ func (x *Index) giveUp(claim types.UID) (gained bool) {
 		delete(x.left, *a.left)
 	}
 	p, ok := x.pools[a.pool]
-	return ok && p.free == a.free && p.free.Release(a.ip)
+	if !ok || p.free != a.free {
+		return false
+	}
+	left := p.free.Discharge(a.tenant, a.ip)
+	return p.free.Release(a.ip) || left
 }
 
 // MadeFor is the object that this process made for a claim and that the watch has not shown yet.
@@ -351,6 +369,16 @@ func (x *Index) Free(name types.NamespacedName) (int64, *allocate.Layout) {
 		return p.free.Count(), p.free.Layout
 	}
 	return 0, nil
+}
+
+// Room is how many addresses of a pool the claims of another namespace can get beside those that they have.
+func (x *Index) Room(name types.NamespacedName, tenant string) int64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if p, ok := x.pools[name]; ok {
+		return p.free.Room(tenant)
+	}
+	return 0
 }
 
 // Layout is what a pool hands out; nil means that it is unknown.

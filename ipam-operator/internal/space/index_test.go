@@ -215,3 +215,35 @@ func TestTheNextAddressThatCoolsDown(t *testing.T) {
 	assert.Zero(t, x.NextFree(name("p")), "its claim has it again")
 	assert.Zero(t, x.NextFree(name("other")))
 }
+
+// TestAnAddressOfAnotherNamespaceCountsOnce follows one from the attempt to its end: it counts for its namespace all the while, and never twice.
+func TestAnAddressOfAnotherNamespaceCountsOnce(t *testing.T) {
+	x := New()
+	limited := allocate.Parse(&ipamv1.IPPoolSpec{
+		NamePrefix: "p", AllocationStrategy: ipamv1.SequentialAllocation, MaxAddressesPerNamespace: 2,
+		Pools: []ipamv1.Pool{{Start: new(ipamv1.IPAddressStr("10.0.0.1")), End: new(ipamv1.IPAddressStr("10.0.0.9"))}},
+	}, ipamv1.RandomAllocation)
+	x.SetPool(name("p"), limited)
+	room := func() int64 { return x.Room(name("p"), "team") }
+	require.Equal(t, int64(2), room())
+	take := func(free *allocate.Free) allocate.Decision {
+		return allocate.Decision{Action: allocate.Create{IP: netip.MustParseAddr("10.0.0.1"), Tenant: "team"}, Why: allocate.WhyChosen}
+	}
+	x.Decide(name("p"), "claim", take)
+	assert.Equal(t, int64(1), room(), "the attempt counts")
+	record := takenBy("p", "p", "10.0.0.1")
+	record.Tenant = "team"
+	x.Observe(record) // the watch is faster
+	assert.Equal(t, int64(1), room())
+	x.Made(record, "claim", now)
+	x.GiveUp("claim")
+	assert.Equal(t, int64(1), room())
+	x.SetPool(name("p"), limited)
+	assert.Equal(t, int64(1), room(), "a new layout forgets nothing")
+	assert.Equal(t, int64(2), x.Room(name("p"), "other"))
+	x.Forget(record.Key)
+	assert.Equal(t, int64(2), room())
+	x.Decide(name("p"), "claim", take)
+	assert.True(t, x.GiveUp("claim"))
+	assert.Equal(t, int64(2), room(), "nothing was written")
+}

@@ -14,7 +14,8 @@ import (
 //
 // IPAddressSpec is an address that is taken, and by whom.
 type IPAddressSpecApplyConfiguration struct {
-	// claim is the claim that has the address: an IPClaim where no kind is stated. It cannot be modified.
+	// claim is the claim that has the address: an IPClaim where no kind is stated. For a claim of another namespace, which cannot be an owner, uid says which
+	// one. It cannot be modified.
 	Claim *ObjectReferenceApplyConfiguration `json:"claim,omitempty"`
 	// pool is the IPPool that the address comes from. It cannot be modified.
 	Pool *ObjectReferenceApplyConfiguration `json:"pool,omitempty"`

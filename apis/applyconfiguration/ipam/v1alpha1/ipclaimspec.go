@@ -10,7 +10,7 @@ package v1alpha1
 //
 // IPClaimSpec says which pool an address is wanted from.
 type IPClaimSpecApplyConfiguration struct {
-	// pool is the IPPool, in the namespace of the claim. It cannot be modified.
+	// pool is the IPPool. One of another namespace is named with its namespace, and must allow that of the claim in spec.allowedNamespaces. It cannot be modified.
 	Pool *ObjectReferenceApplyConfiguration `json:"pool,omitempty"`
 }
 

@@ -19,6 +19,12 @@ type IPClaimStatusApplyConfiguration struct {
 	Address *ObjectReferenceApplyConfiguration `json:"address,omitempty"`
 	// ipAddress is the address that the IPAddress holds. A claim that got its address before this field was there does not have it.
 	IPAddress *ipamv1alpha1.IPAddressStr `json:"ipAddress,omitempty"`
+	// prefix is the length of the network prefix in bits that the address comes with.
+	Prefix *int `json:"prefix,omitempty"`
+	// gateway is the default gateway that the address comes with.
+	Gateway *ipamv1alpha1.IPAddressStr `json:"gateway,omitempty"`
+	// dnsServers are the name servers that the address comes with.
+	DNSServers []ipamv1alpha1.IPAddressStr `json:"dnsServers,omitempty"`
 	// errorMessage says why the claim has no address. It is retried the moment its cause changes.
 	ErrorMessage *string `json:"errorMessage,omitempty"`
 	// observedGeneration is the generation of the spec that conditions speak of.
@@ -46,6 +52,32 @@ func (b *IPClaimStatusApplyConfiguration) WithAddress(value *ObjectReferenceAppl
 // If called multiple times, the IPAddress field is set to the value of the last call.
 func (b *IPClaimStatusApplyConfiguration) WithIPAddress(value ipamv1alpha1.IPAddressStr) *IPClaimStatusApplyConfiguration {
 	b.IPAddress = &value
+	return b
+}
+
+// WithPrefix sets the Prefix field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Prefix field is set to the value of the last call.
+func (b *IPClaimStatusApplyConfiguration) WithPrefix(value int) *IPClaimStatusApplyConfiguration {
+	b.Prefix = &value
+	return b
+}
+
+// WithGateway sets the Gateway field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Gateway field is set to the value of the last call.
+func (b *IPClaimStatusApplyConfiguration) WithGateway(value ipamv1alpha1.IPAddressStr) *IPClaimStatusApplyConfiguration {
+	b.Gateway = &value
+	return b
+}
+
+// WithDNSServers adds the given value to the DNSServers field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the DNSServers field.
+func (b *IPClaimStatusApplyConfiguration) WithDNSServers(values ...ipamv1alpha1.IPAddressStr) *IPClaimStatusApplyConfiguration {
+	for i := range values {
+		b.DNSServers = append(b.DNSServers, values[i])
+	}
 	return b
 }
 

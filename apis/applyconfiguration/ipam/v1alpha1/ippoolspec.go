@@ -22,7 +22,7 @@ type IPPoolSpecApplyConfiguration struct {
 	// pools are the ranges of addresses, used in this order.
 	Pools []PoolApplyConfiguration `json:"pools,omitempty"`
 	// preAllocations maps the name of a claim to the address that it gets, and nobody else. The address lies in an entry
-	// of pools, or in the subnet of one.
+	// of pools, or in the subnet of one. A claim of another namespace is written "namespace/name".
 	PreAllocations map[string]ipamv1alpha1.IPAddressStr `json:"preAllocations,omitempty"`
 	// prefix is the length of the network prefix in bits, for entries of pools that state none. Without it the prefix of
 	// the subnet of the entry counts.
@@ -48,6 +48,12 @@ type IPPoolSpecApplyConfiguration struct {
 	// stickyFor is how long a released address is kept for a claim of the same kind and name: one that is created within that time gets the address back,
 	// and no other claim gets it. A duration such as 24h. Unset means that it is not kept.
 	StickyFor *v1.Duration `json:"stickyFor,omitempty"`
+	// allowedNamespaces says which namespaces IPClaims may come from. Such a claim names the namespace of the pool. Claims of the pool's own namespace are always
+	// served. A claim that has its address keeps it when its namespace is not allowed any more.
+	AllowedNamespaces *AllowedNamespacesApplyConfiguration `json:"allowedNamespaces,omitempty"`
+	// maxAddressesPerNamespace is how many addresses of the pool the claims of one other namespace can have together, released ones that stay taken included.
+	// Zero sets no limit. Claims of the pool's own namespace are not limited.
+	MaxAddressesPerNamespace *int64 `json:"maxAddressesPerNamespace,omitempty"`
 }
 
 // IPPoolSpecApplyConfiguration constructs a declarative configuration of the IPPoolSpec type for use with
@@ -164,5 +170,21 @@ func (b *IPPoolSpecApplyConfiguration) WithAddressReuseGracePeriodSeconds(value 
 // If called multiple times, the StickyFor field is set to the value of the last call.
 func (b *IPPoolSpecApplyConfiguration) WithStickyFor(value v1.Duration) *IPPoolSpecApplyConfiguration {
 	b.StickyFor = &value
+	return b
+}
+
+// WithAllowedNamespaces sets the AllowedNamespaces field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the AllowedNamespaces field is set to the value of the last call.
+func (b *IPPoolSpecApplyConfiguration) WithAllowedNamespaces(value *AllowedNamespacesApplyConfiguration) *IPPoolSpecApplyConfiguration {
+	b.AllowedNamespaces = value
+	return b
+}
+
+// WithMaxAddressesPerNamespace sets the MaxAddressesPerNamespace field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the MaxAddressesPerNamespace field is set to the value of the last call.
+func (b *IPPoolSpecApplyConfiguration) WithMaxAddressesPerNamespace(value int64) *IPPoolSpecApplyConfiguration {
+	b.MaxAddressesPerNamespace = &value
 	return b
 }

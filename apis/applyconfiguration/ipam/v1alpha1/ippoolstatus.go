@@ -18,7 +18,7 @@ import (
 type IPPoolStatusApplyConfiguration struct {
 	// lastUpdated is when indexes changed.
 	LastUpdated *v1.Time `json:"lastUpdated,omitempty"`
-	// indexes maps the name of a claim to its address. A pool with more than 4096 addresses in use shows the first 4096
+	// indexes maps the name of a claim, or "namespace/name" for one of another namespace, to its address. A pool with more than 4096 addresses in use shows the first 4096
 	// claims by name, and indexesTruncated is true.
 	Allocations map[string]ipamv1alpha1.IPAddressStr `json:"indexes,omitempty"`
 	// indexesTruncated says that indexes is cut; the counts are not.

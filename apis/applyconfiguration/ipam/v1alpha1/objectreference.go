@@ -17,7 +17,7 @@ type ObjectReferenceApplyConfiguration struct {
 	Namespace *string `json:"namespace,omitempty"`
 	// name of the object.
 	Name *string `json:"name,omitempty"`
-	// uid of the object. Not used.
+	// uid of the object. Used where an IPAddress names a claim of another namespace.
 	UID *string `json:"uid,omitempty"`
 	// apiVersion of the object.
 	APIVersion *string `json:"apiVersion,omitempty"`

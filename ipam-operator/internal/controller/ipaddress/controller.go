@@ -69,7 +69,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	pool, hold, err := r.observe(ctx, address)
-	if err != nil || hold == allocate.HeldPaused {
+	if err != nil || stays(address, hold) {
 		return ctrl.Result{}, err
 	}
 	if leftBehind {
@@ -98,11 +98,25 @@ func (r *Reconciler) observe(ctx context.Context, address *ipamv1.IPAddress) (*i
 		return nil, allocate.NotHeld, fmt.Errorf("reading IPPool %s: %w", key, err)
 	}
 	name := client.ObjectKeyFromObject(address)
-	r.held.Expect(name)
-	hold, err := r.Clusters.Hold(ctx, address, pool, "")
-	r.held.Note(name, err != nil || hold == allocate.HeldPaused)
+	r.held.Expect(name, address.ClaimKey().Namespace)
+	hold, err := r.Clusters.Hold(ctx, address, pool, clusterOf(address))
+	r.held.Note(name, err != nil || stays(address, hold))
 	r.held.Trust(name)
 	return pool, hold, err
+}
+
+// stays reports whether nothing may be done for an address. A mover that takes a claim of another namespace away leaves its address behind, which something uses
+// elsewhere: while its Cluster is not there, it stays taken.
+func stays(address *ipamv1.IPAddress, hold allocate.Hold) bool {
+	return hold == allocate.HeldPaused || hold == allocate.HeldClusterMissing && address.Tenant() != ""
+}
+
+// clusterOf is the Cluster of the claim of an address, where the claim is of another namespace than the pool.
+func clusterOf(address *ipamv1.IPAddress) string {
+	if address.Tenant() == "" {
+		return ""
+	}
+	return address.Labels[ipamv1.ClusterNameLabel]
 }
 
 // release deletes the address, and lets it go when it has cooled down. The time of the deletion is on the object, so that
@@ -111,7 +125,7 @@ func (r *Reconciler) release(ctx context.Context, address *ipamv1.IPAddress, gra
 	ip, _ := allocate.ParseAddr(string(address.Spec.Address))
 	known := allocate.Address{Name: address.Name, UID: string(address.UID), IP: ip}
 	if address.DeletionTimestamp.IsZero() {
-		ctrl.LoggerFrom(ctx).Info("Gave back the address of a claim that is gone", r.Kind.Name(), address.Spec.Claim.Name)
+		ctrl.LoggerFrom(ctx).Info("Gave back the address of a claim that is gone", r.Kind.Name(), address.ClaimKey())
 		return ctrl.Result{}, r.Releaser.Release(ctx, address.Namespace, known, grace == 0, "ClaimGone")
 	}
 	if left := address.DeletionTimestamp.Add(grace).Sub(r.Clock.Now()); left > 0 {
@@ -149,7 +163,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 // claimHandler looks at the addresses of a claim that is gone, also where another one has its name already and its deletion was not seen.
 func (r *Reconciler) claimHandler() handler.EventHandler {
 	gone := func(ctx context.Context, claim client.Object, q ipclaim.Queue) {
-		r.enqueue(ctx, q, claim.GetNamespace(), client.MatchingFields{ipclaim.AddressByClaim: ipclaim.ClaimIndex(r.Kind.Name(), claim.GetName())})
+		r.enqueue(ctx, q, "", client.MatchingFields{ipclaim.AddressByClaim: ipclaim.ClaimIndex(r.Kind.Name(), client.ObjectKeyFromObject(claim))})
 	}
 	return handler.Funcs{
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q ipclaim.Queue) {

@@ -101,7 +101,7 @@ func TestWhoGetsAnAddressBack(t *testing.T) {
 			require.NoError(t, ipamv1.AddToScheme(scheme))
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 			r := New(Deps{
-				Client: c, Kind: ipclaim.IPClaims(c, c), Clusters: capi.NewClusters(c), Clock: clocktesting.NewFakePassiveClock(epoch),
+				Client: c, Kind: ipclaim.IPClaims(c, c, ""), Clusters: capi.NewClusters(c), Clock: clocktesting.NewFakePassiveClock(epoch),
 				Releaser: ipclaim.Releaser{Writer: c, Reader: c, Count: metrics.New(prometheus.NewRegistry(), nothing{}, nothing{})},
 			})
 			key := client.ObjectKeyFromObject(test.address)

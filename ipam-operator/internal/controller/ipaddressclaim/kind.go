@@ -106,7 +106,7 @@ func (k *claims) Has(ctx context.Context, lock *ipamv1.IPAddress, live bool) (bo
 	if live {
 		reader = k.live
 	}
-	claim, err := k.read(ctx, reader, types.NamespacedName{Namespace: lock.Namespace, Name: lock.Spec.Claim.Name})
+	claim, err := k.read(ctx, reader, lock.ClaimKey())
 	if claim == nil || err != nil {
 		return false, err
 	}

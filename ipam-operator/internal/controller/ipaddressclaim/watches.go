@@ -200,7 +200,7 @@ func claimOfLock(_ context.Context, obj client.Object) []reconcile.Request {
 	if ipclaim.ClaimKind(lock) != ClaimKind {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: lock.Namespace, Name: lock.Spec.Claim.Name}}}
+	return []reconcile.Request{{NamespacedName: lock.ClaimKey()}}
 }
 
 // Feed takes the contract's own addresses over as taken: those that were made before there was a lock for both kinds.

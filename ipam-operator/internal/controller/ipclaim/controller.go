@@ -9,6 +9,7 @@ package ipclaim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -58,6 +59,8 @@ type Deps struct {
 	Clock clock.PassiveClock
 	// Layouts reads the specs of pools.
 	Layouts *space.Layouts
+	// Namespace is the only one whose objects are served; empty for all.
+	Namespace string
 	// Workers is how many claims are served at once.
 	Workers int
 	// Freed wakes the claims of all kinds that wait for an address of a pool; nil for the Reconciler that does it itself.
@@ -76,6 +79,8 @@ type Reconciler struct {
 	// letGo is the UIDs of the claims, by name, that this process took its finalizer off at the end: the cache shows them for a moment longer.
 	letGo sync.Map
 	freed *freed
+	// made is the UIDs of the addresses that this process made, by the names of their claims, until these have one.
+	made sync.Map
 	// unsure is the claims, by name, that may have an address: its creation got no answer, and the question neither.
 	unsure  sync.Map
 	nudges  chan event.GenericEvent
@@ -108,6 +113,7 @@ func (r *Reconciler) Waiting() map[allocate.Why]int { return r.waiting.count() }
 // +kubebuilder:rbac:groups=ipam.metal3.io,resources=ipclaims/finalizers,verbs=update
 // +kubebuilder:rbac:groups=ipam.metal3.io,resources=ippools,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ipam.metal3.io,resources=ipaddresses,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -134,7 +140,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if r.written.isAhead(subject.Object) {
 		return ctrl.Result{}, nil // the event of what was written is on the way
 	}
-	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("IPPool", subject.Pool.Name))
+	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("IPPool", subject.Pool))
 	snapshot, err := r.observe(ctx, subject)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -145,6 +151,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.Metrics.Conflict(metrics.ClaimChanged)
 		ctrl.LoggerFrom(ctx).V(1).Info("Claim changed while it was served")
 		return ctrl.Result{RequeueAfter: time.Duration(20+rand.IntN(80)) * time.Millisecond}, nil //nolint:gosec // jitter needs no secrecy
+	}
+	if errors.Is(err, errUndecided) {
+		return ctrl.Result{RequeueAfter: time.Second}, nil
 	}
 	return ctrl.Result{}, err
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,6 +69,7 @@ func (r *Reconciler) create(ctx context.Context, subject *Subject, action alloca
 	err = r.Client.Create(ctx, address, client.FieldOwner(FieldOwner))
 	switch {
 	case err == nil:
+		r.made.Store(subject.Key(), address.UID)
 	case apierrors.IsAlreadyExists(err) || isUnanswered(err):
 		holder, readErr := r.holder(ctx, address)
 		switch {
@@ -105,6 +105,9 @@ func (r *Reconciler) create(ctx context.Context, subject *Subject, action alloca
 	}
 	r.Index.Made(RecordOf(address), subject.UID(), r.Clock.Now())
 	defer r.giveUp(subject)
+	if returned, err := r.returnOverQuota(ctx, subject, address); returned || err != nil {
+		return false, err
+	}
 	err = r.publish(ctx, subject, address, why)
 	if taken := (*NameTakenError)(nil); errors.As(err, &taken) && why != allocate.WhyHeld {
 		return true, r.avoid(ctx, subject, address, taken)
@@ -162,11 +165,10 @@ func (r *Reconciler) holder(ctx context.Context, address *ipamv1.IPAddress) (*ip
 func newAddress(subject *Subject, pool *ipamv1.IPPool, action allocate.Create) *ipamv1.IPAddress {
 	address := &ipamv1.IPAddress{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: action.Name, Namespace: subject.Object.GetNamespace(),
-			Labels: maps.Clone(subject.Object.GetLabels()), Finalizers: []string{ipamv1.IPAddressFinalizer},
+			Name: action.Name, Namespace: subject.Pool.Namespace,
+			Labels: labelsFor(subject), Finalizers: []string{ipamv1.IPAddressFinalizer},
 			OwnerReferences: []metav1.OwnerReference{
 				{APIVersion: ipamv1.GroupVersion.String(), Kind: ipamv1.IPPoolKind, Name: pool.Name, UID: pool.UID},
-				subject.owner(),
 			},
 		},
 		Spec: ipamv1.IPAddressSpec{
@@ -181,13 +183,14 @@ func newAddress(subject *Subject, pool *ipamv1.IPPool, action allocate.Create) *
 	if subject.Kind != ipamv1.IPClaimKind {
 		address.Spec.Claim.Kind, address.Spec.Claim.APIVersion = subject.Kind, subject.APIVersion
 	}
+	setClaimOwner(address, subject)
 	return address
 }
 
 // adopt makes the claim name an address that it has already, and only then gives back what it has beside.
 func (r *Reconciler) adopt(ctx context.Context, subject *Subject, action allocate.Adopt, why allocate.Why) error {
 	address := &ipamv1.IPAddress{}
-	key := types.NamespacedName{Namespace: subject.Object.GetNamespace(), Name: action.Address.Name}
+	key := types.NamespacedName{Namespace: subject.Pool.Namespace, Name: action.Address.Name}
 	err := r.Client.Get(ctx, key, address)
 	if apierrors.IsNotFound(err) {
 		err = r.Live.Get(ctx, key, address)
@@ -199,6 +202,11 @@ func (r *Reconciler) adopt(ctx context.Context, subject *Subject, action allocat
 	}
 	if err != nil {
 		return fmt.Errorf("reading IPAddress %s: %w", key, err)
+	}
+	if subject.Claim.Bound != address.Name && !IsByHand(address) {
+		if returned, err := r.returnOverQuota(ctx, subject, address); returned || err != nil {
+			return err
+		}
 	}
 	if err := r.own(ctx, subject, address); err != nil {
 		return err
@@ -217,7 +225,7 @@ func (r *Reconciler) adopt(ctx context.Context, subject *Subject, action allocat
 	for _, surplus := range action.Surplus {
 		ctrl.LoggerFrom(ctx).Info("Gave back a second address of a claim", "IPAddress", surplus.Name)
 		errs = append(errs, r.Kind.Retract(ctx, subject, surplus.Name),
-			r.Release(ctx, subject.Object.GetNamespace(), surplus, true, "Surplus"))
+			r.Release(ctx, subject.Pool.Namespace, surplus, true, "Surplus"))
 	}
 	return errors.Join(errs...)
 }
@@ -236,7 +244,7 @@ func (r *Reconciler) own(ctx context.Context, subject *Subject, address *ipamv1.
 		address.OwnerReferences = append(address.OwnerReferences,
 			metav1.OwnerReference{APIVersion: ipamv1.GroupVersion.String(), Kind: ipamv1.IPPoolKind, Name: pool.Name, UID: pool.UID})
 	}
-	address.OwnerReferences = append(address.OwnerReferences, subject.owner())
+	setClaimOwner(address, subject)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	err := r.Client.Patch(ctx, address, patch, client.FieldOwner(FieldOwner))
 	if err == nil {
@@ -323,7 +331,7 @@ func (r *Reconciler) release(ctx context.Context, subject *Subject, action alloc
 		if err := r.Kind.Retract(ctx, subject, address.Name); err != nil {
 			return err
 		}
-		if err := r.Release(ctx, subject.Object.GetNamespace(), address, atOnce, string(allocate.WhyDeleted)); err != nil {
+		if err := r.Release(ctx, subject.Pool.Namespace, address, atOnce, string(allocate.WhyDeleted)); err != nil {
 			return err
 		}
 		ctrl.LoggerFrom(ctx).Info("Claim gave its address back", "IPAddress", address.Name)

@@ -130,7 +130,7 @@ func TestAReleaseTakesTheWritesThatFinalizersForce(t *testing.T) {
 	}
 	assert.Equal(t, []string{"delete p-10-0-0-1", "patch p-10-0-0-1", "patch c"}, writes)
 
-	s.reconciler.Kind = IPClaims(s.client, s.client)
+	s.reconciler.Kind = IPClaims(s.client, s.client, "")
 	s.claim("c", func(c *ipamv1.IPClaim) { c.UID = "uid-of-another-life" })
 	s.reconciler.written.drop(key("c")) // the fake client begins to count again
 	_, err = s.reconcile("c")

@@ -60,7 +60,7 @@ type Subject struct {
 	Object client.Object
 	// APIVersion and Kind of the claim.
 	APIVersion, Kind string
-	// Pool that the claim names.
+	// Pool that the claim names. Its namespace is that of the addresses of the claim.
 	Pool types.NamespacedName
 	// Claim is what the plan sees.
 	Claim allocate.Claim
@@ -111,12 +111,18 @@ func NewSubject(obj client.Object, gv, kind, finalizer string) *Subject {
 
 // ipClaims is the kind IPClaim.
 type ipClaims struct {
-	client client.Client
-	live   client.Reader
+	client    client.Client
+	live      client.Reader
+	namespace string
 }
 
-// IPClaims serves IPClaim: cached reads and writes, live reads.
-func IPClaims(c client.Client, live client.Reader) Kind { return ipClaims{c, live} }
+// IPClaims serves IPClaim: cached reads and writes, live reads. The namespace is the only one that the cache has; empty for all.
+func IPClaims(c client.Client, live client.Reader, namespace string) Kind {
+	return ipClaims{c, live, namespace}
+}
+
+// isServed reports whether the cache has a namespace.
+func (k ipClaims) isServed(namespace string) bool { return k.namespace == "" || k.namespace == namespace }
 
 // Name implements Kind.
 func (ipClaims) Name() string { return ipamv1.IPClaimKind }
@@ -124,6 +130,9 @@ func (ipClaims) Name() string { return ipamv1.IPClaimKind }
 // Get implements Kind.
 func (k ipClaims) Get(ctx context.Context, name types.NamespacedName) (*Subject, error) {
 	claim := &ipamv1.IPClaim{}
+	if !k.isServed(name.Namespace) {
+		return nil, nil
+	}
 	if err := k.client.Get(ctx, name, claim); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
@@ -133,13 +142,15 @@ func (k ipClaims) Get(ctx context.Context, name types.NamespacedName) (*Subject,
 	}
 	s := NewSubject(claim, ipamv1.GroupVersion.String(), ipamv1.IPClaimKind, ipamv1.IPClaimFinalizer)
 	s.Pool = types.NamespacedName{Namespace: claim.Namespace, Name: claim.Spec.Pool.Name}
-	if ns := claim.Spec.Pool.Namespace; ns != "" && ns != claim.Namespace {
-		s.Foreign = fmt.Sprintf("IPPool %s is in namespace %s; a claim is served from pools of its own namespace", claim.Spec.Pool.Name, ns)
-	}
-	if !served {
+	switch pool := claim.PoolKey(); {
+	case !served:
 		s.Claim.Unserved = true
 		s.Foreign = fmt.Sprintf("The claim names a pool of kind %s of %s, which ipam-operator does not serve",
 			cmp.Or(claim.Spec.Pool.Kind, ipamv1.IPPoolKind), cmp.Or(claim.Spec.Pool.APIVersion, ipamv1.GroupVersion.String()))
+	case pool.Namespace != claim.Namespace && !k.isServed(pool.Namespace):
+		s.Foreign = fmt.Sprintf("IPPool %s is in namespace %s; this ipam-operator serves namespace %s only", pool.Name, pool.Namespace, k.namespace)
+	case pool.Namespace != claim.Namespace:
+		s.Pool, s.Claim.Tenant, s.Claim.Name = pool, claim.Namespace, claim.NameInPool()
 	}
 	if claim.Status.Address != nil {
 		s.Claim.Bound = claim.Status.Address.Name
@@ -154,7 +165,10 @@ func (k ipClaims) Has(ctx context.Context, address *ipamv1.IPAddress, live bool)
 	if live {
 		reader = k.live
 	}
-	key := types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Claim.Name}
+	key := address.ClaimKey()
+	if !k.isServed(key.Namespace) {
+		reader = k.live
+	}
 	if err := reader.Get(ctx, key, claim); IsGone(err) {
 		return false, nil
 	} else if err != nil {
@@ -182,6 +196,7 @@ func (k ipClaims) Publish(ctx context.Context, s *Subject, address *ipamv1.IPAdd
 	before := claim.DeepCopy()
 	claim.Status.Address = &ipamv1.ObjectReference{Name: address.Name, Namespace: address.Namespace}
 	claim.Status.IPAddress = new(address.Spec.Address)
+	claim.Status.Prefix, claim.Status.Gateway, claim.Status.DNSServers = address.Spec.Prefix, address.Spec.Gateway, address.Spec.DNSServers
 	claim.Status.ErrorMessage = nil
 	claim.Status.ObservedGeneration = claim.Generation
 	meta.SetStatusCondition(&claim.Status.Conditions, metav1.Condition{
@@ -199,6 +214,7 @@ func (k ipClaims) Refuse(ctx context.Context, s *Subject, why allocate.Why, refu
 	claim := s.Object.(*ipamv1.IPClaim)
 	before := claim.DeepCopy()
 	claim.Status.Address, claim.Status.IPAddress = nil, nil
+	claim.Status.Prefix, claim.Status.Gateway, claim.Status.DNSServers = 0, nil, nil
 	claim.Status.ErrorMessage = nil
 	if refusal.Error != "" {
 		claim.Status.ErrorMessage = new(refusal.Error)

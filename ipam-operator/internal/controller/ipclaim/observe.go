@@ -24,8 +24,12 @@ import (
 // observe reads what a decision rests on, all of it by name or by index.
 func (r *Reconciler) observe(ctx context.Context, subject *Subject) (allocate.Snapshot, error) {
 	s := allocate.Snapshot{Claim: subject.Claim, Pool: allocate.Pool{Name: subject.Pool.Name}}
+	if subject.Claim.Tenant != "" {
+		s.Pool.Name = subject.Pool.String()
+	}
 	pool := &ipamv1.IPPool{}
-	switch err := r.Client.Get(ctx, subject.Pool, pool); {
+	err := r.Client.Get(ctx, subject.Pool, pool)
+	switch {
 	case apierrors.IsNotFound(err):
 		pool = nil
 	case err != nil:
@@ -34,8 +38,11 @@ func (r *Reconciler) observe(ctx context.Context, subject *Subject) (allocate.Sn
 		s.Pool.Found = subject.Foreign == ""
 		s.Pool.Deleting = !pool.DeletionTimestamp.IsZero()
 		s.Pool.Finalized = slices.Contains(pool.Finalizers, ipamv1.IPPoolFinalizer)
+		if s.Pool.Allows, err = r.isAllowed(ctx, pool, subject); err != nil {
+			return s, err
+		}
 	}
-	r.held.Expect(subject.Key())
+	r.held.Expect(subject.Key(), subject.Pool.Namespace)
 	hold, err := r.Clusters.Hold(ctx, subject.Object, pool, subject.Cluster)
 	if err != nil {
 		return s, err
@@ -63,7 +70,7 @@ func (r *Reconciler) observe(ctx context.Context, subject *Subject) (allocate.Sn
 // holderOfAsked describes what has the one address that will do for a claim.
 func (r *Reconciler) holderOfAsked(ctx context.Context, subject *Subject) (string, error) {
 	layout := r.Index.Layout(subject.Pool)
-	if layout == nil {
+	if layout == nil || subject.Claim.Tenant != "" { // what other claims of the pool have is not told
 		return "", nil
 	}
 	asked, ok := allocate.Asked(layout, subject.Claim)
@@ -82,7 +89,7 @@ func (r *Reconciler) holderOfAsked(ctx context.Context, subject *Subject) (strin
 
 // holderOf says what has an address.
 func holderOf(address *ipamv1.IPAddress, coolDown time.Duration) string {
-	claim := ClaimKind(address) + " " + address.Spec.Claim.Name
+	claim := ClaimKind(address) + " " + address.ClaimInPool()
 	switch released := ReleasedAt(address); {
 	case !released.IsZero() && coolDown > 0:
 		return fmt.Sprintf("%s, which released it: it is free at %s", claim, released.Add(coolDown).UTC().Format(time.RFC3339))
@@ -97,8 +104,8 @@ func holderOf(address *ipamv1.IPAddress, coolDown time.Duration) string {
 // and the one that the status names, if it is there.
 func (r *Reconciler) owned(ctx context.Context, subject *Subject) ([]allocate.Address, error) {
 	list := &ipamv1.IPAddressList{}
-	err := r.Client.List(ctx, list, client.InNamespace(subject.Object.GetNamespace()),
-		client.MatchingFields{AddressByClaim: ClaimIndex(subject.Kind, subject.Object.GetName())}, client.UnsafeDisableDeepCopy)
+	err := r.Client.List(ctx, list, client.InNamespace(subject.Pool.Namespace),
+		client.MatchingFields{AddressByClaim: ClaimIndex(subject.Kind, subject.Key())}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("listing the addresses of %s %s: %w", subject.Kind, subject.Key(), err)
 	}
@@ -132,7 +139,7 @@ func (r *Reconciler) owned(ctx context.Context, subject *Subject) ([]allocate.Ad
 // unseen are the addresses that a claim has by the API server. A claim that was held up may have come from another management cluster: its status is
 // empty then, and its address was made by somebody else, perhaps while a watch was behind. It must not get another.
 func (r *Reconciler) unseen(ctx context.Context, subject *Subject) ([]allocate.Address, error) {
-	all, err := r.census.of(ctx, r.Live, subject.Object.GetNamespace())
+	all, err := r.census.of(ctx, r.Live, subject.Pool.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +157,7 @@ func (r *Reconciler) unseen(ctx context.Context, subject *Subject) ([]allocate.A
 // live reads an IPAddress from the API server; nil means that it is not there or belongs to somebody else.
 func (r *Reconciler) live(ctx context.Context, subject *Subject, name string) (*ipamv1.IPAddress, error) {
 	address := &ipamv1.IPAddress{}
-	key := types.NamespacedName{Namespace: subject.Object.GetNamespace(), Name: name}
+	key := types.NamespacedName{Namespace: subject.Pool.Namespace, Name: name}
 	if err := r.Live.Get(ctx, key, address); apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {
@@ -165,7 +172,7 @@ func (r *Reconciler) live(ctx context.Context, subject *Subject, name string) (*
 
 // isOwner reports whether an address belongs to a claim.
 func isOwner(address *ipamv1.IPAddress, subject *Subject) bool {
-	return ClaimKind(address) == subject.Kind && address.Spec.Claim.Name == subject.Object.GetName() &&
+	return ClaimKind(address) == subject.Kind && address.ClaimKey() == subject.Key() &&
 		Belongs(address, subject.Object, subject.Claim.Bound)
 }
 
@@ -196,8 +203,15 @@ func ClaimKind(address *ipamv1.IPAddress) string {
 	return cmp.Or(address.Spec.Claim.Kind, ipamv1.IPClaimKind)
 }
 
-// ClaimOwner is the UID of the claim that an address belongs to; empty where no owner reference says so.
+// ClaimOwner is the UID of the claim that an address belongs to; empty where no owner reference says so. A claim of another namespace cannot be an owner: the
+// reference to it says so, unless the address was restored.
 func ClaimOwner(address *ipamv1.IPAddress) types.UID {
+	if address.Tenant() != "" {
+		if hasPoolOwner(address) {
+			return types.UID(address.Spec.Claim.UID)
+		}
+		return ""
+	}
 	for _, owner := range address.OwnerReferences {
 		if owner.Kind == ClaimKind(address) && owner.Name == address.Spec.Claim.Name {
 			return owner.UID

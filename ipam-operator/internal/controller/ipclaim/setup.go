@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,8 +30,10 @@ const (
 	AddressByPool = "spec.pool"
 	// PoolByCluster finds pools by the name of their Cluster.
 	PoolByCluster = "spec.clusterName"
-	// ClaimPendingInPool finds claims that have no address or are being deleted by the name of their pool.
+	// ClaimPendingInPool finds claims that have no address or are being deleted by the namespace and the name of their pool.
 	ClaimPendingInPool = "pending.pool"
+	// ClaimPendingAbroad finds those claims whose pool is in another namespace, by pendingAbroad.
+	ClaimPendingAbroad = "pending.abroad"
 	// ClaimPendingInCluster finds those claims by the Cluster that their label names.
 	ClaimPendingInCluster = "pending.cluster"
 )
@@ -38,8 +41,11 @@ const (
 // reconcileTimeout ends a pass whose API server does not answer.
 const reconcileTimeout = time.Minute
 
+// pendingAbroad is the value of the index ClaimPendingAbroad.
+const pendingAbroad = "true"
+
 // ClaimIndex is the value of the index AddressByClaim for a claim.
-func ClaimIndex(kind, name string) string { return kind + "/" + name }
+func ClaimIndex(kind string, claim types.NamespacedName) string { return kind + "/" + claim.String() }
 
 // Indexes registers the indexes that the controllers of this operator read by.
 func Indexes(ctx context.Context, indexer client.FieldIndexer) error {
@@ -49,7 +55,10 @@ func Indexes(ctx context.Context, indexer client.FieldIndexer) error {
 			if claim.Status.Address != nil && claim.DeletionTimestamp.IsZero() {
 				return nil
 			}
-			return []string{value(claim)}
+			if v := value(claim); v != "" {
+				return []string{v}
+			}
+			return nil
 		}
 	}
 	for _, index := range []struct {
@@ -59,7 +68,7 @@ func Indexes(ctx context.Context, indexer client.FieldIndexer) error {
 	}{
 		{&ipamv1.IPAddress{}, AddressByClaim, func(obj client.Object) []string {
 			address := obj.(*ipamv1.IPAddress)
-			return []string{ClaimIndex(ClaimKind(address), address.Spec.Claim.Name)}
+			return []string{ClaimIndex(ClaimKind(address), address.ClaimKey())}
 		}},
 		{&ipamv1.IPAddress{}, AddressByPool, func(obj client.Object) []string {
 			return []string{obj.(*ipamv1.IPAddress).Spec.Pool.Name}
@@ -70,7 +79,13 @@ func Indexes(ctx context.Context, indexer client.FieldIndexer) error {
 			}
 			return nil
 		}},
-		{&ipamv1.IPClaim{}, ClaimPendingInPool, pending(func(c *ipamv1.IPClaim) string { return c.Spec.Pool.Name })},
+		{&ipamv1.IPClaim{}, ClaimPendingInPool, pending(func(c *ipamv1.IPClaim) string { return c.PoolKey().String() })},
+		{&ipamv1.IPClaim{}, ClaimPendingAbroad, pending(func(c *ipamv1.IPClaim) string {
+			if c.PoolKey().Namespace != c.Namespace {
+				return pendingAbroad
+			}
+			return ""
+		})},
 		{&ipamv1.IPClaim{}, ClaimPendingInCluster, pending(func(c *ipamv1.IPClaim) string { return c.Labels[ipamv1.ClusterNameLabel] })},
 	} {
 		if err := indexer.IndexField(ctx, index.obj, index.name, index.of); err != nil {
@@ -82,12 +97,16 @@ func Indexes(ctx context.Context, indexer client.FieldIndexer) error {
 
 // SetupWithManager starts the controller with the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
-	c, err := ctrl.NewControllerManagedBy(mgr).
+	builder := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		For(&ipamv1.IPClaim{}).
 		Watches(&ipamv1.IPPool{}, r.poolHandler()).
 		Watches(&ipamv1.IPAddress{}, r.addressHandler()).
-		WatchesRawSource(source.Channel(r.nudges, r.freedHandler())).
+		WatchesRawSource(source.Channel(r.nudges, r.freedHandler()))
+	if r.Namespace == "" {
+		builder = builder.WatchesMetadata(namespace(), r.namespaceHandler())
+	}
+	c, err := builder.
 		WithOptions(controller.TypedOptions[reconcile.Request]{
 			MaxConcurrentReconciles: r.Workers, ReconciliationTimeout: reconcileTimeout, EnableWarmup: new(true),
 		}).

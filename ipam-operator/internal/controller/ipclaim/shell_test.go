@@ -84,7 +84,7 @@ func newShell(t *testing.T, f fixture) *shell {
 	require.NoError(t, s.client.Create(t.Context(), pool))
 	s.index.SetPool(key("p"), allocate.Parse(&pool.Spec, ipamv1.RandomAllocation))
 	s.reconciler = New(Deps{
-		Client: s.client, Live: s.client, Kind: IPClaims(s.client, s.client), Index: s.index, Clusters: capi.NewClusters(s.client), Recorder: s.events,
+		Client: s.client, Live: s.client, Kind: IPClaims(s.client, s.client, ""), Index: s.index, Clusters: capi.NewClusters(s.client), Recorder: s.events,
 		Metrics: metrics.New(prometheus.NewRegistry(), s.index, noneWaiting{}), Clock: clocktesting.NewFakePassiveClock(epoch),
 		Layouts: space.NewLayouts(ipamv1.RandomAllocation), Workers: 1,
 	})

@@ -31,8 +31,8 @@ func (r *Reconciler) kept(ctx context.Context, subject *Subject, pool *ipamv1.IP
 		return allocate.Address{}, err
 	}
 	list := &ipamv1.IPAddressList{}
-	err := r.Client.List(ctx, list, client.InNamespace(subject.Object.GetNamespace()),
-		client.MatchingFields{AddressByClaim: ClaimIndex(subject.Kind, subject.Object.GetName())}, client.UnsafeDisableDeepCopy)
+	err := r.Client.List(ctx, list, client.InNamespace(subject.Pool.Namespace),
+		client.MatchingFields{AddressByClaim: ClaimIndex(subject.Kind, subject.Key())}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return allocate.Address{}, fmt.Errorf("listing the addresses of %s %s: %w", subject.Kind, subject.Key(), err)
 	}
@@ -106,7 +106,7 @@ func (r *Reconciler) takeOver(ctx context.Context, subject *Subject, kept alloca
 		r.written.note(subject.Object)
 	}
 	ctrl.LoggerFrom(ctx).Info("Returned the address of a former claim of the same name", "IPAddress", kept.Name)
-	return r.Release(ctx, subject.Object.GetNamespace(), kept, true, string(allocate.WhyRestored))
+	return r.Release(ctx, subject.Pool.Namespace, kept, true, string(allocate.WhyRestored))
 }
 
 // intended is the address that a claim was about to take over.

@@ -153,7 +153,7 @@ func (w *written) drop(claim types.NamespacedName) {
 
 // HoldUp says that something is to be done for a claim, there or not, once WakeHeld is called.
 func (r *Reconciler) HoldUp(claim types.NamespacedName) {
-	r.held.Expect(claim)
+	r.held.Expect(claim, claim.Namespace)
 	r.held.Note(claim, true)
 }
 
@@ -169,6 +169,7 @@ func (r *Reconciler) forget(claim types.NamespacedName) {
 		r.leaveLine(uid)
 	}
 	r.seen.take(claim)
+	r.made.Delete(claim)
 }
 
 // leaveLine takes a claim out of the queue of its pool. Others may have waited for nothing but this claim.

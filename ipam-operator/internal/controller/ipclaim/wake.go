@@ -144,6 +144,7 @@ func (r *Reconciler) wake(ctx context.Context, pool types.NamespacedName, addres
 	free, layout := r.Index.Free(pool)
 	woken, left, moved, tell := 0, 0, false, r.freed.mayTell(pool, r.Clock.Now())
 	pending := r.pendingInPool(ctx, pool)
+	room := map[string]int64{}
 	for i := range pending {
 		claim := &pending[i]
 		key := client.ObjectKeyFromObject(claim)
@@ -152,6 +153,15 @@ func (r *Reconciler) wake(ctx context.Context, pool types.NamespacedName, addres
 		case r.Index.IsServed(claim.UID):
 		case !known || isFor(claim, layout, addresses):
 			q.Add(requestFor(claim.Namespace, claim.Name))
+		case why == allocate.WhyQuota:
+			tenant := claim.Namespace
+			if _, counted := room[tenant]; !counted {
+				room[tenant] = r.Index.Room(pool, tenant)
+			}
+			if room[tenant] > 0 {
+				room[tenant]--
+				q.Add(requestFor(claim.Namespace, claim.Name))
+			}
 		case why != allocate.WhyExhausted:
 		case int64(r.Line.Ahead(pool, waiterOf(claim))) < free:
 			woken++
@@ -201,7 +211,7 @@ func (r *Reconciler) wakeLater(pool types.NamespacedName) {
 // isFor reports whether one of the addresses is preallocated to a claim, or asked for by it.
 func isFor(claim *ipamv1.IPClaim, layout *allocate.Layout, addresses map[netip.Addr]bool) bool {
 	if layout != nil {
-		if ip, ok := layout.Reserved(claim.Name); ok && addresses[ip] {
+		if ip, ok := layout.Reserved(claim.NameInPool()); ok && addresses[ip] {
 			return true
 		}
 	}

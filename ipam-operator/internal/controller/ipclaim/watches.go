@@ -37,7 +37,7 @@ func RecordOf(address *ipamv1.IPAddress) space.Record {
 	return space.Record{
 		Key:  IndexKey(client.ObjectKeyFromObject(address)),
 		Pool: types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Pool.Name},
-		IP:   ip, UID: address.UID, Released: ReleasedAt(address),
+		IP:   ip, Tenant: address.Tenant(), UID: address.UID, Released: ReleasedAt(address),
 	}
 }
 
@@ -76,7 +76,7 @@ func (r *Reconciler) addressHandler() handler.EventHandler {
 // addressIsGone takes over that an address was deleted, and wakes the claim that had it.
 func (r *Reconciler) addressIsGone(ctx context.Context, address *ipamv1.IPAddress, q Queue) {
 	if ClaimKind(address) == r.Kind.Name() {
-		q.Add(requestFor(address.Namespace, address.Spec.Claim.Name))
+		q.Add(reconcile.Request{NamespacedName: address.ClaimKey()})
 	}
 	if owner := ClaimOwner(address); owner != "" && r.livesOn(ctx, address) {
 		r.leaveAddress(RecordOf(address), owner)
@@ -91,7 +91,7 @@ func (r *Reconciler) livesOn(ctx context.Context, address *ipamv1.IPAddress) boo
 	if !capi.IsLeftBehind(address) {
 		return false
 	}
-	if claim, err := r.Kind.Get(ctx, types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Claim.Name}); ClaimKind(address) == r.Kind.Name() &&
+	if claim, err := r.Kind.Get(ctx, address.ClaimKey()); ClaimKind(address) == r.Kind.Name() &&
 		err == nil && claim != nil && claim.UID() == ClaimOwner(address) && !claim.Claim.Deleting {
 		return true
 	}
@@ -108,7 +108,7 @@ func (r *Reconciler) wakeUnlessBound(ctx context.Context, address *ipamv1.IPAddr
 	if ClaimKind(address) != r.Kind.Name() || address.Spec.Claim.Name == "" {
 		return
 	}
-	claim := types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Claim.Name}
+	claim := address.ClaimKey()
 	subject, err := r.Kind.Get(ctx, claim)
 	if err == nil && subject != nil && (subject.Claim.Bound != address.Name || IsByHand(address)) {
 		q.Add(reconcile.Request{NamespacedName: claim})
@@ -118,7 +118,7 @@ func (r *Reconciler) wakeUnlessBound(ctx context.Context, address *ipamv1.IPAddr
 // pendingInPool are the claims of a pool that have no address or are being deleted, oldest first. They are those of the
 // cache and must not be changed.
 func (r *Reconciler) pendingInPool(ctx context.Context, pool types.NamespacedName) []ipamv1.IPClaim {
-	return r.pending(ctx, pool.Namespace, client.MatchingFields{ClaimPendingInPool: pool.Name})
+	return r.pending(ctx, "", client.MatchingFields{ClaimPendingInPool: pool.String()})
 }
 
 func (r *Reconciler) pending(ctx context.Context, namespace string, index client.MatchingFields) []ipamv1.IPClaim {
@@ -127,7 +127,7 @@ func (r *Reconciler) pending(ctx context.Context, namespace string, index client
 		ctrl.LoggerFrom(ctx).Error(err, "Waiting claims could not be listed from the cache")
 	}
 	slices.SortFunc(list.Items, func(a, b ipamv1.IPClaim) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
 	})
 	return list.Items
 }

@@ -93,7 +93,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	pool = pool.DeepCopy() // the cache hands out its own
-	r.held.Expect(req.NamespacedName)
+	r.held.Expect(req.NamespacedName, req.Namespace)
 	hold, err := r.Clusters.Hold(ctx, pool, pool, "")
 	leftBehind := err != nil || hold != allocate.NotHeld && capi.IsLeftBehind(pool)
 	r.held.Note(req.NamespacedName, leftBehind)

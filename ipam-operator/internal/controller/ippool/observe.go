@@ -70,11 +70,11 @@ func (o *observation) add(address *ipamv1.IPAddress) {
 			o.nextFree = free
 		}
 	}
-	claim := address.Spec.Claim.Name
+	claim := address.ClaimInPool()
 	if _, ok := o.holders[claim]; ok && ipclaim.ClaimKind(address) != ipamv1.IPClaimKind {
 		return
 	}
-	if claim != "" {
+	if address.Spec.Claim.Name != "" {
 		o.holders[claim] = address.Spec.Address
 	}
 }
