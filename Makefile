@@ -13,8 +13,9 @@ BIN := $(ROOT)/bin
 MODULES := apis pool-operator ipam-operator discovery-operator agent-service kubectl-muster e2e hack/build
 # Modules that hold tests only: they are not in go.work.
 ALONE := e2e/charts e2e/move
-# Modules that have each library they share at one version, so that it is compiled once. The tools are compiled apart.
-ALIGNED := $(MODULES) $(ALONE) hack/controlplane
+# Modules that have each library they share at one version, so that it is compiled once. The tools, and containerd, which needs newer
+# libraries than Kubernetes, are compiled apart.
+ALIGNED := $(MODULES) $(ALONE) hack/controlplane hack/node
 OPERATORS := $(patsubst %/cmd,%,$(wildcard *-operator/cmd agent-service/cmd))
 TOOLS := $(BIN)/applyconfiguration-gen $(BIN)/controller-gen $(BIN)/golangci-lint $(BIN)/kind $(BIN)/kustomize
 # Packages under test at once: each may start a control plane of its own.
@@ -77,6 +78,9 @@ kubectl-muster: $(BIN)/progress ## Build the plugin of kubectl: bin/kubectl-must
 live-image: ## Build our own live image from a kernel of Debian and the agent: bin/live/live.iso.
 	@hack/liveimage
 
+node-image: ## Build the image of an operating system that joins clusters as a node: bin/node/node.img.zst.
+	@hack/nodeimage
+
 images: ## Build container images without a registry, as docker archives in bin/images.
 	@hack/images/build
 
@@ -114,6 +118,10 @@ test-modules: controlplane build ## Tests of every module, API tier included.
 
 test-boot: prerequisites live-image ## Boot machines, emulated by QEMU, from discovery images: BIOS and UEFI.
 	@go -C agent-service test -count=1 -timeout=20m ./boot/...
+
+test-node: prerequisites controlplane node-image ## Boot the node image, emulated by QEMU, and join a control plane.
+	@go -C hack/containerd test -ldflags=-w ./cmd/...
+	@MUSTER_NODE_TESTS=1 go -C agent-service test -ldflags=-w -count=1 -timeout=40m -v ./nodeboot/...
 
 # Packages of Debian are what the image is made of.
 live-image-if-possible:
@@ -198,5 +206,5 @@ help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo; echo "  test-<module> tests one module; bench-<pool|ipam|discovery|agent> runs its benchmarks."
 
-.PHONY: force demo scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible images test test-boot test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
+.PHONY: force demo scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible node-image images test test-boot test-node test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
 	$(addprefix test-,$(filter-out e2e,$(MODULES))) $(addprefix journeys-,e2e $(ALONE)) $(addprefix bench-,$(BENCHES))

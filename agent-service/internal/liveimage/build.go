@@ -53,7 +53,7 @@ const (
 
 // Build writes the image to a file. Work is a directory for its files.
 func Build(parts Parts, work, out string) error {
-	initrd, err := ramDisk(parts, slices.Concat(virtual, real), false)
+	initrd, err := ramDisk(parts, slices.Concat(Virtual, Real), false)
 	if err != nil {
 		return fmt.Errorf("packing the RAM disk: %w", err)
 	}
@@ -159,7 +159,7 @@ func trim(out string) error {
 
 // ramDisk is what the kernel starts with. Without the agent it needs the root file system.
 func ramDisk(parts Parts, wanted []string, agent bool) ([]byte, error) {
-	modules, err := drivers(parts.Modules, wanted)
+	modules, err := Drivers(parts.Modules, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func ramDisk(parts Parts, wanted []string, agent bool) ([]byte, error) {
 		}
 		files = append(files, f)
 	}
-	return pack(files)
+	return Pack(files)
 }
 
 const agentPath = "usr/bin/agent"
@@ -196,10 +196,11 @@ func agentAlone(parts Parts) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pack([]image.File{agent})
+	return Pack([]image.File{agent})
 }
 
-func pack(files []image.File) ([]byte, error) {
+// Pack returns files as a RAM disk, packed by zstd.
+func Pack(files []image.File) ([]byte, error) {
 	var packed bytes.Buffer
 	compressor, err := zstd.NewWriter(&packed, zstd.WithEncoderLevel(zstd.SpeedBetterCompression))
 	if err != nil {

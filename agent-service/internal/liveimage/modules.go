@@ -12,16 +12,16 @@ import (
 	"strings"
 )
 
-// virtual are drivers for networks and disks of virtual machines, and real those for common real ones beside.
+// Virtual are drivers for networks and disks of virtual machines, and Real those for common real ones beside.
 var (
-	virtual = []string{"virtio_pci", "virtio_net", "virtio_blk", "virtio_scsi", "e1000", "e1000e", "vmxnet3", "ahci", "ata_piix", "nvme", "sd_mod", "vfat", "nls_cp437", "nls_ascii"}
-	real    = []string{
+	Virtual = []string{"virtio_pci", "virtio_net", "virtio_blk", "virtio_scsi", "e1000", "e1000e", "vmxnet3", "ahci", "ata_piix", "nvme", "sd_mod", "vfat", "nls_cp437", "nls_ascii"}
+	Real    = []string{
 		"igb", "igc", "ixgbe", "i40e", "ice", "tg3", "bnxt_en", "mlx5_core", "r8169", "8021q", "bonding", "sr_mod", "megaraid_sas", "mpt3sas", "usb_storage", "xhci_pci", "ehci_pci",
 	}
 )
 
-// drivers are the files of the wanted modules and of those that they need, each after what it needs. Modules that the kernel has built in are left out.
-func drivers(directory string, wanted []string) ([]string, error) {
+// Drivers are the files of the wanted modules and of those that they need, each after what it needs. Modules that the kernel has built in are left out.
+func Drivers(directory string, wanted []string) ([]string, error) {
 	files := map[string]string{}
 	err := filepath.WalkDir(directory, func(path string, _ fs.DirEntry, err error) error {
 		if name, ok := strings.CutSuffix(filepath.Base(path), ".ko"); ok {

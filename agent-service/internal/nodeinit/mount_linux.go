@@ -71,6 +71,12 @@ func ramDisk() error {
 			return fmt.Errorf("moving %s: %w", m.at, err)
 		}
 	}
+	// The RAM disk is memory that the system has use for.
+	for _, path := range []string{"/init", "/lib", "/usr"} {
+		if err := os.RemoveAll(path); err != nil {
+			say("%v", err)
+		}
+	}
 	if err := unix.Chdir(newRoot); err != nil {
 		return err
 	}
