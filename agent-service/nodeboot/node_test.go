@@ -1,0 +1,387 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodeboot_test boots the node image on machines that QEMU emulates, and joins a real control plane.
+package nodeboot_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/diskfs/go-diskfs"
+	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+
+	"github.com/muster-io/muster/agent-service/internal/join"
+)
+
+const (
+	nodeImage = "../../bin/node/node.img.zst"
+	nodeList  = "../../bin/node/node.json"
+	firmware  = "/usr/share/ovmf/OVMF.fd"
+	// forced runs these tests on any machine.
+	forced = "MUSTER_NODE_TESTS"
+	// cores are as many as these tests need beside others.
+	cores = 4
+	// patience is generous: the processor is emulated, and the machine that does it may be busy.
+	patience = 8 * time.Minute
+	card     = "52:54:00:00:00:01"
+	address  = "10.0.2.77"
+	tokenID  = "abcdef"
+	token    = tokenID + ".0123456789abcdef"
+	sandbox  = "muster.local/pause:1"
+)
+
+// need ends the test where a real part is missing: skipped, or failed in CI.
+func need(t *testing.T, there bool, sentence string) {
+	t.Helper()
+	if there {
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatal(sentence)
+	}
+	t.Skip(sentence)
+}
+
+// real skips a test that emulates a machine where it would take too long.
+func real(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("machines are booted, which takes a while")
+	}
+	if runtime.NumCPU() < cores && os.Getenv(forced) == "" {
+		t.Skipf("a node is emulated on %d cores or more; make test-node does it here, too", cores)
+	}
+	_, err := exec.LookPath("qemu-system-x86_64")
+	need(t, err == nil, "there is no qemu-system-x86_64 (Debian: qemu-system-x86) to boot machines with")
+	_, err = os.Stat(nodeImage)
+	need(t, err == nil, "there is no node image to boot: make node-image builds it")
+}
+
+// newDisk is a disk with the image and first-boot data, which names files and their contents.
+func newDisk(t *testing.T, files map[string]string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "disk.img")
+	image, err := os.Open(nodeImage)
+	require.NoError(t, err)
+	defer func() { _ = image.Close() }()
+	plain, err := zstd.NewReader(image)
+	require.NoError(t, err)
+	defer plain.Close()
+	file, err := os.Create(path)
+	require.NoError(t, err)
+	_, err = io.Copy(file, plain)
+	require.NoError(t, errors.Join(err, file.Truncate(8<<30), file.Close()))
+
+	type source struct {
+		Source string `json:"source"`
+	}
+	type ignitionFile struct {
+		Path     string `json:"path"`
+		Mode     int    `json:"mode"`
+		Contents source `json:"contents"`
+	}
+	var list []ignitionFile
+	for name, content := range files {
+		list = append(list, ignitionFile{name, 0o600, source{"data:;base64," + base64.StdEncoding.EncodeToString([]byte(content))}})
+	}
+	ignition, err := json.Marshal(map[string]any{"ignition": map[string]any{"version": "3.2.0"}, "storage": map[string]any{"files": list}})
+	require.NoError(t, err)
+	disk, err := diskfs.Open(path)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, disk.Close()) }()
+	boot, err := disk.GetFilesystem(2)
+	require.NoError(t, err)
+	require.NoError(t, boot.Mkdir("/ignition"))
+	config, err := boot.OpenFile("/ignition/config.ign", os.O_CREATE|os.O_RDWR)
+	require.NoError(t, err)
+	_, err = config.Write(ignition)
+	require.NoError(t, errors.Join(err, config.Close()))
+	return path
+}
+
+// console keeps what a machine says.
+type console struct {
+	mu   sync.Mutex
+	said bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (c *console) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.said.Write(p)
+}
+
+// String is all that was said.
+func (c *console) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.said.String()
+}
+
+// machine is one that runs.
+type machine struct {
+	*console
+	monitor string
+	ended   chan error
+}
+
+// power starts a machine with a disk.
+func power(t *testing.T, disk string, more ...string) machine {
+	t.Helper()
+	m := machine{console: &console{}, monitor: filepath.Join(t.TempDir(), "monitor"), ended: make(chan error, 1)}
+	ctx, off := context.WithCancel(context.Background())
+	command := exec.CommandContext(ctx, "qemu-system-x86_64", append([]string{
+		"-machine", "pc", "-accel", "tcg,tb-size=256", "-cpu", "max", "-m", "1024", "-smp", "1", "-display", "none", "-serial", "stdio", "-monitor", "unix:" + m.monitor + ",server,nowait",
+		"-nic", "user,model=virtio-net-pci,mac=" + card, "-device", "virtio-rng-pci", "-drive", "file=" + disk + ",format=raw,if=virtio,cache=unsafe",
+	}, more...)...)
+	command.Stdout, command.Stderr = m.console, m.console
+	require.NoError(t, command.Start())
+	gone := make(chan struct{})
+	go func() {
+		m.ended <- command.Wait()
+		close(gone)
+	}()
+	t.Cleanup(func() {
+		off()
+		<-gone
+		if t.Failed() {
+			t.Log(m.String())
+		}
+	})
+	return m
+}
+
+// until waits for something, while the machine runs.
+func (m machine) until(t *testing.T, sentence string, true func() bool) {
+	t.Helper()
+	started := time.Now()
+	for deadline := started.Add(patience); !true(); {
+		select {
+		case err := <-m.ended:
+			require.FailNow(t, "the machine is off", "%v: %s", err, sentence)
+		case <-time.After(200 * time.Millisecond):
+			require.True(t, time.Now().Before(deadline), sentence)
+		}
+	}
+	t.Logf("%s after %s", sentence, time.Since(started).Round(time.Second))
+}
+
+func (m machine) says(t *testing.T, text string) {
+	t.Helper()
+	m.until(t, "the machine says "+text, func() bool { return strings.Contains(m.String(), text) })
+}
+
+// pressPower presses the power button and waits until the machine is off.
+func (m machine) pressPower(t *testing.T) {
+	t.Helper()
+	connection, err := (&net.Dialer{}).DialContext(t.Context(), "unix", m.monitor)
+	require.NoError(t, err)
+	defer func() { _ = connection.Close() }()
+	_, err = connection.Write([]byte("system_powerdown\n"))
+	require.NoError(t, err)
+	select {
+	case err := <-m.ended:
+		require.NoError(t, err)
+	case <-time.After(patience):
+		require.FailNow(t, "the machine does not switch itself off")
+	}
+	assert.Contains(t, m.String(), "the machine is switched off")
+}
+
+// values are those of a machine that joins a control plane.
+func values(p *plane) join.Values {
+	return join.Values{
+		NodeName: "worker-1", NodeIPs: []netip.Addr{netip.MustParseAddr(address)}, Server: "https://" + hostAddress + ":" + p.port, CA: string(p.ca), Token: token,
+		ClusterDomain: hivev1.DefaultClusterDomain, PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, KubernetesVersion: version(), Network: join.HostGateway,
+		Labels: map[string]string{"rack": "a"}, Taints: []join.Taint{{Key: "dedicated", Value: "test", Effect: "NoSchedule"}},
+	}
+}
+
+// version is that of the image.
+func version() string {
+	content, err := os.ReadFile(nodeList)
+	var list []struct {
+		Version string `json:"version"`
+	}
+	if err == nil {
+		err = json.Unmarshal(content, &list)
+	}
+	if err != nil || len(list) == 0 {
+		return ""
+	}
+	return list[0].Version
+}
+
+// staticNetwork is a profile as first-boot data brings it.
+const staticNetwork = "[connection]\nid=nic0\nuuid=1\ntype=ethernet\n\n[ethernet]\nmac-address=" + card + "\n\n[ipv4]\nmethod=manual\naddress1=" + address + "/24\nroute1=0.0.0.0/0,10.0.2.2\ndns=10.0.2.3;\n"
+
+// admit lets machines join as docs/spec/node-access.md says.
+func (p *plane) admit(t *testing.T) {
+	t.Helper()
+	for role, group := range map[string]string{
+		"system:node-bootstrapper": hivev1.NodeBootstrapGroup, "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient": "system:nodes", "system:node-proxier": "system:nodes",
+	} {
+		_, err := p.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "nodes-"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "Group", Name: group}},
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	_, err := p.admin.CoreV1().Secrets("kube-system").Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-" + tokenID}, Type: "bootstrap.kubernetes.io/token",
+		StringData: map[string]string{
+			"token-id": tokenID, "token-secret": strings.TrimPrefix(token, tokenID+"."), "usage-bootstrap-authentication": "true", "auth-extra-groups": hivev1.NodeBootstrapGroup,
+			"expiration": time.Now().Add(2 * time.Hour).UTC().Format(time.RFC3339),
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+}
+
+// approve approves what this node may ask for, and nothing else.
+func (p *plane) approve(t *testing.T) {
+	t.Helper()
+	list, err := p.admin.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	for _, csr := range list.Items {
+		if len(csr.Status.Conditions) > 0 {
+			continue
+		}
+		block, _ := pem.Decode(csr.Spec.Request)
+		request, err := x509.ParseCertificateRequest(block.Bytes)
+		require.NoError(t, err)
+		assert.Equal(t, "system:node:worker-1", request.Subject.CommonName)
+		asked := csr.Spec.Username
+		switch csr.Spec.SignerName {
+		case certificatesv1.KubeAPIServerClientKubeletSignerName:
+			assert.Equal(t, "system:bootstrap:"+tokenID, asked)
+		case certificatesv1.KubeletServingSignerName:
+			assert.Equal(t, "system:node:worker-1", asked)
+			require.Len(t, request.IPAddresses, 1)
+			assert.Equal(t, address, request.IPAddresses[0].String())
+		default:
+			assert.Fail(t, "nobody asks for this", csr.Spec.SignerName)
+		}
+		csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test"})
+		_, err = p.admin.CertificatesV1().CertificateSigningRequests().UpdateApproval(t.Context(), csr.Name, &csr, metav1.UpdateOptions{})
+		require.NoError(t, err)
+	}
+}
+
+// ready returns the node when it is Ready.
+func (p *plane) ready(t *testing.T, since time.Time) *corev1.Node {
+	t.Helper()
+	node, err := p.admin.CoreV1().Nodes().Get(t.Context(), "worker-1", metav1.GetOptions{})
+	if err != nil || !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && c.LastHeartbeatTime.After(since)
+	}) {
+		return nil
+	}
+	return node
+}
+
+func TestAMachineBecomesANodeThatRunsPods(t *testing.T) {
+	real(t)
+	p := startPlane(t)
+	p.admit(t)
+	v := values(p)
+	content, err := json.Marshal(v)
+	require.NoError(t, err)
+	disk := newDisk(t, map[string]string{join.Path: string(content), "/etc/NetworkManager/system-connections/nic0.nmconnection": staticNetwork})
+	m := power(t, disk)
+	var node *corev1.Node
+	m.until(t, "the node is Ready", func() bool {
+		p.approve(t)
+		node = p.ready(t, time.Time{})
+		return node != nil
+	})
+	assert.Equal(t, v.KubernetesVersion, node.Status.NodeInfo.KubeletVersion)
+	assert.Contains(t, node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
+	assert.Equal(t, "a", node.Labels["rack"])
+	assert.True(t, slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == "dedicated" }))
+	assert.Greater(t, node.Status.Capacity.StorageEphemeral().Value(), int64(6<<30), "the file system for data has the rest of the disk")
+
+	_, err = p.admin.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "first"},
+		Spec: corev1.PodSpec{
+			NodeName: "worker-1", AutomountServiceAccountToken: new(false), TerminationGracePeriodSeconds: new(int64(1)),
+			Containers: []corev1.Container{{Name: "first", Image: sandbox, ImagePullPolicy: corev1.PullNever}},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	var pod *corev1.Pod
+	m.until(t, "the pod runs", func() bool {
+		p.approve(t)
+		pod, err = p.admin.CoreV1().Pods("default").Get(t.Context(), "first", metav1.GetOptions{})
+		return err == nil && pod.Status.Phase == corev1.PodRunning
+	})
+	within := netip.MustParsePrefix(node.Spec.PodCIDR)
+	assert.True(t, within.Contains(netip.MustParseAddr(pod.Status.PodIP)), "%s is not in %s", pod.Status.PodIP, within)
+	m.says(t, "certificate is done")
+	m.pressPower(t)
+	assert.NotContains(t, m.String(), token)
+	assertErased(t, disk)
+
+	off := time.Now()
+	again := power(t, disk)
+	again.until(t, "the node is Ready again, with its own certificate", func() bool { return p.ready(t, off) != nil })
+	assert.NotContains(t, again.String(), "the partition 4 for data has", "it is there")
+}
+
+// assertErased looks at the disk from outside: the first-boot data is not on its partition any more, deleted or not.
+func assertErased(t *testing.T, path string) {
+	t.Helper()
+	disk, err := diskfs.Open(path, diskfs.WithOpenMode(diskfs.ReadOnly))
+	require.NoError(t, err)
+	defer func() { _ = disk.Close() }()
+	boot, err := disk.GetFilesystem(2)
+	require.NoError(t, err)
+	entries, err := boot.ReadDir("ignition")
+	require.NoError(t, err)
+	for _, entry := range entries {
+		assert.NotEqual(t, "config.ign", strings.ToLower(entry.Name()))
+	}
+	file, err := os.Open(path)
+	require.NoError(t, err)
+	defer func() { _ = file.Close() }()
+	partition := make([]byte, 65<<20)
+	_, err = io.ReadFull(file, partition)
+	require.NoError(t, err)
+	assert.False(t, bytes.Contains(partition, []byte("data:;base64,")), "the first-boot data is overwritten")
+}
+
+func TestAMachineWithUEFIStartsAndStops(t *testing.T) {
+	real(t)
+	_, err := os.Stat(firmware)
+	need(t, err == nil, "there is no "+firmware+" (Debian: ovmf) to boot by UEFI")
+	m := power(t, newDisk(t, map[string]string{"/etc/hostname": "lonely\n"}), "-bios", firmware)
+	m.says(t, "this machine joins no cluster")
+	m.says(t, "containerd is ready")
+	m.pressPower(t)
+}
