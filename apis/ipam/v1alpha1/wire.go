@@ -39,6 +39,8 @@ const (
 	RequestedAddressAnnotation = "ipAddress"
 	// ClaimNamespaceLabel on an IPAddress is the namespace of its claim, where that is not the one of the pool.
 	ClaimNamespaceLabel = "ipam.metal3.io/claim-namespace"
+	// ImportedFromLabel on a pool and on an address that is reserved is the provider whose pool was imported.
+	ImportedFromLabel = "ipam.metal3.io/imported-from"
 	// FormerAddressAnnotation on a claim is the address of a former claim of its name. The operator writes it before it takes that address over.
 	FormerAddressAnnotation = "ipam.metal3.io/former-address"
 )

@@ -1,7 +1,8 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command ipam-operator gives addresses of pools to claims. "ipam-operator check" looks for contradictions in a cluster.
+// Command ipam-operator gives addresses of pools to claims. "ipam-operator check" looks for contradictions in a cluster, "ipam-operator import" imports the pools of
+// another provider.
 package main
 
 import (
@@ -21,8 +22,8 @@ func main() {
 		return
 	}
 	ctx := ctrl.SetupSignalHandler()
-	if len(os.Args) > 1 && os.Args[1] == "check" {
-		os.Exit(app.Check(ctx, os.Args[2:], os.Stdout, os.Stderr))
+	if run, ok := app.Command(os.Args[1:]); ok {
+		os.Exit(run(ctx, os.Args[2:], os.Stdout, os.Stderr))
 	}
 	options, err := app.ParseOptions(os.Args[1:])
 	switch {

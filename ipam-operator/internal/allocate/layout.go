@@ -75,7 +75,7 @@ func Parse(spec *ipamv1.IPPoolSpec, strategy ipamv1.AllocationStrategy) *Layout 
 	}
 	l.allow(spec.AllowedNamespaces)
 	for i, text := range spec.ExcludedAddresses {
-		span, err := parseSpan(string(text))
+		span, err := ParseSpan(string(text))
 		if err != nil {
 			l.complain("excludedAddresses[%d]: %v", i, err)
 			continue

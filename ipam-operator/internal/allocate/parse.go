@@ -23,8 +23,8 @@ func ParseAddr(text string) (netip.Addr, error) {
 	return addr.Unmap(), nil
 }
 
-// parseSpan reads an address, a network in CIDR notation or a range "first-last".
-func parseSpan(text string) (ipset.Range, error) {
+// ParseSpan reads an address, a network in CIDR notation or a range "first-last".
+func ParseSpan(text string) (ipset.Range, error) {
 	if strings.Contains(text, "/") {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {

@@ -12,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/muster-io/muster/ipam-operator/internal/check"
 )
 
@@ -57,17 +55,9 @@ func printFindings(out io.Writer, findings []check.Finding) error {
 }
 
 func findings(ctx context.Context, kubeconfig, namespace string) ([]check.Finding, error) {
-	config, err := loadConfig(kubeconfig)
+	reader, err := commandClient(kubeconfig)
 	if err != nil {
 		return nil, err
-	}
-	scheme, err := NewScheme()
-	if err != nil {
-		return nil, err
-	}
-	reader, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("preparing the client: %w", err)
 	}
 	return check.Run(ctx, reader, namespace)
 }

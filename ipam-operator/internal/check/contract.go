@@ -130,10 +130,12 @@ func (o *objects) contractAddressFindings(key types.NamespacedName, a *unstructu
 
 // lockFindings looks for whose lock an address of ipam.metal3.io is, and whether its claim has another one.
 func (o *objects) lockFindings(key types.NamespacedName, a *ipamv1.IPAddress, locked map[types.NamespacedName]string) []Finding {
-	claimKey := types.NamespacedName{Namespace: key.Namespace, Name: a.Spec.Claim.Name}
+	claimKey := a.ClaimKey()
 	claim, ok := o.contract.claims[claimKey]
 	object := "IPAddress " + key.String()
 	switch {
+	case a.Labels[ipamv1.ImportedFromLabel] != "" && len(a.Finalizers) == 0: // its claim is of another provider's pool
+		return nil
 	case !ok:
 		return []Finding{{Orphan, object, fmt.Sprintf("its IPAddressClaim %s does not exist", claimKey.Name)}}
 	case !ownedBy(a, claim):

@@ -1,0 +1,116 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-io/muster/apis/controlplanetest"
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+)
+
+// inClusterCRDs are the kinds of the in-cluster provider as users have them today.
+func inClusterCRDs(t *testing.T) fs.FS {
+	t.Helper()
+	dir := filepath.Join("..", "..", "..", "..", "shared", "crds", "incluster")
+	if _, err := os.Stat(dir); err != nil {
+		require.Empty(t, os.Getenv("CI"), "the CRDs of the in-cluster provider are not there")
+		t.Skip("the CRDs of the in-cluster provider are not there: ", dir)
+	}
+	return os.DirFS(dir)
+}
+
+func (w *world) inCluster(kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
+	w.t.Helper()
+	pool := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	pool.SetGroupVersionKind(schema.GroupVersionKind{Group: "ipam.cluster.x-k8s.io", Version: "v1alpha2", Kind: kind})
+	pool.SetNamespace(namespace)
+	pool.SetName(name)
+	require.NoError(w.t, w.user.Create(w.t.Context(), pool))
+	return pool
+}
+
+// handedOut makes an address that a pool of the in-cluster provider has handed out, with its claim.
+func (w *world) handedOut(kind, pool, claim, ip string) *unstructured.Unstructured {
+	w.t.Helper()
+	ref := map[string]any{"apiGroup": "ipam.cluster.x-k8s.io", "kind": kind, "name": pool}
+	c := w.contractObject("IPAddressClaim", claim)
+	c.Object["spec"] = map[string]any{"poolRef": ref}
+	require.NoError(w.t, w.user.Create(w.t.Context(), c))
+	address := w.contractObject("IPAddress", claim)
+	address.Object["spec"] = map[string]any{"claimRef": map[string]any{"name": claim}, "poolRef": ref, "address": ip, "prefix": int64(24), "gateway": "10.0.0.1"}
+	require.NoError(w.t, w.user.Create(w.t.Context(), address))
+	return address
+}
+
+func (w *world) importInCluster(arguments ...string) string {
+	w.t.Helper()
+	var out, problems strings.Builder
+	arguments = append([]string{"in-cluster", "--kubeconfig", controlplanetest.Kubeconfig(w.t), "--namespace", w.namespace}, arguments...)
+	require.Zero(w.t, Import(w.t.Context(), arguments, &out, &problems), problems.String())
+	return out.String()
+}
+
+// TestPoolsOfTheInClusterProviderAreImported goes over: what is in use stays taken, new claims get what is free, and the old pool hands out nothing more.
+func TestPoolsOfTheInClusterProviderAreImported(t *testing.T) {
+	w := newWorld(t)
+	w.installContract()
+	controlplanetest.Start(t, controlplanetest.WithCRDs(inClusterCRDs(t)))
+	w.operator(nil)
+	pool := w.inCluster("InClusterIPPool", w.namespace, "lan", map[string]any{
+		"addresses": []any{"10.0.0.1-10.0.0.5"}, "prefix": int64(24), "gateway": "10.0.0.1", "excludedAddresses": []any{"10.0.0.5"},
+	})
+	global := w.namespace + "-global"
+	w.inCluster("GlobalInClusterIPPool", "", global, map[string]any{"addresses": []any{"10.9.0.0/24"}, "prefix": int64(24)})
+	old := w.handedOut("InClusterIPPool", "lan", "old", "10.0.0.2")
+	w.handedOut("GlobalInClusterIPPool", global, "of-global", "10.9.0.1")
+
+	assert.Contains(t, w.importInCluster("--dry-run"), "would: IPAddress "+w.namespace+"/lan-10-0-0-2: reserves 10.0.0.2 for IPAddressClaim "+w.namespace+"/old")
+	require.Nil(t, w.getPool("lan"), "a dry run writes nothing")
+	w.importInCluster("--global-into", w.namespace)
+	w.addressClaim("new", "lan", nil)
+	got, _, _ := unstructured.NestedString(w.contractAddress("new").Object, "spec", "address")
+	assert.Equal(t, "10.0.0.3", got, "10.0.0.1 is the gateway and 10.0.0.2 in use")
+	w.claim("from-global", global)
+	assert.Equal(t, "10.9.0.2", string(w.address("from-global").Spec.Address))
+	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(pool), pool))
+	excluded, _, _ := unstructured.NestedStringSlice(pool.Object, "spec", "excludedAddresses")
+	assert.Equal(t, []string{"10.0.0.5", "10.0.0.1", "10.0.0.3-10.0.0.4"}, excluded)
+	before := old.DeepCopy()
+	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(old), old))
+	assert.Equal(t, before.Object, old.Object, "the address of a machine was touched")
+
+	assert.Empty(t, w.importInCluster("--global-into", w.namespace), "there is nothing left to do")
+	w.delete(old)
+	assert.Equal(t, "IPAddress "+w.namespace+"/lan-10-0-0-2: is not in use any more\n", strings.ReplaceAll(w.importInCluster(), "InClusterIPPool "+w.namespace+"/lan: excludes every address that is not in use\n", ""))
+	w.addressClaim("next", "lan", nil)
+	got, _, _ = unstructured.NestedString(w.contractAddress("next").Object, "spec", "address")
+	assert.Equal(t, "10.0.0.2", got)
+	w.settled()
+}
+
+func TestAnImportTakesNoPoolOfAnotherHand(t *testing.T) {
+	w := newWorld(t)
+	w.installContract()
+	controlplanetest.Start(t, controlplanetest.WithCRDs(inClusterCRDs(t)))
+	w.inCluster("InClusterIPPool", w.namespace, "lan", map[string]any{"addresses": []any{"10.0.0.1-10.0.0.5"}, "prefix": int64(24)})
+	w.pool("lan", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.1.0.1", "10.1.0.5")} })
+	var out, problems strings.Builder
+	code := Import(t.Context(), []string{"in-cluster", "--kubeconfig", controlplanetest.Kubeconfig(t), "--namespace", w.namespace}, &out, &problems)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, problems.String(), "is there already and was not imported")
+	err := w.user.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "lan-10-0-0-2"}, &ipamv1.IPAddress{})
+	assert.True(t, apierrors.IsNotFound(err))
+}
