@@ -499,7 +499,7 @@ func TestPollsFollowEachOtherAsTheyShould(t *testing.T) {
 	assert.Zero(t, a.rest(idle, 20*time.Second), "a poll that was held is followed by the next")
 	assert.Equal(t, time.Second, a.rest(idle, 0), "a service that does not hold is not flooded")
 	assert.Less(t, a.rest(work, 0), 100*time.Millisecond)
-	assert.Equal(t, time.Minute, a.rest(&api.Steps{NextInstructionSeconds: 60, Instructions: work.Instructions}, 0), "as today's service says")
+	assert.Equal(t, time.Minute, a.rest(&api.Steps{NextInstructionSeconds: 60, Instructions: work.Instructions}, 0), "as assisted-service says")
 	a.Interval = time.Minute
 	assert.Equal(t, time.Minute, a.rest(idle, 0))
 }

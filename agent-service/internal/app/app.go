@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package app wires agent-service: options, store, service, doors, metrics.
+// Package app wires agent-service: options, store, service, REST, controllers, metrics.
 package app
 
 import (
@@ -115,7 +115,7 @@ func openStore(ctx context.Context, address string, log *zap.Logger) (*store.Sto
 // parts are what a process is made of.
 type parts struct {
 	service *service.Service
-	// handler is the door of REST.
+	// handler serves REST.
 	handler http.Handler
 	// discovery is nil where this service has no images.
 	discovery   *discovery
@@ -124,7 +124,7 @@ type parts struct {
 	requests *metrics.Requests
 }
 
-// assemble makes the service, the door of REST, and what measures them.
+// assemble makes the service, the handler of REST, and what measures them.
 func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	images, err := o.osImages()
 	if err != nil {
@@ -179,11 +179,11 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 		discovery = newDiscovery(o, live, svc, authority, authorities, programs, log)
 		rest.Images, instruments = discovery, append(instruments, discovery.mount(mux)...)
 	}
-	door, err := httpapi.New(rest)
+	handler, err := httpapi.New(rest)
 	if err != nil {
 		return nil, fmt.Errorf("preparing REST: %w", err)
 	}
-	mux.Handle("/", door)
+	mux.Handle("/", handler)
 	return &parts{service: svc, handler: mux, discovery: discovery, instruments: instruments, requests: requests}, nil
 }
 

@@ -46,7 +46,7 @@ const (
 	readyInterval = 100 * time.Millisecond
 )
 
-// KubeOptions are the settings of the door of custom resources.
+// KubeOptions are the settings of custom resources.
 type KubeOptions struct {
 	KubeAPI                 bool
 	LeaderElect             bool

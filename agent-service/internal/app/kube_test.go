@@ -398,7 +398,7 @@ func TestAnImageFollowsItsNetworks(t *testing.T) {
 	assert.Equal(t, without, tag())
 }
 
-// Classes of today's system have a finalizer, which goes when their label has gone, or is another's.
+// Classes of assisted-service have a finalizer, which goes when their label has gone, or is another's.
 func TestClassesThatContradictOrAgree(t *testing.T) {
 	c := newCluster(t)
 	class := func(name, value, query string) *agentv1.AgentClassification {

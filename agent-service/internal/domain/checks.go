@@ -117,7 +117,7 @@ func checkPullSecret(secret string) error {
 	return nil
 }
 
-// ignitionVersion is that of configurations that CoreOS of today understands.
+// ignitionVersion is that of configurations that current CoreOS understands.
 var ignitionVersion = regexp.MustCompile(`^3\.[0-6]\.0$`)
 
 func checkIgnition(what, config string) error {

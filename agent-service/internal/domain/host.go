@@ -71,7 +71,7 @@ type Host struct {
 	// Fingerprint and BootID are of the last registration.
 	Fingerprint string
 	BootID      string
-	// Twin is what tells two machines apart that report as this host and send no fingerprint, TwinAt when the other one was heard last; empty where one does.
+	// Twin is what tells two machines apart that report as this host and send no fingerprint, TwinAt when the other one reported last; empty where one does.
 	Twin   string    `json:",omitempty"`
 	TwinAt time.Time `json:",omitzero"`
 	// Admission is of the image's token that the agent registered with, where it can take no token of its own; zero for others.

@@ -156,7 +156,7 @@ type Change struct {
 	Host HostKey
 	// ID is of the InfraEnv or cluster; with HostChanged, of the InfraEnv.
 	ID string
-	// Quiet hosts appeared elsewhere: what was heard of them before counts no more.
+	// Quiet hosts appeared elsewhere: their polls from before do not count any more.
 	Quiet bool `json:",omitempty"`
 	// Gone hosts were deleted.
 	Gone bool `json:",omitempty"`

@@ -11,7 +11,7 @@ import (
 // never is the time of a poll that there was not.
 const never = time.Duration(-1 << 62)
 
-// UpClock is time that passes only while this process runs and its store can be reached: a host is not silent while it cannot be heard. It does not follow the clock on
+// UpClock is time that passes only while this process runs and its store can be reached: a host is not silent while its polls cannot arrive. It does not follow the clock on
 // the wall.
 type UpClock struct {
 	mu   sync.Mutex

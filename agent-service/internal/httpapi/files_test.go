@@ -23,9 +23,9 @@ import (
 	"github.com/muster-io/muster/agent-service/api"
 )
 
-// TestEveryOperationOfTodaysSystemHasAnAnswer: it is served, or refused with a reason that the page for users of today's system gives, too.
-func TestEveryOperationOfTodaysSystemHasAnAnswer(t *testing.T) {
-	old := today(t)
+// TestEveryOperationOfAssistedServiceHasAnAnswer: it is served, or refused with a reason that the page for users of assisted-service gives, too.
+func TestEveryOperationOfAssistedServiceHasAnAnswer(t *testing.T) {
+	old := assisted(t)
 	w := newWorld(t)
 	admin := w.person("root", "admins")
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "migration", "agent.md"))
@@ -141,7 +141,7 @@ func TestAnAddressOfADownloadOpensThatAndNothingElse(t *testing.T) {
 	assert.Equal(t, 409, w.call(admin, "GET", "/clusters/"+cluster+"/credentials", nil).status)
 }
 
-// upload sends an archive of logs as today's installer does.
+// upload sends an archive of logs as the installer of assisted-service does.
 func (w *world) upload(token, path, content string) answer {
 	w.t.Helper()
 	var form bytes.Buffer
@@ -209,11 +209,11 @@ func TestIgnoredAndRepeatedValidations(t *testing.T) {
 }
 
 func TestWhatUserInterfacesAskFor(t *testing.T) {
-	old := today(t)
+	old := assisted(t)
 	w := newWorld(t)
 	admin := w.person("root", "admins")
 	cluster := w.cluster(admin, "c")
-	form := &fieldAgent{world: w, today: old}
+	form := &fieldAgent{world: w, assisted: old}
 	form.sees("cluster_default_config", w.call(admin, "GET", "/clusters/default-config", nil).body)
 	requirements := w.call(admin, "GET", "/clusters/"+cluster+"/preflight-requirements", nil)
 	form.sees("preflight-hardware-requirements", requirements.body)

@@ -444,7 +444,7 @@ func TestAgentsThatKeepTheTokenOfTheirImageOutliveARotation(t *testing.T) {
 	admin := w.person("root", "admins")
 	env := w.infraEnv(admin, "e")
 	old := caller{"X-Secret-Key": w.image(env)}
-	running, _ := w.host(env) // sends no boot_id and takes no token, as agents of today's system
+	running, _ := w.host(env) // sends no boot_id and takes no token, as agents of assisted-service
 	id := uuid.NewString()
 	own := "/infra-envs/" + env + "/hosts/" + id
 	require.Equal(t, 201, w.call(old, "POST", "/infra-envs/"+env+"/hosts", map[string]any{"host_id": id, "boot_id": "1"}).status)

@@ -17,7 +17,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/token"
 )
 
-// refusal is an answer that the door itself gives.
+// refusal is an answer of REST itself, not of the service.
 type refusal struct {
 	status int
 	reason string

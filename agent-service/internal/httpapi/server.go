@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package httpapi is the door for people and agents: REST v2 over HTTP. It translates; what is allowed is the domain's business.
+// Package httpapi serves REST v2 to users and agents. It translates between the wire and the domain; the service decides what is allowed.
 package httpapi
 
 import (
@@ -62,7 +62,7 @@ type Version struct {
 	Default          bool
 }
 
-// Options are what the door needs.
+// Options are what the handler needs.
 type Options struct {
 	Service   service.API
 	Authority *token.Authority

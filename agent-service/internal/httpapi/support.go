@@ -134,7 +134,7 @@ const (
 	unavailable = "unavailable"
 )
 
-// features are those of today's system that there are here, and those that there are not: mostly operators and platforms.
+// features are those of assisted-service that there are here, and those that there are not: mostly operators and platforms.
 func (s *server) features() map[string]string {
 	levels := map[string]string{}
 	for name := range strings.FieldsSeq("SNO CUSTOM_MANIFEST SINGLE_NODE_EXPANSION BAREMETAL_PLATFORM NONE_PLATFORM USER_MANAGED_NETWORKING CLUSTER_MANAGED_NETWORKING DUAL_STACK " +

@@ -10,7 +10,7 @@ import (
 	"github.com/muster-io/muster/agent-service/api"
 )
 
-// unserved are operations of today's system that this service does not have, and why. docs/migration/agent.md lists them.
+// unserved are operations of assisted-service that this service does not have, and why. docs/migration/agent.md lists them.
 var unserved = map[string]string{
 	"POST /clusters/disconnected":              "installers that carry their own service are not made here",
 	"PUT /clusters/{cluster_id}/logs-progress": "logs are followed per host: use logs-progress of the host",

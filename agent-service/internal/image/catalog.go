@@ -214,7 +214,7 @@ func (c *Catalog) fetch(ctx context.Context, version Version, path string) error
 	}
 	defer func() { _ = os.Remove(part.Name()) }()
 	sum := sha256.New()
-	_, err = io.Copy(io.MultiWriter(part, sum), heard{source, func() { alive.Reset(patience) }})
+	_, err = io.Copy(io.MultiWriter(part, sum), watchedReader{source, func() { alive.Reset(patience) }})
 	if closed := part.Close(); err == nil {
 		err = closed
 	}
@@ -258,17 +258,17 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
-// heard tells of each piece that is read.
-type heard struct {
+// watchedReader calls back with each piece that is read.
+type watchedReader struct {
 	io.Reader
 	tell func()
 }
 
 // Read implements io.Reader.
-func (h heard) Read(into []byte) (int, error) {
-	n, err := h.Reader.Read(into)
+func (r watchedReader) Read(into []byte) (int, error) {
+	n, err := r.Reader.Read(into)
 	if n > 0 {
-		h.tell()
+		r.tell()
 	}
 	return n, err
 }

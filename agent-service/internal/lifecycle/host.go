@@ -223,7 +223,7 @@ var Stages = []Stage{
 	StageConfiguring, StageJoined, StageDone, StageFailed,
 }
 
-// StagesOf are the stages that a host goes through. The one that brings up the control plane waits for it before it reboots; agents of today's system
+// StagesOf are the stages that a host goes through. The one that brings up the control plane waits for it before it reboots; agents of assisted-service
 // report that.
 func StagesOf(role string, bootstrap bool) []Stage {
 	switch {

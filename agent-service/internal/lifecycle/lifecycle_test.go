@@ -157,10 +157,10 @@ func TestTokensEndWithABinding(t *testing.T) {
 	}
 }
 
-// notHere are states of today's system that nothing leads to here.
+// notHere are states of assisted-service that nothing leads to here.
 var notHere = []string{"disabled", "disabled-unbound", "resetting", "pending-for-input"}
 
-func TestStatesOfTodaysSystemAreKnown(t *testing.T) {
+func TestStatesOfAssistedServiceAreKnown(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join("testdata", "assisted_states.txt"))
 	require.NoError(t, err)
 	for name := range strings.FieldsSeq(string(content)) {

@@ -16,7 +16,7 @@ import (
 // MaxHold is how long an agent's poll is held open at most: routers cut idle connections at about 30 s.
 const MaxHold = 25 * time.Second
 
-// API is what the doors call. Refusals are *Error. All methods are safe for concurrent use, and none blocks longer than a
+// API is what REST and the controllers call. Refusals are *Error. All methods are safe for concurrent use, and none blocks longer than a
 // transaction, but for NextInstructions.
 type API interface {
 	InfraEnvs
@@ -93,14 +93,14 @@ type Hosts interface {
 	DeleteHost(ctx context.Context, by domain.Principal, key domain.HostKey) error
 }
 
-// Agents are the methods of machines. The door has checked that the token opens the InfraEnv, and the host where the token
+// Agents are the methods of machines. REST has checked that the token is one of the InfraEnv, and of the host where the token
 // is narrowed to one.
 type Agents interface {
 	// RegisterHost makes or renews a host. Conflict IdentityInUse: another live machine has this id, or one that sent a fingerprint, which this one does not. Conflict
 	// HostInstalled: it is installed and should boot from its disk.
 	RegisterHost(ctx context.Context, infraEnvID string, request domain.NewHost) (*domain.Host, error)
 	// Admitted is whether the agent of a registered host acts with its image's token of a generation, also after that was revoked or has expired: agents of
-	// today's system cannot take another one while they run. It ends with HostGeneration, and when the host registers again.
+	// assisted-service cannot take another one while they run. It ends with HostGeneration, and when the host registers again.
 	Admitted(ctx context.Context, key domain.HostKey, imageGeneration int64) (bool, error)
 	// MustRegister is whether the agent of a host cannot go on without a new registration: the host is not known, or what its agent was Admitted with was revoked.
 	MustRegister(ctx context.Context, key domain.HostKey) (bool, error)
@@ -136,7 +136,7 @@ type Clusters interface {
 	ResetCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error)
 	// CompleteCluster ends the installation, with the kubeconfig where there is one.
 	CompleteCluster(ctx context.Context, by domain.Principal, id string, kubeconfig string) (*domain.Cluster, error)
-	// AllowHosts makes an installed cluster take more hosts under the name that clients of today's system know: adding-hosts.
+	// AllowHosts makes an installed cluster take more hosts under the name that clients of assisted-service know: adding-hosts.
 	AllowHosts(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error)
 	// RestoreCluster makes a cluster installed that was installed before the service lost its data. Nothing changes where it is.
 	RestoreCluster(ctx context.Context, by domain.Principal, id string, from domain.Restored) (*domain.Cluster, error)

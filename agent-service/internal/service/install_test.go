@@ -613,7 +613,7 @@ func TestAnAgentThatIsStartedAgainInstallsAgain(t *testing.T) {
 	assert.Equal(t, lifecycle.Failed, w.state(keys[1]), "the machine was booted: what it wrote is not known")
 }
 
-func TestAgentsOfTodayThatStartAgainFailAsAlways(t *testing.T) {
+func TestAgentsOfAssistedServiceThatStartAgainFailAsAlways(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, keys := w.ready(1)
@@ -643,7 +643,7 @@ func TestAMoveChecksTheDestinationFirst(t *testing.T) {
 	answer, err := w.CheckBind(t.Context(), alice, keys[0], busy.ID)
 	require.NoError(t, err)
 	assert.Equal(t, "ClusterInstalled", answer.Reason)
-	_, err = w.GrantWish(t.Context(), domain.Kubernetes, keys[0], service.Wish{ClusterID: busy.ID, HostSettings: domain.HostSettings{Approved: true, RequestedHostname: "moved"}})
+	_, err = w.ApplyDesired(t.Context(), domain.Kubernetes, keys[0], service.DesiredHost{ClusterID: busy.ID, HostSettings: domain.HostSettings{Approved: true, RequestedHostname: "moved"}})
 	require.NoError(t, err)
 	h, err = w.InstallHost(t.Context(), alice, keys[0])
 	require.NoError(t, err)
@@ -718,7 +718,7 @@ func TestAClusterKeepsItsHostsWhileItInstalls(t *testing.T) {
 		assert.Equal(t, "ClusterInstalling", domain.ReasonOf(err))
 		_, err = w.MoveHost(t.Context(), alice, key, other.ID)
 		assert.Equal(t, "ClusterInstalling", domain.ReasonOf(err))
-		_, err = w.GrantWish(t.Context(), domain.Kubernetes, key, service.Wish{ClusterID: other.ID})
+		_, err = w.ApplyDesired(t.Context(), domain.Kubernetes, key, service.DesiredHost{ClusterID: other.ID})
 		assert.Equal(t, "ClusterInstalling", domain.ReasonOf(err))
 	}
 	w.progress(keys[1], lifecycle.StageDone)

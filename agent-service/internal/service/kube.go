@@ -13,23 +13,23 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
-// Wish is all that a custom resource states of a host. What it leaves empty is cleared.
-type Wish struct {
+// DesiredHost is all that a custom resource states of a host. What it leaves empty is cleared.
+type DesiredHost struct {
 	// ClusterID is the cluster that the host shall be bound to, empty for none. A binding to a cluster that is no custom resource is left alone:
-	// who made it over REST ends it there.
+	// it was made over REST, and ends there.
 	ClusterID string
 	// HostSettings replace those of the host, but for SkipFormattingDisks. A role of auto-assign leaves the one alone that an installation assigned.
 	domain.HostSettings
 }
 
-// GrantWish binds, moves or frees a host and gives it its settings, in one transaction: no installation begins between them. Nothing is written where the
-// host is as it is wished for. Conflict and Invalid are those of BindHost, MoveHost, UnbindHost and UpdateHost.
-func (s *Service) GrantWish(ctx context.Context, by domain.Principal, key domain.HostKey, wish Wish) (*domain.Host, error) {
+// ApplyDesired binds, moves or frees a host and gives it its settings, in one transaction: no installation begins between them. Nothing is written where the
+// host is as it is desired. Conflict and Invalid are those of BindHost, MoveHost, UnbindHost and UpdateHost.
+func (s *Service) ApplyDesired(ctx context.Context, by domain.Principal, key domain.HostKey, desired DesiredHost) (*domain.Host, error) {
 	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *domain.Host) error {
-		if err := w.place(ctx, by, h, wish.ClusterID); err != nil {
+		if err := w.place(ctx, by, h, desired.ClusterID); err != nil {
 			return err
 		}
-		settings := wish.HostSettings
+		settings := desired.HostSettings
 		settings.Role, settings.SkipFormattingDisks = cmp.Or(settings.Role, domain.AutoAssign), h.SkipFormattingDisks
 		if settings.Role == domain.AutoAssign && !slices.Contains(unassigned, h.State) {
 			settings.Role = h.Role
@@ -41,7 +41,7 @@ func (s *Service) GrantWish(ctx context.Context, by domain.Principal, key domain
 			h.FreeHostname = settings.RequestedHostname
 		}
 		return nil
-	}, wish.ClusterID)
+	}, desired.ClusterID)
 }
 
 // unassigned are the states in which no installation needs a role to stay as it is.

@@ -28,7 +28,7 @@ func TestAWishIsGrantedWholeOrNotAtAll(t *testing.T) {
 	first, second := kube(), kube()
 	key := w.register(w.infraEnv(alice), "n1")
 	grant := func(clusterID string, settings domain.HostSettings) (*domain.Host, error) {
-		return w.GrantWish(t.Context(), domain.Kubernetes, key, service.Wish{ClusterID: clusterID, HostSettings: settings})
+		return w.ApplyDesired(t.Context(), domain.Kubernetes, key, service.DesiredHost{ClusterID: clusterID, HostSettings: settings})
 	}
 	_, err := grant(first.ID, domain.HostSettings{Role: "king"})
 	require.Equal(t, domain.Invalid, domain.KindOf(err))
@@ -41,7 +41,7 @@ func TestAWishIsGrantedWholeOrNotAtAll(t *testing.T) {
 		h, err = grant(c.ID, wanted)
 		require.NoError(t, err)
 		assert.Equal(t, c.ID, h.ClusterID)
-		assert.Equal(t, wanted, h.HostSettings, "a move keeps what is wished for")
+		assert.Equal(t, wanted, h.HostSettings, "a move keeps what is desired")
 	}
 	again, err := grant(second.ID, wanted)
 	require.NoError(t, err)
@@ -69,7 +69,7 @@ func TestAWishLeavesBindingsOfRESTAlone(t *testing.T) {
 	key := w.register(w.infraEnv(alice), "n1")
 	_, err := w.BindHost(t.Context(), alice, key, c.ID, false)
 	require.NoError(t, err)
-	h, err := w.GrantWish(t.Context(), domain.Kubernetes, key, service.Wish{HostSettings: domain.HostSettings{RequestedHostname: "node"}})
+	h, err := w.ApplyDesired(t.Context(), domain.Kubernetes, key, service.DesiredHost{HostSettings: domain.HostSettings{RequestedHostname: "node"}})
 	require.NoError(t, err)
 	assert.Equal(t, c.ID, h.ClusterID)
 	assert.Equal(t, "node", h.RequestedHostname)

@@ -33,7 +33,7 @@ type Options struct {
 	OSImages []agentproto.OSImage
 	// RegistryImages are container images that a host must be able to pull before it is installed, none by default.
 	RegistryImages []string
-	// InstallerImage is the container image that agents of today's system run to install, with their flags; they install nothing without one.
+	// InstallerImage is the container image that agents of assisted-service run to install, with their flags; they install nothing without one.
 	InstallerImage string
 	Minimums       validate.Minimums
 	// BaseURL is how installed systems reach this service, without a slash at the end.

@@ -199,7 +199,7 @@ func (s *Service) takeInventory(ctx context.Context, known *domain.Host, key dom
 	})
 }
 
-// twinRest is how many poll intervals after it was heard last the other one of two machines with one id is taken for gone.
+// twinRest is how many poll intervals after its last report the other one of two machines with one id is taken for gone.
 const twinRest = 5
 
 // takeTwin keeps that two machines report as one host, which is not to be installed then: nobody could say which of them is.

@@ -22,9 +22,9 @@ type Store interface {
 	PollsSince(ctx context.Context, mark int64) (polls []domain.Poll, next int64, err error)
 	// PruneEvents deletes events whose last occurrence was before a time, the oldest first and at most so many in one transaction. It returns how many they were.
 	PruneEvents(ctx context.Context, before time.Time, most int) (int, error)
-	// Listen tells of changes that other replicas committed until ctx ends. From deaf on, and before it begins, nothing is heard; EverythingChanged says that it is
-	// heard again, and that changes may have been missed.
-	Listen(ctx context.Context, heard func([]domain.Change), deaf func()) error
+	// Listen notifies of changes that other replicas committed until ctx ends. It calls disconnected again and again while it cannot. EverythingChanged says that it can
+	// again, and that changes may have been missed.
+	Listen(ctx context.Context, notify func([]domain.Change), disconnected func()) error
 	// Ping is whether the store can be reached, and written to.
 	Ping(ctx context.Context) error
 	// Shared is true where other replicas may use the same database.

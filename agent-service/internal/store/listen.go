@@ -16,28 +16,28 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
-// bulletin is what replicas tell each other.
-type bulletin struct {
+// notification is what replicas tell each other.
+type notification struct {
 	Origin  string          `json:"origin"`
 	Changes []domain.Change `json:"changes"`
 }
 
 const (
-	// quiet is how long nothing may be heard before the connection is tried, and answersWithin how long an answer may take: one whose other end is gone says nothing.
-	quiet         = 3 * time.Second
+	// silence is how long no notification may come before the connection is tried, and answersWithin how long an answer may take: one whose other end is gone says nothing.
+	silence       = 3 * time.Second
 	answersWithin = 5 * time.Second
 )
 
 // Listen implements service.Store. A broken connection is made again; what came in between is EverythingChanged.
-func (s *Store) Listen(ctx context.Context, heard func([]domain.Change), deaf func()) error {
+func (s *Store) Listen(ctx context.Context, notify func([]domain.Change), disconnected func()) error {
 	if s.listen == nil {
 		<-ctx.Done()
 		return nil
 	}
 	for ctx.Err() == nil {
-		_ = s.hear(ctx, heard) // the store's other connections say what is wrong with it
+		_ = s.subscribe(ctx, notify) // the store's other connections say what is wrong with it
 		if ctx.Err() == nil {
-			deaf()
+			disconnected()
 		}
 		select {
 		case <-ctx.Done():
@@ -47,7 +47,7 @@ func (s *Store) Listen(ctx context.Context, heard func([]domain.Change), deaf fu
 	return nil
 }
 
-func (s *Store) hear(ctx context.Context, heard func([]domain.Change)) error {
+func (s *Store) subscribe(ctx context.Context, notify func([]domain.Change)) error {
 	connecting, cancel := s.patient(ctx)
 	defer cancel()
 	connection, err := pgx.ConnectConfig(connecting, s.listen)
@@ -62,18 +62,18 @@ func (s *Store) hear(ctx context.Context, heard func([]domain.Change)) error {
 	if _, err := connection.Exec(connecting, "LISTEN "+channel); err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
-	heard([]domain.Change{{Kind: domain.EverythingChanged}})
+	notify([]domain.Change{{Kind: domain.EverythingChanged}})
 	for {
-		notification, err := next(ctx, connection)
+		message, err := next(ctx, connection)
 		if err != nil {
 			return fmt.Errorf("waiting for changes: %w", err)
 		}
-		var news bulletin
-		if err := json.Unmarshal([]byte(notification.Payload), &news); err != nil {
-			news.Changes = []domain.Change{{Kind: domain.EverythingChanged}}
+		var received notification
+		if err := json.Unmarshal([]byte(message.Payload), &received); err != nil {
+			received.Changes = []domain.Change{{Kind: domain.EverythingChanged}}
 		}
-		if news.Origin != s.origin {
-			heard(news.Changes)
+		if received.Origin != s.origin {
+			notify(received.Changes)
 		}
 	}
 }
@@ -81,7 +81,7 @@ func (s *Store) hear(ctx context.Context, heard func([]domain.Change)) error {
 // next waits for a notification as long as the connection lives.
 func next(ctx context.Context, connection *pgx.Conn) (*pgconn.Notification, error) {
 	for {
-		waiting, cancel := context.WithTimeout(ctx, quiet)
+		waiting, cancel := context.WithTimeout(ctx, silence)
 		notification, err := connection.WaitForNotification(waiting)
 		cancel()
 		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {

@@ -158,7 +158,7 @@ func (t *transaction) finish(ctx context.Context) error {
 		}
 	}
 	if len(t.changes) > 0 {
-		all, err := t.bulletins()
+		all, err := t.notifications()
 		if err != nil {
 			return err
 		}
@@ -175,11 +175,11 @@ func (t *transaction) finish(ctx context.Context) error {
 	return nil
 }
 
-// bulletins are the changes in as many parts as notifications need.
-func (t *transaction) bulletins() ([][]byte, error) {
+// notifications are the changes in as many parts as notifications need.
+func (t *transaction) notifications() ([][]byte, error) {
 	var all [][]byte
 	for some := range slices.Chunk(t.changes, changesInNews) {
-		news, err := json.Marshal(bulletin{Origin: t.store.origin, Changes: some})
+		news, err := json.Marshal(notification{Origin: t.store.origin, Changes: some})
 		if err != nil {
 			return nil, fmt.Errorf("encoding changes: %w", err)
 		}

@@ -70,20 +70,20 @@ func around() *validate.Surroundings {
 	}
 }
 
-// off are validations of today's system that have nothing to look at here.
+// off are validations of assisted-service that have nothing to look at here.
 var off = []string{"ignition-downloadable", "release-domain-name-resolved-correctly", "disk-encryption-requirements-satisfied", "vsphere-disk-uuid-enabled"}
 
-// TestValidationsOfTodaysSystemAreThere, but for those of operators, which are not installed.
-func TestValidationsOfTodaysSystemAreThere(t *testing.T) {
+// TestValidationsOfAssistedServiceAreThere, but for those of operators, which are not installed.
+func TestValidationsOfAssistedServiceAreThere(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("..", "..", "api", "testdata", "assisted.yaml"))
 	require.NoError(t, err)
-	var today struct {
+	var published struct {
 		Definitions map[string]struct {
 			Enum []string `json:"enum"`
 		} `json:"definitions"`
 	}
-	require.NoError(t, yaml.Unmarshal(raw, &today))
-	ids := today.Definitions["host-validation-id"].Enum
+	require.NoError(t, yaml.Unmarshal(raw, &published))
+	ids := published.Definitions["host-validation-id"].Enum
 	require.NotEmpty(t, ids)
 	var here []string
 	for _, r := range validate.Host(good(), around(), validate.DefaultMinimums) {

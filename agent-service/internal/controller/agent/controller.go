@@ -33,7 +33,7 @@ type Service interface {
 	GetHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error)
 	ListHosts(ctx context.Context, by domain.Principal, filter domain.HostFilter) (domain.List[domain.Host], error)
 	Inventory(ctx context.Context, by domain.Principal, key domain.HostKey) ([]byte, error)
-	GrantWish(ctx context.Context, by domain.Principal, key domain.HostKey, wish service.Wish) (*domain.Host, error)
+	ApplyDesired(ctx context.Context, by domain.Principal, key domain.HostKey, desired service.DesiredHost) (*domain.Host, error)
 	DeleteHost(ctx context.Context, by domain.Principal, key domain.HostKey) error
 	RevokeTokens(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error)
 	RestoreHost(ctx context.Context, by domain.Principal, key domain.HostKey, from domain.RestoredHost) (*domain.Host, error)
@@ -175,7 +175,7 @@ func (r *Reconciler) release(ctx context.Context, seen *snapshot) (ctrl.Result, 
 	}
 	err := r.Service.DeleteHost(ctx, domain.Kubernetes, seen.key)
 	if domain.KindOf(err) == domain.Conflict {
-		seen.obstacle = err // while it is installed; the end of the installation is heard of
+		seen.obstacle = err // while it is installed; the end of the installation is notified
 		return ctrl.Result{}, r.report(ctx, seen)
 	}
 	if err != nil && domain.KindOf(err) != domain.NotFound {

@@ -144,11 +144,11 @@ func (r *Reconciler) observeCluster(ctx context.Context, seen *snapshot) error {
 
 // state tells the service what the spec wants. What it returns is why it is not done.
 func (r *Reconciler) state(ctx context.Context, seen *snapshot) error {
-	wish, err := r.wish(ctx, seen.agent)
+	desired, err := r.desired(ctx, seen.agent)
 	if err != nil {
 		return err
 	}
-	host, err := r.Service.GrantWish(ctx, domain.Kubernetes, seen.key, wish)
+	host, err := r.Service.ApplyDesired(ctx, domain.Kubernetes, seen.key, desired)
 	if domain.ReasonOf(err) == "ClusterNotFound" {
 		return domain.Refuse(domain.Invalid, "ClusterNotFound", "no AgentClusterInstall names ClusterDeployment %s yet", clusterKey(seen.agent))
 	}
@@ -179,34 +179,34 @@ func clusterKey(agent *agentv1.Agent) client.ObjectKey {
 	return client.ObjectKey{Namespace: cmp.Or(ref.Namespace, agent.Namespace), Name: ref.Name}
 }
 
-// wish is what the spec wants, in the words of the service.
-func (r *Reconciler) wish(ctx context.Context, agent *agentv1.Agent) (service.Wish, error) {
+// desired is what the spec states, in the types of the service.
+func (r *Reconciler) desired(ctx context.Context, agent *agentv1.Agent) (service.DesiredHost, error) {
 	spec := &agent.Spec
-	wish := service.Wish{HostSettings: domain.HostSettings{
+	desired := service.DesiredHost{HostSettings: domain.HostSettings{
 		Approved: spec.Approved, Role: spec.Role, RequestedHostname: spec.Hostname, MachineConfigPool: spec.MachineConfigPool,
 		InstallationDiskID: spec.InstallationDiskID, InstallationDiskPath: spec.InstallationDiskPath, InstallerArgs: spec.InstallerArgs,
 		IgnitionConfigOverrides: spec.IgnitionConfigOverrides,
 	}}
 	if len(spec.NodeLabels) > 0 {
-		wish.NodeLabels = spec.NodeLabels
+		desired.NodeLabels = spec.NodeLabels
 	}
 	if len(spec.IgnitionEndpointHTTPHeaders) > 0 {
-		wish.IgnitionEndpointHTTPHeaders = spec.IgnitionEndpointHTTPHeaders
+		desired.IgnitionEndpointHTTPHeaders = spec.IgnitionEndpointHTTPHeaders
 	}
 	if key := clusterKey(agent); key != (client.ObjectKey{}) {
 		deployment := &hivev1.ClusterDeployment{}
 		err := r.Client.Get(ctx, key, deployment)
 		if apierrors.IsNotFound(err) {
-			return wish, domain.Refuse(domain.Invalid, "ClusterDeploymentMissing", "ClusterDeployment %s is missing", key)
+			return desired, domain.Refuse(domain.Invalid, "ClusterDeploymentMissing", "ClusterDeployment %s is missing", key)
 		}
 		if err != nil {
-			return wish, fmt.Errorf("reading ClusterDeployment %s: %w", key, err)
+			return desired, fmt.Errorf("reading ClusterDeployment %s: %w", key, err)
 		}
-		wish.ClusterID = string(deployment.UID)
+		desired.ClusterID = string(deployment.UID)
 	}
 	var err error
-	wish.IgnitionEndpointToken, err = r.ignitionToken(ctx, agent)
-	return wish, err
+	desired.IgnitionEndpointToken, err = r.ignitionToken(ctx, agent)
+	return desired, err
 }
 
 // ignitionToken is read from the Agent's own namespace only.

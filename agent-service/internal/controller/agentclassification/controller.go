@@ -109,7 +109,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{}, nil
 }
 
-// release lets a class go: the controller of Agents takes its label off, where no other class puts it on. Classes of today's system have the finalizer; ours need none.
+// release lets a class go: the controller of Agents takes its label off, where no other class puts it on. Classes of assisted-service have the finalizer; ours need none.
 func (r *Reconciler) release(ctx context.Context, class *agentv1.AgentClassification) error {
 	r.Queries.forget(class.UID)
 	before := class.DeepCopy()

@@ -171,7 +171,7 @@ func completed(seen *snapshot) hivev1.Condition {
 	return condition(kind, corev1.ConditionFalse, agentv1.ReasonInstallationNotStarted, "The installation has not yet started")
 }
 
-// prepared says whether the last checks before an installation failed. Type and reasons are those of today's system.
+// prepared says whether the last checks before an installation failed. Type and reasons are those of assisted-service.
 func prepared(c *domain.Cluster) hivev1.Condition {
 	if why := c.Preparation.Why; why != "" {
 		return condition(conditionPreparationFailed, corev1.ConditionTrue, reasonPreparationFailed, "The checks before the installation failed: "+why)

@@ -22,8 +22,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// today reads the description of today's REST.
-func today(t testing.TB) *openapi3.T {
+// assisted reads the description of the REST of assisted-service.
+func assisted(t testing.TB) *openapi3.T {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("..", "..", "api", "testdata", "assisted.yaml"))
 	require.NoError(t, err)
@@ -34,27 +34,27 @@ func today(t testing.TB) *openapi3.T {
 	return converted
 }
 
-// todaysArguments are the forms of the only argument of steps, as agents of today's system read them.
-var todaysArguments = map[string]string{
+// assistedArguments are the forms of the only argument of steps, as agents of assisted-service read them.
+var assistedArguments = map[string]string{
 	"ntp-synchronizer": "ntp_synchronization_request", "connectivity-check": "connectivity-check-params", "domain-resolution": "domain_resolution_request",
 	"installation-disk-speed-check": "disk_speed_check_request", "container-image-availability": "container_image_availability_request", "install": "install_cmd_request",
 	"logs-gather": "logs_gather_cmd_request", "api-vip-connectivity-check": "api_vip_connectivity_request",
 }
 
-// fieldAgent is an agent of today's system: it knows its image's token, and nothing of boot ids, tokens of hosts or held polls.
+// fieldAgent is an agent of assisted-service: it knows its image's token, and nothing of boot ids, tokens of hosts or held polls.
 type fieldAgent struct {
 	*world
-	today *openapi3.T
-	token caller
-	path  string
+	assisted *openapi3.T
+	token    caller
+	path     string
 	// steps are all types of steps that it was ever given.
 	steps map[string]bool
 }
 
-// sees checks that a body has the form of one of today's definitions.
+// sees checks that a body has the form of one of the definitions of assisted-service.
 func (a *fieldAgent) sees(definition string, body any) {
 	a.t.Helper()
-	schema := a.today.Components.Schemas[definition]
+	schema := a.assisted.Components.Schemas[definition]
 	require.NotNil(a.t, schema, definition)
 	require.NoError(a.t, schema.Value.VisitJSON(body, openapi3.MultiErrors()), definition)
 }
@@ -89,7 +89,7 @@ func (a *fieldAgent) poll() map[string][]string {
 	asked := map[string][]string{}
 	for _, step := range steps.Instructions {
 		asked[step.Type], a.steps[step.Type] = step.Args, true
-		switch definition := todaysArguments[step.Type]; {
+		switch definition := assistedArguments[step.Type]; {
 		case definition != "":
 			require.Len(a.t, step.Args, 1, step.Type)
 			var argument any
@@ -116,12 +116,12 @@ func (a *fieldAgent) reply(step, definition, output string) {
 }
 
 func newFieldAgent(w *world, infraEnv string) *fieldAgent {
-	return &fieldAgent{world: w, today: today(w.t), token: caller{"X-Secret-Key": w.image(infraEnv)}, path: "/infra-envs/" + infraEnv + "/hosts/", steps: map[string]bool{}}
+	return &fieldAgent{world: w, assisted: assisted(w.t), token: caller{"X-Secret-Key": w.image(infraEnv)}, path: "/infra-envs/" + infraEnv + "/hosts/", steps: map[string]bool{}}
 }
 
-// TestAnAgentOfTodaysSystemInstalls follows an unmodified agent of today's system from its registration to the end of the installation. What it is sent has the
-// forms of today's description.
-func TestAnAgentOfTodaysSystemInstalls(t *testing.T) {
+// TestAnAgentOfAssistedServiceInstalls follows an unmodified agent of assisted-service from its registration to the end of the installation. What it is sent has the
+// forms of the description of assisted-service.
+func TestAnAgentOfAssistedServiceInstalls(t *testing.T) {
 	w := newWorld(t)
 	admin := w.person("root", "admins")
 	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
@@ -176,7 +176,7 @@ func TestAnAgentOfTodaysSystemInstalls(t *testing.T) {
 	assert.Equal(t, "installed", shown.text("status"))
 }
 
-func TestAFailedAgentOfTodaysSystemIsAskedForItsLogs(t *testing.T) {
+func TestAFailedAgentOfAssistedServiceIsAskedForItsLogs(t *testing.T) {
 	w := newWorld(t)
 	admin := w.person("root", "admins")
 	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")

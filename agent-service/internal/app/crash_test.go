@@ -30,7 +30,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/domain"
-	"github.com/muster-io/muster/agent-service/internal/fate"
+	"github.com/muster-io/muster/agent-service/internal/faultinject"
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
@@ -40,17 +40,17 @@ import (
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 )
 
-// door is the address of a service over all its processes: who comes while there is none waits.
-type door struct {
+// sharedListener is the address of a service over all its processes. Connections wait while there is none.
+type sharedListener struct {
 	net.Listener
 	arrived chan net.Conn
 }
 
-func newDoor(t *testing.T) *door {
+func newSharedListener(t *testing.T) *sharedListener {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	d := &door{Listener: listener, arrived: make(chan net.Conn)}
+	d := &sharedListener{Listener: listener, arrived: make(chan net.Conn)}
 	closed := make(chan struct{})
 	t.Cleanup(func() {
 		close(closed)
@@ -72,31 +72,31 @@ func newDoor(t *testing.T) *door {
 	return d
 }
 
-// doorway is the door for one process.
-type doorway struct {
-	*door
-	mu     sync.Mutex
-	open   []net.Conn
-	dead   bool
-	closed chan struct{}
-	close  func()
+// processListener is the shared listener for one process.
+type processListener struct {
+	*sharedListener
+	mu      sync.Mutex
+	open    []net.Conn
+	crashed bool
+	closed  chan struct{}
+	close   func()
 }
 
-func (d *door) way() *doorway {
-	w := &doorway{door: d, closed: make(chan struct{})}
+func (d *sharedListener) process() *processListener {
+	w := &processListener{sharedListener: d, closed: make(chan struct{})}
 	w.close = sync.OnceFunc(func() { close(w.closed) })
 	return w
 }
 
 // Accept implements net.Listener.
-func (w *doorway) Accept() (net.Conn, error) {
+func (w *processListener) Accept() (net.Conn, error) {
 	select {
 	case <-w.closed:
 		return nil, net.ErrClosed
 	case connection := <-w.arrived:
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.dead {
+		if w.crashed {
 			_ = connection.Close()
 		}
 		w.open = append(w.open, connection)
@@ -105,16 +105,16 @@ func (w *doorway) Accept() (net.Conn, error) {
 }
 
 // Close implements net.Listener.
-func (w *doorway) Close() error {
+func (w *processListener) Close() error {
 	w.close()
 	return nil
 }
 
 // cut ends all connections, as a death does: no answer leaves the process any more.
-func (w *doorway) cut() {
+func (w *processListener) cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.dead = true
+	w.crashed = true
 	for _, connection := range w.open {
 		_ = connection.Close()
 	}
@@ -136,10 +136,10 @@ func (n namespaced) RoundTrip(r *http.Request) (*http.Response, error) {
 	return n.next.RoundTrip(r)
 }
 
-// mortal is a namespace whose service dies, and is started again.
-type mortal struct {
+// crashEnv is a namespace whose service crashes, and is started again.
+type crashEnv struct {
 	*cluster
-	door *door
+	shared *sharedListener
 	// stored is what all processes share.
 	stored *store.Store
 	// downloads counts how often a machine got the image of its system.
@@ -147,11 +147,11 @@ type mortal struct {
 	authority *token.Authority
 }
 
-func newMortal(t *testing.T, changes ...func(*Options)) *mortal {
+func newCrashEnv(t *testing.T, changes ...func(*Options)) *crashEnv {
 	t.Helper()
-	w := &mortal{door: newDoor(t)}
+	w := &crashEnv{shared: newSharedListener(t)}
 	w.cluster = unserved(t, append(changes, withCountedSystem(t, &w.downloads))...)
-	w.base = "http://" + w.door.Addr().String()
+	w.base = "http://" + w.shared.Addr().String()
 	w.options.BaseURL = w.base
 	var err error
 	w.stored, err = store.Open(t.Context(), w.options.Database)
@@ -171,7 +171,7 @@ func newMortal(t *testing.T, changes ...func(*Options)) *mortal {
 }
 
 // say logs what the service knows of its hosts and clusters, and what it told of them.
-func (w *mortal) say() {
+func (w *crashEnv) say() {
 	w.Helper()
 	var lines strings.Builder
 	err := w.stored.View(context.WithoutCancel(w.Context()), func(ctx context.Context, r service.Reader) error {
@@ -200,7 +200,7 @@ func (w *mortal) say() {
 }
 
 // run runs processes, one after the other, until the test ends. There are no more where next is false.
-func (w *mortal) run(next func() (f *fate.Fate, ok bool)) {
+func (w *crashEnv) run(next func() (f *faultinject.Injector, ok bool)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan struct{})
 	go func() {
@@ -220,8 +220,8 @@ func (w *mortal) run(next func() (f *fate.Fate, ok bool)) {
 }
 
 // process runs the service until it dies or ctx ends.
-func (w *mortal) process(ctx context.Context, f *fate.Fate) {
-	way := w.door.way()
+func (w *crashEnv) process(ctx context.Context, f *faultinject.Injector) {
+	way := w.shared.process()
 	f.End = way.cut
 	o := w.options
 	o.kube = rest.CopyConfig(o.kube)
@@ -231,7 +231,7 @@ func (w *mortal) process(ctx context.Context, f *fate.Fate) {
 	defer cancel()
 	go func() {
 		select {
-		case <-f.Dead():
+		case <-f.Crashed():
 			cancel()
 		case <-life.Done():
 		}
@@ -241,7 +241,7 @@ func (w *mortal) process(ctx context.Context, f *fate.Fate) {
 }
 
 // try asks once. There is no answer where the code is 0.
-func (w *mortal) try(method, path, body string) (code int, answer map[string]any) {
+func (w *crashEnv) try(method, path, body string) (code int, answer map[string]any) {
 	request, err := http.NewRequestWithContext(w.Context(), method, w.base+"/api/assisted-install/v2"+path, strings.NewReader(body))
 	if err != nil {
 		return 0, nil
@@ -261,7 +261,7 @@ func (w *mortal) try(method, path, body string) (code int, answer map[string]any
 }
 
 // ask asks until there is an answer, and again where the service says that it could not.
-func (w *mortal) ask(method, path, body string) (code int, answer map[string]any) {
+func (w *crashEnv) ask(method, path, body string) (code int, answer map[string]any) {
 	w.Helper()
 	require.Eventually(w, func() bool {
 		code, answer = w.try(method, path, body)
@@ -271,7 +271,7 @@ func (w *mortal) ask(method, path, body string) (code int, answer map[string]any
 }
 
 // restCluster makes a cluster as a client of REST does that looks whether it is there before trying again.
-func (w *mortal) restCluster(name string) (id string) {
+func (w *crashEnv) restCluster(name string) (id string) {
 	w.Helper()
 	require.Eventually(w, func() bool {
 		err := w.stored.View(w.Context(), func(ctx context.Context, r service.Reader) error {
@@ -292,7 +292,7 @@ func (w *mortal) restCluster(name string) (id string) {
 }
 
 // place brings a host into a cluster, or out of any, as a client of REST does that looks whether it has to.
-func (w *mortal) place(host, verb, clusterID string) {
+func (w *crashEnv) place(host, verb, clusterID string) {
 	w.Helper()
 	in := func() string {
 		_, shown := w.ask(http.MethodGet, host, "")
@@ -306,7 +306,7 @@ func (w *mortal) place(host, verb, clusterID string) {
 }
 
 // own makes a ClusterDeployment and its AgentClusterInstall in the namespace.
-func (w *mortal) own(name string) (*hivev1.ClusterDeployment, *hiveextv1.AgentClusterInstall) {
+func (w *crashEnv) own(name string) (*hivev1.ClusterDeployment, *hiveextv1.AgentClusterInstall) {
 	w.Helper()
 	deployment := &hivev1.ClusterDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
@@ -345,19 +345,19 @@ func TestADeathAtEveryWriteOfALife(t *testing.T) {
 	for first := 1; first <= period; first++ {
 		lives.Go(func() {
 			t.Run(fmt.Sprintf("from act %d", first), func(t *testing.T) {
-				w := newMortal(t)
-				processes := &fate.Succession{First: first, Period: period}
-				w.run(func() (*fate.Fate, bool) { return processes.Next(), true })
+				w := newCrashEnv(t)
+				processes := &faultinject.Sequence{First: first, Period: period}
+				w.run(func() (*faultinject.Injector, bool) { return processes.Next(), true })
 				w.live()
-				t.Logf("%d processes died", processes.Deaths())
-				assert.Positive(t, processes.Deaths())
+				t.Logf("%d processes died", processes.Crashes())
+				assert.Positive(t, processes.Crashes())
 			})
 		})
 	}
 }
 
 // rack makes an InfraEnv and tells what its image carries.
-func (w *mortal) rack() (infraEnv *agentv1.InfraEnv, image string) {
+func (w *crashEnv) rack() (infraEnv *agentv1.InfraEnv, image string) {
 	w.Helper()
 	w.pullSecret(w.namespace)
 	infraEnv = &agentv1.InfraEnv{
@@ -370,7 +370,7 @@ func (w *mortal) rack() (infraEnv *agentv1.InfraEnv, image string) {
 	return infraEnv, image
 }
 
-func (w *mortal) live() {
+func (w *crashEnv) live() {
 	infraEnv, image := w.rack()
 	blue, _ := w.own("blue")
 	green, install := w.own("green")
@@ -415,7 +415,7 @@ func (w *mortal) live() {
 }
 
 // in waits until an Agent is in a cluster.
-func (w *mortal) in(agent *agentv1.Agent, deployment *hivev1.ClusterDeployment) {
+func (w *crashEnv) in(agent *agentv1.Agent, deployment *hivev1.ClusterDeployment) {
 	w.Helper()
 	w.until(agent, "the Agent is in cluster "+deployment.Name, func() bool {
 		return is(agent, agentv1.ConditionBound, agentv1.ReasonBound) && strings.Contains(agent.Status.DebugInfo.EventsURL, "cluster_id="+string(deployment.UID))
@@ -423,7 +423,7 @@ func (w *mortal) in(agent *agentv1.Agent, deployment *hivev1.ClusterDeployment) 
 }
 
 // consistent says that there are exactly these hosts, each with one Agent and in its cluster.
-func (w *mortal) consistent(env string, want map[string]string, count int) {
+func (w *crashEnv) consistent(env string, want map[string]string, count int) {
 	w.Helper()
 	found := map[string]string{}
 	members := map[string]int{}
@@ -457,7 +457,7 @@ func (w *mortal) consistent(env string, want map[string]string, count int) {
 }
 
 // told says that what happened is told, and told once.
-func (w *mortal) told(env string, names map[string]string) {
+func (w *crashEnv) told(env string, names map[string]string) {
 	w.Helper()
 	want := []string{
 		"infra_env_registered   1",
@@ -500,7 +500,7 @@ func (w *mortal) told(env string, names map[string]string) {
 }
 
 // end deletes everything.
-func (w *mortal) end(infraEnv *agentv1.InfraEnv, install *hiveextv1.AgentClusterInstall, running *machine, agents ...*agentv1.Agent) {
+func (w *crashEnv) end(infraEnv *agentv1.InfraEnv, install *hiveextv1.AgentClusterInstall, running *machine, agents ...*agentv1.Agent) {
 	w.Helper()
 	require.NoError(w, w.user.Delete(w.Context(), install))
 	w.gone(install)
@@ -515,7 +515,7 @@ func (w *mortal) end(infraEnv *agentv1.InfraEnv, install *hiveextv1.AgentCluster
 	w.consistentAtTheEnd()
 }
 
-func (w *mortal) consistentAtTheEnd() {
+func (w *crashEnv) consistentAtTheEnd() {
 	w.Helper()
 	require.NoError(w, w.stored.View(w.Context(), func(ctx context.Context, r service.Reader) error {
 		hosts, err := r.Hosts(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.HostFilter{})
@@ -532,23 +532,23 @@ func (w *mortal) consistentAtTheEnd() {
 func TestAReplicaThatIsKilledLeavesItsWorkToTheOther(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
-	w := newMortal(t, func(o *Options) { o.Database, o.LeaderElect = server.URL, true })
+	w := newCrashEnv(t, func(o *Options) { o.Database, o.LeaderElect = server.URL, true })
 	w.options.LeaderElectionNamespace = w.namespace
 	w.create(&rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "leases"},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}}},
 	})
 	w.grant(account, w.namespace, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "leases"})
-	replica := func(f *fate.Fate) {
-		w.run(func() (*fate.Fate, bool) {
+	replica := func(f *faultinject.Injector) {
+		w.run(func() (*faultinject.Injector, bool) {
 			defer func() { f = nil }()
 			return f, f != nil
 		})
 	}
-	leader := fate.Never()
+	leader := faultinject.Never()
 	replica(leader)
 	infraEnv, image := w.rack()
-	replica(fate.Never())
+	replica(faultinject.Never())
 	blue, _ := w.own("blue")
 	const machines = 6
 	booted := make([]*machine, 0, machines)
@@ -562,7 +562,7 @@ func TestAReplicaThatIsKilledLeavesItsWorkToTheOther(t *testing.T) {
 	for i, agent := range agents {
 		if i == machines/2 {
 			w.says(agents[0], agentv1.ConditionBound, agentv1.ReasonBound)
-			leader.Kill()
+			leader.Crash()
 		}
 		change(w.cluster, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = &agentv1.ClusterReference{Name: blue.Name} })
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/domain"
-	"github.com/muster-io/muster/agent-service/internal/fate"
+	"github.com/muster-io/muster/agent-service/internal/faultinject"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
 	"github.com/muster-io/muster/agent-service/internal/service"
@@ -29,8 +29,8 @@ import (
 type life struct {
 	*world
 	// next is the fate of the next process, and fate that of this one.
-	next func() *fate.Fate
-	fate *fate.Fate
+	next     func() *faultinject.Injector
+	injector *faultinject.Injector
 	// names are what ids are called in what is told.
 	names       map[string]string
 	env         string
@@ -38,7 +38,7 @@ type life struct {
 	one, two    domain.HostKey
 }
 
-func newLife(t *testing.T, db *store.Store, next func() *fate.Fate) *life {
+func newLife(t *testing.T, db *store.Store, next func() *faultinject.Injector) *life {
 	l := &life{world: &world{t: t, store: db, now: time.Now()}, next: next, env: uuid.NewString(), blue: uuid.NewString(), green: uuid.NewString()}
 	l.one, l.two = domain.HostKey{InfraEnvID: l.env, HostID: uuid.NewString()}, domain.HostKey{InfraEnvID: l.env, HostID: uuid.NewString()}
 	l.names = map[string]string{l.env: "env", l.blue: "blue", l.green: "green", l.one.HostID: "one", l.two.HostID: "two"}
@@ -48,8 +48,8 @@ func newLife(t *testing.T, db *store.Store, next func() *fate.Fate) *life {
 
 // begin starts another process.
 func (l *life) begin() {
-	l.fate = l.next()
-	l.Service = service.New(l.fate.Store(l.store), service.Options{
+	l.injector = l.next()
+	l.Service = service.New(l.injector.Store(l.store), service.Options{
 		Now: l.clock, OSImages: []agentproto.OSImage{{Version: "4.18", URL: "https://images.example.com/disk.raw.gz", SHA256: fmt.Sprintf("%064d", 7)}},
 	})
 	service.Tick(l.t.Context(), l.Service)
@@ -61,7 +61,7 @@ func (l *life) until(do func(ctx context.Context) error, there func(*domain.Host
 	l.t.Helper()
 	for {
 		err := do(l.t.Context())
-		if !errors.Is(err, fate.ErrDead) {
+		if !errors.Is(err, faultinject.ErrCrashed) {
 			require.NoError(l.t, err)
 			return
 		}
@@ -217,21 +217,21 @@ func TestADeathAtEveryTransaction(t *testing.T) {
 			db, err := store.Open(t.Context(), address())
 			require.NoError(t, err)
 			defer db.Close() //nolint:errcheck // the lives are over
-			whole := newLife(t, db, fate.Never)
+			whole := newLife(t, db, faultinject.Never)
 			whole.live()
 			lived := whole.told()
 			whole.end()
 			ended := whole.told()
-			acts := whole.fate.Acts()
+			acts := whole.injector.Writes()
 			for _, period := range []int{2, 3} {
 				for first := 1; first <= period; first++ {
-					processes := &fate.Succession{First: first, Period: period}
+					processes := &faultinject.Sequence{First: first, Period: period}
 					l := newLife(t, db, processes.Next)
 					l.live()
 					require.ElementsMatch(t, lived, l.told(), "from act %d, every %d", first, period)
 					l.end()
 					require.ElementsMatch(t, ended, l.told(), "from act %d, every %d, at the end", first, period)
-					assert.GreaterOrEqual(t, processes.Deaths(), 2*(acts/period-1), "each dies early and late")
+					assert.GreaterOrEqual(t, processes.Crashes(), 2*(acts/period-1), "each dies early and late")
 				}
 			}
 			t.Logf("%d transactions", acts)
