@@ -46,6 +46,19 @@ func (h *BareMetalHost) InUse() bool {
 	return h.Spec.ConsumerRef != nil || h.Spec.Image != nil || h.Spec.CustomDeploy != nil || h.Spec.ExternallyProvisioned
 }
 
+// WantsDeployment reports whether something is to be deployed on the machine: an image, or what a method installs.
+func (h *BareMetalHost) WantsDeployment() bool {
+	return h.Spec.Online && !h.Spec.ExternallyProvisioned && (h.Spec.Image != nil && h.Spec.Image.URL != "" || h.Spec.CustomDeploy != nil)
+}
+
+// DeploymentRevoked reports whether what status.provisioning.image says is on the machine, or on its way there, is not wanted any more.
+func (h *BareMetalHost) DeploymentRevoked() bool {
+	if recorded := h.Status.Provisioning.Image; recorded != nil && recorded.URL != "" {
+		return h.Spec.Image == nil || h.Spec.Image.URL != recorded.URL
+	}
+	return h.Status.Provisioning.State == StateProvisioning && h.Spec.Image == nil && h.Spec.CustomDeploy == nil
+}
+
 // MACAddresses returns every MAC that the host is known by, in lower case, without repetition, the boot MAC first.
 func (h *BareMetalHost) MACAddresses() []string {
 	var macs []string

@@ -18,6 +18,10 @@ const (
 const (
 	EventInspectionStarted  = "InspectionStarted"
 	EventInspectionComplete = "InspectionComplete"
+	// EventDeploymentStarted says that Ironic was asked to deploy an image.
+	EventDeploymentStarted = "DeploymentStarted"
+	// EventCleaningStarted says that Ironic was asked to end a deployment and clean the machine.
+	EventCleaningStarted = "CleaningStarted"
 )
 
 // ReasonManagedHere is of ConditionHandedOver and says that nothing is handed over because this operator manages hosts itself.
@@ -29,12 +33,23 @@ const (
 	// ReasonBMCCredentialsRefused says that the management controller does not accept the credentials.
 	ReasonBMCCredentialsRefused = "BMCCredentialsRefused"
 	// ReasonBMCUnreachable says that the management controller does not answer Ironic as it should.
-	ReasonBMCUnreachable     = "BMCUnreachable"
-	ReasonInspecting         = "Inspecting"
-	ReasonInspectionFailed   = "InspectionFailed"
-	ReasonPowerChangeFailed  = "PowerChangeFailed"
-	ReasonUndeployFailed     = "UndeployFailed"
-	ReasonDeploymentFailed   = "DeploymentFailed"
+	ReasonBMCUnreachable    = "BMCUnreachable"
+	ReasonInspecting        = "Inspecting"
+	ReasonInspectionFailed  = "InspectionFailed"
+	ReasonPowerChangeFailed = "PowerChangeFailed"
+	ReasonUndeployFailed    = "UndeployFailed"
+	ReasonDeploymentFailed  = "DeploymentFailed"
+	// ReasonCleaningFailed says that the machine was not cleaned before or after a deployment.
+	ReasonCleaningFailed = "CleaningFailed"
+	// ReasonImageUnusable says that spec.image cannot be deployed as it is written.
+	ReasonImageUnusable = "ImageUnusable"
+	// ReasonConfigUnusable says that a Secret with user data, network data or metadata is missing or cannot be read.
+	ReasonConfigUnusable = "ConfigUnusable"
+	// ReasonAgentAway says that the machine does not run Ironic's ramdisk and cannot be restarted by Ironic.
+	ReasonAgentAway = "AgentAway"
+	// ReasonProvisioning and ReasonDeprovisioning say what Ironic does with the image of a host.
+	ReasonProvisioning       = "Provisioning"
+	ReasonDeprovisioning     = "Deprovisioning"
 	ReasonNodeRefused        = "NodeRefused"
 	ReasonNodeBusy           = "NodeBusy"
 	ReasonWaitingForMachine  = "WaitingForMachine"

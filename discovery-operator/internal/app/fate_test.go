@@ -108,6 +108,26 @@ func (m mortal) SetPower(ctx context.Context, uuid, target string) error {
 	return m.Act(func() error { return m.Manager.SetPower(ctx, uuid, target) })
 }
 
+func (m mortal) Prepare(ctx context.Context, n hoststate.Node, d hoststate.Deployment) error {
+	return m.Act(func() error { return m.Manager.Prepare(ctx, n, d) })
+}
+
+func (m mortal) Deploy(ctx context.Context, uuid string, config hoststate.ConfigDrive) error {
+	return m.Act(func() error { return m.Manager.Deploy(ctx, uuid, config) })
+}
+
+func (m mortal) SetCleaning(ctx context.Context, uuid string, clean bool) error {
+	return m.Act(func() error { return m.Manager.SetCleaning(ctx, uuid, clean) })
+}
+
+func (m mortal) Vacate(ctx context.Context, uuid string) error {
+	return m.Act(func() error { return m.Manager.Vacate(ctx, uuid) })
+}
+
+func (m mortal) EndMaintenance(ctx context.Context, uuid string) error {
+	return m.Act(func() error { return m.Manager.EndMaintenance(ctx, uuid) })
+}
+
 // outliving returns a way to wait for something that lets another process continue when the first has died.
 func (w *world) outliving(f *fate.Fate, next func()) (until func(what string, done func() bool)) {
 	replaced := false

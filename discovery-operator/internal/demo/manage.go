@@ -29,6 +29,10 @@ const (
 	MarkPowerless = "powerless"
 	// MarkUninspectable: an inspection of the machine fails.
 	MarkUninspectable = "uninspectable"
+	// MarkAgentless: the machine does not run the ramdisk.
+	MarkAgentless = "agentless"
+	// MarkUncleanable: the machine cannot be cleaned.
+	MarkUncleanable = "uncleanable"
 )
 
 // managed is what a rack knows of a machine that somebody manages.
@@ -43,6 +47,7 @@ type managed struct {
 	// inspected is when the last inspection ended well; inspections counts those that were begun, waited how often Ironic looked for the ramdisk.
 	inspected           time.Time
 	inspections, waited int
+	deployment
 }
 
 // A ramdisk has booted when Ironic looks for it the boot-th time. One that does not report is looked for with patience.
@@ -68,7 +73,8 @@ func (r *Rack) Managed(_ context.Context, id string) (hoststate.Node, error) {
 	out := hoststate.Node{
 		UUID: n.UUID, Name: n.Name, Driver: n.Driver, Info: maps.Clone(n.info), State: n.State, Target: n.target, Power: n.power,
 		PowerTarget: n.powerTarget, LastError: n.LastError, Instance: n.Instance, Locked: n.Locked,
-		Inspector: "agent", Inspected: n.inspected,
+		Inspector: "agent", Inspected: n.inspected, Deployment: maps.Clone(n.told), Deploy: n.deploy, PowerBy: n.powerBy, Clean: n.clean,
+		Maintenance: n.maintenance,
 	}
 	n.settle()
 	return out, nil
@@ -115,8 +121,8 @@ func (n *node) settle() {
 		case n.uninspected != nil:
 			n.take(n.uninspected)
 		}
-	case n.State == "deleting":
-		n.State, n.target, n.Instance = inventory.NodeAvailable, "", ""
+	default:
+		n.settleDeployment()
 	}
 }
 
@@ -156,6 +162,8 @@ func (r *Rack) Inspections(id string) int {
 func (n *node) refusal() string {
 	switch {
 	case n.Driver == "fake-hardware":
+		return ""
+	case n.Driver == hoststate.ManualDriver:
 		return ""
 	case n.marked(MarkSilent):
 		return "Failed to get power state: the management controller does not answer"
@@ -243,7 +251,7 @@ func (r *Rack) Write(_ context.Context, known hoststate.Node, name string, a hos
 	if n.info == nil {
 		n.info = map[string]string{}
 	}
-	n.Name, n.Driver, n.password = name, a.Driver, a.Password
+	n.Name, n.Driver, n.password, n.powerBy = name, a.Driver, a.Password, a.PowerBy
 	maps.Copy(n.info, a.Info)
 	return nil
 }
@@ -269,16 +277,20 @@ func (r *Rack) SetProvision(_ context.Context, id, target string) error {
 		n.inspections++
 	case target == "abort" && n.State == hoststate.InspectWait:
 		n.State, n.target, n.LastError = hoststate.InspectFailed, "", "Inspection was aborted by request."
-	case target == "deleted" && n.State == "active":
-		n.State, n.target = "deleting", inventory.NodeAvailable
 	default:
-		return inventory.Failf(inventory.ProblemRefused, "a node that is %s cannot do %s", n.State, target)
+		return n.setDeployment(target)
 	}
 	return nil
 }
 
+// cannot refuses a change of the provision state.
+func (n *node) cannot(target string) error {
+	return inventory.Failf(inventory.ProblemRefused, "a node that is %s cannot do %s", n.State, target)
+}
+
 func (n *node) busyNow() bool {
-	return n.powerTarget != "" || n.State == inventory.NodeVerifying || n.State == hoststate.Inspects || n.State == "deleting"
+	return n.powerTarget != "" || n.State == inventory.NodeVerifying || n.State == hoststate.Inspects || n.State == hoststate.Undeploying ||
+		n.State == hoststate.Deploying || n.State == hoststate.Cleaning
 }
 
 // Inspect has a machine inspected by its ramdisk.

@@ -187,7 +187,7 @@ func (r *Rack) Report(_ context.Context, id string) (*inventory.Report, error) {
 }
 
 // drivers that the rack accepts.
-var drivers = []string{"fake-hardware", "ipmi", "redfish", "idrac"}
+var drivers = []string{"fake-hardware", "ipmi", "redfish", "idrac", hoststate.ManualDriver}
 
 // Reinspect makes the machine of a node report again, in an inspection that somebody had Ironic do.
 func (r *Rack) Reinspect(id string, data []byte, at time.Time) error {

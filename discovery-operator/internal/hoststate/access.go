@@ -20,7 +20,10 @@ type Access struct {
 	// Info is what the node's driver_info has to say, the password not among it.
 	Info map[string]string
 	// PasswordKey is the key of the password in driver_info.
+	// Both are empty where there is no password.
 	PasswordKey, Password string
+	// PowerBy is the power interface of the node, empty for the driver's own choice.
+	PowerBy string
 }
 
 // AccessTo reads the address of a management controller. It fails with a sentence for the user.

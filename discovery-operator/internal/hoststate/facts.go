@@ -23,6 +23,8 @@ type Facts struct {
 	Reinspect bool
 	// NodeKnown says that a node is recorded for the host.
 	NodeKnown bool
+	// Deployable says that something is to be deployed on the machine, Revoked that what was recorded to be deployed is not wanted any more.
+	Deployable, Revoked bool
 	// Resting says that what failed last is not due to be tried again.
 	Resting bool
 }
@@ -34,6 +36,7 @@ func FactsOf(h *metal3v1.BareMetalHost) Facts {
 		Unapproved:   h.Labels[metal3v1.ApprovalLabel] == "pending" && h.Annotations[metal3v1.ApprovedAnnotation] != "true",
 		PowerControl: h.HasPowerControl(), External: h.Spec.ExternallyProvisioned, NeedsInspection: h.NeedsHardwareInspection(),
 		Reinspect: h.InspectionRequested(), NodeKnown: h.Status.Provisioning.ID != "",
+		Deployable: h.WantsDeployment(), Revoked: h.DeploymentRevoked(),
 	}
 }
 
@@ -57,12 +60,15 @@ func Perceive(s State, f Facts) Event {
 			return NoCredentials
 		}
 	}
-	switch s {
+	switch s { //nolint:exhaustive // the others have nothing to wait for
 	case Discovered, Importing, ExternallyProvisioned, Inspecting, Available, MatchProfile:
 		return f.course(s)
-	default:
-		return Nothing
+	case Provisioning, Provisioned:
+		if f.Revoked {
+			return DeploymentRevoked
+		}
 	}
+	return Nothing
 }
 
 // course is the event for a host that needs no registration.
@@ -74,6 +80,8 @@ func (f Facts) course(s State) Event {
 		return Nothing
 	case s == Available && f.Reinspect && f.PowerControl:
 		return InspectionRequested
+	case s == Available && f.Deployable:
+		return DeploymentWanted
 	case s == Available, s == MatchProfile:
 		return Nothing
 	case s == Inspecting && f.Reinspect:

@@ -37,6 +37,16 @@ type Node struct {
 	Inspected time.Time
 	// Reported is when ironic-inspector last ended an inspection of the machine, by its clock; zero where it did not, or is not there.
 	Reported time.Time
+	// Deployment is the node's instance_info: what it was told to deploy, and what Ironic adds.
+	Deployment map[string]any
+	// Deploy and PowerBy are the node's deploy and power interface.
+	Deploy, PowerBy string
+	// Step is the step of a deployment or of a cleaning that is under way, empty before the first.
+	Step string
+	// Clean says whether the disks are cleaned between two uses, nil where Ironic's configuration decides.
+	Clean *bool
+	// Maintenance keeps Ironic from working with the node.
+	Maintenance bool
 }
 
 // Provision states of an inspection: Ironic prepares it, waits for the ramdisk, or has given up.
@@ -58,13 +68,13 @@ const (
 // Busy reports whether Ironic is doing something with the node, so that an answer is to be waited for.
 func (n Node) Busy() bool {
 	return n.Locked || n.PowerTarget != "" || n.State == inventory.NodeVerifying || n.State == Inspects || n.State == InspectWait ||
-		n.State == "deleting" || n.State == "cleaning" || n.State == "clean wait" || n.State == "deploying" || n.State == "wait call-back"
+		n.State == Undeploying || n.State == Cleaning || n.State == CleanWait || n.State == Deploying || n.State == DeployWait
 }
 
 // Deployed reports whether something is, or is being, deployed on the node, so that it has to be undeployed before it can go.
 func (n Node) Deployed() bool {
 	switch n.State {
-	case "active", "deploying", "wait call-back", "deploy failed", "deploy hold", "error", "rescue", "rescue failed", "unrescue failed":
+	case Active, Deploying, DeployWait, DeployFailed, "deploy hold", NodeError, "rescue", "rescue failed", "unrescue failed":
 		return true
 	default:
 		return false

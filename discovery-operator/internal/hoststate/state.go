@@ -70,20 +70,24 @@ const (
 	HardwareWanted      Event = "hardware wanted"
 	InspectionRequested Event = "inspection requested"
 	DeletionRequested   Event = "deletion requested"
-	NodeFound           Event = "node found"
-	NodeLost            Event = "node lost"
-	Verified            Event = "credentials verified"
-	NoInspectionData    Event = "no inspection data"
-	Done                Event = "done"
-	Failed              Event = "failed"
-	GaveUp              Event = "given up"
+	// DeploymentWanted says that something is to be deployed on the machine, DeploymentRevoked that what is there is not wanted any more.
+	DeploymentWanted  Event = "deployment wanted"
+	DeploymentRevoked Event = "deployment revoked"
+	NodeFound         Event = "node found"
+	NodeLost          Event = "node lost"
+	Verified          Event = "credentials verified"
+	NoInspectionData  Event = "no inspection data"
+	Done              Event = "done"
+	Failed            Event = "failed"
+	GaveUp            Event = "given up"
 )
 
 // Events are all that can happen.
 func Events() []Event {
 	return []Event{
 		Nothing, NotYet, ApprovalMissing, NoCredentials, CredentialsArrived, ExternallyInstalled, HardwareKnown, HardwareWanted,
-		InspectionRequested, DeletionRequested, NodeFound, NodeLost, Verified, NoInspectionData, Done, Failed, GaveUp,
+		InspectionRequested, DeploymentWanted, DeploymentRevoked, DeletionRequested, NodeFound, NodeLost, Verified, NoInspectionData, Done, Failed,
+		GaveUp,
 	}
 }
 
@@ -106,9 +110,9 @@ const (
 	EndInspection Effect = "end the inspection"
 	// MaintainPower makes the machine's power what the host says, where there is power control.
 	MaintainPower Effect = "maintain the power"
-	// AwaitDeployment waits for somebody else's deployment.
-	AwaitDeployment Effect = "await the deployment"
-	// Undeploy ends what was deployed.
+	// Deploy has an image deployed, or waits for a deployment that is under way.
+	Deploy Effect = "deploy the image"
+	// Undeploy ends what was deployed, and has the machine cleaned.
 	Undeploy Effect = "undeploy"
 	// PowerOff switches the machine off.
 	PowerOff Effect = "power off"

@@ -78,7 +78,7 @@ func TestEverythingThatCanBeSeenLeadsSomewhere(t *testing.T) {
 	succeeds := map[hoststate.Effect]hoststate.Event{
 		hoststate.FindNode: hoststate.NodeFound, hoststate.ImportHardware: hoststate.HardwareKnown, hoststate.InspectMachine: hoststate.HardwareKnown,
 		hoststate.EndInspection: hoststate.Done,
-		hoststate.MaintainPower: hoststate.Nothing, hoststate.AwaitDeployment: hoststate.Done, hoststate.Undeploy: hoststate.Done,
+		hoststate.MaintainPower: hoststate.Nothing, hoststate.Deploy: hoststate.Done, hoststate.Undeploy: hoststate.Done,
 		hoststate.PowerOff: hoststate.Done, hoststate.DeleteNode: hoststate.Done,
 	}
 	for _, s := range hoststate.States() {

@@ -19,7 +19,13 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
-const managedFields = nodeFields + ",driver_info,target_provision_state,power_state,target_power_state,inspect_interface,boot_interface"
+const managedFields = nodeFields + ",driver_info,target_provision_state,power_state,target_power_state,inspect_interface,boot_interface," +
+	"instance_info,deploy_interface,power_interface,automated_clean,maintenance,deploy_step,clean_step"
+
+// rawStep is a step of a deployment or of a cleaning; at most one of both is under way.
+type rawStep struct {
+	Name string `json:"step"`
+}
 
 // maxError bounds what is kept of an error of Ironic's.
 const maxError = 1024
@@ -34,6 +40,13 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 		PowerTarget string         `json:"target_power_state"`
 		Inspector   string         `json:"inspect_interface"`
 		Boot        string         `json:"boot_interface"`
+		Deployment  map[string]any `json:"instance_info"`
+		Deploy      string         `json:"deploy_interface"`
+		PowerBy     string         `json:"power_interface"`
+		Clean       *bool          `json:"automated_clean"`
+		Maintenance bool           `json:"maintenance"`
+		DeployStep  rawStep        `json:"deploy_step"`
+		CleanStep   rawStep        `json:"clean_step"`
 	}
 	if err := c.call(ctx, "get_node", http.MethodGet, "nodes/"+url.PathEscape(uuid)+"?fields="+managedFields, nil, &r); err != nil {
 		return hoststate.Node{}, err
@@ -41,7 +54,8 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 	n := hoststate.Node{
 		UUID: r.UUID, Name: r.Name, Driver: r.Driver, State: r.State, Target: r.Target, Power: r.Power, PowerTarget: r.PowerTarget,
 		Instance: r.Instance, Locked: r.Reservation != "", Inspector: r.Inspector, Boot: r.Boot, Inspected: r.inspected(),
-		Info: make(map[string]string, len(r.Info)),
+		Info: make(map[string]string, len(r.Info)), Deployment: r.Deployment, Deploy: r.Deploy, PowerBy: r.PowerBy, Clean: r.Clean,
+		Maintenance: r.Maintenance, Step: r.DeployStep.Name + r.CleanStep.Name,
 	}
 	if n.LastError = r.LastError; len(n.LastError) > maxError {
 		n.LastError = strings.ToValidUTF8(n.LastError[:maxError], "") + "…"
@@ -112,8 +126,11 @@ func (c *Client) Find(ctx context.Context, names, macs []string) (string, error)
 
 // EnrolNode makes a node. It fails with ErrBusy when the name is taken.
 func (c *Client) EnrolNode(ctx context.Context, name string, a hoststate.Access) (string, error) {
-	info := map[string]string{a.PasswordKey: a.Password}
+	info := map[string]string{}
 	maps.Copy(info, a.Info)
+	if a.PasswordKey != "" {
+		info[a.PasswordKey] = a.Password
+	}
 	var made rawNode
 	body := map[string]any{"name": name, "driver": a.Driver, "driver_info": info}
 	if err := c.call(ctx, "create_node", http.MethodPost, "nodes", body, &made); err != nil {
@@ -139,7 +156,7 @@ func (c *Client) EnsurePort(ctx context.Context, uuid, mac string) error {
 type change struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
-	Value string `json:"value"`
+	Value any    `json:"value,omitempty"`
 }
 
 // infos are the changes that a node's driver_info needs.
@@ -163,7 +180,13 @@ func (c *Client) Write(ctx context.Context, n hoststate.Node, name string, a hos
 	if n.Name != name {
 		patch = append(patch, change{"add", "/name", name})
 	}
-	patch = append(append(patch, infos(n, a.Info)...), change{"add", "/driver_info/" + a.PasswordKey, a.Password})
+	patch = append(patch, infos(n, a.Info)...)
+	if a.PasswordKey != "" {
+		patch = append(patch, change{"add", "/driver_info/" + a.PasswordKey, a.Password})
+	}
+	if a.PowerBy != "" {
+		patch = append(patch, change{"add", "/power_interface", a.PowerBy})
+	}
 	return c.without(a, c.call(ctx, "update_node", http.MethodPatch, "nodes/"+url.PathEscape(n.UUID)+query, patch, nil))
 }
 
@@ -176,17 +199,12 @@ func (c *Client) SetProvision(ctx context.Context, uuid, target string) error {
 // Inspect has a machine inspected: by the ramdisk, which the node is told where to find, or by its management controller when that is wanted
 // and the node's driver can do it. It fails with ErrBusy while Ironic works on the node.
 func (c *Client) Inspect(ctx context.Context, n hoststate.Node, mode metal3v1.InspectionMode) error {
-	var driver struct {
-		Inspectors []string `json:"enabled_inspect_interfaces"`
-	}
-	err := c.call(ctx, "get_driver", http.MethodGet, "drivers/"+url.PathEscape(n.Driver), nil, &driver)
-	if errors.Is(err, inventory.ErrNotFound) { // it is not the node that is missing
-		return inventory.Failf(inventory.ProblemRefused, "driver %s is not enabled: %v", n.Driver, err)
-	} else if err != nil {
+	enabled, err := c.interfacesOf(ctx, n.Driver)
+	if err != nil {
 		return err
 	}
 	var patch []change
-	wanted := inspector(driver.Inspectors, mode)
+	wanted := inspector(enabled.Inspect, mode)
 	if wanted != "" && wanted != n.Inspector {
 		patch = append(patch, change{"replace", "/inspect_interface", wanted})
 	}
@@ -199,7 +217,7 @@ func (c *Client) Inspect(ctx context.Context, n hoststate.Node, mode metal3v1.In
 				return err
 			}
 		}
-		if err := c.call(ctx, "update_node", http.MethodPatch, "nodes/"+url.PathEscape(n.UUID), patch, nil); err != nil {
+		if err := c.patch(ctx, n.UUID, patch); err != nil {
 			return err
 		}
 	}

@@ -29,7 +29,7 @@ const lifeOwner = FieldOwner + "/life"
 // holderIndex finds the reservations of a host.
 const holderIndex = "host"
 
-// Provisioner changes nodes.
+// Provisioner changes nodes that discovery made.
 type Provisioner interface {
 	// Enter asks, in one request, whether Ironic answers and accepts the credentials.
 	Enter(ctx context.Context) error
@@ -39,19 +39,44 @@ type Provisioner interface {
 	DeleteNode(ctx context.Context, uuid string) error
 }
 
-// Manager is a Provisioner that manages machines: it registers nodes, switches power, and has machines inspected.
-type Manager interface {
-	Provisioner
+// Registrar finds and makes the nodes of hosts, and gives them drivers and credentials.
+type Registrar interface {
 	Managed(ctx context.Context, uuid string) (hoststate.Node, error)
-	Examined(ctx context.Context, uuid string) (hoststate.Node, error)
 	Find(ctx context.Context, names, macs []string) (uuid string, err error)
-	Report(ctx context.Context, uuid string) (*inventory.Report, error)
 	EnrolNode(ctx context.Context, name string, a hoststate.Access) (uuid string, err error)
 	EnsurePort(ctx context.Context, uuid, mac string) error
 	Write(ctx context.Context, n hoststate.Node, name string, a hoststate.Access) error
-	SetProvision(ctx context.Context, uuid, target string) error
+}
+
+// Inspector has machines inspected, and reads what they report.
+type Inspector interface {
+	Examined(ctx context.Context, uuid string) (hoststate.Node, error)
+	Report(ctx context.Context, uuid string) (*inventory.Report, error)
 	Inspect(ctx context.Context, n hoststate.Node, mode metal3v1.InspectionMode) error
+}
+
+// Switcher asks for states of power and of provisioning.
+type Switcher interface {
+	SetProvision(ctx context.Context, uuid, target string) error
 	SetPower(ctx context.Context, uuid, target string) error
+}
+
+// Deployer has images deployed, and what was deployed removed.
+type Deployer interface {
+	Prepare(ctx context.Context, n hoststate.Node, d hoststate.Deployment) error
+	Deploy(ctx context.Context, uuid string, config hoststate.ConfigDrive) error
+	SetCleaning(ctx context.Context, uuid string, clean bool) error
+	Vacate(ctx context.Context, uuid string) error
+	EndMaintenance(ctx context.Context, uuid string) error
+}
+
+// Manager is an Ironic for hosts that this operator manages.
+type Manager interface {
+	Provisioner
+	Registrar
+	Inspector
+	Switcher
+	Deployer
 }
 
 // Provisioners finds the Ironic of a host.

@@ -52,6 +52,8 @@ type outcome struct {
 	blocked bool
 	// written says that the host was written to, so that what was read of it is old.
 	written bool
+	// user says that only the user can help, so that it is said whatever failed before.
+	user bool
 	// parked says that the host waits for its turn at its Ironic.
 	parked bool
 }
@@ -103,6 +105,9 @@ func (r *Reconciler) do(ctx context.Context, w *work, effect hoststate.Effect) (
 		// The user has no use for the node any more, and ends a deletion that waits for an Ironic that may be gone.
 		w.keepAway = true
 		return outcome{event: hoststate.Done, settled: true, after: time.Millisecond}, nil
+	case errors.Is(err, inventory.ErrNotFound) && w.state == hoststate.Provisioned:
+		return waiting(metal3v1.ReasonNodeNotFound, "Ironic does not know the node of this machine any more. What is deployed on the machine stays as it is.",
+			machineRetry), nil
 	case errors.Is(err, inventory.ErrNotFound):
 		w.node = ""
 		return outcome{event: hoststate.NodeLost, after: answerRetry}, nil
@@ -126,7 +131,11 @@ func (r *Reconciler) connect(ctx context.Context, w *work, effect hoststate.Effe
 		if !w.facts.PowerControl {
 			return nil
 		}
-	case hoststate.Undeploy, hoststate.PowerOff:
+	case hoststate.Undeploy:
+		if w.node == "" {
+			return nil
+		}
+	case hoststate.PowerOff:
 		if !w.facts.PowerControl || w.node == "" {
 			return nil
 		}
@@ -158,7 +167,7 @@ func kindOf(effect hoststate.Effect) metal3v1.ErrorType {
 		return metal3v1.InspectionError
 	case hoststate.MaintainPower, hoststate.PowerOff:
 		return metal3v1.PowerManagementError
-	case hoststate.AwaitDeployment, hoststate.Undeploy:
+	case hoststate.Deploy, hoststate.Undeploy:
 		return metal3v1.ProvisioningError
 	default:
 		return metal3v1.RegistrationError
@@ -179,8 +188,8 @@ func (r *Reconciler) effect(ctx context.Context, w *work, effect hoststate.Effec
 		return r.endInspection(ctx, w)
 	case hoststate.MaintainPower:
 		return r.maintainPower(ctx, w)
-	case hoststate.AwaitDeployment:
-		return r.awaitDeployment(ctx, w)
+	case hoststate.Deploy:
+		return r.deploy(ctx, w)
 	case hoststate.Undeploy:
 		return r.undeploy(ctx, w)
 	case hoststate.PowerOff:
@@ -257,48 +266,9 @@ func (r *Reconciler) take(ctx context.Context, w *work) (outcome, bool, error) {
 	return outcome{written: true}, true, r.setHardware(ctx, w.host, &report.Hardware)
 }
 
-func (r *Reconciler) awaitDeployment(ctx context.Context, w *work) (outcome, error) {
-	n, err := w.p.Managed(ctx, w.node)
-	switch {
-	case err != nil:
-		return outcome{}, err
-	case n.State == "active":
-		return outcome{event: hoststate.Done, settled: true, after: time.Millisecond}, nil
-	case n.State == "deploy failed" || n.State == "error":
-		return r.failed(w, metal3v1.ProvisioningError, metal3v1.ReasonDeploymentFailed, n.LastError), nil
-	default:
-		return waiting("", "", longRetry), nil
-	}
-}
-
-func (r *Reconciler) undeploy(ctx context.Context, w *work) (outcome, error) {
-	done := outcome{event: hoststate.Done, settled: true, after: time.Millisecond}
-	if w.node == "" || !w.facts.PowerControl {
-		return done, nil
-	}
-	n, err := w.p.Managed(ctx, w.node)
-	switch {
-	case err != nil:
-		return outcome{}, err
-	case n.Busy() && n.State != "wait call-back":
-		return waiting("", "", longRetry), nil
-	case !n.Deployed():
-		return done, nil
-	case w.m.asked != hoststate.AskedNothing && w.m.failures+1 >= tries:
-		return outcome{event: hoststate.GaveUp, after: time.Millisecond}, nil
-	case w.m.asked != hoststate.AskedNothing:
-		return r.failed(w, metal3v1.ProvisioningError, metal3v1.ReasonUndeployFailed, n.LastError), nil
-	}
-	if err := w.p.SetProvision(ctx, w.node, "deleted"); err != nil {
-		return outcome{}, err
-	}
-	w.m.asked = hoststate.AskedManage
-	return waiting("", "", answerRetry), nil
-}
-
 // powerOff switches a machine off before its host goes. A machine that cannot be switched off does not hold the deletion up.
 func (r *Reconciler) powerOff(ctx context.Context, w *work) (outcome, error) {
-	done := outcome{event: hoststate.Done, settled: true, after: time.Millisecond}
+	done := finished()
 	_, detached := w.host.Annotations[metal3v1.DetachedAnnotation]
 	if w.node == "" || !w.facts.PowerControl || w.good.Reference == nil || w.host.Spec.DisablePowerOff || detached {
 		return done, nil

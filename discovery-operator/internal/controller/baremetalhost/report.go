@@ -31,11 +31,8 @@ func (r *Reconciler) report(ctx context.Context, w *work, step hoststate.Step, o
 		status.PoweredOn = *w.powered
 	}
 	now := metav1.NewTime(r.now())
-	switch {
-	case moved && step.To == hoststate.Inspecting:
-		status.OperationHistory.Inspect = metal3v1.OperationMetric{Start: &now}
-	case moved && w.state == hoststate.Inspecting && step.To == hoststate.MatchProfile:
-		status.OperationHistory.Inspect.End = &now
+	if moved {
+		record(w, status, step.To, now)
 	}
 	switch {
 	case out.kind != "":
@@ -46,7 +43,7 @@ func (r *Reconciler) report(ctx context.Context, w *work, step hoststate.Step, o
 	switch {
 	case status.ErrorType != "":
 		status.OperationalStatus = metal3v1.OperationalStatusError
-	case w.facts.PowerControl:
+	case w.facts.PowerControl, step.To == hoststate.Provisioning, step.To == hoststate.Provisioned, step.To == hoststate.Deprovisioning:
 		status.OperationalStatus = metal3v1.OperationalStatusOK
 	default:
 		status.OperationalStatus = metal3v1.OperationalStatusDiscovered
@@ -79,6 +76,38 @@ func (r *Reconciler) report(ctx context.Context, w *work, step hoststate.Step, o
 	return nil
 }
 
+// record writes down when an operation begins and ends, and which image it is about.
+func record(w *work, status *metal3v1.BareMetalHostStatus, next hoststate.State, now metav1.Time) {
+	history := &status.OperationHistory
+	switch next { //nolint:exhaustive // the others begin nothing
+	case hoststate.Inspecting:
+		history.Inspect = metal3v1.OperationMetric{Start: &now}
+	case hoststate.Provisioning:
+		history.Provision = metal3v1.OperationMetric{Start: &now}
+	case hoststate.Deprovisioning:
+		history.Deprovision = metal3v1.OperationMetric{Start: &now}
+	}
+	switch {
+	case w.state == hoststate.Inspecting && next == hoststate.MatchProfile:
+		history.Inspect.End = &now
+	case w.state == hoststate.Provisioning && next == hoststate.Provisioned:
+		history.Provision.End = &now
+	case w.state == hoststate.Deprovisioning && next == hoststate.Available:
+		history.Deprovision.End = &now
+	}
+	switch next { //nolint:exhaustive // in the others nothing is deployed
+	case hoststate.Provisioning, hoststate.Provisioned:
+		if w.host.Spec.Image != nil {
+			status.Provisioning.Image = w.host.Spec.Image.DeepCopy()
+		}
+	case hoststate.Deprovisioning:
+	default:
+		if status.Provisioning.Image != nil {
+			status.Provisioning.Image = &metal3v1.Image{}
+		}
+	}
+}
+
 // conditions puts into the status what users read.
 func (r *Reconciler) conditions(w *work, status *metal3v1.BareMetalHostStatus, step hoststate.Step, out outcome) {
 	set := func(kind string, holds bool, reason, message string) {
@@ -94,7 +123,7 @@ func (r *Reconciler) conditions(w *work, status *metal3v1.BareMetalHostStatus, s
 	before := meta.FindStatusCondition(w.host.Status.Conditions, metal3v1.ConditionReady)
 	ready := !out.blocked && (step.To == hoststate.Available || step.To == hoststate.ExternallyProvisioned || step.To == hoststate.Provisioned)
 	switch {
-	case out.reason != "" && (status.ErrorType == "" || out.kind != "" || out.blocked):
+	case out.reason != "" && (status.ErrorType == "" || out.kind != "" || out.blocked || out.user):
 		set(metal3v1.ConditionReady, ready && status.ErrorType == "", out.reason, out.message)
 	case status.ErrorType != "" && before != nil: // what is wrong was said before, and is being tried again
 		set(metal3v1.ConditionReady, false, before.Reason, before.Message)
@@ -103,6 +132,9 @@ func (r *Reconciler) conditions(w *work, status *metal3v1.BareMetalHostStatus, s
 			`The host is held until the annotation `+metal3v1.ApprovedAnnotation+` is set to "true".`)
 	default:
 		reason, message := camel(string(step.To)), sentence(step.Why)
+		if step.To == hoststate.Provisioned && !w.facts.PowerControl {
+			message = "The image is deployed, and the machine has switched itself off. Switch it on to boot it: the host has no power control."
+		}
 		if before != nil && before.Reason == reason { // why the host is there does not change while it stays
 			message = before.Message
 		}
@@ -133,14 +165,14 @@ func applied(s *metal3v1.BareMetalHostStatus) *metal3v1ac.BareMetalHostStatusApp
 	out := metal3v1ac.BareMetalHostStatus().WithOperationalStatus(s.OperationalStatus).WithErrorMessage(s.ErrorMessage).
 		WithErrorCount(s.ErrorCount).WithPoweredOn(s.PoweredOn).WithProvisioningFailCount(s.ProvisioningFailCount).
 		WithLastUpdated(*s.LastUpdated).
-		WithProvisioning(metal3v1ac.ProvisionStatus().WithState(s.Provisioning.State).WithID(s.Provisioning.ID))
+		WithProvisioning(provisioning(&s.Provisioning))
 	if s.ErrorType != "" {
 		out.WithErrorType(s.ErrorType)
 	}
-	if inspect := s.OperationHistory.Inspect; inspect.Start != nil {
-		metric := metal3v1ac.OperationMetric().WithStart(*inspect.Start)
-		metric.End = inspect.End
-		out.WithOperationHistory(metal3v1ac.OperationHistory().WithInspect(metric))
+	if h := s.OperationHistory; h.Inspect.Start != nil || h.Provision.Start != nil || h.Deprovision.Start != nil {
+		history := metal3v1ac.OperationHistory()
+		history.Inspect, history.Provision, history.Deprovision = metric(h.Inspect), metric(h.Provision), metric(h.Deprovision)
+		out.WithOperationHistory(history)
 	}
 	if ref := s.GoodCredentials.Reference; ref != nil {
 		out.WithGoodCredentials(metal3v1ac.CredentialsStatus().WithVersion(s.GoodCredentials.Version).
@@ -153,6 +185,30 @@ func applied(s *metal3v1.BareMetalHostStatus) *metal3v1ac.BareMetalHostStatusApp
 				WithObservedGeneration(c.ObservedGeneration).WithLastTransitionTime(c.LastTransitionTime))
 		}
 	}
+	return out
+}
+
+func provisioning(p *metal3v1.ProvisionStatus) *metal3v1ac.ProvisionStatusApplyConfiguration {
+	out := metal3v1ac.ProvisionStatus().WithState(p.State).WithID(p.ID)
+	if image := p.Image; image != nil {
+		out.WithImage(metal3v1ac.Image().WithURL(image.URL))
+		if image.Checksum != "" {
+			out.Image.WithChecksum(image.Checksum)
+		}
+		if image.ChecksumType != "" {
+			out.Image.WithChecksumType(image.ChecksumType)
+		}
+		out.Image.DiskFormat, out.Image.OCIAuthSecretName = image.DiskFormat, image.OCIAuthSecretName
+	}
+	return out
+}
+
+func metric(m metal3v1.OperationMetric) *metal3v1ac.OperationMetricApplyConfiguration {
+	if m.Start == nil {
+		return nil
+	}
+	out := metal3v1ac.OperationMetric().WithStart(*m.Start)
+	out.End = m.End
 	return out
 }
 

@@ -1,0 +1,107 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/demo"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
+	"github.com/muster-io/muster/discovery-operator/internal/ironic"
+	"github.com/muster-io/muster/discovery-operator/internal/ironictest"
+)
+
+// TestADeploymentInARealIronic provisions an unknown machine that has no management controller: Ironic, its driver manual-management and its
+// deploy interface direct are real; the agent in the ramdisk is one of ironictest, which writes nothing to a disk.
+func TestADeploymentInARealIronic(t *testing.T) {
+	i := ironictest.Start(t, "deploy", "IRONIC_DRIVERS=fake-hardware,manual-management")
+	w := newWorld(t)
+	direct, err := ironic.New(i.Config(), nil)
+	require.NoError(t, err)
+	content := strings.Repeat("an image\n", 4096)
+	sum := sha256.Sum256([]byte(content))
+	images := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		http.ServeContent(rw, r, "image.raw", time.Unix(0, 0), strings.NewReader(content))
+	}))
+	t.Cleanup(images.Close)
+	patch := func(checksum string) string {
+		return `{"spec":{"image":{"url":"` + images.URL + `/image.raw","checksum":"` + checksum + `","checksumType":"sha256","format":"raw"},"userData":{"name":"user"}}}`
+	}
+
+	uuid := i.Enrol(t, 1, 1)[0]
+	w.operate(asking(i), managing)
+	w.discover("all")
+	h := w.host("node-00001")
+	w.reaches(h, metal3v1.StateAvailable)
+	w.configure("user", "userData", "#cloud-config\n")
+	slow := &bench{world: w, ironic: i, direct: direct, h: h}
+
+	step := func(name string, run func(t *testing.T)) {
+		t.Helper()
+		require.True(t, t.Run(name, run), "the rest rests on it")
+	}
+	step("a machine whose agent is away is one clear sentence", func(t *testing.T) {
+		w.patch(h, patch("0"+hex.EncodeToString(sum[1:])))
+		slow.sees(t, "the agent is away", func(h *metal3v1.BareMetalHost) bool { return w.tells(h, "restart the machine") })
+		assert.Equal(t, hoststate.ManualDriver, slow.node(t).Driver)
+		assert.Equal(t, uuid, h.Status.Provisioning.ID)
+	})
+	agent := i.BootAgent(t, demo.MAC(1, 0))
+	step("a wrong checksum is one clear sentence", func(t *testing.T) {
+		w.patch(h, `{"spec":{"description":"the machine is on"}}`)
+		slow.sees(t, "the checksum is wrong", func(h *metal3v1.BareMetalHost) bool {
+			return h.Status.ErrorType == metal3v1.ProvisioningError && w.tells(h, "checksum")
+		})
+	})
+	step("the right one is deployed, and the machine restarted", func(t *testing.T) {
+		w.patch(h, patch(hex.EncodeToString(sum[:])))
+		slow.sees(t, "the host waits for a restart", func(h *metal3v1.BareMetalHost) bool { return w.tells(h, "restart the machine") })
+		agent.Restart()
+		slow.sees(t, "the host is provisioned", func(h *metal3v1.BareMetalHost) bool {
+			return h.Status.Provisioning.State == metal3v1.StateProvisioned && h.Status.ErrorType == ""
+		})
+		written, config := agent.Written()
+		assert.Len(t, written, 1, "once")
+		assert.NotNil(t, config)
+		assert.True(t, agent.Off(), "Ironic switches the machine off through the agent")
+		assert.True(t, w.tells(h, "Switch it on"))
+		n := slow.node(t)
+		assert.Equal(t, hoststate.Active, n.State)
+		assert.Equal(t, string(h.UID), n.Instance)
+	})
+	step("without the image, its user is asked to restart the machine, which is cleaned then", func(t *testing.T) {
+		w.patch(h, noImage)
+		slow.sees(t, "the host waits for a restart", func(h *metal3v1.BareMetalHost) bool { return w.tells(h, "restart the machine") })
+		agent.Restart()
+		slow.sees(t, "the host is available", func(h *metal3v1.BareMetalHost) bool {
+			return h.Status.Provisioning.State == metal3v1.StateAvailable && h.Status.ErrorType == ""
+		})
+		n := slow.node(t)
+		assert.Equal(t, "available", n.State)
+		assert.Empty(t, n.Instance)
+		assert.False(t, n.Maintenance)
+	})
+	step("it is deleted", func(t *testing.T) {
+		require.NoError(t, w.Delete(t.Context(), h))
+		w.gone(h)
+		nodes, err := direct.Nodes(t.Context(), "")
+		require.NoError(t, err)
+		assert.Empty(t, nodes)
+	})
+	log, err := os.ReadFile(filepath.Join(i.Dir, "log", "ironic.log"))
+	require.NoError(t, err)
+	assert.Equal(t, 1, strings.Count(string(log), "Successfully deployed node"), "Ironic deployed once")
+}

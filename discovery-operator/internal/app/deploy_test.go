@@ -1,0 +1,274 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
+	"github.com/muster-io/muster/discovery-operator/internal/demo"
+	"github.com/muster-io/muster/discovery-operator/internal/fate"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
+
+const (
+	image     = `"image":{"url":"http://images/a.qcow2","checksum":"c0ffee","checksumType":"sha256","format":"qcow2"}`
+	withImage = `{"spec":{` + image + `}}`
+	noImage   = `{"spec":{"image":null}}`
+)
+
+// configure makes a Secret with a part of the configuration of a system.
+func (w *world) configure(name, key, text string) {
+	w.Helper()
+	secret := &corev1.Secret{StringData: map[string]string{key: text}}
+	secret.Namespace, secret.Name = w.ns, name
+	require.NoError(w, w.Create(w.Context(), secret))
+}
+
+// restarts makes a machine boot the ramdisk as soon as Ironic waits for that.
+func (w *world) restarts(uuid string) {
+	w.Helper()
+	w.eventually("Ironic waits for a restart", func() bool { return w.rack.Restart(uuid) })
+}
+
+func TestADiscoveredMachineIsDeployedWithoutCredentials(t *testing.T) {
+	w := newWorld(t)
+	uuid := w.enrol(1)
+	w.operate(managing)
+	w.discover("all")
+	h := w.host("node-00001")
+	w.reaches(h, metal3v1.StateAvailable)
+	w.configure("user", "userData", "#cloud-config\n")
+	w.configure("network", "value", "links: []\n")
+	t.Run("an image is deployed once, with its configuration", func(t *testing.T) {
+		w.patch(h, `{"spec":{`+image+`,"userData":{"name":"user"},"networkData":{"name":"network"}}}`)
+		w.reaches(h, metal3v1.StateProvisioned)
+		deployments, cleanings, config := w.rack.Deployed(uuid)
+		assert.Equal(t, 1, deployments)
+		assert.Equal(t, 1, cleanings, "before the first use")
+		assert.Equal(t, "#cloud-config\n", config.UserData)
+		assert.JSONEq(t, `{"links":[]}`, string(config.NetworkData))
+		assert.Equal(t, "node-00001", config.MetaData["metal3-name"])
+		assert.Equal(t, "http://images/a.qcow2", h.Status.Provisioning.Image.URL)
+		assert.NotNil(t, h.Status.OperationHistory.Provision.End)
+		assert.Equal(t, metal3v1.OperationalStatusOK, h.Status.OperationalStatus)
+		n, err := w.rack.Managed(t.Context(), uuid)
+		require.NoError(t, err)
+		assert.Equal(t, hoststate.ManualDriver, n.Driver)
+		assert.Equal(t, string(h.UID), n.Instance)
+		w.told(h, metal3v1.EventDeploymentStarted, "http://images/a.qcow2")
+	})
+	t.Run("another checksum of the same image changes nothing", func(t *testing.T) {
+		w.patch(h, `{"spec":{"image":{"checksum":"f00d"}}}`)
+		w.is(h, "it was looked at", func() bool {
+			return len(h.Status.Conditions) > 0 && h.Status.Conditions[0].ObservedGeneration == h.Generation
+		})
+		assert.Equal(t, metal3v1.StateProvisioned, h.Status.Provisioning.State)
+	})
+	t.Run("its user has to restart it to have it cleaned", func(t *testing.T) {
+		w.patch(h, noImage)
+		w.is(h, "the host says so", func() bool {
+			return h.Status.Provisioning.State == metal3v1.StateDeprovisioning && len(h.Status.Conditions) > 0 && w.tells(h, "restart the machine")
+		})
+		w.restarts(uuid)
+		w.reaches(h, metal3v1.StateAvailable)
+		_, cleanings, _ := w.rack.Deployed(uuid)
+		assert.Equal(t, 2, cleanings)
+		assert.Empty(t, h.Status.Provisioning.Image.URL)
+		assert.NotNil(t, h.Status.OperationHistory.Deprovision.End)
+	})
+	t.Run("it can be used again, and be deleted while it is used", func(t *testing.T) {
+		w.patch(h, withImage)
+		w.reaches(h, metal3v1.StateProvisioned)
+		require.NoError(t, w.Delete(t.Context(), h))
+		w.restarts(uuid)
+		w.gone(h)
+		_, err := w.node(uuid)
+		require.ErrorIs(t, err, inventory.ErrNotFound)
+	})
+}
+
+// tells reports whether the condition Ready contains a text.
+func (w *world) tells(h *metal3v1.BareMetalHost, text string) bool {
+	for _, c := range h.Status.Conditions {
+		if c.Type == metal3v1.ConditionReady && strings.Contains(c.Message, text) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestWhatFailsInADeploymentIsASentence(t *testing.T) {
+	w := newWorld(t)
+	for i, name := range []string{"checksum", demo.MarkAgentless, demo.MarkUncleanable, "secret", "namespace", "method"} {
+		w.enrol(i+1, hostname("m-"+name))
+	}
+	w.operate(managing)
+	w.discover("all")
+	for name, c := range map[string]struct{ patch, reason, text string }{
+		"checksum":           {`{"spec":{"image":{"url":"http://me:hush@images/a","checksum":"wrong"}}}`, metal3v1.ReasonDeploymentFailed, "failed to verify"},
+		demo.MarkAgentless:   {withImage, metal3v1.ReasonAgentAway, "restart the machine"},
+		demo.MarkUncleanable: {withImage, metal3v1.ReasonCleaningFailed, "The machine was not cleaned"},
+		"secret":             {`{"spec":{` + image + `,"userData":{"name":"none"}}}`, metal3v1.ReasonConfigUnusable, "there is no Secret none"},
+		"namespace":          {`{"spec":{` + image + `,"userData":{"name":"x","namespace":"kube-system"}}}`, metal3v1.ReasonConfigUnusable, "namespace of the host"},
+		"method":             {`{"spec":{"customDeploy":{"method":"x"}}}`, metal3v1.ReasonImageUnusable, "spec.customDeploy"},
+	} {
+		h := w.host("m-" + name)
+		w.reaches(h, metal3v1.StateAvailable)
+		w.patch(h, c.patch)
+		condition := w.says(h, metal3v1.ConditionReady, c.reason)
+		assert.Contains(t, condition.Message, c.text, name)
+		assert.NotContains(t, condition.Message, "hush", name)
+		assert.Equal(t, c.reason != metal3v1.ReasonAgentAway, h.Status.ErrorType == metal3v1.ProvisioningError, name)
+		assert.Equal(t, metal3v1.StateProvisioning, h.Status.Provisioning.State, name)
+	}
+	t.Run("a checksum that is corrected is tried", func(t *testing.T) {
+		h := w.host("m-checksum")
+		w.patch(h, `{"spec":{"image":{"checksum":"right","checksumType":"sha256"}}}`)
+		w.restarts(h.Status.Provisioning.ID)
+		w.reaches(h, metal3v1.StateProvisioned)
+		assert.Empty(t, h.Status.ErrorType)
+	})
+	t.Run("an image that is taken back leaves a host that can be used", func(t *testing.T) {
+		for _, name := range []string{demo.MarkAgentless, "secret", "method"} {
+			h := w.host("m-" + name)
+			w.patch(h, `{"spec":{"image":null,"customDeploy":null}}`)
+			if name == demo.MarkAgentless {
+				w.restarts(h.Status.Provisioning.ID)
+			}
+			w.reaches(h, metal3v1.StateAvailable)
+			assert.Empty(t, h.Status.ErrorType, name)
+			n, err := w.rack.Managed(t.Context(), h.Status.Provisioning.ID)
+			require.NoError(t, err)
+			assert.Empty(t, n.Instance, name)
+		}
+	})
+}
+
+func TestAMachineInUseIsNeverDeployedAgain(t *testing.T) {
+	w := newWorld(t)
+	uuid := w.enrol(1)
+	stop := w.operate(managing)
+	d := w.discover("all")
+	h := w.host("node-00001")
+	w.reaches(h, metal3v1.StateAvailable)
+	w.credentials(h, redfish, true)
+	w.is(h, "the machine is on", func() bool { return h.Status.PoweredOn })
+	w.patch(h, withImage)
+	w.reaches(h, metal3v1.StateProvisioned)
+	require.NoError(t, w.Delete(t.Context(), d))
+	stop()
+	n, err := w.rack.Managed(t.Context(), uuid)
+	require.NoError(t, err)
+	require.NoError(t, w.rack.Vacate(t.Context(), n.UUID)) // what occupies a node is not deleted
+	require.NoError(t, w.rack.DeleteNode(t.Context(), uuid))
+	w.operate(managing)
+	c := w.says(h, metal3v1.ConditionReady, metal3v1.ReasonNodeNotFound)
+	assert.Contains(t, c.Message, "stays as it is")
+	assert.Equal(t, metal3v1.StateProvisioned, h.Status.Provisioning.State)
+	nodes, err := w.rack.Nodes(t.Context(), "")
+	require.NoError(t, err)
+	assert.Empty(t, nodes, "no node is made, on which the image would be deployed")
+}
+
+// deploymentActs are more acts than a deployment and its end have.
+const deploymentActs = 60
+
+// TestADeathAtEveryActOfADeployment kills the operator at each write to the API server and each call of Ironic from the image of a host to its end;
+// another process continues. The image is deployed once, and the machine cleaned once before and once after.
+func TestADeathAtEveryActOfADeployment(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("many lives are not lived in a short run")
+	}
+	for n := 1; n <= deploymentActs; n++ {
+		t.Run(fmt.Sprintf("act %d", n), func(t *testing.T) { deployAndDie(t, n) })
+	}
+}
+
+func deployAndDie(t *testing.T, n int) {
+	w := newWorld(t)
+	uuid := w.enrol(1)
+	stop := w.operate(managing)
+	w.discover("all")
+	h := w.host("node-00001")
+	w.reaches(h, metal3v1.StateAvailable)
+	stop()
+	f := fate.At(n, n%2 == 0)
+	w.patch(h, withImage)
+	w.wrap = append(w.wrap, func(next http.RoundTripper) http.RoundTripper { return mortalTransport{next, f} })
+	stop = w.operate(managing, func(o *Options) {
+		o.through = func(m baremetalhost.Manager) baremetalhost.Manager { return mortal{m, f} }
+	})
+	until := w.outliving(f, func() {
+		stop()
+		w.wrap = nil
+		w.operate(managing)
+	})
+	state := func(s metal3v1.ProvisioningState) func() bool {
+		return func() bool {
+			return w.Get(t.Context(), client.ObjectKeyFromObject(h), h) == nil && h.Status.Provisioning.State == s
+		}
+	}
+	until("the host is provisioned", state(metal3v1.StateProvisioned))
+	deployments, cleanings, _ := w.rack.Deployed(uuid)
+	assert.Equal(t, 1, deployments, "nothing is deployed twice")
+	assert.Equal(t, 1, cleanings)
+	w.patch(h, noImage)
+	until("the host is available", func() bool {
+		w.rack.Restart(uuid)
+		return state(metal3v1.StateAvailable)()
+	})
+	deployments, cleanings, _ = w.rack.Deployed(uuid)
+	assert.Equal(t, 1, deployments)
+	assert.Equal(t, 2, cleanings)
+	t.Logf("acts: %d", f.Acts())
+}
+
+// TestTwoReplicasDeployOnce lets two operators act on one host at the same time, as they do while one of them does not know yet that it leads no more.
+func TestTwoReplicasDeployOnce(t *testing.T) {
+	w := newWorld(t)
+	var uuids []string
+	for i := range 4 {
+		uuids = append(uuids, w.enrol(i+1))
+	}
+	w.operate(managing)
+	w.discover("all")
+	for i := range uuids {
+		h := w.host(fmt.Sprintf("node-%05d", i+1))
+		w.reaches(h, metal3v1.StateAvailable)
+		w.patch(h, withImage)
+	}
+	w.operate(managing)
+	for i, uuid := range uuids {
+		h := w.host(fmt.Sprintf("node-%05d", i+1))
+		w.is(h, "the host is provisioned", func() bool {
+			return h.Status.Provisioning.State == metal3v1.StateProvisioned && h.Status.ErrorType == ""
+		})
+		deployments, cleanings, _ := w.rack.Deployed(uuid)
+		assert.Equal(t, 1, deployments)
+		assert.Equal(t, 1, cleanings)
+		w.patch(h, noImage)
+	}
+	for i, uuid := range uuids {
+		h := w.host(fmt.Sprintf("node-%05d", i+1))
+		w.is(h, "the host is available", func() bool {
+			w.rack.Restart(uuid)
+			return h.Status.Provisioning.State == metal3v1.StateAvailable && h.Status.ErrorType == ""
+		})
+		deployments, cleanings, _ := w.rack.Deployed(uuid)
+		assert.Equal(t, 1, deployments)
+		assert.Equal(t, 2, cleanings)
+	}
+}

@@ -1,0 +1,51 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hoststate
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"sigs.k8s.io/yaml"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+)
+
+// ConfigDrive is what the deployed system reads when it boots first, in the form of OpenStack's config drive.
+type ConfigDrive struct {
+	MetaData    map[string]any  `json:"meta_data"`
+	NetworkData json.RawMessage `json:"network_data,omitempty"`
+	UserData    string          `json:"user_data,omitempty"`
+}
+
+// ConfigTexts are the texts of the Secrets that a host names, empty where it names none.
+type ConfigTexts struct{ UserData, NetworkData, MetaData string }
+
+// ConfigDriveOf makes a config drive of the texts. Network data and metadata are YAML or JSON. What cannot be read is not repeated in the error,
+// because it can be secret.
+func ConfigDriveOf(h *metal3v1.BareMetalHost, t ConfigTexts) (ConfigDrive, error) {
+	c := ConfigDrive{UserData: t.UserData, MetaData: map[string]any{
+		"name": h.Name, "local-hostname": h.Name, "local_hostname": h.Name, "metal3-name": h.Name, "metal3-namespace": h.Namespace,
+	}}
+	var more map[string]any
+	if yaml.Unmarshal([]byte(t.MetaData), &more) != nil {
+		return c, fmt.Errorf("the metadata is no YAML or JSON object")
+	}
+	for key, value := range more {
+		c.MetaData[key] = value
+	}
+	if t.NetworkData == "" {
+		return c, nil
+	}
+	var network map[string]any
+	if yaml.Unmarshal([]byte(t.NetworkData), &network) != nil || network == nil {
+		return c, fmt.Errorf("the network data is no YAML or JSON object")
+	}
+	data, err := json.Marshal(network)
+	if err != nil {
+		return c, fmt.Errorf("the network data is no JSON object")
+	}
+	c.NetworkData = data
+	return c, nil
+}

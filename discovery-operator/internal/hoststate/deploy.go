@@ -1,0 +1,421 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hoststate
+
+import (
+	"fmt"
+	"net/url"
+	"reflect"
+	"regexp"
+	"strings"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
+
+// Provision states of a deployment and of its end, as Ironic writes them.
+const (
+	Deploying    = "deploying"
+	DeployWait   = "wait call-back"
+	DeployFailed = "deploy failed"
+	Active       = "active"
+	Undeploying  = "deleting"
+	Cleaning     = "cleaning"
+	CleanWait    = "clean wait"
+	CleanFailed  = "clean failed"
+	NodeError    = "error"
+)
+
+// Changes of the provision state that can be asked for.
+const (
+	AskManage  = "manage"
+	AskProvide = "provide"
+	AskDeploy  = "active"
+	AskDelete  = "deleted"
+)
+
+// What this process can have asked of Ironic in a deployment.
+const (
+	AskedProvide  Asked = "provide"
+	AskedDeploy   Asked = "deploy"
+	AskedUndeploy Asked = "undeploy"
+)
+
+// Driver and power interface of a machine without management controller: its user switches it, and Ironic takes that for done. The power interface
+// "agent" would restart it through the agent, and cannot: Ironic forgets the agent's address before it asks.
+const (
+	ManualDriver   = "manual-management"
+	ManualPower    = "fake"
+	RamdiskDeploy  = "ramdisk"
+	DirectDeploy   = "direct"
+	isoFormat      = "live-iso"
+	keyImage       = "image_source"
+	keyISO         = "boot_iso"
+	keyAlgorithm   = "image_os_hash_algo"
+	keyHash        = "image_os_hash_value"
+	keyChecksum    = "image_checksum"
+	keyFormat      = "image_disk_format"
+	keyRootDevice  = "root_device"
+	keyCapability  = "capabilities"
+	checksumIsAuto = "auto"
+)
+
+// told are the keys of instance_info that tell a node what to deploy; Ironic adds others.
+var told = []string{keyImage, keyISO, keyAlgorithm, keyHash, keyChecksum, keyFormat, keyRootDevice, keyCapability}
+
+// Deployment is what a node needs to know to have an image deployed.
+type Deployment struct {
+	// Instance is the UUID under which the host occupies the node.
+	Instance string
+	// Info is the node's instance_info.
+	Info map[string]any
+	// ISO says that the image is booted, and nothing is written to a disk.
+	ISO bool
+	// Manual says that nothing but the agent in the ramdisk can restart the machine.
+	Manual bool
+	// Clean says that the disks are cleaned between two uses.
+	Clean bool
+}
+
+// RemovalOf reads how a host wants a deployment to end.
+func RemovalOf(h *metal3v1.BareMetalHost) Deployment {
+	return Deployment{
+		Instance: string(h.UID), Manual: !h.HasPowerControl(), Clean: h.Spec.AutomatedCleaningMode != "disabled", Info: map[string]any{},
+	}
+}
+
+// DeploymentOf reads what a host wants to have deployed. It fails with a sentence for the user.
+func DeploymentOf(h *metal3v1.BareMetalHost) (Deployment, error) {
+	d := RemovalOf(h)
+	if h.Spec.CustomDeploy != nil {
+		return d, fmt.Errorf("custom deployments are not supported: remove spec.customDeploy and set spec.image")
+	}
+	if h.Spec.Image == nil || h.Spec.Image.URL == "" {
+		return d, fmt.Errorf("the image has no URL: set spec.image.url")
+	}
+	image := h.Spec.Image
+	format := ""
+	if image.DiskFormat != nil {
+		format = *image.DiskFormat
+	}
+	if d.ISO = format == isoFormat; d.ISO {
+		d.Info[keyISO] = image.URL
+	} else {
+		d.Info[keyImage] = image.URL
+		if format != "" {
+			d.Info[keyFormat] = format
+		}
+		if err := d.checksum(image); err != nil {
+			return d, err
+		}
+	}
+	if hints := rootDevice(h.Spec.RootDeviceHints); len(hints) > 0 {
+		d.Info[keyRootDevice] = hints
+	}
+	switch h.Spec.BootMode {
+	case "UEFI":
+		d.Info[keyCapability] = map[string]any{"boot_mode": "uefi"}
+	case "UEFISecureBoot":
+		d.Info[keyCapability] = map[string]any{"boot_mode": "uefi", "secure_boot": "true"}
+	case "legacy":
+		d.Info[keyCapability] = map[string]any{"boot_mode": "bios"}
+	}
+	return d, nil
+}
+
+func (d *Deployment) checksum(image *metal3v1.Image) error {
+	switch {
+	case image.Checksum == "" && strings.HasPrefix(image.URL, "oci://"):
+		return nil
+	case image.Checksum == "":
+		return fmt.Errorf("the image has no checksum: set spec.image.checksum to it, or to the URL where it can be read")
+	case image.ChecksumType == checksumIsAuto:
+		d.Info[keyChecksum] = image.Checksum
+		return nil
+	}
+	d.Info[keyAlgorithm], d.Info[keyHash] = image.ChecksumType, image.Checksum
+	if image.ChecksumType == "" {
+		d.Info[keyAlgorithm] = "md5"
+	}
+	return nil
+}
+
+// rootDevice writes hints as Ironic reads them.
+func rootDevice(h *metal3v1.RootDeviceHints) map[string]any {
+	out := map[string]any{}
+	if h == nil {
+		return out
+	}
+	set := func(key, operator, value string) {
+		if value != "" {
+			out[key] = operator + " " + value
+		}
+	}
+	name := "name"
+	if strings.HasPrefix(h.DeviceName, "/dev/disk/by-path/") {
+		name = "by_path"
+	}
+	set(name, "s==", h.DeviceName)
+	set("hctl", "s==", h.HCTL)
+	set("model", "<in>", h.Model)
+	set("vendor", "<in>", h.Vendor)
+	set("serial", "s==", h.SerialNumber)
+	set("wwn", "s==", h.WWN)
+	set("wwn_with_extension", "s==", h.WWNWithExtension)
+	set("wwn_vendor_extension", "s==", h.WWNVendorExtension)
+	if h.MinSizeGigabytes > 0 {
+		out["size"] = fmt.Sprintf(">= %d", h.MinSizeGigabytes)
+	}
+	if h.Rotational != nil {
+		out["rotational"] = fmt.Sprint(*h.Rotational)
+	}
+	return out
+}
+
+// image is the URL of what a node was told to deploy.
+func image(info map[string]any) string {
+	for _, key := range []string{keyImage, keyISO} {
+		if text, ok := info[key].(string); ok && text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// ImageName is the URL of the image of a host without user, password and query, which can be secret.
+func ImageName(h *metal3v1.BareMetalHost) string {
+	if h.Spec.Image == nil {
+		return ""
+	}
+	u, err := url.Parse(h.Spec.Image.URL)
+	if err != nil {
+		return "the image"
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
+}
+
+// address is a URL in a text.
+var address = regexp.MustCompile(`[a-zA-Z0-9+.-]+://[^\s'"]+`)
+
+// WithoutURLSecrets takes users, passwords and queries from the URLs in a text, also from one that was cut off.
+func WithoutURLSecrets(text string) string {
+	return address.ReplaceAllStringFunc(text, func(found string) string {
+		scheme, rest, _ := strings.Cut(found, "://")
+		authority, path, _ := strings.Cut(rest, "/")
+		if at := strings.LastIndex(authority, "@"); at >= 0 {
+			authority = authority[at+1:]
+		} else if strings.HasSuffix(found, "…") { // what follows may have been a password
+			return scheme + "://…"
+		}
+		path, _, _ = strings.Cut(path, "?")
+		return scheme + "://" + authority + "/" + path
+	})
+}
+
+// ManualAccess is the access to a machine without management controller.
+func ManualAccess() Access {
+	return Access{Driver: ManualDriver, Info: map[string]string{}, PowerBy: ManualPower}
+}
+
+// prepared reports whether a node knows all that it needs to deploy.
+func (d Deployment) prepared(n Node) bool {
+	for _, key := range told {
+		if !reflect.DeepEqual(n.Deployment[key], d.Info[key]) {
+			return false
+		}
+	}
+	return n.Instance == d.Instance && (n.Deploy == RamdiskDeploy) == d.ISO && n.cleans(d.Clean) && (!d.Manual || n.manual())
+}
+
+// manual reports whether Ironic leaves the power of the machine to its user.
+func (n Node) manual() bool { return n.Driver == ManualDriver && n.PowerBy == ManualPower }
+
+// cleans reports whether the node says, itself, whether it is cleaned between two uses.
+func (n Node) cleans(wanted bool) bool { return n.Clean != nil && *n.Clean == wanted }
+
+// Task is the next step towards a deployment, or away from one. Why is a sentence for the user: what is waited for, or what failed.
+type Task struct {
+	Do  Move
+	Ask string
+	Why string
+	// Reason is the word for Why out of the closed set of conditions.
+	Reason string
+	// User says that only the user can help, so that it is said whatever failed before.
+	User bool
+}
+
+// Steps of a deployment and of its end, beside Await, Accept and Refuse.
+const (
+	// Enrol gives the node the driver of a machine without management controller, and leaves the power to its user.
+	Enrol Move = "enrol"
+	// Prepare tells the node what to deploy.
+	Prepare Move = "prepare"
+	// SetCleaning tells the node whether it is cleaned between two uses.
+	SetCleaning Move = "set cleaning"
+	// Ask asks for a change of the provision state.
+	Ask Move = "ask"
+	// EndMaintenance takes the node out of maintenance.
+	EndMaintenance Move = "end maintenance"
+	// Vacate takes from an idle node what it was told to deploy.
+	Vacate Move = "vacate"
+)
+
+// Past is what the next step rests on, beside the node.
+type Past struct {
+	// Asked is what this process asked for last.
+	Asked Asked
+	// Told says that the host says already what failed, so that it is tried again.
+	Told bool
+}
+
+// DeploymentTask says what is next for a node on which an image is to be deployed. A deployment is asked for only in a state in which none is there, and
+// Ironic takes one of two requests; so whatever is forgotten or raced, an image is deployed once.
+func DeploymentTask(n Node, d Deployment, p Past) Task {
+	switch n.State {
+	case Deploying, DeployWait:
+		return d.await(n, metal3v1.ReasonProvisioning, "Ironic writes the image to the machine.")
+	case Cleaning, CleanWait:
+		return d.await(n, metal3v1.ReasonProvisioning, "Ironic cleans the disks of the machine before the image is written.")
+	case Undeploying:
+		return d.await(n, metal3v1.ReasonProvisioning, "Ironic ends an earlier deployment.")
+	}
+	switch {
+	case n.Busy():
+		return Task{Do: Await, Reason: metal3v1.ReasonProvisioning, Why: "Ironic works on the node."}
+	case n.Instance != "" && n.Instance != d.Instance:
+		return refusal(metal3v1.ReasonDeploymentFailed, "the node is occupied by instance "+n.Instance+", which is not this host's")
+	}
+	switch n.State {
+	case Active:
+		if on := image(n.Deployment); on != "" && on != image(d.Info) {
+			return refusal(metal3v1.ReasonDeploymentFailed, "something else is deployed on the node: "+on)
+		}
+		return Task{Do: Accept}
+	case DeployFailed:
+		return p.again(n, AskedDeploy, metal3v1.ReasonDeploymentFailed, d.start(n))
+	case NodeError:
+		return p.again(n, AskedUndeploy, metal3v1.ReasonUndeployFailed, Task{Do: Ask, Ask: AskDelete})
+	case CleanFailed:
+		return p.again(n, AskedProvide, metal3v1.ReasonCleaningFailed, leaveCleaning(n))
+	case InspectFailed:
+		return Task{Do: Ask, Ask: AskManage}
+	}
+	return d.approach(n, p)
+}
+
+// approach leads a node that is idle to its deployment.
+func (d Deployment) approach(n Node, p Past) Task {
+	switch {
+	case n.Maintenance:
+		return refusal(metal3v1.ReasonNodeRefused, "the node is in maintenance: take it out of maintenance in Ironic")
+	case d.Manual && !n.manual():
+		return Task{Do: Enrol}
+	case n.State == inventory.NodeEnroll && p.Asked == AskedManage:
+		return refusal(metal3v1.ReasonBMCUnreachable, n.LastError)
+	case n.State == inventory.NodeEnroll:
+		return Task{Do: Ask, Ask: AskManage}
+	case n.State == inventory.NodeManageable && !n.cleans(d.Clean):
+		return Task{Do: SetCleaning}
+	case n.State == inventory.NodeManageable:
+		return Task{Do: Ask, Ask: AskProvide}
+	case n.State == inventory.NodeAvailable:
+		return d.start(n)
+	default:
+		return refusal(metal3v1.ReasonDeploymentFailed, "nothing can be deployed on a node that is "+n.State)
+	}
+}
+
+func (d Deployment) start(n Node) Task {
+	if !d.prepared(n) {
+		return Task{Do: Prepare}
+	}
+	return Task{Do: Ask, Ask: AskDeploy}
+}
+
+// await waits for Ironic. Where that waits for an agent of a machine that it cannot restart, only the user can help.
+func (d Deployment) await(n Node, reason, why string) Task {
+	if d.Manual && !n.Locked && (n.State == CleanWait && n.Step == "" || n.State == DeployWait && (n.Step == "" || n.Step == "deploy")) {
+		return Task{Do: Await, Reason: metal3v1.ReasonAgentAway, User: true, Why: "Ironic waits for the machine to run its ramdisk, and cannot restart it. " +
+			"Start or restart the machine, and let it boot the ramdisk over the network."}
+	}
+	return Task{Do: Await, Reason: reason, Why: why}
+}
+
+// again reports a failure first, and then tries what mends it.
+func (p Past) again(n Node, asked Asked, reason string, mend Task) Task {
+	if p.Asked == asked || !p.Told {
+		return refusal(reason, n.LastError)
+	}
+	return mend
+}
+
+// leaveCleaning leads a node out of a cleaning that failed. Ironic has set its maintenance.
+func leaveCleaning(n Node) Task {
+	if n.Maintenance {
+		return Task{Do: EndMaintenance}
+	}
+	return Task{Do: Ask, Ask: AskManage}
+}
+
+// Refused is the end of an attempt that Ironic did not take up.
+func Refused(e Effect, why string) Task {
+	if e == Undeploy {
+		return refusal(metal3v1.ReasonUndeployFailed, why)
+	}
+	return refusal(metal3v1.ReasonDeploymentFailed, why)
+}
+
+// refusal is the end of an attempt.
+func refusal(reason, why string) Task {
+	if why == "" {
+		why = "Ironic does not say why"
+	}
+	if Refusal(why) && reason == metal3v1.ReasonBMCUnreachable {
+		reason = metal3v1.ReasonBMCCredentialsRefused
+	}
+	return Task{Do: Refuse, Reason: reason, Why: prefixes[reason] + strings.TrimRight(why, ". ") + "."}
+}
+
+// prefixes say what failed, before what Ironic says.
+var prefixes = map[string]string{
+	metal3v1.ReasonDeploymentFailed: "The image was not deployed: ",
+	metal3v1.ReasonCleaningFailed:   "The machine was not cleaned: ",
+	metal3v1.ReasonUndeployFailed:   "The deployment was not ended: ",
+}
+
+// RemovalTask says what is next for a node whose deployment is to end: Ironic removes it and cleans the machine. The node is idle and unoccupied when
+// that is accepted.
+func RemovalTask(n Node, d Deployment, p Past) Task {
+	switch {
+	case n.State == CleanWait, n.State == Cleaning:
+		return d.await(n, metal3v1.ReasonDeprovisioning, "Ironic cleans the disks of the machine.")
+	case n.Busy() && (n.State != DeployWait || n.Locked):
+		return d.await(n, metal3v1.ReasonDeprovisioning, "Ironic ends the deployment.")
+	}
+	switch {
+	case n.Deployed():
+		return d.end(n, p)
+	case n.State == CleanFailed:
+		return p.again(n, AskedUndeploy, metal3v1.ReasonCleaningFailed, leaveCleaning(n))
+	case n.State == inventory.NodeManageable && p.Told && n.cleans(true): // it was led out of a cleaning that failed
+		return Task{Do: Ask, Ask: AskProvide}
+	case n.Instance != "" && n.Instance == d.Instance:
+		return Task{Do: Vacate}
+	default:
+		return Task{Do: Accept}
+	}
+}
+
+// end asks for the end of a deployment.
+func (d Deployment) end(n Node, p Past) Task {
+	switch {
+	case p.Asked == AskedUndeploy, n.State == NodeError && !p.Told:
+		return refusal(metal3v1.ReasonUndeployFailed, n.LastError)
+	case !n.cleans(d.Clean):
+		return Task{Do: SetCleaning}
+	default:
+		return Task{Do: Ask, Ask: AskDelete}
+	}
+}

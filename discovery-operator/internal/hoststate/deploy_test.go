@@ -1,0 +1,222 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hoststate_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
+)
+
+func deployable(change ...func(*metal3v1.BareMetalHost)) *metal3v1.BareMetalHost {
+	h := &metal3v1.BareMetalHost{}
+	h.Namespace, h.Name, h.UID = "site", "node-1", "11111111-1111-4111-8111-111111111111"
+	h.Spec.Online = true
+	h.Spec.Image = &metal3v1.Image{URL: "http://images/a.qcow2", Checksum: "c0ffee", ChecksumType: "sha256", DiskFormat: new("qcow2")}
+	for _, c := range change {
+		c(h)
+	}
+	return h
+}
+
+func TestWhatANodeIsTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*metal3v1.BareMetalHost)
+		want   map[string]any
+		wrong  string
+	}{
+		"an image with its checksum": {func(*metal3v1.BareMetalHost) {}, map[string]any{
+			"image_source": "http://images/a.qcow2", "image_disk_format": "qcow2", "image_os_hash_algo": "sha256", "image_os_hash_value": "c0ffee",
+		}, ""},
+		"a checksum without type is MD5": {func(h *metal3v1.BareMetalHost) { h.Spec.Image.ChecksumType, h.Spec.Image.DiskFormat = "", nil }, map[string]any{
+			"image_source": "http://images/a.qcow2", "image_os_hash_algo": "md5", "image_os_hash_value": "c0ffee",
+		}, ""},
+		"Ironic finds the type of a checksum": {func(h *metal3v1.BareMetalHost) { h.Spec.Image.ChecksumType, h.Spec.Image.DiskFormat = "auto", nil }, map[string]any{
+			"image_source": "http://images/a.qcow2", "image_checksum": "c0ffee",
+		}, ""},
+		"a live ISO needs no checksum": {func(h *metal3v1.BareMetalHost) {
+			h.Spec.Image = &metal3v1.Image{URL: "http://images/a.iso", DiskFormat: new("live-iso")}
+		}, map[string]any{"boot_iso": "http://images/a.iso"}, ""},
+		"disk and boot mode": {func(h *metal3v1.BareMetalHost) {
+			h.Spec.Image = &metal3v1.Image{URL: "http://images/a.iso", DiskFormat: new("live-iso")}
+			h.Spec.BootMode = "UEFISecureBoot"
+			h.Spec.RootDeviceHints = &metal3v1.RootDeviceHints{DeviceName: "/dev/disk/by-path/x", MinSizeGigabytes: 10, Model: "QEMU", Rotational: new(false)}
+		}, map[string]any{
+			"boot_iso": "http://images/a.iso", "capabilities": map[string]any{"boot_mode": "uefi", "secure_boot": "true"},
+			"root_device": map[string]any{"by_path": "s== /dev/disk/by-path/x", "size": ">= 10", "model": "<in> QEMU", "rotational": "false"},
+		}, ""},
+		"an image without checksum": {func(h *metal3v1.BareMetalHost) { h.Spec.Image.Checksum = "" }, nil, "set spec.image.checksum"},
+		"a method of others": {func(h *metal3v1.BareMetalHost) {
+			h.Spec.CustomDeploy = &metal3v1.CustomDeploy{Method: "install_x"}
+		}, nil, "remove spec.customDeploy"},
+	} {
+		d, err := hoststate.DeploymentOf(deployable(c.change))
+		if c.wrong != "" {
+			require.ErrorContains(t, err, c.wrong, name)
+			continue
+		}
+		require.NoError(t, err, name)
+		assert.Equal(t, c.want, d.Info, name)
+	}
+}
+
+// told is a node that knows what the host of these tests wants.
+func told(state string, change ...func(*hoststate.Node)) hoststate.Node {
+	d, _ := hoststate.DeploymentOf(deployable())
+	n := hoststate.Node{
+		UUID: "node", State: state, Driver: hoststate.ManualDriver, PowerBy: hoststate.ManualPower, Deploy: hoststate.DirectDeploy, Clean: new(true),
+		Instance: d.Instance, Deployment: map[string]any{"image_url": "added by Ironic"},
+	}
+	for key, value := range d.Info {
+		n.Deployment[key] = value
+	}
+	for _, c := range change {
+		c(&n)
+	}
+	return n
+}
+
+func TestADeploymentStepByStep(t *testing.T) {
+	again := hoststate.Past{Told: true}
+	for name, c := range map[string]struct {
+		node   hoststate.Node
+		past   hoststate.Past
+		do     hoststate.Move
+		ask    string
+		reason string
+	}{
+		"a discovered node gets the driver of a machine without controller": {node: told("enroll", func(n *hoststate.Node) { n.Driver = "fake-hardware" }), do: hoststate.Enrol},
+		"Ironic looks for the agent":                                        {node: told("enroll"), do: hoststate.Ask, ask: "manage"},
+		"Ironic does not get on":                                            {node: told("enroll", func(n *hoststate.Node) { n.LastError = "no" }), past: hoststate.Past{Asked: hoststate.AskedManage}, do: hoststate.Refuse, reason: metal3v1.ReasonBMCUnreachable},
+		"a node is told whether it is cleaned":                              {node: told("manageable", func(n *hoststate.Node) { n.Clean = nil }), do: hoststate.SetCleaning},
+		"it is cleaned before its first use":                                {node: told("manageable"), do: hoststate.Ask, ask: "provide"},
+		"while it is cleaned":                                               {node: told("clean wait", func(n *hoststate.Node) { n.Step = "erase_devices_metadata" }), do: hoststate.Await, reason: metal3v1.ReasonProvisioning},
+		"the agent is away":                                                 {node: told("clean wait"), do: hoststate.Await, reason: metal3v1.ReasonAgentAway},
+		"the cleaning failed":                                               {node: told("clean failed", func(n *hoststate.Node) { n.Maintenance = true }), do: hoststate.Refuse, reason: metal3v1.ReasonCleaningFailed},
+		"it is tried again, out of maintenance":                             {node: told("clean failed", func(n *hoststate.Node) { n.Maintenance = true }), past: again, do: hoststate.EndMaintenance},
+		"and from the start":                                                {node: told("clean failed"), past: again, do: hoststate.Ask, ask: "manage"},
+		"somebody keeps the node in maintenance":                            {node: told("available", func(n *hoststate.Node) { n.Maintenance = true }), do: hoststate.Refuse, reason: metal3v1.ReasonNodeRefused},
+		"a node that knows nothing":                                         {node: told("available", func(n *hoststate.Node) { n.Deployment, n.Instance = nil, "" }), do: hoststate.Prepare},
+		"a node that knows of another image":                                {node: told("available", func(n *hoststate.Node) { n.Deployment["image_source"] = "http://images/b" }), do: hoststate.Prepare},
+		"a node that knows more than it should":                             {node: told("available", func(n *hoststate.Node) { n.Deployment["boot_iso"] = "http://images/b" }), do: hoststate.Prepare},
+		"a node whose power is the agent's":                                 {node: told("available", func(n *hoststate.Node) { n.PowerBy = "agent" }), do: hoststate.Enrol},
+		"a node of another instance":                                        {node: told("available", func(n *hoststate.Node) { n.Instance = "other" }), do: hoststate.Refuse, reason: metal3v1.ReasonDeploymentFailed},
+		"a node that knows all":                                             {node: told("available"), do: hoststate.Ask, ask: "active"},
+		"while the image is written":                                        {node: told("wait call-back", func(n *hoststate.Node) { n.Step = "write_image" }), do: hoststate.Await, reason: metal3v1.ReasonProvisioning},
+		"a machine that has to be restarted":                                {node: told("wait call-back", func(n *hoststate.Node) { n.Step = "deploy" }), past: again, do: hoststate.Await, reason: metal3v1.ReasonAgentAway},
+		"a process that has forgotten waits, too":                           {node: told("deploying"), do: hoststate.Await, reason: metal3v1.ReasonProvisioning},
+		"it failed":                                            {node: told("deploy failed"), past: hoststate.Past{Asked: hoststate.AskedDeploy}, do: hoststate.Refuse, reason: metal3v1.ReasonDeploymentFailed},
+		"it failed while nobody looked":                        {node: told("deploy failed"), do: hoststate.Refuse, reason: metal3v1.ReasonDeploymentFailed},
+		"it is tried again":                                    {node: told("deploy failed"), past: again, do: hoststate.Ask, ask: "active"},
+		"it is done":                                           {node: told("active"), past: hoststate.Past{Asked: hoststate.AskedDeploy}, do: hoststate.Accept},
+		"it was done while nobody looked":                      {node: told("active"), do: hoststate.Accept},
+		"something else is deployed":                           {node: told("active", func(n *hoststate.Node) { n.Deployment["image_source"] = "http://images/b" }), do: hoststate.Refuse, reason: metal3v1.ReasonDeploymentFailed},
+		"a deployment that did not end is ended":               {node: told("error"), past: again, do: hoststate.Ask, ask: "deleted"},
+		"a node that was locked a moment ago":                  {node: told("available", func(n *hoststate.Node) { n.Locked = true }), do: hoststate.Await, reason: metal3v1.ReasonProvisioning},
+		"a machine that Ironic cannot start a deployment on":   {node: told("rescue"), do: hoststate.Refuse, reason: metal3v1.ReasonDeploymentFailed},
+		"an inspection that failed is left behind":             {node: told("inspect failed"), do: hoststate.Ask, ask: "manage"},
+		"a refused access is told from a machine that is away": {node: told("enroll", func(n *hoststate.Node) { n.LastError = "HTTP 401" }), past: hoststate.Past{Asked: hoststate.AskedManage}, do: hoststate.Refuse, reason: metal3v1.ReasonBMCCredentialsRefused},
+	} {
+		d, err := hoststate.DeploymentOf(deployable())
+		require.NoError(t, err)
+		got := hoststate.DeploymentTask(c.node, d, c.past)
+		assert.Equal(t, c.do, got.Do, name)
+		assert.Equal(t, c.ask, got.Ask, name)
+		assert.Equal(t, c.reason, got.Reason, name)
+		if c.do == hoststate.Await || c.do == hoststate.Refuse {
+			assert.NotEmpty(t, got.Why, name)
+		}
+	}
+	d, err := hoststate.DeploymentOf(deployable(func(h *metal3v1.BareMetalHost) {
+		h.Spec.BMC = &metal3v1.BMCDetails{Address: "redfish://192.0.2.1", CredentialsName: "x"}
+	}))
+	require.NoError(t, err)
+	controlled := func(n *hoststate.Node) { n.Driver, n.PowerBy = "redfish", "redfish" }
+	got := hoststate.DeploymentTask(told("deploy failed", controlled), d, again)
+	assert.Equal(t, hoststate.Task{Do: hoststate.Ask, Ask: "active"}, got, "a machine that Ironic can restart is deployed again at once")
+	got = hoststate.DeploymentTask(told("deploy failed", controlled, func(n *hoststate.Node) { n.Deployment["image_os_hash_value"] = "old" }), d, again)
+	assert.Equal(t, hoststate.Prepare, got.Do, "with a checksum that was corrected")
+}
+
+func TestTheEndOfADeploymentStepByStep(t *testing.T) {
+	again := hoststate.Past{Told: true}
+	maintained := func(n *hoststate.Node) { n.Maintenance = true }
+	controlled := func(n *hoststate.Node) { n.Driver, n.PowerBy = "redfish", "redfish" }
+	vacant := func(n *hoststate.Node) { n.Instance, n.Deployment = "", nil }
+	for name, c := range map[string]struct {
+		node   hoststate.Node
+		past   hoststate.Past
+		do     hoststate.Move
+		ask    string
+		reason string
+	}{
+		"the deployment ends":                                {node: told("active"), do: hoststate.Ask, ask: "deleted"},
+		"one with a management controller ends at once":      {node: told("active", controlled), do: hoststate.Ask, ask: "deleted"},
+		"a node is told whether it is cleaned":               {node: told("active", controlled, func(n *hoststate.Node) { n.Clean = new(false) }), do: hoststate.SetCleaning},
+		"a deployment that is under way ends, too":           {node: told("wait call-back", controlled), do: hoststate.Ask, ask: "deleted"},
+		"one that writes is waited for":                      {node: told("deploying", controlled), do: hoststate.Await, reason: metal3v1.ReasonDeprovisioning},
+		"while the machine is cleaned":                       {node: told("cleaning", vacant), do: hoststate.Await, reason: metal3v1.ReasonDeprovisioning},
+		"while the user has to restart the machine":          {node: told("clean wait", vacant), do: hoststate.Await, reason: metal3v1.ReasonAgentAway},
+		"it was not ended":                                   {node: told("error"), past: hoststate.Past{Asked: hoststate.AskedUndeploy}, do: hoststate.Refuse, reason: metal3v1.ReasonUndeployFailed},
+		"it is tried again":                                  {node: told("error"), past: again, do: hoststate.Ask, ask: "deleted"},
+		"the machine was not cleaned":                        {node: told("clean failed", maintained, vacant), do: hoststate.Refuse, reason: metal3v1.ReasonCleaningFailed},
+		"cleaning is tried again, out of maintenance":        {node: told("clean failed", maintained, vacant), past: again, do: hoststate.EndMaintenance},
+		"from the start":                                     {node: told("clean failed", vacant), past: again, do: hoststate.Ask, ask: "manage"},
+		"and to its end":                                     {node: told("manageable", vacant), past: again, do: hoststate.Ask, ask: "provide"},
+		"nothing is left":                                    {node: told("available", vacant), do: hoststate.Accept},
+		"a deployment that never began is taken from a node": {node: told("available"), do: hoststate.Vacate},
+		"a node that was never deployed on":                  {node: told("enroll", vacant), do: hoststate.Accept},
+	} {
+		got := hoststate.RemovalTask(c.node, hoststate.RemovalOf(deployable()), c.past)
+		assert.Equal(t, c.do, got.Do, name)
+		assert.Equal(t, c.ask, got.Ask, name)
+		assert.Equal(t, c.reason, got.Reason, name)
+	}
+}
+
+func TestAnImageIsDeployedAndTakenAway(t *testing.T) {
+	h := deployable()
+	assert.Equal(t, hoststate.DeploymentWanted, hoststate.Perceive(hoststate.Available, hoststate.FactsOf(h)))
+	assert.Equal(t, hoststate.Nothing, hoststate.Perceive(hoststate.Provisioned, hoststate.FactsOf(h)))
+	h.Status.Provisioning.Image = h.Spec.Image.DeepCopy()
+	h.Spec.Image.Checksum = "corrected"
+	assert.Equal(t, hoststate.Nothing, hoststate.Perceive(hoststate.Provisioned, hoststate.FactsOf(h)), "a checksum takes nothing from a machine")
+	h.Spec.Image.URL = "http://images/b.qcow2"
+	for _, s := range []hoststate.State{hoststate.Provisioning, hoststate.Provisioned} {
+		assert.Equal(t, hoststate.DeploymentRevoked, hoststate.Perceive(s, hoststate.FactsOf(h)))
+	}
+	h.Spec.Online = false
+	assert.Equal(t, hoststate.Nothing, hoststate.Perceive(hoststate.Available, hoststate.FactsOf(h)), "a machine that shall be off is not used")
+	step, _ := hoststate.Next(hoststate.Provisioned, hoststate.NodeLost)
+	assert.Equal(t, hoststate.Provisioned, step.To, "a machine in use is never deployed again")
+}
+
+func TestWhatADeployedSystemReads(t *testing.T) {
+	h := deployable()
+	c, err := hoststate.ConfigDriveOf(h, hoststate.ConfigTexts{UserData: "#cloud-config\n", NetworkData: "links: []\n", MetaData: "name: mine\n"})
+	require.NoError(t, err)
+	assert.Equal(t, "#cloud-config\n", c.UserData)
+	assert.JSONEq(t, `{"links":[]}`, string(c.NetworkData))
+	assert.Equal(t, map[string]any{
+		"name": "mine", "local-hostname": "node-1", "local_hostname": "node-1", "metal3-name": "node-1", "metal3-namespace": "site",
+	}, c.MetaData)
+	for _, texts := range []hoststate.ConfigTexts{{NetworkData: "- hush"}, {MetaData: "hush: ["}} {
+		_, err := hoststate.ConfigDriveOf(h, texts)
+		require.Error(t, err)
+		assert.NotContains(t, err.Error(), "hush", "what is in a Secret stays there")
+	}
+}
+
+func TestURLsInTextsOfIronicHideTheirSecrets(t *testing.T) {
+	assert.Equal(t, "cannot get http://images/a now", hoststate.WithoutURLSecrets("cannot get http://me:hush@images/a?sig=hush now"))
+	assert.Equal(t, "cannot get https://…", hoststate.WithoutURLSecrets("cannot get https://me:hus…"))
+	h := deployable(func(h *metal3v1.BareMetalHost) { h.Spec.Image.URL = "https://me:hush@images/a?sig=hush" })
+	assert.Equal(t, "https://images/a", hoststate.ImageName(h))
+	h.Spec.UserData = &corev1.SecretReference{Name: "x"}
+}
