@@ -43,6 +43,7 @@ type ResourceNameTemplate struct {
 	HardwareDetails HardwareDetail `json:"hardwareDetails"`
 	// expression is text with ${…} as in hostTemplate, which gives the detail instead, for example
 	// "${hardware.systemVendor.manufacturer}-${hardware.systemVendor.serialNumber}". Where it cannot be evaluated, hardwareDetails and then fallback are tried.
+	// The variable counter is the first number from 1 on that gives a free name: "${string(1000 + counter).substring(1)}".
 	// +optional
 	Expression TemplateValue `json:"expression,omitempty"`
 	// fallback lists details to try in order when the detail is missing or a placeholder. The host then carries the

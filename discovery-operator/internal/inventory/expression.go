@@ -24,6 +24,8 @@ type Text struct {
 	// literals surround the expressions: one more of them than expressions.
 	literals    []string
 	expressions []*Expression
+	// Counts says that the text is a name with a counter.
+	Counts bool
 }
 
 // environment declares the variables. It never fails: the test of this package compiles with it.
@@ -39,13 +41,27 @@ var environment = func() *cel.Env {
 	return env
 }()
 
+// Counter is the variable of names that counts machines: the first number from 1 on that gives a name that is free.
+const Counter = "counter"
+
+// namingEnvironment declares the counter beside the other variables.
+var namingEnvironment = func() *cel.Env {
+	env, err := environment.Extend(cel.Variable(Counter, cel.IntType))
+	if err != nil {
+		panic(err)
+	}
+	return env
+}()
+
 // Compile compiles an expression. The error says where it is wrong.
-func Compile(source string) (*Expression, error) {
-	ast, issues := environment.Compile(source)
+func Compile(source string) (*Expression, error) { return compile(environment, source) }
+
+func compile(env *cel.Env, source string) (*Expression, error) {
+	ast, issues := env.Compile(source)
 	if issues.Err() != nil {
 		return nil, fmt.Errorf("compiling %q: %w", source, issues.Err())
 	}
-	program, err := environment.Program(ast, cel.CostLimit(costLimit))
+	program, err := env.Program(ast, cel.CostLimit(costLimit))
 	if err != nil {
 		return nil, fmt.Errorf("compiling %q: %w", source, err)
 	}
@@ -64,7 +80,21 @@ func CompileSelector(source string) (*Expression, error) {
 }
 
 // CompileText compiles a value with ${…} in it.
-func CompileText(source string) (*Text, error) {
+func CompileText(source string) (*Text, error) { return compileText(environment, source) }
+
+// CompileName compiles a name with ${…} in it, which may use the counter.
+func CompileName(source string) (*Text, error) {
+	t, err := compileText(environment, source)
+	if err == nil {
+		return t, nil
+	}
+	if t, err = compileText(namingEnvironment, source); err == nil {
+		t.Counts = true
+	}
+	return t, err
+}
+
+func compileText(env *cel.Env, source string) (*Text, error) {
 	t := &Text{}
 	for {
 		before, rest, found := strings.Cut(source, "${")
@@ -76,7 +106,7 @@ func CompileText(source string) (*Text, error) {
 		if !closed {
 			return nil, fmt.Errorf("compiling %q: ${ is not closed by }", source)
 		}
-		e, err := Compile(inner)
+		e, err := compile(env, inner)
 		if err != nil {
 			return nil, err
 		}

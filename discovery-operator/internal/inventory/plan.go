@@ -53,8 +53,10 @@ type planner struct {
 	ordered []Resource
 	self    *Resource
 	// nodes are the UUIDs of all machines, once somebody asked.
-	nodes   map[string]bool
-	fetched int
+	nodes map[string]bool
+	// counters are the last counters of names, by the name without counter.
+	counters map[string]int
+	fetched  int
 	// ready machines become hosts as soon as there is room.
 	ready   int
 	created int
@@ -254,11 +256,7 @@ func (p *planner) winner(m *Machine, f Facts) *Resource {
 
 // take creates the host of a whole machine that this resource has won, or says what it waits for.
 func (p *planner) take(m *Machine, v Verdict, facts Facts) {
-	n := naming{report: m.Report, bootMAC: v.BootMAC, node: m.Node.UUID}
-	if p.self.Named != nil {
-		n.expression, _ = p.self.Named.Value(facts) // without it, a detail names the host
-	}
-	name, detail := hostName(p.self.Template, n)
+	name, detail := hostName(p.self.Template, p.naming(m, v, facts))
 	v.Name = name
 	create, err := p.creation(m, v, detail, facts)
 	switch {
@@ -300,6 +298,46 @@ func (p *planner) take(m *Machine, v Verdict, facts Facts) {
 		p.claim(m, v)
 	}
 	p.report(v)
+}
+
+// naming is what the name of a machine can be made of.
+func (p *planner) naming(m *Machine, v Verdict, facts Facts) naming {
+	n := naming{report: m.Report, bootMAC: v.BootMAC, node: m.Node.UUID}
+	switch t := p.self.Named; {
+	case t == nil: // a detail names the host, also where the expression cannot be evaluated
+	case t.Counts:
+		n.expression = p.counted(t, facts)
+	default:
+		n.expression, _ = t.Value(facts)
+	}
+	return n
+}
+
+// counted gives the value of a name with the first counter that makes it free. Names that differ in nothing but the counter are tried from where
+// the last one was found.
+func (p *planner) counted(t *Text, facts Facts) string {
+	with := maps.Clone(facts)
+	with[Counter] = 0
+	series, err := t.Value(with)
+	if err != nil {
+		return ""
+	}
+	if p.counters == nil {
+		p.counters = map[string]int{}
+	}
+	for range len(p.Hosts) + len(p.Machines) + 1 {
+		p.counters[series]++
+		with[Counter] = p.counters[series]
+		value, err := t.Value(with)
+		if err != nil {
+			return ""
+		}
+		name := LegalName(p.self.Template.Prefix + value + p.self.Template.Suffix)
+		if p.index.find(byName, p.self.Namespace+"~"+name) == nil {
+			return value
+		}
+	}
+	return ""
 }
 
 // claim makes the rest of the pass see the host that is about to be created.

@@ -77,6 +77,33 @@ func TestAnExpressionNamesHosts(t *testing.T) {
 	assert.Equal(t, "rack-node-00001", named("${hardware.rack}").Host.Name, "what cannot be evaluated leaves the name to the details")
 }
 
+func TestACounterNamesHosts(t *testing.T) {
+	name := func(source string) *inventory.Text {
+		compiled, err := inventory.CompileName(source)
+		require.NoError(t, err)
+		return compiled
+	}
+	machines := []*inventory.Machine{machine(t, 1), machine(t, 2), machine(t, 3), machine(t, 4, func(m *inventory.Machine) {
+		m.Report.Hardware.SystemVendor.Manufacturer = "Other"
+	})}
+	counting := func(r *inventory.Resource) {
+		r.Template.Prefix = "rack-"
+		r.Named = name("${hardware.systemVendor.manufacturer.substring(0, 5)}-${string(1000 + counter).substring(1)}")
+	}
+	s := snapshot(resource("r", counting), machines...)
+	s.Hosts = append(s.Hosts, inventory.Host{Ref: inventory.Ref{Namespace: s.Self.Namespace, Name: "rack-examp-002"}})
+	var names []string
+	for _, c := range creations(inventory.Plan(s)) {
+		names = append(names, c.Host.Name)
+	}
+	assert.Equal(t, []string{"rack-examp-001", "rack-examp-003", "rack-examp-004", "rack-other-001"}, names,
+		"each gets the first number that is free, in the order of the nodes")
+	_, err := inventory.CompileText("${counter}")
+	require.ErrorContains(t, err, "counter", "nothing but a name is counted")
+	_, err = inventory.CompileName("${counter + 'x'}")
+	require.Error(t, err)
+}
+
 func TestADryRunMakesNothingAndSaysWhat(t *testing.T) {
 	d := inventory.Plan(snapshot(resource("r", func(r *inventory.Resource) { r.Dry = true }), machine(t, 1), machine(t, 2, func(m *inventory.Machine) {
 		m.Report.Hardware.Hostname = "node-00001"

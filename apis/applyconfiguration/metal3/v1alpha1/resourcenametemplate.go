@@ -24,6 +24,7 @@ type ResourceNameTemplateApplyConfiguration struct {
 	HardwareDetails *metal3v1alpha1.HardwareDetail `json:"hardwareDetails,omitempty"`
 	// expression is text with ${…} as in hostTemplate, which gives the detail instead, for example
 	// "${hardware.systemVendor.manufacturer}-${hardware.systemVendor.serialNumber}". Where it cannot be evaluated, hardwareDetails and then fallback are tried.
+	// The variable counter is the first number from 1 on that gives a free name: "${string(1000 + counter).substring(1)}".
 	Expression *metal3v1alpha1.TemplateValue `json:"expression,omitempty"`
 	// fallback lists details to try in order when the detail is missing or a placeholder. The host then carries the
 	// annotation discovery.metal3.io/name-from and an event says so. An empty list makes such a machine wait.

@@ -42,7 +42,7 @@ func (m *memory) resource(d *metal3v1.BareMetalHostDiscovery) inventory.Resource
 	}
 	r.Dry = d.Spec.Mode == metal3v1.ModeDryRun
 	r.Approves = m.selector(&r, "spec.approvalRule", d.Spec.ApprovalRule)
-	r.Named = m.text(&r, "spec.resourceNameTemplate.expression", d.Spec.ResourceNameTemplate.Expression)
+	r.Named = m.name(&r, d.Spec.ResourceNameTemplate.Expression)
 	if t := d.Spec.HostTemplate.BMC; t != nil {
 		r.BMC = &inventory.BMCRule{Address: m.text(&r, "spec.hostTemplate.bmc.address", t.Address), Secret: t.CredentialsName}
 		for i, c := range t.Credentials {
@@ -83,6 +83,21 @@ func (m *memory) text(r *inventory.Resource, field string, source metal3v1.Templ
 	})
 	if c.err != nil {
 		r.Broken = fmt.Sprintf("%s: %v", field, c.err)
+	}
+	return c.text
+}
+
+// name compiles the expression of names, nil where there is none. A wrong one makes the resource unusable.
+func (m *memory) name(r *inventory.Resource, source metal3v1.TemplateValue) *inventory.Text {
+	if source == "" {
+		return nil
+	}
+	c := m.compile("name "+string(source), func() (c compiled) {
+		c.text, c.err = inventory.CompileName(string(source))
+		return c
+	})
+	if c.err != nil {
+		r.Broken = fmt.Sprintf("spec.resourceNameTemplate.expression: %v", c.err)
 	}
 	return c.text
 }
