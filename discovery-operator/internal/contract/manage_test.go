@@ -181,6 +181,64 @@ func inspects(ctx context.Context, t *testing.T, r rack, uuid string) {
 	})
 }
 
+// deploys has something deployed on a node, once, and taken away.
+func deploys(ctx context.Context, t *testing.T, r rack) {
+	t.Helper()
+	uuid := r.enrol(t, 6)
+	d := hoststate.Deployment{Instance: "6f9619ff-8b86-4011-b42d-00cf4fc964ff", Info: map[string]any{
+		"image_source": "http://127.0.0.1:9/image", "image_os_hash_algo": "sha256", "image_os_hash_value": "c0ffee",
+		"capabilities": map[string]any{"boot_mode": "uefi"},
+	}}
+	state := func(want string) func(hoststate.Node) bool {
+		return func(n hoststate.Node) bool { return n.State == want && !n.Busy() }
+	}
+	t.Run("a node is led to a deployment by the plan alone", func(t *testing.T) {
+		steps := 0
+		for n := r.settled(ctx, t, uuid); n.State != hoststate.Active; n = r.settled(ctx, t, uuid) {
+			task := hoststate.DeploymentTask(n, d, hoststate.Past{})
+			require.Less(t, steps, 20, "%+v %+v", task, n)
+			steps++
+			switch task.Do { //nolint:exhaustive // the others are not for such a node
+			case hoststate.SetCleaning:
+				ask(t, func() error { return r.SetCleaning(ctx, uuid, d.Clean) })
+			case hoststate.Prepare:
+				ask(t, func() error { return r.Prepare(ctx, n, d) })
+			case hoststate.Ask:
+				ask(t, func() error {
+					if task.Ask == hoststate.AskDeploy {
+						return r.Deploy(ctx, uuid, hoststate.ConfigDrive{MetaData: map[string]any{"name": "x"}, UserData: "#cloud-config"})
+					}
+					return r.SetProvision(ctx, uuid, task.Ask)
+				})
+			default:
+				require.Equal(t, hoststate.Await, task.Do, "%+v", task)
+			}
+		}
+		n := r.settled(ctx, t, uuid)
+		assert.Equal(t, hoststate.Task{Do: hoststate.Accept}, hoststate.DeploymentTask(n, d, hoststate.Past{}))
+		assert.Equal(t, d.Instance, n.Instance)
+	})
+	t.Run("nothing is deployed where something is", func(t *testing.T) {
+		refuses(t, func() error { return r.Deploy(ctx, uuid, hoststate.ConfigDrive{}) })
+		other := d
+		other.Instance = "7f9619ff-8b86-4011-b42d-00cf4fc964ff"
+		require.ErrorIs(t, r.Prepare(ctx, r.settled(ctx, t, uuid), other), inventory.ErrBusy, "a node is for one instance")
+	})
+	t.Run("the deployment ends", func(t *testing.T) {
+		ask(t, func() error { return r.SetProvision(ctx, uuid, hoststate.AskDelete) })
+		n := r.until(ctx, t, uuid, state(inventory.NodeAvailable))
+		assert.Empty(t, n.Instance)
+		ask(t, func() error { return r.Prepare(ctx, n, d) })
+		n = r.settled(ctx, t, uuid)
+		assert.Equal(t, hoststate.Vacate, hoststate.RemovalTask(n, d, hoststate.Past{}).Do)
+		ask(t, func() error { return r.Vacate(ctx, uuid) })
+		n = r.settled(ctx, t, uuid)
+		assert.Empty(t, n.Instance)
+		assert.Equal(t, hoststate.Accept, hoststate.RemovalTask(n, d, hoststate.Past{}).Do)
+		ask(t, func() error { return r.DeleteNode(ctx, uuid) })
+	})
+}
+
 func managing(t *testing.T, r rack) {
 	ctx := t.Context()
 	uuid := r.enrol(t, 1)
@@ -241,6 +299,7 @@ func managing(t *testing.T, r rack) {
 		}
 	})
 	inspects(ctx, t, r, uuid)
+	deploys(ctx, t, r)
 	t.Run("renewed credentials of a managed node are verified by asking for the power", func(t *testing.T) {
 		n := r.settled(ctx, t, uuid)
 		ask(t, func() error { return r.Write(ctx, n, "ns~host", r.access(t, "wrong")) })
