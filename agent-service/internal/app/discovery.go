@@ -22,7 +22,6 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/httpapi"
 	"github.com/muster-io/muster/agent-service/internal/image"
 	"github.com/muster-io/muster/agent-service/internal/metrics"
-	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/token"
 	"github.com/muster-io/muster/apis/buildinfo"
 )
@@ -35,7 +34,7 @@ type discovery struct {
 	authorities string
 	// settings is a checksum of what every overlay is made of and no InfraEnv says.
 	settings  string
-	envs      service.InfraEnvs
+	envs      infraEnvs
 	authority *token.Authority
 	// programs are what live images without an agent fetch.
 	programs *programs
@@ -45,7 +44,12 @@ type discovery struct {
 	slow atomic.Int64
 }
 
-func newDiscovery(o Options, live []image.Version, envs service.InfraEnvs, authority *token.Authority, authorities string, programs *programs, log *zap.Logger) *discovery {
+// infraEnvs reads InfraEnvs.
+type infraEnvs interface {
+	GetInfraEnv(ctx context.Context, by domain.Principal, id string) (*domain.InfraEnv, error)
+}
+
+func newDiscovery(o Options, live []image.Version, envs infraEnvs, authority *token.Authority, authorities string, programs *programs, log *zap.Logger) *discovery {
 	d := &discovery{base: o.BaseURL, images: o.ImageURL, authorities: authorities, envs: envs, authority: authority, programs: programs}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{buildinfo.Version(), o.BaseURL, authorities, agentUnit, fetchAgent, networkUnit, installNetwork}))
 	d.settings = hex.EncodeToString(sum[:8])

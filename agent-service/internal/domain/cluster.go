@@ -5,7 +5,6 @@ package domain
 
 import (
 	"cmp"
-	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -99,52 +98,6 @@ func (c *Cluster) Missing(members []*Host) string {
 	return strings.Join([]string{
 		"it needs " + hostCount(c.Wanted()), hostCount(len(members)) + " bound", hostCount(valid) + " valid", hostCount(approved) + " approved and valid",
 	}, ", ")
-}
-
-// InstallConfig is the cluster as installers describe it, without its pull secret.
-func (c *Cluster) InstallConfig() map[string]any {
-	list := func(values []string, field string) []any {
-		var found []any
-		for _, v := range values {
-			one := map[string]any{field: v}
-			if field == "cidr" {
-				one["hostPrefix"] = 23
-			}
-			found = append(found, one)
-		}
-		return found
-	}
-	networking := map[string]any{"networkType": "OVNKubernetes"}
-	for field, values := range map[string][]any{"machineNetwork": list(c.MachineNetworks, "cidr"), "clusterNetwork": list(c.ClusterNetworks, "cidr")} {
-		for _, v := range values {
-			if field == "machineNetwork" {
-				delete(v.(map[string]any), "hostPrefix")
-			}
-		}
-		if len(values) > 0 {
-			networking[field] = values
-		}
-	}
-	if len(c.ServiceNetworks) > 0 {
-		networking["serviceNetwork"] = c.ServiceNetworks
-	}
-	platform := map[string]any{"none": map[string]any{}}
-	if len(c.APIVIPs) > 0 && !c.UserManagedNetworking {
-		platform = map[string]any{"baremetal": map[string]any{"apiVIPs": c.APIVIPs, "ingressVIPs": c.IngressVIPs}}
-	}
-	config := map[string]any{
-		"apiVersion": "v1", "metadata": map[string]any{"name": c.Name}, "baseDomain": c.BaseDNSDomain, "networking": networking, "platform": platform,
-		"controlPlane": map[string]any{"name": "master", "replicas": c.ControlPlaneCount}, "compute": []any{map[string]any{"name": "worker", "replicas": c.WorkerCount}},
-	}
-	if c.SSHPublicKey != "" {
-		config["sshKey"] = c.SSHPublicKey
-	}
-	if c.Proxy != (Proxy{}) {
-		proxy := map[string]any{"httpProxy": c.Proxy.HTTP, "httpsProxy": c.Proxy.HTTPS, "noProxy": c.Proxy.NoProxy}
-		maps.DeleteFunc(proxy, func(_ string, v any) bool { return v == "" })
-		config["proxy"] = proxy
-	}
-	return config
 }
 
 func hostCount(n int) string {

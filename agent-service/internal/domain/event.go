@@ -4,8 +4,12 @@
 package domain
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Event tells a change. It is written in the change's transaction; repeats are folded into a count.
@@ -44,3 +48,36 @@ const (
 	Failure  = "error"
 	Critical = "critical"
 )
+
+// largestProps is how much an agent may say beside the message of an event, in bytes.
+const largestProps = 64 << 10
+
+// ownEvents are how the names of events begin that the service writes itself.
+var ownEvents = []string{"host_", "cluster_", "infra_env_", "image_"}
+
+// CheckReported is what is wrong with an event that an agent reports, nil for nothing.
+func (e *Event) CheckReported() error {
+	if e.Name == "" || utf8.RuneCountInString(e.Name) > 128 || e.Message == "" || utf8.RuneCountInString(e.Message) > 2000 {
+		return Refuse(Invalid, "EventInvalid", "an event needs a name of at most 128 and a message of at most 2000 characters")
+	}
+	if slices.ContainsFunc(ownEvents, func(prefix string) bool { return strings.HasPrefix(strings.ToLower(e.Name), prefix) }) {
+		return Refuse(Invalid, "EventReserved", "event %q: names that begin with %s are reserved for the service", e.Name, strings.Join(ownEvents, ", "))
+	}
+	if len(e.Props) > largestProps {
+		return Refuse(Invalid, "EventInvalid", "props of %d bytes: write at most %d", len(e.Props), largestProps)
+	}
+	if category := cmp.Or(e.Category, "user"); category != "user" && category != "metrics" {
+		return Refuse(Invalid, "CategoryInvalid", "category %q: write user or metrics", Truncate(category, 32))
+	}
+	return nil
+}
+
+// CheckSeverity is what is wrong with the severity of an event, nil for nothing.
+func (e *Event) CheckSeverity() error {
+	switch e.Severity {
+	case Info, Warning, Failure, Critical:
+		return nil
+	default:
+		return Refuse(Invalid, "SeverityInvalid", "severity %q: write info, warning, error or critical", Truncate(e.Severity, 32))
+	}
+}

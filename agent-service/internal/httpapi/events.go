@@ -15,7 +15,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/domain"
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/feed"
 )
 
 // keepAlive is how often a stream without news says that it is alive, and streamEnd when a client has to show its token again.
@@ -156,7 +156,7 @@ func (s *server) StreamEvents(ctx context.Context, r api.StreamEventsRequestObje
 type stream struct {
 	server *server
 	filter domain.EventFilter
-	news   *service.Subscription
+	news   *feed.Subscription
 	list   domain.List[domain.Event]
 	ctx    context.Context // of the request that the stream answers
 }

@@ -64,7 +64,7 @@ type Version struct {
 
 // Options are what the handler needs.
 type Options struct {
-	Service   service.API
+	Service   *service.Service
 	Authority *token.Authority
 	People    token.People
 	// Images is nil where this process has none.

@@ -7,10 +7,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"go.uber.org/zap"
 
@@ -21,7 +18,8 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 )
 
-// RegisterHost implements Agents.
+// RegisterHost makes or renews a host. Conflict IdentityInUse: another live machine has this id, or one that sent a fingerprint, which this one does not. Conflict
+// HostInstalled: it is installed and should boot from its disk.
 func (s *Service) RegisterHost(ctx context.Context, infraEnvID string, request domain.NewHost) (*domain.Host, error) {
 	if err := domain.CheckID("host_id", request.HostID); err != nil {
 		return nil, err
@@ -204,7 +202,8 @@ func (s *Service) tellRefused(ctx context.Context, refusal error, event domain.E
 	}
 }
 
-// Admitted implements Agents.
+// Admitted is whether the agent of a registered host acts with its image's token of a generation, also after that was revoked or has expired: agents of
+// assisted-service cannot take another one while they run. It ends with HostGeneration, and when the host registers again.
 func (s *Service) Admitted(ctx context.Context, key domain.HostKey, imageGeneration int64) (bool, error) {
 	found, err := s.entry(ctx, key)
 	if domain.KindOf(err) == domain.NotFound {
@@ -220,7 +219,7 @@ func (s *Service) Admitted(ctx context.Context, key domain.HostKey, imageGenerat
 	return imageGeneration > 0 && found.Host().Admission == domain.Generations{ImageGeneration: imageGeneration, HostGeneration: current.HostGeneration}, nil
 }
 
-// MustRegister implements Agents.
+// MustRegister is whether the agent of a host cannot go on without a new registration: the host is not known, or what its agent was Admitted with was revoked.
 func (s *Service) MustRegister(ctx context.Context, key domain.HostKey) (bool, error) {
 	e, err := s.entry(ctx, key)
 	if domain.KindOf(err) == domain.NotFound {
@@ -237,7 +236,7 @@ func (s *Service) MustRegister(ctx context.Context, key domain.HostKey) (bool, e
 	return h.BootID == "" && h.Admission.HostGeneration != current.HostGeneration, nil
 }
 
-// HoldsStamps implements Agents.
+// HoldsStamps is whether what a token carries is of the host's present registration and binding, from memory; NotFound for unknown hosts.
 func (s *Service) HoldsStamps(ctx context.Context, key domain.HostKey, carried domain.Stamps) (bool, error) {
 	e, err := s.entry(ctx, key)
 	if err != nil {
@@ -282,12 +281,13 @@ func (s *Service) readEntry(ctx context.Context, key domain.HostKey) (*hostcache
 	return s.hosts.Put(h, epoch), nil
 }
 
-// NextInstructions implements Agents.
+// NextInstructions is a heartbeat. It is held for at most hold (≤ MaxHold, 0 for an answer at once) and answered at
+// once when there is something to do, also when that came before the poll.
 func (s *Service) NextInstructions(ctx context.Context, key domain.HostKey, hold time.Duration) (Instructions, error) {
 	return s.next(ctx, key, nil, hold)
 }
 
-// NextInstructionsWith implements Agents.
+// NextInstructionsWith is NextInstructions for a token that carries stamps: where it ends, the poll is answered at once and tells nothing more (Ended).
 func (s *Service) NextInstructionsWith(ctx context.Context, key domain.HostKey, carried domain.Stamps, hold time.Duration) (Instructions, error) {
 	return s.next(ctx, key, &carried, hold)
 }
@@ -368,7 +368,7 @@ func (s *Service) Refresh(ctx context.Context, key domain.HostKey) error {
 	return err
 }
 
-// ReportProgress implements Agents.
+// ReportProgress takes a stage, from the agent or from the installed system. Conflict StageNotExpected where the host does not install.
 func (s *Service) ReportProgress(ctx context.Context, key domain.HostKey, report domain.ProgressReport) (*domain.Host, error) {
 	if lifecycle.Percentage(report.Stage) == 0 && report.Stage != lifecycle.StageFailed {
 		return nil, domain.Refuse(domain.Invalid, "StageUnknown", "there is no stage %q", domain.Truncate(string(report.Stage), 64))
@@ -412,30 +412,10 @@ func why(stage lifecycle.Stage, info string) string {
 	return ""
 }
 
-// largestProps is how much an agent may say beside the message of an event.
-const largestProps = 64 << 10
-
-// ownEvents are how the names of events begin that the service writes itself.
-var ownEvents = []string{"host_", "cluster_", "infra_env_", "image_"}
-
-func isOwnEvent(name string) bool {
-	return slices.ContainsFunc(ownEvents, func(prefix string) bool { return strings.HasPrefix(strings.ToLower(name), prefix) })
-}
-
-// ReportEvent implements Agents.
+// ReportEvent keeps an event that an agent triggers, bounded and for the cluster only while bound.
 func (s *Service) ReportEvent(ctx context.Context, key domain.HostKey, event domain.Event) error {
-	if event.Name == "" || utf8.RuneCountInString(event.Name) > 128 || event.Message == "" || utf8.RuneCountInString(event.Message) > 2000 {
-		return domain.Refuse(domain.Invalid, "EventInvalid", "an event needs a name of at most 128 and a message of at most 2000 characters")
-	}
-	if isOwnEvent(event.Name) {
-		return domain.Refuse(domain.Invalid, "EventReserved", "event %q: names that begin with %s are reserved for the service", event.Name, strings.Join(ownEvents, ", "))
-	}
-	if len(event.Props) > largestProps {
-		return domain.Refuse(domain.Invalid, "EventInvalid", "props of %d bytes: write at most %d", len(event.Props), largestProps)
-	}
-	category := cmp.Or(event.Category, "user")
-	if category != "user" && category != "metrics" {
-		return domain.Refuse(domain.Invalid, "CategoryInvalid", "category %q: write user or metrics", domain.Truncate(category, 32))
+	if err := event.CheckReported(); err != nil {
+		return err
 	}
 	if err := s.mayReportEvent(ctx, key); err != nil {
 		return err
@@ -444,20 +424,17 @@ func (s *Service) ReportEvent(ctx context.Context, key domain.HostKey, event dom
 		if event.ClusterID != "" && event.ClusterID != h.ClusterID {
 			return domain.RefuseUnknown("Cluster", event.ClusterID)
 		}
-		severity := event.Severity
-		switch severity {
-		case domain.Info, domain.Warning, domain.Failure, domain.Critical:
-		default:
-			return domain.Refuse(domain.Invalid, "SeverityInvalid", "severity %q: write info, warning, error or critical", domain.Truncate(severity, 32))
+		if err := event.CheckSeverity(); err != nil {
+			return err
 		}
-		w.Tell(h, h.ClusterID, severity, event.Name, h.ClusterID == "", "%s", event.Message)
-		told := &w.Recorded[len(w.Recorded)-1]
-		told.Category, told.Reported = category, true
+		w.Tell(h, h.ClusterID, event.Severity, event.Name, h.ClusterID == "", "%s", event.Message)
+		recorded := &w.Recorded[len(w.Recorded)-1]
+		recorded.Category, recorded.Reported = cmp.Or(event.Category, "user"), true
 		if len(event.Props) > 0 {
-			told.Props = event.Props
+			recorded.Props = event.Props
 		}
 		if event.At.After(h.CreatedAt) && event.At.Before(w.Now) { // else the machine's clock is wrong
-			told.At = event.At.UTC()
+			recorded.At = event.At.UTC()
 		}
 		return nil
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 )
 
-// CreateCluster implements Clusters.
+// CreateCluster makes a cluster that belongs to the principal.
 func (s *Service) CreateCluster(ctx context.Context, by domain.Principal, request domain.NewCluster) (*domain.Cluster, error) {
 	id, err := newID(request.ID)
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *Service) CreateCluster(ctx context.Context, by domain.Principal, reques
 	return new(*made), nil
 }
 
-// GetCluster implements Clusters.
+// GetCluster returns a cluster of the principal.
 func (s *Service) GetCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
 	var c *domain.Cluster
 	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
@@ -73,7 +73,7 @@ func (s *Service) GetCluster(ctx context.Context, by domain.Principal, id string
 	return c, nil
 }
 
-// ListClusters implements Clusters.
+// ListClusters returns clusters of the principal.
 func (s *Service) ListClusters(ctx context.Context, by domain.Principal, filter domain.ClusterFilter) (found domain.List[domain.Cluster], err error) {
 	err = s.view(ctx, func(ctx context.Context, r Reader) (err error) {
 		found, err = r.Clusters(ctx, domain.Scope{Principal: by}, filter)
@@ -104,7 +104,7 @@ func (s *Service) changeCluster(ctx context.Context, by domain.Principal, id str
 	return new(*c), nil
 }
 
-// UpdateCluster implements Clusters.
+// UpdateCluster lets change edit the settings; Conflict while it installs, but for HoldInstallation and counts.
 func (s *Service) UpdateCluster(ctx context.Context, by domain.Principal, id string, change func(*domain.ClusterSettings) error) (*domain.Cluster, error) {
 	return s.changeCluster(ctx, by, id, func(_ context.Context, w *work, c *domain.Cluster, _ []*domain.Host) error {
 		before := c.ClusterSettings
@@ -137,7 +137,7 @@ func (s *Service) UpdateCluster(ctx context.Context, by domain.Principal, id str
 	})
 }
 
-// DeleteCluster implements Clusters.
+// DeleteCluster frees the hosts. Conflict while it installs, unless forced.
 func (s *Service) DeleteCluster(ctx context.Context, by domain.Principal, id string, force bool) error {
 	_, err := s.changeCluster(ctx, by, id, func(ctx context.Context, w *work, c *domain.Cluster, members []*domain.Host) error {
 		if lifecycle.ClusterBusy(c.Status) && !force {
@@ -176,7 +176,7 @@ func (s *Service) DeleteCluster(ctx context.Context, by domain.Principal, id str
 	return err
 }
 
-// InstallCluster implements Clusters.
+// InstallCluster starts the installation: Conflict ClusterNotReady says what is missing.
 func (s *Service) InstallCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
 	return s.changeCluster(ctx, by, id, func(ctx context.Context, w *work, c *domain.Cluster, members []*domain.Host) error {
 		if err := w.refreshCluster(ctx, id); err != nil {
@@ -208,7 +208,7 @@ func (s *Service) InstallCluster(ctx context.Context, by domain.Principal, id st
 	})
 }
 
-// CancelCluster implements Clusters.
+// CancelCluster ends an installation that runs or failed.
 func (s *Service) CancelCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
 	return s.changeCluster(ctx, by, id, func(ctx context.Context, w *work, c *domain.Cluster, members []*domain.Host) error {
 		if !lifecycle.ClusterBusy(c.Status) && c.Status != lifecycle.ClusterFailed {
@@ -235,7 +235,7 @@ func (w *work) each(ctx context.Context, members []*domain.Host, verb lifecycle.
 	return nil
 }
 
-// ResetCluster implements Clusters.
+// ResetCluster makes a cluster and its hosts ready for another installation.
 func (s *Service) ResetCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
 	return s.changeCluster(ctx, by, id, func(ctx context.Context, w *work, c *domain.Cluster, members []*domain.Host) error {
 		if !slices.Contains([]lifecycle.ClusterState{lifecycle.ClusterFailed, lifecycle.ClusterCancelled}, c.Status) && !lifecycle.ClusterBusy(c.Status) {
@@ -247,7 +247,7 @@ func (s *Service) ResetCluster(ctx context.Context, by domain.Principal, id stri
 	})
 }
 
-// CompleteCluster implements Clusters.
+// CompleteCluster ends the installation, with the kubeconfig where there is one.
 func (s *Service) CompleteCluster(ctx context.Context, by domain.Principal, id, kubeconfig string) (*domain.Cluster, error) {
 	return s.changeCluster(ctx, by, id, func(_ context.Context, w *work, c *domain.Cluster, _ []*domain.Host) error {
 		switch c.Status {
@@ -264,7 +264,7 @@ func (s *Service) CompleteCluster(ctx context.Context, by domain.Principal, id, 
 	})
 }
 
-// Kubeconfig implements Clusters.
+// Kubeconfig is of an installed cluster; Conflict ClusterNotInstalled before.
 func (s *Service) Kubeconfig(ctx context.Context, by domain.Principal, id string) ([]byte, error) {
 	c, err := s.GetCluster(ctx, by, id)
 	if err != nil {
@@ -276,7 +276,7 @@ func (s *Service) Kubeconfig(ctx context.Context, by domain.Principal, id string
 	return []byte(c.Kubeconfig), nil
 }
 
-// ListEvents implements Events.
+// ListEvents returns events that the principal may see.
 func (s *Service) ListEvents(ctx context.Context, by domain.Principal, filter domain.EventFilter) (found domain.List[domain.Event], err error) {
 	err = s.view(ctx, func(ctx context.Context, r Reader) error {
 		if filter.ClusterID == "" && filter.InfraEnvID == "" && !by.Admin {

@@ -17,7 +17,8 @@ import (
 // deleteBatch is how many hosts one transaction deletes at most.
 const deleteBatch = 200
 
-// DeleteInfraEnv implements InfraEnvs. It is marked first, so that no host joins it any more; then its hosts are deleted in transactions of bounded size, and it itself with the
+// DeleteInfraEnv refuses while hosts are bound or installing (Conflict HostsBound), unless forced; free hosts go with it.
+// It is marked first, so that no host joins it any more; then its hosts are deleted in transactions of bounded size, and it itself with the
 // last of them. One that was begun is ended also where its caller has gone, and after a restart.
 func (s *Service) DeleteInfraEnv(ctx context.Context, by domain.Principal, id string, force bool) error {
 	if err := s.markInfraEnv(ctx, by, id, force); err != nil {

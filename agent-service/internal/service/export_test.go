@@ -21,9 +21,9 @@ func Listen(ctx context.Context, s *Service) error {
 // Review makes the next refresh of a cluster assess all of its hosts, or only those that it changes.
 func Review(s *Service, id string, due bool) {
 	if due {
-		s.reviews.forget(id)
+		s.reviews.Forget(id)
 	} else {
-		s.reviews.done(id, s.clock.Now()+time.Hour)
+		s.reviews.Done(id, s.clock.Now()+time.Hour)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -20,9 +19,8 @@ import (
 
 // Bounds of what is kept with a cluster.
 const (
-	// MaxManifest is how large one manifest may be, and MaxManifests how many there may be.
-	MaxManifest  = 1 << 20
-	MaxManifests = 128
+	// maxManifests is how many manifests there may be, and maxText how large other files may be.
+	maxManifests = 128
 	maxText      = 256 << 10
 	// maxManifestsSize is what all manifests of a cluster have together: they travel in one host's first-boot data.
 	maxManifestsSize = 8 << 20
@@ -36,18 +34,10 @@ const (
 	logsController = "logs/controller"
 )
 
-// ManifestFolders are where manifests of a cluster can be.
-var ManifestFolders = []string{"manifests", "openshift"}
-
-func isManifest(name string) bool {
-	folder, file, there := strings.Cut(name, "/")
-	return there && file != "" && !strings.Contains(file, "/") && slices.Contains(ManifestFolders, folder)
-}
-
-// ListManifests implements Files.
+// ListManifests are the files of manifests/ and openshift/. The host that brings up the control plane gets them with its first-boot data.
 func (s *Service) ListManifests(ctx context.Context, by domain.Principal, clusterID string) ([]domain.FileInfo, error) {
 	files, err := s.files(ctx, by, clusterID)
-	return slices.DeleteFunc(files, func(f domain.FileInfo) bool { return !isManifest(f.Name) }), err
+	return slices.DeleteFunc(files, func(f domain.FileInfo) bool { return !domain.IsManifest(f.Name) }), err
 }
 
 func (s *Service) files(ctx context.Context, by domain.Principal, clusterID string) (files []domain.FileInfo, err error) {
@@ -77,39 +67,39 @@ func (s *Service) file(ctx context.Context, by domain.Principal, clusterID, name
 	return content, err
 }
 
-// Manifest implements Files.
+// Manifest returns the content of a manifest.
 func (s *Service) Manifest(ctx context.Context, by domain.Principal, clusterID, name string) ([]byte, error) {
 	content, err := s.file(ctx, by, clusterID, name)
-	if err == nil && (content == nil || !isManifest(name)) {
+	if err == nil && (content == nil || !domain.IsManifest(name)) {
 		return nil, domain.RefuseUnknown("Manifest", domain.Truncate(name, 256))
 	}
 	return content, err
 }
 
-// CreateManifest implements Files.
+// CreateManifest writes over one that is there.
 func (s *Service) CreateManifest(ctx context.Context, by domain.Principal, clusterID, name string, content []byte) error {
 	return s.changeManifests(ctx, by, clusterID, func(ctx context.Context, w *work, there []domain.FileInfo) error {
 		manifests, size := 1, int64(len(content))
 		for _, f := range there {
-			if isManifest(f.Name) && f.Name != name {
+			if domain.IsManifest(f.Name) && f.Name != name {
 				manifests++
 				size += f.Size
 			}
 		}
-		if manifests > MaxManifests || size > maxManifestsSize {
-			return domain.Refuse(domain.Conflict, "TooManyManifests", "a cluster has at most %d manifests of %d bytes together", MaxManifests, maxManifestsSize)
+		if manifests > maxManifests || size > maxManifestsSize {
+			return domain.Refuse(domain.Conflict, "TooManyManifests", "a cluster has at most %d manifests of %d bytes together", maxManifests, maxManifestsSize)
 		}
 		return w.putManifest(ctx, clusterID, name, content)
 	})
 }
 
-// UpdateManifest implements Files.
+// UpdateManifest renames a manifest, and gives it a content unless that is nil.
 func (s *Service) UpdateManifest(ctx context.Context, by domain.Principal, clusterID, name, newName string, content []byte) error {
 	return s.changeManifests(ctx, by, clusterID, func(ctx context.Context, w *work, there []domain.FileInfo) error {
 		has := func(name string) bool {
 			return slices.ContainsFunc(there, func(f domain.FileInfo) bool { return f.Name == name })
 		}
-		if !isManifest(name) || !has(name) {
+		if !domain.IsManifest(name) || !has(name) {
 			return domain.RefuseUnknown("Manifest", domain.Truncate(name, 256))
 		}
 		if newName != name && has(newName) {
@@ -130,10 +120,10 @@ func (s *Service) UpdateManifest(ctx context.Context, by domain.Principal, clust
 	})
 }
 
-// DeleteManifest implements Files.
+// DeleteManifest deletes a manifest. NotFound for an unknown one.
 func (s *Service) DeleteManifest(ctx context.Context, by domain.Principal, clusterID, name string) error {
 	return s.changeManifests(ctx, by, clusterID, func(ctx context.Context, w *work, there []domain.FileInfo) error {
-		if !isManifest(name) || !slices.ContainsFunc(there, func(f domain.FileInfo) bool { return f.Name == name }) {
+		if !domain.IsManifest(name) || !slices.ContainsFunc(there, func(f domain.FileInfo) bool { return f.Name == name }) {
 			return domain.RefuseUnknown("Manifest", domain.Truncate(name, 256))
 		}
 		return w.DeleteFile(ctx, clusterID, name)
@@ -141,17 +131,8 @@ func (s *Service) DeleteManifest(ctx context.Context, by domain.Principal, clust
 }
 
 func (w *work) putManifest(ctx context.Context, clusterID, name string, content []byte) error {
-	if !isManifest(name) || len(name) > 512 {
-		return domain.Refuse(domain.Invalid, "ManifestNameInvalid", "%q: a manifest is a file in manifests or openshift", domain.Truncate(name, 64))
-	}
-	if len(content) == 0 || len(content) > MaxManifest {
-		return domain.Refuse(domain.Invalid, "ManifestInvalid", "a manifest has 1 to %d bytes", MaxManifest)
-	}
-	var parsed any
-	for document := range strings.SplitSeq(string(content), "\n---") {
-		if err := yaml.Unmarshal([]byte(document), &parsed); err != nil {
-			return domain.Refuse(domain.Invalid, "ManifestInvalid", "manifest %s is neither YAML nor JSON", name)
-		}
+	if err := domain.CheckManifest(name, content); err != nil {
+		return err
 	}
 	return w.PutFile(ctx, clusterID, name, content, w.Now)
 }
@@ -180,28 +161,24 @@ func (s *Service) changeFiles(ctx context.Context, by domain.Principal, clusterI
 	}, clusterID)
 }
 
-// InstallConfig implements Files.
+// InstallConfig is the cluster as installers describe it, in YAML, with the overrides and without the pull secret.
 func (s *Service) InstallConfig(ctx context.Context, by domain.Principal, clusterID string) ([]byte, error) {
 	c, err := s.GetCluster(ctx, by, clusterID)
 	if err != nil {
 		return nil, err
 	}
-	config := c.InstallConfig()
 	overrides, err := s.file(ctx, by, clusterID, overridesFile)
 	if err != nil {
 		return nil, err
 	}
-	if overrides != nil {
-		var patch map[string]any
-		if err := json.Unmarshal(overrides, &patch); err != nil {
-			return nil, fmt.Errorf("reading the overrides of cluster %s: %w", clusterID, err)
-		}
-		merge(config, patch)
+	config, err := c.InstallConfig(overrides)
+	if err != nil {
+		return nil, err
 	}
 	return yaml.Marshal(config)
 }
 
-// OverrideInstallConfig implements Files.
+// OverrideInstallConfig keeps a JSON object that is laid over it; an empty one is none.
 func (s *Service) OverrideInstallConfig(ctx context.Context, by domain.Principal, clusterID, overrides string) error {
 	var patch map[string]any
 	if len(overrides) > maxText || json.Unmarshal([]byte(cmp.Or(overrides, "{}")), &patch) != nil || patch == nil {
@@ -218,29 +195,13 @@ func (s *Service) OverrideInstallConfig(ctx context.Context, by domain.Principal
 	})
 }
 
-// merge lays one tree over another; null takes a branch away.
-func merge(into, over map[string]any) {
-	for key, value := range over {
-		branch, isBranch := value.(map[string]any)
-		below, wasBranch := into[key].(map[string]any)
-		switch {
-		case value == nil:
-			delete(into, key)
-		case isBranch && wasBranch:
-			merge(below, branch)
-		default:
-			into[key] = value
-		}
-	}
-}
-
-// SettingsOfUI implements Files.
+// SettingsOfUI is a text that user interfaces keep with a cluster.
 func (s *Service) SettingsOfUI(ctx context.Context, by domain.Principal, clusterID string) (string, error) {
 	content, err := s.file(ctx, by, clusterID, settingsOfUI)
 	return string(content), err
 }
 
-// SetSettingsOfUI implements Files.
+// SetSettingsOfUI keeps a text of a user interface with a cluster.
 func (s *Service) SetSettingsOfUI(ctx context.Context, by domain.Principal, clusterID, settings string) error {
 	if len(settings) > maxText {
 		return domain.Refuse(domain.Invalid, "SettingsTooLarge", "the settings have at most %d bytes", maxText)
@@ -253,7 +214,7 @@ func (s *Service) SetSettingsOfUI(ctx context.Context, by domain.Principal, clus
 	}, clusterID)
 }
 
-// KeepLogs implements Files.
+// KeepLogs keeps an archive of a host that is bound to the cluster, of itself or of the cluster's controller; NotFound from others.
 func (s *Service) KeepLogs(ctx context.Context, clusterID string, from domain.HostKey, controller bool, archive []byte) error {
 	return s.update(ctx, func(ctx context.Context, w *work) error {
 		h, err := w.host(ctx, from)
@@ -277,7 +238,7 @@ func (s *Service) KeepLogs(ctx context.Context, clusterID string, from domain.Ho
 	}, clusterID)
 }
 
-// LogsProgress implements Files.
+// LogsProgress is requested, collecting, completed or timeout.
 func (s *Service) LogsProgress(ctx context.Context, key domain.HostKey, state string) error {
 	_, err := s.change(ctx, domain.Machine, key, func(_ context.Context, w *work, h *domain.Host) error {
 		h.LogsState, h.LogsAt = state, w.Now
@@ -286,13 +247,13 @@ func (s *Service) LogsProgress(ctx context.Context, key domain.HostKey, state st
 	return err
 }
 
-// ListLogs implements Files.
+// ListLogs are logs/<host id> and logs/controller.
 func (s *Service) ListLogs(ctx context.Context, by domain.Principal, clusterID string) ([]domain.FileInfo, error) {
 	files, err := s.files(ctx, by, clusterID)
 	return slices.DeleteFunc(files, func(f domain.FileInfo) bool { return !strings.HasPrefix(f.Name, logsFolder) }), err
 }
 
-// Logs implements Files.
+// Logs returns an archive of logs by the name that ListLogs has.
 func (s *Service) Logs(ctx context.Context, by domain.Principal, clusterID, name string) ([]byte, error) {
 	content, err := s.file(ctx, by, clusterID, name)
 	if err == nil && (content == nil || !strings.HasPrefix(name, logsFolder)) {
@@ -301,7 +262,7 @@ func (s *Service) Logs(ctx context.Context, by domain.Principal, clusterID, name
 	return content, err
 }
 
-// AllowHosts implements Clusters.
+// AllowHosts makes an installed cluster take more hosts under the name that clients of assisted-service know: adding-hosts.
 func (s *Service) AllowHosts(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
 	return s.changeCluster(ctx, by, id, func(_ context.Context, w *work, c *domain.Cluster, _ []*domain.Host) error {
 		switch c.Status {
@@ -315,7 +276,7 @@ func (s *Service) AllowHosts(ctx context.Context, by domain.Principal, id string
 	})
 }
 
-// ResetValidation implements Hosts.
+// ResetValidation makes the agent try again what it had found out: Invalid for validations that follow from what is known.
 func (s *Service) ResetValidation(ctx context.Context, by domain.Principal, key domain.HostKey, id string) (*domain.Host, error) {
 	h, err := s.change(ctx, by, key, func(ctx context.Context, w *work, h *domain.Host) error {
 		if err := w.settles(ctx, by, h); err != nil {
@@ -337,5 +298,5 @@ func (s *Service) ResetValidation(ctx context.Context, by domain.Principal, key 
 	return h, err
 }
 
-// HostMinimums implements Hosts.
+// HostMinimums are what hosts need, by role.
 func (s *Service) HostMinimums() validate.Minimums { return s.Minimums }

@@ -18,16 +18,16 @@ import (
 )
 
 // reach reads a host to be changed by who owns or uses it. Unknown and foreign hosts answer alike.
-func (w *work) reach(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, stake, error) {
+func (w *work) reach(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, domain.Stake, error) {
 	h, err := w.host(ctx, key)
 	if err != nil {
-		return nil, stake{}, err
+		return nil, domain.Stake{}, err
 	}
 	if h == nil {
-		return nil, stake{}, domain.RefuseUnknown("Host", key.HostID)
+		return nil, domain.Stake{}, domain.RefuseUnknown("Host", key.HostID)
 	}
 	has, err := w.stake(ctx, by, h)
-	if err == nil && has == (stake{}) {
+	if err == nil && has == (domain.Stake{}) {
 		err = domain.RefuseUnknown("Host", key.HostID)
 	}
 	return h, has, err
@@ -44,7 +44,7 @@ func (w *work) ownCluster(ctx context.Context, by domain.Principal, id string) (
 	return c, nil
 }
 
-// GetHost implements Hosts.
+// GetHost returns a host that the principal owns or uses.
 func (s *Service) GetHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
 	var h *domain.Host
 	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
@@ -58,11 +58,11 @@ func (s *Service) GetHost(ctx context.Context, by domain.Principal, key domain.H
 		if err != nil {
 			return err
 		}
-		has := stakeIn(by, h, owner)
-		if has == (stake{}) {
+		has := domain.StakeIn(by, h, owner)
+		if has == (domain.Stake{}) {
 			return domain.RefuseUnknown("Host", key.HostID)
 		}
-		h = has.shown(*h)
+		h = has.Shown(*h)
 		return nil
 	})
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Service) GetHost(ctx context.Context, by domain.Principal, key domain.H
 	return h, nil
 }
 
-// ListHosts implements Hosts.
+// ListHosts leaves inventories out; Inventory has them.
 func (s *Service) ListHosts(ctx context.Context, by domain.Principal, filter domain.HostFilter) (found domain.List[domain.Host], err error) {
 	err = s.view(ctx, func(ctx context.Context, r Reader) (err error) {
 		if found, err = r.Hosts(ctx, domain.Scope{Principal: by}, filter); err != nil || by.Admin {
@@ -79,14 +79,14 @@ func (s *Service) ListHosts(ctx context.Context, by domain.Principal, filter dom
 		}
 		has, err := stakes(ctx, r, by, found.Items)
 		for i := range has {
-			found.Items[i] = *has[i].shown(found.Items[i])
+			found.Items[i] = *has[i].Shown(found.Items[i])
 		}
 		return err
 	})
 	return found, err
 }
 
-// Inventory implements Hosts.
+// Inventory is the JSON that the agent reported (bounded, flagged where it was cut), empty before its first report.
 func (s *Service) Inventory(ctx context.Context, by domain.Principal, key domain.HostKey) ([]byte, error) {
 	h, err := s.remembered(ctx, key)
 	if err != nil {
@@ -108,10 +108,10 @@ func (s *Service) Inventory(ctx context.Context, by domain.Principal, key domain
 	return inventory, err
 }
 
-// Inventories implements Hosts.
+// Inventories are those of hosts that were listed; hosts without one are left out.
 func (s *Service) Inventories(ctx context.Context, by domain.Principal, hosts []domain.Host) (inventories map[domain.HostKey][]byte, err error) {
 	err = s.view(ctx, func(ctx context.Context, r Reader) (err error) {
-		var has []stake
+		var has []domain.Stake
 		if !by.Admin {
 			if has, err = stakes(ctx, r, by, hosts); err != nil {
 				return err
@@ -119,7 +119,7 @@ func (s *Service) Inventories(ctx context.Context, by domain.Principal, hosts []
 		}
 		var keys []domain.HostKey
 		for i := range hosts {
-			if (by.Admin || has[i] != stake{}) && hosts[i].Summary.Hash != "" {
+			if (by.Admin || has[i] != domain.Stake{}) && hosts[i].Summary.Hash != "" {
 				keys = append(keys, hosts[i].HostKey)
 			}
 		}
@@ -141,7 +141,7 @@ func (s *Service) remembered(ctx context.Context, key domain.HostKey) (*domain.H
 	return e.Host(), nil
 }
 
-// Seen implements Hosts.
+// Seen is when the agent polled last, from memory.
 func (s *Service) Seen(key domain.HostKey) domain.Seen {
 	e := s.hosts.Get(key)
 	if e == nil {
@@ -154,7 +154,7 @@ func (s *Service) Seen(key domain.HostKey) domain.Seen {
 // change runs a transaction about one host of a principal. The clusters are those that it may be taken to.
 func (s *Service) change(ctx context.Context, by domain.Principal, key domain.HostKey, do func(ctx context.Context, w *work, h *domain.Host) error, clusters ...string) (*domain.Host, error) {
 	var h *domain.Host
-	var before, after stake
+	var before, after domain.Stake
 	err := s.update(ctx, func(ctx context.Context, w *work) (err error) {
 		if h, before, err = w.reach(ctx, by, key); err != nil {
 			return err
@@ -168,10 +168,10 @@ func (s *Service) change(ctx context.Context, by domain.Principal, key domain.Ho
 	if err != nil {
 		return nil, err
 	}
-	return stake{owns: before.owns, uses: before.uses || after.uses}.shown(*h), nil
+	return domain.Stake{Owns: before.Owns, Uses: before.Uses || after.Uses}.Shown(*h), nil
 }
 
-// UpdateHost implements Hosts.
+// UpdateHost lets change edit the settings in a transaction; whatever it empties is cleared. Conflict while installing.
 func (s *Service) UpdateHost(ctx context.Context, by domain.Principal, key domain.HostKey, change func(*domain.HostSettings) error) (*domain.Host, error) {
 	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *domain.Host) error {
 		if err := w.settles(ctx, by, h); err != nil {
@@ -259,7 +259,8 @@ func (w *work) join(ctx context.Context, h *domain.Host, c *domain.Cluster, verb
 	return w.refreshCluster(ctx, c.ID)
 }
 
-// BindHost implements Hosts.
+// BindHost gives a free host to a cluster; bound to that cluster already, it is returned unchanged only if idempotent is
+// asked for (custom resources), else Conflict HostBoundAlready.
 func (s *Service) BindHost(ctx context.Context, by domain.Principal, key domain.HostKey, clusterID string, idempotent bool) (*domain.Host, error) {
 	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *domain.Host) error {
 		if err := w.keeps(by, h); err != nil {
@@ -276,7 +277,8 @@ func (s *Service) BindHost(ctx context.Context, by domain.Principal, key domain.
 	}, clusterID)
 }
 
-// MoveHost implements Hosts.
+// MoveHost takes a bound host to another cluster, in one transaction, after the destination was checked. Conflict while either is installed, and where
+// the destination is installed already.
 func (s *Service) MoveHost(ctx context.Context, by domain.Principal, key domain.HostKey, clusterID string) (*domain.Host, error) {
 	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *domain.Host) error {
 		if err := w.keeps(by, h); err != nil {
@@ -296,7 +298,7 @@ func (s *Service) MoveHost(ctx context.Context, by domain.Principal, key domain.
 // errDryRun undoes the transaction of a dry run.
 var errDryRun = domain.Refuse(domain.Conflict, "DryRun", "nothing was written")
 
-// CheckBind implements Hosts.
+// CheckBind is the dry run of BindHost and MoveHost; nothing is written.
 func (s *Service) CheckBind(ctx context.Context, by domain.Principal, key domain.HostKey, clusterID string) (domain.DryRun, error) {
 	var answer domain.DryRun
 	_, err := s.change(ctx, by, key, func(ctx context.Context, w *work, h *domain.Host) error {
@@ -356,7 +358,7 @@ func (w *work) release(ctx context.Context, h *domain.Host, verb lifecycle.Verb)
 	return nil
 }
 
-// UnbindHost implements Hosts.
+// UnbindHost frees a host. Conflict while it or its cluster installs, while it is free, and where its InfraEnv has a cluster.
 func (s *Service) UnbindHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
 	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *domain.Host) error {
 		e, err := w.InfraEnv(ctx, h.InfraEnvID)
@@ -370,7 +372,7 @@ func (s *Service) UnbindHost(ctx context.Context, by domain.Principal, key domai
 	})
 }
 
-// ReclaimHost implements Hosts.
+// ReclaimHost brings an installed host back into the pool by itself, where its system can.
 func (s *Service) ReclaimHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
 	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *domain.Host) error { return w.release(ctx, h, lifecycle.Reclaim) })
 }
@@ -398,7 +400,7 @@ func (w *work) actBecause(ctx context.Context, h *domain.Host, verb lifecycle.Ve
 	return nil
 }
 
-// InstallHost implements Hosts.
+// InstallHost starts the installation of a host that joins an installed cluster.
 func (s *Service) InstallHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
 	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *domain.Host) error {
 		if err := w.settles(ctx, by, h); err != nil {
@@ -424,7 +426,7 @@ func (s *Service) InstallHost(ctx context.Context, by domain.Principal, key doma
 	})
 }
 
-// ResetHost implements Hosts.
+// ResetHost lets a host be used again in its cluster, after it booted the discovery image.
 func (s *Service) ResetHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
 	return s.change(ctx, by, key, func(ctx context.Context, w *work, h *domain.Host) error {
 		if err := w.settles(ctx, by, h); err != nil {
@@ -437,7 +439,7 @@ func (s *Service) ResetHost(ctx context.Context, by domain.Principal, key domain
 	})
 }
 
-// RevokeTokens implements Hosts.
+// RevokeTokens makes the tokens of a host open nothing, at once, as RevokeHostTokens does. Its state stays.
 func (s *Service) RevokeTokens(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
 	return s.change(ctx, by, key, func(_ context.Context, w *work, h *domain.Host) error {
 		if err := w.keeps(by, h); err != nil {
@@ -449,7 +451,7 @@ func (s *Service) RevokeTokens(ctx context.Context, by domain.Principal, key dom
 	})
 }
 
-// DeleteHost implements Hosts.
+// DeleteHost forgets a host. Conflict while it installs. NotFound for an unknown one.
 func (s *Service) DeleteHost(ctx context.Context, by domain.Principal, key domain.HostKey) error {
 	_, err := s.change(ctx, by, key, func(ctx context.Context, w *work, h *domain.Host) error {
 		if err := w.keeps(by, h); err != nil {

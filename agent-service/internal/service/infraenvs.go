@@ -17,7 +17,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 )
 
-// CreateInfraEnv implements InfraEnvs.
+// CreateInfraEnv makes an InfraEnv that belongs to the principal.
 func (s *Service) CreateInfraEnv(ctx context.Context, by domain.Principal, request domain.NewInfraEnv) (*domain.InfraEnv, error) {
 	id, err := newID(request.ID)
 	if err != nil {
@@ -75,7 +75,7 @@ func newID(id string) (string, error) {
 	return id, domain.CheckID("id", id)
 }
 
-// GetInfraEnv implements InfraEnvs.
+// GetInfraEnv returns an InfraEnv of the principal.
 func (s *Service) GetInfraEnv(ctx context.Context, by domain.Principal, id string) (*domain.InfraEnv, error) {
 	var e *domain.InfraEnv
 	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
@@ -100,7 +100,7 @@ func ownInfraEnv(ctx context.Context, r Reader, by domain.Principal, id string) 
 	return e, nil
 }
 
-// ListInfraEnvs implements InfraEnvs.
+// ListInfraEnvs returns InfraEnvs of the principal.
 func (s *Service) ListInfraEnvs(ctx context.Context, by domain.Principal, filter domain.InfraEnvFilter) (found domain.List[domain.InfraEnv], err error) {
 	err = s.view(ctx, func(ctx context.Context, r Reader) (err error) {
 		found, err = r.InfraEnvs(ctx, domain.Scope{Principal: by}, filter)
@@ -109,7 +109,8 @@ func (s *Service) ListInfraEnvs(ctx context.Context, by domain.Principal, filter
 	return found, err
 }
 
-// UpdateInfraEnv implements InfraEnvs.
+// UpdateInfraEnv lets change edit the settings in a transaction; whatever it empties is cleared. An error of change is
+// returned as it is. Nothing is written where nothing changed, and ImageUpdatedAt moves only when the image's content does.
 func (s *Service) UpdateInfraEnv(ctx context.Context, by domain.Principal, id string, change func(*domain.InfraEnvSettings) error) (*domain.InfraEnv, error) {
 	var e *domain.InfraEnv
 	err := s.update(ctx, func(ctx context.Context, w *work) (err error) {
@@ -181,7 +182,8 @@ func (w *work) takes(ctx context.Context, by domain.Principal, clusterID, archit
 	return nil
 }
 
-// RotateTokens implements InfraEnvs.
+// RotateTokens makes tokens of the image (scoped to the InfraEnv) of older generations open nothing, at once. Running hosts
+// keep working: their tokens are narrowed to the host and carry HostGeneration, or they are Admitted; with hosts that ends too.
 func (s *Service) RotateTokens(ctx context.Context, by domain.Principal, id string, hosts bool) (*domain.InfraEnv, error) {
 	return s.revoke(ctx, by, id, "infra_env_tokens_rotated", "Tokens of images that were made before are no longer accepted", func(e *domain.InfraEnv, now time.Time) {
 		e.ImageGeneration++
@@ -192,7 +194,8 @@ func (s *Service) RotateTokens(ctx context.Context, by domain.Principal, id stri
 	})
 }
 
-// RevokeHostTokens implements InfraEnvs.
+// RevokeHostTokens makes all tokens of the InfraEnv's hosts open nothing, at once: those of agents, which register again with the token of their image, those of installed
+// systems, and what agents were Admitted with.
 func (s *Service) RevokeHostTokens(ctx context.Context, by domain.Principal, id string) error {
 	_, err := s.revoke(ctx, by, id, "infra_env_host_tokens_revoked", "Tokens of the hosts that were made before are no longer accepted", func(e *domain.InfraEnv, _ time.Time) {
 		e.HostGeneration++
@@ -221,7 +224,8 @@ func (s *Service) revoke(ctx context.Context, by domain.Principal, id, event, me
 	return e, nil
 }
 
-// TokenGenerations implements InfraEnvs.
+// TokenGenerations are the current generations of an InfraEnv, from memory; NotFound for unknown ones, Unavailable where they may come back. A token is refused
+// whose generation is another.
 func (s *Service) TokenGenerations(ctx context.Context, id string) (domain.Generations, error) {
 	e, err := s.knownInfraEnv(ctx, id)
 	if domain.KindOf(err) == domain.NotFound && s.RestoreTime > 0 && (!s.loaded.Load() || s.clock.Now()-time.Duration(s.loadedAt.Load()) < s.RestoreTime) {

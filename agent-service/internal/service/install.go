@@ -13,7 +13,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 )
 
-// FirstBoot implements Agents.
+// FirstBoot is the first-boot data of a host that installs; Conflict otherwise. It holds a token for the installed system, which ends with the binding.
 func (s *Service) FirstBoot(ctx context.Context, key domain.HostKey) ([]byte, string, error) {
 	var h *domain.Host
 	var c *domain.Cluster
@@ -67,7 +67,7 @@ func manifestsOf(ctx context.Context, r Reader, clusterID string) (map[string]st
 	files, err := r.Files(ctx, clusterID)
 	manifests := map[string]string{}
 	for _, f := range files {
-		if err == nil && isManifest(f.Name) {
+		if err == nil && domain.IsManifest(f.Name) {
 			var content []byte
 			content, err = r.File(ctx, clusterID, f.Name)
 			manifests[f.Name] = string(content)

@@ -9,32 +9,6 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
-// stake is what a principal has to do with a host: its InfraEnv is theirs, the cluster that it is in, both, or neither.
-type stake struct {
-	owns bool
-	uses bool
-}
-
-// stakeIn is the stake of a principal in a host; owner is that of its cluster, nil for a free host.
-func stakeIn(by domain.Principal, h *domain.Host, owner *domain.Owner) stake {
-	return stake{owns: by.Owns(h.Owner), uses: owner != nil && by.Owns(*owner)}
-}
-
-// settles is true for who says how the host is used: who owns it while it is free, and who uses it while it is bound.
-func (s stake) settles(h *domain.Host) bool { return s.uses || s.owns && h.ClusterID == "" }
-
-// shown is what the principal may see of a host. The owner of the InfraEnv does not see what the user of the cluster says of it, who does not see whose it is.
-func (s stake) shown(h domain.Host) *domain.Host {
-	if !s.owns {
-		h.Owner = domain.Owner{}
-	}
-	if !s.settles(&h) {
-		h.HostSettings = domain.HostSettings{Approved: h.Approved, Role: h.Role, RequestedHostname: h.FreeHostname}
-		h.StateInfo, h.Validations, h.Progress.Info = "The host is in a cluster of another user", nil, ""
-	}
-	return &h
-}
-
 // clusterOwner is the owner of the cluster that a host is in, nil for a free one.
 func clusterOwner(ctx context.Context, r Reader, h *domain.Host) (*domain.Owner, error) {
 	if h.ClusterID == "" {
@@ -48,9 +22,9 @@ func clusterOwner(ctx context.Context, r Reader, h *domain.Host) (*domain.Owner,
 }
 
 // stakes are those of a principal in many hosts, in their order.
-func stakes(ctx context.Context, r Reader, by domain.Principal, hosts []domain.Host) ([]stake, error) {
+func stakes(ctx context.Context, r Reader, by domain.Principal, hosts []domain.Host) ([]domain.Stake, error) {
 	owners := map[string]*domain.Owner{}
-	found := make([]stake, 0, len(hosts))
+	found := make([]domain.Stake, 0, len(hosts))
 	for i := range hosts {
 		h := &hosts[i]
 		owner, known := owners[h.ClusterID]
@@ -61,21 +35,21 @@ func stakes(ctx context.Context, r Reader, by domain.Principal, hosts []domain.H
 			}
 			owners[h.ClusterID] = owner
 		}
-		found = append(found, stakeIn(by, h, owner))
+		found = append(found, domain.StakeIn(by, h, owner))
 	}
 	return found, nil
 }
 
 // stake is that of a principal in a host of this transaction.
-func (w *work) stake(ctx context.Context, by domain.Principal, h *domain.Host) (stake, error) {
+func (w *work) stake(ctx context.Context, by domain.Principal, h *domain.Host) (domain.Stake, error) {
 	if by.Admin {
-		return stake{owns: true, uses: true}, nil
+		return domain.Stake{Owns: true, Uses: true}, nil
 	}
 	c, err := w.cluster(ctx, h.ClusterID)
 	if err != nil || c == nil {
-		return stakeIn(by, h, nil), err
+		return domain.StakeIn(by, h, nil), err
 	}
-	return stakeIn(by, h, &c.Owner), nil
+	return domain.StakeIn(by, h, &c.Owner), nil
 }
 
 // keeps refuses what only the owner of the InfraEnv does: to bind a host, to move it, to delete it and to revoke its tokens.
@@ -89,13 +63,13 @@ func (w *work) keeps(by domain.Principal, h *domain.Host) error {
 // settles refuses what only the user of the cluster does while the host is in it.
 func (w *work) settles(ctx context.Context, by domain.Principal, h *domain.Host) error {
 	s, err := w.stake(ctx, by, h)
-	if err != nil || s.settles(h) {
+	if err != nil || s.Settles(h) {
 		return err
 	}
 	return domain.Refuse(domain.Conflict, "HostUsedByAnother", "host %s is in a cluster of another user, who alone says how it is used: unbind it first", h.HostID)
 }
 
-// MayActAs implements Hosts.
+// MayActAs is nil for people who may do what the agent of a host does, and see what it sees: the owner of a free host, the user of a bound one; else NotFound.
 func (s *Service) MayActAs(ctx context.Context, by domain.Principal, key domain.HostKey) error {
 	if by.Admin {
 		return nil
@@ -107,7 +81,7 @@ func (s *Service) MayActAs(ctx context.Context, by domain.Principal, key domain.
 		}
 		if h != nil {
 			owner, err := clusterOwner(ctx, r, h)
-			if err != nil || stakeIn(by, h, owner).settles(h) {
+			if err != nil || domain.StakeIn(by, h, owner).Settles(h) {
 				return err
 			}
 		}

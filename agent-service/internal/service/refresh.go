@@ -6,8 +6,6 @@ package service
 import (
 	"context"
 	"reflect"
-	"sync"
-	"time"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hostplan"
@@ -34,7 +32,7 @@ func (w *work) refreshCluster(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	all := w.concernsAll(w.clusters[id]) || w.s.reviews.due(id, w.s.clock.Now(), w.s.PollInterval)
+	all := w.concernsAll(w.clusters[id]) || w.s.reviews.Due(id, w.s.clock.Now(), w.s.PollInterval)
 	for range 8 {
 		around := hostplan.SurroundingsOf(c, members)
 		for i, m := range members {
@@ -78,33 +76,4 @@ func (w *work) concernsAll(c *tracked[domain.Cluster]) bool {
 		}
 	}
 	return false
-}
-
-// reviews are when all hosts of a cluster were assessed last, whether anything about the others changed or not: so that what this process does not see change, such as its
-// own configuration, is not forgotten.
-type reviews struct {
-	mu   sync.Mutex
-	last map[string]time.Duration
-}
-
-func (r *reviews) due(id string, now, interval time.Duration) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	at, ever := r.last[id]
-	return !ever || now-at >= interval
-}
-
-func (r *reviews) done(id string, now time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.last == nil {
-		r.last = map[string]time.Duration{}
-	}
-	r.last[id] = now
-}
-
-func (r *reviews) forget(id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.last, id)
 }

@@ -14,7 +14,7 @@ import (
 
 const infoRestored = "Done; the service lost its data since"
 
-// RestoreCluster implements Clusters.
+// RestoreCluster makes a cluster installed that was installed before the service lost its data. Nothing changes where it is.
 func (s *Service) RestoreCluster(ctx context.Context, by domain.Principal, id string, from domain.Restored) (*domain.Cluster, error) {
 	return s.changeCluster(ctx, by, id, func(_ context.Context, w *work, c *domain.Cluster, _ []*domain.Host) error {
 		if hostplan.TakesDayTwo(c) {
@@ -27,7 +27,8 @@ func (s *Service) RestoreCluster(ctx context.Context, by domain.Principal, id st
 	})
 }
 
-// RestoreHost implements Hosts.
+// RestoreHost brings back an installed host that the service lost with its data: one that is not known, or that came back without its past. It is not
+// installed again. Conflict ClusterNotInstalled unless the cluster is installed.
 func (s *Service) RestoreHost(ctx context.Context, by domain.Principal, key domain.HostKey, from domain.RestoredHost) (*domain.Host, error) {
 	var h *domain.Host
 	err := s.update(ctx, func(ctx context.Context, w *work) (err error) {

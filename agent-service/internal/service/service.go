@@ -13,7 +13,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/clusterqueue"
 	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/feed"
 	"github.com/muster-io/muster/agent-service/internal/hostcache"
 	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	"github.com/muster-io/muster/agent-service/internal/validate"
@@ -55,17 +57,23 @@ type Options struct {
 	Log *zap.Logger
 }
 
-// Service implements API.
+// Service does what users, machines and controllers ask for. Refusals are *domain.Error. All methods are safe for concurrent use, and none blocks longer than a
+// transaction, but for NextInstructions.
+//
+// The owner of an InfraEnv owns its hosts: binds, moves and deletes them. The creator of the cluster that a host is in uses it: sees it, says how it is used, installs and
+// resets it. Both free it. Neither sees what the other says of it; Conflict HostOfAnother and HostUsedByAnother to the other one.
+//
+// REST has checked the token of a machine: that it is one of the InfraEnv, and of the host where the token is narrowed to one.
 type Service struct {
 	Options
 	store Store
-	feed  feed
+	feed  feed.Feed
 	hosts *hostcache.Cache
 	clock *hostcache.UpClock
 	// queues are of clusters that transactions change.
-	queues queues
+	queues clusterqueue.Queues
 	// reviews are of clusters.
-	reviews reviews
+	reviews hostcache.Reviews
 
 	infraEnvs *hostcache.Recent[domain.InfraEnv]
 	clusters  *hostcache.Recent[domain.Cluster]
@@ -93,10 +101,7 @@ type Service struct {
 	Registers atomic.Int64
 }
 
-var (
-	_ API    = (*Service)(nil)
-	_ Memory = (*Service)(nil)
-)
+var _ Memory = (*Service)(nil)
 
 // New makes a service on a store. It answers at once; Run does what must be done in the background.
 func New(store Store, o Options) *Service {
@@ -147,10 +152,10 @@ func (s *Service) KnownCluster(id string) *domain.Cluster { return s.clusters.Kn
 // KnownHost implements Memory.
 func (s *Service) KnownHost(key domain.HostKey) *domain.Host { return s.hosts.Known(key) }
 
-// Subscribe implements Events.
-func (s *Service) Subscribe() *Subscription { return s.feed.subscribe() }
+// Subscribe begins to collect changes, of all replicas. Repeats are folded, nothing is lost, nobody is slowed down.
+func (s *Service) Subscribe() *feed.Subscription { return s.feed.Subscribe() }
 
-// Ready implements Events.
+// Ready is nil when the service can answer: its store is reachable and what it keeps in memory is loaded.
 func (s *Service) Ready(ctx context.Context) error {
 	if err := s.store.Ping(ctx); err != nil {
 		return err
@@ -209,7 +214,7 @@ func (s *Service) notified(changes []domain.Change) {
 			s.infraEnvs.Forget(c.ID)
 		case domain.ClusterChanged:
 			s.clusters.Forget(c.ID)
-			s.reviews.forget(c.ID)
+			s.reviews.Forget(c.ID)
 		case domain.EventAdded:
 		case domain.EverythingChanged:
 			s.loaded.Store(false) // the next tick loads again
@@ -219,7 +224,7 @@ func (s *Service) notified(changes []domain.Change) {
 			s.disconnected.Store(false)
 		}
 	}
-	s.feed.publish(changes...)
+	s.feed.Publish(changes...)
 }
 
 // noted keeps whether the store is away: time does not count then.
@@ -277,6 +282,6 @@ func (s *Service) load(ctx context.Context) error {
 			return err
 		}
 	}
-	s.feed.publish(domain.Change{Kind: domain.EverythingChanged})
+	s.feed.Publish(domain.Change{Kind: domain.EverythingChanged})
 	return nil
 }

@@ -72,7 +72,7 @@ func (s *Service) arguments(ctx context.Context, h *domain.Host, t agentproto.St
 	return rules.Arguments(h, t, known)
 }
 
-// ReportStep implements Agents.
+// ReportStep takes the reply to a step. Replies to steps that are no longer asked for are taken and change nothing.
 func (s *Service) ReportStep(ctx context.Context, key domain.HostKey, reply agentproto.StepReply) error {
 	e, err := s.entry(ctx, key)
 	if err != nil {
@@ -150,7 +150,7 @@ func (s *Service) take(ctx context.Context, h *domain.Host, key domain.HostKey, 
 // changesNothing is true where a host is in memory as it is stored, and a check leaves it as it is. A cluster whose hosts are to be assessed again needs a transaction.
 func (s *Service) changesNothing(key domain.HostKey, learned func(*domain.Host)) bool {
 	h := s.hosts.Known(key)
-	if h == nil || s.disconnected.Load() || !h.MediaConnected || h.Twin != "" || lifecycle.Silent(h.State) || s.reviews.due(h.ClusterID, s.clock.Now(), s.PollInterval) {
+	if h == nil || s.disconnected.Load() || !h.MediaConnected || h.Twin != "" || lifecycle.Silent(h.State) || s.reviews.Due(h.ClusterID, s.clock.Now(), s.PollInterval) {
 		return false
 	}
 	after := *h

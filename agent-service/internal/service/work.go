@@ -66,7 +66,7 @@ func (s *Service) inTurn(ctx context.Context, clusters []string, do func() error
 	if !s.store.Shared() {
 		return do()
 	}
-	leave, err := s.queues.enter(ctx, clusters)
+	leave, err := s.queues.Enter(ctx, clusters)
 	if err != nil {
 		return err
 	}
@@ -111,11 +111,11 @@ func (w *work) show() {
 		}
 	}
 	for id := range w.reviewed {
-		s.reviews.done(id, now)
+		s.reviews.Done(id, now)
 	}
 	for id, t := range w.clusters {
 		if t.deleted {
-			s.reviews.forget(id)
+			s.reviews.Forget(id)
 		}
 	}
 	for c := range w.changes {
@@ -135,7 +135,7 @@ func (w *work) show() {
 		case domain.HostChanged, domain.EventAdded, domain.EverythingChanged:
 		}
 	}
-	s.feed.publish(slices.Collect(maps.Keys(w.changes))...)
+	s.feed.Publish(slices.Collect(maps.Keys(w.changes))...)
 }
 
 func (w *work) changed(c domain.Change) { w.changes[c] = struct{}{} }

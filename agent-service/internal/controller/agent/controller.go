@@ -23,6 +23,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclassification"
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
 	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/feed"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
@@ -39,7 +40,7 @@ type Service interface {
 	RestoreHost(ctx context.Context, by domain.Principal, key domain.HostKey, from domain.RestoredHost) (*domain.Host, error)
 	HostMinimums() validate.Minimums
 	GetCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error)
-	Subscribe() *service.Subscription
+	Subscribe() *feed.Subscription
 }
 
 // Deps are what a Reconciler works with; all are required.

@@ -22,7 +22,7 @@ type installer struct {
 	begun int
 }
 
-// InstallCluster implements service.Clusters.
+// InstallCluster implements Service.
 func (i *installer) InstallCluster(context.Context, domain.Principal, string) (*domain.Cluster, error) {
 	i.begun++
 	return &domain.Cluster{Status: lifecycle.ClusterPreparing}, nil

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/feed"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
-	"github.com/muster-io/muster/agent-service/internal/service"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
@@ -36,10 +36,16 @@ const (
 
 // Service is what the controller needs of the service.
 type Service interface {
-	service.Clusters
+	CreateCluster(ctx context.Context, by domain.Principal, request domain.NewCluster) (*domain.Cluster, error)
+	GetCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error)
+	ListClusters(ctx context.Context, by domain.Principal, filter domain.ClusterFilter) (domain.List[domain.Cluster], error)
+	UpdateCluster(ctx context.Context, by domain.Principal, id string, change func(*domain.ClusterSettings) error) (*domain.Cluster, error)
+	DeleteCluster(ctx context.Context, by domain.Principal, id string, force bool) error
+	InstallCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error)
+	RestoreCluster(ctx context.Context, by domain.Principal, id string, from domain.Restored) (*domain.Cluster, error)
 	ListHosts(ctx context.Context, by domain.Principal, filter domain.HostFilter) (domain.List[domain.Host], error)
 	InstallHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error)
-	Subscribe() *service.Subscription
+	Subscribe() *feed.Subscription
 }
 
 // Deps are what a Reconciler works with; all are required.

@@ -19,7 +19,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/controller/outcome"
 	"github.com/muster-io/muster/agent-service/internal/domain"
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/feed"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 )
 
@@ -31,8 +31,11 @@ const missing = 15 * time.Second
 
 // Service is what the controller needs of the service.
 type Service interface {
-	service.InfraEnvs
-	Subscribe() *service.Subscription
+	CreateInfraEnv(ctx context.Context, by domain.Principal, request domain.NewInfraEnv) (*domain.InfraEnv, error)
+	UpdateInfraEnv(ctx context.Context, by domain.Principal, id string, change func(*domain.InfraEnvSettings) error) (*domain.InfraEnv, error)
+	DeleteInfraEnv(ctx context.Context, by domain.Principal, id string, force bool) error
+	RevokeHostTokens(ctx context.Context, by domain.Principal, id string) error
+	Subscribe() *feed.Subscription
 }
 
 // Images knows where the image of an InfraEnv is.

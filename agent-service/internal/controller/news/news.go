@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/feed"
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 
 // Service is what tells of changes.
 type Service interface {
-	Subscribe() *service.Subscription
+	Subscribe() *feed.Subscription
 }
 
 // Source enqueues what changes concern. It implements source.TypedSource.

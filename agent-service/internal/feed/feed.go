@@ -1,7 +1,8 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package service
+// Package feed hands changes to subscribers.
+package feed
 
 import (
 	"context"
@@ -11,13 +12,14 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
-// feed hands changes to subscriptions.
-type feed struct {
+// Feed hands changes to subscriptions. The zero value is ready.
+type Feed struct {
 	mu   sync.Mutex
 	subs []*Subscription
 }
 
-func (f *feed) subscribe() *Subscription {
+// Subscribe begins to collect changes. Repeats are folded, nothing is lost, and no subscriber delays another.
+func (f *Feed) Subscribe() *Subscription {
 	s := &Subscription{feed: f, pending: map[domain.Change]struct{}{}, wake: make(chan struct{}, 1)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -25,8 +27,8 @@ func (f *feed) subscribe() *Subscription {
 	return s
 }
 
-// publish never blocks.
-func (f *feed) publish(changes ...domain.Change) {
+// Publish never blocks.
+func (f *Feed) Publish(changes ...domain.Change) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, s := range f.subs {
@@ -36,7 +38,7 @@ func (f *feed) publish(changes ...domain.Change) {
 
 // Subscription collects changes until they are asked for.
 type Subscription struct {
-	feed    *feed
+	feed    *Feed
 	mu      sync.Mutex
 	order   []domain.Change
 	pending map[domain.Change]struct{}

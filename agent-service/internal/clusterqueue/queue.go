@@ -1,7 +1,8 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package service
+// Package clusterqueue lets transactions that change one cluster follow each other.
+package clusterqueue
 
 import (
 	"context"
@@ -9,9 +10,9 @@ import (
 	"sync"
 )
 
-// queues let one transaction of this process at a time change a cluster: those that wait hold no connection to the database, of which there are few, and their time there
+// Queues let one transaction of this process at a time change a cluster: those that wait hold no connection to the database, of which there are few, and their time there
 // begins when it is their turn.
-type queues struct {
+type Queues struct {
 	mu sync.Mutex
 	of map[string]*queue
 }
@@ -22,8 +23,8 @@ type queue struct {
 	users int
 }
 
-// enter waits until it is the caller's turn at all of the clusters, in the order of their ids. What it returns ends the turn.
-func (q *queues) enter(ctx context.Context, clusters []string) (leave func(), err error) {
+// Enter waits until it is the caller's turn at all of the clusters, in the order of their ids. What it returns ends the turn.
+func (q *Queues) Enter(ctx context.Context, clusters []string) (leave func(), err error) {
 	ids := slices.DeleteFunc(slices.Clone(clusters), func(id string) bool { return id == "" })
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
@@ -36,7 +37,7 @@ func (q *queues) enter(ctx context.Context, clusters []string) (leave func(), er
 	return func() { q.leave(ids) }, nil
 }
 
-func (q *queues) wait(ctx context.Context, id string) error {
+func (q *Queues) wait(ctx context.Context, id string) error {
 	q.mu.Lock()
 	if q.of == nil {
 		q.of = map[string]*queue{}
@@ -56,7 +57,7 @@ func (q *queues) wait(ctx context.Context, id string) error {
 	}
 }
 
-func (q *queues) leave(ids []string) {
+func (q *Queues) leave(ids []string) {
 	for _, id := range ids {
 		q.mu.Lock()
 		one := q.of[id]
@@ -66,7 +67,7 @@ func (q *queues) leave(ids []string) {
 	}
 }
 
-func (q *queues) forget(id string) {
+func (q *Queues) forget(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.of[id].users--; q.of[id].users == 0 {
