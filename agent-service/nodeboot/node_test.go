@@ -286,7 +286,7 @@ func (p *plane) approve(t *testing.T) {
 			require.Len(t, request.IPAddresses, 1)
 			assert.Equal(t, address, request.IPAddresses[0].String())
 		default:
-			assert.Fail(t, "nobody asks for this", csr.Spec.SignerName)
+			assert.Fail(t, "an unknown signer", csr.Spec.SignerName)
 		}
 		csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test"})
 		_, err = p.admin.CertificatesV1().CertificateSigningRequests().UpdateApproval(t.Context(), csr.Name, &csr, metav1.UpdateOptions{})

@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -143,9 +144,7 @@ func (v Values) KubeletConfiguration() string { return v.KubeletConfigurationWit
 // KubeletConfigurationWith adds settings of the operating system. The cluster's have precedence.
 func (v Values) KubeletConfigurationWith(system map[string]any) string {
 	c := map[string]any{}
-	for name, value := range system {
-		c[name] = value
-	}
+	maps.Copy(c, system)
 	c["apiVersion"], c["kind"] = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
 	c["authentication"] = map[string]any{
 		"anonymous": map[string]any{"enabled": false}, "webhook": map[string]any{"enabled": true}, "x509": map[string]any{"clientCAFile": CAPath},

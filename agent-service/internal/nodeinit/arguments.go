@@ -56,7 +56,7 @@ func kubeletArguments(v join.Values) []string {
 func kubeProxyArguments(v join.Values) []string {
 	arguments := []string{
 		"--kubeconfig=" + join.KubeconfigPath, "--proxy-mode=nftables", "--hostname-override=" + v.NodeName,
-		// Nobody is asked from outside how it is.
+		// Health and metrics are served to the machine itself.
 		"--healthz-bind-address=127.0.0.1:10256", "--metrics-bind-address=127.0.0.1:10249",
 		// The kernel has its own limits.
 		"--conntrack-max-per-core=0",

@@ -120,8 +120,8 @@ func addPartition(device *os.File, size int64) (*gpt.Partition, int, error) {
 		return nil, 0, fmt.Errorf("the disk has %d MiB behind the system, and needs %d", (max(end, start)-start)*sectorSize>>20, minimum>>20)
 	}
 	added := &gpt.Partition{Index: number, Start: start, End: end, Size: (end - start + 1) * sectorSize, Type: gpt.LinuxFilesystem, Name: dataLabel, GUID: uuid.NewString()}
-	// What an earlier system left there is not taken for ours.
-	if _, err := device.WriteAt(make([]byte, 1<<20), int64(start)*sectorSize); err != nil { //nolint:gosec // sectors of a disk
+	// Signatures of an earlier file system would be taken for ours.
+	if _, err := device.WriteAt(make([]byte, 1<<20), int64(start)*sectorSize); err != nil {
 		return nil, 0, err
 	}
 	table.GUID, table.ProtectiveMBR, table.Partitions = uuid.NewString(), true, append(table.Partitions, added)
@@ -163,8 +163,8 @@ func announce(device *os.File, p *gpt.Partition, number int) error {
 	request := struct {
 		op, flags, length int32
 		data              unsafe.Pointer
-	}{add, 0, int32(unsafe.Sizeof(partition)), unsafe.Pointer(&partition)} //nolint:gosec // the kernel wants a pointer
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, device.Fd(), unix.BLKPG, uintptr(unsafe.Pointer(&request))) //nolint:gosec // the same
+	}{add, 0, int32(unsafe.Sizeof(partition)), unsafe.Pointer(&partition)}
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, device.Fd(), unix.BLKPG, uintptr(unsafe.Pointer(&request)))
 	if errno != 0 && errno != unix.EBUSY {
 		return errno
 	}

@@ -123,7 +123,7 @@ func parameters() error {
 		"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oops": "1", "kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
 		"fs/inotify/max_user_instances": "8192", "fs/inotify/max_user_watches": "1048576", "kernel/pid_max": "4194304",
 	} {
-		errs = append(errs, os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0)) //nolint:gosec // it is no file
+		errs = append(errs, os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0))
 	}
 	return errors.Join(errs...)
 }

@@ -141,7 +141,7 @@ func TestAFileSystemIsKnownByItsMagicNumber(t *testing.T) {
 func TestTheFactorysContentIsCopiedAgainAfterAnInterruption(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(from, "lib/blobs"), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(from, "lib/blobs/a"), []byte("whole"), 0o444)) //nolint:gosec // as a blob of containerd
+	require.NoError(t, os.WriteFile(filepath.Join(from, "lib/blobs/a"), []byte("whole"), 0o444))
 	for range 2 {
 		require.NoError(t, copyTree(from, to))
 		copied, err := os.ReadFile(filepath.Join(to, "lib/blobs/a"))

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -93,7 +94,7 @@ func awaitPress(read func([]byte) (int, error)) {
 	}
 }
 
-// finish ends what is left, of containers above all, and switches the machine off, or restarts it.
+// finish ends the processes that are left, of containers above all, and switches the machine off, or restarts it.
 func (s *shutdown) finish() {
 	for _, step := range []struct {
 		signal unix.Signal
@@ -135,12 +136,12 @@ func processes(proc string) bool {
 	return false
 }
 
-// unmountBelow unmounts what pods have left, the newest first.
+// unmountBelow unmounts the volumes of pods, the newest first.
 func unmountBelow(mounts, dir string) {
 	text, _ := os.ReadFile(mounts)
 	lines := strings.Split(string(text), "\n")
-	for n := len(lines) - 1; n >= 0; n-- {
-		fields := strings.Fields(lines[n])
+	for _, line := range slices.Backward(lines) {
+		fields := strings.Fields(line)
 		if len(fields) > 1 && strings.HasPrefix(fields[1], dir+"/") {
 			_ = unix.Unmount(fields[1], unix.MNT_DETACH)
 		}

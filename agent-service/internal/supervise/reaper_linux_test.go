@@ -39,9 +39,12 @@ func TestMain(m *testing.M) {
 		<-terminated
 		fmt.Println("stopping")
 	case "stubborn":
-		signal.Ignore(syscall.SIGTERM)
+		terminated := make(chan os.Signal, 1)
+		signal.Notify(terminated, syscall.SIGTERM)
 		fmt.Println("serving")
-		<-make(chan struct{})
+		for range terminated {
+			fmt.Println("not yet")
+		}
 	case "leaves an orphan":
 		child, err := os.StartProcess(os.Args[0], os.Args[:1], &os.ProcAttr{Env: []string{role + "=serves"}, Files: []*os.File{nil, os.Stdout, nil}})
 		if err != nil {
@@ -86,7 +89,7 @@ var reaper = sync.OnceValue(func() *supervise.Reaper {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		panic(err)
 	}
-	go r.Reap(context.Background()) //nolint:forbidigo // it serves all tests
+	go r.Reap(context.Background())
 	return r
 })
 
@@ -134,7 +137,8 @@ func TestOrphansAreCollected(t *testing.T) {
 	out := expect("orphan")
 	require.NoError(t, command("leaves an orphan", out).Run(t.Context()))
 	var pid int
-	_, err := fmt.Sscanf(out.String()[strings.Index(out.String(), "orphan"):], "orphan %d", &pid)
+	_, said, _ := strings.Cut(out.String(), "orphan ")
+	_, err := fmt.Sscan(said, &pid)
 	require.NoError(t, err)
 	require.NoError(t, unix.Kill(pid, unix.SIGKILL))
 	require.Eventually(t, func() bool { return unix.Kill(pid, 0) == unix.ESRCH }, time.Minute, time.Millisecond)

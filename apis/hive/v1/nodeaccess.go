@@ -8,7 +8,7 @@ package v1
 // makes bootstrap tokens, approves certificate requests of nodes, and deletes nodes; it needs no administrator's rights.
 
 // SecretTypeNodeAccess is the type of Secrets of node access. The type of a Secret is immutable.
-const SecretTypeNodeAccess = "hive.openshift.io/node-access" //nolint:gosec // the name of a type, no credential
+const SecretTypeNodeAccess = "hive.openshift.io/node-access"
 
 // Keys of a Secret of node access. Its kubeconfig is under SecretKeyKubeconfig.
 const (

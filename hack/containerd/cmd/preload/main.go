@@ -56,7 +56,7 @@ func main() {
 }
 
 func run(ctx context.Context, dir string, wanted []string) error {
-	// What the store cannot do on this file system is no matter for the machines that use it.
+	// Features that the file system of the build lacks do not matter: machines use another.
 	if err := errors.Join(log.SetLevel("error"), os.RemoveAll(dir)); err != nil {
 		return err
 	}
