@@ -11,6 +11,8 @@ import (
 )
 
 // IPAddressSpec is an address that is taken, and by whom.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.prefixLength) ? self.prefixLength : 0) == (has(oldSelf.prefixLength) ? oldSelf.prefixLength : 0)",message="prefixLength cannot be modified",fieldPath=".prefixLength"
 type IPAddressSpec struct {
 	// claim is the claim that has the address: an IPClaim where no kind is stated. For a claim of another namespace, which cannot be an owner, uid says which
 	// one. It cannot be modified.
@@ -26,6 +28,12 @@ type IPAddressSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=128
 	Prefix int `json:"prefix,omitempty"`
+	// prefixLength is the length in bits of the prefix that is taken as a whole; address is then its first address. Absent for a single address. It cannot be
+	// modified.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=128
+	PrefixLength int `json:"prefixLength,omitempty"`
 	// gateway is the default gateway.
 	// +optional
 	Gateway *IPAddressStr `json:"gateway,omitempty"`

@@ -11,12 +11,19 @@ import (
 )
 
 // IPClaimSpec says which pool an address is wanted from.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.prefixLength) ? self.prefixLength : 0) == (has(oldSelf.prefixLength) ? oldSelf.prefixLength : 0)",message="prefixLength cannot be modified; create another claim",fieldPath=".prefixLength"
 type IPClaimSpec struct {
 	// pool is the IPPool. One of another namespace is named with its namespace, and must allow that of the claim in spec.allowedNamespaces. It cannot be modified.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="has(self.name) && size(self.name) > 0",message="pool.name must name an IPPool"
 	// +kubebuilder:validation:XValidation:rule="(has(self.name) ? self.name : 'unset') == (has(oldSelf.name) ? oldSelf.name : 'unset') && (has(self.__namespace__) ? self.__namespace__ : 'unset') == (has(oldSelf.__namespace__) ? oldSelf.__namespace__ : 'unset') && (has(self.kind) ? self.kind : 'unset') == (has(oldSelf.kind) ? oldSelf.kind : 'unset')",message="pool cannot be modified; create another claim"
 	Pool ObjectReference `json:"pool"`
+	// prefixLength asks for a whole prefix of this length in bits instead of an address. Its pool has an entry with this allocationPrefixLength. It cannot be modified.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=128
+	PrefixLength int `json:"prefixLength,omitempty"`
 }
 
 // IPClaimStatus says which address the claim has.

@@ -148,6 +148,7 @@ type AddressSpan string
 // +kubebuilder:validation:XValidation:rule="!has(self.gateway) || !has(self.start) || ip(self.gateway).family() == ip(self.start).family()",message="gateway must be of the family of the range, IPv4 or IPv6",fieldPath=".gateway"
 // +kubebuilder:validation:XValidation:rule="!has(self.gateway) || has(self.start) || !has(self.subnet) || ip(self.gateway).family() == cidr(self.subnet).ip().family()",message="gateway must be of the family of subnet, IPv4 or IPv6",fieldPath=".gateway"
 // +kubebuilder:validation:XValidation:rule="!has(self.start) || !has(self.end) || self.start.contains(':') || self.end.contains(':') || [self.start, self.end].map(a, a.split('.', 4)).map(o, int(o[0]) * 16777216 + int(o[1]) * 65536 + int(o[2]) * 256 + int(o[3])).isSorted()",message="start must not be greater than end",fieldPath=".end"
+// +kubebuilder:validation:XValidation:rule="!has(self.allocationPrefixLength) || has(self.subnet) && self.allocationPrefixLength >= cidr(self.subnet).prefixLength() && self.allocationPrefixLength <= (self.subnet.contains(':') ? 128 : 32)",message="an entry with allocationPrefixLength needs a subnet of at most that prefix length: whole prefixes are cut out of it",fieldPath=".allocationPrefixLength"
 type Pool struct {
 	// start is the first address of the range.
 	// +optional
@@ -167,6 +168,11 @@ type Pool struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=128
 	Prefix int `json:"prefix,omitempty"`
+	// allocationPrefixLength makes the entry hand out whole prefixes of this length in bits, to claims that ask for one with prefixLength, and no single addresses.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=128
+	AllocationPrefixLength int `json:"allocationPrefixLength,omitempty"`
 	// gateway is the default gateway. It overrides that of the pool.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="gateway must be an address such as 192.168.0.1 or fd00::1"

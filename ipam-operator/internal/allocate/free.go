@@ -17,12 +17,14 @@ type Free struct {
 	sets  []*ipset.Set       // one for each entry
 	taken map[netip.Addr]int // how many objects stand for the address
 
+	nets    map[netip.Prefix]int // how many objects stand for the prefix
+	strays  int                  // taken addresses and prefixes that the layout would hand out in another form
 	tenants map[string]map[netip.Addr]int // what claims of other namespaces have, by namespace
 }
 
 // NewFree returns all addresses of a layout.
 func NewFree(layout *Layout) *Free {
-	f := &Free{Layout: layout, taken: map[netip.Addr]int{}, tenants: map[string]map[netip.Addr]int{}}
+	f := &Free{Layout: layout, taken: map[netip.Addr]int{}, nets: map[netip.Prefix]int{}, tenants: map[string]map[netip.Addr]int{}}
 	for i := range layout.entries {
 		f.sets = append(f.sets, layout.entries[i].base.Clone())
 	}
@@ -33,8 +35,16 @@ func NewFree(layout *Layout) *Free {
 // Release as there were of Take: several objects may stand for one address.
 func (f *Free) Take(addr netip.Addr) {
 	f.taken[addr]++
-	if home := f.Layout.home(addr); home >= 0 {
+	home := f.Layout.home(addr)
+	switch {
+	case home < 0:
+	case f.Layout.entries[home].bits == 0:
 		f.sets[home].Take(addr)
+	default:
+		if f.taken[addr] == 1 {
+			f.strays++
+		}
+		f.clear(ipset.Range{First: addr, Last: addr})
 	}
 }
 
@@ -48,8 +58,16 @@ func (f *Free) Release(addr netip.Addr) bool {
 		return false
 	}
 	delete(f.taken, addr)
-	if home := f.Layout.home(addr); home >= 0 {
+	home := f.Layout.home(addr)
+	switch {
+	case home < 0:
+	case f.strays == 0:
 		f.sets[home].Release(addr)
+	default:
+		if f.Layout.entries[home].bits != 0 {
+			f.strays--
+		}
+		f.restore(ipset.Range{First: addr, Last: addr})
 	}
 	return true
 }
@@ -60,8 +78,13 @@ func (f *Free) IsTaken(addr netip.Addr) bool {
 	return ok
 }
 
-// holders is how many objects stand for an address.
-func (f *Free) holders(addr netip.Addr) int { return f.taken[addr] }
+// holders is how many objects stand for an address, or for a prefix.
+func (f *Free) holders(addr netip.Addr, bits int) int {
+	if bits != 0 {
+		return f.nets[block(addr, bits)]
+	}
+	return f.taken[addr]
+}
 
 // Choosable reports whether any claim could get an address.
 func (f *Free) Choosable(addr netip.Addr) bool {
@@ -70,16 +93,20 @@ func (f *Free) Choosable(addr netip.Addr) bool {
 }
 
 // choose returns the address that the strategy says: the lowest of the first entry that has one, or the one of that
-// entry that the random number stands for.
-func (f *Free) choose(random ipset.Number) (netip.Addr, bool) {
-	for _, set := range f.sets {
-		if set.Count().IsZero() {
+// entry that the random number stands for. Of an entry that hands out prefixes it is the first address of one.
+func (f *Free) choose(random ipset.Number, bits int) (netip.Addr, bool) {
+	for i, set := range f.sets {
+		if f.Layout.entries[i].bits != bits || set.Count().IsZero() {
 			continue
 		}
 		if f.Layout.Strategy == ipamv1.SequentialAllocation {
 			return set.First()
 		}
-		return set.Pick(random)
+		addr, ok := set.Pick(random)
+		if bits != 0 {
+			addr = block(addr, bits).Addr()
+		}
+		return addr, ok
 	}
 	return netip.Addr{}, false
 }
@@ -98,20 +125,25 @@ type Counts struct {
 
 // Counts tells the numbers. It looks at each taken address once.
 func (f *Free) Counts() Counts {
-	counts := Counts{Total: f.Layout.Total(), Used: int64(len(f.taken)), Free: f.Count()}
+	counts := Counts{Total: f.Layout.Total(), Used: int64(len(f.taken) + len(f.nets)), Free: f.Count()}
 	for addr := range f.taken {
 		if !f.Layout.InBounds(addr) {
+			counts.OutOfRange++
+		}
+	}
+	for prefix := range f.nets {
+		if !f.Layout.inBounds(prefix.Addr(), prefix.Bits()) {
 			counts.OutOfRange++
 		}
 	}
 	return counts
 }
 
-// Count is how many addresses any claim can get, at most the greatest int64.
+// Count is how many addresses and prefixes any claim can get, at most the greatest int64.
 func (f *Free) Count() int64 {
 	free := ipset.Number{}
-	for _, set := range f.sets {
-		free = free.Plus(set.Count())
+	for i, set := range f.sets {
+		free = free.Plus(f.Layout.entries[i].units(set))
 	}
 	return free.Int64()
 }

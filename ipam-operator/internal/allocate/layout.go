@@ -33,6 +33,8 @@ type entry struct {
 	all *ipset.Range
 	// subnet is the network that bounds the range; invalid where the entry states none.
 	subnet netip.Prefix
+	// bits is the length of the prefixes that the entry hands out whole; zero for one that hands out addresses.
+	bits int
 	// base is what may be chosen: the range without excluded, reserved and preallocated addresses and without what an
 	// earlier entry has.
 	base *ipset.Set
@@ -60,6 +62,7 @@ type Layout struct {
 	reserved map[string]netip.Addr // claim name to address
 	reservee map[netip.Addr]string // and back
 	given    []ipset.Range         // what any claim can get, in order
+	prefixes bool                  // an entry hands out prefixes
 }
 
 // Parse reads a spec. It never fails: what cannot be used is left out and named in Problems, so that one bad entry stops
@@ -88,6 +91,7 @@ func Parse(spec *ipamv1.IPPoolSpec, strategy ipamv1.AllocationStrategy) *Layout 
 			l.complain("pools[%d]: %v", i, err)
 		}
 		l.entries = append(l.entries, e)
+		l.prefixes = l.prefixes || e.bits != 0
 	}
 	l.cover()
 	l.setApart(spec)
@@ -120,7 +124,7 @@ func (l *Layout) cover() {
 // address of each subnet. An entry without a subnet has no such two.
 func (l *Layout) setApart(spec *ipamv1.IPPoolSpec) {
 	for i := range l.entries {
-		if subnet := l.entries[i].subnet; subnet.IsValid() && !spec.AllocateReservedAddresses && subnet.Addr().BitLen()-subnet.Bits() > 1 {
+		if subnet := l.entries[i].subnet; subnet.IsValid() && l.entries[i].bits == 0 && !spec.AllocateReservedAddresses && subnet.Addr().BitLen()-subnet.Bits() > 1 {
 			whole := ipset.PrefixRange(subnet)
 			l.special[whole.First] = "the network address of " + subnet.Masked().String()
 			if whole.First.Is4() {
@@ -151,7 +155,7 @@ func (l *Layout) reserve(wanted map[string]ipamv1.IPAddressStr) {
 			continue
 		}
 		l.reserved[claim] = addr
-		if _, ok := l.reservation(addr); !ok {
+		if !l.isLocated(addr) {
 			l.complain("preAllocations[%s]: %s is out of bounds of the pools given", claim, addr)
 			continue
 		}
@@ -179,7 +183,9 @@ func (l *Layout) cut() {
 			continue
 		}
 		for _, part := range blocked.Without(*e.all) {
-			e.base.Add(part)
+			if part, ok := whole(part, e.bits); ok {
+				e.base.Add(part)
+			}
 		}
 		blocked.Add(*e.all)
 	}
@@ -197,38 +203,47 @@ func (l *Layout) ReservedFor(addr netip.Addr) (claim string, ok bool) {
 	return claim, ok
 }
 
-// network is what an address that lies in a range of the pool comes with.
-func (l *Layout) network(addr netip.Addr) (Network, bool) {
-	if i, ok := l.ranges.find(addr); ok {
+// network is what an address that lies in a range of the pool comes with. Bits is the length of the prefix that it begins; zero for a single address.
+func (l *Layout) network(addr netip.Addr, bits int) (Network, bool) {
+	if i, ok := l.ranges.find(addr); ok && l.entries[i].bits == bits && (bits == 0 || block(addr, bits).Addr() == addr) {
 		return l.entries[i].network, true
 	}
 	return Network{}, false
 }
 
 // reservation is like network and also accepts an address that lies inside of an entry's subnet only: the rule for preallocations.
-func (l *Layout) reservation(addr netip.Addr) (Network, bool) {
-	if network, ok := l.network(addr); ok {
+func (l *Layout) reservation(addr netip.Addr, bits int) (Network, bool) {
+	if network, ok := l.network(addr, bits); ok {
 		return network, true
 	}
-	if i, ok := l.subnets.find(addr); ok {
+	if i, ok := l.subnets.find(addr); ok && l.entries[i].bits == bits && (bits == 0 || block(addr, bits).Addr() == addr) {
 		return l.entries[i].network, true
 	}
 	return Network{}, false
 }
 
+// isLocated reports whether an address lies in a range or a subnet of the pool.
+func (l *Layout) isLocated(addr netip.Addr) bool {
+	_, inRange := l.ranges.find(addr)
+	_, inSubnet := l.subnets.find(addr)
+	return inRange || inSubnet
+}
+
 // NetworkOf is what an address comes with; false means that it lies in no range and in no subnet of the pool.
-func (l *Layout) NetworkOf(addr netip.Addr) (Network, bool) { return l.reservation(addr) }
+func (l *Layout) NetworkOf(addr netip.Addr) (Network, bool) { return l.reservation(addr, 0) }
 
 func (l *Layout) isExcluded(addr netip.Addr) bool { return l.excluded.Contains(addr) }
 
 // InBounds reports whether an address in use is one of the pool: it lies in a range, or it is preallocated, and then the subnet of an entry is
 // enough. This is the one notion of it: counts and conditions use it, and the admission policy ippool-used-addresses says the same in CEL.
-func (l *Layout) InBounds(addr netip.Addr) bool {
+func (l *Layout) InBounds(addr netip.Addr) bool { return l.inBounds(addr, 0) }
+
+func (l *Layout) inBounds(addr netip.Addr, bits int) bool {
 	if _, ok := l.reservee[addr]; ok {
 		return true
 	}
-	_, ok := l.ranges.find(addr)
-	return ok
+	i, ok := l.ranges.find(addr)
+	return ok && l.entries[i].bits == bits
 }
 
 // home is the entry that an address returns to when it is given back; -1 where no claim may choose it.
@@ -239,11 +254,11 @@ func (l *Layout) home(addr netip.Addr) int {
 	return -1
 }
 
-// Total is the number of addresses that the pool can hand out, to any claim or to those that they are preallocated to.
+// Total is the number of addresses and prefixes that the pool can hand out, to any claim or to those that they are preallocated to.
 func (l *Layout) Total() int64 {
 	total := ipset.Number{Lo: uint64(len(l.reservee))}
 	for i := range l.entries {
-		total = total.Plus(l.entries[i].base.Count())
+		total = total.Plus(l.entries[i].units(l.entries[i].base))
 	}
 	return total.Int64()
 }

@@ -167,7 +167,7 @@ func TestTallyAndFreeAgree(t *testing.T) {
 		parsed := netip.MustParseAddr(addr)
 		free.Take(parsed)
 		used[parsed] = struct{}{}
-		assert.Equal(t, free.Counts(), Tally(l, used))
+		assert.Equal(t, free.Counts(), Tally(l, used, nil))
 	}
 	assert.Equal(t, Counts{Total: 13, Used: 4, Free: 11, OutOfRange: 1}, free.Counts())
 }
@@ -185,7 +185,7 @@ func TestInUseMeansInsideTheRange(t *testing.T) {
 		assert.Equal(t, in, l.InBounds(parsed), addr)
 		used[parsed] = struct{}{}
 	}
-	counts := Tally(l, used)
+	counts := Tally(l, used, nil)
 	assert.Equal(t, int64(5), counts.OutOfRange)
 	assert.LessOrEqual(t, counts.Total-counts.Free, counts.Used-counts.OutOfRange)
 }
@@ -241,7 +241,7 @@ func FuzzParse(f *testing.F) {
 		l := Parse(&s, ipamv1.RandomAllocation)
 		free := NewFree(l)
 		for range 10 {
-			addr, ok := free.choose(randomNumber)
+			addr, ok := free.choose(randomNumber, 0)
 			if !ok {
 				break
 			}

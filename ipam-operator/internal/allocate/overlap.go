@@ -10,9 +10,9 @@ import (
 )
 
 // Overlap is the lowest addresses that both of two pools would hand out; false means that there are none. Pools with one namePrefix take the same locks,
-// so that they never give an address twice and do not count as overlapping.
+// so that they never give an address twice and do not count as overlapping, unless one of them hands out prefixes.
 func Overlap(a, b *Layout) (ipset.Range, bool) {
-	if a.NamePrefix == b.NamePrefix {
+	if a.NamePrefix == b.NamePrefix && !a.prefixes && !b.prefixes {
 		return ipset.Range{}, false
 	}
 	for i, j := 0, 0; i < len(a.given) && j < len(b.given); {

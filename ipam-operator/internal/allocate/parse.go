@@ -68,6 +68,12 @@ func parseEntry(p *ipamv1.Pool, spec *ipamv1.IPPoolSpec) (entry, error) {
 		e.subnet = prefix
 	}
 	e.network = networkOf(p, spec, e.subnet)
+	if p.AllocationPrefixLength != 0 {
+		if !e.subnet.IsValid() || p.AllocationPrefixLength < e.subnet.Bits() || p.AllocationPrefixLength > e.subnet.Addr().BitLen() {
+			return e, fmt.Errorf("allocationPrefixLength %d needs a subnet of at most that prefix length", p.AllocationPrefixLength)
+		}
+		e.bits, e.network.Prefix = p.AllocationPrefixLength, p.AllocationPrefixLength
+	}
 	if p.Start == nil && p.Subnet == nil {
 		return e, errors.New("an entry with neither start nor subnet has no addresses")
 	}
@@ -95,6 +101,9 @@ func isOfFamily(text ipamv1.IPAddressStr, addr netip.Addr) bool {
 // subnet, or as far as addresses go; and never beyond subnet.
 func bounds(p *ipamv1.Pool, subnet netip.Prefix) (ipset.Range, error) {
 	first := subnet.Addr().Next()
+	if p.AllocationPrefixLength != 0 {
+		first = subnet.Masked().Addr()
+	}
 	if p.Start != nil {
 		start, err := ParseAddr(string(*p.Start))
 		if err != nil {

@@ -19,6 +19,8 @@ type Claim struct {
 	Name string
 	// Tenant is the namespace of the claim where it is another one than the pool's; empty otherwise.
 	Tenant string
+	// PrefixLength is the length of the prefix that the claim asks for; zero for a single address.
+	PrefixLength int
 	// Requested is the text of the annotation that asks for an address.
 	Requested string
 	// Bound is the name of the IPAddress that the status names.
@@ -146,6 +148,8 @@ type Create struct {
 	IP      netip.Addr
 	Name    string
 	Network Network
+	// PrefixLength is the length of the prefix that begins with the address; zero for a single address.
+	PrefixLength int
 	// Tenant is the namespace of the claim where it is another one than the pool's; empty otherwise.
 	Tenant string
 	// Replaces is the released object of this address that goes first; zero where there is none.
@@ -198,6 +202,7 @@ const (
 	errOutOfBounds = "Pre-allocated IP out of bounds"
 	errNotAllowed  = "Namespace not allowed"
 	errQuota       = "Quota of the namespace exceeded"
+	errNoPrefixes  = "No prefixes of this length"
 	errNoPrefix    = "Invalid prefix value, it must be between 1 and 128"
 )
 
@@ -254,9 +259,12 @@ func adopt(s Snapshot) Decision {
 }
 
 func allocateNew(s Snapshot) Decision {
-	layout := s.Pool.Free.Layout
+	layout, bits := s.Pool.Free.Layout, s.Claim.PrefixLength
+	if !layout.HasPrefixes(bits) {
+		return refuse(errNoPrefixes, fmt.Sprintf("no entry of IPPool %s has allocationPrefixLength %d", s.Pool.Name, bits))
+	}
 	if s.Claim.Held.IsValid() {
-		network, _ := layout.reservation(s.Claim.Held)
+		network, _ := layout.reservation(s.Claim.Held, bits)
 		return create(s, s.Claim.Held, network, WhyHeld)
 	}
 	var requested netip.Addr
@@ -278,18 +286,18 @@ func allocateNew(s Snapshot) Decision {
 	}
 	for _, before := range s.former() {
 		if obstacle(s, before) == "" {
-			network, _ := layout.network(before)
+			network, _ := layout.network(before, bits)
 			return create(s, before, network, WhyRestored)
 		}
 	}
-	if s.Ahead > 0 && s.Pool.Free.Count() <= int64(s.Ahead) {
+	if s.Ahead > 0 && s.Pool.Free.CountOf(bits) <= int64(s.Ahead) {
 		return exhausted(s)
 	}
-	addr, ok := s.Pool.Free.choose(s.Random)
+	addr, ok := s.Pool.Free.choose(s.Random, bits)
 	if !ok {
 		return exhausted(s)
 	}
-	network, _ := layout.network(addr)
+	network, _ := layout.network(addr, bits)
 	return create(s, addr, network, WhyChosen)
 }
 
@@ -301,8 +309,16 @@ func exhausted(s Snapshot) Decision {
 	}
 	return Decision{Refuse{
 		Error: errExhausted, Position: min(s.Ahead, ToldPositions) + 1,
-		Message: fmt.Sprintf("%s: every address of %s is taken or reserved%s; %s", errExhausted, s.Pool.Name, s.coolingDown(), place),
+		Message: fmt.Sprintf("%s: every %s of %s is taken or reserved%s; %s", errExhausted, s.unit(), s.Pool.Name, s.coolingDown(), place),
 	}, WhyExhausted}
+}
+
+// unit is what a claim asks for, in words.
+func (s Snapshot) unit() string {
+	if s.Claim.PrefixLength != 0 {
+		return fmt.Sprintf("prefix of the length %d", s.Claim.PrefixLength)
+	}
+	return "address"
 }
 
 // coolingDown tells a cool-down from exhaustion.
@@ -326,9 +342,9 @@ func (s Snapshot) taken(addr netip.Addr) string {
 const ToldPositions = 100
 
 func preallocate(s Snapshot, addr netip.Addr) Decision {
-	network, ok := s.Pool.Free.Layout.reservation(addr)
+	network, ok := s.Pool.Free.Layout.reservation(addr, s.Claim.PrefixLength)
 	if !ok {
-		return refuse(errOutOfBounds, fmt.Sprintf("%s lies in no entry of IPPool %s", addr, s.Pool.Name))
+		return refuse(errOutOfBounds, s.inNoEntry(addr))
 	}
 	if owner, _ := s.Pool.Free.Layout.ReservedFor(addr); owner != s.Claim.Name {
 		return refuse(ErrNotFree, s.reservedFor(addr, owner))
@@ -346,8 +362,16 @@ func request(s Snapshot, addr netip.Addr) Decision {
 	if why := obstacle(s, addr); why != "" {
 		return refuse(ErrNotFree, why)
 	}
-	network, _ := s.Pool.Free.Layout.network(addr)
+	network, _ := s.Pool.Free.Layout.network(addr, s.Claim.PrefixLength)
 	return create(s, addr, network, WhyRequested)
+}
+
+// inNoEntry says that the pool does not have an address, or no prefix that begins with it.
+func (s Snapshot) inNoEntry(addr netip.Addr) string {
+	if s.Claim.PrefixLength != 0 {
+		return fmt.Sprintf("%s begins no prefix of an entry of IPPool %s with allocationPrefixLength %d", addr, s.Pool.Name, s.Claim.PrefixLength)
+	}
+	return fmt.Sprintf("%s lies in no entry of IPPool %s", addr, s.Pool.Name)
 }
 
 // reservedFor says that an address is preallocated, and to the pool's own namespace to which claim.
@@ -362,13 +386,15 @@ func (s Snapshot) reservedFor(addr netip.Addr, owner string) string {
 // given to nobody who does not ask.
 func obstacle(s Snapshot, addr netip.Addr) string {
 	layout := s.Pool.Free.Layout
-	_, ok := layout.network(addr)
+	_, ok := layout.network(addr, s.Claim.PrefixLength)
 	owner, isReserved := layout.ReservedFor(addr)
 	switch {
 	case !ok:
-		return fmt.Sprintf("%s lies in no entry of IPPool %s", addr, s.Pool.Name)
+		return s.inNoEntry(addr)
 	case layout.isExcluded(addr):
 		return fmt.Sprintf("%s is excluded", addr)
+	case s.Claim.PrefixLength != 0 && layout.home(addr) < 0:
+		return fmt.Sprintf("a part of %s is reserved or excluded", block(addr, s.Claim.PrefixLength))
 	case isReserved:
 		return s.reservedFor(addr, owner)
 	case s.isTaken(addr):
@@ -384,7 +410,7 @@ func create(s Snapshot, addr netip.Addr, network Network, why Why) Decision {
 	if network.Prefix == 0 && s.Claim.NeedsPrefix && why != WhyHeld {
 		return refuse(errNoPrefix, fmt.Sprintf("IPPool %s states none for %s; write prefix or subnet into it", s.Pool.Name, addr))
 	}
-	action := Create{IP: addr, Name: AddressName(s.Pool.Free.Layout.NamePrefix, addr), Network: network, Tenant: s.Claim.Tenant}
+	action := Create{IP: addr, Name: AddressName(s.Pool.Free.Layout.NamePrefix, addr), Network: network, PrefixLength: s.Claim.PrefixLength, Tenant: s.Claim.Tenant}
 	if addr == s.Kept.IP && action.Name == s.Kept.Name {
 		action.Replaces = s.Kept
 	}

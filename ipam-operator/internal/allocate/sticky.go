@@ -34,9 +34,9 @@ func KeptFor(spec *ipamv1.IPPoolSpec) time.Duration {
 // isTaken reports whether an address is taken by anything but the released object that is kept for this claim.
 func (s Snapshot) isTaken(addr netip.Addr) bool {
 	if addr == s.Kept.IP {
-		return s.Pool.Free.holders(addr) > 1
+		return s.Pool.Free.holders(addr, s.Claim.PrefixLength) > 1
 	}
-	return s.Pool.Free.IsTaken(addr)
+	return s.Pool.Free.isOccupied(addr, s.Claim.PrefixLength)
 }
 
 // former are the addresses that the claim, or one of its name, had before: they are tried in this order before any other is chosen.

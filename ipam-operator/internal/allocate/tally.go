@@ -8,8 +8,18 @@ import (
 	"net/netip"
 )
 
-// Tally counts a pool from the addresses that are in use, each once.
-func Tally(layout *Layout, used map[netip.Addr]struct{}) Counts {
+// Tally counts a pool from the addresses and the prefixes that are in use, each once.
+func Tally(layout *Layout, used map[netip.Addr]struct{}, prefixes map[netip.Prefix]struct{}) Counts {
+	if layout.prefixes || len(prefixes) > 0 {
+		free := NewFree(layout)
+		for addr := range used {
+			free.Take(addr)
+		}
+		for prefix := range prefixes {
+			free.Occupy(prefix.Addr(), prefix.Bits())
+		}
+		return free.Counts()
+	}
 	counts := Counts{Total: layout.Total(), Used: int64(len(used))}
 	chosen := int64(0)
 	for addr := range used {

@@ -65,6 +65,18 @@ func TestTheSchemaRefusesWhatItCan(t *testing.T) {
 		"Selector without a selector": {func(s *ipamv1.IPPoolSpec) {
 			s.AllowedNamespaces = &ipamv1.AllowedNamespaces{From: ipamv1.FromSelector}
 		}, "from: Selector needs a selector"},
+		"prefixes of a length": {func(s *ipamv1.IPPoolSpec) {
+			s.Pools = []ipamv1.Pool{{Subnet: cidr("fd00::/48"), AllocationPrefixLength: 64}, {Subnet: cidr("10.0.0.0/20"), AllocationPrefixLength: 28}}
+		}, ""},
+		"prefixes without a subnet": {func(s *ipamv1.IPPoolSpec) {
+			s.Pools = []ipamv1.Pool{{Start: addr("10.0.0.0"), End: addr("10.0.0.255"), AllocationPrefixLength: 28}}
+		}, "needs a subnet of at most that prefix length"},
+		"prefixes that are greater than their subnet": {func(s *ipamv1.IPPoolSpec) {
+			s.Pools = []ipamv1.Pool{{Subnet: cidr("10.0.0.0/29"), AllocationPrefixLength: 28}}
+		}, "needs a subnet of at most that prefix length"},
+		"prefixes that IPv4 does not have": {func(s *ipamv1.IPPoolSpec) {
+			s.Pools = []ipamv1.Pool{{Subnet: cidr("10.0.0.0/29"), AllocationPrefixLength: 64}}
+		}, "needs a subnet of at most that prefix length"},
 		"no choice of namespaces":              {func(s *ipamv1.IPPoolSpec) { s.AllowedNamespaces = &ipamv1.AllowedNamespaces{From: "Some"} }, "Same"},
 		"a negative quota":                     {func(s *ipamv1.IPPoolSpec) { s.MaxAddressesPerNamespace = -1 }, "maxAddressesPerNamespace"},
 		"no name prefix":                       {func(s *ipamv1.IPPoolSpec) { s.NamePrefix = "" }, "namePrefix"},

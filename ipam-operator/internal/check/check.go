@@ -63,7 +63,7 @@ func Run(ctx context.Context, reader client.Reader, namespace string) ([]Finding
 	if err != nil {
 		return nil, err
 	}
-	findings := slices.Concat(o.addressFindings(), o.coolDownFindings(time.Now()), o.claimFindings(), o.contractFindings(), o.networkDataFindings(), o.poolFindings(), o.tenantFindings())
+	findings := slices.Concat(o.addressFindings(), o.coolDownFindings(time.Now()), o.claimFindings(), o.contractFindings(), o.networkDataFindings(), o.poolFindings(), o.tenantFindings(), o.overlapFindings())
 	slices.SortFunc(findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Problem, b.Problem), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Message, b.Message))
 	})

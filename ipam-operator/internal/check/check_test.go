@@ -54,6 +54,11 @@ func sticky(p *ipamv1.IPPool, d time.Duration) *ipamv1.IPPool {
 	return p
 }
 
+func prefix(a *ipamv1.IPAddress, length int) *ipamv1.IPAddress {
+	a.Spec.PrefixLength = length
+	return a
+}
+
 func quota(p *ipamv1.IPPool, n int64) *ipamv1.IPPool {
 	p.Spec.MaxAddressesPerNamespace = n
 	return p
@@ -157,6 +162,17 @@ func TestRun(t *testing.T) {
 				"mismatch  IPPool ns/p: claims of namespace team have 4 of its addresses, and one namespace may have 2",
 				"orphan    IPAddress ns/p-10-0-0-2: its IPClaim team/b was deleted and created again",
 				"orphan    IPAddress ns/p-10-0-0-4: its IPClaim team/gone does not exist",
+			},
+		},
+		"prefixes that overlap": {
+			objects: []client.Object{
+				pool("p", ipamv1.IPPoolStatus{}), claim("a", ""), claim("b", ""), claim("c", ""), claim("d", ""),
+				prefix(address("p-10-0-0-0", "10.0.0.0", "a"), 28), address("p-10-0-0-5", "10.0.0.5", "b"), prefix(address("p-10-0-0-8", "10.0.0.8", "c"), 29),
+				prefix(address("p-10-0-0-16", "10.0.0.16", "d"), 28),
+			},
+			want: []string{
+				"double    IPAddress ns/p-10-0-0-5: has 10.0.0.5/32, which is a part of 10.0.0.0/28 of IPAddress p-10-0-0-0",
+				"double    IPAddress ns/p-10-0-0-8: has 10.0.0.8/29, which is a part of 10.0.0.0/28 of IPAddress p-10-0-0-0",
 			},
 		},
 		"a status that is behind": {

@@ -64,6 +64,14 @@ func (n Number) less(other Number) bool {
 	return n.Hi < other.Hi || n.Hi == other.Hi && n.Lo < other.Lo
 }
 
+// ShiftRight divides the number by a power of two.
+func (n Number) ShiftRight(bits int) Number {
+	if bits >= 64 {
+		return Number{Lo: n.Hi >> (bits - 64)}
+	}
+	return Number{Hi: n.Hi >> bits, Lo: n.Lo>>bits | n.Hi<<(64-bits)}
+}
+
 // next is the number after n; n is not the greatest.
 func (n Number) next() Number { return n.Plus(Number{Lo: 1}) }
 

@@ -29,6 +29,8 @@ type Record struct {
 	// Pool that the object names.
 	Pool types.NamespacedName
 	IP   netip.Addr
+	// PrefixLength is the length of the prefix that begins with IP; zero for a single address.
+	PrefixLength int
 	// Tenant is the namespace of the claim where it is another one than the pool's; empty otherwise.
 	Tenant string
 	// UID of the object.
@@ -57,6 +59,7 @@ type attempt struct {
 	free     *allocate.Free // to tell whether the pool has changed since
 	decision allocate.Decision
 	ip       netip.Addr
+	bits     int    // as PrefixLength of a Record
 	tenant   string // as that of a Record
 	// left is the object that stood for the address and was moved away. The attempt then waits for its claim to go on.
 	left *Key
@@ -100,18 +103,18 @@ func (x *Index) SetPool(name types.NamespacedName, layout *allocate.Layout) {
 	x.pools[name] = p
 	put(x.locks, p.lock, name, p)
 	for _, r := range x.byPool[name] {
-		p.free.Take(r.IP)
+		p.free.Occupy(r.IP, r.PrefixLength)
 		p.free.Charge(r.Tenant, r.IP)
 	}
 	for _, r := range x.byLock[p.lock] {
 		if r.Pool != name {
-			p.free.Take(r.IP)
+			p.free.Occupy(r.IP, r.PrefixLength)
 		}
 	}
 	for _, a := range x.attempts {
 		if a.pool == name {
 			a.free = p.free
-			p.free.Take(a.ip)
+			p.free.Occupy(a.ip, a.bits)
 			p.free.Charge(a.tenant, a.ip)
 		}
 	}
@@ -176,7 +179,7 @@ func (x *Index) observe(r *record) {
 		put(x.byLock, lock, r.Key, r)
 	}
 	for name, p := range x.affected(r) {
-		p.free.Take(r.IP)
+		p.free.Occupy(r.IP, r.PrefixLength)
 		if name == r.Pool {
 			p.free.Charge(r.Tenant, r.IP)
 		}
@@ -211,9 +214,9 @@ func (x *Index) Leave(key Key, claim types.UID) []types.NamespacedName {
 	if !ok || x.attempts[claim] != nil {
 		return gained
 	}
-	p.free.Take(r.IP)
+	p.free.Occupy(r.IP, r.PrefixLength)
 	p.free.Charge(r.Tenant, r.IP)
-	x.attempts[claim], x.left[key] = &attempt{pool: r.Pool, free: p.free, ip: r.IP, tenant: r.Tenant, left: &key}, claim
+	x.attempts[claim], x.left[key] = &attempt{pool: r.Pool, free: p.free, ip: r.IP, bits: r.PrefixLength, tenant: r.Tenant, left: &key}, claim
 	return slices.DeleteFunc(gained, func(name types.NamespacedName) bool { return name == r.Pool })
 }
 
@@ -232,7 +235,7 @@ func (x *Index) forget(r *record) []types.NamespacedName {
 		if name == r.Pool {
 			p.free.Discharge(r.Tenant, r.IP)
 		}
-		if p.free.Release(r.IP) {
+		if p.free.Vacate(r.IP, r.PrefixLength) {
 			gained = append(gained, name)
 		}
 	}
@@ -275,7 +278,7 @@ func (x *Index) Decide(name types.NamespacedName, claim types.UID, plan func(*al
 	take, ok := decision.Action.(allocate.Create)
 	if !ok {
 		if before != nil && before.left != nil {
-			before.free.Take(before.ip)
+			before.free.Occupy(before.ip, before.bits)
 			before.free.Charge(before.tenant, before.ip)
 			x.attempts[claim], x.left[*before.left] = before, claim
 		}
@@ -284,8 +287,8 @@ func (x *Index) Decide(name types.NamespacedName, claim types.UID, plan func(*al
 	if before != nil && before.left == nil && before.free == free && free.Choosable(before.ip) {
 		decision, take.IP = before.decision, before.ip
 	}
-	x.attempts[claim] = &attempt{pool: name, free: free, decision: decision, ip: take.IP, tenant: take.Tenant}
-	free.Take(take.IP)
+	x.attempts[claim] = &attempt{pool: name, free: free, decision: decision, ip: take.IP, bits: take.PrefixLength, tenant: take.Tenant}
+	free.Occupy(take.IP, take.PrefixLength)
 	free.Charge(take.Tenant, take.IP)
 	return decision
 }
@@ -320,7 +323,7 @@ func (x *Index) giveUp(claim types.UID) (gained bool) {
 		return false
 	}
 	left := p.free.Discharge(a.tenant, a.ip)
-	return p.free.Release(a.ip) || left
+	return p.free.Vacate(a.ip, a.bits) || left
 }
 
 // MadeFor is the object that this process made for a claim and that the watch has not shown yet.
@@ -361,12 +364,12 @@ func (x *Index) Counts(name types.NamespacedName) (allocate.Counts, bool) {
 	return p.free.Counts(), true
 }
 
-// Free is how many addresses of a pool any claim can get, and the layout of the pool; nil means that it is unknown.
-func (x *Index) Free(name types.NamespacedName) (int64, *allocate.Layout) {
+// Free is how many addresses of a pool, or prefixes of a length, any claim can get, and the layout of the pool; nil means that it is unknown.
+func (x *Index) Free(name types.NamespacedName, prefixLength int) (int64, *allocate.Layout) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if p, ok := x.pools[name]; ok {
-		return p.free.Count(), p.free.Layout
+		return p.free.CountOf(prefixLength), p.free.Layout
 	}
 	return 0, nil
 }

@@ -44,7 +44,7 @@ func (x *Index) plan(pool, claim string) allocate.Decision {
 }
 
 func (x *Index) free(pool string) int64 {
-	free, _ := x.Free(name(pool))
+	free, _ := x.Free(name(pool), 0)
 	return free
 }
 

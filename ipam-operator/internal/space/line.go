@@ -25,55 +25,61 @@ func (w Waiter) compare(other Waiter) int {
 	return cmp.Or(w.Created.Compare(other.Created), cmp.Compare(w.Name.Name, other.Name.Name), cmp.Compare(w.UID, other.UID))
 }
 
+// Queue is what claims wait for: any address of a pool, or any prefix of a length.
+type Queue struct {
+	Pool         types.NamespacedName
+	PrefixLength int
+}
+
 // Line is the queues of the claims that wait for any address of a pool: claims of all kinds stand in one queue, the oldest first. It is safe for concurrent use.
 type Line struct {
-	mu    sync.Mutex
-	pools map[types.NamespacedName][]Waiter
-	at    map[types.UID]types.NamespacedName
+	mu     sync.Mutex
+	queues map[Queue][]Waiter
+	at     map[types.UID]Queue
 }
 
 // NewLine returns a Line without claims.
 func NewLine() *Line {
-	return &Line{pools: map[types.NamespacedName][]Waiter{}, at: map[types.UID]types.NamespacedName{}}
+	return &Line{queues: map[Queue][]Waiter{}, at: map[types.UID]Queue{}}
 }
 
-// Enter puts a claim into the queue of a pool, unless it is there.
-func (l *Line) Enter(pool types.NamespacedName, w Waiter) {
+// Enter puts a claim into a queue, unless it is there.
+func (l *Line) Enter(queue Queue, w Waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if was, ok := l.at[w.UID]; ok && was != pool {
+	if was, ok := l.at[w.UID]; ok && was != queue {
 		l.leave(w.UID)
 	}
-	at, found := slices.BinarySearchFunc(l.pools[pool], w, Waiter.compare)
+	at, found := slices.BinarySearchFunc(l.queues[queue], w, Waiter.compare)
 	if !found {
-		l.pools[pool] = slices.Insert(l.pools[pool], at, w)
-		l.at[w.UID] = pool
+		l.queues[queue] = slices.Insert(l.queues[queue], at, w)
+		l.at[w.UID] = queue
 	}
 }
 
-// Leave takes a claim out of its queue and returns the pool; false means that it was in none.
-func (l *Line) Leave(claim types.UID) (pool types.NamespacedName, ok bool) {
+// Leave takes a claim out of its queue and returns that; false means that it was in none.
+func (l *Line) Leave(claim types.UID) (queue Queue, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.leave(claim)
 }
 
-func (l *Line) leave(claim types.UID) (pool types.NamespacedName, ok bool) {
-	if pool, ok = l.at[claim]; !ok {
-		return pool, false
+func (l *Line) leave(claim types.UID) (queue Queue, ok bool) {
+	if queue, ok = l.at[claim]; !ok {
+		return queue, false
 	}
 	delete(l.at, claim)
-	l.pools[pool] = slices.DeleteFunc(l.pools[pool], func(w Waiter) bool { return w.UID == claim })
-	if len(l.pools[pool]) == 0 {
-		delete(l.pools, pool)
+	l.queues[queue] = slices.DeleteFunc(l.queues[queue], func(w Waiter) bool { return w.UID == claim })
+	if len(l.queues[queue]) == 0 {
+		delete(l.queues, queue)
 	}
-	return pool, true
+	return queue, true
 }
 
-// Ahead is how many claims of a pool are to be served before a claim, in the queue or not.
-func (l *Line) Ahead(pool types.NamespacedName, w Waiter) int {
+// Ahead is how many claims of a queue are to be served before a claim, in the queue or not.
+func (l *Line) Ahead(queue Queue, w Waiter) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at, _ := slices.BinarySearchFunc(l.pools[pool], w, Waiter.compare)
+	at, _ := slices.BinarySearchFunc(l.queues[queue], w, Waiter.compare)
 	return at
 }

@@ -18,17 +18,17 @@ func TestLine(t *testing.T) {
 	}
 	young, old, oldest := waiter("young", time.Minute), waiter("old", time.Hour), waiter("oldest", 2*time.Hour)
 	for _, w := range []Waiter{young, oldest, old, old} {
-		l.Enter(name("p"), w)
+		l.Enter(Queue{Pool: name("p")}, w)
 	}
-	l.Enter(name("other"), waiter("elsewhere", 3*time.Hour))
-	assert.Equal(t, []int{0, 1, 2}, []int{l.Ahead(name("p"), oldest), l.Ahead(name("p"), old), l.Ahead(name("p"), young)})
-	assert.Equal(t, 3, l.Ahead(name("p"), waiter("new", 0)))
-	pool, ok := l.Leave(old.UID)
+	l.Enter(Queue{Pool: name("other")}, waiter("elsewhere", 3*time.Hour))
+	assert.Equal(t, []int{0, 1, 2}, []int{l.Ahead(Queue{Pool: name("p")}, oldest), l.Ahead(Queue{Pool: name("p")}, old), l.Ahead(Queue{Pool: name("p")}, young)})
+	assert.Equal(t, 3, l.Ahead(Queue{Pool: name("p")}, waiter("new", 0)))
+	queue, ok := l.Leave(old.UID)
 	assert.True(t, ok)
-	assert.Equal(t, name("p"), pool)
+	assert.Equal(t, Queue{Pool: name("p")}, queue)
 	_, ok = l.Leave(old.UID)
 	assert.False(t, ok)
-	assert.Equal(t, 1, l.Ahead(name("p"), young))
-	l.Enter(name("other"), young)
-	assert.Equal(t, 1, l.Ahead(name("p"), waiter("new", 0)), "a claim stands in one queue")
+	assert.Equal(t, 1, l.Ahead(Queue{Pool: name("p")}, young))
+	l.Enter(Queue{Pool: name("other")}, young)
+	assert.Equal(t, 1, l.Ahead(Queue{Pool: name("p")}, waiter("new", 0)), "a claim stands in one queue")
 }

@@ -21,6 +21,9 @@ type IPAddressSpecApplyConfiguration struct {
 	Pool *ObjectReferenceApplyConfiguration `json:"pool,omitempty"`
 	// prefix is the length of the network prefix in bits.
 	Prefix *int `json:"prefix,omitempty"`
+	// prefixLength is the length in bits of the prefix that is taken as a whole; address is then its first address. Absent for a single address. It cannot be
+	// modified.
+	PrefixLength *int `json:"prefixLength,omitempty"`
 	// gateway is the default gateway.
 	Gateway *ipamv1alpha1.IPAddressStr `json:"gateway,omitempty"`
 	// address is the address. It cannot be modified.
@@ -56,6 +59,14 @@ func (b *IPAddressSpecApplyConfiguration) WithPool(value *ObjectReferenceApplyCo
 // If called multiple times, the Prefix field is set to the value of the last call.
 func (b *IPAddressSpecApplyConfiguration) WithPrefix(value int) *IPAddressSpecApplyConfiguration {
 	b.Prefix = &value
+	return b
+}
+
+// WithPrefixLength sets the PrefixLength field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PrefixLength field is set to the value of the last call.
+func (b *IPAddressSpecApplyConfiguration) WithPrefixLength(value int) *IPAddressSpecApplyConfiguration {
+	b.PrefixLength = &value
 	return b
 }
 

@@ -12,6 +12,8 @@ package v1alpha1
 type IPClaimSpecApplyConfiguration struct {
 	// pool is the IPPool. One of another namespace is named with its namespace, and must allow that of the claim in spec.allowedNamespaces. It cannot be modified.
 	Pool *ObjectReferenceApplyConfiguration `json:"pool,omitempty"`
+	// prefixLength asks for a whole prefix of this length in bits instead of an address. Its pool has an entry with this allocationPrefixLength. It cannot be modified.
+	PrefixLength *int `json:"prefixLength,omitempty"`
 }
 
 // IPClaimSpecApplyConfiguration constructs a declarative configuration of the IPClaimSpec type for use with
@@ -25,5 +27,13 @@ func IPClaimSpec() *IPClaimSpecApplyConfiguration {
 // If called multiple times, the Pool field is set to the value of the last call.
 func (b *IPClaimSpecApplyConfiguration) WithPool(value *ObjectReferenceApplyConfiguration) *IPClaimSpecApplyConfiguration {
 	b.Pool = value
+	return b
+}
+
+// WithPrefixLength sets the PrefixLength field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PrefixLength field is set to the value of the last call.
+func (b *IPClaimSpecApplyConfiguration) WithPrefixLength(value int) *IPClaimSpecApplyConfiguration {
+	b.PrefixLength = &value
 	return b
 }

@@ -24,6 +24,8 @@ type PoolApplyConfiguration struct {
 	Subnet *ipamv1alpha1.IPSubnetStr `json:"subnet,omitempty"`
 	// prefix is the length of the network prefix in bits. It overrides that of the pool.
 	Prefix *int `json:"prefix,omitempty"`
+	// allocationPrefixLength makes the entry hand out whole prefixes of this length in bits, to claims that ask for one with prefixLength, and no single addresses.
+	AllocationPrefixLength *int `json:"allocationPrefixLength,omitempty"`
 	// gateway is the default gateway. It overrides that of the pool.
 	Gateway *ipamv1alpha1.IPAddressStr `json:"gateway,omitempty"`
 	// dnsServers are addresses of name servers. They override those of the pool.
@@ -65,6 +67,14 @@ func (b *PoolApplyConfiguration) WithSubnet(value ipamv1alpha1.IPSubnetStr) *Poo
 // If called multiple times, the Prefix field is set to the value of the last call.
 func (b *PoolApplyConfiguration) WithPrefix(value int) *PoolApplyConfiguration {
 	b.Prefix = &value
+	return b
+}
+
+// WithAllocationPrefixLength sets the AllocationPrefixLength field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the AllocationPrefixLength field is set to the value of the last call.
+func (b *PoolApplyConfiguration) WithAllocationPrefixLength(value int) *PoolApplyConfiguration {
+	b.AllocationPrefixLength = &value
 	return b
 }
 

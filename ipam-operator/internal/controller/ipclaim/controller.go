@@ -170,7 +170,7 @@ func (r *Reconciler) serve(ctx context.Context, subject *Subject, snapshot alloc
 			snapshot.Pool.Free = free
 			snapshot.Pool.Found = snapshot.Pool.Found && free != nil
 			snapshot.Random.Hi, snapshot.Random.Lo = rand.Uint64(), rand.Uint64() //nolint:gosec // any free address will do
-			snapshot.Ahead = r.Line.Ahead(subject.Pool, subject.waiter())
+			snapshot.Ahead = r.Line.Ahead(subject.queue(), subject.waiter())
 			decision := allocate.Plan(snapshot)
 			if _, ok := decision.Action.(allocate.Create); ok {
 				r.Line.Leave(subject.UID()) // it has taken its address off those that are free

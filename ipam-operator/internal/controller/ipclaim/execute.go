@@ -121,7 +121,7 @@ func (r *Reconciler) avoid(ctx context.Context, subject *Subject, address *ipamv
 	ctrl.LoggerFrom(ctx).Info("Name of an address was taken by another claim", "IPAddress", address.Name, "group", taken.Group)
 	record := RecordOf(address)
 	r.Index.Observe(space.Record{
-		Key: space.Key{Group: taken.Group, NamespacedName: record.Key.NamespacedName}, Pool: subject.Pool, IP: record.IP, UID: taken.Object.GetUID(),
+		Key: space.Key{Group: taken.Group, NamespacedName: record.Key.NamespacedName}, Pool: subject.Pool, IP: record.IP, PrefixLength: record.PrefixLength, UID: taken.Object.GetUID(),
 	})
 	return r.Release(ctx, address.Namespace, addressOf(address), true, "NameTaken")
 }
@@ -172,12 +172,13 @@ func newAddress(subject *Subject, pool *ipamv1.IPPool, action allocate.Create) *
 			},
 		},
 		Spec: ipamv1.IPAddressSpec{
-			Address:    ipamv1.IPAddressStr(action.IP.String()),
-			Pool:       ipamv1.ObjectReference{Name: pool.Name, Namespace: pool.Namespace},
-			Claim:      ipamv1.ObjectReference{Name: subject.Object.GetName(), Namespace: subject.Object.GetNamespace()},
-			Prefix:     action.Network.Prefix,
-			Gateway:    action.Network.Gateway,
-			DNSServers: action.Network.DNSServers,
+			Address:      ipamv1.IPAddressStr(action.IP.String()),
+			Pool:         ipamv1.ObjectReference{Name: pool.Name, Namespace: pool.Namespace},
+			Claim:        ipamv1.ObjectReference{Name: subject.Object.GetName(), Namespace: subject.Object.GetNamespace()},
+			Prefix:       action.Network.Prefix,
+			PrefixLength: action.PrefixLength,
+			Gateway:      action.Network.Gateway,
+			DNSServers:   action.Network.DNSServers,
 		},
 	}
 	if subject.Kind != ipamv1.IPClaimKind {
@@ -378,7 +379,7 @@ func (r *Reconciler) refuse(ctx context.Context, subject *Subject, refusal alloc
 		return client.IgnoreNotFound(err)
 	}
 	if why == allocate.WhyExhausted {
-		r.Line.Enter(subject.Pool, subject.waiter())
+		r.Line.Enter(subject.queue(), subject.waiter())
 	} else {
 		r.leaveLine(subject.UID())
 	}

@@ -129,14 +129,14 @@ func TestAnAttemptEndsWithItsClaim(t *testing.T) {
 			claim := s.claim("c", func(c *ipamv1.IPClaim) { c.Finalizers = nil })
 			_, err := s.reconcile("c")
 			require.ErrorIs(t, err, errLost)
-			free, _ := s.index.Free(key("p"))
+			free, _ := s.index.Free(key("p"), 0)
 			require.Zero(t, free, "it may have been written")
 			silent = false
 			require.NoError(t, s.client.Delete(t.Context(), claim))
 			after(s)
 			_, err = s.reconcile("c")
 			require.NoError(t, err)
-			free, _ = s.index.Free(key("p"))
+			free, _ = s.index.Free(key("p"), 0)
 			assert.Equal(t, int64(1), free)
 		})
 	}

@@ -18,6 +18,7 @@ import (
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+	"github.com/muster-io/muster/ipam-operator/internal/space"
 )
 
 // TestAFormerClaimHoldsNoPlaceInTheQueue replaces a waiting claim by another one of its name between two passes.
@@ -34,7 +35,7 @@ func TestAFormerClaimHoldsNoPlaceInTheQueue(t *testing.T) {
 	_, err = s.reconcile("c")
 	require.NoError(t, err)
 	assert.Equal(t, 1, s.reconciler.waiting.position(key("c")))
-	assert.Zero(t, s.reconciler.Line.Ahead(key("p"), waiterOf(now)))
+	assert.Zero(t, s.reconciler.Line.Ahead(space.Queue{Pool: key("p")}, waiterOf(now)))
 
 	s.reconciler.forgetAddress(RecordOf(s.address("p-10-0-0-1", "10.0.0.1", "other")))
 	_, err = s.reconcile("c")

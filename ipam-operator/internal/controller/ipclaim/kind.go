@@ -83,6 +83,11 @@ func (s *Subject) UID() types.UID { return s.Object.GetUID() }
 // Key of the claim.
 func (s *Subject) Key() types.NamespacedName { return client.ObjectKeyFromObject(s.Object) }
 
+// queue is what the claim waits for where any will do.
+func (s *Subject) queue() space.Queue {
+	return space.Queue{Pool: s.Pool, PrefixLength: s.Claim.PrefixLength}
+}
+
 func (s *Subject) waiter() space.Waiter { return waiterOf(s.Object) }
 
 func waiterOf(claim client.Object) space.Waiter {
@@ -142,6 +147,7 @@ func (k ipClaims) Get(ctx context.Context, name types.NamespacedName) (*Subject,
 	}
 	s := NewSubject(claim, ipamv1.GroupVersion.String(), ipamv1.IPClaimKind, ipamv1.IPClaimFinalizer)
 	s.Pool = types.NamespacedName{Namespace: claim.Namespace, Name: claim.Spec.Pool.Name}
+	s.Claim.PrefixLength = claim.Spec.PrefixLength
 	switch pool := claim.PoolKey(); {
 	case !served:
 		s.Claim.Unserved = true

@@ -174,11 +174,11 @@ func (r *Reconciler) forget(claim types.NamespacedName) {
 
 // leaveLine takes a claim out of the queue of its pool. Others may have waited for nothing but this claim.
 func (r *Reconciler) leaveLine(claim types.UID) {
-	pool, ok := r.Line.Leave(claim)
+	queue, ok := r.Line.Leave(claim)
 	if !ok {
 		return
 	}
-	if free, _ := r.Index.Free(pool); free > 0 {
-		r.Deps.Freed(pool)
+	if free, _ := r.Index.Free(queue.Pool, queue.PrefixLength); free > 0 {
+		r.Deps.Freed(queue.Pool)
 	}
 }

@@ -141,7 +141,7 @@ func (r *Reconciler) freedHandler() handler.EventHandler {
 // wake makes claims of a pool look again: of those that any address helps as many as addresses are free, the oldest first, and those that one
 // of these addresses is for. What the others wait for is something else. A claim that an address is on its way to needs no other.
 func (r *Reconciler) wake(ctx context.Context, pool types.NamespacedName, addresses map[netip.Addr]bool, q Queue) {
-	free, layout := r.Index.Free(pool)
+	layout := r.Index.Layout(pool)
 	woken, left, moved, tell := 0, 0, false, r.freed.mayTell(pool, r.Clock.Now())
 	pending := r.pendingInPool(ctx, pool)
 	room := map[string]int64{}
@@ -163,7 +163,7 @@ func (r *Reconciler) wake(ctx context.Context, pool types.NamespacedName, addres
 				q.Add(requestFor(claim.Namespace, claim.Name))
 			}
 		case why != allocate.WhyExhausted:
-		case int64(r.Line.Ahead(pool, waiterOf(claim))) < free:
+		case r.isNext(pool, claim):
 			woken++
 			q.Add(requestFor(claim.Namespace, claim.Name))
 		case tell && r.hasMoved(pool, claim):
@@ -184,7 +184,23 @@ const tellAgain = 5 * time.Second
 // hasMoved reports whether a waiting claim stands at another position of the queue than it was told.
 func (r *Reconciler) hasMoved(pool types.NamespacedName, claim client.Object) bool {
 	told := r.waiting.position(client.ObjectKeyFromObject(claim))
-	return told > 0 && told != min(r.Line.Ahead(pool, waiterOf(claim)), allocate.ToldPositions)+1
+	return told > 0 && told != min(r.Line.Ahead(queueOf(pool, claim), waiterOf(claim)), allocate.ToldPositions)+1
+}
+
+// queueOf is what a claim of a pool waits for where any will do.
+func queueOf(pool types.NamespacedName, claim client.Object) space.Queue {
+	queue := space.Queue{Pool: pool}
+	if ours, ok := claim.(*ipamv1.IPClaim); ok {
+		queue.PrefixLength = ours.Spec.PrefixLength
+	}
+	return queue
+}
+
+// isNext reports whether enough is free for a waiting claim and all older ones.
+func (r *Reconciler) isNext(pool types.NamespacedName, claim client.Object) bool {
+	queue := queueOf(pool, claim)
+	free, _ := r.Index.Free(pool, queue.PrefixLength)
+	return int64(r.Line.Ahead(queue, waiterOf(claim))) < free
 }
 
 // Helps reports whether a waiting claim is to look again when its pool has addresses to give: it is one of the oldest, or waits for something else.
@@ -193,8 +209,7 @@ func (r *Reconciler) Helps(pool types.NamespacedName, claim client.Object) bool 
 	if !claim.GetDeletionTimestamp().IsZero() {
 		return false
 	}
-	free, _ := r.Index.Free(pool)
-	return !known || why != allocate.WhyExhausted || int64(r.Line.Ahead(pool, waiterOf(claim))) < free
+	return !known || why != allocate.WhyExhausted || r.isNext(pool, claim)
 }
 
 // wakeLater looks at a pool again, in case that a claim that was woken took no address.

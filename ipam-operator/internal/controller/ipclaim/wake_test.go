@@ -20,6 +20,7 @@ import (
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
+	"github.com/muster-io/muster/ipam-operator/internal/space"
 )
 
 // woken are the names of the claims in a queue.
@@ -47,7 +48,7 @@ func TestAsManyClaimsAreWokenAsAddressesAreFree(t *testing.T) {
 			c.CreationTimestamp.Time = epoch.Add(-time.Duration(i) * time.Minute) // the last one is the oldest
 		})
 		s.reconciler.waiting.set(key(claim.Name), claim.UID, allocate.WhyExhausted, allocate.Refuse{})
-		s.reconciler.Line.Enter(key("p"), waiterOf(claim))
+		s.reconciler.Line.Enter(space.Queue{Pool: key("p")}, waiterOf(claim))
 		claims = append(claims, claim)
 	}
 	leaving := s.claim("leaving", func(c *ipamv1.IPClaim) { c.Finalizers = append(c.Finalizers, "example.com/kept") })
@@ -106,7 +107,7 @@ func TestAClaimThatIsServedTakesNobodysTurn(t *testing.T) {
 			for _, name := range []string{"first", "second"} {
 				claim := s.claim(name)
 				s.reconciler.waiting.set(key(name), claim.UID, allocate.WhyExhausted, allocate.Refuse{})
-				s.reconciler.Line.Enter(key("p"), waiterOf(claim))
+				s.reconciler.Line.Enter(space.Queue{Pool: key("p")}, waiterOf(claim))
 			}
 			free("10.0.0.1")
 			require.Equal(t, []string{"first"}, woken(q))

@@ -37,7 +37,7 @@ func RecordOf(address *ipamv1.IPAddress) space.Record {
 	return space.Record{
 		Key:  IndexKey(client.ObjectKeyFromObject(address)),
 		Pool: types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Pool.Name},
-		IP:   ip, Tenant: address.Tenant(), UID: address.UID, Released: ReleasedAt(address),
+		IP:   ip, PrefixLength: address.Spec.PrefixLength, Tenant: address.Tenant(), UID: address.UID, Released: ReleasedAt(address),
 	}
 }
 

@@ -24,6 +24,8 @@ type observation struct {
 	// holders maps the name of a claim to its address.
 	holders map[string]ipamv1.IPAddressStr
 	used    map[netip.Addr]struct{}
+	// prefixes are those in use.
+	prefixes map[netip.Prefix]struct{}
 	// addresses says that an address of the pool exists. For a pool that is being deleted the API server was asked.
 	addresses bool
 	cluster   *unstructured.Unstructured
@@ -37,7 +39,7 @@ type observation struct {
 func (r *Reconciler) observe(ctx context.Context, pool *ipamv1.IPPool) (observation, error) {
 	o := observation{
 		layout:  r.Layouts.Of(pool),
-		holders: map[string]ipamv1.IPAddressStr{}, used: map[netip.Addr]struct{}{},
+		holders: map[string]ipamv1.IPAddressStr{}, used: map[netip.Addr]struct{}{}, prefixes: map[netip.Prefix]struct{}{},
 		overlap: r.near.of(client.ObjectKeyFromObject(pool)),
 	}
 	list := &ipamv1.IPAddressList{}
@@ -61,8 +63,10 @@ func (r *Reconciler) observe(ctx context.Context, pool *ipamv1.IPPool) (observat
 
 // add takes an address over. Where claims of two kinds have one name, the IPClaim stands under it.
 func (o *observation) add(address *ipamv1.IPAddress) {
-	if ip, err := allocate.ParseAddr(string(address.Spec.Address)); err == nil {
+	if ip, err := allocate.ParseAddr(string(address.Spec.Address)); err == nil && address.Spec.PrefixLength == 0 {
 		o.used[ip] = struct{}{}
+	} else if prefix, perr := ip.Prefix(address.Spec.PrefixLength); err == nil && perr == nil {
+		o.prefixes[prefix] = struct{}{}
 	}
 	if released := ipclaim.ReleasedAt(address); !released.IsZero() {
 		o.cooling++

@@ -34,7 +34,7 @@ const (
 
 // status is what a pool's status should be.
 func status(pool *ipamv1.IPPool, o observation, now metav1.Time) ipamv1.IPPoolStatus {
-	counts := allocate.Tally(o.layout, o.used)
+	counts := allocate.Tally(o.layout, o.used, o.prefixes)
 	wanted := *pool.Status.DeepCopy()
 	wanted.Allocations = nil
 	if len(o.holders) > 0 {
