@@ -9,6 +9,9 @@ const (
 	ClusterClaimPending = "Pending"
 	// ClusterClaimRunning is True while the claim's cluster runs.
 	ClusterClaimRunning = "ClusterRunning"
+	// ClusterClaimReady is True while the claim has a cluster and that runs: its subjects can use it. Reason and message are those of
+	// the condition that is in the way, else of ClusterClaimRunning.
+	ClusterClaimReady = "Ready"
 )
 
 // Reasons of ClusterClaimPending.

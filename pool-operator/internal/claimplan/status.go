@@ -22,12 +22,26 @@ type report struct {
 	estimate         *metav1.Time
 }
 
+// ready sums the two other conditions up.
+func (r *report) ready() hivev1.Condition {
+	ready := r.running
+	if r.pending.Status != corev1.ConditionFalse {
+		ready = r.pending
+	}
+	ready.Type, ready.Status = hivev1.ClusterClaimReady, corev1.ConditionFalse
+	if r.pending.Status == corev1.ConditionFalse && r.running.Status == corev1.ConditionTrue {
+		ready.Status = corev1.ConditionTrue
+	}
+	return ready
+}
+
 // report returns the claim's status with r in it; nil when it says so already. A place in the queue and an estimate alone are not worth a write until the last one is
 // old enough.
 func (s *Snapshot) report(now time.Time, r report) *hivev1.ClusterClaimStatus {
 	next, at := s.Claim.Status.DeepCopy(), metav1.NewTime(now)
 	changed := hivev1.SetCondition(&next.Conditions, r.pending, at)
 	changed = hivev1.SetCondition(&next.Conditions, r.running, at) || changed
+	changed = hivev1.SetCondition(&next.Conditions, r.ready(), at) || changed
 	if lifetime := s.lifetime(); !equality.Semantic.DeepEqual(next.Lifetime, lifetime) {
 		next.Lifetime, changed = lifetime, true
 	}
