@@ -25,6 +25,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
 	"github.com/muster-io/muster/agent-service/internal/token"
+	"github.com/muster-io/muster/agent-service/internal/workload"
 	"github.com/muster-io/muster/apis/buildinfo"
 )
 
@@ -122,6 +123,8 @@ type parts struct {
 	instruments []prometheus.Collector
 	// requests counts those to the Kubernetes API.
 	requests *metrics.Requests
+	// tokens are those that hosts join clusters with.
+	tokens workload.Tokens
 }
 
 // assemble makes the service, the handler of REST, and what measures them.
@@ -156,10 +159,18 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	}
 	var authority *token.Authority
 	var discovery *discovery
+	tokens, err := workload.NewTokens(key.Seed())
+	if err != nil {
+		return nil, err
+	}
+	joiner, err := o.joiner(tokens)
+	if err != nil {
+		return nil, err
+	}
 	svc := service.New(kept, service.Options{
 		DisconnectAfter: o.DisconnectAfter, EventRetention: o.EventRetention, OSImages: images, RegistryImages: split(o.RegistryImages), InstallerImage: o.InstallerImage, BaseURL: o.BaseURL, Minimums: minimums, Log: log,
 		HostToken: func(ctx context.Context, h *domain.Host) (string, error) { return authority.ForInstalled(ctx, h) }, Authorities: authorities,
-		CheckImage: func(e *domain.InfraEnv) error { return discovery.check(e) }, RestoreTime: o.restoreTime(),
+		CheckImage: func(e *domain.InfraEnv) error { return discovery.check(e) }, RestoreTime: o.restoreTime(), Join: joiner,
 		AgentVersion: buildinfo.Version(), AgentSum: programs.checksum,
 	})
 	if authority, err = token.New(token.Options{Key: key, Generations: svc}); err != nil {
@@ -184,7 +195,7 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 		return nil, fmt.Errorf("preparing REST: %w", err)
 	}
 	mux.Handle("/", handler)
-	return &parts{service: svc, handler: mux, discovery: discovery, instruments: instruments, requests: requests}, nil
+	return &parts{service: svc, handler: mux, discovery: discovery, instruments: instruments, requests: requests, tokens: tokens}, nil
 }
 
 // people is who may come with which token.

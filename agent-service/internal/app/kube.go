@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -27,11 +28,14 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclassification"
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclusterinstall"
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
+	"github.com/muster-io/muster/agent-service/internal/controller/nodes"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/httpapi"
+	"github.com/muster-io/muster/agent-service/internal/join"
 	"github.com/muster-io/muster/agent-service/internal/nmstate"
 	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/workload"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
@@ -83,7 +87,9 @@ type kube struct {
 	versions []string
 	// url is that of the service.
 	url string
-	log *zap.Logger
+	// tokens are those that hosts join clusters with.
+	tokens workload.Tokens
+	log    *zap.Logger
 }
 
 // startKube serves custom resources until ctx ends, where that is asked for.
@@ -100,7 +106,7 @@ func (o *Options) startKube(ctx context.Context, p *parts, log *zap.Logger) erro
 	}
 	config = rest.CopyConfig(config)
 	config.Wrap(p.requests.Wrap)
-	k := &kube{options: o.KubeOptions, config: config, service: p.service, images: &addresses{p.discovery}, url: o.BaseURL, log: log}
+	k := &kube{options: o.KubeOptions, config: config, service: p.service, images: &addresses{p.discovery}, url: o.BaseURL, tokens: p.tokens, log: log}
 	for _, image := range p.service.OSImages {
 		k.versions = append(k.versions, image.Version)
 	}
@@ -165,6 +171,8 @@ func (k *kube) serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("preparing controllers: %w", err)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // what controllers began ends with them
 	if err := k.add(ctx, mgr); err != nil {
 		return err
 	}
@@ -209,6 +217,7 @@ func (k *kube) add(ctx context.Context, mgr ctrl.Manager) error {
 		"AgentClusterInstalls": agentclusterinstall.New(agentclusterinstall.Deps{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Recorder: recorder, Versions: k.versions, URL: k.url,
 		}),
+		"nodes":                nodes.New(ctx, nodes.Deps{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Tokens: k.tokens}),
 		"AgentClassifications": agentclassification.New(agentclassification.Deps{Client: mgr.GetClient(), Queries: queries}),
 	} {
 		if err := controller.SetupWithManager(mgr); err != nil {
@@ -216,6 +225,29 @@ func (k *kube) add(ctx context.Context, mgr ctrl.Manager) error {
 		}
 	}
 	return nil
+}
+
+// joiner is what hosts join clusters by; nil where no custom resources are served. Each replica answers for first-boot data, so it reads without a cache.
+func (o *Options) joiner(tokens workload.Tokens) (func(context.Context, *domain.Host, *domain.Cluster) (*join.Values, error), error) {
+	if !o.KubeAPI {
+		return nil, nil
+	}
+	config := o.kube
+	if config == nil {
+		var err error
+		if config, err = o.cluster(); err != nil {
+			return nil, err
+		}
+	}
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	reader, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("preparing to let hosts join clusters: %w", err)
+	}
+	return (&workload.Joiner{Reader: reader, Tokens: tokens, Now: time.Now}).Values, nil
 }
 
 func newScheme() (*runtime.Scheme, error) {

@@ -328,6 +328,14 @@ type machine struct {
 	// images is the answer about images before an installation, nil for the machine's own.
 	images func(ctx context.Context) (any, error)
 	stop   func()
+
+	installed installed
+}
+
+// Write implements agent.Machine.
+func (m *machine) Write(ctx context.Context, job agent.Job, progress func(percent int)) error {
+	m.installed.keep(job)
+	return m.Generated.Write(ctx, job, progress)
 }
 
 // Do implements agent.Machine.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/join"
 )
 
 // CloudInit is the FirstBoot of images whose system reads cloud-init. Others read ignition.
@@ -43,6 +44,8 @@ type Values struct {
 	Manifests map[string]string
 	// Networks are profiles of NetworkManager, by the names of their files: what the InfraEnv states for the host.
 	Networks map[string]string
+	// Join is what the host joins a Kubernetes cluster with as a node; nil where its cluster takes no nodes.
+	Join *join.Values
 }
 
 // Render makes the first-boot data of a system: from the template of its image, or from the service's own. An error may quote secrets of the values.
@@ -84,7 +87,8 @@ const ignition = `{
   "storage": {"files": [
     {"path": "/etc/hostname", "mode": 420, "overwrite": true, "contents": {"source": {{json (data .Hostname)}}}},
     {"path": "/etc/muster/host.json", "mode": 384, "overwrite": true, "contents": {"source": {{json (data (host .))}}}}{{if .PullSecret}},
-    {"path": {{json pulls}}, "mode": 384, "overwrite": true, "contents": {"source": {{json (data .PullSecret)}}}}{{end}}{{if .Trusted}},
+    {"path": {{json pulls}}, "mode": 384, "overwrite": true, "contents": {"source": {{json (data .PullSecret)}}}}{{end}}{{if .Join}},
+    {"path": {{json joins}}, "mode": 384, "overwrite": true, "contents": {"source": {{json (data (json .Join))}}}}{{end}}{{if .Trusted}},
     {"path": {{json anchor}}, "mode": 420, "overwrite": true, "contents": {"source": {{json (data .Trusted)}}}}{{end}}{{range $name, $content := .Manifests}},
     {"path": {{json (print "/opt/openshift/" $name)}}, "mode": 420, "overwrite": true, "contents": {"source": {{json (data $content)}}}}{{end}}{{range $name, $content := .Networks}},
     {"path": {{json (print "/etc/NetworkManager/system-connections/" $name)}}, "mode": 384, "overwrite": true, "contents": {"source": {{json (data $content)}}}}{{end}}
@@ -101,6 +105,9 @@ write_files:
 - {path: /etc/muster/host.json, permissions: "0600", content: {{json (host .)}}}
 {{- if .PullSecret}}
 - {path: {{json pulls}}, permissions: "0600", content: {{json .PullSecret}}}
+{{- end}}
+{{- if .Join}}
+- {path: {{json joins}}, permissions: "0600", content: {{json (json .Join)}}}
 {{- end}}
 {{- range $name, $content := .Manifests}}
 - {path: {{json (print "/opt/openshift/" $name)}}, permissions: "0644", content: {{json $content}}}
@@ -129,6 +136,7 @@ var functions = template.FuncMap{
 		return string(encoded), err
 	},
 	"anchor":  func() string { return AnchorPath },
+	"joins":   func() string { return join.Path },
 	"pulls":   func() string { return registriesPath },
 	"proxies": proxies,
 	"report":  report,

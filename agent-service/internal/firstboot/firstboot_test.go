@@ -5,6 +5,7 @@ package firstboot_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,6 +15,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/firstboot"
+	"github.com/muster-io/muster/agent-service/internal/join"
 )
 
 func TestOwnTemplatesRenderWhatSystemsRead(t *testing.T) {
@@ -24,6 +26,7 @@ func TestOwnTemplatesRenderWhatSystemsRead(t *testing.T) {
 			Hostname: odd, Role: odd, HostID: odd, InfraEnvID: odd, ClusterID: odd, ClusterName: odd, BaseDomain: odd, SSHKey: odd, BaseURL: "https://muster.example.com", Token: "t",
 			Trusted: odd, Proxy: domain.Proxy{HTTP: "http://p:1", HTTPS: "http://p:2", NoProxy: ".local"}, PullSecret: odd, Overrides: firstboot.DataURL("{}"),
 			Manifests: map[string]string{"manifests/a.yaml": odd, "manifests/b.yaml": odd}, Networks: map[string]string{"eth0.nmconnection": odd, "eth1.nmconnection": odd},
+			Join: &join.Values{NodeName: odd, CA: odd, Token: odd, Labels: map[string]string{odd: odd}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -31,6 +34,7 @@ func TestOwnTemplatesRenderWhatSystemsRead(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, "application/vnd.coreos.ignition+json", contentType)
 			assert.True(t, json.Valid(data), string(data))
+			assert.Equal(t, values.Join != nil, strings.Contains(string(data), join.Path))
 
 			data, contentType, err = firstboot.Render(agentproto.OSImage{FirstBoot: firstboot.CloudInit}, values)
 			require.NoError(t, err)

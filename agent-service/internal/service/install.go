@@ -92,6 +92,11 @@ func (s *Service) renderFirstBoot(ctx context.Context, h *domain.Host, c *domain
 			return nil, "", fmt.Errorf("making a token for host %s: %w", h.HostKey, err)
 		}
 	}
+	if s.Join != nil {
+		if values.Join, err = s.Join(ctx, h, c); err != nil {
+			return nil, "", fmt.Errorf("preparing host %s to join its cluster: %w", h.HostKey, err)
+		}
+	}
 	data, contentType, err := firstboot.Render(image, values)
 	if err != nil { // it may quote secrets
 		return nil, "", domain.Refuse(domain.Conflict, "FirstBootInvalid", "the template of the first-boot data of version %s cannot be filled in: its administrator has to mend it", c.OpenshiftVersion)

@@ -18,6 +18,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/feed"
 	"github.com/muster-io/muster/agent-service/internal/hostcache"
 	"github.com/muster-io/muster/agent-service/internal/hostplan"
+	"github.com/muster-io/muster/agent-service/internal/join"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
@@ -47,6 +48,8 @@ type Options struct {
 	AgentSum     func(architecture string) (string, error)
 	// HostToken makes a token for the installed system of a host, nil for none.
 	HostToken func(ctx context.Context, h *domain.Host) (string, error)
+	// Join is what a host joins its cluster with as a node, nil where the cluster takes no nodes. The function is nil without custom resources.
+	Join func(ctx context.Context, h *domain.Host, c *domain.Cluster) (*join.Values, error)
 	// RestoreTime is how long after a start InfraEnvs may come back that the service lost with its data, zero where nothing restores them. Their machines are asked to try again
 	// meanwhile: agents of assisted-service wait for ever after 401.
 	RestoreTime time.Duration

@@ -1,0 +1,204 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-io/muster/agent-service/internal/agent"
+	"github.com/muster-io/muster/agent-service/internal/join"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	"github.com/muster-io/muster/apis/controlplanetest"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+)
+
+// installed keeps the first-boot data that a generated machine got.
+type installed struct {
+	mu   sync.Mutex
+	data []byte
+}
+
+func (i *installed) keep(job agent.Job) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.data = job.FirstBoot
+}
+
+// join reads what the machine joins its cluster with; nil before it was written, or where there is nothing.
+func (i *installed) join(t *testing.T) *join.Values {
+	t.Helper()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var ignition struct {
+		Storage struct {
+			Files []struct {
+				Path     string
+				Contents struct{ Source string }
+			}
+		}
+	}
+	if i.data == nil {
+		return nil
+	}
+	require.NoError(t, json.Unmarshal(i.data, &ignition))
+	for _, file := range ignition.Storage.Files {
+		if file.Path != join.Path {
+			continue
+		}
+		content, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(file.Contents.Source, "data:;base64,"))
+		require.NoError(t, err)
+		values, err := join.Read(content)
+		require.NoError(t, err)
+		return &values
+	}
+	return nil
+}
+
+// takesNodes is a ClusterDeployment as pool-operator leaves one whose cluster takes nodes, with the AgentClusterInstall that lets hosts join it. The API server of
+// the test stands for the cluster.
+func (c *cluster) takesNodes() (*hivev1.ClusterDeployment, *corev1.Secret) {
+	c.Helper()
+	namespace := c.newNamespace()
+	kubeconfig, err := os.ReadFile(controlplanetest.Kubeconfig(c.T))
+	require.NoError(c, err)
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "blue-node-access"}, Type: hivev1.SecretTypeNodeAccess,
+		Data: map[string][]byte{
+			hivev1.SecretKeyKubeconfig: kubeconfig, hivev1.NodeAccessKeyServer: []byte("https://192.0.2.1:6443"), hivev1.NodeAccessKeyCA: controlplanetest.Start(c.T).CAData,
+			hivev1.NodeAccessKeyPodCIDR: []byte("10.244.0.0/16"), hivev1.NodeAccessKeyNetwork: []byte(hivev1.NodeNetworkHostGateway),
+			hivev1.NodeAccessKeyKubernetesVersion: []byte("v1.37.2"), hivev1.NodeAccessKeyClusterDNS: []byte("10.96.0.10"),
+		},
+	}
+	c.create(secret)
+	deployment := &hivev1.ClusterDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "blue"},
+		Spec: hivev1.ClusterDeploymentSpec{
+			ClusterName: "blue", BaseDomain: "example.org", Installed: true, Platform: hivev1.Platform{Hosted: &hivev1.HostedPlatform{Nodes: &hivev1.HostedNodes{}}},
+			ClusterMetadata: &hivev1.ClusterMetadata{
+				ClusterID: "c", InfraID: "i", AdminKubeconfigSecretRef: hivev1.LocalObjectReference{Name: "admin"}, NodeAccessSecretRef: &hivev1.LocalObjectReference{Name: secret.Name},
+			},
+		},
+	}
+	c.create(deployment)
+	c.create(&hiveextv1.AgentClusterInstall{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "blue"},
+		Spec:       hiveextv1.AgentClusterInstallSpec{ClusterDeploymentRef: hivev1.LocalObjectReference{Name: "blue"}},
+	})
+	return deployment, secret
+}
+
+// asks sends the request of a kubelet that has the token, for a node of that name.
+func (c *cluster) asks(token, node string) *certificatesv1.CertificateSigningRequest {
+	c.Helper()
+	id, _, _ := strings.Cut(token, ".")
+	config := rest.CopyConfig(controlplanetest.Start(c.T))
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:bootstrap:" + id, Groups: []string{hivev1.NodeBootstrapGroup, "system:authenticated"}}
+	kubelet, err := client.New(config, client.Options{Scheme: c.user.Scheme()})
+	require.NoError(c, err)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(c, err)
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}},
+	}, key)
+	require.NoError(c, err)
+	var request *certificatesv1.CertificateSigningRequest
+	require.EventuallyWithT(c, func(collect *assert.CollectT) { // its rights are new
+		request = &certificatesv1.CertificateSigningRequest{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
+			Spec: certificatesv1.CertificateSigningRequestSpec{
+				Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
+				Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+			},
+		}
+		require.NoError(collect, kubelet.Create(c.Context(), request))
+	}, kubePatience, 50*time.Millisecond)
+	return request
+}
+
+func (c *cluster) decided(request *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType) {
+	c.Helper()
+	c.until(request, "it is "+string(kind), func() bool {
+		return len(request.Status.Conditions) == 1 && request.Status.Conditions[0].Type == kind
+	})
+}
+
+// A machine that is bound to a hosted cluster gets what it joins with. Its token makes a node of this machine and of no other, and is deleted when the Node is Ready.
+func TestAHostJoinsItsClusterAsANode(t *testing.T) {
+	c := newCluster(t, withSystem(t))
+	c.bootstrappers()
+	m := c.boot(c.infraEnv("rack"), 1, 0)
+	agent := c.agent(m)
+	deployment, _ := c.takesNodes()
+	change(c, agent, func(a *agentv1.Agent) {
+		a.Spec.ClusterDeploymentName, a.Spec.Approved, a.Spec.Hostname, a.Spec.Role = reference(deployment), true, "worker-1", "worker"
+	})
+	var values *join.Values
+	require.Eventually(t, func() bool { values = m.installed.join(t); return values != nil }, kubePatience, 50*time.Millisecond, "nothing to join with")
+	assert.Equal(t, "worker-1", values.NodeName)
+	assert.Equal(t, "https://192.0.2.1:6443", values.Server)
+	id, _, _ := strings.Cut(values.Token, ".")
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + id}}
+	c.until(secret, "the token is in the cluster", func() bool { return true })
+
+	honest, attack := c.asks(values.Token, "worker-1"), c.asks(values.Token, "victim")
+	c.decided(honest, certificatesv1.CertificateApproved)
+	c.decided(attack, certificatesv1.CertificateDenied)
+	c.until(honest, "it is signed", func() bool { return len(honest.Status.Certificate) > 0 })
+
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}}
+	c.create(node)
+	t.Cleanup(func() { assert.NoError(t, c.user.Delete(context.WithoutCancel(t.Context()), node)) })
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
+	require.NoError(t, c.user.Status().Update(t.Context(), node))
+	c.gone(secret)
+}
+
+// bootstrappers lets machines with bootstrap tokens ask for certificates, as clusters that take nodes do.
+func (c *cluster) bootstrappers() {
+	c.Helper()
+	require.NoError(c, client.IgnoreAlreadyExists(c.user.Create(c.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "muster:node-bootstrapper"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node-bootstrapper"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: hivev1.NodeBootstrapGroup}},
+	})))
+}
+
+// An installation for a cluster whose node access cannot be used fails before the disk is written, and says why.
+func TestAHostIsNotInstalledWithoutNodeAccess(t *testing.T) {
+	c := newCluster(t, withSystem(t))
+	m := c.boot(c.infraEnv("rack"), 1, 0)
+	agent := c.agent(m)
+	deployment, secret := c.takesNodes()
+	change(c, secret, func(s *corev1.Secret) { delete(s.Data, hivev1.NodeAccessKeyKubernetesVersion) })
+	change(c, agent, func(a *agentv1.Agent) {
+		a.Spec.ClusterDeploymentName, a.Spec.Approved, a.Spec.Hostname = reference(deployment), true, "worker-1"
+	})
+	c.until(agent, "the installation says why it cannot go on", func() bool {
+		return strings.Contains(agent.Status.DebugInfo.StateInfo, "cannot be used for node access")
+	})
+	assert.Nil(t, m.installed.join(t))
+}

@@ -1,0 +1,207 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodes lets hosts become nodes of the clusters that they are installed for: for each cluster with node access and hosts it keeps a
+// workload.Watcher, which decides about their certificate requests.
+package nodes
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/muster-io/muster/agent-service/internal/controller/news"
+	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/feed"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/workload"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+// look is how often node access is read again: Secrets are not watched, which would need the right to read all of them.
+const look = time.Minute
+
+// Service is what the controller needs of the service.
+type Service interface {
+	ListHosts(ctx context.Context, by domain.Principal, filter domain.HostFilter) (domain.List[domain.Host], error)
+	GetHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error)
+	GetCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error)
+	Subscribe() *feed.Subscription
+}
+
+// Deps are what a Reconciler works with; all are required.
+type Deps struct {
+	Client client.Client
+	// Live reads Secrets of node access.
+	Live    client.Reader
+	Service Service
+	Tokens  workload.Tokens
+}
+
+// Reconciler looks after clusters that take nodes.
+type Reconciler struct {
+	Deps
+	// life ends with the controllers, and all watchers with it.
+	life context.Context //nolint:containedctx // watchers outlive the reconcile that begins them
+
+	mu       sync.Mutex
+	watchers map[types.NamespacedName]*watcher
+}
+
+// watcher is a running workload.Watcher.
+type watcher struct {
+	*workload.Watcher
+	// access is the version of node access that it runs with, uid that of the ClusterDeployment.
+	access string
+	uid    types.UID
+	stop   context.CancelFunc
+}
+
+// New returns a Reconciler whose watchers end with ctx.
+func New(ctx context.Context, d Deps) *Reconciler {
+	return &Reconciler{Deps: d, life: ctx, watchers: map[types.NamespacedName]*watcher{}}
+}
+
+// SetupWithManager registers the controller.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("nodes").
+		For(&hivev1.ClusterDeployment{}, builder.WithPredicates(predicate.GenerationChangedPredicate{}, predicate.NewPredicateFuncs(hasAccess))).
+		WatchesRawSource(news.Source[ctrl.Request]{Service: r.Service, Concerns: r.concerned}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: news.RateLimiter[ctrl.Request]()}).
+		Complete(r)
+}
+
+func hasAccess(object client.Object) bool {
+	deployment, ok := object.(*hivev1.ClusterDeployment)
+	return ok && deployment.Spec.ClusterMetadata != nil && deployment.Spec.ClusterMetadata.NodeAccessSecretRef != nil
+}
+
+// concerned is the cluster of a host that changed.
+func (r *Reconciler) concerned(ctx context.Context, change domain.Change) []ctrl.Request {
+	if change.Kind != domain.HostChanged || change.Gone {
+		return nil
+	}
+	host, err := r.Service.GetHost(ctx, domain.Kubernetes, change.Host)
+	if err != nil || host.ClusterID == "" || !joining(host.State) {
+		return nil
+	}
+	cluster, err := r.Service.GetCluster(ctx, domain.Kubernetes, host.ClusterID)
+	if err != nil || cluster.Kube == (domain.KubeRef{}) {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: cluster.Kube.Namespace, Name: cluster.Kube.Name}}}
+}
+
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+
+// Reconcile keeps a watcher of a cluster that runs, takes nodes and has hosts, and tells it the hosts.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	deployment := &hivev1.ClusterDeployment{}
+	if err := r.Client.Get(ctx, request.NamespacedName, deployment); err != nil {
+		r.stop(request.NamespacedName)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !hasAccess(deployment) || deployment.DeletionTimestamp != nil || deployment.Spec.PowerState == hivev1.PowerStateHibernating {
+		r.stop(request.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	machines, err := r.machines(ctx, deployment)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if len(machines) == 0 { // a host that joins later brings it back
+		r.stop(request.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	access, err := workload.ReadAccess(ctx, r.Live, deployment)
+	if domain.KindOf(err) == domain.Conflict {
+		logf.FromContext(ctx).Info("cluster takes no nodes at the moment", "why", err.Error())
+		r.stop(request.NamespacedName)
+		return ctrl.Result{RequeueAfter: look}, nil
+	}
+	if err != nil || access == nil {
+		return ctrl.Result{}, err
+	}
+	w, err := r.watch(ctx, request.NamespacedName, deployment.UID, access)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	w.Expect(machines)
+	return ctrl.Result{RequeueAfter: look}, nil
+}
+
+// machines are the hosts that are nodes of the cluster, or are becoming so.
+func (r *Reconciler) machines(ctx context.Context, deployment *hivev1.ClusterDeployment) ([]workload.Machine, error) {
+	hosts, err := r.Service.ListHosts(ctx, domain.Kubernetes, domain.HostFilter{ClusterID: string(deployment.UID)})
+	if err != nil {
+		return nil, fmt.Errorf("listing the hosts of cluster %s: %w", client.ObjectKeyFromObject(deployment), err)
+	}
+	var machines []workload.Machine
+	for i := range hosts.Items {
+		if h := &hosts.Items[i]; joining(h.State) {
+			machines = append(machines, workload.Machine{NodeName: workload.NodeName(h), TokenID: r.Tokens.ID(h), Joining: true, Addresses: addresses(h)})
+		}
+	}
+	return machines, nil
+}
+
+// joining says whether a host is, or is becoming, a node.
+func joining(state lifecycle.State) bool {
+	return slices.Contains([]lifecycle.State{
+		lifecycle.Installing, lifecycle.InstallingInProgress, lifecycle.InstallingPendingUserAction, lifecycle.Installed, lifecycle.AddedToExistingCluster,
+	}, state)
+}
+
+func addresses(h *domain.Host) []netip.Addr {
+	var found []netip.Addr
+	for _, text := range h.Summary.Addresses {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			found = append(found, prefix.Addr())
+		}
+	}
+	return found
+}
+
+// watch returns the watcher of a cluster, a new one where its access changed.
+func (r *Reconciler) watch(ctx context.Context, key types.NamespacedName, uid types.UID, access *workload.Access) (*watcher, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w := r.watchers[key]; w != nil {
+		if w.access == access.Version && w.uid == uid {
+			return w, nil
+		}
+		w.stop()
+		delete(r.watchers, key)
+	}
+	life, stop := context.WithCancel(r.life)
+	made, err := workload.Watch(life, access, logf.FromContext(ctx)) //nolint:contextcheck // it outlives the reconcile
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("watching cluster %s: %w", key, err)
+	}
+	w := &watcher{Watcher: made, access: access.Version, uid: uid, stop: stop}
+	r.watchers[key] = w
+	return w, nil
+}
+
+func (r *Reconciler) stop(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w := r.watchers[key]; w != nil {
+		w.stop()
+		delete(r.watchers, key)
+	}
+}

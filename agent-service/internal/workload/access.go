@@ -1,0 +1,121 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/join"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+// requestTimeout bounds a request to a cluster that takes nodes. Watches are bounded by the API server.
+const requestTimeout = 15 * time.Second
+
+// Access is a Secret of node access that was read.
+type Access struct {
+	// Version is the resourceVersion of the Secret: another one says that the access changed.
+	Version string
+	// values are the part of join.Values that is the same for all hosts.
+	values     join.Values
+	kubeconfig []byte
+}
+
+// String hides the credentials.
+func (*Access) String() string { return "[node access]" }
+
+// ReadAccess reads the node access of a cluster. It is nil where the ClusterDeployment names none: the cluster takes no nodes, or is not
+// installed yet. A refusal says what is wrong with the Secret.
+func ReadAccess(ctx context.Context, reader client.Reader, deployment *hivev1.ClusterDeployment) (*Access, error) {
+	metadata := deployment.Spec.ClusterMetadata
+	if metadata == nil || metadata.NodeAccessSecretRef == nil || metadata.NodeAccessSecretRef.Name == "" {
+		return nil, nil
+	}
+	key := client.ObjectKey{Namespace: deployment.Namespace, Name: metadata.NodeAccessSecretRef.Name}
+	secret := &corev1.Secret{}
+	err := reader.Get(ctx, key, secret)
+	if apierrors.IsNotFound(err) {
+		return nil, domain.Refuse(domain.Conflict, "NodeAccessMissing", "the Secret %s, which spec.clusterMetadata.nodeAccessSecretRef names, is not there", key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the node access %s: %w", key, err)
+	}
+	access, err := parseAccess(secret)
+	if err != nil {
+		return nil, domain.Refuse(domain.Conflict, "NodeAccessInvalid", "the Secret %s cannot be used for node access: %v", key, err)
+	}
+	return access, nil
+}
+
+// parseAccess says what is wrong by keys, and quotes no value.
+func parseAccess(secret *corev1.Secret) (*Access, error) {
+	if secret.Type != corev1.SecretType(hivev1.SecretTypeNodeAccess) {
+		return nil, fmt.Errorf("its type is %q, not %s", secret.Type, hivev1.SecretTypeNodeAccess)
+	}
+	text := func(key string) string { return strings.TrimSpace(string(secret.Data[key])) }
+	access := &Access{Version: secret.ResourceVersion, kubeconfig: secret.Data[hivev1.SecretKeyKubeconfig]}
+	access.values = join.Values{
+		Server: text(hivev1.NodeAccessKeyServer), TLSServerName: text(hivev1.NodeAccessKeyTLSServerName), CA: text(hivev1.NodeAccessKeyCA) + "\n",
+		ClusterDomain: text(hivev1.NodeAccessKeyClusterDomain), KubernetesVersion: text(hivev1.NodeAccessKeyKubernetesVersion), Network: text(hivev1.NodeAccessKeyNetwork),
+	}
+	if access.values.ClusterDomain == "" {
+		access.values.ClusterDomain = hivev1.DefaultClusterDomain
+	}
+	if access.values.Network == "" {
+		access.values.Network = hivev1.NodeNetworkNone
+	}
+	var errs []error
+	access.values.ClusterDNS = list(secret, hivev1.NodeAccessKeyClusterDNS, netip.ParseAddr, &errs)
+	access.values.PodCIDRs = list(secret, hivev1.NodeAccessKeyPodCIDR, netip.ParsePrefix, &errs)
+	access.values.ServiceCIDRs = list(secret, hivev1.NodeAccessKeyServiceCIDR, netip.ParsePrefix, &errs)
+	if _, err := clientcmd.RESTConfigFromKubeConfig(access.kubeconfig); err != nil { // the error may quote credentials
+		errs = append(errs, fmt.Errorf("%s is no kubeconfig", hivev1.SecretKeyKubeconfig))
+	}
+	sample := access.values
+	sample.NodeName = "host"
+	return access, errors.Join(append(errs, sample.Validate())...)
+}
+
+// list reads values that commas separate.
+func list[T any](secret *corev1.Secret, key string, parse func(string) (T, error), errs *[]error) []T {
+	var values []T
+	for item := range strings.SplitSeq(string(secret.Data[key]), ",") {
+		if item = strings.TrimSpace(item); item == "" {
+			continue
+		}
+		value, err := parse(item)
+		if err != nil {
+			*errs = append(*errs, fmt.Errorf("%s: %w", key, err))
+			continue
+		}
+		values = append(values, value)
+	}
+	return values
+}
+
+// Client makes a client of the cluster with the rights of its node manager.
+func (a *Access) Client() (kubernetes.Interface, error) {
+	config, err := clientcmd.RESTConfigFromKubeConfig(a.kubeconfig)
+	if err != nil {
+		return nil, errors.New("the kubeconfig of node access cannot be read")
+	}
+	config.UserAgent, config.QPS = "agent-service", -1
+	c, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, errors.New("the kubeconfig of node access cannot be used")
+	}
+	return c, nil
+}

@@ -1,0 +1,152 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+// Names of users by the conventions of Kubernetes.
+const (
+	bootstrapUser = "system:bootstrap:"
+	nodeUser      = "system:node:"
+	nodesGroup    = "system:nodes"
+)
+
+// Machine is a host of the cluster, as far as certificates concern it.
+type Machine struct {
+	// NodeName is the name that its Node has.
+	NodeName string
+	// TokenID is that of its bootstrap token.
+	TokenID string
+	// Joining is true from the writing of its disk until the binding ends: only then its token opens anything.
+	Joining bool
+	// Addresses are all that it reported.
+	Addresses []netip.Addr
+}
+
+// Verdict is what becomes of a certificate request.
+type Verdict string
+
+// The verdicts. Requests that concern no host of the service are left to others.
+const (
+	Leave   Verdict = "Leave"
+	Approve Verdict = "Approve"
+	Deny    Verdict = "Deny"
+)
+
+// Judge decides about a certificate request. A bootstrap token gets a client certificate for the node that it was made for, and a node gets a
+// serving certificate for its own name and addresses. Taken says whether a Node of that name is Ready already. The text says why.
+func Judge(request *certificatesv1.CertificateSigningRequest, machines []Machine, taken func(node string) bool) (Verdict, string) {
+	if decided(request) {
+		return Leave, ""
+	}
+	switch request.Spec.SignerName {
+	case certificatesv1.KubeAPIServerClientKubeletSignerName:
+		return judgeClient(request, machines, taken)
+	case certificatesv1.KubeletServingSignerName:
+		return judgeServing(request, machines)
+	}
+	return Leave, ""
+}
+
+func decided(request *certificatesv1.CertificateSigningRequest) bool {
+	return len(request.Status.Certificate) > 0 || slices.ContainsFunc(request.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+		return c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied
+	})
+}
+
+func judgeClient(request *certificatesv1.CertificateSigningRequest, machines []Machine, taken func(node string) bool) (Verdict, string) {
+	id, ok := strings.CutPrefix(request.Spec.Username, bootstrapUser)
+	if !ok || !slices.Contains(request.Spec.Groups, hivev1.NodeBootstrapGroup) {
+		return Leave, "" // a node renews its certificate: the cluster approves that by itself
+	}
+	i := slices.IndexFunc(machines, func(m Machine) bool { return m.TokenID == id })
+	if i < 0 || !machines[i].Joining {
+		return Leave, "" // it stays unapproved; a host that is known a moment later is looked at again
+	}
+	machine := machines[i]
+	asked, err := parse(request)
+	switch {
+	case err != nil:
+		return Deny, err.Error()
+	case asked.Subject.CommonName != nodeUser+machine.NodeName || !slices.Equal(asked.Subject.Organization, []string{nodesGroup}):
+		return Deny, fmt.Sprintf("the bootstrap token is for node %s, and the request is for %q of %q", machine.NodeName, asked.Subject.CommonName, asked.Subject.Organization)
+	case len(asked.DNSNames)+len(asked.IPAddresses)+len(asked.EmailAddresses)+len(asked.URIs) > 0:
+		return Deny, "a client certificate of a node names no address"
+	case !usages(request, certificatesv1.UsageClientAuth):
+		return Deny, "the usages are not those of a client certificate of a node"
+	case taken(machine.NodeName):
+		return Deny, fmt.Sprintf("a Node %s is Ready already: give the host another name", machine.NodeName)
+	}
+	return Approve, "the bootstrap token was made for this node"
+}
+
+func judgeServing(request *certificatesv1.CertificateSigningRequest, machines []Machine) (Verdict, string) {
+	name, ok := strings.CutPrefix(request.Spec.Username, nodeUser)
+	i := slices.IndexFunc(machines, func(m Machine) bool { return m.NodeName == name })
+	if !ok || i < 0 || !slices.Contains(request.Spec.Groups, nodesGroup) {
+		return Leave, "" // a node that others look after
+	}
+	machine := machines[i]
+	asked, err := parse(request)
+	switch {
+	case err != nil:
+		return Deny, err.Error()
+	case asked.Subject.CommonName != nodeUser+name || !slices.Equal(asked.Subject.Organization, []string{nodesGroup}):
+		return Deny, fmt.Sprintf("the request of node %s is for %q of %q", name, asked.Subject.CommonName, asked.Subject.Organization)
+	case len(asked.EmailAddresses)+len(asked.URIs) > 0 || len(asked.DNSNames)+len(asked.IPAddresses) == 0:
+		return Deny, "a serving certificate of a node names its name and addresses, and nothing else"
+	case !usages(request, certificatesv1.UsageServerAuth):
+		return Deny, "the usages are not those of a serving certificate of a node"
+	}
+	for _, dns := range asked.DNSNames {
+		if dns != name {
+			return Deny, fmt.Sprintf("the request of node %s names %q", name, dns)
+		}
+	}
+	for _, ip := range asked.IPAddresses {
+		address, ok := netip.AddrFromSlice(ip)
+		if !ok || !slices.Contains(machine.Addresses, address.Unmap()) {
+			return Deny, fmt.Sprintf("the request of node %s names the address %s, which its host did not report", name, ip)
+		}
+	}
+	return Approve, "the node asks for its own name and addresses"
+}
+
+// parse reads the request proper. The API server has checked its signature's form only.
+func parse(request *certificatesv1.CertificateSigningRequest) (*x509.CertificateRequest, error) {
+	block, rest := pem.Decode(request.Spec.Request)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(strings.TrimSpace(string(rest))) > 0 {
+		return nil, fmt.Errorf("spec.request is not one certificate request")
+	}
+	asked, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("spec.request cannot be read")
+	}
+	if err := asked.CheckSignature(); err != nil {
+		return nil, fmt.Errorf("spec.request is not signed by its key")
+	}
+	return asked, nil
+}
+
+// usages says whether the request is for one purpose, as the signers of kubelets demand.
+func usages(request *certificatesv1.CertificateSigningRequest, purpose certificatesv1.KeyUsage) bool {
+	allowed := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, purpose}
+	for _, usage := range request.Spec.Usages {
+		if !slices.Contains(allowed, usage) {
+			return false
+		}
+	}
+	return slices.Contains(request.Spec.Usages, purpose)
+}

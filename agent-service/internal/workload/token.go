@@ -1,0 +1,130 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"context"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/join"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+// tokenTTL is how long a machine may take from its first-boot data to the certificate of its kubelet.
+const tokenTTL = 2 * time.Hour
+
+// Lengths of the parts of a bootstrap token, by the API of Kubernetes.
+const (
+	tokenIDLength     = 6
+	tokenSecretLength = 16
+)
+
+// Tokens derives bootstrap tokens. A host has one for each binding, which no stored state is needed for: each replica derives the same,
+// and what was interrupted is repeated. It ends with the binding.
+type Tokens struct{ key []byte }
+
+// NewTokens derives from the key that the service signs machines' tokens with.
+func NewTokens(secret []byte) (Tokens, error) {
+	key, err := hkdf.Key(sha256.New, secret, nil, "muster bootstrap tokens", sha256.Size)
+	if err != nil {
+		return Tokens{}, fmt.Errorf("deriving the key of bootstrap tokens: %w", err)
+	}
+	return Tokens{key}, nil
+}
+
+// ID of the token of a host; it is no secret.
+func (t Tokens) ID(h *domain.Host) string { return t.part("id", h, tokenIDLength) }
+
+func (t Tokens) secret(h *domain.Host) string { return t.part("secret", h, tokenSecretLength) }
+
+func (t Tokens) part(purpose string, h *domain.Host, length int) string {
+	sum := hmac.New(sha256.New, t.key)
+	_, _ = fmt.Fprintf(sum, "%s\n%s\n%s\n%s\n%s", purpose, h.InfraEnvID, h.HostID, h.ClusterID, h.Stamps.Binding)
+	return strings.ToLower(base32.StdEncoding.EncodeToString(sum.Sum(nil)))[:length]
+}
+
+// secretName is the name that Kubernetes wants for the Secret of a token.
+func secretName(id string) string { return "bootstrap-token-" + id }
+
+// Joiner makes what hosts join with.
+type Joiner struct {
+	// Reader reads ClusterDeployments and Secrets of node access.
+	Reader client.Reader
+	// Tokens of hosts.
+	Tokens Tokens
+	// Now tells the time.
+	Now func() time.Time
+}
+
+// Values are what the host joins its cluster with; nil where the cluster takes no nodes. The token is in the cluster when they are returned.
+func (j *Joiner) Values(ctx context.Context, h *domain.Host, c *domain.Cluster) (*join.Values, error) {
+	if c.Kube == (domain.KubeRef{}) {
+		return nil, nil
+	}
+	key := client.ObjectKey{Namespace: c.Kube.Namespace, Name: c.Kube.Name}
+	deployment := &hivev1.ClusterDeployment{}
+	if err := j.Reader.Get(ctx, key, deployment); err != nil {
+		return nil, fmt.Errorf("reading ClusterDeployment %s: %w", key, err)
+	}
+	if string(deployment.UID) != c.ID {
+		return nil, domain.Refuse(domain.Conflict, "ClusterDeploymentMissing", "ClusterDeployment %s was deleted and made again", key)
+	}
+	access, err := ReadAccess(ctx, j.Reader, deployment)
+	if err != nil || access == nil {
+		return nil, err
+	}
+	cluster, err := access.Client()
+	if err != nil {
+		return nil, domain.Refuse(domain.Conflict, "NodeAccessInvalid", "%v", err)
+	}
+	values := access.values
+	values.NodeName, values.Labels = NodeName(h), h.NodeLabels
+	values.Token = j.Tokens.ID(h) + "." + j.Tokens.secret(h)
+	if err := values.Validate(); err != nil {
+		return nil, domain.Refuse(domain.Conflict, "CannotJoin", "host %s cannot join cluster %s: %v", h.HostID, key, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if err := j.put(ctx, cluster, h); err != nil {
+		return nil, fmt.Errorf("making a bootstrap token in cluster %s: %w", key, err)
+	}
+	return &values, nil
+}
+
+// NodeName is the name of a host as a node.
+func NodeName(h *domain.Host) string { return strings.ToLower(h.Hostname()) }
+
+// put makes the token anew, so that it is good for its whole time from now on. The node manager can read no Secret.
+func (j *Joiner) put(ctx context.Context, cluster kubernetes.Interface, h *domain.Host) error {
+	id := j.Tokens.ID(h)
+	secrets := cluster.CoreV1().Secrets(metav1.NamespaceSystem)
+	if err := secrets.Delete(ctx, secretName(id), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	_, err := secrets.Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: secretName(id)},
+		Type:       corev1.SecretTypeBootstrapToken,
+		StringData: map[string]string{
+			"token-id": id, "token-secret": j.Tokens.secret(h), "usage-bootstrap-authentication": "true", "auth-extra-groups": hivev1.NodeBootstrapGroup,
+			"expiration": j.Now().Add(tokenTTL).UTC().Format(time.RFC3339), "description": "host " + h.HostID + " of Muster",
+		},
+	}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) { // by another replica, a moment ago
+		return nil
+	}
+	return err
+}

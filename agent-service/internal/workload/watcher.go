@@ -1,0 +1,207 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	certificateslisters "k8s.io/client-go/listers/certificates/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+)
+
+const (
+	// resync is how often everything is looked at again without an event.
+	resync = 10 * time.Minute
+	// Bounds of the pause after a failure.
+	firstRetry = 200 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
+
+// Reason of the conditions that a Watcher sets on certificate requests.
+const reason = "AgentService"
+
+// Watcher decides about the certificate requests of one cluster, for as long as its context lasts. It watches Nodes and certificate requests.
+type Watcher struct {
+	cluster  kubernetes.Interface
+	requests certificateslisters.CertificateSigningRequestLister
+	nodes    corelisters.NodeLister
+	queue    workqueue.TypedRateLimitingInterface[string]
+	log      logr.Logger
+
+	mu       sync.Mutex
+	machines []Machine
+	// forgotten are tokens that were deleted, because their nodes are Ready.
+	forgotten map[string]bool
+}
+
+// Watch begins to decide. It returns at once; the caches fill in the background, however long the cluster is away.
+func Watch(ctx context.Context, access *Access, log logr.Logger) (*Watcher, error) {
+	cluster, err := access.Client()
+	if err != nil {
+		return nil, err
+	}
+	factory := informers.NewSharedInformerFactory(cluster, resync)
+	requests, nodes := factory.Certificates().V1().CertificateSigningRequests(), factory.Core().V1().Nodes()
+	w := &Watcher{
+		cluster: cluster, requests: requests.Lister(), nodes: nodes.Lister(), log: log, forgotten: map[string]bool{},
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)),
+	}
+	enqueue := func(object any) {
+		if request, ok := object.(*certificatesv1.CertificateSigningRequest); ok && !decided(request) {
+			w.queue.Add(request.Name)
+		}
+	}
+	changed := func(object any) {
+		if node, ok := object.(*corev1.Node); ok && ready(node) {
+			w.queue.Add(tokensOf)
+		}
+	}
+	for informer, handle := range map[cache.SharedIndexInformer]func(any){requests.Informer(): enqueue, nodes.Informer(): changed} {
+		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: handle, UpdateFunc: func(_, object any) { handle(object) }}); err != nil {
+			return nil, fmt.Errorf("watching a cluster with nodes: %w", err)
+		}
+	}
+	factory.Start(ctx.Done())
+	context.AfterFunc(ctx, w.queue.ShutDown)
+	go func() {
+		if cache.WaitForCacheSync(ctx.Done(), requests.Informer().HasSynced, nodes.Informer().HasSynced) {
+			w.work(ctx)
+		}
+	}()
+	return w, nil
+}
+
+// tokensOf is the item of the queue that stands for tokens of nodes that are Ready; no certificate request has that name.
+const tokensOf = "/tokens"
+
+// Expect states the machines of the cluster, and looks at open requests again.
+func (w *Watcher) Expect(machines []Machine) {
+	w.mu.Lock()
+	w.machines = machines
+	for _, machine := range machines {
+		if !w.taken(machine.NodeName) { // it has, or will get, a token again
+			delete(w.forgotten, machine.TokenID)
+		}
+	}
+	w.mu.Unlock()
+	open, err := w.requests.List(labels.Everything())
+	if err != nil {
+		return // it reads from memory
+	}
+	for _, request := range open {
+		if !decided(request) {
+			w.queue.Add(request.Name)
+		}
+	}
+	w.queue.Add(tokensOf)
+}
+
+func (w *Watcher) expected() []Machine {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.machines
+}
+
+func (w *Watcher) work(ctx context.Context) {
+	for {
+		name, shutdown := w.queue.Get()
+		if shutdown {
+			return
+		}
+		if err := w.settle(ctx, name); err != nil {
+			w.log.Info("certificate request could not be decided, trying again", "request", name, "error", err.Error())
+			w.queue.AddRateLimited(name)
+		} else {
+			w.queue.Forget(name)
+		}
+		w.queue.Done(name)
+	}
+}
+
+func (w *Watcher) settle(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if name == tokensOf {
+		return w.forgetTokens(ctx)
+	}
+	request, err := w.requests.Get(name)
+	if err != nil {
+		return nil //nolint:nilerr // it is gone
+	}
+	verdict, why := Judge(request, w.expected(), w.taken)
+	if verdict == Leave {
+		return nil
+	}
+	return w.decide(ctx, request.DeepCopy(), verdict, why)
+}
+
+// decide writes the verdict. Of two replicas one is refused for the conflict, and finds the request decided.
+func (w *Watcher) decide(ctx context.Context, request *certificatesv1.CertificateSigningRequest, verdict Verdict, why string) error {
+	kind := certificatesv1.CertificateApproved
+	if verdict == Deny {
+		kind = certificatesv1.CertificateDenied
+	}
+	request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: why, LastUpdateTime: metav1.Now(),
+	})
+	_, err := w.cluster.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, request.Name, request, metav1.UpdateOptions{})
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err == nil {
+		w.log.Info("certificate request was decided", "request", request.Name, "verdict", verdict, "why", why)
+	}
+	return err
+}
+
+// taken says whether a Node of that name is Ready.
+func (w *Watcher) taken(name string) bool {
+	node, err := w.nodes.Get(name)
+	return err == nil && ready(node)
+}
+
+// Ready says whether the cluster has a Ready Node of that name, as far as is known.
+func (w *Watcher) Ready(name string) bool { return w.taken(name) }
+
+func ready(node *corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// forgetTokens deletes the tokens of machines that are nodes now.
+func (w *Watcher) forgetTokens(ctx context.Context) error {
+	for _, machine := range w.expected() {
+		w.mu.Lock()
+		done := w.forgotten[machine.TokenID]
+		w.mu.Unlock()
+		if done || !w.taken(machine.NodeName) {
+			continue
+		}
+		err := w.cluster.CoreV1().Secrets(metav1.NamespaceSystem).Delete(ctx, secretName(machine.TokenID), metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("deleting the bootstrap token of node %s: %w", machine.NodeName, err)
+		}
+		w.mu.Lock()
+		w.forgotten[machine.TokenID] = true
+		w.mu.Unlock()
+	}
+	return nil
+}
