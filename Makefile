@@ -100,7 +100,7 @@ clusterctl: controlplane ## Build what "clusterctl init --ipam muster" installs,
 
 ##@ Test
 
-test: prerequisites controlplane build live-image-if-possible ## Pass all tests: of modules, then journeys.
+test: prerequisites controlplane build live-image-if-possible node-image-if-possible ## Pass all tests: of modules, then journeys.
 	@$(MAKE) -j$(JOBS) $(addprefix test-,$(TESTED)) $(addprefix journeys-,e2e $(ALONE))
 
 # On Debian, what the tests need and is missing is installed.
@@ -126,6 +126,11 @@ test-node: prerequisites controlplane node-image ## Boot the node image, emulate
 # Packages of Debian are what the image is made of.
 live-image-if-possible:
 	@if command -v dpkg-deb >/dev/null 2>&1; then hack/liveimage; else echo "no live image without packages of Debian: no machine is booted" >&2; fi
+
+# Its tests emulate a processor: they are left out on fewer than four cores, as agent-service/nodeboot says.
+node-image-if-possible:
+	@if [ "$$(nproc 2>/dev/null || echo 1)" -lt 4 ]; then echo "no node image on fewer than four cores: make test-node builds and boots it" >&2; \
+	elif command -v dpkg-deb >/dev/null 2>&1; then hack/nodeimage; else echo "no node image without packages of Debian: no node is booted" >&2; fi
 
 test-short: ## Only the tests that need no control plane.
 	@for m in $(MODULES) $(ALONE); do echo "== $$m"; go -C $$m test $(TEST_FLAGS) -short ./...; done
@@ -206,5 +211,5 @@ help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo; echo "  test-<module> tests one module; bench-<pool|ipam|discovery|agent> runs its benchmarks."
 
-.PHONY: force demo scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible node-image images test test-boot test-node test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
+.PHONY: force demo scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible node-image node-image-if-possible images test test-boot test-node test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
 	$(addprefix test-,$(filter-out e2e,$(MODULES))) $(addprefix journeys-,e2e $(ALONE)) $(addprefix bench-,$(BENCHES))
