@@ -196,7 +196,7 @@ func RosterOf(c *domain.Cluster, members []*domain.Host) lifecycle.Roster {
 	return r
 }
 
-// AssignRoles gives roles to hosts that have none: the control plane first, of those that are fit for it. Nobody gets a role that a validation forbids.
+// AssignRoles gives roles to hosts that have none: the control plane first, of those that are fit for it. No host gets a role that a validation forbids.
 func (p *Plan) AssignRoles(c *domain.Cluster, hosts, members []*domain.Host) error {
 	around := SurroundingsOf(c, members)
 	unfit := func(h *domain.Host, role string) []string {

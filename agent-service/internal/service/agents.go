@@ -90,7 +90,7 @@ func (w *work) newHost(ctx context.Context, e *domain.InfraEnv, key domain.HostK
 	h := &domain.Host{
 		HostKey: key, Owner: e.Owner, Stamps: domain.Stamps{Binding: w.NewStamp()}, State: lifecycle.DiscoveringUnbound, StateInfo: "Waiting for host to send hardware details", StateUpdatedAt: w.Now,
 		MediaConnected: true, RegisteredAt: w.Now, CreatedAt: w.Now, UpdatedAt: w.Now,
-		// Without custom resources nobody approves.
+		// Hosts are approved by custom resources only.
 		HostSettings: domain.HostSettings{Role: domain.AutoAssign, Approved: e.AutoApprove || e.Kube.Name == ""},
 	}
 	if e.ClusterID != "" {

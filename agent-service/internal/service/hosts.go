@@ -129,7 +129,7 @@ func (s *Service) Inventories(ctx context.Context, by domain.Principal, hosts []
 	return inventories, err
 }
 
-// remembered is a host from memory where nobody else writes to the store, and from the store where replicas do. It is not to be changed.
+// remembered is a host from memory where there is one writer, and from the store where there are replicas. It is not to be changed.
 func (s *Service) remembered(ctx context.Context, key domain.HostKey) (*domain.Host, error) {
 	if s.store.Shared() {
 		return s.GetHost(ctx, domain.Kubernetes, key)

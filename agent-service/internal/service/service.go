@@ -53,7 +53,7 @@ type Options struct {
 	// RestoreTime is how long after a start InfraEnvs may come back that the service lost with its data, zero where nothing restores them. Their machines are asked to try again
 	// meanwhile: agents of assisted-service wait for ever after 401.
 	RestoreTime time.Duration
-	// CheckImage says whether there can be a discovery image of an InfraEnv, nil where nobody knows.
+	// CheckImage says whether there can be a discovery image of an InfraEnv, nil where that is not known.
 	CheckImage func(e *domain.InfraEnv) error
 	// Now is the clock. Its readings are monotonic.
 	Now func() time.Time
@@ -155,7 +155,7 @@ func (s *Service) KnownCluster(id string) *domain.Cluster { return s.clusters.Kn
 // KnownHost implements Memory.
 func (s *Service) KnownHost(key domain.HostKey) *domain.Host { return s.hosts.Known(key) }
 
-// Subscribe begins to collect changes, of all replicas. Repeats are folded, nothing is lost, nobody is slowed down.
+// Subscribe begins to collect changes, of all replicas. Repeats are folded, nothing is lost, and no subscriber delays another.
 func (s *Service) Subscribe() *feed.Subscription { return s.feed.Subscribe() }
 
 // Ready is nil when the service can answer: its store is reachable and what it keeps in memory is loaded.

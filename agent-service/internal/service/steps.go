@@ -202,7 +202,7 @@ func (s *Service) takeInventory(ctx context.Context, known *domain.Host, key dom
 // twinRest is how many poll intervals after its last report the other one of two machines with one id is taken for gone.
 const twinRest = 5
 
-// takeTwin keeps that two machines report as one host, which is not to be installed then: nobody could say which of them is.
+// takeTwin keeps that two machines report as one host, which is not to be installed then: it is not known which of them would be.
 func (s *Service) takeTwin(ctx context.Context, key domain.HostKey, other hardware.Summary) error {
 	return s.learn(ctx, key, func(_ context.Context, w *work, h *domain.Host) error {
 		if !hostplan.OtherMachine(h.Summary, other) {

@@ -56,7 +56,7 @@ type Reader interface {
 	Events(ctx context.Context, filter domain.EventFilter) (domain.List[domain.Event], error)
 }
 
-// Memory is what a service has in memory of the store, nil where it has nothing. Nobody changes what it returns.
+// Memory is what a service has in memory of the store, nil where it has nothing. What it returns is not to be changed.
 type Memory interface {
 	KnownInfraEnv(id string) *domain.InfraEnv
 	KnownCluster(id string) *domain.Cluster

@@ -98,7 +98,7 @@ func (w *work) needsLock(clusterID string) error {
 	return &errNotLocked{clusterID}
 }
 
-// show makes what was committed known to everybody.
+// show brings memory up to date with what was committed, and publishes it.
 func (w *work) show() {
 	s, now := w.s, w.s.clock.Now()
 	for key, t := range w.hosts {
@@ -127,7 +127,7 @@ func (w *work) show() {
 			s.infraEnvs.Forget(c.ID)
 		case domain.ClusterChanged:
 			if t := w.clusters[c.ID]; t != nil && !t.deleted && !s.store.Shared() {
-				// Nobody else writes: agents that are told of this at once need not read it again.
+				// There is one writer: agents that get this at once need not read it again.
 				s.clusters.Put(c.ID, new(*t.now), func(a, b *domain.Cluster) bool { return a.Revision > b.Revision })
 			} else {
 				s.clusters.Forget(c.ID)
