@@ -75,12 +75,11 @@ func build(t *testing.T, program, of, linked string) {
 
 // send reports a step. It runs in goroutines of tests, too.
 func (p *process) send(path, token string, body []byte) (int, http.Header) {
-	response, err := p.request(http.MethodPost, path, token, bytes.NewReader(body), nil)
+	status, header, err := p.request(http.MethodPost, path, token, bytes.NewReader(body), nil)
 	if err != nil {
 		p.t.Error(err)
-		return 0, nil
 	}
-	return response.StatusCode, response.Header
+	return status, header
 }
 
 func (p *process) post(path, token string, body any, want int) (answer map[string]any) {
@@ -89,28 +88,28 @@ func (p *process) post(path, token string, body any, want int) (answer map[strin
 		p.t.Error(err)
 		return nil
 	}
-	response, err := p.request(http.MethodPost, path, token, bytes.NewReader(encoded), &answer)
+	status, _, err := p.request(http.MethodPost, path, token, bytes.NewReader(encoded), &answer)
 	if err != nil {
 		p.t.Error(err)
 		return nil
 	}
-	assert.Equal(p.t, want, response.StatusCode)
+	assert.Equal(p.t, want, status)
 	return answer
 }
 
 // get reads an object; one that is not there yet has no fields.
 func (p *process) get(path string) (answer map[string]any) {
-	if _, err := p.request(http.MethodGet, path, "", http.NoBody, &answer); err != nil {
+	if _, _, err := p.request(http.MethodGet, path, "", http.NoBody, &answer); err != nil {
 		p.t.Error(err)
 	}
 	return answer
 }
 
 // request sends a request and reads the JSON of the answer into answer, unless that is nil.
-func (p *process) request(method, path, token string, body io.Reader, answer any) (*http.Response, error) {
+func (p *process) request(method, path, token string, body io.Reader, answer any) (status int, header http.Header, err error) {
 	request, err := http.NewRequestWithContext(p.t.Context(), method, p.url+api.Base+path, body)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
 	if token != "" {
@@ -118,7 +117,7 @@ func (p *process) request(method, path, token string, body io.Reader, answer any
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	defer response.Body.Close() //nolint:errcheck // it is only read
 	if answer == nil {
@@ -126,7 +125,7 @@ func (p *process) request(method, path, token string, body io.Reader, answer any
 	} else {
 		err = json.NewDecoder(response.Body).Decode(answer)
 	}
-	return response, err
+	return response.StatusCode, response.Header, err
 }
 
 // mostMemory is the largest resident set that the process ever had, in bytes.

@@ -4,6 +4,7 @@
 package service_test
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -48,13 +49,10 @@ func TestHostsOfOneClusterRegisterAtOnceOnPostgreSQL(t *testing.T) {
 				wait.Go(func() {
 					key := domain.HostKey{InfraEnvID: pool.ID, HostID: uuid.NewString()}
 					_, err := at(i).RegisterHost(t.Context(), pool.ID, domain.NewHost{HostID: key.HostID, Fingerprint: key.HostID, BootID: boot, AgentVersion: "test"})
-					assert.NoError(t, err)
-					_, err = at(i+1).BindHost(t.Context(), alice, key, c.ID, false)
-					assert.NoError(t, err)
-					_, err = at(i).MoveHost(t.Context(), alice, key, other.ID)
-					assert.NoError(t, err)
-					_, err = at(i+1).UnbindHost(t.Context(), alice, key)
-					assert.NoError(t, err)
+					_, bindErr := at(i+1).BindHost(t.Context(), alice, key, c.ID, false)
+					_, moveErr := at(i).MoveHost(t.Context(), alice, key, other.ID)
+					_, unbindErr := at(i+1).UnbindHost(t.Context(), alice, key)
+					assert.NoError(t, errors.Join(err, bindErr, moveErr, unbindErr))
 				})
 			}
 		}
