@@ -23,8 +23,8 @@ import (
 // check is the admission check on hosts.
 type check struct {
 	server webhook.Server
-	// keeper makes the certificate; nil where files hold it.
-	keeper *admission.Keeper
+	// rotator makes the certificate; nil where files hold it.
+	rotator *admission.CertRotator
 }
 
 func newCheck(o Options) (check, error) {
@@ -35,8 +35,8 @@ func newCheck(o Options) (check, error) {
 	options := webhook.Options{Host: host, Port: port, CertDir: o.WebhookCertDir}
 	var c check
 	if o.WebhookCertDir == "" {
-		c.keeper = &admission.Keeper{Namespace: o.Namespace, URL: o.WebhookURL}
-		options.TLSOpts = []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = c.keeper.GetCertificate }}
+		c.rotator = &admission.CertRotator{Namespace: o.Namespace, URL: o.WebhookURL}
+		options.TLSOpts = []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = c.rotator.GetCertificate }}
 	}
 	c.server = webhook.NewServer(options)
 	return c, nil
@@ -62,11 +62,11 @@ func (c check) addTo(ctx context.Context, mgr ctrl.Manager, o Options, from *sou
 		hosts.Nodes = discovered{mgr.GetCache(), from}
 	}
 	mgr.GetWebhookServer().Register(admission.Path, &webhook.Admission{Handler: hosts})
-	if c.keeper == nil {
+	if c.rotator == nil {
 		return nil
 	}
-	c.keeper.Reader, c.keeper.Live = mgr.GetCache(), plain
-	return wrap(c.keeper.SetupWithManager(mgr), "adding the keeper of the certificate")
+	c.rotator.Reader, c.rotator.Live = mgr.GetCache(), plain
+	return wrap(c.rotator.SetupWithManager(mgr), "adding the rotation of the certificate")
 }
 
 // discovered asks the Ironics of all resources. All replicas do, because all serve the check.

@@ -17,7 +17,7 @@ import (
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
-	"github.com/muster-io/muster/discovery-operator/internal/fate"
+	"github.com/muster-io/muster/discovery-operator/internal/faultinject"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
@@ -182,8 +182,8 @@ func TestAMachineInUseIsNeverDeployedAgain(t *testing.T) {
 	assert.Empty(t, nodes, "no node is made, on which the image would be deployed")
 }
 
-// deploymentActs are more acts than a deployment and its end have.
-const deploymentActs = 60
+// deploymentCalls are more acts than a deployment and its end have.
+const deploymentCalls = 60
 
 // TestADeathAtEveryActOfADeployment kills the operator at each write to the API server and each call of Ironic from the image of a host to its end;
 // another process continues. The image is deployed once, and the machine cleaned once before and once after.
@@ -192,7 +192,7 @@ func TestADeathAtEveryActOfADeployment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("many lives are not lived in a short run")
 	}
-	for n := 1; n <= deploymentActs; n++ {
+	for n := 1; n <= deploymentCalls; n++ {
 		t.Run(fmt.Sprintf("act %d", n), func(t *testing.T) { deployAndDie(t, n) })
 	}
 }
@@ -205,11 +205,11 @@ func deployAndDie(t *testing.T, n int) {
 	h := w.host("node-00001")
 	w.reaches(h, metal3v1.StateAvailable)
 	stop()
-	f := fate.At(n, n%2 == 0)
+	f := faultinject.At(n, n%2 == 0)
 	w.patch(h, withImage)
-	w.wrap = append(w.wrap, func(next http.RoundTripper) http.RoundTripper { return mortalTransport{next, f} })
+	w.wrap = append(w.wrap, func(next http.RoundTripper) http.RoundTripper { return crashingTransport{next, f} })
 	stop = w.operate(managing, func(o *Options) {
-		o.through = func(m baremetalhost.Manager) baremetalhost.Manager { return mortal{m, f} }
+		o.through = func(m baremetalhost.Manager) baremetalhost.Manager { return crashing{m, f} }
 	})
 	until := w.outliving(f, func() {
 		stop()
@@ -233,7 +233,7 @@ func deployAndDie(t *testing.T, n int) {
 	deployments, cleanings, _ = w.rack.Deployed(uuid)
 	assert.Equal(t, 1, deployments)
 	assert.Equal(t, 2, cleanings)
-	t.Logf("acts: %d", f.Acts())
+	t.Logf("acts: %d", f.Calls())
 }
 
 // TestTwoReplicasDeployOnce lets two operators act on one host at the same time, as they do while one of them does not know yet that it leads no more.

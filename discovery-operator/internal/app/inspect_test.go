@@ -14,7 +14,7 @@ import (
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
-	"github.com/muster-io/muster/discovery-operator/internal/fate"
+	"github.com/muster-io/muster/discovery-operator/internal/faultinject"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
@@ -75,10 +75,10 @@ func inspectAndDie(t *testing.T, n int) {
 	w.is(h, "the machine is on", func() bool { return h.Status.PoweredOn && h.Status.Provisioning.State == metal3v1.StateAvailable })
 	stop()
 	w.patch(h, again)
-	f := fate.At(n, n%2 == 0)
-	w.wrap = append(w.wrap, func(next http.RoundTripper) http.RoundTripper { return mortalTransport{next, f} })
+	f := faultinject.At(n, n%2 == 0)
+	w.wrap = append(w.wrap, func(next http.RoundTripper) http.RoundTripper { return crashingTransport{next, f} })
 	stop = w.operate(managing, func(o *Options) {
-		o.through = func(m baremetalhost.Manager) baremetalhost.Manager { return mortal{m, f} }
+		o.through = func(m baremetalhost.Manager) baremetalhost.Manager { return crashing{m, f} }
 	})
 	until := w.outliving(f, func() {
 		stop()
@@ -99,5 +99,5 @@ func inspectAndDie(t *testing.T, n int) {
 	until("the host is gone", func() bool { return !see() })
 	_, err := w.rack.Managed(t.Context(), uuid)
 	require.ErrorIs(t, err, inventory.ErrNotFound)
-	t.Logf("acts: %d", f.Acts())
+	t.Logf("acts: %d", f.Calls())
 }

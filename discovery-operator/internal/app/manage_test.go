@@ -19,7 +19,7 @@ import (
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
-	"github.com/muster-io/muster/discovery-operator/internal/fate"
+	"github.com/muster-io/muster/discovery-operator/internal/faultinject"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
@@ -385,7 +385,7 @@ func TestAMachineThatComesBackKeepsItsManagedHost(t *testing.T) {
 func TestADeletionThatWaitsForIronicCanBeEnded(t *testing.T) {
 	w := newWorld(t)
 	w.enrol(1)
-	down := fate.Never()
+	down := faultinject.Never()
 	w.operate(managing, func(o *Options) {
 		o.through = func(m baremetalhost.Manager) baremetalhost.Manager { return unanswered{m, down} }
 	})
@@ -401,14 +401,14 @@ func TestADeletionThatWaitsForIronicCanBeEnded(t *testing.T) {
 	w.gone(h)
 }
 
-// unanswered is an Ironic that does not answer any more once its fate has come.
+// unanswered is an Ironic that does not answer any more once it is killed.
 type unanswered struct {
 	baremetalhost.Manager
-	*fate.Fate
+	*faultinject.Crash
 }
 
 func (u unanswered) Managed(ctx context.Context, uuid string) (hoststate.Node, error) {
-	if u.Dead() {
+	if u.Crashed() {
 		return hoststate.Node{}, inventory.Failf(inventory.ProblemUnreachable, "connection refused")
 	}
 	return u.Manager.Managed(ctx, uuid)

@@ -29,7 +29,7 @@ import (
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
-	"github.com/muster-io/muster/discovery-operator/internal/fate"
+	"github.com/muster-io/muster/discovery-operator/internal/faultinject"
 	"github.com/muster-io/muster/discovery-operator/internal/fleet"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 	"github.com/muster-io/muster/discovery-operator/internal/reservation"
@@ -39,8 +39,8 @@ const system = "system"
 
 func init() { ctrl.SetLogger(logr.Discard()) }
 
-// theatre is an API server without a network, a rack, and processes that come and go.
-type theatre struct {
+// harness is an API server without a network, a rack, and processes that come and go.
+type harness struct {
 	*testing.T
 	client.WithWatch
 	rack  *demo.Rack
@@ -49,11 +49,11 @@ type theatre struct {
 	later time.Duration
 }
 
-func newTheatre(t *testing.T, names ...string) *theatre {
+func newTheatre(t *testing.T, names ...string) *harness {
 	scheme := runtime.NewScheme()
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	require.NoError(t, metal3v1.AddToScheme(scheme))
-	s := &theatre{T: t, rack: demo.New(), names: names}
+	s := &harness{T: t, rack: demo.New(), names: names}
 	s.WithWatch = fake.NewClientBuilder().WithScheme(scheme).
 		WithStatusSubresource(&metal3v1.BareMetalHost{}, &metal3v1.BareMetalHostDiscovery{}).Build()
 	for _, name := range names {
@@ -66,71 +66,71 @@ func newTheatre(t *testing.T, names ...string) *theatre {
 	return s
 }
 
-// mortal is the rack as a process sees it.
-type mortal struct {
+// crashing is the rack as a process sees it.
+type crashing struct {
 	*demo.Rack
-	*fate.Fate
+	*faultinject.Crash
 }
 
-func (m mortal) Nodes(ctx context.Context, after string) (out []inventory.Node, err error) {
-	err = m.Act(func() error { out, err = m.Rack.Nodes(ctx, after); return err })
+func (m crashing) Nodes(ctx context.Context, after string) (out []inventory.Node, err error) {
+	err = m.Call(func() error { out, err = m.Rack.Nodes(ctx, after); return err })
 	return out, err
 }
 
-func (m mortal) Ports(ctx context.Context, after string) (out []inventory.Port, err error) {
-	err = m.Act(func() error { out, err = m.Rack.Ports(ctx, after); return err })
+func (m crashing) Ports(ctx context.Context, after string) (out []inventory.Port, err error) {
+	err = m.Call(func() error { out, err = m.Rack.Ports(ctx, after); return err })
 	return out, err
 }
 
-func (m mortal) Node(ctx context.Context, id string) (out inventory.Node, err error) {
-	err = m.Act(func() error { out, err = m.Rack.Node(ctx, id); return err })
+func (m crashing) Node(ctx context.Context, id string) (out inventory.Node, err error) {
+	err = m.Call(func() error { out, err = m.Rack.Node(ctx, id); return err })
 	return out, err
 }
 
-func (m mortal) Report(ctx context.Context, id string) (out *inventory.Report, err error) {
-	err = m.Act(func() error { out, err = m.Rack.Report(ctx, id); return err })
+func (m crashing) Report(ctx context.Context, id string) (out *inventory.Report, err error) {
+	err = m.Call(func() error { out, err = m.Rack.Report(ctx, id); return err })
 	return out, err
 }
 
 // Address implements Sources.
-func (m mortal) Address(string, *metal3v1.IronicReference) inventory.Address {
+func (m crashing) Address(string, *metal3v1.IronicReference) inventory.Address {
 	return inventory.Address{Endpoint: "rack"}
 }
 
 // Source implements Sources.
-func (m mortal) Source(context.Context, string, *metal3v1.IronicReference) (fleet.Source, error) {
+func (m crashing) Source(context.Context, string, *metal3v1.IronicReference) (fleet.Source, error) {
 	return m, nil
 }
 
 // Created implements Counter.
-func (mortal) Created() {}
+func (crashing) Created() {}
 
 // Refused implements Counter.
-func (mortal) Refused() {}
+func (crashing) Refused() {}
 
 // process is one replica of the operator.
 type process struct {
 	*Reconciler
-	*fate.Fate
+	*faultinject.Crash
 	end func()
 }
 
-func (s *theatre) start(f *fate.Fate) *process {
+func (s *harness) start(f *faultinject.Crash) *process {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
-	from := mortal{s.rack, f}
+	from := crashing{s.rack, f}
 	fleets := fleet.NewRegistry(nil)
 	writes := interceptor.NewClient(s.WithWatch, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			return f.Act(func() error { return c.Create(ctx, o, opts...) })
+			return f.Call(func() error { return c.Create(ctx, o, opts...) })
 		},
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-			return f.Act(func() error { return c.Update(ctx, o, opts...) })
+			return f.Call(func() error { return c.Update(ctx, o, opts...) })
 		},
 		SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
-			return f.Act(func() error { return c.SubResource(sub).Apply(ctx, o, opts...) })
+			return f.Call(func() error { return c.SubResource(sub).Apply(ctx, o, opts...) })
 		},
 	})
-	p := &process{Fate: f, Reconciler: New(Deps{
+	p := &process{Crash: f, Reconciler: New(Deps{
 		Client: writes, Live: s.WithWatch, Events: &events.FakeRecorder{}, Sources: from, Fleets: fleets, Counter: from, Namespace: system, Workers: 2,
 	})}
 	ahead := s.later
@@ -152,21 +152,21 @@ func (s *theatre) start(f *fate.Fate) *process {
 }
 
 // look lets a process look at all resources once.
-func (s *theatre) look(p *process) {
+func (s *harness) look(p *process) {
 	for _, name := range s.names {
 		_, _ = p.Reconcile(s.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: name}})
 		s.check()
 	}
 }
 
-func (s *theatre) hosts() []metal3v1.BareMetalHost {
+func (s *harness) hosts() []metal3v1.BareMetalHost {
 	var list metal3v1.BareMetalHostList
 	require.NoError(s, s.List(s.Context(), &list))
 	return list.Items
 }
 
 // check is what must hold at any time: no two hosts of one machine.
-func (s *theatre) check() {
+func (s *harness) check() {
 	seen := map[string]string{}
 	for _, h := range s.hosts() {
 		for _, identity := range []string{strings.ToLower(h.Spec.BootMACAddress), h.Annotations[metal3v1.NodeAnnotation]} {
@@ -177,7 +177,7 @@ func (s *theatre) check() {
 }
 
 // lost returns the nodes that neither belong to a host with a status nor are explained by a resource.
-func (s *theatre) lost() []string {
+func (s *harness) lost() []string {
 	explained := map[string]bool{}
 	for _, name := range s.names {
 		var d metal3v1.BareMetalHostDiscovery
@@ -209,8 +209,8 @@ func (s *theatre) lost() []string {
 }
 
 // settles lets two new processes work until no machine is lost.
-func (s *theatre) settles() {
-	one, two := s.start(fate.Never()), s.start(fate.Never())
+func (s *harness) settles() {
+	one, two := s.start(faultinject.Never()), s.start(faultinject.Never())
 	defer one.end()
 	defer two.end()
 	defer func() {
@@ -226,7 +226,7 @@ func (s *theatre) settles() {
 }
 
 // tell logs all that there is.
-func (s *theatre) tell() {
+func (s *harness) tell() {
 	s.Logf("lost: %v", s.lost())
 	for _, name := range s.names {
 		var d metal3v1.BareMetalHostDiscovery
@@ -263,15 +263,15 @@ func TestADeathAtEveryIronicCallAndWrite(t *testing.T) {
 			}))
 			require.NoError(t, err)
 		}
-		first := s.start(fate.At(n, n%2 == 0))
+		first := s.start(faultinject.At(n, n%2 == 0))
 		require.Eventually(t, func() bool {
 			s.look(first)
-			return first.Dead() || len(s.lost()) == 0
+			return first.Crashed() || len(s.lost()) == 0
 		}, time.Minute, 20*time.Millisecond)
 		first.end()
 		s.settles()
 		require.Len(t, s.hosts(), 2, "act %d", n)
-		if !first.Dead() { // everything was done before the n-th act
+		if !first.Crashed() { // everything was done before the n-th act
 			require.Greater(t, n, 12, "2 lists, 3 reports, 2 reservations, hosts and statuses, and the status of the resources")
 			return
 		}
@@ -286,14 +286,14 @@ func TestRandomLives(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 7))
 			s := newTheatre(t, "a", "b", "c")
-			replicas := []*process{s.start(fate.At(1+random.IntN(60), false)), s.start(fate.Never())}
+			replicas := []*process{s.start(faultinject.At(1+random.IntN(60), false)), s.start(faultinject.Never())}
 			for range 40 {
 				s.happen(random)
 				k := random.IntN(2)
 				s.look(replicas[k])
-				if replicas[k].Dead() {
+				if replicas[k].Crashed() {
 					replicas[k].end()
-					replicas[k] = s.start(fate.At(1+random.IntN(60), random.IntN(2) == 0))
+					replicas[k] = s.start(faultinject.At(1+random.IntN(60), random.IntN(2) == 0))
 				}
 			}
 			for _, p := range replicas {
@@ -305,7 +305,7 @@ func TestRandomLives(t *testing.T) {
 }
 
 // happen lets one thing happen to the rack, the hosts or the resources.
-func (s *theatre) happen(random *rand.Rand) {
+func (s *harness) happen(random *rand.Rand) {
 	switch random.IntN(8) {
 	case 0, 1, 2:
 		i, j := 1+random.IntN(10), 1+random.IntN(10)
@@ -340,7 +340,7 @@ func (s *theatre) happen(random *rand.Rand) {
 }
 
 // deleteHost does what the controller of hosts does when somebody deletes one: the node, the reservation, the finalizer.
-func (s *theatre) deleteHost(h *metal3v1.BareMetalHost) {
+func (s *harness) deleteHost(h *metal3v1.BareMetalHost) {
 	err := s.rack.DeleteNode(s.Context(), h.Annotations[metal3v1.NodeAnnotation])
 	if err != nil {
 		require.ErrorIs(s, err, inventory.ErrNotFound)

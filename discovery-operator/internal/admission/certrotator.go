@@ -31,9 +31,9 @@ const (
 	ServiceName       = "discovery-operator-webhook"
 )
 
-// Keeper gives the check a certificate that it makes itself, and tells the API server of it. All replicas share one in a Secret; whoever
+// CertRotator gives the check a certificate that it makes itself, and tells the API server of it. All replicas share one in a Secret; whoever
 // finds that it is missing or ends soon replaces it.
-type Keeper struct {
+type CertRotator struct {
 	// Reader reads ValidatingWebhookConfigurations from the cache.
 	Reader client.Reader
 	// Live reads Secrets, and writes. It has no cache: the operator may not list Secrets.
@@ -50,47 +50,47 @@ type Keeper struct {
 // +kubebuilder:rbac:groups="",namespace=muster-discovery-operator,resources=secrets,verbs=create
 // +kubebuilder:rbac:groups="",namespace=muster-discovery-operator,resources=secrets,resourceNames=discovery-operator-webhook,verbs=get;update
 
-// SetupWithManager makes the manager call the keeper for changes of the configuration, in every replica.
-func (k *Keeper) SetupWithManager(mgr ctrl.Manager) error {
+// SetupWithManager makes the manager call the rotator for changes of the configuration, in every replica.
+func (r *CertRotator) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("admission").WithOptions(controller.Options{NeedLeaderElection: new(false)}).
-		For(&admissionregistrationv1.ValidatingWebhookConfiguration{}).Complete(k)
+		For(&admissionregistrationv1.ValidatingWebhookConfiguration{}).Complete(r)
 }
 
 var errNoCertificate = errors.New("there is no certificate yet")
 
 // GetCertificate serves the certificate. It fits tls.Config.
-func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if pair := k.current.Load(); pair != nil {
+func (r *CertRotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if pair := r.current.Load(); pair != nil {
 		return pair, nil
 	}
 	return nil, errNoCertificate
 }
 
 // Reconcile takes the certificate over from the Secret, replaces one that ends soon, and tells the API server.
-func (k *Keeper) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+func (r *CertRotator) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var config admissionregistrationv1.ValidatingWebhookConfiguration
-	if err := k.Reader.Get(ctx, req.NamespacedName, &config); err != nil {
+	if err := r.Reader.Get(ctx, req.NamespacedName, &config); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	pair, bundle, err := k.certificate(ctx)
+	pair, bundle, err := r.certificate(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	k.current.Store(pair)
-	if err := k.tell(ctx, &config, bundle); err != nil {
+	r.current.Store(pair)
+	if err := r.tell(ctx, &config, bundle); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: max(time.Second, min(again, time.Until(renewal(pair))))}, nil
 }
 
 // certificate reads the Secret, or makes it.
-func (k *Keeper) certificate(ctx context.Context) (pair *tls.Certificate, bundle []byte, err error) {
-	hosts, err := k.hosts()
+func (r *CertRotator) certificate(ctx context.Context) (pair *tls.Certificate, bundle []byte, err error) {
+	hosts, err := r.hosts()
 	if err != nil {
 		return nil, nil, err
 	}
-	secret := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: SecretName}}
-	err = k.Live.Get(ctx, client.ObjectKeyFromObject(&secret), &secret)
+	secret := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: SecretName}}
+	err = r.Live.Get(ctx, client.ObjectKeyFromObject(&secret), &secret)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, nil, fmt.Errorf("reading Secret %s: %w", SecretName, err)
 	}
@@ -105,9 +105,9 @@ func (k *Keeper) certificate(ctx context.Context) (pair *tls.Certificate, bundle
 	// Another replica may have done the same: its certificate counts, and is read by the next attempt.
 	if missing {
 		secret.Type = corev1.SecretTypeTLS
-		err = k.Live.Create(ctx, &secret)
+		err = r.Live.Create(ctx, &secret)
 	} else {
-		err = k.Live.Update(ctx, &secret)
+		err = r.Live.Update(ctx, &secret)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("writing Secret %s: %w", SecretName, err)
@@ -116,11 +116,11 @@ func (k *Keeper) certificate(ctx context.Context) (pair *tls.Certificate, bundle
 }
 
 // hosts are the names under which the API server reaches the check.
-func (k *Keeper) hosts() ([]string, error) {
-	if k.URL == "" {
-		return []string{ServiceName + "." + k.Namespace + ".svc"}, nil
+func (r *CertRotator) hosts() ([]string, error) {
+	if r.URL == "" {
+		return []string{ServiceName + "." + r.Namespace + ".svc"}, nil
 	}
-	u, err := url.Parse(k.URL)
+	u, err := url.Parse(r.URL)
 	if err != nil {
 		return nil, fmt.Errorf("reading the URL of the check: %w", err)
 	}
@@ -128,13 +128,13 @@ func (k *Keeper) hosts() ([]string, error) {
 }
 
 // tell writes the address and the authority into the configuration, unless they are there.
-func (k *Keeper) tell(ctx context.Context, config *admissionregistrationv1.ValidatingWebhookConfiguration, bundle []byte) error {
+func (r *CertRotator) tell(ctx context.Context, config *admissionregistrationv1.ValidatingWebhookConfiguration, bundle []byte) error {
 	wanted := admissionregistrationv1.WebhookClientConfig{CABundle: bundle}
-	if k.URL != "" {
-		wanted.URL = new(k.URL + Path)
+	if r.URL != "" {
+		wanted.URL = new(r.URL + Path)
 	} else {
 		wanted.Service = &admissionregistrationv1.ServiceReference{
-			Namespace: k.Namespace, Name: ServiceName, Path: new(Path), Port: new(int32(443)),
+			Namespace: r.Namespace, Name: ServiceName, Path: new(Path), Port: new(int32(443)),
 		}
 	}
 	var patch []map[string]any
@@ -151,7 +151,7 @@ func (k *Keeper) tell(ctx context.Context, config *admissionregistrationv1.Valid
 	}
 	data, err := json.Marshal(patch)
 	if err == nil {
-		err = k.Live.Patch(ctx, config, client.RawPatch(types.JSONPatchType, data))
+		err = r.Live.Patch(ctx, config, client.RawPatch(types.JSONPatchType, data))
 	}
 	if err != nil {
 		return fmt.Errorf("telling the API server of the certificate: %w", err)

@@ -19,123 +19,123 @@ import (
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
-	"github.com/muster-io/muster/discovery-operator/internal/fate"
+	"github.com/muster-io/muster/discovery-operator/internal/faultinject"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
-type mortalTransport struct {
+type crashingTransport struct {
 	http.RoundTripper
-	*fate.Fate
+	*faultinject.Crash
 }
 
-func (m mortalTransport) RoundTrip(r *http.Request) (resp *http.Response, err error) {
+func (m crashingTransport) RoundTrip(r *http.Request) (resp *http.Response, err error) {
 	if r.Method == http.MethodGet || strings.Contains(r.URL.Path, "/events") {
 		return m.RoundTripper.RoundTrip(r)
 	}
-	err = m.Act(func() error {
+	err = m.Call(func() error {
 		resp, err = m.RoundTripper.RoundTrip(r) //nolint:bodyclose // who asked closes it, or the lines below
 		return err
 	})
-	if errors.Is(err, fate.ErrDead) && resp != nil {
+	if errors.Is(err, faultinject.ErrCrashed) && resp != nil {
 		_ = resp.Body.Close()
 		resp = nil
 	}
 	return resp, err
 }
 
-// mortal is an Ironic as a process sees it that dies.
-type mortal struct {
+// crashing is an Ironic as a process sees it that crashes.
+type crashing struct {
 	baremetalhost.Manager
-	*fate.Fate
+	*faultinject.Crash
 }
 
-func (m mortal) Node(ctx context.Context, uuid string) (n inventory.Node, err error) {
-	err = m.Act(func() (err error) { n, err = m.Manager.Node(ctx, uuid); return err })
+func (m crashing) Node(ctx context.Context, uuid string) (n inventory.Node, err error) {
+	err = m.Call(func() (err error) { n, err = m.Manager.Node(ctx, uuid); return err })
 	return n, err
 }
 
-func (m mortal) Managed(ctx context.Context, uuid string) (n hoststate.Node, err error) {
-	err = m.Act(func() (err error) { n, err = m.Manager.Managed(ctx, uuid); return err })
+func (m crashing) Managed(ctx context.Context, uuid string) (n hoststate.Node, err error) {
+	err = m.Call(func() (err error) { n, err = m.Manager.Managed(ctx, uuid); return err })
 	return n, err
 }
 
-func (m mortal) Examined(ctx context.Context, uuid string) (n hoststate.Node, err error) {
-	err = m.Act(func() (err error) { n, err = m.Manager.Examined(ctx, uuid); return err })
+func (m crashing) Examined(ctx context.Context, uuid string) (n hoststate.Node, err error) {
+	err = m.Call(func() (err error) { n, err = m.Manager.Examined(ctx, uuid); return err })
 	return n, err
 }
 
-func (m mortal) Find(ctx context.Context, names, macs []string) (uuid string, err error) {
-	err = m.Act(func() (err error) { uuid, err = m.Manager.Find(ctx, names, macs); return err })
+func (m crashing) Find(ctx context.Context, names, macs []string) (uuid string, err error) {
+	err = m.Call(func() (err error) { uuid, err = m.Manager.Find(ctx, names, macs); return err })
 	return uuid, err
 }
 
-func (m mortal) Report(ctx context.Context, uuid string) (r *inventory.Report, err error) {
-	err = m.Act(func() (err error) { r, err = m.Manager.Report(ctx, uuid); return err })
+func (m crashing) Report(ctx context.Context, uuid string) (r *inventory.Report, err error) {
+	err = m.Call(func() (err error) { r, err = m.Manager.Report(ctx, uuid); return err })
 	return r, err
 }
 
-func (m mortal) EnrolNode(ctx context.Context, name string, a hoststate.Access) (uuid string, err error) {
-	err = m.Act(func() (err error) { uuid, err = m.Manager.EnrolNode(ctx, name, a); return err })
+func (m crashing) EnrolNode(ctx context.Context, name string, a hoststate.Access) (uuid string, err error) {
+	err = m.Call(func() (err error) { uuid, err = m.Manager.EnrolNode(ctx, name, a); return err })
 	return uuid, err
 }
 
-func (m mortal) SetDriver(ctx context.Context, uuid, driver string) error {
-	return m.Act(func() error { return m.Manager.SetDriver(ctx, uuid, driver) })
+func (m crashing) SetDriver(ctx context.Context, uuid, driver string) error {
+	return m.Call(func() error { return m.Manager.SetDriver(ctx, uuid, driver) })
 }
 
-func (m mortal) DeleteNode(ctx context.Context, uuid string) error {
-	return m.Act(func() error { return m.Manager.DeleteNode(ctx, uuid) })
+func (m crashing) DeleteNode(ctx context.Context, uuid string) error {
+	return m.Call(func() error { return m.Manager.DeleteNode(ctx, uuid) })
 }
 
-func (m mortal) EnsurePort(ctx context.Context, uuid, mac string) error {
-	return m.Act(func() error { return m.Manager.EnsurePort(ctx, uuid, mac) })
+func (m crashing) EnsurePort(ctx context.Context, uuid, mac string) error {
+	return m.Call(func() error { return m.Manager.EnsurePort(ctx, uuid, mac) })
 }
 
-func (m mortal) Write(ctx context.Context, n hoststate.Node, name string, a hoststate.Access) error {
-	return m.Act(func() error { return m.Manager.Write(ctx, n, name, a) })
+func (m crashing) Write(ctx context.Context, n hoststate.Node, name string, a hoststate.Access) error {
+	return m.Call(func() error { return m.Manager.Write(ctx, n, name, a) })
 }
 
-func (m mortal) SetProvision(ctx context.Context, uuid, target string) error {
-	return m.Act(func() error { return m.Manager.SetProvision(ctx, uuid, target) })
+func (m crashing) SetProvision(ctx context.Context, uuid, target string) error {
+	return m.Call(func() error { return m.Manager.SetProvision(ctx, uuid, target) })
 }
 
-func (m mortal) Inspect(ctx context.Context, n hoststate.Node, mode metal3v1.InspectionMode) error {
-	return m.Act(func() error { return m.Manager.Inspect(ctx, n, mode) })
+func (m crashing) Inspect(ctx context.Context, n hoststate.Node, mode metal3v1.InspectionMode) error {
+	return m.Call(func() error { return m.Manager.Inspect(ctx, n, mode) })
 }
 
-func (m mortal) SetPower(ctx context.Context, uuid, target string) error {
-	return m.Act(func() error { return m.Manager.SetPower(ctx, uuid, target) })
+func (m crashing) SetPower(ctx context.Context, uuid, target string) error {
+	return m.Call(func() error { return m.Manager.SetPower(ctx, uuid, target) })
 }
 
-func (m mortal) Prepare(ctx context.Context, n hoststate.Node, d hoststate.Deployment) error {
-	return m.Act(func() error { return m.Manager.Prepare(ctx, n, d) })
+func (m crashing) Prepare(ctx context.Context, n hoststate.Node, d hoststate.Deployment) error {
+	return m.Call(func() error { return m.Manager.Prepare(ctx, n, d) })
 }
 
-func (m mortal) Deploy(ctx context.Context, uuid string, config hoststate.ConfigDrive) error {
-	return m.Act(func() error { return m.Manager.Deploy(ctx, uuid, config) })
+func (m crashing) Deploy(ctx context.Context, uuid string, config hoststate.ConfigDrive) error {
+	return m.Call(func() error { return m.Manager.Deploy(ctx, uuid, config) })
 }
 
-func (m mortal) SetCleaning(ctx context.Context, uuid string, clean bool) error {
-	return m.Act(func() error { return m.Manager.SetCleaning(ctx, uuid, clean) })
+func (m crashing) SetCleaning(ctx context.Context, uuid string, clean bool) error {
+	return m.Call(func() error { return m.Manager.SetCleaning(ctx, uuid, clean) })
 }
 
-func (m mortal) Vacate(ctx context.Context, uuid string) error {
-	return m.Act(func() error { return m.Manager.Vacate(ctx, uuid) })
+func (m crashing) Vacate(ctx context.Context, uuid string) error {
+	return m.Call(func() error { return m.Manager.Vacate(ctx, uuid) })
 }
 
-func (m mortal) EndMaintenance(ctx context.Context, uuid string) error {
-	return m.Act(func() error { return m.Manager.EndMaintenance(ctx, uuid) })
+func (m crashing) EndMaintenance(ctx context.Context, uuid string) error {
+	return m.Call(func() error { return m.Manager.EndMaintenance(ctx, uuid) })
 }
 
 // outliving returns a way to wait for something that lets another process continue when the first has died.
-func (w *world) outliving(f *fate.Fate, next func()) (until func(what string, done func() bool)) {
+func (w *world) outliving(f *faultinject.Crash, next func()) (until func(what string, done func() bool)) {
 	replaced := false
 	return func(what string, done func() bool) {
 		w.Helper()
 		if !replaced {
-			w.eventually(what, func() bool { return f.Dead() || done() })
-			if !f.Dead() {
+			w.eventually(what, func() bool { return f.Crashed() || done() })
+			if !f.Crashed() {
 				return
 			}
 			replaced = true
@@ -165,12 +165,12 @@ func TestADeathAtEveryActOfALife(t *testing.T) {
 
 func liveAndDie(t *testing.T, manage bool, n int) {
 	w := newWorld(t)
-	f := fate.At(n, n%2 == 0)
+	f := faultinject.At(n, n%2 == 0)
 	one, two := w.enrol(1), w.enrol(2)
 	mode := func(o *Options) { o.ManageHosts = manage }
-	w.wrap = append(w.wrap, func(next http.RoundTripper) http.RoundTripper { return mortalTransport{next, f} })
+	w.wrap = append(w.wrap, func(next http.RoundTripper) http.RoundTripper { return crashingTransport{next, f} })
 	stop := w.operate(mode, func(o *Options) {
-		o.through = func(m baremetalhost.Manager) baremetalhost.Manager { return mortal{m, f} }
+		o.through = func(m baremetalhost.Manager) baremetalhost.Manager { return crashing{m, f} }
 	})
 	until := w.outliving(f, func() {
 		stop()
@@ -198,7 +198,7 @@ func liveAndDie(t *testing.T, manage bool, n int) {
 		_, err = w.node(two)
 		require.ErrorIs(t, err, inventory.ErrNotFound)
 		require.Len(t, w.hosts(), 1)
-		t.Logf("acts: %d", f.Acts())
+		t.Logf("acts: %d", f.Calls())
 		return
 	}
 	until("the machine is on", func() bool { return see(first) && first.Status.PoweredOn })
@@ -226,5 +226,5 @@ func liveAndDie(t *testing.T, manage bool, n int) {
 		return w.List(t.Context(), &leases, client.InNamespace(w.system)) == nil && len(leases.Items) == 0
 	})
 	require.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(first), first)))
-	t.Logf("acts: %d", f.Acts())
+	t.Logf("acts: %d", f.Calls())
 }
