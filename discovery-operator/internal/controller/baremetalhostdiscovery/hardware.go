@@ -29,10 +29,14 @@ const (
 	nextHardware = time.Second
 )
 
-// hardwareData writes the HardwareData that hosts of the resource lack. It waits until no host is to be made, because a machine is usable without. It
-// returns when to look again.
+// hardwareData writes the HardwareData that hosts of the resource lack. It waits until every machine was read and no host is to be made, because a
+// machine is usable without. It returns when to look again.
 func (r *Reconciler) hardwareData(ctx context.Context, o *observation, d inventory.Decision) (time.Duration, error) {
 	m := o.memory
+	if d.Counts.Read < d.Counts.Nodes { // reports are on their way, of which hosts are made
+		m.looked = false
+		return 0, nil
+	}
 	for _, action := range d.Actions {
 		switch action.(type) {
 		case inventory.CreateHost, inventory.ConfirmNode, inventory.WriteStatus:

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/tools/events"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
@@ -46,4 +47,13 @@ func TestASummaryIsASentence(t *testing.T) {
 	} {
 		assert.Equal(t, want, summary(&status))
 	}
+}
+
+func TestHardwareDataWaitsForTheFirstReading(t *testing.T) {
+	r := New(Deps{Counter: crashing{}}) // there is no API server: what asks it panics
+	o := &observation{memory: &memory{looked: true, lacking: []inventory.Host{{}}}}
+	after, err := r.hardwareData(t.Context(), o, inventory.Decision{Counts: metal3v1.DiscoveryCounts{Nodes: 2, Read: 1}})
+	require.NoError(t, err)
+	assert.Zero(t, after)
+	assert.False(t, o.memory.looked, "hosts that are made meanwhile are seen")
 }
