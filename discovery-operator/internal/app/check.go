@@ -87,7 +87,7 @@ func (d discovered) Discovered(ctx context.Context, mac string) []inventory.Node
 	for i := range list.Items {
 		namespace, ref := list.Items[i].Namespace, list.Items[i].Spec.Ironic
 		a := d.from.Address(namespace, ref)
-		if key := a.View + " " + a.Door; !asked[key] {
+		if key := a.View + " " + a.Session; !asked[key] {
 			asked[key] = true
 			wg.Go(func() {
 				p, err := d.from.Provisioner(ctx, namespace, ref)

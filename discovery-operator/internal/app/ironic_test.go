@@ -166,7 +166,7 @@ func TestARealIronicWithAuthentication(t *testing.T) {
 	})
 	t.Run("one reads for all, whatever credentials they have", func(t *testing.T) {
 		w.patch(secret, `{"stringData":{"password":"right"}}`)
-		// The Secret is read again when the door is tried again, which is less and less often.
+		// The Secret is read again when the session is tried again, which is less and less often.
 		require.Eventually(t, func() bool {
 			return w.Get(t.Context(), client.ObjectKeyFromObject(d), d) == nil && ready(metal3v1.ReasonDiscovering)(&d.Status) && d.Status.Counts.Known == 2
 		}, 3*time.Minute, time.Second)

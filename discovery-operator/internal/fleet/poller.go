@@ -51,18 +51,18 @@ type Health struct {
 	Success, FullSuccess time.Time
 }
 
-// Poller mirrors one Ironic, for all who open a door to it. Its methods are safe for concurrent use.
+// Poller mirrors one Ironic, for all sessions. Its methods are safe for concurrent use.
 type Poller struct {
 	notify  func()
 	observe func(kind string, took time.Duration, err error)
 	queue   workqueue.TypedRateLimitingInterface[string]
 	kick    chan struct{}
 
-	mu    sync.Mutex
-	doors map[string]*door
-	// through is the door through which was read last.
-	through *door
-	// vouched says that all of the mirror came through doors that verify the certificate; epoch counts the mirrors that were begun.
+	mu       sync.Mutex
+	sessions map[string]*session
+	// through is the session in which was read last.
+	through *session
+	// vouched says that all of the mirror came from sessions that verify the certificate; epoch counts the mirrors that were begun.
 	vouched  bool
 	epoch    int
 	health   Health
@@ -79,11 +79,11 @@ type Poller struct {
 	closed             bool
 }
 
-// NewPoller makes a poller without doors; Run starts it. notify is called, never concurrently with itself being pending, when the mirror,
-// the health or a door changed. observe is told of each reading and may be nil.
+// NewPoller makes a poller without sessions; Run starts it. notify is called, never concurrently with itself being pending, when the mirror,
+// the health or a session changed. observe is told of each reading and may be nil.
 func NewPoller(notify func(), observe func(kind string, took time.Duration, err error)) *Poller {
 	return &Poller{
-		notify: notify, observe: observe, kick: make(chan struct{}, 1), doors: map[string]*door{},
+		notify: notify, observe: observe, kick: make(chan struct{}, 1), sessions: map[string]*session{},
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](500*time.Millisecond, time.Minute)),
 		machines: map[string]*inventory.Machine{}, ports: map[string]bool{},
@@ -163,7 +163,7 @@ func (p *Poller) Poll(ctx context.Context) time.Duration {
 		p.observe(kind, time.Since(began), err)
 	}
 	if err == nil {
-		p.tryDoors(ctx, full)
+		p.trySessions(ctx, full)
 	}
 	return p.settleHealth(err)
 }

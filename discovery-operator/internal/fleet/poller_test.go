@@ -80,7 +80,7 @@ func (c *counted) Report(ctx context.Context, uuid string) (*inventory.Report, e
 
 func (c *counted) Enter(context.Context) error { return c.count("enter") }
 
-// looked is a poller with what is seen through one of its doors.
+// looked is a poller with the view of one of its sessions.
 type looked struct {
 	*fleet.Poller
 	*fleet.View
@@ -100,7 +100,7 @@ func setup(t *testing.T) (*counted, looked) {
 	t.Helper()
 	c := newCounted()
 	p := fleet.NewPoller(func() {}, nil)
-	return c, looked{p, p.Open(fleet.Door{Connect: leads(c)}, usual)}
+	return c, looked{p, p.Open(fleet.Session{Connect: leads(c)}, usual)}
 }
 
 func enrol(t *testing.T, c *counted, i int, change ...func(map[string]any)) string {
@@ -219,8 +219,8 @@ func TestReportsAreReadForWantedMachinesOnly(t *testing.T) {
 
 func TestOnePollerPerEndpointForAsLongAsSomebodyUsesIt(t *testing.T) {
 	r := fleet.NewRegistry(nil)
-	use := func(name, key, door string) *fleet.View {
-		return r.Use(name, key, key, fleet.Door{Key: door, Connect: func(context.Context) (fleet.Source, error) { return nil, errors.New("nobody") }},
+	use := func(name, key, session string) *fleet.View {
+		return r.Use(name, key, key, fleet.Session{Key: session, Connect: func(context.Context) (fleet.Source, error) { return nil, errors.New("nobody") }},
 			fleet.Pace{News: time.Minute, Full: time.Hour}, func() {})
 	}
 	use("a", "one", "x")

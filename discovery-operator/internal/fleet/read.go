@@ -16,7 +16,7 @@ import (
 )
 
 // read lists nodes and ports, all of them or those after the markers, and takes them into the mirror.
-func (p *Poller) read(ctx context.Context, d *door, source Source, full bool) error {
+func (p *Poller) read(ctx context.Context, d *session, source Source, full bool) error {
 	anew := p.begins(d)
 	full = full || anew
 	afterNode, afterPort := "", ""
@@ -54,9 +54,9 @@ func (p *Poller) read(ctx context.Context, d *door, source Source, full bool) er
 	return nil
 }
 
-// begins reports whether a reading through a door begins a new mirror: nobody vouches for what was read so far, and those behind this door
+// begins reports whether a reading in a session begins a new mirror: no session vouches for what was read so far, and those of this session
 // want that.
-func (p *Poller) begins(d *door) bool {
+func (p *Poller) begins(d *session) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.through != nil && !p.vouched && !d.Unverified

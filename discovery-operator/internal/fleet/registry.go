@@ -29,9 +29,9 @@ type entry struct {
 }
 
 type user struct {
-	door   string
-	pace   Pace
-	notify func()
+	session string
+	pace    Pace
+	notify  func()
 }
 
 // NewRegistry makes an empty registry. observe is told of each reading and may be nil.
@@ -65,9 +65,9 @@ func (r *Registry) run(e *entry) {
 	r.wg.Go(func() { e.poller.Run(ctx) })
 }
 
-// Use returns what is seen through a door of an endpoint, and counts the user among those who share it. The key tells endpoints apart; the
+// Use returns the view of a session at an endpoint, and counts the user among those who share it. The key tells endpoints apart; the
 // fastest pace of all users who may see it counts.
-func (r *Registry) Use(name, key, endpoint string, to Door, pace Pace, notify func()) *View {
+func (r *Registry) Use(name, key, endpoint string, to Session, pace Pace, notify func()) *View {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.entries[key]
@@ -84,13 +84,13 @@ func (r *Registry) Use(name, key, endpoint string, to Door, pace Pace, notify fu
 	old, moved := e.users[name]
 	e.users[name] = user{to.Key, pace, notify}
 	for _, u := range e.users {
-		if u.door == to.Key {
+		if u.session == to.Key {
 			pace.News, pace.Full = min(pace.News, u.pace.News), min(pace.Full, u.pace.Full)
 		}
 	}
 	view := e.poller.Open(to, pace)
 	if moved {
-		e.leave(old.door)
+		e.leave(old.session)
 	}
 	r.release(name, key)
 	if fresh && r.base != nil {
@@ -99,14 +99,14 @@ func (r *Registry) Use(name, key, endpoint string, to Door, pace Pace, notify fu
 	return view
 }
 
-// leave shuts a door that nobody uses any more.
-func (e *entry) leave(door string) {
+// leave ends a session that has no users any more.
+func (e *entry) leave(session string) {
 	for _, u := range e.users {
-		if u.door == door {
+		if u.session == session {
 			return
 		}
 	}
-	e.poller.shut(door)
+	e.poller.end(session)
 }
 
 // Release ends a user's share of all pollers.
@@ -125,7 +125,7 @@ func (r *Registry) release(name, keep string) {
 		}
 		delete(e.users, name)
 		if len(e.users) > 0 {
-			e.leave(u.door)
+			e.leave(u.session)
 			continue
 		}
 		if e.cancel != nil {

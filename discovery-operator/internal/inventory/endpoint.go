@@ -13,8 +13,8 @@ type Address struct {
 	Ironic string
 	// View is the same for those to whom that Ironic shows the same machines, once it has accepted their credentials.
 	View string
-	// Door is the same for those who come with the same credentials.
-	Door string
+	// Session is the same for all that use the same credentials.
+	Session string
 	// Unverified says that the certificate is not verified.
 	Unverified bool
 	// Shared says that the administrator lets this namespace share Ironics with others.

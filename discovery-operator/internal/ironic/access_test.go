@@ -107,7 +107,7 @@ func TestIronicsAndTheWaysIntoThemAreToldApart(t *testing.T) {
 	own := d.Address("a", nil)
 	assert.Equal(t, own, d.Address("b", nil))
 	assert.Equal(t, "https://ironic", own.Endpoint, "credentials are no part of the name")
-	doors := map[string]bool{own.Door: true}
+	sessions := map[string]bool{own.Session: true}
 	closed := reference{Endpoint: "https://ironic/", Auth: metal3v1.AuthHTTPBasic, CredentialsName: "s"}
 	for namespace, r := range map[string]reference{
 		"a": closed,
@@ -117,8 +117,8 @@ func TestIronicsAndTheWaysIntoThemAreToldApart(t *testing.T) {
 	} {
 		a := d.Address(namespace, &r)
 		assert.Equal(t, own.View, a.View, "one Ironic has one poller, however it is written and whatever credentials are used")
-		assert.False(t, doors[a.Door], "%s has a way of its own", a.Door)
-		doors[a.Door] = true
+		assert.False(t, sessions[a.Session], "%s has a session of its own", a.Session)
+		sessions[a.Session] = true
 		assert.Equal(t, r.DisableCertificateVerification, a.Unverified)
 	}
 	assert.NotEqual(t, own.Ironic, d.Address("a", &reference{Endpoint: "https://ironic:6385"}).Ironic)

@@ -57,7 +57,7 @@ func NewDialer(environment func() (Config, error), secrets Secrets, observe Obse
 
 // Address says which Ironic a reference means, and how its namespace comes in. No reference means the operator's own.
 func (d *Dialer) Address(namespace string, ref *metal3v1.IronicReference) inventory.Address {
-	a := inventory.Address{Door: "own"}
+	a := inventory.Address{Session: "own"}
 	var endpoint, inspector string
 	keystone := false
 	if ref == nil {
@@ -66,18 +66,18 @@ func (d *Dialer) Address(namespace string, ref *metal3v1.IronicReference) invent
 		a.Unverified = c.Insecure
 	} else {
 		endpoint, inspector, keystone = Redact(ref.Endpoint), ref.InspectorEndpoint, ref.Auth == metal3v1.AuthKeystone
-		a.Door, a.Unverified = "open", ref.DisableCertificateVerification
+		a.Session, a.Unverified = "open", ref.DisableCertificateVerification
 		if ref.CredentialsName != "" {
-			a.Door = string(ref.Auth) + " " + namespace + "/" + ref.CredentialsName
+			a.Session = string(ref.Auth) + " " + namespace + "/" + ref.CredentialsName
 		}
 		if a.Unverified {
-			a.Door += " unverified"
+			a.Session += " unverified"
 		}
 	}
 	a.Endpoint, a.Ironic = endpoint, normalEndpoint(endpoint)
 	a.View = a.Ironic + " " + normalEndpoint(inspector)
 	if keystone { // Ironic shows the nodes of its project to a project's user
-		a.View += " " + a.Door
+		a.View += " " + a.Session
 	}
 	return a
 }
@@ -86,7 +86,7 @@ func (d *Dialer) Address(namespace string, ref *metal3v1.IronicReference) invent
 // that a rotated or corrected credential is used without a restart.
 func (d *Dialer) Client(ctx context.Context, namespace string, ref *metal3v1.IronicReference) (*Client, error) {
 	a := d.Address(namespace, ref)
-	key := a.View + " " + a.Door
+	key := a.View + " " + a.Session
 	known := d.known(key)
 	if known != nil && time.Since(known.read) < reread && !known.client.Failing() {
 		return known.client, nil

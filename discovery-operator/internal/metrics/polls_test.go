@@ -48,7 +48,7 @@ func TestAnIronicThatIsAwayFromTheStartHasASeries(t *testing.T) {
 	began := time.Now()
 	r := fleet.NewRegistry(nil)
 	away := func(context.Context) (fleet.Source, error) { return nil, errors.New("away") }
-	r.Use("a", "one", "http://a/v1/", fleet.Door{Key: "x", Connect: away}, fleet.Pace{News: time.Minute, Full: time.Hour}, func() {})
+	r.Use("a", "one", "http://a/v1/", fleet.Session{Key: "x", Connect: away}, fleet.Pace{News: time.Minute, Full: time.Hour}, func() {})
 	readings := r.Readings()
 	require.Len(t, readings, 1)
 	assert.Equal(t, "http://a/v1/", readings[0].Endpoint)

@@ -170,7 +170,7 @@ func (r *Reconciler) visit(ctx context.Context, host *metal3v1.BareMetalHost) (*
 		}
 	}
 	address := r.Provisioners.Address(host.Namespace, ref)
-	e, probe, err := r.endpoints.enter(address.View+" "+address.Door, client.ObjectKeyFromObject(host), r.now())
+	e, probe, err := r.endpoints.enter(address.View+" "+address.Session, client.ObjectKeyFromObject(host), r.now())
 	if err != nil {
 		return nil, wrap(err, "connecting to Ironic")
 	}

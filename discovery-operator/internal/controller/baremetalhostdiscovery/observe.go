@@ -99,8 +99,8 @@ func (r *Reconciler) look(d *metal3v1.BareMetalHostDiscovery, a inventory.Addres
 	namespace, ref := d.Namespace, d.Spec.Ironic.DeepCopy()
 	wake := &metal3v1.BareMetalHostDiscovery{}
 	wake.Namespace, wake.Name = d.Namespace, d.Name
-	o.view = r.Fleets.Use(name, a.View, a.Endpoint, fleet.Door{
-		Key: a.Door, Unverified: a.Unverified,
+	o.view = r.Fleets.Use(name, a.View, a.Endpoint, fleet.Session{
+		Key: a.Session, Unverified: a.Unverified,
 		Connect: func(ctx context.Context) (fleet.Source, error) { return r.Sources.Source(ctx, namespace, ref) },
 	}, pace, func() { r.wake <- event.TypedGenericEvent[*metal3v1.BareMetalHostDiscovery]{Object: wake} })
 	o.health = o.view.Health()

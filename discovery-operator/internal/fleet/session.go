@@ -14,49 +14,49 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
-// Door is a way into an Ironic: with one set of credentials. Who comes with another set has a door of his own, and sees the mirror while
-// Ironic itself opens that door.
-type Door struct {
-	// Key tells the doors of one poller apart.
+// Session reaches an Ironic with one set of credentials. Each set of credentials has a session of its own, and its users see the mirror while
+// Ironic accepts the credentials.
+type Session struct {
+	// Key identifies the session among those of one poller.
 	Key string
-	// Unverified says that the certificate is not verified. What was read through such a door is not shown behind the others.
+	// Unverified says that the certificate is not verified. What was read in such a session is not shown to the others.
 	Unverified bool
 	Connect    Connect
 }
 
-// door is a Door, and what Ironic said to who came that way.
-type door struct {
-	Door
+// session is a Session, and how Ironic answered it.
+type session struct {
+	Session
 	pace Pace
-	// tried says whether there was an answer, err what it was: nil if the door opened.
+	// tried says whether there was an answer, err what it was: nil if Ironic accepted the credentials.
 	tried bool
 	err   error
 	// admitted says that Ironic accepted these credentials and has not refused them since.
 	admitted bool
-	// source is what was behind the door when it opened.
+	// source is what Ironic was read from when it accepted the credentials.
 	source Source
-	// again is when a door that did not open is tried again.
+	// again is when a session that was refused is tried again.
 	again    time.Time
 	failures int
 }
 
-func (d *door) open() bool { return d.tried && d.err == nil }
+func (d *session) open() bool { return d.tried && d.err == nil }
 
-// View is what is seen through one door.
+// View is the mirror as one session sees it.
 type View struct {
-	poller *Poller
-	door   string
+	poller  *Poller
+	session string
 }
 
-// Open makes a door, or sets the pace of the door that there is, and returns what is seen through it.
-func (p *Poller) Open(to Door, pace Pace) *View {
+// Open begins a session, or sets the pace of the one that there is, and returns its view.
+func (p *Poller) Open(to Session, pace Pace) *View {
 	p.mu.Lock()
 	before := p.pace()
-	d := p.doors[to.Key]
-	fresh := d == nil && len(p.doors) > 0
+	d := p.sessions[to.Key]
+	fresh := d == nil && len(p.sessions) > 0
 	if d == nil {
-		d = &door{Door: to}
-		p.doors[to.Key] = d
+		d = &session{Session: to}
+		p.sessions[to.Key] = d
 	}
 	d.pace = pace
 	now := p.pace()
@@ -71,18 +71,18 @@ func (p *Poller) Open(to Door, pace Pace) *View {
 	return &View{p, to.Key}
 }
 
-// shut takes a door away.
-func (p *Poller) shut(key string) {
+// end ends a session.
+func (p *Poller) end(key string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.doors, key)
+	delete(p.sessions, key)
 }
 
-// pace is the fastest that anybody wants whose door is open, and while none is, the fastest that anybody wants. The lock is held.
+// pace is the fastest of all accepted sessions, and of all sessions while none is accepted. The lock is held.
 func (p *Poller) pace() Pace {
 	var fastest Pace
 	for _, open := range []bool{true, false} {
-		for _, d := range p.doors {
+		for _, d := range p.sessions {
 			switch {
 			case open && !d.open():
 			case fastest == (Pace{}):
@@ -98,12 +98,12 @@ func (p *Poller) pace() Pace {
 	return fastest
 }
 
-// Health returns how the last readings went, as far as it concerns who looks: a door that does not open hides all but why.
+// Health returns how the last readings went, as far as it concerns the session: one that is refused learns nothing but why.
 func (v *View) Health() Health {
 	p := v.poller
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	d := p.doors[v.door]
+	d := p.sessions[v.session]
 	switch {
 	case d == nil, !p.health.Polled:
 		return Health{}
@@ -123,14 +123,14 @@ func (v *View) Machines() []*inventory.Machine {
 	p := v.poller
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if d := p.doors[v.door]; d == nil || !p.shows(d) {
+	if d := p.sessions[v.session]; d == nil || !p.shows(d) {
 		return nil
 	}
 	return p.list()
 }
 
-// shows reports whether the mirror is for those behind a door. The lock is held.
-func (p *Poller) shows(d *door) bool { return d.admitted && (d.Unverified || p.vouched) }
+// shows reports whether a session may see the mirror. The lock is held.
+func (p *Poller) shows(d *session) bool { return d.admitted && (d.Unverified || p.vouched) }
 
 // Want asks for the report of a machine; it is in the mirror some time later. Asking again costs nothing.
 func (v *View) Want(uuid string) { v.poller.want(uuid) }
@@ -141,15 +141,15 @@ func (v *View) Confirm(uuid string) { v.poller.confirm(uuid) }
 // Drop forgets the report of a machine.
 func (v *View) Drop(uuid string) { v.poller.drop(uuid) }
 
-// row is the doors in the order in which they are tried: those that opened last time first, and those that verify whom they lead to.
-func (p *Poller) row() []*door {
+// ordered lists the sessions in the order in which they are tried: those that were accepted last time first, and those that verify the certificate.
+func (p *Poller) ordered() []*session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	row := make([]*door, 0, len(p.doors))
-	for _, d := range p.doors {
+	row := make([]*session, 0, len(p.sessions))
+	for _, d := range p.sessions {
 		row = append(row, d)
 	}
-	rank := func(d *door) (n int) {
+	rank := func(d *session) (n int) {
 		if !d.open() {
 			n += 2
 		}
@@ -158,16 +158,16 @@ func (p *Poller) row() []*door {
 		}
 		return n
 	}
-	slices.SortFunc(row, func(a, b *door) int {
+	slices.SortFunc(row, func(a, b *session) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a.Key, b.Key))
 	})
 	return row
 }
 
-// enter reads through the first door that opens.
+// enter reads in the first session that Ironic accepts.
 func (p *Poller) enter(ctx context.Context, full bool) error {
 	var first error
-	for _, d := range p.row() {
+	for _, d := range p.ordered() {
 		source, err := d.Connect(ctx)
 		if err == nil {
 			err = p.read(ctx, d, source, full)
@@ -175,7 +175,7 @@ func (p *Poller) enter(ctx context.Context, full bool) error {
 			err = fmt.Errorf("connecting to Ironic: %w", err)
 		}
 		p.answered(d, source, err)
-		if err == nil || !ofDoor(err) {
+		if err == nil || !ofSession(err) {
 			return err
 		}
 		if first == nil {
@@ -185,14 +185,14 @@ func (p *Poller) enter(ctx context.Context, full bool) error {
 	return first
 }
 
-// tryDoors asks, in one request each, whether those doors open that are due: new ones, those whose credentials changed, those that did not
+// trySessions asks, in one request each, whether Ironic accepts the sessions that are due: new ones, those whose credentials changed, those that it did not
 // open for some time, and with each reading of everything, all.
-func (p *Poller) tryDoors(ctx context.Context, all bool) {
+func (p *Poller) trySessions(ctx context.Context, all bool) {
 	p.mu.Lock()
 	through := p.through
 	all = all || p.failures > 0
 	p.mu.Unlock()
-	for _, d := range p.row() {
+	for _, d := range p.ordered() {
 		if d == through || !all && d.err != nil && time.Now().Before(d.again) {
 			continue
 		}
@@ -204,14 +204,14 @@ func (p *Poller) tryDoors(ctx context.Context, all bool) {
 			err = source.Enter(ctx)
 		}
 		p.answered(d, source, err)
-		if err != nil && !ofDoor(err) { // the others would hear the same
+		if err != nil && !ofSession(err) { // the others would get the same answer
 			return
 		}
 	}
 }
 
-// ofDoor reports whether an error can concern one door alone: its credentials, or whom it takes for Ironic.
-func ofDoor(err error) bool {
+// ofSession reports whether an error can concern one session alone: its credentials, or the certificate that it accepts.
+func ofSession(err error) bool {
 	switch problem(err) {
 	case inventory.ProblemCredentials, inventory.ProblemNoSecret, inventory.ProblemUnreachable, inventory.ProblemNotShared, inventory.ProblemNoEndpoint:
 		return true
@@ -220,9 +220,9 @@ func ofDoor(err error) bool {
 	}
 }
 
-// answered notes whether a door opened. Only this goroutine, which polls, changes that.
-func (p *Poller) answered(d *door, source Source, err error) {
-	if err != nil && !ofDoor(err) {
+// answered records whether Ironic accepted a session. Only this goroutine, which polls, changes that.
+func (p *Poller) answered(d *session, source Source, err error) {
+	if err != nil && !ofSession(err) {
 		return
 	}
 	p.mu.Lock()

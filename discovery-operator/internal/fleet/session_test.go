@@ -55,13 +55,13 @@ func sees(t *testing.T, v *fleet.View, machines int, what string) {
 	assert.Len(t, v.Machines(), machines, what)
 }
 
-func TestManyDoorsCostNoMorePollsThanOne(t *testing.T) {
+func TestManySessionsCostNoMorePollsThanOne(t *testing.T) {
 	c := newCounted()
 	enrol(t, c, 1)
 	p := fleet.NewPoller(func() {}, nil)
 	views := make([]*fleet.View, 0, 10)
 	for i := range 10 {
-		views = append(views, p.Open(fleet.Door{Key: string(rune('a' + i)), Connect: leads(&entrance{counted: c})}, usual))
+		views = append(views, p.Open(fleet.Session{Key: string(rune('a' + i)), Connect: leads(&entrance{counted: c})}, usual))
 	}
 	for _, v := range views {
 		assert.False(t, v.Health().Polled)
@@ -83,7 +83,7 @@ func TestWhoIsNotLetInSeesNothing(t *testing.T) {
 	right, wrong := &entrance{counted: c}, &entrance{counted: c}
 	wrong.refused.Store(true)
 	// The wrong one stands first in the row.
-	outside, inside := p.Open(fleet.Door{Key: "a", Connect: leads(wrong)}, usual), p.Open(fleet.Door{Key: "b", Connect: leads(right)}, usual)
+	outside, inside := p.Open(fleet.Session{Key: "a", Connect: leads(wrong)}, usual), p.Open(fleet.Session{Key: "b", Connect: leads(right)}, usual)
 	for range 3 {
 		p.Poll(t.Context())
 		sees(t, inside, 1, "one that works is found")
@@ -93,8 +93,8 @@ func TestWhoIsNotLetInSeesNothing(t *testing.T) {
 		p := fleet.NewPoller(func() {}, nil)
 		source := atomic.Pointer[entrance]{}
 		source.Store(right)
-		p.Open(fleet.Door{Key: "b", Connect: leads(right)}, usual)
-		changing := p.Open(fleet.Door{Key: "c", Connect: func(context.Context) (fleet.Source, error) { return source.Load(), nil }}, usual)
+		p.Open(fleet.Session{Key: "b", Connect: leads(right)}, usual)
+		changing := p.Open(fleet.Session{Key: "c", Connect: func(context.Context) (fleet.Source, error) { return source.Load(), nil }}, usual)
 		p.Poll(t.Context())
 		sees(t, changing, 1, "right")
 		source.Store(wrong)
@@ -104,8 +104,8 @@ func TestWhoIsNotLetInSeesNothing(t *testing.T) {
 	t.Run("credentials that are taken away are seen when everything is read", func(t *testing.T) {
 		p := fleet.NewPoller(func() {}, nil)
 		other := &entrance{counted: c}
-		p.Open(fleet.Door{Key: "b", Connect: leads(right)}, fleet.Pace{News: time.Second, Full: time.Nanosecond})
-		v := p.Open(fleet.Door{Key: "c", Connect: leads(other)}, fleet.Pace{News: time.Second, Full: time.Nanosecond})
+		p.Open(fleet.Session{Key: "b", Connect: leads(right)}, fleet.Pace{News: time.Second, Full: time.Nanosecond})
+		v := p.Open(fleet.Session{Key: "c", Connect: leads(other)}, fleet.Pace{News: time.Second, Full: time.Nanosecond})
 		p.Poll(t.Context())
 		sees(t, v, 1, "right")
 		other.refused.Store(true)
@@ -115,7 +115,7 @@ func TestWhoIsNotLetInSeesNothing(t *testing.T) {
 		p.Poll(t.Context())
 		sees(t, v, 1, "given again")
 	})
-	t.Run("the poll goes on through another door", func(t *testing.T) {
+	t.Run("the poll goes on through another session", func(t *testing.T) {
 		right.refused.Store(true)
 		wrong.refused.Store(false)
 		p.Poll(t.Context())
@@ -133,7 +133,7 @@ func TestWhoIsNotLetInSeesNothing(t *testing.T) {
 	})
 }
 
-// TestWhatNobodyVouchesForIsNotShownToThoseWhoWantThat reads through a door that verifies no certificate, until one is there that does.
+// TestWhatNobodyVouchesForIsNotShownToThoseWhoWantThat reads through a session that verifies no certificate, until one is there that does.
 func TestWhatNobodyVouchesForIsNotShownToThoseWhoWantThat(t *testing.T) {
 	foreign, own := newCounted(), newCounted()
 	enrol(t, foreign, 1)
@@ -142,8 +142,8 @@ func TestWhatNobodyVouchesForIsNotShownToThoseWhoWantThat(t *testing.T) {
 	strict := &entrance{counted: own}
 	strict.refused.Store(true)
 	p := fleet.NewPoller(func() {}, nil)
-	trusting := p.Open(fleet.Door{Key: "a", Unverified: true, Connect: leads(foreign)}, usual)
-	careful := p.Open(fleet.Door{Key: "b", Connect: leads(strict)}, fleet.Pace{News: time.Nanosecond, Full: time.Hour})
+	trusting := p.Open(fleet.Session{Key: "a", Unverified: true, Connect: leads(foreign)}, usual)
+	careful := p.Open(fleet.Session{Key: "b", Connect: leads(strict)}, fleet.Pace{News: time.Nanosecond, Full: time.Hour})
 	p.Poll(t.Context())
 	sees(t, trusting, 2, "whoever answers is believed")
 	refused(t, careful, "the one behind the certificate refuses")
@@ -160,7 +160,7 @@ func TestWhatNobodyVouchesForIsNotShownToThoseWhoWantThat(t *testing.T) {
 	sees(t, trusting, 1, "this is better for all")
 }
 
-func TestADoorThatNobodyUsesIsShut(t *testing.T) {
+func TestASessionWithoutUsersEnds(t *testing.T) {
 	c := newCounted()
 	enrol(t, c, 1)
 	r := fleet.NewRegistry(nil)
@@ -168,13 +168,13 @@ func TestADoorThatNobodyUsesIsShut(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { defer close(done); _ = r.Start(ctx) }()
 	defer func() { cancel(); <-done }()
-	use := func(name, door string) *fleet.View {
-		return r.Use(name, "one", "one", fleet.Door{Key: door, Connect: leads(&entrance{counted: c})}, usual, func() {})
+	use := func(name, session string) *fleet.View {
+		return r.Use(name, "one", "one", fleet.Session{Key: session, Connect: leads(&entrance{counted: c})}, usual, func() {})
 	}
 	a, b := use("a", "x"), use("b", "y")
 	visible := func(v *fleet.View) func() bool { return func() bool { return len(v.Machines()) == 1 } }
 	require.Eventually(t, visible(a), time.Minute, time.Millisecond)
-	require.Eventually(t, visible(b), time.Minute, time.Millisecond, "a new door is tried soon")
+	require.Eventually(t, visible(b), time.Minute, time.Millisecond, "a new session is tried soon")
 	use("b", "x")
 	assert.Empty(t, b.Machines(), "its last user went to another one")
 	assert.Len(t, a.Machines(), 1)
