@@ -12,13 +12,18 @@ import (
 
 // IPClaimSpec says which pool an address is wanted from.
 //
+// +kubebuilder:validation:XValidation:rule="has(self.poolSelector) ? !has(self.pool) || !has(self.pool.name) || size(self.pool.name) == 0 : has(self.pool) && has(self.pool.name) && size(self.pool.name) > 0",message="pool.name must name an IPPool, or poolSelector choose one, and not both",fieldPath=".pool"
+// +kubebuilder:validation:XValidation:rule="has(self.poolSelector) == has(oldSelf.poolSelector) && (!has(self.poolSelector) || self.poolSelector == oldSelf.poolSelector)",message="poolSelector cannot be modified; create another claim",fieldPath=".poolSelector"
 // +kubebuilder:validation:XValidation:rule="(has(self.prefixLength) ? self.prefixLength : 0) == (has(oldSelf.prefixLength) ? oldSelf.prefixLength : 0)",message="prefixLength cannot be modified; create another claim",fieldPath=".prefixLength"
 type IPClaimSpec struct {
 	// pool is the IPPool. One of another namespace is named with its namespace, and must allow that of the claim in spec.allowedNamespaces. It cannot be modified.
-	// +required
-	// +kubebuilder:validation:XValidation:rule="has(self.name) && size(self.name) > 0",message="pool.name must name an IPPool"
+	// +optional
 	// +kubebuilder:validation:XValidation:rule="(has(self.name) ? self.name : 'unset') == (has(oldSelf.name) ? oldSelf.name : 'unset') && (has(self.__namespace__) ? self.__namespace__ : 'unset') == (has(oldSelf.__namespace__) ? oldSelf.__namespace__ : 'unset') && (has(self.kind) ? self.kind : 'unset') == (has(oldSelf.kind) ? oldSelf.kind : 'unset')",message="pool cannot be modified; create another claim"
-	Pool ObjectReference `json:"pool"`
+	Pool ObjectReference `json:"pool,omitzero"`
+	// poolSelector chooses among the IPPools of the namespace of the claim by their labels, instead of pool: the first by name that has something free is used. It
+	// cannot be modified.
+	// +optional
+	PoolSelector *metav1.LabelSelector `json:"poolSelector,omitempty"`
 	// prefixLength asks for a whole prefix of this length in bits instead of an address. Its pool has an entry with this allocationPrefixLength. It cannot be modified.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -91,7 +96,7 @@ type IPClaim struct {
 	Status IPClaimStatus `json:"status,omitempty"`
 }
 
-// PoolKey is the namespace and the name of the pool that the claim names.
+// PoolKey is the namespace and the name of the pool that the claim names. The name is empty where the claim chooses a pool by labels.
 func (c *IPClaim) PoolKey() types.NamespacedName {
 	return types.NamespacedName{Namespace: cmp.Or(c.Spec.Pool.Namespace, c.Namespace), Name: c.Spec.Pool.Name}
 }

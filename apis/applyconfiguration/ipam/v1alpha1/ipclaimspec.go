@@ -5,6 +5,10 @@
 
 package v1alpha1
 
+import (
+	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
+)
+
 // IPClaimSpecApplyConfiguration represents a declarative configuration of the IPClaimSpec type for use
 // with apply.
 //
@@ -12,6 +16,9 @@ package v1alpha1
 type IPClaimSpecApplyConfiguration struct {
 	// pool is the IPPool. One of another namespace is named with its namespace, and must allow that of the claim in spec.allowedNamespaces. It cannot be modified.
 	Pool *ObjectReferenceApplyConfiguration `json:"pool,omitempty"`
+	// poolSelector chooses among the IPPools of the namespace of the claim by their labels, instead of pool: the first by name that has something free is used. It
+	// cannot be modified.
+	PoolSelector *v1.LabelSelectorApplyConfiguration `json:"poolSelector,omitempty"`
 	// prefixLength asks for a whole prefix of this length in bits instead of an address. Its pool has an entry with this allocationPrefixLength. It cannot be modified.
 	PrefixLength *int `json:"prefixLength,omitempty"`
 }
@@ -27,6 +34,14 @@ func IPClaimSpec() *IPClaimSpecApplyConfiguration {
 // If called multiple times, the Pool field is set to the value of the last call.
 func (b *IPClaimSpecApplyConfiguration) WithPool(value *ObjectReferenceApplyConfiguration) *IPClaimSpecApplyConfiguration {
 	b.Pool = value
+	return b
+}
+
+// WithPoolSelector sets the PoolSelector field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PoolSelector field is set to the value of the last call.
+func (b *IPClaimSpecApplyConfiguration) WithPoolSelector(value *v1.LabelSelectorApplyConfiguration) *IPClaimSpecApplyConfiguration {
+	b.PoolSelector = value
 	return b
 }
 

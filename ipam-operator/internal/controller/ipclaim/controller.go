@@ -137,6 +137,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.written.drop(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
+	if err := r.choosePool(ctx, subject); err != nil {
+		return ctrl.Result{}, err
+	}
 	if r.written.isAhead(subject.Object) {
 		return ctrl.Result{}, nil // the event of what was written is on the way
 	}

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,6 +63,8 @@ type Subject struct {
 	APIVersion, Kind string
 	// Pool that the claim names. Its namespace is that of the addresses of the claim.
 	Pool types.NamespacedName
+	// Choice selects the pools that the claim can be served from; nil where it names one.
+	Choice labels.Selector
 	// Claim is what the plan sees.
 	Claim allocate.Claim
 	// Cluster that the claim belongs to, where its kind says so: nothing is allocated while it is missing.
@@ -149,6 +152,8 @@ func (k ipClaims) Get(ctx context.Context, name types.NamespacedName) (*Subject,
 	s.Pool = types.NamespacedName{Namespace: claim.Namespace, Name: claim.Spec.Pool.Name}
 	s.Claim.PrefixLength = claim.Spec.PrefixLength
 	switch pool := claim.PoolKey(); {
+	case claim.Spec.PoolSelector != nil:
+		choose(s, claim)
 	case !served:
 		s.Claim.Unserved = true
 		s.Foreign = fmt.Sprintf("The claim names a pool of kind %s of %s, which ipam-operator does not serve",

@@ -6,6 +6,7 @@ package ipclaim
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -118,7 +119,12 @@ func (r *Reconciler) wakeUnlessBound(ctx context.Context, address *ipamv1.IPAddr
 // pendingInPool are the claims of a pool that have no address or are being deleted, oldest first. They are those of the
 // cache and must not be changed.
 func (r *Reconciler) pendingInPool(ctx context.Context, pool types.NamespacedName) []ipamv1.IPClaim {
-	return r.pending(ctx, "", client.MatchingFields{ClaimPendingInPool: pool.String()})
+	claims := r.pending(ctx, "", client.MatchingFields{ClaimPendingInPool: pool.String()})
+	if choosing := r.pendingChoices(ctx, pool); len(choosing) > 0 {
+		claims = append(claims, choosing...)
+		slices.SortFunc(claims, olderClaim)
+	}
+	return claims
 }
 
 func (r *Reconciler) pending(ctx context.Context, namespace string, index client.MatchingFields) []ipamv1.IPClaim {
@@ -126,10 +132,12 @@ func (r *Reconciler) pending(ctx context.Context, namespace string, index client
 	if err := r.Client.List(ctx, list, client.InNamespace(namespace), index, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Waiting claims could not be listed from the cache")
 	}
-	slices.SortFunc(list.Items, func(a, b ipamv1.IPClaim) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
-	})
+	slices.SortFunc(list.Items, olderClaim)
 	return list.Items
+}
+
+func olderClaim(a, b ipamv1.IPClaim) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
 }
 
 // poolHandler takes new layouts over and wakes the claims that a change concerns.
@@ -157,7 +165,7 @@ func (r *Reconciler) poolHandler() handler.EventHandler {
 				set(after)
 			}
 			if before.Generation != after.Generation || before.UID != after.UID || capi.HoldChanged(before, after) ||
-				len(before.Finalizers) != len(after.Finalizers) {
+				len(before.Finalizers) != len(after.Finalizers) || !maps.Equal(before.Labels, after.Labels) {
 				wakeAll(ctx, after, q)
 			}
 		},

@@ -1,0 +1,96 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+)
+
+// labelledPool makes a pool of a few addresses with the label zone.
+func (w *world) labelledPool(name, zone, first, last string) *ipamv1.IPPool {
+	w.t.Helper()
+	pool := &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: map[string]string{"zone": zone}}}
+	pool.Spec = ipamv1.IPPoolSpec{NamePrefix: name, Prefix: 24, Pools: []ipamv1.Pool{span(first, last)}}
+	require.NoError(w.t, w.user.Create(w.t.Context(), pool))
+	return pool
+}
+
+func (w *world) choosing(name, zone string) *ipamv1.IPClaim {
+	w.t.Helper()
+	claim := w.newClaim(name, "")
+	claim.Spec.PoolSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"zone": zone}}
+	require.NoError(w.t, w.user.Create(w.t.Context(), claim))
+	return claim
+}
+
+func TestAClaimChoosesItsPoolByLabels(t *testing.T) {
+	w := newWorld(t)
+	w.operator(nil)
+	w.waits(w.choosing("early", "a"), ipamv1.ReasonPoolNotReady)
+	second := w.labelledPool("second", "b", "10.2.0.1", "10.2.0.1")
+	w.labelledPool("first", "a", "10.1.0.1", "10.1.0.1")
+	assert.Equal(t, "first", w.address("early").Spec.Pool.Name, "a pool that appears is chosen")
+	w.waits(w.choosing("next", "a"), ipamv1.ReasonPoolExhausted)
+	w.merge(second, `{"metadata":{"labels":{"zone":"a"}}}`)
+	assert.Equal(t, "second", w.address("next").Spec.Pool.Name, "a pool that gets the label is the next one")
+
+	w.waits(w.choosing("last", "a"), ipamv1.ReasonPoolExhausted)
+	w.delete(w.getClaim("next"))
+	assert.Equal(t, "second", w.address("last").Spec.Pool.Name, "an address of the second pool wakes a claim that waits in the queue of the first one")
+	w.merge(second, `{"metadata":{"labels":null}}`)
+	w.delete(w.getClaim("last"))
+	w.untilUsed("second", 0)
+	w.settled()
+
+	both := w.newClaim("both", "first")
+	both.Spec.PoolSelector = &metav1.LabelSelector{}
+	require.ErrorContains(t, w.user.Create(t.Context(), both), "pool.name must name an IPPool, or poolSelector choose one, and not both")
+	err := w.user.Patch(t.Context(), w.getClaim("early"), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"poolSelector":{"matchLabels":{"zone":"b"}}}}`)))
+	require.ErrorContains(t, err, "poolSelector cannot be modified; create another claim")
+}
+
+// TestTwoReplicasFallOver lets two replicas without leader election serve more claims than two pools have addresses for: each claim has one address, and every address
+// is used.
+func TestTwoReplicasFallOver(t *testing.T) {
+	w := newWorld(t)
+	w.labelledPool("first", "a", "10.1.0.1", "10.1.0.6")
+	w.labelledPool("second", "a", "10.2.0.1", "10.2.0.6")
+	for range 2 {
+		w.operator(nil)
+	}
+	var group sync.WaitGroup
+	for i := range 20 {
+		group.Go(func() { w.choosing(fmt.Sprintf("c%d", i), "a") })
+	}
+	group.Wait()
+	served := func() (out []string) {
+		list := &ipamv1.IPClaimList{}
+		require.NoError(t, w.user.List(t.Context(), list, client.InNamespace(w.namespace)))
+		for i := range list.Items {
+			if list.Items[i].Status.Address != nil && list.Items[i].DeletionTimestamp.IsZero() {
+				out = append(out, list.Items[i].Name)
+			}
+		}
+		return out
+	}
+	for range 2 {
+		w.eventually("not every address is used", func() bool { return len(served()) == 12 })
+		w.settled()
+		for _, name := range served()[:4] {
+			w.delete(w.getClaim(name))
+		}
+	}
+	w.eventually("not every claim is served", func() bool { return len(served()) == 12 })
+	w.settled()
+}
