@@ -198,7 +198,7 @@ func deploys(ctx context.Context, t *testing.T, r rack) {
 			task := hoststate.DeploymentTask(n, d, hoststate.Past{})
 			require.Less(t, steps, 20, "%+v %+v", task, n)
 			steps++
-			switch task.Do { //nolint:exhaustive // the others are not for such a node
+			switch task.Do {
 			case hoststate.SetCleaning:
 				ask(t, func() error { return r.SetCleaning(ctx, uuid, d.Clean) })
 			case hoststate.Prepare:

@@ -6,6 +6,7 @@ package hoststate
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"sigs.k8s.io/yaml"
 
@@ -32,9 +33,7 @@ func ConfigDriveOf(h *metal3v1.BareMetalHost, t ConfigTexts) (ConfigDrive, error
 	if yaml.Unmarshal([]byte(t.MetaData), &more) != nil {
 		return c, fmt.Errorf("the metadata is no YAML or JSON object")
 	}
-	for key, value := range more {
-		c.MetaData[key] = value
-	}
+	maps.Copy(c.MetaData, more)
 	if t.NetworkData == "" {
 		return c, nil
 	}

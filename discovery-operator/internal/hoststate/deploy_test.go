@@ -4,11 +4,11 @@
 package hoststate_test
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
@@ -73,9 +73,7 @@ func told(state string, change ...func(*hoststate.Node)) hoststate.Node {
 		UUID: "node", State: state, Driver: hoststate.ManualDriver, PowerBy: hoststate.ManualPower, Deploy: hoststate.DirectDeploy, Clean: new(true),
 		Instance: d.Instance, Deployment: map[string]any{"image_url": "added by Ironic"},
 	}
-	for key, value := range d.Info {
-		n.Deployment[key] = value
-	}
+	maps.Copy(n.Deployment, d.Info)
 	for _, c := range change {
 		c(&n)
 	}
@@ -218,5 +216,4 @@ func TestURLsInTextsOfIronicHideTheirSecrets(t *testing.T) {
 	assert.Equal(t, "cannot get https://…", hoststate.WithoutURLSecrets("cannot get https://me:hus…"))
 	h := deployable(func(h *metal3v1.BareMetalHost) { h.Spec.Image.URL = "https://me:hush@images/a?sig=hush" })
 	assert.Equal(t, "https://images/a", hoststate.ImageName(h))
-	h.Spec.UserData = &corev1.SecretReference{Name: "x"}
 }

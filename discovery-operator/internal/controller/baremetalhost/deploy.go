@@ -99,7 +99,7 @@ func (r *Reconciler) carry(ctx context.Context, w *work, n hoststate.Node, d hos
 
 // request is the one call of a step.
 func (r *Reconciler) request(ctx context.Context, w *work, n hoststate.Node, d hoststate.Deployment, task hoststate.Task) error {
-	switch task.Do { //nolint:exhaustive // the others ask Ironic for nothing
+	switch task.Do {
 	case hoststate.Enrol:
 		return w.p.Write(ctx, n, w.nodeName(), hoststate.ManualAccess())
 	case hoststate.Prepare:

@@ -49,7 +49,7 @@ func (r *Reconciler) register(ctx context.Context, w *work) (outcome, error) {
 		if err != nil {
 			return outcome{}, err
 		}
-		switch hoststate.Registration(n, w.m.asked) {
+		switch hoststate.Registration(n, w.m.asked) { //nolint:exhaustive // the others belong to a deployment
 		case hoststate.Write:
 			if whose, err := r.claim(ctx, w.p, w.host, inventory.Node{UUID: n.UUID, Name: n.Name}); err != nil {
 				return outcome{}, err

@@ -95,7 +95,7 @@ func record(w *work, status *metal3v1.BareMetalHostStatus, next hoststate.State,
 	case w.state == hoststate.Deprovisioning && next == hoststate.Available:
 		history.Deprovision.End = &now
 	}
-	switch next { //nolint:exhaustive // in the others nothing is deployed
+	switch next {
 	case hoststate.Provisioning, hoststate.Provisioned:
 		if w.host.Spec.Image != nil {
 			status.Provisioning.Image = w.host.Spec.Image.DeepCopy()
