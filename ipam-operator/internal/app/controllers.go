@@ -44,6 +44,9 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, registry p
 		Clusters: clusters, Filter: o.filter(), Recorder: recorder, Metrics: instruments, Clock: clock.RealClock{},
 		Layouts: layouts, Namespace: o.Namespace, Workers: o.ClaimWorkers,
 	})
+	if err := addInventory(mgr, o, index, claims); err != nil {
+		return err
+	}
 	waiting.add(claims)
 	pools := ippool.New(ippool.Deps{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clusters: clusters, Filter: o.filter(), Verifier: claims, Recorder: recorder, Clock: clock.RealClock{},

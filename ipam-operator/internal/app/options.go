@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/url"
 	"slices"
 	"time"
 
@@ -35,6 +36,9 @@ type Options struct {
 	NetworkData             bool
 	NameByHost              bool
 	DataWorkers             int
+	InventoryURL            string
+	InventoryTokenFile      string
+	InventoryInterval       time.Duration
 
 	// registerer lets more than one operator run in one process, for tests: it has the metrics of this one, and names need not be unique.
 	registerer prometheus.Registerer
@@ -73,6 +77,9 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	flags.BoolVar(&o.NetworkData, "network-data", false, "serve Metal3DataTemplates, Metal3DataClaims and Metal3Data; enable only where no other provider serves them")
 	flags.BoolVar(&o.NameByHost, "enable-bmh-name-based-preallocation", false,
 		"name the IPClaims of network data after the BareMetalHost, so that preAllocations of a pool hold for a host")
+	flags.StringVar(&o.InventoryURL, "inventory-url", "", "URL of an inventory of addresses that says what is taken and hears what was given, over HTTP; empty for none")
+	flags.StringVar(&o.InventoryTokenFile, "inventory-token-file", "", "file with a bearer token for the inventory; empty for none")
+	flags.DurationVar(&o.InventoryInterval, "inventory-interval", time.Minute, "interval between questions to the inventory about a pool")
 	flags.IntVar(&o.DataWorkers, "data-workers", 10, "number of Metal3Data rendered in parallel")
 }
 
@@ -99,6 +106,14 @@ func (o *Options) Validate() error {
 	}
 	if o.DataWorkers < 1 {
 		errs = append(errs, fmt.Errorf("--data-workers=%d: write 1 or more", o.DataWorkers))
+	}
+	if o.InventoryURL != "" {
+		if at, err := url.Parse(o.InventoryURL); err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" || at.User != nil {
+			errs = append(errs, errors.New("--inventory-url: write a URL such as https://inventory.example.com, without credentials"))
+		}
+		if o.InventoryInterval < time.Second {
+			errs = append(errs, fmt.Errorf("--inventory-interval=%s: write 1s or more", o.InventoryInterval))
+		}
 	}
 	if o.PoolStatusInterval < 0 {
 		errs = append(errs, fmt.Errorf("--pool-status-interval=%s: write a time that is not negative", o.PoolStatusInterval))

@@ -63,6 +63,8 @@ type Deps struct {
 	Namespace string
 	// Workers is how many claims are served at once.
 	Workers int
+	// Wait is how long a claim of a pool waits before it is looked at again, zero for not at all; nil where nothing has to be waited for.
+	Wait func(pool types.NamespacedName) time.Duration
 	// Freed wakes the claims of all kinds that wait for an address of a pool; nil for the Reconciler that does it itself.
 	Freed func(pool types.NamespacedName)
 }
@@ -139,6 +141,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if err := r.choosePool(ctx, subject); err != nil {
 		return ctrl.Result{}, err
+	}
+	if r.Wait != nil && !subject.Claim.Deleting && subject.Claim.Bound == "" {
+		if wait := r.Wait(subject.Pool); wait > 0 {
+			return ctrl.Result{RequeueAfter: wait}, nil
+		}
 	}
 	if r.written.isAhead(subject.Object) {
 		return ctrl.Result{}, nil // the event of what was written is on the way

@@ -1,0 +1,30 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
+	"github.com/muster-io/muster/ipam-operator/internal/inventory"
+	"github.com/muster-io/muster/ipam-operator/internal/space"
+)
+
+// addInventory follows an inventory outside of the cluster, if there is one.
+func addInventory(mgr ctrl.Manager, o Options, index *space.Index, claims *ipclaim.Reconciler) error {
+	if o.InventoryURL == "" {
+		return nil
+	}
+	c := inventory.NewClient(o.InventoryURL, o.InventoryTokenFile)
+	follower := inventory.New(inventory.Deps{Client: c, Index: index, Freed: claims.Freed, Interval: o.InventoryInterval, Clock: clock.RealClock{}})
+	claims.Wait = follower.Wait
+	if err := mgr.Add(follower); err != nil {
+		return fmt.Errorf("adding the inventory: %w", err)
+	}
+	teller := &inventory.Teller{Reader: mgr.GetCache(), Client: c}
+	return teller.SetupWithManager(mgr, "inventory")
+}

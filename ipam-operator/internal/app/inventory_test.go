@@ -1,0 +1,115 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+)
+
+// stock is an inventory as docs/inventory.md says.
+type stock struct {
+	mu    sync.Mutex
+	taken []string
+	given map[string]string // body by path
+	fails int               // how many requests fail
+	ended chan struct{}     // unless nil, no question is answered before it is closed
+}
+
+// ServeHTTP implements http.Handler.
+func (s *stock) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.ended != nil {
+		select {
+		case <-s.ended:
+		case <-r.Context().Done():
+		}
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fails > 0 || r.Header.Get("Authorization") != "Bearer secret" {
+		s.fails--
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	switch {
+	case r.Method == http.MethodGet && r.URL.Path == "/v1/taken" && r.URL.Query().Get("pool") == "p":
+		_ = json.NewEncoder(w).Encode(map[string]any{"addresses": s.taken})
+	case r.Method == http.MethodPut:
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			s.given[r.URL.Path] = string(body)
+		}
+	case r.Method == http.MethodDelete:
+		delete(s.given, r.URL.Path)
+	default:
+		_, _ = w.Write([]byte("{}"))
+	}
+}
+
+func (s *stock) has(path string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.given[path]
+}
+
+// followed runs an operator with an inventory.
+func (w *world) followed(s *stock) {
+	w.t.Helper()
+	server := httptest.NewServer(s)
+	w.t.Cleanup(server.Close)
+	token := filepath.Join(w.t.TempDir(), "token")
+	require.NoError(w.t, os.WriteFile(token, []byte("secret\n"), 0o600))
+	options := testOptions(w.namespace)
+	options.InventoryURL, options.InventoryTokenFile, options.InventoryInterval = server.URL, token, time.Second
+	require.NoError(w.t, options.Validate())
+	w.operatorWith(options, nil)
+}
+
+func TestAnInventorySaysWhatIsTakenAndHearsWhatWasGiven(t *testing.T) {
+	w := newWorld(t)
+	s := &stock{taken: []string{"10.0.0.1", "10.0.0.2/31"}, given: map[string]string{}, fails: 3}
+	w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.0.4")} })
+	w.claim("a", "p")
+	w.followed(s)
+	assert.Equal(t, "10.0.0.4", string(w.address("a").Spec.Address))
+	path := "/v1/given/" + w.namespace + "/p-10-0-0-4"
+	w.eventually("the inventory does not hear of the address", func() bool { return s.has(path) != "" })
+	assert.JSONEq(t, `{"address":"10.0.0.4","pool":"p","claim":{"kind":"IPClaim","namespace":"`+w.namespace+`","name":"a"}}`, s.has(path))
+	w.claim("waits", "p")
+	w.refused("waits", "Exhausted IP Pools")
+	s.mu.Lock()
+	s.taken = []string{"10.0.0.1", "10.0.0.3"}
+	s.mu.Unlock()
+	assert.Equal(t, "10.0.0.2", string(w.address("waits").Spec.Address), "an address that is free again wakes a claim")
+	w.delete(w.getClaim("a"))
+	w.eventually("the inventory does not hear that the address is free", func() bool { return s.has(path) == "" })
+	w.settled()
+}
+
+// TestAnInventoryThatHangsStopsNobody has an inventory that never answers.
+func TestAnInventoryThatHangsStopsNobody(t *testing.T) {
+	w := newWorld(t)
+	s := &stock{ended: make(chan struct{})}
+	w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.0.4")} })
+	w.claim("a", "p")
+	w.followed(s)
+	t.Cleanup(func() { close(s.ended) }) // the server waits for its requests
+	assert.Equal(t, "10.0.0.1", string(w.address("a").Spec.Address))
+	w.delete(w.getClaim("a"))
+	w.claim("b", "p")
+	w.address("b")
+}
