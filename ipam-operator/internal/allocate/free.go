@@ -17,8 +17,8 @@ type Free struct {
 	sets  []*ipset.Set       // one for each entry
 	taken map[netip.Addr]int // how many objects stand for the address
 
-	nets    map[netip.Prefix]int // how many objects stand for the prefix
-	strays  int                  // taken addresses and prefixes that the layout would hand out in another form
+	nets    map[netip.Prefix]int          // how many objects stand for the prefix
+	strays  int                           // taken addresses and prefixes that the layout would hand out in another form
 	tenants map[string]map[netip.Addr]int // what claims of other namespaces have, by namespace
 }
 

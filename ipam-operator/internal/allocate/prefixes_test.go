@@ -26,9 +26,9 @@ func TestPlanForAPrefix(t *testing.T) {
 		want  string // the first address of the prefix
 		says  string
 	}{
-		"the first /64 of a /48":                 {want: "fd00::"},
-		"the next one":                           {taken: prefixes("fd00::/64"), want: "fd00:0:0:1::"},
-		"a single address takes the /64 it is in": {taken: prefixes("fd00::5/128", "fd00:0:0:1::/66"), want: "fd00:0:0:2::"},
+		"the first /64 of a /48":                   {want: "fd00::"},
+		"the next one":                             {taken: prefixes("fd00::/64"), want: "fd00:0:0:1::"},
+		"a single address takes the /64 it is in":  {taken: prefixes("fd00::5/128", "fd00:0:0:1::/66"), want: "fd00:0:0:2::"},
 		"a shorter prefix takes all that it holds": {taken: prefixes("fd00::/63"), want: "fd00:0:0:2::"},
 		"a /28 out of a /20": {given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
 			p.Pools, s.Claim.PrefixLength = []ipamv1.Pool{delegating("10.0.16.0/20", 28)}, 28

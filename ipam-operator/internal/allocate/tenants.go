@@ -37,7 +37,9 @@ func (l *Layout) allow(allowed *ipamv1.AllowedNamespaces) {
 }
 
 // Allows reports whether claims of another namespace are served, by the labels of that namespace.
-func (l *Layout) Allows(namespace map[string]string) bool { return l.allowed.Matches(labels.Set(namespace)) }
+func (l *Layout) Allows(namespace map[string]string) bool {
+	return l.allowed.Matches(labels.Set(namespace))
+}
 
 // SelectsNamespaces reports whether labels of namespaces say which are allowed.
 func (l *Layout) SelectsNamespaces() bool {

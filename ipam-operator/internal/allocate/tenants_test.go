@@ -79,8 +79,10 @@ func TestPlanForAClaimOfAnotherNamespace(t *testing.T) {
 			want: Decision{Nothing{}, WhyServed},
 		},
 		"the preallocation of a claim of the pool's namespace is not its own": {
-			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) { p.PreAllocations = map[string]ipamv1.IPAddressStr{"c": "10.0.0.10"} },
-			want:  made("10.0.0.11", WhyChosen),
+			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
+				p.PreAllocations = map[string]ipamv1.IPAddressStr{"c": "10.0.0.10"}
+			},
+			want: made("10.0.0.11", WhyChosen),
 		},
 		"its preallocation has its namespace": {
 			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {

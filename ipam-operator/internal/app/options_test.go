@@ -24,6 +24,8 @@ func TestParseOptions(t *testing.T) {
 		"--log-level=loud":                        "--log-level=loud: write debug, info or error",
 		"--default-allocation-strategy=whichever": "--default-allocation-strategy=whichever: write random or sequential",
 		"--pool-status-interval=-1s":              "--pool-status-interval=-1s: write a time that is not negative",
+		"--inventory-url=inventory:8080":          "--inventory-url: write a URL such as https://inventory.example.com, without credentials",
+		"--inventory-url=http://a:b@inventory":    "--inventory-url: write a URL such as https://inventory.example.com, without credentials",
 		"run":                                     `unexpected argument "run": all settings are flags`,
 	} {
 		_, err := ParseOptions([]string{argument})

@@ -31,7 +31,9 @@ func (w *world) allOptions() Options {
 	return options
 }
 
-func (w *world) ofThisWorld() map[string]string { return map[string]string{capi.WatchFilterLabel: w.namespace} }
+func (w *world) ofThisWorld() map[string]string {
+	return map[string]string{capi.WatchFilterLabel: w.namespace}
+}
 
 // tenant makes another namespace.
 func (w *world) tenant(labels map[string]string) *corev1.Namespace {
@@ -99,7 +101,9 @@ func TestAPoolForManyNamespaces(t *testing.T) {
 	w := newWorld(t)
 	w.operatorWith(w.allOptions(), nil)
 	team := w.tenant(nil)
-	pool := w.sharedPool("p", func(p *ipamv1.IPPool) { p.Spec.PreAllocations = map[string]ipamv1.IPAddressStr{"c": "10.0.0.10", team.Name + "/d": "10.0.0.19"} })
+	pool := w.sharedPool("p", func(p *ipamv1.IPPool) {
+		p.Spec.PreAllocations = map[string]ipamv1.IPAddressStr{"c": "10.0.0.10", team.Name + "/d": "10.0.0.19"}
+	})
 	closed := w.sharedPool("closed", func(p *ipamv1.IPPool) { p.Spec.AllowedNamespaces = nil })
 
 	claim := w.claimIn(team.Name, "c", pool.Name)

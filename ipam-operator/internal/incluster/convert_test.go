@@ -28,9 +28,9 @@ func TestPool(t *testing.T) {
 		total        int64
 		says, prefix string
 	}{
-		"a range":                         {given: func(*Spec) {}, first: []string{"10.0.0.2", "10.0.0.3"}, total: 253},
-		"a network without its two ends":  {given: func(s *Spec) { s.Addresses = []string{"10.0.0.0/24"} }, first: []string{"10.0.0.2"}, total: 253},
-		"a network with its two ends":     {given: func(s *Spec) { s.Addresses, s.AllocateReservedIPAddresses = []string{"10.0.0.0/24"}, true }, first: []string{"10.0.0.0", "10.0.0.2"}, total: 255},
+		"a range":                          {given: func(*Spec) {}, first: []string{"10.0.0.2", "10.0.0.3"}, total: 253},
+		"a network without its two ends":   {given: func(s *Spec) { s.Addresses = []string{"10.0.0.0/24"} }, first: []string{"10.0.0.2"}, total: 253},
+		"a network with its two ends":      {given: func(s *Spec) { s.Addresses, s.AllocateReservedIPAddresses = []string{"10.0.0.0/24"}, true }, first: []string{"10.0.0.0", "10.0.0.2"}, total: 255},
 		"the lowest first, however listed": {given: func(s *Spec) { s.Addresses = []string{"10.0.0.9", "10.0.0.4"} }, first: []string{"10.0.0.4", "10.0.0.9"}, total: 2},
 		"IPv6 without the first address": {
 			given: func(s *Spec) { s.Addresses, s.Prefix, s.Gateway = []string{"fd00::/120"}, 120, "fd00::1" }, first: []string{"fd00::2"}, total: 254,

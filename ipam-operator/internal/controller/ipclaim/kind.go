@@ -130,7 +130,9 @@ func IPClaims(c client.Client, live client.Reader, namespace string) Kind {
 }
 
 // isServed reports whether the cache has a namespace.
-func (k ipClaims) isServed(namespace string) bool { return k.namespace == "" || k.namespace == namespace }
+func (k ipClaims) isServed(namespace string) bool {
+	return k.namespace == "" || k.namespace == namespace
+}
 
 // Name implements Kind.
 func (ipClaims) Name() string { return ipamv1.IPClaimKind }
