@@ -10,7 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
-	"github.com/muster-io/muster/ipam-operator/internal/inventory"
+	"github.com/muster-io/muster/ipam-operator/internal/externalipam"
 	"github.com/muster-io/muster/ipam-operator/internal/space"
 )
 
@@ -19,12 +19,12 @@ func addInventory(mgr ctrl.Manager, o Options, index *space.Index, claims *ipcla
 	if o.InventoryURL == "" {
 		return nil
 	}
-	c := inventory.NewClient(o.InventoryURL, o.InventoryTokenFile)
-	follower := inventory.New(inventory.Deps{Client: c, Index: index, Freed: claims.Freed, Interval: o.InventoryInterval, Clock: clock.RealClock{}})
+	c := externalipam.NewClient(o.InventoryURL, o.InventoryTokenFile)
+	follower := externalipam.New(externalipam.Deps{Client: c, Index: index, Freed: claims.Freed, Interval: o.InventoryInterval, Clock: clock.RealClock{}})
 	claims.Wait = follower.Wait
 	if err := mgr.Add(follower); err != nil {
 		return fmt.Errorf("adding the inventory: %w", err)
 	}
-	teller := &inventory.Teller{Reader: mgr.GetCache(), Client: c}
+	teller := &externalipam.Teller{Reader: mgr.GetCache(), Client: c}
 	return teller.SetupWithManager(mgr, "inventory")
 }

@@ -1,9 +1,9 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inventory speaks with an inventory of addresses outside of the cluster over HTTP: it learns which addresses of pools others have taken, and tells what was
+// Package externalipam speaks with an inventory of addresses outside of the cluster over HTTP: it learns which addresses of pools others have taken, and tells what was
 // given. docs/inventory.md is the contract.
-package inventory
+package externalipam
 
 import (
 	"bytes"
