@@ -25,6 +25,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
 	"github.com/muster-io/muster/agent-service/internal/token"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 	"github.com/muster-io/muster/agent-service/internal/workload"
 	"github.com/muster-io/muster/apis/buildinfo"
 )
@@ -149,7 +150,7 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	var kept service.Store = db
+	var kept transaction.Store = db
 	if o.through != nil {
 		kept = o.through(db)
 	}

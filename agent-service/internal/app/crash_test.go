@@ -35,6 +35,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
 	"github.com/muster-io/muster/agent-service/internal/token"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
@@ -174,7 +175,7 @@ func newCrashEnv(t *testing.T, changes ...func(*Options)) *crashEnv {
 func (w *crashEnv) say() {
 	w.Helper()
 	var lines strings.Builder
-	err := w.stored.View(context.WithoutCancel(w.Context()), func(ctx context.Context, r service.Reader) error {
+	err := w.stored.View(context.WithoutCancel(w.Context()), func(ctx context.Context, r transaction.Reader) error {
 		all := domain.Scope{Principal: domain.Kubernetes}
 		hosts, err := r.Hosts(ctx, all, domain.HostFilter{})
 		if err != nil {
@@ -274,7 +275,7 @@ func (w *crashEnv) ask(method, path, body string) (code int, answer map[string]a
 func (w *crashEnv) restCluster(name string) (id string) {
 	w.Helper()
 	require.Eventually(w, func() bool {
-		err := w.stored.View(w.Context(), func(ctx context.Context, r service.Reader) error {
+		err := w.stored.View(w.Context(), func(ctx context.Context, r transaction.Reader) error {
 			clusters, err := r.Clusters(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.ClusterFilter{})
 			for _, c := range clusters.Items {
 				if c.Name == name {
@@ -427,7 +428,7 @@ func (w *crashEnv) consistent(env string, want map[string]string, count int) {
 	w.Helper()
 	found := map[string]string{}
 	members := map[string]int{}
-	require.NoError(w, w.stored.View(w.Context(), func(ctx context.Context, r service.Reader) error {
+	require.NoError(w, w.stored.View(w.Context(), func(ctx context.Context, r transaction.Reader) error {
 		hosts, err := r.Hosts(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.HostFilter{})
 		require.NoError(w, err)
 		for _, h := range hosts.Items {
@@ -473,7 +474,7 @@ func (w *crashEnv) told(env string, names map[string]string) {
 	}
 	once := []string{"infra_env_registered", "cluster_registration_succeeded", "host_bind_succeeded", "host_unbind_succeeded", "host_install_progress_updated", "cluster_status_updated"}
 	sums := map[string]int64{}
-	require.NoError(w, w.stored.View(w.Context(), func(ctx context.Context, r service.Reader) error {
+	require.NoError(w, w.stored.View(w.Context(), func(ctx context.Context, r transaction.Reader) error {
 		events, err := r.Events(ctx, domain.EventFilter{Page: domain.Page{Limit: 5000}})
 		require.NoError(w, err)
 		for _, e := range events.Items {
@@ -517,7 +518,7 @@ func (w *crashEnv) end(infraEnv *agentv1.InfraEnv, install *hiveextv1.AgentClust
 
 func (w *crashEnv) consistentAtTheEnd() {
 	w.Helper()
-	require.NoError(w, w.stored.View(w.Context(), func(ctx context.Context, r service.Reader) error {
+	require.NoError(w, w.stored.View(w.Context(), func(ctx context.Context, r transaction.Reader) error {
 		hosts, err := r.Hosts(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.HostFilter{})
 		require.NoError(w, err)
 		assert.Empty(w, hosts.Items)

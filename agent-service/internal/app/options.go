@@ -19,7 +19,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/firstboot"
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 	"github.com/muster-io/muster/apis/buildinfo"
 )
@@ -51,7 +51,7 @@ type Options struct {
 
 	// kube is the client configuration of tests, and through is what they put before the store.
 	kube    *rest.Config
-	through func(service.Store) service.Store
+	through func(transaction.Store) transaction.Store
 }
 
 // ParseOptions reads options from arguments, without the program's name, and validates them. flag.ErrHelp is returned

@@ -13,7 +13,7 @@ import (
 	"sync"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
 // ErrCrashed is the result of all that a crashed process tries.
@@ -122,29 +122,29 @@ func (f *Injector) crash() error {
 }
 
 // Store is a store as the process uses it. Writes are transactions that change something.
-func (f *Injector) Store(s service.Store) service.Store { return store{s, f} }
+func (f *Injector) Store(s transaction.Store) transaction.Store { return store{s, f} }
 
 type store struct {
-	service.Store
+	transaction.Store
 	injector *Injector
 }
 
 // observer sees whether a transaction changes something.
 type observer struct {
-	service.Tx
+	transaction.Tx
 	changes bool
 }
 
-// Announce implements service.Tx.
+// Announce implements transaction.Tx.
 func (w *observer) Announce(changes ...domain.Change) {
 	w.changes = w.changes || len(changes) > 0
 	w.Tx.Announce(changes...)
 }
 
-// Update implements service.Store.
-func (s store) Update(ctx context.Context, do func(context.Context, service.Tx) error) error {
+// Update implements transaction.Store.
+func (s store) Update(ctx context.Context, do func(context.Context, transaction.Tx) error) error {
 	var counted, last bool
-	err := s.Store.Update(ctx, func(ctx context.Context, tx service.Tx) (err error) {
+	err := s.Store.Update(ctx, func(ctx context.Context, tx transaction.Tx) (err error) {
 		w := &observer{Tx: tx}
 		if err := do(ctx, w); err != nil {
 			return err
@@ -161,15 +161,15 @@ func (s store) Update(ctx context.Context, do func(context.Context, service.Tx) 
 	return s.injector.finish(last)
 }
 
-// View implements service.Store.
-func (s store) View(ctx context.Context, do func(context.Context, service.Reader) error) error {
+// View implements transaction.Store.
+func (s store) View(ctx context.Context, do func(context.Context, transaction.Reader) error) error {
 	if err := s.injector.Err(); err != nil {
 		return err
 	}
 	return s.Store.View(ctx, do)
 }
 
-// SavePolls implements service.Store.
+// SavePolls implements transaction.Store.
 func (s store) SavePolls(ctx context.Context, polls []domain.Poll) error {
 	if err := s.injector.Err(); err != nil {
 		return err

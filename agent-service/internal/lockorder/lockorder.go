@@ -13,24 +13,24 @@ import (
 	"time"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
 // Check is a store whose transactions panic when they take a lock out of order, or write what they have not locked.
-func Check(s service.Store) service.Store { return store{s} }
+func Check(s transaction.Store) transaction.Store { return store{s} }
 
-type store struct{ service.Store }
+type store struct{ transaction.Store }
 
-// Update implements service.Store.
-func (s store) Update(ctx context.Context, do func(context.Context, service.Tx) error) error {
-	return s.Store.Update(ctx, func(ctx context.Context, tx service.Tx) error {
-		return do(ctx, &transaction{Tx: tx, hosts: map[domain.HostKey]bool{}})
+// Update implements transaction.Store.
+func (s store) Update(ctx context.Context, do func(context.Context, transaction.Tx) error) error {
+	return s.Store.Update(ctx, func(ctx context.Context, tx transaction.Tx) error {
+		return do(ctx, &checkedTx{Tx: tx, hosts: map[domain.HostKey]bool{}})
 	})
 }
 
 // transaction remembers what it has locked.
-type transaction struct {
-	service.Tx
+type checkedTx struct {
+	transaction.Tx
 	// begun is set by the first lock, and infraEnv by the first write of an InfraEnv: no other lock but that of the events follows.
 	begun, infraEnv bool
 	clusters        []string
@@ -42,7 +42,7 @@ type transaction struct {
 	ended *domain.HostKey
 }
 
-func (t *transaction) lock(what string, may bool) {
+func (t *checkedTx) lock(what string, may bool) {
 	switch {
 	case t.ended != nil:
 		panic(fmt.Sprintf("lock order: %s after host %s, whose cluster is not locked: the transaction has to end", what, t.ended))
@@ -54,8 +54,8 @@ func (t *transaction) lock(what string, may bool) {
 	t.begun = true
 }
 
-// LockClusters implements service.Tx.
-func (t *transaction) LockClusters(ctx context.Context, ids ...string) error {
+// LockClusters implements transaction.Tx.
+func (t *checkedTx) LockClusters(ctx context.Context, ids ...string) error {
 	if t.begun {
 		panic("lock order: clusters are locked once and first")
 	}
@@ -63,8 +63,8 @@ func (t *transaction) LockClusters(ctx context.Context, ids ...string) error {
 	return t.Tx.LockClusters(ctx, ids...)
 }
 
-// Host implements service.Reader.
-func (t *transaction) Host(ctx context.Context, key domain.HostKey) (*domain.Host, error) {
+// Host implements transaction.Reader.
+func (t *checkedTx) Host(ctx context.Context, key domain.HostKey) (*domain.Host, error) {
 	t.lock("host "+key.String(), true)
 	h, err := t.Tx.Host(ctx, key)
 	if err == nil && h != nil {
@@ -73,8 +73,8 @@ func (t *transaction) Host(ctx context.Context, key domain.HostKey) (*domain.Hos
 	return h, err
 }
 
-// LockHosts implements service.Tx.
-func (t *transaction) LockHosts(ctx context.Context, keys []domain.HostKey) ([]domain.Host, error) {
+// LockHosts implements transaction.Tx.
+func (t *checkedTx) LockHosts(ctx context.Context, keys []domain.HostKey) ([]domain.Host, error) {
 	t.lock("hosts", true)
 	hosts, err := t.Tx.LockHosts(ctx, keys)
 	for i := range hosts {
@@ -83,7 +83,7 @@ func (t *transaction) LockHosts(ctx context.Context, keys []domain.HostKey) ([]d
 	return hosts, err
 }
 
-func (t *transaction) locked(h *domain.Host) {
+func (t *checkedTx) locked(h *domain.Host) {
 	key := h.HostKey
 	switch {
 	case slices.Contains(t.clusters, h.ClusterID) || t.hosts[key]:
@@ -102,8 +102,8 @@ func compare(a, b domain.HostKey) int {
 	return cmp.Or(cmp.Compare(a.InfraEnvID, b.InfraEnvID), cmp.Compare(a.HostID, b.HostID))
 }
 
-// HostsOfCluster implements service.Reader.
-func (t *transaction) HostsOfCluster(ctx context.Context, id string) ([]*domain.Host, error) {
+// HostsOfCluster implements transaction.Reader.
+func (t *checkedTx) HostsOfCluster(ctx context.Context, id string) ([]*domain.Host, error) {
 	members, err := t.Tx.HostsOfCluster(ctx, id)
 	for i := range members {
 		if slices.Contains(t.clusters, id) {
@@ -113,36 +113,36 @@ func (t *transaction) HostsOfCluster(ctx context.Context, id string) ([]*domain.
 	return members, err
 }
 
-func (t *transaction) cluster(id string) { t.lock("cluster "+id, slices.Contains(t.clusters, id)) }
+func (t *checkedTx) cluster(id string) { t.lock("cluster "+id, slices.Contains(t.clusters, id)) }
 
-func (t *transaction) host(key domain.HostKey) { t.lock("host "+key.String(), t.hosts[key]) }
+func (t *checkedTx) host(key domain.HostKey) { t.lock("host "+key.String(), t.hosts[key]) }
 
-// PutCluster implements service.Tx.
-func (t *transaction) PutCluster(ctx context.Context, c *domain.Cluster) error {
+// PutCluster implements transaction.Tx.
+func (t *checkedTx) PutCluster(ctx context.Context, c *domain.Cluster) error {
 	t.cluster(c.ID)
 	return t.Tx.PutCluster(ctx, c)
 }
 
-// DeleteCluster implements service.Tx.
-func (t *transaction) DeleteCluster(ctx context.Context, id string) error {
+// DeleteCluster implements transaction.Tx.
+func (t *checkedTx) DeleteCluster(ctx context.Context, id string) error {
 	t.cluster(id)
 	return t.Tx.DeleteCluster(ctx, id)
 }
 
-// PutFile implements service.Tx.
-func (t *transaction) PutFile(ctx context.Context, clusterID, name string, body []byte, at time.Time) error {
+// PutFile implements transaction.Tx.
+func (t *checkedTx) PutFile(ctx context.Context, clusterID, name string, body []byte, at time.Time) error {
 	t.cluster(clusterID)
 	return t.Tx.PutFile(ctx, clusterID, name, body, at)
 }
 
-// DeleteFile implements service.Tx.
-func (t *transaction) DeleteFile(ctx context.Context, clusterID, name string) error {
+// DeleteFile implements transaction.Tx.
+func (t *checkedTx) DeleteFile(ctx context.Context, clusterID, name string) error {
 	t.cluster(clusterID)
 	return t.Tx.DeleteFile(ctx, clusterID, name)
 }
 
-// PutHost implements service.Tx.
-func (t *transaction) PutHost(ctx context.Context, h *domain.Host) error {
+// PutHost implements transaction.Tx.
+func (t *checkedTx) PutHost(ctx context.Context, h *domain.Host) error {
 	if h.Revision == 0 {
 		t.hosts[h.HostKey] = true
 	}
@@ -153,28 +153,28 @@ func (t *transaction) PutHost(ctx context.Context, h *domain.Host) error {
 	return t.Tx.PutHost(ctx, h)
 }
 
-// PutInventory implements service.Tx.
-func (t *transaction) PutInventory(ctx context.Context, key domain.HostKey, inventory []byte) error {
+// PutInventory implements transaction.Tx.
+func (t *checkedTx) PutInventory(ctx context.Context, key domain.HostKey, inventory []byte) error {
 	t.host(key)
 	return t.Tx.PutInventory(ctx, key, inventory)
 }
 
-// DeleteHosts implements service.Tx.
-func (t *transaction) DeleteHosts(ctx context.Context, keys ...domain.HostKey) error {
+// DeleteHosts implements transaction.Tx.
+func (t *checkedTx) DeleteHosts(ctx context.Context, keys ...domain.HostKey) error {
 	for _, key := range keys {
 		t.host(key)
 	}
 	return t.Tx.DeleteHosts(ctx, keys...)
 }
 
-// PutInfraEnv implements service.Tx.
-func (t *transaction) PutInfraEnv(ctx context.Context, e *domain.InfraEnv) error {
+// PutInfraEnv implements transaction.Tx.
+func (t *checkedTx) PutInfraEnv(ctx context.Context, e *domain.InfraEnv) error {
 	t.infraEnv = true
 	return t.Tx.PutInfraEnv(ctx, e)
 }
 
-// DeleteInfraEnv implements service.Tx.
-func (t *transaction) DeleteInfraEnv(ctx context.Context, id string) error {
+// DeleteInfraEnv implements transaction.Tx.
+func (t *checkedTx) DeleteInfraEnv(ctx context.Context, id string) error {
 	t.infraEnv = true
 	return t.Tx.DeleteInfraEnv(ctx, id)
 }

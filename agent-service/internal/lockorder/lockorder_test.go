@@ -15,8 +15,8 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/lockorder"
-	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
 func TestALockOutOfOrderPanics(t *testing.T) {
@@ -29,7 +29,7 @@ func TestALockOutOfOrderPanics(t *testing.T) {
 		return &domain.Host{HostKey: domain.HostKey{InfraEnvID: "e", HostID: id}, ClusterID: cluster, State: lifecycle.Known, CreatedAt: time.Now()}
 	}
 	a, b, bound := host("a", ""), host("b", ""), host("c", "1")
-	require.NoError(t, db.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+	require.NoError(t, db.Update(t.Context(), func(ctx context.Context, tx transaction.Tx) error {
 		for _, err := range []error{
 			tx.PutInfraEnv(ctx, env), tx.PutCluster(ctx, one), tx.PutCluster(ctx, two), tx.PutHost(ctx, a), tx.PutHost(ctx, b), tx.PutHost(ctx, bound),
 		} {
@@ -37,38 +37,38 @@ func TestALockOutOfOrderPanics(t *testing.T) {
 		}
 		return nil
 	}))
-	lock := func(ids ...string) func(context.Context, service.Tx) error {
-		return func(ctx context.Context, tx service.Tx) error { return tx.LockClusters(ctx, ids...) }
+	lock := func(ids ...string) func(context.Context, transaction.Tx) error {
+		return func(ctx context.Context, tx transaction.Tx) error { return tx.LockClusters(ctx, ids...) }
 	}
-	read := func(h *domain.Host) func(context.Context, service.Tx) error {
-		return func(ctx context.Context, tx service.Tx) error { _, err := tx.Host(ctx, h.HostKey); return err }
+	read := func(h *domain.Host) func(context.Context, transaction.Tx) error {
+		return func(ctx context.Context, tx transaction.Tx) error { _, err := tx.Host(ctx, h.HostKey); return err }
 	}
-	members := func(ctx context.Context, tx service.Tx) error { _, err := tx.HostsOfCluster(ctx, "1"); return err }
-	write := func(h *domain.Host) func(context.Context, service.Tx) error {
-		return func(ctx context.Context, tx service.Tx) error { return tx.PutHost(ctx, new(*h)) }
+	members := func(ctx context.Context, tx transaction.Tx) error { _, err := tx.HostsOfCluster(ctx, "1"); return err }
+	write := func(h *domain.Host) func(context.Context, transaction.Tx) error {
+		return func(ctx context.Context, tx transaction.Tx) error { return tx.PutHost(ctx, new(*h)) }
 	}
-	writeCluster := func(ctx context.Context, tx service.Tx) error { return tx.PutCluster(ctx, new(*one)) }
-	writeInfraEnv := func(ctx context.Context, tx service.Tx) error { return tx.PutInfraEnv(ctx, new(*env)) }
+	writeCluster := func(ctx context.Context, tx transaction.Tx) error { return tx.PutCluster(ctx, new(*one)) }
+	writeInfraEnv := func(ctx context.Context, tx transaction.Tx) error { return tx.PutInfraEnv(ctx, new(*env)) }
 	for name, c := range map[string]struct {
-		steps  []func(context.Context, service.Tx) error
+		steps  []func(context.Context, transaction.Tx) error
 		panics bool
 	}{
-		"clusters, hosts, an InfraEnv":                  {steps: []func(context.Context, service.Tx) error{lock("1"), read(a), read(b), read(bound), writeCluster, write(a), write(bound), writeInfraEnv}},
-		"members of a locked cluster":                   {steps: []func(context.Context, service.Tx) error{lock("1"), read(bound), members, write(bound)}},
-		"a host whose cluster is not locked, alone":     {steps: []func(context.Context, service.Tx) error{lock(), read(bound)}},
-		"clusters after a host":                         {panics: true, steps: []func(context.Context, service.Tx) error{read(a), lock("1")}},
-		"clusters twice":                                {panics: true, steps: []func(context.Context, service.Tx) error{lock("1"), lock("2")}},
-		"hosts in another order":                        {panics: true, steps: []func(context.Context, service.Tx) error{read(b), read(a)}},
-		"a cluster that is not locked":                  {panics: true, steps: []func(context.Context, service.Tx) error{lock("2"), writeCluster}},
-		"a host that is not locked":                     {panics: true, steps: []func(context.Context, service.Tx) error{lock("1"), write(a)}},
-		"a host of a cluster that is not locked":        {panics: true, steps: []func(context.Context, service.Tx) error{members, write(bound)}},
-		"something after a host of an unlocked cluster": {panics: true, steps: []func(context.Context, service.Tx) error{lock("2"), read(bound), read(b)}},
-		"a host after an InfraEnv":                      {panics: true, steps: []func(context.Context, service.Tx) error{writeInfraEnv, read(a)}},
+		"clusters, hosts, an InfraEnv":                  {steps: []func(context.Context, transaction.Tx) error{lock("1"), read(a), read(b), read(bound), writeCluster, write(a), write(bound), writeInfraEnv}},
+		"members of a locked cluster":                   {steps: []func(context.Context, transaction.Tx) error{lock("1"), read(bound), members, write(bound)}},
+		"a host whose cluster is not locked, alone":     {steps: []func(context.Context, transaction.Tx) error{lock(), read(bound)}},
+		"clusters after a host":                         {panics: true, steps: []func(context.Context, transaction.Tx) error{read(a), lock("1")}},
+		"clusters twice":                                {panics: true, steps: []func(context.Context, transaction.Tx) error{lock("1"), lock("2")}},
+		"hosts in another order":                        {panics: true, steps: []func(context.Context, transaction.Tx) error{read(b), read(a)}},
+		"a cluster that is not locked":                  {panics: true, steps: []func(context.Context, transaction.Tx) error{lock("2"), writeCluster}},
+		"a host that is not locked":                     {panics: true, steps: []func(context.Context, transaction.Tx) error{lock("1"), write(a)}},
+		"a host of a cluster that is not locked":        {panics: true, steps: []func(context.Context, transaction.Tx) error{members, write(bound)}},
+		"something after a host of an unlocked cluster": {panics: true, steps: []func(context.Context, transaction.Tx) error{lock("2"), read(bound), read(b)}},
+		"a host after an InfraEnv":                      {panics: true, steps: []func(context.Context, transaction.Tx) error{writeInfraEnv, read(a)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := func() {
 				stop := domain.Refuse(domain.Conflict, "Stop", "nothing is kept")
-				err := lockorder.Check(db).Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+				err := lockorder.Check(db).Update(t.Context(), func(ctx context.Context, tx transaction.Tx) error {
 					for _, step := range c.steps {
 						if err := step(ctx, tx); err != nil {
 							return err

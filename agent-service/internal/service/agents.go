@@ -16,6 +16,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/hostcache"
 	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
 // RegisterHost makes or renews a host. Conflict IdentityInUse: another live machine has this id, or one that sent a fingerprint, which this one does not. Conflict
@@ -27,156 +28,24 @@ func (s *Service) RegisterHost(ctx context.Context, infraEnvID string, request d
 	s.Registers.Add(1)
 	request.AgentVersion, request.Fingerprint, request.BootID = domain.Truncate(request.AgentVersion, 200), domain.Truncate(request.Fingerprint, 128), domain.Truncate(request.BootID, 64)
 	key := domain.HostKey{InfraEnvID: infraEnvID, HostID: request.HostID}
-	clusters := []string{s.hosts.ClusterOf(key)}
-	if e := s.infraEnvs.Known(infraEnvID); e != nil {
+	clusters := []string{s.engine.Hosts.ClusterOf(key)}
+	if e := s.engine.InfraEnvs.Known(infraEnvID); e != nil {
 		clusters = append(clusters, e.ClusterID)
 	}
 	var h *domain.Host
-	err := s.update(ctx, func(ctx context.Context, w *work) (err error) {
-		h, err = w.register(ctx, key, request)
+	err := s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) (err error) {
+		h, err = w.Register(ctx, key, request)
 		return err
 	}, clusters...)
 	if err != nil {
 		s.tellRefusedRegistration(ctx, key, request, err)
 		return nil, err
 	}
-	if e := s.hosts.Get(key); e != nil {
+	if e := s.engine.Hosts.Get(key); e != nil {
 		e.Register()
 		e.Touch()
 	}
 	return new(*h), nil
-}
-
-func (w *work) register(ctx context.Context, key domain.HostKey, request domain.NewHost) (*domain.Host, error) {
-	e, err := w.InfraEnv(ctx, key.InfraEnvID)
-	if err != nil {
-		return nil, err
-	}
-	if e == nil {
-		return nil, domain.RefuseUnknown("InfraEnv", key.InfraEnvID)
-	}
-	if e.Deleting {
-		return nil, beingDeleted(e)
-	}
-	h, elsewhere, err := w.records(ctx, e, key, request)
-	if err != nil {
-		return nil, err
-	}
-	if h == nil {
-		h, err = w.newHost(ctx, e, key)
-	} else {
-		err = w.again(ctx, h, request)
-	}
-	if err != nil {
-		return nil, err
-	}
-	h.AgentVersion, h.Fingerprint, h.BootID, h.RegisteredAt = request.AgentVersion, request.Fingerprint, request.BootID, w.Now
-	h.Stamps.Registration = w.NewStamp()
-	h.Admission = domain.Generations{}
-	if request.BootID == "" && request.ImageGeneration > 0 {
-		h.Admission = domain.Generations{ImageGeneration: request.ImageGeneration, HostGeneration: e.HostGeneration}
-	}
-	w.Tell(h, h.ClusterID, domain.Info, "host_registration_succeeded", true, "Host %s: Successfully registered", h.FreeLabel())
-	if err := w.supersede(ctx, elsewhere); err != nil {
-		return nil, err
-	}
-	if h.ClusterID != "" {
-		return h, w.refreshCluster(ctx, h.ClusterID)
-	}
-	return h, nil
-}
-
-func (w *work) newHost(ctx context.Context, e *domain.InfraEnv, key domain.HostKey) (*domain.Host, error) {
-	h := &domain.Host{
-		HostKey: key, Owner: e.Owner, Stamps: domain.Stamps{Binding: w.NewStamp()}, State: lifecycle.DiscoveringUnbound, StateInfo: "Waiting for host to send hardware details", StateUpdatedAt: w.Now,
-		MediaConnected: true, RegisteredAt: w.Now, CreatedAt: w.Now, UpdatedAt: w.Now,
-		// Hosts are approved by custom resources only.
-		HostSettings: domain.HostSettings{Role: domain.AutoAssign, Approved: e.AutoApprove || e.Kube.Name == ""},
-	}
-	if e.ClusterID != "" {
-		c, err := w.cluster(ctx, e.ClusterID)
-		if err != nil {
-			return nil, err
-		}
-		if c == nil || !lifecycle.Accepts(c.Status) {
-			return nil, domain.Refuse(domain.Conflict, "ClusterNotAccepting", "cluster %s of InfraEnv %s takes no hosts now", e.ClusterID, e.ID)
-		}
-		h.State, h.ClusterID, h.DayTwo = lifecycle.Discovering, c.ID, hostplan.TakesDayTwo(c)
-	}
-	w.add(h)
-	return h, nil
-}
-
-// again registers a host that is known.
-func (w *work) again(ctx context.Context, h *domain.Host, request domain.NewHost) error {
-	if h.Fingerprint != "" && h.Fingerprint != request.Fingerprint && w.s.hosts.Connected(h) {
-		return identityInUse(h.HostID)
-	}
-	c, err := w.cluster(ctx, h.ClusterID)
-	if err != nil {
-		return err
-	}
-	facts := w.Facts(h, c)
-	facts.Connected = true
-	facts.SameBoot = request.BootID != "" && request.BootID == h.BootID
-	o := lifecycle.Apply(h.State, lifecycle.Register, facts)
-	if err := w.Apply(h, o, "", false); err != nil {
-		return err
-	}
-	w.Enter(h, o.To, o.Info)
-	return nil
-}
-
-func beingDeleted(e *domain.InfraEnv) error {
-	return domain.Refuse(domain.Conflict, "InfraEnvDeleting", "InfraEnv %s is being deleted: its hosts are deleted with it", e.ID)
-}
-
-func identityInUse(hostID string) error {
-	return domain.Refuse(domain.Conflict, "IdentityInUse", "another live machine is registered as host %s: their serial numbers are equal, or this one sends no fingerprint; give one of them a host id of its own", hostID)
-}
-
-// records are the host that registers, nil where it is new, and those of the same machine in other InfraEnvs of its owner. A machine that sends no fingerprint is taken for
-// one that sent one no more than another machine is.
-func (w *work) records(ctx context.Context, e *domain.InfraEnv, key domain.HostKey, request domain.NewHost) (own *domain.Host, elsewhere []*domain.Host, err error) {
-	found, err := w.SameMachine(ctx, key.HostID, e.Owner, e.Kube.Namespace)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, one := range found {
-		if one.HostKey != key && one.Fingerprint != "" && one.Fingerprint != request.Fingerprint {
-			if request.Fingerprint == "" && w.s.hosts.Connected(&one) {
-				return nil, nil, identityInUse(key.HostID)
-			}
-			continue
-		}
-		h, err := w.host(ctx, one.HostKey)
-		switch {
-		case err != nil:
-			return nil, nil, err
-		case h == nil:
-		case h.HostKey == key:
-			own = h
-		default:
-			elsewhere = append(elsewhere, h)
-		}
-	}
-	return own, elsewhere, nil
-}
-
-// supersede disconnects the same machine in other InfraEnvs, at once: it runs another image now.
-func (w *work) supersede(ctx context.Context, elsewhere []*domain.Host) error {
-	for _, other := range elsewhere {
-		o := lifecycle.Apply(other.State, lifecycle.Supersede, w.Facts(other, nil))
-		other.Stamps.Registration = w.NewStamp()
-		w.Enter(other, o.To, o.Info)
-		w.Silenced = append(w.Silenced, other.HostKey)
-		if other.ClusterID != "" {
-			if err := w.refreshCluster(ctx, other.ClusterID); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // tellRefusedRegistration writes an event about a registration that was refused.
@@ -192,7 +61,7 @@ func (s *Service) tellRefused(ctx context.Context, refusal error, event domain.E
 	if domain.KindOf(refusal) != domain.Conflict {
 		return
 	}
-	err := s.update(ctx, func(_ context.Context, w *work) error {
+	err := s.engine.Update(ctx, func(_ context.Context, w *transaction.Work) error {
 		event.Severity, event.Category, event.At, event.Props = domain.Failure, "user", w.Now, json.RawMessage("{}")
 		w.Recorded = append(w.Recorded, event)
 		return nil
@@ -242,7 +111,7 @@ func (s *Service) HoldsStamps(ctx context.Context, key domain.HostKey, carried d
 	if err != nil {
 		return false, err
 	}
-	if holds := e.Host().Stamps.Accept(carried); holds || !s.store.Shared() {
+	if holds := e.Host().Stamps.Accept(carried); holds || !s.engine.Store.Shared() {
 		return holds, nil
 	}
 	// Another replica may have registered the host just now.
@@ -254,7 +123,7 @@ func (s *Service) HoldsStamps(ctx context.Context, key domain.HostKey, carried d
 
 // entry finds a host in memory, or in the store.
 func (s *Service) entry(ctx context.Context, key domain.HostKey) (*hostcache.Entry, error) {
-	if e := s.hosts.Get(key); e != nil && !s.disconnected.Load() && !e.Stale() {
+	if e := s.engine.Hosts.Get(key); e != nil && !s.disconnected.Load() && !e.Stale() {
 		return e, nil
 	}
 	return s.readEntry(ctx, key)
@@ -262,9 +131,9 @@ func (s *Service) entry(ctx context.Context, key domain.HostKey) (*hostcache.Ent
 
 // readEntry brings a host in memory up to date with the store.
 func (s *Service) readEntry(ctx context.Context, key domain.HostKey) (*hostcache.Entry, error) {
-	epoch := s.hosts.Epoch()
+	epoch := s.engine.Hosts.Epoch()
 	var h *domain.Host
-	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
+	err := s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 		h, err = r.Host(ctx, key)
 		return err
 	})
@@ -272,13 +141,13 @@ func (s *Service) readEntry(ctx context.Context, key domain.HostKey) (*hostcache
 		return nil, err
 	}
 	if h == nil {
-		s.hosts.Remove(key)
+		s.engine.Hosts.Remove(key)
 		return nil, domain.RefuseUnknown("Host", key.HostID)
 	}
-	if e := s.hosts.Confirm(h, epoch); e != nil {
+	if e := s.engine.Hosts.Confirm(h, epoch); e != nil {
 		return e, nil
 	}
-	return s.hosts.Put(h, epoch), nil
+	return s.engine.Hosts.Put(h, epoch), nil
 }
 
 // NextInstructions is a heartbeat. It is held for at most hold (≤ MaxHold, 0 for an answer at once) and answered at
@@ -359,11 +228,11 @@ func (s *Service) next(ctx context.Context, key domain.HostKey, carried *domain.
 
 // Refresh brings a host's state up to date with what is known: a poll after silence, silence after polls.
 func (s *Service) Refresh(ctx context.Context, key domain.HostKey) error {
-	_, err := s.change(ctx, domain.Machine, key, func(ctx context.Context, w *work, h *domain.Host) error {
-		if s.hosts.Connected(h) {
+	_, err := s.change(ctx, domain.Machine, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
+		if s.engine.Hosts.Connected(h) {
 			h.MediaConnected = true
 		}
-		return w.refresh(ctx, h)
+		return w.Refresh(ctx, h)
 	})
 	return err
 }
@@ -373,16 +242,16 @@ func (s *Service) ReportProgress(ctx context.Context, key domain.HostKey, report
 	if lifecycle.Percentage(report.Stage) == 0 && report.Stage != lifecycle.StageFailed {
 		return nil, domain.Refuse(domain.Invalid, "StageUnknown", "there is no stage %q", domain.Truncate(string(report.Stage), 64))
 	}
-	h, err := s.change(ctx, domain.Machine, key, func(ctx context.Context, w *work, h *domain.Host) error {
+	h, err := s.change(ctx, domain.Machine, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
 		if lifecycle.AfterReboot(h.Progress.Stage) && !lifecycle.AfterReboot(report.Stage) && report.Stage != lifecycle.StageFailed && h.State != lifecycle.Installing {
 			return domain.Refuse(domain.Conflict, "StageNotExpected", "host %s was at stage %q already", key.HostID, h.Progress.Stage)
 		}
-		c, err := w.cluster(ctx, h.ClusterID)
+		c, err := w.TrackCluster(ctx, h.ClusterID)
 		if err != nil {
 			return err
 		}
 		info := domain.Truncate(domain.WithoutSecrets(report.Info), 2000)
-		if err := w.actBecause(ctx, h, lifecycle.Progress, c, report.Stage, why(report.Stage, info)); err != nil {
+		if err := w.ActBecause(ctx, h, lifecycle.Progress, c, report.Stage, why(report.Stage, info)); err != nil {
 			return err
 		}
 		if h.Progress.Stage != report.Stage {
@@ -393,12 +262,12 @@ func (s *Service) ReportProgress(ctx context.Context, key domain.HostKey, report
 		if h.Progress.Stage != report.Stage || h.Progress.Info != info {
 			h.Progress.Stage, h.Progress.Info, h.Progress.StageUpdatedAt = report.Stage, info, w.Now
 		}
-		return w.refresh(ctx, h)
+		return w.Refresh(ctx, h)
 	})
 	if err != nil {
 		return nil, err
 	}
-	if e := s.hosts.Get(key); e != nil {
+	if e := s.engine.Hosts.Get(key); e != nil {
 		e.Touch()
 	}
 	return h, nil
@@ -420,7 +289,7 @@ func (s *Service) ReportEvent(ctx context.Context, key domain.HostKey, event dom
 	if err := s.mayReportEvent(ctx, key); err != nil {
 		return err
 	}
-	_, err := s.change(ctx, domain.Machine, key, func(_ context.Context, w *work, h *domain.Host) error {
+	_, err := s.change(ctx, domain.Machine, key, func(_ context.Context, w *transaction.Work, h *domain.Host) error {
 		if event.ClusterID != "" && event.ClusterID != h.ClusterID {
 			return domain.RefuseUnknown("Cluster", event.ClusterID)
 		}

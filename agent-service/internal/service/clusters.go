@@ -11,6 +11,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
 // CreateCluster makes a cluster that belongs to the principal.
@@ -28,8 +29,8 @@ func (s *Service) CreateCluster(ctx context.Context, by domain.Principal, reques
 		return nil, err
 	}
 	var made *domain.Cluster
-	err = s.update(ctx, func(ctx context.Context, w *work) error {
-		there, err := w.cluster(ctx, id)
+	err = s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
+		there, err := w.TrackCluster(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -48,7 +49,7 @@ func (s *Service) CreateCluster(ctx context.Context, by domain.Principal, reques
 		} else if request.Restored != nil {
 			made.Restore(request.Restored, w.Now)
 		}
-		w.clusters[id] = &tracked[domain.Cluster]{now: made}
+		w.AddCluster(made)
 		w.TellCluster(made, domain.Info, "cluster_registration_succeeded", "Successfully registered cluster")
 		return nil
 	}, id)
@@ -61,7 +62,7 @@ func (s *Service) CreateCluster(ctx context.Context, by domain.Principal, reques
 // GetCluster returns a cluster of the principal.
 func (s *Service) GetCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
 	var c *domain.Cluster
-	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
+	err := s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 		if c, err = r.Cluster(ctx, id); err == nil && (c == nil || !by.Owns(c.Owner)) {
 			return domain.RefuseUnknown("Cluster", id)
 		}
@@ -75,7 +76,7 @@ func (s *Service) GetCluster(ctx context.Context, by domain.Principal, id string
 
 // ListClusters returns clusters of the principal.
 func (s *Service) ListClusters(ctx context.Context, by domain.Principal, filter domain.ClusterFilter) (found domain.List[domain.Cluster], err error) {
-	err = s.view(ctx, func(ctx context.Context, r Reader) (err error) {
+	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 		found, err = r.Clusters(ctx, domain.Scope{Principal: by}, filter)
 		return err
 	})
@@ -83,20 +84,20 @@ func (s *Service) ListClusters(ctx context.Context, by domain.Principal, filter 
 }
 
 // changeCluster runs a transaction about one cluster of a principal, and brings its hosts up to date at the end.
-func (s *Service) changeCluster(ctx context.Context, by domain.Principal, id string, do func(ctx context.Context, w *work, c *domain.Cluster, members []*domain.Host) error) (*domain.Cluster, error) {
+func (s *Service) changeCluster(ctx context.Context, by domain.Principal, id string, do func(ctx context.Context, w *transaction.Work, c *domain.Cluster, members []*domain.Host) error) (*domain.Cluster, error) {
 	var c *domain.Cluster
-	err := s.update(ctx, func(ctx context.Context, w *work) (err error) {
-		if c, err = w.ownCluster(ctx, by, id); err != nil {
+	err := s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) (err error) {
+		if c, err = w.OwnCluster(ctx, by, id); err != nil {
 			return err
 		}
-		members, err := w.members(ctx, id)
+		members, err := w.Members(ctx, id)
 		if err != nil {
 			return err
 		}
-		if err := do(ctx, w, c, members); err != nil || w.clusters[id].deleted {
+		if err := do(ctx, w, c, members); err != nil || w.Dropped(id) {
 			return err
 		}
-		return w.refreshCluster(ctx, id)
+		return w.RefreshCluster(ctx, id)
 	}, id)
 	if err != nil {
 		return nil, err
@@ -106,7 +107,7 @@ func (s *Service) changeCluster(ctx context.Context, by domain.Principal, id str
 
 // UpdateCluster lets change edit the settings; Conflict while it installs, but for HoldInstallation and counts.
 func (s *Service) UpdateCluster(ctx context.Context, by domain.Principal, id string, change func(*domain.ClusterSettings) error) (*domain.Cluster, error) {
-	return s.changeCluster(ctx, by, id, func(_ context.Context, w *work, c *domain.Cluster, _ []*domain.Host) error {
+	return s.changeCluster(ctx, by, id, func(_ context.Context, w *transaction.Work, c *domain.Cluster, _ []*domain.Host) error {
 		before := c.ClusterSettings
 		after := before
 		if err := change(&after); err != nil {
@@ -139,7 +140,7 @@ func (s *Service) UpdateCluster(ctx context.Context, by domain.Principal, id str
 
 // DeleteCluster frees the hosts. Conflict while it installs, unless forced.
 func (s *Service) DeleteCluster(ctx context.Context, by domain.Principal, id string, force bool) error {
-	_, err := s.changeCluster(ctx, by, id, func(ctx context.Context, w *work, c *domain.Cluster, members []*domain.Host) error {
+	_, err := s.changeCluster(ctx, by, id, func(ctx context.Context, w *transaction.Work, c *domain.Cluster, members []*domain.Host) error {
 		if lifecycle.ClusterBusy(c.Status) && !force {
 			return domain.Refuse(domain.Conflict, "ClusterInstalling", "cluster %s is being installed: cancel the installation first", id)
 		}
@@ -150,7 +151,7 @@ func (s *Service) DeleteCluster(ctx context.Context, by domain.Principal, id str
 		if owners.Total > 0 && !force {
 			return domain.Refuse(domain.Conflict, "InfraEnvBound", "InfraEnv %s belongs to cluster %s: delete it first", owners.Items[0].ID, id)
 		}
-		w.clusters[id].deleted = true
+		w.DropCluster(id)
 		for _, h := range members {
 			if lifecycle.Busy(h.State) {
 				h.State = lifecycle.Cancelled
@@ -178,8 +179,8 @@ func (s *Service) DeleteCluster(ctx context.Context, by domain.Principal, id str
 
 // InstallCluster starts the installation: Conflict ClusterNotReady says what is missing.
 func (s *Service) InstallCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
-	return s.changeCluster(ctx, by, id, func(ctx context.Context, w *work, c *domain.Cluster, members []*domain.Host) error {
-		if err := w.refreshCluster(ctx, id); err != nil {
+	return s.changeCluster(ctx, by, id, func(ctx context.Context, w *transaction.Work, c *domain.Cluster, members []*domain.Host) error {
+		if err := w.RefreshCluster(ctx, id); err != nil {
 			return err
 		}
 		if c.Status != lifecycle.ClusterReady {
@@ -197,7 +198,7 @@ func (s *Service) InstallCluster(ctx context.Context, by domain.Principal, id st
 		c.InstallStartedAt, c.Preparation.Cancelled = w.Now, false
 		w.EnterCluster(c, lifecycle.ClusterPreparing, "Preparing cluster for installation")
 		for _, h := range ready {
-			if err := w.act(ctx, h, lifecycle.Prepare, nil); err != nil {
+			if err := w.Act(ctx, h, lifecycle.Prepare, nil); err != nil {
 				return err
 			}
 		}
@@ -210,7 +211,7 @@ func (s *Service) InstallCluster(ctx context.Context, by domain.Principal, id st
 
 // CancelCluster ends an installation that runs or failed.
 func (s *Service) CancelCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
-	return s.changeCluster(ctx, by, id, func(ctx context.Context, w *work, c *domain.Cluster, members []*domain.Host) error {
+	return s.changeCluster(ctx, by, id, func(ctx context.Context, w *transaction.Work, c *domain.Cluster, members []*domain.Host) error {
 		if !lifecycle.ClusterBusy(c.Status) && c.Status != lifecycle.ClusterFailed {
 			return domain.Refuse(domain.Conflict, "ClusterNotInstalling", "cluster %s is %s: there is nothing to cancel", id, c.Status)
 		}
@@ -221,35 +222,25 @@ func (s *Service) CancelCluster(ctx context.Context, by domain.Principal, id str
 			c.Preparation = domain.Preparation{Cancelled: true}
 			w.EnterCluster(c, lifecycle.ClusterInsufficient, "Cluster installation was cancelled by user")
 		}
-		return w.each(ctx, members, lifecycle.Cancel, c)
+		return w.Each(ctx, members, lifecycle.Cancel, c)
 	})
-}
-
-// each applies a verb to the hosts that allow it.
-func (w *work) each(ctx context.Context, members []*domain.Host, verb lifecycle.Verb, c *domain.Cluster) error {
-	for _, h := range members {
-		if err := w.act(ctx, h, verb, c); err != nil && domain.KindOf(err) != domain.Conflict {
-			return err
-		}
-	}
-	return nil
 }
 
 // ResetCluster makes a cluster and its hosts ready for another installation.
 func (s *Service) ResetCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
-	return s.changeCluster(ctx, by, id, func(ctx context.Context, w *work, c *domain.Cluster, members []*domain.Host) error {
+	return s.changeCluster(ctx, by, id, func(ctx context.Context, w *transaction.Work, c *domain.Cluster, members []*domain.Host) error {
 		if !slices.Contains([]lifecycle.ClusterState{lifecycle.ClusterFailed, lifecycle.ClusterCancelled}, c.Status) && !lifecycle.ClusterBusy(c.Status) {
 			return domain.Refuse(domain.Conflict, "ClusterNotResettable", "cluster %s is %s: only failed and cancelled installations are reset", id, c.Status)
 		}
 		c.Preparation = domain.Preparation{}
 		w.EnterCluster(c, lifecycle.ClusterInsufficient, "Cluster was reset by user")
-		return w.each(ctx, members, lifecycle.Reset, c)
+		return w.Each(ctx, members, lifecycle.Reset, c)
 	})
 }
 
 // CompleteCluster ends the installation, with the kubeconfig where there is one.
 func (s *Service) CompleteCluster(ctx context.Context, by domain.Principal, id, kubeconfig string) (*domain.Cluster, error) {
-	return s.changeCluster(ctx, by, id, func(_ context.Context, w *work, c *domain.Cluster, _ []*domain.Host) error {
+	return s.changeCluster(ctx, by, id, func(_ context.Context, w *transaction.Work, c *domain.Cluster, _ []*domain.Host) error {
 		switch c.Status {
 		case lifecycle.ClusterInstalling, lifecycle.ClusterFinalizing:
 			w.EnterCluster(c, lifecycle.ClusterInstalled, "Cluster is installed")
@@ -278,7 +269,7 @@ func (s *Service) Kubeconfig(ctx context.Context, by domain.Principal, id string
 
 // ListEvents returns events that the principal may see.
 func (s *Service) ListEvents(ctx context.Context, by domain.Principal, filter domain.EventFilter) (found domain.List[domain.Event], err error) {
-	err = s.view(ctx, func(ctx context.Context, r Reader) error {
+	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) error {
 		if filter.ClusterID == "" && filter.InfraEnvID == "" && !by.Admin {
 			return domain.Refuse(domain.Invalid, "ScopeMissing", "say of which InfraEnv or cluster: infra_env_id or cluster_id")
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
 // crashEnvironment is the database of the process that is to be killed.
@@ -86,7 +87,7 @@ func consistent(t *testing.T, path string) (found int) {
 	db, err := store.Open(t.Context(), path)
 	require.NoError(t, err)
 	defer db.Close() //nolint:errcheck // it was only read
-	require.NoError(t, db.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+	require.NoError(t, db.View(t.Context(), func(ctx context.Context, r transaction.Reader) error {
 		all := domain.Scope{Principal: admin}
 		hosts, err := r.Hosts(ctx, all, domain.HostFilter{Page: domain.Page{Limit: 5000}})
 		require.NoError(t, err)

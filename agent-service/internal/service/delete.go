@@ -12,6 +12,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
 // deleteBatch is how many hosts one transaction deletes at most.
@@ -32,7 +33,7 @@ func (s *Service) DeleteInfraEnv(ctx context.Context, by domain.Principal, id st
 
 // markInfraEnv begins a deletion.
 func (s *Service) markInfraEnv(ctx context.Context, by domain.Principal, id string, force bool) error {
-	return s.update(ctx, func(ctx context.Context, w *work) error {
+	return s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
 		e, err := ownInfraEnv(ctx, w, by, id)
 		if err != nil {
 			return err
@@ -50,7 +51,7 @@ func (s *Service) markInfraEnv(ctx context.Context, by domain.Principal, id stri
 			return nil
 		}
 		e.Deleting, e.DeletingForced, e.UpdatedAt = true, force, w.Now
-		w.changed(domain.Change{Kind: domain.InfraEnvChanged, ID: id})
+		w.Changed(domain.Change{Kind: domain.InfraEnvChanged, ID: id})
 		return w.PutInfraEnv(ctx, e)
 	})
 }
@@ -66,7 +67,7 @@ func hostsBound(id, hostID string) error {
 func (s *Service) endInfraEnv(ctx context.Context, id string, force bool) error {
 	for {
 		var some domain.List[domain.Host]
-		err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
+		err := s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 			some, err = r.Hosts(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.HostFilter{InfraEnvID: id, Page: domain.Page{Limit: deleteBatch}})
 			return err
 		})
@@ -105,7 +106,7 @@ func (s *Service) deleteHosts(ctx context.Context, id string, hosts []domain.Hos
 			clusters = append(clusters, c)
 		}
 	}
-	return s.update(ctx, func(ctx context.Context, w *work) error {
+	return s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
 		found, err := w.LockHosts(ctx, keys)
 		if err != nil {
 			return err
@@ -116,16 +117,15 @@ func (s *Service) deleteHosts(ctx context.Context, id string, hosts []domain.Hos
 			if !force && slices.Contains(inUse, h.State) {
 				return hostsBound(id, h.HostID)
 			}
-			if err := w.needsLock(h.ClusterID); err != nil {
+			if err := w.DropRead(h); err != nil {
 				return err
 			}
-			w.hosts[h.HostKey] = &tracked[domain.Host]{before: *h, now: h, deleted: true}
 			if h.ClusterID != "" && !slices.Contains(left, h.ClusterID) {
 				left = append(left, h.ClusterID)
 			}
 		}
 		for _, cluster := range left {
-			if err := w.refreshCluster(ctx, cluster); err != nil {
+			if err := w.RefreshCluster(ctx, cluster); err != nil {
 				return err
 			}
 		}
@@ -138,7 +138,7 @@ var errHostsLeft = domain.Refuse(domain.Conflict, "HostsLeft", "the InfraEnv has
 
 // dropInfraEnv ends a deletion.
 func (s *Service) dropInfraEnv(ctx context.Context, id string) error {
-	return s.update(ctx, func(ctx context.Context, w *work) error {
+	return s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
 		left, err := w.Hosts(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.HostFilter{InfraEnvID: id, Page: domain.Page{Limit: 1}})
 		if err != nil {
 			return err
@@ -150,19 +150,19 @@ func (s *Service) dropInfraEnv(ctx context.Context, id string) error {
 			Name: "infra_env_deregistered", InfraEnvID: id, Severity: domain.Info, Category: "user", Message: "Deregistered InfraEnv", At: w.Now, ForInfraEnv: true,
 			Props: json.RawMessage("{}"),
 		})
-		w.changed(domain.Change{Kind: domain.InfraEnvChanged, ID: id})
+		w.Changed(domain.Change{Kind: domain.InfraEnvChanged, ID: id})
 		return w.DeleteInfraEnv(ctx, id)
 	})
 }
 
 func (s *Service) unmarkInfraEnv(ctx context.Context, id string) error {
-	return s.update(ctx, func(ctx context.Context, w *work) error {
+	return s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
 		e, err := w.InfraEnv(ctx, id)
 		if err != nil || e == nil {
 			return err
 		}
 		e.Deleting, e.DeletingForced = false, false
-		w.changed(domain.Change{Kind: domain.InfraEnvChanged, ID: id})
+		w.Changed(domain.Change{Kind: domain.InfraEnvChanged, ID: id})
 		return w.PutInfraEnv(ctx, e)
 	})
 }
@@ -170,7 +170,7 @@ func (s *Service) unmarkInfraEnv(ctx context.Context, id string) error {
 // endDeletions ends what a process began that is no more.
 func (s *Service) endDeletions(ctx context.Context) {
 	var marked domain.List[domain.InfraEnv]
-	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
+	err := s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 		marked, err = r.InfraEnvs(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.InfraEnvFilter{Deleting: true})
 		return err
 	})

@@ -15,21 +15,21 @@ func Tick(ctx context.Context, s *Service) { s.tick(ctx) }
 
 // Listen hears other replicas as Run does, until ctx ends.
 func Listen(ctx context.Context, s *Service) error {
-	return s.store.Listen(ctx, s.notified, s.disconnect)
+	return s.engine.Store.Listen(ctx, s.notified, s.disconnect)
 }
 
 // Review makes the next refresh of a cluster assess all of its hosts, or only those that it changes.
 func Review(s *Service, id string, due bool) {
 	if due {
-		s.reviews.Forget(id)
+		s.engine.Reviews.Forget(id)
 	} else {
-		s.reviews.Done(id, s.clock.Now()+time.Hour)
+		s.engine.Reviews.Done(id, s.engine.Clock.Now()+time.Hour)
 	}
 }
 
 // Woken returns what says whether a host was shown another version since.
 func Woken(s *Service, key domain.HostKey) func() bool {
-	_, wake, _ := s.hosts.Get(key).Watch()
+	_, wake, _ := s.engine.Hosts.Get(key).Watch()
 	return func() bool {
 		select {
 		case <-wake:

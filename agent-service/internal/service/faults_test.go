@@ -27,6 +27,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
 func TestASilentHostIsSeenWithinItsTimeOut(t *testing.T) {
@@ -453,7 +454,7 @@ func TestAnInfraEnvWithManyHostsIsDeletedInBoundedTransactions(t *testing.T) {
 			e, c := w.infraEnv(alice), w.cluster(alice)
 			const hosts = 1000
 			for from := range hosts / 100 {
-				require.NoError(t, db.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+				require.NoError(t, db.Update(t.Context(), func(ctx context.Context, tx transaction.Tx) error {
 					for i := 100 * from; i < 100*(from+1); i++ {
 						h := &domain.Host{HostKey: domain.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}, Owner: e.Owner, State: lifecycle.KnownUnbound, CreatedAt: w.now}
 						if i%100 == 0 {
@@ -482,7 +483,7 @@ func TestAnInfraEnvWithManyHostsIsDeletedInBoundedTransactions(t *testing.T) {
 func TestAnInfraEnvThatIsBeingDeletedTakesNoHosts(t *testing.T) {
 	w := newWorld(t)
 	e := w.infraEnv(alice)
-	require.NoError(t, w.store.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+	require.NoError(t, w.store.Update(t.Context(), func(ctx context.Context, tx transaction.Tx) error {
 		marked, err := tx.InfraEnv(ctx, e.ID)
 		require.NoError(t, err)
 		marked.Deleting = true
@@ -644,17 +645,17 @@ func TestAHostThatIsDeletedWhileItChangesIsGone(t *testing.T) {
 
 // late is a store that shows what it committed when it is told to, as a goroutine that is kept from going on does.
 type late struct {
-	service.Store
+	transaction.Store
 	show func()
 }
 
 type lateTx struct {
-	service.Tx
+	transaction.Tx
 	store *late
 }
 
-func (s *late) Update(ctx context.Context, do func(context.Context, service.Tx) error) error {
-	return s.Store.Update(ctx, func(ctx context.Context, tx service.Tx) error { return do(ctx, lateTx{tx, s}) })
+func (s *late) Update(ctx context.Context, do func(context.Context, transaction.Tx) error) error {
+	return s.Store.Update(ctx, func(ctx context.Context, tx transaction.Tx) error { return do(ctx, lateTx{tx, s}) })
 }
 
 func (tx lateTx) AfterCommit(do func()) { tx.store.show = do }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
@@ -41,7 +42,7 @@ func (s *Service) ListManifests(ctx context.Context, by domain.Principal, cluste
 }
 
 func (s *Service) files(ctx context.Context, by domain.Principal, clusterID string) (files []domain.FileInfo, err error) {
-	err = s.view(ctx, func(ctx context.Context, r Reader) error {
+	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) error {
 		if c, err := r.Cluster(ctx, clusterID); err != nil {
 			return err
 		} else if c == nil || !by.Owns(c.Owner) {
@@ -55,7 +56,7 @@ func (s *Service) files(ctx context.Context, by domain.Principal, clusterID stri
 
 // file is the content of one, nil without one.
 func (s *Service) file(ctx context.Context, by domain.Principal, clusterID, name string) (content []byte, err error) {
-	err = s.view(ctx, func(ctx context.Context, r Reader) error {
+	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) error {
 		if c, err := r.Cluster(ctx, clusterID); err != nil {
 			return err
 		} else if c == nil || !by.Owns(c.Owner) {
@@ -78,7 +79,7 @@ func (s *Service) Manifest(ctx context.Context, by domain.Principal, clusterID, 
 
 // CreateManifest writes over one that is there.
 func (s *Service) CreateManifest(ctx context.Context, by domain.Principal, clusterID, name string, content []byte) error {
-	return s.changeManifests(ctx, by, clusterID, func(ctx context.Context, w *work, there []domain.FileInfo) error {
+	return s.changeManifests(ctx, by, clusterID, func(ctx context.Context, w *transaction.Work, there []domain.FileInfo) error {
 		manifests, size := 1, int64(len(content))
 		for _, f := range there {
 			if domain.IsManifest(f.Name) && f.Name != name {
@@ -89,13 +90,13 @@ func (s *Service) CreateManifest(ctx context.Context, by domain.Principal, clust
 		if manifests > maxManifests || size > maxManifestsSize {
 			return domain.Refuse(domain.Conflict, "TooManyManifests", "a cluster has at most %d manifests of %d bytes together", maxManifests, maxManifestsSize)
 		}
-		return w.putManifest(ctx, clusterID, name, content)
+		return w.PutManifest(ctx, clusterID, name, content)
 	})
 }
 
 // UpdateManifest renames a manifest, and gives it a content unless that is nil.
 func (s *Service) UpdateManifest(ctx context.Context, by domain.Principal, clusterID, name, newName string, content []byte) error {
-	return s.changeManifests(ctx, by, clusterID, func(ctx context.Context, w *work, there []domain.FileInfo) error {
+	return s.changeManifests(ctx, by, clusterID, func(ctx context.Context, w *transaction.Work, there []domain.FileInfo) error {
 		has := func(name string) bool {
 			return slices.ContainsFunc(there, func(f domain.FileInfo) bool { return f.Name == name })
 		}
@@ -116,13 +117,13 @@ func (s *Service) UpdateManifest(ctx context.Context, by domain.Principal, clust
 				return err
 			}
 		}
-		return w.putManifest(ctx, clusterID, newName, content)
+		return w.PutManifest(ctx, clusterID, newName, content)
 	})
 }
 
 // DeleteManifest deletes a manifest. NotFound for an unknown one.
 func (s *Service) DeleteManifest(ctx context.Context, by domain.Principal, clusterID, name string) error {
-	return s.changeManifests(ctx, by, clusterID, func(ctx context.Context, w *work, there []domain.FileInfo) error {
+	return s.changeManifests(ctx, by, clusterID, func(ctx context.Context, w *transaction.Work, there []domain.FileInfo) error {
 		if !domain.IsManifest(name) || !slices.ContainsFunc(there, func(f domain.FileInfo) bool { return f.Name == name }) {
 			return domain.RefuseUnknown("Manifest", domain.Truncate(name, 256))
 		}
@@ -130,15 +131,8 @@ func (s *Service) DeleteManifest(ctx context.Context, by domain.Principal, clust
 	})
 }
 
-func (w *work) putManifest(ctx context.Context, clusterID, name string, content []byte) error {
-	if err := domain.CheckManifest(name, content); err != nil {
-		return err
-	}
-	return w.PutFile(ctx, clusterID, name, content, w.Now)
-}
-
-func (s *Service) changeManifests(ctx context.Context, by domain.Principal, clusterID string, do func(ctx context.Context, w *work, there []domain.FileInfo) error) error {
-	return s.changeFiles(ctx, by, clusterID, func(ctx context.Context, w *work) error {
+func (s *Service) changeManifests(ctx context.Context, by domain.Principal, clusterID string, do func(ctx context.Context, w *transaction.Work, there []domain.FileInfo) error) error {
+	return s.changeFiles(ctx, by, clusterID, func(ctx context.Context, w *transaction.Work) error {
 		there, err := w.Files(ctx, clusterID)
 		if err != nil {
 			return err
@@ -148,9 +142,9 @@ func (s *Service) changeManifests(ctx context.Context, by domain.Principal, clus
 }
 
 // changeFiles runs a transaction about what an installation is made from.
-func (s *Service) changeFiles(ctx context.Context, by domain.Principal, clusterID string, do func(ctx context.Context, w *work) error) error {
-	return s.update(ctx, func(ctx context.Context, w *work) error {
-		c, err := w.ownCluster(ctx, by, clusterID)
+func (s *Service) changeFiles(ctx context.Context, by domain.Principal, clusterID string, do func(ctx context.Context, w *transaction.Work) error) error {
+	return s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
+		c, err := w.OwnCluster(ctx, by, clusterID)
 		if err != nil {
 			return err
 		}
@@ -187,7 +181,7 @@ func (s *Service) OverrideInstallConfig(ctx context.Context, by domain.Principal
 	if _, secret := patch["pullSecret"]; secret {
 		return domain.Refuse(domain.Invalid, "InstallConfigInvalid", "the pull secret is a field of the cluster of its own: set pull_secret there")
 	}
-	return s.changeFiles(ctx, by, clusterID, func(ctx context.Context, w *work) error {
+	return s.changeFiles(ctx, by, clusterID, func(ctx context.Context, w *transaction.Work) error {
 		if len(patch) == 0 {
 			return w.DeleteFile(ctx, clusterID, overridesFile)
 		}
@@ -206,8 +200,8 @@ func (s *Service) SetSettingsOfUI(ctx context.Context, by domain.Principal, clus
 	if len(settings) > maxText {
 		return domain.Refuse(domain.Invalid, "SettingsTooLarge", "the settings have at most %d bytes", maxText)
 	}
-	return s.update(ctx, func(ctx context.Context, w *work) error {
-		if _, err := w.ownCluster(ctx, by, clusterID); err != nil {
+	return s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
+		if _, err := w.OwnCluster(ctx, by, clusterID); err != nil {
 			return err
 		}
 		return w.PutFile(ctx, clusterID, settingsOfUI, []byte(settings), w.Now)
@@ -216,12 +210,12 @@ func (s *Service) SetSettingsOfUI(ctx context.Context, by domain.Principal, clus
 
 // KeepLogs keeps an archive of a host that is bound to the cluster, of itself or of the cluster's controller; NotFound from others.
 func (s *Service) KeepLogs(ctx context.Context, clusterID string, from domain.HostKey, controller bool, archive []byte) error {
-	return s.update(ctx, func(ctx context.Context, w *work) error {
-		h, err := w.host(ctx, from)
+	return s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
+		h, err := w.TrackHost(ctx, from)
 		if err != nil {
 			return err
 		}
-		c, err := w.cluster(ctx, clusterID)
+		c, err := w.TrackCluster(ctx, clusterID)
 		if err != nil {
 			return err
 		}
@@ -240,7 +234,7 @@ func (s *Service) KeepLogs(ctx context.Context, clusterID string, from domain.Ho
 
 // LogsProgress is requested, collecting, completed or timeout.
 func (s *Service) LogsProgress(ctx context.Context, key domain.HostKey, state string) error {
-	_, err := s.change(ctx, domain.Machine, key, func(_ context.Context, w *work, h *domain.Host) error {
+	_, err := s.change(ctx, domain.Machine, key, func(_ context.Context, w *transaction.Work, h *domain.Host) error {
 		h.LogsState, h.LogsAt = state, w.Now
 		return nil
 	})
@@ -264,7 +258,7 @@ func (s *Service) Logs(ctx context.Context, by domain.Principal, clusterID, name
 
 // AllowHosts makes an installed cluster take more hosts under the name that clients of assisted-service know: adding-hosts.
 func (s *Service) AllowHosts(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
-	return s.changeCluster(ctx, by, id, func(_ context.Context, w *work, c *domain.Cluster, _ []*domain.Host) error {
+	return s.changeCluster(ctx, by, id, func(_ context.Context, w *transaction.Work, c *domain.Cluster, _ []*domain.Host) error {
 		switch c.Status {
 		case lifecycle.ClusterInstalled:
 			w.EnterCluster(c, lifecycle.ClusterAddingHosts, "Cluster is installed and takes hosts")
@@ -278,8 +272,8 @@ func (s *Service) AllowHosts(ctx context.Context, by domain.Principal, id string
 
 // ResetValidation makes the agent try again what it had found out: Invalid for validations that follow from what is known.
 func (s *Service) ResetValidation(ctx context.Context, by domain.Principal, key domain.HostKey, id string) (*domain.Host, error) {
-	h, err := s.change(ctx, by, key, func(ctx context.Context, w *work, h *domain.Host) error {
-		if err := w.settles(ctx, by, h); err != nil {
+	h, err := s.change(ctx, by, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
+		if err := w.Settles(ctx, by, h); err != nil {
 			return err
 		}
 		switch id {
@@ -290,9 +284,9 @@ func (s *Service) ResetValidation(ctx context.Context, by domain.Principal, key 
 		default:
 			return domain.Refuse(domain.Invalid, "ValidationNotResettable", "validation %q follows from what is known and cannot be reset; sufficient-installation-disk-speed and container-images-available can", domain.Truncate(id, 64))
 		}
-		return w.refresh(ctx, h)
+		return w.Refresh(ctx, h)
 	})
-	if e := s.hosts.Get(key); err == nil && e != nil {
+	if e := s.engine.Hosts.Get(key); err == nil && e != nil {
 		e.AskAgain()
 	}
 	return h, err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
 // CreateInfraEnv makes an InfraEnv that belongs to the principal.
@@ -32,7 +33,7 @@ func (s *Service) CreateInfraEnv(ctx context.Context, by domain.Principal, reque
 		return nil, err
 	}
 	var made *domain.InfraEnv
-	err = s.update(ctx, func(ctx context.Context, w *work) error {
+	err = s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
 		there, err := w.InfraEnv(ctx, id)
 		if err != nil {
 			return err
@@ -41,7 +42,7 @@ func (s *Service) CreateInfraEnv(ctx context.Context, by domain.Principal, reque
 			return domain.Refuse(domain.Conflict, "AlreadyExists", "InfraEnv %s exists already", id)
 		}
 		if settings.ClusterID != "" {
-			if err := w.takes(ctx, by, settings.ClusterID, settings.CPUArchitecture); err != nil {
+			if err := w.Takes(ctx, by, settings.ClusterID, settings.CPUArchitecture); err != nil {
 				return err
 			}
 		}
@@ -59,7 +60,7 @@ func (s *Service) CreateInfraEnv(ctx context.Context, by domain.Principal, reque
 			Name: "infra_env_registered", InfraEnvID: id, Severity: domain.Info, Category: "user", Message: "Successfully registered InfraEnv " + made.Name, At: w.Now,
 			ForInfraEnv: true, Props: json.RawMessage("{}"),
 		})
-		w.changed(domain.Change{Kind: domain.InfraEnvChanged, ID: id})
+		w.Changed(domain.Change{Kind: domain.InfraEnvChanged, ID: id})
 		return w.PutInfraEnv(ctx, made)
 	}, settings.ClusterID)
 	if err != nil {
@@ -78,18 +79,18 @@ func newID(id string) (string, error) {
 // GetInfraEnv returns an InfraEnv of the principal.
 func (s *Service) GetInfraEnv(ctx context.Context, by domain.Principal, id string) (*domain.InfraEnv, error) {
 	var e *domain.InfraEnv
-	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
+	err := s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 		e, err = ownInfraEnv(ctx, r, by, id)
 		return err
 	})
 	return e, err
 }
 
-func (s *Service) view(ctx context.Context, do func(context.Context, Reader) error) error {
-	return s.noted(s.store.View(ctx, do))
+func (s *Service) view(ctx context.Context, do func(context.Context, transaction.Reader) error) error {
+	return s.noted(s.engine.Store.View(ctx, do))
 }
 
-func ownInfraEnv(ctx context.Context, r Reader, by domain.Principal, id string) (*domain.InfraEnv, error) {
+func ownInfraEnv(ctx context.Context, r transaction.Reader, by domain.Principal, id string) (*domain.InfraEnv, error) {
 	e, err := r.InfraEnv(ctx, id)
 	if err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func ownInfraEnv(ctx context.Context, r Reader, by domain.Principal, id string) 
 
 // ListInfraEnvs returns InfraEnvs of the principal.
 func (s *Service) ListInfraEnvs(ctx context.Context, by domain.Principal, filter domain.InfraEnvFilter) (found domain.List[domain.InfraEnv], err error) {
-	err = s.view(ctx, func(ctx context.Context, r Reader) (err error) {
+	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 		found, err = r.InfraEnvs(ctx, domain.Scope{Principal: by}, filter)
 		return err
 	})
@@ -113,7 +114,7 @@ func (s *Service) ListInfraEnvs(ctx context.Context, by domain.Principal, filter
 // returned as it is. Nothing is written where nothing changed, and ImageUpdatedAt moves only when the image's content does.
 func (s *Service) UpdateInfraEnv(ctx context.Context, by domain.Principal, id string, change func(*domain.InfraEnvSettings) error) (*domain.InfraEnv, error) {
 	var e *domain.InfraEnv
-	err := s.update(ctx, func(ctx context.Context, w *work) (err error) {
+	err := s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) (err error) {
 		if e, err = ownInfraEnv(ctx, w, by, id); err != nil {
 			return err
 		}
@@ -123,7 +124,7 @@ func (s *Service) UpdateInfraEnv(ctx context.Context, by domain.Principal, id st
 			return err
 		}
 		e.Complete()
-		if err := w.follow(ctx, by, before.ClusterID, e); err != nil {
+		if err := w.Follow(ctx, by, before.ClusterID, e); err != nil {
 			return err
 		}
 		switch {
@@ -146,40 +147,13 @@ func (s *Service) UpdateInfraEnv(ctx context.Context, by domain.Principal, id st
 			})
 		}
 		e.UpdatedAt = w.Now
-		w.changed(domain.Change{Kind: domain.InfraEnvChanged, ID: id})
+		w.Changed(domain.Change{Kind: domain.InfraEnvChanged, ID: id})
 		return w.PutInfraEnv(ctx, e)
 	})
 	if err != nil {
 		return nil, err
 	}
 	return e, nil
-}
-
-// follow is why the cluster of an InfraEnv cannot become another one, nil where it can: where the former one was deleted.
-func (w *work) follow(ctx context.Context, by domain.Principal, from string, e *domain.InfraEnv) error {
-	if from == e.ClusterID {
-		return nil
-	}
-	former, err := w.cluster(ctx, from)
-	if err != nil {
-		return err
-	}
-	if from == "" || e.ClusterID == "" || former != nil {
-		return domain.Refuse(domain.Invalid, "ClusterImmutable", "the cluster of an InfraEnv cannot be changed")
-	}
-	return w.takes(ctx, by, e.ClusterID, e.CPUArchitecture)
-}
-
-// takes is why machines of an architecture cannot be bound to a cluster as they register, nil where they can.
-func (w *work) takes(ctx context.Context, by domain.Principal, clusterID, architecture string) error {
-	c, err := w.ownCluster(ctx, by, clusterID)
-	if err != nil {
-		return err
-	}
-	if !hardware.Fits(architecture, c.CPUArchitecture) {
-		return domain.Refuse(domain.Invalid, "ArchitectureMismatch", "an InfraEnv for %s cannot boot machines for cluster %s, which is for %s", architecture, c.ID, c.CPUArchitecture)
-	}
-	return nil
 }
 
 // RotateTokens makes tokens of the image (scoped to the InfraEnv) of older generations open nothing, at once. Running hosts
@@ -206,7 +180,7 @@ func (s *Service) RevokeHostTokens(ctx context.Context, by domain.Principal, id 
 // revoke changes the generations of an InfraEnv and tells it.
 func (s *Service) revoke(ctx context.Context, by domain.Principal, id, event, message string, change func(e *domain.InfraEnv, now time.Time)) (*domain.InfraEnv, error) {
 	var e *domain.InfraEnv
-	err := s.update(ctx, func(ctx context.Context, w *work) (err error) {
+	err := s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) (err error) {
 		if e, err = ownInfraEnv(ctx, w, by, id); err != nil {
 			return err
 		}
@@ -215,7 +189,7 @@ func (s *Service) revoke(ctx context.Context, by domain.Principal, id, event, me
 		w.Recorded = append(w.Recorded, domain.Event{
 			Name: event, InfraEnvID: id, Severity: domain.Info, Category: "user", At: w.Now, ForInfraEnv: true, Props: json.RawMessage("{}"), Message: message,
 		})
-		w.changed(domain.Change{Kind: domain.InfraEnvChanged, ID: id})
+		w.Changed(domain.Change{Kind: domain.InfraEnvChanged, ID: id})
 		return w.PutInfraEnv(ctx, e)
 	})
 	if err != nil {
@@ -228,7 +202,7 @@ func (s *Service) revoke(ctx context.Context, by domain.Principal, id, event, me
 // whose generation is another.
 func (s *Service) TokenGenerations(ctx context.Context, id string) (domain.Generations, error) {
 	e, err := s.knownInfraEnv(ctx, id)
-	if domain.KindOf(err) == domain.NotFound && s.RestoreTime > 0 && (!s.loaded.Load() || s.clock.Now()-time.Duration(s.loadedAt.Load()) < s.RestoreTime) {
+	if domain.KindOf(err) == domain.NotFound && s.RestoreTime > 0 && (!s.loaded.Load() || s.engine.Clock.Now()-time.Duration(s.loadedAt.Load()) < s.RestoreTime) {
 		awaited := domain.Refuse(domain.Unavailable, "InfraEnvAwaited", "InfraEnv %s is not known yet: the service began a moment ago", id)
 		awaited.RetryAfter = restorePause
 		return domain.Generations{}, awaited
@@ -244,10 +218,10 @@ const restorePause = 5 * time.Second
 
 // knownInfraEnv is an InfraEnv from memory. It is not to be changed.
 func (s *Service) knownInfraEnv(ctx context.Context, id string) (*domain.InfraEnv, error) {
-	return s.infraEnvs.Get(id, func() (*domain.InfraEnv, error) { return s.GetInfraEnv(ctx, domain.Machine, id) })
+	return s.engine.InfraEnvs.Get(id, func() (*domain.InfraEnv, error) { return s.GetInfraEnv(ctx, domain.Machine, id) })
 }
 
 // knownCluster is a cluster from memory. It is not to be changed.
 func (s *Service) knownCluster(ctx context.Context, id string) (*domain.Cluster, error) {
-	return s.clusters.Get(id, func() (*domain.Cluster, error) { return s.GetCluster(ctx, domain.Machine, id) })
+	return s.engine.Clusters.Get(id, func() (*domain.Cluster, error) { return s.GetCluster(ctx, domain.Machine, id) })
 }

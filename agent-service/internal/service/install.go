@@ -11,6 +11,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/firstboot"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
 // FirstBoot is the first-boot data of a host that installs; Conflict otherwise. It holds a token for the installed system, which ends with the binding.
@@ -19,7 +20,7 @@ func (s *Service) FirstBoot(ctx context.Context, key domain.HostKey) ([]byte, st
 	var c *domain.Cluster
 	values := firstboot.Values{Trusted: s.Authorities}
 	var stated firstboot.Network
-	err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
+	err := s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 		if h, err = r.Host(ctx, key); err != nil {
 			return err
 		}
@@ -51,7 +52,7 @@ func (s *Service) FirstBoot(ctx context.Context, key domain.HostKey) ([]byte, st
 		return err
 	})
 	if err == nil && stated.Ignored != "" {
-		err = s.update(ctx, func(_ context.Context, w *work) error {
+		err = s.engine.Update(ctx, func(_ context.Context, w *transaction.Work) error {
 			w.Tell(h, h.ClusterID, domain.Warning, "host_static_network_ignored", true, "Host %s: the network that is stated for the installed system: %s", h.FreeLabel(), stated.Ignored)
 			return nil
 		})
@@ -63,7 +64,7 @@ func (s *Service) FirstBoot(ctx context.Context, key domain.HostKey) ([]byte, st
 	return s.renderFirstBoot(ctx, h, c, values)
 }
 
-func manifestsOf(ctx context.Context, r Reader, clusterID string) (map[string]string, error) {
+func manifestsOf(ctx context.Context, r transaction.Reader, clusterID string) (map[string]string, error) {
 	files, err := r.Files(ctx, clusterID)
 	manifests := map[string]string{}
 	for _, f := range files {
@@ -105,7 +106,7 @@ func (s *Service) renderFirstBoot(ctx context.Context, h *domain.Host, c *domain
 }
 
 // networkOf is what an InfraEnv states for a host; empty for a host that nothing is stated for.
-func networkOf(ctx context.Context, r Reader, e *domain.InfraEnv, key domain.HostKey, image agentproto.OSImage) (firstboot.Network, error) {
+func networkOf(ctx context.Context, r transaction.Reader, e *domain.InfraEnv, key domain.HostKey, image agentproto.OSImage) (firstboot.Network, error) {
 	if len(e.StaticNetworkConfig) == 0 {
 		return firstboot.Network{}, nil
 	}
@@ -130,7 +131,7 @@ func (s *Service) networkConfig(ctx context.Context, h *domain.Host, c *domain.C
 	if err != nil || len(e.StaticNetworkConfig) == 0 {
 		return "", err
 	}
-	err = s.view(ctx, func(ctx context.Context, r Reader) error {
+	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) error {
 		stated, err := networkOf(ctx, r, e, h.HostKey, image)
 		config = stated.Config
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
 const (
@@ -24,9 +25,9 @@ const (
 func (s *Service) tick(ctx context.Context) {
 	away := s.storeAway.Load()
 	if away {
-		away = s.noted(s.store.Ping(ctx)) != nil
+		away = s.noted(s.engine.Store.Ping(ctx)) != nil
 	}
-	now := s.clock.Advance(s.Now(), longestTick, away)
+	now := s.engine.Clock.Advance(s.Now(), longestTick, away)
 	if away {
 		return
 	}
@@ -50,7 +51,7 @@ func (s *Service) tick(ctx context.Context) {
 	if s.EventRetention > 0 && now-s.prunedAt >= pruneInterval {
 		s.pruneEvents(ctx, now)
 	}
-	for _, e := range s.hosts.All() {
+	for _, e := range s.engine.Hosts.All() {
 		h, age := e.Age(now)
 		if verb, due := hostplan.Overdue(h, age.Silent, age.InState, age.InStage); due {
 			if err := s.applyTimeout(ctx, h, verb); err != nil {
@@ -74,7 +75,7 @@ const (
 // pruneEvents deletes events that are older than they are kept. What is left of many is deleted with the next ticks.
 func (s *Service) pruneEvents(ctx context.Context, now time.Duration) {
 	for range pruneBatches {
-		n, err := s.store.PruneEvents(ctx, s.Now().Add(-s.EventRetention), pruneBatch)
+		n, err := s.engine.Store.PruneEvents(ctx, s.Now().Add(-s.EventRetention), pruneBatch)
 		if s.noted(err) != nil {
 			s.Log.Warn("did not delete old events", zap.Error(err))
 		}
@@ -90,17 +91,17 @@ const readBatch = 500
 
 // readChanged reads the hosts that other replicas made or changed: should such a replica be lost before it saves its heartbeats, this one has to see these hosts time out.
 func (s *Service) readChanged(ctx context.Context) {
-	keys := s.hosts.ChangedElsewhere()
+	keys := s.engine.Hosts.ChangedElsewhere()
 	for len(keys) > 0 {
 		some := keys[:min(len(keys), readBatch)]
-		epoch := s.hosts.Epoch()
+		epoch := s.engine.Hosts.Epoch()
 		var found []domain.Host
-		err := s.view(ctx, func(ctx context.Context, r Reader) (err error) {
+		err := s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 			found, err = r.HostsByKey(ctx, some)
 			return err
 		})
 		if err != nil {
-			s.hosts.ReadLater(keys)
+			s.engine.Hosts.ReadLater(keys)
 			s.Log.Warn("did not read hosts that other replicas changed", zap.Error(err))
 			return
 		}
@@ -110,12 +111,12 @@ func (s *Service) readChanged(ctx context.Context) {
 		}
 		for i := range found {
 			delete(gone, found[i].HostKey)
-			if s.hosts.Confirm(&found[i], epoch) == nil {
-				s.hosts.Put(&found[i], epoch)
+			if s.engine.Hosts.Confirm(&found[i], epoch) == nil {
+				s.engine.Hosts.Put(&found[i], epoch)
 			}
 		}
 		for key := range gone {
-			s.hosts.Remove(key)
+			s.engine.Hosts.Remove(key)
 		}
 		keys = keys[len(some):]
 	}
@@ -132,29 +133,29 @@ func (s *Service) applyTimeout(ctx context.Context, h *domain.Host, verb lifecyc
 		err = s.timeOut(ctx, key, state)
 	}
 	if domain.KindOf(err) == domain.NotFound {
-		s.hosts.Remove(key)
+		s.engine.Hosts.Remove(key)
 		return nil
 	}
 	return err
 }
 
 func (s *Service) timeOut(ctx context.Context, key domain.HostKey, state lifecycle.State) error {
-	return s.learn(ctx, key, func(ctx context.Context, w *work, h *domain.Host) error {
+	return s.learn(ctx, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
 		if h.State != state {
 			return nil
 		}
-		return w.act(ctx, h, lifecycle.TimeOut, nil)
+		return w.Act(ctx, h, lifecycle.TimeOut, nil)
 	})
 }
 
 // savePolls writes the heartbeats since the last time, in few statements.
 func (s *Service) savePolls(ctx context.Context) error {
-	polls := s.hosts.UnsavedPolls()
+	polls := s.engine.Hosts.UnsavedPolls()
 	if len(polls) == 0 {
 		return nil
 	}
-	if err := s.noted(s.store.SavePolls(ctx, polls)); err != nil {
-		s.hosts.SaveLater(polls)
+	if err := s.noted(s.engine.Store.SavePolls(ctx, polls)); err != nil {
+		s.engine.Hosts.SaveLater(polls)
 		return err
 	}
 	s.Saved.Add(int64(len(polls)))
@@ -163,10 +164,10 @@ func (s *Service) savePolls(ctx context.Context) error {
 
 // mergePolls counts polls of other replicas.
 func (s *Service) mergePolls(ctx context.Context) {
-	if !s.store.Shared() {
+	if !s.engine.Store.Shared() {
 		return
 	}
-	polls, mark, err := s.store.PollsSince(ctx, s.pollsRead)
+	polls, mark, err := s.engine.Store.PollsSince(ctx, s.pollsRead)
 	if s.noted(err) != nil {
 		return
 	}
@@ -174,18 +175,20 @@ func (s *Service) mergePolls(ctx context.Context) {
 	// What is news was saved since the last look, and came not longer than that before.
 	longest := 2 * s.SaveInterval
 	for _, one := range polls {
-		if s.hosts.Merge(one, longest) {
+		if s.engine.Hosts.Merge(one, longest) {
 			continue
 		}
 		// It registered elsewhere. If that replica goes, this one sees whether the host does, too.
 		if _, err := s.entry(ctx, one.HostKey); err == nil {
-			s.hosts.Merge(one, longest)
+			s.engine.Hosts.Merge(one, longest)
 		}
 	}
 }
 
 // Census counts hosts by state, from memory, and how many of them are connected.
-func (s *Service) Census() (states map[lifecycle.State]int, connected int) { return s.hosts.Census() }
+func (s *Service) Census() (states map[lifecycle.State]int, connected int) {
+	return s.engine.Hosts.Census()
+}
 
 // StoreAway is true while the store cannot be reached.
 func (s *Service) StoreAway() bool { return s.storeAway.Load() }

@@ -23,6 +23,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
 // life is all that happens to two hosts. The service that serves it dies, and another one goes on with the same store.
@@ -168,7 +169,7 @@ func (l *life) end() {
 func (l *life) told() []string {
 	l.t.Helper()
 	var lines []string
-	require.NoError(l.t, l.store.View(l.t.Context(), func(ctx context.Context, r service.Reader) error {
+	require.NoError(l.t, l.store.View(l.t.Context(), func(ctx context.Context, r transaction.Reader) error {
 		hosts, err := r.Hosts(ctx, domain.Scope{Principal: admin}, domain.HostFilter{InfraEnvID: l.env})
 		require.NoError(l.t, err)
 		for _, h := range hosts.Items {

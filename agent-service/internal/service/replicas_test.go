@@ -24,6 +24,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
 // open opens a store until the test ends.
@@ -210,7 +211,7 @@ func TestAHostThatIsDeletedIsForgottenByAllReplicas(t *testing.T) {
 }
 
 // run runs a service on a store until the test ends.
-func run(t *testing.T, db service.Store) *service.Service {
+func run(t *testing.T, db transaction.Store) *service.Service {
 	t.Helper()
 	s := service.New(db, service.Options{})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -13,12 +13,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
-	"github.com/muster-io/muster/agent-service/internal/clusterqueue"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/feed"
 	"github.com/muster-io/muster/agent-service/internal/hostcache"
 	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	"github.com/muster-io/muster/agent-service/internal/join"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
@@ -69,18 +69,8 @@ type Options struct {
 // REST has checked the token of a machine: that it is one of the InfraEnv, and of the host where the token is narrowed to one.
 type Service struct {
 	Options
-	store Store
-	feed  feed.Feed
-	hosts *hostcache.Cache
-	clock *hostcache.UpClock
-	// queues are of clusters that transactions change.
-	queues clusterqueue.Queues
-	// reviews are of clusters.
-	reviews hostcache.Reviews
-
-	infraEnvs *hostcache.Recent[domain.InfraEnv]
-	clusters  *hostcache.Recent[domain.Cluster]
-	savedAt   time.Duration
+	engine  *transaction.Engine
+	savedAt time.Duration
 	// loadedAt is when the store was loaded last, in the time of the clock, in nanoseconds.
 	loadedAt atomic.Int64
 	// prunedAt is when old events were deleted last.
@@ -104,10 +94,10 @@ type Service struct {
 	Registers atomic.Int64
 }
 
-var _ Memory = (*Service)(nil)
+var _ transaction.Memory = (*Service)(nil)
 
 // New makes a service on a store. It answers at once; Run does what must be done in the background.
-func New(store Store, o Options) *Service {
+func New(store transaction.Store, o Options) *Service {
 	set(&o.DisconnectAfter, 3*time.Minute)
 	set(&o.PollInterval, time.Minute)
 	set(&o.SaveInterval, 10*time.Second)
@@ -126,17 +116,22 @@ func New(store Store, o Options) *Service {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	s := &Service{Options: o, store: store, clock: hostcache.NewUpClock(o.Now()), stopping: make(chan struct{})}
-	s.hosts = hostcache.New(s.clock, func() time.Time { return s.Now() }, s.DisconnectAfter)
+	s := &Service{Options: o, stopping: make(chan struct{})}
+	now := func() time.Time { return s.Now() }
+	clock := hostcache.NewUpClock(o.Now())
 	s.disconnected.Store(store.Shared())
-	s.infraEnvs, s.clusters = hostcache.NewRecent[domain.InfraEnv](&s.disconnected), hostcache.NewRecent[domain.Cluster](&s.disconnected)
+	s.engine = &transaction.Engine{
+		Store: store, Memory: s, Hosts: hostcache.New(clock, now, s.DisconnectAfter), Clock: clock,
+		InfraEnvs: hostcache.NewRecent[domain.InfraEnv](&s.disconnected), Clusters: hostcache.NewRecent[domain.Cluster](&s.disconnected),
+		PollInterval: s.PollInterval, Rules: s.rules, Now: now, Noted: s.noted,
+	}
 	return s
 }
 
 // rules are what plans follow.
 func (s *Service) rules() *hostplan.Rules {
 	return &hostplan.Rules{
-		Minimums: s.Minimums, OSImages: s.OSImages, RegistryImages: s.RegistryImages, InstallerImage: s.InstallerImage, AgentVersion: s.AgentVersion, Connected: s.hosts.Connected,
+		Minimums: s.Minimums, OSImages: s.OSImages, RegistryImages: s.RegistryImages, InstallerImage: s.InstallerImage, AgentVersion: s.AgentVersion, Connected: s.engine.Hosts.Connected,
 	}
 }
 
@@ -147,20 +142,20 @@ func set(value *time.Duration, fallback time.Duration) {
 }
 
 // KnownInfraEnv implements Memory.
-func (s *Service) KnownInfraEnv(id string) *domain.InfraEnv { return s.infraEnvs.Known(id) }
+func (s *Service) KnownInfraEnv(id string) *domain.InfraEnv { return s.engine.InfraEnvs.Known(id) }
 
 // KnownCluster implements Memory.
-func (s *Service) KnownCluster(id string) *domain.Cluster { return s.clusters.Known(id) }
+func (s *Service) KnownCluster(id string) *domain.Cluster { return s.engine.Clusters.Known(id) }
 
 // KnownHost implements Memory.
-func (s *Service) KnownHost(key domain.HostKey) *domain.Host { return s.hosts.Known(key) }
+func (s *Service) KnownHost(key domain.HostKey) *domain.Host { return s.engine.Hosts.Known(key) }
 
 // Subscribe begins to collect changes, of all replicas. Repeats are folded, nothing is lost, and no subscriber delays another.
-func (s *Service) Subscribe() *feed.Subscription { return s.feed.Subscribe() }
+func (s *Service) Subscribe() *feed.Subscription { return s.engine.Feed.Subscribe() }
 
 // Ready is nil when the service can answer: its store is reachable and what it keeps in memory is loaded.
 func (s *Service) Ready(ctx context.Context) error {
-	if err := s.store.Ping(ctx); err != nil {
+	if err := s.engine.Store.Ping(ctx); err != nil {
 		return err
 	}
 	if !s.loaded.Load() {
@@ -175,7 +170,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer close(s.stopping)
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		if err := s.store.Listen(ctx, s.notified, s.disconnect); err != nil {
+		if err := s.engine.Store.Listen(ctx, s.notified, s.disconnect); err != nil {
 			s.Log.Error("stopped listening to other replicas", zap.Error(err))
 		}
 	})
@@ -207,27 +202,27 @@ func (s *Service) notified(changes []domain.Change) {
 		switch c.Kind {
 		case domain.HostChanged:
 			if c.Quiet {
-				s.hosts.Silence(c.Host)
+				s.engine.Hosts.Silence(c.Host)
 			}
 			if c.Gone {
-				s.hosts.Remove(c.Host)
+				s.engine.Hosts.Remove(c.Host)
 			}
-			s.hosts.MarkStale(c.Host)
+			s.engine.Hosts.MarkStale(c.Host)
 		case domain.InfraEnvChanged:
-			s.infraEnvs.Forget(c.ID)
+			s.engine.InfraEnvs.Forget(c.ID)
 		case domain.ClusterChanged:
-			s.clusters.Forget(c.ID)
-			s.reviews.Forget(c.ID)
+			s.engine.Clusters.Forget(c.ID)
+			s.engine.Reviews.Forget(c.ID)
 		case domain.EventAdded:
 		case domain.EverythingChanged:
 			s.loaded.Store(false) // the next tick loads again
-			s.hosts.MarkAllStale()
-			s.infraEnvs.Forget("")
-			s.clusters.Forget("")
+			s.engine.Hosts.MarkAllStale()
+			s.engine.InfraEnvs.Forget("")
+			s.engine.Clusters.Forget("")
 			s.disconnected.Store(false)
 		}
 	}
-	s.feed.Publish(changes...)
+	s.engine.Feed.Publish(changes...)
 }
 
 // noted keeps whether the store is away: time does not count then.
@@ -257,9 +252,9 @@ func (s *Service) load(ctx context.Context) error {
 	s.loaded.Store(true) // a notification from now on makes it false again
 	seen := map[domain.HostKey]bool{}
 	for offset := 0; ; {
-		epoch := s.hosts.Epoch()
+		epoch := s.engine.Hosts.Epoch()
 		var page domain.List[domain.Host]
-		err := s.store.View(ctx, func(ctx context.Context, r Reader) (err error) {
+		err := s.engine.Store.View(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 			page, err = r.Hosts(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.HostFilter{Page: domain.Page{Limit: 5000, Offset: offset}})
 			return err
 		})
@@ -269,13 +264,13 @@ func (s *Service) load(ctx context.Context) error {
 		}
 		for i := range page.Items {
 			seen[page.Items[i].HostKey] = true
-			s.hosts.Put(&page.Items[i], epoch)
+			s.engine.Hosts.Put(&page.Items[i], epoch)
 		}
 		if offset += len(page.Items); len(page.Items) == 0 || offset >= page.Total {
 			break
 		}
 	}
-	for _, key := range s.hosts.Keys() {
+	for _, key := range s.engine.Hosts.Keys() {
 		if seen[key] {
 			continue
 		}
@@ -285,6 +280,6 @@ func (s *Service) load(ctx context.Context) error {
 			return err
 		}
 	}
-	s.feed.Publish(domain.Change{Kind: domain.EverythingChanged})
+	s.engine.Feed.Publish(domain.Change{Kind: domain.EverythingChanged})
 	return nil
 }

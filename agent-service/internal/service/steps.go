@@ -17,6 +17,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/hostcache"
 	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
 // instruct says what the agent has to do; due is true where it must know now.
@@ -52,7 +53,7 @@ func (s *Service) arguments(ctx context.Context, h *domain.Host, t agentproto.St
 	case t == agentproto.StepNTP:
 		known.InfraEnv, err = s.knownInfraEnv(ctx, h.InfraEnvID)
 	case t == agentproto.StepConnectivity:
-		known.Members = s.hosts.OfCluster(h.ClusterID)
+		known.Members = s.engine.Hosts.OfCluster(h.ClusterID)
 	case t == agentproto.StepUpgradeAgent && rules.Outdated(h):
 		known.AgentSum, err = s.AgentSum(hostplan.Architecture(h))
 	case hostplan.NeedsCluster(h, t):
@@ -60,7 +61,7 @@ func (s *Service) arguments(ctx context.Context, h *domain.Host, t agentproto.St
 			break
 		}
 		if t == agentproto.StepLogsGather {
-			known.Members = s.hosts.OfCluster(h.ClusterID)
+			known.Members = s.engine.Hosts.OfCluster(h.ClusterID)
 		}
 		if t == agentproto.StepInstall && !h.Assisted() {
 			known.NetworkConfig, err = s.networkConfig(ctx, h, known.Cluster)
@@ -116,10 +117,10 @@ func sumOf(r agentproto.StepReply) uint64 {
 // take keeps what a reply says.
 func (s *Service) take(ctx context.Context, h *domain.Host, key domain.HostKey, reply agentproto.StepReply) error {
 	if reply.ExitCode == agentproto.MediaLost {
-		return s.learn(ctx, key, func(ctx context.Context, w *work, h *domain.Host) error {
+		return s.learn(ctx, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
 			h.MediaConnected = false
 			w.Tell(h, h.ClusterID, domain.Failure, "host_media_disconnected", h.ClusterID == "", "Host %s: unable to read from the discovery media", h.Label())
-			return w.act(ctx, h, lifecycle.LoseMedia, nil)
+			return w.Act(ctx, h, lifecycle.LoseMedia, nil)
 		})
 	}
 	switch reply.Type {
@@ -134,14 +135,14 @@ func (s *Service) take(ctx context.Context, h *domain.Host, key domain.HostKey, 
 		if reply.ExitCode != 0 {
 			verb = lifecycle.ReclaimFail
 		}
-		return s.learn(ctx, key, func(ctx context.Context, w *work, h *domain.Host) error { return w.act(ctx, h, verb, nil) })
+		return s.learn(ctx, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error { return w.Act(ctx, h, verb, nil) })
 	default:
 	}
 	learned, err := hostplan.Understand(reply)
 	if err != nil || learned == nil || s.changesNothing(key, learned) {
 		return err
 	}
-	return s.learn(ctx, key, func(_ context.Context, _ *work, h *domain.Host) error {
+	return s.learn(ctx, key, func(_ context.Context, _ *transaction.Work, h *domain.Host) error {
 		learned(h)
 		return nil
 	})
@@ -149,8 +150,8 @@ func (s *Service) take(ctx context.Context, h *domain.Host, key domain.HostKey, 
 
 // changesNothing is true where a host is in memory as it is stored, and a check leaves it as it is. A cluster whose hosts are to be assessed again needs a transaction.
 func (s *Service) changesNothing(key domain.HostKey, learned func(*domain.Host)) bool {
-	h := s.hosts.Known(key)
-	if h == nil || s.disconnected.Load() || !h.MediaConnected || h.Twin != "" || lifecycle.Silent(h.State) || s.reviews.Due(h.ClusterID, s.clock.Now(), s.PollInterval) {
+	h := s.engine.Hosts.Known(key)
+	if h == nil || s.disconnected.Load() || !h.MediaConnected || h.Twin != "" || lifecycle.Silent(h.State) || s.engine.Reviews.Due(h.ClusterID, s.engine.Clock.Now(), s.PollInterval) {
 		return false
 	}
 	after := *h
@@ -159,12 +160,12 @@ func (s *Service) changesNothing(key domain.HostKey, learned func(*domain.Host))
 }
 
 // learn changes a host and brings it up to date.
-func (s *Service) learn(ctx context.Context, key domain.HostKey, do func(ctx context.Context, w *work, h *domain.Host) error) error {
-	_, err := s.change(ctx, domain.Machine, key, func(ctx context.Context, w *work, h *domain.Host) error {
+func (s *Service) learn(ctx context.Context, key domain.HostKey, do func(ctx context.Context, w *transaction.Work, h *domain.Host) error) error {
+	_, err := s.change(ctx, domain.Machine, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
 		if err := do(ctx, w, h); err != nil {
 			return err
 		}
-		return w.refresh(ctx, h)
+		return w.Refresh(ctx, h)
 	})
 	return err
 }
@@ -183,7 +184,7 @@ func (s *Service) takeInventory(ctx context.Context, known *domain.Host, key dom
 	if known.Twin == "" && known.Summary.Hash == summary.Hash && known.Summary.ClockSkewSeconds == summary.ClockSkewSeconds && known.MediaConnected {
 		return nil
 	}
-	return s.learn(ctx, key, func(ctx context.Context, w *work, h *domain.Host) error {
+	return s.learn(ctx, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
 		h.MediaConnected = true
 		if w.Now.Sub(h.TwinAt) > twinRest*s.PollInterval {
 			h.Twin, h.TwinAt = "", time.Time{}
@@ -204,7 +205,7 @@ const twinRest = 5
 
 // takeTwin keeps that two machines report as one host, which is not to be installed then: it is not known which of them would be.
 func (s *Service) takeTwin(ctx context.Context, key domain.HostKey, other hardware.Summary) error {
-	return s.learn(ctx, key, func(_ context.Context, w *work, h *domain.Host) error {
+	return s.learn(ctx, key, func(_ context.Context, w *transaction.Work, h *domain.Host) error {
 		if !hostplan.OtherMachine(h.Summary, other) {
 			return nil
 		}
@@ -218,13 +219,13 @@ func (s *Service) takeInstall(ctx context.Context, key domain.HostKey, reply age
 	if reply.ExitCode == 0 {
 		return nil
 	}
-	return s.learn(ctx, key, func(ctx context.Context, w *work, h *domain.Host) error {
+	return s.learn(ctx, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
 		if h.State != lifecycle.Installing && h.State != lifecycle.InstallingInProgress || reply.ID != "" && !strings.HasPrefix(reply.ID, string(agentproto.StepInstall)+"-") {
 			return nil
 		}
 		why := domain.Truncate(domain.WithoutSecrets(cmp.Or(reply.Error, reply.Output)), 1000)
 		w.Tell(h, h.ClusterID, domain.Failure, "host_install_failed", false, "Host %s: the installation failed: %s", h.Label(), why)
-		return w.actBecause(ctx, h, lifecycle.Fail, nil, "", why)
+		return w.ActBecause(ctx, h, lifecycle.Fail, nil, "", why)
 	})
 }
 
@@ -233,7 +234,7 @@ func (s *Service) takeUpgrade(ctx context.Context, key domain.HostKey, reply age
 	if reply.ExitCode == 0 {
 		return nil
 	}
-	_, err := s.change(ctx, domain.Machine, key, func(_ context.Context, w *work, h *domain.Host) error {
+	_, err := s.change(ctx, domain.Machine, key, func(_ context.Context, w *transaction.Work, h *domain.Host) error {
 		w.Tell(h, h.ClusterID, domain.Warning, "host_agent_upgrade_failed", true, "Host %s: agent %s was not upgraded to %s: %s",
 			h.FreeLabel(), h.AgentVersion, s.AgentVersion, domain.Truncate(domain.WithoutSecrets(cmp.Or(reply.Error, reply.Output)), 1000))
 		return nil

@@ -20,8 +20,8 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
-	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
 var admin = domain.Scope{Principal: domain.Principal{Admin: true}}
@@ -74,9 +74,9 @@ func contract(t *testing.T, address func(t *testing.T) string) {
 	}
 }
 
-func update(t *testing.T, s *store.Store, do func(ctx context.Context, tx service.Tx)) {
+func update(t *testing.T, s *store.Store, do func(ctx context.Context, tx transaction.Tx)) {
 	t.Helper()
-	require.NoError(t, s.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+	require.NoError(t, s.Update(t.Context(), func(ctx context.Context, tx transaction.Tx) error {
 		do(ctx, tx)
 		return nil
 	}))
@@ -100,14 +100,14 @@ func keepsObjects(t *testing.T, s *store.Store, _ string) {
 	c := &domain.Cluster{ID: uuid.NewString(), Name: "c", CreatedAt: time.Now(), ClusterSettings: domain.ClusterSettings{MachineNetworks: []string{"192.0.2.0/24"}}}
 	h := host(e)
 	h.ClusterID = c.ID
-	update(t, s, func(ctx context.Context, tx service.Tx) {
+	update(t, s, func(ctx context.Context, tx transaction.Tx) {
 		require.NoError(t, tx.PutInfraEnv(ctx, e))
 		require.NoError(t, tx.PutCluster(ctx, c))
 		require.NoError(t, tx.PutHost(ctx, h))
 		require.NoError(t, tx.PutInventory(ctx, h.HostKey, []byte(`{"a":1}`)))
 		require.NoError(t, tx.PutInventory(ctx, h.HostKey, []byte(`{"a":2}`)))
 	})
-	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r transaction.Reader) error {
 		gotE, err := r.InfraEnv(ctx, e.ID)
 		require.NoError(t, err)
 		assert.Equal(t, e.InfraEnvSettings, gotE.InfraEnvSettings)
@@ -144,14 +144,14 @@ func keysOfHosts(t *testing.T, s *store.Store, _ string) {
 	first := host(one)
 	second := host(two)
 	second.HostID = first.HostID
-	update(t, s, func(ctx context.Context, tx service.Tx) {
+	update(t, s, func(ctx context.Context, tx transaction.Tx) {
 		require.NoError(t, tx.PutInfraEnv(ctx, one))
 		require.NoError(t, tx.PutInfraEnv(ctx, two))
 		require.NoError(t, tx.PutHost(ctx, first))
 		require.NoError(t, tx.PutHost(ctx, second))
 	})
-	update(t, s, func(ctx context.Context, tx service.Tx) { require.NoError(t, tx.DeleteHosts(ctx, first.HostKey)) })
-	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+	update(t, s, func(ctx context.Context, tx transaction.Tx) { require.NoError(t, tx.DeleteHosts(ctx, first.HostKey)) })
+	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r transaction.Reader) error {
 		same, err := r.SameMachine(ctx, first.HostID, domain.Owner{}, "")
 		require.NoError(t, err)
 		require.Len(t, same, 1)
@@ -163,13 +163,13 @@ func keysOfHosts(t *testing.T, s *store.Store, _ string) {
 func rollsBack(t *testing.T, s *store.Store, _ string) {
 	e := infraEnv(domain.Owner{})
 	stop := errors.New("stop")
-	err := s.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+	err := s.Update(t.Context(), func(ctx context.Context, tx transaction.Tx) error {
 		require.NoError(t, tx.PutInfraEnv(ctx, e))
 		require.NoError(t, tx.AddEvent(ctx, domain.Event{Name: "n", InfraEnvID: e.ID, At: time.Now(), ForInfraEnv: true}))
 		return stop
 	})
 	require.ErrorIs(t, err, stop)
-	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r transaction.Reader) error {
 		got, err := r.InfraEnv(ctx, e.ID)
 		require.NoError(t, err)
 		assert.Nil(t, got)
@@ -183,7 +183,7 @@ func rollsBack(t *testing.T, s *store.Store, _ string) {
 func endsWithItsCaller(t *testing.T, s *store.Store, _ string) {
 	e := infraEnv(domain.Owner{})
 	ctx, cancel := context.WithCancel(t.Context())
-	err := s.Update(ctx, func(ctx context.Context, tx service.Tx) error {
+	err := s.Update(ctx, func(ctx context.Context, tx transaction.Tx) error {
 		require.NoError(t, tx.PutInfraEnv(ctx, e))
 		cancel()
 		for range 1000 {
@@ -213,14 +213,14 @@ func recalls(t *testing.T, s *store.Store, _ string) {
 	m := memory{infraEnv: infraEnv(domain.Owner{}), cluster: &domain.Cluster{ID: uuid.NewString(), Name: "c", CreatedAt: time.Now()}}
 	m.host = host(m.infraEnv)
 	m.host.ClusterID = m.cluster.ID
-	update(t, s, func(ctx context.Context, tx service.Tx) {
+	update(t, s, func(ctx context.Context, tx transaction.Tx) {
 		require.NoError(t, tx.PutInfraEnv(ctx, m.infraEnv))
 		require.NoError(t, tx.PutCluster(ctx, m.cluster))
 		require.NoError(t, tx.PutHost(ctx, m.host))
 	})
 	m.infraEnv.Name, m.cluster.Name, m.host.Fingerprint = "in memory", "in memory", "in memory"
 	read := func() (names [4]string) {
-		update(t, s, func(ctx context.Context, tx service.Tx) {
+		update(t, s, func(ctx context.Context, tx transaction.Tx) {
 			tx.Recall(m)
 			e, err := tx.InfraEnv(ctx, m.infraEnv.ID)
 			require.NoError(t, err)
@@ -252,7 +252,7 @@ func recalls(t *testing.T, s *store.Store, _ string) {
 // isThere looks for InfraEnvs.
 func isThere(t *testing.T, s *store.Store, want bool, envs ...*domain.InfraEnv) {
 	t.Helper()
-	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r transaction.Reader) error {
 		for _, e := range envs {
 			got, err := r.InfraEnv(ctx, e.ID)
 			require.NoError(t, err)
@@ -289,7 +289,7 @@ func undoesEachAlone(t *testing.T, s *store.Store, _ string) {
 			}()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			err := s.Update(ctx, func(ctx context.Context, tx service.Tx) error {
+			err := s.Update(ctx, func(ctx context.Context, tx transaction.Tx) error {
 				return errors.Join(tx.PutInfraEnv(ctx, e), end(cancel))
 			})
 			assert.Equal(t, i%len(ends) == 0, err == nil, "%v", err)
@@ -303,12 +303,12 @@ func undoesEachAlone(t *testing.T, s *store.Store, _ string) {
 // waitsNoLongerThanItsCaller is an update that is given up while another one has its turn.
 func waitsNoLongerThanItsCaller(t *testing.T, s *store.Store, _ string) {
 	first, second, third := infraEnv(domain.Owner{}), infraEnv(domain.Owner{}), infraEnv(domain.Owner{})
-	put := func(e *domain.InfraEnv) func(context.Context, service.Tx) error {
-		return func(ctx context.Context, tx service.Tx) error { return tx.PutInfraEnv(ctx, e) }
+	put := func(e *domain.InfraEnv) func(context.Context, transaction.Tx) error {
+		return func(ctx context.Context, tx transaction.Tx) error { return tx.PutInfraEnv(ctx, e) }
 	}
 	begun, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error)
 	go func() {
-		ended <- s.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+		ended <- s.Update(t.Context(), func(ctx context.Context, tx transaction.Tx) error {
 			close(begun)
 			<-goOn
 			return put(first)(ctx, tx)
@@ -317,7 +317,7 @@ func waitsNoLongerThanItsCaller(t *testing.T, s *store.Store, _ string) {
 	<-begun
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
-	given := s.Update(ctx, func(ctx context.Context, tx service.Tx) error {
+	given := s.Update(ctx, func(ctx context.Context, tx transaction.Tx) error {
 		err := put(second)(ctx, tx)
 		<-ctx.Done()
 		return err
@@ -334,14 +334,14 @@ func runsAgain(t *testing.T, s *store.Store, _ string) {
 	e := infraEnv(domain.Owner{})
 	h := host(e)
 	h.StateInfo = ""
-	update(t, s, func(ctx context.Context, tx service.Tx) {
+	update(t, s, func(ctx context.Context, tx transaction.Tx) {
 		require.NoError(t, tx.PutInfraEnv(ctx, e))
 		require.NoError(t, tx.PutHost(ctx, h))
 	})
 	var wait sync.WaitGroup
 	for range 20 {
 		wait.Go(func() {
-			assert.NoError(t, s.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+			assert.NoError(t, s.Update(t.Context(), func(ctx context.Context, tx transaction.Tx) error {
 				got, err := tx.Host(ctx, h.HostKey)
 				if err != nil {
 					return err
@@ -352,7 +352,7 @@ func runsAgain(t *testing.T, s *store.Store, _ string) {
 		})
 	}
 	wait.Wait()
-	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r transaction.Reader) error {
 		got, err := r.Host(ctx, h.HostKey)
 		require.NoError(t, err)
 		assert.Len(t, got.StateInfo, 20)
@@ -363,7 +363,7 @@ func runsAgain(t *testing.T, s *store.Store, _ string) {
 	made := infraEnv(domain.Owner{})
 	for range 5 {
 		wait.Go(func() {
-			assert.NoError(t, s.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+			assert.NoError(t, s.Update(t.Context(), func(ctx context.Context, tx transaction.Tx) error {
 				if there, err := tx.InfraEnv(ctx, made.ID); err != nil || there != nil {
 					return err
 				}
@@ -380,14 +380,14 @@ func foldsEvents(t *testing.T, s *store.Store, _ string) {
 	event := func(name, message, cluster string, when time.Time) domain.Event {
 		return domain.Event{Name: name, Message: message, InfraEnvID: "e", HostID: "h", ClusterID: cluster, Severity: "info", Category: "user", At: when, ForInfraEnv: cluster == "", ForCluster: cluster != ""}
 	}
-	update(t, s, func(ctx context.Context, tx service.Tx) {
+	update(t, s, func(ctx context.Context, tx transaction.Tx) {
 		for i := range 50 {
 			require.NoError(t, tx.AddEvent(ctx, event("register", "Registered", "", at.Add(time.Duration(i)*time.Second))))
 		}
 		require.NoError(t, tx.AddEvent(ctx, event("status", "100% secret", "c", at.Add(time.Minute))))
 		require.NoError(t, tx.AddEvent(ctx, event("register", "Registered", "", at.Add(5*time.Hour))))
 	})
-	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r transaction.Reader) error {
 		env, err := r.Events(ctx, domain.EventFilter{InfraEnvID: "e"})
 		require.NoError(t, err)
 		require.Len(t, env.Items, 2, "the tenant's event is not the administrator's")
@@ -416,7 +416,7 @@ func foldsEvents(t *testing.T, s *store.Store, _ string) {
 func prunesEvents(t *testing.T, s *store.Store, _ string) {
 	now := time.Now()
 	add := func(message string, at time.Time) {
-		update(t, s, func(ctx context.Context, tx service.Tx) {
+		update(t, s, func(ctx context.Context, tx transaction.Tx) {
 			require.NoError(t, tx.AddEvent(ctx, domain.Event{Name: "n", InfraEnvID: "e", Message: message, At: at, ForInfraEnv: true}))
 		})
 	}
@@ -425,7 +425,7 @@ func prunesEvents(t *testing.T, s *store.Store, _ string) {
 	}
 	add("new", now)
 	left := func(after *int64) (messages []string, last int64) {
-		require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+		require.NoError(t, s.View(t.Context(), func(ctx context.Context, r transaction.Reader) error {
 			list, err := r.Events(ctx, domain.EventFilter{InfraEnvID: "e", AfterPosition: after})
 			for _, e := range list.Items {
 				messages, last = append(messages, e.Message), e.Position
@@ -458,18 +458,18 @@ func trimsEvents(t *testing.T, s *store.Store, _ string) {
 	event := func(host, message string, reported bool) domain.Event {
 		return domain.Event{Name: "n", InfraEnvID: "e", HostID: host, Message: message, At: at, ForInfraEnv: true, Reported: reported}
 	}
-	update(t, s, func(ctx context.Context, tx service.Tx) {
+	update(t, s, func(ctx context.Context, tx transaction.Tx) {
 		for i := range 5 {
 			require.NoError(t, tx.AddEvent(ctx, event("loud", fmt.Sprintf("service %d", i), false)))
 			require.NoError(t, tx.AddEvent(ctx, event("other", fmt.Sprintf("other %d", i), true)))
 		}
 	})
 	for i := range domain.ReportedEvents + 20 {
-		update(t, s, func(ctx context.Context, tx service.Tx) {
+		update(t, s, func(ctx context.Context, tx transaction.Tx) {
 			require.NoError(t, tx.AddEvent(ctx, event("loud", fmt.Sprintf("reported %d", i), true)))
 		})
 	}
-	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r transaction.Reader) error {
 		loud, err := r.Events(ctx, domain.EventFilter{InfraEnvID: "e", HostIDs: []string{"loud"}, AfterPosition: new(int64)})
 		require.NoError(t, err)
 		require.Len(t, loud.Items, 5+domain.ReportedEvents)
@@ -486,13 +486,13 @@ func trimsEvents(t *testing.T, s *store.Store, _ string) {
 func followsRepetitions(t *testing.T, s *store.Store, _ string) {
 	at := time.Now()
 	for i, names := range [][]string{{"one", "two"}, {"two", "one"}} {
-		update(t, s, func(ctx context.Context, tx service.Tx) {
+		update(t, s, func(ctx context.Context, tx transaction.Tx) {
 			for _, name := range names {
 				require.NoError(t, tx.AddEvent(ctx, domain.Event{Name: name, InfraEnvID: "e", At: at.Add(time.Duration(i) * time.Minute), ForInfraEnv: true}))
 			}
 		})
 	}
-	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r transaction.Reader) error {
 		first, err := r.Events(ctx, domain.EventFilter{InfraEnvID: "e", AfterPosition: new(int64)})
 		require.NoError(t, err)
 		require.Len(t, first.Items, 2)
@@ -510,7 +510,7 @@ func followsEvents(t *testing.T, s *store.Store, _ string) {
 	for i := range writers {
 		wait.Go(func() {
 			for j := range updates {
-				update(t, s, func(ctx context.Context, tx service.Tx) {
+				update(t, s, func(ctx context.Context, tx transaction.Tx) {
 					for k := range each {
 						require.NoError(t, tx.AddEvent(ctx, domain.Event{Name: "n", InfraEnvID: "e", Message: fmt.Sprint(i, j, k), At: time.Now(), ForInfraEnv: true}))
 					}
@@ -529,7 +529,7 @@ func followsEvents(t *testing.T, s *store.Store, _ string) {
 		default:
 		}
 		more := 0
-		require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+		require.NoError(t, s.View(t.Context(), func(ctx context.Context, r transaction.Reader) error {
 			list, err := r.Events(ctx, filter)
 			for _, e := range list.Items {
 				assert.Greater(t, e.Position, *filter.AfterPosition)
@@ -546,7 +546,7 @@ func followsEvents(t *testing.T, s *store.Store, _ string) {
 }
 
 func ownsLists(t *testing.T, s *store.Store, _ string) {
-	update(t, s, func(ctx context.Context, tx service.Tx) {
+	update(t, s, func(ctx context.Context, tx transaction.Tx) {
 		for _, owner := range []domain.Owner{{User: "u", Organization: "o"}, {User: "v", Organization: "o"}, {User: "u"}, {User: "w"}, {}} {
 			e := infraEnv(owner)
 			require.NoError(t, tx.PutInfraEnv(ctx, e))
@@ -554,7 +554,7 @@ func ownsLists(t *testing.T, s *store.Store, _ string) {
 		}
 	})
 	var used domain.HostKey
-	update(t, s, func(ctx context.Context, tx service.Tx) {
+	update(t, s, func(ctx context.Context, tx transaction.Tx) {
 		c, e := &domain.Cluster{ID: uuid.NewString(), Name: "used", CreatedAt: time.Now()}, infraEnv(domain.Owner{User: "w"})
 		c.Owner = domain.Owner{User: "creator"}
 		require.NoError(t, tx.PutCluster(ctx, c))
@@ -563,7 +563,7 @@ func ownsLists(t *testing.T, s *store.Store, _ string) {
 		h.ClusterID, used = c.ID, h.HostKey
 		require.NoError(t, tx.PutHost(ctx, h))
 	})
-	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r transaction.Reader) error {
 		for who, want := range map[string]int{"creator": 1, "w": 2, "u": 1, "": 0} {
 			hosts, err := r.Hosts(ctx, domain.Scope{Principal: domain.Principal{User: who}}, domain.HostFilter{})
 			require.NoError(t, err)
@@ -578,11 +578,11 @@ func ownsLists(t *testing.T, s *store.Store, _ string) {
 		}
 		return nil
 	}))
-	update(t, s, func(ctx context.Context, tx service.Tx) {
+	update(t, s, func(ctx context.Context, tx transaction.Tx) {
 		require.NoError(t, tx.DeleteHosts(ctx, used))
 		require.NoError(t, tx.DeleteInfraEnv(ctx, used.InfraEnvID))
 	})
-	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r transaction.Reader) error {
 		for _, c := range []struct {
 			who  domain.Principal
 			want int
@@ -650,11 +650,11 @@ func savesHeartbeats(t *testing.T, s *store.Store, _ string) {
 
 func opensAgain(t *testing.T, s *store.Store, address string) {
 	e := infraEnv(domain.Owner{})
-	update(t, s, func(ctx context.Context, tx service.Tx) { require.NoError(t, tx.PutInfraEnv(ctx, e)) })
+	update(t, s, func(ctx context.Context, tx transaction.Tx) { require.NoError(t, tx.PutInfraEnv(ctx, e)) })
 	again, err := store.Open(t.Context(), address)
 	require.NoError(t, err)
 	defer again.Close() //nolint:errcheck // the test is over
-	require.NoError(t, again.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+	require.NoError(t, again.View(t.Context(), func(ctx context.Context, r transaction.Reader) error {
 		got, err := r.InfraEnv(ctx, e.ID)
 		require.NoError(t, err)
 		assert.NotNil(t, got)
@@ -665,11 +665,11 @@ func opensAgain(t *testing.T, s *store.Store, address string) {
 func refusesOrphans(t *testing.T, s *store.Store, _ string) {
 	e := infraEnv(domain.Owner{})
 	h := host(e)
-	update(t, s, func(ctx context.Context, tx service.Tx) {
+	update(t, s, func(ctx context.Context, tx transaction.Tx) {
 		require.NoError(t, tx.PutInfraEnv(ctx, e))
 		require.NoError(t, tx.PutHost(ctx, h))
 	})
-	require.Error(t, s.Update(t.Context(), func(ctx context.Context, tx service.Tx) error { return tx.DeleteInfraEnv(ctx, e.ID) }))
+	require.Error(t, s.Update(t.Context(), func(ctx context.Context, tx transaction.Tx) error { return tx.DeleteInfraEnv(ctx, e.ID) }))
 }
 
 // TestReplicasTellEachOther needs the database of several replicas.
@@ -687,14 +687,16 @@ func TestReplicasTellEachOther(t *testing.T) {
 	go func() { assert.NoError(t, two.Listen(ctx, func(c []domain.Change) { heard <- c }, func() {})) }()
 	assert.Equal(t, domain.EverythingChanged, (<-heard)[0].Kind)
 	change := domain.Change{Kind: domain.HostChanged, Host: domain.HostKey{InfraEnvID: "e", HostID: "h"}, ID: "e"}
-	update(t, one, func(_ context.Context, tx service.Tx) { tx.Announce(change) })
+	update(t, one, func(_ context.Context, tx transaction.Tx) { tx.Announce(change) })
 	assert.Equal(t, []domain.Change{change}, <-heard)
 
 	// While the database is away the answer is a refusal that says so; afterwards nobody knows what was missed.
 	server.Down()
 	err = one.Ping(t.Context())
 	assert.Equal(t, domain.Unavailable, domain.KindOf(err))
-	err = one.Update(t.Context(), func(ctx context.Context, tx service.Tx) error { return tx.AddEvent(ctx, domain.Event{At: time.Now()}) })
+	err = one.Update(t.Context(), func(ctx context.Context, tx transaction.Tx) error {
+		return tx.AddEvent(ctx, domain.Event{At: time.Now()})
+	})
 	assert.Equal(t, domain.Unavailable, domain.KindOf(err), "%v", err)
 	server.Up()
 	assert.Equal(t, domain.EverythingChanged, (<-heard)[0].Kind)
@@ -704,7 +706,7 @@ func TestReplicasTellEachOther(t *testing.T) {
 func keepsFiles(t *testing.T, s *store.Store, _ string) {
 	c := &domain.Cluster{ID: uuid.NewString(), Name: "c", CreatedAt: time.Now()}
 	at := time.Now()
-	update(t, s, func(ctx context.Context, tx service.Tx) {
+	update(t, s, func(ctx context.Context, tx transaction.Tx) {
 		require.NoError(t, tx.PutCluster(ctx, c))
 		require.NoError(t, tx.PutFile(ctx, c.ID, "b", []byte("old"), at))
 		require.NoError(t, tx.PutFile(ctx, c.ID, "b", []byte("new\x00"), at.Add(time.Second)))
@@ -714,7 +716,7 @@ func keepsFiles(t *testing.T, s *store.Store, _ string) {
 	})
 	look := func(want ...string) {
 		t.Helper()
-		require.NoError(t, s.View(t.Context(), func(ctx context.Context, r service.Reader) error {
+		require.NoError(t, s.View(t.Context(), func(ctx context.Context, r transaction.Reader) error {
 			files, err := r.Files(ctx, c.ID)
 			require.NoError(t, err)
 			var names []string
@@ -729,6 +731,6 @@ func keepsFiles(t *testing.T, s *store.Store, _ string) {
 		}))
 	}
 	look("a", "b")
-	update(t, s, func(ctx context.Context, tx service.Tx) { require.NoError(t, tx.DeleteCluster(ctx, c.ID)) })
+	update(t, s, func(ctx context.Context, tx transaction.Tx) { require.NoError(t, tx.DeleteCluster(ctx, c.ID)) })
 	look()
 }

@@ -6,7 +6,7 @@ package store
 import (
 	"context"
 
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
 // Wipe drops all rows.
@@ -20,8 +20,8 @@ func (s *Store) Wipe(ctx context.Context) error {
 }
 
 // RollBack ends the transaction of an update from inside, as SQLite does when its disk is full.
-func RollBack(ctx context.Context, tx service.Tx) error {
-	_, err := tx.(*transaction).tx.ExecContext(ctx, "ROLLBACK")
+func RollBack(ctx context.Context, tx transaction.Tx) error {
+	_, err := tx.(*sqlTx).tx.ExecContext(ctx, "ROLLBACK")
 	return err
 }
 

@@ -23,7 +23,7 @@ type fileRow struct {
 	Body      []byte    `bun:"body"`
 }
 
-// Files implements service.Reader.
+// Files implements transaction.Reader.
 func (r reader) Files(ctx context.Context, clusterID string) ([]domain.FileInfo, error) {
 	var rows []fileRow
 	if err := r.db.NewSelect().Model(&rows).ExcludeColumn("body").Where("cluster_id = ?", clusterID).Order("name").Scan(ctx); err != nil {
@@ -36,7 +36,7 @@ func (r reader) Files(ctx context.Context, clusterID string) ([]domain.FileInfo,
 	return files, nil
 }
 
-// File implements service.Reader.
+// File implements transaction.Reader.
 func (r reader) File(ctx context.Context, clusterID, name string) ([]byte, error) {
 	var row fileRow
 	r.lock = ""
@@ -47,8 +47,8 @@ func (r reader) File(ctx context.Context, clusterID, name string) ([]byte, error
 	return row.Body, nil
 }
 
-// PutFile implements service.Tx.
-func (t *transaction) PutFile(ctx context.Context, clusterID, name string, body []byte, at time.Time) error {
+// PutFile implements transaction.Tx.
+func (t *sqlTx) PutFile(ctx context.Context, clusterID, name string, body []byte, at time.Time) error {
 	if body == nil {
 		body = []byte{}
 	}
@@ -61,8 +61,8 @@ func (t *transaction) PutFile(ctx context.Context, clusterID, name string, body 
 	return nil
 }
 
-// DeleteFile implements service.Tx.
-func (t *transaction) DeleteFile(ctx context.Context, clusterID, name string) error {
+// DeleteFile implements transaction.Tx.
+func (t *sqlTx) DeleteFile(ctx context.Context, clusterID, name string) error {
 	if _, err := t.db.NewDelete().Model((*fileRow)(nil)).Where("cluster_id = ? AND name = ?", clusterID, name).Exec(ctx); err != nil {
 		return fmt.Errorf("deleting file %s of cluster %s: %w", name, clusterID, err)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
-	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
 // TestAPanicAfterTheCommitIsForWhoAsked is an update that panics when others that share its transaction are committed, too: they are not kept waiting.
@@ -30,7 +30,7 @@ func TestAPanicAfterTheCommitIsForWhoAsked(t *testing.T) {
 	begun := make(chan struct{})
 	wait.Go(func() {
 		assert.Panics(t, func() {
-			_ = s.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+			_ = s.Update(t.Context(), func(ctx context.Context, tx transaction.Tx) error {
 				close(begun)
 				assert.Eventually(t, func() bool { return store.Waiting(s) == 1 }, time.Minute, time.Millisecond)
 				tx.AfterCommit(func() { panic("after the commit") })
@@ -39,7 +39,7 @@ func TestAPanicAfterTheCommitIsForWhoAsked(t *testing.T) {
 		})
 	})
 	<-begun
-	update(t, s, func(ctx context.Context, tx service.Tx) { require.NoError(t, tx.PutInfraEnv(ctx, second)) })
+	update(t, s, func(ctx context.Context, tx transaction.Tx) { require.NoError(t, tx.PutInfraEnv(ctx, second)) })
 	wait.Wait()
 	isThere(t, s, true, first, second)
 }
@@ -53,21 +53,21 @@ func TestUpdatesOfALostTransactionFail(t *testing.T) {
 	var wait sync.WaitGroup
 	begun := make(chan struct{})
 	wait.Go(func() {
-		assert.Error(t, s.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+		assert.Error(t, s.Update(t.Context(), func(ctx context.Context, tx transaction.Tx) error {
 			close(begun)
 			assert.Eventually(t, func() bool { return store.Waiting(s) == 1 }, time.Minute, time.Millisecond)
 			return tx.PutInfraEnv(ctx, first)
 		}))
 	})
 	<-begun
-	err = s.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+	err = s.Update(t.Context(), func(ctx context.Context, tx transaction.Tx) error {
 		require.NoError(t, tx.PutInfraEnv(ctx, second))
 		return store.RollBack(ctx, tx)
 	})
 	require.Error(t, err)
 	wait.Wait()
 	isThere(t, s, false, first, second)
-	update(t, s, func(ctx context.Context, tx service.Tx) { require.NoError(t, tx.PutInfraEnv(ctx, later)) })
+	update(t, s, func(ctx context.Context, tx transaction.Tx) { require.NoError(t, tx.PutInfraEnv(ctx, later)) })
 	isThere(t, s, true, later)
 }
 
@@ -86,12 +86,12 @@ func TestAFullDiskIsAway(t *testing.T) {
 	filler := filepath.Join(disk, "filler")
 	require.Error(t, os.WriteFile(filler, make([]byte, 1<<20), 0o600))
 	assert.Equal(t, domain.Unavailable, domain.KindOf(s.Ping(t.Context())))
-	assert.Equal(t, domain.Unavailable, domain.KindOf(s.Update(t.Context(), func(ctx context.Context, tx service.Tx) error {
+	assert.Equal(t, domain.Unavailable, domain.KindOf(s.Update(t.Context(), func(ctx context.Context, tx transaction.Tx) error {
 		return tx.PutInfraEnv(ctx, infraEnv(domain.Owner{}))
 	})))
 	require.NoError(t, os.Remove(filler))
 	require.NoError(t, s.Ping(t.Context()))
-	update(t, s, func(ctx context.Context, tx service.Tx) {
+	update(t, s, func(ctx context.Context, tx transaction.Tx) {
 		require.NoError(t, tx.PutInfraEnv(ctx, infraEnv(domain.Owner{})))
 	})
 }

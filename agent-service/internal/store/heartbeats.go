@@ -43,7 +43,7 @@ type heartbeatRow struct {
 	Saved      bun.Safe `bun:"saved"`
 }
 
-// SavePolls implements service.Store.
+// SavePolls implements transaction.Store.
 func (s *Store) SavePolls(ctx context.Context, polls []domain.Poll) error {
 	ctx, cancel := s.patient(ctx)
 	defer cancel()
@@ -63,7 +63,7 @@ func (s *Store) SavePolls(ctx context.Context, polls []domain.Poll) error {
 	return nil
 }
 
-// PollsSince implements service.Store.
+// PollsSince implements transaction.Store.
 func (s *Store) PollsSince(ctx context.Context, mark int64) ([]domain.Poll, int64, error) {
 	ctx, cancel := s.patient(ctx)
 	defer cancel()

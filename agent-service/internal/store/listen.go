@@ -28,7 +28,7 @@ const (
 	answersWithin = 5 * time.Second
 )
 
-// Listen implements service.Store. A broken connection is made again; what came in between is EverythingChanged.
+// Listen implements transaction.Store. A broken connection is made again; what came in between is EverythingChanged.
 func (s *Store) Listen(ctx context.Context, notify func([]domain.Change), disconnected func()) error {
 	if s.listen == nil {
 		<-ctx.Done()

@@ -15,7 +15,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
 const (
@@ -23,14 +23,14 @@ const (
 	largestPage = 5000
 )
 
-// reader implements service.Reader on a connection or a transaction.
+// reader implements transaction.Reader on a connection or a transaction.
 type reader struct {
 	db bun.IDB
 	// prepared has the statements that are used most, and tx is nil outside of a transaction.
 	prepared *prepared
 	tx       *sql.Tx
 	// memory is nil where there is none to read from.
-	memory service.Memory
+	memory transaction.Memory
 	// lock is added to reads of single hosts in a transaction, where the database has row locks.
 	lock string
 }
@@ -61,7 +61,7 @@ func (r reader) first(ctx context.Context, text string, values []any, into ...an
 	return found && err == nil, classify(errors.Join(err, rows.Err()))
 }
 
-// InfraEnv implements service.Reader.
+// InfraEnv implements transaction.Reader.
 func (r reader) InfraEnv(ctx context.Context, id string) (*domain.InfraEnv, error) {
 	row := infraEnvRow{ID: id}
 	r.lock = ""
@@ -81,7 +81,7 @@ func same(madeAt time.Time, revision int64, storedMadeAt time.Time, storedRevisi
 	return madeAt.UnixMicro() == storedMadeAt.UnixMicro() && revision == storedRevision
 }
 
-// Cluster implements service.Reader.
+// Cluster implements transaction.Reader.
 func (r reader) Cluster(ctx context.Context, id string) (*domain.Cluster, error) {
 	row := clusterRow{ID: id}
 	r.lock = "" // a transaction that changes it has locked it before
@@ -96,7 +96,7 @@ func (r reader) Cluster(ctx context.Context, id string) (*domain.Cluster, error)
 	return row.decode()
 }
 
-// Host implements service.Reader.
+// Host implements transaction.Reader.
 func (r reader) Host(ctx context.Context, key domain.HostKey) (*domain.Host, error) {
 	row := hostRow{InfraEnvID: key.InfraEnvID, HostID: key.HostID}
 	if found, err := r.first(ctx, selectHost, []any{key.InfraEnvID, key.HostID}, &row.CreatedAt, &row.Revision, &row.Doc); err != nil || !found {
@@ -115,7 +115,7 @@ func (r reader) host(row hostRow) (*domain.Host, error) {
 	return row.decode()
 }
 
-// Inventory implements service.Reader.
+// Inventory implements transaction.Reader.
 func (r reader) Inventory(ctx context.Context, key domain.HostKey) ([]byte, error) {
 	var body string
 	r.lock = ""
@@ -125,7 +125,7 @@ func (r reader) Inventory(ctx context.Context, key domain.HostKey) ([]byte, erro
 	return []byte(body), nil
 }
 
-// Inventories implements service.Reader, with one statement for many hosts.
+// Inventories implements transaction.Reader, with one statement for many hosts.
 func (r reader) Inventories(ctx context.Context, keys []domain.HostKey) (map[domain.HostKey][]byte, error) {
 	machines := map[string][]string{}
 	for _, key := range keys {
@@ -146,7 +146,7 @@ func (r reader) Inventories(ctx context.Context, keys []domain.HostKey) (map[dom
 	return found, nil
 }
 
-// HostsOfCluster implements service.Reader. Those that are in memory as they are stored are not read again.
+// HostsOfCluster implements transaction.Reader. Those that are in memory as they are stored are not read again.
 func (r reader) HostsOfCluster(ctx context.Context, id string) ([]*domain.Host, error) {
 	if r.memory == nil {
 		return r.membersOf(ctx, id)
@@ -178,7 +178,7 @@ func (r reader) membersOf(ctx context.Context, id string) ([]*domain.Host, error
 	return members, err
 }
 
-// HostsByKey implements service.Reader.
+// HostsByKey implements transaction.Reader.
 func (r reader) HostsByKey(ctx context.Context, keys []domain.HostKey) ([]domain.Host, error) {
 	var all []domain.Host
 	for infraEnv, ids := range byInfraEnv(keys) {
@@ -217,7 +217,7 @@ func (r reader) revisions(ctx context.Context, id string) (members []*domain.Hos
 	return members, missing, classify(rows.Err())
 }
 
-// SameMachine implements service.Reader.
+// SameMachine implements transaction.Reader.
 func (r reader) SameMachine(ctx context.Context, hostID string, owner domain.Owner, namespace string) ([]domain.Host, error) {
 	return r.hosts(ctx, selectMachine, hostID, owner.Organization, owner.Organization, owner.User, namespace)
 }
@@ -302,7 +302,7 @@ func ofKube(query *bun.SelectQuery, ref *domain.KubeRef) *bun.SelectQuery {
 	return query.Where("kube_namespace = ? AND kube_name = ?", ref.Namespace, ref.Name)
 }
 
-// InfraEnvs implements service.Reader.
+// InfraEnvs implements transaction.Reader.
 func (r reader) InfraEnvs(ctx context.Context, scope domain.Scope, f domain.InfraEnvFilter) (domain.List[domain.InfraEnv], error) {
 	var rows []infraEnvRow
 	query := equal(equal(ofKube(owned(r.db.NewSelect().Model(&rows), scope), f.Kube), "cluster_id", f.ClusterID), "user_name", f.Owner)
@@ -312,14 +312,14 @@ func (r reader) InfraEnvs(ctx context.Context, scope domain.Scope, f domain.Infr
 	return list(ctx, paged(query.Order("created_at", "id"), f.Page), &rows, infraEnvRow.decode)
 }
 
-// Clusters implements service.Reader.
+// Clusters implements transaction.Reader.
 func (r reader) Clusters(ctx context.Context, scope domain.Scope, f domain.ClusterFilter) (domain.List[domain.Cluster], error) {
 	var rows []clusterRow
 	query := equal(ofKube(owned(r.db.NewSelect().Model(&rows), scope), f.Kube), "user_name", f.Owner)
 	return list(ctx, paged(query.Order("created_at", "id"), f.Page), &rows, clusterRow.decode)
 }
 
-// Hosts implements service.Reader.
+// Hosts implements transaction.Reader.
 func (r reader) Hosts(ctx context.Context, scope domain.Scope, f domain.HostFilter) (domain.List[domain.Host], error) {
 	var rows []hostRow
 	query := reached(r.db.NewSelect().Model(&rows), r.db, scope)
@@ -340,7 +340,7 @@ func list[R, T any](ctx context.Context, query *bun.SelectQuery, rows *[]R, deco
 	return domain.List[T]{Items: items, Total: int(total)}, err
 }
 
-// Events implements service.Reader.
+// Events implements transaction.Reader.
 func (r reader) Events(ctx context.Context, f domain.EventFilter) (domain.List[domain.Event], error) {
 	var rows []eventRow
 	query := r.db.NewSelect().Model(&rows)

@@ -25,9 +25,9 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 	"github.com/uptrace/bun/dialect/sqlitedialect"
-	_ "modernc.org/sqlite" // the driver "sqlite"
+	_ "modernc.org/sqlite"
 
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
 //go:embed migrations
@@ -37,7 +37,7 @@ var migrations embed.FS
 // long is undone: others may wait for it.
 const patience = 8 * time.Second
 
-// Store implements service.Store.
+// Store implements transaction.Store.
 type Store struct {
 	write *bun.DB
 	read  *bun.DB
@@ -54,7 +54,7 @@ type Store struct {
 	Statements atomic.Int64
 }
 
-var _ service.Store = (*Store)(nil)
+var _ transaction.Store = (*Store)(nil)
 
 // Open connects to a database and brings its schema up to date. The address is postgres://… or the path of a SQLite
 // file, which is made when it is missing.
@@ -164,7 +164,7 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// Ping implements service.Store.
+// Ping implements transaction.Store.
 func (s *Store) Ping(ctx context.Context) error {
 	ctx, cancel := s.patient(ctx)
 	defer cancel()
@@ -185,7 +185,7 @@ func (s *Store) patient(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, patience)
 }
 
-// Shared implements service.Store.
+// Shared implements transaction.Store.
 func (s *Store) Shared() bool { return s.listen != nil }
 
 // counter counts statements.

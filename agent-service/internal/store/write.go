@@ -20,7 +20,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
-	"github.com/muster-io/muster/agent-service/internal/service"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
 const (
@@ -38,8 +38,8 @@ const (
 	eventLock = 0x6d7573746572
 )
 
-// transaction implements service.Tx.
-type transaction struct {
+// sqlTx implements transaction.Tx.
+type sqlTx struct {
 	reader
 	store   *Store
 	changes []domain.Change
@@ -48,14 +48,14 @@ type transaction struct {
 	after  []func()
 }
 
-// Recall implements service.Tx.
-func (t *transaction) Recall(m service.Memory) { t.memory = m }
+// Recall implements transaction.Tx.
+func (t *sqlTx) Recall(m transaction.Memory) { t.memory = m }
 
-// AfterCommit implements service.Tx.
-func (t *transaction) AfterCommit(do func()) { t.after = append(t.after, do) }
+// AfterCommit implements transaction.Tx.
+func (t *sqlTx) AfterCommit(do func()) { t.after = append(t.after, do) }
 
-// Update implements service.Store.
-func (s *Store) Update(ctx context.Context, do func(context.Context, service.Tx) error) error {
+// Update implements transaction.Store.
+func (s *Store) Update(ctx context.Context, do func(context.Context, transaction.Tx) error) error {
 	ctx, cancel := s.patient(ctx)
 	defer cancel()
 	var err error
@@ -71,10 +71,10 @@ func (s *Store) Update(ctx context.Context, do func(context.Context, service.Tx)
 	return classify(err)
 }
 
-func (s *Store) once(ctx context.Context, do func(context.Context, service.Tx) error) error {
+func (s *Store) once(ctx context.Context, do func(context.Context, transaction.Tx) error) error {
 	if s.listen == nil {
 		return s.group.update(ctx, func(ctx context.Context, tx bun.Tx) ([]func(), error) {
-			t := &transaction{reader: reader{db: tx, prepared: s.writing, tx: tx.Tx}, store: s}
+			t := &sqlTx{reader: reader{db: tx, prepared: s.writing, tx: tx.Tx}, store: s}
 			err := do(ctx, t)
 			return t.after, err
 		})
@@ -83,7 +83,7 @@ func (s *Store) once(ctx context.Context, do func(context.Context, service.Tx) e
 	if err != nil {
 		return fmt.Errorf("beginning a transaction: %w", err)
 	}
-	t := &transaction{reader: reader{db: tx, prepared: s.writing, tx: tx.Tx, lock: "UPDATE"}, store: s}
+	t := &sqlTx{reader: reader{db: tx, prepared: s.writing, tx: tx.Tx, lock: "UPDATE"}, store: s}
 	if err := t.carryOut(ctx, do); err != nil {
 		return errors.Join(err, ignoreDone(tx.Rollback()))
 	}
@@ -97,7 +97,7 @@ func (s *Store) once(ctx context.Context, do func(context.Context, service.Tx) e
 }
 
 // carryOut does what the transaction is for. One that panics or ends its goroutine is rolled back at once: a context that ends would close the connection with it.
-func (t *transaction) carryOut(ctx context.Context, do func(context.Context, service.Tx) error) error {
+func (t *sqlTx) carryOut(ctx context.Context, do func(context.Context, transaction.Tx) error) error {
 	returned := false
 	defer func() {
 		if !returned {
@@ -128,21 +128,21 @@ func orNothing(err error) error {
 	return err
 }
 
-// View implements service.Store.
-func (s *Store) View(ctx context.Context, do func(context.Context, service.Reader) error) error {
+// View implements transaction.Store.
+func (s *Store) View(ctx context.Context, do func(context.Context, transaction.Reader) error) error {
 	ctx, cancel := s.patient(ctx)
 	defer cancel()
 	return classify(do(ctx, reader{db: s.read, prepared: s.reading}))
 }
 
-// Announce implements service.Tx.
-func (t *transaction) Announce(changes ...domain.Change) {
+// Announce implements transaction.Tx.
+func (t *sqlTx) Announce(changes ...domain.Change) {
 	t.changes = append(t.changes, changes...)
 }
 
 // finish writes the events and tells other replicas of the changes, with the commit. One transaction at a time does it, so that whoever has seen an event has seen
 // all with lower positions. All of it is sent at once, so that the others do not wait for long.
-func (t *transaction) finish(ctx context.Context) error {
+func (t *sqlTx) finish(ctx context.Context) error {
 	var statements []string
 	var values []any
 	say := func(statement string, with ...any) {
@@ -176,7 +176,7 @@ func (t *transaction) finish(ctx context.Context) error {
 }
 
 // notifications are the changes in as many parts as notifications need.
-func (t *transaction) notifications() ([][]byte, error) {
+func (t *sqlTx) notifications() ([][]byte, error) {
 	var all [][]byte
 	for some := range slices.Chunk(t.changes, changesInNews) {
 		news, err := json.Marshal(notification{Origin: t.store.origin, Changes: some})
@@ -188,8 +188,8 @@ func (t *transaction) notifications() ([][]byte, error) {
 	return all, nil
 }
 
-// LockClusters implements service.Tx.
-func (t *transaction) LockClusters(ctx context.Context, ids ...string) error {
+// LockClusters implements transaction.Tx.
+func (t *sqlTx) LockClusters(ctx context.Context, ids ...string) error {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == "" })
 	slices.Sort(ids)
 	if t.lock == "" || len(ids) == 0 {
@@ -204,7 +204,7 @@ func (t *transaction) LockClusters(ctx context.Context, ids ...string) error {
 }
 
 // over writes a row over the one that was read.
-func (t *transaction) over(ctx context.Context, what, text string, values ...any) error {
+func (t *sqlTx) over(ctx context.Context, what, text string, values ...any) error {
 	n, err := t.prepared.exec(ctx, t.tx, text, values...)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", what, err)
@@ -216,7 +216,7 @@ func (t *transaction) over(ctx context.Context, what, text string, values ...any
 }
 
 // put inserts a row whose object is new (revision 0), and else writes over the one that was read.
-func (t *transaction) put(ctx context.Context, row any, known int64, what string) error {
+func (t *sqlTx) put(ctx context.Context, row any, known int64, what string) error {
 	var result sql.Result
 	var err error
 	if known == 0 {
@@ -233,8 +233,8 @@ func (t *transaction) put(ctx context.Context, row any, known int64, what string
 	return nil
 }
 
-// PutInfraEnv implements service.Tx.
-func (t *transaction) PutInfraEnv(ctx context.Context, e *domain.InfraEnv) error {
+// PutInfraEnv implements transaction.Tx.
+func (t *sqlTx) PutInfraEnv(ctx context.Context, e *domain.InfraEnv) error {
 	known := e.Revision
 	e.Revision++
 	doc, err := encode(e)
@@ -248,8 +248,8 @@ func (t *transaction) PutInfraEnv(ctx context.Context, e *domain.InfraEnv) error
 	}, known, "InfraEnv "+e.ID)
 }
 
-// PutCluster implements service.Tx.
-func (t *transaction) PutCluster(ctx context.Context, c *domain.Cluster) error {
+// PutCluster implements transaction.Tx.
+func (t *sqlTx) PutCluster(ctx context.Context, c *domain.Cluster) error {
 	known := c.Revision
 	c.Revision++
 	doc, err := encode(c)
@@ -265,8 +265,8 @@ func (t *transaction) PutCluster(ctx context.Context, c *domain.Cluster) error {
 	}, known, "cluster "+c.ID)
 }
 
-// PutHost implements service.Tx.
-func (t *transaction) PutHost(ctx context.Context, h *domain.Host) error {
+// PutHost implements transaction.Tx.
+func (t *sqlTx) PutHost(ctx context.Context, h *domain.Host) error {
 	known := h.Revision
 	h.Revision++
 	doc, err := encode(h)
@@ -283,8 +283,8 @@ func (t *transaction) PutHost(ctx context.Context, h *domain.Host) error {
 	}, known, "host "+h.String())
 }
 
-// PutInventory implements service.Tx.
-func (t *transaction) PutInventory(ctx context.Context, key domain.HostKey, inventory []byte) error {
+// PutInventory implements transaction.Tx.
+func (t *sqlTx) PutInventory(ctx context.Context, key domain.HostKey, inventory []byte) error {
 	row := &inventoryRow{InfraEnvID: key.InfraEnvID, HostID: key.HostID, Body: string(inventory)}
 	if _, err := t.db.NewInsert().Model(row).On("CONFLICT (infra_env_id, host_id) DO UPDATE").Set("body = EXCLUDED.body").Exec(ctx); err != nil {
 		return fmt.Errorf("writing the inventory of host %s: %w", key, err)
@@ -292,24 +292,24 @@ func (t *transaction) PutInventory(ctx context.Context, key domain.HostKey, inve
 	return nil
 }
 
-// DeleteInfraEnv implements service.Tx.
-func (t *transaction) DeleteInfraEnv(ctx context.Context, id string) error {
+// DeleteInfraEnv implements transaction.Tx.
+func (t *sqlTx) DeleteInfraEnv(ctx context.Context, id string) error {
 	if _, err := t.db.NewDelete().Model((*infraEnvRow)(nil)).Where("id = ?", id).Exec(ctx); err != nil {
 		return fmt.Errorf("deleting InfraEnv %s: %w", id, err)
 	}
 	return nil
 }
 
-// DeleteCluster implements service.Tx.
-func (t *transaction) DeleteCluster(ctx context.Context, id string) error {
+// DeleteCluster implements transaction.Tx.
+func (t *sqlTx) DeleteCluster(ctx context.Context, id string) error {
 	if _, err := t.db.NewDelete().Model((*clusterRow)(nil)).Where("id = ?", id).Exec(ctx); err != nil {
 		return fmt.Errorf("deleting cluster %s: %w", id, err)
 	}
 	return nil
 }
 
-// LockHosts implements service.Tx.
-func (t *transaction) LockHosts(ctx context.Context, keys []domain.HostKey) ([]domain.Host, error) {
+// LockHosts implements transaction.Tx.
+func (t *sqlTx) LockHosts(ctx context.Context, keys []domain.HostKey) ([]domain.Host, error) {
 	var all []domain.Host
 	for infraEnv, ids := range byInfraEnv(keys) {
 		var rows []hostRow
@@ -345,8 +345,8 @@ func byInfraEnv(keys []domain.HostKey) iter.Seq2[string, []string] {
 	}
 }
 
-// DeleteHosts implements service.Tx. Inventories go with their hosts. Heartbeats are saved in the order of their keys, and locked in that order here.
-func (t *transaction) DeleteHosts(ctx context.Context, keys ...domain.HostKey) error {
+// DeleteHosts implements transaction.Tx. Inventories go with their hosts. Heartbeats are saved in the order of their keys, and locked in that order here.
+func (t *sqlTx) DeleteHosts(ctx context.Context, keys ...domain.HostKey) error {
 	for infraEnv, ids := range byInfraEnv(keys) {
 		beats := t.db.NewSelect().Table("heartbeats").Column("host_id").Where("infra_env_id = ? AND host_id IN (?)", infraEnv, bun.List(ids)).Order("host_id")
 		if t.lock != "" {
@@ -362,8 +362,8 @@ func (t *transaction) DeleteHosts(ctx context.Context, keys ...domain.HostKey) e
 	return nil
 }
 
-// AddEvent implements service.Tx. A repetition within the hour is counted with the event that was there.
-func (t *transaction) AddEvent(ctx context.Context, e domain.Event) error {
+// AddEvent implements transaction.Tx. A repetition within the hour is counted with the event that was there.
+func (t *sqlTx) AddEvent(ctx context.Context, e domain.Event) error {
 	if t.lock != "" {
 		t.events = append(t.events, e)
 		return nil
@@ -384,11 +384,11 @@ func trimmed(e domain.Event) []any {
 	return []any{e.InfraEnvID, e.HostID, e.InfraEnvID, e.HostID, domain.ReportedEvents}
 }
 
-// PruneEvents implements service.Store. It waits for its turn as those that write events do, and holds nothing else.
+// PruneEvents implements transaction.Store. It waits for its turn as those that write events do, and holds nothing else.
 func (s *Store) PruneEvents(ctx context.Context, before time.Time, most int) (int, error) {
 	var deleted int64
-	err := s.Update(ctx, func(ctx context.Context, tx service.Tx) error {
-		t := tx.(*transaction)
+	err := s.Update(ctx, func(ctx context.Context, tx transaction.Tx) error {
+		t := tx.(*sqlTx)
 		if t.lock != "" {
 			if _, err := t.db.NewRaw("SELECT pg_advisory_xact_lock(?)", eventLock).Exec(ctx); err != nil {
 				return fmt.Errorf("waiting for the turn to delete events: %w", err)

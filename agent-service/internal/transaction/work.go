@@ -1,13 +1,11 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package service
+package transaction
 
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"errors"
 	"maps"
 	"reflect"
 	"slices"
@@ -17,11 +15,11 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/hostplan"
 )
 
-// work is one transaction: it remembers what it read and writes what changed at its end.
-type work struct {
+// Work is one transaction: it remembers what it read and writes what changed at its end.
+type Work struct {
 	Tx
 	hostplan.Plan
-	s        *Service
+	e        *Engine
 	epoch    int64 // of the cache of hosts when it began
 	hosts    map[domain.HostKey]*tracked[domain.Host]
 	clusters map[string]*tracked[domain.Cluster]
@@ -46,52 +44,8 @@ type errNotLocked struct{ clusterID string }
 // Error implements error.
 func (e *errNotLocked) Error() string { return "cluster " + e.clusterID + " is not locked" }
 
-// update runs a transaction and, after it, shows what it changed to polls that wait. The clusters that it changes are named as far as they are known; where it finds out
-// that there are others, it runs again with those locked, too.
-func (s *Service) update(ctx context.Context, do func(ctx context.Context, w *work) error, clusters ...string) error {
-	for {
-		err := s.inTurn(ctx, clusters, func() error {
-			return s.store.Update(ctx, func(ctx context.Context, tx Tx) error { return s.transact(ctx, tx, clusters, do) })
-		})
-		missing, is := errors.AsType[*errNotLocked](err)
-		if !is {
-			return s.noted(err)
-		}
-		clusters = append(slices.Clone(clusters), missing.clusterID)
-	}
-}
-
-// inTurn waits for the turn at clusters where the store does not let its transactions wait for theirs.
-func (s *Service) inTurn(ctx context.Context, clusters []string, do func() error) error {
-	if !s.store.Shared() {
-		return do()
-	}
-	leave, err := s.queues.Enter(ctx, clusters)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	return do()
-}
-
-func (s *Service) transact(ctx context.Context, tx Tx, clusters []string, do func(ctx context.Context, w *work) error) error {
-	tx.Recall(s)
-	w := &work{
-		Tx: tx, s: s, Plan: hostplan.Plan{Rules: *s.rules(), Now: s.Now().UTC().Round(0), NewStamp: newStamp}, epoch: s.hosts.Epoch(), hosts: map[domain.HostKey]*tracked[domain.Host]{}, clusters: map[string]*tracked[domain.Cluster]{}, locked: clusters,
-		changes: map[domain.Change]struct{}{}, reviewed: map[string]struct{}{},
-	}
-	if err := tx.LockClusters(ctx, clusters...); err != nil {
-		return err
-	}
-	if err := do(ctx, w); err != nil {
-		return err
-	}
-	tx.AfterCommit(w.show)
-	return w.flush(ctx)
-}
-
 // needsLock is an error where a cluster is not locked; hosts that are free have the empty id.
-func (w *work) needsLock(clusterID string) error {
+func (w *Work) needsLock(clusterID string) error {
 	if clusterID == "" || slices.Contains(w.locked, clusterID) {
 		return nil
 	}
@@ -99,49 +53,50 @@ func (w *work) needsLock(clusterID string) error {
 }
 
 // show brings memory up to date with what was committed, and publishes it.
-func (w *work) show() {
-	s, now := w.s, w.s.clock.Now()
+func (w *Work) show() {
+	e, now := w.e, w.e.Clock.Now()
 	for key, t := range w.hosts {
 		switch {
 		case t.deleted:
-			s.hosts.Remove(key)
-		case !t.written && s.hosts.Confirm(t.now, w.epoch) != nil: // polls that wait for a change go on waiting
-		case t.before.Revision == 0 || s.hosts.Get(key) != nil: // one that is not there was deleted since
-			s.hosts.Put(t.now, w.epoch)
+			e.Hosts.Remove(key)
+		case !t.written && e.Hosts.Confirm(t.now, w.epoch) != nil: // polls that wait for a change go on waiting
+		case t.before.Revision == 0 || e.Hosts.Get(key) != nil: // one that is not there was deleted since
+			e.Hosts.Put(t.now, w.epoch)
 		}
 	}
 	for id := range w.reviewed {
-		s.reviews.Done(id, now)
+		e.Reviews.Done(id, now)
 	}
 	for id, t := range w.clusters {
 		if t.deleted {
-			s.reviews.Forget(id)
+			e.Reviews.Forget(id)
 		}
 	}
 	for c := range w.changes {
 		if c.Quiet {
-			s.hosts.Silence(c.Host)
+			e.Hosts.Silence(c.Host)
 		}
 		switch c.Kind {
 		case domain.InfraEnvChanged:
-			s.infraEnvs.Forget(c.ID)
+			e.InfraEnvs.Forget(c.ID)
 		case domain.ClusterChanged:
-			if t := w.clusters[c.ID]; t != nil && !t.deleted && !s.store.Shared() {
+			if t := w.clusters[c.ID]; t != nil && !t.deleted && !e.Store.Shared() {
 				// There is one writer: agents that get this at once need not read it again.
-				s.clusters.Put(c.ID, new(*t.now), func(a, b *domain.Cluster) bool { return a.Revision > b.Revision })
+				e.Clusters.Put(c.ID, new(*t.now), func(a, b *domain.Cluster) bool { return a.Revision > b.Revision })
 			} else {
-				s.clusters.Forget(c.ID)
+				e.Clusters.Forget(c.ID)
 			}
 		case domain.HostChanged, domain.EventAdded, domain.EverythingChanged:
 		}
 	}
-	s.feed.Publish(slices.Collect(maps.Keys(w.changes))...)
+	e.Feed.Publish(slices.Collect(maps.Keys(w.changes))...)
 }
 
-func (w *work) changed(c domain.Change) { w.changes[c] = struct{}{} }
+// Changed announces a change with the commit.
+func (w *Work) Changed(c domain.Change) { w.changes[c] = struct{}{} }
 
-// host returns a host to be changed in place, nil where there is none.
-func (w *work) host(ctx context.Context, key domain.HostKey) (*domain.Host, error) {
+// TrackHost returns a host to be changed in place, nil where there is none.
+func (w *Work) TrackHost(ctx context.Context, key domain.HostKey) (*domain.Host, error) {
 	if t := w.hosts[key]; t != nil {
 		if t.deleted {
 			return nil, nil
@@ -159,12 +114,14 @@ func (w *work) host(ctx context.Context, key domain.HostKey) (*domain.Host, erro
 	return h, nil
 }
 
-func (w *work) add(h *domain.Host) { w.hosts[h.HostKey] = &tracked[domain.Host]{now: h} }
+// AddHost adds a host that is made.
+func (w *Work) AddHost(h *domain.Host) { w.hosts[h.HostKey] = &tracked[domain.Host]{now: h} }
 
-func (w *work) drop(key domain.HostKey) { w.hosts[key].deleted = true }
+// DropHost deletes a host that was read.
+func (w *Work) DropHost(key domain.HostKey) { w.hosts[key].deleted = true }
 
-// cluster returns a cluster to be changed in place, nil where there is none: hosts that are free have the empty id.
-func (w *work) cluster(ctx context.Context, id string) (*domain.Cluster, error) {
+// TrackCluster returns a cluster to be changed in place, nil where there is none: hosts that are free have the empty id.
+func (w *Work) TrackCluster(ctx context.Context, id string) (*domain.Cluster, error) {
 	if id == "" {
 		return nil, nil
 	}
@@ -182,8 +139,8 @@ func (w *work) cluster(ctx context.Context, id string) (*domain.Cluster, error) 
 	return c, nil
 }
 
-// members are the hosts of a cluster as this transaction leaves them, to be changed in place.
-func (w *work) members(ctx context.Context, id string) ([]*domain.Host, error) {
+// Members are the hosts of a cluster as this transaction leaves them, to be changed in place.
+func (w *Work) Members(ctx context.Context, id string) ([]*domain.Host, error) {
 	members, err := w.look(ctx, id)
 	for i := range members {
 		members[i] = w.track(members[i])
@@ -192,7 +149,7 @@ func (w *work) members(ctx context.Context, id string) ([]*domain.Host, error) {
 }
 
 // look returns the hosts of a cluster as this transaction leaves them. Those that it does not track yet are shared with memory: track what you change.
-func (w *work) look(ctx context.Context, id string) ([]*domain.Host, error) {
+func (w *Work) look(ctx context.Context, id string) ([]*domain.Host, error) {
 	stored, err := w.HostsOfCluster(ctx, id)
 	if err != nil {
 		return nil, err
@@ -208,7 +165,7 @@ func (w *work) look(ctx context.Context, id string) ([]*domain.Host, error) {
 }
 
 // track returns a host that was read, to be changed in place.
-func (w *work) track(h *domain.Host) *domain.Host {
+func (w *Work) track(h *domain.Host) *domain.Host {
 	t := w.hosts[h.HostKey]
 	if t == nil {
 		t = &tracked[domain.Host]{before: *h, now: new(*h)}
@@ -222,14 +179,14 @@ func compareKeys(a, b domain.HostKey) int {
 }
 
 // flush writes what changed: clusters, then hosts, then events.
-func (w *work) flush(ctx context.Context) error {
+func (w *Work) flush(ctx context.Context) error {
 	for _, id := range slices.Sorted(maps.Keys(w.clusters)) {
 		if t := w.clusters[id]; !t.deleted && !reflect.DeepEqual(t.before, *t.now) {
 			t.now.UpdatedAt = w.Now
 			if err := w.PutCluster(ctx, t.now); err != nil {
 				return err
 			}
-			w.changed(domain.Change{Kind: domain.ClusterChanged, ID: id})
+			w.Changed(domain.Change{Kind: domain.ClusterChanged, ID: id})
 		}
 	}
 	var gone []domain.HostKey
@@ -251,7 +208,7 @@ func (w *work) flush(ctx context.Context) error {
 			if err := w.DeleteCluster(ctx, id); err != nil {
 				return err
 			}
-			w.changed(domain.Change{Kind: domain.ClusterChanged, ID: id})
+			w.Changed(domain.Change{Kind: domain.ClusterChanged, ID: id})
 		}
 	}
 	for _, e := range w.Recorded {
@@ -260,13 +217,13 @@ func (w *work) flush(ctx context.Context) error {
 		}
 	}
 	if len(w.Recorded) > 0 && len(w.changes) == 0 {
-		w.changed(domain.Change{Kind: domain.EventAdded})
+		w.Changed(domain.Change{Kind: domain.EventAdded})
 	}
 	w.Announce(slices.Collect(maps.Keys(w.changes))...)
 	return nil
 }
 
-func (w *work) flushHost(ctx context.Context, key domain.HostKey, t *tracked[domain.Host]) error {
+func (w *Work) flushHost(ctx context.Context, key domain.HostKey, t *tracked[domain.Host]) error {
 	switch {
 	case t.deleted:
 	case reflect.DeepEqual(t.before, *t.now):
@@ -278,9 +235,24 @@ func (w *work) flushHost(ctx context.Context, key domain.HostKey, t *tracked[dom
 		}
 		t.written = true
 	}
-	w.changed(domain.Change{Kind: domain.HostChanged, Host: key, ID: key.InfraEnvID, Quiet: slices.Contains(w.Silenced, key), Gone: t.deleted})
+	w.Changed(domain.Change{Kind: domain.HostChanged, Host: key, ID: key.InfraEnvID, Quiet: slices.Contains(w.Silenced, key), Gone: t.deleted})
 	return nil
 }
 
-// newStamp is one that no token carries yet.
-func newStamp() string { return rand.Text()[:16] }
+// AddCluster adds a cluster that is made.
+func (w *Work) AddCluster(c *domain.Cluster) { w.clusters[c.ID] = &tracked[domain.Cluster]{now: c} }
+
+// DropCluster deletes a cluster that was read.
+func (w *Work) DropCluster(id string) { w.clusters[id].deleted = true }
+
+// Dropped is true for a cluster that this transaction deletes.
+func (w *Work) Dropped(id string) bool { return w.clusters[id].deleted }
+
+// DropRead deletes a host that was read by LockHosts.
+func (w *Work) DropRead(h *domain.Host) error {
+	if err := w.needsLock(h.ClusterID); err != nil {
+		return err
+	}
+	w.hosts[h.HostKey] = &tracked[domain.Host]{before: *h, now: h, deleted: true}
+	return nil
+}

@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package service
+package transaction
 
 import (
 	"context"
@@ -12,19 +12,19 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 )
 
-// refresh brings a host up to date, with its cluster where it is bound.
-func (w *work) refresh(ctx context.Context, h *domain.Host) error {
+// Refresh brings a host up to date, with its cluster where it is bound.
+func (w *Work) Refresh(ctx context.Context, h *domain.Host) error {
 	if h.ClusterID != "" {
-		return w.refreshCluster(ctx, h.ClusterID)
+		return w.RefreshCluster(ctx, h.ClusterID)
 	}
 	w.Assess(h, nil, nil)
 	return nil
 }
 
-// refreshCluster brings a cluster and its hosts up to date with each other. Only the hosts of this transaction are assessed, unless it changes what the others are
+// RefreshCluster brings a cluster and its hosts up to date with each other. Only the hosts of this transaction are assessed, unless it changes what the others are
 // assessed by.
-func (w *work) refreshCluster(ctx context.Context, id string) error {
-	c, err := w.cluster(ctx, id)
+func (w *Work) RefreshCluster(ctx context.Context, id string) error {
+	c, err := w.TrackCluster(ctx, id)
 	if err != nil || c == nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (w *work) refreshCluster(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	all := w.concernsAll(w.clusters[id]) || w.s.reviews.Due(id, w.s.clock.Now(), w.s.PollInterval)
+	all := w.concernsAll(w.clusters[id]) || w.e.Reviews.Due(id, w.e.Clock.Now(), w.e.PollInterval)
 	for range 8 {
 		around := hostplan.SurroundingsOf(c, members)
 		for i, m := range members {
@@ -65,7 +65,7 @@ func (w *work) refreshCluster(ctx context.Context, id string) error {
 }
 
 // concernsAll is true where this transaction changes what all hosts of a cluster are assessed by: the cluster, which hosts it has, or what its hosts see of each other.
-func (w *work) concernsAll(c *tracked[domain.Cluster]) bool {
+func (w *Work) concernsAll(c *tracked[domain.Cluster]) bool {
 	if c.before.Status != c.now.Status || c.before.Name != c.now.Name || !reflect.DeepEqual(c.before.ClusterSettings, c.now.ClusterSettings) {
 		return true
 	}

@@ -1,0 +1,85 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package transaction
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/muster-io/muster/agent-service/internal/clusterqueue"
+	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/feed"
+	"github.com/muster-io/muster/agent-service/internal/hostcache"
+	"github.com/muster-io/muster/agent-service/internal/hostplan"
+)
+
+// Engine runs transactions, and brings memory up to date with them.
+type Engine struct {
+	Store     Store
+	Memory    Memory
+	Hosts     *hostcache.Cache
+	Clock     *hostcache.UpClock
+	InfraEnvs *hostcache.Recent[domain.InfraEnv]
+	Clusters  *hostcache.Recent[domain.Cluster]
+	Feed      feed.Feed
+	// Reviews are of clusters, one within each PollInterval.
+	Reviews      hostcache.Reviews
+	PollInterval time.Duration
+	Rules        func() *hostplan.Rules
+	Now          func() time.Time
+	// Noted is called with the result of each transaction, and returns it.
+	Noted func(err error) error
+
+	queues clusterqueue.Queues
+}
+
+// Update runs a transaction and, after it, shows what it changed to polls that wait. The clusters that it changes are named as far as they are known; where it finds out
+// that there are others, it runs again with those locked, too.
+func (e *Engine) Update(ctx context.Context, do func(ctx context.Context, w *Work) error, clusters ...string) error {
+	for {
+		err := e.inTurn(ctx, clusters, func() error {
+			return e.Store.Update(ctx, func(ctx context.Context, tx Tx) error { return e.transact(ctx, tx, clusters, do) })
+		})
+		missing, is := errors.AsType[*errNotLocked](err)
+		if !is {
+			return e.Noted(err)
+		}
+		clusters = append(slices.Clone(clusters), missing.clusterID)
+	}
+}
+
+// inTurn waits for the turn at clusters where the store does not let its transactions wait for theirs.
+func (e *Engine) inTurn(ctx context.Context, clusters []string, do func() error) error {
+	if !e.Store.Shared() {
+		return do()
+	}
+	leave, err := e.queues.Enter(ctx, clusters)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return do()
+}
+
+func (e *Engine) transact(ctx context.Context, tx Tx, clusters []string, do func(ctx context.Context, w *Work) error) error {
+	tx.Recall(e.Memory)
+	w := &Work{
+		Tx: tx, e: e, Plan: hostplan.Plan{Rules: *e.Rules(), Now: e.Now().UTC().Round(0), NewStamp: NewStamp}, epoch: e.Hosts.Epoch(), hosts: map[domain.HostKey]*tracked[domain.Host]{}, clusters: map[string]*tracked[domain.Cluster]{}, locked: clusters,
+		changes: map[domain.Change]struct{}{}, reviewed: map[string]struct{}{},
+	}
+	if err := tx.LockClusters(ctx, clusters...); err != nil {
+		return err
+	}
+	if err := do(ctx, w); err != nil {
+		return err
+	}
+	tx.AfterCommit(w.show)
+	return w.flush(ctx)
+}
+
+// NewStamp is one that no token carries yet.
+func NewStamp() string { return rand.Text()[:16] }

@@ -1,0 +1,187 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package transaction
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/hostplan"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+)
+
+// Register makes or renews the host of a machine.
+func (w *Work) Register(ctx context.Context, key domain.HostKey, request domain.NewHost) (*domain.Host, error) {
+	e, err := w.InfraEnv(ctx, key.InfraEnvID)
+	if err != nil {
+		return nil, err
+	}
+	if e == nil {
+		return nil, domain.RefuseUnknown("InfraEnv", key.InfraEnvID)
+	}
+	if e.Deleting {
+		return nil, beingDeleted(e)
+	}
+	h, elsewhere, err := w.records(ctx, e, key, request)
+	if err != nil {
+		return nil, err
+	}
+	if h == nil {
+		h, err = w.newHost(ctx, e, key)
+	} else {
+		err = w.again(ctx, h, request)
+	}
+	if err != nil {
+		return nil, err
+	}
+	h.AgentVersion, h.Fingerprint, h.BootID, h.RegisteredAt = request.AgentVersion, request.Fingerprint, request.BootID, w.Now
+	h.Stamps.Registration = w.NewStamp()
+	h.Admission = domain.Generations{}
+	if request.BootID == "" && request.ImageGeneration > 0 {
+		h.Admission = domain.Generations{ImageGeneration: request.ImageGeneration, HostGeneration: e.HostGeneration}
+	}
+	w.Tell(h, h.ClusterID, domain.Info, "host_registration_succeeded", true, "Host %s: Successfully registered", h.FreeLabel())
+	if err := w.supersede(ctx, elsewhere); err != nil {
+		return nil, err
+	}
+	if h.ClusterID != "" {
+		return h, w.RefreshCluster(ctx, h.ClusterID)
+	}
+	return h, nil
+}
+
+func (w *Work) newHost(ctx context.Context, e *domain.InfraEnv, key domain.HostKey) (*domain.Host, error) {
+	h := &domain.Host{
+		HostKey: key, Owner: e.Owner, Stamps: domain.Stamps{Binding: w.NewStamp()}, State: lifecycle.DiscoveringUnbound, StateInfo: "Waiting for host to send hardware details", StateUpdatedAt: w.Now,
+		MediaConnected: true, RegisteredAt: w.Now, CreatedAt: w.Now, UpdatedAt: w.Now,
+		// Hosts are approved by custom resources only.
+		HostSettings: domain.HostSettings{Role: domain.AutoAssign, Approved: e.AutoApprove || e.Kube.Name == ""},
+	}
+	if e.ClusterID != "" {
+		c, err := w.TrackCluster(ctx, e.ClusterID)
+		if err != nil {
+			return nil, err
+		}
+		if c == nil || !lifecycle.Accepts(c.Status) {
+			return nil, domain.Refuse(domain.Conflict, "ClusterNotAccepting", "cluster %s of InfraEnv %s takes no hosts now", e.ClusterID, e.ID)
+		}
+		h.State, h.ClusterID, h.DayTwo = lifecycle.Discovering, c.ID, hostplan.TakesDayTwo(c)
+	}
+	w.AddHost(h)
+	return h, nil
+}
+
+// again registers a host that is known.
+func (w *Work) again(ctx context.Context, h *domain.Host, request domain.NewHost) error {
+	if h.Fingerprint != "" && h.Fingerprint != request.Fingerprint && w.e.Hosts.Connected(h) {
+		return identityInUse(h.HostID)
+	}
+	c, err := w.TrackCluster(ctx, h.ClusterID)
+	if err != nil {
+		return err
+	}
+	facts := w.Facts(h, c)
+	facts.Connected = true
+	facts.SameBoot = request.BootID != "" && request.BootID == h.BootID
+	o := lifecycle.Apply(h.State, lifecycle.Register, facts)
+	if err := w.Apply(h, o, "", false); err != nil {
+		return err
+	}
+	w.Enter(h, o.To, o.Info)
+	return nil
+}
+
+// records are the host that registers, nil where it is new, and those of the same machine in other InfraEnvs of its owner. A machine that sends no fingerprint is taken for
+// one that sent one no more than another machine is.
+func (w *Work) records(ctx context.Context, e *domain.InfraEnv, key domain.HostKey, request domain.NewHost) (own *domain.Host, elsewhere []*domain.Host, err error) {
+	found, err := w.SameMachine(ctx, key.HostID, e.Owner, e.Kube.Namespace)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, one := range found {
+		if one.HostKey != key && one.Fingerprint != "" && one.Fingerprint != request.Fingerprint {
+			if request.Fingerprint == "" && w.e.Hosts.Connected(&one) {
+				return nil, nil, identityInUse(key.HostID)
+			}
+			continue
+		}
+		h, err := w.TrackHost(ctx, one.HostKey)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case h == nil:
+		case h.HostKey == key:
+			own = h
+		default:
+			elsewhere = append(elsewhere, h)
+		}
+	}
+	return own, elsewhere, nil
+}
+
+// supersede disconnects the same machine in other InfraEnvs, at once: it runs another image now.
+func (w *Work) supersede(ctx context.Context, elsewhere []*domain.Host) error {
+	for _, other := range elsewhere {
+		o := lifecycle.Apply(other.State, lifecycle.Supersede, w.Facts(other, nil))
+		other.Stamps.Registration = w.NewStamp()
+		w.Enter(other, o.To, o.Info)
+		w.Silenced = append(w.Silenced, other.HostKey)
+		if other.ClusterID != "" {
+			if err := w.RefreshCluster(ctx, other.ClusterID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// RestoreHost makes a host installed that was installed before the service lost its data.
+func (w *Work) RestoreHost(ctx context.Context, by domain.Principal, key domain.HostKey, from domain.RestoredHost) (*domain.Host, error) {
+	e, err := w.InfraEnv(ctx, key.InfraEnvID)
+	if err != nil {
+		return nil, err
+	}
+	if e == nil || !by.Owns(e.Owner) {
+		return nil, domain.RefuseUnknown("InfraEnv", key.InfraEnvID)
+	}
+	c, err := w.OwnCluster(ctx, by, from.ClusterID)
+	if err != nil {
+		return nil, err
+	}
+	if !hostplan.TakesDayTwo(c) {
+		return nil, domain.Refuse(domain.Conflict, "ClusterNotInstalled", "cluster %s is %s: hosts are restored as installed in installed clusters only", c.ID, c.Status)
+	}
+	h, err := w.TrackHost(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case h == nil:
+		h = &domain.Host{HostKey: key, Owner: e.Owner, Stamps: domain.Stamps{Binding: w.NewStamp()}, MediaConnected: true, CreatedAt: w.Now, UpdatedAt: w.Now, HostSettings: domain.HostSettings{Approved: true}}
+		w.AddHost(h)
+	case h.ClusterID != "" && h.ClusterID != c.ID || h.ClusterID == "" && !lifecycle.Unbound(h.State) || h.ClusterID != "" && !lifecycle.Idle(h.State):
+		return h, nil // it is what it is: only one that came back without its past is restored
+	}
+	h.ClusterID, h.DayTwo, h.Role, h.Bootstrap = c.ID, from.DayTwo, cmp.Or(from.Role, "worker"), from.Bootstrap
+	h.Progress = domain.Progress{
+		Stage: lifecycle.StageDone, Percentage: lifecycle.Percentage(lifecycle.StageDone), StageStartedAt: from.InstalledAt.UTC(), StageUpdatedAt: from.InstalledAt.UTC(),
+	}
+	h.State, h.StateInfo, h.StateUpdatedAt = lifecycle.Installed, infoRestored, w.Now
+	if h.DayTwo {
+		h.State = lifecycle.AddedToExistingCluster
+	}
+	w.Tell(h, h.ClusterID, domain.Warning, "host_restored", true, "Host %s: restored as %s, as its Agent says: the service lost its data", h.FreeLabel(), h.State)
+	return h, w.RefreshCluster(ctx, c.ID)
+}
+
+func beingDeleted(e *domain.InfraEnv) error {
+	return domain.Refuse(domain.Conflict, "InfraEnvDeleting", "InfraEnv %s is being deleted: its hosts are deleted with it", e.ID)
+}
+
+func identityInUse(hostID string) error {
+	return domain.Refuse(domain.Conflict, "IdentityInUse", "another live machine is registered as host %s: their serial numbers are equal, or this one sends no fingerprint; give one of them a host id of its own", hostID)
+}
+
+const infoRestored = "Done; the service lost its data since"
