@@ -130,7 +130,7 @@ type parts struct {
 
 // assemble makes the service, the handler of REST, and what measures them.
 func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
-	images, err := o.osImages()
+	options, err := o.service(log)
 	if err != nil {
 		return nil, err
 	}
@@ -139,14 +139,6 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 		return nil, err
 	}
 	people, err := o.people()
-	if err != nil {
-		return nil, err
-	}
-	minimums, err := o.hostMinimums()
-	if err != nil {
-		return nil, err
-	}
-	authorities, err := o.authorities()
 	if err != nil {
 		return nil, err
 	}
@@ -168,16 +160,14 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	svc := service.New(kept, service.Options{
-		DisconnectAfter: o.DisconnectAfter, EventRetention: o.EventRetention, OSImages: images, RegistryImages: split(o.RegistryImages), InstallerImage: o.InstallerImage, BaseURL: o.BaseURL, Minimums: minimums, Log: log,
-		HostToken: func(ctx context.Context, h *domain.Host) (string, error) { return authority.ForInstalled(ctx, h) }, Authorities: authorities,
-		CheckImage: func(e *domain.InfraEnv) error { return discovery.check(e) }, RestoreTime: o.restoreTime(), Join: joiner,
-		AgentVersion: buildinfo.Version(), AgentSum: programs.checksum,
-	})
+	options.HostToken = func(ctx context.Context, h *domain.Host) (string, error) { return authority.ForInstalled(ctx, h) }
+	options.CheckImage = func(e *domain.InfraEnv) error { return discovery.check(e) }
+	options.Join, options.AgentSum = joiner, programs.checksum
+	svc := service.New(kept, options)
 	if authority, err = token.New(token.Options{Key: key, Generations: svc}); err != nil {
 		return nil, fmt.Errorf("preparing tokens: %w", err)
 	}
-	rest := httpapi.Options{Service: svc, Authority: authority, People: people, Programs: programs, Versions: versions(images), BaseURL: o.BaseURL, Release: buildinfo.Version(), AgentImage: o.AgentImage, Log: log}
+	rest := httpapi.Options{Service: svc, Authority: authority, People: people, Programs: programs, Versions: versions(options.OSImages), BaseURL: o.BaseURL, Release: buildinfo.Version(), AgentImage: o.AgentImage, Log: log}
 	live, err := o.liveImages()
 	if err != nil {
 		return nil, err
@@ -188,7 +178,7 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 		log.Warn(httpapi.NoImages)
 	} else {
 		programs.tell(log, live)
-		discovery = newDiscovery(o, live, svc, authority, authorities, programs, log)
+		discovery = newDiscovery(o, live, svc, authority, options.Authorities, programs, log)
 		rest.Images, instruments = discovery, append(instruments, discovery.mount(mux)...)
 	}
 	handler, err := httpapi.New(rest)
@@ -197,6 +187,26 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	}
 	mux.Handle("/", handler)
 	return &parts{service: svc, handler: mux, discovery: discovery, instruments: instruments, requests: requests, tokens: tokens}, nil
+}
+
+// service are the options of the service that flags and files state.
+func (o *Options) service(log *zap.Logger) (service.Options, error) {
+	images, err := o.osImages()
+	if err != nil {
+		return service.Options{}, err
+	}
+	minimums, err := o.hostMinimums()
+	if err != nil {
+		return service.Options{}, err
+	}
+	authorities, err := o.authorities()
+	if err != nil {
+		return service.Options{}, err
+	}
+	return service.Options{
+		DisconnectAfter: o.DisconnectAfter, EventRetention: o.EventRetention, OSImages: images, RegistryImages: split(o.RegistryImages), InstallerImage: o.InstallerImage,
+		BaseURL: o.BaseURL, Minimums: minimums, Log: log, Authorities: authorities, RestoreTime: o.restoreTime(), AgentVersion: buildinfo.Version(),
+	}, nil
 }
 
 // people is who may come with which token.
