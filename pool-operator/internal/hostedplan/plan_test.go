@@ -80,7 +80,7 @@ func lostAccess(s *hostedplan.Snapshot) {
 	s.AccessMissing = true
 }
 
-func withNodes(s *hostedplan.Snapshot) { s.Cluster.Spec.Platform.Hosted.Nodes = &hivev1.HostedNodes{} }
+func withNodes(s *hostedplan.Snapshot)      { s.Cluster.Spec.Platform.Hosted.Nodes = &hivev1.HostedNodes{} }
 func lostNodeAccess(s *hostedplan.Snapshot) { s.NodeAccessMissing = true }
 
 func annotated(key string) option {
