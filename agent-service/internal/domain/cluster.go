@@ -67,6 +67,8 @@ type ClusterSettings struct {
 	ServiceNetworks   []string
 	APIVIPs           []string
 	IngressVIPs       []string
+	// APIURL is where an installed cluster that takes nodes is reached, https://host:port; empty for others.
+	APIURL string `json:",omitempty"`
 	// UserManagedNetworking: addresses of the API are not ours to check.
 	UserManagedNetworking bool
 	// PullSecret is for the installed cluster only. It is a secret: nothing shows it but the first-boot data, which an agent gets while it installs.

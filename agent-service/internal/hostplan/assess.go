@@ -52,7 +52,8 @@ func SurroundingsOf(c *domain.Cluster, members []*domain.Host) *validate.Surroun
 		ClusterNetworks: c.ClusterNetworks, ServiceNetworks: c.ServiceNetworks, Neighbours: map[string]validate.Neighbour{},
 		UserManagedNetworking: c.UserManagedNetworking, DayTwo: TakesDayTwo(c), Ignored: c.IgnoredValidations,
 	}
-	if len(c.APIVIPs) > 0 {
+	around.APIAddress = strings.TrimPrefix(c.APIURL, "https://")
+	if around.APIAddress == "" && len(c.APIVIPs) > 0 {
 		around.APIAddress = c.APIVIPs[0]
 	}
 	for _, m := range members {

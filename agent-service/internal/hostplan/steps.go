@@ -195,10 +195,14 @@ func (r *Rules) clusterArguments(h *domain.Host, t agentproto.StepType, k Known)
 		image, err := r.Image(c, h)
 		return []string{agentproto.Argument(agentproto.ImagesArgs{Images: []string{image.URL}, Timeout: 60})}, err == nil, err
 	case agentproto.StepAPIConnectivity:
-		if !h.DayTwo || len(c.APIVIPs) == 0 {
+		server := c.APIURL
+		if server == "" && len(c.APIVIPs) > 0 {
+			server = "https://" + net.JoinHostPort(c.APIVIPs[0], "6443")
+		}
+		if !h.DayTwo || server == "" {
 			return nil, false, nil
 		}
-		return []string{agentproto.Argument(agentproto.APIArgs{URL: "https://" + net.JoinHostPort(c.APIVIPs[0], "6443") + "/readyz"})}, true, nil
+		return []string{agentproto.Argument(agentproto.APIArgs{URL: server + "/readyz"})}, true, nil
 	default:
 		if c.BaseDNSDomain == "" {
 			return nil, false, nil

@@ -934,20 +934,24 @@ func TestAHostJoinsOnlyWhenItIsKnownToFindTheCluster(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		vips     []string
+		url      string
 		step     agentproto.StepType
 		bad, yes string
 	}{
 		"by its names": {
-			nil, agentproto.StepDomainResolution, `{"resolutions":[{"domain_name":"api.c.example.com"}]}`,
+			nil, "", agentproto.StepDomainResolution, `{"resolutions":[{"domain_name":"api.c.example.com"}]}`,
 			`{"resolutions":[{"domain_name":"api.c.example.com","ipv4_addresses":["192.0.2.9"]},{"domain_name":"api-int.c.example.com","ipv4_addresses":["192.0.2.9"]},
 				{"domain_name":"console-openshift-console.apps.c.example.com","ipv4_addresses":["192.0.2.9"]}]}`,
 		},
-		"by the address of its API": {[]string{"192.0.2.9"}, agentproto.StepAPIConnectivity, `{"is_success":false,"download_error":"no route to host"}`, `{"is_success":true}`},
+		"by where it takes nodes":   {nil, "https://192.0.2.9:20443", agentproto.StepAPIConnectivity, `{"is_success":false,"download_error":"no route to host"}`, `{"is_success":true}`},
+		"by the address of its API": {[]string{"192.0.2.9"}, "", agentproto.StepAPIConnectivity, `{"is_success":false,"download_error":"no route to host"}`, `{"is_success":true}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			cluster := w.cluster(alice, func(s *domain.ClusterSettings) { s.Imported, s.BaseDNSDomain, s.APIVIPs = true, "example.com", c.vips })
+			cluster := w.cluster(alice, func(s *domain.ClusterSettings) {
+				s.Imported, s.BaseDNSDomain, s.APIVIPs, s.APIURL = true, "example.com", c.vips, c.url
+			})
 			key := w.register(w.infraEnv(alice), "joins")
 			_, err := w.BindHost(t.Context(), alice, key, cluster.ID, false)
 			require.NoError(t, err)

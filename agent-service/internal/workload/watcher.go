@@ -140,7 +140,7 @@ func (w *Watcher) settle(ctx context.Context, name string) error {
 	}
 	request, err := w.requests.Get(name)
 	if err != nil {
-		return nil //nolint:nilerr // it is gone
+		return nil // it is gone
 	}
 	verdict, why := Judge(request, w.expected(), w.taken)
 	if verdict == Leave {

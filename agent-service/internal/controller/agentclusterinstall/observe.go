@@ -6,6 +6,7 @@ package agentclusterinstall
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -208,6 +209,7 @@ func (r *Reconciler) settle(seen *snapshot, settings *domain.ClusterSettings) {
 	settings.ServiceNetworks = slices.Clone(spec.Networking.ServiceNetwork)
 	settings.UserManagedNetworking = spec.Networking.UserManagedNetworking != nil && *spec.Networking.UserManagedNetworking
 	settings.APIVIPs, settings.IngressVIPs = several(spec.APIVIP, spec.APIVIPs), several(spec.IngressVIP, spec.IngressVIPs)
+	settings.APIURL = apiURL(seen.deployment)
 	settings.SSHPublicKey, settings.HoldInstallation = spec.SSHPublicKey, spec.HoldInstallation
 	settings.AdditionalNTPSources = strings.Join(spec.NTPSources, ",")
 	settings.Proxy = domain.Proxy{}
@@ -215,6 +217,16 @@ func (r *Reconciler) settle(seen *snapshot, settings *domain.ClusterSettings) {
 		settings.Proxy = domain.Proxy{HTTP: p.HTTPProxy, HTTPS: p.HTTPSProxy, NoProxy: p.NoProxy}
 	}
 	settings.CPUArchitecture = seen.architecture
+}
+
+// apiURL is where machines reach an installed cluster that takes nodes; empty for clusters that are found by their names.
+func apiURL(deployment *hivev1.ClusterDeployment) string {
+	metadata := deployment.Spec.ClusterMetadata
+	server, err := url.Parse(deployment.Status.APIURL)
+	if metadata == nil || metadata.NodeAccessSecretRef == nil || err != nil || server.Scheme != "https" || server.Host == "" {
+		return ""
+	}
+	return "https://" + server.Host
 }
 
 // several are the addresses of a list, or the one of the older field.

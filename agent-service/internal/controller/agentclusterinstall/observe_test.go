@@ -42,6 +42,30 @@ func TestMachinesOfEveryArchitectureJoinWhereTheReleaseNamesNone(t *testing.T) {
 	assert.Equal(t, "multi", architecture)
 }
 
+// Only a cluster that takes nodes is asked at the address of its status: others are found by their names.
+func TestHostsReachAClusterWithNodesAtItsAddress(t *testing.T) {
+	takesNodes := hivev1.ClusterDeploymentSpec{ClusterMetadata: &hivev1.ClusterMetadata{NodeAccessSecretRef: &hivev1.LocalObjectReference{Name: "access"}}}
+	for name, c := range map[string]struct {
+		spec hivev1.ClusterDeploymentSpec
+		url  string
+		want string
+	}{
+		"a cluster with nodes":            {takesNodes, "https://192.0.2.1:20443", "https://192.0.2.1:20443"},
+		"a path is left out":              {takesNodes, "https://192.0.2.1:20443/api?x=y", "https://192.0.2.1:20443"},
+		"no address yet":                  {takesNodes, "", ""},
+		"an address that is none":         {takesNodes, "http://192.0.2.1:80", ""},
+		"a cluster that takes none":       {hivev1.ClusterDeploymentSpec{ClusterMetadata: &hivev1.ClusterMetadata{}}, "https://192.0.2.1:20443", ""},
+		"a cluster that is not installed": {hivev1.ClusterDeploymentSpec{}, "https://192.0.2.1:20443", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var settings domain.ClusterSettings
+			deployment := &hivev1.ClusterDeployment{Spec: c.spec, Status: hivev1.ClusterDeploymentStatus{APIURL: c.url}}
+			(&Reconciler{}).settle(&snapshot{install: &hiveextv1.AgentClusterInstall{}, deployment: deployment}, &settings)
+			assert.Equal(t, c.want, settings.APIURL)
+		})
+	}
+}
+
 func TestHostsWithoutARoleFillTheControlPlane(t *testing.T) {
 	seen := &snapshot{install: &hiveextv1.AgentClusterInstall{Spec: hiveextv1.AgentClusterInstallSpec{
 		ProvisionRequirements: hiveextv1.ProvisionRequirements{ControlPlaneAgents: 2, WorkerAgents: 1},
