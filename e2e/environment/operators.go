@@ -5,6 +5,7 @@ package environment
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"io"
@@ -56,6 +57,11 @@ func Reachable() string {
 		}
 	}
 	return ""
+}
+
+// Listen listens at a free port of the address.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	return (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(address, "0"))
 }
 
 // PoolOperator runs hosted clusters as child processes.

@@ -1,0 +1,383 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rack_test walks the whole way with a real machine, emulated by QEMU: it was registered by nobody, boots the image of an InfraEnv, is bound to a claimed
+// cluster, is installed with the node image, and is Ready in the kubeconfig of the claim.
+package rack_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+	"github.com/muster-io/muster/apis/porttest"
+	"github.com/muster-io/muster/e2e/access"
+	"github.com/muster-io/muster/e2e/checkout"
+	"github.com/muster-io/muster/e2e/environment"
+)
+
+const (
+	// patience is generous: the processor is emulated, and the machine that does it may be busy.
+	patience = 8 * time.Minute
+	interval = 200 * time.Millisecond
+	// cores is how many processors the walk takes without being asked for.
+	cores = 4
+	// forced asks for it on fewer.
+	forced    = "MUSTER_RACK_TESTS"
+	namespace = "metal"
+)
+
+// need ends the test where a real part is missing: skipped, or failed in CI.
+func need(t *testing.T, there bool, sentence string) {
+	t.Helper()
+	if there {
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatal(sentence)
+	}
+	t.Skip(sentence)
+}
+
+// rack is Muster on this machine, reached by emulated machines at the address of this machine.
+type rack struct {
+	*testing.T
+	local *environment.Local
+	admin *rest.Config
+	user  client.Client
+	ended chan error
+}
+
+func newRack(t *testing.T) *rack {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("machines are booted, which takes a while")
+	}
+	if runtime.NumCPU() < cores && os.Getenv(forced) == "" {
+		t.Skipf("machines are emulated on %d cores or more; make rack does it here, too", cores)
+	}
+	_, err := exec.LookPath("qemu-system-x86_64")
+	need(t, err == nil, "there is no qemu-system-x86_64 (Debian: qemu-system-x86) to boot machines with")
+	address := environment.Reachable()
+	need(t, address != "", "this machine has no address but loopback: machines could not reach what runs here")
+	for name, made := range map[string]string{"live/live.iso": "make live-image", "node/node.img.zst": "make node-image"} {
+		path, err := checkout.Path("bin", name)
+		if err == nil {
+			_, err = os.Stat(path)
+		}
+		need(t, err == nil, "there is no bin/"+name+" to boot: "+made+" builds it")
+	}
+	log.SetLogger(logr.Discard())
+	environment.HostedListenAddress = address
+	port, err := porttest.Find()
+	require.NoError(t, err)
+	r := &rack{T: t, ended: make(chan error, 1)}
+	service := environment.AgentService()
+	before := service.Args
+	service.Args = func(dir string) []string {
+		at := address + ":" + port
+		return append(before(dir), "--listen="+at, "--base-url=http://"+at, "--os-images="+r.systems(dir, address), "--host-minimums="+r.minimums(dir))
+	}
+	r.local, err = environment.NewLocal(t.Context(), environment.LocalOptions{
+		Operators: []environment.Operator{environment.PoolOperator(), service}, UnsafeNoFsync: true, Say: func(s string) { t.Log(s) },
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			r.report()
+		}
+		assert.NoError(t, r.local.Close(context.WithoutCancel(t.Context())))
+	})
+	r.admin, err = environment.Config(r.local)
+	require.NoError(t, err)
+	scheme := kruntime.NewScheme()
+	for _, add := range []func(*kruntime.Scheme) error{clientgoscheme.AddToScheme, agentv1.AddToScheme, hivev1.AddToScheme, hiveextv1.AddToScheme} {
+		require.NoError(t, add(scheme))
+	}
+	r.user, err = client.New(r.admin, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	r.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	return r
+}
+
+// report prints the end of what the operators say.
+func (r *rack) report() {
+	for _, operator := range []string{"pool-operator", "agent-service"} {
+		text, err := os.ReadFile(r.local.Log(operator))
+		if err == nil {
+			r.Logf("%s: …%s", operator, text[max(0, len(text)-8192):])
+		}
+	}
+}
+
+// systems serves the node image to machines and returns the list that names it.
+func (r *rack) systems(dir, address string) string {
+	r.Helper()
+	path, err := checkout.Path("bin", "node", "node.img.zst")
+	require.NoError(r, err)
+	file, err := os.Open(path)
+	require.NoError(r, err)
+	sum := sha256.New()
+	_, err = io.Copy(sum, file)
+	require.NoError(r, errors.Join(err, file.Close()))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { http.ServeFile(w, q, path) }))
+	require.NoError(r, server.Listener.Close())
+	server.Listener, err = environment.Listen(r.Context(), address)
+	require.NoError(r, err)
+	server.Start()
+	r.Cleanup(server.Close)
+	return r.write(dir, "nodes.json", []map[string]string{{
+		"version": "1.37.2", "cpuArchitecture": "x86_64", "url": server.URL + "/node.img.zst", "sha256": hex.EncodeToString(sum.Sum(nil)),
+	}})
+}
+
+func (r *rack) minimums(dir string) string {
+	small := map[string]int{"cpus": 1, "memoryGiB": 1, "diskGB": 4}
+	return r.write(dir, "minimums.json", map[string]any{"auto-assign": small, "master": small, "worker": small})
+}
+
+func (r *rack) write(dir, name string, value any) string {
+	r.Helper()
+	content, err := json.Marshal(value)
+	require.NoError(r, err)
+	path := filepath.Join(dir, name)
+	require.NoError(r, os.WriteFile(path, content, 0o600))
+	return path
+}
+
+func (r *rack) create(object client.Object) {
+	r.Helper()
+	require.NoError(r, r.user.Create(r.Context(), object))
+}
+
+// until waits until something holds; it ends early when the machine does.
+func (r *rack) until(what string, holds func() error) {
+	r.Helper()
+	started := time.Now()
+	for {
+		err := holds()
+		if err == nil {
+			r.Logf("%6.1f s  %s", time.Since(started).Seconds(), what)
+			return
+		}
+		select {
+		case ended := <-r.ended:
+			require.FailNow(r, "the machine is off", "%v: %s: %v", ended, what, err)
+		case <-time.After(interval):
+			require.Less(r, time.Since(started), patience, "%s: %v", what, err)
+		}
+	}
+}
+
+// see reads an object until it is as wanted.
+func (r *rack) see(object client.Object, what string, wanted func() bool) {
+	r.Helper()
+	r.until(what, func() error {
+		if err := r.user.Get(r.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		if wanted() {
+			return nil
+		}
+		content, err := json.Marshal(object)
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("it is …%s", content[max(0, len(content)-6144):])
+	})
+}
+
+// console keeps what a machine says.
+type console struct {
+	mu   sync.Mutex
+	said bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (c *console) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.said.Write(p)
+}
+
+// String is the end of what was said.
+func (c *console) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text := c.said.String()
+	return text[max(0, len(text)-12288):]
+}
+
+// power switches on a machine with a blank disk and an ISO in its drive, until the test ends.
+func (r *rack) power(iso string) {
+	r.Helper()
+	disk := filepath.Join(r.TempDir(), "disk.img")
+	file, err := os.Create(disk)
+	require.NoError(r, err)
+	require.NoError(r, errors.Join(file.Truncate(8<<30), file.Close()))
+	ctx, off := context.WithCancel(context.Background())
+	said := &console{}
+	machine := exec.CommandContext(ctx, "qemu-system-x86_64",
+		"-machine", "pc,usb=off", "-accel", "tcg,tb-size=256", "-cpu", "max", "-m", "1280", "-display", "none", "-serial", "stdio", "-monitor", "none",
+		"-nic", "user,model=virtio-net-pci,mac=52:54:00:00:00:01,hostname=machine", "-uuid", "5f1c0e5e-0000-4000-8000-0123456789ab",
+		"-drive", "file="+disk+",format=raw,if=none,id=disk,cache=unsafe", "-device", "virtio-blk-pci,drive=disk,bootindex=1",
+		"-drive", "file="+iso+",format=raw,if=none,id=medium,media=cdrom,readonly=on", "-device", "ide-cd,drive=medium,bootindex=2")
+	machine.Stdout, machine.Stderr = said, said
+	require.NoError(r, machine.Start())
+	gone := make(chan struct{})
+	go func() {
+		r.ended <- machine.Wait()
+		close(gone)
+	}()
+	r.Cleanup(func() {
+		off()
+		<-gone
+		if r.Failed() {
+			r.Log(said.String())
+		}
+	})
+}
+
+// claimed fills a pool of one cluster that takes nodes, and claims it.
+func (r *rack) claimed() *hivev1.ClusterDeployment {
+	r.Helper()
+	r.create(&hivev1.ClusterImageSet{ObjectMeta: metav1.ObjectMeta{Name: "v1.37.2"}, Spec: hivev1.ClusterImageSetSpec{ReleaseImage: "muster.local/control-plane:1.37.2"}})
+	r.create(&hivev1.ClusterPool{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "dev"}, Spec: hivev1.ClusterPoolSpec{
+		Size: 1, RunningCount: 1, BaseDomain: "clusters.example.com", ImageSetRef: hivev1.ClusterImageSetReference{Name: "v1.37.2"},
+		Platform: hivev1.Platform{Hosted: &hivev1.HostedPlatform{Nodes: &hivev1.HostedNodes{}}},
+	}})
+	claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mine"}, Spec: hivev1.ClusterClaimSpec{
+		ClusterPoolName: "dev", Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}},
+	}}
+	r.create(claim)
+	r.see(claim, "the claim is Ready", func() bool { return hivev1.IsConditionTrue(claim.Status.Conditions, hivev1.ClusterClaimReady) })
+	return &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Spec.Namespace, Name: claim.Spec.Namespace}}
+}
+
+// appears makes an InfraEnv, boots a machine from its image, and returns its Agent.
+func (r *rack) appears() *agentv1.Agent {
+	r.Helper()
+	r.create(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pull"}, Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)},
+	})
+	infraEnv := &agentv1.InfraEnv{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rack"}, Spec: agentv1.InfraEnvSpec{PullSecretRef: agentv1.SecretReference{Name: "pull"}}}
+	r.create(infraEnv)
+	r.see(infraEnv, "the InfraEnv has an image", func() bool { return infraEnv.Status.ISODownloadURL != "" })
+	r.power(r.download(infraEnv.Status.ISODownloadURL))
+	var agents agentv1.AgentList
+	r.until("a machine that nobody registered is an Agent", func() error {
+		if err := r.user.List(r.Context(), &agents, client.InNamespace(namespace)); err != nil || len(agents.Items) == 1 {
+			return err
+		}
+		return errors.New("no Agent")
+	})
+	return &agents.Items[0]
+}
+
+func (r *rack) download(address string) string {
+	r.Helper()
+	path := filepath.Join(r.TempDir(), "discovery.iso")
+	file, err := os.Create(path)
+	require.NoError(r, err)
+	request, err := http.NewRequestWithContext(r.Context(), http.MethodGet, address, http.NoBody)
+	require.NoError(r, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(r, err)
+	_, err = io.Copy(file, response.Body)
+	require.NoError(r, errors.Join(err, response.Body.Close(), file.Close()))
+	require.Equal(r, http.StatusOK, response.StatusCode)
+	return path
+}
+
+// inside is a client of the claimed cluster with the kubeconfig that a subject of the claim reads.
+func (r *rack) inside(cluster *hivev1.ClusterDeployment) client.Client {
+	r.Helper()
+	config := rest.CopyConfig(r.admin)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "alice", Groups: []string{"system:authenticated"}}
+	alice, err := client.New(config, client.Options{Scheme: r.user.Scheme()})
+	require.NoError(r, err)
+	var kubeconfig []byte
+	r.until("the user reads the kubeconfig", func() (err error) {
+		kubeconfig, err = access.Kubeconfig(r.Context(), alice, cluster.Namespace)
+		return err
+	})
+	hosted, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	require.NoError(r, err)
+	inside, err := client.New(hosted, client.Options{Scheme: r.user.Scheme()})
+	require.NoError(r, err)
+	return inside
+}
+
+func TestAMachineThatNobodyRegisteredBecomesANodeOfAClaimedCluster(t *testing.T) {
+	r := newRack(t)
+	cluster := r.claimed()
+	agent := r.appears()
+
+	// The cluster has its control plane already: it asks for no machines, and takes those that are bound to it.
+	r.create(&hiveextv1.AgentClusterInstall{ObjectMeta: cluster.ObjectMeta, Spec: hiveextv1.AgentClusterInstallSpec{
+		ClusterDeploymentRef: hivev1.LocalObjectReference{Name: cluster.Name}, ImageSetRef: &hivev1.ClusterImageSetReference{Name: "v1.37.2"},
+	}})
+	before := agent.DeepCopy()
+	agent.Spec.ClusterDeploymentName = &agentv1.ClusterReference{Namespace: cluster.Namespace, Name: cluster.Name}
+	agent.Spec.Approved, agent.Spec.Hostname, agent.Spec.Role = true, "worker-1", "worker"
+	require.NoError(t, r.user.Patch(t.Context(), agent, client.MergeFrom(before)))
+	r.see(agent, "the disk is being written", func() bool { return agent.Status.Progress.CurrentStage == "Writing image to disk" })
+
+	inside := r.inside(cluster)
+	node := &corev1.Node{}
+	r.until("the Node is Ready", func() error {
+		if err := inside.Get(t.Context(), client.ObjectKey{Name: "worker-1"}, node); err != nil {
+			return err
+		}
+		for _, condition := range node.Status.Conditions {
+			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("not Ready: %v", node.Status.Conditions)
+	})
+	assert.Equal(t, "v1.37.2", node.Status.NodeInfo.KubeletVersion)
+	r.see(agent, "the host belongs to the cluster", func() bool { return agent.Status.DebugInfo.State == "added-to-existing-cluster" })
+	r.until("the bootstrap token is gone", func() error {
+		var secrets corev1.SecretList
+		if err := inside.List(t.Context(), &secrets, client.InNamespace(metav1.NamespaceSystem)); err != nil {
+			return err
+		}
+		for i := range secrets.Items {
+			if secrets.Items[i].Type == corev1.SecretTypeBootstrapToken {
+				return errors.New("there is a bootstrap token")
+			}
+		}
+		return nil
+	})
+}
