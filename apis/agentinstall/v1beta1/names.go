@@ -32,9 +32,9 @@ const (
 	// InventoryVersion is its value.
 	InventoryVersion = "0.1"
 	// TokenGenerationAnnotation is on an InfraEnv whose tokens were rotated: which generation of them counts.
-	TokenGenerationAnnotation = "infraenv.agent-install.openshift.io/token-generation"
+	TokenGenerationAnnotation = "infraenv.agent-install.openshift.io/token-generation" //nolint:gosec // the name of an annotation, no credential
 	// RevokeTokensAnnotation on an Agent, with any value, revokes the tokens of its machine. The service takes it away when that is done.
-	RevokeTokensAnnotation = "agent.agent-install.openshift.io/revoke-tokens" //nolint:gosec // the name of an annotation, no credential
+	RevokeTokensAnnotation = "agent.agent-install.openshift.io/revoke-tokens"
 	// RevokeHostTokensAnnotation on an InfraEnv, with any value, revokes the tokens of all its machines. The service takes it away when that is done.
 	RevokeHostTokensAnnotation = "infraenv.agent-install.openshift.io/revoke-host-tokens" //nolint:gosec // the name of an annotation, no credential
 	// AgentFinalizer keeps an Agent until the service has forgotten its host.

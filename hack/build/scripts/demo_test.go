@@ -40,7 +40,7 @@ func repository(t *testing.T, makefile string) string {
 	for _, name := range []string{"cold", "stage"} {
 		script, err := os.ReadFile(hack(t, name))
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "hack", name), script, 0o700)) //nolint:gosec // a script
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "hack", name), script, 0o700))
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "Makefile"), []byte(makefile), 0o600))
 	require.NoError(t, exec.CommandContext(t.Context(), "git", "init", "-q", dir).Run())
