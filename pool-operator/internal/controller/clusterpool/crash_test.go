@@ -215,6 +215,9 @@ func (w *world) remove(name string) {
 	w.eventually("the namespaces go", func() bool { return len(w.namespaces(name)) == 0 })
 }
 
+// moment is longer than events take.
+const moment = 5 * time.Second
+
 // countCreations counts the clusters of the world that there ever were.
 func (w *world) countCreations() func() int {
 	w.t.Helper()
@@ -225,8 +228,11 @@ func (w *world) countCreations() func() int {
 	w.t.Cleanup(watch.Stop)
 	uids := map[types.UID]bool{}
 	return func() int {
+		enough := time.After(moment) // others may never stop changing clusters
 		for {
 			select {
+			case <-enough:
+				return len(uids)
 			case event := <-watch.ResultChan():
 				if cd, ok := event.Object.(*hivev1.ClusterDeployment); ok {
 					uids[cd.UID] = true
