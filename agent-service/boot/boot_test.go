@@ -26,11 +26,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -44,28 +42,16 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/image"
 	"github.com/muster-io/muster/agent-service/internal/validate"
+
+	"github.com/muster-io/muster/apis/machinetest"
+	"github.com/muster-io/muster/apis/needtest"
 )
 
 const (
 	liveImage   = "../../bin/live/live.iso"
 	systemImage = "../../bin/live/os.img.zst"
-	firmware    = "/usr/share/ovmf/OVMF.fd"
 	rest        = "/api/assisted-install/v2"
-	// patience is generous: the processor is emulated, and the machine that does it may be busy.
-	patience = 6 * time.Minute
 )
-
-// need ends the test where a real part is missing: skipped, or failed in CI.
-func need(t *testing.T, there bool, sentence string) {
-	t.Helper()
-	if there {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal(sentence)
-	}
-	t.Skip(sentence)
-}
 
 // scheme is how machines and the test reach a service. That of https has a private authority, which the service gives to its hosts.
 type scheme string
@@ -111,19 +97,15 @@ var outsider = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Con
 type world struct {
 	// inside is how machines reach the service, outside how the test does.
 	inside, outside string
-	// ended tells when the machine was switched off, or did not even start.
-	ended chan error
+	// machine is there once it was switched on.
+	machine *machinetest.Machine
 }
 
-func newWorld(t *testing.T, by scheme, more ...string) world {
+func newWorld(t *testing.T, by scheme, more ...string) *world {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("machines are booted, which takes a while")
-	}
-	_, err := exec.LookPath("qemu-system-x86_64")
-	need(t, err == nil, "there is no qemu-system-x86_64 (Debian: qemu-system-x86) to boot machines with")
+	machinetest.Need(t)
 	live, err := os.ReadFile(liveImage)
-	need(t, err == nil, "there is no live image to boot: make live-image builds it")
+	needtest.Part(t, err == nil, "there is no live image to boot: make live-image builds it")
 	iso, err := filepath.Abs(liveImage)
 	require.NoError(t, err)
 
@@ -139,7 +121,7 @@ func newWorld(t *testing.T, by scheme, more ...string) world {
 	require.NoError(t, err)
 	_, port, err := net.SplitHostPort(listener.Addr().String())
 	require.NoError(t, err)
-	w := world{inside: string(by) + "://10.0.2.2:" + port, outside: string(by) + "://127.0.0.1:" + port, ended: make(chan error, 1)}
+	w := &world{inside: string(by) + "://" + machinetest.Gateway + ":" + port, outside: string(by) + "://127.0.0.1:" + port}
 	o, err := app.ParseOptions(append([]string{
 		"--database=" + filepath.Join(dir, "a.db"), "--token-key=" + filepath.Join(dir, "a.key"), "--metrics-bind-address=0", "--base-url=" + w.inside,
 		"--live-images=" + list, "--live-image-cache=" + filepath.Join(dir, "live"), "--os-images=" + systems, "--host-minimums=" + minimums,
@@ -171,7 +153,7 @@ func checksum(content []byte) string {
 func serveSystem(t *testing.T) []agentproto.OSImage {
 	t.Helper()
 	built, err := os.ReadFile(systemImage)
-	need(t, err == nil, "there is no system to install: make live-image builds it")
+	needtest.Part(t, err == nil, "there is no system to install: make live-image builds it")
 	from, err := zstd.NewReader(bytes.NewReader(built))
 	require.NoError(t, err)
 	defer from.Close()
@@ -189,14 +171,14 @@ func serveSystem(t *testing.T) []agentproto.OSImage {
 	for path, content := range files {
 		images = append(images, agentproto.OSImage{
 			Version: strings.TrimPrefix(path, "/os.img."), CPUArchitecture: "x86_64", SHA256: checksum(content),
-			URL: strings.Replace(server.URL, "127.0.0.1", "10.0.2.2", 1) + path,
+			URL: strings.Replace(server.URL, "127.0.0.1", machinetest.Gateway, 1) + path,
 		})
 	}
 	return images
 }
 
 // call asks the service and decodes its answer.
-func (w world) call(t *testing.T, method, path, body string, into any) {
+func (w *world) call(t *testing.T, method, path, body string, into any) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, w.outside+rest+path, strings.NewReader(body))
 	require.NoError(t, err)
@@ -210,7 +192,7 @@ func (w world) call(t *testing.T, method, path, body string, into any) {
 }
 
 // download saves what is at an address as machines see it.
-func (w world) download(t *testing.T, address string) string {
+func (w *world) download(t *testing.T, address string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "downloaded")
 	file, err := os.Create(path)
@@ -246,7 +228,7 @@ type cluster struct {
 }
 
 // infraEnv makes an InfraEnv with the given networks, a JSON list of static_network_config.
-func (w world) infraEnv(t *testing.T, networks string) infraEnv {
+func (w *world) infraEnv(t *testing.T, networks string) infraEnv {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.outside+"/readyz", http.NoBody)
@@ -255,106 +237,43 @@ func (w world) infraEnv(t *testing.T, networks string) infraEnv {
 		}
 		response, err := outsider.Do(request)
 		return err == nil && response.Body.Close() == nil && response.StatusCode == http.StatusOK
-	}, patience, 10*time.Millisecond)
+	}, machinetest.Patience, 10*time.Millisecond)
 	var env infraEnv
 	w.call(t, http.MethodPost, "/infra-envs", `{"name":"rack","pull_secret":"{\"auths\":{}}","static_network_config":`+networks+`}`, &env)
 	require.NotEmpty(t, env.DownloadURL)
 	return env
 }
 
-// console keeps what a machine says.
-type console struct {
-	mu   sync.Mutex
-	said bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (c *console) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.said.Write(p)
-}
-
-// String is all that was said.
-func (c *console) String() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.said.String()
-}
-
-// power starts a machine with a blank disk, which it boots from as soon as it can; it is switched off when the test ends.
-func (w world) power(t *testing.T, arguments ...string) *console {
+// power switches on a machine with a blank disk, which it boots from as soon as it can.
+func (w *world) power(t *testing.T, hardware machinetest.Hardware) {
 	t.Helper()
-	disk := filepath.Join(t.TempDir(), "disk.img")
-	file, err := os.Create(disk)
-	require.NoError(t, err)
-	require.NoError(t, errors.Join(file.Truncate(8<<30), file.Close()))
-	ctx, off := context.WithCancel(context.Background())
-	said := &console{}
-	machine := exec.CommandContext(ctx, "qemu-system-x86_64", append([]string{
-		"-machine", "pc,accel=tcg", "-m", "1280", "-display", "none", "-serial", "stdio", "-monitor", "none",
-		"-nic", "user,model=virtio-net-pci,mac=" + address + ",hostname=machine", "-uuid", "5f1c0e5e-0000-4000-8000-0123456789ab",
-		"-drive", "file=" + disk + ",format=raw,if=none,id=disk,cache=unsafe", "-device", "virtio-blk-pci,drive=disk,bootindex=1",
-	}, arguments...)...)
-	machine.Stdout, machine.Stderr = said, said
-	require.NoError(t, machine.Start())
-	gone := make(chan struct{})
-	go func() {
-		w.ended <- machine.Wait()
-		close(gone)
-	}()
-	t.Cleanup(func() {
-		off()
-		<-gone
-		if t.Failed() {
-			t.Log(said.String())
-		}
-	})
-	return said
-}
-
-// address is of the machine's network card.
-const address = "52:54:00:00:00:01"
-
-// medium are the arguments of a machine with an ISO in its drive.
-func medium(path string) []string {
-	return []string{"-drive", "file=" + path + ",format=raw,if=none,id=medium,media=cdrom,readonly=on", "-device", "ide-cd,drive=medium,bootindex=2"}
+	hardware.Disk = machinetest.BlankDisk(t)
+	w.machine = machinetest.PowerOn(t, hardware)
 }
 
 // until asks for an object until it is as wanted.
-func until[T any](t *testing.T, w world, path string, wanted func(T) bool, says string) T {
+func until[T any](t *testing.T, w *world, path string, wanted func(T) bool, says string) T {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; {
-		var found T
-		w.call(t, http.MethodGet, path, "", &found)
-		if wanted(found) {
-			return found
+	var found T
+	w.machine.Until(t, path, func() error {
+		var now T
+		w.call(t, http.MethodGet, path, "", &now)
+		if found = now; wanted(found) {
+			return nil
 		}
-		select {
-		case err := <-w.ended:
-			require.FailNow(t, "the machine is off", "%v: %s", err, says)
-		case <-time.After(200 * time.Millisecond):
-			require.True(t, time.Now().Before(deadline), "%s: %+v", says, found)
-		}
-	}
+		return fmt.Errorf("%s: %+v", says, found)
+	})
+	return found
 }
 
 // appears waits until the machine registered and told what it is made of.
-func (w world) appears(t *testing.T, env infraEnv) host {
+func (w *world) appears(t *testing.T, env infraEnv) host {
 	t.Helper()
 	hosts := until(t, w, "/infra-envs/"+env.ID+"/hosts", func(hosts []host) bool { return len(hosts) == 1 }, "no machine registered")
 	return until(t, w, env.host(hosts[0]), func(h host) bool { return h.Inventory != "" }, "the machine did not tell what it is made of")
 }
 
 func (e infraEnv) host(h host) string { return "/infra-envs/" + e.ID + "/hosts/" + h.ID }
-
-// uefi are the arguments of a machine with this firmware.
-func uefi(t *testing.T) []string {
-	t.Helper()
-	_, err := os.Stat(firmware)
-	need(t, err == nil, "there is no "+firmware+" (Debian: ovmf) to boot by UEFI")
-	return []string{"-bios", firmware}
-}
 
 // A machine boots the downloaded image and registers, is bound, writes its disk, restarts from it and reports that it is installed.
 func TestAMachineBootsTheDownloadedISOAndIsInstalled(t *testing.T) {
@@ -363,10 +282,10 @@ func TestAMachineBootsTheDownloadedISOAndIsInstalled(t *testing.T) {
 	env := w.infraEnv(t, "[]")
 	assert.LessOrEqual(t, len(env.DownloadURL), 200)
 	assert.True(t, strings.HasSuffix(env.DownloadURL, ".iso"), env.DownloadURL)
-	said := w.power(t, medium(w.download(t, env.DownloadURL))...)
+	w.power(t, machinetest.Hardware{ISO: w.download(t, env.DownloadURL)})
 	found := w.appears(t, env)
 	assert.Contains(t, found.Status, "-unbound")
-	assert.Equal(t, "machine", seen(t, found.Inventory, "bios").Hostname, "as DHCP says")
+	assert.Equal(t, machinetest.Hostname, seen(t, found.Inventory, "bios").Hostname, "as DHCP says")
 
 	var c cluster
 	w.call(t, http.MethodPost, "/clusters",
@@ -385,7 +304,7 @@ func TestAMachineBootsTheDownloadedISOAndIsInstalled(t *testing.T) {
 	found = until(t, w, path, func(h host) bool { return h.Status == "installed" }, "the host is not installed")
 	w.call(t, http.MethodGet, "/clusters/"+c.ID, "", &c)
 	assert.Equal(t, "installed", c.Status, c.StatusInfo)
-	assert.Contains(t, said.String(), "muster.installed", "the machine started from its disk")
+	assert.Contains(t, w.machine.String(), "muster.installed", "the machine started from its disk")
 	told(t, w, found.ID, c.ID)
 }
 
@@ -401,7 +320,7 @@ func seen(t *testing.T, of, mode string) hardware.Inventory {
 }
 
 // told checks that the events of the cluster tell the installation: written with progress, restarted, and reported by the installed system.
-func told(t *testing.T, w world, hostID, clusterID string) {
+func told(t *testing.T, w *world, hostID, clusterID string) {
 	t.Helper()
 	var events []struct {
 		Message string `json:"message"`
@@ -419,10 +338,12 @@ func told(t *testing.T, w world, hostID, clusterID string) {
 func TestAMachineBootsKernelAndInitrdWithItsStaticNetwork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "https")
-	env := w.infraEnv(t, `[{"mac_interface_map":[{"mac_address":"`+address+`","logical_nic_name":"nic0"}],"network_yaml":"`+strings.ReplaceAll(stated, "\n", "\\n")+`"}]`)
+	env := w.infraEnv(t, `[{"mac_interface_map":[{"mac_address":"`+machinetest.MAC+`","logical_nic_name":"nic0"}],"network_yaml":"`+strings.ReplaceAll(stated, "\n", "\\n")+`"}]`)
 	kernel := w.download(t, w.inside+"/boot-artifacts/kernel?version=live&arch=x86_64")
 	initrd := w.download(t, strings.TrimSuffix(env.DownloadURL, "/discovery.iso")+"/pxe-initrd")
-	w.power(t, "-kernel", kernel, "-initrd", initrd, "-append", "console=ttyS0 coreos.live.rootfs_url="+w.inside+"/boot-artifacts/live/x86_64/rootfs")
+	w.power(t, machinetest.Hardware{More: []string{
+		"-kernel", kernel, "-initrd", initrd, "-append", "console=ttyS0 coreos.live.rootfs_url=" + w.inside + "/boot-artifacts/live/x86_64/rootfs",
+	}})
 	inventory := seen(t, w.appears(t, env).Inventory, "bios")
 	found := map[string][]string{}
 	for _, i := range inventory.Interfaces {

@@ -4,9 +4,9 @@
 package boot_test
 
 import (
+	"errors"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
@@ -22,13 +22,14 @@ import (
 	"github.com/muster-io/muster/apis/controlplanetest"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+	"github.com/muster-io/muster/apis/machinetest"
 )
 
 const namespace = "metal"
 
 // resources are what a user of custom resources makes and sees.
 type resources struct {
-	world
+	*world
 	user client.Client
 }
 
@@ -67,14 +68,12 @@ func (r resources) until(t *testing.T, object client.Object, wanted func() bool,
 
 func (r resources) wait(t *testing.T, done func() bool, says string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); {
-		select {
-		case err := <-r.ended:
-			require.FailNow(t, "the machine is off", "%v: %s", err, says)
-		case <-time.After(200 * time.Millisecond):
-			require.True(t, time.Now().Before(deadline), says)
+	r.machine.Until(t, "waited", func() error {
+		if done() {
+			return nil
 		}
-	}
+		return errors.New(says)
+	})
 }
 
 // change patches an object as a user does.
@@ -125,7 +124,6 @@ func size(t *testing.T, path string) int64 {
 // The image is a minimal one.
 func TestAMachineIsBoundThroughItsAgentAndInstalled(t *testing.T) {
 	t.Parallel()
-	firmware := uefi(t)
 	r := newResources(t)
 	infraEnv := &agentv1.InfraEnv{ObjectMeta: named("rack"), Spec: agentv1.InfraEnvSpec{
 		PullSecretRef: agentv1.SecretReference{Name: "pull"}, ImageType: "minimal-iso",
@@ -134,7 +132,7 @@ func TestAMachineIsBoundThroughItsAgentAndInstalled(t *testing.T) {
 	r.until(t, infraEnv, func() bool { return agentv1.IsConditionTrue(infraEnv.Status.Conditions, agentv1.ConditionImageCreated) }, "there is no image")
 	iso := r.download(t, infraEnv.Status.ISODownloadURL)
 	assert.Less(t, size(t, iso), size(t, liveImage), "the agent is left out")
-	said := r.power(t, append(firmware, medium(iso)...)...)
+	r.power(t, machinetest.Hardware{ISO: iso, UEFI: true})
 
 	var agents agentv1.AgentList
 	r.wait(t, func() bool {
@@ -145,7 +143,7 @@ func TestAMachineIsBoundThroughItsAgentAndInstalled(t *testing.T) {
 	assert.Nil(t, agent.Spec.ClusterDeploymentName)
 	assert.True(t, says(agent, agentv1.ConditionBound, agentv1.ReasonUnbound)(), "%+v", agent.Status.Conditions)
 	assert.False(t, agent.Spec.Approved)
-	assert.Equal(t, "machine", agent.Status.Inventory.Hostname, "as DHCP says")
+	assert.Equal(t, machinetest.Hostname, agent.Status.Inventory.Hostname, "as DHCP says")
 	assert.Equal(t, "uefi", agent.Status.Inventory.Boot.CurrentBootMode)
 
 	deployment, install := r.cluster(t, "gz")
@@ -162,6 +160,6 @@ func TestAMachineIsBoundThroughItsAgentAndInstalled(t *testing.T) {
 	assert.True(t, hivev1.IsConditionTrue(install.Status.Conditions, hivev1.ClusterInstallCompleted), "%+v", install.Status.Conditions)
 	r.until(t, agent, says(agent, agentv1.ConditionInstalled, agentv1.ReasonInstallationCompleted), "the Agent does not say that its machine is installed")
 	assert.Equal(t, "Done", agent.Status.Progress.CurrentStage)
-	assert.Contains(t, said.String(), "muster.installed", "the machine started from its disk")
+	assert.Contains(t, r.machine.String(), "muster.installed", "the machine started from its disk")
 	told(t, r.world, agent.Name, string(deployment.UID))
 }

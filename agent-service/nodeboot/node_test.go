@@ -6,22 +6,17 @@ package nodeboot_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"io"
-	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -35,6 +30,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/machinetest"
+	"github.com/muster-io/muster/apis/needtest"
 
 	"github.com/muster-io/muster/agent-service/internal/join"
 )
@@ -42,45 +39,17 @@ import (
 const (
 	nodeImage = "../../bin/node/node.img.zst"
 	nodeList  = "../../bin/node/node.json"
-	firmware  = "/usr/share/ovmf/OVMF.fd"
-	// forced runs these tests on any machine.
-	forced = "MUSTER_NODE_TESTS"
-	// cores are as many as these tests need beside others.
-	cores = 4
-	// patience is generous: the processor is emulated, and the machine that does it may be busy.
-	patience = 8 * time.Minute
-	card     = "52:54:00:00:00:01"
-	address  = "10.0.2.77"
-	tokenID  = "abcdef"
-	token    = tokenID + ".0123456789abcdef"
-	sandbox  = "muster.local/pause:1"
+	address   = "10.0.2.77"
+	tokenID   = "abcdef"
+	token     = tokenID + ".0123456789abcdef"
+	sandbox   = "muster.local/pause:1"
 )
 
-// need ends the test where a real part is missing: skipped, or failed in CI.
-func need(t *testing.T, there bool, sentence string) {
+// needNodes ends a test that emulates a node where that cannot be done, or would take too long.
+func needNodes(t *testing.T) {
 	t.Helper()
-	if there {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal(sentence)
-	}
-	t.Skip(sentence)
-}
-
-// real skips a test that emulates a machine where it would take too long.
-func real(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("machines are booted, which takes a while")
-	}
-	if runtime.NumCPU() < cores && os.Getenv(forced) == "" {
-		t.Skipf("a node is emulated on %d cores or more; make test-node does it here, too", cores)
-	}
-	_, err := exec.LookPath("qemu-system-x86_64")
-	need(t, err == nil, "there is no qemu-system-x86_64 (Debian: qemu-system-x86) to boot machines with")
-	_, err = os.Stat(nodeImage)
-	need(t, err == nil, "there is no node image to boot: make node-image builds it")
+	machinetest.NeedCores(t, "MUSTER_NODE_TESTS")
+	needtest.File(t, nodeImage, "there is no node image to boot: make node-image builds it")
 }
 
 // newDisk is a disk with the image and first-boot data, which names files and their contents.
@@ -125,100 +94,34 @@ func newDisk(t *testing.T, files map[string]string) string {
 	return path
 }
 
-// console keeps what a machine says.
-type console struct {
-	mu   sync.Mutex
-	said bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (c *console) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.said.Write(p)
-}
-
-// String is all that was said.
-func (c *console) String() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.said.String()
-}
-
-// machine is one that runs.
-type machine struct {
-	*console
-	monitor string
-	ended   chan error
-}
-
-// power starts a machine with a disk.
-func power(t *testing.T, disk string, more ...string) machine {
+// power switches on a machine with a disk, and as little memory as a node may have.
+func power(t *testing.T, disk string) *machinetest.Machine {
 	t.Helper()
-	m := machine{console: &console{}, monitor: filepath.Join(t.TempDir(), "monitor"), ended: make(chan error, 1)}
-	ctx, off := context.WithCancel(context.Background())
-	command := exec.CommandContext(ctx, "qemu-system-x86_64", append([]string{
-		"-machine", "pc", "-accel", "tcg,tb-size=256", "-cpu", "max", "-m", "1024", "-smp", "1", "-display", "none", "-serial", "stdio", "-monitor", "unix:" + m.monitor + ",server,nowait",
-		"-nic", "user,model=virtio-net-pci,mac=" + card, "-device", "virtio-rng-pci", "-drive", "file=" + disk + ",format=raw,if=virtio,cache=unsafe",
-	}, more...)...)
-	command.Stdout, command.Stderr = m.console, m.console
-	require.NoError(t, command.Start())
-	gone := make(chan struct{})
-	go func() {
-		m.ended <- command.Wait()
-		close(gone)
-	}()
-	t.Cleanup(func() {
-		off()
-		<-gone
-		if t.Failed() {
-			t.Log(m.String())
-		}
-	})
-	return m
+	return machinetest.PowerOn(t, machinetest.Hardware{Disk: disk, MemoryMiB: 1024})
+}
+
+// pressPower switches a machine off, as its system does it.
+func pressPower(t *testing.T, m *machinetest.Machine) {
+	t.Helper()
+	m.PressPower(t)
+	assert.Contains(t, m.String(), "the machine is switched off")
 }
 
 // until waits for something, while the machine runs.
-func (m machine) until(t *testing.T, sentence string, true func() bool) {
+func until(t *testing.T, m *machinetest.Machine, what string, holds func() bool) {
 	t.Helper()
-	started := time.Now()
-	for deadline := started.Add(patience); !true(); {
-		select {
-		case err := <-m.ended:
-			require.FailNow(t, "the machine is off", "%v: %s", err, sentence)
-		case <-time.After(200 * time.Millisecond):
-			require.True(t, time.Now().Before(deadline), sentence)
+	m.Until(t, what, func() error {
+		if holds() {
+			return nil
 		}
-	}
-	t.Logf("%s after %s", sentence, time.Since(started).Round(time.Second))
-}
-
-func (m machine) says(t *testing.T, text string) {
-	t.Helper()
-	m.until(t, "the machine says "+text, func() bool { return strings.Contains(m.String(), text) })
-}
-
-// pressPower presses the power button and waits until the machine is off.
-func (m machine) pressPower(t *testing.T) {
-	t.Helper()
-	connection, err := (&net.Dialer{}).DialContext(t.Context(), "unix", m.monitor)
-	require.NoError(t, err)
-	defer func() { _ = connection.Close() }()
-	_, err = connection.Write([]byte("system_powerdown\n"))
-	require.NoError(t, err)
-	select {
-	case err := <-m.ended:
-		require.NoError(t, err)
-	case <-time.After(patience):
-		require.FailNow(t, "the machine does not switch itself off")
-	}
-	assert.Contains(t, m.String(), "the machine is switched off")
+		return errors.New("not yet")
+	})
 }
 
 // values are those of a machine that joins a control plane.
 func values(p *plane) join.Values {
 	return join.Values{
-		NodeName: "worker-1", NodeIPs: []netip.Addr{netip.MustParseAddr(address)}, Server: "https://" + hostAddress + ":" + p.port, CA: string(p.ca), Token: token,
+		NodeName: "worker-1", NodeIPs: []netip.Addr{netip.MustParseAddr(address)}, Server: "https://" + machinetest.Gateway + ":" + p.port, CA: string(p.ca), Token: token,
 		ClusterDomain: hivev1.DefaultClusterDomain, PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, KubernetesVersion: version(), Network: join.HostGateway,
 		Labels: map[string]string{"rack": "a"}, Taints: []join.Taint{{Key: "dedicated", Value: "test", Effect: "NoSchedule"}},
 	}
@@ -240,7 +143,7 @@ func version() string {
 }
 
 // staticNetwork is a profile as first-boot data brings it.
-const staticNetwork = "[connection]\nid=nic0\nuuid=1\ntype=ethernet\n\n[ethernet]\nmac-address=" + card + "\n\n[ipv4]\nmethod=manual\naddress1=" + address + "/24\nroute1=0.0.0.0/0,10.0.2.2\ndns=10.0.2.3;\n"
+const staticNetwork = "[connection]\nid=nic0\nuuid=1\ntype=ethernet\n\n[ethernet]\nmac-address=" + machinetest.MAC + "\n\n[ipv4]\nmethod=manual\naddress1=" + address + "/24\nroute1=0.0.0.0/0,10.0.2.2\ndns=10.0.2.3;\n"
 
 // admit lets machines join as docs/spec/node-access.md says.
 func (p *plane) admit(t *testing.T) {
@@ -307,7 +210,7 @@ func (p *plane) ready(t *testing.T, since time.Time) *corev1.Node {
 }
 
 func TestAMachineBecomesANodeThatRunsPods(t *testing.T) {
-	real(t)
+	needNodes(t)
 	p := startPlane(t)
 	p.admit(t)
 	v := values(p)
@@ -316,7 +219,7 @@ func TestAMachineBecomesANodeThatRunsPods(t *testing.T) {
 	disk := newDisk(t, map[string]string{join.Path: string(content), "/etc/NetworkManager/system-connections/nic0.nmconnection": staticNetwork})
 	m := power(t, disk)
 	var node *corev1.Node
-	m.until(t, "the node is Ready", func() bool {
+	until(t, m, "the node is Ready", func() bool {
 		p.approve(t)
 		node = p.ready(t, time.Time{})
 		return node != nil
@@ -336,21 +239,21 @@ func TestAMachineBecomesANodeThatRunsPods(t *testing.T) {
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	var pod *corev1.Pod
-	m.until(t, "the pod runs", func() bool {
+	until(t, m, "the pod runs", func() bool {
 		p.approve(t)
 		pod, err = p.admin.CoreV1().Pods("default").Get(t.Context(), "first", metav1.GetOptions{})
 		return err == nil && pod.Status.Phase == corev1.PodRunning
 	})
 	within := netip.MustParsePrefix(node.Spec.PodCIDR)
 	assert.True(t, within.Contains(netip.MustParseAddr(pod.Status.PodIP)), "%s is not in %s", pod.Status.PodIP, within)
-	m.says(t, "certificate is done")
-	m.pressPower(t)
+	m.Says(t, "certificate is done")
+	pressPower(t, m)
 	assert.NotContains(t, m.String(), token)
 	assertErased(t, disk)
 
 	off := time.Now()
 	again := power(t, disk)
-	again.until(t, "the node is Ready again, with its own certificate", func() bool { return p.ready(t, off) != nil })
+	until(t, again, "the node is Ready again, with its own certificate", func() bool { return p.ready(t, off) != nil })
 	assert.NotContains(t, again.String(), "the partition 4 for data has", "it is there")
 }
 
@@ -377,11 +280,9 @@ func assertErased(t *testing.T, path string) {
 }
 
 func TestAMachineWithUEFIStartsAndStops(t *testing.T) {
-	real(t)
-	_, err := os.Stat(firmware)
-	need(t, err == nil, "there is no "+firmware+" (Debian: ovmf) to boot by UEFI")
-	m := power(t, newDisk(t, map[string]string{"/etc/hostname": "lonely\n"}), "-bios", firmware)
-	m.says(t, "this machine joins no cluster")
-	m.says(t, "containerd is ready")
-	m.pressPower(t)
+	needNodes(t)
+	m := machinetest.PowerOn(t, machinetest.Hardware{Disk: newDisk(t, map[string]string{"/etc/hostname": "lonely\n"}), MemoryMiB: 1024, UEFI: true})
+	m.Says(t, "this machine joins no cluster")
+	m.Says(t, "containerd is ready")
+	pressPower(t, m)
 }

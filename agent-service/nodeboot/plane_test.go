@@ -4,7 +4,6 @@
 package nodeboot_test
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -24,10 +23,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-)
 
-// hostAddress is the machine that runs the test, as an emulated machine reaches it.
-const hostAddress = "10.0.2.2"
+	"github.com/muster-io/muster/apis/machinetest"
+	"github.com/muster-io/muster/apis/needtest"
+	"github.com/muster-io/muster/apis/porttest"
+	"github.com/muster-io/muster/apis/programtest"
+)
 
 // plane is a control plane that takes nodes, as docs/spec/node-access.md describes it.
 type plane struct {
@@ -45,9 +46,8 @@ func startPlane(t *testing.T) *plane {
 	found, err := exec.CommandContext(t.Context(), "../../hack/controlplane/build", "--dir").Output()
 	require.NoError(t, err)
 	programs := strings.TrimSpace(string(found))
-	_, err = os.Stat(filepath.Join(programs, "kube-apiserver"))
-	need(t, err == nil, "there is no control plane: make controlplane builds it")
-	p := &plane{dir: t.TempDir(), port: freePort(t)}
+	needtest.File(t, filepath.Join(programs, "kube-apiserver"), "there is no control plane: make controlplane builds it")
+	p := &plane{dir: t.TempDir(), port: porttest.Free(t)}
 	p.authority(t)
 	for _, leaf := range []leaf{
 		{name: "apiserver", user: "kube-apiserver"}, {name: "admin", user: "admin", group: "system:masters"},
@@ -58,7 +58,7 @@ func startPlane(t *testing.T) *plane {
 	p.serviceAccountKey(t)
 	run(t, p.dir, filepath.Join(programs, "etcd"), "--name=default", "--data-dir=etcd", "--listen-client-urls=unix://etcd.sock", "--advertise-client-urls=unix://etcd.sock",
 		"--listen-peer-urls=unix://peer.sock", "--initial-advertise-peer-urls=http://127.0.0.1:1", "--initial-cluster=default=http://127.0.0.1:1", "--log-level=error", "--unsafe-no-fsync")
-	run(t, p.dir, filepath.Join(programs, "kube-apiserver"), "--etcd-servers=unix://etcd.sock", "--bind-address=127.0.0.1", "--advertise-address="+hostAddress, "--secure-port="+p.port,
+	run(t, p.dir, filepath.Join(programs, "kube-apiserver"), "--etcd-servers=unix://etcd.sock", "--bind-address=127.0.0.1", "--advertise-address="+machinetest.Gateway, "--secure-port="+p.port,
 		"--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--enable-bootstrap-token-auth",
 		"--client-ca-file=ca.crt", "--tls-cert-file=apiserver.crt", "--tls-private-key-file=apiserver.key", "--kubelet-certificate-authority=ca.crt",
 		"--kubelet-client-certificate=kubelet-client.crt", "--kubelet-client-key=kubelet-client.key", "--service-account-issuer=https://kubernetes.default.svc",
@@ -70,7 +70,7 @@ func startPlane(t *testing.T) *plane {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		return p.admin.Discovery().RESTClient().Get().AbsPath("/readyz").Do(t.Context()).Error() == nil
-	}, patience, 100*time.Millisecond, "the API server is not ready")
+	}, machinetest.Patience, 100*time.Millisecond, "the API server is not ready")
 	p.kubeconfig(t, "manager")
 	run(t, p.dir, filepath.Join(programs, "kube-controller-manager"), "--kubeconfig=manager.conf", "--use-service-account-credentials=true", "--service-account-private-key-file=sa.key",
 		"--root-ca-file=ca.crt", "--cluster-signing-cert-file=ca.crt", "--cluster-signing-key-file=ca.key", "--service-cluster-ip-range=10.96.0.0/16", "--cluster-cidr=10.244.0.0/16",
@@ -78,37 +78,12 @@ func startPlane(t *testing.T) *plane {
 	return p
 }
 
-func freePort(t *testing.T) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = listener.Close() }()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	require.NoError(t, err)
-	return port
-}
-
-// run starts a program that ends with the test; its output is shown if the test fails.
+// run starts a program that ends with the test.
 func run(t *testing.T, dir, program string, arguments ...string) {
 	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	said := &console{}
-	command := exec.CommandContext(ctx, program, arguments...)
-	command.Dir, command.Stdout, command.Stderr = dir, said, said
-	require.NoError(t, command.Start())
-	ended := make(chan struct{})
-	go func() {
-		_ = command.Wait()
-		close(ended)
-	}()
-	t.Cleanup(func() {
-		stop()
-		<-ended
-		if t.Failed() {
-			text := said.String()
-			t.Logf("%s: %s", filepath.Base(program), text[max(0, len(text)-4000):])
-		}
-	})
+	command := exec.Command(program, arguments...)
+	command.Dir = dir
+	programtest.Start(t, command)
 }
 
 // leaf is a certificate of the cluster's authority; that of the API server is for serving.
@@ -145,7 +120,7 @@ func (p *plane) issue(t *testing.T, l leaf) {
 	}
 	if l.name == "apiserver" {
 		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-		template.IPAddresses = []net.IP{net.ParseIP("127.0.0.1"), net.ParseIP(hostAddress), net.ParseIP("10.96.0.1")}
+		template.IPAddresses = []net.IP{net.ParseIP("127.0.0.1"), net.ParseIP(machinetest.Gateway), net.ParseIP("10.96.0.1")}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, p.caCert, key.Public(), p.caKey)
 	require.NoError(t, err)

@@ -22,6 +22,7 @@ import (
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+	"github.com/muster-io/muster/apis/needtest"
 	"github.com/muster-io/muster/e2e/access"
 	"github.com/muster-io/muster/e2e/checkout"
 	"github.com/muster-io/muster/e2e/environment"
@@ -35,14 +36,7 @@ func needLiveImage(t *testing.T) {
 	t.Helper()
 	path, err := checkout.Path("bin", "live", "live.iso")
 	require.NoError(t, err)
-	if _, err := os.Stat(path); err == nil {
-		return
-	}
-	const missing = "there is no live image that discovery images are made of: make live-image builds it"
-	if os.Getenv("CI") == "true" {
-		t.Fatal(missing)
-	}
-	t.Skip(missing)
+	needtest.File(t, path, "there is no live image that discovery images are made of: make live-image builds it")
 }
 
 func dialer(t *testing.T) fleet.Dial {

@@ -1,12 +1,11 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rack_test walks the whole way with a real machine, emulated by QEMU: it was registered by nobody, boots the image of an InfraEnv, is bound to a claimed
+// Package rack_test walks the whole way with a real machine, emulated by QEMU: it is not registered, boots the image of an InfraEnv, is bound to a claimed
 // cluster, is installed with the node image, and is Ready in the kubeconfig of the claim.
 package rack_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -17,12 +16,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
@@ -40,34 +35,15 @@ import (
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+	"github.com/muster-io/muster/apis/machinetest"
+	"github.com/muster-io/muster/apis/needtest"
 	"github.com/muster-io/muster/apis/porttest"
 	"github.com/muster-io/muster/e2e/access"
 	"github.com/muster-io/muster/e2e/checkout"
 	"github.com/muster-io/muster/e2e/environment"
 )
 
-const (
-	// patience is generous: the processor is emulated, and the machine that does it may be busy.
-	patience = 8 * time.Minute
-	interval = 200 * time.Millisecond
-	// cores is how many processors the walk takes without being asked for.
-	cores = 4
-	// forced asks for it on fewer.
-	forced    = "MUSTER_RACK_TESTS"
-	namespace = "metal"
-)
-
-// need ends the test where a real part is missing: skipped, or failed in CI.
-func need(t *testing.T, there bool, sentence string) {
-	t.Helper()
-	if there {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal(sentence)
-	}
-	t.Skip(sentence)
-}
+const namespace = "metal"
 
 // rack is Muster on this machine, reached by emulated machines at the address of this machine.
 type rack struct {
@@ -75,33 +51,25 @@ type rack struct {
 	local *environment.Local
 	admin *rest.Config
 	user  client.Client
-	ended chan error
+	// machine is there once it was switched on.
+	machine *machinetest.Machine
 }
 
 func newRack(t *testing.T) *rack {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("machines are booted, which takes a while")
-	}
-	if runtime.NumCPU() < cores && os.Getenv(forced) == "" {
-		t.Skipf("machines are emulated on %d cores or more; make rack does it here, too", cores)
-	}
-	_, err := exec.LookPath("qemu-system-x86_64")
-	need(t, err == nil, "there is no qemu-system-x86_64 (Debian: qemu-system-x86) to boot machines with")
+	machinetest.NeedCores(t, "MUSTER_RACK_TESTS")
 	address := environment.Reachable()
-	need(t, address != "", "this machine has no address but loopback: machines could not reach what runs here")
+	needtest.Part(t, address != "", "this machine has no address but loopback: machines could not reach what runs here")
 	for name, made := range map[string]string{"live/live.iso": "make live-image", "node/node.img.zst": "make node-image"} {
 		path, err := checkout.Path("bin", name)
-		if err == nil {
-			_, err = os.Stat(path)
-		}
-		need(t, err == nil, "there is no bin/"+name+" to boot: "+made+" builds it")
+		require.NoError(t, err)
+		needtest.File(t, path, "there is no bin/"+name+" to boot: "+made+" builds it")
 	}
 	log.SetLogger(logr.Discard())
 	environment.HostedListenAddress = address
 	port, err := porttest.Find()
 	require.NoError(t, err)
-	r := &rack{T: t, ended: make(chan error, 1)}
+	r := &rack{T: t}
 	service := environment.AgentService()
 	before := service.Args
 	service.Args = func(dir string) []string {
@@ -180,29 +148,10 @@ func (r *rack) create(object client.Object) {
 	require.NoError(r, r.user.Create(r.Context(), object))
 }
 
-// until waits until something holds; it ends early when the machine does.
-func (r *rack) until(what string, holds func() error) {
-	r.Helper()
-	started := time.Now()
-	for {
-		err := holds()
-		if err == nil {
-			r.Logf("%6.1f s  %s", time.Since(started).Seconds(), what)
-			return
-		}
-		select {
-		case ended := <-r.ended:
-			require.FailNow(r, "the machine is off", "%v: %s: %v", ended, what, err)
-		case <-time.After(interval):
-			require.Less(r, time.Since(started), patience, "%s: %v", what, err)
-		}
-	}
-}
-
 // see reads an object until it is as wanted.
 func (r *rack) see(object client.Object, what string, wanted func() bool) {
 	r.Helper()
-	r.until(what, func() error {
+	r.machine.Until(r, what, func() error {
 		if err := r.user.Get(r.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 			return err
 		}
@@ -214,57 +163,6 @@ func (r *rack) see(object client.Object, what string, wanted func() bool) {
 			return err
 		}
 		return fmt.Errorf("it is …%s", content[max(0, len(content)-6144):])
-	})
-}
-
-// console keeps what a machine says.
-type console struct {
-	mu   sync.Mutex
-	said bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (c *console) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.said.Write(p)
-}
-
-// String is the end of what was said.
-func (c *console) String() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	text := c.said.String()
-	return text[max(0, len(text)-12288):]
-}
-
-// power switches on a machine with a blank disk and an ISO in its drive, until the test ends.
-func (r *rack) power(iso string) {
-	r.Helper()
-	disk := filepath.Join(r.TempDir(), "disk.img")
-	file, err := os.Create(disk)
-	require.NoError(r, err)
-	require.NoError(r, errors.Join(file.Truncate(8<<30), file.Close()))
-	ctx, off := context.WithCancel(context.Background())
-	said := &console{}
-	machine := exec.CommandContext(ctx, "qemu-system-x86_64",
-		"-machine", "pc,usb=off", "-accel", "tcg,tb-size=256", "-cpu", "max", "-m", "1280", "-display", "none", "-serial", "stdio", "-monitor", "none",
-		"-nic", "user,model=virtio-net-pci,mac=52:54:00:00:00:01,hostname=machine", "-uuid", "5f1c0e5e-0000-4000-8000-0123456789ab",
-		"-drive", "file="+disk+",format=raw,if=none,id=disk,cache=unsafe", "-device", "virtio-blk-pci,drive=disk,bootindex=1",
-		"-drive", "file="+iso+",format=raw,if=none,id=medium,media=cdrom,readonly=on", "-device", "ide-cd,drive=medium,bootindex=2")
-	machine.Stdout, machine.Stderr = said, said
-	require.NoError(r, machine.Start())
-	gone := make(chan struct{})
-	go func() {
-		r.ended <- machine.Wait()
-		close(gone)
-	}()
-	r.Cleanup(func() {
-		off()
-		<-gone
-		if r.Failed() {
-			r.Log(said.String())
-		}
 	})
 }
 
@@ -293,9 +191,9 @@ func (r *rack) appears() *agentv1.Agent {
 	infraEnv := &agentv1.InfraEnv{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rack"}, Spec: agentv1.InfraEnvSpec{PullSecretRef: agentv1.SecretReference{Name: "pull"}}}
 	r.create(infraEnv)
 	r.see(infraEnv, "the InfraEnv has an image", func() bool { return infraEnv.Status.ISODownloadURL != "" })
-	r.power(r.download(infraEnv.Status.ISODownloadURL))
+	r.machine = machinetest.PowerOn(r, machinetest.Hardware{Disk: machinetest.BlankDisk(r), ISO: r.download(infraEnv.Status.ISODownloadURL)})
 	var agents agentv1.AgentList
-	r.until("a machine that nobody registered is an Agent", func() error {
+	r.machine.Until(r, "a machine that was not registered is an Agent", func() error {
 		if err := r.user.List(r.Context(), &agents, client.InNamespace(namespace)); err != nil || len(agents.Items) == 1 {
 			return err
 		}
@@ -327,7 +225,7 @@ func (r *rack) inside(cluster *hivev1.ClusterDeployment) client.Client {
 	alice, err := client.New(config, client.Options{Scheme: r.user.Scheme()})
 	require.NoError(r, err)
 	var kubeconfig []byte
-	r.until("the user reads the kubeconfig", func() (err error) {
+	r.machine.Until(r, "the user reads the kubeconfig", func() (err error) {
 		kubeconfig, err = access.Kubeconfig(r.Context(), alice, cluster.Namespace)
 		return err
 	})
@@ -338,7 +236,7 @@ func (r *rack) inside(cluster *hivev1.ClusterDeployment) client.Client {
 	return inside
 }
 
-func TestAMachineThatNobodyRegisteredBecomesANodeOfAClaimedCluster(t *testing.T) {
+func TestAnUnregisteredMachineBecomesANodeOfAClaimedCluster(t *testing.T) {
 	r := newRack(t)
 	cluster := r.claimed()
 	agent := r.appears()
@@ -355,7 +253,7 @@ func TestAMachineThatNobodyRegisteredBecomesANodeOfAClaimedCluster(t *testing.T)
 
 	inside := r.inside(cluster)
 	node := &corev1.Node{}
-	r.until("the Node is Ready", func() error {
+	r.machine.Until(r, "the Node is Ready", func() error {
 		if err := inside.Get(t.Context(), client.ObjectKey{Name: "worker-1"}, node); err != nil {
 			return err
 		}
@@ -368,7 +266,7 @@ func TestAMachineThatNobodyRegisteredBecomesANodeOfAClaimedCluster(t *testing.T)
 	})
 	assert.Equal(t, "v1.37.2", node.Status.NodeInfo.KubeletVersion)
 	r.see(agent, "the host belongs to the cluster", func() bool { return agent.Status.DebugInfo.State == "added-to-existing-cluster" })
-	r.until("the bootstrap token is gone", func() error {
+	r.machine.Until(r, "the bootstrap token is gone", func() error {
 		var secrets corev1.SecretList
 		if err := inside.List(t.Context(), &secrets, client.InNamespace(metav1.NamespaceSystem)); err != nil {
 			return err

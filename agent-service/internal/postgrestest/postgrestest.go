@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-io/muster/apis/needtest"
 	"github.com/muster-io/muster/apis/porttest"
 )
 
@@ -65,12 +66,7 @@ func (s *Server) Log() string {
 func Start(t testing.TB) *Server {
 	t.Helper()
 	bin := find()
-	if bin == "" {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("PostgreSQL is not installed (Debian package postgresql)")
-		}
-		t.Skip("PostgreSQL is not installed (Debian package postgresql)")
-	}
+	needtest.Part(t, bin != "", "PostgreSQL is not installed (Debian package postgresql)")
 	dir, err := os.MkdirTemp("", "postgres")
 	if err != nil {
 		t.Fatal(err)

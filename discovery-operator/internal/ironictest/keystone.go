@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muster-io/muster/apis/needtest"
 	"github.com/muster-io/muster/apis/porttest"
 	"github.com/muster-io/muster/discovery-operator/internal/ironic"
 )
@@ -33,7 +34,7 @@ func StartWithKeystone(t testing.TB, name, password string) (*Ironic, *Keystone)
 	t.Cleanup(func() { run(t, k.env, "", "keystone", "down", "--purge") })
 	out, ok := run(t, k.env, "", "keystone", "up")
 	if !ok {
-		cannot(t, "no real Keystone: "+strings.TrimSpace(out))
+		needtest.Part(t, false, "no real Keystone: "+strings.TrimSpace(out))
 	}
 	_, url, _ := strings.Cut(strings.TrimSpace(out), "=")
 	k.AuthURL = url

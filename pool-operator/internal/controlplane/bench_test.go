@@ -4,23 +4,19 @@
 package controlplane
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/apis/needtest"
 )
 
 // testBinaries skips, or fails where nothing may be missing, when there is no control plane to run.
 func testBinaries(t testing.TB) Binaries {
 	t.Helper()
 	found, err := FindBinaries("")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip(err.Error())
-	}
+	needtest.NoError(t, err)
 	return found
 }
 

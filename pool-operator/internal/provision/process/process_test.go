@@ -24,6 +24,8 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 	"github.com/muster-io/muster/pool-operator/internal/provision/contract"
 	"github.com/muster-io/muster/pool-operator/internal/provision/process"
+
+	"github.com/muster-io/muster/apis/needtest"
 )
 
 // patience bounds the waits for a cluster.
@@ -32,12 +34,8 @@ const patience = 2 * time.Minute
 // requireBinaries skips, or fails where nothing may be missing, when there is no control plane to run.
 func requireBinaries(t testing.TB) {
 	t.Helper()
-	if _, err := controlplane.FindBinaries(""); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip(err.Error())
-	}
+	_, err := controlplane.FindBinaries("")
+	needtest.NoError(t, err)
 }
 
 func open(t testing.TB, root string) *process.Runtime {
