@@ -11,7 +11,7 @@ import (
 
 const agentInstall = "apiVersion: agent-install.openshift.io/v1beta1\n"
 
-// TestAgentInstallManifests holds the kinds of discovered hosts to what users write today, and to the sentences with which the rest is refused.
+// TestAgentInstallManifests applies the manifests of discovered hosts that users have, and checks the sentences with which others are refused.
 func TestAgentInstallManifests(t *testing.T) {
 	a := newAPI(t)
 	accepted := map[string]string{

@@ -17,14 +17,14 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// fieldCRDs is where the CRDs lie that users have today, relative to this directory.
+// fieldCRDs is the directory of the CRDs that users have installed, relative to this one.
 const fieldCRDs = "../../shared/crds"
 
-// theirCRDs reads the CRDs that users have today, by name. One kind may be there in several versions of its project.
+// theirCRDs reads the CRDs that users have installed, by name. One kind may be there in several versions of its project.
 func theirCRDs(t *testing.T) map[string][]*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	if _, err := os.Stat(fieldCRDs); err != nil {
-		t.Skipf("the CRDs that users have today are not beside this checkout (%s), so nothing can be compared with them", fieldCRDs)
+		t.Skipf("the CRDs that users have installed are not beside this checkout (%s), so none can be compared with ours", fieldCRDs)
 	}
 	crds := map[string][]*apiextensionsv1.CustomResourceDefinition{}
 	require.NoError(t, filepath.WalkDir(fieldCRDs, func(path string, entry fs.DirEntry, err error) error {
@@ -42,7 +42,7 @@ func theirCRDs(t *testing.T) map[string][]*apiextensionsv1.CustomResourceDefinit
 	return crds
 }
 
-// TestCompatibility compares every CRD with the one of that name that users have today: what fits that one must fit ours and mean the same.
+// TestCompatibility compares every CRD with the one of that name that users have installed: an object that fits theirs must fit ours and mean the same.
 // knownDifferences lists where it does not, and why.
 func TestCompatibility(t *testing.T) {
 	theirs := theirCRDs(t)

@@ -3,7 +3,7 @@
 
 package apis_test
 
-// knownDifferences says where a kind of ours does not take what the same kind takes today, and why. A key is the name of a CRD and a
+// knownDifferences says where a kind of ours refuses an object that the same kind of the legacy system accepts, and why. A key is the name of a CRD and a
 // path; what is below the path is covered too.
 var knownDifferences = map[string]string{
 	"clusterpools.hive.openshift.io .spec.inventory":                                                             "lists cluster names, and was a list of customizations; the page of ClusterPool says how to rewrite it",

@@ -83,7 +83,7 @@ func TestAdmissionPolicies(t *testing.T) {
 	assertRefused(t, a.set(t, made, "uid", "spec", "clusterPoolRef", "claimUID"), taken)
 	assertRefused(t, a.set(t, made, "2026-01-01T00:00:00Z", "spec", "clusterPoolRef", "claimedTimestamp"), taken)
 	require.NoError(t, a.set(t, made, "blue", "spec", "clusterPoolRef", "clusterDeploymentCustomization", "name"))
-	require.NoError(t, a.set(t, made, true, "spec", "installed"), "whoever installs says so")
+	require.NoError(t, a.set(t, made, true, "spec", "installed"), "the installer sets spec.installed")
 	require.NoError(t, operator.set(t, made, "c", "spec", "clusterPoolRef", "claimName"))
 
 	assertRefused(t, a.Delete(t.Context(), protected), "the ClusterDeployment is protected: remove its annotation hive.openshift.io/protected-delete first.")

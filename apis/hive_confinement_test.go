@@ -67,7 +67,7 @@ func TestTheOperatorIsConfinedToItsNamespaces(t *testing.T) {
 		require.NoError(t, operator.Create(t.Context(), secret(namespace)))
 		require.NoError(t, operator.Create(t.Context(), role(namespace)))
 	}
-	require.NoError(t, admin.Create(t.Context(), secret(own)), "nobody else is bound by it")
+	require.NoError(t, admin.Create(t.Context(), secret(own)), "the policy binds only the operator")
 
 	hosted := func(namespace string) error {
 		cd := a.object(t, cluster("  platform: {hosted: {}}\n"))
@@ -78,7 +78,7 @@ func TestTheOperatorIsConfinedToItsNamespaces(t *testing.T) {
 	require.NoError(t, hosted(allowed))
 	elsewhere := a.object(t, cluster("  platform: {none: {}}\n"))
 	elsewhere.SetNamespace(own)
-	require.NoError(t, a.Create(t.Context(), elsewhere), "what another controller installs is not the operator's business")
+	require.NoError(t, a.Create(t.Context(), elsewhere), "the policy ignores clusters that another controller installs")
 	require.NoError(t, operator.Delete(t.Context(), namespaceNamed(made, nil)))
 
 	// Where people create namespaces for themselves, they do not make them the operator's.

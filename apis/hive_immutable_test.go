@@ -22,7 +22,7 @@ func (a api) merge(t *testing.T, u *unstructured.Unstructured, patch string) err
 	return a.Patch(t.Context(), u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
 }
 
-// What a cluster was installed as does not change; what installers and users write today is taken.
+// The fields that a cluster was installed with do not change; the fields that installers and users write later are accepted.
 func TestWhatAClusterIsCannotChange(t *testing.T) {
 	a := newAPI(t)
 	aws := a.mustCreate(t, cluster(`
@@ -46,8 +46,8 @@ func TestWhatAClusterIsCannotChange(t *testing.T) {
 		"hosted takes nodes no more":                   {joined, `{"spec":{"platform":{"hosted":{"nodes":null}}}}`, "platform cannot change; " + again},
 		"networks of nodes":                            {joined, `{"spec":{"platform":{"hosted":{"nodes":{"podCIDR":"10.1.0.0/16"}}}}}`, "platform cannot change; " + again},
 		"another's becomes hosted":                     {aws, `{"spec":{"platform":{"aws":null,"hosted":{}}}}`, "platform cannot change; " + again},
-		"what another installs elsewhere":              {azure, `{"spec":{"platform":{"azure":{"region":"eu-2"}}}}`, "platform cannot change; " + again},
-		"what another installs, a new key":             {azure, `{"spec":{"platform":{"azure":{"cloudName":"x"}}}}`, "platform cannot change; " + again},
+		"the region of another installer":              {azure, `{"spec":{"platform":{"azure":{"region":"eu-2"}}}}`, "platform cannot change; " + again},
+		"a new key of another installer":               {azure, `{"spec":{"platform":{"azure":{"cloudName":"x"}}}}`, "platform cannot change; " + again},
 		"provisioning":                                 {aws, `{"spec":{"provisioning":{"imageSetRef":{"name":"v2"}}}}`, "provisioning cannot change; " + again},
 		"a field of provisioning that is not modelled": {aws, `{"spec":{"provisioning":{"sshPrivateKeySecretRef":{"name":"other"}}}}`, "provisioning cannot change"},
 		"provisioning is removed":                      {aws, `{"spec":{"provisioning":null}}`, "provisioning cannot change"},
@@ -65,7 +65,7 @@ func TestWhatAClusterIsCannotChange(t *testing.T) {
 		"principals of a private link":   {aws, `{"spec":{"platform":{"aws":{"privateLink":{"additionalAllowedPrincipals":["arn:x"]}}}}}`},
 		"audit of a cluster with nodes":  {joined, `{"spec":{"platform":{"hosted":{"audit":"Metadata"}}}}`},
 		"power":                          {hosted, `{"spec":{"powerState":"Hibernating"}}`},
-		"what is not modelled":           {aws, `{"spec":{"manageDNS":false,"ingress":[{"name":"default"}]}}`},
+		"fields without a model":         {aws, `{"spec":{"manageDNS":false,"ingress":[{"name":"default"}]}}`},
 		"where the install object is":    {agents, `{"spec":{"clusterInstallRef":{"group":"g","version":"v1","kind":"K","name":"n"}}}`},
 		"hibernateAfter":                 {hosted, `{"spec":{"hibernateAfter":"1h"}}`},
 		"the same again":                 {aws, `{"spec":{"clusterName":"blue","pullSecretRef":{"name":"pull"}}}`},
@@ -99,7 +99,7 @@ func TestMetadataIsFixedOnceTheClusterIsInstalled(t *testing.T) {
 			assertRefused(t, err, "clusterMetadata cannot change once the cluster is installed; credentials are changed in the Secrets that it names")
 		})
 	}
-	require.NoError(t, a.merge(t, cd, `{"spec":{"clusterMetadata":{"metadataJSONSecretRef":{"name":"m"}}}}`), "what an installer adds later")
+	require.NoError(t, a.merge(t, cd, `{"spec":{"clusterMetadata":{"metadataJSONSecretRef":{"name":"m"}}}}`), "an installer adds a reference later")
 	assertRefused(t, a.merge(t, cd, `{"spec":{"clusterMetadata":{"metadataJSONSecretRef":{"name":"pull-secret"}}}}`), "clusterMetadata cannot change")
 	assertRefused(t, a.merge(t, cd, `{"spec":{"clusterMetadata":{"metadataJSONSecretRef":null}}}`), "clusterMetadata cannot change")
 
@@ -156,7 +156,7 @@ func TestASubjectChangesPowerLabelsAndAnnotations(t *testing.T) {
 	require.NoError(t, subject.merge(t, cd, `{"spec":{"powerState":"Hibernating"}}`))
 	require.NoError(t, subject.merge(t, cd, `{"spec":{"powerState":null}}`))
 	require.NoError(t, subject.merge(t, cd, `{"metadata":{"labels":{"team":"a"},"annotations":{"note":"b"}}}`))
-	require.NoError(t, installer.merge(t, cd, `{"spec":{"clusterMetadata":{"clusterID":"1","infraID":"a","adminKubeconfigSecretRef":{"name":"k"}}}}`), "whoever installs, writes what it installed")
+	require.NoError(t, installer.merge(t, cd, `{"spec":{"clusterMetadata":{"clusterID":"1","infraID":"a","adminKubeconfigSecretRef":{"name":"k"}}}}`), "the installer writes the identity of the cluster")
 	require.NoError(t, installer.merge(t, cd, `{"metadata":{"finalizers":null}}`))
 }
 

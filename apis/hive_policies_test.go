@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// What the schema of a ClusterDeployment does not see into, a policy keeps as it was.
+// A policy keeps those parts of a ClusterDeployment that its schema does not describe.
 func TestSettingsOfAWSCannotChange(t *testing.T) {
 	a := newAPI(t)
 	a.installPolicies(t, admissionFile)
@@ -68,7 +68,7 @@ func (w *warnings) take() []string {
 	return said
 }
 
-// An annotation that is no boolean is told to whoever writes it, whatever looks after the object.
+// The API server warns the client that writes an annotation that is no boolean, on every kind.
 func TestAnnotationsThatAreNoBooleansAreWarnedOf(t *testing.T) {
 	a := newAPI(t)
 	a.installPolicies(t, admissionFile)
@@ -94,8 +94,8 @@ func TestAnnotationsThatAreNoBooleansAreWarnedOf(t *testing.T) {
 		patch(annotate)
 		assert.True(t, told(), "%T is annotated", object)
 		patch(`{"metadata":{"labels":{"a":"b"}}}`)
-		assert.Empty(t, heard.take(), "it is said to whoever writes it, and to nobody else")
-		patch(`{"metadata":{"annotations":{"hive.openshift.io/protected-delete":"f","somebody.example.com/else":"yes"}}}`)
+		assert.Empty(t, heard.take(), "only the client that writes the annotation is warned")
+		patch(`{"metadata":{"annotations":{"hive.openshift.io/protected-delete":"f","other.example.com/key":"yes"}}}`)
 		assert.Empty(t, heard.take())
 	}
 }

@@ -22,7 +22,7 @@ import (
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
-// What other controllers write into a cluster survives what we write beside it.
+// Fields that other controllers write into a cluster survive our writes beside them.
 func TestPartsThatAreNotModelledSurvive(t *testing.T) {
 	a := newAPI(t)
 	u := a.mustCreate(t, awsCluster)
@@ -149,7 +149,7 @@ func TestClaimsOfAPoolCanBeSelected(t *testing.T) {
 	assert.Equal(t, two.GetName(), claims.Items[0].Name)
 }
 
-// What belongs to a cluster's identity does not change once it is there.
+// The fields of a cluster's identity do not change once they are set.
 func TestChangesThatAreRefused(t *testing.T) {
 	a := newAPI(t)
 	u := a.mustCreate(t, cluster("  platform: {hosted: {}}\n  clusterPoolRef: {namespace: a, poolName: b}\n"))
@@ -202,7 +202,7 @@ func TestRulesRatchet(t *testing.T) {
 	require.NoError(t, a.set(t, u, int64(3), "spec", "maxSize"))
 }
 
-// What is embedded raw keeps its place when it is copied in Go.
+// Raw embedded values keep their place when they are copied in Go.
 func TestRawPartsAreDeepCopied(t *testing.T) {
 	p := hivev1.Platform{AWS: &runtime.RawExtension{Raw: []byte(`{"region":"a"}`)}}
 	c := p.DeepCopy()

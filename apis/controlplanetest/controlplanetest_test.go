@@ -74,10 +74,10 @@ func TestFurtherKindsAreServedOnRequest(t *testing.T) {
 func TestServiceAccountHasATokenAndOnlyItsRights(t *testing.T) {
 	config, client := startClient(t)
 	newNamespace(t, client, "rights")
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "without-rights"}}
 	_, err := client.CoreV1().ServiceAccounts("rights").Create(t.Context(), account, metav1.CreateOptions{})
 	require.NoError(t, err)
-	token, err := client.CoreV1().ServiceAccounts("rights").CreateToken(t.Context(), "nobody",
+	token, err := client.CoreV1().ServiceAccounts("rights").CreateToken(t.Context(), "without-rights",
 		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	require.NoError(t, err)
 
@@ -88,7 +88,7 @@ func TestServiceAccountHasATokenAndOnlyItsRights(t *testing.T) {
 	self, err := asNobody.AuthenticationV1().SelfSubjectReviews().Create(t.Context(),
 		&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	require.Equal(t, "system:serviceaccount:rights:nobody", self.Status.UserInfo.Username)
+	require.Equal(t, "system:serviceaccount:rights:without-rights", self.Status.UserInfo.Username)
 	_, err = asNobody.CoreV1().Secrets("rights").List(t.Context(), metav1.ListOptions{})
 	require.True(t, apierrors.IsForbidden(err), "got: %v", err)
 }

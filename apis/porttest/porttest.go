@@ -18,7 +18,7 @@ import (
 // these could be taken.
 const first, last = 11000, 19899
 
-// Free returns a port of 127.0.0.1 that nobody listens on, and that nobody else gets from here until the test ends.
+// Free returns a port of 127.0.0.1 on which no process listens. No other caller gets it until the test ends.
 func Free(t testing.TB) string {
 	t.Helper()
 	port, claim, err := find()
@@ -29,7 +29,7 @@ func Free(t testing.TB) string {
 	return port
 }
 
-// Find is Free for a program: nobody else gets the port until the program ends.
+// Find is Free for a program: no other caller gets the port until the program ends.
 func Find() (string, error) {
 	port, claim, err := find()
 	claims.Store(port, claim)

@@ -21,7 +21,7 @@ type Program struct {
 	ended  chan error
 }
 
-// Start starts a program, which is killed when the test ends unless it ended before. What it prints is kept.
+// Start starts a program, which is killed when the test ends unless it ended before. Its output is kept.
 func Start(t testing.TB, command *exec.Cmd) *Program {
 	t.Helper()
 	p := &Program{ended: make(chan error, 1)}

@@ -7,7 +7,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // AgentApproval says who approves Agents.
 type AgentApproval struct {
-	// autoApprove makes Agents approved when they appear. For trusted networks only: whoever boots the image can then be installed.
+	// autoApprove makes Agents approved when they appear. For trusted networks only: any machine that boots the image can then be installed.
 	// +kubebuilder:default=false
 	// +optional
 	AutoApprove bool `json:"autoApprove,omitempty"`
@@ -49,7 +49,7 @@ type KernelArgument struct {
 type InfraEnvSpec struct {
 	// pullSecretRef names a Secret with the key .dockerconfigjson in this namespace, for the discovery image only.
 	PullSecretRef SecretReference `json:"pullSecretRef"`
-	// clusterRef binds hosts to a cluster when they register. Without it hosts stay free until somebody binds them. Immutable.
+	// clusterRef binds hosts to a cluster when they register. Without it hosts stay free until a user binds them. Immutable.
 	// +optional
 	ClusterRef *ClusterReference `json:"clusterRef,omitempty"`
 	// osImageVersion is the version of the discovery image; empty is the service's default.
@@ -159,7 +159,7 @@ type InfraEnvDebugInfo struct {
 
 // InfraEnvStatus says where the image is.
 type InfraEnvStatus struct {
-	// isoDownloadURL is where the image can be fetched. Whoever has the address can boot machines into this InfraEnv.
+	// isoDownloadURL is where the image can be fetched. Anyone with the address can boot machines into this InfraEnv.
 	// +kubebuilder:validation:MaxLength=2048
 	// +optional
 	ISODownloadURL string `json:"isoDownloadURL,omitempty"`

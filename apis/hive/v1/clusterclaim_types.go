@@ -81,7 +81,7 @@ type ClusterClaimStatus struct {
 // +kubebuilder:validation:Enum=Assignment;Provisioning;ProvisioningFailing;PoolAtCapacity;InventoryExhausted;MissingDependencies;PoolFrozen;PoolEmpty;PoolNotFound;PoolDeleting;QueueTimedOut
 type WaitReason string
 
-// What a claim waits for.
+// Reasons why a claim waits.
 const (
 	// WaitAssignment: a cluster is free and is being assigned.
 	WaitAssignment WaitReason = "Assignment"

@@ -15,13 +15,13 @@ const (
 	PowerStateStopping PowerState = "Stopping"
 	// PowerStateFailedToStop: stopping failed and is tried again.
 	PowerStateFailedToStop PowerState = "FailedToStop"
-	// PowerStateWaitingForMachinesToStop: machines were told to stop and have not yet.
+	// PowerStateWaitingForMachinesToStop: machines were asked to stop and have not yet.
 	PowerStateWaitingForMachinesToStop PowerState = "WaitingForMachinesToStop"
 	// PowerStateStartingMachines: the cluster is being started (step 1 of 4).
 	PowerStateStartingMachines PowerState = "StartingMachines"
 	// PowerStateFailedToStartMachines: starting failed and is tried again.
 	PowerStateFailedToStartMachines PowerState = "FailedToStartMachines"
-	// PowerStateWaitingForMachines: machines, or processes, were told to start and have not yet (step 1 of 4).
+	// PowerStateWaitingForMachines: machines, or processes, were asked to start and have not yet (step 1 of 4).
 	PowerStateWaitingForMachines PowerState = "WaitingForMachines"
 	// PowerStateWaitingForNodes: nodes are not ready yet (step 2 of 4).
 	PowerStateWaitingForNodes PowerState = "WaitingForNodes"
@@ -29,7 +29,7 @@ const (
 	PowerStatePausingForClusterOperatorsToSettle PowerState = "PausingForClusterOperatorsToSettle"
 	// PowerStateWaitingForClusterOperators: cluster operators, or the API's own readiness checks, are not ready yet (step 4 of 4).
 	PowerStateWaitingForClusterOperators PowerState = "WaitingForClusterOperators"
-	// PowerStateUnknown: nobody looks, because power is paused or the cluster is being deleted.
+	// PowerStateUnknown: power is not observed, because power is paused or the cluster is being deleted.
 	PowerStateUnknown PowerState = "Unknown"
 )
 
@@ -73,7 +73,7 @@ const (
 	ReasonSyncSetsNotApplied = "SyncSetsNotApplied"
 	// ReasonSyncSetsApplied: the first configuration was applied.
 	ReasonSyncSetsApplied = "SyncSetsApplied"
-	// ReasonUnsupported: nobody here can stop and start clusters of this platform.
+	// ReasonUnsupported: the operator cannot stop and start clusters of this platform.
 	ReasonUnsupported = "Unsupported"
 	// ReasonPowerStatePaused: AnnotationPowerStatePause is set. The status is Unknown.
 	ReasonPowerStatePaused = "PowerStatePaused"
@@ -83,13 +83,13 @@ const (
 	ReasonStopping = "Stopping"
 	// ReasonFailedToStop: stopping failed and is tried again.
 	ReasonFailedToStop = "FailedToStop"
-	// ReasonWaitingForMachinesToStop: machines were told to stop and have not yet.
+	// ReasonWaitingForMachinesToStop: machines were asked to stop and have not yet.
 	ReasonWaitingForMachinesToStop = "WaitingForMachinesToStop"
 	// ReasonStartingMachines: the cluster is being started (step 1 of 4).
 	ReasonStartingMachines = "StartingMachines"
 	// ReasonFailedToStartMachines: starting failed and is tried again.
 	ReasonFailedToStartMachines = "FailedToStartMachines"
-	// ReasonWaitingForMachines: machines, or processes, were told to start and have not yet (step 1 of 4).
+	// ReasonWaitingForMachines: machines, or processes, were asked to start and have not yet (step 1 of 4).
 	ReasonWaitingForMachines = "WaitingForMachines"
 	// ReasonWaitingForNodes: nodes are not ready yet (step 2 of 4).
 	ReasonWaitingForNodes = "WaitingForNodes"
@@ -136,7 +136,7 @@ const (
 
 // Reasons that hosted clusters give when installing, starting or stopping fails.
 const (
-	// ReasonPortsUnavailable: no free ports, or a port is taken by somebody else.
+	// ReasonPortsUnavailable: no free ports, or another process has taken a port.
 	ReasonPortsUnavailable = "PortsUnavailable"
 	// ReasonStorageFull: there is no space left for the cluster's data.
 	ReasonStorageFull = "StorageFull"
@@ -148,7 +148,7 @@ const (
 	ReasonImageUnavailable = "ImageUnavailable"
 	// ReasonUnschedulable: no node takes the pod, or its volume cannot be had.
 	ReasonUnschedulable = "Unschedulable"
-	// ReasonAddressPending: the cluster is to be reached at an address that nobody has given it yet.
+	// ReasonAddressPending: the cluster is to be reached at an address that it has not been given yet.
 	ReasonAddressPending = "AddressPending"
 	// ReasonRefused: the API server refused an object: quota, admission or authorization.
 	ReasonRefused = "Refused"

@@ -46,11 +46,11 @@ type ClusterDeploymentSpec struct {
 	// +optional
 	ControlPlaneConfig *ControlPlaneConfig `json:"controlPlaneConfig,omitempty"`
 
-	// installed says that the cluster has been installed. Written by whoever installs.
+	// installed says that the cluster has been installed. Written by the installer.
 	// +optional
 	Installed bool `json:"installed,omitempty"`
 
-	// clusterMetadata says how to get into the installed cluster. Written by whoever installs; once the cluster is installed, what it says cannot change.
+	// clusterMetadata says how to get into the installed cluster. Written by the installer; cannot change once the cluster is installed.
 	// +optional
 	ClusterMetadata *ClusterMetadata `json:"clusterMetadata,omitempty"`
 

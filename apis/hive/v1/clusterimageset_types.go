@@ -14,7 +14,7 @@ type ClusterImageSetSpec struct {
 	ReleaseImage string `json:"releaseImage"`
 }
 
-// ClusterImageSetStatus is empty today.
+// ClusterImageSetStatus has no fields.
 type ClusterImageSetStatus struct{}
 
 // ClusterImageSet gives a release a name that pools and clusters refer to.
@@ -34,7 +34,7 @@ type ClusterImageSet struct {
 	// +optional
 	Spec ClusterImageSetSpec `json:"spec,omitempty"`
 
-	// status is empty today.
+	// status has no fields.
 	// +optional
 	Status ClusterImageSetStatus `json:"status,omitempty"`
 }

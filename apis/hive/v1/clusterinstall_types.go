@@ -8,7 +8,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // ClusterInstall is the part of an install object that every installer's kind has in common: the install contract. It is no kind of its own; an install object of
 // any kind is read through it.
 //
-// Who creates the install object sets spec.clusterDeploymentRef and makes the ClusterDeployment point back with spec.clusterInstallRef. The installer sets
+// The creator of the install object sets spec.clusterDeploymentRef and makes the ClusterDeployment point back with spec.clusterInstallRef. The installer sets
 // spec.clusterMetadata when the cluster exists and reports with the conditions ClusterInstallRequirementsMet, ClusterInstallCompleted, ClusterInstallFailed and
 // ClusterInstallStopped; Completed and Failed are final when Stopped is True.
 type ClusterInstall struct {

@@ -29,7 +29,7 @@ func TestSetCondition(t *testing.T) {
 		changed bool
 		want    hivev1.Condition
 	}{
-		"nothing new changes nothing, not even the time of looking": {
+		"an equal condition changes no field, not even the time of the probe": {
 			set:  hivev1.Condition{Type: "Ready", Status: corev1.ConditionFalse, Reason: "Filling", Message: "1 of 2"},
 			want: start,
 		},

@@ -40,7 +40,7 @@ type Condition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// ReasonInitialized is the reason of a condition that nobody has evaluated yet; its status is Unknown.
+// ReasonInitialized is the reason of a condition that has not been evaluated yet; its status is Unknown.
 const ReasonInitialized = "Initialized"
 
 // FindCondition returns the condition of the type, or nil. The pointer leads into conditions.

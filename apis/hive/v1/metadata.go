@@ -37,9 +37,9 @@ const (
 	AnnotationRemoveFromPoolOld = "hive.openshift.io/remove-claimed-cluster-from-pool"
 	// AnnotationProtectedDelete on a ClusterDeployment, "true": deleting it is refused.
 	AnnotationProtectedDelete = "hive.openshift.io/protected-delete"
-	// AnnotationReconcilePause on any object, "true": nobody acts on it.
+	// AnnotationReconcilePause on any object, "true": no controller acts on it.
 	AnnotationReconcilePause = "hive.openshift.io/reconcile-pause"
-	// AnnotationPowerStatePause on a ClusterDeployment, "true": nobody looks at or changes its power.
+	// AnnotationPowerStatePause on a ClusterDeployment, "true": its power is neither observed nor changed.
 	AnnotationPowerStatePause = "hive.openshift.io/powerstate-pause"
 	// AnnotationFakeCluster on a ClusterDeployment, "true": there are no machines; power states are reached at once.
 	AnnotationFakeCluster = "hive.openshift.io/fake-cluster"
@@ -53,7 +53,7 @@ const (
 	FinalizerClusterPool = "hive.openshift.io/clusters"
 	// FinalizerClusterClaim keeps a ClusterClaim until its cluster and its subjects' rights are gone.
 	FinalizerClusterClaim = "hive.openshift.io/claim"
-	// FinalizerDeprovision keeps a ClusterDeployment until what was installed is gone. It belongs to whoever installed it.
+	// FinalizerDeprovision keeps a ClusterDeployment until what was installed is gone. It belongs to the installer.
 	FinalizerDeprovision = "hive.openshift.io/deprovision"
 )
 
@@ -61,7 +61,7 @@ const (
 const (
 	// ClaimOwnerRoleName is the name of the Role and RoleBinding in a cluster's namespace that give a claim's subjects access.
 	ClaimOwnerRoleName = "hive-claim-owner"
-	// PoolAdminClusterRoleName is the ClusterRole whose bindings in a pool's namespace make somebody an admin of the pools there.
+	// PoolAdminClusterRoleName is the ClusterRole whose bindings in a pool's namespace make their subjects admins of the pools there.
 	PoolAdminClusterRoleName = "hive-cluster-pool-admin"
 	// PoolAdminRoleBindingName is the name of the RoleBinding in a cluster's namespace that repeats those bindings.
 	PoolAdminRoleBindingName = "hive-cluster-pool-admin-binding"

@@ -23,11 +23,11 @@ const (
 	TemplateFinalizer = "metal3datatemplate.infrastructure.cluster.x-k8s.io"
 	// ClaimFinalizer keeps a claim until its data is gone.
 	ClaimFinalizer = "metal3dataclaim.infrastructure.cluster.x-k8s.io"
-	// DataFinalizer keeps a Metal3Data until its addresses are given back, and an IPClaim until its Metal3Data lets go of it.
+	// DataFinalizer keeps a Metal3Data until its addresses are given back, and an IPClaim until its Metal3Data releases it.
 	DataFinalizer = "metal3data.infrastructure.cluster.x-k8s.io"
 )
 
-// What a rendered Secret looks like.
+// Type, keys and names of rendered Secrets.
 const (
 	// SecretType is the type of rendered Secrets.
 	SecretType corev1.SecretType = "infrastructure.cluster.x-k8s.io/secret"

@@ -34,7 +34,7 @@ type IPPoolSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	Pools []Pool `json:"pools,omitempty"`
-	// preAllocations maps the name of a claim to the address that it gets, and nobody else. The address lies in an entry
+	// preAllocations maps the name of a claim to the address that only it gets. The address lies in an entry
 	// of pools, or in the subnet of one. A claim of another namespace is written "namespace/name".
 	// +optional
 	// +kubebuilder:validation:MaxProperties=10000

@@ -36,12 +36,12 @@ func (h *BareMetalHost) InspectionRequested() bool {
 	return asked && !h.InspectionDisabled()
 }
 
-// HasStatus reports whether somebody has written the host's status.
+// HasStatus reports whether the host's status has been written.
 func (h *BareMetalHost) HasStatus() bool {
 	return h.Status.LastUpdated != nil
 }
 
-// InUse reports whether somebody has use for the host, so that discovery must leave it alone.
+// InUse reports whether the host has a consumer or something to deploy, so that discovery must not change it.
 func (h *BareMetalHost) InUse() bool {
 	return h.Spec.ConsumerRef != nil || h.Spec.Image != nil || h.Spec.CustomDeploy != nil || h.Spec.ExternallyProvisioned
 }

@@ -88,7 +88,7 @@ type HostTemplate struct {
 	// +listType=atomic
 	// +optional
 	Taints []Taint `json:"taints,omitempty"`
-	// bmc gives hosts their management controllers, so that nobody has to. A machine that reported no address gets none. Who can report as a machine
+	// bmc gives hosts their management controllers, so that users need not. A machine that reported no address gets none. A client that can report as a machine
 	// chooses the address to which the credentials are sent: use it where the inspection network is trusted, or with approval Manual.
 	// +optional
 	BMC *BMCTemplate `json:"bmc,omitempty"`
@@ -155,7 +155,7 @@ type Approval string
 const (
 	// ApprovalAutomatic releases a host when credentials arrive.
 	ApprovalAutomatic Approval = "Automatic"
-	// ApprovalManual holds a host until somebody sets ApprovedAnnotation to "true".
+	// ApprovalManual holds a host until a user sets ApprovedAnnotation to "true".
 	ApprovalManual Approval = "Manual"
 )
 
@@ -163,7 +163,7 @@ const (
 // +kubebuilder:validation:Enum=Delete;Keep
 type NodeDeletion string
 
-// What becomes of a node.
+// Ways of node deletion.
 const (
 	// NodeDeletionDelete removes the node with the host.
 	NodeDeletionDelete NodeDeletion = "Delete"
@@ -232,7 +232,7 @@ type IronicReference struct {
 	// +kubebuilder:validation:MinLength=1
 	// +optional
 	CredentialsName string `json:"credentialsName,omitempty"`
-	// disableCertificateVerification accepts any certificate. Anybody in between can then read the credentials.
+	// disableCertificateVerification accepts any certificate. An attacker in between can then read the credentials.
 	// +optional
 	DisableCertificateVerification bool `json:"disableCertificateVerification,omitempty"`
 }
@@ -275,11 +275,11 @@ type BareMetalHostDiscoverySpec struct {
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Selector string `json:"selector,omitempty"`
-	// approval Manual holds each host until somebody sets the annotation discovery.metal3.io/approved to "true".
+	// approval Manual holds each host until a user sets the annotation discovery.metal3.io/approved to "true".
 	// +kubebuilder:default=Automatic
 	// +optional
 	Approval Approval `json:"approval,omitempty"`
-	// approvalRule is a CEL expression as in selector. With approval Manual, machines for which it is true need nobody's approval.
+	// approvalRule is a CEL expression as in selector. With approval Manual, machines for which it is true need no approval by a user.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	ApprovalRule string `json:"approvalRule,omitempty"`
@@ -333,7 +333,7 @@ type DiscoveryCounts struct {
 	// the first time.
 	// +optional
 	Read int32 `json:"read"`
-	// known is the number of nodes that belong to a host, whoever made it.
+	// known is the number of nodes that belong to a host, made by discovery or by a user.
 	Known int32 `json:"known"`
 	// hosts is the number of hosts that this resource made.
 	Hosts int32 `json:"hosts"`
@@ -431,7 +431,7 @@ type BareMetalHostDiscoveryStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// BareMetalHostDiscovery makes a BareMetalHost, in its own namespace, of each machine that Ironic knows and nobody has
+// BareMetalHostDiscovery makes a BareMetalHost, in its own namespace, of each machine that Ironic knows and no user has
 // registered.
 //
 // +genclient

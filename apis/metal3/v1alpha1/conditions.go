@@ -66,7 +66,7 @@ const (
 const (
 	RefusedDiscoveryFailed = "DiscoveryFailed"
 	RefusedDuplicateMAC    = "DuplicateMAC"
-	// RefusedDriver says that the machine has a host that somebody registered by hand, and that its node still has the driver of discovery.
+	// RefusedDriver says that the machine has a host that a user registered by hand, and that its node still has the driver of discovery.
 	RefusedDriver          = "DriverNotSwitched"
 	RefusedDuplicateSerial = "DuplicateSerial"
 	RefusedDuplicateBMC    = "DuplicateBMC"

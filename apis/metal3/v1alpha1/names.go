@@ -33,7 +33,7 @@ const (
 	// DiscoveryLabel and ReasonLabel of a DiscoveredMachine are its spec.discovery and spec.reason, to select by.
 	DiscoveryLabel = "discovery.metal3.io/discovery"
 	ReasonLabel    = "discovery.metal3.io/reason"
-	// ApprovalLabel is "pending" while somebody has to look at the host first, then "approved".
+	// ApprovalLabel is "pending" until a user approves the host, then "approved".
 	ApprovalLabel = "discovery.metal3.io/approval"
 	// ApprovedAnnotation set to "true" by a user releases a host of a resource with Manual approval.
 	ApprovedAnnotation = "discovery.metal3.io/approved"

@@ -10,7 +10,7 @@ package v1beta1
 //
 // AgentApproval says who approves Agents.
 type AgentApprovalApplyConfiguration struct {
-	// autoApprove makes Agents approved when they appear. For trusted networks only: whoever boots the image can then be installed.
+	// autoApprove makes Agents approved when they appear. For trusted networks only: any machine that boots the image can then be installed.
 	AutoApprove *bool `json:"autoApprove,omitempty"`
 }
 

@@ -16,7 +16,7 @@ import (
 type InfraEnvSpecApplyConfiguration struct {
 	// pullSecretRef names a Secret with the key .dockerconfigjson in this namespace, for the discovery image only.
 	PullSecretRef *SecretReferenceApplyConfiguration `json:"pullSecretRef,omitempty"`
-	// clusterRef binds hosts to a cluster when they register. Without it hosts stay free until somebody binds them. Immutable.
+	// clusterRef binds hosts to a cluster when they register. Without it hosts stay free until a user binds them. Immutable.
 	ClusterRef *ClusterReferenceApplyConfiguration `json:"clusterRef,omitempty"`
 	// osImageVersion is the version of the discovery image; empty is the service's default.
 	OSImageVersion *string `json:"osImageVersion,omitempty"`

@@ -15,7 +15,7 @@ import (
 //
 // InfraEnvStatus says where the image is.
 type InfraEnvStatusApplyConfiguration struct {
-	// isoDownloadURL is where the image can be fetched. Whoever has the address can boot machines into this InfraEnv.
+	// isoDownloadURL is where the image can be fetched. Anyone with the address can boot machines into this InfraEnv.
 	ISODownloadURL *string `json:"isoDownloadURL,omitempty"`
 	// createdTime is when the content of the image changed last.
 	CreatedTime *v1.Time `json:"createdTime,omitempty"`

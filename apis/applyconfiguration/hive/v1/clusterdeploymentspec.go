@@ -27,9 +27,9 @@ type ClusterDeploymentSpecApplyConfiguration struct {
 	PreserveOnDelete *bool `json:"preserveOnDelete,omitempty"`
 	// controlPlaneConfig says how the cluster's API is reached.
 	ControlPlaneConfig *ControlPlaneConfigApplyConfiguration `json:"controlPlaneConfig,omitempty"`
-	// installed says that the cluster has been installed. Written by whoever installs.
+	// installed says that the cluster has been installed. Written by the installer.
 	Installed *bool `json:"installed,omitempty"`
-	// clusterMetadata says how to get into the installed cluster. Written by whoever installs; once the cluster is installed, what it says cannot change.
+	// clusterMetadata says how to get into the installed cluster. Written by the installer; cannot change once the cluster is installed.
 	ClusterMetadata *ClusterMetadataApplyConfiguration `json:"clusterMetadata,omitempty"`
 	// provisioning says how the cluster is installed, unless clusterInstallRef does. It cannot change.
 	Provisioning *ProvisioningApplyConfiguration `json:"provisioning,omitempty"`

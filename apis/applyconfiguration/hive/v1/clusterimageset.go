@@ -21,7 +21,7 @@ type ClusterImageSetApplyConfiguration struct {
 	*metav1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec says which release clusters are installed with.
 	Spec *ClusterImageSetSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is empty today.
+	// status has no fields.
 	Status *hivev1.ClusterImageSetStatus `json:"status,omitempty"`
 }
 

@@ -21,7 +21,7 @@ type IPPoolSpecApplyConfiguration struct {
 	ClusterName *string `json:"clusterName,omitempty"`
 	// pools are the ranges of addresses, used in this order.
 	Pools []PoolApplyConfiguration `json:"pools,omitempty"`
-	// preAllocations maps the name of a claim to the address that it gets, and nobody else. The address lies in an entry
+	// preAllocations maps the name of a claim to the address that only it gets. The address lies in an entry
 	// of pools, or in the subnet of one. A claim of another namespace is written "namespace/name".
 	PreAllocations map[string]ipamv1alpha1.IPAddressStr `json:"preAllocations,omitempty"`
 	// prefix is the length of the network prefix in bits, for entries of pools that state none. Without it the prefix of

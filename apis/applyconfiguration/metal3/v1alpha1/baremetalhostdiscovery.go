@@ -14,7 +14,7 @@ import (
 // BareMetalHostDiscoveryApplyConfiguration represents a declarative configuration of the BareMetalHostDiscovery type for use
 // with apply.
 //
-// BareMetalHostDiscovery makes a BareMetalHost, in its own namespace, of each machine that Ironic knows and nobody has
+// BareMetalHostDiscovery makes a BareMetalHost, in its own namespace, of each machine that Ironic knows and no user has
 // registered.
 type BareMetalHostDiscoveryApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`

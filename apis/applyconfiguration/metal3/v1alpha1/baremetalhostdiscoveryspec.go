@@ -34,9 +34,9 @@ type BareMetalHostDiscoverySpecApplyConfiguration struct {
 	// HardwareData), bootMAC, bmcAddress (as reported), node {uuid, name, driver, state, autoDiscovered}. A machine on which
 	// it fails is not taken. Example: hardware.ramMebibytes >= 65536 && bootMAC.startsWith("52:54:").
 	Selector *string `json:"selector,omitempty"`
-	// approval Manual holds each host until somebody sets the annotation discovery.metal3.io/approved to "true".
+	// approval Manual holds each host until a user sets the annotation discovery.metal3.io/approved to "true".
 	Approval *metal3v1alpha1.Approval `json:"approval,omitempty"`
-	// approvalRule is a CEL expression as in selector. With approval Manual, machines for which it is true need nobody's approval.
+	// approvalRule is a CEL expression as in selector. With approval Manual, machines for which it is true need no approval by a user.
 	ApprovalRule *string `json:"approvalRule,omitempty"`
 	// rateLimit bounds how many hosts are created.
 	RateLimit *RateLimitApplyConfiguration `json:"rateLimit,omitempty"`

@@ -15,7 +15,7 @@ type DiscoveryCountsApplyConfiguration struct {
 	// read is the number of nodes of which everything was read that is needed to decide about them. It grows to nodes while a large fleet is read for
 	// the first time.
 	Read *int32 `json:"read,omitempty"`
-	// known is the number of nodes that belong to a host, whoever made it.
+	// known is the number of nodes that belong to a host, made by discovery or by a user.
 	Known *int32 `json:"known,omitempty"`
 	// hosts is the number of hosts that this resource made.
 	Hosts *int32 `json:"hosts,omitempty"`

@@ -31,7 +31,7 @@ type HostTemplateApplyConfiguration struct {
 	ExternallyProvisioned *bool `json:"externallyProvisioned,omitempty"`
 	// taints for the nodes that the hosts become.
 	Taints []TaintApplyConfiguration `json:"taints,omitempty"`
-	// bmc gives hosts their management controllers, so that nobody has to. A machine that reported no address gets none. Who can report as a machine
+	// bmc gives hosts their management controllers, so that users need not. A machine that reported no address gets none. A client that can report as a machine
 	// chooses the address to which the credentials are sent: use it where the inspection network is trusted, or with approval Manual.
 	BMC *BMCTemplateApplyConfiguration `json:"bmc,omitempty"`
 }

@@ -23,7 +23,7 @@ type IronicReferenceApplyConfiguration struct {
 	// credentialsName is a Secret in the namespace of the resource with username and password; for Keystone also
 	// authURL, userDomainName, projectName and projectDomainName; optionally ca.crt, tls.crt and tls.key.
 	CredentialsName *string `json:"credentialsName,omitempty"`
-	// disableCertificateVerification accepts any certificate. Anybody in between can then read the credentials.
+	// disableCertificateVerification accepts any certificate. An attacker in between can then read the credentials.
 	DisableCertificateVerification *bool `json:"disableCertificateVerification,omitempty"`
 }
 
