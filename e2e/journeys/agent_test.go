@@ -311,14 +311,14 @@ func TestTheImageOfAClusterInstallsIt(t *testing.T) {
 		s.AgentApproval = &agentv1.AgentApproval{AutoApprove: true}
 	})
 	w.boot(w.image(env), "edge", 1)
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		w.refresh(c, install)
-		requireCondition(c, install.Status.Conditions, hivev1.ClusterInstallCompleted, corev1.ConditionTrue, "InstallationCompleted")
-	}, patience, interval, "cluster %s is not installed", cluster.Name)
+	w.untilReady("infraenv/"+env.Name, "agentclusterinstall/"+install.Name)
+	w.refresh(t, install)
+	requireCondition(t, install.Status.Conditions, hivev1.ClusterInstallCompleted, corev1.ConditionTrue, "InstallationCompleted")
 	list := &agentv1.AgentList{}
 	require.NoError(t, w.admin.List(w.ctx, list, client.InNamespace(w.namespace), client.MatchingLabels{agentv1.InfraEnvLabel: env.Name}))
 	require.Len(t, list.Items, 1)
 	agent := &list.Items[0]
+	w.untilReady("agent/" + agent.Name)
 	w.untilAgent(agent, agentv1.ConditionInstalled, agentv1.ReasonInstallationCompleted)
 	assert.Equal(t, "Done", string(agent.Status.Progress.CurrentStage))
 	assert.Equal(t, cluster.Name, agent.Spec.ClusterDeploymentName.Name)

@@ -22,17 +22,30 @@ import (
 	"github.com/muster-io/muster/e2e/environment"
 )
 
-// kubectl types a command of the plugin as a user of the journey's namespace.
-func (w *world) kubectl(user string, args ...string) (string, error) {
+// plugin types a command of the plugin as a user.
+func (w *world) plugin(user string, args ...string) (string, error) {
+	w.t.Helper()
+	return w.kubectl(append(append([]string{"muster"}, args...), "--as="+user)...)
+}
+
+// kubectl types a command in the journey's namespace.
+func (w *world) kubectl(args ...string) (string, error) {
 	w.t.Helper()
 	kubectl, err := environment.Kubectl(w.ctx)
 	require.NoError(w.t, err)
 	bin, err := checkout.Path("bin")
 	require.NoError(w.t, err)
-	c := exec.CommandContext(w.ctx, kubectl, append(append([]string{"muster"}, args...), "--as="+user, "--namespace="+w.namespace)...)
+	c := exec.CommandContext(w.ctx, kubectl, append(args, "--namespace="+w.namespace)...)
 	c.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	out, err := c.CombinedOutput()
 	return string(out), err
+}
+
+// untilReady waits for the condition Ready of objects, as users and GitOps tools do.
+func (w *world) untilReady(objects ...string) {
+	w.t.Helper()
+	out, err := w.kubectl(append([]string{"wait", "--for=condition=Ready", "--timeout=" + patience.String()}, objects...)...)
+	require.NoError(w.t, err, out)
 }
 
 // Somebody who may edit in a namespace claims a cluster with one command, works in it, and gives it back with another.
@@ -45,7 +58,7 @@ func TestOneCommandClaimsACluster(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"}, Subjects: []rbacv1.Subject{user("carol")},
 	})
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	out, err := w.kubectl("carol", "claim", pool.Name, "--name=mine", "--save-kubeconfig="+file, "--timeout="+patience.String())
+	out, err := w.plugin("carol", "claim", pool.Name, "--name=mine", "--save-kubeconfig="+file, "--timeout="+patience.String())
 	require.NoError(t, err, out)
 	assert.Contains(t, out, "runs")
 	content, err := os.ReadFile(file)
@@ -60,12 +73,12 @@ func TestOneCommandClaimsACluster(t *testing.T) {
 	claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "mine"}}
 	w.refresh(t, claim)
 	assert.Equal(t, []rbacv1.Subject{user("carol")}, claim.Spec.Subjects, "whoever asks gets access")
-	out, err = w.kubectl("carol", "status")
+	out, err = w.plugin("carol", "status")
 	require.NoError(t, err, out)
 	assert.Contains(t, out, "ClusterPool")
 	assert.Contains(t, out, "left out")
 
-	out, err = w.kubectl("carol", "release", "mine", "--wait")
+	out, err = w.plugin("carol", "release", "mine", "--wait")
 	require.NoError(t, err, out)
 	w.untilGone(claim, moment)
 	w.untilGone(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: claim.Spec.Namespace}}, patience)

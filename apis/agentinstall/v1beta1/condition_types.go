@@ -72,3 +72,22 @@ func SetCondition(conditions *[]Condition, condition Condition, now metav1.Time)
 	*existing = condition
 	return true
 }
+
+// Summarize returns the condition summary, which is True while those of the types all are. Its reason and message are those of the first that is
+// not True, else of the last; the order of types is that in which a user has to see to them. Conditions of a type that is missing count as
+// Unknown.
+func Summarize(summary string, conditions []Condition, types ...string) Condition {
+	said := Condition{Type: summary, Status: corev1.ConditionTrue}
+	for _, conditionType := range types {
+		c := FindCondition(conditions, conditionType)
+		if c == nil {
+			c = &Condition{Reason: ReasonInitialized, Message: conditionType + " is not known yet"}
+		}
+		said.Reason, said.Message = c.Reason, c.Message
+		if c.Status != corev1.ConditionTrue {
+			said.Status = corev1.ConditionFalse
+			return said
+		}
+	}
+	return said
+}

@@ -45,6 +45,13 @@ const (
 	ClassificationFinalizer = "agentclassification.agent-install.openshift.io"
 )
 
+// ConditionReady sums the other conditions of an InfraEnv or an Agent up, for kubectl wait and GitOps tools. Reason and message are those of the
+// condition that is in the way, else of the one that tells success.
+const ConditionReady = "Ready"
+
+// ReasonInitialized is the reason of a condition that has not been evaluated yet.
+const ReasonInitialized = "Initialized"
+
 // Conditions of an InfraEnv, and their reasons.
 const (
 	ConditionImageCreated = "ImageCreated"

@@ -63,4 +63,7 @@ const (
 	ClusterInstallFailed = "Failed"
 	// ClusterInstallStopped is True when the installer will try no more, for better or worse.
 	ClusterInstallStopped = "Stopped"
+	// ClusterInstallReady is True while the cluster is installed as the spec says. It is no part of the contract: agent-service writes it, for
+	// kubectl wait and GitOps tools.
+	ClusterInstallReady = "Ready"
 )

@@ -87,3 +87,31 @@ func TestNameOfThePlatformThatIsSet(t *testing.T) {
 		assert.Equal(t, want, platform.Name())
 	}
 }
+
+func TestASummaryIsOfTheFirstConditionInTheWay(t *testing.T) {
+	synced := hivev1.Condition{Type: "Synced", Status: corev1.ConditionTrue, Reason: "Synced", Message: "It is synced"}
+	done := hivev1.Condition{Type: "Done", Status: corev1.ConditionTrue, Reason: "Completed", Message: "It is done"}
+	late := hivev1.Condition{Type: "Done", Status: corev1.ConditionUnknown, Reason: "InProgress", Message: "It is not done"}
+	bad := hivev1.Condition{Type: "Synced", Status: corev1.ConditionFalse, Reason: "InputError", Message: "It cannot be synced"}
+	for sentence, test := range map[string]struct {
+		given []hivev1.Condition
+		want  hivev1.Condition
+	}{
+		"all are True: the last one says it": {
+			[]hivev1.Condition{done, synced}, hivev1.Condition{Type: "Ready", Status: corev1.ConditionTrue, Reason: "Completed", Message: "It is done"},
+		},
+		"one is Unknown": {
+			[]hivev1.Condition{synced, late}, hivev1.Condition{Type: "Ready", Status: corev1.ConditionFalse, Reason: "InProgress", Message: "It is not done"},
+		},
+		"two are in the way: the first that is asked for": {
+			[]hivev1.Condition{late, bad}, hivev1.Condition{Type: "Ready", Status: corev1.ConditionFalse, Reason: "InputError", Message: "It cannot be synced"},
+		},
+		"one is missing": {
+			[]hivev1.Condition{synced}, hivev1.Condition{Type: "Ready", Status: corev1.ConditionFalse, Reason: "Initialized", Message: "Done is not known yet"},
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			assert.Equal(t, test.want, hivev1.Summarize("Ready", test.given, "Synced", "Done"))
+		})
+	}
+}

@@ -22,7 +22,7 @@ type report struct {
 	estimate         *metav1.Time
 }
 
-// ready sums the two other conditions up.
+// ready sums the two other conditions up. Pending is good when it is False, so that hivev1.Summarize does not fit.
 func (r *report) ready() hivev1.Condition {
 	ready := r.running
 	if r.pending.Status != corev1.ConditionFalse {

@@ -41,12 +41,24 @@ func status(seen *snapshot, url string, now metav1.Time) agentv1.AgentStatus {
 	} else {
 		describe(&said, seen, url)
 		h := seen.host
-		conditions = append(conditions, connected(h), ready(h), validated(h), installed(h), bindingOf(h))
+		conditions = append(conditions, connected(h), requirementsMet(h), validated(h), installed(h), bindingOf(h))
 	}
 	for _, c := range conditions {
 		agentv1.SetCondition(&said.Conditions, c, now)
 	}
+	agentv1.SetCondition(&said.Conditions, ready(seen.agent, said.Conditions), now)
 	return said
+}
+
+// ready is the condition Ready: True while the machine is what the spec asks for, which is installed in the cluster that the spec names, or
+// else free and able to be installed.
+func ready(agent *agentv1.Agent, conditions []agentv1.Condition) agentv1.Condition {
+	bound := agentv1.FindCondition(conditions, agentv1.ConditionBound)
+	if agent.Spec.ClusterDeploymentName == nil && bound.Reason == agentv1.ReasonUnbound {
+		return agentv1.Summarize(agentv1.ConditionReady, conditions, agentv1.ConditionSpecSynced, agentv1.ConditionConnected, agentv1.ConditionRequirementsMet)
+	}
+	return agentv1.Summarize(agentv1.ConditionReady, conditions, agentv1.ConditionSpecSynced, agentv1.ConditionConnected, agentv1.ConditionBound,
+		agentv1.ConditionRequirementsMet, agentv1.ConditionInstalled)
 }
 
 // describe says what the machine is and does.
@@ -146,7 +158,7 @@ func onTheWay(kind string, s lifecycle.State) (agentv1.Condition, bool) {
 	}
 }
 
-func ready(h *domain.Host) agentv1.Condition {
+func requirementsMet(h *domain.Host) agentv1.Condition {
 	const kind = agentv1.ConditionRequirementsMet
 	if c, is := onTheWay(kind, h.State); is {
 		return c

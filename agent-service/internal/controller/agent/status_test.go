@@ -67,6 +67,43 @@ func TestEveryStateHasItsConditions(t *testing.T) {
 	}
 }
 
+func TestReadyIsWhatTheSpecAsksFor(t *testing.T) {
+	bound := &agentv1.ClusterReference{Name: "c", Namespace: "n"}
+	for sentence, test := range map[string]struct {
+		cluster  *agentv1.ClusterReference
+		state    lifecycle.State
+		approved bool
+		obstacle error
+		status   corev1.ConditionStatus
+		reason   string
+	}{
+		"a free machine that can be installed is ready":      {nil, lifecycle.KnownUnbound, true, nil, corev1.ConditionTrue, agentv1.ReasonAgentIsReady},
+		"a free machine has to be approved":                  {nil, lifecycle.KnownUnbound, false, nil, corev1.ConditionFalse, agentv1.ReasonAgentIsNotApproved},
+		"a free machine has to be connected":                 {nil, lifecycle.DisconnectedUnbound, true, nil, corev1.ConditionFalse, agentv1.ReasonAgentIsDisconnected},
+		"a free machine has to meet the requirements":        {nil, lifecycle.InsufficientUnbound, true, nil, corev1.ConditionFalse, agentv1.ReasonAgentNotReady},
+		"a machine of a cluster that can be installed waits": {bound, lifecycle.Known, true, nil, corev1.ConditionFalse, agentv1.ReasonInstallationNotStarted},
+		"a machine that is being installed is not ready":     {bound, lifecycle.InstallingInProgress, true, nil, corev1.ConditionFalse, agentv1.ReasonInstallationInProgress},
+		"a machine that is installed is ready":               {bound, lifecycle.Installed, true, nil, corev1.ConditionTrue, agentv1.ReasonInstallationCompleted},
+		"a machine that joined a cluster is ready":           {bound, lifecycle.AddedToExistingCluster, true, nil, corev1.ConditionTrue, agentv1.ReasonInstallationCompleted},
+		"a failed installation is not ready":                 {bound, lifecycle.Failed, true, nil, corev1.ConditionFalse, agentv1.ReasonInstallationFailed},
+		"a machine that is not bound yet is not ready":       {bound, lifecycle.KnownUnbound, true, nil, corev1.ConditionFalse, agentv1.ReasonUnbound},
+		"a machine that must boot again is not ready":        {nil, lifecycle.UnbindingPendingUserAction, true, nil, corev1.ConditionFalse, agentv1.ReasonUnbindingPendingUserAction},
+		"a spec that cannot be applied is in the way":        {nil, lifecycle.Installed, true, domain.Refuse(domain.Invalid, "x", "no"), corev1.ConditionFalse, agentv1.ReasonInputError},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			agent := &agentv1.Agent{}
+			agent.Spec.ClusterDeploymentName = test.cluster
+			h := &domain.Host{State: test.state, Summary: hardware.Summary{Hash: "x"}, HostSettings: domain.HostSettings{Approved: test.approved}}
+			said := status(&snapshot{agent: agent, host: h, obstacle: test.obstacle}, "http://muster", metav1.Now())
+			c := agentv1.FindCondition(said.Conditions, agentv1.ConditionReady)
+			require.NotNil(t, c)
+			assert.Equal(t, test.status, c.Status, "%+v", c)
+			assert.Equal(t, test.reason, c.Reason, "%+v", c)
+			assert.NotEmpty(t, c.Message)
+		})
+	}
+}
+
 func TestTheDiskIsTheOneThatIsInstalledTo(t *testing.T) {
 	h := &domain.Host{Summary: hardware.Summary{Hash: "x", Targets: []hardware.Target{{ID: "small", SizeBytes: 4e9}, {ID: "large", SizeBytes: 200e9}}}}
 	shown := func() string {
@@ -100,6 +137,7 @@ func TestAHostThatIsNotKnownIsSaidToBe(t *testing.T) {
 	c := agentv1.FindCondition(said.Conditions, agentv1.ConditionConnected)
 	assert.Equal(t, corev1.ConditionUnknown, c.Status)
 	assert.Equal(t, "NotAvailable", c.Reason)
+	assert.Equal(t, corev1.ConditionFalse, agentv1.FindCondition(said.Conditions, agentv1.ConditionReady).Status)
 }
 
 func TestErrorsOfTheStoreShowNoDetails(t *testing.T) {

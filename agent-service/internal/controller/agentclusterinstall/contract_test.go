@@ -49,6 +49,29 @@ func TestEveryStateOfAClusterIsOfTheInstallContract(t *testing.T) {
 	}
 }
 
+func TestReadySumsAClusterUp(t *testing.T) {
+	for state, want := range map[lifecycle.ClusterState]string{
+		lifecycle.ClusterInsufficient: "False InsufficientAgents",
+		lifecycle.ClusterReady:        "False InstallationNotStarted",
+		lifecycle.ClusterPreparing:    "False InstallationInProgress",
+		lifecycle.ClusterInstalling:   "False InstallationInProgress",
+		lifecycle.ClusterFinalizing:   "False InstallationInProgress",
+		lifecycle.ClusterInstalled:    "True InstallationCompleted",
+		lifecycle.ClusterAddingHosts:  "True InstallationCompleted",
+		lifecycle.ClusterFailed:       "False InstallationFailed",
+		lifecycle.ClusterCancelled:    "False InstallationFailed",
+	} {
+		seen := &snapshot{install: &hiveextv1.AgentClusterInstall{}, cluster: &domain.Cluster{Status: state}}
+		seen.cluster.ControlPlaneCount = 1
+		c := hivev1.FindCondition(status(seen, "http://muster", metav1.Now()).Conditions, hivev1.ClusterInstallReady)
+		require.NotNil(t, c, state)
+		assert.Equal(t, want, string(c.Status)+" "+c.Reason, state)
+	}
+	refused := read(t, lifecycle.ClusterInstalled, domain.Refuse(domain.Invalid, "ClusterDeploymentMissing", "it is missing"))
+	c := hivev1.FindCondition(refused.Status.Conditions, hivev1.ClusterInstallReady)
+	assert.Equal(t, "False InputError", string(c.Status)+" "+c.Reason, "the spec is not what is installed")
+}
+
 func TestAnObstacleBlocksTheInstaller(t *testing.T) {
 	install := read(t, "", domain.Refuse(domain.Invalid, "ClusterDeploymentMissing", "it is missing"))
 	for _, c := range install.Status.Conditions {

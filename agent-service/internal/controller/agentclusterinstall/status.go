@@ -76,6 +76,9 @@ func status(seen *snapshot, url string, now metav1.Time) hiveextv1.AgentClusterI
 	for _, one := range conditions {
 		hivev1.SetCondition(&said.Conditions, one, now)
 	}
+	ready := hivev1.Summarize(hivev1.ClusterInstallReady, said.Conditions,
+		agentv1.ConditionSpecSynced, hivev1.ClusterInstallRequirementsMet, hivev1.ClusterInstallCompleted)
+	hivev1.SetCondition(&said.Conditions, ready, now)
 	return said
 }
 

@@ -62,6 +62,7 @@ func status(infraEnv *agentv1.InfraEnv, env *domain.InfraEnv, a Addresses, obsta
 		said.InfraEnvDebugInfo = agentv1.InfraEnvDebugInfo{EventsURL: a.Events, StaticNetworkDownloadURL: a.StaticNetwork}
 	}
 	agentv1.SetCondition(&said.Conditions, condition, now)
+	agentv1.SetCondition(&said.Conditions, agentv1.Summarize(agentv1.ConditionReady, said.Conditions, agentv1.ConditionImageCreated), now)
 	return said
 }
 
