@@ -20,6 +20,8 @@ const (
 	EventInspectionComplete = "InspectionComplete"
 	// EventDeploymentStarted says that Ironic was asked to deploy an image.
 	EventDeploymentStarted = "DeploymentStarted"
+	// EventAdoptionStarted says that Ironic was asked to adopt a machine as it is.
+	EventAdoptionStarted = "AdoptionStarted"
 	// EventCleaningStarted says that Ironic was asked to end a deployment and clean the machine.
 	EventCleaningStarted = "CleaningStarted"
 )
@@ -39,6 +41,9 @@ const (
 	ReasonPowerChangeFailed = "PowerChangeFailed"
 	ReasonUndeployFailed    = "UndeployFailed"
 	ReasonDeploymentFailed  = "DeploymentFailed"
+	// ReasonAdopting and ReasonAdoptionFailed say that Ironic takes over a machine that is deployed and whose node it had lost, or failed to.
+	ReasonAdopting       = "Adopting"
+	ReasonAdoptionFailed = "AdoptionFailed"
 	// ReasonCleaningFailed says that the machine was not cleaned before or after a deployment.
 	ReasonCleaningFailed = "CleaningFailed"
 	// ReasonImageUnusable says that spec.image cannot be deployed as it is written.

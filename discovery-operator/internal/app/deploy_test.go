@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
@@ -23,7 +24,8 @@ import (
 )
 
 const (
-	image     = `"image":{"url":"http://images/a.qcow2","checksum":"c0ffee","checksumType":"sha256","format":"qcow2"}`
+	sum       = "c0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ff"
+	image     = `"image":{"url":"http://images/a.qcow2","checksum":"` + sum + `","checksumType":"sha256","format":"qcow2"}`
 	withImage = `{"spec":{` + image + `}}`
 	noImage   = `{"spec":{"image":null}}`
 )
@@ -70,7 +72,7 @@ func TestADiscoveredMachineIsDeployedWithoutCredentials(t *testing.T) {
 		w.told(h, metal3v1.EventDeploymentStarted, "http://images/a.qcow2")
 	})
 	t.Run("another checksum of the same image changes nothing", func(t *testing.T) {
-		w.patch(h, `{"spec":{"image":{"checksum":"f00d"}}}`)
+		w.patch(h, `{"spec":{"image":{"checksum":"`+strings.Repeat("f00d", 16)+`"}}}`)
 		w.is(h, "it was looked at", func() bool {
 			return len(h.Status.Conditions) > 0 && h.Status.Conditions[0].ObservedGeneration == h.Generation
 		})
@@ -117,7 +119,7 @@ func TestWhatFailsInADeploymentIsASentence(t *testing.T) {
 	w.operate(managing)
 	w.discover("all")
 	for name, c := range map[string]struct{ patch, reason, text string }{
-		"checksum":           {`{"spec":{"image":{"url":"http://me:hush@images/a","checksum":"wrong"}}}`, metal3v1.ReasonDeploymentFailed, "failed to verify"},
+		"checksum":           {`{"spec":{"image":{"url":"http://me:hush@images/a","checksum":"` + demo.WrongChecksum + `","checksumType":"sha256"}}}`, metal3v1.ReasonDeploymentFailed, "failed to verify"},
 		demo.MarkAgentless:   {withImage, metal3v1.ReasonAgentAway, "restart the machine"},
 		demo.MarkUncleanable: {withImage, metal3v1.ReasonCleaningFailed, "The machine was not cleaned"},
 		"secret":             {`{"spec":{` + image + `,"userData":{"name":"none"}}}`, metal3v1.ReasonConfigUnusable, "there is no Secret none"},
@@ -135,7 +137,7 @@ func TestWhatFailsInADeploymentIsASentence(t *testing.T) {
 	}
 	t.Run("a checksum that is corrected is tried", func(t *testing.T) {
 		h := w.host("m-checksum")
-		w.patch(h, `{"spec":{"image":{"checksum":"right","checksumType":"sha256"}}}`)
+		w.patch(h, `{"spec":{"image":{"checksum":"`+sum+`","checksumType":"sha256"}}}`)
 		w.restarts(h.Status.Provisioning.ID)
 		w.reaches(h, metal3v1.StateProvisioned)
 		assert.Empty(t, h.Status.ErrorType)
@@ -156,7 +158,8 @@ func TestWhatFailsInADeploymentIsASentence(t *testing.T) {
 	})
 }
 
-func TestAMachineInUseIsNeverDeployedAgain(t *testing.T) {
+// TestAMachineInUseIsAdoptedAndNeverDeployedAgain loses the node of a machine that is deployed.
+func TestAMachineInUseIsAdoptedAndNeverDeployedAgain(t *testing.T) {
 	w := newWorld(t)
 	uuid := w.enrol(1)
 	stop := w.operate(managing)
@@ -174,12 +177,23 @@ func TestAMachineInUseIsNeverDeployedAgain(t *testing.T) {
 	require.NoError(t, w.rack.Vacate(t.Context(), n.UUID)) // what occupies a node is not deleted
 	require.NoError(t, w.rack.DeleteNode(t.Context(), uuid))
 	w.operate(managing)
-	c := w.says(h, metal3v1.ConditionReady, metal3v1.ReasonNodeNotFound)
-	assert.Contains(t, c.Message, "stays as it is")
-	assert.Equal(t, metal3v1.StateProvisioned, h.Status.Provisioning.State)
-	nodes, err := w.rack.Nodes(t.Context(), "")
-	require.NoError(t, err)
-	assert.Empty(t, nodes, "no node is made, on which the image would be deployed")
+	w.told(h, metal3v1.EventAdoptionStarted, "as it is")
+	w.is(h, "its node was made anew", func() bool {
+		assert.Equal(t, metal3v1.StateProvisioned, h.Status.Provisioning.State, "the host is in use all the time")
+		n, err = w.rack.Managed(t.Context(), h.Status.Provisioning.ID)
+		return err == nil && n.State == hoststate.Active && h.Status.ErrorType == "" &&
+			meta.IsStatusConditionTrue(h.Status.Conditions, metal3v1.ConditionReady)
+	})
+	assert.NotEqual(t, uuid, n.UUID)
+	assert.Equal(t, string(h.UID), n.Instance)
+	assert.Equal(t, "http://images/a.qcow2", n.Deployment["image_source"])
+	deployments, cleanings, _ := w.rack.Deployed(n.UUID)
+	assert.Zero(t, deployments, "nothing was deployed on it")
+	assert.Zero(t, cleanings, "and nothing cleaned")
+	w.patch(h, noImage)
+	w.reaches(h, metal3v1.StateAvailable)
+	_, cleanings, _ = w.rack.Deployed(n.UUID)
+	assert.Equal(t, 1, cleanings, "what was adopted can be deprovisioned")
 }
 
 // deploymentCalls are more acts than a deployment and its end have.

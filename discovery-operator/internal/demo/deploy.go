@@ -11,8 +11,8 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
-// WrongChecksum is the checksum that no image has.
-const WrongChecksum = "wrong"
+// WrongChecksum is a checksum, of type sha256, that no image has.
+const WrongChecksum = "0000000000000000000000000000000000000000000000000000000000000000"
 
 // deployment is what a rack knows of what is deployed on a machine.
 type deployment struct {
@@ -32,6 +32,11 @@ func (n *node) settleDeployment() {
 		n.State, n.target, n.LastError = hoststate.Active, "", ""
 		if n.told["image_os_hash_value"] == WrongChecksum {
 			n.State, n.LastError = hoststate.DeployFailed, "Image failed to verify against checksum"
+		}
+	case hoststate.Adopting:
+		n.State, n.target, n.LastError = hoststate.Active, "", ""
+		if n.told["image_source"] == nil && n.told["boot_iso"] == nil {
+			n.State, n.LastError = hoststate.AdoptFailed, "Unable to adopt: the node lacks image_source"
 		}
 	case hoststate.Undeploying:
 		n.Instance, n.told = "", nil
@@ -66,6 +71,8 @@ func (n *node) setDeployment(target string) error {
 		if n.State == hoststate.Cleaning && n.Driver == hoststate.ManualDriver && n.marked(MarkAgentless) {
 			n.State = hoststate.CleanWait
 		}
+	case target == hoststate.AskAdopt && (n.State == inventory.NodeManageable || n.State == hoststate.AdoptFailed):
+		n.State, n.target = hoststate.Adopting, hoststate.Active
 	case target == hoststate.AskDelete && (hoststate.Node{State: n.State}).Deployed():
 		n.State, n.target = hoststate.Undeploying, inventory.NodeAvailable
 	default:

@@ -290,7 +290,7 @@ func (n *node) cannot(target string) error {
 
 func (n *node) busyNow() bool {
 	return n.powerTarget != "" || n.State == inventory.NodeVerifying || n.State == hoststate.Inspects || n.State == hoststate.Undeploying ||
-		n.State == hoststate.Deploying || n.State == hoststate.Cleaning
+		n.State == hoststate.Deploying || n.State == hoststate.Cleaning || n.State == hoststate.Adopting
 }
 
 // Inspect has a machine inspected by its ramdisk.

@@ -95,20 +95,17 @@ func DeploymentOf(h *metal3v1.BareMetalHost) (Deployment, error) {
 		return d, fmt.Errorf("the image has no URL: set spec.image.url")
 	}
 	image := h.Spec.Image
-	format := ""
-	if image.DiskFormat != nil {
-		format = *image.DiskFormat
+	if err := checkImage(image); err != nil {
+		return d, err
 	}
-	if d.ISO = format == isoFormat; d.ISO {
+	if d.ISO = image.DiskFormat != nil && *image.DiskFormat == isoFormat; d.ISO {
 		d.Info[keyISO] = image.URL
 	} else {
 		d.Info[keyImage] = image.URL
-		if format != "" {
-			d.Info[keyFormat] = format
+		if image.DiskFormat != nil && *image.DiskFormat != "" {
+			d.Info[keyFormat] = *image.DiskFormat
 		}
-		if err := d.checksum(image); err != nil {
-			return d, err
-		}
+		d.checksum(image)
 	}
 	if hints := rootDevice(h.Spec.RootDeviceHints); len(hints) > 0 {
 		d.Info[keyRootDevice] = hints
@@ -124,21 +121,15 @@ func DeploymentOf(h *metal3v1.BareMetalHost) (Deployment, error) {
 	return d, nil
 }
 
-func (d *Deployment) checksum(image *metal3v1.Image) error {
+// checksum tells how the image is verified.
+func (d *Deployment) checksum(image *metal3v1.Image) {
 	switch {
-	case image.Checksum == "" && strings.HasPrefix(image.URL, "oci://"):
-		return nil
 	case image.Checksum == "":
-		return fmt.Errorf("the image has no checksum: set spec.image.checksum to it, or to the URL where it can be read")
 	case image.ChecksumType == checksumIsAuto:
 		d.Info[keyChecksum] = image.Checksum
-		return nil
+	default:
+		d.Info[keyAlgorithm], d.Info[keyHash] = checksumType(image), image.Checksum
 	}
-	d.Info[keyAlgorithm], d.Info[keyHash] = image.ChecksumType, image.Checksum
-	if image.ChecksumType == "" {
-		d.Info[keyAlgorithm] = "md5"
-	}
-	return nil
 }
 
 // rootDevice writes hints as Ironic reads them.
@@ -361,8 +352,11 @@ func leaveCleaning(n Node) Task {
 
 // Refused is the end of an attempt that Ironic did not take up.
 func Refused(e Effect, why string) Task {
-	if e == Undeploy {
+	switch e { //nolint:exhaustive // the others end no attempt
+	case Undeploy:
 		return refusal(metal3v1.ReasonUndeployFailed, why)
+	case KeepDeployed:
+		return refusal(metal3v1.ReasonAdoptionFailed, why)
 	}
 	return refusal(metal3v1.ReasonDeploymentFailed, why)
 }
@@ -383,6 +377,7 @@ var prefixes = map[string]string{
 	metal3v1.ReasonDeploymentFailed: "The image was not deployed: ",
 	metal3v1.ReasonCleaningFailed:   "The machine was not cleaned: ",
 	metal3v1.ReasonUndeployFailed:   "The deployment was not ended: ",
+	metal3v1.ReasonAdoptionFailed:   "Ironic did not adopt the machine, which stays as it is: ",
 }
 
 // RemovalTask says what is next for a node whose deployment is to end: Ironic removes it and cleans the machine. The node is idle and unoccupied when

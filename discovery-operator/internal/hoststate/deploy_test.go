@@ -5,6 +5,7 @@ package hoststate_test
 
 import (
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,11 +15,14 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 )
 
+// sum is a checksum of type sha256.
+const sum = "c0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ff"
+
 func deployable(change ...func(*metal3v1.BareMetalHost)) *metal3v1.BareMetalHost {
 	h := &metal3v1.BareMetalHost{}
 	h.Namespace, h.Name, h.UID = "site", "node-1", "11111111-1111-4111-8111-111111111111"
 	h.Spec.Online = true
-	h.Spec.Image = &metal3v1.Image{URL: "http://images/a.qcow2", Checksum: "c0ffee", ChecksumType: "sha256", DiskFormat: new("qcow2")}
+	h.Spec.Image = &metal3v1.Image{URL: "http://images/a.qcow2", Checksum: sum, ChecksumType: "sha256", DiskFormat: new("qcow2")}
 	for _, c := range change {
 		c(h)
 	}
@@ -32,13 +36,15 @@ func TestWhatANodeIsTold(t *testing.T) {
 		wrong  string
 	}{
 		"an image with its checksum": {func(*metal3v1.BareMetalHost) {}, map[string]any{
-			"image_source": "http://images/a.qcow2", "image_disk_format": "qcow2", "image_os_hash_algo": "sha256", "image_os_hash_value": "c0ffee",
+			"image_source": "http://images/a.qcow2", "image_disk_format": "qcow2", "image_os_hash_algo": "sha256", "image_os_hash_value": sum,
 		}, ""},
-		"a checksum without type is MD5": {func(h *metal3v1.BareMetalHost) { h.Spec.Image.ChecksumType, h.Spec.Image.DiskFormat = "", nil }, map[string]any{
-			"image_source": "http://images/a.qcow2", "image_os_hash_algo": "md5", "image_os_hash_value": "c0ffee",
+		"a checksum without type is MD5": {func(h *metal3v1.BareMetalHost) {
+			h.Spec.Image.Checksum, h.Spec.Image.ChecksumType, h.Spec.Image.DiskFormat = sum[:32], "", nil
+		}, map[string]any{
+			"image_source": "http://images/a.qcow2", "image_os_hash_algo": "md5", "image_os_hash_value": sum[:32],
 		}, ""},
 		"Ironic finds the type of a checksum": {func(h *metal3v1.BareMetalHost) { h.Spec.Image.ChecksumType, h.Spec.Image.DiskFormat = "auto", nil }, map[string]any{
-			"image_source": "http://images/a.qcow2", "image_checksum": "c0ffee",
+			"image_source": "http://images/a.qcow2", "image_checksum": sum,
 		}, ""},
 		"a live ISO needs no checksum": {func(h *metal3v1.BareMetalHost) {
 			h.Spec.Image = &metal3v1.Image{URL: "http://images/a.iso", DiskFormat: new("live-iso")}
@@ -183,7 +189,7 @@ func TestAnImageIsDeployedAndTakenAway(t *testing.T) {
 	assert.Equal(t, hoststate.DeploymentWanted, hoststate.Perceive(hoststate.Available, hoststate.FactsOf(h)))
 	assert.Equal(t, hoststate.Nothing, hoststate.Perceive(hoststate.Provisioned, hoststate.FactsOf(h)))
 	h.Status.Provisioning.Image = h.Spec.Image.DeepCopy()
-	h.Spec.Image.Checksum = "corrected"
+	h.Spec.Image.Checksum = strings.Repeat("f00d", 16)
 	assert.Equal(t, hoststate.Nothing, hoststate.Perceive(hoststate.Provisioned, hoststate.FactsOf(h)), "a checksum takes nothing from a machine")
 	h.Spec.Image.URL = "http://images/b.qcow2"
 	for _, s := range []hoststate.State{hoststate.Provisioning, hoststate.Provisioned} {
@@ -216,4 +222,37 @@ func TestURLsInTextsOfIronicHideTheirSecrets(t *testing.T) {
 	assert.Equal(t, "cannot get https://…", hoststate.WithoutURLSecrets("cannot get https://me:hus…"))
 	h := deployable(func(h *metal3v1.BareMetalHost) { h.Spec.Image.URL = "https://me:hush@images/a?sig=hush" })
 	assert.Equal(t, "https://images/a", hoststate.ImageName(h))
+}
+
+func TestAnAdoptionStepByStep(t *testing.T) {
+	d, err := hoststate.DeploymentOf(deployable())
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		node hoststate.Node
+		past hoststate.Past
+		want hoststate.Task
+	}{
+		"a node that was made anew is told what is deployed": {hoststate.Node{State: "manageable"}, hoststate.Past{}, hoststate.Task{Do: hoststate.Prepare}},
+		"it adopts the machine":                              {told("manageable"), hoststate.Past{}, hoststate.Task{Do: hoststate.Ask, Ask: hoststate.AskAdopt}},
+		"that is waited for": {told(hoststate.Adopting), hoststate.Past{Asked: hoststate.AskedAdopt}, hoststate.Task{
+			Do: hoststate.Await, Reason: metal3v1.ReasonAdopting, Why: "Ironic adopts the machine as it is.",
+		}},
+		"a failure is told": {
+			told(hoststate.AdoptFailed, func(n *hoststate.Node) { n.LastError = "no image" }), hoststate.Past{Asked: hoststate.AskedAdopt}, hoststate.Task{
+				Do: hoststate.Refuse, Reason: metal3v1.ReasonAdoptionFailed, Why: "Ironic did not adopt the machine, which stays as it is: no image.",
+			},
+		},
+		"and tried again": {told(hoststate.AdoptFailed), hoststate.Past{Told: true}, hoststate.Task{Do: hoststate.Ask, Ask: hoststate.AskAdopt}},
+		"a node of another instance is left alone": {
+			told("manageable", func(n *hoststate.Node) { n.Instance = "other" }), hoststate.Past{}, hoststate.Task{
+				Do: hoststate.Refuse, Reason: metal3v1.ReasonAdoptionFailed,
+				Why: "Ironic did not adopt the machine, which stays as it is: the node is occupied by instance other, which is not this host's.",
+			},
+		},
+		"a node that is deployed needs none":  {told(hoststate.Active), hoststate.Past{}, hoststate.Task{Do: hoststate.Accept}},
+		"nor one that Ironic works on":        {told("manageable", func(n *hoststate.Node) { n.Locked = true }), hoststate.Past{}, hoststate.Task{Do: hoststate.Accept}},
+		"an available node is never deployed": {told("available"), hoststate.Past{}, hoststate.Task{Do: hoststate.Accept}},
+	} {
+		assert.Equal(t, c.want, hoststate.AdoptionTask(c.node, d, c.past), name)
+	}
 }

@@ -51,7 +51,7 @@ func Perceive(s State, f Facts) Event {
 		return ApprovalMissing
 	case f.Resting:
 		return NotYet
-	case f.PowerControl && f.Unverified && s != Registering:
+	case f.PowerControl && (f.Unverified || s == Provisioned && !f.NodeKnown) && s != Registering:
 		return CredentialsArrived
 	}
 	switch s { //nolint:exhaustive // in the others what the state does leads on

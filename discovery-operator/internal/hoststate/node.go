@@ -68,7 +68,7 @@ const (
 // Busy reports whether Ironic is doing something with the node, so that an answer is to be waited for.
 func (n Node) Busy() bool {
 	return n.Locked || n.PowerTarget != "" || n.State == inventory.NodeVerifying || n.State == Inspects || n.State == InspectWait ||
-		n.State == Undeploying || n.State == Cleaning || n.State == CleanWait || n.State == Deploying || n.State == DeployWait
+		n.State == Undeploying || n.State == Cleaning || n.State == CleanWait || n.State == Deploying || n.State == DeployWait || n.State == Adopting
 }
 
 // Deployed reports whether something is, or is being, deployed on the node, so that it has to be undeployed before it can go.

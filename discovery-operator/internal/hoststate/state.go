@@ -112,6 +112,8 @@ const (
 	MaintainPower Effect = "maintain the power"
 	// Deploy has an image deployed, or waits for a deployment that is under way.
 	Deploy Effect = "deploy the image"
+	// KeepDeployed makes Ironic adopt a machine that is deployed and whose node was made anew, and maintains the power.
+	KeepDeployed Effect = "keep what is deployed"
 	// Undeploy ends what was deployed, and has the machine cleaned.
 	Undeploy Effect = "undeploy"
 	// PowerOff switches the machine off.

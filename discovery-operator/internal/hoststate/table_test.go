@@ -79,7 +79,7 @@ func TestEverythingThatCanBeSeenLeadsSomewhere(t *testing.T) {
 		hoststate.FindNode: hoststate.NodeFound, hoststate.ImportHardware: hoststate.HardwareKnown, hoststate.InspectMachine: hoststate.HardwareKnown,
 		hoststate.EndInspection: hoststate.Done,
 		hoststate.MaintainPower: hoststate.Nothing, hoststate.Deploy: hoststate.Done, hoststate.Undeploy: hoststate.Done,
-		hoststate.PowerOff: hoststate.Done, hoststate.DeleteNode: hoststate.Done,
+		hoststate.PowerOff: hoststate.Done, hoststate.DeleteNode: hoststate.Done, hoststate.KeepDeployed: hoststate.Nothing,
 	}
 	for _, s := range hoststate.States() {
 		for bits := range 1 << 6 {
@@ -95,7 +95,7 @@ func TestEverythingThatCanBeSeenLeadsSomewhere(t *testing.T) {
 				if step.To == at && step.Do != hoststate.Rest {
 					outcome := succeeds[step.Do]
 					if step.Do == hoststate.Register {
-						f.Unverified = false
+						f.Unverified, f.NodeKnown = false, true
 						outcome = hoststate.AfterVerification(f)
 					}
 					if outcome == hoststate.HardwareKnown {

@@ -39,6 +39,29 @@ func (r *Reconciler) deploy(ctx context.Context, w *work) (outcome, error) {
 	return r.carry(ctx, w, n, d, hoststate.Deploy, hoststate.DeploymentTask(n, d, w.past()))
 }
 
+// keepDeployed has the machine adopted where its node was made anew, and maintains the power.
+func (r *Reconciler) keepDeployed(ctx context.Context, w *work) (outcome, error) {
+	if !w.facts.PowerControl {
+		return outcome{event: hoststate.Nothing, settled: true}, nil
+	}
+	n, err := w.p.Managed(ctx, w.node)
+	if err != nil {
+		return outcome{}, err
+	}
+	d, err := hoststate.DeploymentOf(w.host)
+	if err != nil { // the image was deployed as it is written; only an adoption needs it anew
+		d = hoststate.RemovalOf(w.host)
+	}
+	task := hoststate.AdoptionTask(n, d, w.past())
+	switch {
+	case task.Do == hoststate.Accept:
+		return r.power(ctx, w, n)
+	case task.Do != hoststate.Await && err != nil:
+		return r.failed(w, metal3v1.ProvisioningError, metal3v1.ReasonImageUnusable, sentence(err.Error())), nil
+	}
+	return r.carry(ctx, w, n, d, hoststate.KeepDeployed, task)
+}
+
 // undeploy ends what was deployed, and has the machine cleaned. A deletion does not wait for ever for what fails.
 func (r *Reconciler) undeploy(ctx context.Context, w *work) (outcome, error) {
 	if w.node == "" {
@@ -122,7 +145,7 @@ func (r *Reconciler) request(ctx context.Context, w *work, n hoststate.Node, d h
 func (r *Reconciler) provision(ctx context.Context, w *work, target string) error {
 	asked := map[string]hoststate.Asked{
 		hoststate.AskManage: hoststate.AskedManage, hoststate.AskProvide: hoststate.AskedProvide, hoststate.AskDeploy: hoststate.AskedDeploy,
-		hoststate.AskDelete: hoststate.AskedUndeploy,
+		hoststate.AskDelete: hoststate.AskedUndeploy, hoststate.AskAdopt: hoststate.AskedAdopt,
 	}[target]
 	var err error
 	switch target {
@@ -137,6 +160,10 @@ func (r *Reconciler) provision(ctx context.Context, w *work, target string) erro
 		}
 	default:
 		err = w.p.SetProvision(ctx, w.node, target)
+		if err == nil && target == hoststate.AskAdopt {
+			r.Events.Eventf(w.host, nil, corev1.EventTypeNormal, metal3v1.EventAdoptionStarted, "Provision",
+				"Asked Ironic to adopt the machine as it is, on node %s", w.node)
+		}
 	}
 	if err == nil {
 		w.m.asked = asked

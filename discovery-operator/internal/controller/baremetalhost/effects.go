@@ -106,8 +106,9 @@ func (r *Reconciler) do(ctx context.Context, w *work, effect hoststate.Effect) (
 		w.keepAway = true
 		return outcome{event: hoststate.Done, settled: true, after: time.Millisecond}, nil
 	case errors.Is(err, inventory.ErrNotFound) && w.state == hoststate.Provisioned:
-		return waiting(metal3v1.ReasonNodeNotFound, "Ironic does not know the node of this machine any more. What is deployed on the machine stays as it is.",
-			machineRetry), nil
+		w.node = ""
+		return waiting(metal3v1.ReasonNodeNotFound, "Ironic does not know the node of this machine any more. The node is made anew and adopted; what is deployed "+
+			"on the machine stays as it is.", answerRetry), nil
 	case errors.Is(err, inventory.ErrNotFound):
 		w.node = ""
 		return outcome{event: hoststate.NodeLost, after: answerRetry}, nil
@@ -127,7 +128,7 @@ func (r *Reconciler) do(ctx context.Context, w *work, effect hoststate.Effect) (
 // connect admits the host to its Ironic, if the effect needs that.
 func (r *Reconciler) connect(ctx context.Context, w *work, effect hoststate.Effect) (err error) {
 	switch effect { //nolint:exhaustive // the others always ask Ironic
-	case hoststate.MaintainPower:
+	case hoststate.MaintainPower, hoststate.KeepDeployed:
 		if !w.facts.PowerControl {
 			return nil
 		}
@@ -150,7 +151,8 @@ func (r *Reconciler) connect(ctx context.Context, w *work, effect hoststate.Effe
 
 // acts reports whether an effect acts on the node that is recorded for the host. The deletion of the node looks for itself.
 func (w *work) acts(effect hoststate.Effect) bool {
-	return w.node != "" && effect != hoststate.DeleteNode && (effect != hoststate.MaintainPower || w.facts.PowerControl)
+	idle := (effect == hoststate.MaintainPower || effect == hoststate.KeepDeployed) && !w.facts.PowerControl
+	return w.node != "" && effect != hoststate.DeleteNode && !idle
 }
 
 // notIts is the outcome for a host whose recorded node is not its own. Its deletion goes on, and leaves the node alone.
@@ -167,7 +169,7 @@ func kindOf(effect hoststate.Effect) metal3v1.ErrorType {
 		return metal3v1.InspectionError
 	case hoststate.MaintainPower, hoststate.PowerOff:
 		return metal3v1.PowerManagementError
-	case hoststate.Deploy, hoststate.Undeploy:
+	case hoststate.Deploy, hoststate.Undeploy, hoststate.KeepDeployed:
 		return metal3v1.ProvisioningError
 	default:
 		return metal3v1.RegistrationError
@@ -190,6 +192,8 @@ func (r *Reconciler) effect(ctx context.Context, w *work, effect hoststate.Effec
 		return r.maintainPower(ctx, w)
 	case hoststate.Deploy:
 		return r.deploy(ctx, w)
+	case hoststate.KeepDeployed:
+		return r.keepDeployed(ctx, w)
 	case hoststate.Undeploy:
 		return r.undeploy(ctx, w)
 	case hoststate.PowerOff:

@@ -156,6 +156,11 @@ func (r *Reconciler) maintainPower(ctx context.Context, w *work) (outcome, error
 	if err != nil {
 		return outcome{}, err
 	}
+	return r.power(ctx, w, n)
+}
+
+// power makes the power of a machine with a node what its host says.
+func (r *Reconciler) power(ctx context.Context, w *work, n hoststate.Node) (outcome, error) {
 	if stale := w.stale(n); stale {
 		w.good = metal3v1.CredentialsStatus{}
 		return outcome{event: hoststate.CredentialsArrived, after: time.Millisecond}, nil
