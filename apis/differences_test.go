@@ -6,7 +6,7 @@ package apis_test
 // knownDifferences says where a kind of ours refuses an object that the same kind of the legacy system accepts, and why. A key is the name of a CRD and a
 // path; what is below the path is covered too.
 var knownDifferences = map[string]string{
-	"clusterpools.hive.openshift.io .spec.inventory":                                                             "lists cluster names, and was a list of customizations; the page of ClusterPool says how to rewrite it",
+	"clusterpools.hive.openshift.io .spec.inventory":                                                             "lists cluster names, and was a list of customizations; a policy says how to rewrite it",
 	"clusterpools.hive.openshift.io .spec.maxSize":                                                               "a negative number meant a pool that can never have a cluster; it is refused with a sentence",
 	"clusterpools.hive.openshift.io .spec.maxConcurrent":                                                         "a negative number meant a pool that stands still, as 0 does; it is refused with a sentence",
 	"baremetalhosts.metal3.io .status.provisioningFailCount":                                                     "is required as in the newer of the two forms in the field, and has a default",

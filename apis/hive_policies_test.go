@@ -13,9 +13,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
 // A policy keeps those parts of a ClusterDeployment that its schema does not describe.
@@ -44,6 +48,66 @@ func TestSettingsOfAWSCannotChange(t *testing.T) {
 	require.NoError(t, a.merge(t, cd, `{"spec":{"platform":{"aws":{"privateLink":{"additionalAllowedPrincipals":["arn:x"]}}},"powerState":"Hibernating"}}`))
 	require.NoError(t, a.merge(t, cd, `{"spec":{"platform":{"aws":{"privateLink":{"additionalAllowedPrincipals":null}}}}}`))
 	require.NoError(t, a.merge(t, a.mustCreate(t, cluster("  platform: {hosted: {}}\n")), `{"spec":{"powerState":"Hibernating"}}`))
+}
+
+// inventories are inventories that are refused, with the sentence that is said.
+var inventories = map[string]struct{ inventory, sentence string }{
+	"a list of customizations":     {"[{name: a}]", "write 'inventory: {clusterDeployments: [{name: blue}]}'"},
+	"a list of what hive has, too": {"[{kind: ClusterDeploymentCustomization, name: a}]", "A list of ClusterDeploymentCustomizations has no effect here"},
+	"an empty list":                {"[]", "write 'inventory: {clusterDeployments: [{name: blue}]}'"},
+	"a name":                       {"blue", "write 'inventory: {clusterDeployments: [{name: blue}]}'"},
+	"a field that it does not have": {
+		"{clusterDeployment: [{name: a}]}", "spec.inventory has no field clusterDeployment: its only field is clusterDeployments",
+	},
+	"an empty name":           {"{clusterDeployments: [{name: ''}]}", "write a name of lower-case letters, digits and '-' that begins and ends with a letter or digit, such as 'blue-1'"},
+	"an entry without a name": {"{clusterDeployments: [{}]}", "write a name of lower-case letters, digits and '-' that begins and ends with a letter or digit, such as 'blue-1'"},
+	"a name with capitals":    {"{clusterDeployments: [{name: blue}, {name: Blue}]}", "write a name of lower-case letters, digits and '-'"},
+}
+
+// The field held a list once. Whoever applies one is told what to write, whichever way it is applied: "kubectl apply", with --server-side, or a patch.
+func TestInventoriesAreRefusedWithASentence(t *testing.T) {
+	a := newAPI(t)
+	stored := a.mustCreate(t, pool(hostedPool+"  inventory: [{name: stored-before}]\n"))
+	plain := a.mustCreate(t, pool(hostedPool))
+	a.installPolicies(t, admissionFile)
+	require.Eventually(t, func() bool {
+		return a.Create(t.Context(), a.object(t, pool(hostedPool+"  inventory: []\n")), client.DryRunAll) != nil
+	}, time.Minute, 50*time.Millisecond, "the policies are not in force")
+	for name, test := range inventories {
+		t.Run(name, func(t *testing.T) {
+			manifest := pool(hostedPool + "  inventory: " + test.inventory + "\n")
+			_, err := a.create(t, manifest)
+			assertRefused(t, err, test.sentence)
+			assertRefused(t, a.apply(t, manifest, "applied", "kubectl"), test.sentence)
+			inventory, err := yaml.YAMLToJSON([]byte(test.inventory))
+			require.NoError(t, err)
+			assertRefused(t, a.merge(t, plain, `{"spec":{"inventory":`+string(inventory)+`}}`), test.sentence)
+		})
+	}
+	require.NoError(t, a.set(t, stored, int64(2), "spec", "size"), "the rest of a pool that was stored with a list can change")
+	require.NoError(t, a.merge(t, stored, `{"spec":{"inventory":{"clusterDeployments":[{"name":"blue"}]}}}`))
+}
+
+// Several appliers have entries of one inventory, and each keeps its own.
+func TestEntriesOfAnInventoryHaveSeveralAppliers(t *testing.T) {
+	a := newAPI(t)
+	a.installPolicies(t, admissionFile)
+	require.NoError(t, a.apply(t, pool(hostedPool+"  inventory: {clusterDeployments: [{name: blue}]}\n"), "shared", "one"))
+	require.NoError(t, a.apply(t, pool(hostedPool+"  inventory: {clusterDeployments: [{name: red}]}\n"), "shared", "two"))
+	require.NoError(t, a.apply(t, pool(hostedPool), "shared", "one"))
+	got := &hivev1.ClusterPool{}
+	require.NoError(t, a.Get(t.Context(), client.ObjectKey{Namespace: a.namespace, Name: "shared"}, got))
+	require.Equal(t, []hivev1.InventoryClusterDeployment{{Name: "red"}}, got.Spec.Inventory.ClusterDeployments)
+}
+
+// apply applies the manifest as "kubectl apply --server-side" does.
+func (a api) apply(t *testing.T, manifest, name, owner string) error {
+	t.Helper()
+	u := a.object(t, manifest)
+	u.SetGenerateName("")
+	u.SetName(name)
+	strict := client.WithFieldValidation(a.Client, metav1.FieldValidationStrict)
+	return strict.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(owner))
 }
 
 // warnings are what the API server said beside its answers.

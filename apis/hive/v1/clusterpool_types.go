@@ -171,6 +171,11 @@ type HibernationConfig struct {
 }
 
 // ClusterPoolInventory lists what clusters of a pool may be made of.
+//
+// The schema gives it no type, because the field held a list once: a type would refuse that form with the words of a type error, to whoever applies it, and no rule could say what to write.
+// An admission policy does (deploy/base/pool-operator/admission.yaml), and it has the rules about entries too: rules of a schema do not reach below a field without a type.
+// +kubebuilder:validation:Type=""
+// +kubebuilder:pruning:PreserveUnknownFields
 type ClusterPoolInventory struct {
 	// clusterDeployments lists, for each cluster the pool may have, its details: its name.
 	// +kubebuilder:validation:MaxItems=1024
@@ -178,15 +183,17 @@ type ClusterPoolInventory struct {
 	// +listMapKey=name
 	// +optional
 	ClusterDeployments []InventoryClusterDeployment `json:"clusterDeployments,omitempty"`
+
+	// Unusable is the JSON of an inventory that is no object, such as a list that was stored before Muster; nil otherwise. The entries of such a list name
+	// customizations of clusters, which are no names of clusters: nothing is made of them.
+	Unusable []byte `json:"-"`
 }
 
 // InventoryClusterDeployment is what one cluster of a pool is made of. A name that is left out counts as empty, so that one rule says what to write.
-// +kubebuilder:validation:XValidation:rule="size(self.name) > 0",fieldPath=".name",reason=FieldValueRequired,message="write a name of lower-case letters, digits and '-' that begins and ends with a letter or digit, such as 'blue-1'; it becomes part of a namespace's name"
 type InventoryClusterDeployment struct {
 	// name is the short name of the cluster: its spec.clusterName, and the first part of the name of its ClusterDeployment and namespace. At most 57 characters, because those are
-	// '<name>-<5 characters>'.
+	// '<name>-<5 characters>'; lower-case letters, digits and '-', the first and the last a letter or digit.
 	// +kubebuilder:validation:MaxLength=57
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$')",message="write a name of lower-case letters, digits and '-' that begins and ends with a letter or digit, such as 'blue-1'; it becomes part of a namespace's name"
 	// +kubebuilder:default=""
 	// +required
 	Name string `json:"name"`

@@ -49,6 +49,8 @@ func (p *pass) capacityAvailable() hivev1.Condition {
 	case p.capacity() == 0:
 		return condition(kind, corev1.ConditionFalse, hivev1.ReasonMaxCapacity,
 			fmt.Sprintf("Pool is at maximum capacity of %d waiting and claimed clusters.", *p.spec.MaxSize))
+	case p.unusable() != "":
+		return condition(kind, corev1.ConditionFalse, hivev1.ReasonInventoryExhausted, p.unusable())
 	case p.exhausted():
 		return condition(kind, corev1.ConditionFalse, hivev1.ReasonInventoryExhausted,
 			fmt.Sprintf("All %d names of the inventory are taken; add names, or release claims.", len(p.listedNames())))
@@ -89,6 +91,9 @@ func (p *pass) allClustersCurrent() hivev1.Condition {
 func (p *pass) inventoryValid() hivev1.Condition {
 	if p.spec.Inventory == nil {
 		return condition(hivev1.ClusterPoolInventoryValid, corev1.ConditionUnknown, hivev1.ReasonInitialized, "The pool has no inventory")
+	}
+	if sentence := p.unusable(); sentence != "" {
+		return condition(hivev1.ClusterPoolInventoryValid, corev1.ConditionFalse, hivev1.ReasonInvalid, sentence)
 	}
 	refused := p.refusedNames()
 	if n := p.nameless(); n > 0 && len(refused) == 0 {
@@ -177,6 +182,8 @@ func (p *pass) obstacleToCreation(lacking int) (reason, sentence string) {
 		return hivev1.ReasonPoolFrozen, "maxConcurrent is 0, so that none is created"
 	case p.capacity() == 0:
 		return hivev1.ReasonMaxCapacity, "the pool has maxSize clusters, claimed ones included"
+	case p.unusable() != "":
+		return hivev1.ReasonInvalid, p.unusable()
 	case p.exhausted():
 		return hivev1.ReasonInventoryExhausted, "every name of the inventory is taken"
 	case p.breaker() != hivev1.CircuitBreakerClosed:

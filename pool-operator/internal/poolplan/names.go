@@ -43,6 +43,16 @@ func (p *pass) listedNames() map[string]bool {
 	return listed
 }
 
+// unusable says what to write instead of an inventory that is no object, such as a list that was stored before Muster; empty for all others. Until it is rewritten, the pool neither creates
+// clusters nor replaces any.
+func (p *pass) unusable() string {
+	if p.spec.Inventory == nil || p.spec.Inventory.Unusable == nil {
+		return ""
+	}
+	return "spec.inventory is no object that lists names of clusters; write 'inventory: {clusterDeployments: [{name: blue}]}'. " +
+		"A list of ClusterDeploymentCustomizations has no effect here: what they change goes into the template that installConfigSecretTemplateRef names"
+}
+
 // nameless counts the entries of the inventory that have no name: what was stored before the schema refused them. They are not used.
 func (p *pass) nameless() int {
 	n := 0
@@ -93,7 +103,7 @@ func (p *pass) refusedNames() []string {
 
 // entryRemoved says whether the member was made with a name that the inventory does not list any more. Clusters from before there was an inventory are stale instead.
 func (p *pass) entryRemoved(m member, listed map[string]bool) bool {
-	if p.spec.Inventory == nil || listed[m.ClusterName] {
+	if p.spec.Inventory == nil || p.unusable() != "" || listed[m.ClusterName] {
 		return false
 	}
 	return p.pool.Status.ClusterNameUsage[m.ClusterName] == m.Namespace || m.Version == p.version

@@ -250,6 +250,27 @@ func TestSecondPlanIsEmpty(t *testing.T) {
 	require.Zero(t, d.RequeueAfter)
 }
 
+// writeInventory is what a pool says whose inventory is no object.
+const writeInventory = "spec.inventory is no object that lists names of clusters; write 'inventory: {clusterDeployments: [{name: blue}]}'. " +
+	"A list of ClusterDeploymentCustomizations has no effect here: what they change goes into the template that installConfigSecretTemplateRef names"
+
+// TestAnInventoryThatIsNoObjectChangesNoCluster wants the clusters of such a pool to wait for the inventory to be rewritten: stale ones, ones of this version, and ones with a name.
+func TestAnInventoryThatIsNoObjectChangesNoCluster(t *testing.T) {
+	pool := testobj.Pool("p", testobj.Size(3), testobj.UnusableInventory(`[{"name":"red"}]`))
+	pool.Status.ClusterNameUsage = map[string]string{"red": "p-c"}
+	version := poolplan.Version(pool.Spec)
+	d := poolplan.Plan(now, snapshot(pool,
+		with(free("p-a", 3), func(c *poolplan.Cluster) { c.Version = "of-before" }),
+		with(free("p-b", 2), func(c *poolplan.Cluster) { c.Version = version }),
+		with(free("p-c", 1), func(c *poolplan.Cluster) { c.Version, c.ClusterName = version, "red" }),
+	))
+	require.Empty(t, d.Actions)
+	require.Empty(t, d.Status.Operations)
+
+	pool.Spec.Inventory = &hivev1.ClusterPoolInventory{ClusterDeployments: []hivev1.InventoryClusterDeployment{{Name: "red"}}}
+	require.Equal(t, version, poolplan.Version(pool.Spec), "to rewrite the inventory makes no cluster stale")
+}
+
 func TestConditions(t *testing.T) {
 	deleted := func(p *hivev1.ClusterPool) { p.DeletionTimestamp = new(metav1.NewTime(now)) }
 	for name, c := range map[string]struct {
@@ -277,6 +298,11 @@ func TestConditions(t *testing.T) {
 		"no inventory": {snapshot(testobj.Pool("p")), hivev1.ClusterPoolInventoryValid, "Unknown", "Initialized", "The pool has no inventory"},
 		"an entry without a name": {snapshot(testobj.Pool("p", testobj.Inventory("red", ""), testobj.Size(2)), free("red-a", 1)), hivev1.ClusterPoolInventoryValid, "False", "Invalid",
 			"Entries of the inventory without a name are not used: 1; write their names, or remove them"},
+		"a list is no inventory": {snapshot(testobj.Pool("p", testobj.UnusableInventory(`[{"name":"red"}]`))), hivev1.ClusterPoolInventoryValid, "False", "Invalid", writeInventory},
+		"claims learn that a list is no inventory": {snapshot(testobj.Pool("p", testobj.UnusableInventory(`[]`))), hivev1.ClusterPoolCapacityAvailable, "False", "InventoryExhausted",
+			writeInventory},
+		"a pool that waits for its inventory to be rewritten": {snapshot(testobj.Pool("p", testobj.UnusableInventory(`[]`))), hivev1.ClusterPoolReady, "False", "Invalid",
+			"0 of 1 clusters are installed; " + writeInventory},
 		"the pool is not deleted": {snapshot(testobj.Pool("p")), hivev1.ClusterPoolDeletionPossible, "Unknown", "Initialized", "The pool is not being deleted"},
 		"a deleted pool waits for clusters": {snapshot(testobj.Pool("p", deleted), free("p-a", 1)), hivev1.ClusterPoolDeletionPossible, "False", "ClusterDeploymentsPendingCleanup",
 			"These clusters have to go first, and claimed ones have to be released: p-a"},

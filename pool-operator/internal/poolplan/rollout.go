@@ -14,7 +14,7 @@ import (
 // replaceStale takes the next steps of a rollout. At most half of the unclaimed clusters are being replaced at a time, and a single one if the pool does not say how many may be
 // (maxConcurrent).
 func (p *pass) replaceStale() {
-	if p.countStale() == 0 || p.countUnclaimed() < p.attainable() || len(p.in.Missing) > 0 || p.allowedByFailures() == 0 {
+	if p.countStale() == 0 || p.countUnclaimed() < p.attainable() || len(p.in.Missing) > 0 || p.allowedByFailures() == 0 || p.unusable() != "" {
 		return
 	}
 	p.retireStale()

@@ -75,6 +75,11 @@ func Inventory(names ...string) PoolOption {
 	}
 }
 
+// UnusableInventory gives the pool an inventory that is no object; stored is its JSON.
+func UnusableInventory(stored string) PoolOption {
+	return func(p *hivev1.ClusterPool) { p.Spec.Inventory = &hivev1.ClusterPoolInventory{Unusable: []byte(stored)} }
+}
+
 // ImageSet sets spec.imageSetRef.
 func ImageSet(name string) PoolOption {
 	return func(p *hivev1.ClusterPool) { p.Spec.ImageSetRef.Name = name }

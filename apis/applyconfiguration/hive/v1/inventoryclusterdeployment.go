@@ -11,7 +11,7 @@ package v1
 // InventoryClusterDeployment is what one cluster of a pool is made of. A name that is left out counts as empty, so that one rule says what to write.
 type InventoryClusterDeploymentApplyConfiguration struct {
 	// name is the short name of the cluster: its spec.clusterName, and the first part of the name of its ClusterDeployment and namespace. At most 57 characters, because those are
-	// '<name>-<5 characters>'.
+	// '<name>-<5 characters>'; lower-case letters, digits and '-', the first and the last a letter or digit.
 	Name *string `json:"name,omitempty"`
 }
 

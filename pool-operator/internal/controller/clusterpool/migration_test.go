@@ -5,14 +5,19 @@ package clusterpool_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/pool-operator/internal/testobj"
@@ -40,6 +45,44 @@ func (w *world) label(namespace string) {
 	w.t.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, hivev1.LabelNamespaceClusterPoolNamespace, w.ns)
 	require.NoError(w.t, w.client.Patch(w.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, client.RawPatch(types.MergePatchType, patch)))
+}
+
+// A pool that was stored with a list of customizations waits until that is rewritten, keeps the clusters that it has, and keeps no other pool from being served.
+func TestAPoolThatWasStoredWithAListWaits(t *testing.T) {
+	w := newWorld(t)
+	w.installer()
+	stored := &unstructured.Unstructured{}
+	require.NoError(t, yaml.Unmarshal([]byte(`
+apiVersion: hive.openshift.io/v1
+kind: ClusterPool
+metadata: {name: listed}
+spec:
+  platform: {hosted: {}}
+  baseDomain: example.com
+  imageSetRef: {name: `+testobj.ImageSetName+`}
+  size: 2
+  inventory: [{kind: ClusterDeploymentCustomization, name: red}]
+`), &stored.Object))
+	stored.SetNamespace(w.ns)
+	w.create(stored, testobj.Pool("other", testobj.In(w.ns), testobj.Size(1)))
+	before := w.todays("listed", "")
+	w.label(before.Namespace)
+	w.replica()
+	w.settled("other", 1)
+	w.eventually("the pool says what to write", func() bool {
+		c := w.condition("listed", hivev1.ClusterPoolReady)
+		return c.Reason == hivev1.ReasonInvalid && strings.Contains(c.Message, "write 'inventory: {clusterDeployments: [{name: blue}]}'")
+	})
+	pool := w.pool("listed")
+	require.JSONEq(t, `[{"kind":"ClusterDeploymentCustomization","name":"red"}]`, string(pool.Spec.Inventory.Unusable), "what was stored is left as it is")
+	require.Contains(t, pool.Finalizers, hivev1.FinalizerClusterPool)
+	clusters := w.clusters("listed")
+	require.Len(t, clusters, 1)
+	require.Equal(t, before.Name, clusters[0].Name)
+
+	w.editPool("listed", testobj.Inventory("blue", "red"))
+	w.settled("listed", 2)
+	require.Equal(t, []string{"blue", "red"}, slices.Sorted(maps.Keys(w.pool("listed").Status.ClusterNameUsage)))
 }
 
 func TestClustersOfTodaysSystemAreTakenOver(t *testing.T) {
