@@ -122,7 +122,7 @@ func TestEnds(t *testing.T) {
 			require.Eventually(t, func() bool {
 				_, err := os.Stat(r.dir())
 				return os.IsNotExist(err) && len(workers(t, temp)) == 0
-			}, patience, 20*time.Millisecond, "nothing is left")
+			}, patience, 20*time.Millisecond, "no process or file is left")
 		})
 	}
 }

@@ -92,7 +92,7 @@ func serve(ctx context.Context, plane *controlplane.Plane, o startOptions) error
 		err = installCRDs(plane, o.crds)
 	}
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // what failed is that it was told to end while it started
+		return nil //nolint:nilerr // Start failed because ctx was cancelled meanwhile
 	}
 	if err != nil {
 		return explain(err)

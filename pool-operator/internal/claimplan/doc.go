@@ -5,5 +5,5 @@
 // how its cluster is given back, and what its status says meanwhile.
 //
 // [Plan] is a step function. It returns at most one action; the caller carries it out, puts the result into the snapshot and asks again, until there is
-// no action left. What a crash leaves half done is therefore just another snapshot, and the next plan finishes it.
+// no action left. A crash between two actions therefore leaves just another snapshot, and the next plan finishes the work.
 package claimplan

@@ -90,7 +90,7 @@ func (s *Snapshot) claimedSince(now time.Time) time.Time {
 	return now
 }
 
-// mourn looks after a claim whose cluster is gone. It says so and stays until it is deleted or its lifetime is over.
+// mourn plans for a claim whose cluster is gone. The claim reports that and stays until it is deleted or its lifetime is over.
 func (s *Snapshot) mourn(now time.Time) Decision {
 	running := hivev1.FindCondition(s.Claim.Status.Conditions, hivev1.ClusterClaimRunning)
 	known := running != nil && running.Reason == hivev1.ReasonClusterDeleted
@@ -108,8 +108,8 @@ func (s *Snapshot) mourn(now time.Time) Decision {
 	return d
 }
 
-// take makes the cluster that the claim names its own. Only when that can never succeed does the claim leave it: a cluster that is deleting, marked or somebody
-// else's is given to nobody who holds an older view of it, since the resourceVersion is the precondition.
+// take makes the cluster that the claim names its own. Only when that can never succeed does the claim leave it: a cluster that is deleting, marked or of
+// another claim is never given away from an older view of it, since the resourceVersion is the precondition.
 func (s *Snapshot) take(now time.Time) Decision {
 	if !hasFinalizer(s.Claim) {
 		return s.orElseReturn(now, WhyPreset)

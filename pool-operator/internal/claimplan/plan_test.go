@@ -31,7 +31,7 @@ func TestLifetime(t *testing.T) {
 		pool           *hivev1.ClusterPool
 		want           *metav1.Duration
 	}{
-		"nobody limits it":                                  {pool: &hivev1.ClusterPool{}},
+		"a claim and a pool without limits":                 {pool: &hivev1.ClusterPool{}},
 		"the claim's own counts":                            {own: hours(5), pool: &hivev1.ClusterPool{}, want: hours(5)},
 		"the pool's default counts without an own":          {pool: pool(hours(3), nil), want: hours(3)},
 		"the claim's own comes before the default":          {own: hours(5), pool: pool(hours(3), nil), want: hours(5)},
@@ -39,7 +39,7 @@ func TestLifetime(t *testing.T) {
 		"the maximum cuts the default":                      {pool: pool(hours(9), hours(4)), want: hours(4)},
 		"the maximum limits a claim without any":            {pool: pool(nil, hours(4)), want: hours(4)},
 		"the claim's own stays when the pool is gone":       {own: hours(5), published: hours(4), want: hours(5)},
-		"what was published stays when the pool is gone":    {published: hours(4), want: hours(4)},
+		"the published one stays when the pool is gone":     {published: hours(4), want: hours(4)},
 		"a claim without a pool and without any has no end": {},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -55,13 +55,13 @@ func TestOwnerSubjects(t *testing.T) {
 		want    rbacv1.Subject
 		refused string
 	}{
-		"a user":                      {in: rbacv1.Subject{Kind: "User", Name: "a"}, want: rbacv1.Subject{Kind: "User", Name: "a", APIGroup: rbacv1.GroupName}},
-		"a group":                     {in: rbacv1.Subject{Kind: "Group", Name: "a", APIGroup: rbacv1.GroupName}, want: rbacv1.Subject{Kind: "Group", Name: "a", APIGroup: rbacv1.GroupName}},
-		"a service account":           {in: rbacv1.Subject{Kind: "ServiceAccount", Name: "a", Namespace: "n"}, want: rbacv1.Subject{Kind: "ServiceAccount", Name: "a", Namespace: "n"}},
-		"a service account of nobody": {in: rbacv1.Subject{Kind: "ServiceAccount", Name: "a"}, refused: "subjects[0]: a ServiceAccount needs a namespace"},
-		"a robot":                     {in: rbacv1.Subject{Kind: "Robot", Name: "a"}, refused: `subjects[0]: kind "Robot" is none of User, Group and ServiceAccount`},
-		"nobody":                      {in: rbacv1.Subject{Kind: "User"}, refused: "subjects[0]: the name is missing"},
-		"a user of another group":     {in: rbacv1.Subject{Kind: "User", Name: "a", APIGroup: "x"}, refused: `subjects[0]: apiGroup "x" is not that of kind User`},
+		"a user":                              {in: rbacv1.Subject{Kind: "User", Name: "a"}, want: rbacv1.Subject{Kind: "User", Name: "a", APIGroup: rbacv1.GroupName}},
+		"a group":                             {in: rbacv1.Subject{Kind: "Group", Name: "a", APIGroup: rbacv1.GroupName}, want: rbacv1.Subject{Kind: "Group", Name: "a", APIGroup: rbacv1.GroupName}},
+		"a service account":                   {in: rbacv1.Subject{Kind: "ServiceAccount", Name: "a", Namespace: "n"}, want: rbacv1.Subject{Kind: "ServiceAccount", Name: "a", Namespace: "n"}},
+		"a service account without namespace": {in: rbacv1.Subject{Kind: "ServiceAccount", Name: "a"}, refused: "subjects[0]: a ServiceAccount needs a namespace"},
+		"a robot":                             {in: rbacv1.Subject{Kind: "Robot", Name: "a"}, refused: `subjects[0]: kind "Robot" is none of User, Group and ServiceAccount`},
+		"a user without name":                 {in: rbacv1.Subject{Kind: "User"}, refused: "subjects[0]: the name is missing"},
+		"a user of another group":             {in: rbacv1.Subject{Kind: "User", Name: "a", APIGroup: "x"}, refused: `subjects[0]: apiGroup "x" is not that of kind User`},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			got, refused := OwnerSubjects([]rbacv1.Subject{c.in})
@@ -309,14 +309,14 @@ func TestGiveUp(t *testing.T) {
 		"the cluster says that its claim is gone":          {own: free("x", of("a", "1")), action: missing(false)},
 		"and is kept for a while":                          {own: free("x", of("a", "1"), since(hivev1.ReasonClaimDeleted, time.Minute)), wait: OrphanGrace - time.Minute},
 		"and then goes":                                    {own: free("x", of("a", "1"), since(hivev1.ReasonClaimDeleted, OrphanGrace)), action: release},
-		"one that nobody ever had goes at once":            {own: free("x", of("a", "1")), abandoned: true, action: release},
+		"one that no user ever had goes at once":           {own: free("x", of("a", "1")), abandoned: true, action: release},
 		"one that is marked goes at once":                  {own: free("x", of("a", "1"), func(c *Cluster) { c.Marked = true }), action: release},
 		"one that is protected stays":                      {own: free("x", of("a", "1"), since(hivev1.ReasonClaimDeleted, OrphanGrace), func(c *Cluster) { c.Protected = true })},
 		"a restored cluster says that it waits":            {own: free("x", of("a", "1"), restored), action: missing(true)},
 		"and waits, with its rights, for as long as it is": {own: free("x", of("a", "1"), restored, since(hivev1.ReasonClaimNotRestored, 1000*time.Hour)), binding: &rbacv1.RoleBinding{}},
 		"without the label its time begins":                {own: free("x", of("a", "1"), since(hivev1.ReasonClaimNotRestored, 1000*time.Hour)), action: missing(false)},
 		"a paused cluster is left alone":                   {own: free("x", of("a", "1"), func(c *Cluster) { c.Paused = true })},
-		"a free cluster is nobody's to give up":            {own: free("x")},
+		"a free cluster is not given up":                   {own: free("x")},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			action, wait := GiveUp(noon, Snapshot{Own: &c.own, Binding: c.binding}, c.abandoned)

@@ -32,7 +32,7 @@ func (s *Snapshot) release(now time.Time, own *Cluster) Decision {
 	return Decision{Status: s.report(now, s.releasing(own))}
 }
 
-// revoke takes the subjects' rights. The Role gives nobody any by itself: it goes with the cluster.
+// revoke takes the subjects' rights. The Role alone grants no rights; it is deleted with the cluster.
 func (s *Snapshot) revoke(cluster string, why Why) RevokeRights {
 	return RevokeRights{Cluster: cluster, Binding: true, Why: why}
 }
@@ -60,12 +60,12 @@ func (s *Snapshot) giveUp(c *Cluster, why Why) Action {
 	return ReleaseCluster{Cluster: c.Namespace, UID: c.UID, Mark: bounded, Why: why}
 }
 
-// OrphanGrace is how long a cluster is kept whose claim was there and is not any more, as after its finalizer was removed by hand. The cluster says so meanwhile, and whoever needs it can
+// OrphanGrace is how long a cluster is kept whose claim was there and is not any more, as after its finalizer was removed by hand. The cluster says so meanwhile, and a user who needs it can
 // protect it.
 const OrphanGrace = 10 * time.Minute
 
 // GiveUp returns how a cluster is given up whose claim does not exist, given what is there of its pool and of the rights in its namespace; nil when nothing is to be done now, and
-// then wait is when time alone changes that. Abandoned says that this process recorded the claim in the cluster after the claim was gone: nobody ever had the cluster. The caller has made sure
+// then wait is when time alone changes that. Abandoned says that this process recorded the claim in the cluster after the claim was gone: no user ever had the cluster. The caller has made sure
 // of the claim's absence on the API server.
 func GiveUp(now time.Time, s Snapshot, abandoned bool) (action Action, wait time.Duration) {
 	own := s.Own

@@ -15,7 +15,7 @@ import (
 )
 
 // clusterVerbs are what subjects may do with the ClusterDeployment of their claim, by its name; what an update may change is for admission to say. They may list what is
-// in its namespace, so that clients which watch it work. Verbs are written out because nobody can grant a wildcard without holding one.
+// in its namespace, so that clients which watch it work. Verbs are written out because granting a wildcard requires holding one.
 var (
 	clusterVerbs     = []string{"get", "patch", "update"}
 	listVerbs        = []string{"list", "watch"}

@@ -63,7 +63,7 @@ func (r *replica) execute(s *Snapshot, action Action) (ended bool, err error) {
 		}
 		return true, r.wrote()
 	case DropFinalizer:
-		_, err := w.changeClaim(s.Claim.Name, s.Claim.UID, s.Claim.ResourceVersion, "let go", func(c *hivev1.ClusterClaim) { c.Finalizers = nil })
+		_, err := w.changeClaim(s.Claim.Name, s.Claim.UID, s.Claim.ResourceVersion, "released", func(c *hivev1.ClusterClaim) { c.Finalizers = nil })
 		if err != nil {
 			return true, err
 		}
@@ -90,7 +90,7 @@ func (r *replica) recordClaim(s *Snapshot, a RecordClaim) error {
 		}
 		cd.Spec.PowerState = hivev1.PowerStateRunning
 	})
-	if err != nil { // somebody was faster; the next plan starts from what is there
+	if err != nil { // another replica was faster; the next plan starts from the current state
 		r.verify(s, a.Cluster)
 		return nil //nolint:nilerr // as the comment says
 	}

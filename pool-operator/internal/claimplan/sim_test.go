@@ -36,13 +36,13 @@ func (w *world) disturb() {
 		if cd := pick(w, w.cds); cd != nil {
 			w.install(cd.Name)
 		}
-	case n < 78: // the pool scales down: an unclaimed cluster that nobody names
+	case n < 78: // the pool scales down: an unclaimed cluster that no claim names
 		if cd := pick(w, w.cds); cd != nil && cd.Spec.ClusterPoolRef.ClaimName == "" && cd.DeletionTimestamp == nil {
 			_, _ = w.changeCluster(cd.Name, "", cd.ResourceVersion, "deleted by the pool", func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = new(metav1.NewTime(w.now)) })
 		}
 	case n < 92: // deletions end, the pool deletes what is marked
 		w.deprovision()
-	case n < 94: // somebody reaches for a cluster
+	case n < 94: // a user names a cluster in a claim
 		if c, cd := pick(w, w.claims), pick(w, w.cds); c != nil && cd != nil && len(c.Finalizers) == 0 {
 			_, _ = w.changeClaim(c.Name, "", "", "presets a namespace", func(c *hivev1.ClusterClaim) { c.Spec.Namespace = cd.Name })
 			w.preset[c.UID] = true
@@ -60,17 +60,17 @@ func (w *world) disturb() {
 	}
 }
 
-// drift lets others write: somebody annotates, pauses a claim or lets it go on, or removes its finalizer; a cluster dies, or is restored from a backup.
+// drift lets others write: a user annotates, pauses or resumes a claim, or removes its finalizer; a cluster dies, or is restored from a backup.
 func (w *world) drift() {
 	c, cd := pick(w, w.claims), pick(w, w.cds)
 	switch w.rng.IntN(5) {
 	case 0:
 		if cd != nil {
-			_, _ = w.changeCluster(cd.Name, "", "", "annotated by somebody", func(*hivev1.ClusterDeployment) {})
+			_, _ = w.changeCluster(cd.Name, "", "", "annotated by a user", func(*hivev1.ClusterDeployment) {})
 		}
 	case 1:
 		if c != nil {
-			_, _ = w.changeClaim(c.Name, "", "", "annotated by somebody", func(*hivev1.ClusterClaim) {})
+			_, _ = w.changeClaim(c.Name, "", "", "annotated by a user", func(*hivev1.ClusterClaim) {})
 		}
 	case 2:
 		if c != nil && !hasFinalizer(c) {
@@ -193,7 +193,7 @@ func (w *world) check() error {
 	return nil
 }
 
-// settled says what is left undone when everybody has seen everything and nothing happens any more.
+// settled says what is left undone when all replicas have seen every write and none acts any more.
 func (w *world) settled() error {
 	free := 0
 	for _, cd := range w.cds {
@@ -211,7 +211,7 @@ func (w *world) settled() error {
 	}
 	for namespace := range w.rights {
 		if c := ClusterOf(w.cds[namespace]); w.claims[c.ClaimName] == nil || !w.claims[c.ClaimName].DeletionTimestamp.IsZero() {
-			return fmt.Errorf("somebody has rights in %s, whose claim is gone", namespace)
+			return fmt.Errorf("subjects have rights in %s, whose claim is gone", namespace)
 		}
 	}
 	for _, claim := range w.claims {
@@ -234,7 +234,7 @@ func (w *world) settled() error {
 	return nil
 }
 
-// settle lets everybody see everything until nobody does anything.
+// settle shows all replicas every write until none acts.
 func (w *world) settle(replicas []*replica) error {
 	for range 60 {
 		busy := false
@@ -269,7 +269,7 @@ func (w *world) settle(replicas []*replica) error {
 			return w.settled()
 		}
 	}
-	return fmt.Errorf("nothing settles")
+	return fmt.Errorf("the state does not settle")
 }
 
 // seeds returns n seeds, or as many as CLAIMPLAN_SEEDS says, or the one that CLAIMPLAN_SEED says.
@@ -336,8 +336,8 @@ func joinLines(lines []string) string {
 	return out
 }
 
-// TestNobodyIsServedBeforeHisTurn looks at claims in any order, and lets none have a cluster before there is one for everybody who came earlier.
-func TestNobodyIsServedBeforeHisTurn(t *testing.T) {
+// TestClaimsAreServedInOrder looks at claims in any order, and gives none a cluster before there is one for every earlier claim.
+func TestClaimsAreServedInOrder(t *testing.T) {
 	served := 0
 	for _, seed := range seeds(t, 100) {
 		w := newWorld(seed)

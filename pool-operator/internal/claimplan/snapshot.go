@@ -12,7 +12,7 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
-// Snapshot is what one claim's next step depends on. Nothing in it is changed by [Plan].
+// Snapshot is what one claim's next step depends on. [Plan] does not change it.
 type Snapshot struct {
 	// Claim is the claim in question, never nil.
 	Claim *hivev1.ClusterClaim
@@ -20,8 +20,8 @@ type Snapshot struct {
 	Pool *hivev1.ClusterPool
 	// Own is the ClusterDeployment in the namespace that spec.namespace names; nil when there is none, or nothing is named.
 	Own *Cluster
-	// Verified says that Own was read from the API server in this pass. Nothing is concluded from the absence of a cluster, or from its belonging to
-	// somebody else, before.
+	// Verified says that Own was read from the API server in this pass. Before, the plan concludes nothing from the absence of a cluster or from its belonging
+	// to another claim.
 	Verified bool
 	// Lost says that the claim lost its cluster to another claim in this pass.
 	Lost bool

@@ -130,14 +130,14 @@ func (s *Snapshot) pending(status corev1.ConditionStatus, reason, message string
 	return hivev1.Condition{Type: hivev1.ClusterClaimPending, Status: status, Reason: reason, Message: message + poolview.UnreadableNote(s.Claim.Annotations)}
 }
 
-// bereaved is what a claim says whose cluster is gone.
+// bereaved is the report of a claim whose cluster is gone.
 func (s *Snapshot) bereaved() report {
 	r := report{running: running(corev1.ConditionFalse, hivev1.ReasonClusterDeleted, "Assigned cluster has been deleted")}
 	r.pending = *hivev1.FindCondition(s.Claim.Status.Conditions, hivev1.ClusterClaimPending)
 	return r
 }
 
-// releasing is what a claim says that is being deleted.
+// releasing is the report of a claim that is being deleted.
 func (s *Snapshot) releasing(own *Cluster) report {
 	r := s.held(own, s.wasClaimed())
 	r.running = running(corev1.ConditionFalse, hivev1.ReasonClusterDeleting, "Assigned cluster has been marked for deletion")

@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden transcripts anew")
 
-// story is a world in which one thing happens at a time, with everybody's view up to date unless it says otherwise.
+// story is a world in which one thing happens at a time, with every view up to date unless it says otherwise.
 type story struct {
 	t *testing.T
 	*world
@@ -187,7 +187,7 @@ func TestStoryAClaimExplainsItself(t *testing.T) {
 	s := tell(t)
 	s.has("sibling", func(cd *hivev1.ClusterDeployment) {
 		cd.Status.InstalledTimestamp = new(metav1.NewTime(s.now.Add(10 * time.Minute)))
-		cd.Spec.ClusterPoolRef.ClaimName, cd.Spec.ClusterPoolRef.ClaimUID = "somebody", "uid-of-somebody"
+		cd.Spec.ClusterPoolRef.ClaimName, cd.Spec.ClusterPoolRef.ClaimUID = "other", "uid-of-other"
 	})
 	s.claims("a")
 	s.looks("a")
@@ -356,7 +356,7 @@ func TestStoryTheClusterOfAClaimIsDeleted(t *testing.T) {
 	s.has("c2")
 	s.claims("a")
 	s.looks("a")
-	_, _ = s.changeCluster("c1", "", "", "deleted by somebody", func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = new(metav1.NewTime(s.now)) })
+	_, _ = s.changeCluster("c1", "", "", "deleted by a user", func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = new(metav1.NewTime(s.now)) })
 	s.say("c1 is being deleted")
 	s.looks("a")
 	s.deprovision()

@@ -15,7 +15,7 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
-// noClusters begins every message of a claim in the queue; clients of today look for it.
+// noClusters begins every message of a claim in the queue; clients of Hive look for it.
 const noClusters = "No clusters in pool are ready to be claimed"
 
 // explain says where in the queue the claim is, what it waits for and, when there is a basis for it, until when.

@@ -42,7 +42,7 @@ type Binaries struct {
 }
 
 // FindBinaries looks for the programs in dir when that is not empty, else in $KUBEBUILDER_ASSETS and then in the cache
-// that hack/controlplane/build fills. What dir or KUBEBUILDER_ASSETS lacks is taken from the cache, and what that lacks from
+// that hack/controlplane/build fills. Programs that dir or KUBEBUILDER_ASSETS lacks are taken from the cache, then from
 // the PATH, if it is of the pinned minor. It returns a MissingBinaryError for the first program that is found nowhere.
 func FindBinaries(dir string) (Binaries, error) {
 	var found Binaries

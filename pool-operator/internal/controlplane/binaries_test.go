@@ -50,7 +50,7 @@ func TestBinariesAreFoundInOrder(t *testing.T) {
 	assert.Equal(t, Binaries{
 		Etcd: assetEtcd, APIServer: inCache[apiServerName],
 		ControllerManager: inCache[controllerManagerName], Kubectl: inCache[kubectlName],
-	}, found, "what KUBEBUILDER_ASSETS lacks comes from the cache")
+	}, found, "programs that KUBEBUILDER_ASSETS lacks come from the cache")
 
 	explicitServer := program(t, explicit, apiServerName)
 	found, err = FindBinaries(explicit)
@@ -99,7 +99,7 @@ func TestBinaryOnThePathIsOfThePinnedMinor(t *testing.T) {
 	cached := program(t, CacheDir(), apiServerName)
 	found, err = FindBinaries("")
 	require.NoError(t, err)
-	assert.Equal(t, cached, found.APIServer, "what was built goes first")
+	assert.Equal(t, cached, found.APIServer, "built programs come first")
 }
 
 func TestFileThatCannotBeExecutedIsNoBinary(t *testing.T) {

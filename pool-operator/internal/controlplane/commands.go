@@ -122,7 +122,7 @@ func (p *Plane) controllerManagerArgs() []string {
 		"--cluster-signing-key-file="+p.dir.pki("ca.key"),
 		"--service-cluster-ip-range="+p.options.ServiceClusterIPRange.String(),
 		"--leader-elect=false",
-		// Nobody scrapes it, and a second port is a second thing that can be taken.
+		// Its metrics are not scraped, and another process could take a second port.
 		"--secure-port=0",
 		"--profiling=false",
 		// The server queues fairly by itself; waiting in the client only delays the first service accounts by seconds.

@@ -21,10 +21,10 @@
 //
 // # Life of the processes
 //
-// Children die with their parent, also when it is killed: the kernel signals them (Linux), and whoever opens the
+// Children die with their parent, also when it is killed: the kernel signals them (Linux), and the process that opens the
 // directory next ends what a pid file still names before it takes the lock. A pid file holds the start time of its
 // process and the boot's identity, so that a recycled pid is never touched.
 //
 // etcd listens on unix sockets inside the directory only. The one TCP port is the API server's; it is held by a bound
-// socket for as long as the directory is open, so that nobody else can take it while the cluster sleeps.
+// socket for as long as the directory is open, so that no other process can take it while the cluster hibernates.
 package controlplane

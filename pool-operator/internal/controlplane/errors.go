@@ -56,7 +56,7 @@ type ProcessDiedError struct {
 func (e *ProcessDiedError) Error() string {
 	message := fmt.Sprintf("%s died (%s)", e.Process, e.State)
 	if len(e.LogTail) == 0 || strings.HasPrefix(e.State, "signal:") {
-		// Whoever was killed did not get to say why.
+		// A killed process did not log why it ended.
 		return message
 	}
 	return message + ": " + essence(e.LogTail[len(e.LogTail)-1])

@@ -84,7 +84,7 @@ func (d layout) writeRecord(r record) error {
 	return d.write(d.record(), append(content, '\n'))
 }
 
-// write replaces a file of the directory by rename; nobody ever sees half of it. It is synced, since a key or a port
+// write replaces a file of the directory by rename, so that readers never see half of it. It is synced, since a key or a port
 // that is lost by a power cut would make every kubeconfig useless.
 func (d layout) write(path string, content []byte) error {
 	if err := replaceFile(path, content); err != nil {

@@ -39,7 +39,7 @@ func (d layout) takeLock(ctx context.Context) (*os.File, error) {
 	return file, nil
 }
 
-// forkGrace is how long a lock may be held by nobody: a process that is just being forked, for whatever purpose, has it until it becomes another program.
+// forkGrace is how long a lock may be held without an owner: a process that is being forked holds it until it executes another program.
 const forkGrace = 250 * time.Millisecond
 
 // waitForLock returns once the lock is held. While a living owner holds it that is refused soon; the processes that a

@@ -95,7 +95,7 @@ type Plane struct {
 }
 
 // Open takes ownership of a data directory: it ends what a killed owner left, takes the lock, and prepares port, keys
-// and kubeconfig. Nothing runs yet. Errors: InUseError, PortTakenError, NoFreePortError, DiskFullError.
+// and kubeconfig. It starts no process. Errors: InUseError, PortTakenError, NoFreePortError, DiskFullError.
 func Open(ctx context.Context, options Options) (*Plane, error) {
 	if err := options.setDefaults(); err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (p *Plane) writeCredentials() error {
 }
 
 // reservePort holds the recorded port, or chooses one and records it. A port that no client can know yet is replaced
-// when somebody else has taken it.
+// when another process has taken it.
 func (p *Plane) reservePort(ctx context.Context) error {
 	recorded, err := p.dir.readRecord()
 	if err != nil {

@@ -49,10 +49,10 @@ func TestDataOfAStartThatDidNotEndAreMadeAnew(t *testing.T) {
 		before record
 		kept   bool
 	}{
-		"a start that did not end":            {before: record{Begun: true}},
-		"a control plane that was served":     {before: record{Begun: true, Served: true}, kept: true},
-		"a directory whose record was lost":   {kept: true},
-		"a port that nobody knows is no sign": {before: record{Port: 1}, kept: true},
+		"a start that did not end":               {before: record{Begun: true}},
+		"a control plane that was served":        {before: record{Begun: true, Served: true}, kept: true},
+		"a directory whose record was lost":      {kept: true},
+		"a port that no client knows is no sign": {before: record{Port: 1}, kept: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plane := openPlane(t, Options{})
@@ -177,7 +177,7 @@ func TestPidFileThatMakesNoSenseNamesNobody(t *testing.T) {
 func TestLeftoverOfAKilledOwnerIsEnded(t *testing.T) {
 	plane := openPlane(t, Options{})
 	d := plane.dir
-	// What a killed owner leaves where the kernel does not end its children: a process that holds the lock, its pid
+	// A killed owner leaves this where the kernel does not end its children: a process that holds the lock, its pid
 	// file, and an owner that is no more.
 	leftover, err := startProcess(d, plane.lock, etcdName, "/bin/sleep", []string{"60"})
 	require.NoError(t, err)
@@ -192,7 +192,7 @@ func TestLeftoverOfAKilledOwnerIsEnded(t *testing.T) {
 
 func TestOpenWaitsForTheContextOnly(t *testing.T) {
 	plane := openPlane(t, Options{})
-	require.NoError(t, plane.dir.write(plane.dir.owner(), []byte("nobody")))
+	require.NoError(t, plane.dir.write(plane.dir.owner(), []byte("not an owner")))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := Open(ctx, Options{Dir: plane.Dir()})

@@ -35,7 +35,7 @@ func AuditPolicy(level string) []byte {
 	return fmt.Appendf(nil, "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: %s\n", level)
 }
 
-// writePolicies writes what the API server is told by files: how Secrets are encrypted, and what is audited.
+// writePolicies writes the API server's configuration files: how Secrets are encrypted, and what is audited.
 func (p *Plane) writePolicies() error {
 	if err := p.ensureEncryption(); err != nil || p.options.Audit == "" {
 		return err

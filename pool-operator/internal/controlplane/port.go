@@ -20,13 +20,13 @@ import (
 
 // PortRange holds the ports to choose from, both ends included. The zero range lets the kernel choose, which is right
 // for a control plane that lives as long as its process: the kernel's choice may serve an outgoing connection of
-// anybody while the plane is stopped.
+// any process while the plane is stopped.
 type PortRange struct {
 	First, Last int
 }
 
 // reservation holds a port without listening on it. The API server shares the port (SO_REUSEPORT, which the kernel
-// grants to processes of the same user only), and nobody else can bind it.
+// grants to processes of the same user only), and no other user's process can bind it.
 type reservation struct {
 	file *os.File
 	port int

@@ -47,7 +47,7 @@ func startProcess(dir layout, lock *os.File, name, path string, args []string) (
 	return p, nil
 }
 
-// writePid leaves word for whoever opens the directory if this process is killed. It is best effort: the inherited lock
+// writePid records the process for the next owner of the directory if this one is killed. It is best effort: the inherited lock
 // is what proves that no process is left.
 func (p *process) writePid() {
 	if id, err := identify(p.cmd.Process.Pid); err == nil {

@@ -58,7 +58,7 @@ func NewScratch(ctx context.Context) (*Scratch, error) {
 	return &Scratch{Dir: dir}, err
 }
 
-// sweep removes the directories whose owners are gone, after ending what is left of their processes. What cannot be
+// sweep removes the directories whose owners are gone, after ending what is left of their processes. A directory that cannot be
 // removed is left to the next sweep: it may belong to an owner that is just ending.
 func sweep(ctx context.Context, root string) error {
 	stale, err := filepath.Glob(filepath.Join(root, "plane-*"))
@@ -88,7 +88,7 @@ func reapSoon(ctx context.Context, dir string) error {
 // Remove deletes the directory.
 func (s *Scratch) Remove() error { return os.RemoveAll(s.Dir) }
 
-// ensurePrivate makes a directory that only this user can write to. The name is predictable, so one that somebody else
+// ensurePrivate makes a directory that only this user can write to. The name is predictable, so one that another user
 // made is refused.
 func ensurePrivate(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {

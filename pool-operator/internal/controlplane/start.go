@@ -53,7 +53,7 @@ func (p *Plane) Start(ctx context.Context) error {
 }
 
 // beginAnew removes the data of a first start that did not end well. An API server that was killed while it laid down its own first objects may refuse to
-// start on them for ever, and nobody has had a chance to add any.
+// start on them for ever, and no client could add any yet.
 func (p *Plane) beginAnew() error {
 	recorded, err := p.dir.readRecord()
 	if err != nil || recorded.Served {
@@ -173,7 +173,7 @@ func (p *Plane) Running() bool {
 	}
 }
 
-// Done is closed when the control plane that was started last has ended, also when nobody asked it to; Err then says
+// Done is closed when the control plane that was started last has ended, also by itself; Err then says
 // why. Before the first Start it is nil.
 func (p *Plane) Done() <-chan struct{} {
 	if r := p.getCurrent(); r != nil {

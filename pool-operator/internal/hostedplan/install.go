@@ -42,7 +42,7 @@ func planInstall(now time.Time, s Snapshot) Decision {
 const deathsOfData = 4
 
 // halfLaid says whether the data of a cluster that never answered may be what its programs die of: an API server that is killed while
-// it lays down its first objects can refuse to start on them for ever. Nothing is lost with such data, as nobody was let in yet. Each further time it
+// it lays down its first objects can refuse to start on them for ever. Such data is safe to remove, as no client had access yet. Each further time it
 // takes one death more, so that the data of a cluster that dies of something else is not thrown away in a circle and its attempts still add up.
 func halfLaid(s Snapshot) bool {
 	problem, deaths := s.Observed.Problem, int(s.Observed.Failures)
@@ -68,7 +68,7 @@ func planGivenUp(now time.Time, s Snapshot) Decision {
 	return d
 }
 
-// publish makes the cluster usable by others: its credentials first, then the word that it is installed, so that nobody is sent to
+// publish makes the cluster usable by others: its credentials first, then spec.installed, so that no client is sent to
 // Secrets that do not exist yet.
 func publish(s Snapshot) []Action {
 	metadata := metadataOf(s)

@@ -37,7 +37,7 @@ type Decision struct {
 
 // Intervals of looking at a cluster that gives no sign of itself.
 const (
-	// checkReady is how often a running cluster is asked whether it is ready: a process that hangs wakes nobody.
+	// checkReady is how often a running cluster is asked whether it is ready: a process that hangs sends no event.
 	checkReady = time.Minute
 	// checkUnready is the same for one that starts, stops, goes or does not answer.
 	checkUnready = 10 * time.Second
@@ -50,7 +50,7 @@ func Hosted(cluster *hivev1.ClusterDeployment) bool {
 	return cluster.Spec.Platform.Hosted != nil && cluster.Spec.ClusterInstallRef == nil
 }
 
-// Paused says whether somebody asked that nothing be done about the cluster.
+// Paused reports whether an annotation pauses reconciliation of the cluster.
 func Paused(cluster *hivev1.ClusterDeployment) bool {
 	return poolview.IsTrue(cluster.Annotations, hivev1.AnnotationReconcilePause)
 }

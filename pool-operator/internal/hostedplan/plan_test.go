@@ -122,7 +122,7 @@ func TestActions(t *testing.T) {
 	}{
 		"a paused cluster is left alone, even when it is being deleted": {
 			snapshot(deleting, annotated(hivev1.AnnotationReconcilePause)), nil, 0},
-		"nothing runs before the finalizer is there": {
+		"the cluster does not start before it has the finalizer": {
 			snapshot(unmarked), []hostedplan.Action{hostedplan.AddFinalizer{Why: hostedplan.WhyNew}}, 0},
 		"a new cluster is started":                               {snapshot(), start(hostedplan.WhyNew), 10 * time.Second},
 		"a new cluster that should hibernate is installed first": {snapshot(hibernate), start(hostedplan.WhyNew), 10 * time.Second},
@@ -164,7 +164,7 @@ func TestActions(t *testing.T) {
 		"a cluster that hangs is stopped":                          {snapshot(installed, observed(provision.StateUnreachable), silentFor(time.Hour)), stop(hostedplan.WhyHang), 10 * time.Second},
 		"an installed cluster without data is not made anew":       {snapshot(installed), nil, time.Minute},
 		"data of another identity is not taken for the cluster's":  {snapshot(installed, observed(provision.StateStopped), func(s *hostedplan.Snapshot) { s.Observed.ID = "other" }), nil, time.Minute},
-		"what another installed, without saying where, is left":    {snapshot(func(s *hostedplan.Snapshot) { s.Cluster.Spec.Installed = true }), nil, time.Minute},
+		"a cluster of another installer without metadata stays":    {snapshot(func(s *hostedplan.Snapshot) { s.Cluster.Spec.Installed = true }), nil, time.Minute},
 		"power that is paused is not touched":                      {snapshot(installed, hibernate, observed(provision.StateReady), annotated(hivev1.AnnotationPowerStatePause)), nil, 0},
 		"a cluster that is deleted is removed":                     {snapshot(installed, deleting, observed(provision.StateReady)), []hostedplan.Action{hostedplan.Delete{Why: hostedplan.WhyDeleted}}, 10 * time.Second},
 		"a cluster that goes is waited for":                        {snapshot(deleting, observed(provision.StateDeleting)), nil, 10 * time.Second},

@@ -74,7 +74,7 @@ func down(s Snapshot) power {
 	switch {
 	case s.Observed.State == provision.StateStopped:
 		p.state, p.hibernating, p.hibernatingReason = hivev1.PowerStateHibernating, corev1.ConditionTrue, hivev1.ReasonHibernating
-		p.hibernatingMessage = "Nothing of the cluster runs; its data is kept."
+		p.hibernatingMessage = "No process of the cluster runs; its data is kept."
 	case s.Observed.Problem != nil:
 		p.state, p.hibernating, p.hibernatingReason = hivev1.PowerStateFailedToStop, corev1.ConditionFalse, hivev1.ReasonFailedToStop
 		p.hibernatingMessage = "Stopping is tried again: " + s.Observed.Problem.Message

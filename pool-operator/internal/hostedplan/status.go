@@ -17,7 +17,7 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
-// Conditions lists the types of the conditions that a plan says something about; all others belong to somebody else.
+// Conditions lists the types of the conditions that a plan says something about; all others belong to other controllers.
 func Conditions() []string {
 	return []string{
 		hivev1.ClusterDeploymentProvisioned, hivev1.ClusterDeploymentProvisionStopped, hivev1.ClusterDeploymentProvisionFailed,
@@ -114,7 +114,7 @@ func draftInstalled(now time.Time, s Snapshot) *draft {
 	return d
 }
 
-// statusPowerPaused says that nobody looks.
+// statusPowerPaused is the status of a cluster whose power is neither observed nor changed.
 func statusPowerPaused(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatus {
 	d := draftInstalled(now, s)
 	message := "Power is neither looked at nor changed while the annotation " + hivev1.AnnotationPowerStatePause + " is true."
@@ -138,7 +138,7 @@ func statusDataMissing(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatu
 // statusDeleting says that the cluster goes.
 func statusDeleting(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatus {
 	d := newDraft(now, s)
-	reason, message := hivev1.ReasonDeprovisioning, "What runs is being stopped and the data removed."
+	reason, message := hivev1.ReasonDeprovisioning, "The processes of the cluster are being stopped and its data removed."
 	if p := s.Observed.Problem; p != nil && s.Observed.State == provision.StateDeleting {
 		reason, message = hivev1.ReasonDeprovisionFailed, "Removing the cluster is tried again: "+p.Message
 	}

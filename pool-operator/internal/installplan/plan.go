@@ -197,7 +197,7 @@ func giveUp(install *hivev1.ClusterInstall, failed *hivev1.Condition) (reason, m
 	return or(c.Reason, ReasonInstallStopped), c.Message
 }
 
-// sayInstalled says what is true of a cluster that an install object installed: it runs, and nobody here stops it.
+// sayInstalled says what is true of a cluster that an install object installed: it runs, and the operator does not stop it.
 func (d *draft) sayInstalled(cluster *hivev1.ClusterDeployment) {
 	if d.status.InstalledTimestamp == nil {
 		d.status.InstalledTimestamp = &d.now
@@ -208,9 +208,9 @@ func (d *draft) sayInstalled(cluster *hivev1.ClusterDeployment) {
 		d.set(hivev1.ClusterDeploymentProvisionFailed, corev1.ConditionFalse, hivev1.ReasonProvisioned, "The cluster is installed.")
 	}
 	d.status.PowerState = hivev1.PowerStateRunning
-	d.set(hivev1.ClusterDeploymentReady, corev1.ConditionTrue, hivev1.ReasonRunning, "The cluster is installed and nobody here stops it.")
+	d.set(hivev1.ClusterDeploymentReady, corev1.ConditionTrue, hivev1.ReasonRunning, "The cluster is installed; the operator does not stop it.")
 	d.set(hivev1.ClusterDeploymentHibernating, corev1.ConditionFalse, hivev1.ReasonUnsupported,
-		fmt.Sprintf("Nobody here stops and starts clusters of the platform %s.", or(cluster.Spec.Platform.Name(), "that is set")))
+		fmt.Sprintf("The operator does not stop and start clusters of the platform %s.", or(cluster.Spec.Platform.Name(), "that is set")))
 }
 
 func (d *draft) find(conditionType string) *hivev1.Condition {

@@ -3,7 +3,7 @@
 
 // Package membership proves to which ClusterPool a ClusterDeployment belongs.
 //
-// Anybody who may create a ClusterDeployment may name any pool in spec.clusterPoolRef. The operator makes a namespace for each cluster of a pool, with the pool's namespace
+// Any user who may create a ClusterDeployment may name any pool in spec.clusterPoolRef. The operator makes a namespace for each cluster of a pool, with the pool's namespace
 // and name as labels, and gives namespace and ClusterDeployment one name. Labels of namespaces are written by the operator and by administrators only, so they are the proof.
 package membership
 
@@ -43,7 +43,7 @@ type Prover struct {
 	foreign map[types.UID]bool
 }
 
-// maxForeign bounds the memory of a Prover. What is forgotten is read again.
+// maxForeign bounds the memory of a Prover. Forgotten entries are read again.
 const maxForeign = 10000
 
 // NewProver returns a Prover that reads metadata of namespaces from the cache and, when that does not have the proof, from the API server.

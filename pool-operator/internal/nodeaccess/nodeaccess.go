@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package nodeaccess prepares a hosted cluster for nodes: the objects that joining needs inside the cluster, and the content
-// of the Secret by which controllers of machines let them join. What the identity in that Secret may do is in objects.yaml.
+// of the Secret by which controllers of machines let them join. The rights of the identity in that Secret are in objects.yaml.
 package nodeaccess
 
 import (

@@ -12,11 +12,11 @@ import (
 // Why says what an action is for. It is log field, event reason and metric label; the set is closed.
 type Why string
 
-// What actions are for.
+// Reasons of actions.
 const (
 	// WhyBelowTarget: there are fewer clusters than size and waiting claims ask for.
 	WhyBelowTarget Why = "BelowTarget"
-	// WhyReleased: the claim that had the cluster is gone, or somebody asked for its removal.
+	// WhyReleased: the claim that had the cluster is gone, or a user asked for its removal.
 	WhyReleased Why = "Released"
 	// WhyBroken: the cluster was not installed, or does not resume.
 	WhyBroken Why = "Broken"

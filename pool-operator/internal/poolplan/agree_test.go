@@ -20,7 +20,7 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/testobj"
 )
 
-// TestPoolAndClaimsAgree asks both planners the same over random objects: how many claims wait, and whether a claim that comes now is given a cluster. What a pool counts as installed and
+// TestPoolAndClaimsAgree asks both planners the same over random objects: how many claims wait, and whether a claim that comes now is given a cluster. A cluster that a pool counts as installed and
 // free is what its claims can have.
 func TestPoolAndClaimsAgree(t *testing.T) {
 	given := 0

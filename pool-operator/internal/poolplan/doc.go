@@ -3,7 +3,7 @@
 
 // Package poolplan decides what a pool does next. It is pure: what is known goes in as a Snapshot, what to do comes out as a Decision.
 //
-// A pool keeps size clusters that nobody has claimed, and one more for each claim that waits. It never has more than maxSize clusters, nor more than its inventory has
+// A pool keeps size unclaimed clusters, and one more for each claim that waits. It never has more than maxSize clusters, nor more than its inventory has
 // names. At most maxConcurrent clusters are installing or being deleted at a time, and what that allows is spent in this order: clusters that were released are deleted,
 // clusters are added, broken ones are deleted, then those of which there are too many, then stale ones.
 //

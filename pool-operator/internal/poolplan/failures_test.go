@@ -93,7 +93,7 @@ func TestWhatMayHelpIsTriedAtOnce(t *testing.T) {
 		change func(*poolplan.Snapshot)
 		tried  bool
 	}{
-		"nothing happened":  {func(*poolplan.Snapshot) {}, false},
+		"no failure":        {func(*poolplan.Snapshot) {}, false},
 		"another image set": {func(s *poolplan.Snapshot) { testobj.ImageSet("release-2")(s.Pool) }, true},
 		"another platform": {func(s *poolplan.Snapshot) {
 			s.Pool.Spec.Platform = hivev1.Platform{AgentBareMetal: &hivev1.AgentBareMetalPlatform{}}

@@ -64,7 +64,7 @@ func (p *pass) nameless() int {
 	return n
 }
 
-// freeNames are the names of the inventory that no cluster has, sorted; a name whose last cluster the API server refused comes last, so that it keeps nobody from the others.
+// freeNames are the names of the inventory that no cluster has, sorted; a name whose last cluster the API server refused comes last, so that it does not block the others.
 func (p *pass) freeNames() []string {
 	var free, refused []string
 	for _, name := range slices.Sorted(maps.Keys(p.listedNames())) {

@@ -11,8 +11,8 @@ import (
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
-// settleOperations keeps the operations whose effect is not in view yet, and repeats them. An operation leaves the list only in a view that shows its effect, and whoever
-// plans later has a view at least as new: so nobody decides it again.
+// settleOperations keeps the operations whose effect is not in view yet, and repeats them. An operation leaves the list only in a view that shows its effect, and a replica that
+// plans later has a view at least as new, so it does not decide the operation again.
 func (p *pass) settleOperations() {
 	at := map[string]int{}
 	for i, m := range p.members {
@@ -51,7 +51,7 @@ func (p *pass) settleCreation(op hivev1.ClusterPoolOperation, seen *member) {
 	})
 }
 
-// settleDeletion drops a deletion that happened, and one whose cluster a claim got first: one that is recorded in it. While a claim only names it, whoever writes it first gets it.
+// settleDeletion drops a deletion that happened, and one whose cluster a claim got first: one that is recorded in it. While a claim only names it, the first writer gets it.
 func (p *pass) settleDeletion(op hivev1.ClusterPoolOperation, seen *member) {
 	recorded := seen != nil && seen.Claimed()
 	if seen == nil || seen.UID != op.UID || seen.Deleting || seen.state == claimed && recorded {
@@ -77,7 +77,7 @@ func (p *pass) withdraw(op hivev1.ClusterPoolOperation, refusal string) {
 	p.wakeAt(p.now.Add(WithdrawalTime))
 }
 
-// settleWithdrawal waits until nobody can be about to create the cluster any more, and then until the API server says that it is not there.
+// settleWithdrawal waits until no replica can be about to create the cluster any more, and then until the API server says that it is not there.
 func (p *pass) settleWithdrawal(op hivev1.ClusterPoolOperation, seen *member) {
 	if seen != nil || p.in.Absent[op.Namespace] {
 		return

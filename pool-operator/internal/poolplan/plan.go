@@ -48,7 +48,7 @@ func (p *pass) keepPool() {
 	p.reapNamespaces()
 }
 
-// emptyPool deletes what nobody has claimed, and lets the pool go when nothing is left. Claimed clusters keep it until they are released.
+// emptyPool deletes unclaimed clusters, and removes the pool's finalizer when nothing is left. Claimed clusters keep it until they are released.
 func (p *pass) emptyPool() {
 	p.settleOperations()
 	p.syncNames()

@@ -131,7 +131,7 @@ func TestPlan(t *testing.T) {
 		"clusters of one age are ordered by name": {
 			snapshot(testobj.Pool("p", testobj.Size(2), testobj.RunningCount(1)), free("p-b", 1), free("p-a", 1)), []string{"power p-a Running"},
 		},
-		"nothing is created without what clusters need, and the rest goes on": {
+		"a pool without its dependencies creates no cluster, and the rest goes on": {
 			func() poolplan.Snapshot {
 				s := snapshot(testobj.Pool("p", testobj.Size(3), testobj.RunningCount(1)), free("p-a", 2))
 				s.Missing = []string{"pull secret: gone"}

@@ -36,7 +36,7 @@ func (p *pass) countCurrentRunnable() int {
 	return n
 }
 
-// setPower lets the oldest unclaimed clusters run and the others hibernate; while stale ones are replaced, their successors come first. A power state that somebody changed by hand is put back.
+// setPower lets the oldest unclaimed clusters run and the others hibernate; while stale ones are replaced, their successors come first. A power state that a user changed by hand is put back.
 func (p *pass) setPower() {
 	var fleet []member
 	for _, m := range p.members {

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// deleteReleased deletes clusters whose claim is gone or that somebody marked.
+// deleteReleased deletes clusters whose claim is gone or that are marked for removal.
 func (p *pass) deleteReleased() { p.deleteAll(released, WhyReleased) }
 
-// deleteBroken deletes clusters that nobody will be able to use.
+// deleteBroken deletes clusters that will never be usable.
 func (p *pass) deleteBroken() { p.deleteAll(broken, WhyBroken) }
 
-// deleteUnclaimed deletes what nobody has claimed, because the pool is being deleted.
+// deleteUnclaimed deletes unclaimed clusters, because the pool is being deleted.
 func (p *pass) deleteUnclaimed() {
 	for i := range p.members {
 		if !p.members[i].unclaimed() {
@@ -60,7 +60,7 @@ func (p *pass) deleteRemovedEntries() {
 }
 
 // deleteSurplus deletes clusters beyond the target: broken ones first, then the newest that installs, then the oldest on standby, then the oldest that is ready; of these, stale ones first.
-// What replaces a stale cluster may be there beside it for a while.
+// The successor of a stale cluster may exist beside it for a while.
 func (p *pass) deleteSurplus() {
 	surplus := p.countUnclaimed() - p.target() - p.surging()
 	for _, i := range p.surplusOrder() {
@@ -148,7 +148,7 @@ const (
 	SlugAlphabet = "bcdfghjklmnpqrstvwxz2456789"
 )
 
-// Orphans are the deletions of namespaces of a pool that is gone. Whoever carries them out looks once more whether the namespace is empty.
+// Orphans are the deletions of namespaces of a pool that is gone. The caller checks once more that the namespace is empty before it deletes it.
 func Orphans(namespaces []Namespace) []DeleteNamespace {
 	var out []DeleteNamespace
 	for _, ns := range namespaces {

@@ -24,7 +24,7 @@ func (p *pass) decision() Decision {
 	}
 	d.Change = p.change(d.Status)
 	if d.Change != StatusSame {
-		// Finished operations leave the list with this write as well, so whoever plans next has to have seen that they are finished.
+		// Finished operations leave the list with this write as well, so the next plan needs a view that shows them finished.
 		d.Status.Observed = new(p.in.View)
 	}
 	return d
@@ -72,7 +72,7 @@ func (p *pass) change(next hivev1.ClusterPoolStatus) StatusChange {
 	if p.recorded > 0 {
 		return StatusTicket
 	}
-	// What is recommended moves with time and is different for a replica that saw other claims: it is brought up to date when there is something else to write.
+	// The recommendation moves with time and differs for a replica that saw other claims: it is updated when there is something else to write.
 	next.RunningCountRecommendation = p.pool.Status.RunningCountRecommendation
 	if equality.Semantic.DeepEqual(p.pool.Status, next) {
 		return StatusSame

@@ -99,7 +99,7 @@ func (c *chaos) checkTicket(s poolplan.Snapshot, d poolplan.Decision) {
 	c.demand(have <= target, "more clusters are created than asked for", have, target)
 }
 
-// converge lets things calm down: everybody does his work and nothing is asked for any more. Then the pool has to be what its spec says, and nothing may be left to do.
+// converge runs all replicas until they have no work left, without new requests. Then the pool has to be what its spec says, and nothing may be left to do.
 func (c *chaos) converge() {
 	c.fails = 0
 	c.server.refuse = func(string) bool { return false }
@@ -130,7 +130,7 @@ func (c *chaos) converge() {
 	c.checkRest()
 }
 
-// calmRound lets everybody do his work once, and returns how long the longest wait is that a plan asked for.
+// calmRound runs each replica once, and returns how long the longest wait is that a plan asked for.
 func (c *chaos) calmRound() (wake time.Duration) {
 	for _, r := range c.replicas {
 		wake = max(wake, r.reconcile().RequeueAfter)

@@ -23,7 +23,7 @@ const (
 	randomRuns = 400
 	// stepsOfRun times randomRuns is more than 100,000.
 	stepsOfRun = 400
-	// gentleDeletion is the least age at which a cluster can be gone: whoever was about to create it has given up by then.
+	// gentleDeletion is the least age at which a cluster can be gone: a replica that was about to create it has given up by then.
 	gentleDeletion = passTime + 10*time.Second
 )
 
@@ -235,7 +235,7 @@ func (c *chaos) foreignWriter() {
 	}
 }
 
-// drift brings about what pools and claims once read differently: a claim is paused or goes on, a running cluster dies, an installed one is marked, protected or let go again.
+// drift brings about what pools and claims once read differently: a claim is paused or goes on, a running cluster dies, an installed one is marked, protected or released again.
 func (c *chaos) drift() {
 	if names := sortedKeys(c.server.claims); len(names) > 0 && c.random.IntN(2) == 0 {
 		cl := c.server.claims[names[c.random.IntN(len(names))]]

@@ -33,7 +33,7 @@ type replica struct {
 	deadline time.Time
 	// decided is called when a ticket was written.
 	decided func(s poolplan.Snapshot, d poolplan.Decision)
-	// note is told what is done.
+	// note records what is done.
 	note func(poolplan.Action)
 }
 
@@ -162,7 +162,7 @@ func (r *replica) plan(live bool) poolplan.Decision {
 		r.steps = append(r.steps, func() bool {
 			ok := r.server.writeStatus(pool, d.Status)
 			if ok {
-				// What is done next stands on the pool as it was just written.
+				// The next action starts from the pool as it was just written.
 				*pool = *r.server.pool
 				r.decided(s, d)
 			}

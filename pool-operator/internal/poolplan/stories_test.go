@@ -259,7 +259,7 @@ func TestStoryARefusedNameKeepsNobodyFromTheOthers(t *testing.T) {
 func TestStoryPowerIsPutBack(t *testing.T) {
 	s := newStory(t, testobj.Size(3), testobj.RunningCount(1))
 	s.fill()
-	s.say("somebody starts all clusters by hand")
+	s.say("a user starts all clusters by hand")
 	for _, name := range s.server.names() {
 		c := s.server.clusters[name]
 		c.Power = hivev1.PowerStateRunning

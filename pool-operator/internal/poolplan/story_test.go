@@ -132,7 +132,7 @@ func (s *story) fill() {
 
 // gone lets everything go that is being deleted.
 func (s *story) gone() {
-	s.say("what is being deleted goes")
+	s.say("deletions finish")
 	s.server.finishDeletions()
 	s.act()
 	s.server.finishDeletions()

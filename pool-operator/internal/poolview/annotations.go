@@ -45,7 +45,7 @@ func UnreadableNote(annotations map[string]string) string {
 	return strings.Join(append([]string{""}, Unreadable(annotations)...), "; ")
 }
 
-// shorten keeps a value that somebody wrote from filling a message.
+// shorten keeps a value of any length from filling a message.
 func shorten(value string) string {
 	const most = 32
 	if len(value) <= most {

@@ -20,7 +20,7 @@ func TestBooleansOfAnnotations(t *testing.T) {
 		"false": {}, "False": {}, "0": {}, "f": {},
 		"yes": {false, true}, "on": {false, true}, "": {false, true}, " true": {false, true}, strings.Repeat("x", 1000): {false, true}, //nolint:gocritic // the space is the case
 	} {
-		annotations := map[string]string{key: value, "somebody.example.com/else": "yes"}
+		annotations := map[string]string{key: value, "other.example.com/key": "yes"}
 		assert.Equal(t, want.read, poolview.IsTrue(annotations, key), value)
 		note := poolview.UnreadableNote(annotations)
 		assert.Equal(t, want.told, strings.HasPrefix(note, "; annotation "+key+` is "`), value)

@@ -53,7 +53,7 @@ func ByArrival(a, b Claim) int {
 }
 
 // Waiting returns the claims that wait for a cluster, first come first. A claim waits when it was assigned none, no cluster records it, and its time in the
-// queue is not over. A claim that was assigned a cluster which then became somebody else's waits again.
+// queue is not over. A claim that was assigned a cluster which another claim then got waits again.
 func Waiting(now time.Time, claims []Claim, clusters []Cluster) []Claim {
 	recorded := make(map[types.UID]bool)
 	at := make(map[string]*Cluster)
@@ -101,7 +101,7 @@ func Named(claims []Claim) map[string]bool {
 }
 
 // Free returns the clusters of the pool that a claim may get, in no particular order: installed ones that work, that no claim was assigned or is recorded in, and that neither
-// the pool nor anybody else has decided to remove.
+// the pool nor a user has decided to remove.
 func Free(now time.Time, pool *Pool, claims []Claim, clusters []Cluster) []Cluster {
 	named, doomed := Named(claims), pool.Doomed()
 	var free []Cluster

@@ -31,7 +31,7 @@ type Cluster struct {
 	Version string
 
 	Deleting bool
-	// Marked clusters are to be removed from their pool: their claim was deleted, or somebody asked for it.
+	// Marked clusters are to be removed from their pool: their claim was deleted, or a user asked for it.
 	Marked bool
 	// Protected clusters are never deleted.
 	Protected bool

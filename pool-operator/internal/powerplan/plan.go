@@ -14,10 +14,10 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
-// mirrorAfter is how long after a claim status.claimedTimestamp is written at the latest. Whoever writes the status before that takes it along, so that it rarely costs a write.
+// mirrorAfter is how long after a claim status.claimedTimestamp is written at the latest. An earlier write of the status includes it, so that it rarely costs a write of its own.
 const mirrorAfter = time.Minute
 
-// Why says why a cluster is left alone or put to sleep. The set is closed.
+// Why says why a cluster is left alone or hibernated. The set is closed.
 type Why string
 
 // The reasons.
@@ -28,13 +28,13 @@ const (
 	WhyUnclaimed Why = "UnclaimedPoolCluster"
 	// WhyClaimTimeUnknown: the cluster does not say when it was claimed; its claim is about to say so, and the time counts from then.
 	WhyClaimTimeUnknown Why = "ClaimTimeUnknown"
-	// WhyPaused: an annotation says that nobody acts.
+	// WhyPaused: an annotation pauses the cluster.
 	WhyPaused Why = "Paused"
 	// WhyDeleting: the cluster is being deleted.
 	WhyDeleting Why = "Deleting"
 	// WhyNotInstalled: the cluster is not installed yet; what it should do then may change any number of times.
 	WhyNotInstalled Why = "NotInstalled"
-	// WhyUnsupported: nobody can stop the cluster.
+	// WhyUnsupported: no controller can stop the cluster.
 	WhyUnsupported Why = "Unsupported"
 	// WhyAsleep: the cluster sleeps, or is about to.
 	WhyAsleep Why = "Asleep"
@@ -121,7 +121,7 @@ func base(cd *hivev1.ClusterDeployment) time.Time {
 	return latest
 }
 
-// running says whether the cluster runs as far as anybody reports. A cluster whose power nobody reports runs, since that is what clusters do.
+// running says whether the cluster runs as far as its status reports. A cluster without a reported power state counts as running.
 func running(cd *hivev1.ClusterDeployment) bool {
 	if cd.Status.PowerState != hivev1.PowerStateRunning && cd.Status.PowerState != "" {
 		return false

@@ -94,7 +94,7 @@ func TestHibernateAfter(t *testing.T) {
 		"a cluster that sleeps is left alone":   {cluster(func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = hivev1.PowerStateHibernating }), 100 * time.Hour, Decision{Why: WhyAsleep}},
 		"a cluster that resumes has time":       {cluster(ready(corev1.ConditionFalse, 0)), 100 * time.Hour, Decision{Why: WhyResuming}},
 		"a cluster on its way up has time, too": {cluster(func(cd *hivev1.ClusterDeployment) { cd.Status.PowerState = hivev1.PowerStateWaitingForMachines }), 100 * time.Hour, Decision{Why: WhyResuming}},
-		"nobody can stop it": {
+		"no controller can stop it": {
 			cluster(condition(hivev1.ClusterDeploymentHibernating, corev1.ConditionFalse, hivev1.ReasonUnsupported, 0)), 100 * time.Hour, Decision{Why: WhyUnsupported},
 		},
 		"without hibernateAfter it runs for ever": {cluster(func(cd *hivev1.ClusterDeployment) { cd.Spec.HibernateAfter = nil }), 100 * time.Hour, Decision{Why: WhyNoLimit}},
@@ -131,7 +131,7 @@ func TestAStoryOfClaimsAndPower(t *testing.T) {
 	}
 	cd.Spec.Installed, cd.Status.InstalledTimestamp, cd.Status.PowerState = true, new(metav1.NewTime(now)), hivev1.PowerStateRunning
 	now = now.Add(5 * time.Hour)
-	require.False(t, Plan(now, cd).Hibernate, "nobody has it")
+	require.False(t, Plan(now, cd).Hibernate, "it has no claim")
 	cd.Spec.ClusterPoolRef.ClaimName, cd.Spec.ClusterPoolRef.ClaimedTimestamp = "c", new(metav1.NewTime(now))
 	require.Equal(t, mirrorAfter, Plan(now, cd).RequeueAfter)
 	now = now.Add(time.Hour)

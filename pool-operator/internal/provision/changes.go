@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Changes carries wake-ups from a runtime to whoever looks after its clusters. Adding never blocks and nothing is lost: what is not yet
+// Changes carries wake-ups from a runtime to the controller of its clusters. Adding never blocks and loses nothing: what is not yet
 // taken is a set, so a cluster that changes a hundred times costs one wake-up. It is safe for concurrent use; one taker at a time.
 type Changes struct {
 	mu      sync.Mutex

@@ -36,7 +36,7 @@ const (
 	ReasonStartTimedOut Reason = hivev1.ReasonStartTimedOut
 	// ReasonNotHere: this operator cannot act on the cluster; another replica, which holds its data, can.
 	ReasonNotHere Reason = hivev1.ReasonNotHere
-	// ReasonAddressPending: the cluster is to be reached at an address that nobody has given it yet.
+	// ReasonAddressPending: the cluster is to be reached at an address that it has not been given yet.
 	ReasonAddressPending Reason = hivev1.ReasonAddressPending
 	// ReasonOther: none of the above.
 	ReasonOther Reason = hivev1.ReasonRuntimeFailed

@@ -87,9 +87,9 @@ const (
 	StateUnreachable State = "Unreachable"
 	// StateFailed: it was started and it is not fully running; it stays so until Start is called again. Data is kept.
 	StateFailed State = "Failed"
-	// StateStopping: it was told to stop and something of it still runs.
+	// StateStopping: it was asked to stop and something of it still runs.
 	StateStopping State = "Stopping"
-	// StateDeleting: it was told to go and something of it is still there.
+	// StateDeleting: it is being deleted and something of it is still there.
 	StateDeleting State = "Deleting"
 )
 

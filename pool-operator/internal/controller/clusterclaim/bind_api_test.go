@@ -180,11 +180,11 @@ func TestRightsAreGrantedRestoredAndTakenAway(t *testing.T) {
 	require.NoError(t, s.client.Delete(t.Context(), binding))
 	require.True(t, s.eventually(func() bool { return s.client.Get(t.Context(), key, binding) == nil }), "a deleted RoleBinding is restored")
 
-	others := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"subjects":[{"kind":"User","name":"somebody-else"},{"kind":"Robot","name":"r2"}]}}`))
+	others := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"subjects":[{"kind":"User","name":"other-user"},{"kind":"Robot","name":"r2"}]}}`))
 	require.NoError(t, s.client.Patch(t.Context(), claim, others))
 	require.True(t, s.eventually(func() bool { return apierrors.IsForbidden(read(mine.Namespace, "admin-kubeconfig")) }), "a subject that was removed has no rights")
 	require.True(t, s.eventually(func() bool {
-		return s.as("somebody-else").Get(t.Context(), types.NamespacedName{Namespace: mine.Namespace, Name: "admin-kubeconfig"}, &corev1.Secret{}) == nil
+		return s.as("other-user").Get(t.Context(), types.NamespacedName{Namespace: mine.Namespace, Name: "admin-kubeconfig"}, &corev1.Secret{}) == nil
 	}))
 	require.True(t, s.eventually(func() bool {
 		return hivev1.FindCondition(s.get("c").Status.Conditions, hivev1.ClusterClaimPending).Message ==
@@ -198,13 +198,13 @@ func TestRightsAreGrantedRestoredAndTakenAway(t *testing.T) {
 	require.True(t, s.eventually(func() bool {
 		return apierrors.IsNotFound(s.client.Get(t.Context(), key, binding))
 	}))
-	require.Equal(t, mine.UID, role.OwnerReferences[0].UID, "the Role, which gives nobody any right by itself, goes with its cluster")
+	require.Equal(t, mine.UID, role.OwnerReferences[0].UID, "the Role, which grants no rights without its binding, goes with its cluster")
 	require.True(t, s.eventually(func() bool {
 		return apierrors.IsNotFound(s.client.Get(t.Context(), types.NamespacedName{Namespace: s.namespace, Name: "c"}, &hivev1.ClusterClaim{}))
 	}))
 }
 
-// as returns a client of somebody else.
+// as returns a client of another user.
 func (s *suite) as(user string) client.Client {
 	cfg := rest.CopyConfig(s.config)
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: user}
@@ -213,7 +213,7 @@ func (s *suite) as(user string) client.Client {
 	return c
 }
 
-// TestALongQueueCostsNothing lets many claims wait and a few clusters appear: only the head of the queue is looked at, and nobody's place is written again at once.
+// TestALongQueueCostsNothing lets many claims wait and a few clusters appear: only the head of the queue is looked at, and no position is written again at once.
 func TestALongQueueCostsNothing(t *testing.T) {
 	s := newSuite(t)
 	s.pool("p")

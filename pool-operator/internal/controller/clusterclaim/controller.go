@@ -39,7 +39,7 @@ type Dependencies struct {
 	Clock Clock
 	// Metrics count.
 	Metrics *Metrics
-	// Service tells others which claims are being served; nil when nobody wants to know.
+	// Service tells other controllers which claims are being served; nil when none subscribes.
 	Service *Service
 }
 
@@ -69,7 +69,7 @@ var errAgain = errors.New("the view is out of date")
 // catchUp is when a claim is looked at again whose last write a cache has not seen. The write's own event comes first, unless the watch was cut.
 const catchUp = 2 * time.Second
 
-// The right to update clusters and those on MachinePools and Secrets are those that a claim's subjects get: nobody can grant what he does not hold, and holding exactly this
+// The right to update clusters and those on MachinePools and Secrets are those that a claim's subjects get: the API server refuses to grant rights that the operator does not hold, and holding exactly these
 // is less than the right to escalate, which is the other way.
 //
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterclaims,verbs=get;list;watch;patch;delete

@@ -75,13 +75,13 @@ func crashAt(t *testing.T, n int) (survived bool) {
 	require.True(t, s.eventually(func() bool {
 		s.deleteMarked()
 		return absent("a") && bound("b")
-	}), "nobody finishes what was begun")
+	}), "no replica finishes what was begun")
 	require.Equal(t, 1, s.requirePairs())
 	s.requireNoForeignRights()
 	return survived
 }
 
-// TestOneOfTwoReplicasMayDie runs two replicas that share the work and kills one of them at its n-th write, for eight n; then once more while somebody else
+// TestOneOfTwoReplicasMayDie runs two replicas that share the work and kills one of them at its n-th write, for eight n; then once more while another client
 // annotates claims and clusters all the time.
 func TestOneOfTwoReplicasMayDie(t *testing.T) {
 	for n := 1; n <= 16; n++ {
@@ -105,7 +105,7 @@ func TestOneOfTwoReplicasMayDie(t *testing.T) {
 			require.True(t, s.eventually(func() bool {
 				pairs, err := s.pairs()
 				return err == nil && pairs == 4 && s.claimCount() == 4
-			}), "nobody finishes what was begun")
+			}), "no replica finishes what was begun")
 			for i, name := range claimNames(6) {
 				if i%3 != 2 {
 					s.waitFor(name, hivev1.ClusterClaimPending, hivev1.ReasonClusterClaimed)
@@ -130,7 +130,7 @@ func (s *suite) annotator() {
 		ticker := time.NewTicker(5 * time.Millisecond)
 		defer ticker.Stop()
 		for round := 0; ; round++ {
-			patch := mergePatchOf(fmt.Sprintf(`{"metadata":{"annotations":{"somebody.example.com/was-here":"%d"}}}`, round))
+			patch := mergePatchOf(fmt.Sprintf(`{"metadata":{"annotations":{"other.example.com/was-here":"%d"}}}`, round))
 			var claims hivev1.ClusterClaimList
 			_ = s.client.List(ctx, &claims, client.InNamespace(s.namespace))
 			for i := range claims.Items {

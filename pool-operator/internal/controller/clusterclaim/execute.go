@@ -105,7 +105,7 @@ func (r *Reconciler) patchClaim(ctx context.Context, p *pass, finalizers []strin
 	return nil
 }
 
-// recordClaim makes the cluster the claim's. Who comes too late reads what is there now, and the next plan starts from that.
+// recordClaim records the claim in the cluster. After a conflict it reads the current cluster, and the next plan starts from that.
 func (r *Reconciler) recordClaim(ctx context.Context, p *pass, a claimplan.RecordClaim) error {
 	reference := map[string]any{"claimUID": p.Claim.UID}
 	spec := map[string]any{"clusterPoolRef": reference}

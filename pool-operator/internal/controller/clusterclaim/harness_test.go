@@ -43,7 +43,7 @@ const patience = 3 * time.Minute
 
 func init() { ctrl.SetLogger(zap.New(zap.WriteTo(os.Stderr), zap.Level(zapLevel()))) }
 
-// operatorUser is who the replicas of the tests are: somebody with the rights of the markers above Reconcile and no others.
+// operatorUser is the user of the tests' replicas: it has the rights of the markers above Reconcile and no others.
 const operatorUser = "system:serviceaccount:muster:claims"
 
 type suite struct {
@@ -142,7 +142,7 @@ func (s *suite) clusterIn(namespace, pool string, change ...func(*hivev1.Cluster
 	require.NoError(s.t, s.client.Create(s.t.Context(), cd))
 	created := cd.DeepCopy()
 	cd.Status.PowerState = hivev1.PowerStateRunning
-	require.NoError(s.t, s.client.Status().Patch(s.t.Context(), cd, client.MergeFrom(created)), "somebody may have claimed it already")
+	require.NoError(s.t, s.client.Status().Patch(s.t.Context(), cd, client.MergeFrom(created)), "a claim may have it already")
 	return cd
 }
 
@@ -221,7 +221,7 @@ type replica struct {
 	writes *writes
 }
 
-// writes counts a replica's writes by verb and resource, events left out, and blows when it is told to.
+// writes counts a replica's writes by verb and resource, events left out, and ends the replica at the write that a test names.
 type writes struct {
 	next   http.RoundTripper
 	mu     sync.Mutex

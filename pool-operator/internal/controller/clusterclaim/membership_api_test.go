@@ -20,7 +20,7 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/membership"
 )
 
-// Anybody may write a ClusterDeployment that names a stranger's pool. It is handed out to nobody.
+// Any user may write a ClusterDeployment that names a stranger's pool. No claim gets it.
 func TestAForgedClusterIsNotHandedOut(t *testing.T) {
 	s := newSuite(t)
 	s.pool("p")
@@ -37,7 +37,7 @@ func TestAForgedClusterIsNotHandedOut(t *testing.T) {
 	s.waitFor("b", hivev1.ClusterClaimPending, hivev1.ReasonNoClusters)
 	for _, cd := range []*hivev1.ClusterDeployment{forged, ofAnother, inside} {
 		require.NoError(t, s.client.Get(t.Context(), client.ObjectKeyFromObject(cd), cd))
-		require.Empty(t, cd.Spec.ClusterPoolRef.ClaimName, "it is written for nobody")
+		require.Empty(t, cd.Spec.ClusterPoolRef.ClaimName, "no claim is recorded")
 	}
 	patch := client.MergeFrom(&corev1.Namespace{})
 	labelled := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: membership.Labels(types.NamespacedName{Namespace: s.namespace, Name: "p"})}}
@@ -67,6 +67,6 @@ func TestAForgedRecordOfAClaimIsLeftAlone(t *testing.T) {
 		return apierrors.IsNotFound(s.client.Get(t.Context(), client.ObjectKeyFromObject(real), &hivev1.ClusterDeployment{}))
 	}), "a cluster of the pool whose claim is gone is given up")
 	require.NoError(t, s.client.Get(t.Context(), client.ObjectKeyFromObject(forged), forged))
-	require.Nil(t, hivev1.FindCondition(forged.Status.Conditions, hivev1.ClusterDeploymentClaimMissing), "nothing is written about it")
+	require.Nil(t, hivev1.FindCondition(forged.Status.Conditions, hivev1.ClusterDeploymentClaimMissing), "no condition is written about it")
 	require.True(t, forged.DeletionTimestamp.IsZero())
 }

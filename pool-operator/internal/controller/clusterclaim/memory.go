@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// memory knows what this process wrote last and has not seen in a cache yet. Nothing depends on it for being right; it spares the passes that would start from a view
+// memory knows what this process wrote last and has not seen in a cache yet. Correctness does not depend on it; it spares the passes that would start from a view
 // older than their own writes, and the conflicts that these would end with.
 type memory struct {
 	mu       sync.Mutex

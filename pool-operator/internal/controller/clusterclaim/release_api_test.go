@@ -40,7 +40,7 @@ func TestAReleasedClusterIsDeletedWithTwoWrites(t *testing.T) {
 	counts := r.writes.snapshot()
 	t.Logf("writes of a life without subjects: %v", counts)
 	require.Equal(t, 1, counts["DELETE clusterdeployments"])
-	require.Equal(t, 2, counts["PATCH clusterclaims"], "assigned, let go")
+	require.Equal(t, 2, counts["PATCH clusterclaims"], "assigned, released")
 }
 
 func TestAPoolWithABudgetDeletesWhatIsReleased(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/claimplan"
 )
 
-// reservations tell the workers of this process which cluster each of them is about to assign, until a cache shows it. Nothing depends on them for being right: the API server
+// reservations tell the workers of this process which cluster each of them is about to assign, until a cache shows it. Correctness does not depend on them: the API server
 // arbitrates. They spare the races among neighbours, who all look at the same cache, when claims arrive in another order than they are served.
 type reservations struct {
 	mu       sync.Mutex
@@ -66,7 +66,7 @@ func (r *reservations) drop(claim types.UID) {
 	}
 }
 
-// apply shows a claim of the cache, which has the version, as it will be. What the cache has seen is not needed any more.
+// apply shows a claim of the cache, which has the version, as it will be. A reservation that the cache shows is dropped.
 func (r *reservations) apply(w *claimplan.Waiter, version string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

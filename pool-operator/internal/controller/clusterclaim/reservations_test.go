@@ -25,7 +25,7 @@ func TestNeighboursSeeWhatIsBeingAssigned(t *testing.T) {
 	r.written("a", "7")
 	require.Equal(t, "x", seen("6"), "before a cache shows it")
 	require.Empty(t, seen("7"), "the cache shows it")
-	require.True(t, r.take("b", "x"), "what the cache shows is nobody's to reserve")
+	require.True(t, r.take("b", "x"), "the cache shows the assignment, so the reservation is dropped")
 
 	require.True(t, r.take("a", "y"))
 	require.True(t, r.take("a", "z"))

@@ -20,7 +20,7 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/claimplan"
 )
 
-// grantRights writes the Role, then the RoleBinding: nobody may bind a role that does not exist yet. What is not there is created, which costs the API server less than applying it.
+// grantRights writes the Role, then the RoleBinding: a role that does not exist yet cannot be bound. Absent objects are created, which costs the API server less than applying them.
 func (r *Reconciler) grantRights(ctx context.Context, p *pass, a claimplan.GrantRights) error {
 	if a.Role {
 		role := &rbacv1.Role{ObjectMeta: ownedBy(a), Rules: a.Rules}

@@ -18,7 +18,7 @@ import (
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
-// foreignKinds are kinds of today's system that live in a cluster's namespace and whose definitions this API server does not have.
+// foreignKinds are kinds of Hive that live in a cluster's namespace and whose definitions this API server does not have.
 var foreignKinds = []string{
 	"clusterdeploymentcustomizations", "clusterdeprovisions", "clusterprovisions", "clusterstates", "dnszones", "machinepools", "syncidentityproviders", "syncsets",
 }
@@ -97,7 +97,7 @@ func TestASubjectMayDoThisAndNothingElse(t *testing.T) {
 	s.waitFor("b", hivev1.ClusterClaimPending, hivev1.ReasonClusterClaimed)
 
 	expected := func(cluster string, also ...string) []string {
-		want := s.allowed("somebody", cluster, cluster, "admin-kubeconfig", "admin-password", "pull-secret") // what everyone may do
+		want := s.allowed("other-user", cluster, cluster, "admin-kubeconfig", "admin-password", "pull-secret") // what everyone may do
 		for _, verb := range []string{"list", "watch"} {
 			for _, name := range []string{"", cluster, "admin-kubeconfig", "admin-password", "pull-secret"} { // a list is about all of them
 				want = append(want, strings.TrimSpace(verb+" hive.openshift.io/clusterdeployments "+name))
@@ -123,7 +123,7 @@ func TestASubjectMayDoThisAndNothingElse(t *testing.T) {
 	unique := func(rights []string) []string { slices.Sort(rights); return slices.Compact(rights) }
 	require.Equal(t, unique(expected(hosted.Namespace)), unique(s.allowed("user-of-a", hosted.Namespace, names(hosted.Namespace)...)))
 	require.Equal(t, unique(expected(machines.Namespace, pools(machines.Namespace)...)), unique(s.allowed("user-of-b", machines.Namespace, names(machines.Namespace)...)))
-	require.Equal(t, s.allowed("somebody", s.namespace), s.allowed("user-of-a", s.namespace), "and nothing in the namespace of the pool")
+	require.Equal(t, s.allowed("other-user", s.namespace), s.allowed("user-of-a", s.namespace), "and nothing in the namespace of the pool")
 
 	skip := s.get("b")
 	pool := &hivev1.ClusterPool{ObjectMeta: metav1.ObjectMeta{Namespace: skip.Namespace, Name: "machines"}}

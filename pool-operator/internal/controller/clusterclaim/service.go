@@ -18,7 +18,7 @@ type Service struct {
 	idle chan struct{}
 }
 
-// NewService returns a Service that serves nobody.
+// NewService returns a Service without claims.
 func NewService() *Service {
 	s := &Service{claims: map[types.NamespacedName]bool{}, idle: make(chan struct{})}
 	close(s.idle)

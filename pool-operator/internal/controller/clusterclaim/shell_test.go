@@ -143,7 +143,7 @@ func TestAConflictIsNoError(t *testing.T) {
 	require.NoError(t, err)
 	require.Positive(t, result.RequeueAfter)
 	require.Less(t, result.RequeueAfter, time.Second)
-	require.Nil(t, s.pending(t), "who lost a race leaves the status to the next pass")
+	require.Nil(t, s.pending(t), "a pass that lost a race leaves the status to the next pass")
 }
 
 func TestALostClusterLeadsToAnotherInTheSamePass(t *testing.T) {

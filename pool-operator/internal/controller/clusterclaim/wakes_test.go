@@ -30,8 +30,8 @@ var whatWakes = map[string]string{
 	"Own":      "the watch of ClusterDeployments, filtered by poolview.ClusterOf",
 	"Verified": "nothing: it says how the pass read",
 	"Lost":     "nothing: the pass itself lost the cluster",
-	"Clusters": "the watch of ClusterDeployments: the head of the queue when one becomes free, everybody from time to time",
-	"Claims":   "the watch of ClusterClaims: the head of the queue when one leaves it, everybody from time to time",
+	"Clusters": "the watch of ClusterDeployments: the head of the queue when one becomes free, all claims from time to time",
+	"Claims":   "the watch of ClusterClaims: the head of the queue when one leaves it, all claims from time to time",
 	"Role":     "the watch of Roles",
 	"Binding":  "the watch of RoleBindings",
 }
@@ -73,7 +73,7 @@ func TestAClaimIsWokenByEveryFieldOfItsCluster(t *testing.T) {
 		})
 	}
 	after := before.DeepCopy()
-	after.ResourceVersion, after.Annotations = "8", map[string]string{"somebody": "was here"}
+	after.ResourceVersion, after.Annotations = "8", map[string]string{"other-client": "was here"}
 	require.Empty(t, woken(func(q queue) {
 		s.onClusters().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, q)
 	}))

@@ -28,7 +28,7 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
-// Priorities of what wakes a claim. Somebody who waits for a cluster that is there comes before all housekeeping.
+// Priorities of what wakes a claim. A claim that waits for a free cluster comes before all housekeeping.
 const (
 	urgent       = 100
 	housekeeping = 0
@@ -58,7 +58,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// onClaims wakes a claim when it changes, and the head of the queue when a claim left it or let go of a cluster.
+// onClaims wakes a claim when it changes, and the head of the queue when a claim left it or released a cluster.
 func (r *Reconciler) onClaims() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {

@@ -119,7 +119,7 @@ type wallClock struct{}
 
 func (wallClock) Now() time.Time { return time.Now() }
 
-// heldClock is the wall clock while nobody holds it. What is to be done at a later time is not done until it goes on.
+// heldClock is the wall clock until a test stops it. Work of a later time waits until it goes on.
 type heldClock struct {
 	mu sync.Mutex
 	at time.Time
@@ -242,7 +242,7 @@ func TestTheLifeOfARealCluster(t *testing.T) {
 	require.NoError(t, contract.Kubernetes{}.Use(t.Context(), access), "running means that it can be used")
 
 	for _, program := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
-		o.clock.hold() // else the pause before the next start may be over before anybody is told
+		o.clock.hold() // else the pause before the next start may be over before it is reported
 		o.kill(program)
 		dead := o.await(key, hivev1.PowerStateFailedToStartMachines)
 		unreachable := hivev1.FindCondition(dead.Status.Conditions, hivev1.ClusterDeploymentUnreachable)

@@ -85,7 +85,7 @@ func labelPlatform(c *hivev1.ClusterDeployment) {
 }
 
 // start starts the cluster. Before there is anything of it, the API server is asked whether the cluster is still wanted: data that is laid down for a
-// ClusterDeployment that went away, while the cache did not know, would be nobody's.
+// ClusterDeployment that went away, while the cache did not know, would have no owner.
 func (r *Reconciler) start(ctx context.Context, cluster *hivev1.ClusterDeployment, a hostedplan.Start) error {
 	if a.Why == hostedplan.WhyNew {
 		live := &hivev1.ClusterDeployment{}

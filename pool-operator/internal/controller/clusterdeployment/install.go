@@ -29,7 +29,7 @@ import (
 type InstallDependencies struct {
 	// Client reads ClusterDeployments from the cache and writes them.
 	Client client.Client
-	// Live reads install objects: their kinds are not known beforehand, and a kind that may not be read must not hold anybody up.
+	// Live reads install objects: their kinds are not known beforehand, and a kind that may not be read must not block other clusters.
 	Live client.Reader
 	// Informers watch the kinds of install objects as they come up.
 	Informers Informers
@@ -140,7 +140,7 @@ func (r *InstallReconciler) observe(ctx context.Context, cluster *hivev1.Cluster
 	object.SetGroupVersionKind(gvk)
 	err := r.Live.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: ref.Name}, object)
 	if err == nil || apierrors.IsNotFound(err) {
-		// The kind exists and may be read: from now on changes are heard of, also that the object comes up.
+		// The kind exists and may be read: from now on its changes are watched, also the creation of the object.
 		if err := r.watches.ensure(ctx, gvk); err != nil {
 			return snapshot, err
 		}

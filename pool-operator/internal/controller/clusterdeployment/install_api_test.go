@@ -26,7 +26,7 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/provision/contract"
 )
 
-// someInstall is a kind of install object that the operator has never heard of.
+// someInstall is a kind of install object that the operator does not know.
 const someInstall = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

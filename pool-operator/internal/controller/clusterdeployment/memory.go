@@ -12,7 +12,7 @@ import (
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
-// memory knows what this process wrote and may not have seen in its cache yet. Nothing depends on it for being right: it spares passes that begin with a
+// memory knows what this process wrote and may not have seen in its cache yet. Correctness does not depend on it: it spares passes that begin with a
 // view older than their own writes, which would write the Secrets again and then run into a conflict.
 type memory struct {
 	mu      sync.Mutex

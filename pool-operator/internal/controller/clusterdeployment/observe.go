@@ -38,7 +38,7 @@ func (r *Reconciler) observe(ctx context.Context, cluster *hivev1.ClusterDeploym
 // AccessAnnotation on a Secret with credentials is their ID, so that credentials that were renewed are handed out.
 const AccessAnnotation = "hosted.muster.io/access"
 
-// accessMissing looks for the Secrets by their metadata; their content is never read. What the cache does not have as it should be is looked for in the API server: it
+// accessMissing looks for the Secrets by their metadata; their content is never read. A Secret that the cache lacks, or has with other content, is looked up in the API server: it
 // may have been written a moment ago.
 func (r *Reconciler) accessMissing(ctx context.Context, cluster *hivev1.ClusterDeployment, id string) (bool, error) {
 	for _, name := range secretNames(cluster.Spec.ClusterMetadata) {

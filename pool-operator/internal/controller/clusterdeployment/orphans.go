@@ -18,7 +18,7 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
-// orphans removes, once at start-up, what is left of clusters whose ClusterDeployment went away while nobody was looking.
+// orphans removes, once at start-up, what is left of clusters whose ClusterDeployment went away while no operator ran.
 type orphans struct{ Dependencies }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: only the leader removes anything.
@@ -42,7 +42,7 @@ func (o *orphans) Start(ctx context.Context) error {
 	return err
 }
 
-// removeLeftovers removes what is left of a cluster whose ClusterDeployment is gone although something of it was there, as when somebody took the finalizer away.
+// removeLeftovers removes what is left of a cluster whose ClusterDeployment is gone although something of it was there, as when a user removed the finalizer.
 func (r *Reconciler) removeLeftovers(ctx context.Context, key types.NamespacedName) error {
 	return removeOrphans(ctx, r.Dependencies, func(ref provision.ClusterRef) bool { return ref.NamespacedName() == key })
 }

@@ -21,7 +21,7 @@ import (
 // always be true, and at the end that the cluster is what its spec asks for and leaves nothing.
 func TestAnythingMayHappen(t *testing.T) {
 	seeds, err := strconv.ParseUint(cmp.Or(os.Getenv("MUSTER_SEEDS"), "25"), 10, 64)
-	require.NoError(t, err, "MUSTER_SEEDS is how many stories are told")
+	require.NoError(t, err, "MUSTER_SEEDS is how many random histories run")
 	for seed := range seeds {
 		s := newShell(t)
 		story := &story{shell: s, random: rand.New(rand.NewPCG(seed, 1))}

@@ -38,7 +38,7 @@ func (w *writer) patch(ctx context.Context, cluster *hivev1.ClusterDeployment, w
 }
 
 // report makes the status say what the plan says, in one write, or none when it says so already. The write holds the resourceVersion of
-// what was read, so that times that were set once are not set again by somebody whose cache lags.
+// what was read, so that times that were set once are not set again by a replica whose cache lags.
 func (w *writer) report(ctx context.Context, cluster *hivev1.ClusterDeployment, status *hivev1.ClusterDeploymentStatus) error {
 	if status == nil || equality.Semantic.DeepEqual(w.own(cluster.Status), w.own(*status)) {
 		return nil

@@ -27,12 +27,12 @@ type Observer interface {
 	Access(ctx context.Context, ref provision.ClusterRef) (provision.Access, error)
 }
 
-// Actuator changes what runs. What it knows at once to be impossible it returns as a *provision.Problem; the observation then has the same
+// Actuator changes what runs. It returns an impossible request as a *provision.Problem; the observation then has the same
 // problem and a greater count of failures, with the state Failed (or Absent, if nothing was laid down yet) after Start, Stopping after Stop
 // and Deleting after Delete.
 type Actuator interface {
 	// Start makes the cluster run: the first time with new data, identity, certificates and password, later with what it has. It does nothing when the
-	// cluster is starting or ready. After StateFailed it tries again; whoever calls it decides how often.
+	// cluster is starting or ready. After StateFailed it tries again; the caller decides how often.
 	Start(ctx context.Context, ref provision.ClusterRef, spec provision.Spec) error
 	// Renew makes the serving certificate and the administrator's credentials anew where an observation called them outdated, without a restart. It does nothing otherwise.
 	Renew(ctx context.Context, ref provision.ClusterRef, spec provision.Spec) error

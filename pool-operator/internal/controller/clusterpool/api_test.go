@@ -22,7 +22,7 @@ func TestPoolLife(t *testing.T) {
 	w.create(testobj.Pool("p", testobj.In(w.ns), testobj.Size(5)))
 	w.settled("p", 5)
 
-	// A cluster that somebody deletes is replaced.
+	// A cluster that a user deletes is replaced.
 	gone := w.clusters("p")[0]
 	require.NoError(t, w.client.Delete(t.Context(), &gone))
 	w.settled("p", 5)

@@ -28,7 +28,7 @@ const (
 	// defaultReportInterval is how often counts and conditions of one pool are written at most; tickets do not wait. While a pool changes all the time, its counts are written up to
 	// eight times less often.
 	defaultReportInterval = time.Second
-	// passTimeout is how long the actions of a ticket may take. What was not done by then waits for a later pass, which looks at the ticket again first.
+	// passTimeout is how long the actions of a ticket may take. The rest waits for a later pass, which first looks at the ticket again.
 	passTimeout = 30 * time.Second
 	// patience is how many passes wait for the cache before one reads from the API server instead.
 	patience = 5
@@ -51,9 +51,9 @@ type Progress interface {
 	View(ctx context.Context) (hivev1.ClusterPoolObservation, error)
 }
 
-// Priority knows who comes before pools that fill.
+// Priority says whether claims are being served, which come before pools that fill.
 type Priority interface {
-	// Idle returns a channel that is closed when nobody has to be let go first.
+	// Idle returns a channel that is closed when no claim is being served.
 	Idle() <-chan struct{}
 }
 

@@ -73,7 +73,7 @@ func TestCrashAtEveryWrite(t *testing.T) {
 	}
 }
 
-// TestCrashBesideAWriterThatAnnotatesAllTheTime kills one of two replicas at some writes, while somebody else annotates pool and clusters all the time: most changes lose a conflict, and
+// TestCrashBesideAWriterThatAnnotatesAllTheTime kills one of two replicas at some writes, while another client annotates pool and clusters all the time: most changes lose a conflict, and
 // what wakes the operator is mostly noise. As many clusters run as runningCount says nevertheless.
 func TestCrashBesideAWriterThatAnnotatesAllTheTime(t *testing.T) {
 	if testing.Short() {
@@ -105,7 +105,7 @@ func (w *world) annotator(pool string, itself bool) {
 		<-done
 	})
 	annotate := func(round int, objects ...client.Object) {
-		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"somebody.example.com/was-here":"%d"}}}`, round))
+		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"other.example.com/was-here":"%d"}}}`, round))
 		for _, object := range objects {
 			if err := w.client.Patch(ctx, object, patch); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
 				w.t.Errorf("annotating %s: %v", object.GetName(), err)

@@ -39,7 +39,7 @@ func (r *Reconciler) createCluster(ctx context.Context, p *pass, a poolplan.Crea
 		err = r.createContents(ctx, p, a)
 	}
 	if refused(err) {
-		// What was refused will be refused again: the pool withdraws the creation and slows down.
+		// A refused creation will be refused again: the pool withdraws it and slows down.
 		r.memory.change(func() { p.memory.refused[a.Namespace] = reasonOf(err) })
 		log.FromContext(ctx).Info("was refused the creation of a cluster", "ClusterDeployment", a.Namespace, "reason", reasonOf(err))
 		return apierrors.NewConflict(hivev1.GroupVersion.WithResource("clusterpools").GroupResource(), p.pool.Name, errOldPool)

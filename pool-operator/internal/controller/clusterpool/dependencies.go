@@ -150,7 +150,7 @@ func isObject(template []byte) bool {
 	return err == nil
 }
 
-// errNoObject says that a template is not what it should be. What it is is not repeated: it may hold secrets.
+// errNoObject says that a template is malformed. It does not quote the template, which may hold secrets.
 var errNoObject = errors.New("the install-config template is no YAML object")
 
 // renderInstallConfig puts name and base domain into an install-config template. All else is kept.

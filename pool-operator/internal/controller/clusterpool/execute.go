@@ -28,11 +28,11 @@ import (
 var (
 	// errOldPool says that the pool changed since it was read.
 	errOldPool = errors.New("the pool changed since it was read")
-	// errNotOurs says that a namespace of the name of a new cluster belongs to somebody else.
+	// errNotOurs says that a namespace of the name of a new cluster does not belong to the pool.
 	errNotOurs = errors.New("the namespace exists and is not one of this pool")
 )
 
-// execute does what was decided, as far as there are writers free. What fails does not keep the rest from being done. again is when to plan again because something was lost
+// execute does what was decided, as far as there are writers free. A failed action does not stop the others. again is when to plan again because something was lost
 // against another writer.
 func (r *Reconciler) execute(ctx context.Context, p *pass, actions []poolplan.Action, hold bool) (again time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
@@ -87,8 +87,8 @@ const (
 	longestSkip  = 5 * time.Second
 )
 
-// afterSkip is when to plan again after an action was skipped because of memory; 0 when none was. The change of the object that ends the skip may be one that wakes nobody, such as an
-// annotation of somebody else, so that the pass asks for the next one itself. The delay doubles while the cache stays behind.
+// afterSkip is when to plan again after an action was skipped because of memory; 0 when none was. The change of the object that ends the skip may be one that causes no pass, such as an
+// annotation of another client, so that the pass asks for the next one itself. The delay doubles while the cache stays behind.
 func (r *Reconciler) afterSkip(p *pass, skipped bool) (delay time.Duration) {
 	r.memory.change(func() {
 		if !skipped {
@@ -213,7 +213,7 @@ func (r *Reconciler) setFinalizer(ctx context.Context, pool *hivev1.ClusterPool,
 	return nil
 }
 
-// releasePool lets the pool go. The API server is asked once more whether anything is left: nobody looks after it afterwards.
+// releasePool removes the pool's finalizer. It first asks the API server whether anything is left: no controller would remove that afterwards.
 func (r *Reconciler) releasePool(ctx context.Context, pool *hivev1.ClusterPool) error {
 	clusters := metadataList("")
 	clusters.SetGroupVersionKind(hivev1.GroupVersion.WithKind("ClusterDeploymentList"))

@@ -124,7 +124,7 @@ func run(t *testing.T, mgr ctrl.Manager) (stop func()) {
 	return stop
 }
 
-// installer stands in for whoever installs clusters: it writes what an installer writes, and nothing else.
+// installer is a fake installer of clusters: it writes only what an installer writes.
 func (w *world) installer() {
 	w.t.Helper()
 	mgr, err := ctrl.NewManager(w.config, ctrl.Options{

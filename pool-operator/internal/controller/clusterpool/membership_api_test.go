@@ -16,7 +16,7 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/testobj"
 )
 
-// forged is a ClusterDeployment that names the pool, in a namespace of somebody else.
+// forged is a ClusterDeployment that names the pool, in a namespace of another user.
 func (w *world) forged(pool, namespace, name string) *hivev1.ClusterDeployment {
 	w.t.Helper()
 	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{
@@ -30,7 +30,7 @@ func (w *world) forged(pool, namespace, name string) *hivev1.ClusterDeployment {
 	return cd
 }
 
-// A ClusterDeployment that somebody else wrote is counted for nothing: the pool deletes none of its own as one too many, and does not touch it.
+// A ClusterDeployment of another user does not count: the pool deletes none of its own as one too many, and does not change it.
 func TestAForgedClusterCountsForNothing(t *testing.T) {
 	w := newWorld(t)
 	w.installer()
@@ -42,7 +42,7 @@ func TestAForgedClusterCountsForNothing(t *testing.T) {
 	w.settled("p", 2)
 	own := w.clusters("p")
 	forgeries = append(forgeries, w.forged("p", own[0].Namespace, "second"))
-	w.eventually("somebody is told", func() bool {
+	w.eventually("the pool publishes an event", func() bool {
 		events := &eventsv1.EventList{}
 		require.NoError(t, w.client.List(t.Context(), events, client.InNamespace(w.ns)))
 		told := map[string]bool{}
@@ -64,7 +64,7 @@ func TestAForgedClusterCountsForNothing(t *testing.T) {
 	w.editPool("p", func(p *hivev1.ClusterPool) { p.Spec.Size = 0 })
 	w.settled("p", 0)
 	for _, cd := range forgeries[:2] {
-		require.NoError(t, w.client.Get(t.Context(), client.ObjectKeyFromObject(cd), cd), "it is somebody else's to delete")
+		require.NoError(t, w.client.Get(t.Context(), client.ObjectKeyFromObject(cd), cd), "it belongs to another user")
 		require.True(t, cd.DeletionTimestamp.IsZero())
 		require.NotEqual(t, hivev1.PowerStateHibernating, cd.Spec.PowerState, "and to switch off")
 	}

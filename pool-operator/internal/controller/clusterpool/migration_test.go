@@ -23,7 +23,7 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/testobj"
 )
 
-// todays is a cluster as the system that people have today leaves it: its namespace does not say in which namespace its pool is, and no claim's UID is recorded.
+// todays is a cluster as Hive leaves it: its namespace does not say in which namespace its pool is, and no claim's UID is recorded.
 func (w *world) todays(pool, claim string) *hivev1.ClusterDeployment {
 	w.t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: pool + "-", Labels: map[string]string{hivev1.LabelNamespaceClusterPoolName: pool}}}

@@ -18,7 +18,7 @@ import (
 const liveRetries = 3
 
 // writeAsSeen carries out write with the resourceVersion at which the cluster was seen. After a conflict it reads the cluster from the API server: if nothing changed that a decision is
-// made from, it tries again with the version that is there now, so that somebody who annotates the object all the time holds nothing up. Otherwise the conflict is returned.
+// made from, it tries again with the version that is there now, so that a client that annotates the object all the time does not block the pool. Otherwise the conflict is returned.
 func (r *Reconciler) writeAsSeen(ctx context.Context, p *pass, namespace, version string, write func(version string) error) error {
 	for attempt := 0; ; attempt++ {
 		err := write(version)

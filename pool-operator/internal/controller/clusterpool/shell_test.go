@@ -150,7 +150,7 @@ func TestALostTicketHasNoEffect(t *testing.T) {
 	lose := true
 	s := newShell(t, interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, options ...client.SubResourcePatchOption) error {
 		if lose {
-			return apierrors.NewConflict(schema.GroupResource{Resource: "clusterpools"}, o.GetName(), errors.New("somebody was faster"))
+			return apierrors.NewConflict(schema.GroupResource{Resource: "clusterpools"}, o.GetName(), errors.New("another replica was faster"))
 		}
 		return c.SubResource(sub).Patch(ctx, o, p, options...)
 	}}, testobj.Pool("p", testobj.Size(2), testobj.Held()), testobj.ClusterImageSet(testobj.ImageSetName))
@@ -168,7 +168,7 @@ func TestACreationIsRepeatedOnlyWhileItsTicketStands(t *testing.T) {
 	s := newShell(t, interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, options ...client.SubResourcePatchOption) error {
 		err := c.SubResource(sub).Patch(ctx, o, p, options...)
 		if changes++; err == nil && changes == 1 {
-			err = c.Patch(ctx, testobj.Pool("p"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"somebody":"was here"}}}`)))
+			err = c.Patch(ctx, testobj.Pool("p"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"other-client":"was here"}}}`)))
 		}
 		return err
 	}}, testobj.Pool("p", testobj.Size(1), testobj.Held(), func(p *hivev1.ClusterPool) {
@@ -242,7 +242,7 @@ func TestWhatAPoolThatIsGoneLeftIsSweptAway(t *testing.T) {
 			hivev1.LabelNamespaceClusterPoolName: "p", hivev1.LabelNamespaceClusterPoolNamespace: testobj.Namespace,
 		}}}
 	}
-	s := newShell(t, interceptor.Funcs{}, left("p-bbbbb"), left("p-ccccc"), left("somebody-elses"),
+	s := newShell(t, interceptor.Funcs{}, left("p-bbbbb"), left("p-ccccc"), left("somewhere-else"),
 		&hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "p-ccccc", Name: "c"}})
 	require.NoError(t, s.passes("p", 1))
 	list := &corev1.NamespaceList{}
@@ -251,5 +251,5 @@ func TestWhatAPoolThatIsGoneLeftIsSweptAway(t *testing.T) {
 	for _, ns := range list.Items {
 		names = append(names, ns.Name)
 	}
-	require.Equal(t, []string{"p-ccccc", "somebody-elses"}, names)
+	require.Equal(t, []string{"p-ccccc", "somewhere-else"}, names)
 }

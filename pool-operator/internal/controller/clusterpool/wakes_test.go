@@ -58,8 +58,8 @@ func TestAPoolIsWokenByEveryFieldOfItsClusters(t *testing.T) {
 		})
 	}
 	after := before.DeepCopy()
-	after.ResourceVersion, after.Annotations = "8", map[string]string{"somebody": "was here"}
-	require.False(t, changed(clusterOfObject).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}), "what no decision is made from wakes nobody")
+	after.ResourceVersion, after.Annotations = "8", map[string]string{"other-client": "was here"}
+	require.False(t, changed(clusterOfObject).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}), "a change that no decision depends on causes no pass")
 }
 
 func TestAPoolIsWokenByEveryFieldOfItsClaims(t *testing.T) {

@@ -61,12 +61,12 @@ func TestAPowerChangeThatLostAConflictIsMadeLater(t *testing.T) {
 	for range 5 {
 		result, err := s.reconcile("p")
 		require.NoError(t, err)
-		require.NotZero(t, result.RequeueAfter, "the cache is behind what was lost, and the annotation that brings it up to date wakes nobody")
+		require.NotZero(t, result.RequeueAfter, "the cache is behind what was lost, and the annotation that brings it up to date causes no pass")
 	}
 	annotating = false
 	cd := &hivev1.ClusterDeployment{}
 	key := client.ObjectKey{Namespace: "p-bbbbb", Name: "p-bbbbb"}
-	require.NoError(t, s.client.Patch(t.Context(), sleeping(pool, "p-bbbbb"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"somebody":"was here"}}}`))))
+	require.NoError(t, s.client.Patch(t.Context(), sleeping(pool, "p-bbbbb"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"other-client":"was here"}}}`))))
 	_, err := s.reconcile("p")
 	require.NoError(t, err)
 	require.NoError(t, s.client.Get(t.Context(), key, cd))

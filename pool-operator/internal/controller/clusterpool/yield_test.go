@@ -24,6 +24,6 @@ func TestClaimsThatAreBeingServedGoFirst(t *testing.T) {
 		time.AfterFunc(300*time.Millisecond, func() { close(busy.idle) })
 		require.Equal(t, 300*time.Millisecond, r.yield(t.Context(), longestYield))
 		require.Zero(t, r.yield(t.Context(), longestYield))
-		require.Zero(t, New(Deps{}).yield(t.Context(), longestYield), "without claims there is nobody to wait for")
+		require.Zero(t, New(Deps{}).yield(t.Context(), longestYield), "without claims a pool does not wait")
 	})
 }

@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hibernation puts clusters to sleep that ran for their hibernateAfter: the effects of package powerplan. Who stops and starts a cluster follows spec.powerState.
+// Package hibernation hibernates clusters that ran for their hibernateAfter: the effects of package powerplan. The installer or runtime that stops and starts a cluster follows spec.powerState.
 package hibernation
 
 import (
@@ -107,7 +107,7 @@ func (r *Reconciler) execute(ctx context.Context, cd *hivev1.ClusterDeployment, 
 	return nil
 }
 
-// hibernate asks for the cluster to sleep. Whoever changed the cluster since it was read, to keep it awake perhaps, comes first.
+// hibernate asks for the cluster to hibernate. A change of the cluster since it was read, perhaps to keep it running, wins.
 func (r *Reconciler) hibernate(ctx context.Context, cd *hivev1.ClusterDeployment, why powerplan.Why) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": cd.ResourceVersion, "uid": cd.UID},

@@ -89,7 +89,7 @@ func TestClustersSleepWhenTheirTimeIsOver(t *testing.T) {
 		return power(ofNobody) == hivev1.PowerStateHibernating && power(claimed) == hivev1.PowerStateHibernating && claimed.Status.ClaimedTimestamp != nil
 	}, time.Minute, 10*time.Millisecond)
 	require.Equal(t, ref.ClaimedTimestamp.Unix(), claimed.Status.ClaimedTimestamp.Unix())
-	require.Equal(t, hivev1.PowerStateRunning, claimed.Status.PowerState, "the rest of the status is somebody else's")
+	require.Equal(t, hivev1.PowerStateRunning, claimed.Status.PowerState, "the rest of the status belongs to another controller")
 	require.Empty(t, power(notYet))
 	require.Empty(t, power(unclaimed))
 }

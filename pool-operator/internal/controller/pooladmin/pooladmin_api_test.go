@@ -193,7 +193,7 @@ func TestOnlyBindingsOfTheAdminsClusterRoleCount(t *testing.T) {
 	require.Equal(t, []rbacv1.Subject{{Kind: "User", Name: "ada"}}, subjects)
 	s.copied = &rbacv1.RoleBinding{RoleRef: roleRef(), Subjects: subjects}
 	_, change = plan(s)
-	require.False(t, change, "nothing changed, nothing is written")
+	require.False(t, change, "without a change there is no write")
 	s.cluster.Spec.ClusterPoolRef.Namespace = "elsewhere"
 	subjects, change = plan(s)
 	require.True(t, change)

@@ -41,7 +41,7 @@ func life(t *testing.T, h Harness) {
 	require.NoError(t, h.Use(t.Context(), access), "the first kubeconfig still works")
 	mark, err := h.Recall(t.Context(), access)
 	require.NoError(t, err)
-	assert.Equal(t, first.ID, mark, "what was written before the stop is still there")
+	assert.Equal(t, first.ID, mark, "data written before the stop is still there")
 	s.remove(s.ref)
 }
 
@@ -134,7 +134,7 @@ func announced(t *testing.T, h Harness) {
 		defer cancel()
 		for s.observe().State != state {
 			_, err := s.runtime.Changes().Wait(ctx)
-			require.NoErrorf(t, err, "nothing was announced on the way to %s", state)
+			require.NoErrorf(t, err, "no change was announced on the way to %s", state)
 		}
 	}
 	s.start()
@@ -154,7 +154,7 @@ func restarts(t *testing.T, h Harness) {
 	access := s.access()
 
 	s.restart()
-	// What ran may have ended with the operator; it must not be said to run unless it does, and starting makes it so.
+	// A cluster may have ended with the operator; the observation must not say that it runs unless it does, and Start starts it again.
 	if s.observe().State != provision.StateReady {
 		s.start()
 	}
@@ -167,7 +167,7 @@ func restarts(t *testing.T, h Harness) {
 	s.stop()
 	s.await(provision.StateStopped)
 	s.restart()
-	assert.Equal(t, provision.StateStopped, s.observe().State, "what was stopped stays stopped")
+	assert.Equal(t, provision.StateStopped, s.observe().State, "a stopped cluster stays stopped")
 	assert.Equal(t, access, s.access())
 
 	require.NoError(t, s.runtime.Delete(t.Context(), s.ref))
@@ -177,7 +177,7 @@ func restarts(t *testing.T, h Harness) {
 
 func dies(t *testing.T, h Harness) {
 	if h.Kill == nil {
-		t.Skip("nothing that this runtime runs can be made to die from here")
+		t.Skip("this test cannot kill a process of this runtime")
 	}
 	s := newSubject(t, h)
 	first := s.ready()

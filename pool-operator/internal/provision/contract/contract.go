@@ -21,7 +21,7 @@ import (
 type Harness struct {
 	// Open starts a runtime as an operator does that starts, over whatever earlier ones of this harness left.
 	Open func(t *testing.T) clusterdeployment.Runtime
-	// Crash ends a runtime as kill -9 ends an operator: nothing is said to anybody, nothing is cleaned up.
+	// Crash ends a runtime as kill -9 ends an operator: without notice and without clean-up.
 	Crash func(t *testing.T, runtime clusterdeployment.Runtime)
 	// Kill makes something that runs for a ready cluster die. nil where nothing can.
 	Kill func(t *testing.T, ref provision.ClusterRef)

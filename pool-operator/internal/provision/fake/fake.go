@@ -109,7 +109,7 @@ func (w *World) Set(ref provision.ClusterRef, state provision.State, problem *pr
 	w.move(ref, w.clusters[ref], state)
 }
 
-// Lose removes a cluster behind everybody's back.
+// Lose removes a cluster without notice.
 func (w *World) Lose(ref provision.ClusterRef) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,7 +142,7 @@ func (w *World) Check(access provision.Access) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("nothing answers")
+	return fmt.Errorf("no cluster answers")
 }
 
 func (w *World) move(ref provision.ClusterRef, c *cluster, state provision.State) {

@@ -34,7 +34,7 @@ func TestContract(t *testing.T) {
 		Recall: func(_ context.Context, access provision.Access) (string, error) {
 			mark, ok := marks.Load(access.Password)
 			if !ok {
-				return "", fmt.Errorf("nothing was remembered")
+				return "", fmt.Errorf("the cluster keeps no data")
 			}
 			return mark.(string), world.Check(access)
 		},

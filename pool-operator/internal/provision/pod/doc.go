@@ -10,7 +10,7 @@
 //
 // Hibernating is replicas 0. The volume stays, and goes with the StatefulSet.
 //
-// All objects are called hosted-<start of the UID> and carry Label with the UID; nobody owns them, because the finalizer of the ClusterDeployment and
+// All objects are called hosted-<start of the UID> and carry Label with the UID. They have no owner reference, because the finalizer of the ClusterDeployment and
 // List see to it that they go, and garbage collection would not wait for the pod to be gone.
 //
 // Exposure says how clients outside the cluster reach the API server.

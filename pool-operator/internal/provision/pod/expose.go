@@ -27,7 +27,7 @@ type Exposure string
 
 // The exposures.
 const (
-	// ExposeClusterIP makes them reachable in the cluster, or at Options.Address, which somebody else routes to the Service.
+	// ExposeClusterIP makes them reachable in the cluster, or at Options.Address, which the user routes to the Service.
 	ExposeClusterIP Exposure = "ClusterIP"
 	// ExposeNodePort makes each reachable at a port of its own of every node. Options.NodeAddress says where the nodes are.
 	ExposeNodePort Exposure = "NodePort"

@@ -155,7 +155,7 @@ func TestCertificatesAreRenewedBeforeTheyEnd(t *testing.T) {
 	first, before := e.fits(address), e.observe()
 	require.False(t, before.Outdated)
 	e.renew()
-	require.Equal(t, before.AccessID, e.observe().AccessID, "nothing is renewed without a reason")
+	require.Equal(t, before.AccessID, e.observe().AccessID, "credentials are not renewed without a reason")
 
 	e.now = first.NotAfter.Add(-100 * 24 * time.Hour)
 	require.True(t, e.observe().Outdated)

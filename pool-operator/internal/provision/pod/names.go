@@ -9,7 +9,7 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
-// What marks the objects of hosted clusters.
+// Labels and annotations of the objects of hosted clusters.
 const (
 	// Label on every object: the UID of the ClusterDeployment.
 	Label = "hosted.muster.io/uid"

@@ -82,7 +82,7 @@ func (t tunnel) dial(ctx context.Context, network, address string) (net.Conn, er
 	return forwarded{connection, stop}, nil
 }
 
-// TestContractOnNodes runs the cases where pods really run. What it does not see is the way through the Service: connections go to the pod behind it. A container
+// TestContractOnNodes runs the cases where pods really run. It does not cover the way through the Service: connections go to the pod behind it. A container
 // that dies is started again by its kubelet, so there is nothing to kill.
 func TestContractOnNodes(t *testing.T) {
 	kubeconfig, image := os.Getenv("MUSTER_NODES_KUBECONFIG"), os.Getenv("MUSTER_NODES_IMAGE")

@@ -37,7 +37,7 @@ func service(ref provision.ClusterRef, expose Exposure) *corev1ac.ServiceApplyCo
 		WithPorts(corev1ac.ServicePort().WithName("api").WithPort(port).WithTargetPort(intstr.FromInt32(port)).WithProtocol(corev1.ProtocolTCP)))
 }
 
-// networkPolicy lets clients reach the API server and nothing else, and lets the programs reach nothing: they talk to each other inside the pod. Who administers the hosted cluster can
+// networkPolicy lets clients reach the API server and nothing else, and lets the programs reach nothing: they talk to each other inside the pod. An administrator of the hosted cluster can
 // make its API server dial, through webhooks and proxies, and must not get into the network of this cluster by that.
 func networkPolicy(ref provision.ClusterRef) *networkingv1ac.NetworkPolicyApplyConfiguration {
 	return networkingv1ac.NetworkPolicy(objectName(ref), ref.Namespace).WithLabels(labelsOf(ref)).WithSpec(networkingv1ac.NetworkPolicySpec().
@@ -158,7 +158,7 @@ func probe(path string, period, failures int32) *corev1ac.ProbeApplyConfiguratio
 }
 
 func etcdArgs() []string {
-	// A single member never dials its peer address; port 1 of loopback is nobody's.
+	// A single member never dials its peer address; no process listens on port 1 of loopback.
 	const noPeer = "http://127.0.0.1:1"
 	return []string{
 		"--name=default",

@@ -81,7 +81,7 @@ func read[T client.Object](ctx context.Context, c client.Client, ref provision.C
 	return into, nil
 }
 
-// judge says what the objects mean, before anybody asked the cluster itself.
+// judge says what the objects mean, before the cluster itself is asked.
 func (f found) judge() provision.Observation {
 	switch {
 	case f.secret == nil && f.set == nil && f.pod == nil && f.volume == nil:

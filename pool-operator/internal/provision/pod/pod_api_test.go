@@ -143,7 +143,7 @@ func TestWhatRunsIsConfined(t *testing.T) {
 	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: ref.Namespace, Name: "hosted-11111111-2222"}, policy))
 	assert.Equal(t, p.Labels[pod.Label], policy.Spec.PodSelector.MatchLabels[pod.Label])
 	assert.ElementsMatch(t, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}, policy.Spec.PolicyTypes)
-	assert.Empty(t, policy.Spec.Egress, "nothing goes out")
+	assert.Empty(t, policy.Spec.Egress, "no egress is allowed")
 	require.Len(t, policy.Spec.Ingress, 1)
 	require.Len(t, policy.Spec.Ingress[0].Ports, 1)
 	assert.Equal(t, 6443, policy.Spec.Ingress[0].Ports[0].Port.IntValue(), "the API port and no other comes in")
@@ -177,7 +177,7 @@ func TestSecretsAreEncryptedAndAuditIsOneFieldAway(t *testing.T) {
 	args := apiServer(t, c, ref)
 	assert.Contains(t, args, "--encryption-provider-config=/pki/encryption.yaml")
 	assert.Contains(t, string(identity.Data["encryption.yaml"]), "secretbox")
-	assert.NotContains(t, strings.Join(args, " "), "--audit", "it is off unless somebody asks for it")
+	assert.NotContains(t, strings.Join(args, " "), "--audit", "it is off by default")
 
 	require.NoError(t, r.Stop(t.Context(), ref))
 	assert.Equal(t, args, apiServer(t, c, ref), "stopping changes nothing else")

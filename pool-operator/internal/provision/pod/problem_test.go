@@ -34,7 +34,7 @@ func TestWhatIsInTheWayOfAPod(t *testing.T) {
 		sentence string
 		failures int32
 	}{
-		"nothing but time": {waiting("ContainerCreating", 0, nil), "", "", 0},
+		"only time": {waiting("ContainerCreating", 0, nil), "", "", 0},
 		"a node": {corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
 			Reason: corev1.PodReasonUnschedulable, Message: "0/3 nodes are available"}}},
 			provision.ReasonUnschedulable, "no node takes the pod: 0/3 nodes are available", 0},

@@ -88,7 +88,7 @@ func (r *Runtime) apply(ctx context.Context, object runtime.ApplyConfiguration) 
 	return r.options.Client.Apply(ctx, object, client.FieldOwner(FieldOwner), client.ForceOwnership)
 }
 
-// Stop implements the port. Somebody who changes the StatefulSet at the same time, as its controller does, is no reason to give up.
+// Stop implements the port. It retries after a concurrent change of the StatefulSet, as by its controller.
 func (r *Runtime) Stop(ctx context.Context, ref provision.ClusterRef) error {
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		var current appsv1.StatefulSet
@@ -126,7 +126,7 @@ func (r *Runtime) Delete(ctx context.Context, ref provision.ClusterRef) error {
 	return r.record(ref, "deleting", nil)
 }
 
-// deleteObject deletes what is there now and not what somebody makes under the same name in the meantime.
+// deleteObject deletes the object that exists now, and not one that another client creates under the same name in the meantime.
 func (r *Runtime) deleteObject(ctx context.Context, object client.Object) error {
 	if err := r.options.Client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 		return client.IgnoreNotFound(err)
@@ -206,7 +206,7 @@ func refOf(object client.Object) provision.ClusterRef {
 	}
 }
 
-// record remembers a refusal for the next observation, and forgets the one before when there is none. What may pass by itself is returned as it is.
+// record remembers a refusal for the next observation, and forgets the one before when there is none. An error that may pass by itself is returned unchanged.
 func (r *Runtime) record(ref provision.ClusterRef, what string, err error) error {
 	problem := refusal(what, ref, err)
 	r.mu.Lock()

@@ -98,7 +98,7 @@ func (r *Runtime) renew(ctx context.Context, ref provision.ClusterRef) error {
 	if f.served == nil {
 		err = r.options.Client.Create(ctx, secret, client.FieldOwner(FieldOwner))
 		if apierrors.IsAlreadyExists(err) {
-			return nil // somebody else was faster, which the next observation shows
+			return nil // another replica was faster, which the next observation shows
 		}
 		return err
 	}

@@ -126,7 +126,7 @@ func (c *cluster) elsewhere() *provision.Problem {
 	}
 }
 
-// delete ends what runs and removes the data. The rename is the decision: whoever looks after it finds no cluster.
+// delete ends what runs and removes the data. The rename is the decision: later reads find no cluster.
 func (c *cluster) delete() *provision.Problem {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,7 +186,7 @@ func (c *cluster) prepare(spec provision.Spec) error {
 		return fmt.Errorf("reading the password: %w", err)
 	}
 	o := c.runtime.options
-	// The port of a cluster that sleeps is nobody's to take, also while this operator has not opened its directory.
+	// The port of a stopped cluster stays reserved, also while this operator has not opened its directory.
 	taken := c.runtime.recordedPorts()
 	options := controlplane.Options{
 		Dir: c.dir, Binaries: programs, Name: record.ClusterName, Host: o.Host, Ports: o.Ports, UnsafeNoFsync: o.UnsafeNoFsync,

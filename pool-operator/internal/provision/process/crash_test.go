@@ -73,7 +73,7 @@ func awaitState(t *testing.T, r *process.Runtime, ref provision.ClusterRef, want
 }
 
 // runAndKill runs an operator that does the task and kills it a while after it began. It returns when the processes of the
-// cluster are gone too, which nobody but the kernel sees to.
+// cluster are gone too, which only the kernel can ensure.
 func runAndKill(t *testing.T, todo task, after time.Duration) {
 	t.Helper()
 	cmd := runOperator(t, todo)
@@ -224,7 +224,7 @@ func TestKilledWhileStopping(t *testing.T) {
 	removeAll(t, r, root, ref)
 }
 
-// TestKilledWhileDeleting leaves nothing of a cluster, also when nobody asks for its removal again: the ClusterDeployment
+// TestKilledWhileDeleting leaves nothing of a cluster, also without another request for its removal: the ClusterDeployment
 // may be gone by then.
 func TestKilledWhileDeleting(t *testing.T) {
 	requireBinaries(t)
@@ -240,7 +240,7 @@ func TestKilledWhileDeleting(t *testing.T) {
 			refs, err := r.List(t.Context())
 			require.NoError(t, err)
 			for _, listed := range refs {
-				require.NoError(t, r.Delete(t.Context(), listed), "what was not marked in time is found as an orphan")
+				require.NoError(t, r.Delete(t.Context(), listed), "a cluster that was not marked in time is found as an orphan")
 			}
 			removeAll(t, r, root, ref)
 		})

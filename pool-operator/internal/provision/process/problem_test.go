@@ -261,5 +261,5 @@ func TestNodesAreRefusedOnLoopback(t *testing.T) {
 	require.ErrorContains(t, err, "nodes cannot reach hosted clusters at 127.0.0.1: start pool-operator with --hosted-listen-address")
 	seen, err := r.Observe(t.Context(), provision.ClusterRef{Namespace: "ns", Name: "a", UID: "u"})
 	require.NoError(t, err)
-	assert.Equal(t, provision.StateAbsent, seen.State, "nothing was laid down")
+	assert.Equal(t, provision.StateAbsent, seen.State, "no data was written")
 }

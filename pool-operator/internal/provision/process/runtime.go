@@ -281,7 +281,7 @@ func (r *Runtime) obtain(ref provision.ClusterRef) *cluster {
 	return c
 }
 
-// forget drops a cluster of which nothing is left. c.mu is held: whoever still has it asks for another.
+// forget drops a cluster of which nothing is left. c.mu is held: callers that still have it ask for another.
 func (r *Runtime) forget(c *cluster) {
 	c.forgotten = true
 	r.mu.Lock()

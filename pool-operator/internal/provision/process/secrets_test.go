@@ -90,18 +90,18 @@ func TestSecretsAreEncryptedAndRequestsAuditedOnDemand(t *testing.T) {
 	config, err := clientcmd.RESTConfigFromKubeConfig(access.Kubeconfig)
 	require.NoError(t, err)
 	core := kubernetes.NewForConfigOrDie(config).CoreV1()
-	_, err = core.Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, StringData: map[string]string{"k": "a-secret-of-somebody"}}, metav1.CreateOptions{})
+	_, err = core.Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, StringData: map[string]string{"k": "secret-value"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	_, err = core.ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Data: map[string]string{"k": "no-secret-of-anybody"}}, metav1.CreateOptions{})
+	_, err = core.ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Data: map[string]string{"k": "plain-value"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	assert.True(t, o.stored("no-secret-of-anybody"), "what is not secret is found in the files of etcd")
-	assert.False(t, o.stored("a-secret-of-somebody"), "Secrets are encrypted there")
-	assert.NoFileExists(t, o.file("log", "audit.log"), "nothing is audited unless somebody asks for it")
+	assert.True(t, o.stored("plain-value"), "plain values are found in the files of etcd")
+	assert.False(t, o.stored("secret-value"), "Secrets are encrypted there")
+	assert.NoFileExists(t, o.file("log", "audit.log"), "audit is off by default")
 
 	o.restart("Metadata")
 	secret, err := core.Secrets("default").Get(t.Context(), "s", metav1.GetOptions{})
 	require.NoError(t, err)
-	assert.Equal(t, "a-secret-of-somebody", string(secret.Data["k"]), "the key is kept")
+	assert.Equal(t, "secret-value", string(secret.Data["k"]), "the key is kept")
 	require.Eventually(t, func() bool {
 		log, err := os.ReadFile(o.file("log", "audit.log"))
 		return err == nil && bytes.Contains(log, []byte(`"requestURI":"/api/v1/namespaces/default/secrets/s"`))
@@ -122,7 +122,7 @@ func TestCredentialsAreRenewedWhileTheClusterRuns(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, before.ID(), first.AccessID)
 	require.NoError(t, o.runtime.Renew(t.Context(), o.ref, provision.Spec{}))
-	require.Equal(t, first.AccessID, o.await(provision.StateReady).AccessID, "what has time is kept")
+	require.Equal(t, first.AccessID, o.await(provision.StateReady).AccessID, "credentials that are valid for long are kept")
 
 	// A certificate that is missing is as outdated as one that ends.
 	require.NoError(t, os.Remove(o.file("pki", "admin.crt")))

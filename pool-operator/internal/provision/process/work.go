@@ -28,7 +28,7 @@ func (c *cluster) drive(want provision.State) {
 	}
 }
 
-// work acts until the state is what is wanted or an action failed. What is wanted may change meanwhile.
+// work acts until the state is the wanted one or an action failed. The wanted state may change meanwhile.
 func (c *cluster) work() {
 	for {
 		c.mu.Lock()
