@@ -708,6 +708,27 @@ func (e ManifestManifestSource) Valid() bool {
 	}
 }
 
+// Defines values for OnReleaseWipe.
+const (
+	OnReleaseWipeAllDisks      OnReleaseWipe = "AllDisks"
+	OnReleaseWipeInstalledDisk OnReleaseWipe = "InstalledDisk"
+	OnReleaseWipeNone          OnReleaseWipe = "None"
+)
+
+// Valid indicates whether the value is a known member of the OnReleaseWipe enum.
+func (e OnReleaseWipe) Valid() bool {
+	switch e {
+	case OnReleaseWipeAllDisks:
+		return true
+	case OnReleaseWipeInstalledDisk:
+		return true
+	case OnReleaseWipeNone:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for OpenshiftVersionSupportLevel.
 const (
 	Beta        OpenshiftVersionSupportLevel = "beta"
@@ -753,6 +774,7 @@ const (
 	StepTypeTangConnectivityCheck      StepType = "tang-connectivity-check"
 	StepTypeUpgradeAgent               StepType = "upgrade-agent"
 	StepTypeVerifyVips                 StepType = "verify-vips"
+	StepTypeWipeDisk                   StepType = "wipe-disk"
 )
 
 // Valid indicates whether the value is a known member of the StepType enum.
@@ -795,6 +817,8 @@ func (e StepType) Valid() bool {
 	case StepTypeUpgradeAgent:
 		return true
 	case StepTypeVerifyVips:
+		return true
+	case StepTypeWipeDisk:
 		return true
 	default:
 		return false
@@ -1907,13 +1931,16 @@ type InfraEnv struct {
 	Name                         string       `json:"name"`
 	NetworkDiscoveryDelaySeconds int64        `json:"network_discovery_delay_seconds,omitempty,omitzero"`
 	NtpSources                   string       `json:"ntp_sources,omitempty,omitzero"`
-	OpenshiftVersion             string       `json:"openshift_version,omitempty,omitzero"`
-	OrgID                        string       `json:"org_id,omitempty,omitzero"`
-	Proxy                        Proxy        `json:"proxy,omitempty,omitzero"`
-	PullSecretSet                bool         `json:"pull_secret_set,omitempty,omitzero"`
-	RendezvousIP                 string       `json:"rendezvous_ip,omitempty,omitzero"`
-	SizeBytes                    int64        `json:"size_bytes,omitempty,omitzero"`
-	SSHAuthorizedKey             string       `json:"ssh_authorized_key,omitempty,omitzero"`
+
+	// OnRelease What is done with a host before it is free again.
+	OnRelease        OnRelease `json:"on_release,omitempty,omitzero"`
+	OpenshiftVersion string    `json:"openshift_version,omitempty,omitzero"`
+	OrgID            string    `json:"org_id,omitempty,omitzero"`
+	Proxy            Proxy     `json:"proxy,omitempty,omitzero"`
+	PullSecretSet    bool      `json:"pull_secret_set,omitempty,omitzero"`
+	RendezvousIP     string    `json:"rendezvous_ip,omitempty,omitzero"`
+	SizeBytes        int64     `json:"size_bytes,omitempty,omitzero"`
+	SSHAuthorizedKey string    `json:"ssh_authorized_key,omitempty,omitzero"`
 
 	// StaticNetworkConfig JSON of the list that was given.
 	StaticNetworkConfig string    `json:"static_network_config,omitempty,omitzero"`
@@ -1949,6 +1976,9 @@ type InfraEnvCreateParams struct {
 	// NtpSources Time servers instead of all others, comma separated.
 	NtpSources nullable.Nullable[string] `json:"ntp_sources,omitempty,omitzero"`
 
+	// OnRelease What is done with a host before it is free again.
+	OnRelease OnRelease `json:"on_release,omitempty,omitzero"`
+
 	// OpenshiftVersion The version of the discovery image.
 	OpenshiftVersion string `json:"openshift_version,omitempty,omitzero"`
 	Proxy            Proxy  `json:"proxy,omitempty,omitzero"`
@@ -1969,6 +1999,7 @@ type InfraEnvUpdateParams struct {
 	KernelArguments              nullable.Nullable[[]KernelArgument]          `json:"kernel_arguments,omitempty,omitzero"`
 	NetworkDiscoveryDelaySeconds nullable.Nullable[int64]                     `json:"network_discovery_delay_seconds,omitempty,omitzero"`
 	NtpSources                   nullable.Nullable[string]                    `json:"ntp_sources,omitempty,omitzero"`
+	OnRelease                    nullable.Nullable[OnRelease]                 `json:"on_release,omitempty,omitzero"`
 	OpenshiftVersion             nullable.Nullable[string]                    `json:"openshift_version,omitempty,omitzero"`
 	Proxy                        nullable.Nullable[Proxy]                     `json:"proxy,omitempty,omitzero"`
 	PullSecret                   nullable.Nullable[string]                    `json:"pull_secret,omitempty,omitzero"`
@@ -2023,6 +2054,15 @@ type NodeLabelParams struct {
 	Key   string `json:"key"`
 	Value string `json:"value"`
 }
+
+// OnRelease What is done with a host before it is free again.
+type OnRelease struct {
+	// Wipe None (default) leaves disks as they are; InstalledDisk erases those that the service had written, by serial number; AllDisks erases every disk that can be installed to, too.
+	Wipe OnReleaseWipe `json:"wipe,omitempty,omitzero"`
+}
+
+// OnReleaseWipe None (default) leaves disks as they are; InstalledDisk erases those that the service had written, by serial number; AllDisks erases every disk that can be installed to, too.
+type OnReleaseWipe string
 
 // OpenshiftVersion defines model for OpenshiftVersion.
 type OpenshiftVersion struct {

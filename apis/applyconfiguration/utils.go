@@ -99,6 +99,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &agentinstallv1beta1.NMStateInterfaceApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("Proxy"):
 		return &agentinstallv1beta1.ProxyApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("ReleasePolicy"):
+		return &agentinstallv1beta1.ReleasePolicyApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("SecretReference"):
 		return &agentinstallv1beta1.SecretReferenceApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("SystemVendor"):

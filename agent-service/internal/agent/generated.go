@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,6 +86,8 @@ func (g *Generated) Do(_ context.Context, step api.Step) (any, error) {
 		return agentproto.DiskReply{Sync: 1}, nil
 	case api.StepTypeContainerImageAvailability:
 		return agentproto.ImagesReply{Images: []agentproto.Availability{}}, nil
+	case api.StepTypeWipeDisk:
+		return g.wipe(step)
 	default:
 		return nil, nil
 	}
@@ -100,6 +103,20 @@ func (g *Generated) reach(step api.Step) (any, error) {
 		hosts = append(hosts, agentproto.RemoteHost{HostID: p.HostID, L3: []agentproto.Reached{{Successful: true, RTT: 0.2}}})
 	}
 	return agentproto.ConnectivityReply{Hosts: hosts}, nil
+}
+
+// wipe says that the disks are wiped that the machine has.
+func (g *Generated) wipe(step api.Step) (any, error) {
+	var wanted agentproto.WipeArgs
+	if err := arguments(step, &wanted); err != nil {
+		return nil, err
+	}
+	for _, one := range wanted.Disks {
+		if !slices.ContainsFunc(g.Inventory().Disks, func(d hardware.Disk) bool { return d.Identity().Is(hardware.DiskIdentity(one)) }) {
+			return nil, fmt.Errorf("there is no %s", hardware.DiskIdentity(one))
+		}
+	}
+	return agentproto.WipeReply(wanted), nil
 }
 
 func (g *Generated) resolve(step api.Step) (any, error) {

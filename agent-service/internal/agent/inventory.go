@@ -31,7 +31,7 @@ func (m *Real) Inventory(_ context.Context) (*hardware.Inventory, error) {
 		return nil, err
 	}
 	return &hardware.Inventory{
-		Hostname: name, Boot: m.boot(), CPU: processors(), Memory: memory(), Disks: m.disks(), Interfaces: m.interfaces(), Routes: routes(), SystemVendor: m.vendor(),
+		Hostname: name, Boot: m.boot(), CPU: processors(), Memory: memory(), Disks: m.withUnitSerials(m.disks()), Interfaces: m.interfaces(), Routes: routes(), SystemVendor: m.vendor(),
 		TPMVersion: m.tpm(), Timestamp: time.Now().Unix(),
 	}, nil
 }
@@ -91,6 +91,23 @@ func (m *Real) disks() []hardware.Disk {
 		found = append(found, m.disk(name, known[name]))
 	}
 	return found
+}
+
+// withUnitSerials adds serial numbers that disks report by themselves, where nothing else has told one: without udev these are all that SATA and SAS disks have. They are no
+// part of the fingerprint, which agents have made without them.
+func (m *Real) withUnitSerials(disks []hardware.Disk) []hardware.Disk {
+	for i := range disks {
+		if disks[i].Serial != "" {
+			continue
+		}
+		page := content(filepath.Join(m.Sys, "block", disks[i].Name, "device/vpd_pg80"))
+		const header = 4
+		if len(page) > header {
+			disks[i].Serial = strings.TrimSpace(strings.Trim(page[header:], "\x00"))
+			disks[i].HasUUID = disks[i].HasUUID || disks[i].Serial != ""
+		}
+	}
+	return disks
 }
 
 func (m *Real) disk(name string, known *ghw.Disk) hardware.Disk {

@@ -38,6 +38,8 @@ type Real struct {
 	Program string
 	// HostID overrules the machine's own id; zero for that.
 	HostID uuid.UUID
+	// open replaces how disks are opened that are wiped; nil for the kernel's way.
+	open func(name string) (blockDevice, error)
 }
 
 // identities is the name space of host ids.
@@ -73,18 +75,15 @@ func identify(systemID, boardSerial string, macs []string) (uuid.UUID, error) {
 }
 
 // Identity implements Machine.
-func (m *Real) Identity(ctx context.Context) (Identity, error) {
-	inventory, err := m.Inventory(ctx)
-	if err != nil {
-		return Identity{}, err
-	}
+func (m *Real) Identity(context.Context) (Identity, error) {
 	macs, parts := m.burntIn(), []string{}
 	parts = append(parts, macs...)
-	for _, disk := range inventory.Disks {
+	for _, disk := range m.disks() {
 		parts = append(parts, disk.Serial+disk.WWN)
 	}
 	slices.Sort(parts)
 	sum := sha256.Sum256([]byte(strings.Join(parts, "|")))
+	var err error
 	identity := Identity{HostID: m.HostID, Fingerprint: hex.EncodeToString(sum[:16]), BootID: content("/proc/sys/kernel/random/boot_id")}
 	if identity.HostID == (uuid.UUID{}) {
 		identity.HostID, err = identify(m.dmi("product_uuid"), m.dmi("board_serial"), macs)
@@ -142,6 +141,8 @@ func (m *Real) Do(ctx context.Context, step api.Step) (any, error) {
 		return diskSpeed(ctx, step)
 	case api.StepTypeContainerImageAvailability:
 		return m.available(ctx, step)
+	case api.StepTypeWipeDisk:
+		return m.wipe(ctx, step)
 	default:
 		return nil, fmt.Errorf("this agent does not know the step %s", step.StepType)
 	}

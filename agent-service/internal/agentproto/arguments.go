@@ -58,6 +58,33 @@ type ImagesArgs struct {
 	Timeout int `json:"timeout"`
 }
 
+// DiskIdentity tells a disk from all others. Names that may be of another disk after a boot are not part of it.
+type DiskIdentity struct {
+	Serial string `json:"serial"`
+	WWN    string `json:"wwn,omitempty"`
+	// ID is the name below /dev/disk/by-id, empty where the system makes none.
+	ID        string `json:"id,omitempty"`
+	SizeBytes int64  `json:"size_bytes"`
+}
+
+// WipeArgs is the argument of a wipe-disk step. The agent finds the disks by itself, and touches none unless each of them is there once.
+type WipeArgs struct {
+	Disks []DiskIdentity `json:"disks"`
+}
+
+// BootArtifactsArgs is the argument of download-boot-artifacts and reboot-for-reclaim steps: what the installed system restarts into.
+type BootArtifactsArgs struct {
+	KernelURL string `json:"kernel_url"`
+	InitrdURL string `json:"initrd_url"`
+	// RootFSURL is empty where the initial RAM disk is the whole system.
+	RootFSURL string `json:"rootfs_url,omitempty"`
+	// KernelSHA256 and InitrdSHA256 are checksums in hexadecimal digits. Agents of this service start nothing that has others.
+	KernelSHA256 string `json:"kernel_sha256"`
+	InitrdSHA256 string `json:"initrd_sha256"`
+	// CommandLine is the kernel's.
+	CommandLine string `json:"command_line"`
+}
+
 // UpgradeArgs is the argument of an upgrade-agent step.
 type UpgradeArgs struct {
 	// Version is that of the service's agent.

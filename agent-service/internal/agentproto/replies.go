@@ -68,6 +68,11 @@ type DiskReply struct {
 	Sync int64 `json:"io_sync_duration"`
 }
 
+// WipeReply is the output of a wipe-disk step: the disks that were wiped and hold no signature any more.
+type WipeReply struct {
+	Disks []DiskIdentity `json:"disks"`
+}
+
 // ImagesReply is the output of a container-image-availability step.
 type ImagesReply struct {
 	Images []Availability `json:"images"`

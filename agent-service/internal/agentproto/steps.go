@@ -29,6 +29,7 @@ const (
 	StepUpgradeAgent      StepType = "upgrade-agent"
 	StepBootArtifacts     StepType = "download-boot-artifacts"
 	StepRebootForReclaim  StepType = "reboot-for-reclaim"
+	StepWipeDisk          StepType = "wipe-disk"
 )
 
 // StepReply is what an agent reports about one step.

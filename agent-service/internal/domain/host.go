@@ -79,6 +79,15 @@ type Host struct {
 	// LogsState is requested, collecting, completed or timeout, empty before; LogsAt is since when.
 	LogsState string
 	LogsAt    time.Time
+	// Written are the disks that this service had written since the host was wiped last, and InstallationDisk is the path of the one that is being written in this boot.
+	Written          []hardware.DiskIdentity `json:",omitempty"`
+	InstallationDisk string                  `json:",omitempty"`
+	// Resident is true where the agent of the installed system asks for instructions.
+	Resident bool `json:",omitempty"`
+	// Node is what the host is in its cluster.
+	Node Node `json:",omitzero"`
+	// Release is the last one, zero for a host that has not been bound since it is known, and for one that is bound.
+	Release Release `json:",omitzero"`
 	HostSettings
 	// Revision grows with each change of the row. It is what SpecSynced, lists and watches compare.
 	Revision int64
@@ -193,8 +202,10 @@ func (h *Host) ForgetPreparation() {
 	}
 }
 
-// Leave ends a binding: what the tenant said of the host goes, what the machine reported stays.
-func (h *Host) Leave() {
+// Leave ends a binding at a time: what the tenant said of the host goes, what the machine reported stays.
+func (h *Host) Leave(now time.Time) {
+	h.Release = Release{ClusterID: h.ClusterID, NodeName: h.Node.Name, Binding: h.Stamps.Binding, StartedAt: now}
+	h.Node = Node{}
 	h.PreviousCluster, h.ClusterID, h.DayTwo = h.ClusterID, "", false
 	h.HostSettings = HostSettings{Approved: h.Approved, Role: AutoAssign, RequestedHostname: h.FreeHostname}
 	h.FreeHostname, h.Validations = "", nil // their sentences name the cluster and what the host was called there

@@ -86,6 +86,8 @@ type InfraEnvSettings struct {
 	AutoApprove bool
 	// AgentLabels are put on the custom resources of hosts when these are made.
 	AgentLabels map[string]string
+	// Wipe is what is erased of hosts before they are free again; empty is WipeNone.
+	Wipe Wipe `json:",omitempty"`
 }
 
 // KernelArgument is one change to the kernel command line of the discovery image.
@@ -97,7 +99,7 @@ type KernelArgument struct {
 
 // InImage are the settings that the image shows.
 func (e InfraEnvSettings) InImage() InfraEnvSettings {
-	e.AutoApprove, e.AgentLabels, e.IPXEScriptType = false, nil, ""
+	e.AutoApprove, e.AgentLabels, e.IPXEScriptType, e.Wipe = false, nil, "", ""
 	return e
 }
 
@@ -115,6 +117,8 @@ func (e InfraEnvSettings) Check() error {
 		return Refuse(Invalid, "ImageTypeInvalid", "image_type %q: write full-iso, minimal-iso or disconnected-iso", Truncate(e.ImageType, 64))
 	case e.NTPSources != "" && e.AdditionalNTPSources != "":
 		return Refuse(Invalid, "NTPSourcesInvalid", "ntp_sources and additional_ntp_sources exclude each other")
+	case e.Wipe != "" && !slices.Contains(Wipes, e.Wipe):
+		return Refuse(Invalid, "WipeInvalid", "on_release.wipe %q: write None, InstalledDisk or AllDisks", Truncate(string(e.Wipe), 64))
 	case e.NetworkDiscoveryDelaySeconds < 0:
 		return Refuse(Invalid, "DelayInvalid", "network_discovery_delay_seconds must not be negative")
 	case e.RendezvousIP != "" && !isAddress(e.RendezvousIP):

@@ -186,4 +186,6 @@ type Target struct {
 	SizeBytes int64  `json:"sizeBytes"`
 	// ISCSIAddress is of the interface that the disk is reached through, empty for disks in the machine.
 	ISCSIAddress string `json:"iscsiAddress,omitempty"`
+	// Identity tells the disk from all others.
+	Identity DiskIdentity `json:"identity,omitzero"`
 }

@@ -185,9 +185,15 @@ func (i *Inventory) targets() []Target {
 		if device == "" {
 			device = path.Join("/dev", d.Name)
 		}
-		targets = append(targets, Target{ID: bounded(cmp.Or(d.ID, d.ByID, device), maxPath), Path: bounded(device, maxPath), SizeBytes: d.SizeBytes, ISCSIAddress: iscsiAddress(d)})
+		targets = append(targets, Target{ID: bounded(cmp.Or(d.ID, d.ByID, device), maxPath), Path: bounded(device, maxPath), SizeBytes: d.SizeBytes, ISCSIAddress: iscsiAddress(d), Identity: d.bounded().Identity()})
 	}
 	return targets
+}
+
+// bounded is the disk with an identity of bounded length.
+func (d Disk) bounded() Disk {
+	d.Serial, d.WWN, d.ID, d.ByID = bounded(d.Serial, maxText), bounded(d.WWN, maxText), bounded(d.ID, maxPath), bounded(d.ByID, maxPath)
+	return d
 }
 
 // iscsiAddress is of the interface that a disk is reached through, empty for disks in the machine.

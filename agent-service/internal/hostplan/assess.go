@@ -23,6 +23,7 @@ func (r *Rules) Facts(h *domain.Host, c *domain.Cluster) lifecycle.Facts {
 		Prepared:   h.Images == validate.Passed && h.Checks.DiskSpeed != validate.Unknown && !slow,
 		Unprepared: h.Images == validate.Refused || slow,
 		Rebooted:   lifecycle.AfterReboot(h.Progress.Stage), Stage: h.Progress.Stage, Attempts: h.Attempts,
+		Resident: h.Resident, Unreleased: h.Release.Underway(),
 	}
 	if c != nil {
 		f.ClusterPreparing = c.Status == lifecycle.ClusterPreparing
@@ -70,6 +71,7 @@ func TakesDayTwo(c *domain.Cluster) bool {
 
 // Assess validates a host and applies refresh to it.
 func (p *Plan) Assess(h *domain.Host, c *domain.Cluster, around *validate.Surroundings) {
+	p.Settle(h)
 	silenced := slices.Contains(p.Silenced, h.HostKey)
 	subject := p.Subject(h)
 	subject.Connected = subject.Connected && !silenced
@@ -81,8 +83,13 @@ func (p *Plan) Assess(h *domain.Host, c *domain.Cluster, around *validate.Surrou
 	facts := p.Facts(h, c)
 	facts.Connected = facts.Connected && !silenced
 	o := lifecycle.Apply(h.State, lifecycle.Refresh, facts)
+	if err := p.Apply(h, o, h.ClusterID, h.DayTwo); err != nil {
+		return // the service asks: no rule refuses it
+	}
 	info := o.Info
 	switch {
+	case facts.Unreleased && o.To == lifecycle.InsufficientUnbound:
+		info += ": " + h.Release.Why()
 	case o.To == lifecycle.Insufficient || o.To == lifecycle.InsufficientUnbound:
 		info += ": " + strings.Join(validate.Failing(results, h.ClusterID != ""), "; ")
 	case o.To == lifecycle.PreparingFailed && o.To != h.State:
@@ -256,7 +263,7 @@ func Overdue(h *domain.Host, silent bool, inState, inStage time.Duration) (lifec
 // factsWhileSilent are those of a silent host.
 func factsWhileSilent(h *domain.Host) lifecycle.Facts {
 	return lifecycle.Facts{
-		HasInventory: h.Summary.Hash != "", DayTwo: h.DayTwo, Rebooted: lifecycle.AfterReboot(h.Progress.Stage), Stage: h.Progress.Stage,
+		HasInventory: h.Summary.Hash != "", DayTwo: h.DayTwo, Rebooted: lifecycle.AfterReboot(h.Progress.Stage), Stage: h.Progress.Stage, Resident: h.Resident,
 		ClusterPreparing: true, ClusterInstalling: true,
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/domain"
-	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
 // versionNumber is what agents of assisted-service can read as a version; others are left out.
@@ -40,9 +39,8 @@ func (r *Rules) assistedArguments(h *domain.Host, t agentproto.StepType, k Known
 }
 
 func (r *Rules) assistedInstall(h *domain.Host, c *domain.Cluster) agentproto.AssistedInstallArgs {
-	disk, _ := validate.Disk(r.Subject(h), r.Minimums)
 	step := agentproto.AssistedInstallArgs{
-		InfraEnvID: h.InfraEnvID, HostID: h.HostID, ClusterID: c.ID, Role: h.Role, BootDevice: disk.Path, InstallerImage: r.InstallerImage, ControllerImage: r.InstallerImage,
+		InfraEnvID: h.InfraEnvID, HostID: h.HostID, ClusterID: c.ID, Role: h.Role, BootDevice: r.device(h), InstallerImage: r.InstallerImage, ControllerImage: r.InstallerImage,
 		ControlPlaneCount: c.ControlPlaneCount, InstallerArgs: h.InstallerArgs,
 	}
 	if h.Bootstrap {

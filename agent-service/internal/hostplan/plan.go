@@ -78,6 +78,13 @@ func (p *Plan) Enter(h *domain.Host, to lifecycle.State, info string) {
 	if to == lifecycle.Failed && h.Progress.Stage != "" {
 		info += " (stage " + string(h.Progress.Stage) + ")"
 	}
+	if to == lifecycle.Installing {
+		// What is written to is recorded before it is.
+		h.InstallationDisk, h.Resident = "", false
+		if disk, ok := validate.Disk(p.Subject(h), p.Minimums); ok {
+			h.Write(disk)
+		}
+	}
 	from := h.State
 	h.State, h.StateInfo, h.StateUpdatedAt = to, info, p.Now
 	severity := domain.Info
@@ -103,9 +110,9 @@ func (p *Plan) Apply(h *domain.Host, o lifecycle.Outcome, clusterID string, dayT
 		case lifecycle.ForgetProgress:
 			h.Progress, h.Attempts = domain.Progress{}, h.Attempts+1
 		case lifecycle.LeaveCluster:
-			h.Leave()
+			h.Leave(p.Now)
 		case lifecycle.JoinCluster:
-			h.ClusterID, h.DayTwo, h.FreeHostname = clusterID, dayTwo, h.RequestedHostname
+			h.ClusterID, h.DayTwo, h.FreeHostname, h.Release = clusterID, dayTwo, h.RequestedHostname, domain.Release{}
 		case lifecycle.EndTokens:
 			h.Stamps = domain.Stamps{Registration: p.NewStamp(), Binding: p.NewStamp()}
 		case lifecycle.Reassess:

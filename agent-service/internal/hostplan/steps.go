@@ -31,11 +31,12 @@ const maxPeers = 256
 var Periods = map[agentproto.StepType]time.Duration{
 	agentproto.StepInventory: 1, agentproto.StepNTP: 1, agentproto.StepConnectivity: 1, agentproto.StepDomainResolution: 5, agentproto.StepAPIConnectivity: 5, agentproto.StepDiskSpeed: 1, agentproto.StepImageAvailability: 10, agentproto.StepInstall: 1, agentproto.StepStopInstallation: 5,
 	agentproto.StepBootArtifacts: 1, agentproto.StepRebootForReclaim: 1, agentproto.StepLogsGather: 60, agentproto.StepUpgradeAgent: 10,
+	agentproto.StepWipeDisk: 5,
 }
 
 // Asked are the steps of each state.
 var Asked = map[lifecycle.State][]agentproto.StepType{
-	lifecycle.DiscoveringUnbound: {agentproto.StepInventory, agentproto.StepNTP, agentproto.StepImageAvailability, agentproto.StepUpgradeAgent}, lifecycle.InsufficientUnbound: {agentproto.StepInventory, agentproto.StepNTP, agentproto.StepImageAvailability, agentproto.StepUpgradeAgent},
+	lifecycle.DiscoveringUnbound: {agentproto.StepInventory, agentproto.StepNTP, agentproto.StepImageAvailability, agentproto.StepUpgradeAgent, agentproto.StepWipeDisk}, lifecycle.InsufficientUnbound: {agentproto.StepInventory, agentproto.StepNTP, agentproto.StepImageAvailability, agentproto.StepUpgradeAgent, agentproto.StepWipeDisk},
 	lifecycle.KnownUnbound: {agentproto.StepInventory, agentproto.StepNTP, agentproto.StepImageAvailability, agentproto.StepUpgradeAgent}, lifecycle.DisconnectedUnbound: {agentproto.StepInventory},
 	lifecycle.Unbinding: {agentproto.StepInventory}, lifecycle.Binding: {agentproto.StepInventory}, lifecycle.Disconnected: {agentproto.StepInventory},
 	lifecycle.Discovering:              {agentproto.StepInventory, agentproto.StepNTP, agentproto.StepConnectivity, agentproto.StepDomainResolution, agentproto.StepAPIConnectivity, agentproto.StepImageAvailability, agentproto.StepUpgradeAgent},
@@ -69,6 +70,8 @@ const registries = "registries"
 // About is what makes a step another one.
 func About(h *domain.Host, t agentproto.StepType) string {
 	switch {
+	case t == agentproto.StepWipeDisk:
+		return aboutWipe(h)
 	case t != agentproto.StepImageAvailability:
 		return Situation(h)
 	case h.State == lifecycle.PreparingForInstallation:
@@ -109,6 +112,9 @@ func (r *Rules) Arguments(h *domain.Host, t agentproto.StepType, k Known) (argum
 	case agentproto.StepConnectivity:
 		peers := peersOf(h, k.Members)
 		return []string{agentproto.Argument(peers)}, len(peers) > 0, nil
+	case agentproto.StepWipeDisk:
+		arguments, wanted = wipeArguments(h)
+		return arguments, wanted, nil
 	case agentproto.StepUpgradeAgent:
 		return []string{agentproto.Argument(agentproto.UpgradeArgs{Version: r.AgentVersion, Architecture: Architecture(h), SHA256: k.AgentSum})}, r.Outdated(h) && k.AgentSum != "", nil
 	case agentproto.StepDomainResolution, agentproto.StepAPIConnectivity, agentproto.StepInstall, agentproto.StepImageAvailability, agentproto.StepDiskSpeed, agentproto.StepLogsGather:
@@ -229,15 +235,23 @@ func (r *Rules) Image(c *domain.Cluster, h *domain.Host) (agentproto.OSImage, er
 	return agentproto.OSImage{}, domain.Refuse(domain.Conflict, "OSImageUnknown", "there is no image of version %q for %s: configure one (--os-images), or choose another version", c.OpenshiftVersion, architecture)
 }
 
+// device is the path of the disk that a host writes: the one that was recorded when it began.
+func (r *Rules) device(h *domain.Host) string {
+	if h.InstallationDisk != "" {
+		return h.InstallationDisk
+	}
+	disk, _ := validate.Disk(r.Subject(h), r.Minimums)
+	return disk.Path
+}
+
 // installArgs are the instruction to write the image.
 func (r *Rules) installArgs(h *domain.Host, c *domain.Cluster, networkConfig string) (args agentproto.InstallArgs, err error) {
 	image, err := r.Image(c, h)
 	if err != nil {
 		return args, err
 	}
-	disk, _ := validate.Disk(r.Subject(h), r.Minimums)
 	args = agentproto.InstallArgs{
-		InfraEnvID: h.InfraEnvID, HostID: h.HostID, ClusterID: c.ID, Role: h.Role, Hostname: h.Hostname(), Device: disk.Path, Image: image,
+		InfraEnvID: h.InfraEnvID, HostID: h.HostID, ClusterID: c.ID, Role: h.Role, Hostname: h.Hostname(), Device: r.device(h), Image: image,
 		FirstBootURL: "/api/assisted-install/v2/infra-envs/" + h.InfraEnvID + "/hosts/" + h.HostID + "/first-boot", SkipDisks: h.SkipFormattingDisks,
 		NetworkConfig: networkConfig,
 	}

@@ -5,6 +5,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -22,6 +23,7 @@ func (s *server) RegisterInfraEnv(ctx context.Context, r api.RegisterInfraEnvReq
 		Proxy: proxyOf(b.Proxy), NTPSources: value(b.NtpSources), AdditionalNTPSources: value(b.AdditionalNtpSources), SSHAuthorizedKey: value(b.SSHAuthorizedKey),
 		StaticNetworkConfig: staticNetwork(value(b.StaticNetworkConfig)), IgnitionConfigOverride: b.IgnitionConfigOverride, KernelArguments: kernelArguments(value(b.KernelArguments)),
 		AdditionalTrustBundle: b.AdditionalTrustBundle, RendezvousIP: value(b.RendezvousIP), NetworkDiscoveryDelaySeconds: value(b.NetworkDiscoveryDelaySeconds),
+		Wipe: domain.Wipe(b.OnRelease.Wipe),
 	}}
 	if cluster, err := b.ClusterID.Get(); err == nil {
 		request.ClusterID = cluster.String()
@@ -74,6 +76,7 @@ func (s *server) UpdateInfraEnv(ctx context.Context, r api.UpdateInfraEnvRequest
 		setList(&settings.KernelArguments, b.KernelArguments, kernelArguments)
 		set(&settings.AdditionalTrustBundle, b.AdditionalTrustBundle)
 		set(&settings.NetworkDiscoveryDelaySeconds, b.NetworkDiscoveryDelaySeconds)
+		setAs(&settings.Wipe, b.OnRelease, func(r api.OnRelease) domain.Wipe { return domain.Wipe(r.Wipe) })
 		return nil
 	})
 	if err != nil {
@@ -96,6 +99,11 @@ func (s *server) RegenerateInfraEnvSigningKey(ctx context.Context, r api.Regener
 // RevokeInfraEnvHostTokens implements api.StrictServerInterface.
 func (s *server) RevokeInfraEnvHostTokens(ctx context.Context, r api.RevokeInfraEnvHostTokensRequestObject) (api.RevokeInfraEnvHostTokensResponseObject, error) {
 	return api.RevokeInfraEnvHostTokens204Response{}, s.Service.RevokeHostTokens(ctx, principal(ctx), r.InfraEnvID.String())
+}
+
+// onRelease says what is done with hosts of an InfraEnv before they are free again.
+func onRelease(wipe domain.Wipe) api.OnRelease {
+	return api.OnRelease{Wipe: api.OnReleaseWipe(cmp.Or(wipe, domain.WipeNone))}
 }
 
 // NoImages is why a service without live images has no discovery images.
@@ -171,7 +179,7 @@ func (s *server) infraEnv(ctx context.Context, env *domain.InfraEnv) api.InfraEn
 		ClusterID: id(env.ClusterID), OpenshiftVersion: env.OSImageVersion, CPUArchitecture: api.CPUArchitecture(env.CPUArchitecture), Type: api.ImageType(env.ImageType),
 		NtpSources: env.NTPSources, AdditionalNtpSources: env.AdditionalNTPSources, SSHAuthorizedKey: env.SSHAuthorizedKey, PullSecretSet: env.PullSecret != "",
 		StaticNetworkConfig: string(env.StaticNetworkConfig), RendezvousIP: env.RendezvousIP, IgnitionConfigOverride: env.IgnitionConfigOverride,
-		KernelArguments: text(env.KernelArguments), AdditionalTrustBundle: env.AdditionalTrustBundle, NetworkDiscoveryDelaySeconds: env.NetworkDiscoveryDelaySeconds,
+		KernelArguments: text(env.KernelArguments), AdditionalTrustBundle: env.AdditionalTrustBundle, NetworkDiscoveryDelaySeconds: env.NetworkDiscoveryDelaySeconds, OnRelease: onRelease(env.Wipe),
 		CreatedAt: env.CreatedAt, UpdatedAt: env.UpdatedAt, Proxy: shownProxy(env.Proxy),
 	}
 	if s.Images != nil && shown.OpenshiftVersion == "" {

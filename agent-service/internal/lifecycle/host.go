@@ -63,6 +63,10 @@ type Facts struct {
 	Rebooted bool
 	// SameBoot: the machine that registers has not been booted since it registered last.
 	SameBoot bool
+	// Resident: the agent of the installed system asks for instructions.
+	Resident bool
+	// Unreleased: the cluster that the host left, or its disks, are not done yet.
+	Unreleased bool
 	// Attempts is how often the installation began again in this boot.
 	Attempts int
 	// Stage is the one that is reported.
@@ -194,6 +198,9 @@ func Installs(s State) bool { return slices.Contains(underWay, s) || s == Instal
 // Idle is true for hosts that are bound and take no part in an installation yet.
 func Idle(s State) bool { return s == Binding || slices.Contains(bound, s) }
 
+// Free is true for hosts that belong to no cluster and run the discovery image as far as is known.
+func Free(s State) bool { return slices.Contains(free, s) || s == Unbinding }
+
 // MustBoot is true for states that end only when the machine boots the discovery image again.
 func MustBoot(s State) bool {
 	return s == UnbindingPendingUserAction || s == ResettingPendingUserAction || s == InstallingPendingUserAction
@@ -214,7 +221,7 @@ var TimeOuts = map[State]time.Duration{
 	Installing:               20 * time.Minute,
 	InstallingInProgress:     60 * time.Minute,
 	Reclaiming:               60 * time.Minute,
-	ReclaimingRebooting:      60 * time.Minute,
+	ReclaimingRebooting:      20 * time.Minute,
 }
 
 // Stages are all stages in their order.

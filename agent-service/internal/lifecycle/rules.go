@@ -25,6 +25,9 @@ var (
 	done            = &Condition{"stage is Done", func(f Facts) bool { return f.Stage == StageDone }}
 	doneDayTwo      = &Condition{"stage is Done, joins an installed cluster", func(f Facts) bool { return f.Stage == StageDone && f.DayTwo }}
 	failed          = &Condition{"stage is Failed", func(f Facts) bool { return f.Stage == StageFailed }}
+	resident        = &Condition{"its installed system asks for instructions", func(f Facts) bool { return f.Resident && f.Connected }}
+	residentLost    = &Condition{"its installed system does not ask any more", func(f Facts) bool { return f.Resident && !f.Connected }}
+	unreleased      = &Condition{"not released yet", func(f Facts) bool { return f.Unreleased }}
 )
 
 // Sentences that several rules say.
@@ -43,6 +46,8 @@ const (
 	infoWrongBoot    = "Expected the host to boot from disk, but it booted the discovery image: boot it from its disk"
 	infoMedia        = "Host cannot read the medium that it was booted from"
 	infoElsewhere    = "The machine was booted with the image of another InfraEnv"
+	infoReclaiming   = "Host is being brought back"
+	infoUnreleased   = "Host is not free yet"
 
 	busyReason   = "HostInstalling"
 	busyInfo     = "the host is being installed: cancel the installation first"
@@ -53,6 +58,7 @@ const (
 	boundReason  = "HostBoundAlready"
 	boundInfo    = "the host is bound to a cluster already: move it instead, or unbind it first"
 	bootReason   = "HostMustBoot"
+	releaseInfo  = "the host is not released yet: its status says what it waits for"
 	notReady     = "HostNotReady"
 	notReadyInfo = "the host is not ready to be installed"
 	notExpected  = "StageNotExpected"
@@ -86,6 +92,7 @@ var registerRules = []Rule{
 }
 
 var bindRules = []Rule{
+	{Verb: Bind, From: of(free, only(Unbinding)), If: unreleased, Refusal: "HostNotReleased", Info: releaseInfo},
 	{Verb: Bind, From: of(free, only(Unbinding)), If: notConnected, To: Binding, Info: infoBinding, Effects: []Effect{JoinCluster, ForgetInstallation}},
 	{Verb: Bind, From: of(free, only(Unbinding)), To: Discovering, Info: infoDiscovering, Effects: []Effect{JoinCluster, ForgetInstallation, Reassess}},
 	{Verb: Bind, From: of(reclaiming, only(UnbindingPendingUserAction)), Refusal: bootReason, Info: infoMustBoot},
@@ -102,6 +109,7 @@ var unbindRules = []Rule{
 		Verb: Unbind, From: of(bound, only(Binding, PreparingFailed)), To: DiscoveringUnbound, Info: infoDiscovering,
 		Effects: []Effect{LeaveCluster, ForgetInstallation, EndTokens, Reassess},
 	},
+	{Verb: Unbind, From: only(Installed, AddedToExistingCluster), If: resident, To: Reclaiming, Info: infoReclaiming, Effects: []Effect{LeaveCluster, ForgetInstallation}},
 	{
 		Verb: Unbind, From: of(ended, only(InstallingPendingUserAction, ResettingPendingUserAction)), To: UnbindingPendingUserAction, Info: infoMustBoot,
 		Effects: []Effect{LeaveCluster, ForgetInstallation, EndTokens},
@@ -164,7 +172,7 @@ var endRules = []Rule{
 // reclaimRules let an installed system keep its token while it brings its machine back.
 var reclaimRules = []Rule{
 	{Verb: Reclaim, From: mine, If: clusterBusy, Refusal: keptReason, Info: keptInfo},
-	{Verb: Reclaim, From: only(Installed, AddedToExistingCluster), To: Reclaiming, Info: "Host is being brought back", Effects: []Effect{LeaveCluster, ForgetInstallation}},
+	{Verb: Reclaim, From: only(Installed, AddedToExistingCluster), To: Reclaiming, Info: infoReclaiming, Effects: []Effect{LeaveCluster, ForgetInstallation}},
 	{
 		Verb: Reclaim, From: only(Failed, Cancelled, InstallingPendingUserAction, ResettingPendingUserAction), To: UnbindingPendingUserAction, Info: infoMustBoot,
 		Effects: []Effect{LeaveCluster, ForgetInstallation, EndTokens},
@@ -186,8 +194,11 @@ var refreshRules = []Rule{
 	{Verb: Refresh, From: only(Unbinding), If: notConnected},
 	{Verb: Refresh, From: free, If: notConnected, To: DisconnectedUnbound, Info: infoDisconnected},
 	{Verb: Refresh, From: of(free, only(Unbinding)), If: noInventory, To: DiscoveringUnbound, Info: infoDiscovering},
+	{Verb: Refresh, From: of(free, only(Unbinding)), If: unreleased, To: InsufficientUnbound, Info: infoUnreleased},
 	{Verb: Refresh, From: of(free, only(Unbinding)), If: insufficient, To: InsufficientUnbound, Info: infoInsufficient},
 	{Verb: Refresh, From: of(free, only(Unbinding)), To: KnownUnbound, Info: infoReadyToBind},
+
+	{Verb: Refresh, From: only(Reclaiming), If: residentLost, To: UnbindingPendingUserAction, Info: infoMustBoot, Effects: []Effect{EndTokens}},
 
 	{Verb: Refresh, From: only(Binding), If: notConnected},
 	{Verb: Refresh, From: of(bound, preparing, only(PreparingFailed)), If: notConnected, To: Disconnected, Info: infoDisconnected},

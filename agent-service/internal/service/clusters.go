@@ -156,14 +156,8 @@ func (s *Service) DeleteCluster(ctx context.Context, by domain.Principal, id str
 			if lifecycle.Busy(h.State) {
 				h.State = lifecycle.Cancelled
 			}
-			o := lifecycle.Apply(h.State, lifecycle.Unbind, w.Facts(h, nil))
-			if err := w.Apply(h, o, "", false); err != nil {
+			if err := w.Abandon(ctx, h, c); err != nil {
 				return err
-			}
-			w.Tell(h, id, domain.Info, "host_unbind_succeeded", true, "Host %s: Successfully unbound from cluster", h.Label())
-			h.State, h.StateInfo, h.StateUpdatedAt = o.To, o.Info, w.Now
-			if o.Has(lifecycle.Reassess) {
-				w.Assess(h, nil, nil)
 			}
 		}
 		w.TellCluster(c, domain.Info, "cluster_deregistered", "Deregistered cluster")

@@ -8,6 +8,7 @@ import (
 	"context"
 	"hash/maphash"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -130,6 +131,11 @@ func (s *Service) take(ctx context.Context, h *domain.Host, key domain.HostKey, 
 		return s.takeInstall(ctx, key, reply)
 	case agentproto.StepUpgradeAgent:
 		return s.takeUpgrade(ctx, key, reply)
+	case agentproto.StepWipeDisk:
+		return s.learn(ctx, key, func(_ context.Context, w *transaction.Work, h *domain.Host) error {
+			w.TakeWipe(h, reply)
+			return nil
+		})
 	case agentproto.StepBootArtifacts:
 		verb := lifecycle.ReclaimReboot
 		if reply.ExitCode != 0 {
@@ -181,7 +187,7 @@ func (s *Service) takeInventory(ctx context.Context, known *domain.Host, key dom
 	if known.Assisted() && known.Fingerprint == "" && hostplan.OtherMachine(known.Summary, summary) {
 		return s.takeTwin(ctx, key, summary)
 	}
-	if known.Twin == "" && known.Summary.Hash == summary.Hash && known.Summary.ClockSkewSeconds == summary.ClockSkewSeconds && known.MediaConnected {
+	if known.Twin == "" && known.Summary.Hash == summary.Hash && slices.Equal(known.Summary.Targets, summary.Targets) && known.Summary.ClockSkewSeconds == summary.ClockSkewSeconds && known.MediaConnected {
 		return nil
 	}
 	return s.learn(ctx, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {

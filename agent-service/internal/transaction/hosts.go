@@ -108,6 +108,11 @@ func (w *Work) Join(ctx context.Context, h *domain.Host, c *domain.Cluster, verb
 	if err := w.admit(ctx, h, c); err != nil {
 		return err
 	}
+	if wipe, err := w.wipe(ctx, h); err != nil {
+		return err
+	} else if from != "" && wipe != domain.WipeNone {
+		return domain.Refuse(domain.Conflict, "HostNotReleased", "host %s was written to in cluster %s and has to be wiped: unbind it, then bind it", h.HostID, from)
+	}
 	if from != "" {
 		w.Tell(h, from, domain.Info, "host_unbind_succeeded", false, "Host %s: Successfully unbound from cluster", h.Label())
 	}
@@ -136,19 +141,49 @@ func (w *Work) Release(ctx context.Context, h *domain.Host, verb lifecycle.Verb)
 	if err := w.Apply(h, o, "", false); err != nil {
 		return err
 	}
-	if from != "" && h.ClusterID == "" {
-		w.Tell(h, from, domain.Info, "host_unbind_succeeded", true, "Host %s: Successfully unbound from cluster", h.Label())
+	if err := w.free(ctx, h, source, o); err != nil || from == "" {
+		return err
 	}
-	h.State, h.StateInfo, h.StateUpdatedAt = o.To, o.Info, w.Now
-	if o.Has(lifecycle.Reassess) {
-		if err := w.Refresh(ctx, h); err != nil {
+	return w.RefreshCluster(ctx, from)
+}
+
+// Abandon frees a host of a cluster that is deleted.
+func (w *Work) Abandon(ctx context.Context, h *domain.Host, c *domain.Cluster) error {
+	o := lifecycle.Apply(h.State, lifecycle.Unbind, w.Facts(h, nil))
+	if err := w.Apply(h, o, "", false); err != nil {
+		return err
+	}
+	return w.free(ctx, h, c, o)
+}
+
+// free brings a host into the state that the end of its binding leads to, and says what its release has to do.
+func (w *Work) free(ctx context.Context, h *domain.Host, from *domain.Cluster, o lifecycle.Outcome) error {
+	if o.Has(lifecycle.LeaveCluster) && from != nil {
+		w.Tell(h, from.ID, domain.Info, "host_unbind_succeeded", true, "Host %s: Successfully unbound from cluster", h.Label())
+		wipe, err := w.wipe(ctx, h)
+		if err != nil {
 			return err
 		}
+		h.Release.Cluster, h.Release.Wipe = from.Kube, wipe
 	}
-	if from != "" {
-		return w.RefreshCluster(ctx, from)
+	h.State, h.StateInfo, h.StateUpdatedAt = o.To, o.Info, w.Now
+	w.Settle(h)
+	if o.Has(lifecycle.Reassess) {
+		w.Assess(h, nil, nil)
 	}
 	return nil
+}
+
+// wipe is what is erased of a host before it is free again: nothing where nothing was written.
+func (w *Work) wipe(ctx context.Context, h *domain.Host) (domain.Wipe, error) {
+	if len(h.Written) == 0 {
+		return domain.WipeNone, nil
+	}
+	e, err := w.InfraEnv(ctx, h.InfraEnvID)
+	if err != nil || e == nil {
+		return domain.WipeNone, err
+	}
+	return cmp.Or(e.Wipe, domain.WipeNone), nil
 }
 
 // Act applies a verb that leaves the host where it is bound.

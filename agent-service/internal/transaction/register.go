@@ -6,6 +6,7 @@ package transaction
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hostplan"
@@ -38,7 +39,9 @@ func (w *Work) Register(ctx context.Context, key domain.HostKey, request domain.
 	}
 	h.AgentVersion, h.Fingerprint, h.BootID, h.RegisteredAt = request.AgentVersion, request.Fingerprint, request.BootID, w.Now
 	h.Stamps.Registration = w.NewStamp()
-	h.Admission = domain.Generations{}
+	h.Admission, h.Resident = domain.Generations{}, false
+	inherit(h, elsewhere)
+	h.Release.WipeFailure = "" // it is tried again
 	if request.BootID == "" && request.ImageGeneration > 0 {
 		h.Admission = domain.Generations{ImageGeneration: request.ImageGeneration, HostGeneration: e.HostGeneration}
 	}
@@ -119,6 +122,18 @@ func (w *Work) records(ctx context.Context, e *domain.InfraEnv, key domain.HostK
 		}
 	}
 	return own, elsewhere, nil
+}
+
+// inherit gives a host the release of the same machine in another InfraEnv, with what is still to be wiped. Only one of them may have it: the other would wipe what is
+// written meanwhile.
+func inherit(h *domain.Host, elsewhere []*domain.Host) {
+	for _, other := range elsewhere {
+		if h.ClusterID != "" || h.Release.Underway() || !other.Release.Underway() {
+			continue
+		}
+		h.Release, h.Written = other.Release, append(slices.Clone(h.Written), other.Written...)
+		other.Release, other.Written = domain.Release{}, nil
+	}
 }
 
 // supersede disconnects the same machine in other InfraEnvs, at once: it runs another image now.

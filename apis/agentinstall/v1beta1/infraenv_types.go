@@ -41,6 +41,25 @@ type KernelArgument struct {
 	Value string `json:"value,omitempty"`
 }
 
+// WipePolicy says what is erased of a machine before it is free again.
+// +kubebuilder:validation:Enum=None;InstalledDisk;AllDisks
+type WipePolicy string
+
+const (
+	// WipeNone leaves disks as they are.
+	WipeNone WipePolicy = "None"
+	// WipeInstalledDisk erases the disks that the service had written, which it finds by serial number and id.
+	WipeInstalledDisk WipePolicy = "InstalledDisk"
+	// WipeAllDisks erases every other disk that can be installed to, too.
+	WipeAllDisks WipePolicy = "AllDisks"
+)
+
+// ReleasePolicy says what is done with a machine before it is free again.
+type ReleasePolicy struct {
+	// wipe is None, InstalledDisk or AllDisks. A machine that could not be wiped is not free.
+	Wipe WipePolicy `json:"wipe"`
+}
+
 // InfraEnvSpec is what the discovery image of an InfraEnv is like.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.ntpSources) || size(self.ntpSources) == 0 || !has(self.additionalNTPSources) || size(self.additionalNTPSources) == 0",message="ntpSources replaces all time servers and additionalNTPSources adds some: write one of them"
@@ -95,6 +114,9 @@ type InfraEnvSpec struct {
 	// agentApproval says who approves Agents.
 	// +optional
 	AgentApproval *AgentApproval `json:"agentApproval,omitempty"`
+	// onRelease says what is done with machines that were installed, before they are free again. Unset is wipe: None.
+	// +optional
+	OnRelease *ReleasePolicy `json:"onRelease,omitempty"`
 	// nmStateConfigLabelSelector chooses the NMStateConfigs of this namespace that the image carries.
 	// +optional
 	NMStateConfigLabelSelector metav1.LabelSelector `json:"nmStateConfigLabelSelector,omitempty,omitzero"`

@@ -69,6 +69,10 @@ const (
 	ConditionValidated       = "Validated"
 	ConditionInstalled       = "Installed"
 	ConditionBound           = "Bound"
+	// ConditionJoined says whether the machine is a Ready node of its cluster. It is on Agents whose cluster takes nodes.
+	ConditionJoined = "Joined"
+	// ConditionReleased is False from the end of a binding until the machine may be bound again. It is on Agents that were bound once, and are not now.
+	ConditionReleased = "Released"
 )
 
 // Reasons of the conditions of an Agent.
@@ -101,6 +105,18 @@ const (
 	ReasonBinding                    = "Binding"
 	ReasonUnbinding                  = "Unbinding"
 	ReasonUnbindingPendingUserAction = "UnbindingPendingUserAction"
+
+	ReasonWaitingForBoot = "WaitingForBoot"
+	ReasonWaitingForCSR  = "WaitingForCSR"
+	ReasonNodeNotReady   = "NodeNotReady"
+	ReasonNodeReady      = "NodeReady"
+
+	ReasonDraining       = "Draining"
+	ReasonRebooting      = "Rebooting"
+	ReasonWiping         = "Wiping"
+	ReasonWipeFailed     = "WipeFailed"
+	ReasonWaitingForUser = "WaitingForUser"
+	ReasonReleased       = "Released"
 )
 
 // Conditions of an AgentClassification, and their reasons.

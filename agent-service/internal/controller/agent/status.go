@@ -43,6 +43,15 @@ func status(seen *snapshot, url string, now metav1.Time) agentv1.AgentStatus {
 		h := seen.host
 		conditions = append(conditions, connected(h), requirementsMet(h), validated(h), installed(h), bindingOf(h))
 	}
+	kept := map[string]bool{}
+	if seen.host != nil {
+		for _, c := range slices.Concat(joined(seen.host), released(seen.host)) {
+			conditions, kept[c.Type] = append(conditions, c), true
+		}
+	}
+	said.Conditions = slices.DeleteFunc(said.Conditions, func(c agentv1.Condition) bool {
+		return seen.host != nil && !kept[c.Type] && (c.Type == agentv1.ConditionJoined || c.Type == agentv1.ConditionReleased)
+	})
 	for _, c := range conditions {
 		agentv1.SetCondition(&said.Conditions, c, now)
 	}
@@ -73,6 +82,7 @@ func describe(said *agentv1.AgentStatus, seen *snapshot, base string) {
 	if seen.inventory.ReportTime != nil || h.Progress.Stage != lifecycle.StageDone { // a host that was restored as installed does not report its hardware again
 		said.Inventory = seen.inventory
 	}
+	said.CSRStatus, said.DeprovisionInfo = certificates(h), deprovision(h)
 	said.NtpSources = nil
 	for _, source := range cut(h.NTPSources, maxAddresses) {
 		said.NtpSources = append(said.NtpSources, agentv1.HostNTPSource{SourceName: bound(source.Name, 253), SourceState: bound(source.State, 32)})

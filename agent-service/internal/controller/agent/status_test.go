@@ -173,3 +173,49 @@ func TestValuesOfLabels(t *testing.T) {
 		assert.Equal(t, want, value(text), text)
 	}
 }
+
+func TestAReleaseSaysWhatItWaitsFor(t *testing.T) {
+	at := time.Now()
+	release := func(change ...func(*domain.Release)) domain.Release {
+		r := domain.Release{StartedAt: at, NodeName: "worker-1", Wipe: domain.WipeInstalledDisk, Cluster: domain.KubeRef{Namespace: "team", Name: "blue"}}
+		for _, c := range change {
+			c(&r)
+		}
+		return r
+	}
+	left := func(r *domain.Release) { r.LeftAt = at }
+	wiped := func(r *domain.Release) { r.WipedAt = at }
+	failed := func(r *domain.Release) { r.WipeFailure = "disk with serial number S1 is read only" }
+	ended := func(r *domain.Release) { r.EndedAt = at }
+	for name, c := range map[string]struct {
+		state   lifecycle.State
+		release domain.Release
+		want    string
+		says    string
+	}{
+		"never bound":             {state: lifecycle.KnownUnbound},
+		"drains":                  {state: lifecycle.Reclaiming, release: release(), want: "False Draining", says: "worker-1"},
+		"restarts":                {state: lifecycle.Reclaiming, release: release(left), want: "False Rebooting"},
+		"is restarting":           {state: lifecycle.ReclaimingRebooting, release: release(left), want: "False Rebooting"},
+		"cannot restart":          {state: lifecycle.UnbindingPendingUserAction, release: release(left), want: "False WaitingForUser", says: "boot it"},
+		"is wiped":                {state: lifecycle.InsufficientUnbound, release: release(left), want: "False Wiping"},
+		"cannot be wiped":         {state: lifecycle.InsufficientUnbound, release: release(left, failed), want: "False WipeFailed", says: "S1"},
+		"wiped before its drain":  {state: lifecycle.InsufficientUnbound, release: release(wiped), want: "False Draining"},
+		"free":                    {state: lifecycle.KnownUnbound, release: release(left, wiped, ended), want: "True Released", says: "wiped"},
+		"free, and silent by now": {state: lifecycle.DisconnectedUnbound, release: release(left, wiped, ended), want: "True Released"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			agent := &agentv1.Agent{Status: agentv1.AgentStatus{Conditions: []agentv1.Condition{{Type: agentv1.ConditionReleased, Status: "False", Reason: "Old"}}}}
+			said := status(&snapshot{agent: agent, host: &domain.Host{State: c.state, Release: c.release}}, "http://muster", metav1.Now())
+			found := agentv1.FindCondition(said.Conditions, agentv1.ConditionReleased)
+			if c.want == "" {
+				assert.Nil(t, found)
+				assert.Nil(t, said.DeprovisionInfo)
+				return
+			}
+			assert.Equal(t, c.want, string(found.Status)+" "+found.Reason)
+			assert.Contains(t, found.Message, c.says)
+			assert.Equal(t, "blue", said.DeprovisionInfo.ClusterName)
+		})
+	}
+}

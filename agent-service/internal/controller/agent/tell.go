@@ -25,6 +25,10 @@ var told = []outcome.Rule{
 		Normal: []string{agentv1.ReasonUnbound}, Warning: []string{agentv1.ReasonUnbindingPendingUserAction},
 	},
 	{
+		Condition: agentv1.ConditionReleased, Action: "Release",
+		Normal: []string{agentv1.ReasonReleased}, Warning: []string{agentv1.ReasonWipeFailed},
+	},
+	{
 		Condition: agentv1.ConditionInstalled, Action: "Install",
 		Normal: []string{agentv1.ReasonInstallationInProgress, agentv1.ReasonInstallationCompleted}, Warning: []string{agentv1.ReasonInstallationFailed},
 	},

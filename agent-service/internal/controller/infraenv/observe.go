@@ -59,6 +59,9 @@ func plain(spec *agentv1.InfraEnvSpec) domain.InfraEnvSettings {
 		IgnitionConfigOverride: spec.IgnitionConfigOverride, AdditionalTrustBundle: spec.AdditionalTrustBundle, IPXEScriptType: spec.IPXEScriptType,
 		AutoApprove: spec.AgentApproval != nil && spec.AgentApproval.AutoApprove,
 	}
+	if spec.OnRelease != nil {
+		stated.Wipe = domain.Wipe(spec.OnRelease.Wipe)
+	}
 	if len(spec.AgentLabels) > 0 {
 		stated.AgentLabels = spec.AgentLabels
 	}

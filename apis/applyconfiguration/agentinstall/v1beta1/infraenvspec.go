@@ -38,6 +38,8 @@ type InfraEnvSpecApplyConfiguration struct {
 	AgentLabels map[string]string `json:"agentLabels,omitempty"`
 	// agentApproval says who approves Agents.
 	AgentApproval *AgentApprovalApplyConfiguration `json:"agentApproval,omitempty"`
+	// onRelease says what is done with machines that were installed, before they are free again. Unset is wipe: None.
+	OnRelease *ReleasePolicyApplyConfiguration `json:"onRelease,omitempty"`
 	// nmStateConfigLabelSelector chooses the NMStateConfigs of this namespace that the image carries.
 	NMStateConfigLabelSelector *v1.LabelSelectorApplyConfiguration `json:"nmStateConfigLabelSelector,omitempty"`
 	// ignitionConfigOverride is JSON that is merged into the ignition of the discovery image.
@@ -161,6 +163,14 @@ func (b *InfraEnvSpecApplyConfiguration) WithAgentLabels(entries map[string]stri
 // If called multiple times, the AgentApproval field is set to the value of the last call.
 func (b *InfraEnvSpecApplyConfiguration) WithAgentApproval(value *AgentApprovalApplyConfiguration) *InfraEnvSpecApplyConfiguration {
 	b.AgentApproval = value
+	return b
+}
+
+// WithOnRelease sets the OnRelease field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the OnRelease field is set to the value of the last call.
+func (b *InfraEnvSpecApplyConfiguration) WithOnRelease(value *ReleasePolicyApplyConfiguration) *InfraEnvSpecApplyConfiguration {
+	b.OnRelease = value
 	return b
 }
 

@@ -1,0 +1,290 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/hardware"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/postgrestest"
+)
+
+// onBoth runs a test with SQLite and with PostgreSQL.
+func onBoth(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) { test(t, newWorld(t)) })
+	t.Run("postgres", func(t *testing.T) {
+		w := &world{t: t, store: open(t, postgrestest.Start(t).URL), now: time.Now()}
+		w.Service = w.restart()
+		test(t, w)
+	})
+}
+
+// server is a machine with two disks.
+type server struct {
+	*world
+	key domain.HostKey
+	// boots counts them.
+	boots int
+}
+
+const installedSerial, otherSerial = "S-INSTALLED", "S-OTHER"
+
+func disks(i *hardware.Inventory) {
+	disk := func(name, serial string, size int64) hardware.Disk {
+		return hardware.Disk{Name: name, ID: "/dev/" + name, Path: "/dev/" + name, Serial: serial, SizeBytes: size, InstallationEligibility: hardware.Eligibility{Eligible: true}}
+	}
+	i.Disks = []hardware.Disk{disk("sda", installedSerial, 200e9), disk("sdb", otherSerial, 400e9)}
+}
+
+// boot registers the machine as it does when it has booted the image of an InfraEnv.
+func (s *server) boot(e *domain.InfraEnv, change ...func(*hardware.Inventory)) {
+	s.t.Helper()
+	s.boots++
+	s.key.InfraEnvID = e.ID
+	_, err := s.RegisterHost(s.t.Context(), e.ID, domain.NewHost{HostID: s.key.HostID, AgentVersion: "test", Fingerprint: "f", BootID: uuid.NewString()})
+	require.NoError(s.t, err)
+	s.steps(s.key)
+	s.reply(s.key, agentproto.StepInventory, 0, machine("n1", append([]func(*hardware.Inventory){disks}, change...)...))
+}
+
+// installed is a machine that was installed in a cluster, and what it booted from.
+func (w *world) installed(wipe domain.Wipe) (*server, *domain.InfraEnv, *domain.Cluster) {
+	w.t.Helper()
+	e := w.infraEnv(alice)
+	_, err := w.UpdateInfraEnv(w.t.Context(), alice, e.ID, func(s *domain.InfraEnvSettings) error { s.Wipe = wipe; return nil })
+	require.NoError(w.t, err)
+	c := w.cluster(alice, func(s *domain.ClusterSettings) { s.ControlPlaneCount, s.WorkerCount = 1, 0 })
+	s := &server{world: w, key: domain.HostKey{HostID: uuid.NewString()}}
+	s.boot(e)
+	_, err = w.BindHost(w.t.Context(), alice, s.key, c.ID, false)
+	require.NoError(w.t, err)
+	w.install(c, []domain.HostKey{s.key})
+	require.Equal(w.t, lifecycle.Installing, w.state(s.key))
+	w.progress(s.key, lifecycle.StageWriting, lifecycle.StageRebooting, lifecycle.StageDone)
+	require.Equal(w.t, lifecycle.Installed, w.state(s.key))
+	return s, e, c
+}
+
+// asked is the wipe-disk step of the next instructions; nil for none.
+func (s *server) asked() (*agentproto.Step, agentproto.WipeArgs) {
+	s.t.Helper()
+	got, err := s.NextInstructions(s.t.Context(), s.key, 0)
+	require.NoError(s.t, err)
+	for _, step := range got.Steps {
+		if step.Type == agentproto.StepWipeDisk {
+			var args agentproto.WipeArgs
+			require.NoError(s.t, json.Unmarshal([]byte(step.Args[0]), &args))
+			return &step, args
+		}
+	}
+	return nil, agentproto.WipeArgs{}
+}
+
+func (s *server) wiped(step *agentproto.Step, args agentproto.WipeArgs) {
+	s.t.Helper()
+	require.NotNil(s.t, step)
+	require.NoError(s.t, s.ReportStep(s.t.Context(), s.key, agentproto.StepReply{Type: step.Type, ID: step.ID, Output: agentproto.Argument(agentproto.WipeReply(args))}))
+}
+
+func (s *server) bindRefused(c *domain.Cluster) {
+	s.t.Helper()
+	_, err := s.BindHost(s.t.Context(), alice, s.key, c.ID, false)
+	assert.Equal(s.t, "HostNotReleased", domain.ReasonOf(err))
+}
+
+func (s *server) host() *domain.Host {
+	s.t.Helper()
+	h, err := s.GetHost(s.t.Context(), admin, s.key)
+	require.NoError(s.t, err)
+	return h
+}
+
+func TestAFreedMachineIsWipedBeforeItIsFree(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		s, e, _ := w.installed(domain.WipeInstalledDisk)
+		assert.Equal(t, []hardware.DiskIdentity{{Serial: installedSerial, SizeBytes: 200e9}}, s.host().Written, "it is recorded before it is written")
+		next := w.cluster(alice)
+		_, err := w.UnbindHost(t.Context(), alice, s.key)
+		require.NoError(t, err)
+		require.Equal(t, lifecycle.UnbindingPendingUserAction, w.state(s.key))
+		// Names of disks are other ones in the next boot, and so does the service not look at them.
+		s.boot(e, func(i *hardware.Inventory) {
+			i.Disks[0].Name, i.Disks[0].Path, i.Disks[0].ID, i.Disks[1].Name, i.Disks[1].Path, i.Disks[1].ID = "sdb", "/dev/sdb", "/dev/sdb", "sda", "/dev/sda", "/dev/sda"
+		})
+		h := s.host()
+		assert.Equal(t, lifecycle.InsufficientUnbound, h.State)
+		assert.Contains(t, h.StateInfo, "being wiped")
+		s.bindRefused(next)
+		w.Service = w.restart() // its memory is gone, what it has to wipe is not
+		s.boot(e)
+		s.bindRefused(next)
+		step, args := s.asked()
+		require.NotNil(t, step)
+		assert.Equal(t, []agentproto.DiskIdentity{{Serial: installedSerial, SizeBytes: 200e9}}, args.Disks, "and no other disk")
+
+		// It fails first.
+		require.NoError(t, w.ReportStep(t.Context(), s.key, agentproto.StepReply{Type: step.Type, ID: step.ID, ExitCode: 1, Error: "disk with serial number " + installedSerial + " (sda): it is read only"}))
+		h = s.host()
+		assert.Equal(t, lifecycle.InsufficientUnbound, h.State)
+		assert.Contains(t, h.StateInfo, "could not be wiped: disk with serial number "+installedSerial)
+		s.bindRefused(next)
+		assert.Contains(t, w.events(domain.EventFilter{InfraEnvID: e.ID}), "host_wipe_failed")
+
+		s.boot(e)
+		step, args = s.asked()
+		s.wiped(step, args)
+		h = s.host()
+		assert.Equal(t, lifecycle.KnownUnbound, h.State, h.StateInfo)
+		assert.Empty(t, h.Written)
+		assert.False(t, h.Release.Underway())
+		assert.Subset(t, w.events(domain.EventFilter{InfraEnvID: e.ID}), []string{"host_wiped", "host_released"})
+		step, _ = s.asked()
+		assert.Nil(t, step, "once")
+		_, err = w.BindHost(t.Context(), alice, s.key, next.ID, false)
+		require.NoError(t, err)
+		assert.Zero(t, s.host().Release)
+	})
+}
+
+// Each case is a reply to a wipe that is not one: the host stays where it is.
+func TestAMachineIsNotFreeByWhatItSays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s, e, c := w.installed(domain.WipeInstalledDisk)
+	_, err := w.UnbindHost(t.Context(), alice, s.key)
+	require.NoError(t, err)
+	premature := agentproto.StepReply{Type: agentproto.StepWipeDisk, Output: `{"disks":[{"serial":"` + installedSerial + `","size_bytes":200000000000}]}`}
+	require.NoError(t, w.ReportStep(t.Context(), s.key, premature))
+	s.boot(e)
+	step, args := s.asked()
+	require.NotNil(t, step)
+	for name, reply := range map[string]agentproto.StepReply{
+		"nothing was asked":           premature,
+		"another step":                {Type: step.Type, ID: "wipe-disk-00000000", Output: agentproto.Argument(agentproto.WipeReply(args))},
+		"nothing":                     {Type: step.Type, ID: step.ID},
+		"no disk":                     {Type: step.Type, ID: step.ID, Output: `{"disks":[]}`},
+		"another disk":                {Type: step.Type, ID: step.ID, Output: `{"disks":[{"serial":"` + otherSerial + `","size_bytes":200000000000}]}`},
+		"the disk with another size":  {Type: step.Type, ID: step.ID, Output: `{"disks":[{"serial":"` + installedSerial + `","size_bytes":1}]}`},
+		"an exit code, with the disk": {Type: step.Type, ID: step.ID, ExitCode: 1, Output: agentproto.Argument(agentproto.WipeReply(args))},
+	} {
+		require.NoError(t, w.ReportStep(t.Context(), s.key, reply), name)
+		assert.Equal(t, lifecycle.InsufficientUnbound, w.state(s.key), name)
+		s.bindRefused(c)
+	}
+	s.wiped(step, args)
+	assert.Equal(t, lifecycle.KnownUnbound, w.state(s.key))
+	// What it says again is of a release that has ended.
+	s.wiped(step, args)
+	assert.Equal(t, lifecycle.KnownUnbound, w.state(s.key))
+}
+
+func TestAMachineIsWipedAsItsInfraEnvSays(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		wipe   domain.Wipe
+		change func(*hardware.Inventory)
+		want   []string
+		says   string
+	}{
+		"by default nothing":            {},
+		"nothing":                       {wipe: domain.WipeNone},
+		"what was written":              {wipe: domain.WipeInstalledDisk, want: []string{installedSerial}},
+		"everything":                    {wipe: domain.WipeAllDisks, want: []string{installedSerial, otherSerial}},
+		"everything that can be":        {wipe: domain.WipeAllDisks, want: []string{installedSerial}, change: func(i *hardware.Inventory) { i.Disks[1].InstallationEligibility.Eligible = false }},
+		"a disk that has no serial now": {wipe: domain.WipeAllDisks, change: func(i *hardware.Inventory) { i.Disks[1].Serial = "" }, says: "without a serial number"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			s, e, cluster := w.installed(c.wipe)
+			_, err := w.UnbindHost(t.Context(), alice, s.key)
+			require.NoError(t, err)
+			if c.change == nil {
+				c.change = func(*hardware.Inventory) {}
+			}
+			s.boot(e, c.change)
+			step, args := s.asked()
+			var serials []string
+			for _, disk := range args.Disks {
+				serials = append(serials, disk.Serial)
+			}
+			assert.Equal(t, c.want, serials)
+			if c.says != "" {
+				assert.Contains(t, s.host().StateInfo, c.says)
+				s.bindRefused(cluster)
+				return
+			}
+			if step != nil {
+				s.wiped(step, args)
+			}
+			assert.Equal(t, lifecycle.KnownUnbound, w.state(s.key))
+		})
+	}
+}
+
+// A machine that has to be wiped is not free in another InfraEnv either, and what is installed meanwhile is not wiped for a release that is past.
+func TestAMachineTakesItsReleaseAlong(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s, before, c := w.installed(domain.WipeInstalledDisk)
+	_, err := w.UnbindHost(t.Context(), alice, s.key)
+	require.NoError(t, err)
+	after := w.infraEnv(alice)
+	s.boot(after)
+	s.bindRefused(c)
+	step, args := s.asked()
+	s.wiped(step, args)
+	require.Equal(t, lifecycle.KnownUnbound, w.state(s.key))
+	s.boot(before)
+	step, _ = s.asked()
+	assert.Nil(t, step)
+	assert.Equal(t, lifecycle.KnownUnbound, w.state(s.key))
+}
+
+// A machine that was written to is not moved to another cluster as it is.
+func TestAMachineThatWasWrittenToIsNotMoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s, e, c := w.installed(domain.WipeInstalledDisk)
+	_, err := w.ResetHost(t.Context(), alice, s.key)
+	require.NoError(t, err)
+	s.boot(e)
+	require.True(t, lifecycle.Idle(w.state(s.key)), w.state(s.key))
+	_, err = w.MoveHost(t.Context(), alice, s.key, w.cluster(alice).ID)
+	assert.Equal(t, "HostNotReleased", domain.ReasonOf(err))
+	_, err = w.UnbindHost(t.Context(), alice, s.key)
+	require.NoError(t, err)
+	s.bindRefused(c)
+	step, args := s.asked()
+	s.wiped(step, args)
+	assert.Equal(t, lifecycle.KnownUnbound, w.state(s.key))
+}
+
+// An agent of assisted-service wipes nothing: the host says so, and stays.
+func TestAnAgentThatDoesNotWipeIsNamed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s, e, c := w.installed(domain.WipeInstalledDisk)
+	require.NoError(t, w.DeleteCluster(t.Context(), alice, c.ID, false), "a machine never keeps its cluster")
+	w.pass(4 * time.Minute)
+	_, err := w.RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: s.key.HostID, AgentVersion: "quay.io/agent:1"})
+	require.NoError(t, err)
+	w.steps(s.key)
+	w.reply(s.key, agentproto.StepInventory, 0, machine("n1", disks))
+	assert.Contains(t, s.host().StateInfo, "agent quay.io/agent:1 does not wipe disks")
+	s.bindRefused(w.cluster(alice))
+	step, _ := s.asked()
+	assert.Nil(t, step)
+}
