@@ -10,7 +10,7 @@ import (
 	"github.com/muster-io/muster/ipam-operator/internal/ipset"
 )
 
-// Free is what is left of a Layout: the addresses that nobody has. It is not safe for concurrent use.
+// Free is the addresses of a Layout that are not taken. It is not safe for concurrent use.
 type Free struct {
 	Layout *Layout
 
@@ -72,7 +72,7 @@ func (f *Free) Release(addr netip.Addr) bool {
 	return true
 }
 
-// IsTaken reports whether somebody has an address.
+// IsTaken reports whether an address is taken.
 func (f *Free) IsTaken(addr netip.Addr) bool {
 	_, ok := f.taken[addr]
 	return ok
@@ -115,11 +115,11 @@ func (f *Free) choose(random ipset.Number, bits int) (netip.Addr, bool) {
 type Counts struct {
 	// Total is what the pool can hand out.
 	Total int64
-	// Used is what somebody has, in range or not.
+	// Used is how many addresses are taken, in range or not.
 	Used int64
 	// Free is what any claim can get.
 	Free int64
-	// OutOfRange is what somebody has and the pool would not hand out.
+	// OutOfRange is how many taken addresses the pool would not hand out.
 	OutOfRange int64
 }
 

@@ -65,8 +65,8 @@ type Layout struct {
 	prefixes bool                  // an entry hands out prefixes
 }
 
-// Parse reads a spec. It never fails: what cannot be used is left out and named in Problems, so that one bad entry stops
-// nobody else. Strategy is used where the spec states none.
+// Parse reads a spec. It never fails: what cannot be used is left out and named in Problems, so that one bad entry does not
+// block the others. Strategy is used where the spec states none.
 func Parse(spec *ipamv1.IPPoolSpec, strategy ipamv1.AllocationStrategy) *Layout {
 	l := &Layout{
 		NamePrefix: spec.NamePrefix, Strategy: spec.AllocationStrategy, CoolDown: coolDown(spec), excluded: ipset.New(),

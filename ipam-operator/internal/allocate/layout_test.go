@@ -96,7 +96,7 @@ func TestLayout(t *testing.T) {
 			want:     []string{"10.0.0.16-10.0.0.19", "10.0.0.30-10.0.0.31", "fd00::", "fd00::2-fd00::3"},
 			problems: []string{`excludedAddresses[3]: "nonsense" is not a valid IP address`},
 		},
-		"a preallocated address is nobody else's, in whatever spelling": {
+		"a preallocated address is reserved, in whatever spelling": {
 			spec: func() ipamv1.IPPoolSpec {
 				s := spec(ipamv1.Pool{Start: ip("fd00::1"), End: ip("fd00::3")})
 				s.PreAllocations = map[string]ipamv1.IPAddressStr{"a": "fd00::0002", "b": "fd00:0::2", "c": "fd01::1"}

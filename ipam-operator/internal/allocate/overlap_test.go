@@ -26,7 +26,7 @@ func TestOverlap(t *testing.T) {
 		"the lowest addresses of both are named": {of("theirs", nil, span("10.0.0.48", "10.0.0.60"), span("10.0.0.15", "10.0.0.16")), "10.0.0.15-10.0.0.16"},
 		"one address is enough":                  {of("theirs", nil, span("fd00::9", "fd00::ff")), "fd00::9"},
 		"ranges that touch do not overlap":       {of("theirs", nil, span("10.0.0.20", "10.0.0.39"), span("10.0.0.1", "10.0.0.9")), ""},
-		"what is excluded is not handed out":     {of("theirs", []ipamv1.AddressSpan{"10.0.0.10-10.0.0.19"}, span("10.0.0.1", "10.0.0.30")), ""},
+		"excluded addresses are not handed out":  {of("theirs", []ipamv1.AddressSpan{"10.0.0.10-10.0.0.19"}, span("10.0.0.1", "10.0.0.30")), ""},
 		"one namePrefix shares its locks":        {of("ours", nil, span("10.0.0.10", "10.0.0.19")), ""},
 		"a pool without addresses":               {of("theirs", nil), ""},
 	} {

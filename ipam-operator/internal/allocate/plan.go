@@ -35,7 +35,7 @@ type Claim struct {
 	Unserved bool
 	// Finalized says that the claim carries the finalizer of the operator.
 	Finalized bool
-	// ForeignFinalizers says that somebody else still needs the claim.
+	// ForeignFinalizers says that another controller still needs the claim.
 	ForeignFinalizers bool
 	// NeedsCluster says that nothing but a release may be done for the claim while its Cluster is missing.
 	NeedsCluster bool
@@ -96,7 +96,7 @@ type Snapshot struct {
 	Owned []Address
 	// Kept is the released address that the pool keeps for a claim of this name; zero where there is none.
 	Kept Address
-	// Holder says what has the address that the claim asks for, or that is preallocated to it; empty where nobody has or knows it.
+	// Holder is the object that has the address that the claim asks for, or that is preallocated to it; empty where it is free or unknown.
 	Holder string
 	// NextFree is when the first of the released addresses of the pool is free; zero where none is on its way.
 	NextFree time.Time
@@ -133,7 +133,7 @@ const (
 //sumtype:decl
 type Action interface{ action() }
 
-// Nothing leaves everything as it is.
+// Nothing changes no object.
 type Nothing struct{}
 
 // Adopt makes the status name an IPAddress that the claim has already, and gives back any other one that it has: after
@@ -337,7 +337,7 @@ func (s Snapshot) taken(addr netip.Addr) string {
 	return fmt.Sprintf("%s is taken by %s", addr, s.Holder)
 }
 
-// ToldPositions is how many claims of a queue are told their position. Those behind are told that so many are ahead, so that a queue that moves
+// ToldPositions is how many claims of a queue report their exact position. Those behind report that so many are ahead, so that a queue that moves
 // costs no write for each of them.
 const ToldPositions = 100
 
@@ -382,8 +382,8 @@ func (s Snapshot) reservedFor(addr netip.Addr, owner string) string {
 	return fmt.Sprintf("%s is pre-allocated to claim %s", addr, owner)
 }
 
-// obstacle is why a claim cannot have an address that it asks for, or that it had before; empty means that it can. Such an address may be one that is
-// given to nobody who does not ask.
+// obstacle is why a claim cannot have an address that it asks for, or that it had before; empty means that it can. Such an address may be one that the pool
+// gives only on request.
 func obstacle(s Snapshot, addr netip.Addr) string {
 	layout := s.Pool.Free.Layout
 	_, ok := layout.network(addr, s.Claim.PrefixLength)

@@ -37,7 +37,7 @@ func snapshot(change func(*Snapshot, *ipamv1.IPPoolSpec)) Snapshot {
 	return s
 }
 
-// taken says which addresses somebody has.
+// taken says which addresses are taken.
 func taken(addrs ...string) *Free {
 	f := &Free{taken: map[netip.Addr]int{}}
 	for _, addr := range addrs {
@@ -128,7 +128,7 @@ func TestPlan(t *testing.T) {
 			},
 			want: Decision{Refuse{Error: "PreAllocation and requested ip address are conflicting", Message: "PreAllocation and requested ip address are conflicting: the claim asks for 10.0.0.12, the pool has 10.0.0.11 for it"}, WhyRefused},
 		},
-		"a request for what is preallocated to somebody else is refused": {
+		"a request for an address preallocated to another claim is refused": {
 			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
 				p.PreAllocations = map[string]ipamv1.IPAddressStr{"other": "10.0.0.11"}
 				s.Claim.Requested = "10.0.0.11"
@@ -156,7 +156,7 @@ func TestPlan(t *testing.T) {
 			},
 			want: Decision{Refuse{Error: "Requested IP not available", Message: "Requested IP not available: 10.0.0.1 is a gateway of the pool and is given to no claim"}, WhyRefused},
 		},
-		"who asks for the broadcast address gets it where reserved addresses are allocated": {
+		"a claim can ask for the broadcast address where reserved addresses are allocated": {
 			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
 				p.Pools[0].End, p.AllocateReservedAddresses = nil, true
 				s.Claim.Requested = "10.0.0.255"
@@ -191,7 +191,7 @@ func TestPlan(t *testing.T) {
 		"the address that a claim had before is taken again": {
 			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Claim.Bound = "p-10-0-0-12" }, want: made("10.0.0.12", WhyRestored),
 		},
-		"also one that nobody gets who does not ask": {
+		"also one that the pool gives only on request": {
 			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
 				p.Pools[0].Start, p.Pools[0].End = nil, nil
 				s.Claim.Bound = "p-10-0-0-1"
@@ -244,7 +244,7 @@ func TestPlan(t *testing.T) {
 			},
 			want: Decision{Nothing{}, WhyServed},
 		},
-		"nothing happens while paused, not even a release": {
+		"a paused claim waits, even with its release": {
 			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Hold, s.Claim.Deleting = HeldPaused, true }, want: Decision{Nothing{}, WhyPaused},
 		},
 		"a deleted claim waits for foreign finalizers": {
@@ -258,7 +258,7 @@ func TestPlan(t *testing.T) {
 			},
 			want: Decision{Release{Addresses: []Address{owned("p-1"), owned("p-2")}}, WhyDeleted},
 		},
-		"nothing is allocated without the Cluster": {
+		"a claim without its Cluster waits": {
 			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Hold = HeldClusterMissing },
 			want:  Decision{Refuse{Message: "the Cluster of the pool does not exist yet"}, WhyClusterNotFound},
 		},
@@ -269,11 +269,11 @@ func TestPlan(t *testing.T) {
 			},
 			want: Decision{Nothing{}, WhyClusterNotFound},
 		},
-		"nothing is allocated from a pool that is being deleted": {
+		"a pool that is being deleted gives no address": {
 			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Pool.Deleting = true },
 			want:  Decision{Refuse{Message: "IPPool p is being deleted"}, WhyPoolNotReady},
 		},
-		"nothing is allocated before the pool is protected": {
+		"a pool without its finalizer gives no address": {
 			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Pool.Finalized = false },
 			want:  Decision{Refuse{Message: "IPPool p is not ready yet"}, WhyPoolNotReady},
 		},

@@ -132,7 +132,7 @@ func TestPrefixesNeverOverlap(t *testing.T) {
 				continue
 			}
 			bits := []int{0, 28, 29}[random.IntN(3)]
-			if random.IntN(8) == 0 { // somebody else made it
+			if random.IntN(8) == 0 { // another client made it
 				foreign := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(256))}), 26+random.IntN(7)).Masked()
 				occupy(free, foreign)
 				taken = append(taken, foreign)

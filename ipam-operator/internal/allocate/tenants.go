@@ -91,7 +91,7 @@ func (s Snapshot) overQuota(addr netip.Addr) bool {
 	return !counts && free.Room(tenant) == 0
 }
 
-// notAllowed refuses a claim of a namespace that its pool does not serve. It says the same where there is no such pool: what another namespace has is not told.
+// notAllowed refuses a claim of a namespace that its pool does not serve. It says the same where there is no such pool, to disclose nothing about another namespace.
 func notAllowed(s Snapshot) Decision {
 	message := fmt.Sprintf("IPPool %s does not exist or does not allow claims of namespace %s: its spec.allowedNamespaces says which it allows", s.Pool.Name, s.Claim.Tenant)
 	return Decision{Refuse{Error: errNotAllowed, Message: message}, WhyNotAllowed}

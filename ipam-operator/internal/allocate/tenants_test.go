@@ -68,7 +68,7 @@ func TestPlanForAClaimOfAnotherNamespace(t *testing.T) {
 			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Pool.Allows = false },
 			want:  Decision{Refuse{Error: "Namespace not allowed", Message: absent}, WhyNotAllowed},
 		},
-		"a pool that is not there is told in the same words": {
+		"a pool that does not exist is refused in the same words": {
 			given: func(s *Snapshot, _ *ipamv1.IPPoolSpec) { s.Pool.Found = false },
 			want:  Decision{Refuse{Error: "Namespace not allowed", Message: absent}, WhyNotAllowed},
 		},
@@ -90,7 +90,7 @@ func TestPlanForAClaimOfAnotherNamespace(t *testing.T) {
 			},
 			want: made("10.0.0.12", WhyPreallocated),
 		},
-		"who else has an address preallocated is not told": {
+		"the refusal does not name the other claim of a preallocated address": {
 			given: func(s *Snapshot, p *ipamv1.IPPoolSpec) {
 				s.Claim.Requested = "10.0.0.10"
 				p.PreAllocations = map[string]ipamv1.IPAddressStr{"secret": "10.0.0.10"}
@@ -105,7 +105,7 @@ func TestPlanForAClaimOfAnotherNamespace(t *testing.T) {
 			given:  func(_ *Snapshot, p *ipamv1.IPPoolSpec) { p.MaxAddressesPerNamespace = 1 },
 			charge: "team", want: quota,
 		},
-		"what others have does not count": {
+		"addresses of other namespaces do not count": {
 			given:  func(_ *Snapshot, p *ipamv1.IPPoolSpec) { p.MaxAddressesPerNamespace = 1 },
 			charge: "other", want: made("10.0.0.10", WhyChosen),
 		},

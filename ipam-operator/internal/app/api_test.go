@@ -75,8 +75,8 @@ func TestErrorsStandOnTheClaimAndStopNobodyElse(t *testing.T) {
 	}
 	w.claim("fixed", "small")
 	assert.Equal(t, "10.0.0.200", string(w.address("fixed").Spec.Address))
-	requested("wish", "10.0.0.12")
-	assert.Equal(t, "10.0.0.12", string(w.address("wish").Spec.Address))
+	requested("requested", "10.0.0.12")
+	assert.Equal(t, "10.0.0.12", string(w.address("requested").Spec.Address))
 	w.claim("outside", "small")
 	w.refused("outside", "Pre-allocated IP out of bounds")
 	requested("nonsense", "10.0.0.300")
@@ -103,7 +103,7 @@ func TestErrorsStandOnTheClaimAndStopNobodyElse(t *testing.T) {
 	pool.Spec.Pools = append(pool.Spec.Pools, span("10.0.1.1", "10.0.1.1"))
 	require.NoError(t, w.user.Patch(t.Context(), pool, client.MergeFrom(before)))
 	assert.Equal(t, "10.0.1.1", string(w.address("four").Spec.Address), "a pool that grows wakes the claim that waits")
-	w.delete(w.getClaim("wish"))
+	w.delete(w.getClaim("requested"))
 	assert.Equal(t, "10.0.0.12", string(w.address("taken").Spec.Address), "the requested address wakes the claim that asks for it")
 	w.delete(second)
 	w.gone(second)
@@ -145,7 +145,7 @@ func TestForeignFinalizersKeepTheAddress(t *testing.T) {
 	w.claim("b", "p")
 	w.address("b")
 	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(address), address))
-	assert.Zero(t, address.DeletionTimestamp, "somebody else still needs the claim")
+	assert.Zero(t, address.DeletionTimestamp, "another finalizer still keeps the claim")
 	got := w.getClaim("a")
 	before := got.DeepCopy()
 	got.Finalizers = []string{ipamv1.IPClaimFinalizer}

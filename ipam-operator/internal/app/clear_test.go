@@ -33,7 +33,7 @@ func TestAClaimShowsItsAddressAndWhoHoldsTheOneItWants(t *testing.T) {
 	contract := w.contractAddress("b")
 	byHand := &ipamv1.IPAddress{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "p-10-0-0-12"},
-		Spec:       ipamv1.IPAddressSpec{Address: "10.0.0.12", Pool: ipamv1.ObjectReference{Name: "p"}, Claim: ipamv1.ObjectReference{Name: "nobody"}},
+		Spec:       ipamv1.IPAddressSpec{Address: "10.0.0.12", Pool: ipamv1.ObjectReference{Name: "p"}, Claim: ipamv1.ObjectReference{Name: "missing"}},
 	}
 	require.NoError(t, w.user.Create(t.Context(), byHand))
 	w.untilUsed("p", 3)
@@ -43,7 +43,7 @@ func TestAClaimShowsItsAddressAndWhoHoldsTheOneItWants(t *testing.T) {
 		claim := w.newClaim("wants-"+strings.ReplaceAll(ip, ".", "-"), "p")
 		claim.Annotations = map[string]string{ipamv1.RequestedAddressAnnotation: ip}
 		require.NoError(t, w.user.Create(t.Context(), claim))
-		w.eventually("nobody says who holds "+ip, func() bool { return strings.HasSuffix(w.waitMessage(claim), ip+" "+says) })
+		w.eventually("the message does not name the holder of "+ip, func() bool { return strings.HasSuffix(w.waitMessage(claim), ip+" "+says) })
 	}
 	next := "wants-" + strings.ReplaceAll(string(held.Spec.Address), ".", "-")
 	w.delete(w.getClaim("a"))

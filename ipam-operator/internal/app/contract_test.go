@@ -129,7 +129,7 @@ func TestOneLockSpansBothKindsOfClaims(t *testing.T) {
 		s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.11")}
 		s.AllocationStrategy = ipamv1.SequentialAllocation
 	})
-	// What was made before there was a lock for both kinds is kept.
+	// Addresses that were made before there was a lock for both kinds are kept.
 	old := w.contractObject("IPAddress", "p-10-0-0-10")
 	oldClaim := w.addressClaim("old", "p", nil)
 	old.Object["spec"] = map[string]any{
@@ -231,7 +231,7 @@ func TestWhatNoClaimOfTheContractHasGoes(t *testing.T) {
 		address := w.contractObject("IPAddress", "stray-"+ip)
 		address.SetFinalizers(finalizers)
 		address.Object["spec"] = contractPool("p")
-		if claim == "nobody" { // the garbage collector leaves the pool; without it, the address would be a restored one
+		if claim == "missing" { // the garbage collector leaves the pool; without it, the address would be a restored one
 			address.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "ipam.metal3.io/v1alpha1", Kind: "IPPool", Name: "p", UID: pool.UID}})
 		}
 		require.NoError(t, unstructured.SetNestedField(address.Object, ip, "spec", "address"))
@@ -239,10 +239,10 @@ func TestWhatNoClaimOfTheContractHasGoes(t *testing.T) {
 		require.NoError(t, w.user.Create(t.Context(), address))
 		return address
 	}
-	byHand := bring("10.0.0.18", "nobody")
-	w.gone(bring("10.0.0.19", "nobody", ipaddressclaim.AddressFinalizer))
+	byHand := bring("10.0.0.18", "missing")
+	w.gone(bring("10.0.0.19", "missing", ipaddressclaim.AddressFinalizer))
 	w.gone(bring("10.0.0.20", "a", ipaddressclaim.AddressFinalizer))
-	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(byHand), byHand), "what somebody else has made is left alone")
+	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(byHand), byHand), "an address that a user has made stays")
 	assert.Equal(t, had.GetUID(), w.contractAddress("a").GetUID())
 	w.delete(byHand)
 	w.settled()
@@ -280,11 +280,11 @@ func TestAClaimOfTheContractWaitsForItsCluster(t *testing.T) {
 	require.NoError(t, w.user.Create(t.Context(), claim))
 	w.addressClaim("witness", "p", nil)
 	w.contractAddress("witness")
-	assert.Empty(t, w.contractReason("a"), "nothing is done while the Cluster is missing")
+	assert.Empty(t, w.contractReason("a"), "the claim waits while the Cluster is missing")
 	cluster := w.cluster("c", true)
 	w.addressClaim("witness-2", "p", nil)
 	w.contractAddress("witness-2")
-	assert.Empty(t, w.contractReason("a"), "nothing is done while the Cluster is paused")
+	assert.Empty(t, w.contractReason("a"), "the claim waits while the Cluster is paused")
 	w.pause(cluster, false)
 	w.contractAddress("a")
 	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))

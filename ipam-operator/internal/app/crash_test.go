@@ -24,7 +24,7 @@ type mortal struct {
 }
 
 // TestADeathAtAnyWriteHeals lets the operator die at its n-th write, for every n, with the write lost or only its answer,
-// and starts it again: everybody has one address, nothing is left over.
+// and starts it again: each claim has one address, nothing is left over.
 func TestADeathAtAnyWriteHeals(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the operator many times")

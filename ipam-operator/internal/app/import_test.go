@@ -21,7 +21,7 @@ import (
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
 
-// inClusterCRDs are the kinds of the in-cluster provider as users have them today.
+// inClusterCRDs are the kinds of the in-cluster provider as users have them.
 func inClusterCRDs(t *testing.T) fs.FS {
 	t.Helper()
 	dir := filepath.Join("..", "..", "..", "..", "shared", "crds", "incluster")

@@ -31,7 +31,7 @@ func (w *world) mark(obj client.Object) {
 	require.NoError(w.t, w.user.Patch(w.t.Context(), obj, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
-// force takes an object away, whoever still needs it.
+// force removes an object with its finalizers.
 func (w *world) force(obj client.Object) {
 	w.t.Helper()
 	w.delete(obj)
@@ -78,11 +78,11 @@ func TestAMoveThatWasCutOff(t *testing.T) {
 	w.delete(released)
 	w.claim("witness", "free")
 	w.address("witness")
-	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(leaving), leaving), "what is marked is left to the mover")
-	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(contract), contract), "what is marked is left to the mover")
+	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(leaving), leaving), "marked objects are left to the mover")
+	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(contract), contract), "marked objects are left to the mover")
 	require.NotNil(t, w.getClaim("released"))
 	err := w.user.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: had["gone"]}, &ipamv1.IPAddress{})
-	require.True(t, apierrors.IsNotFound(err), "nothing is allocated while the Cluster is paused")
+	require.True(t, apierrors.IsNotFound(err), "no address is allocated while the Cluster is paused")
 
 	w.pause(cluster, false)
 	w.gone(released)
@@ -117,8 +117,8 @@ func TestAPoolThatMovesByItsLabel(t *testing.T) {
 	claim := w.newClaim("a", "p")
 	claim.Labels[ipamv1.ClusterNameLabel] = "c"
 	require.NoError(t, w.user.Create(t.Context(), claim))
-	w.claim("of-nobody", "p")
-	w.address("of-nobody")
+	w.claim("without-cluster", "p")
+	w.address("without-cluster")
 	w.eventually("the claim is not told that its Cluster is missing", func() bool {
 		got := w.getClaim("a")
 		return len(got.Status.Conditions) == 1 && got.Status.Conditions[0].Reason == ipamv1.ReasonClusterNotFound
@@ -238,7 +238,7 @@ func TestWhatAMoverTookIsGivenToNobody(t *testing.T) {
 	assert.Nil(t, w.getClaim("waits").Status.Address)
 
 	w.delete(w.getClaim("stays"))
-	w.eventually("nobody gets what was given back here", func() bool {
+	w.eventually("the released address is not free", func() bool {
 		for _, name := range []string{"waits", "late"} {
 			if address := w.getClaim(name).Status.Address; address != nil {
 				return assert.Equal(t, had.Name, address.Name)

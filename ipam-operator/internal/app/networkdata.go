@@ -83,7 +83,7 @@ func addNetworkData(ctx context.Context, mgr ctrl.Manager, o Options, clusters *
 	return &networkData{mgr: mgr, data: data}, nil
 }
 
-// prepareContract is called before anybody reads IPAddressClaims, and may be called again.
+// prepareContract is called before the first read of IPAddressClaims, and may be called again.
 func (n *networkData) prepareContract(ctx context.Context, claimKind schema.GroupVersionKind) (err error) {
 	if n != nil {
 		n.index.Do(func() { err = metal3data.IndexContract(ctx, n.mgr.GetFieldIndexer(), claimKind) })

@@ -173,7 +173,7 @@ func (w *world) dataClaimOf(name, template string, owners []metav1.OwnerReferenc
 	return claim
 }
 
-// change changes an object, whoever else writes it.
+// change changes an object, and retries after conflicts.
 func (w *world) change(obj client.Object, change func()) {
 	w.t.Helper()
 	before := obj.DeepCopyObject().(client.Object)
@@ -268,7 +268,7 @@ func TestNetworkDataOfAMachine(t *testing.T) {
 	w.nothingLeft()
 }
 
-// checkSecrets compares the Secrets of a machine with what is on the wire today.
+// checkSecrets compares the Secrets of a machine with those of the legacy system on the wire.
 func (w *world) checkSecrets(data *infrav1.Metal3Data, machine, host string) {
 	w.t.Helper()
 	metaData, networkData := w.secret("worker-0-m3m-metadata"), w.secret("worker-0-m3m-networkdata")
@@ -360,7 +360,7 @@ func metaLen(t *testing.T, list client.ObjectList) int {
 	return 0
 }
 
-// TestNetworkDataSaysWhatIsWrong goes through what data waits for: each is told, and ends by itself.
+// TestNetworkDataSaysWhatIsWrong goes through what data waits for: each wait has a condition, and ends by itself.
 func TestNetworkDataSaysWhatIsWrong(t *testing.T) {
 	w := newDataWorld(t)
 	registry := prometheus.NewRegistry()
@@ -379,7 +379,7 @@ func TestNetworkDataSaysWhatIsWrong(t *testing.T) {
 	})
 	data := &infrav1.Metal3Data{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "late-0"}}
 	w.pool("bm", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.10", "10.0.0.10")} })
-	w.fails(data, "IPClaim late-0-bm is there already and belongs to nobody")
+	w.fails(data, "IPClaim late-0-bm is there already and has no owner")
 	w.delete(inTheWay)
 	w.fails(data, "IP Allocation for prov failed : IPPool prov does not exist")
 	w.counts(registry, 0, "NoAddress")
@@ -400,7 +400,7 @@ func TestNetworkDataSaysWhatIsWrong(t *testing.T) {
 	w.counts(registry, 1)
 	assert.Contains(t, string(w.secret("host-0-metadata").Data["metaData"]), `mac: "52:54:00:00:00:02"`)
 
-	// What was rendered stays as it is, and is rendered again when it is lost.
+	// A rendered Secret stays as it is, and is rendered again when it is lost.
 	secret := w.secret("host-0-networkdata")
 	w.delete(secret)
 	w.eventually("the Secret does not come back", func() bool {
@@ -460,7 +460,7 @@ func TestNetworkDataWaitsForItsCluster(t *testing.T) {
 	require.True(t, w.get(second))
 	assert.Nil(t, second.Status.RenderedData, "a paused Cluster gets nothing")
 	require.True(t, w.get(data))
-	assert.Zero(t, data.DeletionTimestamp, "nothing is given back while the Cluster is paused")
+	assert.Zero(t, data.DeletionTimestamp, "no address is released while the Cluster is paused")
 	w.pause(cluster, false)
 	w.gone(claim)
 	w.gone(foreign)

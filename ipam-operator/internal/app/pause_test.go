@@ -94,7 +94,7 @@ func TestClusters(t *testing.T) {
 	w.address("witness")
 	assert.Nil(t, w.getClaim(labelled).Status.Address)
 	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(address), address))
-	assert.Zero(t, address.DeletionTimestamp, "nothing is given back while the Cluster is paused")
+	assert.Zero(t, address.DeletionTimestamp, "no address is released while the Cluster is paused")
 	w.pause(cluster, false)
 	w.gone(first)
 	w.gone(address)

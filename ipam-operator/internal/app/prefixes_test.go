@@ -74,7 +74,7 @@ func TestPrefixesAndAddressesNeverOverlap(t *testing.T) {
 		}
 	}
 	group.Wait()
-	w.eventually("what there is is not given", func() bool {
+	w.eventually("the free addresses are not given", func() bool {
 		list := &ipamv1.IPAddressList{}
 		require.NoError(t, w.user.List(t.Context(), list, client.InNamespace(w.namespace)))
 		var taken []netip.Prefix

@@ -39,7 +39,7 @@ func TestClaimsOfBothKindsStandInOneQueue(t *testing.T) {
 	for _, next := range waiting {
 		w.delete(holder)
 		served := map[string]bool{}
-		w.eventually("nobody gets the address", func() bool {
+		w.eventually("no claim gets the address", func() bool {
 			served = map[string]bool{}
 			for name := range w.held() {
 				served[name] = name != holder.GetName()

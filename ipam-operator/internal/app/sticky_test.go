@@ -54,7 +54,7 @@ func TestAClaimMadeAgainGetsItsFormerAddress(t *testing.T) {
 	w.settled()
 	w.untilUsed("sticky", 3)
 
-	// What is kept for nobody any more goes to those that wait.
+	// An address that is not kept for a claim any more goes to those that wait.
 	pool := w.getPool("sticky")
 	claim := w.getClaim("a")
 	w.delete(claim)

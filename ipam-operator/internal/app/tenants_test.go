@@ -122,11 +122,11 @@ func TestAPoolForManyNamespaces(t *testing.T) {
 
 	refusal := w.waits(w.claimIn(team.Name, "refused", closed.Name), ipamv1.ReasonNamespaceNotAllowed)
 	absent := w.waits(w.claimIn(team.Name, "absent", "absent"), ipamv1.ReasonNamespaceNotAllowed)
-	assert.Equal(t, strings.ReplaceAll(refusal, "closed", "absent"), absent, "what another namespace has is not told")
+	assert.Equal(t, strings.ReplaceAll(refusal, "closed", "absent"), absent, "the refusal does not disclose pools of another namespace")
 
 	w.merge(pool, `{"spec":{"allowedNamespaces":null}}`)
 	w.waits(w.claimIn(team.Name, "late", pool.Name), ipamv1.ReasonNamespaceNotAllowed)
-	assert.Equal(t, address.UID, w.served(claim).UID, "what was given stays")
+	assert.Equal(t, address.UID, w.served(claim).UID, "a given address stays")
 	w.settled()
 	w.untilUsed("p", 2)
 	assert.Equal(t, address.Spec.Address, w.getPool("p").Status.Allocations[team.Name+"/c"])
@@ -231,7 +231,7 @@ func TestEverythingThatAClaimOfAnotherNamespaceWaitsForWakes(t *testing.T) {
 				free := w.sharedPool("free-"+name, func(*ipamv1.IPPool) {})
 				w.served(w.claimIn(w.tenant(nil).Name, "witness", free.Name))
 				require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(s.claim), s.claim))
-				require.Nil(t, s.claim.Status.Address, "nothing holds the claim")
+				require.Nil(t, s.claim.Status.Address, "the claim is not held up")
 			}
 			test.change(s)
 			w.served(s.claim)

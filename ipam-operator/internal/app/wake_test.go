@@ -183,16 +183,16 @@ func (w *world) makeHeld(pool *ipamv1.IPPool, test hold) (held heldObjects) {
 func (w *world) isHeld(held heldObjects) {
 	w.t.Helper()
 	if held.claim != nil {
-		require.Nil(w.t, w.getClaim(held.claim.Name).Status.Address, "nothing holds the IPClaim")
+		require.Nil(w.t, w.getClaim(held.claim.Name).Status.Address, "the IPClaim is not held up")
 	}
 	if held.contract != nil {
 		require.NoError(w.t, w.user.Get(w.t.Context(), client.ObjectKeyFromObject(held.contract), held.contract))
 		bound, _, _ := unstructured.NestedString(held.contract.Object, "status", "addressRef", "name")
-		require.Empty(w.t, bound, "nothing holds the IPAddressClaim")
+		require.Empty(w.t, bound, "the IPAddressClaim is not held up")
 	}
 	for _, orphan := range held.orphans {
 		require.NoError(w.t, w.user.Get(w.t.Context(), client.ObjectKeyFromObject(orphan), orphan))
-		require.Zero(w.t, orphan.GetDeletionTimestamp(), "nothing holds the address")
+		require.Zero(w.t, orphan.GetDeletionTimestamp(), "the address is not held up")
 	}
 }
 

@@ -124,7 +124,7 @@ func clusterOf(obj client.Object) types.NamespacedName {
 // hold tells whether something may be done for objects that belong together: nothing while one of them is paused, or one of the
 // Clusters, or a Cluster that a label names. While one of the Clusters is missing, nothing is allocated.
 //
-// What a mover has marked is left to it, unless a Cluster runs: then the move was cut off and the mark says nothing, or the
+// Objects that a mover has marked are left to it, unless a Cluster runs: then the move was cut off and the mark says nothing, or the
 // mark was moved along.
 func (c *Clusters) hold(ctx context.Context, clusters []types.NamespacedName, objects ...client.Object) (allocate.Hold, error) {
 	marked := false

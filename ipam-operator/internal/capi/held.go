@@ -49,7 +49,7 @@ func isStopped(cluster client.Object) bool {
 	return IsPaused(cluster)
 }
 
-// Held is the objects of a kind that were held up when they were looked at last. What happened to them meanwhile is looked at when they go on. It is safe
+// Held is the objects of a kind that were held up when they were looked at last. Their changes meanwhile are handled when they go on. It is safe
 // for concurrent use.
 type Held struct {
 	mu      sync.Mutex

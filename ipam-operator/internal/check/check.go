@@ -104,7 +104,7 @@ func index[T any, P interface {
 	}
 }
 
-// addressFindings looks at addresses: at whom they belong to, and whether anybody else has them.
+// addressFindings checks the owners of addresses, and whether two objects have the same address.
 func (o *objects) addressFindings() []Finding {
 	var out []Finding
 	type slot struct{ pool, ip string }

@@ -103,7 +103,7 @@ func TestRun(t *testing.T) {
 		objects []client.Object
 		want    []string
 	}{
-		"nothing is wrong": {objects: good()},
+		"no findings": {objects: good()},
 		"an address made by hand reserves": {objects: []client.Object{
 			pool("p", ipamv1.IPPoolStatus{}),
 			&ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p-10-0-0-9"}, Spec: ipamv1.IPAddressSpec{Address: "10.0.0.9", Pool: ipamv1.ObjectReference{Name: "p"}}},

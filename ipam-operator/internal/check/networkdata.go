@@ -49,7 +49,7 @@ func readNetworkData(ctx context.Context, reader client.Reader, namespace string
 	return n, n.readSecrets(ctx, reader)
 }
 
-// readSecrets looks whether Secrets are there, not into them. Whoever may not know is told nothing.
+// readSecrets looks whether Secrets exist, not at their content. For a user without that right it reports no finding.
 func (n *networkData) readSecrets(ctx context.Context, reader client.Reader) error {
 	for _, data := range n.data {
 		for _, name := range secretsOf(data) {

@@ -55,7 +55,7 @@ func TestNetworkDataIsChecked(t *testing.T) {
 		objects []client.Object
 		want    []string
 	}{
-		"nothing is wrong": {objects: []client.Object{secret, template(map[string]int{"a": 0}), dataClaim("a", "t-0"), data("t-0", 0, "a", "there")}},
+		"no findings": {objects: []client.Object{secret, template(map[string]int{"a": 0}), dataClaim("a", "t-0"), data("t-0", 0, "a", "there")}},
 		"everything is wrong": {
 			objects: []client.Object{
 				dataClaim("a", "t-0"), data("t-0", 0, "a", "lost"), data("t-1", 7, "a", "lost"), dataClaim("b", "t-0"), dataClaim("c", "t-5"),

@@ -171,7 +171,7 @@ func recordOf(pool types.NamespacedName, prefix netip.Prefix) space.Record {
 	return record
 }
 
-// Teller tells an inventory what was given and what is free again. An address is told until the inventory has heard it.
+// Teller reports to an inventory which addresses were given and which are free again. It repeats a report until the inventory has confirmed it.
 type Teller struct {
 	// Reader reads from the cache.
 	Reader client.Reader

@@ -100,7 +100,7 @@ type claim struct {
 	Name      string `json:"name"`
 }
 
-// Give tells the inventory of an address that was given. It may be told again.
+// Give reports an address that was given to the inventory. It may be called again.
 func (c *Client) Give(ctx context.Context, address *ipamv1.IPAddress) error {
 	kind := address.Spec.Claim.Kind
 	if kind == "" {

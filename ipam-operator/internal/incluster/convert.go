@@ -105,7 +105,7 @@ func entryOf(r ipset.Range, source Source) (ipamv1.Pool, error) {
 	return ipamv1.Pool{Start: &first, End: &last, Subnet: new(ipamv1.IPSubnetStr(subnet.String()))}, nil
 }
 
-// addresses are those that a pool lists. What cannot be read the in-cluster provider does not hand out.
+// addresses are those that a pool lists. The in-cluster provider does not hand out entries that cannot be read.
 func addresses(source Source) *ipset.Set {
 	set := ipset.New()
 	for _, text := range source.Spec.Addresses {

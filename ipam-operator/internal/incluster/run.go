@@ -42,7 +42,7 @@ type Import struct {
 	LeaveOpen bool
 	// DryRun writes nothing.
 	DryRun bool
-	// Out is told what is done.
+	// Out receives one line for each step.
 	Out io.Writer
 }
 
@@ -192,7 +192,7 @@ func (i *Import) used(ctx context.Context, source Source) ([]Used, error) {
 	return nil, nil
 }
 
-// closeSource has the in-cluster provider hand out no more addresses of a pool. What it has handed out it can take back.
+// closeSource has the in-cluster provider hand out no more addresses of a pool. It can take back the addresses that it has handed out.
 func (i *Import) closeSource(ctx context.Context, source Source, used []Used) error {
 	excluded := Closed(source, used)
 	if slices.Equal(excluded, source.Spec.ExcludedAddresses) {

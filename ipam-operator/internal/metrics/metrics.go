@@ -52,7 +52,7 @@ func New(registry prometheus.Registerer, pools Pools, waiting Waiting) *Metrics 
 			Name: "ipam_allocations_total", Help: "Addresses given to claims, by how the address was found.",
 		}, []string{"why"}),
 		conflicts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ipam_conflicts_total", Help: "Writes that the API server refused because somebody else was first.",
+			Name: "ipam_conflicts_total", Help: "Writes that the API server refused because another writer was first.",
 		}, []string{"kind"}),
 		released: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ipam_releases_total", Help: "Addresses given back, by why.",

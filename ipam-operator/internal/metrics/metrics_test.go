@@ -55,7 +55,7 @@ ipam_allocations_total{why="Chosen"} 1
 # HELP ipam_claims_waiting Claims without an address, by reason.
 # TYPE ipam_claims_waiting gauge
 ipam_claims_waiting{reason="PoolExhausted"} 2
-# HELP ipam_conflicts_total Writes that the API server refused because somebody else was first.
+# HELP ipam_conflicts_total Writes that the API server refused because another writer was first.
 # TYPE ipam_conflicts_total counter
 ipam_conflicts_total{kind="name_taken"} 1
 # HELP ipam_releases_total Addresses given back, by why.

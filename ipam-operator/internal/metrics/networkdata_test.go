@@ -62,10 +62,10 @@ ipam_network_data_rendered 2
 	for _, family := range families {
 		if family.GetName() == "ipam_rendering_duration_seconds" {
 			took := family.GetMetric()[0].GetHistogram()
-			require.EqualValues(t, 2, took.GetSampleCount(), "what was rendered before the operator started did not take it any time")
+			require.EqualValues(t, 2, took.GetSampleCount(), "data rendered before the operator started is not counted")
 			require.InDelta(t, 3+1, took.GetSampleSum(), 0.001, "from the first look to the first time that it was there")
 			return
 		}
 	}
-	t.Fatal("nothing says how long it took")
+	t.Fatal("the duration has no series")
 }

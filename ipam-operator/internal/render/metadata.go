@@ -20,7 +20,7 @@ const providerID = "providerid"
 // MetaData renders the metadata of a template: a flat map of strings as YAML, keys in order.
 func MetaData(template *infrav1.MetaData, subject *Subject, addresses Addresses) ([]byte, error) {
 	values := map[string]string{}
-	// What is more specific comes later: of a key that is there twice the last one counts.
+	// The more specific comes later: of a key that is there twice the last one counts.
 	for _, add := range []func(*infrav1.MetaData, *Subject, Addresses, map[string]string) error{
 		addInterfaces, addFromPools, addIndexes, addNames, addNotes, addStrings,
 	} {

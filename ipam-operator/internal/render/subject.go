@@ -46,7 +46,7 @@ type Subject struct {
 	Host Object
 	// Metal3Machine and Machine are those of Cluster API; nil for a host that no machine runs on.
 	Metal3Machine, Machine *Object
-	// BootMAC is the MAC address that the host boots from; empty where nobody has said.
+	// BootMAC is the MAC address that the host boots from; empty where it is unknown.
 	BootMAC string
 	// NICs are the interfaces of the host; none before it was inspected.
 	NICs []NIC

@@ -42,7 +42,7 @@ type Record struct {
 // record is a Record and how it is known.
 type record struct {
 	Record
-	// unseenSince is when a write or a read told about the object; zero once the watch has shown it.
+	// unseenSince is when a write or a read showed the object; zero once the watch has shown it.
 	unseenSince time.Time
 	// claim is the claim that this process made the object for, until the watch has shown it.
 	claim types.UID
@@ -146,7 +146,7 @@ func (x *Index) Observe(r Record) {
 	x.observe(&record{Record: r})
 }
 
-// Learn takes over what a read or a write of this process told, now, before the watch shows it.
+// Learn takes over the result of a read or a write of this process, now, before the watch shows it.
 func (x *Index) Learn(r Record, now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -262,7 +262,7 @@ func (r *record) lock() (types.NamespacedName, bool) {
 
 // Decide plans for a claim with what its pool has free; nil where the pool is unknown. An address that the plan takes is
 // taken at once, so that no two claims of this process choose the same. Where an earlier attempt may have been written
-// without an answer, the decision is the same again. What was left to the claim stays so until it takes an address.
+// without an answer, the decision is the same again. Addresses left to the claim stay so until it takes one.
 func (x *Index) Decide(name types.NamespacedName, claim types.UID, plan func(*allocate.Free) allocate.Decision) allocate.Decision {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -293,7 +293,7 @@ func (x *Index) Decide(name types.NamespacedName, claim types.UID, plan func(*al
 	return decision
 }
 
-// IsServed reports whether an address is on its way to a claim: it is not counted as free any more, and nobody else can get it.
+// IsServed reports whether an address is on its way to a claim: it is not counted as free any more, and no other claim can get it.
 func (x *Index) IsServed(claim types.UID) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -87,7 +87,7 @@ func TestAnUnseenAddressIsTakenUntilSomebodyKnowsBetter(t *testing.T) {
 	assert.False(t, ok, "the cache shows it now")
 	x.Learn(takenBy("p", "p", "10.0.0.1"), now)
 	old, younger = x.Unseen(name("p"), now.Add(time.Second))
-	assert.True(t, len(old) == 0 && !younger, "what was seen stays seen")
+	assert.True(t, len(old) == 0 && !younger, "a seen object stays seen")
 	assert.Equal(t, []types.NamespacedName{name("p")}, x.Forget(takenBy("p", "p", "10.0.0.1").Key))
 	assert.NotZero(t, x.free("p"))
 }
@@ -245,5 +245,5 @@ func TestAnAddressOfAnotherNamespaceCountsOnce(t *testing.T) {
 	assert.Equal(t, int64(2), room())
 	x.Decide(name("p"), "claim", take)
 	assert.True(t, x.GiveUp("claim"))
-	assert.Equal(t, int64(2), room(), "nothing was written")
+	assert.Equal(t, int64(2), room(), "no object was written")
 }

@@ -21,7 +21,7 @@ type Layouts struct {
 	pools map[types.NamespacedName]*parsed
 }
 
-// parsed is the layout of one generation of a pool. Those who need it first wait for each other and for nobody else.
+// parsed is the layout of one generation of a pool. The first callers that need it wait only for each other.
 type parsed struct {
 	uid        types.UID
 	generation int64

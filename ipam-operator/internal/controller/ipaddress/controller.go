@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ipaddress gives back addresses that nobody has any more: those whose claim went away without the finalizer that
+// Package ipaddress releases addresses that are not in use any more: those whose claim went away without the finalizer that
 // would have kept it, and those that cool down before they are used again.
 package ipaddress
 
@@ -55,7 +55,7 @@ type Reconciler struct {
 // New returns a Reconciler.
 func New(deps Deps) *Reconciler { return &Reconciler{Deps: deps, held: capi.NewHeld()} }
 
-// Reconcile gives one address back, if nobody has it.
+// Reconcile releases one address, unless it is in use.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	address := &ipamv1.IPAddress{}
 	if err := r.Client.Get(ctx, req.NamespacedName, address); err != nil {
@@ -83,7 +83,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.release(ctx, address, allocate.CoolDown(pool))
 }
 
-// inUse reports whether somebody has the address. One that was made by hand to reserve it stays until it is deleted.
+// inUse reports whether the address has a claim. One that was made by hand to reserve it stays until it is deleted.
 func (r *Reconciler) inUse(ctx context.Context, address *ipamv1.IPAddress, live bool) (bool, error) {
 	if ipclaim.IsByHand(address) {
 		return true, nil
@@ -131,7 +131,7 @@ func (r *Reconciler) release(ctx context.Context, address *ipamv1.IPAddress, gra
 	if left := address.DeletionTimestamp.Add(grace).Sub(r.Clock.Now()); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
-	// Whoever released it may have let it go already, and the cache may be behind.
+	// Another pass may have released it already, and the cache may be behind.
 	live := &ipamv1.IPAddress{}
 	if err := r.Releaser.Reader.Get(ctx, client.ObjectKeyFromObject(address), live); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)

@@ -274,7 +274,7 @@ func (k *claims) setReady(claim *unstructured.Unstructured, status metav1.Condit
 	return changed, unstructured.SetNestedField(claim.Object, content["conditions"], "status", "conditions")
 }
 
-// servedPool is the name of the IPPool that a claim or an address refers to; false means that it is somebody else's.
+// servedPool is the name of the IPPool that a claim or an address refers to; false means that it refers to another kind of pool.
 func servedPool(obj *unstructured.Unstructured) (string, bool) {
 	kind, group := text(obj, "spec", "poolRef", "kind"), text(obj, "spec", "poolRef", "apiGroup")
 	return text(obj, "spec", "poolRef", "name"), kind == ipamv1.IPPoolKind && group == ipamv1.GroupVersion.Group

@@ -135,7 +135,7 @@ func TestTheContractInItsFirstVersion(t *testing.T) {
 		before := writes.Load()
 		require.NoError(t, user.Patch(t.Context(), pool, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{"n":"%d"}}}`, i))))
 		refused(claim(fmt.Sprint("witness-", i), ""))
-		assert.LessOrEqual(t, writes.Load()-before, int64(1), "only the new claim is told something")
+		assert.LessOrEqual(t, writes.Load()-before, int64(1), "only the new claim's status is written")
 	}
 	require.NoError(t, user.Delete(t.Context(), waits))
 	served := func() bool {

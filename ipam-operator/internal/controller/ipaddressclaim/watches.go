@@ -55,7 +55,7 @@ func New(kinds Kinds, reconciler *ipclaim.Reconciler, c cache.Cache) *Controller
 	return &Controller{kinds: kinds, kind: kind, claims: reconciler, cache: c, freed: make(chan event.GenericEvent, 1024)}
 }
 
-// Reconcile serves a claim. What former claims of its name have left goes first.
+// Reconcile serves a claim. It first removes the leftovers of former claims of its name.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	if err := c.sweep(ctx, req.NamespacedName); err != nil {
 		return ctrl.Result{}, err
@@ -63,7 +63,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return c.claims.Reconcile(ctx, req)
 }
 
-// PoolFreed makes waiting claims of a pool look again. It never waits: claims that are not told now are woken by the next
+// PoolFreed makes waiting claims of a pool look again. It never waits: claims that are not notified now are woken by the next
 // change of the pool's status.
 func (c *Controller) PoolFreed(pool types.NamespacedName) {
 	obj := &ipamv1.IPPool{}

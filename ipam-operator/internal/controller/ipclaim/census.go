@@ -35,7 +35,7 @@ func (c *census) of(ctx context.Context, live client.Reader, namespace string) (
 	defer c.mu.Unlock()
 	defer func() {
 		if c.waiting.Add(-1) == 0 {
-			c.begun, c.all = 0, nil // nobody needs it any more
+			c.begun, c.all = 0, nil // no pass needs it any more
 		}
 	}()
 	if c.namespace == namespace && c.begun >= ticket {

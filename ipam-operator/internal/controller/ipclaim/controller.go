@@ -194,7 +194,7 @@ func (r *Reconciler) serve(ctx context.Context, subject *Subject, snapshot alloc
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		snapshot.Kept = allocate.Address{} // it was let go, or could not be
+		snapshot.Kept = allocate.Address{} // it was released, or could not be
 	}
 	return fmt.Errorf("allocating an address of IPPool %s for %s %s: %d addresses in a row were taken", subject.Pool, subject.Kind, subject.Key(), maxTries)
 }

@@ -197,7 +197,7 @@ func (r *Reconciler) adopt(ctx context.Context, subject *Subject, action allocat
 		err = r.Live.Get(ctx, key, address)
 	}
 	if apierrors.IsNotFound(err) {
-		// It is gone and nobody has told: the next pass finds the claim without address.
+		// It is gone and the watch has not shown it: the next pass finds the claim without address.
 		r.Index.Forget(IndexKey(key))
 		return fmt.Errorf("adopting IPAddress %s: %w", key, err)
 	}
@@ -354,7 +354,7 @@ func (r *Reconciler) release(ctx context.Context, subject *Subject, action alloc
 	return nil
 }
 
-// isLetGo reports whether a claim was let go that the cache still shows: there is nothing left to do for it, and a write would find nothing.
+// isLetGo reports whether the finalizer of a claim that the cache still shows was removed: nothing is left to do for it, and a write would not find it.
 func (r *Reconciler) isLetGo(name types.NamespacedName, now *Subject) bool {
 	uid, ok := r.letGo.Load(name)
 	if !ok {

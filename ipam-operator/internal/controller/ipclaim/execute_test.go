@@ -103,7 +103,7 @@ func TestCreationOfAnAddress(t *testing.T) {
 	}
 }
 
-// TestAnAttemptEndsWithItsClaim lets nobody know whether an address was written, and then takes the claim away.
+// TestAnAttemptEndsWithItsClaim hides whether an address was written, and then removes the claim.
 func TestAnAttemptEndsWithItsClaim(t *testing.T) {
 	for name, after := range map[string]func(s *shell){
 		"it is gone": func(*shell) {},
@@ -240,9 +240,9 @@ func TestGivingBack(t *testing.T) {
 		want       map[string]string
 		claimGone  bool
 	}{
-		"at once":                          {finalizers: []string{ipamv1.IPClaimFinalizer}, want: map[string]string{}, claimGone: true},
-		"after a cool-down":                {grace: 60, finalizers: []string{ipamv1.IPClaimFinalizer}, want: map[string]string{"p-10-0-0-1": "c"}, claimGone: true},
-		"not while somebody else needs it": {finalizers: []string{ipamv1.IPClaimFinalizer, "example.com/other"}, want: map[string]string{"p-10-0-0-1": "c"}},
+		"at once":                              {finalizers: []string{ipamv1.IPClaimFinalizer}, want: map[string]string{}, claimGone: true},
+		"after a cool-down":                    {grace: 60, finalizers: []string{ipamv1.IPClaimFinalizer}, want: map[string]string{"p-10-0-0-1": "c"}, claimGone: true},
+		"not while another finalizer keeps it": {finalizers: []string{ipamv1.IPClaimFinalizer, "example.com/other"}, want: map[string]string{"p-10-0-0-1": "c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.9"), grace: test.grace})

@@ -80,7 +80,7 @@ func TestAnAddressWhoseDeletionConflictsIsNotForgotten(t *testing.T) {
 	}
 	result, err := s.reconcile("c")
 	require.NoError(t, err)
-	require.NotZero(t, result.RequeueAfter, "nothing else would look at the claim again")
+	require.NotZero(t, result.RequeueAfter, "no event would start another pass")
 	_, err = s.reconcile("c")
 	require.NoError(t, err)
 	assert.Equal(t, map[string]string{"p-10-0-0-2": "c"}, s.addresses())
@@ -104,7 +104,7 @@ func TestAnAddressThatWasReplacedUnseenWakesItsFormerClaim(t *testing.T) {
 	assert.Equal(t, allocate.Counts{Total: 9, Used: 1, Free: 8}, counts)
 }
 
-// TestAReleaseTakesTheWritesThatFinalizersForce shows a claim to a second pass that has been let go.
+// TestAReleaseTakesTheWritesThatFinalizersForce shows a claim to a second pass whose finalizer was removed.
 func TestAReleaseTakesTheWritesThatFinalizersForce(t *testing.T) {
 	var writes []string
 	s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.9"), faults: interceptor.Funcs{

@@ -36,7 +36,7 @@ func (e *NameTakenError) Error() string {
 	return fmt.Sprintf("IPAddress %s of %s belongs to another claim", e.Object.GetName(), e.Group)
 }
 
-// Kind is a kind of claim: how one is read and told. Two kinds are served from the same pools.
+// Kind is a kind of claim: how one is read and its status written. Two kinds are served from the same pools.
 type Kind interface {
 	// Name is the name of the kind.
 	Name() string
@@ -73,7 +73,7 @@ type Subject struct {
 	Finalizer string
 	// FinalizerFirst says that the finalizer must be there before an address is taken.
 	FinalizerFirst bool
-	// Told says that this process has told the claim the same refusal before: where the stored kind lacks the conditions,
+	// Told says that this process has written the same refusal to the claim before: where the stored kind lacks the conditions,
 	// the claim cannot show it.
 	Told func(allocate.Refuse) bool
 	// Foreign says that the claim names a pool that it cannot be served from.

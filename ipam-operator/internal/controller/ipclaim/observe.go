@@ -70,7 +70,7 @@ func (r *Reconciler) observe(ctx context.Context, subject *Subject) (allocate.Sn
 // holderOfAsked describes what has the one address that will do for a claim.
 func (r *Reconciler) holderOfAsked(ctx context.Context, subject *Subject) (string, error) {
 	layout := r.Index.Layout(subject.Pool)
-	if layout == nil || subject.Claim.Tenant != "" { // what other claims of the pool have is not told
+	if layout == nil || subject.Claim.Tenant != "" { // do not disclose what other claims of the pool have
 		return "", nil
 	}
 	asked, ok := allocate.Asked(layout, subject.Claim)
@@ -137,7 +137,7 @@ func (r *Reconciler) owned(ctx context.Context, subject *Subject) ([]allocate.Ad
 }
 
 // unseen are the addresses that a claim has by the API server. A claim that was held up may have come from another management cluster: its status is
-// empty then, and its address was made by somebody else, perhaps while a watch was behind. It must not get another.
+// empty then, and another operator made its address, perhaps while a watch was behind. It must not get another.
 func (r *Reconciler) unseen(ctx context.Context, subject *Subject) ([]allocate.Address, error) {
 	all, err := r.census.of(ctx, r.Live, subject.Pool.Namespace)
 	if err != nil {
@@ -154,7 +154,7 @@ func (r *Reconciler) unseen(ctx context.Context, subject *Subject) ([]allocate.A
 	return out, nil
 }
 
-// live reads an IPAddress from the API server; nil means that it is not there or belongs to somebody else.
+// live reads an IPAddress from the API server; nil means that it is not there or belongs to another claim.
 func (r *Reconciler) live(ctx context.Context, subject *Subject, name string) (*ipamv1.IPAddress, error) {
 	address := &ipamv1.IPAddress{}
 	key := types.NamespacedName{Namespace: subject.Pool.Namespace, Name: name}

@@ -31,7 +31,7 @@ type Releaser struct {
 
 // Release gives an address back: its own object with this UID, and no other that has its name by now. At once means
 // that the address can be used again; otherwise the object stays, marked as deleted, for as long as its pool says. The
-// mark comes first: whoever finds it finishes the work.
+// mark comes first: a later pass that finds it finishes the work.
 func (r Releaser) Release(ctx context.Context, namespace string, address allocate.Address, atOnce bool, why string) error {
 	key := types.NamespacedName{Namespace: namespace, Name: address.Name}
 	obj := &ipamv1.IPAddress{}

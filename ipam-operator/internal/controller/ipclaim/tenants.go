@@ -99,10 +99,10 @@ func setClaimOwner(address *ipamv1.IPAddress, subject *Subject) {
 	address.Labels[ipamv1.ClaimNamespaceLabel] = subject.Claim.Tenant
 }
 
-// errUndecided says that another replica is about to tell a claim of its address, or to give that back. Its pass ends within reconcileTimeout.
+// errUndecided says that another replica is about to write a claim's address to its status, or to give that back. Its pass ends within reconcileTimeout.
 var errUndecided = errors.New("another replica decides about the address")
 
-// mayBeReturned reports whether another replica has just made an address of a claim and may give it back yet: nothing must be told of it then.
+// mayBeReturned reports whether another replica has just made an address of a claim and may give it back yet: the status must not name it then.
 func (r *Reconciler) mayBeReturned(subject *Subject, address *ipamv1.IPAddress) bool {
 	if made, ok := r.made.Load(subject.Key()); ok && made == address.UID {
 		return false
@@ -110,7 +110,7 @@ func (r *Reconciler) mayBeReturned(subject *Subject, address *ipamv1.IPAddress) 
 	return r.Clock.Since(address.CreationTimestamp.Time) < reconcileTimeout
 }
 
-// returnOverQuota gives an address back that a claim was not told of, where its namespace has more than it may have, and tells the claim so: another replica may have
+// returnOverQuota gives an address back that the status does not name yet, where the claim's namespace has more than its quota, and writes that to the claim: another replica may have
 // taken one for the namespace at the same time. It asks the API server after the address was taken: whichever replica asks last sees all. The claim is looked at again
 // when the namespace has an address less.
 func (r *Reconciler) returnOverQuota(ctx context.Context, subject *Subject, address *ipamv1.IPAddress) (returned bool, err error) {

@@ -42,7 +42,7 @@ func (w *waiting) told(claim types.NamespacedName, uid types.UID, refusal alloca
 	return ok && known.uid == uid && known.refusal == refusal
 }
 
-// why tells what a claim waits for, if it was told so.
+// why returns what a claim waits for, if its status was written.
 func (w *waiting) why(claim types.NamespacedName, uid types.UID) (allocate.Why, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,7 +50,7 @@ func (w *waiting) why(claim types.NamespacedName, uid types.UID) (allocate.Why, 
 	return known.why, ok && known.uid == uid
 }
 
-// position is where in the queue a claim was told that it stands; zero for nowhere.
+// position is the position in the queue that was last written to a claim; zero for none.
 func (w *waiting) position(claim types.NamespacedName) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -62,7 +62,7 @@ func (f *freed) take() map[types.NamespacedName]map[netip.Addr]bool {
 	return pools
 }
 
-// later reports whether nobody looks at the pool again yet.
+// later reports whether no later look at the pool is planned yet.
 func (f *freed) later(pool types.NamespacedName) (first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -139,7 +139,7 @@ func (r *Reconciler) freedHandler() handler.EventHandler {
 }
 
 // wake makes claims of a pool look again: of those that any address helps as many as addresses are free, the oldest first, and those that one
-// of these addresses is for. What the others wait for is something else. A claim that an address is on its way to needs no other.
+// of these addresses is for. The others wait for something else. A claim that an address is on its way to needs no other.
 func (r *Reconciler) wake(ctx context.Context, pool types.NamespacedName, addresses map[netip.Addr]bool, q Queue) {
 	layout := r.Index.Layout(pool)
 	woken, left, moved, tell := 0, 0, false, r.freed.mayTell(pool, r.Clock.Now())
@@ -178,10 +178,10 @@ func (r *Reconciler) wake(ctx context.Context, pool types.NamespacedName, addres
 	}
 }
 
-// tellAgain is how far apart claims are told that they have moved up.
+// tellAgain is the least time between two writes of a claim's position.
 const tellAgain = 5 * time.Second
 
-// hasMoved reports whether a waiting claim stands at another position of the queue than it was told.
+// hasMoved reports whether a waiting claim stands at another position of the queue than its status says.
 func (r *Reconciler) hasMoved(pool types.NamespacedName, claim client.Object) bool {
 	told := r.waiting.position(client.ObjectKeyFromObject(claim))
 	return told > 0 && told != min(r.Line.Ahead(queueOf(pool, claim), waiterOf(claim)), allocate.ToldPositions)+1

@@ -59,28 +59,28 @@ func TestAsManyClaimsAreWokenAsAddressesAreFree(t *testing.T) {
 	s.reconciler.Line.Leave(claims[4].UID)
 	q := newQueue(t)
 	for _, ip := range []string{"10.0.0.1", "10.0.0.2"} { // one signal for both
-		record := RecordOf(s.address("p-"+ip, ip, "somebody"))
+		record := RecordOf(s.address("p-"+ip, ip, "other"))
 		s.index.Observe(record)
 		s.reconciler.forgetAddress(record)
 	}
-	s.index.Observe(RecordOf(s.address("p-3", "10.0.0.3", "somebody")))
+	s.index.Observe(RecordOf(s.address("p-3", "10.0.0.3", "other")))
 	require.Len(t, s.reconciler.nudges, 1)
 	s.reconciler.freedHandler().Generic(t.Context(), <-s.reconciler.nudges, q)
 	assert.Equal(t, []string{"c5", "c3", "c1"}, woken(q), "the two oldest that any address helps, and one of which nothing is known")
 
 	s.reconciler.freedHandler().Generic(t.Context(), event.GenericEvent{}, q)
-	assert.Empty(t, woken(q), "nothing was given back")
+	assert.Empty(t, woken(q), "no address was released")
 }
 
 // TestAClaimThatIsServedTakesNobodysTurn frees an address while another one is on its way to the oldest claim.
 func TestAClaimThatIsServedTakesNobodysTurn(t *testing.T) {
-	for _, at := range []string{"its address is made", "it is told"} {
+	for _, at := range []string{"its address is made", "its status is written"} {
 		t.Run("while "+at, func(t *testing.T) {
 			var s *shell
 			q := newQueue(t)
 			var next []string
 			free := func(ip string) {
-				s.reconciler.forgetAddress(RecordOf(s.address("p-"+ip, ip, "somebody")))
+				s.reconciler.forgetAddress(RecordOf(s.address("p-"+ip, ip, "other")))
 				s.reconciler.freedHandler().Generic(t.Context(), <-s.reconciler.nudges, q)
 			}
 			faults := interceptor.Funcs{
@@ -92,7 +92,7 @@ func TestAClaimThatIsServedTakesNobodysTurn(t *testing.T) {
 					return c.Create(ctx, obj, opts...)
 				},
 				SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-					if at == "it is told" {
+					if at == "its status is written" {
 						s.index.Observe(RecordOf(s.address("p-10-0-0-1", "10.0.0.1", "first"))) // the watch is faster
 						free("10.0.0.2")
 						next = woken(q)
@@ -102,7 +102,7 @@ func TestAClaimThatIsServedTakesNobodysTurn(t *testing.T) {
 			}
 			s = newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.2"), faults: faults})
 			for _, ip := range []string{"10.0.0.1", "10.0.0.2"} {
-				s.index.Observe(RecordOf(s.address("p-"+ip, ip, "somebody")))
+				s.index.Observe(RecordOf(s.address("p-"+ip, ip, "other")))
 			}
 			for _, name := range []string{"first", "second"} {
 				claim := s.claim(name)

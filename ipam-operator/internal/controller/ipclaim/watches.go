@@ -104,7 +104,7 @@ func (r *Reconciler) livesOn(ctx context.Context, address *ipamv1.IPAddress) boo
 	return err == nil && hold == allocate.HeldPaused
 }
 
-// wakeUnlessBound wakes the claim of an address that its status does not name or that nobody owns: the claim may have two, or none that it knows of.
+// wakeUnlessBound wakes the claim of an address that its status does not name or that has no owner: the claim may have two, or none that it knows of.
 func (r *Reconciler) wakeUnlessBound(ctx context.Context, address *ipamv1.IPAddress, q Queue) {
 	if ClaimKind(address) != r.Kind.Name() || address.Spec.Claim.Name == "" {
 		return

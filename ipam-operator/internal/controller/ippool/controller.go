@@ -47,7 +47,7 @@ type Deps struct {
 	Clusters *capi.Clusters
 	// Filter selects the objects that are served.
 	Filter capi.WatchFilter
-	// Verifier asks about addresses that nobody has seen.
+	// Verifier asks about addresses that the watch has not shown.
 	Verifier Verifier
 	// Recorder writes events.
 	Recorder Recorder
@@ -118,7 +118,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-// retry treats a conflict as what it is: somebody else wrote first, and the event of it is on the way.
+// retry requeues after a conflict: another client wrote first, and the watch event is on the way.
 func (r *Reconciler) retry(err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: r.StatusInterval}, nil

@@ -107,7 +107,7 @@ func TestAPoolIsWrittenOnceAndThenLeftAlone(t *testing.T) {
 	for range 3 {
 		result, err := s.reconcile()
 		require.NoError(t, err)
-		assert.Equal(t, time.Minute, result.RequeueAfter, "addresses that nobody has seen are asked for again")
+		assert.Equal(t, time.Minute, result.RequeueAfter, "addresses that the watch has not shown are asked for again")
 	}
 	assert.Equal(t, []string{"metadata", "status"}, s.writes)
 	assert.Equal(t, []string{ipamv1.ReasonNoAddressFree}, s.events.reasons)
@@ -142,9 +142,9 @@ func TestErrorsOfAPool(t *testing.T) {
 		says  string
 		again time.Duration
 	}{
-		"somebody else wrote first": {fail: apierrors.NewConflict(resource, "p", broken), again: time.Second},
-		"it is gone":                {fail: apierrors.NewNotFound(resource, "p")},
-		"the API server is away":    {fail: broken, says: "writing the pool: the connection broke"},
+		"another client wrote first": {fail: apierrors.NewConflict(resource, "p", broken), again: time.Second},
+		"it is gone":                 {fail: apierrors.NewNotFound(resource, "p")},
+		"the API server is away":     {fail: broken, says: "writing the pool: the connection broke"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := newPool(span("10.0.0.1", "10.0.0.9"))

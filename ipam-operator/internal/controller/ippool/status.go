@@ -82,7 +82,7 @@ func ready(pool *ipamv1.IPPool, o observation, counts allocate.Counts) metav1.Co
 	return c
 }
 
-// overlapping is told from when it was so first.
+// overlapping is the condition Overlapping; its transition time is when the overlap began.
 func overlapping(with overlap) metav1.Condition {
 	if with == (overlap{}) {
 		return metav1.Condition{
@@ -108,7 +108,7 @@ func exhausted(o observation, counts allocate.Counts) metav1.Condition {
 	}
 }
 
-// told is what was written last: where the stored kind lacks the newer fields, a status cannot show that it was written.
+// told records the status that was written last: where the stored kind lacks the newer fields, a status cannot show that it was written.
 type told struct {
 	mu    sync.Mutex
 	pools map[types.NamespacedName]lastTold

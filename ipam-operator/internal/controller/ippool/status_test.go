@@ -101,7 +101,7 @@ func TestStatusOfAPool(t *testing.T) {
 			assert.Equal(t, int64(3), ready.ObservedGeneration)
 			assert.Equal(t, int64(test.used), *got.Used)
 			test.pool.Status = got
-			assert.Equal(t, got, status(test.pool, observed(test.pool, test.used, 5), metav1.NewTime(epoch.Add(time.Hour))), "what has not changed is not written")
+			assert.Equal(t, got, status(test.pool, observed(test.pool, test.used, 5), metav1.NewTime(epoch.Add(time.Hour))), "an equal status is not written")
 		})
 	}
 }

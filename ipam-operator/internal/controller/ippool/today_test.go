@@ -36,7 +36,7 @@ const todaysCRDs = "../../../../../shared/crds/metal3-ipam"
 
 const patience = 2 * time.Minute
 
-// world is a namespace of a control plane that has the definitions of today, and none of ours of their names.
+// world is a namespace of a control plane that has the definitions of the legacy manager, and none of ours of their names.
 type world struct {
 	t         *testing.T
 	config    *rest.Config
@@ -66,7 +66,7 @@ func newWorld(t *testing.T) *world {
 		require.NoError(t, yaml.Unmarshal(text, definition))
 		require.NoError(t, w.user.Create(t.Context(), definition))
 	}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "today-"}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "legacy-"}}
 	require.NoError(t, w.user.Create(t.Context(), namespace))
 	w.namespace = namespace.Name
 	w.eventually("the kinds are not served", func() bool {
@@ -81,7 +81,7 @@ func (w *world) eventually(what string, ok func() bool) {
 	require.Eventually(w.t, ok, patience, 20*time.Millisecond, what)
 }
 
-// today stores a pool and claims as the present manager leaves them, and returns what it has stored of claims and addresses.
+// today stores a pool and claims as the legacy manager leaves them, and returns what it has stored of claims and addresses.
 func (w *world) today(claims int) (pool *ipamv1.IPPool, stored []string) {
 	w.t.Helper()
 	first, last := ipamv1.IPAddressStr("10.0.0.10"), ipamv1.IPAddressStr(fmt.Sprintf("10.0.0.%d", 10+claims))
@@ -204,19 +204,19 @@ func TestTodaysObjectsOfTodaysKindsGoOn(t *testing.T) {
 	late := w.claim("late")
 	w.refused(late)
 	for _, write := range writes.all() {
-		assert.NotContains(t, old, strings.TrimSuffix(strings.Fields(write)[1], "/status"), "what is there is left as it is")
+		assert.NotContains(t, old, strings.TrimSuffix(strings.Fields(write)[1], "/status"), "existing objects are not written")
 	}
 	w.eventually("the pool does not follow", func() bool {
 		return w.user.Get(t.Context(), client.ObjectKeyFromObject(pool), pool) == nil && len(pool.Status.Allocations) == 6
 	})
 	assert.Equal(t, ipamv1.IPAddressStr("10.0.0.12"), pool.Status.Allocations["c2"])
 
-	// These kinds do not keep conditions and counts: nothing is told again because of that.
+	// These kinds do not keep conditions and counts: the status is not written again because of that.
 	for i := range 3 {
 		before := len(writes.all())
 		require.NoError(t, w.user.Patch(t.Context(), pool, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"n":"%d"}}}`, i))))
 		w.refused(w.claim(fmt.Sprint("witness-", i), ipamv1.IPClaimFinalizer))
-		assert.LessOrEqual(t, len(writes.all())-before, 1, "only the new claim is told something: %v", writes.all()[before:])
+		assert.LessOrEqual(t, len(writes.all())-before, 1, "only the new claim's status is written: %v", writes.all()[before:])
 	}
 
 	require.NoError(t, w.user.Delete(t.Context(), w.named("c3")))

@@ -39,8 +39,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 	return nil
 }
 
-// poolHandler looks at a pool at once when its spec or metadata changes. What only changes the status, as this controller
-// does, is looked at later, so that many addresses make few writes.
+// poolHandler looks at a pool at once when its spec or metadata changes. A change of only the status, as by this controller,
+// is handled later, so that many addresses make few writes.
 func (r *Reconciler) poolHandler() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q ipclaim.Queue) {

@@ -107,7 +107,7 @@ func (r *Reconciler) ipAddress(ctx context.Context, data *infrav1.Metal3Data, su
 		err = r.Live.Get(ctx, key, address)
 	}
 	if apierrors.IsNotFound(err) {
-		return render.Address{}, errWaiting // the claim is told, and gets another
+		return render.Address{}, errWaiting // the claim notices, and gets another
 	}
 	if err != nil {
 		return render.Address{}, fmt.Errorf("reading IPAddress %s: %w", key, err)
@@ -198,7 +198,7 @@ func (r *Reconciler) occupied(ctx context.Context, data *infrav1.Metal3Data, kin
 	case owner != nil:
 		return refuse("%s %s belongs to %s %s", kind, claim.GetName(), owner.Kind, owner.Name)
 	default:
-		return refuse("%s %s is there already and belongs to nobody", kind, claim.GetName())
+		return refuse("%s %s is there already and has no owner", kind, claim.GetName())
 	}
 }
 

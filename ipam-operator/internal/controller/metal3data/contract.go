@@ -103,7 +103,7 @@ func (r *Reconciler) contractObject(kind schema.GroupKind, namespace, name strin
 	return obj, nil
 }
 
-// notReady is why a claim of the contract has no address; empty while nobody has said.
+// notReady is why a claim of the contract has no address; empty while its status does not say.
 func notReady(claim *unstructured.Unstructured) string {
 	conditions, _, _ := unstructured.NestedSlice(claim.Object, "status", "conditions")
 	for _, entry := range conditions {

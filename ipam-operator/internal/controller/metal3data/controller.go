@@ -3,7 +3,7 @@
 
 // Package metal3data claims the addresses that a template names for a machine, and writes what it renders into Secrets.
 //
-// What was written once is not written again, so that a machine can be provisioned anew in the very same state.
+// A Secret is written once and not changed, so that a machine can be provisioned anew in the very same state.
 package metal3data
 
 import (
@@ -85,7 +85,7 @@ type Reconciler struct {
 // New returns a Reconciler.
 func New(deps Deps) *Reconciler { return &Reconciler{Deps: deps, waits: newWaits()} }
 
-// refusal is why nothing is rendered for now, as a sentence for users. An empty one is a wait that somebody else tells of.
+// refusal is why nothing is rendered for now, as a sentence for users. An empty one is a wait that another controller reports.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
@@ -203,7 +203,7 @@ func (r *Reconciler) hold(ctx context.Context, data *infrav1.Metal3Data, templat
 	return r.Clusters.HoldFor(ctx, template.Spec.ClusterName, data, template)
 }
 
-// note counts data that is rendered, or why it is not. What is being deleted does not count.
+// note counts data that is rendered, or why it is not. Data that is being deleted does not count.
 func (r *Reconciler) note(data *infrav1.Metal3Data, why allocate.Why) {
 	key := client.ObjectKeyFromObject(data)
 	switch {

@@ -76,7 +76,7 @@ func (r *Reconciler) render(ctx context.Context, data *infrav1.Metal3Data, claim
 	return nil
 }
 
-// prepare writes the finalizer and the names of the Secrets, where data that was made by somebody else lacks them.
+// prepare writes the finalizer and the names of the Secrets, where data that another client made lacks them.
 func (r *Reconciler) prepare(ctx context.Context, data *infrav1.Metal3Data, template *infrav1.Metal3DataTemplate, machine string) error {
 	before := data.DeepCopy()
 	controllerutil.AddFinalizer(data, infrav1.DataFinalizer)
@@ -127,7 +127,7 @@ func (r *Reconciler) write(ctx context.Context, data *infrav1.Metal3Data, templa
 	return nil
 }
 
-// report writes how far the data is, unless the status says so. A refusal is told; another error is returned.
+// report writes how far the data is, unless the status says so. A refusal becomes a condition; another error is returned.
 func (r *Reconciler) report(ctx context.Context, data *infrav1.Metal3Data, result error) error {
 	message, refused := isRefusal(result)
 	if result != nil && !refused {

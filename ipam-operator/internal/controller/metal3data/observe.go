@@ -87,7 +87,7 @@ func (r *Reconciler) secret(ctx context.Context, data *infrav1.Metal3Data, name 
 }
 
 // findSecret finds a Secret that can be used; nil means that there is none. One that another Metal3Data left behind is on its way out and must not be used;
-// one that nobody's Metal3Data owns was put there to be.
+// a user made one that no Metal3Data owns, to be used.
 func (r *Reconciler) findSecret(ctx context.Context, data *infrav1.Metal3Data, name string) (*metav1.PartialObjectMetadata, error) {
 	key := types.NamespacedName{Namespace: data.Namespace, Name: name}
 	found := &metav1.PartialObjectMetadata{}

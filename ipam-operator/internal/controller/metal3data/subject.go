@@ -20,7 +20,7 @@ import (
 	"github.com/muster-io/muster/ipam-operator/internal/render"
 )
 
-// Kinds that data is rendered from and that belong to somebody else.
+// Kinds that data is rendered from and that other projects define.
 var (
 	// MachineKind is the Machine of Cluster API.
 	MachineKind = schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "Machine"}
@@ -32,7 +32,7 @@ var (
 
 // Known wordings of what is missing.
 const (
-	// ErrNoOwner says that a claim is for nobody.
+	// ErrNoOwner says that a claim has no machine.
 	ErrNoOwner   = "Metal3Machine not found in owner references"
 	errNoMachine = "Waiting for Machine Controller to set OwnerRef on Metal3Machine"
 	errNoHost    = "Waiting for BareMetalHost to become available"
@@ -98,7 +98,7 @@ func (r *Reconciler) machineOf(ctx context.Context, data types.NamespacedName, m
 	return about(found), nil
 }
 
-// foreign reads the metadata of an object of somebody else. Data is served again when that object changes.
+// foreign reads the metadata of an object of another project's kind. Data is served again when that object changes.
 func (r *Reconciler) foreign(ctx context.Context, data types.NamespacedName, kind schema.GroupKind, name types.NamespacedName) (*metav1.PartialObjectMetadata, error) {
 	r.waits.on(data, object{kind, name})
 	served, ok := r.kinds.get(kind)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// object is an object of somebody else.
+// object is an object of another project's kind.
 type object struct {
 	kind schema.GroupKind
 	name types.NamespacedName
@@ -62,7 +62,7 @@ func (w *waits) of(obj object) []types.NamespacedName {
 	return out
 }
 
-// kinds is the versions that kinds of somebody else are served in.
+// kinds is the served versions of other projects' kinds.
 type kinds struct{ served sync.Map }
 
 func (k *kinds) set(kind schema.GroupVersionKind) { k.served.Store(kind.GroupKind(), kind) }

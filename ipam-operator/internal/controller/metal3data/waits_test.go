@@ -25,5 +25,5 @@ func TestDataIsFoundByWhatItWaitsFor(t *testing.T) {
 	assert.Empty(t, w.of(machine))
 	w.drop(a)
 	assert.Empty(t, w.data)
-	assert.Empty(t, w.objects, "nothing is kept of data that waits no more")
+	assert.Empty(t, w.objects, "data that waits no more is dropped")
 }

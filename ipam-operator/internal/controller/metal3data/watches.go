@@ -197,8 +197,8 @@ func InCluster(cluster client.Object) []client.ListOption {
 	return []client.ListOption{client.InNamespace(cluster.GetNamespace()), client.MatchingLabels{ipamv1.ClusterNameLabel: cluster.GetName()}}
 }
 
-// WatchForeign makes data follow the objects of a kind that belongs to somebody else, from now on: only who they are is kept
-// of them.
+// WatchForeign makes data follow the objects of another project's kind, from now on: the cache keeps only their
+// metadata.
 func (r *Reconciler) WatchForeign(c cache.Cache, kind schema.GroupVersionKind) error {
 	r.kinds.set(kind)
 	obj := &metav1.PartialObjectMetadata{}
@@ -222,7 +222,7 @@ func IndexContract(ctx context.Context, indexer client.FieldIndexer, kind schema
 	return nil
 }
 
-// WatchContract makes data follow Cluster API's IPAddressClaims, from now on. Data that was told that there are none is served
+// WatchContract makes data follow Cluster API's IPAddressClaims, from now on. Data whose status says that there are none is served
 // again.
 func (r *Reconciler) WatchContract(c cache.Cache, kind schema.GroupVersionKind) error {
 	r.kinds.set(kind)

@@ -35,7 +35,7 @@ const FieldOwner = "ipam-operator/metal3dataclaim"
 // ReasonIndexGiven is the reason of the event that says that the claim has its data.
 const ReasonIndexGiven = "IndexGiven"
 
-// WhyNoMachine is the reason of a claim that is for nobody, in logs, events and metrics.
+// WhyNoMachine is the reason of a claim without a machine, in logs, events and metrics.
 const WhyNoMachine allocate.Why = "NoMachine"
 
 // Recorder writes events about claims.
@@ -127,7 +127,7 @@ func (r *Reconciler) serve(ctx context.Context, claim *infrav1.Metal3DataClaim) 
 	return r.give(ctx, claim, template)
 }
 
-// note counts a claim that has no data, and why. What is being deleted does not count.
+// note counts a claim that has no data, and why. A claim that is being deleted does not count.
 func (r *Reconciler) note(claim *infrav1.Metal3DataClaim, why allocate.Why) {
 	key := client.ObjectKeyFromObject(claim)
 	if !claim.DeletionTimestamp.IsZero() || claim.Status.RenderedData != nil {
@@ -173,7 +173,7 @@ func refusal(claim *infrav1.Metal3DataClaim, template *infrav1.Metal3DataTemplat
 }
 
 // give finds the data that a claim has already, or makes it, and makes the claim name it. A claim without finalizer was
-// never served, so nobody has made data for it.
+// never served, so no data was made for it.
 func (r *Reconciler) give(ctx context.Context, claim *infrav1.Metal3DataClaim, template *infrav1.Metal3DataTemplate) error {
 	name := ""
 	if controllerutil.ContainsFinalizer(claim, infrav1.ClaimFinalizer) {

@@ -18,12 +18,12 @@ func TestClaimsThatAreServedTogetherTryDifferentIndexes(t *testing.T) {
 	assert.Equal(t, 1, i.lowest(name("t"), name("b"), none))
 	assert.Equal(t, 0, i.lowest(name("other"), name("b"), none), "every template has indexes of its own")
 	assert.Equal(t, 0, i.lowest(name("t"), name("a"), none), "a claim tries its own again")
-	assert.Equal(t, 2, i.lowest(name("t"), name("a"), map[int]bool{0: true}), "unless it is taken: then the lowest that nobody tries")
-	assert.Equal(t, 0, i.lowest(name("t"), name("c"), none), "what was given back is free again")
+	assert.Equal(t, 2, i.lowest(name("t"), name("a"), map[int]bool{0: true}), "unless it is taken: then the lowest that no claim tries")
+	assert.Equal(t, 0, i.lowest(name("t"), name("c"), none), "a released index is free again")
 	i.forget(name("b"))
 	assert.Equal(t, 1, i.lowest(name("t"), name("d"), none))
 	for _, claim := range []string{"a", "c", "d"} {
 		i.forget(name(claim))
 	}
-	assert.Empty(t, i.trying, "nothing is kept of claims that are gone")
+	assert.Empty(t, i.trying, "claims that are gone are dropped")
 }

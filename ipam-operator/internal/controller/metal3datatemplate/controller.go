@@ -95,7 +95,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-// data of a template. Before one that is being deleted is let go, the API server is asked.
+// data lists the data of a template. For a template that is being deleted, it asks the API server.
 func (r *Reconciler) data(ctx context.Context, template *infrav1.Metal3DataTemplate) ([]infrav1.Metal3Data, error) {
 	list := &infrav1.Metal3DataList{}
 	err := r.Client.List(ctx, list, client.InNamespace(template.Namespace), client.MatchingFields{metal3data.ByTemplate: template.Name})
