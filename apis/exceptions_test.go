@@ -19,6 +19,9 @@ var conventionExceptions = map[string]string{
 	"baremetalhosts.metal3.io .status.triedCredentials.credentials":                    "SecretReference of Kubernetes itself, taken as it is",
 	"ipclaims.ipam.metal3.io .spec.poolSelector":                                       "LabelSelector of Kubernetes itself, taken as it is",
 	"ippools.ipam.metal3.io .spec.allowedNamespaces.selector":                          "LabelSelector of Kubernetes itself, taken as it is",
+	"machinepools.hive.openshift.io .spec.platform.agentBareMetal.agentSelector":       "LabelSelector of Kubernetes itself, taken as it is",
+	"machinepools.hive.openshift.io .spec.taints[]":                                    "Taint of Kubernetes itself, taken as it is",
+	"infraenvs.agent-install.openshift.io .spec.allowedClusters.namespaces.selector":   "LabelSelector of Kubernetes itself, taken as it is",
 	"infraenvs.agent-install.openshift.io .spec.nmStateConfigLabelSelector":            "LabelSelector of Kubernetes itself, taken as it is",
 	"infraenvs.agent-install.openshift.io .status.agentLabelSelector":                  "LabelSelector of Kubernetes itself, taken as it is",
 }

@@ -51,6 +51,8 @@ const hostedPool = `
 // acceptedManifests are manifests that the API server takes as they are.
 var acceptedManifests = map[string]string{
 	"the smallest hosted pool":              pool(hostedPool),
+	"a machine pool":                        machinePool("  replicas: 2\n  labels: {tier: web}\n"),
+	"a machine pool of another platform":    hiveMachinePool,
 	"a pool that keeps nothing":             pool("  platform: {hosted: {}}\n  size: 0\n  runningCount: 0\n  maxSize: 0\n  maxConcurrent: 0\n"),
 	"more running clusters than size":       pool(hostedPool + "  runningCount: 5\n"),
 	"a maximum below the size":              pool(hostedPool + "  maxSize: 0\n"),
@@ -206,7 +208,35 @@ var refusedManifests = map[string]struct{ manifest, sentence string }{
 	"an empty base domain":                {strings.Replace(pool(hostedPool), "baseDomain: example.com", `baseDomain: ""`, 1), "write a domain of lower-case letters, digits, '-' and '.', such as 'clusters.example.com'"},
 	"a base domain that is none":          {strings.Replace(pool(hostedPool), "example.com", "Example_com", 1), "write a domain of lower-case letters, digits, '-' and '.', such as 'clusters.example.com'"},
 	"an image set without a name":         {strings.Replace(pool(hostedPool), "{name: v1}", `{name: ""}`, 1), "write the name of a ClusterImageSet"},
+	"a machine pool of another name":      {strings.Replace(machinePool(""), "name: blue-worker", "name: worker", 1), "write metadata.name as <spec.clusterDeploymentRef.name>-<spec.name>"},
+	"a negative number of machines":       {machinePool("  replicas: -1\n"), "replicas must not be negative; write 0 to release all machines"},
+	"machines and an autoscaler":          {machinePool("  replicas: 1\n  autoscaling: {minReplicas: 1, maxReplicas: 2}\n"), "set replicas or autoscaling, not both"},
+	"an unknown way to bind":              {strings.Replace(machinePool(""), "agentSelector: {}", "agentSelector: {}, bindAt: Never", 1), `supported values: "Creation", "Claim"`},
+	"machines of no namespace":            {strings.Replace(machinePool(""), "agentSelector: {}", "agentSelector: {}, agentNamespace: A b", 1), "write the name of a namespace: lower-case letters, digits and '-'"},
+	"machines spread over nothing":        {strings.Replace(machinePool(""), "agentSelector: {}", "agentSelector: {}, spreadBy: a b", 1), "write the key of a label, such as 'topology.example.com/rack'"},
+	"a machine pool in capitals":          {strings.NewReplacer("blue-worker", "blue-Worker", "name: worker", "name: Worker").Replace(machinePool("")), "lower-case letters, digits and '-'"},
 	"a pool without a size":               {pool("  platform: {hosted: {}}\n"), "spec.size: Required value"},
+}
+
+// hiveMachinePool is a MachinePool that another controller serves.
+const hiveMachinePool = `
+apiVersion: hive.openshift.io/v1
+kind: MachinePool
+metadata: {name: workers}
+spec:
+  clusterDeploymentRef: {name: blue}
+  name: Worker.1
+  replicas: 3
+  platform: {aws: {type: m5.xlarge, rootVolume: {size: 100, type: gp3}}}
+  machineLabels: {a: b}
+  taints: [{key: dedicated, value: gpu, effect: NoSchedule}]
+  tomorrow: {a: 1}
+`
+
+// machinePool is a MachinePool of machines that registered with agent-service.
+func machinePool(spec string) string {
+	return "apiVersion: hive.openshift.io/v1\nkind: MachinePool\nmetadata: {name: blue-worker}\nspec:\n  clusterDeploymentRef: {name: blue}\n  name: worker\n" +
+		"  platform: {agentBareMetal: {agentSelector: {}}}\n" + spec
 }
 
 func TestManifestsThatAreRefused(t *testing.T) {

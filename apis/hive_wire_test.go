@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1ac "github.com/muster-io/muster/apis/applyconfiguration/hive/v1"
@@ -68,6 +69,37 @@ func TestPlatformIsCopiedAsItIs(t *testing.T) {
 		got, _, _ := unstructured.NestedMap(u.Object, "spec", "platform")
 		assert.Equal(t, want, got, name)
 	}
+}
+
+// What other controllers keep in a MachinePool survives what we write beside it.
+func TestMachinePoolsOfOthersAreKept(t *testing.T) {
+	a := newAPI(t)
+	u := a.mustCreate(t, hiveMachinePool)
+	require.NoError(t, unstructured.SetNestedSlice(u.Object, []any{map[string]any{"name": "blue-worker-a", "replicas": int64(3)}}, "status", "machineSets"))
+	require.NoError(t, a.Status().Update(t.Context(), u))
+	before := u.DeepCopy()
+	require.NoError(t, a.Status().Apply(t.Context(), hivev1ac.MachinePool("workers", a.namespace).WithStatus(hivev1ac.MachinePoolStatus().WithReadyReplicas(3)), client.FieldOwner("machines")))
+	require.NoError(t, a.Get(t.Context(), client.ObjectKeyFromObject(u), u))
+	assert.Equal(t, before.Object["spec"], u.Object["spec"])
+	want := before.Object["status"].(map[string]any)
+	want["readyReplicas"] = int64(3)
+	assert.Equal(t, want, u.Object["status"])
+}
+
+// A MachinePool is for one cluster and for one choice of machines.
+func TestAMachinePoolStaysWithItsCluster(t *testing.T) {
+	a := newAPI(t)
+	u := a.mustCreate(t, machinePool("  replicas: 2\n"))
+	for name, test := range map[string]struct{ patch, sentence string }{
+		"selector":  {`{"spec":{"platform":{"agentBareMetal":{"agentSelector":{"matchLabels":{"a":"b"}}}}}}`, "agentSelector and agentNamespace cannot change; create another MachinePool"},
+		"namespace": {`{"spec":{"platform":{"agentBareMetal":{"agentNamespace":"metal"}}}}`, "agentSelector and agentNamespace cannot change; create another MachinePool"},
+		"cluster":   {`{"spec":{"clusterDeploymentRef":{"name":"red"}}}`, "clusterDeploymentRef and name cannot change; create another MachinePool"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assertRefused(t, a.Patch(t.Context(), u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(test.patch))), test.sentence)
+		})
+	}
+	require.NoError(t, a.Patch(t.Context(), u, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":5,"platform":{"agentBareMetal":{"minimum":{"cpuCores":4}}}}}`))))
 }
 
 // Two controllers write conditions of one cluster and leave each other's alone.

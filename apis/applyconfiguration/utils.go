@@ -47,10 +47,14 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &agentinstallv1beta1.AgentSpecApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("AgentStatus"):
 		return &agentinstallv1beta1.AgentStatusApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("AllowedClusters"):
+		return &agentinstallv1beta1.AllowedClustersApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("Boot"):
 		return &agentinstallv1beta1.BootApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("BootArtifacts"):
 		return &agentinstallv1beta1.BootArtifactsApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("ClusterNamespaces"):
+		return &agentinstallv1beta1.ClusterNamespacesApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("ClusterReference"):
 		return &agentinstallv1beta1.ClusterReferenceApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("Condition"):
@@ -141,8 +145,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationhiveextensionsv1beta1.ProxyApplyConfiguration{}
 
 		// Group=hive.openshift.io, Version=v1
+	case v1.SchemeGroupVersion.WithKind("AgentBareMetalMachinePool"):
+		return &hivev1.AgentBareMetalMachinePoolApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("AgentBareMetalPlatform"):
 		return &hivev1.AgentBareMetalPlatformApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("AgentReference"):
+		return &hivev1.AgentReferenceApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ClusterClaim"):
 		return &hivev1.ClusterClaimApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ClusterClaimSpec"):
@@ -199,6 +207,22 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &hivev1.InventoryClusterDeploymentApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("LocalObjectReference"):
 		return &hivev1.LocalObjectReferenceApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("MachineMinimum"):
+		return &hivev1.MachineMinimumApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("MachinePool"):
+		return &hivev1.MachinePoolApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("MachinePoolAutoscaling"):
+		return &hivev1.MachinePoolAutoscalingApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("MachinePoolMachine"):
+		return &hivev1.MachinePoolMachineApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("MachinePoolPlatform"):
+		return &hivev1.MachinePoolPlatformApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("MachinePoolSpec"):
+		return &hivev1.MachinePoolSpecApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("MachinePoolStatus"):
+		return &hivev1.MachinePoolStatusApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("MachineRelease"):
+		return &hivev1.MachineReleaseApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("Platform"):
 		return &hivev1.PlatformApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("Provisioning"):

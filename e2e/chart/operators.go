@@ -92,7 +92,7 @@ func discoveryOperator() source {
 
 func agentService() source {
 	return source{
-		operator: "agent-service", summary: "Machines boot one image, register, and are bound to clusters later", crds: []string{"clusters", "agent-service"},
+		operator: "agent-service", summary: "Machines boot one image, register, and are bound to clusters later", crds: []string{"clusters", "machine-pool", "agent-service"},
 		options: []option{monitoring("agent-service")},
 		values: []value{
 			{path: "baseURL", about: "how machines reach the service; it stands in every image", kind: "string", from: data("agent-service", "BASE_URL")},

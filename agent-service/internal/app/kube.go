@@ -14,10 +14,12 @@ import (
 
 	"github.com/go-logr/zapr"
 	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +30,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclassification"
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclusterinstall"
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
+	"github.com/muster-io/muster/agent-service/internal/controller/machinepool"
 	"github.com/muster-io/muster/agent-service/internal/controller/nodes"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
@@ -209,6 +212,10 @@ func (k *kube) add(ctx context.Context, mgr ctrl.Manager) error {
 	}
 	queries := agentclassification.NewQueries()
 	recorder := mgr.GetEventRecorder("agent-service")
+	joining := nodes.New(ctx, nodes.Deps{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Tokens: k.tokens})
+	if err := k.addMachinePools(ctx, mgr, joining); err != nil {
+		return err
+	}
 	for name, controller := range map[string]interface{ SetupWithManager(mgr ctrl.Manager) error }{
 		"InfraEnvs": infraenv.New(infraenv.Deps{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Images: k.images, Recorder: recorder}),
 		"Agents": agent.New(agent.Deps{
@@ -217,12 +224,34 @@ func (k *kube) add(ctx context.Context, mgr ctrl.Manager) error {
 		"AgentClusterInstalls": agentclusterinstall.New(agentclusterinstall.Deps{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Recorder: recorder, Versions: k.versions, URL: k.url,
 		}),
-		"nodes":                nodes.New(ctx, nodes.Deps{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Tokens: k.tokens}),
+		"nodes":                joining,
 		"AgentClassifications": agentclassification.New(agentclassification.Deps{Client: mgr.GetClient(), Queries: queries}),
 	} {
 		if err := controller.SetupWithManager(mgr); err != nil {
 			return fmt.Errorf("adding the controller of %s: %w", name, err)
 		}
+	}
+	return nil
+}
+
+// addMachinePools serves MachinePools where the API server does. Their definition is not installed by all who have machines.
+func (k *kube) addMachinePools(ctx context.Context, mgr ctrl.Manager, joining *nodes.Reconciler) error {
+	_, err := mgr.GetRESTMapper().RESTMapping(hivev1.GroupVersion.WithKind("MachinePool").GroupKind(), hivev1.GroupVersion.Version)
+	if meta.IsNoMatchError(err) {
+		k.log.Info("MachinePools are not served: deploy/crds/machine-pool is not installed; restart the service when it is")
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking for MachinePools: %w", err)
+	}
+	if err := machinepool.Index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	err = machinepool.New(machinepool.Deps{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Nodes: joining, Recorder: mgr.GetEventRecorder("agent-service"), Clock: clock.RealClock{},
+	}).SetupWithManager(mgr, joining.Changes())
+	if err != nil {
+		return fmt.Errorf("adding the controller of MachinePools: %w", err)
 	}
 	return nil
 }

@@ -40,7 +40,9 @@ type Watcher struct {
 	requests certificateslisters.CertificateSigningRequestLister
 	nodes    corelisters.NodeLister
 	queue    workqueue.TypedRateLimitingInterface[string]
-	log      logr.Logger
+	// synced says whether the Nodes of the cluster were read.
+	synced func() bool
+	log    logr.Logger
 
 	mu       sync.Mutex
 	machines []Machine
@@ -48,8 +50,9 @@ type Watcher struct {
 	forgotten map[string]bool
 }
 
-// Watch begins to decide. It returns at once; the caches fill in the background, however long the cluster is away.
-func Watch(ctx context.Context, access *Access, log logr.Logger) (*Watcher, error) {
+// Watch begins to decide. It returns at once; the caches fill in the background, however long the cluster is away. It calls changed, which must not block,
+// when a Node may have become Ready, or not Ready any more.
+func Watch(ctx context.Context, access *Access, log logr.Logger, changed func()) (*Watcher, error) {
 	cluster, err := access.Client()
 	if err != nil {
 		return nil, err
@@ -65,16 +68,31 @@ func Watch(ctx context.Context, access *Access, log logr.Logger) (*Watcher, erro
 			w.queue.Add(request.Name)
 		}
 	}
-	changed := func(object any) {
+	joined := func(object any) {
 		if node, ok := object.(*corev1.Node); ok && ready(node) {
 			w.queue.Add(tokensOf)
 		}
 	}
-	for informer, handle := range map[cache.SharedIndexInformer]func(any){requests.Informer(): enqueue, nodes.Informer(): changed} {
-		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: handle, UpdateFunc: func(_, object any) { handle(object) }}); err != nil {
+	for informer, handlers := range map[cache.SharedIndexInformer]cache.ResourceEventHandlerFuncs{
+		requests.Informer(): {AddFunc: enqueue, UpdateFunc: func(_, object any) { enqueue(object) }},
+		nodes.Informer(): {
+			AddFunc: func(object any) { joined(object); changed() },
+			UpdateFunc: func(before, object any) {
+				joined(object)
+				was, ok := before.(*corev1.Node)
+				is, ok2 := object.(*corev1.Node)
+				if ok && ok2 && ready(was) != ready(is) {
+					changed()
+				}
+			},
+			DeleteFunc: func(any) { changed() },
+		},
+	} {
+		if _, err := informer.AddEventHandler(handlers); err != nil {
 			return nil, fmt.Errorf("watching a cluster with nodes: %w", err)
 		}
 	}
+	w.synced = nodes.Informer().HasSynced
 	factory.Start(ctx.Done())
 	context.AfterFunc(ctx, w.queue.ShutDown)
 	go func() {
@@ -174,8 +192,8 @@ func (w *Watcher) taken(name string) bool {
 	return err == nil && ready(node)
 }
 
-// Ready says whether the cluster has a Ready Node of that name, as far as is known.
-func (w *Watcher) Ready(name string) bool { return w.taken(name) }
+// Ready says whether the cluster has a Ready Node of that name. It is not known before the Nodes of the cluster were read.
+func (w *Watcher) Ready(name string) (ready, known bool) { return w.taken(name), w.synced() }
 
 func ready(node *corev1.Node) bool {
 	for _, condition := range node.Status.Conditions {

@@ -60,6 +60,40 @@ type ReleasePolicy struct {
 	Wipe WipePolicy `json:"wipe"`
 }
 
+// FromNamespaces says which namespaces are allowed.
+// +kubebuilder:validation:Enum=Same;Selector;All
+type FromNamespaces string
+
+const (
+	// FromSame allows the namespace of the InfraEnv.
+	FromSame FromNamespaces = "Same"
+	// FromSelector allows the namespaces whose labels match, too.
+	FromSelector FromNamespaces = "Selector"
+	// FromAll allows all namespaces.
+	FromAll FromNamespaces = "All"
+)
+
+// AllowedClusters is a choice of clusters.
+type AllowedClusters struct {
+	// namespaces are those of the clusters. Unset means that of the InfraEnv.
+	// +optional
+	Namespaces *ClusterNamespaces `json:"namespaces,omitempty"`
+}
+
+// ClusterNamespaces is a choice of namespaces.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.from) && self.from == 'Selector') == has(self.selector)",message="selector goes with from: Selector, and from: Selector needs a selector",fieldPath=".selector"
+type ClusterNamespaces struct {
+	// from is Same (that of the InfraEnv), Selector (those that selector matches, too) or All.
+	// +kubebuilder:default=Same
+	// +optional
+	From FromNamespaces `json:"from,omitempty"`
+	// selector matches labels of namespaces, with from Selector. Namespaces of clusters of a ClusterPool have the labels hive.openshift.io/cluster-pool-name and
+	// hive.openshift.io/cluster-pool-namespace.
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+}
+
 // InfraEnvSpec is what the discovery image of an InfraEnv is like.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.ntpSources) || size(self.ntpSources) == 0 || !has(self.additionalNTPSources) || size(self.additionalNTPSources) == 0",message="ntpSources replaces all time servers and additionalNTPSources adds some: write one of them"
@@ -117,6 +151,9 @@ type InfraEnvSpec struct {
 	// onRelease says what is done with machines that were installed, before they are free again. Unset is wipe: None.
 	// +optional
 	OnRelease *ReleasePolicy `json:"onRelease,omitempty"`
+	// allowedClusters says the clusters of which namespaces MachinePools may take these machines for. Machines that a cluster has already stay.
+	// +optional
+	AllowedClusters *AllowedClusters `json:"allowedClusters,omitempty"`
 	// nmStateConfigLabelSelector chooses the NMStateConfigs of this namespace that the image carries.
 	// +optional
 	NMStateConfigLabelSelector metav1.LabelSelector `json:"nmStateConfigLabelSelector,omitempty,omitzero"`

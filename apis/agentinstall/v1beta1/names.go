@@ -9,6 +9,12 @@ const (
 	InfraEnvLabel = "infraenvs.agent-install.openshift.io"
 	// ClusterNamespaceLabel is on bound Agents, with the namespace of their ClusterDeployment.
 	ClusterNamespaceLabel = "agent-install.openshift.io/clusterdeployment-namespace"
+	// MachinePoolLabel is on Agents that a MachinePool took, with the name of the MachinePool.
+	MachinePoolLabel = "agent-install.openshift.io/machine-pool"
+	// MachinePoolNamespaceLabel is on Agents that a MachinePool took, with the namespace of the MachinePool.
+	MachinePoolNamespaceLabel = "agent-install.openshift.io/machine-pool-namespace"
+	// MachineReferenceLabel is on Agents that Cluster API's agent provider reserved. No other machine pool takes them.
+	MachineReferenceLabel = "agentMachineRef"
 	// ClassificationPrefix precedes the label keys of AgentClassifications.
 	ClassificationPrefix = "agentclassification.agent-install.openshift.io/"
 	// InventoryPrefix precedes labels that are facts of the hardware.
@@ -37,6 +43,10 @@ const (
 	RevokeTokensAnnotation = "agent.agent-install.openshift.io/revoke-tokens"
 	// RevokeHostTokensAnnotation on an InfraEnv, with any value, revokes the tokens of all its machines. The service takes it away when that is done.
 	RevokeHostTokensAnnotation = "infraenv.agent-install.openshift.io/revoke-host-tokens" //nolint:gosec // the name of an annotation, no credential
+	// MachinePoolBoundAtAnnotation is on Agents that a MachinePool took: when, in RFC 3339.
+	MachinePoolBoundAtAnnotation = "agent-install.openshift.io/machine-pool-bound-at"
+	// DeleteMachineAnnotation on an Agent, with any value: a MachinePool that is scaled down releases it first.
+	DeleteMachineAnnotation = "cluster.x-k8s.io/delete-machine"
 	// AgentFinalizer keeps an Agent until the service has forgotten its host.
 	AgentFinalizer = "agent.agent-install.openshift.io/ai-deprovision"
 	// InfraEnvFinalizer keeps an InfraEnv until none of its hosts is bound.

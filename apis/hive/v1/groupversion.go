@@ -37,6 +37,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&ClusterClaim{}, &ClusterClaimList{},
 		&ClusterDeployment{}, &ClusterDeploymentList{},
 		&ClusterImageSet{}, &ClusterImageSetList{},
+		&MachinePool{}, &MachinePoolList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -96,7 +96,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key domain.HostKey) (ctrl.Re
 	}
 	switch {
 	case seen.waits:
-		seen.obstacle = domain.Refuse(domain.Invalid, "ClusterNotFound", "the service lost its data, and no AgentClusterInstall names ClusterDeployment %s, which the host was installed in, yet", clusterKey(seen.agent))
+		seen.obstacle = domain.Refuse(domain.Invalid, "ClusterNotFound", "the service lost its data, and no AgentClusterInstall names ClusterDeployment %s, which the host was installed in, yet", ClusterKey(seen.agent))
 	case seen.host != nil:
 		seen.obstacle = r.state(ctx, seen)
 	}

@@ -150,7 +150,7 @@ func (r *Reconciler) state(ctx context.Context, seen *snapshot) error {
 	}
 	host, err := r.Service.ApplyDesired(ctx, domain.Kubernetes, seen.key, desired)
 	if domain.ReasonOf(err) == "ClusterNotFound" {
-		return domain.Refuse(domain.Invalid, "ClusterNotFound", "no AgentClusterInstall names ClusterDeployment %s yet", clusterKey(seen.agent))
+		return domain.Refuse(domain.Invalid, "ClusterNotFound", "no AgentClusterInstall names ClusterDeployment %s yet", ClusterKey(seen.agent))
 	}
 	if err != nil {
 		return err
@@ -170,8 +170,8 @@ func (r *Reconciler) state(ctx context.Context, seen *snapshot) error {
 	return nil
 }
 
-// clusterKey is the ClusterDeployment that the Agent is for, empty for none.
-func clusterKey(agent *agentv1.Agent) client.ObjectKey {
+// ClusterKey is the ClusterDeployment that the Agent is for, empty for none.
+func ClusterKey(agent *agentv1.Agent) client.ObjectKey {
 	ref := agent.Spec.ClusterDeploymentName
 	if ref == nil || ref.Name == "" {
 		return client.ObjectKey{}
@@ -193,7 +193,7 @@ func (r *Reconciler) desired(ctx context.Context, agent *agentv1.Agent) (service
 	if len(spec.IgnitionEndpointHTTPHeaders) > 0 {
 		desired.IgnitionEndpointHTTPHeaders = spec.IgnitionEndpointHTTPHeaders
 	}
-	if key := clusterKey(agent); key != (client.ObjectKey{}) {
+	if key := ClusterKey(agent); key != (client.ObjectKey{}) {
 		deployment := &hivev1.ClusterDeployment{}
 		err := r.Client.Get(ctx, key, deployment)
 		if apierrors.IsNotFound(err) {

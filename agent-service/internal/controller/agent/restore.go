@@ -53,12 +53,12 @@ func InstalledBefore(agent *agentv1.Agent, h *domain.Host) bool {
 
 // restore brings back an installed host that the service lost with its data. Until its cluster is back, the status keeps what it says of the installation.
 func (r *Reconciler) restore(ctx context.Context, seen *snapshot) error {
-	if !InstalledBefore(seen.agent, seen.host) || clusterKey(seen.agent).Name == "" {
+	if !InstalledBefore(seen.agent, seen.host) || ClusterKey(seen.agent).Name == "" {
 		return nil
 	}
 	was := installationOf(seen.agent)
 	deployment := &hivev1.ClusterDeployment{}
-	if err := r.Client.Get(ctx, clusterKey(seen.agent), deployment); err != nil {
+	if err := r.Client.Get(ctx, ClusterKey(seen.agent), deployment); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if string(deployment.UID) != was.clusterID {

@@ -36,10 +36,10 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 		HostIndex: func(object client.Object) []string { return []string{hostKey(object).String()} },
 		ClusterIndex: func(object client.Object) []string {
 			agent, ok := object.(*agentv1.Agent)
-			if !ok || clusterKey(agent) == (client.ObjectKey{}) {
+			if !ok || ClusterKey(agent) == (client.ObjectKey{}) {
 				return nil
 			}
-			return []string{clusterKey(agent).String()}
+			return []string{ClusterKey(agent).String()}
 		},
 	} {
 		if err := indexer.IndexField(ctx, &agentv1.Agent{}, name, extract); err != nil {

@@ -13,11 +13,13 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -57,6 +59,8 @@ type Reconciler struct {
 
 	mu       sync.Mutex
 	watchers map[types.NamespacedName]*watcher
+	// changes are clusters whose Nodes changed.
+	changes chan event.GenericEvent
 }
 
 // watcher is a running workload.Watcher.
@@ -70,7 +74,32 @@ type watcher struct {
 
 // New returns a Reconciler whose watchers end with ctx.
 func New(ctx context.Context, d Deps) *Reconciler {
-	return &Reconciler{Deps: d, life: ctx, watchers: map[types.NamespacedName]*watcher{}}
+	return &Reconciler{Deps: d, life: ctx, watchers: map[types.NamespacedName]*watcher{}, changes: make(chan event.GenericEvent, changesKept)}
+}
+
+// changesKept is how many changes wait for a reader. More are dropped: a reader looks again by itself.
+const changesKept = 1024
+
+// Changes are ClusterDeployments, by name and namespace, of which a Node became Ready or is not Ready any more.
+func (r *Reconciler) Changes() <-chan event.GenericEvent { return r.changes }
+
+// changed tells of a cluster. It does not block.
+func (r *Reconciler) changed(key types.NamespacedName) {
+	select {
+	case r.changes <- event.GenericEvent{Object: &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}}:
+	default:
+	}
+}
+
+// NodeReady says whether a cluster has a Ready Node of that name. It is not known where the cluster is not watched: it has no hosts, is stopped or not reached.
+func (r *Reconciler) NodeReady(cluster types.NamespacedName, node string) (ready, known bool) {
+	r.mu.Lock()
+	w := r.watchers[cluster]
+	r.mu.Unlock()
+	if w == nil {
+		return false, false
+	}
+	return w.Ready(node)
 }
 
 // SetupWithManager registers the controller.
@@ -187,7 +216,7 @@ func (r *Reconciler) watch(ctx context.Context, key types.NamespacedName, uid ty
 		delete(r.watchers, key)
 	}
 	life, stop := context.WithCancel(r.life)
-	made, err := workload.Watch(life, access, logf.FromContext(ctx)) //nolint:contextcheck // it outlives the reconcile
+	made, err := workload.Watch(life, access, logf.FromContext(ctx), func() { r.changed(key) }) //nolint:contextcheck // it outlives the reconcile
 	if err != nil {
 		stop()
 		return nil, fmt.Errorf("watching cluster %s: %w", key, err)

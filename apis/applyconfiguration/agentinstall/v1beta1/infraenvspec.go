@@ -40,6 +40,8 @@ type InfraEnvSpecApplyConfiguration struct {
 	AgentApproval *AgentApprovalApplyConfiguration `json:"agentApproval,omitempty"`
 	// onRelease says what is done with machines that were installed, before they are free again. Unset is wipe: None.
 	OnRelease *ReleasePolicyApplyConfiguration `json:"onRelease,omitempty"`
+	// allowedClusters says the clusters of which namespaces MachinePools may take these machines for. Machines that a cluster has already stay.
+	AllowedClusters *AllowedClustersApplyConfiguration `json:"allowedClusters,omitempty"`
 	// nmStateConfigLabelSelector chooses the NMStateConfigs of this namespace that the image carries.
 	NMStateConfigLabelSelector *v1.LabelSelectorApplyConfiguration `json:"nmStateConfigLabelSelector,omitempty"`
 	// ignitionConfigOverride is JSON that is merged into the ignition of the discovery image.
@@ -171,6 +173,14 @@ func (b *InfraEnvSpecApplyConfiguration) WithAgentApproval(value *AgentApprovalA
 // If called multiple times, the OnRelease field is set to the value of the last call.
 func (b *InfraEnvSpecApplyConfiguration) WithOnRelease(value *ReleasePolicyApplyConfiguration) *InfraEnvSpecApplyConfiguration {
 	b.OnRelease = value
+	return b
+}
+
+// WithAllowedClusters sets the AllowedClusters field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the AllowedClusters field is set to the value of the last call.
+func (b *InfraEnvSpecApplyConfiguration) WithAllowedClusters(value *AllowedClustersApplyConfiguration) *InfraEnvSpecApplyConfiguration {
+	b.AllowedClusters = value
 	return b
 }
 

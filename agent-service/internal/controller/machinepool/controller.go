@@ -1,0 +1,86 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package machinepool serves MachinePools of the platform agentBareMetal: it binds free Agents to the cluster of a pool, releases those that are too many, and reports.
+package machinepool
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-io/muster/agent-service/internal/machineplan"
+)
+
+const (
+	// owner is the field owner of what the controller applies.
+	owner = "agent-service/machinepool"
+	// look is how often a pool is looked at that is not as it should be: not everything that it waits for is watched.
+	look = 30 * time.Second
+	// drainTimeout is how long the pods of a node may take to leave it, where the pool does not say.
+	drainTimeout = 5 * time.Minute
+	// releaseTimeout is how long a machine may take beside that to leave a cluster before its pool is gone without it.
+	releaseTimeout = 150 * time.Second
+)
+
+// Nodes knows the nodes of clusters.
+type Nodes interface {
+	// NodeReady says whether a cluster has a Ready Node of that name, and whether that is known.
+	NodeReady(cluster types.NamespacedName, node string) (ready, known bool)
+}
+
+// Deps are what a Reconciler works with; all are required.
+type Deps struct {
+	Client client.Client
+	// Live reads from the API server.
+	Live  client.Reader
+	Nodes Nodes
+	// Recorder publishes events about MachinePools.
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+}
+
+// Reconciler serves MachinePools.
+type Reconciler struct{ Deps }
+
+// New returns a Reconciler.
+func New(d Deps) *Reconciler { return &Reconciler{d} }
+
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=machinepools,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=machinepools/status,verbs=patch
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch;bind
+// +kubebuilder:rbac:groups=extensions.hive.openshift.io,resources=agentclusterinstalls,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups=agent-install.openshift.io,resources=agents,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=agent-install.openshift.io,resources=infraenvs,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconcile brings the machines of a pool to their number.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	seen, err := r.observe(ctx, request.NamespacedName)
+	if err != nil || seen == nil {
+		return ctrl.Result{}, err
+	}
+	if seen.mayHold() {
+		if err := r.hold(ctx, seen); err != nil {
+			return ctrl.Result{}, client.IgnoreNotFound(err)
+		}
+	}
+	decision := machineplan.Plan(seen.wanted(), seen.machines, r.Clock.Now())
+	err = r.execute(ctx, seen, decision)
+	if !seen.pool.DeletionTimestamp.IsZero() {
+		return r.release(ctx, seen, err)
+	}
+	decision = machineplan.Plan(seen.wanted(), seen.machines, r.Clock.Now())
+	asItShouldBe, reportErr := r.report(ctx, seen, decision)
+	if err = errors.Join(err, reportErr); err != nil || asItShouldBe {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: look}, nil
+}

@@ -1,0 +1,254 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package machinepool
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/machineplan"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+)
+
+// mayHold says that the pool has a cluster to take machines for.
+func (s *snapshot) mayHold() bool {
+	return s.pool.DeletionTimestamp.IsZero() && s.cluster != nil && s.cluster.DeletionTimestamp.IsZero()
+}
+
+// hold keeps the pool until its machines are released, and has it deleted with its cluster.
+func (r *Reconciler) hold(ctx context.Context, seen *snapshot) error {
+	before := seen.pool.DeepCopy()
+	controllerutil.AddFinalizer(seen.pool, hivev1.FinalizerMachinePool)
+	if err := controllerutil.SetOwnerReference(seen.cluster, seen.pool, r.Client.Scheme()); err != nil {
+		return fmt.Errorf("making ClusterDeployment %s the owner of MachinePool %s: %w", seen.clusterKey(), seen.key, err)
+	}
+	if equality.Semantic.DeepEqual(before.ObjectMeta, seen.pool.ObjectMeta) {
+		return nil
+	}
+	if err := r.Client.Patch(ctx, seen.pool, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("holding MachinePool %s: %w", seen.key, err)
+	}
+	return nil
+}
+
+// execute does what was decided, and puts what the API server made of Agents into the snapshot.
+func (r *Reconciler) execute(ctx context.Context, seen *snapshot, d machineplan.Decision) error {
+	taken, err := r.take(ctx, seen, d)
+	for i := range d.Release {
+		err = errors.Join(err, r.change(ctx, seen, d.Release[i].Name, seen.unbind))
+	}
+	for i := range d.Forget {
+		if name := d.Forget[i].Name; !slices.Contains(taken, name) {
+			err = errors.Join(err, r.change(ctx, seen, name, forget))
+		}
+	}
+	r.read(seen)
+	return err
+}
+
+// take binds as many machines as are missing, and returns their names. How many that is the API server says: the cache may not show yet what was bound a moment ago.
+func (r *Reconciler) take(ctx context.Context, seen *snapshot, d machineplan.Decision) (taken []string, err error) {
+	if len(d.Candidates) == 0 {
+		return nil, nil
+	}
+	if err := r.install(ctx, seen); err != nil {
+		return nil, err
+	}
+	has, err := r.count(ctx, seen)
+	if err != nil {
+		return nil, err
+	}
+	for i := 0; i < len(d.Candidates) && has+len(taken) < seen.replicas(); i++ {
+		name := d.Candidates[i].Name
+		err := r.patch(ctx, seen, name, seen.bind(r.Clock.Now()))
+		switch {
+		case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+			continue // another one has it; the cache will tell
+		case err != nil:
+			return taken, fmt.Errorf("binding Agent %s: %w", name, err)
+		}
+		taken = append(taken, name)
+		logf.FromContext(ctx).Info("bound a machine", "agent", name)
+		r.Recorder.Eventf(seen.pool, seen.agents[name], corev1.EventTypeNormal, "MachineBound", "Bind", "Bound Agent %s/%s as node %s", agentNamespace(seen.pool), name, seen.agents[name].Spec.Hostname)
+	}
+	return taken, nil
+}
+
+// count asks the API server how many machines the pool has.
+func (r *Reconciler) count(ctx context.Context, seen *snapshot) (int, error) {
+	var agents agentv1.AgentList
+	err := r.Live.List(ctx, &agents, client.InNamespace(agentNamespace(seen.pool)), client.MatchingLabels{
+		agentv1.MachinePoolLabel: seen.key.Name, agentv1.MachinePoolNamespaceLabel: seen.key.Namespace,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("counting the machines of MachinePool %s: %w", seen.key, err)
+	}
+	has := 0
+	for i := range agents.Items {
+		if m := r.machine(seen, &agents.Items[i]); m.Has() && !m.Deleting {
+			has++
+		}
+	}
+	return has, nil
+}
+
+// install makes the AgentClusterInstall that lets hosts join the cluster, where there is none. It asks for no machines: the control plane is there.
+func (r *Reconciler) install(ctx context.Context, seen *snapshot) error {
+	if seen.cluster.Spec.ClusterInstallRef != nil {
+		return nil
+	}
+	var installs hiveextv1.AgentClusterInstallList
+	if err := r.Client.List(ctx, &installs, client.InNamespace(seen.key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing the AgentClusterInstalls of ClusterDeployment %s: %w", seen.clusterKey(), err)
+	}
+	for i := range installs.Items {
+		if installs.Items[i].Spec.ClusterDeploymentRef.Name == seen.cluster.Name {
+			return nil
+		}
+	}
+	install := &hiveextv1.AgentClusterInstall{
+		ObjectMeta: metav1.ObjectMeta{Namespace: seen.cluster.Namespace, Name: seen.cluster.Name},
+		Spec:       hiveextv1.AgentClusterInstallSpec{ClusterDeploymentRef: hivev1.LocalObjectReference{Name: seen.cluster.Name}},
+	}
+	if how := seen.cluster.Spec.Provisioning; how != nil {
+		install.Spec.ImageSetRef = how.ImageSetRef
+	}
+	if err := controllerutil.SetOwnerReference(seen.cluster, install, r.Client.Scheme()); err != nil {
+		return fmt.Errorf("making ClusterDeployment %s the owner of its AgentClusterInstall: %w", seen.clusterKey(), err)
+	}
+	if err := r.Client.Create(ctx, install, client.FieldOwner(owner)); client.IgnoreAlreadyExists(err) != nil {
+		return fmt.Errorf("making the AgentClusterInstall of ClusterDeployment %s: %w", seen.clusterKey(), err)
+	}
+	return nil
+}
+
+// change patches an Agent of the pool. One that changed meanwhile is looked at again later.
+func (r *Reconciler) change(ctx context.Context, seen *snapshot, name string, do func(*agentv1.Agent)) error {
+	err := r.patch(ctx, seen, name, do)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil // its event follows
+	}
+	return err
+}
+
+// patch changes an Agent as it was seen, or not at all: everything that is written about a machine is one write.
+func (r *Reconciler) patch(ctx context.Context, seen *snapshot, name string, do func(*agentv1.Agent)) error {
+	before := seen.agents[name]
+	after := before.DeepCopy()
+	do(after)
+	if err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(owner)); err != nil {
+		return err
+	}
+	seen.agents[name] = after
+	return nil
+}
+
+// bind makes an Agent a machine of the pool.
+func (s *snapshot) bind(now time.Time) func(*agentv1.Agent) {
+	return func(agent *agentv1.Agent) {
+		metav1.SetMetaDataLabel(&agent.ObjectMeta, agentv1.MachinePoolLabel, s.key.Name)
+		metav1.SetMetaDataLabel(&agent.ObjectMeta, agentv1.MachinePoolNamespaceLabel, s.key.Namespace)
+		metav1.SetMetaDataAnnotation(&agent.ObjectMeta, agentv1.MachinePoolBoundAtAnnotation, now.UTC().Format(time.RFC3339))
+		agent.Spec.ClusterDeploymentName = &agentv1.ClusterReference{Namespace: s.key.Namespace, Name: s.cluster.Name}
+		if agent.Spec.Hostname == "" {
+			agent.Spec.Hostname = s.hostname(agent)
+		}
+		if len(s.pool.Spec.Labels) > 0 {
+			if agent.Spec.NodeLabels == nil {
+				agent.Spec.NodeLabels = map[string]string{}
+			}
+			maps.Copy(agent.Spec.NodeLabels, s.pool.Spec.Labels)
+		}
+	}
+}
+
+// unbind releases a machine. The labels of the pool stay until the machine is free.
+func (s *snapshot) unbind(agent *agentv1.Agent) {
+	agent.Spec.ClusterDeploymentName = nil
+	if agent.Spec.Hostname == s.hostname(agent) {
+		agent.Spec.Hostname = ""
+	}
+	maps.DeleteFunc(agent.Spec.NodeLabels, func(key, value string) bool {
+		stated, ok := s.pool.Spec.Labels[key]
+		return ok && stated == value
+	})
+	delete(agent.Annotations, agentv1.DeleteMachineAnnotation)
+}
+
+// hostname is the name of a node whose Agent states none. It is made of the Agent's name as a whole: ids of machines of one vendor begin alike.
+func (s *snapshot) hostname(agent *agentv1.Agent) string {
+	sum := sha256.Sum256([]byte(agent.Name))
+	return s.pool.Spec.Name + "-" + hex.EncodeToString(sum[:4])
+}
+
+// forget takes the labels of the pool from an Agent.
+func forget(agent *agentv1.Agent) {
+	delete(agent.Labels, agentv1.MachinePoolLabel)
+	delete(agent.Labels, agentv1.MachinePoolNamespaceLabel)
+	delete(agent.Annotations, agentv1.MachinePoolBoundAtAnnotation)
+}
+
+// release removes the finalizer of a pool that is being deleted, once no machine is bound and none needs the cluster any more. A machine that does not answer
+// keeps neither: that its binding ends is a write to the API server, and the rest is waited for only so long.
+func (r *Reconciler) release(ctx context.Context, seen *snapshot, err error) (ctrl.Result, error) {
+	if err != nil || !controllerutil.ContainsFinalizer(seen.pool, hivev1.FinalizerMachinePool) {
+		return ctrl.Result{}, err
+	}
+	left := seen.pool.DeletionTimestamp.Add(releaseTimeout + seen.drainTimeout()).Sub(r.Clock.Now())
+	clusterStays := seen.cluster != nil && seen.cluster.DeletionTimestamp.IsZero()
+	for i := range seen.machines {
+		m := &seen.machines[i]
+		if m.Has() && !m.Deleting || m.Mine && clusterStays && left > 0 && usesCluster(seen.agents[m.Name]) {
+			_, err := r.report(ctx, seen, machineplan.Decision{})
+			return ctrl.Result{RequeueAfter: min(look, max(left, time.Second))}, err
+		}
+	}
+	for i := range seen.machines {
+		if seen.machines[i].Mine {
+			if err := r.change(ctx, seen, seen.machines[i].Name, forget); err != nil {
+				return ctrl.Result{}, err
+			}
+		}
+	}
+	before := seen.pool.DeepCopy()
+	controllerutil.RemoveFinalizer(seen.pool, hivev1.FinalizerMachinePool)
+	return ctrl.Result{}, client.IgnoreNotFound(r.Client.Patch(ctx, seen.pool, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+}
+
+func (s *snapshot) drainTimeout() time.Duration {
+	if timeout := s.spec().NodeDrainTimeout; timeout != nil {
+		return timeout.Duration
+	}
+	return drainTimeout
+}
+
+// usesCluster says that something is left to do in the cluster for a machine that leaves it.
+func usesCluster(agent *agentv1.Agent) bool {
+	released := agentv1.FindCondition(agent.Status.Conditions, conditionReleased)
+	if released != nil && released.Status == corev1.ConditionFalse {
+		return released.Reason == reasonDraining
+	}
+	return !lifecycle.Unbound(lifecycle.State(agent.Status.DebugInfo.State))
+}
+
+// reasonDraining is the reason of conditionReleased while pods leave the node.
+const reasonDraining = "Draining"

@@ -1,0 +1,236 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package machinepool
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+)
+
+// always does each write.
+func always(do func() error) error { return do() }
+
+// until reads an object until it is as wanted.
+func (r *rack) until(object client.Object, what string, wanted func() bool) {
+	r.Helper()
+	if !assert.Eventually(r, func() bool {
+		return r.user.Get(r.Context(), client.ObjectKeyFromObject(object), object) == nil && wanted()
+	}, patience, 50*time.Millisecond, what) {
+		r.Fatalf("%+v", object)
+	}
+}
+
+func (r *rack) gone(object client.Object) {
+	r.Helper()
+	require.Eventually(r, func() bool {
+		return apierrors.IsNotFound(r.user.Get(r.Context(), client.ObjectKeyFromObject(object), object))
+	}, patience, 50*time.Millisecond)
+}
+
+func says(pool *hivev1.MachinePool, kind, reason string) bool {
+	c := hivev1.FindCondition(pool.Status.Conditions, kind)
+	return c != nil && c.Reason == reason
+}
+
+// change patches an object as a user does.
+func change[O client.Object](r *rack, object O, do func(O)) {
+	r.Helper()
+	require.NoError(r, r.user.Get(r.Context(), client.ObjectKeyFromObject(object), object))
+	before, ok := object.DeepCopyObject().(client.Object)
+	require.True(r, ok)
+	do(object)
+	require.NoError(r, r.user.Patch(r.Context(), object, client.MergeFrom(before)))
+}
+
+// becomes writes the status of an Agent as the controller of Agents does.
+func (r *rack) becomes(agent *agentv1.Agent, do func(*agentv1.AgentStatus)) {
+	r.Helper()
+	require.NoError(r, r.user.Get(r.Context(), client.ObjectKeyFromObject(agent), agent))
+	before := agent.DeepCopy()
+	do(&agent.Status)
+	require.NoError(r, r.user.Status().Patch(r.Context(), agent, client.MergeFrom(before)))
+}
+
+func TestAMachinePoolNeedsNoHandWork(t *testing.T) {
+	r := newRack(t)
+	n := &nodes{}
+	r.replica(n, always)
+	pool := r.pool(r.cluster("blue").Name, 1, func(p *hivev1.MachinePool) { p.Spec.Labels = map[string]string{"tier": "web", "empty": ""} })
+	r.until(pool, "it says that there are no machines", func() bool { return says(pool, hivev1.MachinePoolMachinesAvailable, hivev1.ReasonNoSuitableAgents) })
+	assert.Equal(t, fmt.Sprintf("0 of 1 machines are bound. In namespace %s, no Agent matches", r.metal),
+		hivev1.FindCondition(pool.Status.Conditions, hivev1.MachinePoolMachinesAvailable).Message)
+
+	agent := r.agent("5f1c0e5e-0000-4000-8000-0123456789ab")
+	r.until(agent, "it is bound", func() bool {
+		return agentctl.ClusterKey(agent) == client.ObjectKey{Namespace: r.clusters, Name: "blue"}
+	})
+	node := agent.Spec.Hostname
+	assert.Regexp(t, "^worker-[0-9a-f]{8}$", node)
+	assert.Equal(t, map[string]string{"tier": "web", "empty": ""}, agent.Spec.NodeLabels)
+	install := &hiveextv1.AgentClusterInstall{ObjectMeta: metav1.ObjectMeta{Namespace: r.clusters, Name: "blue"}}
+	r.until(install, "hosts can join the cluster", func() bool { return len(install.OwnerReferences) == 1 })
+	r.until(pool, "it is Binding", func() bool {
+		return len(pool.Status.Machines) == 1 && pool.Status.Machines[0].Phase == hivev1.MachinePhaseBinding
+	})
+	r.becomes(agent, func(s *agentv1.AgentStatus) {
+		s.DebugInfo.State, s.Progress.CurrentStage = "installing-in-progress", "Writing image to disk"
+	})
+	r.until(pool, "it is Installing", func() bool { return pool.Status.Machines[0].Phase == hivev1.MachinePhaseInstalling })
+	assert.Equal(t, "Writing image to disk", pool.Status.Machines[0].Message)
+	n.ready.Store(node, true)
+	r.becomes(agent, func(s *agentv1.AgentStatus) {
+		s.DebugInfo.State, s.Progress.CurrentStage = "added-to-existing-cluster", "Done"
+	})
+	r.until(pool, "its node is Ready", func() bool { return says(pool, hivev1.MachinePoolReady, hivev1.ReasonAllNodesReady) })
+	assert.Equal(t, int32(1), pool.Status.ReadyReplicas)
+	assert.NotNil(t, pool.Status.FirstReadyTime)
+
+	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 0}, ObjectMeta: metav1.ObjectMeta{Namespace: pool.Namespace, Name: pool.Name}}
+	require.NoError(t, r.user.SubResource("scale").Update(t.Context(), pool, client.WithSubResourceBody(scale)))
+	r.until(agent, "it is released", func() bool { return agentctl.ClusterKey(agent).Name == "" })
+	assert.Empty(t, agent.Spec.Hostname)
+	assert.Empty(t, agent.Spec.NodeLabels)
+	assert.Equal(t, client.ObjectKeyFromObject(pool), takenBy(agent), "its labels stay until it is free")
+	r.until(pool, "it is Releasing", func() bool {
+		return len(pool.Status.Machines) == 1 && pool.Status.Machines[0].Phase == hivev1.MachinePhaseReleasing
+	})
+	r.becomes(agent, func(s *agentv1.AgentStatus) { s.DebugInfo.State = "known-unbound" })
+	r.until(agent, "it is nobody's", func() bool { return takenBy(agent).Name == "" })
+}
+
+func TestAMachineThatIsNotReleasedIsNotTaken(t *testing.T) {
+	r := newRack(t)
+	r.replica(&nodes{}, always)
+	released := func(status corev1.ConditionStatus, reason string) func(*agentv1.AgentStatus) {
+		return func(s *agentv1.AgentStatus) {
+			agentv1.SetCondition(&s.Conditions, agentv1.Condition{Type: conditionReleased, Status: status, Reason: reason}, metav1.Now())
+		}
+	}
+	agent := r.agent("one", func(a *agentv1.Agent) { released(corev1.ConditionFalse, "Wiping")(&a.Status) })
+	pool := r.pool(r.cluster("blue").Name, 1)
+	r.until(pool, "it says why", func() bool {
+		c := hivev1.FindCondition(pool.Status.Conditions, hivev1.MachinePoolMachinesAvailable)
+		return c != nil && c.Message == fmt.Sprintf("0 of 1 machines are bound. In namespace %s, 1 Agent matches; 1 not free yet", r.metal)
+	})
+	r.becomes(agent, released(corev1.ConditionTrue, "Released"))
+	r.until(agent, "it is taken", func() bool { return takenBy(agent) == client.ObjectKeyFromObject(pool) })
+}
+
+func TestMachinesAreTakenByConsentOnly(t *testing.T) {
+	r := newRack(t)
+	r.replica(&nodes{}, always)
+	change(r, r.infraEnv, func(e *agentv1.InfraEnv) { e.Spec.AllowedClusters = nil })
+	agent := r.agent("one")
+	reserved := r.agent("two", func(a *agentv1.Agent) { a.Labels = map[string]string{agentv1.MachineReferenceLabel: "machine"} })
+	unapproved := r.agent("three", func(a *agentv1.Agent) { a.Spec.Approved = false })
+	pool := r.pool(r.cluster("blue").Name, 3)
+	r.until(pool, "it says why", func() bool {
+		c := hivev1.FindCondition(pool.Status.Conditions, hivev1.MachinePoolMachinesAvailable)
+		return c != nil && c.Message == fmt.Sprintf("0 of 3 machines are bound. In namespace %s, spec.allowedClusters of no InfraEnv with matching Agents allows namespace %s", r.metal, r.clusters)
+	})
+	change(r, r.infraEnv, func(e *agentv1.InfraEnv) {
+		e.Spec.AllowedClusters = &agentv1.AllowedClusters{Namespaces: &agentv1.ClusterNamespaces{From: agentv1.FromAll}}
+	})
+	r.until(agent, "it is taken", func() bool { return takenBy(agent) == client.ObjectKeyFromObject(pool) })
+	r.until(pool, "it says why", func() bool {
+		c := hivev1.FindCondition(pool.Status.Conditions, hivev1.MachinePoolMachinesAvailable)
+		return c.Message == fmt.Sprintf("1 of 3 machines are bound. In namespace %s, 3 Agents match; 1 bound, 1 reserved by another machine manager, 1 not approved", r.metal)
+	})
+	for _, other := range []*agentv1.Agent{reserved, unapproved} {
+		require.NoError(t, r.user.Get(t.Context(), client.ObjectKeyFromObject(other), other))
+		assert.Empty(t, agentctl.ClusterKey(other).Name)
+	}
+}
+
+func TestMachinesAreBoundWhenTheClusterIsClaimed(t *testing.T) {
+	r := newRack(t)
+	r.replica(&nodes{}, always)
+	agent := r.agent("one")
+	cluster := r.cluster("blue", func(d *hivev1.ClusterDeployment) {
+		d.Spec.ClusterPoolRef = &hivev1.ClusterPoolReference{Namespace: r.metal, PoolName: "dev"}
+	})
+	pool := r.pool("blue", 1, func(p *hivev1.MachinePool) { p.Spec.Platform.AgentBareMetal.BindAt = hivev1.BindAtClaim })
+	r.until(pool, "it waits", func() bool {
+		return says(pool, hivev1.MachinePoolReady, hivev1.ReasonWaitingForClaim) && hivev1.IsConditionTrue(pool.Status.Conditions, hivev1.MachinePoolReady)
+	})
+	assert.Nil(t, pool.Status.FirstReadyTime)
+	change(r, cluster, func(d *hivev1.ClusterDeployment) { d.Spec.ClusterPoolRef.ClaimName = "mine" })
+	r.until(agent, "it is taken", func() bool { return takenBy(agent) == client.ObjectKeyFromObject(pool) })
+}
+
+// A machine that does not answer keeps neither its MachinePool nor its binding; while it may still be drained, its pool waits.
+func TestAMachineThatDoesNotAnswerDoesNotBlockTheDeletionOfItsPool(t *testing.T) {
+	r := newRack(t)
+	r.replica(&nodes{}, always)
+	dead := r.agent("dead")
+	pool := r.pool(r.cluster("blue").Name, 1)
+	r.until(dead, "it is taken", func() bool { return takenBy(dead).Name != "" })
+	r.becomes(dead, func(s *agentv1.AgentStatus) {
+		s.DebugInfo.State = "added-to-existing-cluster"
+		agentv1.SetCondition(&s.Conditions, agentv1.Condition{Type: agentv1.ConditionConnected, Status: corev1.ConditionFalse, Reason: "AgentIsDisconnected"}, metav1.Now())
+	})
+	require.NoError(t, r.user.Delete(t.Context(), pool))
+	r.until(dead, "its binding ends", func() bool { return agentctl.ClusterKey(dead).Name == "" })
+	r.until(pool, "it waits for the machine", func() bool {
+		return len(pool.Status.Machines) == 1 && pool.Status.Machines[0].Phase == hivev1.MachinePhaseReleasing
+	})
+	r.clock.SetTime(time.Now().Add(drainTimeout + releaseTimeout + time.Minute))
+	r.becomes(dead, func(s *agentv1.AgentStatus) { s.DebugInfo.StateInfo = "silent" })
+	r.gone(pool)
+	require.NoError(t, r.user.Get(t.Context(), client.ObjectKeyFromObject(dead), dead))
+	assert.Empty(t, takenBy(dead).Name)
+}
+
+var errDied = errors.New("the process died here")
+
+// A process dies at each of its writes, before it is done and after, and the next one goes on: the pool ends with as many machines as are wanted, and without any
+// when it is deleted.
+func TestAProcessMayDieAtEveryWrite(t *testing.T) {
+	const last = 12
+	for n := int64(1); n <= last; n++ {
+		for _, done := range []bool{false, true} {
+			t.Run(fmt.Sprintf("write %d, done %t", n, done), func(t *testing.T) {
+				r := newRack(t)
+				for i := range 3 {
+					r.agent(fmt.Sprintf("agent-%d", i))
+				}
+				var writes, died atomic.Int64
+				dies := func(do func() error) error {
+					if writes.Add(1) < n {
+						return do()
+					}
+					died.Store(1)
+					if done && writes.Load() == n {
+						return errors.Join(do(), errDied)
+					}
+					return errDied
+				}
+				r.replica(&nodes{}, dies)
+				pool := r.pool(r.cluster("blue").Name, 2)
+				r.until(pool, "the process died, or has nothing more to do", func() bool { return died.Load() == 1 || pool.Status.Replicas == 2 })
+				r.replica(&nodes{}, always)
+				require.Eventually(t, func() bool { return r.has()["blue"] == 2 }, patience, 50*time.Millisecond)
+				require.NoError(t, r.user.Delete(t.Context(), pool))
+				r.gone(pool)
+				assert.Empty(t, r.has())
+			})
+		}
+	}
+}

@@ -1,0 +1,311 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package machinepool
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	agentctl "github.com/muster-io/muster/agent-service/internal/controller/agent"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/machineplan"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+// snapshot is all that is known of one pool.
+type snapshot struct {
+	key  client.ObjectKey
+	pool *hivev1.MachinePool
+	// cluster is nil where it is missing.
+	cluster *hivev1.ClusterDeployment
+	// machines are the Agents that match the pool's selector, or have its labels; agents are those by name. They are of the cache and are not changed.
+	machines []machineplan.Machine
+	agents   map[string]*agentv1.Agent
+	// infraEnvs are those of the Agents' namespace by UID, namespace the labels of the cluster's namespace where one of them asks for them.
+	infraEnvs map[types.UID]*agentv1.InfraEnv
+	namespace labels.Set
+	// refused says that Agents match whose InfraEnv does not let the pool's namespace have them.
+	refused bool
+	// unknown says that a machine is installed, and the cluster does not say whether its Node is Ready.
+	unknown bool
+}
+
+// spec is what the pool says of its machines.
+func (s *snapshot) spec() *hivev1.AgentBareMetalMachinePool {
+	return s.pool.Spec.Platform.AgentBareMetal
+}
+
+func (s *snapshot) clusterKey() client.ObjectKey {
+	return client.ObjectKey{Namespace: s.key.Namespace, Name: s.pool.Spec.ClusterDeploymentRef.Name}
+}
+
+// agentNamespace is where the Agents of a pool are.
+func agentNamespace(pool *hivev1.MachinePool) string {
+	return cmp.Or(pool.Spec.Platform.AgentBareMetal.AgentNamespace, pool.Namespace)
+}
+
+// observe reads everything. Nil means that there is nothing to look after.
+func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*snapshot, error) {
+	seen := &snapshot{key: key, pool: &hivev1.MachinePool{}, agents: map[string]*agentv1.Agent{}, infraEnvs: map[types.UID]*agentv1.InfraEnv{}}
+	if err := r.Client.Get(ctx, key, seen.pool); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if seen.spec() == nil || seen.pool.Annotations[hivev1.AnnotationReconcilePause] == "true" {
+		return nil, nil
+	}
+	cluster := &hivev1.ClusterDeployment{}
+	err := r.Client.Get(ctx, seen.clusterKey(), cluster)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("reading the cluster of MachinePool %s: %w", key, err)
+	}
+	if err == nil {
+		seen.cluster = cluster
+	}
+	if err := r.observeConsent(ctx, seen); err != nil {
+		return nil, err
+	}
+	return seen, r.observeMachines(ctx, seen)
+}
+
+// observeConsent reads what the InfraEnvs say of clusters that may have their machines.
+func (r *Reconciler) observeConsent(ctx context.Context, seen *snapshot) error {
+	var infraEnvs agentv1.InfraEnvList
+	if err := r.Client.List(ctx, &infraEnvs, client.InNamespace(agentNamespace(seen.pool)), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing the InfraEnvs of MachinePool %s: %w", seen.key, err)
+	}
+	selects := false
+	for i := range infraEnvs.Items {
+		seen.infraEnvs[infraEnvs.Items[i].UID] = &infraEnvs.Items[i]
+		selects = selects || allowed(&infraEnvs.Items[i]).Selector != nil
+	}
+	if !selects {
+		return nil
+	}
+	// Namespaces are not watched, which would be much for this.
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := r.Live.Get(ctx, client.ObjectKey{Name: seen.key.Namespace}, namespace); err != nil {
+		return fmt.Errorf("reading the namespace of MachinePool %s: %w", seen.key, err)
+	}
+	seen.namespace = namespace.Labels
+	return nil
+}
+
+func (r *Reconciler) observeMachines(ctx context.Context, seen *snapshot) error {
+	selector, err := metav1.LabelSelectorAsSelector(&seen.spec().AgentSelector)
+	if err != nil {
+		selector = labels.Nothing() // the schema lets through what no selector can be made of
+	}
+	var agents agentv1.AgentList
+	if err := r.Client.List(ctx, &agents, client.InNamespace(agentNamespace(seen.pool)), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing the Agents of MachinePool %s: %w", seen.key, err)
+	}
+	for i := range agents.Items {
+		agent := &agents.Items[i]
+		switch {
+		case takenBy(agent) != seen.key && !selector.Matches(labels.Set(agent.Labels)):
+		case takenBy(agent) != seen.key && !seen.consents(agent):
+			seen.refused = true // what a namespace may not have it is not told of, either
+		default:
+			seen.agents[agent.Name] = agent
+		}
+	}
+	r.read(seen)
+	return nil
+}
+
+// read makes machines of the Agents.
+func (r *Reconciler) read(seen *snapshot) {
+	seen.machines, seen.unknown = nil, false
+	for _, agent := range seen.agents {
+		seen.machines = append(seen.machines, r.machine(seen, agent))
+	}
+	slices.SortFunc(seen.machines, func(a, b machineplan.Machine) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// takenBy is the pool whose labels an Agent has, empty for none.
+func takenBy(agent client.Object) client.ObjectKey {
+	l := agent.GetLabels()
+	return client.ObjectKey{Namespace: l[agentv1.MachinePoolNamespaceLabel], Name: l[agentv1.MachinePoolLabel]}
+}
+
+// machine is an Agent as the plan sees it.
+func (r *Reconciler) machine(seen *snapshot, agent *agentv1.Agent) machineplan.Machine {
+	state := lifecycle.State(agent.Status.DebugInfo.State)
+	cluster := agentctl.ClusterKey(agent)
+	_, reserved := agent.Labels[agentv1.MachineReferenceLabel]
+	_, marked := agent.Annotations[agentv1.DeleteMachineAnnotation]
+	bound, _ := time.Parse(time.RFC3339, agent.Annotations[agentv1.MachinePoolBoundAtAnnotation])
+	m := machineplan.Machine{
+		Name: agent.Name, Mine: takenBy(agent) == seen.key, Bound: cluster.Name != "", Ours: cluster == seen.clusterKey(), Reserved: reserved,
+		Deleting: !agent.DeletionTimestamp.IsZero(), Free: free(agent, state), Forbidden: seen.forbidden(agent), Approved: agent.Spec.Approved,
+		Worker: slices.Contains([]string{"", "auto-assign", "worker"}, agent.Spec.Role), SilentSince: silentSince(agent),
+		Valid: state == lifecycle.KnownUnbound && agentv1.IsConditionTrue(agent.Status.Conditions, agentv1.ConditionValidated),
+		Size:  size(agent), Spread: agent.Labels[seen.spec().SpreadBy], DeleteFirst: marked, BoundAt: bound,
+		Node: strings.ToLower(cmp.Or(agent.Spec.Hostname, agent.Status.Inventory.Hostname)),
+	}
+	if m.Mine {
+		m.Phase, m.Message = r.phase(seen, agent, state, &m)
+	}
+	return m
+}
+
+// free says that the host of an Agent is in no cluster, and that nothing is left to do about the last one.
+func free(agent *agentv1.Agent, state lifecycle.State) bool {
+	released := agentv1.FindCondition(agent.Status.Conditions, conditionReleased)
+	return slices.Contains([]lifecycle.State{
+		lifecycle.KnownUnbound, lifecycle.InsufficientUnbound, lifecycle.DiscoveringUnbound, lifecycle.DisconnectedUnbound,
+	}, state) && (released == nil || released.Status == corev1.ConditionTrue)
+}
+
+// conditionReleased of an Agent is False while something is left to do about the cluster that it left.
+const conditionReleased = "Released"
+
+// silentSince is when a machine was last in contact, zero while it is.
+func silentSince(agent *agentv1.Agent) time.Time {
+	connected := agentv1.FindCondition(agent.Status.Conditions, agentv1.ConditionConnected)
+	switch {
+	case connected == nil:
+		return agent.CreationTimestamp.Time
+	case connected.Status == corev1.ConditionTrue:
+		return time.Time{}
+	}
+	return connected.LastTransitionTime.Time
+}
+
+func size(agent *agentv1.Agent) machineplan.Size {
+	inventory := &agent.Status.Inventory
+	s := machineplan.Size{CPUs: inventory.CPU.Count, Memory: inventory.Memory.PhysicalBytes}
+	for i := range inventory.Disks {
+		if inventory.Disks[i].InstallationEligibility.Eligible {
+			s.Disk = max(s.Disk, inventory.Disks[i].SizeBytes)
+		}
+	}
+	return s
+}
+
+func allowed(infraEnv *agentv1.InfraEnv) agentv1.ClusterNamespaces {
+	if infraEnv.Spec.AllowedClusters == nil || infraEnv.Spec.AllowedClusters.Namespaces == nil {
+		return agentv1.ClusterNamespaces{From: agentv1.FromSame}
+	}
+	return *infraEnv.Spec.AllowedClusters.Namespaces
+}
+
+// infraEnvOf is the InfraEnv of an Agent, nil where it is missing.
+func (s *snapshot) infraEnvOf(agent *agentv1.Agent) *agentv1.InfraEnv {
+	for _, one := range agent.OwnerReferences {
+		if found := s.infraEnvs[one.UID]; found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// consents says that the InfraEnv of an Agent lets clusters of the pool's namespace have its machines.
+func (s *snapshot) consents(agent *agentv1.Agent) bool {
+	infraEnv := s.infraEnvOf(agent)
+	if agent.Namespace == s.key.Namespace {
+		return true
+	}
+	if infraEnv == nil {
+		return false
+	}
+	choice := allowed(infraEnv)
+	selector, err := metav1.LabelSelectorAsSelector(choice.Selector) // that of nil matches nothing
+	return choice.From == agentv1.FromAll || choice.From == agentv1.FromSelector && err == nil && selector.Matches(s.namespace)
+}
+
+// forbidden is why the InfraEnv of an Agent gives it to no pool; empty where it does.
+func (s *snapshot) forbidden(agent *agentv1.Agent) string {
+	switch infraEnv := s.infraEnvOf(agent); {
+	case infraEnv == nil:
+		return "its InfraEnv is missing"
+	case infraEnv.Spec.ClusterRef != nil:
+		return fmt.Sprintf("InfraEnv %s has a cluster of its own", infraEnv.Name)
+	}
+	return ""
+}
+
+// phase is how far a machine of the pool is, and what it waits for.
+func (r *Reconciler) phase(seen *snapshot, agent *agentv1.Agent, state lifecycle.State, m *machineplan.Machine) (machineplan.Phase, string) {
+	info := agent.Status.DebugInfo.StateInfo
+	switch {
+	case !m.Has():
+		return machineplan.Releasing, info
+	case state == lifecycle.Failed || state == lifecycle.Cancelled || state == lifecycle.ResettingPendingUserAction:
+		return machineplan.Failed, info
+	case state == lifecycle.Installed || state == lifecycle.AddedToExistingCluster:
+		ready, known := r.Nodes.NodeReady(seen.clusterKey(), m.Node)
+		seen.unknown = seen.unknown || !known
+		if ready {
+			return machineplan.Ready, ""
+		}
+		return machineplan.Joining, "its Node is not Ready"
+	case lifecycle.Installs(state) && lifecycle.AfterReboot(lifecycle.Stage(agent.Status.Progress.CurrentStage)):
+		return machineplan.Joining, agent.Status.Progress.CurrentStage
+	case lifecycle.Installs(state) || lifecycle.Busy(state):
+		return machineplan.Installing, cmp.Or(agent.Status.Progress.CurrentStage, info)
+	}
+	for _, kind := range []string{agentv1.ConditionSpecSynced, agentv1.ConditionConnected, agentv1.ConditionValidated} {
+		if c := agentv1.FindCondition(agent.Status.Conditions, kind); c != nil && c.Status != corev1.ConditionTrue {
+			return machineplan.Binding, c.Message
+		}
+	}
+	return machineplan.Binding, info
+}
+
+// wanted is what the plan works towards.
+func (s *snapshot) wanted() machineplan.Pool {
+	reason, _ := s.blocked()
+	wanted := machineplan.Pool{Replicas: s.replicas(), Blocked: reason != "", Spread: s.spec().SpreadBy != ""}
+	if s.refused {
+		wanted.Refused = "spec.allowedClusters of no InfraEnv with matching Agents allows namespace " + s.key.Namespace
+	}
+	if minimum := s.spec().Minimum; minimum != nil {
+		wanted.Minimum = machineplan.MinimumOf(minimum.CPUCores, minimum.MemoryGiB, minimum.DiskGB)
+	}
+	return wanted
+}
+
+// replicas is how many machines the pool wants at the moment.
+func (s *snapshot) replicas() int {
+	if !s.pool.DeletionTimestamp.IsZero() || s.cluster != nil && !s.cluster.DeletionTimestamp.IsZero() || s.waitsForClaim() || s.pool.Spec.Replicas == nil {
+		return 0
+	}
+	return int(*s.pool.Spec.Replicas)
+}
+
+// waitsForClaim says that machines are bound when the cluster is claimed, and it is not.
+func (s *snapshot) waitsForClaim() bool {
+	return s.spec().BindAt == hivev1.BindAtClaim && s.cluster != nil && s.cluster.Spec.ClusterPoolRef != nil && s.cluster.Spec.ClusterPoolRef.ClaimName == ""
+}
+
+// blocked is why no machine is bound at the moment; empty where machines can be.
+func (s *snapshot) blocked() (reason, message string) {
+	switch {
+	case s.cluster == nil:
+		return hivev1.ReasonClusterMissing, fmt.Sprintf("ClusterDeployment %s is missing", s.clusterKey())
+	case !s.cluster.DeletionTimestamp.IsZero():
+		return hivev1.ReasonClusterMissing, fmt.Sprintf("ClusterDeployment %s is being deleted", s.clusterKey())
+	case !s.cluster.Spec.Installed:
+		return hivev1.ReasonClusterNotInstalled, fmt.Sprintf("ClusterDeployment %s is not installed yet", s.clusterKey())
+	case s.cluster.Spec.ClusterMetadata == nil || s.cluster.Spec.ClusterMetadata.NodeAccessSecretRef == nil:
+		return hivev1.ReasonNoNodeAccess, fmt.Sprintf("ClusterDeployment %s names no spec.clusterMetadata.nodeAccessSecretRef: the cluster takes no nodes", s.clusterKey())
+	case s.cluster.Spec.PowerState == hivev1.PowerStateHibernating:
+		return hivev1.ReasonClusterHibernating, fmt.Sprintf("spec.powerState of ClusterDeployment %s is Hibernating", s.clusterKey())
+	}
+	return "", ""
+}

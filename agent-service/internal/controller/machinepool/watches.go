@@ -1,0 +1,119 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package machinepool
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/muster-io/muster/agent-service/internal/controller/news"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+const (
+	// agentsIndex finds MachinePools by the namespace of their Agents, clusterIndex by their ClusterDeployment.
+	agentsIndex  = "machinepool.agents"
+	clusterIndex = "machinepool.cluster"
+	// together is how long changes of Agents are collected before pools are looked at.
+	together = 100 * time.Millisecond
+	// workers is how many pools are looked at at the same time.
+	workers = 10
+)
+
+// Index adds the indexes that the controller looks by.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	for name, extract := range map[string]func(*hivev1.MachinePool) string{
+		agentsIndex: agentNamespace,
+		clusterIndex: func(pool *hivev1.MachinePool) string {
+			return client.ObjectKey{Namespace: pool.Namespace, Name: pool.Spec.ClusterDeploymentRef.Name}.String()
+		},
+	} {
+		err := indexer.IndexField(ctx, &hivev1.MachinePool{}, name, func(object client.Object) []string {
+			if pool, ok := object.(*hivev1.MachinePool); ok && pool.Spec.Platform.AgentBareMetal != nil {
+				return []string{extract(pool)}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("indexing MachinePools: %w", err)
+		}
+	}
+	return nil
+}
+
+// SetupWithManager registers the controller. Nodes are clusters whose nodes changed, as ClusterDeployments.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, nodes <-chan event.GenericEvent) error {
+	ofCluster := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+		return r.list(ctx, client.MatchingFields{clusterIndex: client.ObjectKeyFromObject(object).String()}, nil)
+	})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("machinepool").
+		For(&hivev1.MachinePool{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Watches(&hivev1.ClusterDeployment{}, ofCluster, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&agentv1.InfraEnv{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+			return r.list(ctx, client.MatchingFields{agentsIndex: object.GetNamespace()}, nil)
+		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&agentv1.Agent{}, r.ofAgents()).
+		WatchesRawSource(source.Channel(nodes, ofCluster)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: news.RateLimiter[ctrl.Request]()}).
+		Complete(r)
+}
+
+// list are the pools of a choice, those that wanted lets through where it is not nil.
+func (r *Reconciler) list(ctx context.Context, choice client.ListOption, wanted func(*hivev1.MachinePool) bool) []reconcile.Request {
+	var found hivev1.MachinePoolList
+	if err := r.Client.List(ctx, &found, choice, client.UnsafeDisableDeepCopy); err != nil {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range found.Items {
+		if wanted == nil || wanted(&found.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&found.Items[i])})
+		}
+	}
+	return requests
+}
+
+// ofAgents enqueues the pool that has an Agent, and pools that lack machines, many Agents together.
+func (r *Reconciler) ofAgents() handler.EventHandler {
+	later := func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request], agents ...client.Object) {
+		mine := map[client.ObjectKey]bool{}
+		for _, agent := range agents {
+			if pool := takenBy(agent); pool.Name != "" {
+				mine[pool] = true
+				queue.AddAfter(reconcile.Request{NamespacedName: pool}, together)
+			}
+		}
+		lacks := func(pool *hivev1.MachinePool) bool {
+			return !mine[client.ObjectKeyFromObject(pool)] && !hivev1.IsConditionTrue(pool.Status.Conditions, hivev1.MachinePoolMachinesAvailable)
+		}
+		for _, request := range r.list(ctx, client.MatchingFields{agentsIndex: agents[0].GetNamespace()}, lacks) {
+			queue.AddAfter(request, together)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			later(ctx, queue, e.Object)
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			later(ctx, queue, e.ObjectOld, e.ObjectNew)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			later(ctx, queue, e.Object)
+		},
+	}
+}
