@@ -243,12 +243,9 @@ func (s *snapshot) drainTimeout() time.Duration {
 
 // usesCluster says that something is left to do in the cluster for a machine that leaves it.
 func usesCluster(agent *agentv1.Agent) bool {
-	released := agentv1.FindCondition(agent.Status.Conditions, conditionReleased)
+	released := agentv1.FindCondition(agent.Status.Conditions, agentv1.ConditionReleased)
 	if released != nil && released.Status == corev1.ConditionFalse {
-		return released.Reason == reasonDraining
+		return released.Reason == agentv1.ReasonDraining
 	}
 	return !lifecycle.Unbound(lifecycle.State(agent.Status.DebugInfo.State))
 }
-
-// reasonDraining is the reason of conditionReleased while pods leave the node.
-const reasonDraining = "Draining"

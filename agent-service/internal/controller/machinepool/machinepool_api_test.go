@@ -120,16 +120,16 @@ func TestAMachineThatIsNotReleasedIsNotTaken(t *testing.T) {
 	r.replica(&nodes{}, always)
 	released := func(status corev1.ConditionStatus, reason string) func(*agentv1.AgentStatus) {
 		return func(s *agentv1.AgentStatus) {
-			agentv1.SetCondition(&s.Conditions, agentv1.Condition{Type: conditionReleased, Status: status, Reason: reason}, metav1.Now())
+			agentv1.SetCondition(&s.Conditions, agentv1.Condition{Type: agentv1.ConditionReleased, Status: status, Reason: reason}, metav1.Now())
 		}
 	}
-	agent := r.agent("one", func(a *agentv1.Agent) { released(corev1.ConditionFalse, "Wiping")(&a.Status) })
+	agent := r.agent("one", func(a *agentv1.Agent) { released(corev1.ConditionFalse, agentv1.ReasonWiping)(&a.Status) })
 	pool := r.pool(r.cluster("blue").Name, 1)
 	r.until(pool, "it says why", func() bool {
 		c := hivev1.FindCondition(pool.Status.Conditions, hivev1.MachinePoolMachinesAvailable)
 		return c != nil && c.Message == fmt.Sprintf("0 of 1 machines are bound. In namespace %s, 1 Agent matches; 1 not free yet", r.metal)
 	})
-	r.becomes(agent, released(corev1.ConditionTrue, "Released"))
+	r.becomes(agent, released(corev1.ConditionTrue, agentv1.ReasonReleased))
 	r.until(agent, "it is taken", func() bool { return takenBy(agent) == client.ObjectKeyFromObject(pool) })
 }
 

@@ -165,14 +165,9 @@ func (r *Reconciler) machine(seen *snapshot, agent *agentv1.Agent) machineplan.M
 
 // free says that the host of an Agent is in no cluster, and that nothing is left to do about the last one.
 func free(agent *agentv1.Agent, state lifecycle.State) bool {
-	released := agentv1.FindCondition(agent.Status.Conditions, conditionReleased)
-	return slices.Contains([]lifecycle.State{
-		lifecycle.KnownUnbound, lifecycle.InsufficientUnbound, lifecycle.DiscoveringUnbound, lifecycle.DisconnectedUnbound,
-	}, state) && (released == nil || released.Status == corev1.ConditionTrue)
+	released := agentv1.FindCondition(agent.Status.Conditions, agentv1.ConditionReleased)
+	return lifecycle.Free(state) && (released == nil || released.Status == corev1.ConditionTrue)
 }
-
-// conditionReleased of an Agent is False while something is left to do about the cluster that it left.
-const conditionReleased = "Released"
 
 // silentSince is when a machine was last in contact, zero while it is.
 func silentSince(agent *agentv1.Agent) time.Time {
