@@ -42,6 +42,7 @@ import (
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+	"github.com/muster-io/muster/apis/servedkinds"
 )
 
 const (
@@ -149,6 +150,9 @@ func (k *kube) serve(ctx context.Context) error {
 		if !pause(ctx, readyInterval) {
 			return ctx.Err()
 		}
+	}
+	if err := servedkinds.Wait(ctx, k.config, zapr.NewLogger(k.log), "", servedkinds.Clusters, servedkinds.AgentService); err != nil {
+		return err
 	}
 	scheme, err := newScheme()
 	if err != nil {

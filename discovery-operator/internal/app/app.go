@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
@@ -25,6 +26,7 @@ import (
 	"github.com/muster-io/muster/apis/buildinfo"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/apis/metricsauth"
+	"github.com/muster-io/muster/apis/servedkinds"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhostdiscovery"
 	"github.com/muster-io/muster/discovery-operator/internal/fleet"
@@ -43,6 +45,7 @@ const name = "discovery-operator"
 func Run(ctx context.Context, o Options) error {
 	log := zap.New(zap.Level(o.level))
 	ctrl.SetLogger(log)
+	klog.SetLogger(log)
 	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {
 		return wrap(err, "reading the kubeconfig")
@@ -66,6 +69,9 @@ func RunWith(ctx context.Context, o Options, config *rest.Config) error {
 	config.Wrap(requests.Wrap)
 	onHosts, err := newCheck(o)
 	if err != nil {
+		return err
+	}
+	if err := servedkinds.Wait(ctx, config, logr.FromContextOrDiscard(ctx), o.HealthProbeBindAddress, servedkinds.Hosts, servedkinds.DiscoveryOperator); err != nil {
 		return err
 	}
 	mgr, err := newManager(o, config, onHosts.server)

@@ -28,6 +28,7 @@ import (
 	"github.com/muster-io/muster/apis/buildinfo"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/apis/metricsauth"
+	"github.com/muster-io/muster/apis/servedkinds"
 	"github.com/muster-io/muster/ipam-operator/internal/metrics"
 )
 
@@ -57,6 +58,9 @@ func RunWith(ctx context.Context, o Options, config *rest.Config) error {
 	requests := metrics.NewRequests()
 	config = rest.CopyConfig(config)
 	config.Wrap(requests.Wrap)
+	if err := servedkinds.Wait(ctx, config, ctrl.Log, o.HealthProbeBindAddress, o.kinds()...); err != nil {
+		return err
+	}
 	mgr, err := newManager(o, config)
 	if err != nil {
 		return err
@@ -73,6 +77,14 @@ func RunWith(ctx context.Context, o Options, config *rest.Config) error {
 		return fmt.Errorf("running the operator: %w", err)
 	}
 	return nil
+}
+
+// kinds are those that the operator needs. The kinds of Cluster API are followed when they are there.
+func (o Options) kinds() []servedkinds.Set {
+	if o.NetworkData {
+		return []servedkinds.Set{servedkinds.IPAMOperator, servedkinds.NetworkData}
+	}
+	return []servedkinds.Set{servedkinds.IPAMOperator}
 }
 
 // setLogger makes all logging JSON.

@@ -26,6 +26,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/muster-io/muster/apis/metricsauth"
+	"github.com/muster-io/muster/apis/servedkinds"
 	"github.com/muster-io/muster/pool-operator/internal/controller/clusterclaim"
 	"github.com/muster-io/muster/pool-operator/internal/controller/clusterpool"
 	"github.com/muster-io/muster/pool-operator/internal/controller/pooladmin"
@@ -52,7 +53,14 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	requests := metrics.NewRequests()
-	mgr, err := newManager(o, requests)
+	config, err := loadConfig(o, requests)
+	if err != nil {
+		return err
+	}
+	if err := servedkinds.Wait(ctx, config, ctrl.Log, o.HealthProbeBindAddress, servedkinds.Clusters, servedkinds.PoolOperator); err != nil {
+		return err
+	}
+	mgr, err := newManager(o, config)
 	if err != nil {
 		return err
 	}
@@ -106,11 +114,7 @@ func loadConfig(o Options, requests *metrics.Requests) (*rest.Config, error) {
 	return config, nil
 }
 
-func newManager(o Options, requests *metrics.Requests) (ctrl.Manager, error) {
-	config, err := loadConfig(o, requests)
-	if err != nil {
-		return nil, err
-	}
+func newManager(o Options, config *rest.Config) (ctrl.Manager, error) {
 	scheme, err := NewScheme()
 	if err != nil {
 		return nil, err
