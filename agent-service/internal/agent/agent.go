@@ -54,6 +54,16 @@ type Machine interface {
 	Replace(ctx context.Context, program io.Reader, wanted agentproto.UpgradeArgs, commit func() error) error
 	// Restart boots the machine from its disk. A machine that comes back to life in this process is the installed system.
 	Restart(ctx context.Context) error
+	// Load gets ready what Boot restarts into, if it has the stated checksums.
+	Load(ctx context.Context, wanted agentproto.BootArtifactsArgs) error
+	// Boot restarts the machine into what was loaded. A machine that comes back to life in this process runs that.
+	Boot(ctx context.Context) error
+}
+
+// Resident is a Machine that goes on in this process as the system that was installed on it.
+type Resident interface {
+	// InstalledToken is the one that the installed system asks for instructions with, empty for a system that does not.
+	InstalledToken() string
 }
 
 // Job is an installation.
@@ -86,6 +96,8 @@ type Agent struct {
 	sent    map[api.StepType]sent
 	// replaced is set when another program takes over: no step begins any more.
 	replaced bool
+	// resident is true while this is the agent of an installed system.
+	resident bool
 }
 
 type sent struct {
@@ -121,12 +133,30 @@ func (a *Agent) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, errDone):
-			return nil
+			if back, err := a.installed(ctx); !back {
+				return err
+			}
+			continue
 		case errors.Is(err, errReplaced):
 			return err
 		}
 		a.Log.Info("registering again", zap.Stringer("host", identity.HostID), zap.Error(err))
 	}
+}
+
+// installed goes on as the installed system, where that asks for instructions here. It is true when the machine has booted the discovery image again.
+func (a *Agent) installed(ctx context.Context) (back bool, err error) {
+	machine, resides := a.Machine.(Resident)
+	if !resides || machine.InstalledToken() == "" {
+		return false, nil
+	}
+	a.Connection.use(machine.InstalledToken())
+	if err := a.Reside(ctx); err != nil {
+		return false, err
+	}
+	a.Connection.use("")
+	a.identity, err = a.Machine.Identity(ctx)
+	return err == nil, err
 }
 
 // register tries until it is done.
@@ -208,6 +238,9 @@ func (a *Agent) serve(ctx context.Context) error {
 		case http.StatusNotFound:
 			return fmt.Errorf("%w: %w", errAgain, err)
 		case http.StatusUnauthorized:
+			if a.resident {
+				return err // an installed system registers nothing
+			}
 			// The token ended. Whether the work has, the new registration says.
 			if err := a.register(ctx); err != nil {
 				return err
@@ -313,6 +346,12 @@ func (a *Agent) carryOut(ctx context.Context, step api.Step) error {
 		a.stop(api.StepTypeInstall)
 	case api.StepTypeLogsGather:
 		err = a.sendLogs(ctx, step)
+	case api.StepTypeDownloadBootArtifacts:
+		err = a.load(ctx, step)
+	case api.StepTypeRebootForReclaim:
+		if err = a.reboot(ctx, step); errors.Is(err, errDone) {
+			return err
+		}
 	case api.StepTypeUpgradeAgent:
 		if err = a.upgrade(ctx, step); err == nil {
 			return errReplaced

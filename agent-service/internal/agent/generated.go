@@ -5,6 +5,8 @@ package agent
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,10 +31,54 @@ type Generated struct {
 	Client *http.Client
 	// Connection is how its installed system reports that it is up.
 	Connection *Connection
-	// Boot is how long a restart takes.
-	Boot time.Duration
+	// BootTime is how long a restart takes.
+	BootTime time.Duration
+	// Reside makes its installed system ask for instructions, if it reads ignition.
+	Reside bool
 
-	boots int
+	boots     int
+	installed string
+}
+
+// InstalledToken implements Resident.
+func (g *Generated) InstalledToken() string { return g.installed }
+
+// Load implements Machine: it downloads and checks, and keeps nothing.
+func (g *Generated) Load(ctx context.Context, wanted agentproto.BootArtifactsArgs) error {
+	return errors.Join(fetch(ctx, g.Client, wanted.KernelURL, wanted.KernelSHA256, io.Discard), fetch(ctx, g.Client, wanted.InitrdURL, wanted.InitrdSHA256, io.Discard))
+}
+
+// Boot implements Machine.
+func (g *Generated) Boot(ctx context.Context) error {
+	g.boots++
+	g.installed = ""
+	return pause(ctx, g.BootTime)
+}
+
+// hostPath is where first-boot data says to the installed system what host it is.
+const hostPath = "/etc/muster/host.json"
+
+// tokenOf is the token in first-boot data of ignition, empty for none.
+func tokenOf(firstBoot []byte) string {
+	var config struct {
+		Storage struct {
+			Files []struct {
+				Path     string
+				Contents struct{ Source string }
+			}
+		}
+	}
+	if json.Unmarshal(firstBoot, &config) != nil {
+		return ""
+	}
+	for _, file := range config.Storage.Files {
+		content, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(file.Contents.Source, "data:;base64,"))
+		var host struct{ Token string }
+		if file.Path == hostPath && err == nil && json.Unmarshal(content, &host) == nil {
+			return host.Token
+		}
+	}
+	return ""
 }
 
 // HostID is the machine's id.
@@ -149,6 +195,9 @@ func (nowhere) Close() error { return nil }
 
 // Write implements Machine: the image is downloaded, unpacked and checked, and kept nowhere.
 func (g *Generated) Write(ctx context.Context, job Job, progress func(percent int)) error {
+	if g.Reside {
+		g.installed = tokenOf(job.FirstBoot)
+	}
 	return writeImage(ctx, g.Client, job.Image, nowhere{}, progress)
 }
 
@@ -160,7 +209,7 @@ func (g *Generated) Replace(context.Context, io.Reader, agentproto.UpgradeArgs, 
 // Restart implements Machine: the installed system comes up, reports and is done.
 func (g *Generated) Restart(ctx context.Context) error {
 	g.boots++
-	if err := pause(ctx, g.Boot); err != nil {
+	if err := pause(ctx, g.BootTime); err != nil {
 		return err
 	}
 	for _, stage := range []api.HostStage{api.HostStageConfiguring, api.HostStageJoined, api.HostStageDone} {

@@ -32,7 +32,7 @@ var Version = "dev"
 // settings are what the command line, the environment (AGENT_URL …) and the kernel's command line (muster.url=…) say, in this order of weight.
 type settings struct {
 	url, infraEnv, token, tokenFile, caFile, ca, pullSecretFile, restart, hostID, hostFile string
-	insecure, verbose, version                                                             bool
+	insecure, verbose, version, resident                                                   bool
 
 	simulate       int
 	seed           string
@@ -93,6 +93,7 @@ func parse(arguments []string, out io.Writer, kernel string) (*settings, error) 
 	flags.BoolVar(&s.insecure, "insecure", preset("insecure", kernel) == "true", "trust any certificate")
 	flags.BoolVar(&s.verbose, "verbose", false, "log more")
 	flags.BoolVar(&s.version, "version", false, "print the version and end")
+	flags.BoolVar(&s.resident, "resident", false, "be the agent of an installed system, with --host-file: ask for instructions, and restart into the discovery image when the host is released")
 	flags.StringVar(&s.report, "report", "", "report a stage of the installation of this host (Configuring, Joined, Done, Failed) and end")
 	flags.StringVar(&s.detail, "detail", "", "what to say with --report")
 	flags.IntVar(&s.simulate, "simulate", 0, "run this many generated machines instead of this one")
@@ -208,6 +209,10 @@ func (s *settings) single(ctx context.Context, infraEnv uuid.UUID, transport *ht
 		_ = os.Unsetenv(hostTokenVariable) // it is not for the programs that this one starts
 	}
 	a := New(Options{Connection: connection, Machine: machine, Version: Version, Log: log})
+	if s.resident && s.hostID != "" {
+		a.identity.HostID = machine.HostID
+		return a.Reside(ctx)
+	}
 	if s.report == "" {
 		err := a.Run(ctx)
 		if errors.Is(err, errReplaced) {
@@ -237,7 +242,7 @@ func (s *settings) fleet(ctx context.Context, infraEnv uuid.UUID, transport *htt
 		if err != nil {
 			return err
 		}
-		machine := &Generated{Seed: s.seed, Number: n, Client: transport, Connection: connection, Boot: s.boot}
+		machine := &Generated{Seed: s.seed, Number: n, Client: transport, Connection: connection, BootTime: s.boot, Reside: s.resident}
 		machines.Go(func() {
 			if pause(ctx, s.ramp*time.Duration(n)/time.Duration(s.simulate)) != nil {
 				return

@@ -161,6 +161,15 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 		return nil, err
 	}
 	options.HostToken = func(ctx context.Context, h *domain.Host) (string, error) { return authority.ForInstalled(ctx, h) }
+	live, err := o.liveImages()
+	if err != nil {
+		return nil, err
+	}
+	if len(live) > 0 || o.ImageURL != "" {
+		options.BootArtifacts = func(ctx context.Context, e *domain.InfraEnv) (agentproto.BootArtifactsArgs, error) {
+			return discovery.artifacts(ctx, e)
+		}
+	}
 	options.CheckImage = func(e *domain.InfraEnv) error { return discovery.check(e) }
 	options.Join, options.AgentSum = joiner, programs.checksum
 	svc := service.New(kept, options)
@@ -168,10 +177,6 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 		return nil, fmt.Errorf("preparing tokens: %w", err)
 	}
 	rest := httpapi.Options{Service: svc, Authority: authority, People: people, Programs: programs, Versions: versions(options.OSImages), BaseURL: o.BaseURL, Release: buildinfo.Version(), AgentImage: o.AgentImage, Log: log}
-	live, err := o.liveImages()
-	if err != nil {
-		return nil, err
-	}
 	mux, requests := http.NewServeMux(), metrics.NewRequests()
 	instruments := []prometheus.Collector{metrics.New(svc, &db.Statements), requests, buildinfo.Metric("agent-service")}
 	if len(live) == 0 && o.ImageURL == "" {

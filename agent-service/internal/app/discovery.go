@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/httpapi"
@@ -245,6 +246,23 @@ func (d *discovery) script(ctx context.Context, short string) ([]byte, error) {
 	}
 	script, err := image.FetchScript(ctx, remoteClient, d.images, short)
 	return script, refusal(err)
+}
+
+// artifacts are what an installed system restarts into that is to run the image of an InfraEnv.
+func (d *discovery) artifacts(ctx context.Context, env *domain.InfraEnv) (agentproto.BootArtifactsArgs, error) {
+	short, err := d.authority.Short(env.ID, env.Generations)
+	if err != nil {
+		return agentproto.BootArtifactsArgs{}, fmt.Errorf("making the address of the image: %w", err)
+	}
+	var found image.Artifacts
+	if d.handler != nil {
+		found, err = d.handler.Artifacts(ctx, short)
+	} else {
+		found, err = image.FetchArtifacts(ctx, remoteClient, d.images, short)
+	}
+	return agentproto.BootArtifactsArgs{
+		KernelURL: found.KernelURL, KernelSHA256: found.KernelSHA256, InitrdURL: found.InitrdURL, InitrdSHA256: found.InitrdSHA256, RootFSURL: found.RootFSURL, CommandLine: found.CommandLine,
+	}, refusal(err)
 }
 
 // refusal is what to answer where the script of an image cannot be had: what its server would answer.

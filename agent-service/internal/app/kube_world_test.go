@@ -66,6 +66,8 @@ type cluster struct {
 	// is served too. away makes its API server unreachable.
 	changes, writes atomic.Int64
 	away            atomic.Bool
+	// reside makes the systems that machines install ask for instructions.
+	reside bool
 	// lossy lets every second change be done, and its answer be lost.
 	lossy atomic.Bool
 	stop  func()
@@ -381,7 +383,7 @@ func (c *cluster) bootWith(infraEnvID, token string, number int, interval time.D
 	http := &http.Client{Transport: transport}
 	connection, err := agent.NewConnection(c.base, uuid.MustParse(infraEnvID), token, http)
 	require.NoError(c, err)
-	m := &machine{Generated: &agent.Generated{Seed: c.namespace, Number: number, Client: http, Connection: connection}, steps: map[api.StepType]int{}}
+	m := &machine{Generated: &agent.Generated{Seed: c.namespace, Number: number, Client: http, Connection: connection, Reside: c.reside}, steps: map[api.StepType]int{}}
 	told := func(_ uuid.UUID, steps []api.Step, _ time.Duration) {
 		m.mu.Lock()
 		defer m.mu.Unlock()

@@ -23,7 +23,7 @@ func (r *Rules) Facts(h *domain.Host, c *domain.Cluster) lifecycle.Facts {
 		Prepared:   h.Images == validate.Passed && h.Checks.DiskSpeed != validate.Unknown && !slow,
 		Unprepared: h.Images == validate.Refused || slow,
 		Rebooted:   lifecycle.AfterReboot(h.Progress.Stage), Stage: h.Progress.Stage, Attempts: h.Attempts,
-		Resident: h.Resident, Unreleased: h.Release.Underway(),
+		Resident: h.Resident && r.Reclaims, Unreleased: h.Release.Underway(),
 	}
 	if c != nil {
 		f.ClusterPreparing = c.Status == lifecycle.ClusterPreparing

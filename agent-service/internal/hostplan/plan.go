@@ -28,6 +28,8 @@ type Rules struct {
 	InstallerImage string
 	// AgentVersion is the version of the agents that the service has, empty for none.
 	AgentVersion string
+	// Reclaims is true where the service has discovery images that installed systems can restart into.
+	Reclaims bool
 	// Connected is true for a host that polled within the time-out.
 	Connected func(h *domain.Host) bool
 }

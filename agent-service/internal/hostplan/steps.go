@@ -54,7 +54,11 @@ var Asked = map[lifecycle.State][]agentproto.StepType{
 
 // Situation is what instructions are made for: an agent that got others has something to do. A state that was left and entered again is another.
 func Situation(h *domain.Host) string {
-	return strings.Join([]string{string(h.State), strconv.FormatInt(h.StateUpdatedAt.UnixNano(), 36), h.ClusterID, h.Role, h.InstallationDiskID, h.InstallationDiskPath}, "|")
+	left := "" // the release goes on when the cluster is done
+	if h.Release.Underway() && h.Release.Left() {
+		left = "left"
+	}
+	return strings.Join([]string{left, string(h.State), strconv.FormatInt(h.StateUpdatedAt.UnixNano(), 36), h.ClusterID, h.Role, h.InstallationDiskID, h.InstallationDiskPath}, "|")
 }
 
 // StepID is the id of a step about something.
@@ -98,6 +102,8 @@ type Known struct {
 	Members []*domain.Host
 	// AgentSum is for upgrade-agent: the checksum of the service's agent for the architecture of the host, empty for none.
 	AgentSum string
+	// Artifacts are for download-boot-artifacts and reboot-for-reclaim; nil where they are not known at the moment.
+	Artifacts *agentproto.BootArtifactsArgs
 	// NetworkConfig is for install: that of cloud-init, empty for none.
 	NetworkConfig string
 }
@@ -115,6 +121,11 @@ func (r *Rules) Arguments(h *domain.Host, t agentproto.StepType, k Known) (argum
 	case agentproto.StepWipeDisk:
 		arguments, wanted = wipeArguments(h)
 		return arguments, wanted, nil
+	case agentproto.StepBootArtifacts, agentproto.StepRebootForReclaim:
+		if k.Artifacts == nil || !h.Release.Left() {
+			return nil, false, nil
+		}
+		return []string{agentproto.Argument(k.Artifacts)}, true, nil
 	case agentproto.StepUpgradeAgent:
 		return []string{agentproto.Argument(agentproto.UpgradeArgs{Version: r.AgentVersion, Architecture: Architecture(h), SHA256: k.AgentSum})}, r.Outdated(h) && k.AgentSum != "", nil
 	case agentproto.StepDomainResolution, agentproto.StepAPIConnectivity, agentproto.StepInstall, agentproto.StepImageAvailability, agentproto.StepDiskSpeed, agentproto.StepLogsGather:

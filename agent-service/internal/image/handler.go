@@ -31,6 +31,7 @@ type Options struct {
 //	/images/{key}/{file}.iso         the image
 //	/images/{key}/pxe-initrd         the initial RAM disk with the overlay
 //	/images/{key}/ipxe-script        a script that boots the image
+//	/images/{key}/boot-artifacts     its Artifacts, as JSON
 //	/boot-artifacts/{kernel,rootfs}  ?version=&arch=, which need no key
 //	/boot-artifacts/{version}/{arch}/{kernel,rootfs}
 type Handler struct {
@@ -89,6 +90,9 @@ func (h *Handler) image(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		serve(w, r, "application/octet-stream", image.tag+"-initrd", image.modTime, initrd)
+	case file == "boot-artifacts":
+		artifacts, err := h.Artifacts(r.Context(), key)
+		answer(w, artifacts, err)
 	case file == "ipxe-script":
 		script := h.script(key, image)
 		serve(w, r, "text/plain; charset=utf-8", fmt.Sprintf("%x-ipxe", sha256.Sum256([]byte(script))), image.modTime, strings.NewReader(script))
@@ -114,12 +118,22 @@ func (h *Handler) rendered(ctx context.Context, key string) (*rendered, error) {
 	})
 }
 
-func (h *Handler) script(key string, image *rendered) string {
-	version, line := "?version="+url.QueryEscape(image.base.Name)+"&arch="+url.QueryEscape(image.base.Architecture), image.line
+// networkParts are what the image of a key is started from over a network: addresses, and the kernel's command line.
+type networkParts struct{ kernel, initrd, rootfs, line string }
+
+func (h *Handler) parts(key string, image *rendered) networkParts {
+	version := "?version=" + url.QueryEscape(image.base.Name) + "&arch=" + url.QueryEscape(image.base.Architecture)
+	parts := networkParts{kernel: h.URL + "/boot-artifacts/kernel" + version, initrd: h.URL + "/images/" + key + "/pxe-initrd", line: image.line}
 	if _, ok := image.base.files[rootfsPath]; ok {
-		line = commandLine(line, fromAddress(h.URL+"/boot-artifacts/rootfs"+version))
+		parts.rootfs = h.URL + "/boot-artifacts/rootfs" + version
+		parts.line = commandLine(parts.line, fromAddress(parts.rootfs))
 	}
-	return fmt.Sprintf("#!ipxe\ninitrd --name initrd %s/images/%s/pxe-initrd\nkernel %s/boot-artifacts/kernel%s initrd=initrd %s\nboot\n", h.URL, key, h.URL, version, line)
+	return parts
+}
+
+func (h *Handler) script(key string, image *rendered) string {
+	parts := h.parts(key, image)
+	return fmt.Sprintf("#!ipxe\ninitrd --name initrd %s\nkernel %s initrd=initrd %s\nboot\n", parts.initrd, parts.kernel, parts.line)
 }
 
 func (h *Handler) part(w http.ResponseWriter, r *http.Request) {

@@ -29,6 +29,8 @@ type rendered struct {
 	modTime time.Time
 	// err is a refusal of the overlay, such as a TooLargeError.
 	err error
+	// sums is checksums, once.
+	sums func() (sums, error)
 }
 
 // iso is the whole image.
@@ -111,6 +113,7 @@ func render(ctx context.Context, catalog *Catalog, source Source, d Description,
 		return nil, err
 	}
 	r := &rendered{base: base, medium: base, modTime: d.ModTime}
+	r.sums = sync.OnceValues(r.checksums)
 	if r.archive, err = overlay.archive(); err != nil {
 		return nil, err
 	}

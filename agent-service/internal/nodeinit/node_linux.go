@@ -92,6 +92,7 @@ func (n node) programs() []supervise.Program {
 	}
 	if _, err := os.Stat(hostPath); err == nil {
 		programs = append(programs, n.reports()...)
+		programs = append(programs, supervise.Program{Name: "agent", After: []string{"network"}, Run: n.process(agentPath, "--host-file="+hostPath, "--resident")})
 	}
 	return programs
 }

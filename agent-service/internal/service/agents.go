@@ -184,6 +184,13 @@ func (s *Service) next(ctx context.Context, key domain.HostKey, carried *domain.
 	known := e.Host()
 	returns := !connected || lifecycle.Silent(known.State) && known.MediaConnected
 	e.Touch()
+	var of []agentproto.StepType
+	if carried != nil && carried.Registration == "" {
+		of = ofResident
+		if err := s.noteResident(ctx, known); err != nil {
+			return Instructions{}, err
+		}
+	}
 	if returns {
 		if err := s.Refresh(ctx, key); err != nil && domain.KindOf(err) != domain.NotFound {
 			return Instructions{}, err
@@ -203,7 +210,7 @@ func (s *Service) next(ctx context.Context, key domain.HostKey, carried *domain.
 		if carried != nil && !h.Stamps.Accept(*carried) {
 			return ended(h), nil
 		}
-		instructions, due, err := s.instruct(ctx, e, key)
+		instructions, due, err := s.instruct(ctx, e, key, of)
 		instructions.Held = s.Now().Sub(began)
 		if err != nil || due || hold == 0 {
 			return instructions, err
@@ -224,6 +231,18 @@ func (s *Service) next(ctx context.Context, key domain.HostKey, carried *domain.
 		case <-changed:
 		}
 	}
+}
+
+// noteResident keeps that the installed system of a host asks for instructions: it can be asked to restart into the discovery image.
+func (s *Service) noteResident(ctx context.Context, known *domain.Host) error {
+	if known.Resident || lifecycle.Busy(known.State) && !lifecycle.AfterReboot(known.Progress.Stage) {
+		return nil
+	}
+	_, err := s.change(ctx, domain.Machine, known.HostKey, func(_ context.Context, _ *transaction.Work, h *domain.Host) error {
+		h.Resident = true
+		return nil
+	})
+	return err
 }
 
 // Refresh brings a host's state up to date with what is known: a poll after silence, silence after polls.

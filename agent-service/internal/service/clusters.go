@@ -155,6 +155,9 @@ func (s *Service) DeleteCluster(ctx context.Context, by domain.Principal, id str
 		for _, h := range members {
 			if lifecycle.Busy(h.State) {
 				h.State = lifecycle.Cancelled
+				if h.Resident { // it runs from its disk, and can be asked to restart
+					h.State = lifecycle.Installed
+				}
 			}
 			if err := w.Abandon(ctx, h, c); err != nil {
 				return err

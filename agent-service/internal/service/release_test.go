@@ -288,3 +288,102 @@ func TestAnAgentThatDoesNotWipeIsNamed(t *testing.T) {
 	step, _ := s.asked()
 	assert.Nil(t, step)
 }
+
+// residentStamps are those that the token of the installed system carries.
+func (s *server) residentStamps() domain.Stamps {
+	return domain.Stamps{Binding: s.host().Stamps.Binding}
+}
+
+// polls is a poll of the installed system.
+func (s *server) polls(carried domain.Stamps) []agentproto.Step {
+	s.t.Helper()
+	got, err := s.NextInstructionsWith(s.t.Context(), s.key, carried, 0)
+	require.NoError(s.t, err)
+	return got.Steps
+}
+
+func TestAnInstalledSystemIsAskedToRestart(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		s, e, _ := w.installed(domain.WipeNone)
+		carried := s.residentStamps()
+		assert.Empty(t, s.polls(carried), "it serves its cluster")
+		h, err := w.UnbindHost(t.Context(), alice, s.key)
+		require.NoError(t, err)
+		assert.Equal(t, lifecycle.Reclaiming, h.State)
+		w.Service = w.restart()
+		steps := s.polls(carried)
+		require.Len(t, steps, 1)
+		require.Equal(t, agentproto.StepBootArtifacts, steps[0].Type)
+		assert.Contains(t, steps[0].Args[0], `"initrd_sha256":"22"`)
+		require.NoError(t, w.ReportStep(t.Context(), s.key, agentproto.StepReply{Type: steps[0].Type, ID: steps[0].ID}))
+		assert.Equal(t, lifecycle.ReclaimingRebooting, w.state(s.key))
+		w.Service = w.restart()
+		for range 2 { // the machine restarts before it is told, and is told again
+			w.pass(61 * time.Second)
+			steps = s.polls(carried)
+			require.Len(t, steps, 1)
+			assert.Equal(t, agentproto.StepRebootForReclaim, steps[0].Type)
+			assert.Contains(t, steps[0].Args[0], `"kernel_sha256":"11"`, "what was loaded may be gone")
+		}
+		s.boot(e)
+		assert.Equal(t, lifecycle.KnownUnbound, w.state(s.key))
+		assert.False(t, s.host().Resident)
+		got, err := w.NextInstructionsWith(t.Context(), s.key, carried, 0)
+		require.NoError(t, err)
+		assert.True(t, got.Ended, "the token of the installed system ended")
+	})
+}
+
+func TestAnInstalledSystemThatCannotRestartSaysSo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s, e, _ := w.installed(domain.WipeNone)
+	carried := s.residentStamps()
+	s.polls(carried)
+	_, err := w.UnbindHost(t.Context(), alice, s.key)
+	require.NoError(t, err)
+	for range 3 {
+		steps := s.polls(carried)
+		require.Len(t, steps, 1)
+		require.NoError(t, w.ReportStep(t.Context(), s.key, agentproto.StepReply{Type: steps[0].Type, ID: steps[0].ID, ExitCode: 1, Error: "operation not permitted"}))
+	}
+	h := s.host()
+	assert.Equal(t, lifecycle.UnbindingPendingUserAction, h.State)
+	assert.Contains(t, h.StateInfo, "operation not permitted")
+	s.boot(e)
+	assert.Equal(t, lifecycle.KnownUnbound, w.state(s.key))
+}
+
+// A machine that dies on its way back is given up after the time-out of silence, one that never asked at once.
+func TestADeadMachineIsGivenUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s, _, c := w.installed(domain.WipeInstalledDisk)
+	s.polls(s.residentStamps())
+	require.NoError(t, w.DeleteCluster(t.Context(), alice, c.ID, false))
+	assert.Equal(t, lifecycle.Reclaiming, w.state(s.key))
+	w.pass(3*time.Minute + 2*time.Second)
+	assert.Equal(t, lifecycle.UnbindingPendingUserAction, w.state(s.key))
+	s.bindMustBoot(w.cluster(alice))
+}
+
+func (s *server) bindMustBoot(c *domain.Cluster) {
+	s.t.Helper()
+	_, err := s.BindHost(s.t.Context(), alice, s.key, c.ID, false)
+	assert.Equal(s.t, "HostMustBoot", domain.ReasonOf(err))
+}
+
+// The token of an installed system opens no step of an installation, whatever state the host is in.
+func TestTheTokenOfAnInstalledSystemInstallsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, keys := w.ready(1)
+	w.install(c, keys)
+	h, err := w.GetHost(t.Context(), admin, keys[0])
+	require.NoError(t, err)
+	got, err := w.NextInstructionsWith(t.Context(), keys[0], domain.Stamps{Binding: h.Stamps.Binding}, 0)
+	require.NoError(t, err)
+	assert.Empty(t, got.Steps)
+	assert.Equal(t, []agentproto.StepType{agentproto.StepInstall}, w.steps(keys[0]), "and takes none from the agent")
+}

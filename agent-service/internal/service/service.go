@@ -53,6 +53,8 @@ type Options struct {
 	// RestoreTime is how long after a start InfraEnvs may come back that the service lost with its data, zero where nothing restores them. Their machines are asked to try again
 	// meanwhile: agents of assisted-service wait for ever after 401.
 	RestoreTime time.Duration
+	// BootArtifacts are what an installed system of an InfraEnv restarts into to be free again; nil where there are no discovery images.
+	BootArtifacts func(ctx context.Context, e *domain.InfraEnv) (agentproto.BootArtifactsArgs, error)
 	// CheckImage says whether there can be a discovery image of an InfraEnv, nil where that is not known.
 	CheckImage func(e *domain.InfraEnv) error
 	// Now is the clock. Its readings are monotonic.
@@ -132,6 +134,7 @@ func New(store transaction.Store, o Options) *Service {
 func (s *Service) rules() *hostplan.Rules {
 	return &hostplan.Rules{
 		Minimums: s.Minimums, OSImages: s.OSImages, RegistryImages: s.RegistryImages, InstallerImage: s.InstallerImage, AgentVersion: s.AgentVersion, Connected: s.engine.Hosts.Connected,
+		Reclaims: s.BootArtifacts != nil,
 	}
 }
 

@@ -65,9 +65,12 @@ func (w *world) restart() *service.Service {
 // begin is another process that has loaded nothing yet.
 func (w *world) begin() *service.Service {
 	return service.New(lockorder.Check(w.store), service.Options{
-		Now:      w.clock,
-		Log:      w.log,
-		BaseURL:  "https://muster.example.com",
+		Now:     w.clock,
+		Log:     w.log,
+		BaseURL: "https://muster.example.com",
+		BootArtifacts: func(context.Context, *domain.InfraEnv) (agentproto.BootArtifactsArgs, error) {
+			return agentproto.BootArtifactsArgs{KernelURL: "http://k", KernelSHA256: "11", InitrdURL: "http://i", InitrdSHA256: "22"}, nil
+		},
 		OSImages: []agentproto.OSImage{{Version: "4.18", URL: "https://images.example.com/disk.raw.gz", SHA256: fmt.Sprintf("%064d", 7)}},
 	})
 }

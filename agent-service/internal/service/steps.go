@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
@@ -21,8 +23,11 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
-// instruct says what the agent has to do; due is true where it must know now.
-func (s *Service) instruct(ctx context.Context, e *hostcache.Entry, key domain.HostKey) (answer Instructions, due bool, err error) {
+// ofResident are the steps of an installed system's agent.
+var ofResident = []agentproto.StepType{agentproto.StepBootArtifacts, agentproto.StepRebootForReclaim}
+
+// instruct says what the agent has to do, of some steps or, with nil, of all; due is true where it must know now.
+func (s *Service) instruct(ctx context.Context, e *hostcache.Entry, key domain.HostKey, of []agentproto.StepType) (answer Instructions, due bool, err error) {
 	h, types, news := e.Due(
 		func(h *domain.Host) (string, []agentproto.StepType) {
 			return hostplan.Situation(h), hostplan.Asked[h.State]
@@ -32,6 +37,9 @@ func (s *Service) instruct(ctx context.Context, e *hostcache.Entry, key domain.H
 	answer = Instructions{NextSeconds: 1, Revision: h.Revision}
 	var made []agentproto.StepType
 	for _, t := range types {
+		if of != nil && !slices.Contains(of, t) {
+			continue
+		}
 		arguments, wanted, err := s.arguments(ctx, h, t)
 		if err != nil {
 			return answer, false, err
@@ -47,12 +55,31 @@ func (s *Service) instruct(ctx context.Context, e *hostcache.Entry, key domain.H
 	return answer, news || len(answer.Steps) > 0, nil
 }
 
+// artifacts are what a host restarts into. They may be away for a while: the host is asked again.
+func (s *Service) artifacts(ctx context.Context, h *domain.Host) (*agentproto.BootArtifactsArgs, error) {
+	if s.BootArtifacts == nil || !h.Release.Left() {
+		return nil, nil
+	}
+	e, err := s.knownInfraEnv(ctx, h.InfraEnvID)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.BootArtifacts(ctx, e)
+	if err != nil {
+		s.Log.Warn("a released machine cannot restart into its discovery image at the moment", zap.Stringer("host", h.HostKey), zap.Error(err))
+		return nil, nil
+	}
+	return &found, nil
+}
+
 // arguments are those of a step; wanted is false where it has nothing to look at.
 func (s *Service) arguments(ctx context.Context, h *domain.Host, t agentproto.StepType) (arguments []string, wanted bool, err error) {
 	rules, known := s.rules(), hostplan.Known{}
 	switch {
 	case t == agentproto.StepNTP:
 		known.InfraEnv, err = s.knownInfraEnv(ctx, h.InfraEnvID)
+	case t == agentproto.StepBootArtifacts, t == agentproto.StepRebootForReclaim:
+		known.Artifacts, err = s.artifacts(ctx, h)
 	case t == agentproto.StepConnectivity:
 		known.Members = s.engine.Hosts.OfCluster(h.ClusterID)
 	case t == agentproto.StepUpgradeAgent && rules.Outdated(h):
@@ -136,12 +163,8 @@ func (s *Service) take(ctx context.Context, h *domain.Host, key domain.HostKey, 
 			w.TakeWipe(h, reply)
 			return nil
 		})
-	case agentproto.StepBootArtifacts:
-		verb := lifecycle.ReclaimReboot
-		if reply.ExitCode != 0 {
-			verb = lifecycle.ReclaimFail
-		}
-		return s.learn(ctx, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error { return w.Act(ctx, h, verb, nil) })
+	case agentproto.StepBootArtifacts, agentproto.StepRebootForReclaim:
+		return s.takeReclaim(ctx, key, reply)
 	default:
 	}
 	learned, err := hostplan.Understand(reply)
@@ -233,6 +256,36 @@ func (s *Service) takeInstall(ctx context.Context, key domain.HostKey, reply age
 		w.Tell(h, h.ClusterID, domain.Failure, "host_install_failed", false, "Host %s: the installation failed: %s", h.Label(), why)
 		return w.ActBecause(ctx, h, lifecycle.Fail, nil, "", why)
 	})
+}
+
+// reclaimAttempts is how often a machine may fail to restart into its discovery image: what it downloads may change while it does.
+const reclaimAttempts = 3
+
+// takeReclaim lets a machine restart that has all that it needs, and gives up one that cannot.
+func (s *Service) takeReclaim(ctx context.Context, key domain.HostKey, reply agentproto.StepReply) error {
+	again := false
+	err := s.learn(ctx, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
+		again = false
+		switch {
+		case h.State != lifecycle.Reclaiming && h.State != lifecycle.ReclaimingRebooting:
+			return nil
+		case reply.ExitCode == 0 && reply.Type == agentproto.StepBootArtifacts:
+			return w.Act(ctx, h, lifecycle.ReclaimReboot, nil)
+		case reply.ExitCode == 0:
+			return nil
+		}
+		why := domain.Truncate(domain.WithoutSecrets(cmp.Or(reply.Error, reply.Output, "the agent does not say why")), 1000)
+		if h.Attempts++; h.Attempts < reclaimAttempts {
+			again = true
+			return nil
+		}
+		w.Tell(h, "", domain.Warning, "host_reclaim_failed", true, "Host %s: it cannot restart into the discovery image by itself: %s", h.FreeLabel(), why)
+		return w.ActBecause(ctx, h, lifecycle.ReclaimFail, nil, "", why)
+	})
+	if e := s.engine.Hosts.Get(key); e != nil && again {
+		e.AskAgain()
+	}
+	return err
 }
 
 // takeUpgrade tells why an agent could not be upgraded. One that was registers again.
