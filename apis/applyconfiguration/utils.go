@@ -11,12 +11,14 @@ import (
 	hivev1 "github.com/muster-io/muster/apis/applyconfiguration/hive/v1"
 	applyconfigurationhiveextensionsv1beta1 "github.com/muster-io/muster/apis/applyconfiguration/hiveextensions/v1beta1"
 	applyconfigurationinfrastructurev1beta1 "github.com/muster-io/muster/apis/applyconfiguration/infrastructure/v1beta1"
+	infrastructurev1beta2 "github.com/muster-io/muster/apis/applyconfiguration/infrastructure/v1beta2"
 	internal "github.com/muster-io/muster/apis/applyconfiguration/internal"
 	ipamv1alpha1 "github.com/muster-io/muster/apis/applyconfiguration/ipam/v1alpha1"
 	applyconfigurationmetal3v1alpha1 "github.com/muster-io/muster/apis/applyconfiguration/metal3/v1alpha1"
 	v1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextensionsv1beta1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 	infrastructurev1beta1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
+	v1beta2 "github.com/muster-io/muster/apis/infrastructure/v1beta2"
 	v1alpha1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	metal3v1alpha1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	runtime "k8s.io/apimachinery/pkg/runtime"
@@ -315,6 +317,30 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationinfrastructurev1beta1.ServicesIPv6ApplyConfiguration{}
 	case infrastructurev1beta1.SchemeGroupVersion.WithKind("VLAN"):
 		return &applyconfigurationinfrastructurev1beta1.VLANApplyConfiguration{}
+
+		// Group=infrastructure.cluster.x-k8s.io, Version=v1beta2
+	case v1beta2.SchemeGroupVersion.WithKind("Bond"):
+		return &infrastructurev1beta2.BondApplyConfiguration{}
+	case v1beta2.SchemeGroupVersion.WithKind("BondParameter"):
+		return &infrastructurev1beta2.BondParameterApplyConfiguration{}
+	case v1beta2.SchemeGroupVersion.WithKind("IndexEntry"):
+		return &infrastructurev1beta2.IndexEntryApplyConfiguration{}
+	case v1beta2.SchemeGroupVersion.WithKind("MetaData"):
+		return &infrastructurev1beta2.MetaDataApplyConfiguration{}
+	case v1beta2.SchemeGroupVersion.WithKind("Metal3Data"):
+		return &infrastructurev1beta2.Metal3DataApplyConfiguration{}
+	case v1beta2.SchemeGroupVersion.WithKind("Metal3DataClaim"):
+		return &infrastructurev1beta2.Metal3DataClaimApplyConfiguration{}
+	case v1beta2.SchemeGroupVersion.WithKind("Metal3DataTemplate"):
+		return &infrastructurev1beta2.Metal3DataTemplateApplyConfiguration{}
+	case v1beta2.SchemeGroupVersion.WithKind("Metal3DataTemplateSpec"):
+		return &infrastructurev1beta2.Metal3DataTemplateSpecApplyConfiguration{}
+	case v1beta2.SchemeGroupVersion.WithKind("Metal3DataTemplateStatus"):
+		return &infrastructurev1beta2.Metal3DataTemplateStatusApplyConfiguration{}
+	case v1beta2.SchemeGroupVersion.WithKind("NetworkData"):
+		return &infrastructurev1beta2.NetworkDataApplyConfiguration{}
+	case v1beta2.SchemeGroupVersion.WithKind("NetworkLinks"):
+		return &infrastructurev1beta2.NetworkLinksApplyConfiguration{}
 
 		// Group=ipam.metal3.io, Version=v1alpha1
 	case v1alpha1.SchemeGroupVersion.WithKind("AllowedNamespaces"):

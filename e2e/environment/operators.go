@@ -82,7 +82,9 @@ func PoolOperator() Operator {
 func IPAMOperator() Operator {
 	return Operator{
 		Name: "ipam-operator", Namespace: "muster-ipam-operator", ServiceAccount: "ipam-operator",
-		Args: func(string) []string { return []string{"--network-data"} },
+		Args: func(string) []string {
+			return append([]string{"--network-data"}, webhook()...)
+		},
 	}
 }
 
@@ -91,14 +93,19 @@ func DiscoveryOperator() Operator {
 	return Operator{
 		Name: "discovery-operator", Namespace: "muster-discovery-operator", ServiceAccount: "discovery-operator",
 		Args: func(string) []string {
-			args := []string{"--provisioner=demo", "--demo-machines=8", "--demo-interval=400ms"}
-			if port, err := porttest.Find(); err == nil {
-				address := "127.0.0.1:" + port
-				args = append(args, "--webhook-bind-address="+address, "--webhook-url=https://"+address)
-			}
-			return args
+			return append([]string{"--provisioner=demo", "--demo-machines=8", "--demo-interval=400ms"}, webhook()...)
 		},
 	}
+}
+
+// webhook are the flags by which an operator answers the API server beside it.
+func webhook() []string {
+	port, err := porttest.Find()
+	if err != nil {
+		return nil
+	}
+	address := "127.0.0.1:" + port
+	return []string{"--webhook-bind-address=" + address, "--webhook-url=https://" + address}
 }
 
 // AgentService looks after hosts that booted its discovery images; people come to it with tokens that the control plane knows.

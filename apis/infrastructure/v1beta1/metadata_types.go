@@ -145,15 +145,15 @@ type MetaDataFromPool struct {
 	Key string `json:"key"`
 	// name of the pool.
 	// +required
-	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:MaxLength=512
 	Name string `json:"name"`
 	// apiGroup of the pool.
 	// +optional
-	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:MaxLength=512
 	APIGroup string `json:"apiGroup,omitempty"`
 	// kind of the pool.
 	// +optional
-	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:MaxLength=512
 	Kind string `json:"kind,omitempty"`
 }
 

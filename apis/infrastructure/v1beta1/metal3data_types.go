@@ -49,6 +49,7 @@ type Metal3DataStatus struct {
 //
 // +genclient
 // +kubebuilder:object:root=true
+// +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels="muster.io/crds=network-data"
 // +kubebuilder:resource:path=metal3datas,scope=Namespaced,categories=cluster-api;muster,shortName=m3d;m3data;m3datas;metal3d;metal3data

@@ -29,6 +29,7 @@ type Metal3DataClaimStatus struct {
 //
 // +genclient
 // +kubebuilder:object:root=true
+// +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels="muster.io/crds=network-data"
 // +kubebuilder:resource:path=metal3dataclaims,scope=Namespaced,categories=cluster-api;muster,shortName=m3dc;m3dataclaim;m3dataclaims;metal3dc;metal3dataclaim

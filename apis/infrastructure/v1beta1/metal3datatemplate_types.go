@@ -43,6 +43,7 @@ type Metal3DataTemplateStatus struct {
 //
 // +genclient
 // +kubebuilder:object:root=true
+// +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels="muster.io/crds=network-data"
 // +kubebuilder:resource:path=metal3datatemplates,scope=Namespaced,categories=cluster-api;muster,shortName=m3dt;m3datatemplate;m3datatemplates;metal3dt;metal3datatemplate

@@ -186,11 +186,11 @@ type Networks struct {
 type NetworkSource struct {
 	// ipAddressFromIPPool is the name of an IPPool.
 	// +optional
-	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:MaxLength=512
 	IPAddressFromIPPool string `json:"ipAddressFromIPPool,omitempty"`
 	// ipAddressfromIPPool is another spelling of ipAddressFromIPPool.
 	// +optional
-	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:MaxLength=512
 	IPAddressfromIPPool string `json:"ipAddressfromIPPool,omitempty"`
 	// fromPoolRef names a pool of any kind.
 	// +optional
@@ -316,7 +316,7 @@ type RouteIPv6 struct {
 type GatewaySource struct {
 	// fromIPPool is the name of an IPPool.
 	// +optional
-	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:MaxLength=512
 	FromIPPool *string `json:"fromIPPool,omitempty"`
 	// fromPoolRef names a pool of any kind.
 	// +optional
@@ -355,7 +355,7 @@ type ServicesIPv4 struct {
 	DNS []IPv4Str `json:"dns,omitempty"`
 	// dnsFromIPPool is the name of a pool whose name servers follow those of dns.
 	// +optional
-	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:MaxLength=512
 	DNSFromIPPool *string `json:"dnsFromIPPool,omitempty"`
 }
 
@@ -368,7 +368,7 @@ type ServicesIPv6 struct {
 	DNS []IPv6Str `json:"dns,omitempty"`
 	// dnsFromIPPool is the name of a pool whose name servers follow those of dns.
 	// +optional
-	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:MaxLength=512
 	DNSFromIPPool *string `json:"dnsFromIPPool,omitempty"`
 }
 
@@ -381,6 +381,6 @@ type NetworkServices struct {
 	DNS []IPStr `json:"dns,omitempty"`
 	// dnsFromIPPool is the name of a pool whose name servers follow those of dns.
 	// +optional
-	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:MaxLength=512
 	DNSFromIPPool *string `json:"dnsFromIPPool,omitempty"`
 }

@@ -28,6 +28,16 @@ import (
 // Path is where the check is served.
 const Path = "/validate-metal3-io-v1alpha1-baremetalhost"
 
+// Names of what the check needs in the cluster. The Service is in the operator's namespace, and a Secret of its name has the certificate.
+const (
+	ConfigurationName = "baremetalhosts.discovery.muster.io"
+	ServiceName       = "discovery-operator-webhook"
+)
+
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=baremetalhosts.discovery.muster.io,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",namespace=muster-discovery-operator,resources=secrets,verbs=create
+// +kubebuilder:rbac:groups="",namespace=muster-discovery-operator,resources=secrets,resourceNames=discovery-operator-webhook,verbs=get;update
+
 // Indexes that find hosts: by a MAC of any of their interfaces, and by what identifies their management controller.
 const (
 	macIndex = "mac"

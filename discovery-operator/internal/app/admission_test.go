@@ -152,7 +152,7 @@ func TestTheCheckKeepsItsOwnCertificate(t *testing.T) {
 	w.checked(admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/")})
 	w.refusesTwins()
 
-	key := types.NamespacedName{Namespace: w.system, Name: admission.SecretName}
+	key := types.NamespacedName{Namespace: w.system, Name: admission.ServiceName}
 	var before, after corev1.Secret
 	require.NoError(t, w.Get(t.Context(), key, &before))
 	require.NoError(t, w.Delete(t.Context(), &before))

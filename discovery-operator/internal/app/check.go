@@ -15,6 +15,7 @@ import (
 	webhookadmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/webhookcert"
 	"github.com/muster-io/muster/discovery-operator/internal/admission"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 	"github.com/muster-io/muster/discovery-operator/internal/reserve"
@@ -24,7 +25,7 @@ import (
 type check struct {
 	server webhook.Server
 	// rotator makes the certificate; nil where files hold it.
-	rotator *admission.CertRotator
+	rotator *webhookcert.CertRotator
 }
 
 func newCheck(o Options) (check, error) {
@@ -35,7 +36,10 @@ func newCheck(o Options) (check, error) {
 	options := webhook.Options{Host: host, Port: port, CertDir: o.WebhookCertDir}
 	var c check
 	if o.WebhookCertDir == "" {
-		c.rotator = &admission.CertRotator{Namespace: o.Namespace, URL: o.WebhookURL}
+		c.rotator = &webhookcert.CertRotator{
+			Target:    webhookcert.ValidatingWebhook{ConfigurationName: admission.ConfigurationName, WebhookPath: admission.Path},
+			Namespace: o.Namespace, Name: admission.ServiceName, URL: o.WebhookURL,
+		}
 		options.TLSOpts = []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = c.rotator.GetCertificate }}
 	}
 	c.server = webhook.NewServer(options)
@@ -65,8 +69,8 @@ func (c check) addTo(ctx context.Context, mgr ctrl.Manager, o Options, from *sou
 	if c.rotator == nil {
 		return nil
 	}
-	c.rotator.Reader, c.rotator.Live = mgr.GetCache(), plain
-	return wrap(c.rotator.SetupWithManager(mgr), "adding the rotation of the certificate")
+	c.rotator.Live = plain
+	return wrap(c.rotator.SetupWithManager(mgr, "admission"), "adding the rotation of the certificate")
 }
 
 // discovered asks the Ironics of all resources. All replicas do, because all serve the check.

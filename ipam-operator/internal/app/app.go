@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/muster-io/muster/apis/buildinfo"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
@@ -61,13 +62,20 @@ func RunWith(ctx context.Context, o Options, config *rest.Config) error {
 	if err := servedkinds.Wait(ctx, config, ctrl.Log, o.HealthProbeBindAddress, o.kinds()...); err != nil {
 		return err
 	}
-	mgr, err := newManager(o, config)
+	converter, err := newConversion(o)
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(o, config, converter.webhookServer())
 	if err != nil {
 		return err
 	}
 	registry := o.registry()
 	registry.MustRegister(requests, buildinfo.Metric("ipam-operator"))
 	if err := addControllers(ctx, mgr, o, registry); err != nil {
+		return err
+	}
+	if err := converter.addTo(ctx, mgr); err != nil {
 		return err
 	}
 	if err := addProbes(mgr); err != nil {
@@ -122,7 +130,7 @@ func loadConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-func newManager(o Options, config *rest.Config) (ctrl.Manager, error) {
+func newManager(o Options, config *rest.Config, server webhook.Server) (ctrl.Manager, error) {
 	scheme, err := NewScheme()
 	if err != nil {
 		return nil, err
@@ -135,6 +143,7 @@ func newManager(o Options, config *rest.Config) (ctrl.Manager, error) {
 			BindAddress: o.MetricsBindAddress, SecureServing: true, FilterProvider: metricsauth.RefuseUnknownTokens(filters.WithAuthenticationAndAuthorization),
 		},
 		HealthProbeBindAddress:        o.HealthProbeBindAddress,
+		WebhookServer:                 server,
 		LeaderElection:                o.LeaderElect,
 		LeaderElectionID:              leaderElectionID,
 		LeaderElectionNamespace:       o.LeaderElectionNamespace,

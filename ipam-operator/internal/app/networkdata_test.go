@@ -49,6 +49,7 @@ spec:
 func newDataWorld(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
+	w.install("namespace.yaml")
 	w.install("../../components/network-data/role.yaml")
 	w.install("../../components/network-data/role_binding.yaml")
 	return w

@@ -4,10 +4,12 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
 	"net/url"
+	"os"
 	"slices"
 	"time"
 
@@ -39,6 +41,9 @@ type Options struct {
 	InventoryURL            string
 	InventoryTokenFile      string
 	InventoryInterval       time.Duration
+	WebhookBindAddress      string
+	WebhookURL              string
+	WebhookNamespace        string
 
 	// registerer lets more than one operator run in one process, for tests: it has the metrics of this one, and names need not be unique.
 	registerer prometheus.Registerer
@@ -80,6 +85,10 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.InventoryURL, "inventory-url", "", "URL of an inventory of addresses that says what is taken and hears what was given, over HTTP; empty for none")
 	flags.StringVar(&o.InventoryTokenFile, "inventory-token-file", "", "file with a bearer token for the inventory; empty for none")
 	flags.DurationVar(&o.InventoryInterval, "inventory-interval", time.Minute, "interval between questions to the inventory about a pool")
+	flags.StringVar(&o.WebhookBindAddress, "webhook-bind-address", "0", "address of the conversion of Metal3DataTemplates between their versions, over TLS; 0: none")
+	flags.StringVar(&o.WebhookURL, "webhook-url", "", "where the API server reaches the conversion, such as https://127.0.0.1:9443; without it, at the Service")
+	flags.StringVar(&o.WebhookNamespace, "webhook-namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "muster-ipam-operator"),
+		"namespace of the Service "+webhookName+" and of the Secret with its certificate, which the operator makes")
 	flags.IntVar(&o.DataWorkers, "data-workers", 10, "number of Metal3Data rendered in parallel")
 }
 
@@ -114,6 +123,9 @@ func (o *Options) Validate() error {
 		if o.InventoryInterval < time.Second {
 			errs = append(errs, fmt.Errorf("--inventory-interval=%s: write 1s or more", o.InventoryInterval))
 		}
+	}
+	if err := o.validateWebhook(); err != nil {
+		errs = append(errs, err)
 	}
 	if o.PoolStatusInterval < 0 {
 		errs = append(errs, fmt.Errorf("--pool-status-interval=%s: write a time that is not negative", o.PoolStatusInterval))

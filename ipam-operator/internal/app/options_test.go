@@ -26,6 +26,9 @@ func TestParseOptions(t *testing.T) {
 		"--pool-status-interval=-1s":              "--pool-status-interval=-1s: write a time that is not negative",
 		"--inventory-url=inventory:8080":          "--inventory-url: write a URL such as https://inventory.example.com, without credentials",
 		"--inventory-url=http://a:b@inventory":    "--inventory-url: write a URL such as https://inventory.example.com, without credentials",
+		"--webhook-bind-address=9443":             "--webhook-bind-address=9443: write an address such as :9443, or 0",
+		"--webhook-bind-address=:9443":            "--webhook-bind-address: add --network-data, whose kinds are converted",
+		"--webhook-url=http://127.0.0.1:9443":     "--webhook-url=http://127.0.0.1:9443: write a URL without path such as https://127.0.0.1:9443",
 		"run":                                     `unexpected argument "run": all settings are flags`,
 	} {
 		_, err := ParseOptions([]string{argument})

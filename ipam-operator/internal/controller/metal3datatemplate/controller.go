@@ -68,6 +68,8 @@ func New(deps Deps) *Reconciler { return &Reconciler{Deps: deps} }
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3datatemplates,verbs=get;list;watch;update;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3datatemplates/status,verbs=get;update;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3datas,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=metal3datatemplates.infrastructure.cluster.x-k8s.io,verbs=get;patch
+// +kubebuilder:rbac:groups="",namespace=muster-ipam-operator,resources=secrets,resourceNames=ipam-operator-webhook,verbs=update
 
 // Reconcile brings the metadata and the status of one template up to date.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
