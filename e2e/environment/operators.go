@@ -11,7 +11,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -43,21 +42,6 @@ func (o Operator) ID() string {
 
 // HostedListenAddress is what hosted clusters of later PoolOperators listen on; empty for loopback. Set it before an environment is made.
 var HostedListenAddress string
-
-// Reachable returns an IPv4 address of this machine that other machines reach; "" if it has none.
-func Reachable() string {
-	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		return ""
-	}
-	for _, address := range addresses {
-		prefix, err := netip.ParsePrefix(address.String())
-		if err == nil && prefix.Addr().Is4() && prefix.Addr().IsGlobalUnicast() {
-			return prefix.Addr().String()
-		}
-	}
-	return ""
-}
 
 // Listen listens at a free port of the address.
 func Listen(ctx context.Context, address string) (net.Listener, error) {

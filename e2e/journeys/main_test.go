@@ -20,6 +20,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/muster-io/muster/apis/addresstest"
 	"github.com/muster-io/muster/e2e/environment"
 )
 
@@ -54,7 +55,7 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	environment.HostedListenAddress = environment.Reachable()
+	environment.HostedListenAddress = addresstest.Reachable()
 	env, err := environment.FromEnvironment(ctx, func(s string) { fmt.Println("e2e:", s) })
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)

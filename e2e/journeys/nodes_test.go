@@ -16,19 +16,18 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/apis/addresstest"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
-	"github.com/muster-io/muster/e2e/environment"
+	"github.com/muster-io/muster/apis/needtest"
 )
 
 // A pool's clusters take nodes: each has a Secret by which machines join, which the user of a claim does not read. What the user
 // removes inside the cluster comes back, and what is lost beside it too.
 func TestClustersOfAPoolTakeNodes(t *testing.T) {
-	switch {
-	case nodes || foreign:
+	if nodes || foreign {
 		t.Skip("hosted clusters that run as pods take no nodes")
-	case environment.Reachable() == "":
-		t.Skip("this machine has no address but loopback: nodes could not reach a cluster on it")
 	}
+	needtest.Part(t, addresstest.Reachable() != "", "this machine has no address but loopback: nodes could not reach a cluster on it")
 	w := newWorld(t)
 	pool := w.hostedPool("nodes", 1, 1)
 	pool.Spec.Platform.Hosted.Nodes = &hivev1.HostedNodes{PodCIDR: "10.200.0.0/16"}
@@ -41,7 +40,7 @@ func TestClustersOfAPoolTakeNodes(t *testing.T) {
 	secret := &corev1.Secret{}
 	require.NoError(t, w.admin.Get(t.Context(), key, secret))
 	assert.Equal(t, corev1.SecretType(hivev1.SecretTypeNodeAccess), secret.Type)
-	assert.Contains(t, string(secret.Data[hivev1.NodeAccessKeyServer]), "https://"+environment.Reachable()+":")
+	assert.Contains(t, string(secret.Data[hivev1.NodeAccessKeyServer]), "https://"+addresstest.Reachable()+":")
 	assert.Equal(t, "10.200.0.0/16", string(secret.Data[hivev1.NodeAccessKeyPodCIDR]))
 	assert.True(t, apierrors.IsForbidden(w.as("alice").Get(t.Context(), key, &corev1.Secret{})), "it is not the user's")
 

@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/muster-io/muster/apis/addresstest"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
@@ -58,7 +59,7 @@ type rack struct {
 func newRack(t *testing.T) *rack {
 	t.Helper()
 	machinetest.NeedCores(t, "MUSTER_RACK_TESTS")
-	address := environment.Reachable()
+	address := addresstest.Reachable()
 	needtest.Part(t, address != "", "this machine has no address but loopback: machines could not reach what runs here")
 	for name, made := range map[string]string{"live/live.iso": "make live-image", "node/node.img.zst": "make node-image"} {
 		path, err := checkout.Path("bin", name)

@@ -12,7 +12,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
-	"net"
 	"net/netip"
 	"testing"
 	"time"
@@ -29,6 +28,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/muster-io/muster/apis/addresstest"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/apis/needtest"
 	"github.com/muster-io/muster/pool-operator/internal/controlplane"
@@ -50,16 +50,9 @@ var settings = nodeaccess.Settings{
 // reachable returns an address of this machine that other machines reach.
 func reachable(t *testing.T) netip.Addr {
 	t.Helper()
-	addresses, err := net.InterfaceAddrs()
-	require.NoError(t, err)
-	for _, address := range addresses {
-		prefix, err := netip.ParsePrefix(address.String())
-		if err == nil && prefix.Addr().Is4() && prefix.Addr().IsGlobalUnicast() {
-			return prefix.Addr()
-		}
-	}
-	t.Skip("this machine has no address but loopback: nodes could not reach a cluster on it")
-	return netip.Addr{}
+	address := addresstest.Reachable()
+	needtest.Part(t, address != "", "this machine has no address but loopback: nodes could not reach a cluster on it")
+	return netip.MustParseAddr(address)
 }
 
 // start runs a hosted cluster that takes nodes, and returns how to get into it.
