@@ -41,7 +41,6 @@ func (r *Reconciler) execute(ctx context.Context, p *pass, actions []poolplan.Ac
 		mu   sync.Mutex
 		errs []error
 		wait sync.WaitGroup
-		left = longestYield
 		// skipped says that the view is behind what this process did or lost.
 		skipped bool
 	)
@@ -55,7 +54,7 @@ func (r *Reconciler) execute(ctx context.Context, p *pass, actions []poolplan.Ac
 		case carryOut:
 		}
 		if urgency(a) > 0 {
-			left -= r.yield(ctx, left)
+			r.yield(ctx, p)
 		}
 		select {
 		case r.free <- struct{}{}:
@@ -99,30 +98,6 @@ func (r *Reconciler) afterSkip(p *pass, skipped bool) (delay time.Duration) {
 		p.memory.skips++
 	})
 	return delay
-}
-
-// longestYield is how long a pass waits at most for claims that are being served. Where claims come all the time, pools still fill.
-const longestYield = 3 * time.Second
-
-// yield lets claims that are being served go first, for at most so long: a pool that fills would take its share of the API server from them. It returns how long it took.
-func (r *Reconciler) yield(ctx context.Context, most time.Duration) time.Duration {
-	if r.Claims == nil || most <= 0 {
-		return 0
-	}
-	idle := r.Claims.Idle()
-	select {
-	case <-idle:
-		return 0
-	default:
-	}
-	started, enough := time.Now(), time.NewTimer(most)
-	defer enough.Stop()
-	select {
-	case <-idle:
-	case <-enough.C:
-	case <-ctx.Done():
-	}
-	return time.Since(started)
 }
 
 // urgentFirst puts actions first that claims wait for: clusters that wake up.

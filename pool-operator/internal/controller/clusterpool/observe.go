@@ -26,6 +26,7 @@ type pass struct {
 	snapshot poolplan.Snapshot
 	memory   *poolMemory
 	sources  sources
+	courtesy courtesy
 }
 
 // observe reads everything that a decision about the pool is made from, from the cache.
