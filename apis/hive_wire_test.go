@@ -4,7 +4,11 @@
 package apis_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"io"
+	"os"
 	"testing"
 	"time"
 
@@ -12,11 +16,15 @@ import (
 	"github.com/stretchr/testify/require"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1ac "github.com/muster-io/muster/apis/applyconfiguration/hive/v1"
@@ -169,6 +177,42 @@ func TestPoolIsScaledByAutoscalers(t *testing.T) {
 	scale.ResourceVersion = ""
 	scale.Spec.Replicas = -1
 	assert.Error(t, a.SubResource("scale").Update(t.Context(), p, client.WithSubResourceBody(scale)))
+}
+
+// The roles that the operator is deployed with let those who may edit pools scale them, and those who may only look not.
+func TestEditorsOfPoolsScaleThem(t *testing.T) {
+	a := newAPI(t)
+	u := a.mustCreate(t, awsPool)
+	data, err := os.ReadFile("../deploy/base/pool-operator/user_roles.yaml")
+	require.NoError(t, err)
+	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
+	for {
+		role := &rbacv1.ClusterRole{}
+		if err := decoder.Decode(role); errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, a.Create(t.Context(), role))
+		t.Cleanup(func() { require.NoError(t, a.Delete(context.WithoutCancel(t.Context()), role)) })
+		require.NoError(t, a.Create(t.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: role.Name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: role.Name}},
+		}))
+	}
+	scale := func(user string) error {
+		config := rest.CopyConfig(a.config)
+		config.Impersonate = rest.ImpersonationConfig{UserName: user}
+		c, pool := newClient(t, config), &hivev1.ClusterPool{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: u.GetName()}}
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":4}}`))
+		return c.SubResource("scale").Patch(t.Context(), pool, patch)
+	}
+	for _, user := range []string{"pool-operator-edit", "hive-cluster-pool-admin"} {
+		require.EventuallyWithT(t, func(c *assert.CollectT) { assert.NoError(c, scale(user)) }, time.Minute, 50*time.Millisecond, "%s may scale", user)
+	}
+	require.True(t, apierrors.IsForbidden(scale("pool-operator-view")))
+	p := &hivev1.ClusterPool{}
+	require.NoError(t, a.Get(t.Context(), client.ObjectKeyFromObject(u), p))
+	assert.Equal(t, int32(4), p.Spec.Size)
 }
 
 func TestClaimsOfAPoolCanBeSelected(t *testing.T) {

@@ -86,6 +86,9 @@ func TestHibernateAfter(t *testing.T) {
 				cd.Spec.ClusterPoolRef = &hivev1.ClusterPoolReference{Namespace: "n", PoolName: "p"}
 			}), 100 * time.Hour, Decision{Why: WhyUnclaimed},
 		},
+		"a claim that does not say since when it has the cluster lets it run": {
+			cluster(claimed(0), func(cd *hivev1.ClusterDeployment) { cd.Spec.ClusterPoolRef.ClaimedTimestamp = nil }), 100 * time.Hour, Decision{Why: WhyClaimTimeUnknown},
+		},
 		"a cluster that still installs is left alone, whatever its power state was changed to": {
 			cluster(func(cd *hivev1.ClusterDeployment) {
 				cd.Spec.Installed, cd.Spec.PowerState = false, hivev1.PowerStateRunning

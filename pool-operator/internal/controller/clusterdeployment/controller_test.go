@@ -27,6 +27,7 @@ func TestAClusterIsInstalled(t *testing.T) {
 	s.run()
 	assert.Equal(t, "False/Provisioning", said(s.cluster(), hivev1.ClusterDeploymentProvisioned))
 	assert.False(t, s.cluster().Spec.Installed)
+	assert.Equal(t, hivev1.PlatformHosted, s.cluster().Labels[hivev1.LabelClusterPlatform], "the column PLATFORM is not blank")
 	assert.Empty(t, s.secrets(), "there is nothing to publish yet")
 
 	s.world.Finish(s.ref())

@@ -143,4 +143,5 @@ func TestAKindOfInstallObjectThatDoesNotExistIsSaidToBeMissing(t *testing.T) {
 		c := hivev1.FindCondition(cluster.Status.Conditions, hivev1.ClusterDeploymentRequirementsMet)
 		return c != nil && c.Message == "There is no kind NoInstall in nowhere.example.org/v1, which spec.clusterInstallRef names."
 	}, patience, 50*time.Millisecond)
+	assert.Equal(t, cluster.Spec.Platform.Name(), cluster.Labels[hivev1.LabelClusterPlatform], "the column PLATFORM is not blank")
 }

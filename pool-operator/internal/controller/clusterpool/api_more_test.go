@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -97,6 +98,7 @@ func TestNewClustersLookAsThePoolSays(t *testing.T) {
 	require.Equal(t, "a", cd.Labels["team"])
 	require.Equal(t, w.ns, cd.Labels[hivev1.LabelClusterPoolNamespace])
 	require.Equal(t, "p", cd.Labels[hivev1.LabelClusterPoolName])
+	require.Equal(t, hivev1.PlatformHosted, cd.Labels[hivev1.LabelClusterPlatform])
 	require.Equal(t, "b", cd.Annotations["note"])
 	require.NotEmpty(t, cd.Annotations[hivev1.AnnotationClusterPoolSpecHash])
 	require.Equal(t, time.Hour, cd.Spec.HibernateAfter.Duration)
@@ -105,6 +107,22 @@ func TestNewClustersLookAsThePoolSays(t *testing.T) {
 	require.Equal(t, hivev1.PowerStateHibernating, cd.Spec.PowerState)
 	require.Equal(t, hivev1.ClusterPoolReference{Namespace: w.ns, PoolName: "p"}, *cd.Spec.ClusterPoolRef)
 	require.Equal(t, map[string]string{"red": cd.Namespace}, w.pool("p").Status.ClusterNameUsage)
+}
+
+// Columns and autoscalers show a count that is absent as unknown.
+func TestCountsAreThereWhenTheyAreZero(t *testing.T) {
+	w := newWorld(t)
+	w.replica()
+	w.create(testobj.Pool("p", testobj.In(w.ns), testobj.Size(0)))
+	w.settled("p", 0)
+	stored := &unstructured.Unstructured{}
+	stored.SetGroupVersionKind(hivev1.GroupVersion.WithKind("ClusterPool"))
+	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: w.ns, Name: "p"}, stored))
+	status, _, err := unstructured.NestedMap(stored.Object, "status")
+	require.NoError(t, err)
+	for _, count := range []string{"size", "standby", "ready"} {
+		require.Equal(t, int64(0), status[count], count)
+	}
 }
 
 func TestClaimedClustersKeepThePool(t *testing.T) {
