@@ -1,8 +1,8 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission refuses a second BareMetalHost of one boot MAC or management controller, whoever creates it, and a host whose machine Ironic has
-// discovered with a driver that reaches no management controller. What it admits it reserves, by the rule by which discovery reserves, so that two
+// Package admission refuses a second BareMetalHost of one boot MAC or management controller, from any client, and a host whose machine Ironic has
+// discovered with a driver that reaches no management controller. It reserves the boot MAC of each admitted host by the same rule as discovery, so that two
 // requests at the same moment cannot both be admitted. That discovery makes no second host does not rest on it.
 package admission
 

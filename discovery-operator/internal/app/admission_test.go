@@ -111,7 +111,7 @@ func TestOneRuleForHostsMadeByHand(t *testing.T) {
 	require.ErrorContains(t, register("twin", demo.MAC(1, 1), ""), "/node-00001", "any interface of a discovered host counts")
 	require.ErrorContains(t, register("by-hand", "", "ipmi://172.0.0.1"), "/node-00001", "so does the management controller that it reported")
 	err := register("by-hand", demo.MAC(2, 0), "redfish://192.0.2.2/redfish/v1/Systems/1")
-	require.ErrorContains(t, err, uuid, "Ironic knows the machine, with a driver that reaches nobody")
+	require.ErrorContains(t, err, uuid, "Ironic knows the machine, with a driver that reaches no management controller")
 	require.ErrorContains(t, err, "let a BareMetalHostDiscovery make its host")
 	require.NoError(t, register("dry", "02:00:00:00:00:07", "ipmi://192.0.2.7", client.DryRunAll))
 	require.NoError(t, register("first", "02:00:00:00:00:07", "ipmi://192.0.2.7"), "a dry run reserves nothing")
@@ -132,13 +132,13 @@ func TestOneRuleForHostsMadeByHand(t *testing.T) {
 		}
 		assert.Equal(t, 1, admitted)
 	})
-	t.Run("what is deleted can be registered again", func(t *testing.T) {
+	t.Run("a deleted host can be registered again", func(t *testing.T) {
 		require.NoError(t, w.Delete(t.Context(), &metal3v1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "first"}}))
 		require.NoError(t, register("first", "02:00:00:00:00:07", "ipmi://192.0.2.7"))
 	})
 }
 
-// TestTheCheckKeepsItsOwnCertificate lets two replicas make one certificate and tell the API server of it, and again when somebody
+// TestTheCheckKeepsItsOwnCertificate lets two replicas make one certificate and tell the API server of it, and again when a user
 // takes it away.
 func TestTheCheckKeepsItsOwnCertificate(t *testing.T) {
 	w := newWorld(t)

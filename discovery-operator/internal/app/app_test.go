@@ -114,7 +114,7 @@ func (w *world) grant() {
 	}
 }
 
-// clear deletes what the test made, so that nobody watches more and more objects.
+// clear deletes what the test made, so that informers do not watch more and more objects.
 func (w *world) clear() {
 	ctx := context.Background()
 	var discoveries metal3v1.BareMetalHostDiscoveryList

@@ -160,7 +160,7 @@ func (m *machinery) machine(name string, set *unstructured.Unstructured, node bo
 		})
 }
 
-// bmh makes a host that nobody uses.
+// bmh makes a free host.
 func (m *machinery) bmh(name string, state metal3v1.ProvisioningState, role string) *metal3v1.BareMetalHost {
 	m.Helper()
 	h := &metal3v1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: m.ns, Name: name, Labels: map[string]string{"role": role}}}
@@ -330,8 +330,8 @@ func TestSetsFollowHosts(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"the life of hosts":          testLifeOfHosts,
 		"a MachineSet alone":         testMachineSetAlone,
-		"somebody else scales":       testSomebodyElseScales,
-		"what holds a set up":        testWhatHoldsASetUp,
+		"another client scales":      testConcurrentScaling,
+		"obstacles of a set":         testWhatHoldsASetUp,
 		"work grows with changes":    testWorkGrowsWithChanges,
 		"a machine replaces another": testAMachineReplacesAnother,
 	} {
@@ -448,8 +448,8 @@ func testMachineSetAlone(t *testing.T) {
 	m.scaled(silent, 1)
 }
 
-// A write of somebody else between reading and writing is not overwritten, and what a person scales follows hosts again.
-func testSomebodyElseScales(t *testing.T) {
+// A write of another client between reading and writing is not overwritten, and what a person scales follows hosts again.
+func testConcurrentScaling(t *testing.T) {
 	m := newMachinery(newWorld(t), "v1beta2")
 	set := m.set("MachineDeployment", "d")
 	var once atomic.Bool
@@ -470,7 +470,7 @@ func testSomebodyElseScales(t *testing.T) {
 	m.scaled(set, 1)
 	m.change(set, `{"metadata":{"annotations":null},"spec":{"replicas":3}}`)
 	m.settled()
-	assert.Equal(t, int64(3), m.replicas(set), "nobody asks for it any more")
+	assert.Equal(t, int64(3), m.replicas(set), "no annotation asks for it any more")
 }
 
 func testWhatHoldsASetUp(t *testing.T) {

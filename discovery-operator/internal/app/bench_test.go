@@ -69,7 +69,7 @@ func syncOnce(b *testing.B, n int) {
 	}, 30*time.Minute, 200*time.Millisecond)
 	took := time.Since(began)
 	synced := writes.Load()
-	require.Never(b, func() bool { return writes.Load() != synced }, 10*time.Second, time.Second, "nothing is written in steady state")
+	require.Never(b, func() bool { return writes.Load() != synced }, 10*time.Second, time.Second, "steady state has no writes")
 	hosts := w.hosts()
 	require.Len(b, hosts, n)
 	macs := map[string]bool{}

@@ -111,7 +111,7 @@ func (w *world) tells(h *metal3v1.BareMetalHost, text string) bool {
 	return false
 }
 
-func TestWhatFailsInADeploymentIsASentence(t *testing.T) {
+func TestDeploymentFailuresHaveAMessage(t *testing.T) {
 	w := newWorld(t)
 	for i, name := range []string{"checksum", demo.MarkAgentless, demo.MarkUncleanable, "secret", "namespace", "method"} {
 		w.enrol(i+1, hostname("m-"+name))
@@ -188,12 +188,12 @@ func TestAMachineInUseIsAdoptedAndNeverDeployedAgain(t *testing.T) {
 	assert.Equal(t, string(h.UID), n.Instance)
 	assert.Equal(t, "http://images/a.qcow2", n.Deployment["image_source"])
 	deployments, cleanings, _ := w.rack.Deployed(n.UUID)
-	assert.Zero(t, deployments, "nothing was deployed on it")
+	assert.Zero(t, deployments, "no image was deployed on it")
 	assert.Zero(t, cleanings, "and nothing cleaned")
 	w.patch(h, noImage)
 	w.reaches(h, metal3v1.StateAvailable)
 	_, cleanings, _ = w.rack.Deployed(n.UUID)
-	assert.Equal(t, 1, cleanings, "what was adopted can be deprovisioned")
+	assert.Equal(t, 1, cleanings, "an adopted machine can be deprovisioned")
 }
 
 // deploymentCalls are more acts than a deployment and its end have.
@@ -237,7 +237,7 @@ func deployAndDie(t *testing.T, n int) {
 	}
 	until("the host is provisioned", state(metal3v1.StateProvisioned))
 	deployments, cleanings, _ := w.rack.Deployed(uuid)
-	assert.Equal(t, 1, deployments, "nothing is deployed twice")
+	assert.Equal(t, 1, deployments, "the image is deployed once")
 	assert.Equal(t, 1, cleanings)
 	w.patch(h, noImage)
 	until("the host is available", func() bool {

@@ -94,7 +94,7 @@ func TestARealIronicThatIsSlowOrOldIsOneClearCondition(t *testing.T) {
 	require.NoError(t, w.Create(t.Context(), secret))
 	d := w.discover("behind-a-gate", func(d *metal3v1.BareMetalHostDiscovery) { d.Spec.Ironic = reference })
 
-	w.status(d, "a certificate that nobody vouches for is refused", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool {
+	w.status(d, "a certificate of an unknown CA is refused", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool {
 		c := meta.FindStatusCondition(s.Conditions, metal3v1.ConditionEndpointReady)
 		return c != nil && c.Reason == metal3v1.ReasonEndpointUnreachable && strings.Contains(c.Message, "certificate")
 	})
@@ -140,7 +140,7 @@ func TestARealIronicThatIsSlowOrOldIsOneClearCondition(t *testing.T) {
 		})
 		require.NoError(t, w.DeleteAllOf(t.Context(), &metal3v1.BareMetalHostDiscovery{}, client.InNamespace(other.Name)))
 	})
-	t.Run("nothing was lost", func(t *testing.T) {
+	t.Run("no host was lost", func(t *testing.T) {
 		i.Enrol(t, 1, 2)
 		w.host("node-00002")
 		assert.Len(t, w.hosts(), 2)
@@ -152,7 +152,7 @@ func TestTheOperatorsOwnIronicIsForSomeNamespaces(t *testing.T) {
 	w.enrol(1)
 	w.operate(func(o *Options) { o.only, o.IronicNamespaces = []string{w.ns, w.system}, []string{w.ns} })
 	foreign := w.discover("first", func(d *metal3v1.BareMetalHostDiscovery) { d.Namespace = w.system })
-	w.status(foreign, "it is told so", ready(metal3v1.ReasonEndpointNotShared))
+	w.status(foreign, "its condition says so", ready(metal3v1.ReasonEndpointNotShared))
 	w.discover("second")
 	w.host("node-00001")
 	w.status(foreign, "it sees nothing", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool { return s.Counts.Nodes == 0 })

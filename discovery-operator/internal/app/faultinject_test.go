@@ -220,7 +220,7 @@ func liveAndDie(t *testing.T, manage bool, n int) {
 	until("all hosts are gone", func() bool { return len(w.hosts()) == 0 })
 	nodes, err = w.rack.Nodes(t.Context(), "")
 	require.NoError(t, err)
-	assert.Empty(t, nodes, "nothing is left")
+	assert.Empty(t, nodes, "no node is left")
 	until("no reservation is left", func() bool {
 		var leases coordinationv1.LeaseList
 		return w.List(t.Context(), &leases, client.InNamespace(w.system)) == nil && len(leases.Items) == 0

@@ -49,7 +49,7 @@ func TestOneLostNodeIsTold(t *testing.T) {
 	w.status(d, "none is lost", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool { return s.Counts.Lost == 0 })
 }
 
-// TestHardwareIsReadAgain has somebody inspect the machine of a held host in Ironic, after more memory was put in.
+// TestHardwareIsReadAgain inspects the machine of a held host in Ironic, after more memory was put in.
 func TestHardwareIsReadAgain(t *testing.T) {
 	w := newWorld(t)
 	uuid := w.enrol(1)

@@ -199,7 +199,7 @@ func TestDeletingAHostDeletesItsNode(t *testing.T) {
 	w.eventually("the node is gone", func() bool { _, err := w.node(uuid); return err != nil })
 	w.eventually("the reservation is given back", func() bool { _, err := w.reservation(demo.MAC(1, 0)); return apierrors.IsNotFound(err) })
 	w.gone(h)
-	w.status(d, "nothing is left", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool {
+	w.status(d, "no host is left", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool {
 		return s.Counts.Hosts == 0 && s.Counts.Nodes == 0
 	})
 	again := w.enrol(1)
@@ -291,7 +291,7 @@ func TestARackAtOnceIsOneEvent(t *testing.T) {
 	d := w.discover("all")
 	w.status(d, "all are hosts", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool { return s.Counts.Hosts == machines })
 	var list eventsv1.EventList
-	w.eventually("the rack is told of", func() bool {
+	w.eventually("an event names the rack", func() bool {
 		return w.List(t.Context(), &list, client.InNamespace(w.ns)) == nil && slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
 			return e.Reason == metal3v1.EventHostsDiscovered && e.Regarding.Name == d.Name
 		})
@@ -341,5 +341,5 @@ func TestNothingIsWrittenWhileNothingChanges(t *testing.T) {
 		return out
 	}
 	before := versions()
-	w.stays("nothing is written", func() bool { return assert.ObjectsAreEqual(before, versions()) }, 4*time.Second)
+	w.stays("no object is written", func() bool { return assert.ObjectsAreEqual(before, versions()) }, 4*time.Second)
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/redfishmock"
 )
 
-// bench is a host that somebody registered by hand in a real Ironic, whose machine nobody has seen. The test is the ramdisk that it boots.
+// bench is a host that a user registered by hand in a real Ironic, whose machine has not reported. The test is the ramdisk that it boots.
 type bench struct {
 	*world
 	ironic *ironictest.Ironic

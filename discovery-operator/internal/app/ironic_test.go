@@ -77,7 +77,7 @@ func TestARealIronic(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "ipmi", n.Driver)
 		_, err = direct.Report(t.Context(), uuids[0])
-		require.NoError(t, err, "the inventory stays, so that nobody has to inspect again")
+		require.NoError(t, err, "the inventory stays, so that no new inspection is needed")
 	})
 	t.Run("a driver that is not enabled is reported", func(t *testing.T) {
 		h := w.host("node-00002")
@@ -154,7 +154,7 @@ func TestARealIronicWithAuthentication(t *testing.T) {
 		assert.NotContains(t, e.Message, "wrong")
 	}
 
-	t.Run("who is let in sees what the others do not, and holds them back no longer", func(t *testing.T) {
+	t.Run("a session with accepted credentials sees machines that the others do not, and blocks them no longer", func(t *testing.T) {
 		credentials(w.ns, "second", "second", "right")
 		second := w.discover("second", func(d *metal3v1.BareMetalHostDiscovery) {
 			d.Spec.Ironic, d.Spec.Selector = reference("second"), "hardware.hostname == 'node-00001'"
@@ -178,15 +178,15 @@ func TestARealIronicWithAuthentication(t *testing.T) {
 		w.eventually("it is read several times", func() bool { return front.lists() > 5 })
 		assert.Len(t, front.readers(), 1, "one of three users lists")
 	})
-	t.Run("another namespace waits until this one lets go, with whatever credentials", func(t *testing.T) {
+	t.Run("another namespace waits until this one releases the Ironic, with any credentials", func(t *testing.T) {
 		credentials(other.Name, "ironic", "second", "right")
 		foreign := w.discover("foreign", func(d *metal3v1.BareMetalHostDiscovery) { d.Namespace, d.Spec.Ironic = other.Name, reference("ironic") })
-		w.status(foreign, "it is told whose the machines are", ready(metal3v1.ReasonEndpointNotShared))
+		w.status(foreign, "its condition names the owner of the machines", ready(metal3v1.ReasonEndpointNotShared))
 		c := meta.FindStatusCondition(foreign.Status.Conditions, metal3v1.ConditionEndpointReady)
 		assert.Contains(t, c.Message, w.ns)
 		assert.Zero(t, foreign.Status.Counts.Nodes)
 		require.NoError(t, w.DeleteAllOf(t.Context(), &metal3v1.BareMetalHostDiscovery{}, client.InNamespace(w.ns)))
-		w.status(foreign, "nobody else names it", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool {
+		w.status(foreign, "no other resource names it", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool {
 			return s.Counts == metal3v1.DiscoveryCounts{Nodes: 2, Read: 2, Known: 2}
 		})
 		require.NoError(t, w.Delete(t.Context(), foreign))

@@ -71,7 +71,7 @@ func TestALifeInARealIronic(t *testing.T) {
 			return !asked && bmc.Power() == "On" && len(bmc.Resets()) >= resets+2
 		})
 	})
-	t.Run("a node that somebody deleted is made anew", func(t *testing.T) {
+	t.Run("a node that a client deleted is made anew", func(t *testing.T) {
 		require.Eventually(t, func() bool { return direct.DeleteNode(t.Context(), uuid) == nil }, patience, beat)
 		w.patch(h, `{"spec":{"description":"look again"}}`)
 		w.is(h, "the host has another node", func() bool {

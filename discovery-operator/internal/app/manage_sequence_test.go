@@ -19,7 +19,7 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
 )
 
-// TestHostsComeToRestWhateverHappens does random things to three machines, their hosts and their operators, and lets go: every machine has one
+// TestHostsComeToRestWhateverHappens does random things to three machines, their hosts and their operators, and stops: every machine has one
 // host and one node, and is on; and when the hosts are deleted, nothing is left.
 func TestHostsComeToRestWhateverHappens(t *testing.T) {
 	t.Parallel()
@@ -68,7 +68,7 @@ func play(t *testing.T, random *rand.Rand) {
 	for _, h := range w.hosts() {
 		require.NoError(t, w.Delete(t.Context(), &h))
 	}
-	w.eventually("nothing is left", func() bool {
+	w.eventually("no object is left", func() bool {
 		nodes, err := w.rack.Nodes(t.Context(), "")
 		return err == nil && len(nodes) == 0 && len(w.hosts()) == 0
 	})
@@ -128,7 +128,7 @@ func (g *game) turn() {
 		g.try(h, fmt.Sprintf(`{"spec":{"online":%t,"externallyProvisioned":%t}}`, g.random.IntN(2) == 0, g.random.IntN(3) == 0))
 	case 7:
 		g.try(h, `{"metadata":{"annotations":{"reboot.metal3.io":""}}}`)
-	case 8: // somebody deletes the node in Ironic
+	case 8: // a client deletes the node in Ironic
 		if nodes, err := g.rack.Nodes(g.Context(), ""); err == nil && len(nodes) > 0 {
 			_ = g.rack.DeleteNode(g.Context(), nodes[g.random.IntN(len(nodes))].UUID)
 		}

@@ -82,11 +82,11 @@ func TestADiscoveredHostIsAvailableWithoutCredentialsAndInspection(t *testing.T)
 	w.says(h, metal3v1.ConditionPowerControl, metal3v1.ReasonNoCredentials)
 	w.says(h, metal3v1.ConditionReady, "Available")
 
-	t.Run("its power is nobody's business, and a reboot is not done and says so", func(t *testing.T) {
+	t.Run("its power is not changed, and the condition says that a reboot is not done", func(t *testing.T) {
 		w.patch(h, `{"spec":{"online":false},"metadata":{"annotations":{"reboot.metal3.io/x":"{\"mode\":\"hard\"}"}}}`)
 		c := w.says(h, metal3v1.ConditionPowerControl, metal3v1.ReasonRebootNotPossible)
 		assert.Contains(t, c.Message, "is not done")
-		assert.Empty(t, w.rack.Power(uuid), "nobody asked for its power")
+		assert.Empty(t, w.rack.Power(uuid), "its power was not asked for")
 		assert.Empty(t, h.Status.ErrorMessage)
 		assert.Equal(t, metal3v1.StateAvailable, h.Status.Provisioning.State)
 		w.told(h, metal3v1.ReasonRebootNotPossible, "is not done")
@@ -97,10 +97,10 @@ func TestADiscoveredHostIsAvailableWithoutCredentialsAndInspection(t *testing.T)
 		w.patch(h, `{"spec":{"externallyProvisioned":false}}`)
 		w.reaches(h, metal3v1.StateAvailable)
 	})
-	t.Run("nothing is written while nothing changes", func(t *testing.T) {
+	t.Run("without changes there are no writes", func(t *testing.T) {
 		w.says(h, metal3v1.ConditionReady, "Available")
 		before := h.ResourceVersion
-		w.stays("nothing is written", func() bool {
+		w.stays("no object is written", func() bool {
 			require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(h), h))
 			return h.ResourceVersion == before
 		}, 2*time.Second)
@@ -126,7 +126,7 @@ func TestAManagedHostWaitsForApproval(t *testing.T) {
 	assert.Equal(t, metal3v1.StateUnmanaged, h.Status.Provisioning.State)
 	node, err := w.rack.Managed(t.Context(), uuid)
 	require.NoError(t, err)
-	assert.Equal(t, "fake-hardware", node.Driver, "nothing is sent anywhere before the approval")
+	assert.Equal(t, "fake-hardware", node.Driver, "no credentials are sent before the approval")
 	w.patch(h, `{"metadata":{"annotations":{"discovery.metal3.io/approved":"true"}}}`)
 	w.reaches(h, metal3v1.StateAvailable)
 	w.is(h, "it is marked approved", func() bool { return h.Labels[metal3v1.ApprovalLabel] == "approved" })
@@ -253,7 +253,7 @@ func TestAHostByHandTakesADiscoveredNodeOver(t *testing.T) {
 		assert.Equal(t, w.ns+"~mine", node.Name)
 		assert.Equal(t, "redfish", node.Driver)
 	})
-	t.Run("another host of the machine is told whose it is", func(t *testing.T) {
+	t.Run("another host of the machine names the owner", func(t *testing.T) {
 		other := w.register("other", 1)
 		w.secret(other, "right")
 		w.patch(other, `{"spec":{"bmc":{"address":"`+redfish+`","credentialsName":"other-bmc"}}}`)
@@ -434,9 +434,9 @@ func TestAPausedHostIsNotTouched(t *testing.T) {
 	w.enrol(1)
 	w.operate(managing)
 	h := w.register("paused", 1, func(h *metal3v1.BareMetalHost) {
-		h.Annotations = map[string]string{metal3v1.PausedAnnotation: "somebody"}
+		h.Annotations = map[string]string{metal3v1.PausedAnnotation: "user"}
 	})
-	w.stays("nothing is written", func() bool {
+	w.stays("no object is written", func() bool {
 		require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(h), h))
 		return !h.HasStatus() && len(h.Finalizers) == 0
 	}, 2*time.Second)

@@ -14,7 +14,7 @@ func TestOptions(t *testing.T) {
 	none := func(string) string { return "" }
 	o, err := Parse(nil, none)
 	require.NoError(t, err)
-	assert.Equal(t, ProvisionerIronic, o.Provisioner, "machines that do not exist appear only where somebody asks for them")
+	assert.Equal(t, ProvisionerIronic, o.Provisioner, "fake machines appear only on request")
 	assert.Equal(t, "muster-discovery-operator", o.Namespace)
 	assert.False(t, o.ManageHosts)
 	assert.False(t, o.AutoscaleToHosts)

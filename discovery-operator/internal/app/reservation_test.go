@@ -49,7 +49,7 @@ func (w *world) kept(h *metal3v1.BareMetalHost, note string) {
 	w.told(h, metal3v1.EventNodeKept, note)
 }
 
-// TestAHostThatNamesAnothersNodeDoesNotGetIt lets somebody who may write hosts in one namespace, and nothing else, try to have the node of a
+// TestAHostThatNamesAnothersNodeDoesNotGetIt lets a user who may only write hosts in one namespace try to have the node of a
 // host in another one deleted, switched or shown.
 func TestAHostThatNamesAnothersNodeDoesNotGetIt(t *testing.T) {
 	t.Parallel()
@@ -86,7 +86,7 @@ func TestAHostThatNamesAnothersNodeDoesNotGetIt(t *testing.T) {
 				}
 				c := w.says(s, condition, reason)
 				assert.Contains(t, c.Message, "is reserved for host "+w.ns+"/node-00001")
-				assert.Empty(t, s.Status.HardwareDetails, "nobody shows it the machine")
+				assert.Empty(t, s.Status.HardwareDetails, "the machine is not disclosed to it")
 				require.NoError(t, w.Delete(t.Context(), s))
 				w.gone(s)
 				w.kept(s, "is reserved for host "+w.ns+"/node-00001")
@@ -127,7 +127,7 @@ func (w *world) nodeOf(h *metal3v1.BareMetalHost, uuid string) {
 	assert.Equal(w, h.Namespace+"/"+h.Name, l.Annotations[metal3v1.HostAnnotation])
 }
 
-// TestAReservedMACIsNotGivenANodeForAnotherHost is about a machine whose node is away for a while, and somebody who registers its MAC then.
+// TestAReservedMACIsNotGivenANodeForAnotherHost is about a machine whose node is away for a while, and a user who registers its MAC then.
 func TestAReservedMACIsNotGivenANodeForAnotherHost(t *testing.T) {
 	w := newWorld(t)
 	uuid := w.enrol(1)

@@ -66,7 +66,7 @@ func (s *sources) Address(namespace string, ref *metal3v1.IronicReference) inven
 		none := "not shared with " + namespace
 		return inventory.Address{Ironic: none, View: none}
 	}
-	if ref == nil && s.rack != nil { // nobody owns machines that are made up
+	if ref == nil && s.rack != nil { // the machines of a rack have no owner
 		return inventory.Address{Endpoint: "demo", Shared: true}
 	}
 	a := s.dialer.Address(namespace, ref)

@@ -15,8 +15,8 @@ import (
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 )
 
-// TestATemplateCarriesWhatUsersSetByHand makes hosts with a full template. One that a rule approves is handed over without anybody typing anything; the
-// other waits for somebody, and an event says who approved it.
+// TestATemplateCarriesWhatUsersSetByHand makes hosts with a full template. One that a rule approves is handed over without input by a user; the
+// other waits for approval, and an event says who approved it.
 func TestATemplateCarriesWhatUsersSetByHand(t *testing.T) {
 	w := newWorld(t)
 	w.enrol(1)
@@ -33,7 +33,7 @@ func TestATemplateCarriesWhatUsersSetByHand(t *testing.T) {
 			BMC:    &metal3v1.BMCTemplate{Address: "ipmi://${bmcAddress}", CredentialsName: "rack-bmc"},
 		}
 	})
-	w.status(dry, "what would be made is listed", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool {
+	w.status(dry, "the hosts that would be made are listed", func(s *metal3v1.BareMetalHostDiscoveryStatus) bool {
 		return len(s.Machines) == 2 && s.Machines[0].Reason == metal3v1.WaitingForDryRunEnd && s.Machines[0].Name == "node-00001"
 	})
 	assert.Empty(t, w.hosts())

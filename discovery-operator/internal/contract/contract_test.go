@@ -67,7 +67,7 @@ func contract(t *testing.T, r rig) {
 			assert.Equal(t, inventory.Node{UUID: uuids[i], Driver: "fake-hardware", State: inventory.NodeEnroll}, n)
 		}
 	})
-	t.Run("who has the right credentials is let in", func(t *testing.T) {
+	t.Run("valid credentials are accepted", func(t *testing.T) {
 		require.NoError(t, r.Enter(ctx))
 	})
 	t.Run("a list begins after its marker", func(t *testing.T) {
@@ -99,7 +99,7 @@ func contract(t *testing.T, r rig) {
 		assert.Equal(t, all[len(all)-2:], rest)
 	})
 	t.Run("the report has the hardware", func(t *testing.T) { checkReport(t, r, uuids[1], 2) })
-	t.Run("what is not there is not found", func(t *testing.T) {
+	t.Run("an unknown node is not found", func(t *testing.T) {
 		const nowhere = "6a9cd1f2-0000-4000-8000-000000000000"
 		for name, call := range map[string]func() error{
 			"node":        func() error { _, err := r.Node(ctx, nowhere); return err },

@@ -65,7 +65,7 @@ func TestManagingOnIronic(t *testing.T) {
 
 		forgets: real.Inspector != "",
 	})
-	t.Run("a node is told its ramdisk before an inspection", func(t *testing.T) {
+	t.Run("a node gets its ramdisk before an inspection", func(t *testing.T) {
 		config := real.Config()
 		config.Ramdisk = ironic.Ramdisk{Kernel: "http://127.0.0.1:9/kernel", Initramfs: "http://127.0.0.1:9/initramfs"}
 		knows, err := ironic.New(config, nil)
@@ -175,7 +175,7 @@ func inspects(ctx context.Context, t *testing.T, r rack, uuid string) {
 		assert.False(t, wait)
 		assert.Equal(t, inventory.NodeManageable, n.State, n.LastError)
 		_, err := r.Report(ctx, uuid)
-		require.NoError(t, err, "what is known of the machine stays")
+		require.NoError(t, err, "the inventory of the machine stays")
 		ask(t, func() error { return r.SetPower(ctx, uuid, hoststate.PowerDown) })
 		r.settled(ctx, t, uuid)
 	})
@@ -218,7 +218,7 @@ func deploys(ctx context.Context, t *testing.T, r rack) {
 		assert.Equal(t, hoststate.Task{Do: hoststate.Accept}, hoststate.DeploymentTask(n, d, hoststate.Past{}))
 		assert.Equal(t, d.Instance, n.Instance)
 	})
-	t.Run("nothing is deployed where something is", func(t *testing.T) {
+	t.Run("a node with an image refuses another deployment", func(t *testing.T) {
 		refuses(t, func() error { return r.Deploy(ctx, uuid, hoststate.ConfigDrive{}) })
 		other := d
 		other.Instance = "7f9619ff-8b86-4011-b42d-00cf4fc964ff"
@@ -261,7 +261,7 @@ func managing(t *testing.T, r rack) {
 		n = r.settled(ctx, t, uuid)
 		assert.Equal(t, "ns~host", n.Name)
 		assert.True(t, a.Matches(n), "%+v", n)
-		assert.Equal(t, "192.0.2.9", n.Info["ipmi_address"], "what was there is kept, what lacked is completed")
+		assert.Equal(t, "192.0.2.9", n.Info["ipmi_address"], "existing values are kept, missing ones are added")
 		assert.NotContains(t, n.Info, "redfish_password")
 		found, err := r.Find(ctx, []string{"ns~host"}, nil)
 		require.NoError(t, err)
@@ -326,7 +326,7 @@ func managing(t *testing.T, r rack) {
 		require.ErrorIs(t, err, inventory.ErrRefused)
 		ask(t, func() error { return r.DeleteNode(ctx, made) })
 	})
-	t.Run("what cannot be is refused, and what is gone is not found", func(t *testing.T) {
+	t.Run("an impossible change is refused, and a deleted node is not found", func(t *testing.T) {
 		refuses(t, func() error { return r.SetProvision(ctx, uuid, "manage") })
 		require.Error(t, r.SetPower(ctx, uuid, "half on"))
 		ask(t, func() error { return r.DeleteNode(ctx, uuid) })

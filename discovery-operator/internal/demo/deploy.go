@@ -109,7 +109,7 @@ func (r *Rack) Prepare(_ context.Context, known hoststate.Node, d hoststate.Depl
 	})
 }
 
-// Deploy has a node deploy what it was told.
+// Deploy has a node deploy its instance_info.
 func (r *Rack) Deploy(_ context.Context, id string, config hoststate.ConfigDrive) error {
 	return r.with(id, func(n *node) error {
 		if n.State != inventory.NodeAvailable && n.State != hoststate.DeployFailed || n.maintenance {
@@ -133,7 +133,7 @@ func (r *Rack) SetCleaning(_ context.Context, id string, clean bool) error {
 	})
 }
 
-// Vacate takes from an idle node what it was told to deploy.
+// Vacate removes the instance_info of an idle node.
 func (r *Rack) Vacate(_ context.Context, id string) error {
 	return r.with(id, func(n *node) error {
 		n.Instance, n.told = "", nil

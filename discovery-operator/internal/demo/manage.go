@@ -35,7 +35,7 @@ const (
 	MarkUncleanable = "uncleanable"
 )
 
-// managed is what a rack knows of a machine that somebody manages.
+// managed is what a rack knows of a machine that an operator manages.
 type managed struct {
 	info        map[string]string
 	password    string
@@ -61,7 +61,7 @@ func (n *node) marked(mark string) bool {
 	return r != nil && strings.Contains(r.Hardware.Hostname, mark)
 }
 
-// Managed reads what the manager of a host has to know of its node. What was asked for happens after one look at it.
+// Managed reads what the manager of a host has to know of its node. A requested change happens after one read.
 func (r *Rack) Managed(_ context.Context, id string) (hoststate.Node, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,7 +80,7 @@ func (r *Rack) Managed(_ context.Context, id string) (hoststate.Node, error) {
 	return out, nil
 }
 
-// Examined is Managed: nobody but the rack inspects its machines.
+// Examined is Managed: only the rack inspects its machines.
 func (r *Rack) Examined(ctx context.Context, id string) (hoststate.Node, error) {
 	return r.Managed(ctx, id)
 }

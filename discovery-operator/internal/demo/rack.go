@@ -41,7 +41,7 @@ func New() *Rack { return &Rack{} }
 const (
 	// MarkNoPorts: Ironic never makes a port for the machine.
 	MarkNoPorts = "no-ports"
-	// MarkNoInventory: Ironic has no inventory of it, unless somebody has it inspected.
+	// MarkNoInventory: Ironic has no inventory of it, unless it is inspected.
 	MarkNoInventory = "no-inventory"
 	// MarkFailed: Ironic could not take it in.
 	MarkFailed = "failed"
@@ -49,7 +49,7 @@ const (
 	MarkBusy = "busy"
 	// MarkStuck: no driver but the present one can be set.
 	MarkStuck = "stuck"
-	// MarkInUse: somebody else uses the node.
+	// MarkInUse: another client uses the node.
 	MarkInUse = "in-use"
 )
 
@@ -189,7 +189,7 @@ func (r *Rack) Report(_ context.Context, id string) (*inventory.Report, error) {
 // drivers that the rack accepts.
 var drivers = []string{"fake-hardware", "ipmi", "redfish", "idrac", hoststate.ManualDriver}
 
-// Reinspect makes the machine of a node report again, in an inspection that somebody had Ironic do.
+// Reinspect makes the machine of a node report again, in an inspection that a client had Ironic do.
 func (r *Rack) Reinspect(id string, data []byte, at time.Time) error {
 	report, err := inventory.ParseReport(data)
 	if err != nil {

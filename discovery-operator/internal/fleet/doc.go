@@ -5,5 +5,5 @@
 // ask it.
 //
 // News cost two requests at any size of the fleet: nodes and ports after the last one seen. A slow, jittered reading of
-// everything sees what news cannot show. Inventories are read only for machines that somebody wants.
+// everything sees what news cannot show. Inventories are read only for machines that a resource selects.
 package fleet

@@ -21,7 +21,7 @@ const (
 	fetchers = 8
 	// maxBackoff is the longest wait after an error.
 	maxBackoff = 2 * time.Minute
-	// settle is how long news are collected before they are told.
+	// settle is how long news are collected before they are reported.
 	settle = 100 * time.Millisecond
 	// confirmations is how many missing nodes one reading of everything asks for by name.
 	confirmations = 50
@@ -69,7 +69,7 @@ type Poller struct {
 	machines map[string]*inventory.Machine
 	order    []string
 	ports    map[string]bool
-	// wanted are the machines whose report somebody wants, false for those whose report could not be had. doubted are those whose node is asked for.
+	// wanted are the machines whose report a resource asked for, false for those whose report could not be had. doubted are those whose node is asked for.
 	wanted, doubted map[string]bool
 	// lastNode and lastPort are the markers.
 	lastNode, lastPort string
@@ -80,7 +80,7 @@ type Poller struct {
 }
 
 // NewPoller makes a poller without sessions; Run starts it. notify is called, never concurrently with itself being pending, when the mirror,
-// the health or a session changed. observe is told of each reading and may be nil.
+// the health or a session changed. observe is called for each reading and may be nil.
 func NewPoller(notify func(), observe func(kind string, took time.Duration, err error)) *Poller {
 	return &Poller{
 		notify: notify, observe: observe, kick: make(chan struct{}, 1), sessions: map[string]*session{},
@@ -206,7 +206,7 @@ func problem(err error) inventory.Problem {
 	return ""
 }
 
-// tell calls notify soon; what happens until then is told with it. The lock is held.
+// tell calls notify soon; changes until then are part of that call. The lock is held.
 func (p *Poller) tell() {
 	if p.telling != nil || p.closed {
 		return

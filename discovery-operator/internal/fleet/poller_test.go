@@ -18,7 +18,7 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
-// counted counts the requests for a rack, and fails while told to.
+// counted counts the requests for a rack, and fails on request.
 type counted struct {
 	*demo.Rack
 	mu    sync.Mutex
@@ -119,7 +119,7 @@ func TestNewsCostTwoRequests(t *testing.T) {
 	assert.Equal(t, map[string]int{"nodes": 1, "ports": 1}, c.taken(), "a reading of everything")
 	assert.Len(t, p.Machines(), 50)
 	p.Poll(t.Context())
-	assert.Equal(t, map[string]int{"nodes": 1, "ports": 1}, c.taken(), "nothing new")
+	assert.Equal(t, map[string]int{"nodes": 1, "ports": 1}, c.taken(), "no news")
 	enrol(t, c, 51)
 	p.Poll(t.Context())
 	assert.Equal(t, map[string]int{"nodes": 1, "ports": 1}, c.taken(), "one new")
@@ -220,7 +220,7 @@ func TestReportsAreReadForWantedMachinesOnly(t *testing.T) {
 func TestOnePollerPerEndpointForAsLongAsSomebodyUsesIt(t *testing.T) {
 	r := fleet.NewRegistry(nil)
 	use := func(name, key, session string) *fleet.View {
-		return r.Use(name, key, key, fleet.Session{Key: session, Connect: func(context.Context) (fleet.Source, error) { return nil, errors.New("nobody") }},
+		return r.Use(name, key, key, fleet.Session{Key: session, Connect: func(context.Context) (fleet.Source, error) { return nil, errors.New("no server") }},
 			fleet.Pace{News: time.Minute, Full: time.Hour}, func() {})
 	}
 	use("a", "one", "x")
@@ -232,7 +232,7 @@ func TestOnePollerPerEndpointForAsLongAsSomebodyUsesIt(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		use(name, "two", "x")
 	}
-	assert.Equal(t, 1, r.Len(), "nobody uses the first one any more")
+	assert.Equal(t, 1, r.Len(), "the first one has no users any more")
 	for _, name := range []string{"a", "b", "c", "d"} {
 		r.Release(name)
 	}
@@ -246,7 +246,7 @@ func TestAnEmptyIronicIsNoNews(t *testing.T) {
 	assert.True(t, first.Full)
 	p.Poll(t.Context())
 	p.Poll(t.Context())
-	assert.Equal(t, first.Changed, p.Health().Changed, "nothing is written for a poll without news")
+	assert.Equal(t, first.Changed, p.Health().Changed, "a poll without news does not change the health")
 }
 
 // TestANodeThatWentWhileItsMachineWaitedLeavesTheMirror reads a report, which waits, and then looks whether the node is still there.
@@ -269,6 +269,6 @@ func TestANodeThatWentWhileItsMachineWaitedLeavesTheMirror(t *testing.T) {
 	p.Confirm(deleted)
 	require.Eventually(t, func() bool { m := p.Machines(); return len(m) == 1 && m[0].Seen.After(seen) }, time.Minute, time.Millisecond)
 	assert.Equal(t, kept, p.Machines()[0].Node.UUID)
-	assert.NotNil(t, p.Machines()[0].Report, "what was read is not read again")
+	assert.NotNil(t, p.Machines()[0].Report, "a report is read once")
 	assert.Equal(t, "redfish", p.Machines()[0].Node.Driver, "and the answer is in the mirror")
 }

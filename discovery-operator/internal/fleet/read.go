@@ -169,7 +169,7 @@ func (p *Poller) takeNode(now time.Time, n inventory.Node) bool {
 	return changed
 }
 
-// renew puts what Ironic says of a node now into a machine. What the machine reported before its last inspection is forgotten. The lock is held.
+// renew writes Ironic's current node into a machine. It drops the report of an earlier inspection. The lock is held.
 func (p *Poller) renew(m *inventory.Machine, n inventory.Node, now time.Time) {
 	if m.Node.Inspected != n.Inspected {
 		m.Report, m.Unreadable, m.Missing, m.MissingLast = nil, "", time.Time{}, time.Time{}

@@ -21,7 +21,7 @@ type Registry struct {
 
 type entry struct {
 	poller *Poller
-	// endpoint names the Ironic for people, began is when somebody wanted it read.
+	// endpoint names the Ironic for people, began is when a resource first asked for it.
 	endpoint string
 	began    time.Time
 	cancel   context.CancelFunc
@@ -34,7 +34,7 @@ type user struct {
 	notify  func()
 }
 
-// NewRegistry makes an empty registry. observe is told of each reading and may be nil.
+// NewRegistry makes an empty registry. observe is called for each reading and may be nil.
 func NewRegistry(observe func(endpoint, kind string, took time.Duration, err error)) *Registry {
 	return &Registry{entries: map[string]*entry{}, observe: observe}
 }
@@ -116,7 +116,7 @@ func (r *Registry) Release(name string) {
 	r.release(name, "")
 }
 
-// release takes the user out of all entries but the one to keep, and ends those that nobody uses. The lock is held.
+// release takes the user out of all entries but the one to keep, and ends those without users. The lock is held.
 func (r *Registry) release(name, keep string) {
 	for key, e := range r.entries {
 		u, uses := e.users[name]
@@ -152,7 +152,7 @@ func (r *Registry) notify(key string) {
 // Reading is when one Ironic was last read.
 type Reading struct {
 	Endpoint string
-	// News is the last success of any reading, Full that of a reading of everything; until then, when somebody first wanted it read.
+	// News is the last success of any reading, Full that of a reading of everything; until then, when a resource first asked for it.
 	News, Full time.Time
 	Pace       Pace
 }

@@ -19,7 +19,7 @@ import (
 type Session struct {
 	// Key identifies the session among those of one poller.
 	Key string
-	// Unverified says that the certificate is not verified. What was read in such a session is not shown to the others.
+	// Unverified says that the certificate is not verified. The results of such a session are not shown to the others.
 	Unverified bool
 	Connect    Connect
 }
@@ -111,7 +111,7 @@ func (v *View) Health() Health {
 		return Health{Polled: true, Err: d.err}
 	case p.shows(d):
 		return p.health
-	case p.health.Err != nil: // nobody comes in
+	case p.health.Err != nil: // no session is accepted
 		return Health{Polled: true, Err: p.health.Err}
 	default:
 		return Health{}

@@ -70,13 +70,13 @@ func TestManySessionsCostNoMorePollsThanOne(t *testing.T) {
 	p.Poll(t.Context())
 	assert.Equal(t, map[string]int{"nodes": 1, "ports": 1, "enter": 9}, c.taken(), "each set of credentials is tried once")
 	for _, v := range views {
-		sees(t, v, 1, "who is let in sees what was read")
+		sees(t, v, 1, "an accepted session sees the machines")
 	}
 	p.Poll(t.Context())
-	assert.Equal(t, map[string]int{"nodes": 1, "ports": 1}, c.taken(), "nothing new")
+	assert.Equal(t, map[string]int{"nodes": 1, "ports": 1}, c.taken(), "no news")
 }
 
-func TestWhoIsNotLetInSeesNothing(t *testing.T) {
+func TestASessionWithRefusedCredentialsSeesNoMachines(t *testing.T) {
 	c := newCounted()
 	enrol(t, c, 1)
 	p := fleet.NewPoller(func() {}, nil)
@@ -133,8 +133,8 @@ func TestWhoIsNotLetInSeesNothing(t *testing.T) {
 	})
 }
 
-// TestWhatNobodyVouchesForIsNotShownToThoseWhoWantThat reads through a session that verifies no certificate, until one is there that does.
-func TestWhatNobodyVouchesForIsNotShownToThoseWhoWantThat(t *testing.T) {
+// TestUnverifiedResultsAreNotShownToVerifyingSessions reads through a session that verifies no certificate, until one is there that does.
+func TestUnverifiedResultsAreNotShownToVerifyingSessions(t *testing.T) {
 	foreign, own := newCounted(), newCounted()
 	enrol(t, foreign, 1)
 	enrol(t, foreign, 2)
@@ -145,7 +145,7 @@ func TestWhatNobodyVouchesForIsNotShownToThoseWhoWantThat(t *testing.T) {
 	trusting := p.Open(fleet.Session{Key: "a", Unverified: true, Connect: leads(foreign)}, usual)
 	careful := p.Open(fleet.Session{Key: "b", Connect: leads(strict)}, fleet.Pace{News: time.Nanosecond, Full: time.Hour})
 	p.Poll(t.Context())
-	sees(t, trusting, 2, "whoever answers is believed")
+	sees(t, trusting, 2, "an unverified server is believed")
 	refused(t, careful, "the one behind the certificate refuses")
 	strict.refused.Store(false)
 	require.Eventually(t, func() bool {

@@ -74,7 +74,7 @@ func NodeOf(h *metal3v1.BareMetalHost) string {
 	return h.Annotations[metal3v1.NodeAnnotation]
 }
 
-// First is what a new host waits for: for somebody's approval if that is wanted, then for credentials.
+// First is what a new host waits for: for a user's approval if that is wanted, then for credentials.
 func First(approval bool) Wait {
 	if approval {
 		return Wait{metal3v1.ReasonWaitingForApproval,
@@ -84,7 +84,7 @@ func First(approval bool) Wait {
 		"The host has no power control. Set spec.bmc.address and spec.bmc.credentialsName to have it managed."}
 }
 
-// rebootWanted reports whether somebody asked for a reboot.
+// rebootWanted reports whether a user asked for a reboot.
 func rebootWanted(h *metal3v1.BareMetalHost) bool {
 	for key := range h.Annotations {
 		if key == metal3v1.RebootAnnotation || strings.HasPrefix(key, metal3v1.RebootAnnotation+"/") {
@@ -120,11 +120,11 @@ func Next(h *metal3v1.BareMetalHost) Step {
 	switch {
 	case !held, h.Labels[metal3v1.DiscoveredByLabel] == "" && h.DeletionTimestamp == nil:
 		return Leave{}
-	case h.DeletionTimestamp != nil: // also of a host that lost its label: nobody else removes the finalizer
+	case h.DeletionTimestamp != nil: // also of a host that lost its label: only this operator removes the finalizer
 		return Clean{Node: NodeOf(h), Keep: h.Annotations[metal3v1.KeepNodeAnnotation] == "true"}
 	}
 	if value, paused := h.Annotations[metal3v1.PausedAnnotation]; !h.HasStatus() || paused && value != metal3v1.DiscoveryPausedValue {
-		// Without status the next pass of discovery writes one; somebody else's pause is theirs to remove.
+		// Without status the next pass of discovery writes one; a user's pause is theirs to remove.
 		return Leave{}
 	}
 	if h.Labels[metal3v1.ApprovalLabel] == "pending" && h.Annotations[metal3v1.ApprovedAnnotation] != "true" {
@@ -153,11 +153,11 @@ func Ready(n inventory.Node, h *metal3v1.BareMetalHost, driver string) (Wait, bo
 		return Wait{metal3v1.ReasonNodeMoved, "Ironic answered with another node than the one recorded."}, false
 	case n.Name != "" && n.Name != h.Namespace+"~"+h.Name:
 		return Wait{metal3v1.ReasonNodeMoved, fmt.Sprintf(
-			"The node has the name %s, which is not this host's: somebody else works with it. Remove the name in Ironic to have the host handed over.",
+			"The node has the name %s, which is not this host's: another client works with it. Remove the name in Ironic to have the host handed over.",
 			n.Name)}, false
 	case n.Instance != "" || !movable(n.State):
 		return Wait{metal3v1.ReasonNodeMoved, fmt.Sprintf(
-			"The node is %s, it has to be enroll, manageable or available: somebody else works with it. Bring it back in Ironic to have the host handed over.",
+			"The node is %s, it has to be enroll, manageable or available: another client works with it. Bring it back in Ironic to have the host handed over.",
 			n.State)}, false
 	case n.Driver != driver:
 		return Wait{metal3v1.ReasonDriverSwitching, fmt.Sprintf("The node has driver %s, it has to be %s.", n.Driver, driver)}, false

@@ -43,7 +43,7 @@ func TestNext(t *testing.T) {
 		"a host that discovery did not make":       {change: func(x *h) { x.Labels = nil }, want: handover.Leave{}},
 		"a host that was handed over":              {change: func(x *h) { x.Finalizers = nil }, want: handover.Leave{}},
 		"a host without status":                    {change: func(x *h) { x.Status.LastUpdated = nil }, want: handover.Leave{}},
-		"somebody else's pause":                    {change: func(x *h) { x.Annotations[metal3v1.PausedAnnotation] = "" }, want: handover.Leave{}},
+		"a pause by a user":                        {change: func(x *h) { x.Annotations[metal3v1.PausedAnnotation] = "" }, want: handover.Leave{}},
 		"a deletion":                               {change: func(x *h) { x.DeletionTimestamp = &metav1.Time{} }, want: handover.Clean{Node: uuid}},
 		"a deletion before the status":             {change: func(x *h) { x.DeletionTimestamp, x.Status.Provisioning.ID = &metav1.Time{}, "" }, want: handover.Clean{Node: uuid}},
 		"a deletion after the label was lost":      {change: func(x *h) { x.Labels, x.DeletionTimestamp = nil, &metav1.Time{} }, want: handover.Clean{Node: uuid}},

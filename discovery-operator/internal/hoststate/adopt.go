@@ -20,7 +20,7 @@ const AskAdopt = "adopt"
 // AskedAdopt says that an adoption was asked for.
 const AskedAdopt Asked = "adopt"
 
-// AdoptionTask says what is next for the node of a machine that is deployed. A node that was made anew, because Ironic lost the one before, is told what is
+// AdoptionTask says what is next for the node of a machine that is deployed. A node that was made anew, because Ironic lost the one before, gets the instance_info of what is
 // deployed and adopts the machine; nothing is written to the machine. All other nodes are accepted.
 func AdoptionTask(n Node, d Deployment, p Past) Task {
 	switch {

@@ -23,7 +23,7 @@ type ConfigDrive struct {
 // ConfigTexts are the texts of the Secrets that a host names, empty where it names none.
 type ConfigTexts struct{ UserData, NetworkData, MetaData string }
 
-// ConfigDriveOf makes a config drive of the texts. Network data and metadata are YAML or JSON. What cannot be read is not repeated in the error,
+// ConfigDriveOf makes a config drive of the texts. Network data and metadata are YAML or JSON. The error does not quote text that cannot be read,
 // because it can be secret.
 func ConfigDriveOf(h *metal3v1.BareMetalHost, t ConfigTexts) (ConfigDrive, error) {
 	c := ConfigDrive{UserData: t.UserData, MetaData: map[string]any{

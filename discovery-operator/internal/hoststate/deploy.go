@@ -35,7 +35,7 @@ const (
 	AskDelete  = "deleted"
 )
 
-// What this process can have asked of Ironic in a deployment.
+// Requests of a deployment that this process can have made to Ironic.
 const (
 	AskedProvide  Asked = "provide"
 	AskedDeploy   Asked = "deploy"
@@ -164,7 +164,7 @@ func rootDevice(h *metal3v1.RootDeviceHints) map[string]any {
 	return out
 }
 
-// image is the URL of what a node was told to deploy.
+// image is the URL of the image in a node's instance_info.
 func image(info map[string]any) string {
 	for _, key := range []string{keyImage, keyISO} {
 		if text, ok := info[key].(string); ok && text != "" {
@@ -249,7 +249,7 @@ const (
 	Ask Move = "ask"
 	// EndMaintenance takes the node out of maintenance.
 	EndMaintenance Move = "end maintenance"
-	// Vacate takes from an idle node what it was told to deploy.
+	// Vacate removes the instance_info of an idle node.
 	Vacate Move = "vacate"
 )
 
@@ -314,7 +314,7 @@ func (d Deployment) approach(n Node, p Past) Task {
 	case n.State == inventory.NodeAvailable:
 		return d.start(n)
 	default:
-		return refusal(metal3v1.ReasonDeploymentFailed, "nothing can be deployed on a node that is "+n.State)
+		return refusal(metal3v1.ReasonDeploymentFailed, "Ironic cannot deploy on a node that is "+n.State)
 	}
 }
 

@@ -29,7 +29,7 @@ func deployable(change ...func(*metal3v1.BareMetalHost)) *metal3v1.BareMetalHost
 	return h
 }
 
-func TestWhatANodeIsTold(t *testing.T) {
+func TestNextStepOfADeployment(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*metal3v1.BareMetalHost)
 		want   map[string]any
@@ -98,14 +98,14 @@ func TestADeploymentStepByStep(t *testing.T) {
 		"a discovered node gets the driver of a machine without controller": {node: told("enroll", func(n *hoststate.Node) { n.Driver = "fake-hardware" }), do: hoststate.Enrol},
 		"Ironic looks for the agent":                                        {node: told("enroll"), do: hoststate.Ask, ask: "manage"},
 		"Ironic does not get on":                                            {node: told("enroll", func(n *hoststate.Node) { n.LastError = "no" }), past: hoststate.Past{Asked: hoststate.AskedManage}, do: hoststate.Refuse, reason: metal3v1.ReasonBMCUnreachable},
-		"a node is told whether it is cleaned":                              {node: told("manageable", func(n *hoststate.Node) { n.Clean = nil }), do: hoststate.SetCleaning},
+		"a node gets the setting of its cleaning":                           {node: told("manageable", func(n *hoststate.Node) { n.Clean = nil }), do: hoststate.SetCleaning},
 		"it is cleaned before its first use":                                {node: told("manageable"), do: hoststate.Ask, ask: "provide"},
 		"while it is cleaned":                                               {node: told("clean wait", func(n *hoststate.Node) { n.Step = "erase_devices_metadata" }), do: hoststate.Await, reason: metal3v1.ReasonProvisioning},
 		"the agent is away":                                                 {node: told("clean wait"), do: hoststate.Await, reason: metal3v1.ReasonAgentAway},
 		"the cleaning failed":                                               {node: told("clean failed", func(n *hoststate.Node) { n.Maintenance = true }), do: hoststate.Refuse, reason: metal3v1.ReasonCleaningFailed},
 		"it is tried again, out of maintenance":                             {node: told("clean failed", func(n *hoststate.Node) { n.Maintenance = true }), past: again, do: hoststate.EndMaintenance},
 		"and from the start":                                                {node: told("clean failed"), past: again, do: hoststate.Ask, ask: "manage"},
-		"somebody keeps the node in maintenance":                            {node: told("available", func(n *hoststate.Node) { n.Maintenance = true }), do: hoststate.Refuse, reason: metal3v1.ReasonNodeRefused},
+		"another client keeps the node in maintenance":                      {node: told("available", func(n *hoststate.Node) { n.Maintenance = true }), do: hoststate.Refuse, reason: metal3v1.ReasonNodeRefused},
 		"a node that knows nothing":                                         {node: told("available", func(n *hoststate.Node) { n.Deployment, n.Instance = nil, "" }), do: hoststate.Prepare},
 		"a node that knows of another image":                                {node: told("available", func(n *hoststate.Node) { n.Deployment["image_source"] = "http://images/b" }), do: hoststate.Prepare},
 		"a node that knows more than it should":                             {node: told("available", func(n *hoststate.Node) { n.Deployment["boot_iso"] = "http://images/b" }), do: hoststate.Prepare},
@@ -116,10 +116,10 @@ func TestADeploymentStepByStep(t *testing.T) {
 		"a machine that has to be restarted":                                {node: told("wait call-back", func(n *hoststate.Node) { n.Step = "deploy" }), past: again, do: hoststate.Await, reason: metal3v1.ReasonAgentAway},
 		"a process that has forgotten waits, too":                           {node: told("deploying"), do: hoststate.Await, reason: metal3v1.ReasonProvisioning},
 		"it failed":                                            {node: told("deploy failed"), past: hoststate.Past{Asked: hoststate.AskedDeploy}, do: hoststate.Refuse, reason: metal3v1.ReasonDeploymentFailed},
-		"it failed while nobody looked":                        {node: told("deploy failed"), do: hoststate.Refuse, reason: metal3v1.ReasonDeploymentFailed},
+		"it failed while no operator ran":                      {node: told("deploy failed"), do: hoststate.Refuse, reason: metal3v1.ReasonDeploymentFailed},
 		"it is tried again":                                    {node: told("deploy failed"), past: again, do: hoststate.Ask, ask: "active"},
 		"it is done":                                           {node: told("active"), past: hoststate.Past{Asked: hoststate.AskedDeploy}, do: hoststate.Accept},
-		"it was done while nobody looked":                      {node: told("active"), do: hoststate.Accept},
+		"it was done while no operator ran":                    {node: told("active"), do: hoststate.Accept},
 		"something else is deployed":                           {node: told("active", func(n *hoststate.Node) { n.Deployment["image_source"] = "http://images/b" }), do: hoststate.Refuse, reason: metal3v1.ReasonDeploymentFailed},
 		"a deployment that did not end is ended":               {node: told("error"), past: again, do: hoststate.Ask, ask: "deleted"},
 		"a node that was locked a moment ago":                  {node: told("available", func(n *hoststate.Node) { n.Locked = true }), do: hoststate.Await, reason: metal3v1.ReasonProvisioning},
@@ -162,7 +162,7 @@ func TestTheEndOfADeploymentStepByStep(t *testing.T) {
 	}{
 		"the deployment ends":                                {node: told("active"), do: hoststate.Ask, ask: "deleted"},
 		"one with a management controller ends at once":      {node: told("active", controlled), do: hoststate.Ask, ask: "deleted"},
-		"a node is told whether it is cleaned":               {node: told("active", controlled, func(n *hoststate.Node) { n.Clean = new(false) }), do: hoststate.SetCleaning},
+		"a node gets the setting of its cleaning":            {node: told("active", controlled, func(n *hoststate.Node) { n.Clean = new(false) }), do: hoststate.SetCleaning},
 		"a deployment that is under way ends, too":           {node: told("wait call-back", controlled), do: hoststate.Ask, ask: "deleted"},
 		"one that writes is waited for":                      {node: told("deploying", controlled), do: hoststate.Await, reason: metal3v1.ReasonDeprovisioning},
 		"while the machine is cleaned":                       {node: told("cleaning", vacant), do: hoststate.Await, reason: metal3v1.ReasonDeprovisioning},
@@ -173,7 +173,7 @@ func TestTheEndOfADeploymentStepByStep(t *testing.T) {
 		"cleaning is tried again, out of maintenance":        {node: told("clean failed", maintained, vacant), past: again, do: hoststate.EndMaintenance},
 		"from the start":                                     {node: told("clean failed", vacant), past: again, do: hoststate.Ask, ask: "manage"},
 		"and to its end":                                     {node: told("manageable", vacant), past: again, do: hoststate.Ask, ask: "provide"},
-		"nothing is left":                                    {node: told("available", vacant), do: hoststate.Accept},
+		"the node is clean":                                  {node: told("available", vacant), do: hoststate.Accept},
 		"a deployment that never began is taken from a node": {node: told("available"), do: hoststate.Vacate},
 		"a node that was never deployed on":                  {node: told("enroll", vacant), do: hoststate.Accept},
 	} {
@@ -201,7 +201,7 @@ func TestAnImageIsDeployedAndTakenAway(t *testing.T) {
 	assert.Equal(t, hoststate.Provisioned, step.To, "a machine in use is never deployed again")
 }
 
-func TestWhatADeployedSystemReads(t *testing.T) {
+func TestConfigDrive(t *testing.T) {
 	h := deployable()
 	c, err := hoststate.ConfigDriveOf(h, hoststate.ConfigTexts{UserData: "#cloud-config\n", NetworkData: "links: []\n", MetaData: "name: mine\n"})
 	require.NoError(t, err)
@@ -213,7 +213,7 @@ func TestWhatADeployedSystemReads(t *testing.T) {
 	for _, texts := range []hoststate.ConfigTexts{{NetworkData: "- hush"}, {MetaData: "hush: ["}} {
 		_, err := hoststate.ConfigDriveOf(h, texts)
 		require.Error(t, err)
-		assert.NotContains(t, err.Error(), "hush", "what is in a Secret stays there")
+		assert.NotContains(t, err.Error(), "hush", "the error does not quote a Secret")
 	}
 }
 
@@ -232,12 +232,12 @@ func TestAnAdoptionStepByStep(t *testing.T) {
 		past hoststate.Past
 		want hoststate.Task
 	}{
-		"a node that was made anew is told what is deployed": {hoststate.Node{State: "manageable"}, hoststate.Past{}, hoststate.Task{Do: hoststate.Prepare}},
-		"it adopts the machine":                              {told("manageable"), hoststate.Past{}, hoststate.Task{Do: hoststate.Ask, Ask: hoststate.AskAdopt}},
+		"a node that was made anew gets its instance_info": {hoststate.Node{State: "manageable"}, hoststate.Past{}, hoststate.Task{Do: hoststate.Prepare}},
+		"it adopts the machine":                            {told("manageable"), hoststate.Past{}, hoststate.Task{Do: hoststate.Ask, Ask: hoststate.AskAdopt}},
 		"that is waited for": {told(hoststate.Adopting), hoststate.Past{Asked: hoststate.AskedAdopt}, hoststate.Task{
 			Do: hoststate.Await, Reason: metal3v1.ReasonAdopting, Why: "Ironic adopts the machine as it is.",
 		}},
-		"a failure is told": {
+		"a failure is reported": {
 			told(hoststate.AdoptFailed, func(n *hoststate.Node) { n.LastError = "no image" }), hoststate.Past{Asked: hoststate.AskedAdopt}, hoststate.Task{
 				Do: hoststate.Refuse, Reason: metal3v1.ReasonAdoptionFailed, Why: "Ironic did not adopt the machine, which stays as it is: no image.",
 			},

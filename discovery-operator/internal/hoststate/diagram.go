@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Diagram draws the life of a host as a Mermaid state diagram. What leads to another state is drawn, what stays is not.
+// Diagram draws the life of a host as a Mermaid state diagram. It draws the steps to another state, and not those that stay.
 func Diagram() string {
 	var b strings.Builder
 	b.WriteString("```mermaid\nstateDiagram-v2\n    [*] --> None\n")

@@ -7,9 +7,9 @@ import metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 
 // Facts are what the next event rests on.
 type Facts struct {
-	// Deleting says that somebody wants the host deleted.
+	// Deleting says that the host is being deleted.
 	Deleting bool
-	// Unapproved says that somebody has to look at the host first.
+	// Unapproved says that a user has to approve the host first.
 	Unapproved bool
 	// PowerControl says that the host names a management controller and credentials.
 	PowerControl bool
@@ -19,7 +19,7 @@ type Facts struct {
 	External bool
 	// NeedsInspection says that the hardware is neither known nor unwanted.
 	NeedsInspection bool
-	// Reinspect says that somebody wants the hardware looked at again, where it is known.
+	// Reinspect says that a user asked for a new inspection of known hardware.
 	Reinspect bool
 	// NodeKnown says that a node is recorded for the host.
 	NodeKnown bool

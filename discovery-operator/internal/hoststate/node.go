@@ -21,7 +21,7 @@ type Node struct {
 	Info map[string]string
 	// State is the provision state, Target the one that Ironic is leading the node to, empty if none.
 	State, Target string
-	// Power is "power on", "power off", or empty while nobody knows; PowerTarget is the one that Ironic is leading the node to.
+	// Power is "power on", "power off", or empty while it is unknown; PowerTarget is the one that Ironic is leading the node to.
 	Power, PowerTarget string
 	// LastError is what Ironic last reported, empty if nothing.
 	LastError string
@@ -37,7 +37,7 @@ type Node struct {
 	Inspected time.Time
 	// Reported is when ironic-inspector last ended an inspection of the machine, by its clock; zero where it did not, or is not there.
 	Reported time.Time
-	// Deployment is the node's instance_info: what it was told to deploy, and what Ironic adds.
+	// Deployment is the node's instance_info: what it is to deploy, and what Ironic adds.
 	Deployment map[string]any
 	// Deploy and PowerBy are the node's deploy and power interface.
 	Deploy, PowerBy string

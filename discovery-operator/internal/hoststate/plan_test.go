@@ -55,7 +55,7 @@ func TestRegistration(t *testing.T) {
 		asked hoststate.Asked
 		want  hoststate.Move
 	}{
-		"a node that nobody wrote to":             {hoststate.Node{State: "enroll"}, hoststate.AskedNothing, hoststate.Write},
+		"a node without credentials":              {hoststate.Node{State: "enroll"}, hoststate.AskedNothing, hoststate.Write},
 		"a new node is verified":                  {hoststate.Node{State: "enroll"}, hoststate.AskedWrite, hoststate.Manage},
 		"a node that is managed already":          {hoststate.Node{State: "manageable"}, hoststate.AskedWrite, hoststate.CheckPower},
 		"Ironic is at it":                         {hoststate.Node{State: "verifying"}, hoststate.AskedManage, hoststate.Await},
@@ -88,7 +88,7 @@ func TestPower(t *testing.T) {
 		"on and wanted on":                         {on, hoststate.PowerWish{On: true}, "", hoststate.PowerStep{}},
 		"off and wanted off":                       {off, hoststate.PowerWish{}, "", hoststate.PowerStep{}},
 		"off and wanted on":                        {off, hoststate.PowerWish{On: true}, "", hoststate.PowerStep{Ask: hoststate.PowerOn}},
-		"nobody knows, wanted off":                 {hoststate.Node{}, hoststate.PowerWish{}, "", hoststate.PowerStep{Ask: hoststate.SoftDown}},
+		"unknown, wanted off":                      {hoststate.Node{}, hoststate.PowerWish{}, "", hoststate.PowerStep{Ask: hoststate.SoftDown}},
 		"Ironic is at it":                          {hoststate.Node{Power: hoststate.PowerDown, PowerTarget: "power on"}, hoststate.PowerWish{On: true}, hoststate.PowerOn, hoststate.PowerStep{Wait: true}},
 		"on and wanted off":                        {on, hoststate.PowerWish{}, "", hoststate.PowerStep{Ask: hoststate.SoftDown}},
 		"a system that does not listen":            {failed(on), hoststate.PowerWish{}, hoststate.SoftDown, hoststate.PowerStep{Ask: hoststate.PowerDown}},
@@ -122,23 +122,23 @@ func TestInspection(t *testing.T) {
 		e    hoststate.Examination
 		want hoststate.Move
 	}{
-		"what Ironic knows already will do":    {idle, hoststate.Examination{Since: began}, hoststate.Accept},
-		"Ironic prepares it":                   {hoststate.Node{State: hoststate.Inspects}, hoststate.Examination{}, hoststate.Await},
-		"the ramdisk boots":                    {hoststate.Node{State: hoststate.InspectWait}, hoststate.Examination{}, hoststate.Await},
-		"what was known before will not do":    {before, hoststate.Examination{Again: true, Since: began}, hoststate.Inspect},
-		"nor what was discovered":              {idle, hoststate.Examination{Again: true, Since: began}, hoststate.Inspect},
-		"it ended while nobody looked":         {after, hoststate.Examination{Again: true, Since: began}, hoststate.Accept},
-		"it ended, and Ironic's clock is late": {before, hoststate.Examination{Again: true, Since: began, Asked: hoststate.AskedInspect}, hoststate.Accept},
+		"an earlier inspection suffices":         {idle, hoststate.Examination{Since: began}, hoststate.Accept},
+		"Ironic prepares it":                     {hoststate.Node{State: hoststate.Inspects}, hoststate.Examination{}, hoststate.Await},
+		"the ramdisk boots":                      {hoststate.Node{State: hoststate.InspectWait}, hoststate.Examination{}, hoststate.Await},
+		"an earlier inspection does not suffice": {before, hoststate.Examination{Again: true, Since: began}, hoststate.Inspect},
+		"nor what was discovered":                {idle, hoststate.Examination{Again: true, Since: began}, hoststate.Inspect},
+		"it ended while no operator ran":         {after, hoststate.Examination{Again: true, Since: began}, hoststate.Accept},
+		"it ended, and Ironic's clock is late":   {before, hoststate.Examination{Again: true, Since: began, Asked: hoststate.AskedInspect}, hoststate.Accept},
 		"ironic-inspector has not begun it": {before, hoststate.Examination{
 			Again: true, Since: began, Asked: hoststate.AskedInspect, Before: before.Inspected,
 		}, hoststate.Await},
 		"ironic-inspector has ended it": {after, hoststate.Examination{
 			Again: true, Since: began, Asked: hoststate.AskedInspect, Before: before.Inspected,
 		}, hoststate.Accept},
-		"somebody else ended it":                           {idle, hoststate.Examination{Again: true, Since: began, Asked: hoststate.AskedInspect}, hoststate.Refuse},
+		"another client ended it":                          {idle, hoststate.Examination{Again: true, Since: began, Asked: hoststate.AskedInspect}, hoststate.Refuse},
 		"it failed":                                        {broken, hoststate.Examination{Asked: hoststate.AskedInspect}, hoststate.Refuse},
-		"it failed while nobody looked":                    {broken, hoststate.Examination{}, hoststate.Refuse},
-		"it failed, was told, and is due to be tried":      {broken, hoststate.Examination{Told: true}, hoststate.Inspect},
+		"it failed while no operator ran":                  {broken, hoststate.Examination{}, hoststate.Refuse},
+		"it failed, was reported, and is due to be tried":  {broken, hoststate.Examination{Told: true}, hoststate.Inspect},
 		"it failed once more, and the host said so before": {broken, hoststate.Examination{Told: true, Asked: hoststate.AskedInspect}, hoststate.Refuse},
 	} {
 		assert.Equal(t, c.want, hoststate.Inspection(c.node, c.e), name)

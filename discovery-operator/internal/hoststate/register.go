@@ -8,7 +8,7 @@ import "github.com/muster-io/muster/discovery-operator/internal/inventory"
 // Asked is what this process asked of Ironic for a host and waits for the answer to. It is forgotten with the process, and then asked again.
 type Asked string
 
-// What can have been asked in a registration.
+// Requests of a registration.
 const (
 	AskedNothing Asked = ""
 	// AskedWrite says that the node has the driver and the credentials.

@@ -10,7 +10,7 @@ type State string
 
 // States. Other operators know all of them but Importing.
 const (
-	// None is a host that nobody has looked at.
+	// None is a host that no operator has reconciled.
 	None = State(metal3v1.StateNone)
 	// Discovered is a host that is known and not used yet: it waits for approval, for its machine to report, or for credentials.
 	Discovered = State(metal3v1.StateUnmanaged)
@@ -58,7 +58,7 @@ type Event string
 
 // Events. Those of the first group are seen on the host, those of the second are what an effect led to.
 const (
-	// Nothing says that the host is as it was: what its state does goes on.
+	// Nothing says that the host is unchanged: the activity of its state goes on.
 	Nothing Event = "nothing new"
 	// NotYet says that what failed is not due to be tried again.
 	NotYet              Event = "not due yet"
@@ -106,7 +106,7 @@ const (
 	Register Effect = "register the node"
 	// InspectMachine has the machine inspected.
 	InspectMachine Effect = "inspect the machine"
-	// EndInspection ends an inspection that nobody wants any more, if one is under way.
+	// EndInspection ends an inspection that is not wanted any more, if one is under way.
 	EndInspection Effect = "end the inspection"
 	// MaintainPower makes the machine's power what the host says, where there is power control.
 	MaintainPower Effect = "maintain the power"

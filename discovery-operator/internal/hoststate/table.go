@@ -11,7 +11,7 @@ type answers = map[Event]Step
 // entry makes answers of a state whose activity is known.
 type entry func(s State, activity Effect) answers
 
-// to leaves the state. What the next state does is done when the host is seen in it.
+// to leaves the state. The next state's activity runs when the host is seen in it.
 func to(next State, why string, on ...Event) entry {
 	return func(State, Effect) answers {
 		out := answers{}
@@ -27,7 +27,7 @@ func goOn(on ...Event) entry {
 	return func(s State, activity Effect) answers {
 		out := answers{}
 		for _, e := range on {
-			out[e] = Step{To: s, Do: activity, Why: "nothing stands in the way"}
+			out[e] = Step{To: s, Do: activity, Why: "the state's activity goes on"}
 		}
 		return out
 	}
@@ -67,7 +67,7 @@ func state(activity Effect, entries ...entry) func(State) answers {
 
 const (
 	noMatter  = "it makes no difference in this state"
-	remembers = "what failed is told, and tried again later"
+	remembers = "the failure is reported, and the activity retried later"
 )
 
 // table is the life of a host.
@@ -84,7 +84,7 @@ var life = map[State]func(State) answers{
 		to(Discovered, "a host without credentials is known, and nothing else", NoCredentials, ApprovalMissing, ExternallyInstalled,
 			HardwareKnown, HardwareWanted, NodeFound, Nothing),
 		to(Registering, "the credentials have to be verified", CredentialsArrived),
-		to(Deleting, "nothing was switched on yet", DeletionRequested),
+		to(Deleting, "the machine was not switched on yet", DeletionRequested),
 		stay(noMatter, InspectionRequested, DeploymentWanted, DeploymentRevoked, NotYet, NodeLost, Verified, NoInspectionData, Done, Failed, GaveUp),
 	),
 	Discovered: state(FindNode,
@@ -92,9 +92,9 @@ var life = map[State]func(State) answers{
 		to(MatchProfile, "the hardware is known, no inspection is needed", HardwareKnown),
 		to(Importing, "the hardware is not known, and Ironic may have it", HardwareWanted, NodeFound),
 		to(ExternallyProvisioned, "something else installed the machine", ExternallyInstalled),
-		to(Deleting, "nothing was switched on yet", DeletionRequested),
+		to(Deleting, "the machine was not switched on yet", DeletionRequested),
 		goOn(Nothing),
-		stay("somebody has to look at the host first", ApprovalMissing),
+		stay("a user has to approve the host first", ApprovalMissing),
 		stay(noMatter, InspectionRequested, DeploymentWanted, DeploymentRevoked, NoCredentials, NotYet, NodeLost, Verified, NoInspectionData, Done),
 		stay(remembers, Failed, GaveUp),
 	),
@@ -103,7 +103,7 @@ var life = map[State]func(State) answers{
 		to(MatchProfile, "the hardware is known, no inspection is needed", HardwareKnown),
 		to(Importing, "the hardware is not known, and Ironic may have it", Verified),
 		to(Discovered, "without credentials nothing can be registered", NoCredentials),
-		to(Deleting, "nothing was switched on yet", DeletionRequested),
+		to(Deleting, "the machine was not switched on yet", DeletionRequested),
 		goOn(Nothing, CredentialsArrived, HardwareWanted, NodeFound, NodeLost, Done),
 		stay(remembers, Failed, GaveUp),
 		stay(noMatter, InspectionRequested, DeploymentWanted, DeploymentRevoked, NotYet, ApprovalMissing, NoInspectionData),
@@ -114,14 +114,14 @@ var life = map[State]func(State) answers{
 		to(ExternallyProvisioned, "something else installed the machine", ExternallyInstalled),
 		to(Registering, "the credentials have to be verified", CredentialsArrived),
 		to(Discovered, "Ironic does not know the machine any more", NodeLost),
-		to(Deleting, "nothing was switched on yet", DeletionRequested),
+		to(Deleting, "the machine was not switched on yet", DeletionRequested),
 		goOn(Nothing, NoCredentials, HardwareWanted, NodeFound, Verified, Done),
 		stay(remembers, Failed, GaveUp),
 		stay(noMatter, InspectionRequested, DeploymentWanted, DeploymentRevoked, NotYet, ApprovalMissing),
 	),
 	Inspecting: state(InspectMachine,
-		staying(EndInspection, "an inspection that nobody wants any more ends", HardwareKnown, ExternallyInstalled),
-		to(MatchProfile, "the machine was inspected, or nobody wants it inspected any more", Done),
+		staying(EndInspection, "an inspection that is not wanted any more ends", HardwareKnown, ExternallyInstalled),
+		to(MatchProfile, "the machine was inspected, or its inspection is not wanted any more", Done),
 		to(Registering, "the node has to be registered anew", CredentialsArrived, NodeLost),
 		to(Discovered, "without credentials nothing can be inspected", NoCredentials),
 		to(PoweringOff, "the inspection has switched the machine on", DeletionRequested),
@@ -134,9 +134,9 @@ var life = map[State]func(State) answers{
 	Available: state(MaintainPower,
 		to(Registering, "the node has to be registered anew", CredentialsArrived, NodeLost),
 		to(ExternallyProvisioned, "something else installed the machine", ExternallyInstalled),
-		to(Inspecting, "somebody asked for an inspection", InspectionRequested),
+		to(Inspecting, "a user asked for an inspection", InspectionRequested),
 		to(Provisioning, "an image is to be deployed", DeploymentWanted),
-		to(PoweringOff, "a machine that nobody uses is not left on", DeletionRequested),
+		to(PoweringOff, "an unused machine is switched off", DeletionRequested),
 		goOn(Nothing, HardwareKnown, HardwareWanted, NodeFound, Verified, NoInspectionData, Done),
 		stay(remembers, Failed, GaveUp),
 		stay(noMatter, DeploymentRevoked, NoCredentials, NotYet, ApprovalMissing),
@@ -145,14 +145,14 @@ var life = map[State]func(State) answers{
 		to(Registering, "the node has to be registered anew", CredentialsArrived, NodeLost),
 		to(MatchProfile, "the host is not externally provisioned any more", HardwareKnown),
 		to(Importing, "the host is not externally provisioned any more", HardwareWanted),
-		to(Deleting, "what runs on the machine is somebody else's, so it stays on", DeletionRequested),
+		to(Deleting, "the system on the machine was installed by other means, so it stays on", DeletionRequested),
 		goOn(Nothing, ExternallyInstalled, NodeFound, Verified, NoInspectionData, Done),
 		stay(remembers, Failed, GaveUp),
 		stay(noMatter, InspectionRequested, DeploymentWanted, DeploymentRevoked, NoCredentials, NotYet, ApprovalMissing),
 	),
 	Provisioning: state(Deploy,
 		to(Provisioned, "the deployment is done", Done),
-		to(Deprovisioning, "what was deployed has to go", DeletionRequested, DeploymentRevoked),
+		to(Deprovisioning, "the deployed image has to be removed", DeletionRequested, DeploymentRevoked),
 		to(Registering, "the node has to be registered anew", NodeLost),
 		goOn(Nothing, DeploymentWanted, NoCredentials, CredentialsArrived, ExternallyInstalled, HardwareKnown, HardwareWanted, NodeFound, Verified, NoInspectionData),
 		stay(remembers, Failed, GaveUp),
@@ -160,15 +160,15 @@ var life = map[State]func(State) answers{
 	),
 	Provisioned: state(KeepDeployed,
 		staying(Register, "a machine in use keeps its state while its credentials are renewed", CredentialsArrived),
-		to(Deprovisioning, "what was deployed has to go", DeletionRequested, DeploymentRevoked),
+		to(Deprovisioning, "the deployed image has to be removed", DeletionRequested, DeploymentRevoked),
 		stay("a machine in use stays as it is; its node is made anew and adopted", NodeLost),
 		goOn(Nothing, DeploymentWanted, ExternallyInstalled, HardwareKnown, HardwareWanted, NodeFound, Verified, NoInspectionData, Done),
 		stay(remembers, Failed, GaveUp),
 		stay(noMatter, InspectionRequested, NoCredentials, NotYet, ApprovalMissing),
 	),
 	Deprovisioning: state(Undeploy,
-		staying(Undeploy, "what was deployed has to go first", DeletionRequested),
-		to(Available, "nothing is deployed any more", Done),
+		staying(Undeploy, "the deployed image has to be removed first", DeletionRequested),
+		to(Available, "no image is deployed any more", Done),
 		to(PoweringOff, "it failed too often to hold the deletion up", GaveUp),
 		to(Registering, "the node has to be registered anew", NodeLost),
 		goOn(Nothing, DeploymentWanted, DeploymentRevoked, NoCredentials, CredentialsArrived, ExternallyInstalled, HardwareKnown, HardwareWanted, NodeFound, Verified, NoInspectionData),
@@ -176,7 +176,7 @@ var life = map[State]func(State) answers{
 		stay(noMatter, InspectionRequested, NotYet, ApprovalMissing),
 	),
 	PoweringOff: state(PowerOff,
-		staying(PowerOff, "a machine that nobody uses is not left on", DeletionRequested),
+		staying(PowerOff, "an unused machine is switched off", DeletionRequested),
 		to(Deleting, "the machine is off, or cannot be switched off", Done, GaveUp, NodeLost, NoCredentials),
 		restored,
 		stay(remembers, Failed),
@@ -184,7 +184,7 @@ var life = map[State]func(State) answers{
 	),
 	Deleting: state(DeleteNode,
 		staying(DeleteNode, "the node goes before the host", DeletionRequested),
-		to(Gone, "nothing is left of the host in Ironic", Done, NodeLost),
+		to(Gone, "the host has no node in Ironic any more", Done, NodeLost),
 		restored,
 		stay(remembers, Failed, GaveUp),
 		stay(noMatter, NotYet),
@@ -193,7 +193,7 @@ var life = map[State]func(State) answers{
 
 // restored brings a host back to life whose deletion is not requested, for example because it was restored from a backup.
 func restored(s State, activity Effect) answers {
-	const why = "nobody wants the host deleted"
+	const why = "the host is not being deleted"
 	out := to(Registering, why, Nothing, CredentialsArrived, ExternallyInstalled, HardwareKnown, HardwareWanted, InspectionRequested, DeploymentWanted,
 		DeploymentRevoked, NodeFound, Verified, NoInspectionData, ApprovalMissing)(s, activity)
 	if s == Deleting {
@@ -208,7 +208,7 @@ var passThrough = state(Rest,
 		DeploymentRevoked, NodeFound, Verified, NoInspectionData, Done, ApprovalMissing),
 	to(ExternallyProvisioned, "something else installed the machine", ExternallyInstalled),
 	to(Registering, "the node has to be registered anew", CredentialsArrived, NodeLost),
-	to(PoweringOff, "a machine that nobody uses is not left on", DeletionRequested),
+	to(PoweringOff, "an unused machine is switched off", DeletionRequested),
 	stay(remembers, Failed, GaveUp),
 	stay(noMatter, NotYet),
 )

@@ -45,7 +45,7 @@ func TestEveryStateHasAnExit(t *testing.T) {
 				exits++
 			}
 		}
-		assert.Positive(t, exits, "nothing leads out of %q", s)
+		assert.Positive(t, exits, "%q has no exit", s)
 	}
 }
 
@@ -53,9 +53,9 @@ func TestEveryStateHasAnExit(t *testing.T) {
 func TestDeletionWorksInEveryState(t *testing.T) {
 	for _, s := range hoststate.States() {
 		for name, outcomes := range map[string][]hoststate.Event{
-			"all goes well":              {hoststate.Done},
-			"the node is gone":           {hoststate.NodeLost},
-			"nothing works, then it may": {hoststate.Failed, hoststate.GaveUp, hoststate.Done},
+			"all goes well":                           {hoststate.Done},
+			"the node is gone":                        {hoststate.NodeLost},
+			"all attempts fail, then one may succeed": {hoststate.Failed, hoststate.GaveUp, hoststate.Done},
 		} {
 			at, steps := s, 0
 			for ; at != hoststate.Gone && steps < 20; steps++ {
@@ -152,7 +152,7 @@ func TestStatesOfOthersAreRead(t *testing.T) {
 	assert.Equal(t, hoststate.Discovered, hoststate.Of(metal3v1.StateUnmanaged))
 	assert.Equal(t, hoststate.Discovered, hoststate.Of(metal3v1.StateDiscovered))
 	assert.Equal(t, hoststate.Available, hoststate.Of(metal3v1.StateReady))
-	assert.Equal(t, hoststate.None, hoststate.Of("a state of tomorrow"), "what nobody knows begins anew")
+	assert.Equal(t, hoststate.None, hoststate.Of("a state of tomorrow"), "an unknown state begins anew")
 }
 
 // TestTheDiagramIsDrawn compares the diagram in the docs with the machine; go test ./internal/hoststate -update draws it anew.

@@ -58,7 +58,7 @@ func TestAReportIsCutUntilAnObjectHoldsIt(t *testing.T) {
 	assert.LessOrEqual(t, len(data), 192<<10, "so that it also fits into the annotation in which a status moves")
 	assert.NotEmpty(t, r.Hardware.NIC)
 	assert.NotEmpty(t, r.Hardware.Storage)
-	assert.Len(t, r.MACs, 64, "what identifies the machine is not cut")
+	assert.Len(t, r.MACs, 64, "identifiers of the machine are not cut")
 	assert.Contains(t, strings.Join(r.Cut, ", "), "VLANs")
 }
 

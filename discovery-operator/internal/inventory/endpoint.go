@@ -5,7 +5,7 @@ package inventory
 
 import "fmt"
 
-// Address says which Ironic somebody asks, and how he comes in. Its parts are only compared, but for the name.
+// Address says which Ironic a resource reads, and with which credentials. Its parts are only compared, but for the name.
 type Address struct {
 	// Endpoint is the name for people, without credentials.
 	Endpoint string

@@ -18,7 +18,7 @@ import (
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 )
 
-// Bounds of what is taken over from a report, which anybody on the inspection network can send.
+// Bounds of what is taken over from a report, which any client on the inspection network can send.
 const (
 	maxText  = 256
 	maxNICs  = 64

@@ -63,7 +63,7 @@ func TestEveryRefusedMachineIsListedInBoundedPasses(t *testing.T) {
 	assert.Equal(t, fleet, l.writes)
 
 	d := l.pass(now.Add(time.Hour), all)
-	assert.Empty(t, d.Write, "nothing is written while nothing changes")
+	assert.Empty(t, d.Write, "without changes there are no writes")
 	assert.Zero(t, d.RequeueAfter)
 	for range fleet / bound {
 		l.pass(now, nil)

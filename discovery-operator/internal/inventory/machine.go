@@ -67,7 +67,7 @@ const (
 	NodeAvailable  = "available"
 )
 
-// idle reports whether a node in this state is used by nobody.
+// idle reports whether a node in this state is unused.
 func idle(state string) bool {
 	switch state {
 	case NodeEnroll, NodeVerifying, NodeManageable, NodeAvailable, "inspecting", "inspect wait", "inspect failed":

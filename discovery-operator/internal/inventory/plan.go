@@ -52,7 +52,7 @@ type planner struct {
 	index   *index
 	ordered []Resource
 	self    *Resource
-	// nodes are the UUIDs of all machines, once somebody asked.
+	// nodes are the UUIDs of all machines, once they were asked for.
 	nodes map[string]bool
 	// counters are the last counters of names, by the name without counter.
 	counters map[string]int
@@ -173,7 +173,7 @@ func (p *planner) known(m *Machine, h *Host) {
 				"in Ironic and reset its interfaces, or delete the host and let discovery make it", h.Ref, m.Node.Driver, h.Driver)})
 		p.drop(m)
 		return
-	// That the host names the node proves nothing: whoever makes a host can write so. The port does.
+	// A host that names the node proves nothing: any user who makes a host can write so. The port does.
 	case !h.Held || h.Going || h.HasStatus && replaced == "" && !again || !hasPort(m, h.BootMAC):
 		p.drop(m)
 		return
@@ -192,7 +192,7 @@ func (p *planner) known(m *Machine, h *Host) {
 // handOverTime is how far the clocks of those who write hosts and of those who read Ironic may be apart.
 const handOverTime = 5 * time.Second
 
-// undriven reports whether Ironic has said, since a host is as it is, that its node lacks the driver that the host needs. What is older is asked for
+// undriven reports whether Ironic has said, since a host is as it is, that its node lacks the driver that the host needs. An older answer is asked for
 // again: the mirror of a node is read seldom, and a hand-over switches the driver.
 func (p *planner) undriven(m *Machine, h *Host) bool {
 	if h.Held || h.Going || h.Driver == "" || h.Driver == m.Node.Driver || !idle(m.Node.State) {
@@ -210,11 +210,11 @@ func (p *planner) undriven(m *Machine, h *Host) bool {
 	return false
 }
 
-// unfit refuses machines without looking at their report: somebody uses the node, or a MAC stands in another host.
+// unfit refuses machines without looking at their report: another client uses the node, or a MAC stands in another host.
 func (p *planner) unfit(m *Machine) (Verdict, bool) {
 	v := Verdict{Node: m.Node.UUID}
 	if m.Node.Instance != "" || !idle(m.Node.State) {
-		v.Reason, v.Message = metal3v1.RefusedNodeInUse, fmt.Sprintf("the node is %s and belongs to somebody else", m.Node.State)
+		v.Reason, v.Message = metal3v1.RefusedNodeInUse, fmt.Sprintf("the node is %s and belongs to another client", m.Node.State)
 		return v, true
 	}
 	h, kind, value := p.index.double(m, p.self)
@@ -370,7 +370,7 @@ func (p *planner) creation(m *Machine, v Verdict, detail metal3v1.HardwareDetail
 		c.Labels[key] = LegalLabel(value)
 	}
 	if c.Manual && p.self.Approves != nil {
-		c.Ruled, _ = p.self.Approves.Match(facts) // where it fails, somebody has to look
+		c.Ruled, _ = p.self.Approves.Match(facts) // where it fails, a user has to approve
 		c.Manual = !c.Ruled
 	}
 	if err := p.bmc(&c, facts); err != nil {

@@ -90,13 +90,13 @@ func TestVerdictOnOneMachine(t *testing.T) {
 			machine: func(m *inventory.Machine) { m.Ports, m.FirstSeen = m.Ports[:1], now.Add(-31*time.Second) }, created: true, reason: metal3v1.WaitingForCreation, waiting: true},
 		"a boot interface without port is a failure in the end": {
 			machine: func(m *inventory.Machine) { m.Ports, m.FirstSeen = m.Ports[1:], now.Add(-6*time.Minute) }, reason: metal3v1.RefusedDiscoveryFailed},
-		"an inventory that nobody asked for yet, however long": {
+		"an inventory that was not asked for yet, at any age": {
 			machine: func(m *inventory.Machine) { m.Report, m.FirstSeen = nil, now.Add(-time.Hour) }, reason: metal3v1.WaitingForReading, waiting: true},
 		"no inventory so far": {
 			machine: func(m *inventory.Machine) { m.Report, m.Missing, m.MissingLast = nil, now, now }, reason: metal3v1.WaitingForInventory, waiting: true},
 		"answers for five minutes that there is no inventory": {
 			machine: func(m *inventory.Machine) { m.Report, m.Missing, m.MissingLast = nil, now.Add(-5*time.Minute), now }, reason: metal3v1.RefusedDiscoveryFailed},
-		"ports that nobody asked for again": {
+		"ports that were not asked for again": {
 			machine: func(m *inventory.Machine) {
 				m.Ports, m.FirstSeen, m.PortsRead = m.Ports[1:], now.Add(-time.Hour), now.Add(-time.Hour)
 			},
@@ -294,7 +294,7 @@ func TestAHostThatOnlyNamesANodeGetsNothingOfIt(t *testing.T) {
 }
 
 // TestRandomFleets lets machines come, go, share identities and change, applies what each of three resources decides, and demands
-// on every step that no boot MAC has two hosts and, in the end, that every machine that is nobody's twin has one.
+// on every step that no boot MAC has two hosts and, in the end, that every machine without a twin has one.
 func TestRandomFleets(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { randomFleet(t, rand.New(rand.NewPCG(seed, 1))) })
@@ -325,7 +325,7 @@ func randomFleet(t *testing.T, random *rand.Rand) {
 		}
 	}
 	d := inventory.Plan(sim.snapshot(resources, resources[0].Ref, 1000))
-	assert.Empty(t, creations(d), "nothing is left to do")
+	assert.Empty(t, creations(d), "no action is left")
 	assert.Zero(t, d.Counts.Waiting)
 }
 
@@ -464,9 +464,9 @@ func TestAnIronicIsForOneNamespaceUnlessItIsShared(t *testing.T) {
 		asking []inventory.Resource
 		want   []string
 	}{
-		"nobody asks":                       {nil, nil},
-		"the namespace of the oldest":       {[]inventory.Resource{at("b", "new", 1), at("a", "old", 2), at("a", "newest", 0)}, []string{"a/old", "a/newest"}},
-		"what is being deleted has nothing": {[]inventory.Resource{at("a", "old", 2, going), at("b", "new", 1)}, []string{"b/new"}},
+		"no resources":                                   {nil, nil},
+		"the namespace of the oldest":                    {[]inventory.Resource{at("b", "new", 1), at("a", "old", 2), at("a", "newest", 0)}, []string{"a/old", "a/newest"}},
+		"a resource that is being deleted has no Ironic": {[]inventory.Resource{at("a", "old", 2, going), at("b", "new", 1)}, []string{"b/new"}},
 		"those that share": {
 			[]inventory.Resource{at("b", "new", 1, shared), at("c", "newest", 0), at("a", "old", 2, shared)}, []string{"a/old", "b/new"},
 		},
@@ -552,7 +552,7 @@ func TestOneLostNodeIsTold(t *testing.T) {
 	assert.Equal(t, []inventory.Action{lost}, told(d))
 	assert.EqualValues(t, 1, d.Counts.Lost)
 	s.Hosts[2].Lost = true
-	assert.Empty(t, told(inventory.Plan(s)), "it is told once")
+	assert.Empty(t, told(inventory.Plan(s)), "it is reported once")
 
 	t.Run("not while Ironic is silent", func(t *testing.T) {
 		s := s
@@ -566,7 +566,7 @@ func TestOneLostNodeIsTold(t *testing.T) {
 		lost.Lost = false
 		assert.Equal(t, []inventory.Action{lost}, told(inventory.Plan(s)))
 	})
-	t.Run("a mass disappearance is told on the resource, and not on each host", func(t *testing.T) {
+	t.Run("a mass disappearance is reported on the resource, and not on each host", func(t *testing.T) {
 		s := snapshot(resource("r"))
 		for i := range 6 {
 			s.Hosts = append(s.Hosts, inventory.Host{Ref: inventory.Ref{Namespace: "ns", Name: fmt.Sprint("h", i)}, Resource: "r", Held: true, HasStatus: true,
@@ -582,7 +582,7 @@ func told(d inventory.Decision) []inventory.Action {
 	return slices.DeleteFunc(slices.Clone(d.Actions), func(a inventory.Action) bool { _, ok := a.(inventory.TellLost); return !ok })
 }
 
-// TestHardwareIsReadAgainAfterAnInspection has a host whose machine somebody had inspected in Ironic.
+// TestHardwareIsReadAgainAfterAnInspection has a host whose machine a client inspected in Ironic.
 func TestHardwareIsReadAgainAfterAnInspection(t *testing.T) {
 	const before, after = "2026-11-21T10:00:00Z", "2026-11-21T11:00:00Z"
 	m := machine(t, 1, func(m *inventory.Machine) { m.Node.Inspected, m.Report = after, nil })
@@ -599,7 +599,7 @@ func TestHardwareIsReadAgainAfterAnInspection(t *testing.T) {
 	assert.Equal(t, after, write.Inspected)
 	s.Hosts[0].LastSeen = after
 	assert.Equal(t, []inventory.Action{inventory.DropReport{Node: m.Node.UUID}}, inventory.Plan(s).Actions)
-	t.Run("not for a host that somebody manages", func(t *testing.T) {
+	t.Run("not for a host that an operator manages", func(t *testing.T) {
 		s.Hosts[0].LastSeen = ""
 		assert.Equal(t, []inventory.Action{inventory.DropReport{Node: m.Node.UUID}}, inventory.Plan(s).Actions)
 	})

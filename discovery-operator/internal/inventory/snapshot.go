@@ -40,7 +40,7 @@ type Ref struct{ Namespace, Name string }
 // String is namespace/name.
 func (r Ref) String() string { return r.Namespace + "/" + r.Name }
 
-// Machine is a node with its ports and, once somebody wanted it, its report. It is not changed after it was made.
+// Machine is a node with its ports and, once a resource asked for it, its report. It is not changed after it was made.
 type Machine struct {
 	Node  Node
 	Ports []Port
@@ -120,18 +120,18 @@ type Host struct {
 	Serial, BMC string
 	// Resource is the BareMetalHostDiscovery that made the host, empty for others.
 	Resource string
-	// Held says that discovery still holds the host, Unapproved that somebody has to look at it first.
+	// Held says that discovery still holds the host, Unapproved that a user has to approve it first.
 	Held, Unapproved bool
 	HasStatus        bool
 	Going            bool
 	// Driver is the driver that the host's management controller needs where another operator manages the host and does not switch it, else empty.
 	Driver string
 	// LastSeen is when the machine last reported, as RFC 3339 in UTC, or "unknown"; empty for hosts that discovery does not keep up to date, because
-	// somebody manages them.
+	// another operator manages them.
 	LastSeen string
 	// Lost says that the host says already that Ironic does not know its node.
 	Lost bool
-	// Since is when the host was registered by hand, or handed over. What Ironic said of its node before proves nothing about the driver.
+	// Since is when the host was registered by hand, or handed over. Earlier answers of Ironic about its node prove nothing about the driver.
 	Since time.Time
 }
 

@@ -66,7 +66,7 @@ func TestARuleApprovesMachines(t *testing.T) {
 		assert.Equal(t, !manual, c.Ruled, rule)
 	}
 	c := only(t, resource("r", func(r *inventory.Resource) { r.Approves = selector(t, "true") }))
-	assert.False(t, c.Ruled, "nobody has to approve anything")
+	assert.False(t, c.Ruled, "no approval is needed")
 }
 
 func TestAnExpressionNamesHosts(t *testing.T) {
@@ -74,7 +74,7 @@ func TestAnExpressionNamesHosts(t *testing.T) {
 		return only(t, resource("r", func(r *inventory.Resource) { r.Template.Prefix, r.Named = "rack-", text(t, source) }))
 	}
 	assert.Equal(t, "rack-sn00000001-52", named("${hardware.systemVendor.serialNumber}-${bootMAC.substring(0, 2)}").Host.Name)
-	assert.Equal(t, "rack-node-00001", named("${hardware.rack}").Host.Name, "what cannot be evaluated leaves the name to the details")
+	assert.Equal(t, "rack-node-00001", named("${hardware.rack}").Host.Name, "a failing expression leaves the name to the details")
 }
 
 func TestACounterNamesHosts(t *testing.T) {
@@ -99,7 +99,7 @@ func TestACounterNamesHosts(t *testing.T) {
 	assert.Equal(t, []string{"rack-examp-001", "rack-examp-003", "rack-examp-004", "rack-other-001"}, names,
 		"each gets the first number that is free, in the order of the nodes")
 	_, err := inventory.CompileText("${counter}")
-	require.ErrorContains(t, err, "counter", "nothing but a name is counted")
+	require.ErrorContains(t, err, "counter", "only a name is counted")
 	_, err = inventory.CompileName("${counter + 'x'}")
 	require.Error(t, err)
 }

@@ -15,11 +15,11 @@ import (
 )
 
 // SettleTime is how long ports may come in after the node. A machine whose boot interface has a port is whole after it even
-// if other interfaces have none, because Ironic can be told not to make ports for all.
+// if other interfaces have none, because Ironic can be configured not to make ports for all.
 const SettleTime = 30 * time.Second
 
 // PatienceTime is how long Ironic may answer that it has no inventory of a machine, or no port for its boot interface, before the discovery of the
-// machine counts as failed. It runs from answer to answer: a machine that nobody asked about waits.
+// machine counts as failed. It runs from answer to answer: a machine that is not asked about waits.
 const PatienceTime = 5 * time.Minute
 
 // BootRule says how the boot MAC was found.

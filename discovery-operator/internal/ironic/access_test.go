@@ -91,8 +91,8 @@ func clientCertificate(t *testing.T) (cert, key []byte, authority *x509.CertPool
 	return cert, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}), authority
 }
 
-// TestIronicsAndTheWaysIntoThemAreToldApart: whoever names an Ironic shares its poller, and comes in with his own credentials.
-func TestIronicsAndTheWaysIntoThemAreToldApart(t *testing.T) {
+// TestPollersAndSessionsByAddress: resources of one Ironic share its poller, each with its own credentials.
+func TestPollersAndSessionsByAddress(t *testing.T) {
 	read := map[string]int{}
 	d := ironic.NewDialer(func() (ironic.Config, error) {
 		return ironic.Config{Endpoint: "https://admin:right@ironic", Auth: ironic.AuthHTTPBasic}, nil

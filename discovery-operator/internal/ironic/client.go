@@ -54,7 +54,7 @@ type services struct {
 	version           int
 }
 
-// New returns a client. It does not talk to anybody yet. The observer may be nil.
+// New returns a client. It sends no request yet. The observer may be nil.
 func New(c Config, observe Observer) (*Client, error) {
 	c, err := c.normal()
 	if err != nil {

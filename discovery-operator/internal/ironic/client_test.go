@@ -133,7 +133,7 @@ func TestInventoryIsAskedFromTheServiceThatHasIt(t *testing.T) {
 		_, err := s.client(t, func(c *ironic.Config) { c.InspectorEndpoint = inspector.URL }).Report(t.Context(), "u")
 		require.NoError(t, err)
 	})
-	t.Run("nobody yet", func(t *testing.T) {
+	t.Run("no inventory yet", func(t *testing.T) {
 		s := newService(t, "1.96")
 		_, err := s.client(t).Report(t.Context(), "u")
 		require.ErrorIs(t, err, inventory.ErrNotFound)
@@ -189,7 +189,7 @@ func TestEachFailureIsOneProblemWithoutTheCredentials(t *testing.T) {
 			assert.NotContains(t, fmt.Sprintf("%+v %#v", err, err), password)
 		})
 	}
-	t.Run("nobody there", func(t *testing.T) {
+	t.Run("no server", func(t *testing.T) {
 		c, err := ironic.New(ironic.Config{Endpoint: "http://admin:" + "pw-in-url" + "@127.0.0.1:1/"}, nil)
 		require.NoError(t, err)
 		_, err = c.Nodes(t.Context(), "")
@@ -198,7 +198,7 @@ func TestEachFailureIsOneProblemWithoutTheCredentials(t *testing.T) {
 	})
 }
 
-// endless answers with more than anybody should read.
+// endless answers with more than a client should read.
 func endless(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte(`{"nodes":[{"uuid":"`))
 	block := []byte(strings.Repeat("x", 1<<20))
@@ -309,8 +309,8 @@ func TestANodeIsToldItsRamdiskBeforeAnInspection(t *testing.T) {
 			"", `[{"op":"replace","path":"/inspect_interface","value":"agent"}]`},
 		"none when the management controller is asked": {all, hoststate.Node{Inspector: "agent"}, metal3v1.InspectionFast,
 			`[{"op":"replace","path":"/inspect_interface","value":"redfish"}]`},
-		"what Ironic itself says": {ironic.Ramdisk{}, hoststate.Node{Boot: "ipxe", Inspector: "agent"}, "", ""},
-		"half of it":              {ironic.Ramdisk{Kernel: "http://k"}, hoststate.Node{Boot: "ipxe", Inspector: "agent"}, "", ""},
+		"Ironic's own settings": {ironic.Ramdisk{}, hoststate.Node{Boot: "ipxe", Inspector: "agent"}, "", ""},
+		"half of it":            {ironic.Ramdisk{Kernel: "http://k"}, hoststate.Node{Boot: "ipxe", Inspector: "agent"}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newService(t, "1.96")

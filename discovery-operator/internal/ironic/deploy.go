@@ -62,13 +62,13 @@ func (c *Client) SetCleaning(ctx context.Context, uuid string, clean bool) error
 	return c.patch(ctx, uuid, []change{{"add", "/automated_clean", clean}})
 }
 
-// Vacate takes from an idle node the instance and what it was told to deploy.
+// Vacate removes instance and instance_info from an idle node.
 func (c *Client) Vacate(ctx context.Context, uuid string) error {
 	return c.patch(ctx, uuid, []change{{"remove", "/instance_uuid", nil}, {"add", "/instance_info", map[string]any{}}})
 }
 
-// Deploy has Ironic deploy what a node was told. It fails with ErrRefused when the node is not in a state in which nothing is deployed, or Ironic
-// finds fault with what it was told.
+// Deploy has Ironic deploy a node's instance_info. It fails with ErrRefused when the node is not in a state in which nothing is deployed, or Ironic
+// finds fault with that.
 func (c *Client) Deploy(ctx context.Context, uuid string, config hoststate.ConfigDrive) error {
 	body := map[string]any{"target": hoststate.AskDeploy, "configdrive": config}
 	return c.call(ctx, "set_provision_state", http.MethodPut, "nodes/"+url.PathEscape(uuid)+"/states/provision", body, nil)

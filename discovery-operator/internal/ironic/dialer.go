@@ -82,7 +82,7 @@ func (d *Dialer) Address(namespace string, ref *metal3v1.IronicReference) invent
 	return a
 }
 
-// Client returns the client of an endpoint. Files and Secrets are read again from time to time, and at once after a request failed because of them or found nobody, so
+// Client returns the client of an endpoint. Files and Secrets are read again from time to time, and at once after a request failed because of them or reached no server, so
 // that a rotated or corrected credential is used without a restart.
 func (d *Dialer) Client(ctx context.Context, namespace string, ref *metal3v1.IronicReference) (*Client, error) {
 	a := d.Address(namespace, ref)

@@ -14,12 +14,12 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
-// FromEnvironment reads the settings that users of today's system have: IRONIC_ENDPOINT, IRONIC_INSPECTOR_ENDPOINT,
+// FromEnvironment reads the settings that users of the Baremetal Operator have: IRONIC_ENDPOINT, IRONIC_INSPECTOR_ENDPOINT,
 // METAL3_AUTH_ROOT_DIR (default /opt/metal3/auth, with the files ironic/username and ironic/password),
 // IRONIC_CACERT_FILE, IRONIC_INSECURE, IRONIC_CLIENT_CERT_FILE, IRONIC_CLIENT_PRIVATE_KEY_FILE,
 // IRONIC_SKIP_CLIENT_SAN_VERIFY; DEPLOY_KERNEL_URL, DEPLOY_RAMDISK_URL, DEPLOY_ISO_URL, IRONIC_EXTERNAL_URL_V6; and for Keystone OS_AUTH_URL,
 // OS_USERNAME, OS_PASSWORD, OS_USER_DOMAIN_NAME, OS_PROJECT_NAME, OS_PROJECT_DOMAIN_NAME, OS_REGION_NAME. The files of certificates have
-// the places of today's system where no variable names them. Files are read each time, so that a rotated secret is used.
+// the places of the Baremetal Operator where no variable names them. Files are read each time, so that a rotated secret is used.
 func FromEnvironment(getenv func(string) string, readFile func(string) ([]byte, error)) (Config, error) {
 	c := Config{
 		Endpoint:          getenv("IRONIC_ENDPOINT"),
@@ -75,7 +75,7 @@ func FromSecret(c Config, data map[string][]byte) Config {
 	return c
 }
 
-// Unused returns the settings of today's system that are set and mean nothing here: those of an operator that writes images, those of the
+// Unused returns the settings of the Baremetal Operator that are set and mean nothing here: those of an operator that writes images, those of the
 // ramdisk where another operator manages hosts, and a kernel or ramdisk without the other.
 func Unused(getenv func(string) string, manages bool) []string {
 	keys := []string{"BMO_CONCURRENCY", "LIVE_ISO_FORCE_PERSISTENT_BOOT_DEVICE", "PROVISIONING_LIMIT", "WATCH_NAMESPACE"}

@@ -47,7 +47,7 @@ func TestKeystone(t *testing.T) {
 	})
 	for name, change := range map[string]func(*ironic.Config){
 		"a wrong password":   func(c *ironic.Config) { c.Password = "wr0ng-pass" },
-		"an unknown user":    func(c *ironic.Config) { c.Username = "nobody" },
+		"an unknown user":    func(c *ironic.Config) { c.Username = "unknown" },
 		"an unknown domain":  func(c *ironic.Config) { c.Keystone.UserDomain = "elsewhere" },
 		"an unknown project": func(c *ironic.Config) { c.Keystone.Project = "elsewhere" },
 	} {
@@ -61,7 +61,7 @@ func TestKeystone(t *testing.T) {
 			assert.True(t, c.Failing())
 		})
 	}
-	t.Run("without a token nobody comes in", func(t *testing.T) {
+	t.Run("requests without a token are refused", func(t *testing.T) {
 		c, err := ironic.New(i.Config(), nil)
 		require.NoError(t, err)
 		_, err = c.Nodes(t.Context(), "")

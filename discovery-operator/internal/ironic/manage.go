@@ -196,7 +196,7 @@ func (c *Client) SetProvision(ctx context.Context, uuid, target string) error {
 	return c.call(ctx, "set_provision_state", http.MethodPut, path, map[string]string{"target": target}, nil)
 }
 
-// Inspect has a machine inspected: by the ramdisk, which the node is told where to find, or by its management controller when that is wanted
+// Inspect has a machine inspected: by the ramdisk, whose place is written to the node, or by its management controller when that is wanted
 // and the node's driver can do it. It fails with ErrBusy while Ironic works on the node.
 func (c *Client) Inspect(ctx context.Context, n hoststate.Node, mode metal3v1.InspectionMode) error {
 	enabled, err := c.interfacesOf(ctx, n.Driver)

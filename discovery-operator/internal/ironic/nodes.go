@@ -92,7 +92,7 @@ func (c *Client) Nodes(ctx context.Context, after string) ([]inventory.Node, err
 	return nodes, err
 }
 
-// Enter asks for one node, which shows whether Ironic accepts the credentials: what it says of itself it says to everybody.
+// Enter asks for one node, which shows whether Ironic accepts the credentials: Ironic shows its versions without any.
 func (c *Client) Enter(ctx context.Context) error {
 	var page json.RawMessage
 	return c.call(ctx, "enter", http.MethodGet, "nodes?fields=uuid&limit=1", nil, &page)

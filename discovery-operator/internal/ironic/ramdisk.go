@@ -11,7 +11,7 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 )
 
-// Ramdisk says where Ironic finds what machines boot to be inspected. What is empty is left to Ironic's own settings.
+// Ramdisk says where Ironic finds what machines boot to be inspected. Empty fields are left to Ironic's own settings.
 type Ramdisk struct {
 	// Kernel and Initramfs are URLs, and of use together only. ISO is the URL of an image for machines that boot virtual media.
 	Kernel, Initramfs, ISO string

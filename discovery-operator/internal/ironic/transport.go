@@ -15,7 +15,7 @@ const maxReply = 32 << 20
 
 var errTooLong = errors.New("the reply is longer than 32 MiB")
 
-// Observer is told of each request: the operation, the status (0 when there was no reply) and the time it took.
+// Observer is called for each request: the operation, the status (0 when there was no reply) and the time it took.
 type Observer func(operation string, status int, took time.Duration)
 
 type operationKey struct{}

@@ -57,5 +57,5 @@ func TestAnIronicThatIsAwayFromTheStartHasASeries(t *testing.T) {
 	assert.Equal(t, time.Hour, readings[0].Pace.Full)
 	assert.Equal(t, 4, testutil.CollectAndCount(metrics.NewPolls(r.Readings)))
 	r.Release("a")
-	assert.Zero(t, testutil.CollectAndCount(metrics.NewPolls(r.Readings)), "nobody wants it read any more")
+	assert.Zero(t, testutil.CollectAndCount(metrics.NewPolls(r.Readings)), "no resource asks for it any more")
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package redfishmock is a management controller on loopback for tests: it speaks as much Redfish as Ironic asks for, checks
-// credentials, and remembers what it was told.
+// credentials, and records the requests.
 package redfishmock
 
 import (
@@ -53,7 +53,7 @@ func (b *BMC) Power() string {
 	return b.power
 }
 
-// Resets are what the machine was told to do, in order.
+// Resets are the requested resets, in order.
 func (b *BMC) Resets() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

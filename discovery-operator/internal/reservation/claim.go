@@ -45,7 +45,7 @@ const (
 	Named Right = "named"
 	// Unrecorded: the host's reservation does not name the node yet, and may.
 	Unrecorded Right = "unrecorded"
-	// Unreserved: nobody has reserved the boot MAC, and the host may.
+	// Unreserved: no host has reserved the boot MAC, and this one may.
 	Unreserved Right = "unreserved"
 	// Held: the host's reservation names the node.
 	Held Right = "held"
@@ -63,7 +63,7 @@ func (r Reservation) Names(c Claim, node string) bool {
 }
 
 // Judge says what a host may do with a node, and if nothing, why. A host may act on a node that has a port with the host's boot MAC,
-// when the host has reserved that MAC and nobody another one of the node, and on a node that has its name.
+// when the host has reserved that MAC and no other host another one of the node, and on a node that has its name.
 func (c Claim) Judge() (right Right, why string) {
 	own := c.Reservations[c.BootMAC]
 	held := own.Names(c, c.Node.UUID)

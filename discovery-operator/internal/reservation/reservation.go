@@ -18,10 +18,10 @@ import (
 )
 
 // Time is how long a reservation without host is respected. The creation of a host that has been reserved is given up in half
-// that time, so a reservation that is older belongs to nobody any more.
+// that time, so an older reservation has no owner any more.
 const Time = 60 * time.Second
 
-// What becomes of a reservation when its host is deleted.
+// Ways to end a reservation when its host is deleted.
 const (
 	Release = "Release"
 	Ignore  = "Ignore"

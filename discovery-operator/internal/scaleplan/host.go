@@ -13,14 +13,14 @@ const (
 	DeleteMachineAnnotation = "cluster.x-k8s.io/delete-machine"
 )
 
-// Outlook says whether a Metal3Machine can have a host that nobody uses.
+// Outlook says whether a Metal3Machine can have a free host.
 type Outlook int
 
 // The outlooks of hosts.
 const (
-	// Never: not unless somebody does something about it.
+	// Never: not without a change by a user.
 	Never Outlook = iota
-	// Coming: not yet, but without anybody's help.
+	// Coming: not yet, but without a change by a user.
 	Coming
 	// Available: at once.
 	Available

@@ -36,7 +36,7 @@ const (
 	TemplateMissing Why = "TemplateMissing"
 	// OtherInfrastructure: the machines of the set are not made of hosts.
 	OtherInfrastructure Why = "OtherInfrastructure"
-	// SelectorInvalid: nobody can tell which hosts match.
+	// SelectorInvalid: it cannot be decided which hosts match.
 	SelectorInvalid Why = "SelectorInvalid"
 )
 
@@ -83,9 +83,9 @@ type Snapshot struct {
 	Selector labels.Selector
 	// Machines are those of the set.
 	Machines []Machine
-	// Free are the hosts of the namespace that nobody uses.
+	// Free are the free hosts of the namespace.
 	Free []Host
-	// Unknown are the hosts that belong to machines which nobody has seen yet; they may be the set's.
+	// Unknown are the hosts that belong to machines which the cache does not show yet; they may be the set's.
 	Unknown []Host
 }
 
@@ -146,8 +146,8 @@ func count(s Snapshot) (used, available, coming int32) {
 	return used, available, coming
 }
 
-// expendable is how many machines a set can lose without losing one that has a host, unless somebody asked for just that.
-// While a MachineDeployment replaces its machines nobody can tell which of its MachineSets shrinks.
+// expendable is how many machines a set can lose without losing one that has a host, unless a user asked for just that.
+// While a MachineDeployment replaces its machines it is unknown which of its MachineSets shrinks.
 func expendable(machines []Machine) int32 {
 	var wanted, failing int32
 	for _, m := range machines {

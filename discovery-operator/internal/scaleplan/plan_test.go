@@ -23,7 +23,7 @@ var (
 	young = scaleplan.Machine{HasHost: true, Order: scaleplan.Failing}
 	// waiting machines have neither.
 	waiting = scaleplan.Machine{Order: scaleplan.Failing}
-	// orphans lost their host, which nobody has noticed yet.
+	// orphans lost their host, and no controller has noticed yet.
 	orphan = scaleplan.Machine{Order: scaleplan.Healthy}
 )
 
@@ -70,7 +70,7 @@ func TestPlan(t *testing.T) {
 		"a machine that waits goes before healthy ones": {
 			replicas: 3, machines: machines(healthy, healthy, waiting), want: 2, why: scaleplan.FewerHosts,
 		},
-		"nobody knows yet which machine lost its host": {
+		"it is unknown which machine lost its host": {
 			replicas: 3, machines: machines(healthy, healthy, orphan), want: 3, why: scaleplan.HealthyMachines,
 			note: "Stays at 3 although its machines have 2 hosts, and no other that matches is available: Cluster API might delete a machine that has a host. " +
 				"Delete the machine that has none, or give it the annotation cluster.x-k8s.io/delete-machine.",
@@ -78,13 +78,13 @@ func TestPlan(t *testing.T) {
 		"a machine that is installed might go instead of one that waits": {
 			replicas: 3, machines: machines(healthy, young, waiting), want: 3, why: scaleplan.HealthyMachines,
 		},
-		"somebody said which machine goes": {
+		"a user said which machine goes": {
 			replicas: 3, machines: machines(healthy, young, scaleplan.Machine{Order: scaleplan.Marked}), want: 2, why: scaleplan.FewerHosts,
 		},
 		"as many as can go at once": {
 			replicas: 4, machines: machines(healthy, orphan, waiting, waiting), want: 2, why: scaleplan.FewerHosts,
 		},
-		"the one that is left is the one that nobody may choose": {
+		"the machine that is left must not be chosen": {
 			replicas: 2, machines: machines(healthy, orphan), want: 2, why: scaleplan.HealthyMachines,
 		},
 		"a rollout is not disturbed": {
@@ -93,7 +93,7 @@ func TestPlan(t *testing.T) {
 		"a rollout that has hosts to spare grows": {
 			replicas: 2, machines: machines(healthy, scaleplan.Machine{HasHost: true, Order: scaleplan.Failing, Set: "new"}), free: free(available), want: 3, why: scaleplan.MoreHosts,
 		},
-		"a host of a machine that nobody has seen may be the set's": {
+		"a host of a machine that the cache does not show may be the set's": {
 			replicas: 2, machines: machines(healthy), unknown: free(never), want: 2, why: scaleplan.Following,
 		},
 	} {
@@ -124,7 +124,7 @@ func TestAHeldSetIsLeftAlone(t *testing.T) {
 }
 
 // Cluster API deletes machines in order, and among equals any: whatever it chooses, no machine goes that has a host unless
-// somebody asked for that, and a set whose machines are known comes to rest.
+// a user asked for that, and a set whose machines are known comes to rest.
 func TestNoMachineGoesThatHasAHost(t *testing.T) {
 	for seed := range uint64(5000) {
 		rng := rand.New(rand.NewPCG(seed, 1))

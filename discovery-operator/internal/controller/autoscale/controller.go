@@ -33,7 +33,7 @@ const (
 	EventNotFollowing = "NotFollowingHosts"
 )
 
-// Counter is told what happened.
+// Counter counts outcomes.
 type Counter interface {
 	Scaled(up bool)
 }
@@ -60,7 +60,7 @@ func newReconciler(d Deps, k kinds, kind string) *Reconciler {
 	return &Reconciler{Deps: d, kinds: k, kind: kind, told: notes{last: map[types.NamespacedName]string{}}}
 }
 
-// The rights for Cluster API are in deploy/components/autoscale-to-hosts: whoever does not want this gives none.
+// The rights for Cluster API are in deploy/components/autoscale-to-hosts: without them the operator scales no set.
 
 // Reconcile gives a set as many replicas as there are hosts for it.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -91,10 +91,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// conflictRetry is how soon a set is looked at again that somebody else wrote to; a random part is added.
+// conflictRetry is how soon a set is looked at again that another client wrote to; a random part is added.
 const conflictRetry = 200 * time.Millisecond
 
-// scale writes the replicas of a set, if nobody has changed the set since it was read.
+// scale writes the replicas of a set, unless the set has changed since it was read.
 func (r *Reconciler) scale(ctx context.Context, set *unstructured.Unstructured, d scaleplan.Decision) error {
 	scale := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "autoscaling/v1", "kind": "Scale"}}
 	scale.SetNamespace(set.GetNamespace())
@@ -132,7 +132,7 @@ func (r *Reconciler) tell(ctx context.Context, set *unstructured.Unstructured, d
 	log.V(1).Info("set left as it is", "replicas", d.Replicas, "why", d.Why)
 }
 
-// notes remembers what was told of which set, so that it is told once. After a restart it is told again.
+// notes remembers the last event of each set, so that each is published once. After a restart it is published again.
 type notes struct {
 	mu   sync.Mutex
 	last map[types.NamespacedName]string

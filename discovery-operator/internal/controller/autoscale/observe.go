@@ -18,7 +18,7 @@ import (
 )
 
 // observe reads what the decision about a set rests on: the set, its template, its machines with their hosts, and the
-// hosts that nobody uses.
+// hosts that are free.
 func (r *Reconciler) observe(ctx context.Context, set *unstructured.Unstructured) (scaleplan.Snapshot, error) {
 	s := scaleplan.Snapshot{Replicas: replicasOf(set)}
 	var err error

@@ -39,7 +39,7 @@ const (
 	followIndex, clusterIndex, templateIndex = "follow", "cluster", "template"
 )
 
-// Values of consumerIndex: hosts that nobody uses, and those that a Metal3Machine uses.
+// Values of consumerIndex: hosts that are free, and those that a Metal3Machine uses.
 const (
 	unused = "none"
 	used   = "metal3machine"
@@ -138,7 +138,7 @@ func (r *Reconciler) setupWithManager(mgr ctrl.Manager) error {
 	return b.WithOptions(controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: passTimeout}).Complete(r)
 }
 
-// sets names the sets of an index. What cannot be listed now is seen with the next change.
+// sets names the sets of an index. Sets that cannot be listed now are seen with the next change.
 func (r *Reconciler) sets(ctx context.Context, namespace string, by client.MatchingFields) []types.NamespacedName {
 	list := r.kinds.list(r.kind)
 	if err := r.list(ctx, list, namespace, by); err != nil {

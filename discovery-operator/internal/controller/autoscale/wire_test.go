@@ -87,7 +87,7 @@ func TestOrderOf(t *testing.T) {
 		orderOf(object(t, "{apiVersion: x/v1, kind: Machine, status: {nodeRef: {name: node}, failureReason: x}}"), false), "newer versions do not look at it")
 }
 
-// What the cache holds of an object changes only when something changes that decisions look at.
+// The cached part of an object changes only with fields that decisions read.
 func TestSlim(t *testing.T) {
 	machine := func(version, label, status string) *unstructured.Unstructured {
 		return Slim(object(t, `

@@ -86,7 +86,7 @@ type Provisioners interface {
 	Provisioner(ctx context.Context, namespace string, ref *metal3v1.IronicReference) (Manager, error)
 }
 
-// Counter is told what happened.
+// Counter counts outcomes.
 type Counter interface {
 	HandedOver()
 	NodeDeleted()

@@ -29,7 +29,7 @@ const (
 	machineRetry = time.Minute
 	// powerCheck is how often the power of a machine is compared with what its host says. A random fifth is added.
 	powerCheck = 5 * time.Minute
-	// refusedRetry is when refused credentials are tried again although nobody changed them: management controllers lock accounts.
+	// refusedRetry is when refused credentials are tried again although the user did not change them: management controllers lock accounts.
 	refusedRetry = 10 * time.Minute
 	// endpointRetry is when an Ironic is asked again that did not answer.
 	endpointRetry = 8 * time.Second
@@ -77,7 +77,7 @@ func (r *Reconciler) failed(w *work, kind metal3v1.ErrorType, reason, message st
 	return outcome{event: hoststate.Failed, after: after, reason: reason, message: message, kind: kind}
 }
 
-// do carries an effect out. What Ironic has against it becomes an outcome.
+// do carries an effect out. A refusal by Ironic becomes an outcome.
 func (r *Reconciler) do(ctx context.Context, w *work, effect hoststate.Effect) (outcome, error) {
 	out, whose := outcome{}, ""
 	err := r.connect(ctx, w, effect)
@@ -205,7 +205,7 @@ func (r *Reconciler) effect(ctx context.Context, w *work, effect hoststate.Effec
 	}
 }
 
-// locate looks for the node of a host: by its name, and by the boot MAC. What the host's annotations say is not believed.
+// locate looks for the node of a host: by its name, and by the boot MAC. It does not trust the host's annotations.
 func (w *work) locate(ctx context.Context) (string, error) {
 	var macs []string
 	if w.host.Spec.BootMACAddress != "" {

@@ -139,7 +139,7 @@ func (s *endpoints) call(e *endpoint, woken int) {
 	}
 }
 
-// away reports whether an error says that Ironic does not serve anybody with these credentials at the moment.
+// away reports whether an error says that Ironic serves no client with these credentials at the moment.
 func away(err error, probe bool) bool {
 	var e *inventory.EndpointError
 	if !errors.As(err, &e) {

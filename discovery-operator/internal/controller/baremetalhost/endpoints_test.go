@@ -25,7 +25,7 @@ func answering(t *testing.T, s *endpoints, now time.Time) {
 	t.Helper()
 	e, probe, err := s.enter("a", key(0), now)
 	require.NoError(t, err)
-	require.True(t, probe, "nobody knows yet whether it answers")
+	require.True(t, probe, "it is unknown whether it answers")
 	s.leave(e, probe, nil, now)
 }
 

@@ -32,7 +32,7 @@ const secretRetry = 15 * time.Second
 // busyRetry is how soon a node that Ironic works on is tried again.
 const busyRetry = 2 * time.Second
 
-// handOver switches the driver of the node, reads the node back, and releases the host. Until the release nobody else acts on
+// handOver switches the driver of the node, reads the node back, and releases the host. Until the release no other operator acts on
 // the host; a process that dies before it is continued from the start, and finds the driver switched.
 func (r *Reconciler) handOver(ctx context.Context, host *metal3v1.BareMetalHost, s handover.Switch) (ctrl.Result, error) {
 	wait := func(reason, message string, after time.Duration) (ctrl.Result, error) {
@@ -72,7 +72,7 @@ func (r *Reconciler) handOver(ctx context.Context, host *metal3v1.BareMetalHost,
 	return ctrl.Result{}, r.release(ctx, host, s)
 }
 
-// switched gives the node its driver, unless somebody else works with it, and returns the node as it is then; or why the host may not have
+// switched gives the node its driver, unless another client works with it, and returns the node as it is then; or why the host may not have
 // it.
 func (r *Reconciler) switched(ctx context.Context, p Provisioner, host *metal3v1.BareMetalHost, s handover.Switch) (
 	node inventory.Node, why string, err error,
@@ -136,7 +136,7 @@ func approver(h *metal3v1.BareMetalHost) string {
 			return f.Manager
 		}
 	}
-	return "somebody"
+	return "an unknown client"
 }
 
 // approved says who approved a host.

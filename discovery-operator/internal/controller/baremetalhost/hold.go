@@ -16,7 +16,7 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/reservation"
 )
 
-// claims bounds the looks at one claim: one to see that the boot MAC is free, one that it was reserved and nobody was faster, and one more.
+// claims bounds the looks at one claim: one to see that the boot MAC is free, one that it was reserved and no other host was faster, and one more.
 const claims = 3
 
 // hold says why a host may not act on a node, and nothing when it may. It costs no request where the host's reservation names the node.

@@ -18,7 +18,7 @@ import (
 
 // inspect has the machine inspected: Ironic switches it on through its management controller, it boots the ramdisk, and that reports to
 // Ironic. The state Inspecting is written before, with the time; from that and from the node a process that knows nothing else sees what is
-// next. The annotation that asks for an inspection goes last, so that what interrupts the inspection does not lose the wish.
+// next. The annotation that asks for an inspection goes last, so that an interruption does not lose the request.
 func (r *Reconciler) inspect(ctx context.Context, w *work) (outcome, error) {
 	n, err := w.p.Examined(ctx, w.node)
 	if err != nil {
@@ -104,7 +104,7 @@ func (r *Reconciler) inspected(ctx context.Context, w *work) error {
 	return client.IgnoreNotFound(wrap(err, "removing the annotation %s of host %s", metal3v1.InspectAnnotation, client.ObjectKeyFromObject(w.host)))
 }
 
-// endInspection leads a node out of an inspection that nobody wants any more.
+// endInspection leads a node out of an inspection that is not wanted any more.
 func (r *Reconciler) endInspection(ctx context.Context, w *work) (outcome, error) {
 	done := outcome{event: hoststate.Done, settled: true, after: time.Millisecond}
 	n, err := w.p.Managed(ctx, w.node)

@@ -32,7 +32,7 @@ type work struct {
 	// node is status.provisioning.ID; a pass may find another one.
 	node string
 	good metal3v1.CredentialsStatus
-	// powered is what the management controller says, nil while nobody asked it in this pass.
+	// powered is what the management controller says, nil until this pass asks it.
 	powered *bool
 	// keepAway says that the machine shall not become a host again.
 	keepAway bool
@@ -123,7 +123,7 @@ func (r *Reconciler) manage(ctx context.Context, host *metal3v1.BareMetalHost) (
 	return ctrl.Result{RequeueAfter: out.after}, client.IgnoreNotFound(err)
 }
 
-// manageable reports whether a host may be touched: not while somebody else pauses it, takes it out of management, or while discovery has
+// manageable reports whether a host may be touched: not while a user pauses it, takes it out of management, or while discovery has
 // not written its status yet.
 func manageable(h *metal3v1.BareMetalHost) bool {
 	value, paused := h.Annotations[metal3v1.PausedAnnotation]
@@ -139,7 +139,7 @@ func manageable(h *metal3v1.BareMetalHost) bool {
 	return !paused || h.HasStatus()
 }
 
-// adopt makes a host this operator's: its finalizer instead of discovery's, no pause, and the approval that somebody gave. All of it is one
+// adopt makes a host this operator's: its finalizer instead of discovery's, no pause, and the approval that a user gave. All of it is one
 // write that fails if the host changed since it was read.
 func (r *Reconciler) adopt(ctx context.Context, host *metal3v1.BareMetalHost) (changed bool, err error) {
 	approved := host.Labels[metal3v1.ApprovalLabel] == "pending" && host.Annotations[metal3v1.ApprovedAnnotation] == "true"

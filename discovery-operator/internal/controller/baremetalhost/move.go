@@ -26,7 +26,7 @@ func (r *Reconciler) restore(ctx context.Context, host *metal3v1.BareMetalHost) 
 		return false, nil
 	}
 	if host.HasStatus() {
-		if decodeStatus(text, metal3v1ac.BareMetalHostStatus()) != nil { // it was told before the host had a status
+		if decodeStatus(text, metal3v1ac.BareMetalHostStatus()) != nil { // an event said so before the host had a status
 			return false, nil //nolint:nilerr // as an event said
 		}
 	} else {
@@ -73,7 +73,7 @@ func decodeStatus(text string, into *metal3v1ac.BareMetalHostStatusApplyConfigur
 	return nil
 }
 
-// give writes the status of a host that somebody else paused into its annotation, so that the host can be moved with it. While the host is paused
+// give writes the status of a host that a user paused into its annotation, so that the host can be moved with it. While the host is paused
 // its status does not change, so it is one write.
 func (r *Reconciler) give(ctx context.Context, host *metal3v1.BareMetalHost) error {
 	value, paused := host.Annotations[metal3v1.PausedAnnotation]

@@ -16,7 +16,7 @@ import (
 )
 
 // takeBack makes a host that this operator managed, when it still managed hosts, what it was before: held where discovery made it, and in a
-// state that every operator knows. The hold comes first, so that nobody acts in between.
+// state that every operator knows. The hold comes first, so that no operator acts in between.
 func (r *Reconciler) takeBack(ctx context.Context, host *metal3v1.BareMetalHost, s handover.TakeBack) error {
 	_, paused := host.Annotations[metal3v1.PausedAnnotation]
 	if s.Hold && !paused {

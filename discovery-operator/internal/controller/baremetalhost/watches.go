@@ -37,7 +37,7 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 // SetupWithManager makes the manager call the reconciler: for changes of hosts, and for reservations, so that one whose host went
-// while nobody looked is given back; and for hosts whose turn it is at their Ironic.
+// while no operator ran is released; and for hosts whose turn it is at their Ironic.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("baremetalhost").

@@ -30,7 +30,7 @@ type Sources interface {
 	Source(ctx context.Context, namespace string, ref *metal3v1.IronicReference) (fleet.Source, error)
 }
 
-// Counter is told what happened.
+// Counter counts outcomes.
 type Counter interface {
 	Created()
 	Refused()

@@ -64,7 +64,7 @@ func (r *Reconciler) create(ctx context.Context, o *observation, c inventory.Cre
 	return nil
 }
 
-// newHost is the host of a machine. It has no BMC, and is paused until somebody gives it one.
+// newHost is the host of a machine. It has no BMC, and is paused until a user gives it one.
 func (r *Reconciler) newHost(d *metal3v1.BareMetalHostDiscovery, c inventory.CreateHost) (*metal3v1.BareMetalHost, error) {
 	labels := maps.Clone(c.Labels)
 	labels[metal3v1.DiscoveredByLabel] = d.Name
@@ -238,7 +238,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, host inventory.Ref, uid, n
 }
 
 // fewHosts is how many hosts of one pass get an event each. More than these get one together, on the resource: a rack that is switched on
-// would cost a third more writes, and nobody reads a thousand events.
+// would cost a third more writes, and users do not read a thousand events.
 const fewHosts = 20
 
 // announce says what happened where users look.

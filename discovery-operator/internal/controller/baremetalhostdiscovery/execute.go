@@ -35,8 +35,8 @@ func sooner(d *inventory.Decision, after time.Duration) {
 	}
 }
 
-// execute does what was decided. Creations run side by side, and one that fails does not hinder the others. What a creation ran
-// into is written into the verdict on its machine.
+// execute does what was decided. Creations run side by side, and one that fails does not hinder the others. The error of a creation
+// is written into the verdict on its machine.
 func (r *Reconciler) execute(ctx context.Context, o *observation, d *inventory.Decision) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex

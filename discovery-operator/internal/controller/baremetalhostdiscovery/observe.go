@@ -45,12 +45,12 @@ type observation struct {
 type memory struct {
 	limiter   *rate.Limiter
 	perMinute int32
-	// refused are the reasons that were told for machines, by node.
+	// refused are the reasons that were reported for machines, by node.
 	refused map[string]string
 	// before is how many machines an earlier process refused for which reason, empty once everything was read that it may have read.
 	before   map[string]int32
 	compiled map[string]compiled
-	// lacking are hosts without HardwareData, once somebody looked.
+	// lacking are hosts without HardwareData, once they were listed.
 	lacking []inventory.Host
 	looked  bool
 	// waits says since when machines wait that are not listed yet.
@@ -174,7 +174,7 @@ func (r *Reconciler) resources(ctx context.Context, self inventory.Address, o *o
 	return "", nil
 }
 
-// refused reports whether a resource does not come into its Ironic for a reason of its own, so that it holds back nobody.
+// refused reports whether a resource does not come into its Ironic for a reason of its own, so that it does not block other resources.
 func refused(d *metal3v1.BareMetalHostDiscovery) bool {
 	c := meta.FindStatusCondition(d.Status.Conditions, metal3v1.ConditionEndpointReady)
 	if c == nil || c.Status != metav1.ConditionFalse || c.ObservedGeneration != d.Generation {
@@ -205,7 +205,7 @@ func (r *Reconciler) hosts(ctx context.Context) ([]inventory.Host, error) {
 	return out, nil
 }
 
-// driven is the driver that the node of a host has to have, and since when: since somebody registered the host, or since it was handed over. Before
+// driven is the driver that the node of a host has to have, and since when: since a user registered the host, or since it was handed over. Before
 // that, none is needed.
 func driven(h *metal3v1.BareMetalHost) (driver string, since time.Time) {
 	if h.Spec.BMC == nil || h.Spec.BMC.Address == "" {
@@ -251,7 +251,7 @@ func hostOf(h *metal3v1.BareMetalHost) inventory.Host {
 	return out
 }
 
-// unused reports whether this operator manages the host and nobody has use for it yet, so that a machine that comes back as another node can be
+// unused reports whether this operator manages the host and it has no consumer yet, so that a machine that comes back as another node can be
 // written to it.
 func unused(h *metal3v1.BareMetalHost) bool {
 	c := meta.FindStatusCondition(h.Status.Conditions, metal3v1.ConditionHandedOver)

@@ -58,7 +58,7 @@ func (o *observation) reported() bool {
 	return s.ObservedGeneration == o.discovery.Generation && s.Endpoint == o.endpoint
 }
 
-// tell publishes an event for each machine that was not refused for this reason before. What an earlier process told stands in the status, by machine
+// tell publishes an event for each machine that was not refused for this reason before. The status holds what an earlier process reported, by machine
 // as far as it has room, and in numbers.
 func (r *Reconciler) tell(ctx context.Context, o *observation, d inventory.Decision) {
 	if m := o.memory; m.before == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
-// TestARestartRepeatsNoEvents has a process without memory, whose predecessor told of two machines, of which the status names one.
+// TestARestartRepeatsNoEvents has a process without memory, whose predecessor reported two machines, of which the status names one.
 func TestARestartRepeatsNoEvents(t *testing.T) {
 	told := events.NewFakeRecorder(10)
 	r := New(Deps{Events: told, Counter: crashing{}})
@@ -30,7 +30,7 @@ func TestARestartRepeatsNoEvents(t *testing.T) {
 	r.tell(t.Context(), o, refused("a", "b"))
 	assert.Empty(t, told.Events)
 	r.tell(t.Context(), o, refused("a", "b", "c"))
-	assert.Len(t, told.Events, 1, "the new one is told of")
+	assert.Len(t, told.Events, 1, "the new one is reported")
 	r.tell(t.Context(), o, refused("a", "b", "c"))
 	assert.Len(t, told.Events, 1)
 }

@@ -59,7 +59,7 @@ func referenceOf(d *metal3v1.BareMetalHostDiscovery) (string, error) {
 func (r *Reconciler) renew(ctx context.Context, d *metal3v1.BareMetalHostDiscovery, a inventory.WriteStatus) error {
 	present, err := r.reserved(ctx, a.BootMAC)
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("MAC %s %w for nobody, and host %s has to have it", a.BootMAC, reserve.ErrReserved, a.Host)
+		return fmt.Errorf("MAC %s %w for no host, and host %s has to have it", a.BootMAC, reserve.ErrReserved, a.Host)
 	} else if err != nil {
 		return err
 	}

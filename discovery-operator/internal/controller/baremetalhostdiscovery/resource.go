@@ -116,7 +116,7 @@ func (m *memory) texts(r *inventory.Resource, field string, from map[string]meta
 	}
 }
 
-// maxCompiled bounds the memory of expressions that nobody uses any more.
+// maxCompiled bounds the memory of expressions that are not used any more.
 const maxCompiled = 1000
 
 func (m *memory) compile(key string, make func() compiled) compiled {

@@ -339,7 +339,7 @@ func (s *harness) happen(random *rand.Rand) {
 	}
 }
 
-// deleteHost does what the controller of hosts does when somebody deletes one: the node, the reservation, the finalizer.
+// deleteHost does what the controller of hosts does when a user deletes one: the node, the reservation, the finalizer.
 func (s *harness) deleteHost(h *metal3v1.BareMetalHost) {
 	err := s.rack.DeleteNode(s.Context(), h.Annotations[metal3v1.NodeAnnotation])
 	if err != nil {
