@@ -14,12 +14,12 @@ import (
 
 	"github.com/go-logr/zapr"
 	"go.uber.org/zap"
-	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,7 +30,6 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclassification"
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclusterinstall"
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
-	"github.com/muster-io/muster/agent-service/internal/controller/machinepool"
 	"github.com/muster-io/muster/agent-service/internal/controller/nodes"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
@@ -42,6 +41,7 @@ import (
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/apis/servedkinds"
 )
 
@@ -159,9 +159,12 @@ func (k *kube) serve(ctx context.Context) error {
 		return err
 	}
 	mgr, err := ctrl.NewManager(k.config, ctrl.Options{
-		Scheme:                        scheme,
-		Logger:                        zapr.NewLogger(k.log),
-		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Scheme: scheme,
+		Logger: zapr.NewLogger(k.log),
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject:         map[client.Object]cache.ByObject{&metal3v1.BareMetalHost{}: {Label: labelled}}, // the others do not concern this service
+		},
 		Controller:                    ctrlconfig.Controller{SkipNameValidation: new(true)},
 		LeaderElection:                k.options.LeaderElect,
 		LeaderElectionID:              leaderElectionID,
@@ -217,9 +220,6 @@ func (k *kube) add(ctx context.Context, mgr ctrl.Manager) error {
 	queries := agentclassification.NewQueries()
 	recorder := mgr.GetEventRecorder("agent-service")
 	joining := nodes.New(ctx, nodes.Deps{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Tokens: k.tokens})
-	if err := k.addMachinePools(ctx, mgr, joining); err != nil {
-		return err
-	}
 	for name, controller := range map[string]interface{ SetupWithManager(mgr ctrl.Manager) error }{
 		"InfraEnvs": infraenv.New(infraenv.Deps{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Images: k.images, Recorder: recorder}),
 		"Agents": agent.New(agent.Deps{
@@ -235,29 +235,7 @@ func (k *kube) add(ctx context.Context, mgr ctrl.Manager) error {
 			return fmt.Errorf("adding the controller of %s: %w", name, err)
 		}
 	}
-	return nil
-}
-
-// addMachinePools serves MachinePools where the API server does. Their definition is not installed by all who have machines.
-func (k *kube) addMachinePools(ctx context.Context, mgr ctrl.Manager, joining *nodes.Reconciler) error {
-	_, err := mgr.GetRESTMapper().RESTMapping(hivev1.GroupVersion.WithKind("MachinePool").GroupKind(), hivev1.GroupVersion.Version)
-	if meta.IsNoMatchError(err) {
-		k.log.Info("MachinePools are not served: deploy/crds/machine-pool is not installed; restart the service when it is")
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("looking for MachinePools: %w", err)
-	}
-	if err := machinepool.Index(ctx, mgr.GetFieldIndexer()); err != nil {
-		return err
-	}
-	err = machinepool.New(machinepool.Deps{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Nodes: joining, Recorder: mgr.GetEventRecorder("agent-service"), Clock: clock.RealClock{},
-	}).SetupWithManager(mgr, joining.Changes())
-	if err != nil {
-		return fmt.Errorf("adding the controller of MachinePools: %w", err)
-	}
-	return nil
+	return k.addOptional(ctx, mgr, joining)
 }
 
 // joiner is what hosts join clusters by; nil where no custom resources are served. Each replica answers for first-boot data, so it reads without a cache.
@@ -283,9 +261,18 @@ func (o *Options) joiner(tokens workload.Tokens) (func(context.Context, *domain.
 	return (&workload.Joiner{Reader: reader, Tokens: tokens, Now: time.Now}).Values, nil
 }
 
+// labelled selects BareMetalHosts that name an InfraEnv.
+var labelled = func() labels.Selector {
+	requirement, err := labels.NewRequirement(agentv1.InfraEnvLabel, selection.Exists, nil)
+	if err != nil {
+		panic(err) // the label is a constant
+	}
+	return labels.NewSelector().Add(*requirement)
+}()
+
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, agentv1.AddToScheme, hivev1.AddToScheme, hiveextv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, agentv1.AddToScheme, hivev1.AddToScheme, hiveextv1.AddToScheme, metal3v1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("building the scheme: %w", err)
 		}

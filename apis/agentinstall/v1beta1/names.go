@@ -15,6 +15,8 @@ const (
 	MachinePoolNamespaceLabel = "agent-install.openshift.io/machine-pool-namespace"
 	// MachineReferenceLabel is on Agents that Cluster API's agent provider reserved. No other machine pool takes them.
 	MachineReferenceLabel = "agentMachineRef"
+	// BareMetalHostLabel is on an Agent that is linked to a BareMetalHost of its namespace, with the name of the host.
+	BareMetalHostLabel = "agent-install.openshift.io/bmh"
 	// ClassificationPrefix precedes the label keys of AgentClassifications.
 	ClassificationPrefix = "agentclassification.agent-install.openshift.io/"
 	// InventoryPrefix precedes labels that are facts of the hardware.
@@ -61,6 +63,17 @@ const ConditionReady = "Ready"
 
 // ReasonInitialized is the reason of a condition that has not been evaluated yet.
 const ReasonInitialized = "Initialized"
+
+// Annotations of a BareMetalHost that has InfraEnvLabel: each becomes a field of the spec of the machine's Agent, for as long as the annotation is there.
+const (
+	BMHRoleAnnotation                    = "bmac.agent-install.openshift.io/role"
+	BMHHostnameAnnotation                = "bmac.agent-install.openshift.io/hostname"
+	BMHMachineConfigPoolAnnotation       = "bmac.agent-install.openshift.io/machine-config-pool"
+	BMHInstallerArgsAnnotation           = "bmac.agent-install.openshift.io/installer-args"
+	BMHIgnitionConfigOverridesAnnotation = "bmac.agent-install.openshift.io/ignition-config-overrides"
+	// BMHClusterReferenceAnnotation is <namespace>/<ClusterDeployment>; the empty value frees the machine.
+	BMHClusterReferenceAnnotation = "bmac.agent-install.openshift.io/cluster-reference"
+)
 
 // Conditions of an InfraEnv, and their reasons.
 const (

@@ -1,0 +1,112 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+)
+
+// changeHost changes a BareMetalHost as a user does.
+func changeHost(c *cluster, user client.Client, host *metal3v1.BareMetalHost, do func(*metal3v1.BareMetalHost)) error {
+	c.Helper()
+	before := &metal3v1.BareMetalHost{}
+	require.NoError(c, c.user.Get(c.Context(), client.ObjectKeyFromObject(host), before))
+	after := before.DeepCopy()
+	do(after)
+	return user.Patch(c.Context(), after, client.MergeFrom(before))
+}
+
+// A host in git: it boots the image of its InfraEnv, and its machine is approved, named, bound and freed by what stands on the host.
+func TestABareMetalHostBootsTheImageAndBindsItsMachine(t *testing.T) {
+	c := newCluster(t)
+	infraEnv := c.infraEnv("rack")
+	machine := c.boot(infraEnv, 1, 0)
+	agent := c.agent(machine)
+	c.until(agent, "the Agent has an inventory", func() bool { return len(agent.Status.Inventory.Interfaces) > 0 })
+	assert.False(t, agent.Spec.Approved)
+	host := &metal3v1.BareMetalHost{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.namespace, Name: "node-1", Labels: map[string]string{agentv1.InfraEnvLabel: infraEnv.Name},
+			Annotations: map[string]string{agentv1.BMHRoleAnnotation: "worker", agentv1.BMHHostnameAnnotation: "worker-1"},
+		},
+		Spec: metal3v1.BareMetalHostSpec{
+			BMC:            &metal3v1.BMCDetails{Address: "redfish+https://192.0.2.1/redfish/v1/Systems/1", CredentialsName: "bmc"},
+			BootMACAddress: strings.ToUpper(agent.Status.Inventory.Interfaces[0].MacAddress),
+		},
+	}
+	c.create(host)
+	c.until(host, "the host boots the image", func() bool { return host.Spec.Image != nil })
+	assert.Equal(t, infraEnv.Status.ISODownloadURL, host.Spec.Image.URL)
+	assert.Equal(t, "live-iso", *host.Spec.Image.DiskFormat)
+	assert.True(t, host.Spec.Online)
+	assert.Equal(t, "disabled", host.Spec.AutomatedCleaningMode)
+	c.until(agent, "the Agent is linked", func() bool { return agent.Labels[agentv1.BareMetalHostLabel] == host.Name })
+	assert.True(t, agent.Spec.Approved)
+	assert.Equal(t, "worker", agent.Spec.Role)
+	assert.Equal(t, "worker-1", agent.Spec.Hostname)
+
+	deployment, _ := c.deployment()
+	refer := func(to string) func(*metal3v1.BareMetalHost) {
+		return func(h *metal3v1.BareMetalHost) { h.Annotations[agentv1.BMHClusterReferenceAnnotation] = to }
+	}
+	require.NoError(t, changeHost(c, c.user, host, refer(deployment.Namespace+"/"+deployment.Name)))
+	c.says(agent, agentv1.ConditionBound, agentv1.ReasonBound)
+	require.NoError(t, changeHost(c, c.user, host, refer("")))
+	c.says(agent, agentv1.ConditionBound, agentv1.ReasonUnbound)
+
+	// A machine without a host waits for its approval as before.
+	second := c.agent(c.boot(infraEnv, 2, 0))
+	assert.False(t, second.Spec.Approved)
+	assert.Empty(t, second.Labels[agentv1.BareMetalHostLabel])
+}
+
+// The service binds with its own rights what a host names: who may write hosts in a namespace does not thereby bring machines into clusters of others.
+func TestABareMetalHostBindsIntoOtherNamespacesByConsentOnly(t *testing.T) {
+	c := newCluster(t)
+	infraEnv := c.infraEnv("rack")
+	deployment, _ := c.deployment()
+	user := c.as("hosts-"+c.namespace, c.namespace)
+	c.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "hosts"}, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{metal3v1.GroupVersion.Group}, Resources: []string{"baremetalhosts"}, Verbs: []string{"create", "patch"},
+	}}})
+	c.grant("hosts-"+c.namespace, c.namespace, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "hosts"})
+	host := func(name, to string) *metal3v1.BareMetalHost {
+		return &metal3v1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.namespace, Name: name, Labels: map[string]string{agentv1.InfraEnvLabel: infraEnv.Name}, Annotations: map[string]string{agentv1.BMHClusterReferenceAnnotation: to},
+		}}
+	}
+	target := deployment.Namespace + "/" + deployment.Name
+	c.may(func() error { return user.Create(t.Context(), host("own", c.namespace+"/blue")) })
+	c.may(func() error {
+		err := user.Create(t.Context(), host("other", target), client.DryRunAll)
+		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "may not give machines of namespace "+c.namespace+" to ClusterDeployment "+target) {
+			return nil
+		}
+		return err
+	})
+	err := user.Create(t.Context(), host("malformed", "blue"))
+	require.True(t, apierrors.IsInvalid(err), "%v", err)
+	assert.Contains(t, err.Error(), "write <namespace>/<ClusterDeployment>")
+
+	// Neither a change of the annotation nor a label that is added later gets around it; what stands there may be kept.
+	own := host("own", "")
+	require.True(t, apierrors.IsForbidden(changeHost(c, user, own, func(h *metal3v1.BareMetalHost) { h.Annotations[agentv1.BMHClusterReferenceAnnotation] = target })))
+	unlabelled := host("later", target)
+	unlabelled.Labels = nil
+	require.NoError(t, user.Create(t.Context(), unlabelled))
+	require.True(t, apierrors.IsForbidden(changeHost(c, user, unlabelled, func(h *metal3v1.BareMetalHost) { h.Labels = map[string]string{agentv1.InfraEnvLabel: infraEnv.Name} })))
+	require.NoError(t, changeHost(c, c.user, own, func(h *metal3v1.BareMetalHost) { h.Annotations[agentv1.BMHClusterReferenceAnnotation] = target }))
+	require.NoError(t, changeHost(c, user, own, func(h *metal3v1.BareMetalHost) { h.Annotations["note"] = "kept" }))
+}

@@ -1,0 +1,182 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bmhplan decides how a BareMetalHost and the Agent of its machine belong together: the host boots the image of an InfraEnv, and what is written on
+// the host becomes the spec of the Agent. It is a pure function of the objects.
+package bmhplan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+)
+
+const (
+	liveISO  = "live-iso"
+	disabled = "disabled"
+)
+
+// Snapshot is what is known of a BareMetalHost that names an InfraEnv.
+type Snapshot struct {
+	Host *metal3v1.BareMetalHost
+	// InfraEnv is the one that the label of the host names, in its namespace; nil where there is none.
+	InfraEnv *agentv1.InfraEnv
+	// Agents are those of the InfraEnv whose machines report a MAC of the host, in any order.
+	Agents []*agentv1.Agent
+}
+
+// Decision says how the objects should be. A nil object stays as it is.
+type Decision struct {
+	// Host boots the image of the InfraEnv.
+	Host *metal3v1.BareMetalHost
+	// Agent is linked to the host, and has what the host says of it.
+	Agent *agentv1.Agent
+	// Reason and Problem say what a user has to mend; they are empty where all is well.
+	Reason, Problem string
+}
+
+// Reasons of problems, as events name them.
+const (
+	ReasonInfraEnvMissing   = "InfraEnvMissing"
+	ReasonHostInUse         = "HostInUse"
+	ReasonOtherImage        = "OtherImage"
+	ReasonAmbiguousMachine  = "AmbiguousMachine"
+	ReasonInvalidAnnotation = "InvalidAnnotationValue"
+	ReasonNoSuchDisk        = "NoSuchDisk"
+)
+
+// Plan decides. It writes nothing on a host or an Agent that is being deleted.
+func Plan(s Snapshot) Decision {
+	var d Decision
+	if !s.Host.DeletionTimestamp.IsZero() {
+		return d
+	}
+	if s.InfraEnv == nil {
+		return d.because(ReasonInfraEnvMissing, "there is no InfraEnv %s in namespace %s", s.Host.Labels[agentv1.InfraEnvLabel], s.Host.Namespace)
+	}
+	agent, d := choose(s, d)
+	d = boot(s, agent, d)
+	if agent != nil && agent.DeletionTimestamp.IsZero() {
+		d = link(s.Host, agent, d)
+	}
+	return d
+}
+
+// because keeps the first problem.
+func (d Decision) because(reason, format string, args ...any) Decision {
+	if d.Problem == "" {
+		d.Reason, d.Problem = reason, fmt.Sprintf(format, args...)
+	}
+	return d
+}
+
+// choose returns the Agent of the host's machine. A machine says by itself which MACs it has: where several say the same, or one is linked to another host, a
+// user decides by the label.
+func choose(s Snapshot, d Decision) (*agentv1.Agent, Decision) {
+	var free []*agentv1.Agent
+	var others []string
+	for _, agent := range s.Agents {
+		switch agent.Labels[agentv1.BareMetalHostLabel] {
+		case s.Host.Name:
+			return agent, d
+		case "":
+			free = append(free, agent)
+		default:
+			others = append(others, agent.Name)
+		}
+	}
+	names := make([]string, 0, len(s.Agents))
+	for _, agent := range s.Agents {
+		names = append(names, agent.Name)
+	}
+	slices.Sort(names)
+	switch {
+	case len(free) == 1 && len(others) == 0:
+		return free[0], d
+	case len(s.Agents) == 0:
+		return nil, d
+	}
+	return nil, d.because(ReasonAmbiguousMachine, "Agents %s report a MAC of this host: set the label %s=%s on the right one", strings.Join(names, ", "), agentv1.BareMetalHostLabel, s.Host.Name)
+}
+
+// boot lets the machine boot the image of the InfraEnv, once. A new address of the image does not restart a machine that has appeared.
+func boot(s Snapshot, agent *agentv1.Agent, d Decision) Decision {
+	host, url := s.Host, s.InfraEnv.Status.ISODownloadURL
+	image := host.Spec.Image
+	_, paused := host.Annotations[metal3v1.PausedAnnotation]
+	switch {
+	case !host.HasPowerControl() || paused || url == "":
+		return d // its user boots the machine, or another pass does it later
+	case host.Spec.ExternallyProvisioned:
+		return d.because(ReasonHostInUse, "the host is externally provisioned: it does not boot the image of InfraEnv %s", s.InfraEnv.Name)
+	case host.Spec.ConsumerRef != nil:
+		return d.because(ReasonHostInUse, "the host is in use by %s %s: it does not boot the image of InfraEnv %s", host.Spec.ConsumerRef.Kind, host.Spec.ConsumerRef.Name, s.InfraEnv.Name)
+	case image != nil && (image.DiskFormat == nil || *image.DiskFormat != liveISO):
+		return d.because(ReasonOtherImage, "spec.image is another image: remove it to boot that of InfraEnv %s", s.InfraEnv.Name)
+	case image != nil && (image.URL == url || agent != nil):
+		return d
+	}
+	changed := host.DeepCopy()
+	changed.Spec.Image = &metal3v1.Image{URL: url, DiskFormat: new(liveISO)}
+	changed.Spec.AutomatedCleaningMode, changed.Spec.Online = disabled, true
+	if changed.Annotations == nil {
+		changed.Annotations = map[string]string{}
+	}
+	changed.Annotations[metal3v1.InspectAnnotation] = disabled // the agent reports what the machine is made of
+	d.Host = changed
+	return d
+}
+
+// link marks the Agent as that of the host, which approves it once, and gives it what the annotations of the host say.
+func link(host *metal3v1.BareMetalHost, agent *agentv1.Agent, d Decision) Decision {
+	changed := agent.DeepCopy()
+	if changed.Labels[agentv1.BareMetalHostLabel] == "" {
+		if changed.Labels == nil {
+			changed.Labels = map[string]string{}
+		}
+		changed.Labels[agentv1.BareMetalHostLabel] = host.Name
+		changed.Spec.Approved = true
+	}
+	for annotation, field := range map[string]*string{
+		agentv1.BMHRoleAnnotation: &changed.Spec.Role, agentv1.BMHHostnameAnnotation: &changed.Spec.Hostname,
+		agentv1.BMHMachineConfigPoolAnnotation: &changed.Spec.MachineConfigPool, agentv1.BMHInstallerArgsAnnotation: &changed.Spec.InstallerArgs,
+		agentv1.BMHIgnitionConfigOverridesAnnotation: &changed.Spec.IgnitionConfigOverrides,
+	} {
+		if value, ok := host.Annotations[annotation]; ok {
+			*field = value
+		}
+	}
+	d = cluster(host, changed, d)
+	d = disk(host, changed, d)
+	if !same(agent, changed) {
+		d.Agent = changed
+	}
+	return d
+}
+
+// cluster binds the Agent to the cluster that the host names, or frees it where the host names the empty one.
+func cluster(host *metal3v1.BareMetalHost, agent *agentv1.Agent, d Decision) Decision {
+	value, ok := host.Annotations[agentv1.BMHClusterReferenceAnnotation]
+	switch namespace, name, valid := strings.Cut(value, "/"); {
+	case !ok:
+	case value == "":
+		agent.Spec.ClusterDeploymentName = nil
+	case !valid || namespace == "" || name == "" || strings.Contains(name, "/"):
+		return d.because(ReasonInvalidAnnotation, "annotation %s is %q: write <namespace>/<ClusterDeployment>, or the empty value to free the machine", agentv1.BMHClusterReferenceAnnotation, value)
+	default:
+		agent.Spec.ClusterDeploymentName = &agentv1.ClusterReference{Namespace: namespace, Name: name}
+	}
+	return d
+}
+
+// same compares what a plan may change.
+func same(a, b *agentv1.Agent) bool {
+	x, y := a.Spec.ClusterDeploymentName, b.Spec.ClusterDeploymentName
+	return maps.Equal(a.Labels, b.Labels) && (x == y || x != nil && y != nil && *x == *y) &&
+		a.Spec.Approved == b.Spec.Approved && a.Spec.Role == b.Spec.Role && a.Spec.Hostname == b.Spec.Hostname && a.Spec.MachineConfigPool == b.Spec.MachineConfigPool &&
+		a.Spec.InstallerArgs == b.Spec.InstallerArgs && a.Spec.IgnitionConfigOverrides == b.Spec.IgnitionConfigOverrides && a.Spec.InstallationDiskID == b.Spec.InstallationDiskID
+}

@@ -1,0 +1,187 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bmhplan_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/muster-io/muster/agent-service/internal/bmhplan"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+)
+
+const iso = "https://agents.example.org/images/1/discovery.iso"
+
+// given is a host with a management controller, the InfraEnv that it names, and one Agent of its machine.
+func given() bmhplan.Snapshot {
+	return bmhplan.Snapshot{
+		Host: &metal3v1.BareMetalHost{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "node-1", Labels: map[string]string{agentv1.InfraEnvLabel: "rack"}, Annotations: map[string]string{}},
+			Spec:       metal3v1.BareMetalHostSpec{BMC: &metal3v1.BMCDetails{Address: "redfish://192.0.2.1", CredentialsName: "bmc"}},
+		},
+		InfraEnv: &agentv1.InfraEnv{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "rack"}, Status: agentv1.InfraEnvStatus{ISODownloadURL: iso}},
+		Agents:   []*agentv1.Agent{agent("a")},
+	}
+}
+
+func agent(name string) *agentv1.Agent {
+	return &agentv1.Agent{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name}, Spec: agentv1.AgentSpec{Role: "auto-assign", Hostname: "as-reported"},
+		Status: agentv1.AgentStatus{Inventory: agentv1.HostInventory{Disks: []agentv1.Disk{
+			{ID: "small", Path: "/dev/sda", SizeBytes: 10e9, DriveType: "HDD", Serial: "S1", InstallationEligibility: agentv1.InstallationEligibility{Eligible: true}},
+			{ID: "usb", Path: "/dev/sdb", SizeBytes: 900e9, DriveType: "SSD", Serial: "S2"},
+			{ID: "large", Path: "/dev/sdc", SizeBytes: 900e9, DriveType: "SSD", Serial: "S3", Model: "ACME 9000", InstallationEligibility: agentv1.InstallationEligibility{Eligible: true}},
+		}}},
+	}
+}
+
+func TestWhatAHostBoots(t *testing.T) {
+	image := func(url, format string) *metal3v1.Image { return &metal3v1.Image{URL: url, DiskFormat: &format} }
+	for name, test := range map[string]struct {
+		given func(*bmhplan.Snapshot)
+		boots bool
+		why   string
+	}{
+		"the image of its InfraEnv":             {func(*bmhplan.Snapshot) {}, true, ""},
+		"it has the image":                      {func(s *bmhplan.Snapshot) { s.Host.Spec.Image = image(iso, "live-iso") }, false, ""},
+		"a new address, and the machine is on":  {func(s *bmhplan.Snapshot) { s.Host.Spec.Image = image(iso+"?old", "live-iso") }, false, ""},
+		"a new address, and no machine appears": {func(s *bmhplan.Snapshot) { s.Host.Spec.Image, s.Agents = image(iso+"?old", "live-iso"), nil }, true, ""},
+		"an image of its user":                  {func(s *bmhplan.Snapshot) { s.Host.Spec.Image = image("https://x/disk.img", "raw") }, false, bmhplan.ReasonOtherImage},
+		"no management controller":              {func(s *bmhplan.Snapshot) { s.Host.Spec.BMC = nil }, false, ""},
+		"no credentials":                        {func(s *bmhplan.Snapshot) { s.Host.Spec.BMC.CredentialsName = "" }, false, ""},
+		"no image yet":                          {func(s *bmhplan.Snapshot) { s.InfraEnv.Status.ISODownloadURL = "" }, false, ""},
+		"discovery holds it":                    {func(s *bmhplan.Snapshot) { s.Host.Annotations[metal3v1.PausedAnnotation] = "discovery.metal3.io" }, false, ""},
+		"it is in use": {func(s *bmhplan.Snapshot) {
+			s.Host.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Name: "m"}
+		}, false, bmhplan.ReasonHostInUse},
+		"it is externally provisioned": {func(s *bmhplan.Snapshot) { s.Host.Spec.ExternallyProvisioned = true }, false, bmhplan.ReasonHostInUse},
+		"no InfraEnv":                  {func(s *bmhplan.Snapshot) { s.InfraEnv = nil }, false, bmhplan.ReasonInfraEnvMissing},
+		"it is deleted": {func(s *bmhplan.Snapshot) {
+			now := metav1.Now()
+			s.Host.DeletionTimestamp = &now
+		}, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := given()
+			test.given(&s)
+			before := s.Host.DeepCopy()
+			d := bmhplan.Plan(s)
+			assert.Equal(t, before, s.Host, "what was seen is not changed")
+			assert.Equal(t, test.why, d.Reason, d.Problem)
+			if !test.boots {
+				assert.Nil(t, d.Host)
+				return
+			}
+			require.NotNil(t, d.Host)
+			assert.Equal(t, image(iso, "live-iso"), d.Host.Spec.Image)
+			assert.True(t, d.Host.Spec.Online)
+			assert.Equal(t, "disabled", d.Host.Spec.AutomatedCleaningMode)
+			assert.Equal(t, "disabled", d.Host.Annotations[metal3v1.InspectAnnotation])
+			s.Host = d.Host
+			assert.Nil(t, bmhplan.Plan(s).Host, "once is enough")
+		})
+	}
+}
+
+func TestWhatAnAgentGetsFromItsHost(t *testing.T) {
+	linked := func(s *bmhplan.Snapshot) {
+		s.Agents[0].Labels = map[string]string{agentv1.BareMetalHostLabel: "node-1"}
+	}
+	bound := &agentv1.ClusterReference{Namespace: "blue", Name: "blue"}
+	for name, test := range map[string]struct {
+		given func(*bmhplan.Snapshot)
+		want  func(*agentv1.Agent)
+		why   string
+	}{
+		"it is linked, and approved": {func(*bmhplan.Snapshot) {}, func(a *agentv1.Agent) {}, ""},
+		"what a user disapproved later stays": {func(s *bmhplan.Snapshot) {
+			linked(s)
+			s.Host.Annotations[agentv1.BMHRoleAnnotation] = "worker"
+		}, func(a *agentv1.Agent) { a.Spec.Approved, a.Spec.Role = false, "worker" }, ""},
+		"role, name, arguments and overrides": {func(s *bmhplan.Snapshot) {
+			s.Host.Annotations = map[string]string{
+				agentv1.BMHRoleAnnotation: "master", agentv1.BMHHostnameAnnotation: "m1", agentv1.BMHMachineConfigPoolAnnotation: "infra",
+				agentv1.BMHInstallerArgsAnnotation: `["--copy-network"]`, agentv1.BMHIgnitionConfigOverridesAnnotation: `{"ignition":{"version":"3.2.0"}}`,
+			}
+		}, func(a *agentv1.Agent) {
+			a.Spec.Role, a.Spec.Hostname, a.Spec.MachineConfigPool = "master", "m1", "infra"
+			a.Spec.InstallerArgs, a.Spec.IgnitionConfigOverrides = `["--copy-network"]`, `{"ignition":{"version":"3.2.0"}}`
+		}, ""},
+		"an annotation without a value clears": {func(s *bmhplan.Snapshot) { s.Host.Annotations[agentv1.BMHHostnameAnnotation] = "" }, func(a *agentv1.Agent) { a.Spec.Hostname = "" }, ""},
+		"it is bound": {func(s *bmhplan.Snapshot) { s.Host.Annotations[agentv1.BMHClusterReferenceAnnotation] = "blue/blue" },
+			func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = bound }, ""},
+		"it is freed": {func(s *bmhplan.Snapshot) {
+			s.Agents[0].Spec.ClusterDeploymentName = bound
+			s.Host.Annotations[agentv1.BMHClusterReferenceAnnotation] = ""
+		}, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = nil }, ""},
+		"without the annotation it stays bound": {func(s *bmhplan.Snapshot) { s.Agents[0].Spec.ClusterDeploymentName = bound }, func(*agentv1.Agent) {}, ""},
+		"a reference without a namespace": {func(s *bmhplan.Snapshot) { s.Host.Annotations[agentv1.BMHClusterReferenceAnnotation] = "blue" },
+			func(*agentv1.Agent) {}, bmhplan.ReasonInvalidAnnotation},
+		"a hint at its disk": {func(s *bmhplan.Snapshot) {
+			s.Host.Spec.RootDeviceHints = &metal3v1.RootDeviceHints{MinSizeGigabytes: 500, Rotational: new(false), Model: "ACME"}
+		}, func(a *agentv1.Agent) { a.Spec.InstallationDiskID = "large" }, ""},
+		"a hint at a disk that cannot be installed to": {func(s *bmhplan.Snapshot) { s.Host.Spec.RootDeviceHints = &metal3v1.RootDeviceHints{SerialNumber: "S2"} },
+			func(*agentv1.Agent) {}, bmhplan.ReasonNoSuchDisk},
+		"a user chose the disk": {func(s *bmhplan.Snapshot) {
+			s.Agents[0].Spec.InstallationDiskID = "small"
+			s.Host.Spec.RootDeviceHints = &metal3v1.RootDeviceHints{SerialNumber: "S3"}
+		}, func(*agentv1.Agent) {}, ""},
+		"the disks are not known yet": {func(s *bmhplan.Snapshot) {
+			s.Agents[0].Status.Inventory.Disks = nil
+			s.Host.Spec.RootDeviceHints = &metal3v1.RootDeviceHints{SerialNumber: "S3"}
+		}, func(*agentv1.Agent) {}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := given()
+			test.given(&s)
+			want := s.Agents[0].DeepCopy()
+			want.Labels, want.Spec.Approved = map[string]string{agentv1.BareMetalHostLabel: "node-1"}, true
+			test.want(want)
+			d := bmhplan.Plan(s)
+			assert.Equal(t, test.why, d.Reason, d.Problem)
+			require.NotNil(t, d.Agent)
+			assert.Equal(t, want, d.Agent)
+			s.Agents[0] = d.Agent
+			assert.Nil(t, bmhplan.Plan(s).Agent, "once is enough")
+		})
+	}
+}
+
+// A machine says by itself which MACs it has: a second one that says the same gets nothing from the host, and takes nothing from the first.
+func TestWhichAgentIsThatOfTheHost(t *testing.T) {
+	label := func(a *agentv1.Agent, host string) *agentv1.Agent {
+		a.Labels = map[string]string{agentv1.BareMetalHostLabel: host}
+		return a
+	}
+	for name, test := range map[string]struct {
+		agents []*agentv1.Agent
+		want   string
+		why    string
+	}{
+		"the only one":                  {[]*agentv1.Agent{agent("a")}, "a", ""},
+		"none":                          {nil, "", ""},
+		"two that are not linked":       {[]*agentv1.Agent{agent("b"), agent("a")}, "", bmhplan.ReasonAmbiguousMachine},
+		"one beside that of this host":  {[]*agentv1.Agent{agent("b"), label(agent("a"), "node-1")}, "", ""},
+		"that of another host":          {[]*agentv1.Agent{label(agent("a"), "node-2")}, "", bmhplan.ReasonAmbiguousMachine},
+		"one beside that of other host": {[]*agentv1.Agent{agent("b"), label(agent("a"), "node-2")}, "", bmhplan.ReasonAmbiguousMachine},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := given()
+			s.Agents = test.agents
+			d := bmhplan.Plan(s)
+			assert.Equal(t, test.why, d.Reason, d.Problem)
+			if test.want == "" {
+				assert.Nil(t, d.Agent)
+				return
+			}
+			require.NotNil(t, d.Agent)
+			assert.Equal(t, test.want, d.Agent.Name)
+		})
+	}
+}

@@ -1,0 +1,193 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package baremetalhost links BareMetalHosts that name an InfraEnv with the Agents of their machines.
+package baremetalhost
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/muster-io/muster/agent-service/internal/bmhplan"
+	"github.com/muster-io/muster/agent-service/internal/controller/news"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+)
+
+const (
+	// hostMACIndex finds BareMetalHosts, and agentMACIndex Agents, by namespace, InfraEnv and a MAC of the machine.
+	hostMACIndex  = "baremetalhost.mac"
+	agentMACIndex = "agent.mac"
+	// infraEnvIndex finds BareMetalHosts by the name of their InfraEnv.
+	infraEnvIndex = "baremetalhost.infraenv"
+)
+
+// Deps are what a Reconciler works with; all are required.
+type Deps struct {
+	Client client.Client
+	// Recorder publishes events about BareMetalHosts.
+	Recorder events.EventRecorder
+}
+
+// Reconciler links BareMetalHosts with Agents.
+type Reconciler struct{ Deps }
+
+// New returns a Reconciler.
+func New(d Deps) *Reconciler { return &Reconciler{d} }
+
+// Index adds the indexes that the controller looks by.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, index := range []struct {
+		object  client.Object
+		name    string
+		extract client.IndexerFunc
+	}{
+		{&metal3v1.BareMetalHost{}, hostMACIndex, func(o client.Object) []string { return keys(o, macsOf(o)) }},
+		{&metal3v1.BareMetalHost{}, infraEnvIndex, func(o client.Object) []string { return []string{o.GetLabels()[agentv1.InfraEnvLabel]} }},
+		{&agentv1.Agent{}, agentMACIndex, func(o client.Object) []string { return keys(o, macsOf(o)) }},
+	} {
+		if err := indexer.IndexField(ctx, index.object, index.name, index.extract); err != nil {
+			return fmt.Errorf("indexing by MAC: %w", err)
+		}
+	}
+	return nil
+}
+
+// keys are what the indexes of MACs hold: a MAC counts within one InfraEnv of one namespace.
+func keys(object client.Object, macs []string) []string {
+	found := make([]string, 0, len(macs))
+	for _, mac := range macs {
+		found = append(found, object.GetLabels()[agentv1.InfraEnvLabel]+"/"+mac)
+	}
+	return found
+}
+
+func macsOf(object client.Object) []string {
+	switch o := object.(type) {
+	case *metal3v1.BareMetalHost:
+		return o.MACAddresses()
+	case *agentv1.Agent:
+		macs := make([]string, 0, len(o.Status.Inventory.Interfaces))
+		for i := range o.Status.Inventory.Interfaces {
+			if mac := strings.ToLower(o.Status.Inventory.Interfaces[i].MacAddress); mac != "" && !slices.Contains(macs, mac) {
+				macs = append(macs, mac)
+			}
+		}
+		return macs
+	}
+	return nil
+}
+
+// SetupWithManager registers the controller. What the status of an Agent says otherwise changes nothing here.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("baremetalhost").
+		For(&metal3v1.BareMetalHost{}).
+		Watches(&agentv1.Agent{}, handler.EnqueueRequestsFromMapFunc(r.ofAgent)).
+		Watches(&agentv1.InfraEnv{}, handler.EnqueueRequestsFromMapFunc(r.ofInfraEnv), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: news.RateLimiter[ctrl.Request]()}).
+		Complete(r)
+}
+
+// ofAgent are the hosts that have a MAC of the Agent's machine.
+func (r *Reconciler) ofAgent(ctx context.Context, object client.Object) []ctrl.Request {
+	var requests []ctrl.Request
+	for _, key := range keys(object, macsOf(object)) {
+		requests = append(requests, r.requests(ctx, object.GetNamespace(), client.MatchingFields{hostMACIndex: key})...)
+	}
+	return requests
+}
+
+func (r *Reconciler) ofInfraEnv(ctx context.Context, object client.Object) []ctrl.Request {
+	return r.requests(ctx, object.GetNamespace(), client.MatchingFields{infraEnvIndex: object.GetName()})
+}
+
+func (r *Reconciler) requests(ctx context.Context, namespace string, by client.MatchingFields) []ctrl.Request {
+	var hosts metal3v1.BareMetalHostList
+	if err := r.Client.List(ctx, &hosts, client.InNamespace(namespace), by); err != nil {
+		return nil
+	}
+	requests := make([]ctrl.Request, 0, len(hosts.Items))
+	for i := range hosts.Items {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&hosts.Items[i])})
+	}
+	return requests
+}
+
+// +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=agent-install.openshift.io,resources=agents,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=agent-install.openshift.io,resources=infraenvs,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconcile boots the machine of a host from the image of its InfraEnv, and links the host with the Agent that appears.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	seen, err := r.observe(ctx, request)
+	if err != nil || seen.Host == nil {
+		return ctrl.Result{}, err
+	}
+	decision := bmhplan.Plan(seen)
+	if decision.Problem != "" {
+		r.Recorder.Eventf(seen.Host, nil, corev1.EventTypeWarning, decision.Reason, "LinkAgent", "%s", decision.Problem)
+	}
+	if decision.Host != nil {
+		if err := r.patch(ctx, seen.Host, decision.Host); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	for _, agent := range seen.Agents {
+		if decision.Agent != nil && agent.Name == decision.Agent.Name {
+			return ctrl.Result{}, r.patch(ctx, agent, decision.Agent)
+		}
+	}
+	return ctrl.Result{}, nil
+}
+
+func (r *Reconciler) observe(ctx context.Context, request ctrl.Request) (bmhplan.Snapshot, error) {
+	host := &metal3v1.BareMetalHost{}
+	if err := r.Client.Get(ctx, request.NamespacedName, host); err != nil {
+		return bmhplan.Snapshot{}, client.IgnoreNotFound(err)
+	}
+	seen := bmhplan.Snapshot{Host: host}
+	infraEnv := &agentv1.InfraEnv{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: host.Namespace, Name: host.Labels[agentv1.InfraEnvLabel]}, infraEnv)
+	switch {
+	case err == nil:
+		seen.InfraEnv = infraEnv
+	case !apierrors.IsNotFound(err):
+		return seen, fmt.Errorf("reading the InfraEnv of BareMetalHost %s: %w", request, err)
+	}
+	found := map[string]bool{}
+	for _, key := range keys(host, host.MACAddresses()) {
+		var agents agentv1.AgentList
+		if err := r.Client.List(ctx, &agents, client.InNamespace(host.Namespace), client.MatchingFields{agentMACIndex: key}); err != nil {
+			return seen, fmt.Errorf("looking for the Agent of BareMetalHost %s: %w", request, err)
+		}
+		for i := range agents.Items {
+			if agent := &agents.Items[i]; !found[agent.Name] {
+				found[agent.Name] = true
+				seen.Agents = append(seen.Agents, agent)
+			}
+		}
+	}
+	return seen, nil
+}
+
+// patch writes what was decided on the version that was seen; a conflict is tried again with a newer one.
+func (r *Reconciler) patch(ctx context.Context, before, after client.Object) error {
+	if err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("linking %T %s: %w", after, client.ObjectKeyFromObject(after), err))
+	}
+	return nil
+}
