@@ -5,6 +5,7 @@
 package machinetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -17,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/muster-io/muster/apis/needtest"
@@ -94,7 +94,7 @@ type Machine struct {
 func PowerOn(t testing.TB, hardware Hardware) *Machine {
 	t.Helper()
 	monitor := filepath.Join(t.TempDir(), "monitor")
-	return &Machine{programtest.Start(t, exec.Command("qemu-system-x86_64", hardware.arguments(t, monitor)...)), monitor}
+	return &Machine{programtest.Start(t, exec.CommandContext(context.Background(), "qemu-system-x86_64", hardware.arguments(t, monitor)...)), monitor}
 }
 
 func (h Hardware) arguments(t testing.TB, monitor string) []string {
@@ -165,7 +165,7 @@ func (m *Machine) PressPower(t testing.TB) {
 	require.NoError(t, err)
 	select {
 	case err := <-m.Ended():
-		assert.NoError(t, err)
+		require.NoError(t, err)
 	case <-time.After(Patience):
 		require.FailNow(t, "the machine does not switch itself off")
 	}

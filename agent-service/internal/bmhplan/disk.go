@@ -5,6 +5,7 @@ package bmhplan
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
@@ -32,14 +33,7 @@ func disk(host *metal3v1.BareMetalHost, agent *agentv1.Agent, d Decision) Decisi
 
 // fits says whether a disk is as all hints say. Model and vendor may be parts of the names.
 func fits(h *metal3v1.RootDeviceHints, d *agentv1.Disk) bool {
-	is := func(hint string, values ...string) bool {
-		for _, value := range values {
-			if hint == value {
-				return true
-			}
-		}
-		return hint == ""
-	}
+	is := func(hint string, values ...string) bool { return hint == "" || slices.Contains(values, hint) }
 	rotational := strings.EqualFold(d.DriveType, "HDD")
 	return is(h.DeviceName, d.Path, d.ByPath, d.ByID, "/dev/"+d.Name) && is(h.HCTL, d.Hctl) && strings.Contains(d.Model, h.Model) && strings.Contains(d.Vendor, h.Vendor) &&
 		is(h.SerialNumber, d.Serial) && is(cmp.Or(h.WWNWithExtension, h.WWN), d.Wwn) && d.SizeBytes >= int64(h.MinSizeGigabytes)*gigabyte &&
