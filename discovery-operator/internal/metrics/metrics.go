@@ -117,9 +117,9 @@ func NewCollector(reader client.Reader) *Collector {
 	return &Collector{
 		reader: reader,
 		machines: prometheus.NewDesc("discovery_operator_machines",
-			"Machines by situation: node, read, known, host, lost, waiting, refused, ignored, not-selected.", []string{"namespace", "name", "situation"}, nil),
+			"Machines by situation: node, read, known, host, lost, waiting, refused, ignored, not-selected.", []string{"discovery_namespace", "discovery_name", "situation"}, nil),
 		reasons: prometheus.NewDesc("discovery_operator_machines_by_reason",
-			"Machines that wait or are refused, by reason.", []string{"namespace", "name", "reason"}, nil),
+			"Machines that wait or are refused, by reason.", []string{"discovery_namespace", "discovery_name", "reason"}, nil),
 	}
 }
 

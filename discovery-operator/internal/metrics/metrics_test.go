@@ -83,18 +83,18 @@ func TestGaugesComeFromTheStatusesThatAreThere(t *testing.T) {
 	require.NoError(t, testutil.CollectAndCompare(collector, strings.NewReader(`
 # HELP discovery_operator_machines Machines by situation: node, read, known, host, lost, waiting, refused, ignored, not-selected.
 # TYPE discovery_operator_machines gauge
-discovery_operator_machines{name="rack",namespace="ns",situation="host"} 2
-discovery_operator_machines{name="rack",namespace="ns",situation="ignored"} 0
-discovery_operator_machines{name="rack",namespace="ns",situation="known"} 3
-discovery_operator_machines{name="rack",namespace="ns",situation="lost"} 0
-discovery_operator_machines{name="rack",namespace="ns",situation="node"} 7
-discovery_operator_machines{name="rack",namespace="ns",situation="not-selected"} 0
-discovery_operator_machines{name="rack",namespace="ns",situation="read"} 0
-discovery_operator_machines{name="rack",namespace="ns",situation="refused"} 1
-discovery_operator_machines{name="rack",namespace="ns",situation="waiting"} 3
+discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="host"} 2
+discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="ignored"} 0
+discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="known"} 3
+discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="lost"} 0
+discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="node"} 7
+discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="not-selected"} 0
+discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="read"} 0
+discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="refused"} 1
+discovery_operator_machines{discovery_name="rack",discovery_namespace="ns",situation="waiting"} 3
 # HELP discovery_operator_machines_by_reason Machines that wait or are refused, by reason.
 # TYPE discovery_operator_machines_by_reason gauge
-discovery_operator_machines_by_reason{name="rack",namespace="ns",reason="WaitingForRate"} 3
+discovery_operator_machines_by_reason{discovery_name="rack",discovery_namespace="ns",reason="WaitingForRate"} 3
 `)))
 	require.NoError(t, c.Delete(t.Context(), d))
 	assert.Zero(t, testutil.CollectAndCount(collector))

@@ -80,7 +80,7 @@ type collector struct {
 }
 
 var (
-	addresses = prometheus.NewDesc("ipam_addresses", "Addresses of a pool, by state.", []string{"namespace", "pool", "state"}, nil)
+	addresses = prometheus.NewDesc("ipam_addresses", "Addresses of a pool, by state.", []string{"ippool_namespace", "ippool_name", "state"}, nil)
 	claims    = prometheus.NewDesc("ipam_claims_waiting", "Claims without an address, by reason.", []string{"reason"}, nil)
 )
 

@@ -45,10 +45,10 @@ func TestMetrics(t *testing.T) {
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP ipam_addresses Addresses of a pool, by state.
 # TYPE ipam_addresses gauge
-ipam_addresses{namespace="ns",pool="p",state="free"} 6
-ipam_addresses{namespace="ns",pool="p",state="out_of_range"} 1
-ipam_addresses{namespace="ns",pool="p",state="total"} 10
-ipam_addresses{namespace="ns",pool="p",state="used"} 3
+ipam_addresses{ippool_name="p",ippool_namespace="ns",state="free"} 6
+ipam_addresses{ippool_name="p",ippool_namespace="ns",state="out_of_range"} 1
+ipam_addresses{ippool_name="p",ippool_namespace="ns",state="total"} 10
+ipam_addresses{ippool_name="p",ippool_namespace="ns",state="used"} 3
 # HELP ipam_allocations_total Addresses given to claims, by how the address was found.
 # TYPE ipam_allocations_total counter
 ipam_allocations_total{why="Chosen"} 1
