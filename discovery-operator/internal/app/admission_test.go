@@ -82,7 +82,7 @@ func TestASecondHostOfABootMACIsRefused(t *testing.T) {
 	w := newWorld(t)
 	dir, ca := certificate(t)
 	address := "127.0.0.1:" + porttest.Free(t)
-	w.operate(func(o *Options) { o.WebhookBindAddress, o.WebhookCertDir = address, dir })
+	w.operate(func(o *setup) { o.WebhookBindAddress, o.WebhookCertDir = address, dir })
 	w.checked(admissionregistrationv1.WebhookClientConfig{URL: new("https://" + address + admission.Path), CABundle: ca})
 	w.refusesTwins()
 }
@@ -94,7 +94,7 @@ func TestOneRuleForHostsMadeByHand(t *testing.T) {
 	address := "127.0.0.1:" + porttest.Free(t)
 	w.enrol(1)
 	uuid := w.enrol(2)
-	w.operate(func(o *Options) { o.WebhookBindAddress, o.WebhookCertDir = address, dir })
+	w.operate(func(o *setup) { o.WebhookBindAddress, o.WebhookCertDir = address, dir })
 	w.discover("one", func(d *metal3v1.BareMetalHostDiscovery) { d.Spec.Selector = "hardware.hostname == 'node-00001'" })
 	w.host("node-00001")
 	w.checked(admissionregistrationv1.WebhookClientConfig{URL: new("https://" + address + admission.Path), CABundle: ca})
@@ -144,7 +144,7 @@ func TestTheCheckKeepsItsOwnCertificate(t *testing.T) {
 	w := newWorld(t)
 	address := "127.0.0.1:" + porttest.Free(t)
 	for i, bind := range []string{address, "127.0.0.1:" + porttest.Free(t)} {
-		w.operate(func(o *Options) {
+		w.operate(func(o *setup) {
 			o.WebhookBindAddress, o.WebhookURL = bind, "https://"+address
 			o.LeaderElect = i > 0
 		})

@@ -15,9 +15,9 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -29,6 +29,7 @@ import (
 	"github.com/muster-io/muster/apis/servedkinds"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhostdiscovery"
+	"github.com/muster-io/muster/discovery-operator/internal/demo"
 	"github.com/muster-io/muster/discovery-operator/internal/fleet"
 	"github.com/muster-io/muster/discovery-operator/internal/ironic"
 	"github.com/muster-io/muster/discovery-operator/internal/metrics"
@@ -56,51 +57,80 @@ func Run(ctx context.Context, o Options) error {
 
 // RunWith runs the operator with a client configuration until the context ends.
 func RunWith(ctx context.Context, o Options, config *rest.Config) error {
-	if unused := ironic.Unused(o.env, o.ManageHosts); len(unused) > 0 {
-		logr.FromContextOrDiscard(ctx).Info("settings are set that mean nothing here", "variables", unused)
+	p, err := newParts(o)
+	if err != nil {
+		return err
 	}
-	var registry prometheus.Registerer = ctrlmetrics.Registry
-	if o.several {
-		registry = prometheus.NewRegistry()
-	}
-	requests := metrics.NewRequests()
-	registry.MustRegister(requests, buildinfo.Metric("discovery-operator"))
-	config = rest.CopyConfig(config)
-	config.Wrap(requests.Wrap)
+	return p.run(ctx, config)
+}
+
+// parts are what an operator is put together from.
+type parts struct {
+	Options
+	check    check
+	manager  ctrl.Options
+	registry prometheus.Registerer
+	// rack is the demo's, nil where the operator's own Ironic is a real one; runners run beside the controllers.
+	rack    *demo.Rack
+	runners []manager.Runnable
+	// sources finds Ironics, and hosts adds the controller of BareMetalHosts.
+	sources func(o Options, rack *demo.Rack, live client.Reader, observe ironic.Observer) *sources
+	hosts   func(ctrl.Manager, baremetalhost.Deps) error
+}
+
+func newParts(o Options) (parts, error) {
 	onHosts, err := newCheck(o)
 	if err != nil {
+		return parts{}, err
+	}
+	options, err := managerOptions(o, onHosts.server)
+	if err != nil {
+		return parts{}, err
+	}
+	p := parts{Options: o, check: onHosts, manager: options, registry: ctrlmetrics.Registry, sources: newSources, hosts: addHosts}
+	if o.Provisioner == ProvisionerDemo {
+		p.rack = demo.New()
+		p.runners = append(p.runners, rackRunner{p.rack, o})
+	}
+	return p, nil
+}
+
+// run runs the operator until the context ends.
+func (p parts) run(ctx context.Context, config *rest.Config) error {
+	if unused := ironic.Unused(p.env, p.ManageHosts); len(unused) > 0 {
+		logr.FromContextOrDiscard(ctx).Info("settings are set that mean nothing here", "variables", unused)
+	}
+	requests := metrics.NewRequests()
+	p.registry.MustRegister(requests, buildinfo.Metric("discovery-operator"))
+	config = rest.CopyConfig(config)
+	config.Wrap(requests.Wrap)
+	if err := servedkinds.Wait(ctx, config, logr.FromContextOrDiscard(ctx), p.HealthProbeBindAddress, servedkinds.Hosts, servedkinds.DiscoveryOperator); err != nil {
 		return err
 	}
-	if err := servedkinds.Wait(ctx, config, logr.FromContextOrDiscard(ctx), o.HealthProbeBindAddress, servedkinds.Hosts, servedkinds.DiscoveryOperator); err != nil {
-		return err
-	}
-	mgr, err := newManager(o, config, onHosts.server)
+	mgr, err := newManager(config, p.manager)
 	if err != nil {
 		return err
 	}
-	counters := metrics.New(registry)
-	registry.MustRegister(metrics.NewCollector(mgr.GetCache()))
-	if o.ManageHosts {
-		registry.MustRegister(metrics.NewHosts(mgr.GetCache()))
+	counters := metrics.New(p.registry)
+	p.registry.MustRegister(metrics.NewCollector(mgr.GetCache()))
+	if p.ManageHosts {
+		p.registry.MustRegister(metrics.NewHosts(mgr.GetCache()))
 	}
-	from := newSources(o, mgr.GetAPIReader(), counters.Request)
+	from := p.sources(p.Options, p.rack, mgr.GetAPIReader(), counters.Request)
 	fleets := fleet.NewRegistry(counters.Poll)
-	registry.MustRegister(metrics.NewPolls(fleets.Readings))
-	if err := mgr.Add(fleets); err != nil {
-		return wrap(err, "adding the pollers")
-	}
-	if from.rack != nil && o.rack == nil {
-		if err := mgr.Add(rackRunner{from.rack, o}); err != nil {
-			return wrap(err, "adding the rack")
+	p.registry.MustRegister(metrics.NewPolls(fleets.Readings))
+	for _, r := range append([]manager.Runnable{fleets}, p.runners...) {
+		if err := mgr.Add(r); err != nil {
+			return wrap(err, "adding what runs beside the controllers")
 		}
 	}
-	if err := addControllers(ctx, mgr, o, from, fleets, counters); err != nil {
+	if err := p.addControllers(ctx, mgr, from, fleets, counters); err != nil {
 		return err
 	}
-	if err := addAutoscaling(ctx, mgr, o, counters); err != nil {
+	if err := addAutoscaling(ctx, mgr, p.Options, counters); err != nil {
 		return err
 	}
-	if err := onHosts.addTo(ctx, mgr, o, from); err != nil {
+	if err := p.check.addTo(ctx, mgr, p.Options, from); err != nil {
 		return err
 	}
 	return wrap(mgr.Start(ctx), "running")
@@ -113,17 +143,16 @@ func metricsOptions(o Options) metricsserver.Options {
 	}
 }
 
-func newManager(o Options, config *rest.Config, server webhook.Server) (ctrl.Manager, error) {
+func managerOptions(o Options, server webhook.Server) (ctrl.Options, error) {
 	scheme, err := newScheme()
 	if err != nil {
-		return nil, err
+		return ctrl.Options{}, err
 	}
 	readYourWrites := true
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
+	return ctrl.Options{
 		Scheme:                        scheme,
-		Cache:                         cacheOptions(o.Namespace, o.only),
+		Cache:                         cacheOptions(o.Namespace),
 		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: &readYourWrites}},
-		Controller:                    ctrlconfig.Controller{SkipNameValidation: &o.several},
 		LeaderElection:                o.LeaderElect,
 		LeaderElectionID:              name,
 		LeaderElectionNamespace:       o.Namespace,
@@ -132,7 +161,11 @@ func newManager(o Options, config *rest.Config, server webhook.Server) (ctrl.Man
 		HealthProbeBindAddress:        o.HealthProbeBindAddress,
 		GracefulShutdownTimeout:       new(10 * time.Second),
 		Metrics:                       metricsOptions(o),
-	})
+	}, nil
+}
+
+func newManager(config *rest.Config, o ctrl.Options) (ctrl.Manager, error) {
+	mgr, err := ctrl.NewManager(config, o)
 	if err != nil {
 		return nil, wrap(err, "making the manager")
 	}
@@ -142,11 +175,11 @@ func newManager(o Options, config *rest.Config, server webhook.Server) (ctrl.Man
 	return mgr, wrap(mgr.AddReadyzCheck("ping", healthz.Ping), "adding the readiness check")
 }
 
-func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, from *sources, fleets *fleet.Registry, counters *metrics.Metrics) error {
+func (p parts) addControllers(ctx context.Context, mgr ctrl.Manager, from *sources, fleets *fleet.Registry, counters *metrics.Metrics) error {
 	recorder := mgr.GetEventRecorder(name)
 	discovery := baremetalhostdiscovery.New(baremetalhostdiscovery.Deps{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: recorder, Sources: from, Fleets: fleets, Counter: counters,
-		Namespace: o.Namespace, ManageHosts: o.ManageHosts,
+		Namespace: p.Namespace, ManageHosts: p.ManageHosts,
 	})
 	if err := discovery.SetupWithManager(mgr); err != nil {
 		return wrap(err, "adding the controller of BareMetalHostDiscoveries")
@@ -154,12 +187,15 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, from *sour
 	if err := baremetalhost.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	hosts := baremetalhost.New(baremetalhost.Deps{
+	return wrap(p.hosts(mgr, baremetalhost.Deps{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: recorder, Provisioners: from, Counter: counters,
-		Namespace: o.Namespace, Grace: reservation.Time, ManageHosts: o.ManageHosts,
-		Haste: o.haste,
-	})
-	return wrap(hosts.SetupWithManager(mgr), "adding the controller of BareMetalHosts")
+		Namespace: p.Namespace, Grace: reservation.Time, ManageHosts: p.ManageHosts,
+	}), "adding the controller of BareMetalHosts")
+}
+
+func addHosts(mgr ctrl.Manager, d baremetalhost.Deps) error {
+	r := baremetalhost.New(d)
+	return r.SetupWithManager(mgr, r)
 }
 
 func reservations() labels.Selector {

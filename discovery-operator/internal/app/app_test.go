@@ -132,16 +132,18 @@ func (w *world) clear() {
 }
 
 // operate runs an operator until the function that it returns is called, or the test ends. One that ends by itself fails the test.
-func (w *world) operate(change ...func(*Options)) (stop func()) {
+func (w *world) operate(change ...func(*setup)) (stop func()) {
 	w.Helper()
 	o, err := Parse([]string{"--provisioner=demo", "--metrics-bind-address=0", "--health-probe-bind-address=0", "--namespace=" + w.system},
 		func(string) string { return "" })
 	require.NoError(w, err)
-	o.rack, o.several, o.only, o.haste = w.rack, true, []string{w.ns}, 10
+	s := setup{Options: o, only: []string{w.ns}}
 	for _, c := range change {
-		c(&o)
+		c(&s)
 	}
-	require.NoError(w, o.Validate())
+	require.NoError(w, s.Validate())
+	p, err := s.parts(w.rack)
+	require.NoError(w, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	config := rest.CopyConfig(w.config)
@@ -150,7 +152,7 @@ func (w *world) operate(change ...func(*Options)) (stop func()) {
 		config.Wrap(wrap)
 	}
 	go func() {
-		err := RunWith(ctx, o, config)
+		err := p.run(ctx, config)
 		if ctx.Err() == nil {
 			w.Errorf("an operator ended by itself: %v", err)
 		}

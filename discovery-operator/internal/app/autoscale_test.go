@@ -257,7 +257,7 @@ func (m *machinery) told(set *unstructured.Unstructured, reason, note string) {
 }
 
 // follow starts an operator that lets sets follow hosts.
-func (m *machinery) follow() { m.operate(func(o *Options) { o.AutoscaleToHosts = true }) }
+func (m *machinery) follow() { m.operate(func(o *setup) { o.AutoscaleToHosts = true }) }
 
 // scales counts writes of scales, and the answers to them by status.
 type scales struct {
@@ -305,7 +305,7 @@ func TestSetsFollowHosts(t *testing.T) {
 	w := newWorld(t)
 	early := &machinery{world: w, version: "v1beta1"}
 	early.bindComponent()
-	w.operate(func(o *Options) { o.AutoscaleToHosts = true })
+	w.operate(func(o *setup) { o.AutoscaleToHosts = true })
 	w.enrol(1)
 	w.discover("all")
 	w.host("node-00001") // the operator does all else while it waits for Cluster API

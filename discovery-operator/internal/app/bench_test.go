@@ -42,7 +42,7 @@ func BenchmarkSync(b *testing.B) {
 
 func syncOnce(b *testing.B, n int) {
 	w := newWorld(b)
-	var how []func(*Options)
+	var how []func(*setup)
 	if os.Getenv("BENCH_SOURCE") == "demo" {
 		for i := 1; i <= n; i++ {
 			w.enrol(i)

@@ -18,17 +18,9 @@ import (
 
 // cacheOptions keep in memory what decisions rest on: of the hosts everywhere what identifies them, of the Leases the
 // reservations. Secrets are not cached at all.
-func cacheOptions(namespace string, only []string) cache.Options {
-	var namespaces map[string]cache.Config
-	for _, ns := range only {
-		if namespaces == nil {
-			namespaces = map[string]cache.Config{}
-		}
-		namespaces[ns] = cache.Config{}
-	}
+func cacheOptions(namespace string) cache.Options {
 	return cache.Options{
-		DefaultNamespaces: namespaces,
-		DefaultTransform:  slimOther,
+		DefaultTransform: slimOther,
 		ByObject: map[client.Object]cache.ByObject{
 			&metal3v1.BareMetalHost{}: {Transform: slim},
 			&admissionregistrationv1.ValidatingWebhookConfiguration{}: {

@@ -5,52 +5,22 @@ package app
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
-	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
-	"github.com/muster-io/muster/discovery-operator/internal/faultinject"
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
-const (
-	sum       = "c0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ff"
-	image     = `"image":{"url":"http://images/a.qcow2","checksum":"` + sum + `","checksumType":"sha256","format":"qcow2"}`
-	withImage = `{"spec":{` + image + `}}`
-	noImage   = `{"spec":{"image":null}}`
-)
-
-// configure makes a Secret with a part of the configuration of a system.
-func (w *world) configure(name, key, text string) {
-	w.Helper()
-	secret := &corev1.Secret{StringData: map[string]string{key: text}}
-	secret.Namespace, secret.Name = w.ns, name
-	require.NoError(w, w.Create(w.Context(), secret))
-}
-
-// restarts makes a machine boot the ramdisk as soon as Ironic waits for that.
-func (w *world) restarts(uuid string) {
-	w.Helper()
-	w.eventually("Ironic waits for a restart", func() bool { return w.rack.Restart(uuid) })
-}
-
 func TestADiscoveredMachineIsDeployedWithoutCredentials(t *testing.T) {
 	w := newWorld(t)
-	uuid := w.enrol(1)
-	w.operate(managing)
-	w.discover("all")
-	h := w.host("node-00001")
-	w.reaches(h, metal3v1.StateAvailable)
+	uuid, h, _ := w.available()
 	w.configure("user", "userData", "#cloud-config\n")
 	w.configure("network", "value", "links: []\n")
 	t.Run("an image is deployed once, with its configuration", func(t *testing.T) {
@@ -99,16 +69,6 @@ func TestADiscoveredMachineIsDeployedWithoutCredentials(t *testing.T) {
 		_, err := w.node(uuid)
 		require.ErrorIs(t, err, inventory.ErrNotFound)
 	})
-}
-
-// tells reports whether the condition Ready contains a text.
-func (w *world) tells(h *metal3v1.BareMetalHost, text string) bool {
-	for _, c := range h.Status.Conditions {
-		if c.Type == metal3v1.ConditionReady && strings.Contains(c.Message, text) {
-			return true
-		}
-	}
-	return false
 }
 
 func TestDeploymentFailuresHaveAMessage(t *testing.T) {
@@ -213,36 +173,18 @@ func TestADeathAtEveryActOfADeployment(t *testing.T) {
 
 func deployAndDie(t *testing.T, n int) {
 	w := newWorld(t)
-	uuid := w.enrol(1)
-	stop := w.operate(managing)
-	w.discover("all")
-	h := w.host("node-00001")
-	w.reaches(h, metal3v1.StateAvailable)
+	uuid, h, stop := w.available()
 	stop()
-	f := faultinject.At(n, n%2 == 0)
 	w.patch(h, withImage)
-	w.wrap = append(w.wrap, func(next http.RoundTripper) http.RoundTripper { return crashingTransport{next, f} })
-	stop = w.operate(managing, func(o *Options) {
-		o.through = func(m baremetalhost.Manager) baremetalhost.Manager { return crashing{m, f} }
-	})
-	until := w.outliving(f, func() {
-		stop()
-		w.wrap = nil
-		w.operate(managing)
-	})
-	state := func(s metal3v1.ProvisioningState) func() bool {
-		return func() bool {
-			return w.Get(t.Context(), client.ObjectKeyFromObject(h), h) == nil && h.Status.Provisioning.State == s
-		}
-	}
-	until("the host is provisioned", state(metal3v1.StateProvisioned))
+	f, until := w.crashes(n, func() {}, managing)
+	until("the host is provisioned", func() bool { return w.sees(h, metal3v1.StateProvisioned) })
 	deployments, cleanings, _ := w.rack.Deployed(uuid)
 	assert.Equal(t, 1, deployments, "the image is deployed once")
 	assert.Equal(t, 1, cleanings)
 	w.patch(h, noImage)
 	until("the host is available", func() bool {
 		w.rack.Restart(uuid)
-		return state(metal3v1.StateAvailable)()
+		return w.sees(h, metal3v1.StateAvailable)
 	})
 	deployments, cleanings, _ = w.rack.Deployed(uuid)
 	assert.Equal(t, 1, deployments)
@@ -260,13 +202,13 @@ func TestTwoReplicasDeployOnce(t *testing.T) {
 	w.operate(managing)
 	w.discover("all")
 	for i := range uuids {
-		h := w.host(fmt.Sprintf("node-%05d", i+1))
+		h := w.machine(i + 1)
 		w.reaches(h, metal3v1.StateAvailable)
 		w.patch(h, withImage)
 	}
 	w.operate(managing)
 	for i, uuid := range uuids {
-		h := w.host(fmt.Sprintf("node-%05d", i+1))
+		h := w.machine(i + 1)
 		w.is(h, "the host is provisioned", func() bool {
 			return h.Status.Provisioning.State == metal3v1.StateProvisioned && h.Status.ErrorType == ""
 		})
@@ -276,7 +218,7 @@ func TestTwoReplicasDeployOnce(t *testing.T) {
 		w.patch(h, noImage)
 	}
 	for i, uuid := range uuids {
-		h := w.host(fmt.Sprintf("node-%05d", i+1))
+		h := w.machine(i + 1)
 		w.is(h, "the host is available", func() bool {
 			w.rack.Restart(uuid)
 			return h.Status.Provisioning.State == metal3v1.StateAvailable && h.Status.ErrorType == ""

@@ -85,7 +85,7 @@ func TestARealIronicThatIsSlowOrOldIsOneClearCondition(t *testing.T) {
 	}()
 	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns + "-other"}}
 	require.NoError(t, w.Create(t.Context(), other))
-	w.operate(func(o *Options) {
+	w.operate(func(o *setup) {
 		o.only, o.IronicNamespaces, o.ironicTimeout = []string{w.ns, other.Name}, []string{everyNamespace}, 2*time.Second
 	})
 
@@ -150,7 +150,7 @@ func TestARealIronicThatIsSlowOrOldIsOneClearCondition(t *testing.T) {
 func TestTheOperatorsOwnIronicIsForSomeNamespaces(t *testing.T) {
 	w := newWorld(t)
 	w.enrol(1)
-	w.operate(func(o *Options) { o.only, o.IronicNamespaces = []string{w.ns, w.system}, []string{w.ns} })
+	w.operate(func(o *setup) { o.only, o.IronicNamespaces = []string{w.ns, w.system}, []string{w.ns} })
 	foreign := w.discover("first", func(d *metal3v1.BareMetalHostDiscovery) { d.Namespace = w.system })
 	w.status(foreign, "its condition says so", ready(metal3v1.ReasonEndpointNotShared))
 	w.discover("second")

@@ -128,23 +128,6 @@ func (m crashing) EndMaintenance(ctx context.Context, uuid string) error {
 	return m.Call(func() error { return m.Manager.EndMaintenance(ctx, uuid) })
 }
 
-// outliving returns a way to wait for something that lets another process continue when the first has died.
-func (w *world) outliving(f *faultinject.Crash, next func()) (until func(what string, done func() bool)) {
-	replaced := false
-	return func(what string, done func() bool) {
-		w.Helper()
-		if !replaced {
-			w.eventually(what, func() bool { return f.Crashed() || done() })
-			if !f.Crashed() {
-				return
-			}
-			replaced = true
-			next()
-		}
-		w.eventually(what, done)
-	}
-}
-
 // lifetimes are more acts than a life has in each mode: 19 and about 91, of which some only ask again for what takes time.
 var lifetimes = map[string]int{"managing": 96, "beside another operator": 22}
 
@@ -165,18 +148,8 @@ func TestADeathAtEveryActOfALife(t *testing.T) {
 
 func liveAndDie(t *testing.T, manage bool, n int) {
 	w := newWorld(t)
-	f := faultinject.At(n, n%2 == 0)
 	one, two := w.enrol(1), w.enrol(2)
-	mode := func(o *Options) { o.ManageHosts = manage }
-	w.wrap = append(w.wrap, func(next http.RoundTripper) http.RoundTripper { return crashingTransport{next, f} })
-	stop := w.operate(mode, func(o *Options) {
-		o.through = func(m baremetalhost.Manager) baremetalhost.Manager { return crashing{m, f} }
-	})
-	until := w.outliving(f, func() {
-		stop()
-		w.wrap = nil
-		w.operate(mode)
-	})
+	f, until := w.crashes(n, func() {}, func(o *setup) { o.ManageHosts = manage })
 	w.discover("all")
 	first, second := &metal3v1.BareMetalHost{}, &metal3v1.BareMetalHost{}
 	first.Namespace, first.Name, second.Namespace, second.Name = w.ns, "node-00001", w.ns, "node-00002"

@@ -5,7 +5,6 @@ package app
 
 import (
 	"fmt"
-	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,20 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
-	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
-	"github.com/muster-io/muster/discovery-operator/internal/faultinject"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
-const again = `{"metadata":{"annotations":{"inspect.metal3.io":""}}}`
-
 func TestAHostIsInspectedAgainWhenSomebodyAsks(t *testing.T) {
 	w := newWorld(t)
-	uuid := w.enrol(1)
-	w.operate(managing)
-	w.discover("all")
-	h := w.host("node-00001")
-	w.reaches(h, metal3v1.StateAvailable)
+	uuid, h, _ := w.available()
 	t.Run("without credentials it is not, and says so", func(t *testing.T) {
 		w.patch(h, again)
 		w.says(h, metal3v1.ConditionPowerControl, metal3v1.ReasonInspectionNotPossible)
@@ -75,18 +66,10 @@ func inspectAndDie(t *testing.T, n int) {
 	w.is(h, "the machine is on", func() bool { return h.Status.PoweredOn && h.Status.Provisioning.State == metal3v1.StateAvailable })
 	stop()
 	w.patch(h, again)
-	f := faultinject.At(n, n%2 == 0)
-	w.wrap = append(w.wrap, func(next http.RoundTripper) http.RoundTripper { return crashingTransport{next, f} })
-	stop = w.operate(managing, func(o *Options) {
-		o.through = func(m baremetalhost.Manager) baremetalhost.Manager { return crashing{m, f} }
-	})
-	until := w.outliving(f, func() {
-		stop()
-		w.wrap = nil
+	f, until := w.crashes(n, func() {
 		for node, err := w.rack.Managed(t.Context(), uuid); err == nil && node.Busy(); node, err = w.rack.Managed(t.Context(), uuid) {
 		}
-		w.operate(managing)
-	})
+	}, managing)
 	see := func() bool { return w.Get(t.Context(), client.ObjectKeyFromObject(h), h) == nil }
 	until("it was inspected", func() bool {
 		return see() && !h.InspectionRequested() && h.Status.Provisioning.State == metal3v1.StateAvailable && h.Status.PoweredOn

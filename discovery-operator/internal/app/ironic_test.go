@@ -31,10 +31,10 @@ import (
 )
 
 // asking makes the operator ask a real Ironic.
-func asking(i *ironictest.Ironic) func(*Options) {
+func asking(i *ironictest.Ironic) func(*setup) {
 	env := map[string]string{"IRONIC_ENDPOINT": i.Endpoint, "IRONIC_INSPECTOR_ENDPOINT": i.Inspector, "METAL3_AUTH_ROOT_DIR": "/nonexistent"}
-	return func(o *Options) {
-		o.Provisioner, o.rack = ProvisionerIronic, nil
+	return func(o *setup) {
+		o.Provisioner = ProvisionerIronic
 		o.env = func(key string) string { return env[key] }
 	}
 }
@@ -132,7 +132,7 @@ func TestARealIronicWithAuthentication(t *testing.T) {
 	front := newCounter(t, i.Endpoint)
 	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns + "-other"}}
 	require.NoError(t, w.Create(t.Context(), other))
-	w.operate(func(o *Options) { o.only = []string{w.ns, other.Name} })
+	w.operate(func(o *setup) { o.only = []string{w.ns, other.Name} })
 	reference := func(secret string) *metal3v1.IronicReference {
 		return &metal3v1.IronicReference{
 			Endpoint: front.URL, InspectorEndpoint: i.Inspector, Auth: metal3v1.AuthHTTPBasic, CredentialsName: secret,

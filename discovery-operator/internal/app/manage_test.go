@@ -5,8 +5,6 @@ package app
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -24,55 +22,9 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
-const redfish = "redfish://192.0.2.1/redfish/v1/Systems/1"
-
-// managing makes an operator own the life of hosts.
-func managing(o *Options) { o.ManageHosts = true }
-
-// is waits until a host satisfies the test.
-func (w *world) is(h *metal3v1.BareMetalHost, what string, want func() bool) {
-	w.Helper()
-	ok := assert.Eventually(w, func() bool {
-		return w.Get(w.Context(), client.ObjectKeyFromObject(h), h) == nil && want()
-	}, patience, 50*time.Millisecond, what)
-	require.True(w, ok, "%+v", h.Status)
-}
-
-func (w *world) reaches(h *metal3v1.BareMetalHost, state metal3v1.ProvisioningState) {
-	w.Helper()
-	w.is(h, "the host is "+string(state), func() bool { return h.Status.Provisioning.State == state })
-}
-
-// says waits until a condition of a host has a reason.
-func (w *world) says(h *metal3v1.BareMetalHost, condition, reason string) *metav1.Condition {
-	w.Helper()
-	var c *metav1.Condition
-	w.is(h, condition+" has reason "+reason, func() bool {
-		c = meta.FindStatusCondition(h.Status.Conditions, condition)
-		return c != nil && c.Reason == reason
-	})
-	return c
-}
-
-// register makes a host by hand, with the MAC of a machine.
-func (w *world) register(name string, machine int, change ...func(*metal3v1.BareMetalHost)) *metal3v1.BareMetalHost {
-	w.Helper()
-	h := &metal3v1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}
-	h.Spec = metal3v1.BareMetalHostSpec{Online: true, BootMACAddress: strings.ToUpper(demo.MAC(machine, 0)), AutomatedCleaningMode: "metadata"}
-	for _, c := range change {
-		c(h)
-	}
-	require.NoError(w, w.Create(w.Context(), h))
-	return h
-}
-
 func TestADiscoveredHostIsAvailableWithoutCredentialsAndInspection(t *testing.T) {
 	w := newWorld(t)
-	uuid := w.enrol(1)
-	w.operate(managing)
-	w.discover("all")
-	h := w.host("node-00001")
-	w.reaches(h, metal3v1.StateAvailable)
+	uuid, h, _ := w.available()
 	assert.False(t, h.HasPowerControl())
 	assert.Equal(t, metal3v1.OperationalStatusDiscovered, h.Status.OperationalStatus)
 	assert.Equal(t, uuid, h.Status.Provisioning.ID)
@@ -134,11 +86,7 @@ func TestAManagedHostWaitsForApproval(t *testing.T) {
 
 func TestCredentialsUpdateTheNodeAndAreVerified(t *testing.T) {
 	w := newWorld(t)
-	uuid := w.enrol(1)
-	w.operate(managing)
-	w.discover("all")
-	h := w.host("node-00001")
-	w.reaches(h, metal3v1.StateAvailable)
+	uuid, h, _ := w.available()
 
 	t.Run("a missing Secret is named", func(t *testing.T) {
 		w.patch(h, `{"spec":{"bmc":{"address":"`+redfish+`","credentialsName":"node-00001-bmc"}}}`)
@@ -386,7 +334,7 @@ func TestADeletionThatWaitsForIronicCanBeEnded(t *testing.T) {
 	w := newWorld(t)
 	w.enrol(1)
 	down := faultinject.Never()
-	w.operate(managing, func(o *Options) {
+	w.operate(managing, func(o *setup) {
 		o.through = func(m baremetalhost.Manager) baremetalhost.Manager { return unanswered{m, down} }
 	})
 	w.discover("all")
@@ -459,11 +407,6 @@ func TestBesideAnotherOperatorNoStateIsNew(t *testing.T) {
 	assert.Equal(t, map[metal3v1.ProvisioningState]bool{metal3v1.StateUnmanaged: true}, seen)
 }
 
-const (
-	patience = 3 * time.Minute
-	beat     = 100 * time.Millisecond
-)
-
 // TestAnotherOperatorTakesOver stops the operator that manages hosts and starts one that does not: no state that only the first knows stays.
 func TestAnotherOperatorTakesOver(t *testing.T) {
 	w := newWorld(t)
@@ -504,10 +447,10 @@ func TestTwoReplicasManageAHostOnce(t *testing.T) {
 	w.operate(managing)
 	w.discover("all")
 	for i := 1; i <= machines; i++ {
-		w.credentials(w.host(fmt.Sprintf("node-%05d", i)), redfish, true)
+		w.credentials(w.machine(i), redfish, true)
 	}
 	for i := 1; i <= machines; i++ {
-		h := w.host(fmt.Sprintf("node-%05d", i))
+		h := w.machine(i)
 		w.is(h, "the machine is on", func() bool { return h.Status.PoweredOn && h.Status.Provisioning.State == metal3v1.StateAvailable })
 		assert.Empty(t, h.Status.ErrorMessage)
 	}

@@ -18,8 +18,6 @@ import (
 
 	"github.com/muster-io/muster/apis/buildinfo"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/autoscale"
-	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
-	"github.com/muster-io/muster/discovery-operator/internal/demo"
 )
 
 // Where machines come from when a resource names no Ironic.
@@ -61,16 +59,6 @@ type Options struct {
 
 	level zapcore.Level
 	env   func(string) string
-	// rack replaces the demo's own, several lets more than one operator run in a process, and only leaves the hosts and resources of other
-	// namespaces out of sight; all are for tests.
-	rack    *demo.Rack
-	through func(baremetalhost.Manager) baremetalhost.Manager
-	several bool
-	only    []string
-	// haste divides the times after which hosts are looked at again; 0 is as good as 1.
-	haste int
-	// ironicTimeout bounds a request to Ironic; 0 is the usual time.
-	ironicTimeout time.Duration
 }
 
 // Parse reads the settings from the command line.

@@ -19,7 +19,7 @@ import (
 )
 
 // modes are the two ways in which an operator deals with hosts.
-var modes = map[string]func(*Options){"beside another operator": func(*Options) {}, "managing": managing}
+var modes = map[string]func(*setup){"beside another operator": func(*setup) {}, "managing": managing}
 
 // stranger makes a host in another namespace that looks like one that discovery made for a node.
 func (w *world) stranger(name, mac, node string) *metal3v1.BareMetalHost {
@@ -57,7 +57,7 @@ func TestAHostThatNamesAnothersNodeDoesNotGetIt(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			w := newWorld(t)
 			uuid := w.enrol(1)
-			w.operate(how, func(o *Options) { o.only = []string{w.ns, w.system} })
+			w.operate(how, func(o *setup) { o.only = []string{w.ns, w.system} })
 			w.discover("all")
 			h := w.host("node-00001")
 			reserved, err := w.reservation(demo.MAC(1, 0))
@@ -131,7 +131,7 @@ func (w *world) nodeOf(h *metal3v1.BareMetalHost, uuid string) {
 func TestAReservedMACIsNotGivenANodeForAnotherHost(t *testing.T) {
 	w := newWorld(t)
 	uuid := w.enrol(1)
-	w.operate(managing, func(o *Options) { o.only = []string{w.ns, w.system} })
+	w.operate(managing, func(o *setup) { o.only = []string{w.ns, w.system} })
 	w.discover("all")
 	h := w.host("node-00001")
 	w.reaches(h, metal3v1.StateAvailable)

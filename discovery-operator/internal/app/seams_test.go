@@ -105,7 +105,7 @@ func TestAHostSaysThatIronicIsAwayAndGoesOnAfterwards(t *testing.T) {
 	w.enrol(1)
 	w.enrol(2)
 	var shut atomic.Bool
-	w.operate(func(o *Options) {
+	w.operate(func(o *setup) {
 		o.through = func(m baremetalhost.Manager) baremetalhost.Manager { return shutter{m, &shut} }
 	})
 	w.discover("all")

@@ -85,7 +85,7 @@ func TestAnIronicThatNeverAnswersStopsNoOther(t *testing.T) {
 	for _, h := range stuck[hosts/2:] {
 		require.NoError(t, w.Delete(t.Context(), h))
 	}
-	patient := func(o *Options) { o.ironicTimeout = time.Hour }
+	patient := func(o *setup) { o.ironicTimeout = time.Hour }
 	stop := w.operate(patient)
 	w.discover("silent", func(d *metal3v1.BareMetalHostDiscovery) { d.Spec.Ironic = never })
 	d := w.discover("answers", func(d *metal3v1.BareMetalHostDiscovery) { d.Spec.Ironic = answers })

@@ -28,17 +28,10 @@ type sources struct {
 	rack *demo.Rack
 	// namespaces are those that share Ironics, and that the operator's own Ironic is for; none given means that it is for any.
 	namespaces []string
-	// through stands, in tests, between a host and its Ironic.
-	through func(baremetalhost.Manager) baremetalhost.Manager
 }
 
-func newSources(o Options, live client.Reader, observe ironic.Observer) *sources {
-	s := &sources{through: o.through, namespaces: o.IronicNamespaces}
-	if o.Provisioner == ProvisionerDemo {
-		if s.rack = o.rack; s.rack == nil {
-			s.rack = demo.New()
-		}
-	}
+func newSources(o Options, rack *demo.Rack, live client.Reader, observe ironic.Observer) *sources {
+	s := &sources{rack: rack, namespaces: o.IronicNamespaces}
 	s.dialer = ironic.NewDialer(
 		func() (ironic.Config, error) { return ironic.FromEnvironment(o.env, os.ReadFile) },
 		func(ctx context.Context, namespace, name string) (map[string][]byte, error) {
@@ -48,7 +41,6 @@ func newSources(o Options, live client.Reader, observe ironic.Observer) *sources
 			}
 			return secret.Data, nil
 		}, observe)
-	s.dialer.Timeout = o.ironicTimeout
 	return s
 }
 
@@ -88,16 +80,12 @@ func (s *sources) Source(ctx context.Context, namespace string, ref *metal3v1.Ir
 
 // Provisioner implements baremetalhost.Provisioners.
 func (s *sources) Provisioner(ctx context.Context, namespace string, ref *metal3v1.IronicReference) (baremetalhost.Manager, error) {
-	var manager baremetalhost.Manager = s.rack
-	if ref != nil || s.rack == nil {
-		client, err := s.dialer.Client(ctx, namespace, ref)
-		if err != nil {
-			return nil, err
-		}
-		manager = client
+	if ref == nil && s.rack != nil {
+		return s.rack, nil
 	}
-	if s.through != nil {
-		manager = s.through(manager)
+	client, err := s.dialer.Client(ctx, namespace, ref)
+	if err != nil {
+		return nil, err
 	}
-	return manager, nil
+	return client, nil
 }

@@ -92,3 +92,86 @@ func Power(n Node, w PowerWish, asked string) PowerStep {
 		return PowerStep{Ask: off}
 	}
 }
+
+// maintainPower makes the power of a machine what its host says.
+func (p *pass) maintainPower() Decision {
+	switch {
+	case p.Seen.Rebooted:
+		return p.last(Action{Call: RemoveRebootRequest}, Outcome{Written: true})
+	case p.Seen.Node == nil:
+		return p.do(Action{Call: ReadNode, Node: p.NodeID})
+	}
+	n := *p.Seen.Node
+	if p.staleAccess(n) {
+		p.Good = metal3v1.CredentialsStatus{}
+		return p.end(Outcome{Event: CredentialsArrived, After: soon})
+	}
+	if n.Power != "" {
+		on := n.Power == PowerOn
+		p.Powered = &on
+	}
+	step := Power(n, WishOf(p.Host), p.Memory.Power)
+	o := waiting(metal3v1.ReasonPoweringOn, "The machine is being switched on.", answerRetry)
+	if step.Ask != PowerOn && p.Memory.Power != PowerOn {
+		o.Reason, o.Message = metal3v1.ReasonPoweringOff, "The machine is being switched off."
+	}
+	switch {
+	case step.Wait:
+		return p.end(o)
+	case step.Failed:
+		reason := metal3v1.ReasonPowerChangeFailed
+		if Refusal(n.LastError) {
+			reason = metal3v1.ReasonBMCCredentialsRefused
+		}
+		return p.failed(metal3v1.PowerManagementError, reason, n.LastError)
+	case step.Ask != "":
+		p.Memory.Power, p.Seen.Rebooted = step.Ask, step.Rebooted
+		d := p.do(Action{Call: SetPower, Node: p.NodeID, Target: step.Ask}, normal("PowerRequested", "Power", "Asked Ironic for "+step.Ask))
+		if !step.Rebooted {
+			d.Then = &o
+		}
+		return d
+	case step.Rebooted:
+		return p.last(Action{Call: RemoveRebootRequest}, Outcome{Written: true})
+	}
+	p.Memory.Power = ""
+	return p.end(Outcome{Event: Nothing, Settled: true, After: powerCheck, Spread: true})
+}
+
+// staleAccess reports whether the node does not have the driver and address that the host names.
+func (p *pass) staleAccess(n Node) bool {
+	if !p.Secret.Found {
+		return false
+	}
+	access, err := AccessTo(*p.Host.Spec.BMC, p.Secret.Username, "")
+	return err == nil && !access.Matches(n)
+}
+
+// powerOff switches a machine off before its host goes. A machine that cannot be switched off does not hold the deletion up.
+func (p *pass) powerOff() Decision {
+	_, detached := p.Host.Annotations[metal3v1.DetachedAnnotation]
+	switch {
+	case p.Good.Reference == nil, p.Host.Spec.DisablePowerOff, detached:
+		return p.end(finished())
+	case p.Seen.Node == nil:
+		return p.do(Action{Call: ReadNode, Node: p.NodeID})
+	}
+	n := *p.Seen.Node
+	if d, wait := p.leave(n, waiting(metal3v1.ReasonPoweringOff, "The inspection is being ended.", answerRetry)); wait {
+		return d
+	}
+	off := waiting(metal3v1.ReasonPoweringOff, "The machine is being switched off.", answerRetry)
+	switch {
+	case n.Busy():
+		return p.end(off)
+	case n.Power == PowerDown:
+		p.Powered = new(bool)
+		return p.end(finished())
+	case p.Memory.Power == PowerDown && p.Memory.Failures+1 >= tries:
+		return p.end(Outcome{Event: GaveUp, After: soon})
+	case p.Memory.Power == PowerDown:
+		return p.failed(metal3v1.PowerManagementError, metal3v1.ReasonPowerChangeFailed, n.LastError)
+	}
+	p.Memory.Power = PowerDown
+	return p.last(Action{Call: SetPower, Node: p.NodeID, Target: PowerDown}, off)
+}

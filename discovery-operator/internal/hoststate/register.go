@@ -3,7 +3,15 @@
 
 package hoststate
 
-import "github.com/muster-io/muster/discovery-operator/internal/inventory"
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
 
 // Asked is what this process asked of Ironic for a host and waits for the answer to. It is forgotten with the process, and then asked again.
 type Asked string
@@ -58,4 +66,146 @@ func Registration(n Node, asked Asked) Move {
 	default:
 		return Accept
 	}
+}
+
+// moves bounds the changes of a registration in one pass.
+const moves = 4
+
+// register gives the node of a host the driver and the credentials, and has the management controller verify them. A node that exists is updated; only
+// where there is none, one is made.
+func (p *pass) register() Decision {
+	bmc, secret := p.Host.Spec.BMC, p.Secret
+	switch {
+	case !secret.Found:
+		return p.unregistered(metal3v1.ReasonCredentialsNotFound, fmt.Sprintf("There is no Secret %s in this namespace.", bmc.CredentialsName))
+	case secret.Username == "" || secret.Password == "":
+		return p.unregistered(metal3v1.ReasonCredentialsNotFound, fmt.Sprintf("The Secret %s lacks username or password.", bmc.CredentialsName))
+	}
+	access, err := AccessTo(*bmc, secret.Username, secret.Password)
+	switch {
+	case err != nil:
+		return p.unregistered(metal3v1.ReasonBMCUnsupported, err.Error()+".")
+	case p.NodeID == "" && p.Seen.Found != nil && *p.Seen.Found != "":
+		p.NodeID = *p.Seen.Found
+	case p.NodeID == "":
+		return p.enrol(access)
+	}
+	switch {
+	case p.Seen.PortDue:
+		p.Seen.PortDue = false
+		return p.do(Action{Call: EnsurePort, Node: p.NodeID})
+	case p.Seen.Node == nil && p.Seen.Moves == moves:
+		return p.end(verifying(Node{}))
+	case p.Seen.Node == nil:
+		return p.do(Action{Call: ReadNode, Node: p.NodeID})
+	default:
+		return p.verify(*p.Seen.Node, access)
+	}
+}
+
+func (p *pass) unregistered(reason, message string) Decision {
+	return p.failed(metal3v1.RegistrationError, reason, message)
+}
+
+// enrol finds the node of a host, or makes it, unless another host has reserved the boot MAC: Ironic would take the machine of that one for this one's. A
+// process that dies after that finds the node by its name.
+func (p *pass) enrol(a Access) Decision {
+	switch {
+	case p.Seen.Found == nil:
+		return p.do(Action{Call: Find})
+	case p.Seen.Taken == nil:
+		return p.do(Action{Call: CheckTaken})
+	case *p.Seen.Taken != "":
+		return p.unregistered(metal3v1.ReasonMachineUsedByOther, Sentence(*p.Seen.Taken))
+	default:
+		return p.do(Action{Call: EnrolNode, Access: a})
+	}
+}
+
+// verify takes the next step of the registration of a node.
+func (p *pass) verify(n Node, a Access) Decision {
+	switch Registration(n, p.Memory.Asked) {
+	case Write:
+		switch {
+		case p.Seen.Claimed == nil:
+			return p.do(Action{Call: Claim, Node: n.UUID, Known: n})
+		case *p.Seen.Claimed != "":
+			p.NodeID = p.Host.Status.Provisioning.ID
+			return p.unregistered(metal3v1.ReasonMachineUsedByOther, Sentence(*p.Seen.Claimed))
+		}
+		p.Seen.Claimed, p.Seen.PortDue = nil, p.Host.Spec.BootMACAddress != ""
+		return p.move(AskedWrite, Action{Call: WriteNode, Node: n.UUID, Known: n, Access: a})
+	case Manage:
+		return p.move(AskedManage, Action{Call: SetProvision, Node: p.NodeID, Target: AskManage})
+	case CheckPower:
+		return p.move(AskedPower, Action{Call: SetPower, Node: p.NodeID, Target: presentPower(n, p.Host)})
+	case Accept:
+		return p.accepted(n)
+	case Refuse:
+		reason := metal3v1.ReasonBMCUnreachable
+		if Refusal(n.LastError) {
+			reason = metal3v1.ReasonBMCCredentialsRefused
+		}
+		return p.unregistered(reason, strings.ReplaceAll(n.LastError, p.Secret.Password, "******"))
+	default:
+		return p.end(verifying(n))
+	}
+}
+
+// move changes the node, which is read again afterwards.
+func (p *pass) move(asked Asked, a Action) Decision {
+	p.Memory.Asked, p.Seen.Node = asked, nil
+	p.Seen.Moves++
+	return p.do(a)
+}
+
+// verifying waits for Ironic to ask the management controller.
+func verifying(n Node) Outcome {
+	if n.State == InspectWait {
+		return waiting(metal3v1.ReasonInspecting, "The machine is being inspected; the credentials are verified afterwards.", longRetry)
+	}
+	return waiting(metal3v1.ReasonVerifyingAccess, "Ironic asks the management controller.", answerRetry)
+}
+
+// presentPower is what the power is already, so that asking for it switches nothing.
+func presentPower(n Node, h *metal3v1.BareMetalHost) string {
+	switch {
+	case n.Power != "":
+		return n.Power
+	case h.Spec.Online:
+		return PowerOn
+	default:
+		return PowerDown
+	}
+}
+
+// accepted records that the management controller has accepted the credentials.
+func (p *pass) accepted(n Node) Decision {
+	on := n.Power == PowerOn
+	p.Powered, p.Memory.Asked = &on, AskedNothing
+	p.Good = metal3v1.CredentialsStatus{
+		Reference: &corev1.SecretReference{Namespace: p.Host.Namespace, Name: p.Host.Spec.BMC.CredentialsName}, Version: p.Secret.Version,
+	}
+	return p.end(Outcome{Event: AfterVerification(p.Facts), Settled: true, After: soon}, normal("BMCAccessValidated", "Register",
+		fmt.Sprintf("The management controller has accepted the credentials; node %s has driver %s", p.NodeID, n.Driver)))
+}
+
+// findNode looks for the machine of a host that has no credentials; there may be none, for ever.
+func (p *pass) findNode() Decision {
+	if p.Seen.Found == nil {
+		return p.do(Action{Call: Find})
+	}
+	uuid := *p.Seen.Found
+	if uuid == "" {
+		return p.wait(metal3v1.ReasonWaitingForMachine, "No machine with this boot MAC has reported yet. Switch it on, or set spec.bmc.", machineRetry)
+	}
+	whose, looked := p.Seen.Held[uuid]
+	switch {
+	case !looked:
+		return p.do(Action{Call: Hold, Node: uuid})
+	case whose != "":
+		return p.notIts(whose)
+	}
+	p.NodeID = uuid
+	return p.end(Outcome{Event: NodeFound, Settled: true, After: soon})
 }

@@ -17,6 +17,7 @@ import (
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/handover"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 	"github.com/muster-io/muster/discovery-operator/internal/reservation"
 )
@@ -32,7 +33,7 @@ func (r *Reconciler) clean(ctx context.Context, host *metal3v1.BareMetalHost, c 
 	if !c.Keep && node != "" {
 		kept, err := r.deleteNode(ctx, host, node)
 		if errors.Is(err, inventory.ErrBusy) {
-			return ctrl.Result{RequeueAfter: busyRetry}, nil
+			return ctrl.Result{RequeueAfter: hoststate.BusyRetry}, nil
 		}
 		if err != nil {
 			return r.ironicAway(ctx, host, err)
@@ -75,7 +76,7 @@ func (r *Reconciler) finish(ctx context.Context, host *metal3v1.BareMetalHost, i
 	// The write ends the host, so the cache will never show it: no later read may wait for that.
 	err = r.Client.Patch(ctx, host, patch, client.FieldOwner(FieldOwner), client.DisableReadYourWritesConsistency)
 	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: busyRetry}, nil
+		return ctrl.Result{RequeueAfter: hoststate.BusyRetry}, nil
 	}
 	return ctrl.Result{}, client.IgnoreNotFound(wrap(err, "removing the finalizer of host %s", client.ObjectKeyFromObject(host)))
 }

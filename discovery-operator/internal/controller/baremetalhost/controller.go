@@ -107,8 +107,6 @@ type Deps struct {
 	Grace time.Duration
 	// ManageHosts makes this controller own the early life of hosts; without it, hosts are handed over to another operator.
 	ManageHosts bool
-	// Haste divides the times after which something is looked at again, so that tests need not wait; 0 is as good as 1.
-	Haste int
 }
 
 // Reconciler reconciles BareMetalHost.
@@ -133,12 +131,6 @@ func New(d Deps) *Reconciler {
 
 // Reconcile does what is next for a host that discovery made.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	result, err := r.next(ctx, req)
-	result.RequeueAfter /= time.Duration(max(1, r.Haste))
-	return result, err
-}
-
-func (r *Reconciler) next(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var host metal3v1.BareMetalHost
 	if err := r.Client.Get(ctx, req.NamespacedName, &host); apierrors.IsNotFound(err) {
 		r.attempts.forget(req.NamespacedName)

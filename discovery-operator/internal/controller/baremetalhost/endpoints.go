@@ -19,6 +19,7 @@ import (
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/handover"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
@@ -31,12 +32,7 @@ const (
 	probeTimeout = 5 * time.Second
 	// maxAway is how long an Ironic that did not answer is not asked again.
 	maxAway = 5 * time.Second
-	// parkedRetry is when a host is looked at again that waits for its turn. It is woken before.
-	parkedRetry = 30 * time.Second
 )
-
-// errLater says that other hosts ask the Ironic of this one, and that this one is woken when it is its turn.
-var errLater = errors.New("other hosts ask this Ironic")
 
 // endpoints limits how many hosts ask each Ironic. An Ironic that has not answered yet, or did not answer last time, is asked by one host at a time,
 // with one short request; all others wait without a worker.
@@ -65,7 +61,7 @@ func newEndpoints() *endpoints {
 	return &endpoints{wake: make(chan event.TypedGenericEvent[*metal3v1.BareMetalHost], 2*workers), list: map[string]*endpoint{}}
 }
 
-// enter admits a host to an Ironic. Each admission ends with leave. It returns errLater when others are before the host, and why Ironic does not serve
+// enter admits a host to an Ironic. Each admission ends with leave. It returns ErrLater when others are before the host, and why Ironic does not serve
 // when that is known. With probe, the host asks first whether Ironic answers.
 func (s *endpoints) enter(key string, host types.NamespacedName, now time.Time) (e *endpoint, probe bool, err error) {
 	s.mu.Lock()
@@ -77,13 +73,13 @@ func (s *endpoints) enter(key string, host types.NamespacedName, now time.Time) 
 	switch {
 	case e.answers && e.running < atOnce:
 	case e.answers:
-		err = errLater
+		err = hoststate.ErrLater
 	case !e.probing && !now.Before(e.again):
 		e.probing, probe = true, true
 	case e.err != nil:
 		err = e.err
 	default:
-		err = errLater
+		err = hoststate.ErrLater
 	}
 	if err != nil {
 		e.parked[host] = true
@@ -196,8 +192,8 @@ func (r *Reconciler) visit(ctx context.Context, host *metal3v1.BareMetalHost) (*
 func (r *Reconciler) ironicAway(ctx context.Context, host *metal3v1.BareMetalHost, err error) (ctrl.Result, error) {
 	var e *inventory.EndpointError
 	switch {
-	case errors.Is(err, errLater):
-		return ctrl.Result{RequeueAfter: parkedRetry}, nil
+	case errors.Is(err, hoststate.ErrLater):
+		return ctrl.Result{RequeueAfter: hoststate.ParkedRetry}, nil
 	case !errors.As(err, &e):
 		return ctrl.Result{}, err
 	}
@@ -209,7 +205,7 @@ func (r *Reconciler) ironicAway(ctx context.Context, host *metal3v1.BareMetalHos
 		w.Message = "The host is deleted after its node. " + w.Message +
 			` To delete the host and leave the node, set the annotation ` + metal3v1.KeepNodeAnnotation + ` to "true".`
 	}
-	return ctrl.Result{RequeueAfter: endpointRetry}, r.say(ctx, host, w)
+	return ctrl.Result{RequeueAfter: hoststate.EndpointRetry}, r.say(ctx, host, w)
 }
 
 // full ends a text with a full stop.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
@@ -40,7 +41,7 @@ func TestAnIronicTakesSoManyHostsAndWakesTheOthers(t *testing.T) {
 		inside = append(inside, e)
 	}
 	_, _, err := s.enter("a", key(100), now)
-	require.ErrorIs(t, err, errLater)
+	require.ErrorIs(t, err, hoststate.ErrLater)
 	_, probe, err := s.enter("b", key(101), now)
 	require.NoError(t, err, "another Ironic is not concerned")
 	assert.True(t, probe)
@@ -56,7 +57,7 @@ func TestOneHostAsksAnIronicThatIsAway(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, probe)
 	_, _, err = s.enter("a", key(2), now)
-	require.ErrorIs(t, err, errLater, "one asks")
+	require.ErrorIs(t, err, hoststate.ErrLater, "one asks")
 	down := inventory.Failf(inventory.ProblemTimedOut, "no answer")
 	s.leave(e, probe, down, now)
 	assert.Equal(t, "2", (<-s.wake).Object.Name, "it can say now why it waits")
@@ -77,7 +78,7 @@ func TestOneHostAsksAnIronicThatIsAway(t *testing.T) {
 
 // TestAHostIsTriedSoonAfterIronicReturns holds what is written where users read it: within 15 s.
 func TestAHostIsTriedSoonAfterIronicReturns(t *testing.T) {
-	assert.LessOrEqual(t, endpointRetry+maxAway, 15*time.Second)
+	assert.LessOrEqual(t, hoststate.EndpointRetry+maxAway, 15*time.Second)
 }
 
 func TestAnErrorOfOneNodeClosesNoIronic(t *testing.T) {

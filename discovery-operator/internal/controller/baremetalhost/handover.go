@@ -23,14 +23,9 @@ import (
 	metal3v1ac "github.com/muster-io/muster/apis/applyconfiguration/metal3/v1alpha1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/discovery-operator/internal/handover"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
-
-// secretRetry is how soon a Secret that was not there is looked for again: Secrets are not watched.
-const secretRetry = 15 * time.Second
-
-// busyRetry is how soon a node that Ironic works on is tried again.
-const busyRetry = 2 * time.Second
 
 // handOver switches the driver of the node, reads the node back, and releases the host. Until the release no other operator acts on
 // the host; a process that dies before it is continued from the start, and finds the driver switched.
@@ -41,12 +36,12 @@ func (r *Reconciler) handOver(ctx context.Context, host *metal3v1.BareMetalHost,
 	var secret corev1.Secret
 	err := r.Live.Get(ctx, types.NamespacedName{Namespace: host.Namespace, Name: s.Secret}, &secret)
 	if apierrors.IsNotFound(err) {
-		return wait(metal3v1.ReasonCredentialsNotFound, fmt.Sprintf("There is no Secret %s in this namespace.", s.Secret), secretRetry)
+		return wait(metal3v1.ReasonCredentialsNotFound, fmt.Sprintf("There is no Secret %s in this namespace.", s.Secret), hoststate.SecretRetry)
 	} else if err != nil {
 		return ctrl.Result{}, wrap(err, "looking for the credentials of host %s", client.ObjectKeyFromObject(host))
 	}
 	if len(secret.Data["username"]) == 0 || len(secret.Data["password"]) == 0 {
-		return wait(metal3v1.ReasonCredentialsNotFound, fmt.Sprintf("The Secret %s lacks username or password.", s.Secret), secretRetry)
+		return wait(metal3v1.ReasonCredentialsNotFound, fmt.Sprintf("The Secret %s lacks username or password.", s.Secret), hoststate.SecretRetry)
 	}
 	p, err := r.visit(ctx, host)
 	if err != nil {
@@ -56,11 +51,11 @@ func (r *Reconciler) handOver(ctx context.Context, host *metal3v1.BareMetalHost,
 	p.leave(err)
 	switch {
 	case why != "":
-		return wait(metal3v1.ReasonNodeNotReserved, sentence(why), time.Minute)
+		return wait(metal3v1.ReasonNodeNotReserved, hoststate.Sentence(why), time.Minute)
 	case errors.Is(err, inventory.ErrNotFound):
 		return wait(metal3v1.ReasonNodeNotFound, "The node is not in Ironic any more; discovery waits for the machine to report again.", time.Minute)
 	case errors.Is(err, inventory.ErrBusy):
-		return wait(metal3v1.ReasonDriverSwitching, "Ironic works on the node at the moment.", busyRetry)
+		return wait(metal3v1.ReasonDriverSwitching, "Ironic works on the node at the moment.", hoststate.BusyRetry)
 	case errors.Is(err, inventory.ErrRefused):
 		return wait(metal3v1.ReasonDriverRefused, err.Error(), time.Minute)
 	case err != nil:

@@ -6,8 +6,8 @@ package baremetalhost
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,35 +20,12 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
 )
 
-// work is one pass over one host that this operator manages.
-type work struct {
-	host *metal3v1.BareMetalHost
-	// p is the host's Ironic, once an effect needs it.
-	p      *visit
-	facts  hoststate.Facts
-	secret *corev1.Secret
-	m      *attempt
-	state  hoststate.State
-	// node is status.provisioning.ID; a pass may find another one.
-	node string
-	good metal3v1.CredentialsStatus
-	// powered is what the management controller says, nil until this pass asks it.
-	powered *bool
-	// keepAway says that the machine shall not become a host again.
-	keepAway bool
-}
-
-// attempt is what this process remembers of a host between passes. Losing it costs nothing but repetition.
+// attempt is what this process remembers of a host between passes.
 type attempt struct {
 	// about is what the attempt rests on; when it changes, everything is tried anew.
-	about     string
-	state     hoststate.State
-	asked     hoststate.Asked
-	reported  time.Time
-	power     string
-	looks     int
-	failures  int
-	notBefore time.Time
+	about  string
+	state  hoststate.State
+	memory hoststate.Memory
 }
 
 type attempts struct {
@@ -84,43 +61,57 @@ func (r *Reconciler) manage(ctx context.Context, host *metal3v1.BareMetalHost) (
 			return ctrl.Result{}, err
 		}
 	}
-	w, err := r.observe(ctx, host)
+	s, attempt, err := r.observe(ctx, host)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	event := hoststate.Perceive(w.state, w.facts)
-	if now := r.now(); event == hoststate.InspectionRequested && inspectedIn(host, now) {
-		return ctrl.Result{RequeueAfter: now.Truncate(time.Second).Add(time.Second).Sub(now)}, nil
-	}
-	step, _ := hoststate.Next(w.state, event)
-	out := outcome{event: event}
-	if step.Do != hoststate.Rest {
-		if out, err = r.do(ctx, w, step.Do); err != nil {
-			return ctrl.Result{}, err
-		}
-		if out.written || out.parked {
-			return ctrl.Result{RequeueAfter: out.after}, nil
-		}
-		if out.event != hoststate.Nothing {
-			step, _ = hoststate.Next(w.state, out.event)
-		}
-	}
-	if step.To == hoststate.Gone {
+	d := r.carryOut(ctx, s)
+	attempt.memory = d.Known.Memory
+	switch {
+	case d.Err != nil:
+		return ctrl.Result{}, d.Err
+	case d.Then.Written, d.Then.Parked:
+		return ctrl.Result{RequeueAfter: d.Then.After}, nil
+	case d.Step.To == hoststate.Gone:
 		r.attempts.forget(client.ObjectKeyFromObject(host))
-		return r.finish(ctx, host, w.keepAway)
+		return r.finish(ctx, host, d.Known.KeepAway)
 	}
-	if event == hoststate.NotYet {
-		after := w.m.notBefore.Sub(r.now())
-		if w.facts.PowerControl { // Secrets are not watched: a new one is seen then, and tried at once
-			after = min(after, secretRetry)
+	if err = r.report(ctx, d); apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: hoststate.BusyRetry}, nil
+	}
+	after := d.Then.After
+	if d.Then.Spread {
+		after += rand.N(after / 5) //nolint:gosec // jitter is no secret
+	}
+	return ctrl.Result{RequeueAfter: after}, client.IgnoreNotFound(err)
+}
+
+// maxActions bounds the actions of one pass: more than any plan has.
+const maxActions = 40
+
+// carryOut plans and does one action after the other until the pass ends. It returns the decision that ended it.
+func (r *Reconciler) carryOut(ctx context.Context, s hoststate.Snapshot) hoststate.Decision {
+	e := &executor{Reconciler: r, host: s.Host}
+	var failed error
+	defer func() { e.leave(failed) }()
+	for range maxActions {
+		d := hoststate.Plan(r.now(), s)
+		next := d.Known
+		if d.Do.Call != "" {
+			if err := e.execute(ctx, d.Do, &next); err != nil {
+				s.Seen.Err, s.Seen.At, failed = err, d.Do.Call, err
+				continue
+			}
 		}
-		return ctrl.Result{RequeueAfter: after}, nil
+		for _, n := range d.Tell {
+			r.Events.Eventf(s.Host, nil, n.Type, n.Reason, n.Action, "%s", n.Text)
+		}
+		if d.Then != nil || d.Err != nil {
+			return d
+		}
+		s = next
 	}
-	err = r.report(ctx, w, step, out)
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: busyRetry}, nil
-	}
-	return ctrl.Result{RequeueAfter: out.after}, client.IgnoreNotFound(err)
+	return hoststate.Decision{Known: s, Err: fmt.Errorf("the pass over host %s does not end", client.ObjectKeyFromObject(s.Host))}
 }
 
 // manageable reports whether a host may be touched: not while a user pauses it, takes it out of management, or while discovery has
@@ -162,30 +153,29 @@ func (r *Reconciler) adopt(ctx context.Context, host *metal3v1.BareMetalHost) (c
 	return true, client.IgnoreNotFound(wrap(err, "taking host %s over", client.ObjectKeyFromObject(host)))
 }
 
-// observe reads what the next step rests on.
-func (r *Reconciler) observe(ctx context.Context, host *metal3v1.BareMetalHost) (*work, error) {
-	w := &work{
-		host: host, facts: hoststate.FactsOf(host), state: hoststate.Of(host.Status.Provisioning.State), node: host.Status.Provisioning.ID,
-		good: host.Status.GoodCredentials,
+// observe reads what a pass begins with.
+func (r *Reconciler) observe(ctx context.Context, host *metal3v1.BareMetalHost) (hoststate.Snapshot, *attempt, error) {
+	s := hoststate.Snapshot{
+		Host: host, Facts: hoststate.FactsOf(host), State: hoststate.Of(host.Status.Provisioning.State), NodeID: host.Status.Provisioning.ID,
+		Good: host.Status.GoodCredentials,
 	}
-	version := ""
-	if w.facts.PowerControl {
+	if s.Facts.PowerControl {
 		var secret corev1.Secret
 		key := types.NamespacedName{Namespace: host.Namespace, Name: host.Spec.BMC.CredentialsName}
 		switch err := r.Live.Get(ctx, key, &secret); {
 		case err == nil:
-			w.secret, version = &secret, secret.ResourceVersion
+			s.Secret = hoststate.Secret{
+				Found: true, Version: secret.ResourceVersion, Username: string(secret.Data["username"]), Password: string(secret.Data["password"]),
+			}
 		case !apierrors.IsNotFound(err):
-			return nil, wrap(err, "looking for the credentials of host %s", client.ObjectKeyFromObject(host))
+			return s, nil, wrap(err, "looking for the credentials of host %s", client.ObjectKeyFromObject(host))
 		}
-		w.facts.Unverified = w.good.Reference == nil || w.good.Reference.Name != key.Name || w.secret != nil && w.good.Version != version
+		s.Facts.Unverified = s.Good.Reference == nil || s.Good.Reference.Name != key.Name || s.Secret.Found && s.Good.Version != s.Secret.Version
 	}
-	about := fmt.Sprint(host.UID, host.Generation, version, w.facts.Deleting, host.Annotations[metal3v1.KeepNodeAnnotation],
+	about := fmt.Sprint(host.UID, host.Generation, s.Secret.Version, s.Facts.Deleting, host.Annotations[metal3v1.KeepNodeAnnotation],
 		host.InspectionRequested(), host.InspectionDisabled())
-	w.m = r.attempts.of(client.ObjectKeyFromObject(host), about, w.state)
-	w.facts.Resting = r.now().Before(w.m.notBefore)
-	return w, nil
+	a := r.attempts.of(client.ObjectKeyFromObject(host), about, s.State)
+	s.Memory = a.memory
+	s.Facts.Resting = r.now().Before(a.memory.NotBefore)
+	return s, a, nil
 }
-
-// nodeName is the name that the node of a host has.
-func (w *work) nodeName() string { return w.host.Namespace + "~" + w.host.Name }

@@ -5,7 +5,6 @@ package baremetalhost
 
 import (
 	"context"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -22,142 +21,33 @@ import (
 
 // report writes the status of a host that this operator manages, if it changed, and says what happened. The write fails if the host
 // changed since it was read, so that two replicas cannot take a host two ways.
-func (r *Reconciler) report(ctx context.Context, w *work, step hoststate.Step, out outcome) error {
-	old := &w.host.Status
-	status := old.DeepCopy()
-	moved := step.To != w.state
-	status.Provisioning.State, status.Provisioning.ID, status.GoodCredentials = metal3v1.ProvisioningState(step.To), w.node, w.good
-	if w.powered != nil {
-		status.PoweredOn = *w.powered
-	}
-	now := metav1.NewTime(r.now())
-	if moved {
-		record(w, status, step.To, now)
-	}
-	switch {
-	case out.kind != "":
-		status.ErrorType, status.ErrorMessage, status.ErrorCount = out.kind, out.message, w.m.failures
-	case moved || out.settled:
-		status.ErrorType, status.ErrorMessage, status.ErrorCount = "", "", 0
-	}
-	switch {
-	case status.ErrorType != "":
-		status.OperationalStatus = metal3v1.OperationalStatusError
-	case w.facts.PowerControl, step.To == hoststate.Provisioning, step.To == hoststate.Provisioned, step.To == hoststate.Deprovisioning:
-		status.OperationalStatus = metal3v1.OperationalStatusOK
-	default:
-		status.OperationalStatus = metal3v1.OperationalStatusDiscovered
-	}
-	r.conditions(w, status, step, out)
-	if equality.Semantic.DeepEqual(old, status) && w.host.HasStatus() {
+func (r *Reconciler) report(ctx context.Context, d hoststate.Decision) error {
+	host, out, now := d.Known.Host, d.Then, r.now()
+	old, status := &host.Status, d.Status(now)
+	if equality.Semantic.DeepEqual(old, status) && host.HasStatus() {
 		return nil
 	}
-	status.LastUpdated = &now
-	object := metal3v1ac.BareMetalHost(w.host.Name, w.host.Namespace).WithUID(w.host.UID).WithResourceVersion(w.host.ResourceVersion).
-		WithStatus(applied(status))
+	status.LastUpdated = new(metav1.NewTime(now))
+	object := metal3v1ac.BareMetalHost(host.Name, host.Namespace).WithUID(host.UID).WithResourceVersion(host.ResourceVersion).WithStatus(applied(status))
 	if err := r.Client.SubResource("status").Apply(ctx, object, client.FieldOwner(lifeOwner), client.ForceOwnership); err != nil {
-		return wrap(err, "writing the status of host %s", client.ObjectKeyFromObject(w.host))
+		return wrap(err, "writing the status of host %s", client.ObjectKeyFromObject(host))
 	}
-	if moved {
-		ctrl.LoggerFrom(ctx).Info("host moved on", "BareMetalHost", client.ObjectKeyFromObject(w.host).String(), "from", string(w.state),
-			"to", string(step.To), "why", step.Why)
-		r.Events.Eventf(w.host, nil, corev1.EventTypeNormal, camel(string(step.To)), "Manage", "%s", sentence(step.Why))
+	if from := d.Known.State; d.Step.To != from {
+		ctrl.LoggerFrom(ctx).Info("host moved on", "BareMetalHost", client.ObjectKeyFromObject(host).String(), "from", string(from),
+			"to", string(d.Step.To), "why", d.Step.Why)
+		r.Events.Eventf(host, nil, corev1.EventTypeNormal, d.Step.To.Reason(), "Manage", "%s", hoststate.Sentence(d.Step.Why))
 	}
-	if out.kind != "" && (old.ErrorType != out.kind || old.ErrorMessage != out.message) {
-		r.Events.Eventf(w.host, nil, corev1.EventTypeWarning, out.reason, "Manage", "%s", out.message)
+	if out.Kind != "" && (old.ErrorType != out.Kind || old.ErrorMessage != out.Message) {
+		r.Events.Eventf(host, nil, corev1.EventTypeWarning, out.Reason, "Manage", "%s", out.Message)
 	}
 	power := meta.FindStatusCondition(status.Conditions, metal3v1.ConditionPowerControl)
 	if power.Reason == metal3v1.ReasonRebootNotPossible || power.Reason == metal3v1.ReasonInspectionNotPossible {
 		before := meta.FindStatusCondition(old.Conditions, metal3v1.ConditionPowerControl)
 		if before == nil || before.Reason != power.Reason {
-			r.Events.Eventf(w.host, nil, corev1.EventTypeWarning, power.Reason, "Power", "%s", power.Message)
+			r.Events.Eventf(host, nil, corev1.EventTypeWarning, power.Reason, "Power", "%s", power.Message)
 		}
 	}
 	return nil
-}
-
-// record writes down when an operation begins and ends, and which image it is about.
-func record(w *work, status *metal3v1.BareMetalHostStatus, next hoststate.State, now metav1.Time) {
-	history := &status.OperationHistory
-	switch next { //nolint:exhaustive // the others begin nothing
-	case hoststate.Inspecting:
-		history.Inspect = metal3v1.OperationMetric{Start: &now}
-	case hoststate.Provisioning:
-		history.Provision = metal3v1.OperationMetric{Start: &now}
-	case hoststate.Deprovisioning:
-		history.Deprovision = metal3v1.OperationMetric{Start: &now}
-	}
-	switch {
-	case w.state == hoststate.Inspecting && next == hoststate.MatchProfile:
-		history.Inspect.End = &now
-	case w.state == hoststate.Provisioning && next == hoststate.Provisioned:
-		history.Provision.End = &now
-	case w.state == hoststate.Deprovisioning && next == hoststate.Available:
-		history.Deprovision.End = &now
-	}
-	switch next {
-	case hoststate.Provisioning, hoststate.Provisioned:
-		if w.host.Spec.Image != nil {
-			status.Provisioning.Image = w.host.Spec.Image.DeepCopy()
-		}
-	case hoststate.Deprovisioning:
-	default:
-		if status.Provisioning.Image != nil {
-			status.Provisioning.Image = &metal3v1.Image{}
-		}
-	}
-}
-
-// conditions puts into the status what users read.
-func (r *Reconciler) conditions(w *work, status *metal3v1.BareMetalHostStatus, step hoststate.Step, out outcome) {
-	set := func(kind string, holds bool, reason, message string) {
-		c := metav1.Condition{
-			Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: w.host.Generation,
-			LastTransitionTime: metav1.NewTime(r.now()).Rfc3339Copy(),
-		}
-		if holds {
-			c.Status = metav1.ConditionTrue
-		}
-		meta.SetStatusCondition(&status.Conditions, c)
-	}
-	before := meta.FindStatusCondition(w.host.Status.Conditions, metal3v1.ConditionReady)
-	ready := !out.blocked && (step.To == hoststate.Available || step.To == hoststate.ExternallyProvisioned || step.To == hoststate.Provisioned)
-	switch {
-	case out.reason != "" && (status.ErrorType == "" || out.kind != "" || out.blocked || out.user):
-		set(metal3v1.ConditionReady, ready && status.ErrorType == "", out.reason, out.message)
-	case status.ErrorType != "" && before != nil: // what is wrong was said before, and is being tried again
-		set(metal3v1.ConditionReady, false, before.Reason, before.Message)
-	case step.To == hoststate.Discovered && w.facts.Unapproved:
-		set(metal3v1.ConditionReady, false, metal3v1.ReasonWaitingForApproval,
-			`The host is held until the annotation `+metal3v1.ApprovedAnnotation+` is set to "true".`)
-	default:
-		reason, message := camel(string(step.To)), sentence(step.Why)
-		if step.To == hoststate.Provisioned && !w.facts.PowerControl {
-			message = "The image is deployed, and the machine has switched itself off. Switch it on to boot it: the host has no power control."
-		}
-		if before != nil && before.Reason == reason { // why the host is there does not change while it stays
-			message = before.Message
-		}
-		set(metal3v1.ConditionReady, ready, reason, message)
-	}
-	switch verified := w.good.Reference != nil; {
-	case !w.facts.PowerControl && len(hoststate.WishOf(w.host).Reboots) > 0:
-		set(metal3v1.ConditionPowerControl, false, metal3v1.ReasonRebootNotPossible,
-			"A reboot was asked for and is not done: the host has no power control. Remove the annotation, or set spec.bmc.")
-	case !w.facts.PowerControl && w.facts.Reinspect:
-		set(metal3v1.ConditionPowerControl, false, metal3v1.ReasonInspectionNotPossible,
-			"An inspection was asked for and is not done: the host has no power control. Remove the annotation, or set spec.bmc.")
-	case !w.facts.PowerControl:
-		set(metal3v1.ConditionPowerControl, false, metal3v1.ReasonNoCredentials,
-			"The machine is never powered on, off or rebooted. Set spec.bmc.address and spec.bmc.credentialsName to have it managed.")
-	case !verified:
-		set(metal3v1.ConditionPowerControl, false, metal3v1.ReasonCredentialsUnverified, "The management controller has not accepted the credentials yet.")
-	case w.host.Spec.DisablePowerOff && !w.host.Spec.Online:
-		set(metal3v1.ConditionPowerControl, true, metal3v1.ReasonCredentialsVerified, "The machine stays on, because spec.disablePowerOff is set.")
-	default:
-		set(metal3v1.ConditionPowerControl, true, metal3v1.ReasonCredentialsVerified, "The management controller has accepted the credentials.")
-	}
-	set(metal3v1.ConditionHandedOver, false, metal3v1.ReasonManagedHere, "This operator manages hosts itself; nothing is handed over.")
 }
 
 // applied is the part of a status that this controller owns.
@@ -210,23 +100,4 @@ func metric(m metal3v1.OperationMetric) *metal3v1ac.OperationMetricApplyConfigur
 	out := metal3v1ac.OperationMetric().WithStart(*m.Start)
 	out.End = m.End
 	return out
-}
-
-// camel writes a state as a reason.
-func camel(state string) string {
-	if hoststate.State(state) == hoststate.Discovered {
-		return "Discovered"
-	}
-	var b strings.Builder
-	for word := range strings.FieldsSeq(state) {
-		b.WriteString(strings.ToUpper(word[:1]) + word[1:])
-	}
-	if b.Len() == 0 {
-		return "New"
-	}
-	return b.String()
-}
-
-func sentence(s string) string {
-	return strings.ToUpper(s[:1]) + s[1:] + "."
 }

@@ -37,8 +37,8 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 // SetupWithManager makes the manager call the reconciler: for changes of hosts, and for reservations, so that one whose host went
-// while no operator ran is released; and for hosts whose turn it is at their Ironic.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+// while no operator ran is released; and for hosts whose turn it is at their Ironic. What is called is r, or stands in front of it.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, called reconcile.Reconciler) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("baremetalhost").
 		For(&metal3v1.BareMetalHost{}).
@@ -57,5 +57,5 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			},
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: passTimeout}).
-		Complete(r)
+		Complete(called)
 }

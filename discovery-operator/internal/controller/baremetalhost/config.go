@@ -1,0 +1,78 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package baremetalhost
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
+
+// unchanged fails with ErrBusy when the API server has another version of a host than was read: what rests on that is planned again.
+func (r *Reconciler) unchanged(ctx context.Context, host *metal3v1.BareMetalHost) error {
+	var present metal3v1.BareMetalHost
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(host), &present); client.IgnoreNotFound(err) != nil {
+		return wrap(err, "reading host %s", client.ObjectKeyFromObject(host))
+	}
+	if present.UID != host.UID || present.ResourceVersion != host.ResourceVersion {
+		return inventory.Failf(inventory.ProblemBusy, "host %s has changed", client.ObjectKeyFromObject(host))
+	}
+	return nil
+}
+
+// configDrive reads the Secrets that a host names for the system that is deployed.
+func (r *Reconciler) configDrive(ctx context.Context, host *metal3v1.BareMetalHost) (hoststate.ConfigDrive, error) {
+	var texts hoststate.ConfigTexts
+	for _, part := range []struct {
+		ref   *corev1.SecretReference
+		field string
+		into  *string
+	}{
+		{host.Spec.UserData, "userData", &texts.UserData},
+		{host.Spec.NetworkData, "networkData", &texts.NetworkData},
+		{host.Spec.MetaData, "metaData", &texts.MetaData},
+	} {
+		text, err := r.configText(ctx, host, part.ref, part.field)
+		if err != nil {
+			return hoststate.ConfigDrive{}, err
+		}
+		*part.into = text
+	}
+	config, err := hoststate.ConfigDriveOf(host, texts)
+	if err != nil {
+		return config, fmt.Errorf("%w: %w", hoststate.ErrConfig, err)
+	}
+	return config, nil
+}
+
+// configText reads one Secret: the key that is named for the field, or "value".
+func (r *Reconciler) configText(ctx context.Context, host *metal3v1.BareMetalHost, ref *corev1.SecretReference, field string) (string, error) {
+	if ref == nil || ref.Name == "" {
+		return "", nil
+	}
+	if ref.Namespace != "" && ref.Namespace != host.Namespace {
+		return "", fmt.Errorf("%w: the Secret of spec.%s has to be in the namespace of the host", hoststate.ErrConfig, field)
+	}
+	var secret corev1.Secret
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: host.Namespace, Name: ref.Name}, &secret)
+	if apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("%w: there is no Secret %s in this namespace, which spec.%s names", hoststate.ErrConfig, ref.Name, field)
+	} else if err != nil {
+		return "", wrap(err, "reading the Secret of spec.%s of host %s", field, client.ObjectKeyFromObject(host))
+	}
+	for _, key := range []string{field, "value"} {
+		if text, ok := secret.Data[key]; ok {
+			return string(text), nil
+		}
+	}
+	return "", fmt.Errorf("%w: the Secret %s has neither the key %s nor value", hoststate.ErrConfig, ref.Name, field)
+}

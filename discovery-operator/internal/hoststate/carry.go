@@ -1,0 +1,151 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hoststate
+
+import (
+	"errors"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
+
+// deploy has the image of a host deployed. The state Provisioning is written before, with the image; from that and from the node a process that knows nothing
+// else sees what is next.
+func (p *pass) deploy() Decision {
+	if p.NodeID == "" {
+		return p.end(Outcome{Event: NodeLost, After: answerRetry})
+	}
+	d, err := DeploymentOf(p.Host)
+	switch {
+	case err != nil:
+		return p.failed(metal3v1.ProvisioningError, metal3v1.ReasonImageUnusable, Sentence(err.Error()))
+	case p.Seen.Node == nil:
+		return p.do(Action{Call: ReadNode, Node: p.NodeID})
+	}
+	return p.carry(d, DeploymentTask(*p.Seen.Node, d, p.past()))
+}
+
+// keepDeployed has the machine adopted where its node was made anew, and maintains the power.
+func (p *pass) keepDeployed() Decision {
+	if p.Seen.Node == nil {
+		return p.do(Action{Call: ReadNode, Node: p.NodeID})
+	}
+	d, err := DeploymentOf(p.Host)
+	if err != nil { // the image was deployed as it is written; only an adoption needs it anew
+		d = RemovalOf(p.Host)
+	}
+	task := AdoptionTask(*p.Seen.Node, d, p.past())
+	switch {
+	case task.Do == Accept:
+		return p.maintainPower()
+	case task.Do != Await && err != nil:
+		return p.failed(metal3v1.ProvisioningError, metal3v1.ReasonImageUnusable, Sentence(err.Error()))
+	}
+	return p.carry(d, task)
+}
+
+// undeploy ends what was deployed, and has the machine cleaned. A deletion does not wait for ever for what fails.
+func (p *pass) undeploy() Decision {
+	switch {
+	case p.Facts.Deleting && p.keepsNode():
+		p.KeepAway = true
+		return p.end(finished())
+	case p.Seen.Node == nil:
+		return p.do(Action{Call: ReadNode, Node: p.NodeID})
+	}
+	d := RemovalOf(p.Host)
+	task := RemovalTask(*p.Seen.Node, d, p.past())
+	if task.Do == Refuse && p.Facts.Deleting && p.Memory.Failures+1 >= tries {
+		return p.end(Outcome{Event: GaveUp, After: soon})
+	}
+	return p.carry(d, task)
+}
+
+// past is what the next step of a deployment rests on.
+func (p *pass) past() Past {
+	return Past{Asked: p.Memory.Asked, Told: p.Host.Status.ErrorType == metal3v1.ProvisioningError}
+}
+
+// carry carries a step of a deployment out, or of its end.
+func (p *pass) carry(d Deployment, task Task) Decision {
+	switch task.Do { //nolint:exhaustive // the others ask Ironic for something
+	case Await:
+		o := waiting(task.Reason, task.Why, p.lookSeldom())
+		o.User = task.User
+		return p.end(o)
+	case Refuse:
+		return p.failed(metal3v1.ProvisioningError, task.Reason, WithoutURLSecrets(task.Why))
+	case Accept:
+		return p.end(finished())
+	}
+	p.Memory.Looks = 0
+	a := Action{Node: p.NodeID, Known: *p.Seen.Node, Deployment: d}
+	switch task.Do { //nolint:exhaustive // the others are above
+	case Enrol:
+		a.Call, a.Access = WriteNode, ManualAccess()
+	case Prepare:
+		a.Call = PrepareNode
+	case SetCleaning:
+		a.Call = SetNodeCleaning
+	case Vacate:
+		a.Call = VacateNode
+	case EndMaintenance:
+		a.Call = LeaveMaintenance
+	case Ask:
+		return p.ask(a, task.Ask)
+	}
+	return p.last(a, p.askedNext())
+}
+
+func (p *pass) askedNext() Outcome {
+	return waiting(p.State.Reason(), "Ironic was asked for the next step.", answerRetry)
+}
+
+// asks are the changes of the provision state, and what a process that asked for them remembers.
+var asks = map[string]Asked{
+	AskManage: AskedManage, AskProvide: AskedProvide, AskDeploy: AskedDeploy, AskDelete: AskedUndeploy, AskAdopt: AskedAdopt,
+}
+
+// ask asks for a change of the provision state. The two that cannot be taken back are asked for only while the API server has the host as it was read.
+func (p *pass) ask(a Action, target string) Decision {
+	switch {
+	case target == AskDeploy && p.Seen.Config == nil:
+		return p.do(Action{Call: ReadConfig})
+	case (target == AskDeploy || target == AskDelete) && !p.Seen.Unchanged:
+		return p.do(Action{Call: ConfirmHost})
+	}
+	p.Memory.Asked = asks[target]
+	a.Call, a.Target = SetProvision, target
+	var tell []Notice
+	switch target {
+	case AskDeploy:
+		a.Call = StartDeployment
+		tell = append(tell, normal(metal3v1.EventDeploymentStarted, "Provision", "Asked Ironic to deploy "+ImageName(p.Host)+" on node "+p.NodeID))
+	case AskDelete:
+		tell = append(tell, normal(metal3v1.EventCleaningStarted, "Deprovision", "Asked Ironic to end the deployment on node "+p.NodeID))
+	case AskAdopt:
+		tell = append(tell, normal(metal3v1.EventAdoptionStarted, "Provision", "Asked Ironic to adopt the machine as it is, on node "+p.NodeID))
+	}
+	return p.last(a, p.askedNext(), tell...)
+}
+
+// deploymentFailed says what follows when Ironic, or a Secret, does not fit a step of a deployment or its end.
+func (p *pass) deploymentFailed(err error, at Call) (Decision, bool) {
+	if p.effect.kind() != metal3v1.ProvisioningError {
+		return Decision{}, false
+	}
+	switch at {
+	case WriteNode, PrepareNode, SetNodeCleaning, VacateNode, LeaveMaintenance, SetProvision, ReadConfig, ConfirmHost, StartDeployment:
+	default:
+		return Decision{}, false
+	}
+	switch {
+	case errors.Is(err, ErrConfig):
+		return p.failed(metal3v1.ProvisioningError, metal3v1.ReasonConfigUnusable, Sentence(err.Error())), true
+	case errors.Is(err, inventory.ErrRefused):
+		refused := Refused(p.effect, err.Error())
+		return p.failed(metal3v1.ProvisioningError, refused.Reason, WithoutURLSecrets(refused.Why)), true
+	}
+	return Decision{}, false
+}

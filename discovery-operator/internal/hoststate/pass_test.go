@@ -1,0 +1,270 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hoststate_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/discovery-operator/internal/hoststate"
+	"github.com/muster-io/muster/discovery-operator/internal/inventory"
+)
+
+// now is the time of these passes.
+var now = time.Date(2026, 1, 2, 3, 4, 5, 600, time.UTC)
+
+// seen is the snapshot of a host in a state, with power control and credentials that were accepted.
+func seen(state hoststate.State, change ...func(*hoststate.Snapshot)) hoststate.Snapshot {
+	h := deployable()
+	h.Spec.BMC = &metal3v1.BMCDetails{Address: "redfish://192.0.2.1/redfish/v1/Systems/1", CredentialsName: "bmc"}
+	h.Spec.BootMACAddress = "52:54:00:00:00:01"
+	h.Status.Provisioning.State, h.Status.Provisioning.ID = metal3v1.ProvisioningState(state), "node"
+	h.Status.HardwareDetails, h.Status.LastUpdated = &metal3v1.HardwareDetails{}, &metav1.Time{Time: now}
+	h.Status.GoodCredentials = metal3v1.CredentialsStatus{Reference: &corev1.SecretReference{Name: "bmc"}, Version: "1"}
+	s := hoststate.Snapshot{
+		Host: h, State: state, Facts: hoststate.FactsOf(h), NodeID: "node", Good: h.Status.GoodCredentials,
+		Secret: hoststate.Secret{Found: true, Version: "1", Username: "admin", Password: "hush"},
+	}
+	s.Facts.Deployable = false
+	for _, c := range change {
+		c(&s)
+	}
+	return s
+}
+
+// admitted says that Ironic serves the pass, and that the node is the host's.
+func admitted(s *hoststate.Snapshot) {
+	s.Seen.Connected, s.Seen.Held = true, map[string]string{"node": ""}
+}
+
+func TestAPassAsksOneThingAfterTheOther(t *testing.T) {
+	s := seen(hoststate.Available)
+	d := hoststate.Plan(now, s)
+	assert.Equal(t, hoststate.Connect, d.Do.Call)
+	s.Seen.Connected = true
+	d = hoststate.Plan(now, s)
+	assert.Equal(t, hoststate.Action{Call: hoststate.Hold, Node: "node"}, d.Do)
+	t.Run("a host acts on no node of another one", func(t *testing.T) {
+		s.Seen.Held = map[string]string{"node": "node node belongs to host ns/other"}
+		d := hoststate.Plan(now, s)
+		assert.Empty(t, d.Do)
+		assert.Equal(t, metal3v1.ReasonMachineUsedByOther, d.Then.Reason)
+		assert.Equal(t, "Node node belongs to host ns/other.", d.Then.Message)
+		assert.Equal(t, hoststate.Available, d.Step.To)
+	})
+	s.Seen.Held = map[string]string{"node": ""}
+	d = hoststate.Plan(now, s)
+	assert.Equal(t, hoststate.Action{Call: hoststate.ReadNode, Node: "node"}, d.Do)
+	n := told("manageable", func(n *hoststate.Node) {
+		a, err := hoststate.AccessTo(*s.Host.Spec.BMC, "admin", "")
+		require.NoError(t, err)
+		n.Driver, n.Info, n.Power = a.Driver, a.Info, hoststate.PowerDown
+	})
+	s.Seen.Node = &n
+	d = hoststate.Plan(now, s)
+	assert.Equal(t, hoststate.Action{Call: hoststate.SetPower, Node: "node", Target: hoststate.PowerOn}, d.Do)
+	require.NotNil(t, d.Then, "the answer is waited for")
+	assert.Equal(t, metal3v1.ReasonPoweringOn, d.Then.Reason)
+	assert.Equal(t, hoststate.PowerOn, d.Known.Memory.Power)
+	assert.Empty(t, s.Memory.Power, "a plan changes nothing of what it was given")
+}
+
+func TestWhatFailsIsTriedAgainLater(t *testing.T) {
+	s := seen(hoststate.Registering, admitted, func(s *hoststate.Snapshot) { s.Facts.Unverified, s.Secret.Found = true, false })
+	t.Run("a Secret that is missing is looked for every 15 s", func(t *testing.T) {
+		d := hoststate.Plan(now, s)
+		assert.Equal(t, metal3v1.ReasonCredentialsNotFound, d.Then.Reason)
+		assert.Equal(t, hoststate.SecretRetry, d.Then.After)
+	})
+	refuse := func(s *hoststate.Snapshot) {
+		s.Seen.Err, s.Seen.At = inventory.Failf(inventory.ProblemRefused, "no"), hoststate.ReadNode
+	}
+	t.Run("a refusal after 15 s, and after twice that, up to 5 minutes", func(t *testing.T) {
+		s := seen(hoststate.Available, admitted)
+		for _, want := range []time.Duration{15, 30, 60, 120, 240, 300, 300} {
+			refuse(&s)
+			d := hoststate.Plan(now, s)
+			assert.Equal(t, want*time.Second, d.Then.After)
+			assert.Equal(t, now.Add(want*time.Second), d.Known.Memory.NotBefore)
+			assert.Equal(t, hoststate.Available, d.Step.To)
+			s.Memory = d.Known.Memory
+		}
+	})
+	t.Run("refused credentials after 10 minutes, because controllers lock accounts", func(t *testing.T) {
+		s := seen(hoststate.Registering, admitted, func(s *hoststate.Snapshot) {
+			s.Memory.Asked = hoststate.AskedManage
+			s.Seen.Node = &hoststate.Node{UUID: "node", State: inventory.NodeEnroll, LastError: "HTTP 401: hush is wrong"}
+		})
+		d := hoststate.Plan(now, s)
+		assert.Equal(t, metal3v1.ReasonBMCCredentialsRefused, d.Then.Reason)
+		assert.NotContains(t, d.Then.Message, "hush")
+		assert.Equal(t, now.Add(10*time.Minute), d.Known.Memory.NotBefore)
+		assert.Equal(t, hoststate.SecretRetry, d.Then.After, "another Secret is tried at once")
+	})
+	t.Run("what is not due is not done, and nothing is said", func(t *testing.T) {
+		s := seen(hoststate.Available, func(s *hoststate.Snapshot) { s.Memory.NotBefore, s.Facts.Resting = now.Add(time.Minute), true })
+		d := hoststate.Plan(now, s)
+		assert.Empty(t, d.Do)
+		assert.True(t, d.Then.Parked)
+		assert.Equal(t, hoststate.SecretRetry, d.Then.After)
+	})
+	t.Run("an Ironic that does not answer is not the host's fault", func(t *testing.T) {
+		s := seen(hoststate.Available, func(s *hoststate.Snapshot) {
+			s.Seen.Err, s.Seen.At = inventory.Failf(inventory.ProblemUnreachable, "refused"), hoststate.Connect
+		})
+		d := hoststate.Plan(now, s)
+		assert.True(t, d.Then.Blocked)
+		assert.Zero(t, d.Known.Memory.Failures)
+		assert.Empty(t, d.Status(now).ErrorType)
+	})
+}
+
+func TestADeletionGivesUp(t *testing.T) {
+	leaving := func(s *hoststate.Snapshot) { s.Facts.Deleting = true }
+	t.Run("switching a machine off, in the third try", func(t *testing.T) {
+		s := seen(hoststate.PoweringOff, admitted, leaving, func(s *hoststate.Snapshot) {
+			s.Seen.Node = &hoststate.Node{UUID: "node", State: inventory.NodeManageable, Power: hoststate.PowerOn}
+			s.Memory.Power = hoststate.PowerDown
+		})
+		for range 2 {
+			d := hoststate.Plan(now, s)
+			require.Equal(t, hoststate.Failed, d.Then.Event)
+			s.Memory = d.Known.Memory
+			s.Memory.Power = hoststate.PowerDown
+		}
+		d := hoststate.Plan(now, s)
+		assert.Equal(t, hoststate.GaveUp, d.Then.Event)
+		assert.Equal(t, hoststate.Deleting, d.Step.To)
+	})
+	t.Run("waiting for an Ironic that is away, when the node may stay", func(t *testing.T) {
+		s := seen(hoststate.PoweringOff, leaving, func(s *hoststate.Snapshot) {
+			s.Host.Annotations = map[string]string{metal3v1.KeepNodeAnnotation: "true"}
+			s.Seen.Err, s.Seen.At = inventory.Failf(inventory.ProblemUnreachable, "refused"), hoststate.Connect
+		})
+		d := hoststate.Plan(now, s)
+		assert.Equal(t, hoststate.Deleting, d.Step.To)
+		assert.True(t, d.Known.KeepAway)
+		s.State, s.Seen = hoststate.Deleting, hoststate.Seen{}
+		d = hoststate.Plan(now, s)
+		assert.Equal(t, hoststate.Gone, d.Step.To, "and Ironic is not asked at all")
+		assert.True(t, d.Known.KeepAway)
+	})
+	t.Run("a node that came back under another UUID goes, too", func(t *testing.T) {
+		s := seen(hoststate.Deleting, leaving, func(s *hoststate.Snapshot) { s.Seen.Connected = true })
+		require.Equal(t, hoststate.ReadNode, hoststate.Plan(now, s).Do.Call)
+		s.Seen.Err, s.Seen.At = inventory.Failf(inventory.ProblemNotFound, "gone"), hoststate.ReadNode
+		d := hoststate.Plan(now, s)
+		require.Equal(t, hoststate.Find, d.Do.Call)
+		s = d.Known
+		s.Seen.Found = new("other")
+		assert.Equal(t, hoststate.Action{Call: hoststate.ReadNode, Node: "other"}, hoststate.Plan(now, s).Do)
+		s.Seen.Found = new("")
+		assert.Equal(t, hoststate.Gone, hoststate.Plan(now, s).Step.To)
+	})
+}
+
+func TestALostNodeOfAMachineInUseIsMadeAnew(t *testing.T) {
+	s := seen(hoststate.Provisioned, admitted, func(s *hoststate.Snapshot) {
+		s.Seen.Err, s.Seen.At = inventory.Failf(inventory.ProblemNotFound, "gone"), hoststate.ReadNode
+	})
+	d := hoststate.Plan(now, s)
+	status := d.Status(now)
+	assert.Equal(t, metal3v1.StateProvisioned, status.Provisioning.State)
+	assert.Empty(t, status.Provisioning.ID)
+	s = seen(hoststate.Provisioned, func(s *hoststate.Snapshot) {
+		s.Host.Status.Provisioning.ID, s.NodeID, s.Facts.NodeKnown = "", "", false
+		s.Seen.Connected = true
+	})
+	assert.Equal(t, hoststate.Find, hoststate.Plan(now, s).Do.Call)
+	s.Seen.Found, s.Seen.Taken = new(""), new("")
+	d = hoststate.Plan(now, s)
+	assert.Equal(t, hoststate.EnrolNode, d.Do.Call)
+	s.Seen.Taken = new("MAC 52:54:00:00:00:01 is reserved for host ns/other")
+	d = hoststate.Plan(now, s)
+	assert.Equal(t, metal3v1.ReasonMachineUsedByOther, d.Then.Reason, "no node is made for another one's machine")
+	assert.Equal(t, hoststate.Provisioned, d.Step.To)
+}
+
+// TestEveryPassEnds answers the actions of passes at random: each pass ends after a few actions, with a step that is known.
+func TestEveryPassEnds(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	errs := []inventory.Problem{inventory.ProblemNotFound, inventory.ProblemBusy, inventory.ProblemRefused, inventory.ProblemUnreachable}
+	states := []string{
+		"enroll", "verifying", "manageable", "available", "active", "deploying", "deploy failed", "clean wait", "clean failed", "inspect wait", "inspect failed",
+		"error", hoststate.Adopting, hoststate.AdoptFailed,
+	}
+	for range 20000 {
+		s := seen(hoststate.States()[r.IntN(len(hoststate.States()))], func(s *hoststate.Snapshot) {
+			s.Facts = hoststate.Facts{
+				Deleting: r.IntN(3) == 0, PowerControl: r.IntN(2) == 0, Unverified: r.IntN(3) == 0, NodeKnown: r.IntN(2) == 0, Revoked: r.IntN(4) == 0,
+				Deployable: r.IntN(3) == 0, Reinspect: r.IntN(4) == 0, NeedsInspection: r.IntN(3) == 0,
+			}
+			if !s.Facts.NodeKnown {
+				s.NodeID, s.Host.Status.Provisioning.ID = "", ""
+			}
+			if r.IntN(4) == 0 {
+				s.Host.Annotations = map[string]string{metal3v1.KeepNodeAnnotation: "true"}
+			}
+		})
+		state, actions := s.State, 0
+		for ; ; actions++ {
+			require.Less(t, actions, 30, "a pass in %q with %+v", state, s.Facts)
+			d := hoststate.Plan(now, s)
+			if d.Do.Call == "" {
+				require.True(t, d.Then != nil || d.Err != nil, "%q", state)
+				break
+			}
+			if r.IntN(8) == 0 {
+				s.Seen.Err, s.Seen.At = inventory.Failf(errs[r.IntN(len(errs))], "no"), d.Do.Call
+				continue
+			}
+			if d.Then != nil {
+				require.NotEmpty(t, d.Step.To)
+				break
+			}
+			s = d.Known
+			answer(r, &s, d.Do, states[r.IntN(len(states))])
+		}
+	}
+}
+
+// answer completes a snapshot with what an action leads to.
+func answer(r *rand.Rand, s *hoststate.Snapshot, a hoststate.Action, state string) {
+	text := []string{"", "no"}[r.IntN(8)/7]
+	switch a.Call { //nolint:exhaustive // the others lead to nothing that is read
+	case hoststate.Connect:
+		s.Seen.Connected = true
+	case hoststate.Hold:
+		s.Seen.Held = map[string]string{a.Node: text}
+	case hoststate.Claim:
+		s.Seen.Claimed = &text
+	case hoststate.CheckTaken:
+		s.Seen.Taken = &text
+	case hoststate.Find:
+		s.Seen.Found = new([]string{"", "found"}[r.IntN(2)])
+	case hoststate.EnrolNode:
+		s.NodeID = "made"
+	case hoststate.ReadNode, hoststate.ExamineNode:
+		n := told(state, func(n *hoststate.Node) {
+			n.UUID, n.Power = a.Node, []string{"", hoststate.PowerOn, hoststate.PowerDown}[r.IntN(3)]
+		})
+		s.Seen.Node = &n
+	case hoststate.ReadReport:
+		s.Seen.Reported = true
+		if r.IntN(2) == 0 {
+			s.Seen.Report = &inventory.Report{Cut: []string{"nics"}}
+		}
+	case hoststate.ReadConfig:
+		s.Seen.Config = &hoststate.ConfigDrive{}
+	case hoststate.ConfirmHost:
+		s.Seen.Unchanged = true
+	}
+}
