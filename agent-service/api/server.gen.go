@@ -1476,7 +1476,7 @@ type Cluster struct {
 	UpdatedAt             time.Time           `json:"updated_at,omitempty,omitzero"`
 	UserManagedNetworking bool                `json:"user_managed_networking,omitempty,omitzero"`
 
-	// UserName Who made it.
+	// UserName The user who made it.
 	UserName string `json:"user_name,omitempty,omitzero"`
 
 	// ValidationsInfo JSON: category → [{id, status, message}].
@@ -1630,7 +1630,7 @@ type Error struct {
 	// Message The same as reason; set for 401 and 403.
 	Message string `json:"message,omitempty,omitzero"`
 
-	// Reason What is wrong and what to do instead.
+	// Reason The cause and what to do instead.
 	Reason string `json:"reason"`
 }
 
@@ -1932,7 +1932,7 @@ type InfraEnv struct {
 	NetworkDiscoveryDelaySeconds int64        `json:"network_discovery_delay_seconds,omitempty,omitzero"`
 	NtpSources                   string       `json:"ntp_sources,omitempty,omitzero"`
 
-	// OnRelease What is done with a host before it is free again.
+	// OnRelease The wiping of a host before it is free again.
 	OnRelease        OnRelease `json:"on_release,omitempty,omitzero"`
 	OpenshiftVersion string    `json:"openshift_version,omitempty,omitzero"`
 	OrgID            string    `json:"org_id,omitempty,omitzero"`
@@ -1947,7 +1947,7 @@ type InfraEnv struct {
 	Type                ImageType `json:"type"`
 	UpdatedAt           time.Time `json:"updated_at"`
 
-	// UserName Who made it.
+	// UserName The user who made it.
 	UserName string `json:"user_name,omitempty,omitzero"`
 }
 
@@ -1976,7 +1976,7 @@ type InfraEnvCreateParams struct {
 	// NtpSources Time servers instead of all others, comma separated.
 	NtpSources nullable.Nullable[string] `json:"ntp_sources,omitempty,omitzero"`
 
-	// OnRelease What is done with a host before it is free again.
+	// OnRelease The wiping of a host before it is free again.
 	OnRelease OnRelease `json:"on_release,omitempty,omitzero"`
 
 	// OpenshiftVersion The version of the discovery image.
@@ -2055,7 +2055,7 @@ type NodeLabelParams struct {
 	Value string `json:"value"`
 }
 
-// OnRelease What is done with a host before it is free again.
+// OnRelease The wiping of a host before it is free again.
 type OnRelease struct {
 	// Wipe None (default) leaves disks as they are; InstalledDisk erases those that the service had written, by serial number; AllDisks erases every disk that can be installed to, too.
 	Wipe OnReleaseWipe `json:"wipe,omitempty,omitzero"`
@@ -2602,7 +2602,7 @@ type ServerInterface interface {
 	// RegisterCluster Create a cluster.
 	// (POST /clusters)
 	RegisterCluster(w http.ResponseWriter, r *http.Request)
-	// GetClusterDefaultConfig What user interfaces suggest for a new cluster.
+	// GetClusterDefaultConfig Get the defaults that user interfaces suggest for a new cluster.
 	// (GET /clusters/default-config)
 	GetClusterDefaultConfig(w http.ResponseWriter, r *http.Request)
 	// ImportCluster Make a cluster of one that is installed already, elsewhere, so that hosts can join it.
@@ -2617,7 +2617,7 @@ type ServerInterface interface {
 	// UpdateCluster Change a cluster before its installation.
 	// (PATCH /clusters/{cluster_id})
 	UpdateCluster(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
-	// AllowAddHosts Let an installed cluster take more hosts. It does so anyway; clients of today's system ask for it.
+	// AllowAddHosts Let an installed cluster take more hosts. It does so anyway; clients of assisted-service ask for it.
 	// (POST /clusters/{cluster_id}/actions/allow-add-hosts)
 	AllowAddHosts(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
 	// AllowAddWorkers The same, under the name that it had before.
@@ -2644,7 +2644,7 @@ type ServerInterface interface {
 	// GetPresignedForClusterCredentials An address of such a file that needs no header, for an hour.
 	// (GET /clusters/{cluster_id}/downloads/credentials-presigned)
 	GetPresignedForClusterCredentials(w http.ResponseWriter, r *http.Request, clusterID ClusterID, params GetPresignedForClusterCredentialsParams)
-	// DownloadClusterFiles What an installation is made from.
+	// DownloadClusterFiles Download a file of an installation.
 	// (GET /clusters/{cluster_id}/downloads/files)
 	DownloadClusterFiles(w http.ResponseWriter, r *http.Request, clusterID ClusterID, params DownloadClusterFilesParams)
 	// GetPresignedForClusterFiles An address of such a file, of logs or of a manifest that needs no header, for an hour.
@@ -2692,7 +2692,7 @@ type ServerInterface interface {
 	// ReportMonitoredOperatorStatus Report on an operator. It is taken, and has no effect.
 	// (PUT /clusters/{cluster_id}/monitored-operators)
 	ReportMonitoredOperatorStatus(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
-	// GetPreflightRequirements What hosts of each role need.
+	// GetPreflightRequirements Get the minimal hardware of hosts of each role.
 	// (GET /clusters/{cluster_id}/preflight-requirements)
 	GetPreflightRequirements(w http.ResponseWriter, r *http.Request, clusterID ClusterID)
 	// UpdateClusterFinalizingProgress Report a stage of the cluster's operators. It is taken, and has no effect, because a cluster is complete when its hosts are.
@@ -2719,7 +2719,7 @@ type ServerInterface interface {
 	// DownloadAgent The agent's program, for machines whose live image has none. It can be fetched in parts; its ETag is its SHA-256.
 	// (GET /downloads/agent)
 	DownloadAgent(w http.ResponseWriter, r *http.Request, params DownloadAgentParams)
-	// ListEvents What happened to a cluster, an infra-env or a host, in the order of time.
+	// ListEvents List events of a cluster, an infra-env or a host, in the order of time.
 	// (GET /events)
 	ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams)
 	// TriggerEvent Report an event of a host.
@@ -2749,7 +2749,7 @@ type ServerInterface interface {
 	// RevokeInfraEnvHostTokens Revoke the tokens of all hosts of the infra-env at once, those of installed systems among them. Agents register again with the token of their image.
 	// (POST /infra-envs/{infra_env_id}/actions/revoke-host-tokens)
 	RevokeInfraEnvHostTokens(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID)
-	// DownloadInfraEnvFiles What the discovery image is made from, or a script that boots it over the network.
+	// DownloadInfraEnvFiles Get a file of the discovery image, or a script that boots it over the network.
 	// (GET /infra-envs/{infra_env_id}/downloads/files)
 	DownloadInfraEnvFiles(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID, params DownloadInfraEnvFilesParams)
 	// GetInfraEnvPresignedFileURL An address of such a file that needs no header.
@@ -2758,7 +2758,7 @@ type ServerInterface interface {
 	// GetInfraEnvDownloadURL The address of the discovery image: at most 200 characters, ending in .iso.
 	// (GET /infra-envs/{infra_env_id}/downloads/image-url)
 	GetInfraEnvDownloadURL(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID)
-	// DownloadMinimalInitrd What an initrd of a minimal ISO has to be given beside the ISO. There is nothing, because static networks are a part of the image itself.
+	// DownloadMinimalInitrd Get the additional initrd of a minimal ISO. It is always empty, because static networks are a part of the image itself.
 	// (GET /infra-envs/{infra_env_id}/downloads/minimal-initrd)
 	DownloadMinimalInitrd(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID)
 	// ListHosts List the hosts of an infra-env, oldest first.
@@ -2776,7 +2776,7 @@ type ServerInterface interface {
 	// UpdateHost Change what a host shall be. Not during an installation.
 	// (PATCH /infra-envs/{infra_env_id}/hosts/{host_id})
 	UpdateHost(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID, hostID HostID)
-	// BindHost Bind a host to a cluster. What is known of it stays known.
+	// BindHost Bind a host to a cluster. Its inventory is kept.
 	// (POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/bind)
 	BindHost(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID, hostID HostID)
 	// CheckBindHost Would this host be valid in that cluster, and if not, why? Nothing is changed.
@@ -2839,7 +2839,7 @@ type ServerInterface interface {
 	// GetSupportedArchitectures Which architectures a version can be installed on.
 	// (GET /support-levels/architectures)
 	GetSupportedArchitectures(w http.ResponseWriter, r *http.Request, params GetSupportedArchitecturesParams)
-	// GetSupportedFeatures Which features of today's system there are.
+	// GetSupportedFeatures List the supported features of assisted-service.
 	// (GET /support-levels/features)
 	GetSupportedFeatures(w http.ResponseWriter, r *http.Request, params GetSupportedFeaturesParams)
 	// GetDetailedSupportedFeatures The same with details.
@@ -9761,7 +9761,7 @@ type StrictServerInterface interface {
 	// RegisterCluster Create a cluster.
 	// (POST /clusters)
 	RegisterCluster(ctx context.Context, request RegisterClusterRequestObject) (RegisterClusterResponseObject, error)
-	// GetClusterDefaultConfig What user interfaces suggest for a new cluster.
+	// GetClusterDefaultConfig Get the defaults that user interfaces suggest for a new cluster.
 	// (GET /clusters/default-config)
 	GetClusterDefaultConfig(ctx context.Context, request GetClusterDefaultConfigRequestObject) (GetClusterDefaultConfigResponseObject, error)
 	// ImportCluster Make a cluster of one that is installed already, elsewhere, so that hosts can join it.
@@ -9776,7 +9776,7 @@ type StrictServerInterface interface {
 	// UpdateCluster Change a cluster before its installation.
 	// (PATCH /clusters/{cluster_id})
 	UpdateCluster(ctx context.Context, request UpdateClusterRequestObject) (UpdateClusterResponseObject, error)
-	// AllowAddHosts Let an installed cluster take more hosts. It does so anyway; clients of today's system ask for it.
+	// AllowAddHosts Let an installed cluster take more hosts. It does so anyway; clients of assisted-service ask for it.
 	// (POST /clusters/{cluster_id}/actions/allow-add-hosts)
 	AllowAddHosts(ctx context.Context, request AllowAddHostsRequestObject) (AllowAddHostsResponseObject, error)
 	// AllowAddWorkers The same, under the name that it had before.
@@ -9803,7 +9803,7 @@ type StrictServerInterface interface {
 	// GetPresignedForClusterCredentials An address of such a file that needs no header, for an hour.
 	// (GET /clusters/{cluster_id}/downloads/credentials-presigned)
 	GetPresignedForClusterCredentials(ctx context.Context, request GetPresignedForClusterCredentialsRequestObject) (GetPresignedForClusterCredentialsResponseObject, error)
-	// DownloadClusterFiles What an installation is made from.
+	// DownloadClusterFiles Download a file of an installation.
 	// (GET /clusters/{cluster_id}/downloads/files)
 	DownloadClusterFiles(ctx context.Context, request DownloadClusterFilesRequestObject) (DownloadClusterFilesResponseObject, error)
 	// GetPresignedForClusterFiles An address of such a file, of logs or of a manifest that needs no header, for an hour.
@@ -9851,7 +9851,7 @@ type StrictServerInterface interface {
 	// ReportMonitoredOperatorStatus Report on an operator. It is taken, and has no effect.
 	// (PUT /clusters/{cluster_id}/monitored-operators)
 	ReportMonitoredOperatorStatus(ctx context.Context, request ReportMonitoredOperatorStatusRequestObject) (ReportMonitoredOperatorStatusResponseObject, error)
-	// GetPreflightRequirements What hosts of each role need.
+	// GetPreflightRequirements Get the minimal hardware of hosts of each role.
 	// (GET /clusters/{cluster_id}/preflight-requirements)
 	GetPreflightRequirements(ctx context.Context, request GetPreflightRequirementsRequestObject) (GetPreflightRequirementsResponseObject, error)
 	// UpdateClusterFinalizingProgress Report a stage of the cluster's operators. It is taken, and has no effect, because a cluster is complete when its hosts are.
@@ -9878,7 +9878,7 @@ type StrictServerInterface interface {
 	// DownloadAgent The agent's program, for machines whose live image has none. It can be fetched in parts; its ETag is its SHA-256.
 	// (GET /downloads/agent)
 	DownloadAgent(ctx context.Context, request DownloadAgentRequestObject) (DownloadAgentResponseObject, error)
-	// ListEvents What happened to a cluster, an infra-env or a host, in the order of time.
+	// ListEvents List events of a cluster, an infra-env or a host, in the order of time.
 	// (GET /events)
 	ListEvents(ctx context.Context, request ListEventsRequestObject) (ListEventsResponseObject, error)
 	// TriggerEvent Report an event of a host.
@@ -9908,7 +9908,7 @@ type StrictServerInterface interface {
 	// RevokeInfraEnvHostTokens Revoke the tokens of all hosts of the infra-env at once, those of installed systems among them. Agents register again with the token of their image.
 	// (POST /infra-envs/{infra_env_id}/actions/revoke-host-tokens)
 	RevokeInfraEnvHostTokens(ctx context.Context, request RevokeInfraEnvHostTokensRequestObject) (RevokeInfraEnvHostTokensResponseObject, error)
-	// DownloadInfraEnvFiles What the discovery image is made from, or a script that boots it over the network.
+	// DownloadInfraEnvFiles Get a file of the discovery image, or a script that boots it over the network.
 	// (GET /infra-envs/{infra_env_id}/downloads/files)
 	DownloadInfraEnvFiles(ctx context.Context, request DownloadInfraEnvFilesRequestObject) (DownloadInfraEnvFilesResponseObject, error)
 	// GetInfraEnvPresignedFileURL An address of such a file that needs no header.
@@ -9917,7 +9917,7 @@ type StrictServerInterface interface {
 	// GetInfraEnvDownloadURL The address of the discovery image: at most 200 characters, ending in .iso.
 	// (GET /infra-envs/{infra_env_id}/downloads/image-url)
 	GetInfraEnvDownloadURL(ctx context.Context, request GetInfraEnvDownloadURLRequestObject) (GetInfraEnvDownloadURLResponseObject, error)
-	// DownloadMinimalInitrd What an initrd of a minimal ISO has to be given beside the ISO. There is nothing, because static networks are a part of the image itself.
+	// DownloadMinimalInitrd Get the additional initrd of a minimal ISO. It is always empty, because static networks are a part of the image itself.
 	// (GET /infra-envs/{infra_env_id}/downloads/minimal-initrd)
 	DownloadMinimalInitrd(ctx context.Context, request DownloadMinimalInitrdRequestObject) (DownloadMinimalInitrdResponseObject, error)
 	// ListHosts List the hosts of an infra-env, oldest first.
@@ -9935,7 +9935,7 @@ type StrictServerInterface interface {
 	// UpdateHost Change what a host shall be. Not during an installation.
 	// (PATCH /infra-envs/{infra_env_id}/hosts/{host_id})
 	UpdateHost(ctx context.Context, request UpdateHostRequestObject) (UpdateHostResponseObject, error)
-	// BindHost Bind a host to a cluster. What is known of it stays known.
+	// BindHost Bind a host to a cluster. Its inventory is kept.
 	// (POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/bind)
 	BindHost(ctx context.Context, request BindHostRequestObject) (BindHostResponseObject, error)
 	// CheckBindHost Would this host be valid in that cluster, and if not, why? Nothing is changed.
@@ -9998,7 +9998,7 @@ type StrictServerInterface interface {
 	// GetSupportedArchitectures Which architectures a version can be installed on.
 	// (GET /support-levels/architectures)
 	GetSupportedArchitectures(ctx context.Context, request GetSupportedArchitecturesRequestObject) (GetSupportedArchitecturesResponseObject, error)
-	// GetSupportedFeatures Which features of today's system there are.
+	// GetSupportedFeatures List the supported features of assisted-service.
 	// (GET /support-levels/features)
 	GetSupportedFeatures(ctx context.Context, request GetSupportedFeaturesRequestObject) (GetSupportedFeaturesResponseObject, error)
 	// GetDetailedSupportedFeatures The same with details.

@@ -110,7 +110,7 @@ type ClientInterface interface {
 	// Corresponds with POST /clusters (the `RegisterCluster` operationId).
 	RegisterCluster(ctx context.Context, body RegisterClusterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetClusterDefaultConfig What user interfaces suggest for a new cluster.
+	// GetClusterDefaultConfig Get the defaults that user interfaces suggest for a new cluster.
 	//
 	// Corresponds with GET /clusters/default-config (the `GetClusterDefaultConfig` operationId).
 	GetClusterDefaultConfig(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -153,7 +153,7 @@ type ClientInterface interface {
 	// Corresponds with PATCH /clusters/{cluster_id} (the `UpdateCluster` operationId).
 	UpdateCluster(ctx context.Context, clusterID ClusterID, body UpdateClusterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AllowAddHosts Let an installed cluster take more hosts. It does so anyway; clients of today's system ask for it.
+	// AllowAddHosts Let an installed cluster take more hosts. It does so anyway; clients of assisted-service ask for it.
 	//
 	// Corresponds with POST /clusters/{cluster_id}/actions/allow-add-hosts (the `AllowAddHosts` operationId).
 	AllowAddHosts(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -207,7 +207,7 @@ type ClientInterface interface {
 	// Corresponds with GET /clusters/{cluster_id}/downloads/credentials-presigned (the `GetPresignedForClusterCredentials` operationId).
 	GetPresignedForClusterCredentials(ctx context.Context, clusterID ClusterID, params *GetPresignedForClusterCredentialsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DownloadClusterFiles What an installation is made from.
+	// DownloadClusterFiles Download a file of an installation.
 	//
 	// Corresponds with GET /clusters/{cluster_id}/downloads/files (the `DownloadClusterFiles` operationId).
 	DownloadClusterFiles(ctx context.Context, clusterID ClusterID, params *DownloadClusterFilesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -334,7 +334,7 @@ type ClientInterface interface {
 	// Corresponds with PUT /clusters/{cluster_id}/monitored-operators (the `ReportMonitoredOperatorStatus` operationId).
 	ReportMonitoredOperatorStatus(ctx context.Context, clusterID ClusterID, body ReportMonitoredOperatorStatusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetPreflightRequirements What hosts of each role need.
+	// GetPreflightRequirements Get the minimal hardware of hosts of each role.
 	//
 	// Corresponds with GET /clusters/{cluster_id}/preflight-requirements (the `GetPreflightRequirements` operationId).
 	GetPreflightRequirements(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -406,7 +406,7 @@ type ClientInterface interface {
 	// Corresponds with GET /downloads/agent (the `DownloadAgent` operationId).
 	DownloadAgent(ctx context.Context, params *DownloadAgentParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListEvents What happened to a cluster, an infra-env or a host, in the order of time.
+	// ListEvents List events of a cluster, an infra-env or a host, in the order of time.
 	//
 	// Corresponds with GET /events (the `ListEvents` operationId).
 	ListEvents(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -483,7 +483,7 @@ type ClientInterface interface {
 	// Corresponds with POST /infra-envs/{infra_env_id}/actions/revoke-host-tokens (the `RevokeInfraEnvHostTokens` operationId).
 	RevokeInfraEnvHostTokens(ctx context.Context, infraEnvID InfraEnvID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DownloadInfraEnvFiles What the discovery image is made from, or a script that boots it over the network.
+	// DownloadInfraEnvFiles Get a file of the discovery image, or a script that boots it over the network.
 	//
 	// Corresponds with GET /infra-envs/{infra_env_id}/downloads/files (the `DownloadInfraEnvFiles` operationId).
 	DownloadInfraEnvFiles(ctx context.Context, infraEnvID InfraEnvID, params *DownloadInfraEnvFilesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -498,7 +498,7 @@ type ClientInterface interface {
 	// Corresponds with GET /infra-envs/{infra_env_id}/downloads/image-url (the `GetInfraEnvDownloadURL` operationId).
 	GetInfraEnvDownloadURL(ctx context.Context, infraEnvID InfraEnvID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DownloadMinimalInitrd What an initrd of a minimal ISO has to be given beside the ISO. There is nothing, because static networks are a part of the image itself.
+	// DownloadMinimalInitrd Get the additional initrd of a minimal ISO. It is always empty, because static networks are a part of the image itself.
 	//
 	// Corresponds with GET /infra-envs/{infra_env_id}/downloads/minimal-initrd (the `DownloadMinimalInitrd` operationId).
 	DownloadMinimalInitrd(ctx context.Context, infraEnvID InfraEnvID, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -546,14 +546,14 @@ type ClientInterface interface {
 	// Corresponds with PATCH /infra-envs/{infra_env_id}/hosts/{host_id} (the `UpdateHost` operationId).
 	UpdateHost(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, body UpdateHostJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// BindHostWithBody Bind a host to a cluster. What is known of it stays known.
+	// BindHostWithBody Bind a host to a cluster. Its inventory is kept.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/bind (the `BindHost` operationId).
 	BindHostWithBody(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// BindHost Bind a host to a cluster. What is known of it stays known.
+	// BindHost Bind a host to a cluster. Its inventory is kept.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -723,7 +723,7 @@ type ClientInterface interface {
 	// Corresponds with GET /support-levels/architectures (the `GetSupportedArchitectures` operationId).
 	GetSupportedArchitectures(ctx context.Context, params *GetSupportedArchitecturesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetSupportedFeatures Which features of today's system there are.
+	// GetSupportedFeatures List the supported features of assisted-service.
 	//
 	// Corresponds with GET /support-levels/features (the `GetSupportedFeatures` operationId).
 	GetSupportedFeatures(ctx context.Context, params *GetSupportedFeaturesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -788,7 +788,7 @@ func (c *Client) RegisterCluster(ctx context.Context, body RegisterClusterJSONRe
 	return c.Client.Do(req)
 }
 
-// GetClusterDefaultConfig What user interfaces suggest for a new cluster.
+// GetClusterDefaultConfig Get the defaults that user interfaces suggest for a new cluster.
 //
 // Corresponds with GET /clusters/default-config (the `GetClusterDefaultConfig` operationId).
 func (c *Client) GetClusterDefaultConfig(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -901,7 +901,7 @@ func (c *Client) UpdateCluster(ctx context.Context, clusterID ClusterID, body Up
 	return c.Client.Do(req)
 }
 
-// AllowAddHosts Let an installed cluster take more hosts. It does so anyway; clients of today's system ask for it.
+// AllowAddHosts Let an installed cluster take more hosts. It does so anyway; clients of assisted-service ask for it.
 //
 // Corresponds with POST /clusters/{cluster_id}/actions/allow-add-hosts (the `AllowAddHosts` operationId).
 func (c *Client) AllowAddHosts(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1055,7 +1055,7 @@ func (c *Client) GetPresignedForClusterCredentials(ctx context.Context, clusterI
 	return c.Client.Do(req)
 }
 
-// DownloadClusterFiles What an installation is made from.
+// DownloadClusterFiles Download a file of an installation.
 //
 // Corresponds with GET /clusters/{cluster_id}/downloads/files (the `DownloadClusterFiles` operationId).
 func (c *Client) DownloadClusterFiles(ctx context.Context, clusterID ClusterID, params *DownloadClusterFilesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1392,7 +1392,7 @@ func (c *Client) ReportMonitoredOperatorStatus(ctx context.Context, clusterID Cl
 	return c.Client.Do(req)
 }
 
-// GetPreflightRequirements What hosts of each role need.
+// GetPreflightRequirements Get the minimal hardware of hosts of each role.
 //
 // Corresponds with GET /clusters/{cluster_id}/preflight-requirements (the `GetPreflightRequirements` operationId).
 func (c *Client) GetPreflightRequirements(ctx context.Context, clusterID ClusterID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1584,7 +1584,7 @@ func (c *Client) DownloadAgent(ctx context.Context, params *DownloadAgentParams,
 	return c.Client.Do(req)
 }
 
-// ListEvents What happened to a cluster, an infra-env or a host, in the order of time.
+// ListEvents List events of a cluster, an infra-env or a host, in the order of time.
 //
 // Corresponds with GET /events (the `ListEvents` operationId).
 func (c *Client) ListEvents(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1791,7 +1791,7 @@ func (c *Client) RevokeInfraEnvHostTokens(ctx context.Context, infraEnvID InfraE
 	return c.Client.Do(req)
 }
 
-// DownloadInfraEnvFiles What the discovery image is made from, or a script that boots it over the network.
+// DownloadInfraEnvFiles Get a file of the discovery image, or a script that boots it over the network.
 //
 // Corresponds with GET /infra-envs/{infra_env_id}/downloads/files (the `DownloadInfraEnvFiles` operationId).
 func (c *Client) DownloadInfraEnvFiles(ctx context.Context, infraEnvID InfraEnvID, params *DownloadInfraEnvFilesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1836,7 +1836,7 @@ func (c *Client) GetInfraEnvDownloadURL(ctx context.Context, infraEnvID InfraEnv
 	return c.Client.Do(req)
 }
 
-// DownloadMinimalInitrd What an initrd of a minimal ISO has to be given beside the ISO. There is nothing, because static networks are a part of the image itself.
+// DownloadMinimalInitrd Get the additional initrd of a minimal ISO. It is always empty, because static networks are a part of the image itself.
 //
 // Corresponds with GET /infra-envs/{infra_env_id}/downloads/minimal-initrd (the `DownloadMinimalInitrd` operationId).
 func (c *Client) DownloadMinimalInitrd(ctx context.Context, infraEnvID InfraEnvID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1964,7 +1964,7 @@ func (c *Client) UpdateHost(ctx context.Context, infraEnvID InfraEnvID, hostID H
 	return c.Client.Do(req)
 }
 
-// BindHostWithBody Bind a host to a cluster. What is known of it stays known.
+// BindHostWithBody Bind a host to a cluster. Its inventory is kept.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1981,7 +1981,7 @@ func (c *Client) BindHostWithBody(ctx context.Context, infraEnvID InfraEnvID, ho
 	return c.Client.Do(req)
 }
 
-// BindHost Bind a host to a cluster. What is known of it stays known.
+// BindHost Bind a host to a cluster. Its inventory is kept.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -2431,7 +2431,7 @@ func (c *Client) GetSupportedArchitectures(ctx context.Context, params *GetSuppo
 	return c.Client.Do(req)
 }
 
-// GetSupportedFeatures Which features of today's system there are.
+// GetSupportedFeatures List the supported features of assisted-service.
 //
 // Corresponds with GET /support-levels/features (the `GetSupportedFeatures` operationId).
 func (c *Client) GetSupportedFeatures(ctx context.Context, params *GetSupportedFeaturesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -7002,7 +7002,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /clusters (the `RegisterCluster` operationId).
 	RegisterClusterWithResponse(ctx context.Context, body RegisterClusterJSONRequestBody, reqEditors ...RequestEditorFn) (*RegisterClusterResponse, error)
 
-	// GetClusterDefaultConfigWithResponse What user interfaces suggest for a new cluster.
+	// GetClusterDefaultConfigWithResponse Get the defaults that user interfaces suggest for a new cluster.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7051,7 +7051,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PATCH /clusters/{cluster_id} (the `UpdateCluster` operationId).
 	UpdateClusterWithResponse(ctx context.Context, clusterID ClusterID, body UpdateClusterJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateClusterResponse, error)
 
-	// AllowAddHostsWithResponse Let an installed cluster take more hosts. It does so anyway; clients of today's system ask for it.
+	// AllowAddHostsWithResponse Let an installed cluster take more hosts. It does so anyway; clients of assisted-service ask for it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7121,7 +7121,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /clusters/{cluster_id}/downloads/credentials-presigned (the `GetPresignedForClusterCredentials` operationId).
 	GetPresignedForClusterCredentialsWithResponse(ctx context.Context, clusterID ClusterID, params *GetPresignedForClusterCredentialsParams, reqEditors ...RequestEditorFn) (*GetPresignedForClusterCredentialsResponse, error)
 
-	// DownloadClusterFilesWithResponse What an installation is made from.
+	// DownloadClusterFilesWithResponse Download a file of an installation.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7268,7 +7268,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /clusters/{cluster_id}/monitored-operators (the `ReportMonitoredOperatorStatus` operationId).
 	ReportMonitoredOperatorStatusWithResponse(ctx context.Context, clusterID ClusterID, body ReportMonitoredOperatorStatusJSONRequestBody, reqEditors ...RequestEditorFn) (*ReportMonitoredOperatorStatusResponse, error)
 
-	// GetPreflightRequirementsWithResponse What hosts of each role need.
+	// GetPreflightRequirementsWithResponse Get the minimal hardware of hosts of each role.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7352,7 +7352,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /downloads/agent (the `DownloadAgent` operationId).
 	DownloadAgentWithResponse(ctx context.Context, params *DownloadAgentParams, reqEditors ...RequestEditorFn) (*DownloadAgentResponse, error)
 
-	// ListEventsWithResponse What happened to a cluster, an infra-env or a host, in the order of time.
+	// ListEventsWithResponse List events of a cluster, an infra-env or a host, in the order of time.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7443,7 +7443,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /infra-envs/{infra_env_id}/actions/revoke-host-tokens (the `RevokeInfraEnvHostTokens` operationId).
 	RevokeInfraEnvHostTokensWithResponse(ctx context.Context, infraEnvID InfraEnvID, reqEditors ...RequestEditorFn) (*RevokeInfraEnvHostTokensResponse, error)
 
-	// DownloadInfraEnvFilesWithResponse What the discovery image is made from, or a script that boots it over the network.
+	// DownloadInfraEnvFilesWithResponse Get a file of the discovery image, or a script that boots it over the network.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7464,7 +7464,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /infra-envs/{infra_env_id}/downloads/image-url (the `GetInfraEnvDownloadURL` operationId).
 	GetInfraEnvDownloadURLWithResponse(ctx context.Context, infraEnvID InfraEnvID, reqEditors ...RequestEditorFn) (*GetInfraEnvDownloadURLResponse, error)
 
-	// DownloadMinimalInitrdWithResponse What an initrd of a minimal ISO has to be given beside the ISO. There is nothing, because static networks are a part of the image itself.
+	// DownloadMinimalInitrdWithResponse Get the additional initrd of a minimal ISO. It is always empty, because static networks are a part of the image itself.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7520,14 +7520,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PATCH /infra-envs/{infra_env_id}/hosts/{host_id} (the `UpdateHost` operationId).
 	UpdateHostWithResponse(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, body UpdateHostJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateHostResponse, error)
 
-	// BindHostWithBodyWithResponse Bind a host to a cluster. What is known of it stays known.
+	// BindHostWithBodyWithResponse Bind a host to a cluster. Its inventory is kept.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /infra-envs/{infra_env_id}/hosts/{host_id}/actions/bind (the `BindHost` operationId).
 	BindHostWithBodyWithResponse(ctx context.Context, infraEnvID InfraEnvID, hostID HostID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BindHostResponse, error)
 
-	// BindHostWithResponse Bind a host to a cluster. What is known of it stays known.
+	// BindHostWithResponse Bind a host to a cluster. Its inventory is kept.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7723,7 +7723,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /support-levels/architectures (the `GetSupportedArchitectures` operationId).
 	GetSupportedArchitecturesWithResponse(ctx context.Context, params *GetSupportedArchitecturesParams, reqEditors ...RequestEditorFn) (*GetSupportedArchitecturesResponse, error)
 
-	// GetSupportedFeaturesWithResponse Which features of today's system there are.
+	// GetSupportedFeaturesWithResponse List the supported features of assisted-service.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -11745,7 +11745,7 @@ func (c *ClientWithResponses) RegisterClusterWithResponse(ctx context.Context, b
 	return ParseRegisterClusterResponse(rsp)
 }
 
-// GetClusterDefaultConfigWithResponse What user interfaces suggest for a new cluster.
+// GetClusterDefaultConfigWithResponse Get the defaults that user interfaces suggest for a new cluster.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -11836,7 +11836,7 @@ func (c *ClientWithResponses) UpdateClusterWithResponse(ctx context.Context, clu
 	return ParseUpdateClusterResponse(rsp)
 }
 
-// AllowAddHostsWithResponse Let an installed cluster take more hosts. It does so anyway; clients of today's system ask for it.
+// AllowAddHostsWithResponse Let an installed cluster take more hosts. It does so anyway; clients of assisted-service ask for it.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -11966,7 +11966,7 @@ func (c *ClientWithResponses) GetPresignedForClusterCredentialsWithResponse(ctx 
 	return ParseGetPresignedForClusterCredentialsResponse(rsp)
 }
 
-// DownloadClusterFilesWithResponse What an installation is made from.
+// DownloadClusterFilesWithResponse Download a file of an installation.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -12239,7 +12239,7 @@ func (c *ClientWithResponses) ReportMonitoredOperatorStatusWithResponse(ctx cont
 	return ParseReportMonitoredOperatorStatusResponse(rsp)
 }
 
-// GetPreflightRequirementsWithResponse What hosts of each role need.
+// GetPreflightRequirementsWithResponse Get the minimal hardware of hosts of each role.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -12395,7 +12395,7 @@ func (c *ClientWithResponses) DownloadAgentWithResponse(ctx context.Context, par
 	return ParseDownloadAgentResponse(rsp)
 }
 
-// ListEventsWithResponse What happened to a cluster, an infra-env or a host, in the order of time.
+// ListEventsWithResponse List events of a cluster, an infra-env or a host, in the order of time.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -12564,7 +12564,7 @@ func (c *ClientWithResponses) RevokeInfraEnvHostTokensWithResponse(ctx context.C
 	return ParseRevokeInfraEnvHostTokensResponse(rsp)
 }
 
-// DownloadInfraEnvFilesWithResponse What the discovery image is made from, or a script that boots it over the network.
+// DownloadInfraEnvFilesWithResponse Get a file of the discovery image, or a script that boots it over the network.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -12603,7 +12603,7 @@ func (c *ClientWithResponses) GetInfraEnvDownloadURLWithResponse(ctx context.Con
 	return ParseGetInfraEnvDownloadURLResponse(rsp)
 }
 
-// DownloadMinimalInitrdWithResponse What an initrd of a minimal ISO has to be given beside the ISO. There is nothing, because static networks are a part of the image itself.
+// DownloadMinimalInitrdWithResponse Get the additional initrd of a minimal ISO. It is always empty, because static networks are a part of the image itself.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -12707,7 +12707,7 @@ func (c *ClientWithResponses) UpdateHostWithResponse(ctx context.Context, infraE
 	return ParseUpdateHostResponse(rsp)
 }
 
-// BindHostWithBodyWithResponse Bind a host to a cluster. What is known of it stays known.
+// BindHostWithBodyWithResponse Bind a host to a cluster. Its inventory is kept.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -12720,7 +12720,7 @@ func (c *ClientWithResponses) BindHostWithBodyWithResponse(ctx context.Context, 
 	return ParseBindHostResponse(rsp)
 }
 
-// BindHostWithResponse Bind a host to a cluster. What is known of it stays known.
+// BindHostWithResponse Bind a host to a cluster. Its inventory is kept.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13084,7 +13084,7 @@ func (c *ClientWithResponses) GetSupportedArchitecturesWithResponse(ctx context.
 	return ParseGetSupportedArchitecturesResponse(rsp)
 }
 
-// GetSupportedFeaturesWithResponse Which features of today's system there are.
+// GetSupportedFeaturesWithResponse List the supported features of assisted-service.
 //
 // Returns a wrapper object for the known response body format(s).
 //

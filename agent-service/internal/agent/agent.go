@@ -168,7 +168,7 @@ func (a *Agent) register(ctx context.Context) error {
 		narrow := a.Connection.ofHost()
 		state, err := a.Connection.Register(ctx, a.identity, a.Version)
 		if !installs(state, err, narrow) {
-			// What is under way was ended while nobody could say so.
+			// The service ended the installation while it could not notify the agent.
 			a.stop(api.StepTypeInstall)
 		}
 		if err == nil {

@@ -324,7 +324,7 @@ func TestAnAgentWhoseTokenEndsWritesOn(t *testing.T) {
 	close(image.letGo)
 	s.reaches(machine, lifecycle.Installed)
 	require.NoError(t, <-ended)
-	assert.Equal(t, int32(1), image.begun.Load(), "what was under way goes on")
+	assert.Equal(t, int32(1), image.begun.Load(), "the running step goes on")
 }
 
 // endings are the ways in which users end an installation, by the state that the host is in then.
@@ -378,7 +378,7 @@ func TestAnAgentThatIsAwayWhenItsInstallationEndsStopsWriting(t *testing.T) {
 	}
 }
 
-// TestAMachineThatTheServiceForgotStopsWriting: it comes back as one that was discovered, and a restart into what it wrote would be one that nobody asked for.
+// TestAMachineThatTheServiceForgotStopsWriting: it comes back as a discovered one, and must not restart into the image that it wrote.
 func TestAMachineThatTheServiceForgotStopsWriting(t *testing.T) {
 	image := holding(t)
 	s := newSite(t, image.OSImage)

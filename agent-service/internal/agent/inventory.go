@@ -24,7 +24,7 @@ import (
 // minimumDisk is the smallest disk that an operating system fits onto.
 const minimumDisk = 1 << 20 * 64
 
-// Inventory is what the machine has. What one source does not know comes from another, and is left out at last.
+// Inventory is what the machine has. A value that one source lacks comes from the next, or is left out.
 func (m *Real) Inventory(_ context.Context) (*hardware.Inventory, error) {
 	name, err := os.Hostname()
 	if err != nil {
@@ -93,7 +93,7 @@ func (m *Real) disks() []hardware.Disk {
 	return found
 }
 
-// withUnitSerials adds serial numbers that disks report by themselves, where nothing else has told one: without udev these are all that SATA and SAS disks have. They are no
+// withUnitSerials adds serial numbers that disks report by themselves, where no other source has one: without udev these are all that SATA and SAS disks have. They are no
 // part of the fingerprint, which agents have made without them.
 func (m *Real) withUnitSerials(disks []hardware.Disk) []hardware.Disk {
 	for i := range disks {

@@ -95,13 +95,13 @@ func parse(arguments []string, out io.Writer, kernel string) (*settings, error) 
 	flags.BoolVar(&s.version, "version", false, "print the version and end")
 	flags.BoolVar(&s.resident, "resident", false, "be the agent of an installed system, with --host-file: ask for instructions, and restart into the discovery image when the host is released")
 	flags.StringVar(&s.report, "report", "", "report a stage of the installation of this host (Configuring, Joined, Done, Failed) and end")
-	flags.StringVar(&s.detail, "detail", "", "what to say with --report")
+	flags.StringVar(&s.detail, "detail", "", "text of the progress report of --report")
 	flags.IntVar(&s.simulate, "simulate", 0, "run this many generated machines instead of this one")
 	flags.StringVar(&s.seed, "seed", "a", "tells fleets of generated machines apart")
 	flags.DurationVar(&s.poll, "poll", 0, "time between polls of generated machines; 0 holds polls")
 	flags.DurationVar(&s.ramp, "ramp", 0, "time over which generated machines start")
 	flags.DurationVar(&s.boot, "boot", time.Second, "time that a generated machine takes to restart")
-	flags.StringVar(&s.trace, "trace", "", "file to which generated machines write when they were told what: JSON lines of host, at and took (ns), steps")
+	flags.StringVar(&s.trace, "trace", "", "file to which generated machines write their instructions: JSON lines of host, at and took (ns), steps")
 	if err := flags.Parse(arguments); err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func (s *settings) transport() (*http.Client, error) {
 			trust.RootCAs = x509.NewCertPool()
 		}
 		if !trust.RootCAs.AppendCertsFromPEM([]byte(s.ca)) {
-			return nil, errors.New("what is to be trusted holds no certificate")
+			return nil, errors.New("the trusted CA holds no certificate")
 		}
 	}
 	return &http.Client{Transport: &http.Transport{
@@ -257,7 +257,7 @@ func (s *settings) fleet(ctx context.Context, infraEnv uuid.UUID, transport *htt
 	return ctx.Err()
 }
 
-// tracer writes down when machines were told what.
+// tracer writes the instructions of machines to the trace file.
 func (s *settings) tracer() (told func(uuid.UUID, []api.Step, time.Duration), done func(), err error) {
 	if s.trace == "" {
 		return nil, func() {}, nil

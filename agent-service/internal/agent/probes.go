@@ -146,7 +146,7 @@ func resolve(ctx context.Context, step api.Step) (any, error) {
 	return agentproto.DomainsReply{Resolutions: found}, nil
 }
 
-// reachAPI tries to connect to the API of a cluster. What it answers does not matter: it may want credentials that the machine does not have yet.
+// reachAPI tries to connect to the API of a cluster. Any answer counts: the API may want credentials that the machine does not have yet.
 func reachAPI(ctx context.Context, step api.Step) (any, error) {
 	var request agentproto.APIArgs
 	if err := arguments(step, &request); err != nil {

@@ -90,10 +90,10 @@ func (m *Real) wipe(ctx context.Context, step api.Step) (any, error) {
 	return done, nil
 }
 
-// openTarget finds a disk by its identity and opens it. What is open is compared once more: a name may be of another disk by then.
+// openTarget finds a disk by its identity and opens it. It compares the open disk once more: a name may be of another disk by then.
 func (m *Real) openTarget(wanted hardware.DiskIdentity) (*wipeTarget, error) {
 	if !wanted.Complete() {
-		return nil, fmt.Errorf("%s cannot be told from others", wanted)
+		return nil, fmt.Errorf("%s cannot be distinguished from others", wanted)
 	}
 	found, err := m.only(wanted)
 	if err != nil {
@@ -144,7 +144,7 @@ func (m *Real) verify(target *wipeTarget) error {
 		return fmt.Errorf("the kernel does not know device %s", number)
 	}
 	if _, err := os.Stat(filepath.Join(path, "partition")); err == nil {
-		return errors.New("what was opened is a partition")
+		return errors.New("the opened device is a partition")
 	}
 	opened := m.withUnitSerials([]hardware.Disk{m.disk(filepath.Base(path), nil)})[0]
 	size, err := target.Size()
@@ -153,7 +153,7 @@ func (m *Real) verify(target *wipeTarget) error {
 	}
 	identity := opened.Identity()
 	if opened.Name != target.name || identity.Serial != target.wanted.Serial || size != target.wanted.SizeBytes || content(filepath.Join(path, "dev")) != number {
-		return fmt.Errorf("what was opened is another disk: %s (%s)", identity, opened.Name)
+		return fmt.Errorf("the opened device is another disk: %s (%s)", identity, opened.Name)
 	}
 	return nil
 }
@@ -173,7 +173,7 @@ func (m *Real) partitions(disk string) []span {
 	return found
 }
 
-// erase takes the signatures of partitions first: once the partition table is gone, nothing tells where they are. What is interrupted can be begun again.
+// erase takes the signatures of partitions first: once the partition table is gone, nothing tells where they are. An interrupted erase can be begun again.
 func (t *wipeTarget) erase(ctx context.Context) error {
 	var signatures []span
 	for _, p := range t.partitions {

@@ -82,7 +82,7 @@ func copyButHead(into io.WriterAt, from io.Reader) ([]byte, error) {
 	case len(head) < chunk:
 		return head, nil
 	}
-	// What was bootable before must not boot half overwritten.
+	// A disk that was bootable before must not boot half overwritten.
 	if _, err := into.WriteAt(make([]byte, chunk), 0); err != nil {
 		return nil, err
 	}

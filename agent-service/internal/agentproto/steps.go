@@ -6,7 +6,7 @@ package agentproto
 // Step is one instruction for an agent.
 type Step struct {
 	Type StepType
-	// ID is stable while the instruction is the same, so that a reply can be told from an older one.
+	// ID is stable while the instruction is the same, so that a reply can be distinguished from an older one.
 	ID   string
 	Args []string
 }

@@ -52,12 +52,12 @@ func Run(ctx context.Context, o Options) error {
 	return RunWith(ctx, o, log, listener)
 }
 
-// warn says what lets in everybody who reaches the service.
+// warn logs that any client that reaches the service is accepted.
 func (o *Options) warn(log *zap.Logger) {
 	if o.OIDCIssuer != "none" || isLoopback(o.Listen) {
 		return
 	}
-	log.Warn("everybody who reaches this address may see and do everything: name the issuer of people's tokens with --oidc-issuer, or listen on 127.0.0.1",
+	log.Warn("any client that reaches this address is an administrator: name the issuer of people's tokens with --oidc-issuer, or listen on 127.0.0.1",
 		zap.String("listen", o.Listen))
 }
 

@@ -63,13 +63,13 @@ func TestAnImageBringsATemplateOfItsFirstBootData(t *testing.T) {
 	}
 }
 
-func TestWhatHostsNeedIsConfigured(t *testing.T) {
+func TestHostMinimumsAreConfigured(t *testing.T) {
 	o := Options{HostMinimums: filepath.Join(t.TempDir(), "minimums.json")}
 	require.NoError(t, os.WriteFile(o.HostMinimums, []byte(`{"worker":{"cpus":1,"memoryGiB":2,"diskGB":3}}`), 0o600))
 	minimums, err := o.hostMinimums()
 	require.NoError(t, err)
 	assert.Equal(t, validate.Minimum{CPUs: 1, MemoryGiB: 2, DiskGB: 3}, minimums["worker"])
-	assert.Equal(t, validate.DefaultMinimums["master"], minimums["master"], "what is left out stays")
+	assert.Equal(t, validate.DefaultMinimums["master"], minimums["master"], "roles that are left out keep their defaults")
 	assert.NotEqual(t, minimums["worker"], validate.DefaultMinimums["worker"])
 	require.NoError(t, os.WriteFile(o.HostMinimums, []byte(`{"queen":{}}`), 0o600))
 	_, err = o.hostMinimums()

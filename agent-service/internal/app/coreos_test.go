@@ -222,7 +222,7 @@ func (p *printed) String() string {
 func carried(t *testing.T, source string) []byte {
 	t.Helper()
 	encoded, found := strings.CutPrefix(source, "data:;base64,")
-	require.True(t, found, "nothing is fetched by ignition itself")
+	require.True(t, found, "ignition fetches no file itself")
 	content, err := base64.StdEncoding.DecodeString(encoded)
 	require.NoError(t, err)
 	return content
@@ -414,7 +414,7 @@ func TestAnAgentThatComesDamagedIsFetchedAgain(t *testing.T) {
 	target, err := url.Parse(address)
 	require.NoError(t, err)
 	var fetches atomic.Int64
-	// What ends TLS in front of the service damages the first two.
+	// A proxy that ends TLS in front of the service damages the first two.
 	front := httptest.NewUnstartedServer(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		ModifyResponse: func(response *http.Response) error {
@@ -591,7 +591,7 @@ func TestIgnitionTakesWhatIsRendered(t *testing.T) {
 		override string
 		check    func(t *testing.T, agent, before types.Unit)
 	}{
-		"nothing is overridden": {"", func(t *testing.T, agent, _ types.Unit) { assert.True(t, *agent.Enabled) }},
+		"no override": {"", func(t *testing.T, agent, _ types.Unit) { assert.True(t, *agent.Enabled) }},
 		"a drop-in": {`{"name":"agent.service","dropins":[{"name":"10-proxy.conf","contents":"[Service]\nEnvironment=A=b\n"}]}`, func(t *testing.T, agent, before types.Unit) {
 			assert.Equal(t, before.Contents, agent.Contents)
 			assert.Len(t, agent.Dropins, 1)

@@ -383,7 +383,7 @@ func (w *crashEnv) live() {
 	}
 	host := "/infra-envs/" + env + "/hosts/" + two.HostID().String()
 
-	// What an Agent says and what is asked for over REST.
+	// Settings by an Agent and requests over REST.
 	red := w.restCluster("red")
 	black := w.restCluster("black")
 	change(w.cluster, first, func(a *agentv1.Agent) {

@@ -37,7 +37,7 @@ func TestStaticNetworksAreDownloadedAsTheTarThatClientsKnow(t *testing.T) {
 	assert.Len(t, files, 4)
 	assert.Equal(t, "52:54:00:00:00:0a=eno1\n", files["/etc/assisted/network/host0/mac_interface.ini"])
 	assert.Contains(t, files["/etc/assisted/network/host0/eno1.nmconnection"], "type=ethernet")
-	assert.Equal(t, "interfaces: broken\n", files["/etc/assisted/network/host1/network.yaml"], "what cannot be rendered is there as it is stated")
+	assert.Equal(t, "interfaces: broken\n", files["/etc/assisted/network/host1/network.yaml"], "a network that cannot be rendered is included as stated")
 	empty, err := staticNetworkArchive(nil)
 	require.NoError(t, err)
 	_, err = tar.NewReader(bytes.NewReader(empty)).Next()

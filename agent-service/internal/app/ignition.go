@@ -19,7 +19,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/nmstate"
 )
 
-// What starts the agent in live images that have none, such as those of CoreOS. Our own live image starts it by itself, and has no systemd.
+// Units that start the agent in live images that have none, such as those of CoreOS. Our own live image starts it by itself, and has no systemd.
 var (
 	//go:embed coreos/agent.service
 	agentUnit string
@@ -89,8 +89,8 @@ func (d *discovery) ignition(env *domain.InfraEnv) ([]byte, error) {
 	return json.Marshal(config)
 }
 
-// networks are what install-network chooses from: for each machine that a network is stated for, its cards and profiles of NetworkManager. What cannot be used of it
-// is for the machine to say; the others have theirs.
+// networks are what install-network chooses from: for each machine that a network is stated for, its cards and profiles of NetworkManager. The machine reports a part that
+// cannot be used; the other machines have theirs.
 func networks(config json.RawMessage) ([]any, error) {
 	statements, err := nmstate.Read(config)
 	if err != nil {

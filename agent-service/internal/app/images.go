@@ -93,7 +93,7 @@ func RunImagesWith(ctx context.Context, o ImageOptions, log *zap.Logger, listene
 	mux := http.NewServeMux()
 	mux.Handle("/images/", images)
 	mux.Handle("/boot-artifacts/", images)
-	// It is ready without the service: kernels and root file systems need nothing of it, and who asks for more is told to try again.
+	// It is ready without the service: kernels and root file systems need nothing of it, and other requests are answered with 503 and Retry-After.
 	for _, probe := range []string{"GET /healthz", "GET /readyz"} {
 		mux.HandleFunc(probe, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	}

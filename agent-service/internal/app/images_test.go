@@ -232,7 +232,7 @@ func TestAnImageEndsInTheOtherProcessToo(t *testing.T) {
 	assert.Equal(t, http.StatusServiceUnavailable, away.StatusCode)
 	assert.NotEmpty(t, away.Header.Get("Retry-After"))
 	kernel, _ := get(t, a.images+"/boot-artifacts/kernel")
-	assert.Equal(t, http.StatusOK, kernel.StatusCode, "what is the same for all needs no service")
+	assert.Equal(t, http.StatusOK, kernel.StatusCode, "files that are the same for all need no service")
 }
 
 func TestTheOtherProcessFollowsTheSettingsOfTheService(t *testing.T) {
@@ -261,7 +261,7 @@ func TestTheOtherProcessFollowsTheSettingsOfTheService(t *testing.T) {
 	assert.Equal(t, before, image(), "the tag is of the content")
 }
 
-func TestWhatDoesNotAnswerAboutImagesIsNotAskedForEachInfraEnv(t *testing.T) {
+func TestAnImageServiceThatDoesNotAnswerIsAskedOnce(t *testing.T) {
 	var asked atomic.Int64
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
@@ -270,12 +270,12 @@ func TestWhatDoesNotAnswerAboutImagesIsNotAskedForEachInfraEnv(t *testing.T) {
 	t.Cleanup(silent.Close)
 	d := &discovery{images: silent.URL}
 	for range 100 {
-		assert.Nil(t, d.obstacle(t.Context(), "key"), "nothing is known")
+		assert.Nil(t, d.obstacle(t.Context(), "key"), "no failure is known")
 	}
 	assert.EqualValues(t, 1, asked.Load())
 }
 
-// What an image holds is more than its InfraEnv says, and dates follow that too.
+// An image holds more than the settings of its InfraEnv, and its date follows that too.
 func TestDatesOfImagesFollowTheAgent(t *testing.T) {
 	listener, url := listen(t)
 	s := startSite(t, listener, url, http.DefaultClient, liveImages(t))
@@ -346,7 +346,7 @@ func TestOptionsOfImagesSayWhatIsWrong(t *testing.T) {
 }
 
 // Machines fetch what the minimal image leaves out, which takes a network: where one is stated, it comes with the whole image.
-func TestWhoStatesNetworksGetsTheWholeImage(t *testing.T) {
+func TestAnInfraEnvWithNetworksGetsTheWholeImage(t *testing.T) {
 	listener, url := listen(t)
 	// It does not say how its minimal form comes out of it, and so it has none.
 	s := startSite(t, listener, url, http.DefaultClient, liveImages(t, map[string]string{"images/pxeboot/rootfs.img": "root"}))
@@ -361,7 +361,7 @@ func TestWhoStatesNetworksGetsTheWholeImage(t *testing.T) {
 	assert.NotContains(t, string(iso), "rootfs_url")
 }
 
-// What cannot be an image is refused when it is written, and what has become none is told without a failure.
+// Settings that make no image are refused when they are written; settings that have become unusable are reported without a failure.
 func TestAnInfraEnvThatCanHaveNoImageIsRefused(t *testing.T) {
 	listener, url := listen(t)
 	s := startSite(t, listener, url, http.DefaultClient, liveImages(t))

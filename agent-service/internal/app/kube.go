@@ -189,7 +189,7 @@ func (k *kube) serve(ctx context.Context) error {
 	return mgr.Start(ctx)
 }
 
-// readable is a cache that keeps nobody waiting who is to end: a manager waits for its caches, and hears of nothing else, while the API server is away.
+// readable is a cache whose reads end with their context: a manager waits for its caches, and ignores its context, while the API server is away.
 type readable struct {
 	cache.Cache
 	until context.Context //nolint:containedctx // it is that of the manager, which does not hand it on

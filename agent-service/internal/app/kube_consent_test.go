@@ -25,7 +25,7 @@ import (
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 )
 
-// as is somebody who may use the service in namespaces, and who may do there what the ClusterRole of deploy lets editors do.
+// as is a user who may use the service in namespaces, with the rights there that the ClusterRole of deploy gives editors.
 func (c *cluster) as(name string, namespaces ...string) client.Client {
 	c.Helper()
 	c.install("user_roles.yaml")
@@ -82,7 +82,7 @@ func TestMachinesGoIntoClustersOfOtherNamespacesByConsentOnly(t *testing.T) {
 		})
 	}
 
-	// Who may do both may bring them together; what stands there is then everybody's to keep.
+	// A user with both rights may bind them; the binding then stays for all users.
 	c.may(bind(admin, &agentv1.ClusterReference{Name: "a-cluster-of-this-namespace"}))
 	refused(bind(admin, reference(deployment), client.DryRunAll))
 	c.may(bind(creator, reference(deployment)))
@@ -94,7 +94,7 @@ func TestMachinesGoIntoClustersOfOtherNamespacesByConsentOnly(t *testing.T) {
 	c.says(agent, agentv1.ConditionBound, agentv1.ReasonUnbound)
 	refused(bind(admin, reference(deployment)))
 
-	// InfraEnvs bring machines too. What the service itself makes of them is allowed.
+	// InfraEnvs bring machines too. The service itself may create objects for them.
 	edge := func() *agentv1.InfraEnv {
 		return &agentv1.InfraEnv{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "edge"}, Spec: agentv1.InfraEnvSpec{
 			PullSecretRef: agentv1.SecretReference{Name: "pull"}, ClusterRef: reference(deployment),
@@ -108,7 +108,7 @@ func TestMachinesGoIntoClustersOfOtherNamespacesByConsentOnly(t *testing.T) {
 	c.says(second, agentv1.ConditionBound, agentv1.ReasonBound)
 	assert.Equal(t, reference(deployment), second.Spec.ClusterDeploymentName)
 
-	// Who administers the cluster can let others in without letting them change it.
+	// The administrator of the cluster can grant binding without the right to change it.
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, Name: "bind"}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{"hive.openshift.io"}, Resources: []string{"clusterdeployments"}, ResourceNames: []string{deployment.Name}, Verbs: []string{"bind"},
 	}}}

@@ -42,7 +42,7 @@ func (c *cluster) told(object client.Object, kind, reason, related, note string)
 	return found
 }
 
-func TestWhatHappensIsTold(t *testing.T) {
+func TestOutcomesBecomeEvents(t *testing.T) {
 	c := newCluster(t, withSystem(t))
 	infraEnv := c.infraEnv("rack")
 	assert.Equal(t, "agent-service", c.told(infraEnv, corev1.EventTypeNormal, agentv1.ReasonInfraEnvAvailable, "", "").ReportingController)

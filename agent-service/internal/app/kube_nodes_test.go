@@ -157,7 +157,7 @@ func TestAHostJoinsItsClusterAsANode(t *testing.T) {
 		a.Spec.ClusterDeploymentName, a.Spec.Approved, a.Spec.Hostname, a.Spec.Role = reference(deployment), true, "worker-1", "worker"
 	})
 	var values *join.Values
-	require.Eventually(t, func() bool { values = m.installed.join(t); return values != nil }, kubePatience, 50*time.Millisecond, "nothing to join with")
+	require.Eventually(t, func() bool { values = m.installed.join(t); return values != nil }, kubePatience, 50*time.Millisecond, "there are no join credentials")
 	assert.Equal(t, "worker-1", values.NodeName)
 	assert.Equal(t, "https://192.0.2.1:6443", values.Server)
 	id, _, _ := strings.Cut(values.Token, ".")

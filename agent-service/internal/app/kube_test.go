@@ -82,7 +82,7 @@ func TestAHostIsFoundBoundMovedAndFreedByItsAgent(t *testing.T) {
 	c.until(agent, "the Agent is in the other cluster", func() bool {
 		return agent.Labels[agentv1.ClusterNamespaceLabel] == second.Namespace && is(agent, agentv1.ConditionRequirementsMet, agentv1.ReasonAgentIsReady)
 	})
-	assert.Equal(t, "master", agent.Status.Role, "what the Agent says goes with it")
+	assert.Equal(t, "master", agent.Status.Role, "the Agent's settings go with it")
 	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = nil })
 	c.says(agent, agentv1.ConditionBound, agentv1.ReasonUnbound)
 	c.until(agent, "the label is gone", func() bool { return agent.Labels[agentv1.ClusterNamespaceLabel] == "" })
@@ -129,7 +129,7 @@ func TestAClusterInstallsWhenItsAgentsAreThere(t *testing.T) {
 	assert.Equal(t, "master", agent.Status.Role)
 	assert.Equal(t, "Done", agent.Status.Progress.CurrentStage)
 
-	// Who completes the installation tells the kubeconfig: it becomes the Secret that the metadata names.
+	// The client that completes the installation sends the kubeconfig: it becomes the Secret that the metadata names.
 	code, answer := call(t, http.MethodPost, c.base+"/api/assisted-install/v2/clusters/"+string(deployment.UID)+"/actions/complete-installation",
 		`{"is_success":true,"data":{"kubeconfig":"apiVersion: v1"}}`)
 	require.Equal(t, http.StatusAccepted, code, answer)
@@ -183,7 +183,7 @@ func TestNothingIsWrittenForHeartbeats(t *testing.T) {
 		want := m.polled() + n
 		require.Eventually(t, func() bool { return m.polled() >= want }, kubePatience, 20*time.Millisecond)
 	}
-	// What is known of the machine settles first.
+	// The inventory of the machine settles first.
 	for try := 1; ; try++ {
 		before := c.writes.Load()
 		polls(150)
@@ -350,7 +350,7 @@ func TestAnInfraEnvSaysThatItsLiveImageIsAway(t *testing.T) {
 	})
 	infraEnv := c.infraEnv("rack")
 	assert.Contains(t, infraEnv.Status.Conditions[0].Message, "but it cannot be had at the moment: the live image live/x86_64 cannot be fetched: no such file or directory; it is tried again")
-	assert.NotEmpty(t, infraEnv.Status.ISODownloadURL, "who boots by it goes on when the live image is back")
+	assert.NotEmpty(t, infraEnv.Status.ISODownloadURL, "the URL works again when the live image is back")
 }
 
 func TestAnImageFollowsItsNetworks(t *testing.T) {

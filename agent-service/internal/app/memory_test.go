@@ -72,7 +72,7 @@ func TestLargeRepliesAreBoundedByMemory(t *testing.T) {
 	t.Logf("%d taken, %d refused, at most %d MiB", taken.Load(), refused.Load(), most>>20)
 	assert.Less(t, most, mostMemory)
 	status, _ := p.send(path, token, large)
-	assert.Equal(t, http.StatusNoContent, status, "what was refused is taken later")
+	assert.Equal(t, http.StatusNoContent, status, "a refused request is accepted later")
 }
 
 // TestManyLargeRepliesAreBoundedByMemory is the same from many machines.

@@ -211,7 +211,7 @@ func (o *Options) hostMinimums() (validate.Minimums, error) {
 	}
 	for role := range minimums {
 		if _, known := validate.DefaultMinimums[role]; !known {
-			return nil, fmt.Errorf("what hosts need in %s: there is no role %q", o.HostMinimums, role)
+			return nil, fmt.Errorf("host minimums in %s: there is no role %q", o.HostMinimums, role)
 		}
 	}
 	return minimums, nil

@@ -12,13 +12,13 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// TestWhoLetsEverybodyInIsTold, and nobody does who did not say so.
-func TestWhoLetsEverybodyInIsTold(t *testing.T) {
+// TestAWarningWithoutAuthenticationis logged, and the defaults accept only local clients.
+func TestAWarningWithoutAuthentication(t *testing.T) {
 	for name, c := range map[string]struct {
 		arguments []string
 		warned    bool
 	}{
-		"by default nobody from elsewhere comes in": {nil, false},
+		"by default only local clients are accepted": {nil, false},
 		"all interfaces":       {[]string{"--listen=:8090"}, true},
 		"one interface":        {[]string{"--listen=192.0.2.1:8090"}, true},
 		"IPv6 of this machine": {[]string{"--listen=[::1]:8090"}, false},

@@ -56,9 +56,9 @@ func TestAnAgentIsUpgradedInPlace(t *testing.T) {
 	assert.NoFileExists(t, program+".next")
 	require.NoError(t, syscall.Kill(pid, 0), "it is the same process")
 	require.Eventually(t, func() bool { return p.get(path + older)["status"] == p.get(path + newer)["status"] }, time.Minute, 100*time.Millisecond)
-	assert.Equal(t, "v1.4.0", p.get(path + newer)["discovery_agent_version"], "what is newer stays")
+	assert.Equal(t, "v1.4.0", p.get(path + newer)["discovery_agent_version"], "a newer agent stays")
 
-	// What the service serves is not what it says that it is: the agent that runs goes on.
+	// The service serves another version than it announces: the running agent goes on.
 	build(t, filepath.Join(agents, "agent"), "../../cmd/agent", linkedAgent+"v1.2.0")
 	other, _, program := run("v1.1.0")
 	before, err := os.ReadFile(program)

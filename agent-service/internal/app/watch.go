@@ -41,7 +41,7 @@ func (p *Process) serveProbes(ctx context.Context, handler http.Handler) error {
 	return serve(ctx, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, listener, "", "")
 }
 
-// serveMetrics answers /metrics until ctx ends: to everybody, or with TLS to whom the cluster lets get them.
+// serveMetrics answers /metrics until ctx ends: to any client, or with TLS to those that the cluster authorizes.
 func (p *Process) serveMetrics(ctx context.Context, log *zap.Logger, instruments ...prometheus.Collector) error {
 	if p.MetricsBindAddress == "0" {
 		return nil
@@ -105,7 +105,7 @@ func (p *Process) cluster() (*rest.Config, error) {
 	return config, nil
 }
 
-// ownCertificate is signed by nobody: it keeps tokens from whoever only listens.
+// ownCertificate is self-signed: it keeps tokens from passive listeners.
 func ownCertificate() (*tls.Config, error) {
 	certificate, key, err := certutil.GenerateSelfSignedCertKey("localhost", []net.IP{{127, 0, 0, 1}}, nil)
 	if err != nil {

@@ -23,7 +23,7 @@ type queue struct {
 	users int
 }
 
-// Enter waits until it is the caller's turn at all of the clusters, in the order of their ids. What it returns ends the turn.
+// Enter waits until it is the caller's turn at all of the clusters, in the order of their ids. The returned function ends the turn.
 func (q *Queues) Enter(ctx context.Context, clusters []string) (leave func(), err error) {
 	ids := slices.DeleteFunc(slices.Clone(clusters), func(id string) bool { return id == "" })
 	slices.Sort(ids)

@@ -63,7 +63,7 @@ func isAddress(s string) bool {
 	return err == nil
 }
 
-// isHost is true for an IP address, and for a name. What consists of numbers and dots is an address, or nothing.
+// isHost is true for an IP address, and for a name. A text of numbers and dots is an address, or invalid.
 func isHost(s string) bool {
 	if isAddress(s) {
 		return true

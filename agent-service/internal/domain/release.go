@@ -99,7 +99,7 @@ func (h *Host) ToWipe() (disks []hardware.DiskIdentity, refusal string) {
 		}
 	}
 	if len(nameless) > 0 {
-		refusal = strings.Join(nameless, ", ") + ": it cannot be told from others, so nothing is wiped; wipe it by hand and delete the host"
+		refusal = strings.Join(nameless, ", ") + ": it cannot be distinguished from others, so no disk is wiped; wipe it by hand and delete the host"
 	}
 	return disks, refusal
 }

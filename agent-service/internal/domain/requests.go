@@ -149,7 +149,7 @@ const (
 	EverythingChanged ChangeKind = "Everything"
 )
 
-// Change names an object that was made, changed or deleted. What it is now is read with Get.
+// Change names an object that was made, changed or deleted. Its current state is read with Get.
 type Change struct {
 	Kind ChangeKind
 	// Host is set with HostChanged.

@@ -19,7 +19,7 @@ import (
 // ErrCrashed is the result of all that a crashed process tries.
 var ErrCrashed = errors.New("the process crashed")
 
-// Injector crashes one process. What the process begins later does not take place; what runs already may end, as it may in a database or an API server whose client
+// Injector crashes one process. Calls that begin later do not take place; those that run already may end, as it may in a database or an API server whose client
 // is gone.
 type Injector struct {
 	// End is called at the moment of the crash, nil for nothing.

@@ -21,7 +21,7 @@ func Architecture(name string) string {
 // Mixed is the architecture of clusters that take machines of every one.
 const Mixed = "multi"
 
-// Fits says whether a machine of an architecture can be in a cluster of one. What is not known fits.
+// Fits says whether a machine of an architecture can be in a cluster of one. An unknown architecture fits.
 func Fits(machine, cluster string) bool {
 	return machine == "" || cluster == "" || cluster == Mixed || Architecture(machine) == Architecture(cluster)
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Bounds of what is kept of an inventory. What is larger is cut and flagged.
+// Bounds of what is kept of an inventory. Larger values are cut and flagged.
 const (
 	MaxBytes      = 512 << 10
 	MaxReadBytes  = 32 << 20

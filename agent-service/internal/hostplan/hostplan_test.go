@@ -82,7 +82,7 @@ func TestAPlanRecordsWhatItChanges(t *testing.T) {
 	assert.Contains(t, plan.Recorded[0].Message, "n1")
 
 	plan.Assess(h, nil, nil)
-	assert.Len(t, plan.Recorded, 1, "nothing changed")
+	assert.Len(t, plan.Recorded, 1, "without a change there is no new event")
 
 	plan.Silenced = []domain.HostKey{h.HostKey}
 	plan.Assess(h, nil, nil)
@@ -103,7 +103,7 @@ func TestStepsAreMadeFromWhatIsKnown(t *testing.T) {
 		wanted bool
 	}{
 		"peers without the host itself": {agentproto.StepConnectivity, hostplan.Known{Members: []*domain.Host{h, other}}, `[{"host_id":"2","nics":[{"name":"","mac":"m","ip_addresses":["192.0.2.2"]}]}]`, true},
-		"nobody to reach":               {agentproto.StepConnectivity, hostplan.Known{Members: []*domain.Host{h}}, "null", false},
+		"no other host":                 {agentproto.StepConnectivity, hostplan.Known{Members: []*domain.Host{h}}, "null", false},
 		"a newer agent":                 {agentproto.StepUpgradeAgent, hostplan.Known{AgentSum: "abc"}, `{"version":"v1.2.0","architecture":"x86_64","sha256":"abc"}`, true},
 		"time servers":                  {agentproto.StepNTP, hostplan.Known{InfraEnv: &domain.InfraEnv{InfraEnvSettings: domain.InfraEnvSettings{AdditionalNTPSources: "t"}}}, `{"ntp_source":"t"}`, true},
 		"no registry to ask":            {agentproto.StepImageAvailability, hostplan.Known{}, `{"images":null,"timeout":60}`, false},

@@ -81,7 +81,7 @@ func (p *Plan) Enter(h *domain.Host, to lifecycle.State, info string) {
 		info += " (stage " + string(h.Progress.Stage) + ")"
 	}
 	if to == lifecycle.Installing {
-		// What is written to is recorded before it is.
+		// The disk is recorded before it is written to.
 		h.InstallationDisk, h.Resident = "", false
 		if disk, ok := validate.Disk(p.Subject(h), p.Minimums); ok {
 			h.Write(disk)

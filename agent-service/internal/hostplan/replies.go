@@ -70,7 +70,7 @@ func understandConnectivity(output string, invalid func() error) (func(*domain.H
 		if slices.Contains(host.MTU, agentproto.FullSize{}) {
 			short = append(short, id)
 		}
-		// The best way counts. What is good enough for every role is not kept, so that hosts do not change with each measurement.
+		// The best way counts. Figures that suffice for every role are not kept, so that hosts do not change with each measurement.
 		answered := slices.DeleteFunc(slices.Clone(host.L3), func(r agentproto.Reached) bool { return !r.Successful })
 		if len(answered) == 0 {
 			continue

@@ -119,7 +119,7 @@ func newFieldAgent(w *world, infraEnv string) *fieldAgent {
 	return &fieldAgent{world: w, assisted: assisted(w.t), token: caller{"X-Secret-Key": w.image(infraEnv)}, path: "/infra-envs/" + infraEnv + "/hosts/", steps: map[string]bool{}}
 }
 
-// TestAnAgentOfAssistedServiceInstalls follows an unmodified agent of assisted-service from its registration to the end of the installation. What it is sent has the
+// TestAnAgentOfAssistedServiceInstalls follows an unmodified agent of assisted-service from its registration to the end of the installation. Each reply has the
 // forms of the description of assisted-service.
 func TestAnAgentOfAssistedServiceInstalls(t *testing.T) {
 	w := newWorld(t)

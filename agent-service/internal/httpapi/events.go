@@ -171,7 +171,7 @@ func (st *stream) VisitStreamEventsResponse(w http.ResponseWriter) error {
 	w.WriteHeader(http.StatusOK)
 	for {
 		if err := st.write(w); err != nil || ctx.Err() != nil {
-			return nil // the client is gone; nobody is left to tell
+			return nil // the client is gone
 		}
 		if len(st.list.Items) < st.filter.Limit {
 			wait, done := context.WithTimeout(ctx, keepAlive)
@@ -179,7 +179,7 @@ func (st *stream) VisitStreamEventsResponse(w http.ResponseWriter) error {
 			done()
 		}
 		if callerOf(st.ctx).again() != nil {
-			return nil // the client is told why when it comes back
+			return nil // the client gets the reason with its next request
 		}
 		list, err := st.server.Service.ListEvents(ctx, principal(st.ctx), st.filter)
 		if err != nil {

@@ -45,14 +45,14 @@ func TestADatabaseThatIsAwayAnswersThatItComesBack(t *testing.T) {
 		assert.Contains(t, refused.text("reason"), "database", request)
 		assert.NotContains(t, refused.raw, "postgres", request)
 	}
-	assert.Less(t, w.call(agent, "GET", host+"/instructions?wait=0", nil).status, 504, "what is known is answered from memory, the rest with 503")
+	assert.Less(t, w.call(agent, "GET", host+"/instructions?wait=0", nil).status, 504, "known hosts are answered from memory, the rest with 503")
 	server.Up()
 	require.Eventually(t, func() bool { return w.call(admin, "GET", host, nil).status == 200 }, patience, 100*time.Millisecond)
-	assert.Equal(t, "known-unbound", w.call(admin, "GET", host, nil).text("status"), "our own outage disconnected nobody")
+	assert.Equal(t, "known-unbound", w.call(admin, "GET", host, nil).text("status"), "our own outage disconnected no host")
 	assert.Equal(t, 200, w.call(agent, "GET", host+"/instructions?wait=0", nil).status)
 }
 
-func TestWhatAnAgentSaysIsKeptWithoutNUL(t *testing.T) {
+func TestTextsOfAgentsAreKeptWithoutNUL(t *testing.T) {
 	for name, w := range map[string]*world{"SQLite": newWorld(t), "PostgreSQL": newWorldOn(t, postgrestest.Start(t).URL)} {
 		admin := w.person("root", "admins")
 		host, token := w.host(w.infraEnv(admin, "e"))
@@ -150,7 +150,7 @@ func TestAnInventoryOf15000DisksIsTakenAndCut(t *testing.T) {
 	shown := w.call(admin, "GET", host, nil)
 	assert.Equal(t, "known-unbound", shown.text("status"))
 	assert.Contains(t, shown.text("validations_info"), `"inventory-not-partially-truncated","message":"The inventory is too large: parts of it are left out","status":"failure"`)
-	assert.Less(t, len(shown.raw), 1<<20, "what is kept is bounded")
+	assert.Less(t, len(shown.raw), 1<<20, "the stored text is bounded")
 	assert.Contains(t, w.call(admin, "GET", "/events?infra_env_id="+env, nil).raw, "host_inventory_truncated")
 	unharmed := w.call(admin, "GET", other, nil)
 	assert.Equal(t, "known-unbound", unharmed.text("status"))

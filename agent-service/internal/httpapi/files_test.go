@@ -208,7 +208,7 @@ func TestIgnoredAndRepeatedValidations(t *testing.T) {
 	assert.Equal(t, 400, w.call(admin, "PATCH", host+"/actions/reset-validation/hostname-valid", nil).status)
 }
 
-func TestWhatUserInterfacesAskFor(t *testing.T) {
+func TestRequestsOfUserInterfaces(t *testing.T) {
 	old := assisted(t)
 	w := newWorld(t)
 	admin := w.person("root", "admins")

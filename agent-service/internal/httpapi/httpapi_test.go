@@ -111,7 +111,7 @@ func TestFieldsAreClearedAsWellAsSet(t *testing.T) {
 	for _, name := range []string{"ssh_authorized_key", "additional_ntp_sources", "ignition_config_override", "kernel_arguments"} {
 		assert.Contains(t, set.body, name)
 	}
-	assert.Equal(t, set.body["ssh_authorized_key"], w.call(admin, "PATCH", env, map[string]any{"image_type": "minimal-iso"}).body["ssh_authorized_key"], "what is absent stays")
+	assert.Equal(t, set.body["ssh_authorized_key"], w.call(admin, "PATCH", env, map[string]any{"image_type": "minimal-iso"}).body["ssh_authorized_key"], "absent fields stay")
 	cleared := w.call(admin, "PATCH", env, map[string]any{
 		"ssh_authorized_key": nil, "additional_ntp_sources": "", "ignition_config_override": nil, "proxy": nil, "kernel_arguments": []any{},
 	})
@@ -146,7 +146,7 @@ func TestNullClearsEveryTextOfAPatch(t *testing.T) {
 	}
 	cleared := w.call(admin, "GET", "/clusters/"+cluster, nil)
 	assert.NotContains(t, cleared.body, "pull_secret_set")
-	assert.EqualValues(t, 3, cleared.body["control_plane_count"], "what has a default has that again")
+	assert.EqualValues(t, 3, cleared.body["control_plane_count"], "a cleared field gets its default again")
 	secret := map[string]any{"pull_secret": `{"auths":{}}`}
 	require.Equal(t, true, w.call(admin, "PATCH", "/clusters/"+cluster, secret).body["pull_secret_set"])
 	assert.NotContains(t, w.call(admin, "PATCH", "/clusters/"+cluster, map[string]any{"pull_secret": ""}).body, "pull_secret_set")
@@ -224,7 +224,7 @@ func TestAnInfraEnvIsDeletedWithItsFreeHosts(t *testing.T) {
 	assert.Equal(t, 404, w.call(admin, "GET", host, nil).status)
 }
 
-func TestWhatNoMachineCouldBootWithIsRefused(t *testing.T) {
+func TestUnusableImageSettingsAreRefused(t *testing.T) {
 	w := newWorld(t)
 	admin := w.person("root", "admins")
 	env := "/infra-envs/" + w.infraEnv(admin, "e")
@@ -283,7 +283,7 @@ func TestSecretsDoNotComeBack(t *testing.T) {
 	assert.Equal(t, true, cluster.body["pull_secret_set"])
 }
 
-func TestWhatIsForbiddenLooksLikeWhatIsUnknown(t *testing.T) {
+func TestForbiddenObjectsLookLikeUnknownOnes(t *testing.T) {
 	w := newWorld(t)
 	jane, joe := w.person("jane"), w.person("joe")
 	env, cluster := w.infraEnv(jane, "e"), w.cluster(jane, "c")
@@ -382,7 +382,7 @@ func TestATokenOpensNothingElseWhereverItStands(t *testing.T) {
 	mixed := w.call(caller{"X-Secret-Key": narrowed, "Authorization": admin["Authorization"]}, "GET", "/clusters/"+cluster, nil)
 	assert.Equal(t, 403, mixed.status, "a machine's token beside a person's narrows")
 	listed := w.call(caller{"X-Secret-Key": w.image(env)}, "GET", "/infra-envs/"+env+"/hosts", nil)
-	assert.Contains(t, listed.raw, id, "what agents may read that keep the image's token")
+	assert.Contains(t, listed.raw, id, "agents with the image's token may still read")
 	assert.NotContains(t, listed.raw, ours)
 	events := w.call(caller{"X-Secret-Key": narrowed}, "GET", "/events?infra_env_id="+env+"&cluster_level=true", nil)
 	assert.Contains(t, events.raw, id)

@@ -21,7 +21,7 @@ import (
 	"github.com/muster-io/muster/agent-service/api"
 )
 
-// strange are values that somebody will send one day.
+// strange are malformed values that a client may send.
 var strange = []any{
 	nil, "", " ", "\x00", "a\x00b", "\\u0000", "'; DROP TABLE hosts; --", "../../etc/passwd", "{}", "[]", "null", "\u202e", strings.Repeat("a", 300), strings.Repeat("ä", 70000), -1, 0, 1, 1e18, 1e300, 0.5, true, false,
 	[]any{}, []any{nil}, map[string]any{}, map[string]any{"a": nil}, "10.0.0.0/33", "10.0.0.0/8", "fe80::/10", "x86_64", "auto-assign", "install", "inventory", "info", "Done", "2026-01-01T00:00:00Z",

@@ -14,7 +14,7 @@ import (
 
 // Programs are the agent's, for machines whose live image has none.
 type Programs interface {
-	// Open is the program for machines of an architecture. What there is none for is refused with NotFound.
+	// Open is the program for machines of an architecture. It refuses an architecture without program with NotFound.
 	Open(architecture string) (*Program, error)
 }
 

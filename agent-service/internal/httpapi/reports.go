@@ -12,7 +12,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
-// What controllers of assisted-service report from installed clusters is answered, so that they go on. This service installs no operators.
+// Reports of assisted-service's controllers in installed clusters are answered, so that they go on. This service installs no operators.
 
 // inCluster lets the owner of a cluster pass, and machines that are in it.
 func (s *server) inCluster(ctx context.Context, clusterID uuid.UUID) error {

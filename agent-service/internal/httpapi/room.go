@@ -15,7 +15,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
-// What the bodies of requests may take together while they are in memory. To read and understand one takes about six times its size. Small ones have a room of their own,
+// Memory that the bodies of requests may take together. To read and understand one takes about six times its size. Small ones have a room of their own,
 // so that large ones do not keep heartbeats and reports of machines waiting.
 const (
 	smallBody   = 256 << 10

@@ -83,7 +83,7 @@ type Options struct {
 	Hold time.Duration
 }
 
-// described reads the description of the interface, which nobody changes.
+// described reads the description of the interface, which must not be changed.
 var described = sync.OnceValues(func() (*openapi3.T, error) { return openapi3.NewLoader().LoadFromData(api.Spec()) })
 
 // New makes the handler of all of REST v2, of its documentation (/docs) and of /healthz and /readyz.

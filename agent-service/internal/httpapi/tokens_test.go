@@ -170,7 +170,7 @@ func TestAnInstalledSystemReportsAfterAMonth(t *testing.T) {
 	installed := caller{"X-Secret-Key": found[1]}
 	id := host[strings.LastIndex(host, "/")+1:]
 	assert.Equal(t, 404, w.call(installed, "GET", host+"/first-boot", nil).status, "it reads no first-boot data again")
-	assert.Equal(t, 404, w.call(installed, "POST", "/infra-envs/"+env+"/hosts", map[string]any{"host_id": id}).status, "and registers nobody")
+	assert.Equal(t, 404, w.call(installed, "POST", "/infra-envs/"+env+"/hosts", map[string]any{"host_id": id}).status, "and registers no host")
 
 	w.later(31 * 24 * time.Hour)
 	assert.Equal(t, 401, w.call(caller{"X-Secret-Key": token}, "GET", host, nil).status, "the agent's is over")
@@ -204,7 +204,7 @@ func TestAStreamOfEventsEndsWithItsToken(t *testing.T) {
 		require.Less(t, revoked.status, 300, revoked.raw)
 		select {
 		case all := <-ended:
-			assert.NotContains(t, all, c.event, "what comes after it is not shown")
+			assert.NotContains(t, all, c.event, "later events are not shown")
 		case <-time.After(patience):
 			t.Fatal("the stream goes on")
 		}

@@ -44,7 +44,7 @@ const (
 )
 
 // Catalog has the live images that are configured. An image is fetched when it is first asked for and kept by its checksum, so that
-// the same image is fetched once, and another one at the same address is refused. One that cannot be had keeps nobody from the others.
+// the same image is fetched once, and another one at the same address is refused. One that cannot be fetched does not block the others.
 type Catalog struct {
 	// Directory is where images are kept.
 	Directory string
@@ -54,7 +54,7 @@ type Catalog struct {
 	Client *http.Client
 	// Stall and Pause are those of this package if zero.
 	Stall, Pause time.Duration
-	// Log hears why images could not be had; nil for nobody.
+	// Log receives why images could not be fetched; nil logs nothing.
 	Log *zap.Logger
 
 	mu    sync.Mutex
@@ -74,7 +74,7 @@ type FetchError struct {
 	cause   error
 }
 
-// Error implements error. Addresses, which may hold a password, and paths are not in it: anybody may ask for an image.
+// Error implements error. Addresses, which may hold a password, and paths are not in it: any client may ask for an image.
 func (e *FetchError) Error() string {
 	cause := e.cause
 	for failed := (*url.Error)(nil); errors.As(cause, &failed); {
@@ -89,7 +89,7 @@ func (e *FetchError) Error() string {
 // Unwrap is the cause.
 func (e *FetchError) Unwrap() error { return e.cause }
 
-// Base opens an image, empty name for the default of the architecture. Who asks waits for an image that is fetched; the fetch does not end with who asked.
+// Base opens an image, empty name for the default of the architecture. The caller waits for an image that is fetched; the fetch does not end with the caller.
 func (c *Catalog) Base(ctx context.Context, name, architecture string) (*Base, error) {
 	version, err := c.find(name, architecture)
 	if err != nil {

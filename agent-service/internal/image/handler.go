@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package image serves discovery images: a live image, configured by address and checksum, with an overlay for each InfraEnv that is put on while it
-// is sent. Nothing is copied. It depends on nothing else of the service, so that it can run as a process of its own.
+// is sent, without a copy. It depends on nothing else of the service, so that it can run as a process of its own.
 package image
 
 import (
@@ -106,7 +106,7 @@ func (h *Handler) rendered(ctx context.Context, key string) (*rendered, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Whoever waits for a live image may go, and nothing else waits.
+	// Only this request waits for a live image, and it may be cancelled.
 	if _, err := h.Catalog.Base(ctx, d.Version, d.Architecture); err != nil {
 		return nil, err
 	}

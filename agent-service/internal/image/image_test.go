@@ -191,7 +191,7 @@ func TestTheImageCarriesTheOverlayAndNothingElseChanges(t *testing.T) {
 	assert.True(t, bytes.HasPrefix(got[line:], []byte("console=tty1 coreos.liveiso=x ip=dhcp\n#")), "%q", got[line:line+80])
 	copy(got[line:line+1024], before[line:line+1024])
 	copy(got[begin:begin+areaSize], before[begin:begin+areaSize])
-	assert.True(t, bytes.Equal(before, got), "nothing but the two areas may change")
+	assert.True(t, bytes.Equal(before, got), "only the two areas may change")
 }
 
 func TestPartsForNetworkBoot(t *testing.T) {
@@ -272,7 +272,7 @@ func TestAnImageCanBeTriedFromAfar(t *testing.T) {
 
 	proxy := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(proxy.Close)
-	assert.Nil(t, image.Try(t.Context(), http.DefaultClient, proxy.URL, "one"), "what a proxy says is not about images")
+	assert.Nil(t, image.Try(t.Context(), http.DefaultClient, proxy.URL, "one"), "an answer of a proxy is not about images")
 	proxy.Close()
 	assert.Nil(t, image.Try(t.Context(), http.DefaultClient, proxy.URL, "one"))
 }

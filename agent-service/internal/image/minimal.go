@@ -66,7 +66,7 @@ func (p pieced) ReadAt(into []byte, offset int64) (int, error) {
 	return n, nil
 }
 
-// Minimal is the image without its root file system. Nothing is copied. An image without a root file system is its own minimal form.
+// Minimal is the image without its root file system, without a copy. An image without a root file system is its own minimal form.
 func (b *Base) Minimal() (*Base, error) {
 	if _, ok := b.files[rootfsPath]; !ok {
 		return b, nil
@@ -241,7 +241,7 @@ func PackMinimal(full, minimal []byte) ([]byte, error) {
 
 func (e extent) of(image []byte) []byte { return image[e.offset : e.offset+e.length] }
 
-// ReplaceFile puts content into a file of an image, at the place that the file has. What remains of it stays as it is.
+// ReplaceFile puts content into a file of an image, at the place that the file has. The rest of the file stays as it is.
 func ReplaceFile(image []byte, path string, content []byte) error {
 	found, err := files(bytes.NewReader(image))
 	if err != nil {

@@ -55,7 +55,7 @@ func TestAMinimalImageIsTheSameWithoutItsRootFileSystem(t *testing.T) {
 	at := bytes.Index(before, []byte(config)) + len(config)
 	copy(got[at:at+1024], before[at:at+1024])
 	clear(got[begin : begin+areaSize])
-	assert.True(t, bytes.Equal(before, got), "nothing but the two areas may change")
+	assert.True(t, bytes.Equal(before, got), "only the two areas may change")
 
 	for _, part := range []string{"bytes=0-99", "bytes=34816-69999", "bytes=-5000"} {
 		ranged, piece := fetch(t, url+"/images/one/discovery.iso", "Range", part)
@@ -74,7 +74,7 @@ func TestAMinimalImageIsTheSameWithoutItsRootFileSystem(t *testing.T) {
 	assert.NotEqual(t, response.Header.Get("ETag"), whole.Header.Get("ETag"))
 }
 
-func TestWhatHasNoMinimalFormSaysSo(t *testing.T) {
+func TestImagesWithoutAMinimalForm(t *testing.T) {
 	url := serve(t, liveImage(t, nil), &source{minimal: true, overlay: image.Overlay{Ignition: []byte("{}")}})
 	refused, reason := fetch(t, url+"/images/one/discovery.iso")
 	assert.Equal(t, http.StatusConflict, refused.StatusCode)
@@ -91,11 +91,11 @@ func TestWhatHasNoMinimalFormSaysSo(t *testing.T) {
 
 func TestADamagedRecipeIsNoImage(t *testing.T) {
 	for name, change := range map[string]func(recipe []byte){
-		"what it is": func(recipe []byte) { recipe[0]++ },
-		"version":    func(recipe []byte) { recipe[8]++ },
-		"files":      func(recipe []byte) { recipe[17]++ },
-		"content":    func(recipe []byte) { recipe[len(recipe)/2]++ },
-		"end":        func(recipe []byte) { clear(recipe[len(recipe)-40:]) },
+		"its magic": func(recipe []byte) { recipe[0]++ },
+		"version":   func(recipe []byte) { recipe[8]++ },
+		"files":     func(recipe []byte) { recipe[17]++ },
+		"content":   func(recipe []byte) { recipe[len(recipe)/2]++ },
+		"end":       func(recipe []byte) { clear(recipe[len(recipe)-40:]) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			version, _ := withMinimal(t, change)

@@ -134,7 +134,7 @@ func (e *TooLargeError) Error() string {
 // Room is what live images have for an overlay: those of CoreOS, and ours.
 const Room = 256 << 10
 
-// spare is for what changes in an overlay without anybody changing it, such as tokens.
+// spare is room for parts of an overlay that change by themselves, such as tokens.
 const spare = 4 << 10
 
 // Check says before there is a live image whether the overlay will fit into one: a TooLargeError where it will not.

@@ -53,7 +53,7 @@ func TestValuesThatNoMachineCanJoinWithAreRefused(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestARecordIsReadAsWritten(t *testing.T) {
 	text, err := json.Marshal(values())
 	require.NoError(t, err)
 	read, err := join.Read(text)

@@ -48,12 +48,12 @@ func TestEveryVerbHasAnAnswerInEveryState(t *testing.T) {
 	}
 }
 
-func TestWhatMachinesAndTheServiceDoIsNeverAnError(t *testing.T) {
+func TestEventsOfMachinesAndTheServiceAreNeverErrors(t *testing.T) {
 	for _, s := range lifecycle.States {
 		for _, v := range []lifecycle.Verb{lifecycle.Refresh, lifecycle.TimeOut, lifecycle.Supersede, lifecycle.LoseMedia, lifecycle.Fail} {
 			for _, f := range lifecycle.AllFacts() {
 				if o := lifecycle.Apply(s, v, f); o.Refusal != "" {
-					require.Fail(t, "nobody asked", "%s in %s", v, s)
+					require.Fail(t, "not requested", "%s in %s", v, s)
 				}
 			}
 		}

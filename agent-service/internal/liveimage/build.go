@@ -91,7 +91,7 @@ func Build(parts Parts, work, out string) error {
 	if err := image.ReplaceFile(whole, image.MinimalPath, recipe); err != nil {
 		return err
 	}
-	return os.WriteFile(out, whole, 0o644) //nolint:gosec // everybody may read
+	return os.WriteFile(out, whole, 0o644) //nolint:gosec // world-readable
 }
 
 // started are the configurations of the boot loaders for a kernel with these RAM disks, and where the kernel's command line is in them.
@@ -209,6 +209,6 @@ func Pack(files []image.File) ([]byte, error) {
 	if err := errors.Join(image.WriteArchive(compressor, files), compressor.Close()); err != nil {
 		return nil, err
 	}
-	// What follows begins at a multiple of four, as the kernel wants it.
+	// The next archive begins at a multiple of four, as the kernel requires.
 	return append(packed.Bytes(), make([]byte, (4-packed.Len()%4)%4)...), nil
 }

@@ -96,7 +96,7 @@ func guid(name string) string {
 const epoch = 315532800
 
 func fillDisk(to string, s System, files map[string][]byte) error {
-	// The file system has no other way to be told its times.
+	// The file system has no other way to set its times.
 	if err := os.Setenv("SOURCE_DATE_EPOCH", strconv.Itoa(epoch)); err != nil {
 		return err
 	}

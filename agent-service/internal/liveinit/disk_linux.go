@@ -42,7 +42,7 @@ func disk() error {
 			time.Sleep(100 * time.Millisecond) //nolint:forbidigo // the kernel brings disks when it finds them
 		}
 	}
-	if err := os.MkdirAll(diskAt, 0o755); err != nil { //nolint:gosec // everybody may look
+	if err := os.MkdirAll(diskAt, 0o755); err != nil { //nolint:gosec // world-readable
 		return err
 	}
 	if err := unix.Mount("/dev/"+name, diskAt, "vfat", unix.MS_SYNCHRONOUS, ""); err != nil {

@@ -100,7 +100,7 @@ func mounts() error {
 				continue
 			}
 		}
-		if err := os.MkdirAll(m.at, 0o755); err != nil { //nolint:gosec // everybody may look
+		if err := os.MkdirAll(m.at, 0o755); err != nil { //nolint:gosec // world-readable
 			errs = append(errs, err)
 		}
 		if err := unix.Mount(m.kind, m.at, m.kind, 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
@@ -166,7 +166,7 @@ type FileSet map[string]File
 // Write puts the files in place.
 func (f FileSet) Write() error {
 	for path, one := range f {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // everybody may look
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // world-readable
 			return err
 		}
 		if err := os.WriteFile(path, one.Content, one.Mode); err != nil {

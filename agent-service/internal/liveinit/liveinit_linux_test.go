@@ -75,7 +75,7 @@ func TestLeases(t *testing.T) {
 	assert.Equal(t, 90*time.Second, l.duration)
 
 	kind, _ = parse(answer([4]byte{9}, optionKind, 1, offer), id)
-	assert.Zero(t, kind, "it answers somebody else")
+	assert.Zero(t, kind, "it answers another client")
 	kind, _ = parse(answer(id, optionKind, 1, offer, optionServer, 4, 1), id)
 	assert.Zero(t, kind, "it is cut off")
 	packet := message(id, net.HardwareAddr{2, 0, 0, 0, 0, 1}, request, l)

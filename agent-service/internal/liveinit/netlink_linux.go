@@ -50,7 +50,7 @@ func encode(attributes []attribute) []byte {
 	return encoded
 }
 
-// change has the kernel change the network (rtnetlink). What is there already is replaced.
+// change has the kernel change the network (rtnetlink). Existing settings are replaced.
 func change(kind uint16, message any, attributes ...attribute) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -136,7 +136,7 @@ func addVLAN(name string, base int, id uint16) (int, error) {
 	return made.Index, nil
 }
 
-// resolver is who answers questions for names. What was stated has precedence over what DHCP offers.
+// resolver is the DNS server. A stated one has precedence over what DHCP offers.
 func resolver(servers []netip.Addr, search []string) error {
 	var lines []byte
 	if len(search) > 0 {
@@ -149,5 +149,5 @@ func resolver(servers []netip.Addr, search []string) error {
 	for _, server := range slices.Compact(servers) {
 		lines = append(lines, "nameserver "+server.String()+"\n"...)
 	}
-	return os.WriteFile("/etc/resolv.conf", lines, 0o644) //nolint:gosec // everybody may look
+	return os.WriteFile("/etc/resolv.conf", lines, 0o644) //nolint:gosec // world-readable
 }

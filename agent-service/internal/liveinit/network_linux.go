@@ -167,7 +167,7 @@ func (n *networks) take(i net.Interface, l *lease) error {
 		return fmt.Errorf("setting the address of %s: %w", i.Name, err)
 	}
 	if l.router != nil {
-		// What is stated has precedence.
+		// Stated settings have precedence.
 		via := route{to: netip.PrefixFrom(netip.IPv4Unspecified(), 0), via: netip.AddrFrom4([4]byte(l.router.To4())), metric: uint32(100 + i.Index)} //nolint:gosec // indexes are small
 		if err := addRoute(i.Index, via); err != nil {
 			return fmt.Errorf("setting the route of %s: %w", i.Name, err)

@@ -57,7 +57,7 @@ func TestACardIsConfiguredAsItsProfilesState(t *testing.T) {
 	assert.True(t, found.links[0].dhcp)
 	found, err = profiled(rendered(t, installedState), "52:54:00:00:00:ac")
 	require.NoError(t, err)
-	assert.Nil(t, found, "nothing is stated for it")
+	assert.Nil(t, found, "it has no statement")
 }
 
 func TestAProfileThatCannotBeReadIsTold(t *testing.T) {

@@ -125,7 +125,7 @@ func unpack(from io.Reader, to string) error {
 		}
 		at := filepath.Join(to, filepath.Join("/", file))
 		if mode&0o170000 == 0o040000 {
-			err = os.MkdirAll(at, 0o755) //nolint:gosec // everybody may look
+			err = os.MkdirAll(at, 0o755) //nolint:gosec // world-readable
 		} else if err = os.WriteFile(at+".part", content[:size], os.FileMode(mode)&os.ModePerm); err == nil {
 			err = os.Rename(at+".part", at)
 		}

@@ -67,7 +67,7 @@ func TestALockOutOfOrderPanics(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := func() {
-				stop := domain.Refuse(domain.Conflict, "Stop", "nothing is kept")
+				stop := domain.Refuse(domain.Conflict, "Stop", "roll back")
 				err := lockorder.Check(db).Update(t.Context(), func(ctx context.Context, tx transaction.Tx) error {
 					for _, step := range c.steps {
 						if err := step(ctx, tx); err != nil {

@@ -157,7 +157,7 @@ dns-search=example.com;
 	assert.Equal(t, found, again, "replicas render the same")
 }
 
-func TestWhatIsNamedAndNotStatedHasAProfile(t *testing.T) {
+func TestANamedCardWithoutStatementHasAProfile(t *testing.T) {
 	t.Parallel()
 	found, err := statement(`
 interfaces:
@@ -192,9 +192,9 @@ func TestAMachineFindsItsStatement(t *testing.T) {
 		return name
 	}
 	assert.Equal(t, "enp1s0", primary(map[string]string{"52:54:00:00:00:aa": "enp1s0", "52:54:00:00:00:ab": "enp2s0"}), "the first statement that names a card")
-	assert.Equal(t, "eth0", primary(map[string]string{"52:54:00:00:00:ab": "enp2s0"}), "what the machine calls it is not known")
+	assert.Equal(t, "eth0", primary(map[string]string{"52:54:00:00:00:ab": "enp2s0"}), "the machine's own name of the card is unknown")
 	assert.Equal(t, "eth0", primary(map[string]string{"52:54:00:00:00:aa": "enp1s0\nmode=active-backup"}), "this is no name")
-	assert.Empty(t, upper.Cards[0].Kernel, "what was read stays as it is")
+	assert.Empty(t, upper.Cards[0].Kernel, "the argument is not changed")
 	assert.Nil(t, nmstate.For(all, map[string]string{"52:54:00:00:00:01": "eth0", "": "eth1"}))
 	assert.Nil(t, nmstate.For(nil, map[string]string{"52:54:00:00:00:aa": "eth0"}))
 }
@@ -220,7 +220,7 @@ func TestNetworkManagerReadsProfiles(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeUsedIsSaid(t *testing.T) {
+func TestUnusableNetworksAreRefused(t *testing.T) {
 	t.Parallel()
 	for state, says := range map[string]string{
 		"interfaces: 7": "cannot unmarshal",
@@ -251,7 +251,7 @@ func FuzzKeyfiles(f *testing.F) {
 	f.Fuzz(func(t *testing.T, state string) {
 		found, err := statement(state).Keyfiles()
 		_, _, same := statement(state).Netplan()
-		assert.Equal(t, err, same, "what NetworkManager can use, netplan can")
+		assert.Equal(t, err, same, "netplan accepts what NetworkManager accepts")
 		for name, content := range found.Files {
 			assert.NotContains(t, name, "/")
 			for line := range strings.Lines(content) {

@@ -219,7 +219,7 @@ func prepare() error {
 		return err
 	}
 	unix.Sync()
-	if err := os.MkdirAll(filepath.Dir(preparedPath), 0o755); err != nil { //nolint:gosec // everybody may look
+	if err := os.MkdirAll(filepath.Dir(preparedPath), 0o755); err != nil { //nolint:gosec // world-readable
 		return err
 	}
 	return os.WriteFile(preparedPath, nil, 0o600)
@@ -264,7 +264,7 @@ func copyFile(from, to string, mode os.FileMode) error {
 // overlay keeps changes of a directory on the file system for data.
 func overlay(dir string) error {
 	upper, work := dataPath+"/lib/muster/overlay"+dir, dataPath+"/lib/muster/overlay-work"+dir
-	if err := errors.Join(os.MkdirAll(upper, 0o755), os.MkdirAll(work, 0o755)); err != nil { //nolint:gosec // everybody may look
+	if err := errors.Join(os.MkdirAll(upper, 0o755), os.MkdirAll(work, 0o755)); err != nil { //nolint:gosec // world-readable
 		return err
 	}
 	if err := unix.Mount("overlay", dir, "overlay", 0, "lowerdir="+dir+",upperdir="+upper+",workdir="+work); err != nil {

@@ -24,7 +24,7 @@ type mount struct {
 }
 
 func (m mount) mount() error {
-	if err := os.MkdirAll(m.at, 0o755); err != nil && !errors.Is(err, unix.EROFS) { //nolint:gosec // everybody may look
+	if err := os.MkdirAll(m.at, 0o755); err != nil && !errors.Is(err, unix.EROFS) { //nolint:gosec // world-readable
 		return err
 	}
 	if err := unix.Mount(m.kind, m.at, m.kind, m.flags, m.data); err != nil && !errors.Is(err, unix.EBUSY) {
@@ -60,7 +60,7 @@ func ramDisk() error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(newRoot, 0o755); err != nil { //nolint:gosec // everybody may look
+	if err := os.MkdirAll(newRoot, 0o755); err != nil { //nolint:gosec // world-readable
 		return err
 	}
 	if err := unix.Mount(device, newRoot, "squashfs", unix.MS_RDONLY, ""); err != nil {

@@ -101,7 +101,7 @@ func TestTheRestOfTheDiskIsForData(t *testing.T) {
 	old := make([]byte, 1<<20)
 	_, err = file.ReadAt(old, 20480*sectorSize)
 	require.NoError(t, err)
-	assert.Equal(t, make([]byte, 1<<20), old, "what was there is not found again")
+	assert.Equal(t, make([]byte, 1<<20), old, "the old content is erased")
 }
 
 func TestADiskThatIsTooSmallIsTold(t *testing.T) {

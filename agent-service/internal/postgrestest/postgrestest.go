@@ -84,7 +84,7 @@ func Start(t testing.TB) *Server {
 // Up starts the server and waits until it answers.
 func (s *Server) Up() {
 	s.t.Helper()
-	// What else the test cleans up may still need the server, and the context of a test ends before its clean-up.
+	// Other clean-ups of the test may still need the server, and the context of a test ends before its clean-up.
 	s.proc = exec.CommandContext(context.WithoutCancel(s.t.Context()), filepath.Join(s.bin, "postgres"), "-D", s.data, "-p", s.port, "-k", s.dir, "-h", "127.0.0.1", "-F", "-c", "max_connections=200")
 	s.proc.SysProcAttr, s.proc.Stderr = s.attr, &s.log
 	if err := s.proc.Start(); err != nil {

@@ -161,7 +161,7 @@ func (s *Service) NextInstructionsWith(ctx context.Context, key domain.HostKey, 
 	return s.next(ctx, key, &carried, hold)
 }
 
-// ended is the answer to a poll whose token ended while it was held. What the host has to do now is for its next token to ask.
+// ended is the answer to a poll whose token ended while it was held. The host asks for its next steps with its next token.
 func ended(h *domain.Host) Instructions {
 	answer := Instructions{NextSeconds: 1, Revision: h.Revision, Ended: true}
 	if !lifecycle.Installs(h.State) {

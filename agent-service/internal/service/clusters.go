@@ -132,7 +132,7 @@ func (s *Service) UpdateCluster(ctx context.Context, by domain.Principal, id str
 			return domain.Refuse(domain.Conflict, "ClusterInstalling", "cluster %s is being installed: cancel the installation first", id)
 		}
 		c.ClusterSettings = after
-		// It may be what was in the way. What was cancelled begins again when it is no longer held.
+		// The change may remove the obstacle. A cancelled installation begins again when it is no longer held.
 		c.Preparation = domain.Preparation{Cancelled: c.Preparation.Cancelled && before.HoldInstallation == after.HoldInstallation}
 		return nil
 	})
@@ -270,7 +270,7 @@ func (s *Service) ListEvents(ctx context.Context, by domain.Principal, filter do
 		if filter.ClusterID == "" && filter.InfraEnvID == "" && !by.Admin {
 			return domain.Refuse(domain.Invalid, "ScopeMissing", "say of which InfraEnv or cluster: infra_env_id or cluster_id")
 		}
-		// Who asks about an InfraEnv and a cluster sees what the cluster's creator may see; InfraEnv is a filter then.
+		// A query with InfraEnv and cluster shows what the cluster's creator may see; InfraEnv is a filter then.
 		if filter.ClusterID != "" {
 			if c, err := r.Cluster(ctx, filter.ClusterID); err != nil {
 				return err

@@ -104,7 +104,7 @@ func consistent(t *testing.T, path string) (found int) {
 			}
 			assert.Equal(t, 1, bindings["host_registration_succeeded"])
 			if h.ClusterID != "" {
-				assert.Positive(t, bindings["host_bind_succeeded"], "what happened is told")
+				assert.Positive(t, bindings["host_bind_succeeded"], "the binding has an event")
 			}
 		}
 		clusters, err := r.Clusters(ctx, all, domain.ClusterFilter{})

@@ -63,7 +63,7 @@ func TestABoundHostThatIsAwayIsBoundAndFreedWhenItComesBack(t *testing.T) {
 	assert.Equal(t, lifecycle.DisconnectedUnbound, w.state(key), "unbinding does not last for ever")
 }
 
-func TestJumpsOfTheClockDisconnectNobody(t *testing.T) {
+func TestJumpsOfTheClockDisconnectNoHost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	key := w.register(w.infraEnv(alice), "n1")
@@ -138,7 +138,7 @@ func TestASilentHostWhoseAgentStartsAgainIsBack(t *testing.T) {
 	}
 }
 
-func TestADatabaseThatIsAwayDisconnectsNobody(t *testing.T) {
+func TestAnOutageOfTheDatabaseDisconnectsNoHost(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
 	db, err := store.Open(t.Context(), strings.Replace(server.URL, "postgres@", "postgres:secret@", 1))
@@ -155,7 +155,7 @@ func TestADatabaseThatIsAwayDisconnectsNobody(t *testing.T) {
 	require.Equal(t, domain.Unavailable, domain.KindOf(err))
 	_, err = w.RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: uuid.NewString()})
 	require.Equal(t, domain.Unavailable, domain.KindOf(err))
-	w.pass(5 * time.Minute) // nobody polls: their requests fail elsewhere, too
+	w.pass(5 * time.Minute) // no host polls: their requests fail elsewhere, too
 	server.Up()
 	require.Eventually(t, func() bool { return db.Ping(t.Context()) == nil }, patience, 10*time.Millisecond)
 	w.pass(20 * time.Second)
@@ -243,7 +243,7 @@ func TestALiveMachineIsNotTakenOverWithoutItsFingerprint(t *testing.T) {
 	e, foreign := w.infraEnv(alice), w.infraEnv(alice)
 	key := w.register(e, "n1")
 	_, err := w.RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: "1", Fingerprint: "one"})
-	require.NoError(t, err, "what sent none before may send one")
+	require.NoError(t, err, "a host without a fingerprint may send one")
 	for _, infraEnv := range []*domain.InfraEnv{e, foreign} {
 		_, err := w.RegisterHost(t.Context(), infraEnv.ID, domain.NewHost{HostID: key.HostID})
 		assert.Equal(t, "IdentityInUse", domain.ReasonOf(err))
@@ -285,8 +285,8 @@ func TestTwoMachinesWithOneIDAndNoFingerprintAreNotMerged(t *testing.T) {
 	assert.Equal(t, lifecycle.KnownUnbound, w.state(key), "it was switched off")
 }
 
-// TestAMachineOfAnotherOwnerChangesNobodysHost is an id that somebody else's machine has by chance, or says that it has.
-func TestAMachineOfAnotherOwnerChangesNobodysHost(t *testing.T) {
+// TestAMachineOfAnotherOwnerDoesNotChangeAHost registers another owner's machine with an id that is in use.
+func TestAMachineOfAnotherOwnerDoesNotChangeAHost(t *testing.T) {
 	w := newWorld(t)
 	mine, foreign := w.infraEnv(alice), w.infraEnv(bob)
 	kube := func(namespace string) *domain.InfraEnv {
@@ -364,7 +364,7 @@ func TestHeartbeatsCostHardlyAnyStatements(t *testing.T) {
 	assert.Less(t, float64(w.store.Statements.Load()-before)/float64(w.Polls.Load()-polls), 0.1)
 }
 
-func TestWhatIsForbiddenAnswersLikeWhatIsUnknown(t *testing.T) {
+func TestForbiddenObjectsAnswerLikeUnknownOnes(t *testing.T) {
 	w := newWorld(t)
 	e, c := w.infraEnv(alice), w.cluster(alice)
 	key := w.register(e, "n1")
@@ -493,7 +493,7 @@ func TestAnInfraEnvThatIsBeingDeletedTakesNoHosts(t *testing.T) {
 	assert.Equal(t, "InfraEnvDeleting", domain.ReasonOf(err))
 	w.Service = w.restart()
 	_, err = w.GetInfraEnv(t.Context(), alice, e.ID)
-	assert.Equal(t, domain.NotFound, domain.KindOf(err), "what was begun is ended after a restart")
+	assert.Equal(t, domain.NotFound, domain.KindOf(err), "a begun deletion ends after a restart")
 }
 
 func TestAClusterThatGoesFreesItsHosts(t *testing.T) {
@@ -565,7 +565,7 @@ func TestAnEventIsKeptAsItWasReported(t *testing.T) {
 	assert.WithinDuration(t, at.Add(time.Minute), first.LastAt, time.Millisecond)
 	assert.Equal(t, "user", second.Category)
 	assert.JSONEq(t, `{"ms":8}`, string(second.Props))
-	assert.WithinDuration(t, w.clock(), second.LastAt, time.Millisecond, "the future is nobody's to tell of")
+	assert.WithinDuration(t, w.clock(), second.LastAt, time.Millisecond, "an event of the future gets the present time")
 	for _, refused := range []domain.Event{
 		{Name: "n", Severity: domain.Info, Message: "m", Category: "other"},
 		{Name: "n", Severity: domain.Info, Message: "m", Props: json.RawMessage(`"` + strings.Repeat("x", 64<<10) + `"`)},
@@ -687,8 +687,8 @@ func TestMachinesOfAnInfraEnvThatMayComeBackTryAgain(t *testing.T) {
 		assert.Equal(t, domain.Unavailable, domain.KindOf(err), when)
 		service.Tick(t.Context(), w.Service)
 	}
-	assert.False(t, w.StoreAway(), "nothing is wrong with the database")
+	assert.False(t, w.StoreAway(), "the database is available")
 	w.pass(61 * time.Second)
 	_, err := w.TokenGenerations(t.Context(), lost)
-	assert.Equal(t, domain.NotFound, domain.KindOf(err), "nobody restored it")
+	assert.Equal(t, domain.NotFound, domain.KindOf(err), "the host was not restored")
 }

@@ -197,7 +197,7 @@ func (s *Service) MoveHost(ctx context.Context, by domain.Principal, key domain.
 }
 
 // errDryRun undoes the transaction of a dry run.
-var errDryRun = domain.Refuse(domain.Conflict, "DryRun", "nothing was written")
+var errDryRun = domain.Refuse(domain.Conflict, "DryRun", "dry run: no object was written")
 
 // CheckBind is the dry run of BindHost and MoveHost; nothing is written.
 func (s *Service) CheckBind(ctx context.Context, by domain.Principal, key domain.HostKey, clusterID string) (domain.DryRun, error) {

@@ -111,7 +111,7 @@ func (s *Service) ListInfraEnvs(ctx context.Context, by domain.Principal, filter
 }
 
 // UpdateInfraEnv lets change edit the settings in a transaction; whatever it empties is cleared. An error of change is
-// returned as it is. Nothing is written where nothing changed, and ImageUpdatedAt moves only when the image's content does.
+// returned as it is. An equal one is not written, and ImageUpdatedAt moves only when the image's content does.
 func (s *Service) UpdateInfraEnv(ctx context.Context, by domain.Principal, id string, change func(*domain.InfraEnvSettings) error) (*domain.InfraEnv, error) {
 	var e *domain.InfraEnv
 	err := s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) (err error) {

@@ -202,7 +202,7 @@ func TestTheRegistryIsAskedOfBoundHostsToo(t *testing.T) {
 	require.Equal(t, lifecycle.Known, w.state(key))
 	slow := asked()
 
-	// What was asked about registries says nothing about the image of the installation.
+	// The check of registries does not cover the image of the installation.
 	w.jump(time.Second)
 	_, err = w.InstallCluster(t.Context(), alice, c.ID)
 	require.NoError(t, err)
@@ -232,7 +232,7 @@ func TestWhyAnInstallationFailedIsSaidOfTheHostAndOfTheCluster(t *testing.T) {
 			_, err := w.ReportProgress(w.t.Context(), key, domain.ProgressReport{Stage: lifecycle.StageFailed, Info: reason})
 			require.NoError(w.t, err)
 		}, []string{`"https://images.example.com/disk.raw.gz": connection refused`, "(stage Configuring)"}},
-		"nothing is heard": {lifecycle.StageWriting, func(w *world, _ domain.HostKey) { w.pass(4 * time.Minute) },
+		"no report arrives": {lifecycle.StageWriting, func(w *world, _ domain.HostKey) { w.pass(4 * time.Minute) },
 			[]string{"it stopped communicating", "(stage Writing image to disk)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -264,7 +264,7 @@ func TestWhyAnInstallationFailedIsSaidOfTheHostAndOfTheCluster(t *testing.T) {
 	}
 }
 
-func TestWhoeverEndsAnInstallationEndsTheWriting(t *testing.T) {
+func TestTheEndOfAnInstallationEndsTheWriting(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(w *world, c *domain.Cluster) error{
 		"reset": func(w *world, c *domain.Cluster) error {
@@ -334,7 +334,7 @@ func TestAnImageThatCannotBeDownloadedIsNamedAndNotTriedAtOnceAgain(t *testing.T
 
 	changed, err := w.UpdateCluster(t.Context(), alice, c.ID, func(s *domain.ClusterSettings) error { s.SSHPublicKey = "key"; return nil })
 	require.NoError(t, err)
-	assert.Empty(t, changed.Preparation, "what was in the way may be mended")
+	assert.Empty(t, changed.Preparation, "the obstacle may be removed")
 	attempt()
 	w.jump(time.Second)
 	w.install(c, keys)
@@ -344,7 +344,7 @@ func TestAnImageThatCannotBeDownloadedIsNamedAndNotTriedAtOnceAgain(t *testing.T
 	assert.Empty(t, installing.Preparation)
 }
 
-func TestWhatWasCancelledBeforeItsStartWaitsForTheUser(t *testing.T) {
+func TestACancelledPreparationWaitsForTheUser(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, keys := w.ready(1)
@@ -371,7 +371,7 @@ func TestWhatWasCancelledBeforeItsStartWaitsForTheUser(t *testing.T) {
 	assert.Equal(t, lifecycle.ClusterInstalling, w.clusterState(c.ID))
 }
 
-func TestWhoIsReadyOnlyAfterTheClusterIsInstalledByItself(t *testing.T) {
+func TestAHostThatIsReadyAfterAnAutomaticInstallation(t *testing.T) {
 	t.Parallel()
 	for name, complete := range map[string]func(w *world, c *domain.Cluster, keys []domain.HostKey){
 		"all hosts are done": func(w *world, _ *domain.Cluster, keys []domain.HostKey) {
@@ -459,7 +459,7 @@ func TestHostsOfOneIDAreTwoHostsOfACluster(t *testing.T) {
 	assert.Contains(t, h.StateInfo, "has an address that this host has, too")
 }
 
-func TestWhoJoinsLaterIsAsLargeAsAWorker(t *testing.T) {
+func TestADayTwoHostNeedsTheHardwareOfAWorker(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Minimums = maps.Clone(validate.DefaultMinimums)
@@ -633,7 +633,7 @@ func TestAMoveChecksTheDestinationFirst(t *testing.T) {
 	assert.Equal(t, "ClusterNotAccepting", domain.ReasonOf(err))
 	h, err := w.GetHost(t.Context(), alice, keys[0])
 	require.NoError(t, err)
-	assert.Equal(t, c.ID, h.ClusterID, "nothing happened to the source")
+	assert.Equal(t, c.ID, h.ClusterID, "the source is unchanged")
 	_, err = w.MoveHost(t.Context(), alice, busyKeys[0], c.ID)
 	assert.Equal(t, "HostInstalling", domain.ReasonOf(err))
 	w.progress(busyKeys[0], lifecycle.StageWriting, lifecycle.StageRebooting, lifecycle.StageDone)
@@ -731,7 +731,7 @@ func TestAClusterKeepsItsHostsWhileItInstalls(t *testing.T) {
 	_, err = w.UnbindHost(t.Context(), alice, keys[0])
 	require.NoError(t, err)
 
-	// Who cancels gets the hosts out.
+	// A cancellation releases the hosts.
 	c, keys = w.ready(1)
 	w.install(c, keys)
 	_, err = w.CancelCluster(t.Context(), alice, c.ID)
@@ -799,7 +799,7 @@ func TestAnInstalledSystemTrustsAndReachesWhatItIsToldTo(t *testing.T) {
 			require.NoError(t, json.Unmarshal(host, &facts))
 			assert.Equal(t, trusted, facts["ca"])
 			assert.Equal(t, "http://proxy.example.com/100%25", facts["https_proxy"])
-			assert.NotContains(t, facts, "http_proxy", "what is not set is not there")
+			assert.NotContains(t, facts, "http_proxy", "unset fields are absent")
 		})
 	}
 }
@@ -921,7 +921,7 @@ func TestAnAgentThatKeepsEndingFailsItsInstallation(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, h.StateInfo, "ended again and again")
 
-	// What comes after a reset begins with all its attempts.
+	// An installation after a reset begins with all its attempts.
 	_, err = w.ResetCluster(t.Context(), alice, c.ID)
 	require.NoError(t, err)
 	h, err = w.GetHost(t.Context(), admin, keys[0])
@@ -993,7 +993,7 @@ func TestAHostThatCameBackWithoutItsPastIsRestored(t *testing.T) {
 		assert.Equal(t, "master", h.Role, name)
 		_, err = w.InstallHost(t.Context(), domain.Kubernetes, key)
 		require.Error(t, err, name)
-		assert.Empty(t, w.steps(key), "nothing is written")
+		assert.Empty(t, w.steps(key), "no disk is written")
 		_, err = w.RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: key.HostID, BootID: "2"})
 		assert.Equal(t, "HostInstalled", domain.ReasonOf(err), name)
 		again, err := w.RestoreHost(t.Context(), domain.Kubernetes, key, from)

@@ -12,7 +12,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
-// DesiredHost is all that a custom resource states of a host. What it leaves empty is cleared.
+// DesiredHost is all that a custom resource states of a host. Empty fields are cleared.
 type DesiredHost struct {
 	// ClusterID is the cluster that the host shall be bound to, empty for none. A binding to a cluster that is no custom resource is left alone:
 	// it was made over REST, and ends there.

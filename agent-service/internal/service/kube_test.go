@@ -45,7 +45,7 @@ func TestAWishIsGrantedWholeOrNotAtAll(t *testing.T) {
 	}
 	again, err := grant(second.ID, wanted)
 	require.NoError(t, err)
-	assert.Equal(t, h.Revision, again.Revision, "nothing is written for what is so already")
+	assert.Equal(t, h.Revision, again.Revision, "an equal state is not written")
 	_, err = grant(uuid.NewString(), wanted)
 	assert.Equal(t, "ClusterNotFound", domain.ReasonOf(err))
 

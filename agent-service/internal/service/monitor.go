@@ -72,7 +72,7 @@ const (
 	pruneBatches = 10
 )
 
-// pruneEvents deletes events that are older than they are kept. What is left of many is deleted with the next ticks.
+// pruneEvents deletes events that are older than they are kept. The rest of many is deleted with the next ticks.
 func (s *Service) pruneEvents(ctx context.Context, now time.Duration) {
 	for range pruneBatches {
 		n, err := s.engine.Store.PruneEvents(ctx, s.Now().Add(-s.EventRetention), pruneBatch)
@@ -172,7 +172,7 @@ func (s *Service) mergePolls(ctx context.Context) {
 		return
 	}
 	s.pollsRead = mark
-	// What is news was saved since the last look, and came not longer than that before.
+	// New reports were saved since the last look, and came not longer than that before.
 	longest := 2 * s.SaveInterval
 	for _, one := range polls {
 		if s.engine.Hosts.Merge(one, longest) {

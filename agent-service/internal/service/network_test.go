@@ -111,7 +111,7 @@ func TestAnInstalledSystemHasTheNetworkThatIsStatedForIt(t *testing.T) {
 	for i, is := range []struct{ address, primary string }{{"192.0.2.11", "enp2s0"}, {"192.0.2.12", "eno1"}, {}, {"192.0.2.12", "second"}} {
 		profiles := w.profiles(keys[i])
 		if is.address == "" {
-			assert.Empty(t, profiles, "nothing is stated for it")
+			assert.Empty(t, profiles, "it has no statement")
 			continue
 		}
 		assert.ElementsMatch(t, []string{"first.nmconnection", "second.nmconnection", "bond0.nmconnection"}, slices.Collect(maps.Keys(profiles)))
@@ -149,7 +149,7 @@ ethernets:
 bonds:
   bond0: {interfaces: [enp1s0, enp2s0], parameters: {mode: active-backup, primary: enp2s0}, addresses: [192.0.2.11/24], accept-ra: false, link-local: []}
 `, config(keys[0]))
-	assert.Empty(t, config(keys[1]), "nothing is stated for it")
+	assert.Empty(t, config(keys[1]), "it has no statement")
 	data, _, err := w.FirstBoot(t.Context(), keys[0])
 	require.NoError(t, err)
 	assert.Equal(t, "bond0.nmconnection first.nmconnection second.nmconnection ", string(data), "a template of one's own has the profiles, whatever reads them")
@@ -165,7 +165,7 @@ func TestANetworkThatCannotBeUsedDoesNotKeepAHostFromInstalling(t *testing.T) {
 		"a name that leaves the directory":      {`interfaces: [{name: ../../../etc/shadow, type: ethernet}]`, `cannot be used: interface "../../../etc/shadow": its name is not one of an interface`, nil},
 		"a port that leaves it":                 {`interfaces: [{name: b, type: bond, link-aggregation: {mode: 802.3ad, port: ["../../a"]}}]`, `interface "../../a"`, nil},
 		"a setting that brings a line with it":  {`interfaces: [{name: b, type: bond, link-aggregation: {mode: "802.3ad\nprimary=x"}}]`, "is not an option of a bond", nil},
-		"what is no statement":                  {`interfaces: 7`, "cannot be used: ", nil},
+		"a number as interfaces":                {`interfaces: 7`, "cannot be used: ", nil},
 		"an interface that is not understood":   {`interfaces: [{name: first, type: ethernet}, {name: br0, type: linux-bridge}]`, "not understood and left out: br0 (linux-bridge)", []string{"first.nmconnection"}},
 		"nothing, and a card with an odd name.": {bonded("192.0.2.11"), "", []string{"bond0.nmconnection", "first.nmconnection", "second.nmconnection"}},
 	} {

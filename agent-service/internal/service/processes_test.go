@@ -206,7 +206,7 @@ func (l *life) told() []string {
 	return lines
 }
 
-// TestADeathAtEveryTransaction kills the service at each transaction of a life, before its commit and after it, when nobody has the answer. Who asked asks
+// TestADeathAtEveryTransaction kills the service at each transaction of a life, before its commit and after it, when no caller has the answer. The caller asks
 // again, and in the end everything is as in a life without a death: hosts, clusters, and what was told of them.
 func TestADeathAtEveryTransaction(t *testing.T) {
 	t.Parallel()

@@ -126,7 +126,7 @@ func TestARefreshWakesNobodyElse(t *testing.T) {
 	service.Review(w.Service, c.ID, true)
 	woken := service.Woken(w.Service, keys[2])
 	w.reply(keys[0], agentproto.StepConnectivity, 0, connectivity(false, keys[1]))
-	assert.False(t, woken(), "nothing of it changed")
+	assert.False(t, woken(), "the host did not change")
 	w.inventory(keys[0], "n2", 0, 0)
 	assert.True(t, woken(), "its name is another one's now")
 }

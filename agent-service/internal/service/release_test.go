@@ -171,7 +171,7 @@ func TestAMachineIsNotFreeByWhatItSays(t *testing.T) {
 	step, args := s.asked()
 	require.NotNil(t, step)
 	for name, reply := range map[string]agentproto.StepReply{
-		"nothing was asked":           premature,
+		"no step was sent":            premature,
 		"another step":                {Type: step.Type, ID: "wipe-disk-00000000", Output: agentproto.Argument(agentproto.WipeReply(args))},
 		"nothing":                     {Type: step.Type, ID: step.ID},
 		"no disk":                     {Type: step.Type, ID: step.ID, Output: `{"disks":[]}`},
@@ -185,7 +185,7 @@ func TestAMachineIsNotFreeByWhatItSays(t *testing.T) {
 	}
 	s.wiped(step, args)
 	assert.Equal(t, lifecycle.KnownUnbound, w.state(s.key))
-	// What it says again is of a release that has ended.
+	// Its repeated reply is of a release that has ended.
 	s.wiped(step, args)
 	assert.Equal(t, lifecycle.KnownUnbound, w.state(s.key))
 }
@@ -200,7 +200,7 @@ func TestAMachineIsWipedAsItsInfraEnvSays(t *testing.T) {
 	}{
 		"by default nothing":            {},
 		"nothing":                       {wipe: domain.WipeNone},
-		"what was written":              {wipe: domain.WipeInstalledDisk, want: []string{installedSerial}},
+		"the installed disk":            {wipe: domain.WipeInstalledDisk, want: []string{installedSerial}},
 		"everything":                    {wipe: domain.WipeAllDisks, want: []string{installedSerial, otherSerial}},
 		"everything that can be":        {wipe: domain.WipeAllDisks, want: []string{installedSerial}, change: func(i *hardware.Inventory) { i.Disks[1].InstallationEligibility.Eligible = false }},
 		"a disk that has no serial now": {wipe: domain.WipeAllDisks, change: func(i *hardware.Inventory) { i.Disks[1].Serial = "" }, says: "without a serial number"},

@@ -50,7 +50,7 @@ func replicas(t *testing.T, apart *atomic.Int64) (one, two *world) {
 	return one, two
 }
 
-func TestClocksOfReplicasThatDifferDisconnectNobody(t *testing.T) {
+func TestDifferentClocksOfReplicasDisconnectNoHost(t *testing.T) {
 	t.Parallel()
 	var apart atomic.Int64
 	one, two := replicas(t, &apart)
@@ -153,9 +153,9 @@ func TestAMachineThatAppearsElsewhereIsDisconnectedAtAllReplicas(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return !two.Seen(keys[0]).Connected }, patience, 10*time.Millisecond)
 	two.reply(keys[1], agentproto.StepNTP, 0, `{"ntp_sources":[{"source_name":"ntp.example.com","source_state":"synced"}]}`)
-	assert.Equal(t, lifecycle.Disconnected, two.state(keys[0]), "what another host of the cluster says does not bring it back")
+	assert.Equal(t, lifecycle.Disconnected, two.state(keys[0]), "a report of another host of the cluster does not bring it back")
 	two.steps(keys[0])
-	assert.Equal(t, lifecycle.Known, two.state(keys[0]), "what polls is connected")
+	assert.Equal(t, lifecycle.Known, two.state(keys[0]), "a host that polls is connected")
 }
 
 func TestReplicasShareHostsAndHeartbeats(t *testing.T) {

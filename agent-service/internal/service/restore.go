@@ -11,7 +11,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
-// RestoreCluster makes a cluster installed that was installed before the service lost its data. Nothing changes where it is.
+// RestoreCluster makes a cluster installed that was installed before the service lost its data. A cluster that is installed already stays as it is.
 func (s *Service) RestoreCluster(ctx context.Context, by domain.Principal, id string, from domain.Restored) (*domain.Cluster, error) {
 	return s.changeCluster(ctx, by, id, func(_ context.Context, w *transaction.Work, c *domain.Cluster, _ []*domain.Host) error {
 		if hostplan.TakesDayTwo(c) {

@@ -22,7 +22,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
-// Options of the service. What is empty has the documented default.
+// Options of the service. Empty fields have the documented default.
 type Options struct {
 	// DisconnectAfter is how long an agent may be silent. Default 3 minutes.
 	DisconnectAfter time.Duration

@@ -81,7 +81,7 @@ func (w *world) clock() time.Time {
 	return w.now
 }
 
-// jump moves the clock at once, as a suspended machine or somebody who sets the time does.
+// jump moves the clock at once, as a suspended machine or a user who sets the time does.
 func (w *world) jump(d time.Duration) {
 	w.mu.Lock()
 	w.now = w.now.Add(d)
@@ -212,7 +212,7 @@ func TestAHostIsDiscoveredBoundMovedAndFreed(t *testing.T) {
 	assert.NotContains(t, w.events(domain.EventFilter{ClusterID: two.ID}), "host_registration_succeeded", "a creator sees the bound period only")
 }
 
-func TestWhatAClusterCallsAHostStaysInTheCluster(t *testing.T) {
+func TestTheNameOfAHostInAClusterStaysInTheCluster(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	e, one, two := w.infraEnv(alice), w.cluster(alice), w.cluster(alice)
@@ -297,7 +297,7 @@ func TestAMachineInTwoInfraEnvsIsTwoHosts(t *testing.T) {
 	assert.Equal(t, lifecycle.DiscoveringUnbound, w.state(other))
 	assert.False(t, w.Seen(key).Connected)
 	w.steps(key)
-	assert.Equal(t, lifecycle.KnownUnbound, w.state(key), "what polls is connected")
+	assert.Equal(t, lifecycle.KnownUnbound, w.state(key), "a host that polls is connected")
 }
 
 func TestTheClusterOfAMachineThatAppearsElsewhereFollowsAtOnce(t *testing.T) {

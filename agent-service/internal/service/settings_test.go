@@ -70,7 +70,7 @@ func TestSettingsOfAnInfraEnvThatNoMachineCouldBootWithAreRefused(t *testing.T) 
 		"a key in a trust bundle": {func(s *domain.InfraEnvSettings) {
 			s.AdditionalTrustBundle = strings.ReplaceAll(trusted, "CERTIFICATE", "PRIVATE KEY")
 		}, "TrustBundleInvalid"},
-		"what is no certificate in a trust bundle": {func(s *domain.InfraEnvSettings) {
+		"a trust bundle without a certificate": {func(s *domain.InfraEnvSettings) {
 			s.AdditionalTrustBundle = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}))
 		}, "TrustBundleInvalid"},
 		"two certificates with remarks": {func(s *domain.InfraEnvSettings) {
@@ -80,7 +80,7 @@ func TestSettingsOfAnInfraEnvThatNoMachineCouldBootWithAreRefused(t *testing.T) 
 		"a network that is a list":          {func(s *domain.InfraEnvSettings) { s.StaticNetworkConfig = network("- a") }, "NetworkInvalid"},
 		"a network that is nothing":         {func(s *domain.InfraEnvSettings) { s.StaticNetworkConfig = network("") }, "NetworkInvalid"},
 		"a network":                         {func(s *domain.InfraEnvSettings) { s.StaticNetworkConfig = network("interfaces: []") }, ""},
-		"an address of nobody":              {func(s *domain.InfraEnvSettings) { s.RendezvousIP = "abc" }, "AddressInvalid"},
+		"an address that is none":           {func(s *domain.InfraEnvSettings) { s.RendezvousIP = "abc" }, "AddressInvalid"},
 		"an address":                        {func(s *domain.InfraEnvSettings) { s.RendezvousIP = "2001:db8::1" }, ""},
 		"a pull secret that is a number":    {func(s *domain.InfraEnvSettings) { s.PullSecret = "5" }, "PullSecretInvalid"},
 		"a pull secret without credentials": {func(s *domain.InfraEnvSettings) { s.PullSecret = "{}" }, "PullSecretInvalid"},

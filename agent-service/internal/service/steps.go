@@ -114,7 +114,7 @@ func (s *Service) ReportStep(ctx context.Context, key domain.HostKey, reply agen
 	sum := sumOf(reply)
 	h := e.Host()
 	if hostplan.IsOther(reply, h) {
-		e.AskAgainFor(reply.Type) // the agent was at this one when it was told about the next
+		e.AskAgainFor(reply.Type) // the agent was at this one when it got the next
 		return nil
 	}
 	same := e.Replied(reply.Type, sum) && h.MediaConnected && h.Twin == "" // a good reply after a bad one says that the medium is back

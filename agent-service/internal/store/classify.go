@@ -19,7 +19,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
-// errStale is a write of an object that somebody else wrote since it was read.
+// errStale is a write of an object that another writer changed since it was read.
 var errStale = errors.New("another transaction was in the way")
 
 // repeatable is true for errors that the same transaction may not meet again.

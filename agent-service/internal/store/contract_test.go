@@ -45,24 +45,24 @@ func TestContract(t *testing.T) {
 
 func contract(t *testing.T, address func(t *testing.T) string) {
 	for name, test := range map[string]func(t *testing.T, s *store.Store, address string){
-		"objects are kept whole":                    keepsObjects,
-		"a host is known by InfraEnv and id":        keysOfHosts,
-		"a failed transaction leaves nothing":       rollsBack,
-		"who was slower runs again":                 runsAgain,
-		"who has gone is the cause":                 endsWithItsCaller,
-		"each is undone alone":                      undoesEachAlone,
-		"who is given up waits no longer":           waitsNoLongerThanItsCaller,
-		"events are folded, scoped and searched":    foldsEvents,
-		"events are seen in their order":            followsEvents,
-		"an event that is repeated is seen once":    followsRepetitions,
-		"old events are deleted in parts":           prunesEvents,
-		"a host reports so many events":             trimsEvents,
-		"lists are owned and paged":                 ownsLists,
-		"files go with their cluster":               keepsFiles,
-		"heartbeats are saved in few statements":    savesHeartbeats,
-		"a second process finds everything":         opensAgain,
-		"what is in memory is not read again":       recalls,
-		"what belongs to something cannot go first": refusesOrphans,
+		"objects are kept whole":                      keepsObjects,
+		"a host is known by InfraEnv and id":          keysOfHosts,
+		"a failed transaction leaves nothing":         rollsBack,
+		"the slower update runs again":                runsAgain,
+		"a cancelled caller is the cause":             endsWithItsCaller,
+		"each is undone alone":                        undoesEachAlone,
+		"a cancelled update waits no longer":          waitsNoLongerThanItsCaller,
+		"events are folded, scoped and searched":      foldsEvents,
+		"events are seen in their order":              followsEvents,
+		"an event that is repeated is seen once":      followsRepetitions,
+		"old events are deleted in parts":             prunesEvents,
+		"a host reports so many events":               trimsEvents,
+		"lists are owned and paged":                   ownsLists,
+		"files go with their cluster":                 keepsFiles,
+		"heartbeats are saved in few statements":      savesHeartbeats,
+		"a second process finds everything":           opensAgain,
+		"a known object is not read again":            recalls,
+		"an owner of objects cannot be deleted first": refusesOrphans,
 	} {
 		t.Run(name, func(t *testing.T) {
 			where := address(t)
@@ -232,7 +232,7 @@ func recalls(t *testing.T, s *store.Store, _ string) {
 			require.NoError(t, err)
 			require.Len(t, members, 1)
 			names = [4]string{e.Name, c.Name, h.Fingerprint, members[0].Fingerprint}
-			assert.NotSame(t, m.infraEnv, e, "what is read is to be changed")
+			assert.NotSame(t, m.infraEnv, e, "a caller may change what it reads")
 			assert.NotSame(t, m.cluster, c)
 			assert.NotSame(t, m.host, h)
 			assert.Equal(t, members[0].Fingerprint == "in memory", m.host == members[0], "members are shared with memory")
@@ -452,7 +452,7 @@ func prunesEvents(t *testing.T, s *store.Store, _ string) {
 	assert.Equal(t, []string{"later"}, messages, "positions go on after events that were deleted")
 }
 
-// trimsEvents shows that a host that reports many events pushes out its own, and nobody else's.
+// trimsEvents shows that a host that reports many events pushes out only its own.
 func trimsEvents(t *testing.T, s *store.Store, _ string) {
 	at := time.Now()
 	event := func(host, message string, reported bool) domain.Event {
@@ -572,7 +572,7 @@ func ownsLists(t *testing.T, s *store.Store, _ string) {
 			if who == "creator" {
 				assert.Equal(t, used, hosts.Items[0].HostKey, "it is in their cluster")
 			}
-			none, err := r.Hosts(ctx, domain.Scope{Principal: domain.Principal{User: who}}, domain.HostFilter{HostID: "nobody"})
+			none, err := r.Hosts(ctx, domain.Scope{Principal: domain.Principal{User: who}}, domain.HostFilter{HostID: "unknown"})
 			require.NoError(t, err)
 			assert.Empty(t, none.Items)
 		}
@@ -590,7 +590,7 @@ func ownsLists(t *testing.T, s *store.Store, _ string) {
 			{domain.Principal{Admin: true}, 5},
 			{domain.Principal{User: "x", Organization: "o"}, 2},
 			{domain.Principal{User: "u"}, 1},
-			{domain.Principal{User: "nobody"}, 0},
+			{domain.Principal{User: "stranger"}, 0},
 			{domain.Principal{}, 0},
 		} {
 			envs, err := r.InfraEnvs(ctx, domain.Scope{Principal: c.who}, domain.InfraEnvFilter{})
@@ -690,7 +690,7 @@ func TestReplicasTellEachOther(t *testing.T) {
 	update(t, one, func(_ context.Context, tx transaction.Tx) { tx.Announce(change) })
 	assert.Equal(t, []domain.Change{change}, <-heard)
 
-	// While the database is away the answer is a refusal that says so; afterwards nobody knows what was missed.
+	// While the database is away the answer is a refusal that says so; afterwards it is unknown what was missed.
 	server.Down()
 	err = one.Ping(t.Context())
 	assert.Equal(t, domain.Unavailable, domain.KindOf(err))

@@ -66,7 +66,7 @@ func (g *group) update(ctx context.Context, do func(context.Context, bun.Tx) (af
 	return u.err
 }
 
-// withdraw is true where nobody has begun with the update.
+// withdraw is true where the update has not begun.
 func (g *group) withdraw(u *turn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -77,7 +77,7 @@ func (g *group) withdraw(u *turn) bool {
 	return at >= 0
 }
 
-// next is the update whose turn it is, nil where nobody waits.
+// next is the update whose turn it is, nil where none waits.
 func (g *group) next() *turn {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -89,7 +89,7 @@ func (g *group) next() *turn {
 	return u
 }
 
-// work carries out updates until nobody waits.
+// work carries out updates until none waits.
 func (g *group) work() {
 	defer func() {
 		g.mu.Lock()

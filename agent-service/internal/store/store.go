@@ -86,7 +86,7 @@ func Open(ctx context.Context, address string) (*Store, error) {
 	return s, nil
 }
 
-// openSQLite has one connection that writes: SQLite serializes writers anyway, and so nobody waits for a lock in vain.
+// openSQLite has one connection that writes: SQLite serializes writers anyway, so that no writer waits for a lock in vain.
 func (s *Store) openSQLite(ctx context.Context, path string) error {
 	absolute, err := filepath.Abs(path)
 	if err != nil {

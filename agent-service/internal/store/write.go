@@ -140,7 +140,7 @@ func (t *sqlTx) Announce(changes ...domain.Change) {
 	t.changes = append(t.changes, changes...)
 }
 
-// finish writes the events and tells other replicas of the changes, with the commit. One transaction at a time does it, so that whoever has seen an event has seen
+// finish writes the events and tells other replicas of the changes, with the commit. One transaction at a time does it, so that a reader of an event has seen
 // all with lower positions. All of it is sent at once, so that the others do not wait for long.
 func (t *sqlTx) finish(ctx context.Context) error {
 	var statements []string

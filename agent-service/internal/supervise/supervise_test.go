@@ -134,7 +134,7 @@ func TestAProgramThatIsNeverReadyHoldsBackOnlyThoseAfterIt(t *testing.T) {
 	})
 }
 
-func TestWhatIsDoneOnceIsTriedUntilItSucceeds(t *testing.T) {
+func TestAOneTimeTaskIsRetriedUntilItSucceeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal()
 		ctx, stop := context.WithTimeout(t.Context(), time.Hour)

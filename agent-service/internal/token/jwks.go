@@ -24,7 +24,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
-// KeySet are the keys that an issuer publishes. They are fetched when a token names an unknown one, at most every 30 s; who comes with a known one waits for nobody.
+// KeySet are the keys that an issuer publishes. They are fetched when a token names an unknown one, at most every 30 s; a token with a known one never waits.
 type KeySet struct {
 	// URL is of the key set; empty to ask the issuer for it.
 	URL string

@@ -24,7 +24,7 @@ type People interface {
 	Person(ctx context.Context, bearer string) (domain.Principal, error)
 }
 
-// Nobody asks for no token: everybody is an administrator. For development only.
+// Nobody checks no token: every client is an administrator. For development only.
 type Nobody struct{}
 
 // Person implements People.

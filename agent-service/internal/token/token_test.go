@@ -130,7 +130,7 @@ func TestEachBadTokenHasItsError(t *testing.T) {
 		raw  string
 		want error
 	}{
-		"signed by nobody":                       {sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType), token.ErrAlgorithm},
+		"unsigned":                               {sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType), token.ErrAlgorithm},
 		"the public key used as a shared secret": {sign(jwt.SigningMethodHS256, []byte(w.key.Public().(ed25519.PublicKey))), token.ErrAlgorithm},
 		"an algorithm that does not exist":       {base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"XX1"}`)) + "." + parts[1] + "." + parts[2], token.ErrAlgorithm},
 		"signed by another key":                  {sign(jwt.SigningMethodEdDSA, foreignKey), token.ErrForeign},
@@ -171,7 +171,7 @@ func TestATokenIsRenewedLongBeforeItEnds(t *testing.T) {
 	assert.True(t, w.Due(scope))
 	image, err := w.Verify(t.Context(), w.image(t))
 	require.NoError(t, err)
-	assert.False(t, w.Due(image), "what registers hosts is no host's token")
+	assert.False(t, w.Due(image), "a token that registers hosts is no host's token")
 
 	renewed, err := w.Renew(scope)
 	require.NoError(t, err)
@@ -183,7 +183,7 @@ func TestATokenIsRenewedLongBeforeItEnds(t *testing.T) {
 	_, err = w.Renew(scope)
 	require.NoError(t, err)
 	_, err = w.Verify(t.Context(), renewed)
-	require.ErrorIs(t, err, token.ErrRevoked, "what is renewed ends with what it was for")
+	require.ErrorIs(t, err, token.ErrRevoked, "a renewed token ends with its subject")
 }
 
 func TestTheTokenOfAnInstalledSystemEndsWithItsBinding(t *testing.T) {
@@ -318,7 +318,7 @@ func TestAnIssuerThatHangsIsWaitedForOnlyByWhoNeedsIt(t *testing.T) {
 	for range cap(refused) {
 		go look("unknown")
 	}
-	<-asked // and nobody asks again: the issuer would hang at that
+	<-asked // and no caller asks again: the issuer would hang at that
 	_, err = keys.Key(t.Context(), "k")
 	require.NoError(t, err, "the key is known")
 	answer <- false
@@ -397,5 +397,5 @@ func TestPeopleAreKnownByTheirIssuer(t *testing.T) {
 
 	away := &token.Issuer{URL: server.URL, Now: clock, Keys: &token.KeySet{URL: "http://127.0.0.1:1/keys", Client: server.Client(), Now: clock}}
 	_, err = away.Person(t.Context(), sign(jwt.SigningMethodES256, "e", ecKey, claims(nil)))
-	require.Equal(t, domain.Unavailable, domain.KindOf(err), "an issuer that is away is nobody's fault")
+	require.Equal(t, domain.Unavailable, domain.KindOf(err), "an unreachable issuer is no refusal of the token")
 }

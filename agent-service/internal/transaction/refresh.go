@@ -41,7 +41,7 @@ func (w *Work) RefreshCluster(ctx context.Context, id string) error {
 			}
 			m = w.track(m)
 			members[i] = m
-			// Who was not ready when the cluster was installed joins it later.
+			// A host that was not ready when the cluster was installed joins it later.
 			m.DayTwo = m.DayTwo || hostplan.TakesDayTwo(c) && lifecycle.Idle(m.State)
 			w.Assess(m, c, around)
 		}

@@ -31,7 +31,7 @@ type Store interface {
 	Shared() bool
 }
 
-// Reader reads. What is not there is nil without an error.
+// Reader reads. An absent object is nil without an error.
 type Reader interface {
 	InfraEnv(ctx context.Context, id string) (*domain.InfraEnv, error)
 	Cluster(ctx context.Context, id string) (*domain.Cluster, error)
@@ -56,7 +56,7 @@ type Reader interface {
 	Events(ctx context.Context, filter domain.EventFilter) (domain.List[domain.Event], error)
 }
 
-// Memory is what a service has in memory of the store, nil where it has nothing. What it returns is not to be changed.
+// Memory is what a service has in memory of the store, nil where it has nothing. Callers must not change the results.
 type Memory interface {
 	KnownInfraEnv(id string) *domain.InfraEnv
 	KnownCluster(id string) *domain.Cluster
@@ -68,7 +68,7 @@ type Memory interface {
 //  1. clusters, by LockClusters, once and before anything else. A cluster, its files, and the hosts that are bound to it are changed only while it is locked, so what is read
 //     of them after that stays as it is until the commit.
 //  2. hosts, by Host and LockHosts, in the order of their keys. One that turns out to be bound to a cluster that is not locked ends the transaction: it runs again with that cluster locked.
-//  3. InfraEnvs, when they are written. Nothing is locked by reading them; one that was written meanwhile makes Update run again.
+//  3. InfraEnvs, when they are written. Reading locks none of them; one that was written meanwhile makes Update run again.
 //  4. events, with the commit.
 //
 // Other reads lock nothing. Package lockorder checks the order in tests.

@@ -162,7 +162,7 @@ func TestValidations(t *testing.T) {
 		{"the name of a host of the same id, from another InfraEnv", "hostname-unique", validate.Failure, func(_ *validate.Subject, c *validate.Surroundings) {
 			c.Neighbours["f/1"] = validate.Neighbour{ID: "1", Hostname: "n1"}
 		}, false},
-		{"link-local addresses are everybody's", "", "", func(s *validate.Subject, c *validate.Surroundings) {
+		{"link-local addresses may repeat", "", "", func(s *validate.Subject, c *validate.Surroundings) {
 			s.Summary.Addresses = append(s.Summary.Addresses, "fe80::1/64")
 			c.Neighbours["e/2"] = validate.Neighbour{ID: "2", Addresses: []string{"fe80::1/64"}, MACAddresses: []string{"b"}}
 		}, false},
@@ -179,7 +179,7 @@ func TestValidations(t *testing.T) {
 		{"names that a cluster without a domain does not have", "", "", func(_ *validate.Subject, c *validate.Surroundings) {
 			c.BaseDomain, c.DayTwo, c.UserManagedNetworking = "", true, true
 		}, false},
-		{"an API that nobody tried to reach", "ignition-downloadable", validate.Pending, func(_ *validate.Subject, c *validate.Surroundings) {
+		{"an API without a probe", "ignition-downloadable", validate.Pending, func(_ *validate.Subject, c *validate.Surroundings) {
 			c.DayTwo, c.APIAddress = true, "192.0.2.100"
 		}, false},
 		{"an API that is not reached", "ignition-downloadable", validate.Failure, func(s *validate.Subject, c *validate.Surroundings) {
@@ -235,7 +235,7 @@ func TestTheDisk(t *testing.T) {
 		target, _ := validate.Disk(s, validate.DefaultMinimums)
 		return target.Path
 	}
-	assert.Equal(t, "/dev/sda", disk(), "what is too small is not installed to")
+	assert.Equal(t, "/dev/sda", disk(), "a disk that is too small is not installed to")
 	s.DiskPath = "/dev/sdb"
 	assert.Equal(t, "/dev/sdb", disk(), "the user chose it, and a validation fails")
 	s.DiskPath = "/dev/sdz"

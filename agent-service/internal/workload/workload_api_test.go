@@ -94,7 +94,7 @@ func newWorld(t *testing.T, change func(*corev1.Secret)) *world {
 
 func (w *world) joiner() *Joiner { return &Joiner{Reader: w, Tokens: w.tokens, Now: time.Now} }
 
-// What a host joins with is complete, and the same whenever it is asked for; its token is in the cluster each time.
+// The join credentials of a host are complete, and the same at each request; their token is in the cluster each time.
 func TestAHostGetsATokenOfItsOwn(t *testing.T) {
 	w := newWorld(t, nil)
 	h := host("Worker-1")

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package agent serves Agents: it makes one for every host of an InfraEnv that is a custom resource, states what users want of it to the service, and reports
-// what the machine is and does. Nothing is written for a heartbeat.
+// what the machine is and does. A heartbeat causes no write.
 package agent
 
 import (

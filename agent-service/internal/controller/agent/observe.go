@@ -78,7 +78,7 @@ func (r *Reconciler) observe(ctx context.Context, key domain.HostKey) (*snapshot
 		return nil, fmt.Errorf("looking for the Agent of host %s: %w", key, err)
 	}
 	for i := range agents.Items {
-		// Whose an Agent is it says itself, and so do those who may change it: the namespace they cannot.
+		// Users who may change an Agent may change the owner that it names, but not its namespace.
 		if seen.infraEnv == nil || agents.Items[i].Namespace != seen.infraEnv.Namespace {
 			seen.strangers = append(seen.strangers, &agents.Items[i])
 		} else {
@@ -142,7 +142,7 @@ func (r *Reconciler) observeCluster(ctx context.Context, seen *snapshot) error {
 	return nil
 }
 
-// state tells the service what the spec wants. What it returns is why it is not done.
+// state applies the spec to the service. Its error is why that is not done.
 func (r *Reconciler) state(ctx context.Context, seen *snapshot) error {
 	desired, err := r.desired(ctx, seen.agent)
 	if err != nil {
@@ -163,7 +163,7 @@ func (r *Reconciler) state(ctx context.Context, seen *snapshot) error {
 			return err
 		}
 	}
-	// What is said of the host and its inventory stand in one status: they are of one time.
+	// The state of the host and its inventory stand in one status: they are of one time.
 	if !host.InventoryAt.Equal(was.InventoryAt) {
 		return r.observeInventory(ctx, seen)
 	}

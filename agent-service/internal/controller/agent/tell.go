@@ -13,7 +13,7 @@ import (
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
-// told are the outcomes that become events, but for the cluster that a machine is in now.
+// told lists the outcomes that become events, but for the cluster that a machine is in now.
 var told = []outcome.Rule{
 	{Condition: agentv1.ConditionSpecSynced, Action: "Apply", Warning: []string{agentv1.ReasonInputError}},
 	{

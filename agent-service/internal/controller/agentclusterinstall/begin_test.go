@@ -34,7 +34,7 @@ func TestAnInstallationBeginsWhenItsTimeHasCome(t *testing.T) {
 		begins bool
 		waits  bool
 	}{
-		"nothing was tried":                {domain.Preparation{}, true, false},
+		"no attempt yet":                   {domain.Preparation{}, true, false},
 		"the last attempt failed just now": {domain.Preparation{Failures: 1, RetryAt: time.Now().Add(time.Hour)}, false, true},
 		"the last attempt is long ago":     {domain.Preparation{Failures: 1, RetryAt: time.Now().Add(-time.Hour)}, true, false},
 		"a user cancelled it":              {domain.Preparation{Cancelled: true}, false, false},

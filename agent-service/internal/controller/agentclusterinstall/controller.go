@@ -138,7 +138,7 @@ func (r *Reconciler) hold(ctx context.Context, seen *snapshot) error {
 	return nil
 }
 
-// state makes the cluster in the service what the objects say. What it returns is why it is not.
+// state applies the objects to the cluster in the service. Its error is why that is not done.
 func (r *Reconciler) state(ctx context.Context, seen *snapshot) error {
 	id := string(seen.deployment.UID)
 	if seen.cluster == nil {
@@ -177,7 +177,7 @@ func (r *Reconciler) state(ctx context.Context, seen *snapshot) error {
 	return err
 }
 
-// begin starts the installation of a cluster that is ready, and of hosts that join an installed one. What it returns is why that was refused.
+// begin starts the installation of a cluster that is ready, and of hosts that join an installed one. Its error is why that was refused.
 func (r *Reconciler) begin(ctx context.Context, seen *snapshot) error {
 	if seen.install.Spec.HoldInstallation {
 		return nil

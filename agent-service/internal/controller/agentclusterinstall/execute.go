@@ -23,7 +23,7 @@ import (
 // owner is the field owner of what the controller applies.
 const owner = "agent-service"
 
-// credentials says in the spec how to get into an installed cluster, and keeps its kubeconfig in a Secret once somebody told it.
+// credentials says in the spec how to get into an installed cluster, and keeps its kubeconfig in a Secret once the service has it.
 func (r *Reconciler) credentials(ctx context.Context, seen *snapshot) error {
 	c := seen.cluster
 	if c == nil || seen.deployment == nil || c.Imported || c.Status != lifecycle.ClusterInstalled && c.Status != lifecycle.ClusterAddingHosts {

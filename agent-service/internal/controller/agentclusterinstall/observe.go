@@ -104,7 +104,7 @@ func (r *Reconciler) rival(ctx context.Context, seen *snapshot) (why, err error)
 	return nil, nil
 }
 
-// named reads what the objects name. What it returns is what is missing.
+// named reads what the objects name. Its error names what is missing.
 func (r *Reconciler) named(ctx context.Context, seen *snapshot) (err error) {
 	if seen.version, seen.architecture, err = r.versionOf(ctx, seen.install.Spec.ImageSetRef); err != nil {
 		return err

@@ -50,7 +50,7 @@ func status(seen *snapshot, url string, now metav1.Time) hiveextv1.AgentClusterI
 	conditions := []hivev1.Condition{synced(seen.obstacle), ignored(&seen.install.Spec)}
 	switch {
 	case seen.cluster == nil && wasInstalled(seen.install):
-		// What the service lost stays said: it is what the cluster is restored from.
+		// The status of a cluster that the service lost stays: the cluster is restored from it.
 	case seen.cluster == nil:
 		for _, kind := range []string{agentv1.ConditionValidated, hivev1.ClusterInstallRequirementsMet} {
 			conditions = append(conditions, condition(kind, corev1.ConditionFalse, reasonClusterNotReady, "The cluster is not ready to begin the installation: see SpecSynced"))
@@ -155,7 +155,7 @@ func completed(seen *snapshot) hivev1.Condition {
 	case lifecycle.ClusterInstalled, lifecycle.ClusterAddingHosts:
 		message := "The installation has completed: " + c.StatusInfo
 		if c.Kubeconfig == "" && !c.Imported {
-			message += "; nobody has told the service its kubeconfig, which there is no Secret of until then"
+			message += "; the service does not have its kubeconfig yet, so there is no Secret of it"
 		}
 		return condition(kind, corev1.ConditionTrue, agentv1.ReasonInstallationCompleted, message)
 	case lifecycle.ClusterFailed, lifecycle.ClusterCancelled:

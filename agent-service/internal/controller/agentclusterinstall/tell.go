@@ -21,7 +21,7 @@ var told = []outcome.Rule{
 	{Condition: hivev1.ClusterInstallStopped, Action: "Install", Normal: []string{reasonCancelled}},
 }
 
-// begins is told where an installation was to begin and could not.
+// begins becomes an event where an installation was to begin and could not.
 var begins = outcome.Rule{Condition: hivev1.ClusterInstallRequirementsMet, Action: "Install", Warning: []string{reasonClusterNotReady}}
 
 // tell publishes what became of the cluster, once the status says it.

@@ -18,7 +18,7 @@ import (
 	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 )
 
-func TestWhatHasNoEffectIsSaid(t *testing.T) {
+func TestIgnoredFieldsAreNamed(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"manifestsConfigMapRef":{"name":"a"}}`: "manifestsConfigMapRef", `{"manifestsConfigMapRefs":[{"name":"a"}]}`: "manifestsConfigMapRefs",
 		`{"mirrorRegistryRef":{"name":"a","namespace":"b"}}`: "mirrorRegistryRef", `{"platformType":"VSphere"}`: "platformType",

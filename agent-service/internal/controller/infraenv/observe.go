@@ -29,7 +29,7 @@ const (
 	noCluster    = "ClusterNotFound"
 )
 
-// observe reads all that the spec names. What is missing or cannot be used is a refusal.
+// observe reads all that the spec names. A missing or unusable object is a refusal.
 func (r *Reconciler) observe(ctx context.Context, infraEnv *agentv1.InfraEnv) (domain.InfraEnvSettings, error) {
 	spec := &infraEnv.Spec
 	stated := plain(spec)

@@ -16,13 +16,13 @@ import (
 // maxNote is how many bytes the note of an event may have.
 const maxNote = 1024
 
-// Rule says which reasons of a condition are told. The reason of the event is that of the condition, and so is its sentence.
+// Rule says which reasons of a condition become events. The reason of the event is that of the condition, and so is its sentence.
 type Rule struct {
 	// Condition is the type of a condition.
 	Condition string
 	// Action is what the service does of which this is the outcome.
 	Action string
-	// Normal and Warning are reasons. Warnings are told again when their sentence changes.
+	// Normal and Warning are reasons. Warnings are repeated when their sentence changes.
 	Normal, Warning []string
 	// Later leaves out what the condition says at first.
 	Later bool

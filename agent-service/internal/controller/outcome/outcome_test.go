@@ -21,15 +21,15 @@ func TestConditionsAreToldWhenTheyComeToSaySomething(t *testing.T) {
 		before, after []Condition
 		want          []string
 	}{
-		"what is good is told once": {
+		"a success becomes one event": {
 			[]Condition{{"Image", "Ready", "one"}}, []Condition{{"Image", "Ready", "two"}}, nil,
 		},
 		"also at first": {nil, []Condition{{"Image", "Ready", "It is ready"}}, []string{"Normal Ready It is ready"}},
 		"a warning is told again when it says something else": {
 			[]Condition{{"Image", "Broken", "one"}}, []Condition{{"Image", "Broken", "two"}}, []string{"Warning Broken two"},
 		},
-		"and not when it does not":                {[]Condition{{"Image", "Broken", "one"}}, []Condition{{"Image", "Broken", "one"}}, nil},
-		"what everything begins with is not told": {nil, []Condition{{"Connected", "Heard", "It is there"}}, nil},
+		"and not when it does not":         {[]Condition{{"Image", "Broken", "one"}}, []Condition{{"Image", "Broken", "one"}}, nil},
+		"the first state becomes no event": {nil, []Condition{{"Connected", "Heard", "It is there"}}, nil},
 		"but when it comes back": {
 			[]Condition{{"Connected", "Silent", "It is not"}}, []Condition{{"Connected", "Heard", "It is there"}}, []string{"Normal Heard It is there"},
 		},
