@@ -147,6 +147,25 @@ func TestNetworkDataIsThereWhereItIsAskedFor(t *testing.T) {
 	assert.ElementsMatch(t, []string{"metal3dataclaims" + group, "metal3datas" + group, "metal3datatemplates" + group}, kinds)
 }
 
+// The operator is told of the inventory, has its token, and may reach it past the network policies.
+func TestTheInventoryIsAComponent(t *testing.T) {
+	const directory = "overlays/production/ipam-operator"
+	objects := with(t, directory, "inventory")
+	assert.ElementsMatch(t, append(names(mustRender(t, "deploy/"+directory)), "ConfigMap muster-ipam-operator/ipam-operator-inventory",
+		"NetworkPolicy muster-ipam-operator/ipam-operator-inventory"), names(objects))
+	pod := ofKind[appsv1.Deployment](t, objects, "Deployment")[0].Spec.Template.Spec
+	assert.Subset(t, pod.Containers[0].Args, []string{"--inventory-url=$(INVENTORY_URL)", "--inventory-token-file=/etc/ipam-operator/inventory/token", "--leader-elect"})
+	assert.Contains(t, pod.Volumes, corev1.Volume{
+		Name: "inventory", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "ipam-operator-inventory"}},
+	})
+	for _, policy := range ofKind[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy") {
+		if policy.Name == "ipam-operator-inventory" {
+			assert.Subset(t, ofKind[appsv1.Deployment](t, objects, "Deployment")[0].Spec.Template.Labels, policy.Spec.PodSelector.MatchLabels)
+			assert.Equal(t, int32(8000), policy.Spec.Egress[len(policy.Spec.Egress)-1].Ports[0].Port.IntVal)
+		}
+	}
+}
+
 // Where hosts are managed by nobody else, the check that refuses a second host of one machine is served: the API server's
 // configuration leads through the Service to the port that the operator listens on, past the network policies.
 func TestTheAdmissionCheckIsServed(t *testing.T) {

@@ -210,6 +210,9 @@ type IPPoolStatus struct {
 	// outOfRange is the number of addresses in use that the pool would not hand out any more.
 	// +optional
 	OutOfRange *int64 `json:"outOfRange,omitempty"`
+	// external is the number of addresses that any claim could get if an inventory outside of the cluster did not say that others have them.
+	// +optional
+	External *int64 `json:"external,omitempty"`
 	// observedGeneration is the generation of the spec that conditions speak of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`

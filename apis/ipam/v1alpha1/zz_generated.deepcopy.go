@@ -396,6 +396,11 @@ func (in *IPPoolStatus) DeepCopyInto(out *IPPoolStatus) {
 		*out = new(int64)
 		**out = **in
 	}
+	if in.External != nil {
+		in, out := &in.External, &out.External
+		*out = new(int64)
+		**out = **in
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]v1.Condition, len(*in))

@@ -121,6 +121,30 @@ type Counts struct {
 	Free int64
 	// OutOfRange is how many taken addresses the pool would not hand out.
 	OutOfRange int64
+	// External is how many more any claim could get if an inventory did not say that others have them. They count neither as used nor as free.
+	External int64
+}
+
+// CountsBeside is Counts where some of what is taken is what an inventory says that others have.
+func (f *Free) CountsBeside(external []netip.Prefix) Counts {
+	free := f.Count()
+	for _, prefix := range external {
+		f.Vacate(prefix.Addr(), blockBits(prefix))
+	}
+	counts := f.Counts()
+	for _, prefix := range external {
+		f.Occupy(prefix.Addr(), blockBits(prefix))
+	}
+	counts.Free, counts.External = free, counts.Free-free
+	return counts
+}
+
+// blockBits is the length of a prefix as Occupy takes it: zero for a single address.
+func blockBits(prefix netip.Prefix) int {
+	if prefix.IsSingleIP() {
+		return 0
+	}
+	return prefix.Bits()
 }
 
 // Counts tells the numbers. It looks at each taken address once.

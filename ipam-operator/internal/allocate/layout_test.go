@@ -167,7 +167,7 @@ func TestTallyAndFreeAgree(t *testing.T) {
 		parsed := netip.MustParseAddr(addr)
 		free.Take(parsed)
 		used[parsed] = struct{}{}
-		assert.Equal(t, free.Counts(), Tally(l, used, nil))
+		assert.Equal(t, free.Counts(), Tally(l, used, nil, nil))
 	}
 	assert.Equal(t, Counts{Total: 13, Used: 4, Free: 11, OutOfRange: 1}, free.Counts())
 }
@@ -185,7 +185,7 @@ func TestInUseMeansInsideTheRange(t *testing.T) {
 		assert.Equal(t, in, l.InBounds(parsed), addr)
 		used[parsed] = struct{}{}
 	}
-	counts := Tally(l, used, nil)
+	counts := Tally(l, used, nil, nil)
 	assert.Equal(t, int64(5), counts.OutOfRange)
 	assert.LessOrEqual(t, counts.Total-counts.Free, counts.Used-counts.OutOfRange)
 }
@@ -252,4 +252,18 @@ func FuzzParse(f *testing.F) {
 			require.False(t, free.Choosable(addr))
 		}
 	})
+}
+
+func TestWhatOthersHaveIsNeitherUsedNorFree(t *testing.T) {
+	layout := Parse(&ipamv1.IPPoolSpec{Pools: []ipamv1.Pool{{
+		Start: new(ipamv1.IPAddressStr("10.0.0.1")), End: new(ipamv1.IPAddressStr("10.0.0.40")),
+	}}}, ipamv1.SequentialAllocation)
+	used := map[netip.Addr]struct{}{netip.MustParseAddr("10.0.0.2"): {}, netip.MustParseAddr("10.0.0.3"): {}, netip.MustParseAddr("10.0.0.33"): {}}
+	external := []netip.Prefix{
+		netip.MustParsePrefix("10.0.0.3/32"), netip.MustParsePrefix("10.0.0.32/28"), netip.MustParsePrefix("192.0.2.0/24"),
+	}
+	counts := Tally(layout, used, nil, external)
+	assert.Equal(t, Counts{Total: 40, Used: 3, Free: 29, External: 8}, counts, "two of the ten that others have are in use here, too")
+	assert.Equal(t, counts.Total, counts.Used+counts.Free+counts.External)
+	assert.Equal(t, counts, Tally(layout, used, nil, append(external, external...)), "what is said twice counts once")
 }

@@ -8,9 +8,9 @@ import (
 	"net/netip"
 )
 
-// Tally counts a pool from the addresses and the prefixes that are in use, each once.
-func Tally(layout *Layout, used map[netip.Addr]struct{}, prefixes map[netip.Prefix]struct{}) Counts {
-	if layout.prefixes || len(prefixes) > 0 {
+// Tally counts a pool from the addresses and the prefixes that are in use, each once, and from what an inventory says that others have.
+func Tally(layout *Layout, used map[netip.Addr]struct{}, prefixes map[netip.Prefix]struct{}, external []netip.Prefix) Counts {
+	if layout.prefixes || len(prefixes) > 0 || len(external) > 0 {
 		free := NewFree(layout)
 		for addr := range used {
 			free.Take(addr)
@@ -18,7 +18,10 @@ func Tally(layout *Layout, used map[netip.Addr]struct{}, prefixes map[netip.Pref
 		for prefix := range prefixes {
 			free.Occupy(prefix.Addr(), prefix.Bits())
 		}
-		return free.Counts()
+		for _, prefix := range external {
+			free.Occupy(prefix.Addr(), blockBits(prefix))
+		}
+		return free.CountsBeside(external)
 	}
 	counts := Counts{Total: layout.Total(), Used: int64(len(used))}
 	chosen := int64(0)

@@ -44,14 +44,14 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, registry p
 		Clusters: clusters, Filter: o.filter(), Recorder: recorder, Metrics: instruments, Clock: clock.RealClock{},
 		Layouts: layouts, Namespace: o.Namespace, Workers: o.ClaimWorkers,
 	})
-	if err := addInventory(mgr, o, index, claims); err != nil {
-		return err
-	}
 	waiting.add(claims)
 	pools := ippool.New(ippool.Deps{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clusters: clusters, Filter: o.filter(), Verifier: claims, Recorder: recorder, Clock: clock.RealClock{},
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clusters: clusters, Filter: o.filter(), Verifier: claims, External: index.External, Recorder: recorder, Clock: clock.RealClock{},
 		Layouts: layouts, StatusInterval: o.PoolStatusInterval, Workers: o.PoolWorkers,
 	})
+	if err := addInventory(mgr, o, index, claims, pools, registry); err != nil {
+		return err
+	}
 	addresses := addressesOf(claims, &ipamv1.IPClaim{})
 	for name, controller := range map[string]interface {
 		SetupWithManager(mgr ctrl.Manager, name string) error

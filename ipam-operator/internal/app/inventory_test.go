@@ -17,8 +17,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	eventsv1 "k8s.io/api/events/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
+
+// inventoryToken may stand in no object and no log.
+const inventoryToken = "c2VjcmV0LXRva2Vu"
 
 // stock is an inventory as docs/inventory.md says.
 type stock struct {
@@ -40,9 +46,9 @@ func (s *stock) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.fails > 0 || r.Header.Get("Authorization") != "Bearer secret" {
+	if s.fails > 0 || r.Header.Get("Authorization") != "Bearer "+inventoryToken {
 		s.fails--
-		w.WriteHeader(http.StatusServiceUnavailable)
+		http.Error(w, "no such token: "+r.Header.Get("Authorization"), http.StatusServiceUnavailable)
 		return
 	}
 	switch {
@@ -72,7 +78,7 @@ func (w *world) followed(s *stock) {
 	server := httptest.NewServer(s)
 	w.t.Cleanup(server.Close)
 	token := filepath.Join(w.t.TempDir(), "token")
-	require.NoError(w.t, os.WriteFile(token, []byte("secret\n"), 0o600))
+	require.NoError(w.t, os.WriteFile(token, []byte(inventoryToken+"\n"), 0o600))
 	options := testOptions(w.namespace)
 	options.InventoryURL, options.InventoryTokenFile, options.InventoryInterval = server.URL, token, time.Second
 	require.NoError(w.t, options.Validate())
@@ -89,15 +95,29 @@ func TestAnInventorySaysWhatIsTakenAndHearsWhatWasGiven(t *testing.T) {
 	path := "/v1/given/" + w.namespace + "/p-10-0-0-4"
 	w.eventually("the inventory does not hear of the address", func() bool { return s.has(path) != "" })
 	assert.JSONEq(t, `{"address":"10.0.0.4","pool":"p","claim":{"kind":"IPClaim","namespace":"`+w.namespace+`","name":"a"}}`, s.has(path))
+	w.eventually("the pool does not count what others have", func() bool {
+		status := w.getPool("p").Status
+		return status.External != nil && *status.External == 3 && *status.Used == 1 && *status.Free == 0
+	})
 	w.claim("waits", "p")
 	w.refused("waits", "Exhausted IP Pools")
 	s.mu.Lock()
 	s.taken = []string{"10.0.0.1", "10.0.0.3"}
 	s.mu.Unlock()
 	assert.Equal(t, "10.0.0.2", string(w.address("waits").Spec.Address), "an address that is free again wakes a claim")
+	w.eventually("the pool counts what others had", func() bool {
+		status := w.getPool("p").Status
+		return status.External != nil && *status.External == 2 && *status.Used == 2
+	})
 	w.delete(w.getClaim("a"))
 	w.eventually("the inventory does not hear that the address is free", func() bool { return s.has(path) == "" })
 	w.settled()
+	for _, list := range []client.ObjectList{&ipamv1.IPClaimList{}, &ipamv1.IPPoolList{}, &ipamv1.IPAddressList{}, &eventsv1.EventList{}} {
+		require.NoError(t, w.user.List(t.Context(), list, client.InNamespace(w.namespace)))
+		content, err := json.Marshal(list)
+		require.NoError(t, err)
+		assert.NotContains(t, string(content), inventoryToken)
+	}
 }
 
 // TestAnInventoryThatHangsStopsNobody has an inventory that never answers.

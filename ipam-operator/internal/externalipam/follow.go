@@ -20,9 +20,6 @@ import (
 	"github.com/muster-io/muster/ipam-operator/internal/space"
 )
 
-// group is the group of the records of an inventory in the index of what is free.
-const group = "inventory"
-
 // patience is how long the claims of a pool wait for the first answer about it.
 const patience = 2 * timeout
 
@@ -37,6 +34,8 @@ type Deps struct {
 	Index *space.Index
 	// Freed is called when a pool has an address more to give.
 	Freed func(pool types.NamespacedName)
+	// Changed is called when an inventory says something else of a pool.
+	Changed func(ctx context.Context, pool types.NamespacedName)
 	// Interval is how far apart two questions about a pool are.
 	Interval time.Duration
 	// Clock tells the time.
@@ -134,13 +133,17 @@ func (f *Follower) follow(ctx context.Context, pool types.NamespacedName) {
 		}
 		return
 	}
-	if f.learn(pool, taken) {
+	gained, changed := f.learn(pool, taken)
+	if gained {
 		f.Freed(pool)
+	}
+	if changed {
+		f.Changed(ctx, pool)
 	}
 }
 
-// learn takes over what others have taken and reports whether the pool has an address more to give.
-func (f *Follower) learn(pool types.NamespacedName, taken []netip.Prefix) (gained bool) {
+// learn takes over what others have taken and reports whether the pool has an address more to give, and whether anything is new.
+func (f *Follower) learn(pool types.NamespacedName, taken []netip.Prefix) (gained, changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	before, now := f.known[pool], map[space.Key]bool{}
@@ -149,22 +152,24 @@ func (f *Follower) learn(pool types.NamespacedName, taken []netip.Prefix) (gaine
 		now[record.Key] = true
 		if !before[record.Key] {
 			f.Index.Observe(record)
+			changed = true
 		}
 	}
 	for key := range before {
 		if !now[key] {
 			gained = len(f.Index.Forget(key)) > 0 || gained
+			changed = true
 		}
 	}
 	f.known[pool] = now
 	delete(f.asked, pool)
-	return gained
+	return gained, changed
 }
 
 // recordOf is what others have taken, as the index knows it. Its name is none that an IPAddress can have.
 func recordOf(pool types.NamespacedName, prefix netip.Prefix) space.Record {
 	key := types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name + "|" + prefix.String()}
-	record := space.Record{Key: space.Key{Group: group, NamespacedName: key}, Pool: pool, IP: prefix.Addr(), UID: "inventory"}
+	record := space.Record{Key: space.Key{Group: space.Inventory, NamespacedName: key}, Pool: pool, IP: prefix.Addr(), UID: "inventory"}
 	if !prefix.IsSingleIP() {
 		record.PrefixLength = prefix.Bits()
 	}

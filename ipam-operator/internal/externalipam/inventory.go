@@ -40,15 +40,25 @@ type Client struct {
 	base  string
 	token string // path of the file
 	http  *http.Client
+	asked func(operation string, err error)
 }
 
+// Operations, as metrics name them.
+const (
+	OperationTaken = "taken"
+	OperationGive  = "give"
+	OperationFree  = "free"
+)
+
 // NewClient returns a Client of the inventory at a URL. The file holds a bearer token; an empty path means none.
-func NewClient(base, tokenFile string) *Client {
-	return &Client{base: strings.TrimSuffix(base, "/"), token: tokenFile, http: &http.Client{Timeout: timeout}}
+// After each request, asked is called with its operation and its error.
+func NewClient(base, tokenFile string, asked func(operation string, err error)) *Client {
+	return &Client{base: strings.TrimSuffix(base, "/"), token: tokenFile, http: &http.Client{Timeout: timeout}, asked: asked}
 }
 
 // Taken are the addresses and prefixes of a pool that others have taken.
-func (c *Client) Taken(ctx context.Context, pool types.NamespacedName) ([]netip.Prefix, error) {
+func (c *Client) Taken(ctx context.Context, pool types.NamespacedName) (taken []netip.Prefix, err error) {
+	defer func() { c.asked(OperationTaken, err) }()
 	query := url.Values{"namespace": {pool.Namespace}, "pool": {pool.Name}}
 	content, err := c.do(ctx, http.MethodGet, "/v1/taken?"+query.Encode(), nil)
 	if err != nil {
@@ -74,8 +84,8 @@ func (c *Client) Taken(ctx context.Context, pool types.NamespacedName) ([]netip.
 func parse(text string) (netip.Prefix, error) {
 	if strings.Contains(text, "/") {
 		prefix, err := netip.ParsePrefix(text)
-		if err != nil {
-			return prefix, fmt.Errorf("%q is neither an address nor a network", text)
+		if err != nil || prefix.Bits() == 0 {
+			return prefix, fmt.Errorf("%q is neither an address nor a network that could be taken", text)
 		}
 		return prefix.Masked(), nil
 	}
@@ -114,12 +124,14 @@ func (c *Client) Give(ctx context.Context, address *ipamv1.IPAddress) error {
 		return fmt.Errorf("writing to the inventory: %w", err)
 	}
 	_, err = c.do(ctx, http.MethodPut, pathOf(types.NamespacedName{Namespace: address.Namespace, Name: address.Name}), body)
+	c.asked(OperationGive, err)
 	return err
 }
 
 // Return tells the inventory that an address is free again. One that it does not know is no error.
 func (c *Client) Return(ctx context.Context, address types.NamespacedName) error {
 	_, err := c.do(ctx, http.MethodDelete, pathOf(address), nil)
+	c.asked(OperationFree, err)
 	return err
 }
 

@@ -97,7 +97,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		if !ok {
 			continue
 		}
-		for state, n := range map[string]int64{"total": counts.Total, "used": counts.Used, "free": counts.Free, "out_of_range": counts.OutOfRange} {
+		for state, n := range map[string]int64{"total": counts.Total, "used": counts.Used, "free": counts.Free, "out_of_range": counts.OutOfRange, "external": counts.External} {
 			out <- prometheus.MustNewConstMetric(addresses, prometheus.GaugeValue, float64(n), name.Namespace, name.Name, state)
 		}
 	}

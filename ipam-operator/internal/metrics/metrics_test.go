@@ -36,7 +36,7 @@ type waiting map[allocate.Why]int
 func (w waiting) Waiting() map[allocate.Why]int { return w }
 
 func TestMetrics(t *testing.T) {
-	known := pools{{Namespace: "ns", Name: "p"}: {Total: 10, Used: 3, Free: 6, OutOfRange: 1}}
+	known := pools{{Namespace: "ns", Name: "p"}: {Total: 10, Used: 3, Free: 4, OutOfRange: 1, External: 2}}
 	registry := prometheus.NewPedanticRegistry()
 	m := New(registry, known, waiting{allocate.WhyExhausted: 2})
 	m.Allocated(allocate.WhyChosen, 3*time.Millisecond)
@@ -45,7 +45,8 @@ func TestMetrics(t *testing.T) {
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP ipam_addresses Addresses of a pool, by state.
 # TYPE ipam_addresses gauge
-ipam_addresses{ippool_name="p",ippool_namespace="ns",state="free"} 6
+ipam_addresses{ippool_name="p",ippool_namespace="ns",state="external"} 2
+ipam_addresses{ippool_name="p",ippool_namespace="ns",state="free"} 4
 ipam_addresses{ippool_name="p",ippool_namespace="ns",state="out_of_range"} 1
 ipam_addresses{ippool_name="p",ippool_namespace="ns",state="total"} 10
 ipam_addresses{ippool_name="p",ippool_namespace="ns",state="used"} 3
@@ -66,6 +67,19 @@ ipam_releases_total{why="Deleted"} 1
 	count, err := testutil.GatherAndCount(registry, "ipam_addresses")
 	require.NoError(t, err)
 	require.Zero(t, count, "a pool that is gone leaves no series")
+}
+
+func TestInventoryRequestsAreCounted(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	i := NewInventory(registry)
+	i.Asked("taken", nil)
+	i.Asked("give", http.ErrHandlerTimeout)
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP ipam_inventory_requests_total Requests to the inventory of addresses, by operation (taken, give, free) and result (success, error).
+# TYPE ipam_inventory_requests_total counter
+ipam_inventory_requests_total{operation="give",result="error"} 1
+ipam_inventory_requests_total{operation="taken",result="success"} 1
+`)))
 }
 
 type answer func(*http.Request) (*http.Response, error)

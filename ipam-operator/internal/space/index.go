@@ -6,6 +6,7 @@
 package space
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -16,6 +17,9 @@ import (
 
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 )
+
+// Inventory is the group of what an inventory outside of the cluster says that others have.
+const Inventory = "inventory"
 
 // Key names an object that stands for an address: IPAddress objects of two API groups may have the same name.
 type Key struct {
@@ -77,6 +81,8 @@ type Index struct {
 	left     map[Key]types.UID // attempts by what they were left by
 	made     map[types.UID]*record
 	cooling  map[types.NamespacedName]map[Key]*record // released objects by pool
+	// externals is how many records of an inventory each pool has.
+	externals map[types.NamespacedName]int
 }
 
 // New returns an Index that knows nothing.
@@ -91,6 +97,8 @@ func New() *Index {
 		left:     map[Key]types.UID{},
 		made:     map[types.UID]*record{},
 		cooling:  map[types.NamespacedName]map[Key]*record{},
+
+		externals: map[types.NamespacedName]int{},
 	}
 }
 
@@ -172,6 +180,9 @@ func (x *Index) observe(r *record) {
 	}
 	x.records[r.Key] = r
 	put(x.byPool, r.Pool, r.Key, r)
+	if r.Key.Group == Inventory {
+		x.externals[r.Pool]++
+	}
 	if !r.Released.IsZero() {
 		put(x.cooling, r.Pool, r.Key, r)
 	}
@@ -223,6 +234,11 @@ func (x *Index) Leave(key Key, claim types.UID) []types.NamespacedName {
 func (x *Index) forget(r *record) []types.NamespacedName {
 	delete(x.records, r.Key)
 	drop(x.byPool, r.Pool, r.Key)
+	if r.Key.Group == Inventory {
+		if x.externals[r.Pool]--; x.externals[r.Pool] == 0 {
+			delete(x.externals, r.Pool)
+		}
+	}
 	drop(x.cooling, r.Pool, r.Key)
 	if lock, ok := r.lock(); ok {
 		drop(x.byLock, lock, r.Key)
@@ -361,7 +377,28 @@ func (x *Index) Counts(name types.NamespacedName) (allocate.Counts, bool) {
 	if !ok {
 		return allocate.Counts{}, false
 	}
-	return p.free.Counts(), true
+	return p.free.CountsBeside(x.external(name)), true
+}
+
+// External is what an inventory says that others have of a pool.
+func (x *Index) External(name types.NamespacedName) []netip.Prefix {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.external(name)
+}
+
+func (x *Index) external(name types.NamespacedName) []netip.Prefix {
+	if x.externals[name] == 0 {
+		return nil
+	}
+	var out []netip.Prefix
+	for key, r := range x.byPool[name] {
+		if key.Group == Inventory {
+			bits := cmp.Or(r.PrefixLength, r.IP.BitLen())
+			out = append(out, netip.PrefixFrom(r.IP, bits))
+		}
+	}
+	return out
 }
 
 // Free is how many addresses of a pool, or prefixes of a length, any claim can get, and the layout of the pool; nil means that it is unknown.

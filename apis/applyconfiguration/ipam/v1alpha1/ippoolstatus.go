@@ -31,6 +31,8 @@ type IPPoolStatusApplyConfiguration struct {
 	Free *int64 `json:"free,omitempty"`
 	// outOfRange is the number of addresses in use that the pool would not hand out any more.
 	OutOfRange *int64 `json:"outOfRange,omitempty"`
+	// external is the number of addresses that any claim could get if an inventory outside of the cluster did not say that others have them.
+	External *int64 `json:"external,omitempty"`
 	// observedGeneration is the generation of the spec that conditions speak of.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions are Ready (the spec is used as written) and Exhausted (no address is free).
@@ -102,6 +104,14 @@ func (b *IPPoolStatusApplyConfiguration) WithFree(value int64) *IPPoolStatusAppl
 // If called multiple times, the OutOfRange field is set to the value of the last call.
 func (b *IPPoolStatusApplyConfiguration) WithOutOfRange(value int64) *IPPoolStatusApplyConfiguration {
 	b.OutOfRange = &value
+	return b
+}
+
+// WithExternal sets the External field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the External field is set to the value of the last call.
+func (b *IPPoolStatusApplyConfiguration) WithExternal(value int64) *IPPoolStatusApplyConfiguration {
+	b.External = &value
 	return b
 }
 

@@ -7,6 +7,7 @@ package ippool
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
@@ -49,6 +51,8 @@ type Deps struct {
 	Filter capi.WatchFilter
 	// Verifier asks about addresses that the watch has not shown.
 	Verifier Verifier
+	// External is what an inventory says that others have of a pool; nil where there is none.
+	External func(pool types.NamespacedName) []netip.Prefix
 	// Recorder writes events.
 	Recorder Recorder
 	// Clock tells the time.
@@ -68,11 +72,16 @@ type Reconciler struct {
 	told    *told
 	near    *neighbours
 	control controller.Controller
+	// nudges are pools of which an inventory says something else.
+	nudges chan event.GenericEvent
 }
 
 // New returns a Reconciler.
 func New(deps Deps) *Reconciler {
-	return &Reconciler{Deps: deps, told: newTold(), near: newNeighbours(), held: capi.NewHeld()}
+	if deps.External == nil {
+		deps.External = func(types.NamespacedName) []netip.Prefix { return nil }
+	}
+	return &Reconciler{Deps: deps, told: newTold(), near: newNeighbours(), held: capi.NewHeld(), nudges: make(chan event.GenericEvent)}
 }
 
 // +kubebuilder:rbac:groups=ipam.metal3.io,resources=ippools,verbs=get;list;watch;update;patch

@@ -26,6 +26,8 @@ type observation struct {
 	used    map[netip.Addr]struct{}
 	// prefixes are those in use.
 	prefixes map[netip.Prefix]struct{}
+	// external is what an inventory says that others have.
+	external []netip.Prefix
 	// addresses says that an address of the pool exists. For a pool that is being deleted the API server was asked.
 	addresses bool
 	cluster   *unstructured.Unstructured
@@ -40,7 +42,8 @@ func (r *Reconciler) observe(ctx context.Context, pool *ipamv1.IPPool) (observat
 	o := observation{
 		layout:  r.Layouts.Of(pool),
 		holders: map[string]ipamv1.IPAddressStr{}, used: map[netip.Addr]struct{}{}, prefixes: map[netip.Prefix]struct{}{},
-		overlap: r.near.of(client.ObjectKeyFromObject(pool)),
+		overlap:  r.near.of(client.ObjectKeyFromObject(pool)),
+		external: r.External(client.ObjectKeyFromObject(pool)),
 	}
 	list := &ipamv1.IPAddressList{}
 	err := r.Client.List(ctx, list, client.InNamespace(pool.Namespace), client.MatchingFields{ipclaim.AddressByPool: pool.Name}, client.UnsafeDisableDeepCopy)

@@ -34,7 +34,7 @@ const (
 
 // status is what a pool's status should be.
 func status(pool *ipamv1.IPPool, o observation, now metav1.Time) ipamv1.IPPoolStatus {
-	counts := allocate.Tally(o.layout, o.used, o.prefixes)
+	counts := allocate.Tally(o.layout, o.used, o.prefixes, o.external)
 	wanted := *pool.Status.DeepCopy()
 	wanted.Allocations = nil
 	if len(o.holders) > 0 {
@@ -48,6 +48,9 @@ func status(pool *ipamv1.IPPool, o observation, now metav1.Time) ipamv1.IPPoolSt
 		wanted.LastUpdated = &now
 	}
 	wanted.Total, wanted.Used, wanted.Free, wanted.OutOfRange = &counts.Total, &counts.Used, &counts.Free, &counts.OutOfRange
+	if wanted.External = nil; counts.External > 0 {
+		wanted.External = &counts.External
+	}
 	wanted.ObservedGeneration = pool.Generation
 	conditions := []metav1.Condition{ready(pool, o, counts), exhausted(o, counts)}
 	if o.overlap != (overlap{}) || meta.FindStatusCondition(pool.Status.Conditions, ipamv1.OverlappingCondition) != nil {

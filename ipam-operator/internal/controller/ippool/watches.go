@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
@@ -28,6 +30,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 		Named(name).
 		Watches(&ipamv1.IPPool{}, r.poolHandler()).
 		Watches(&ipamv1.IPAddress{}, r.addressHandler()).
+		WatchesRawSource(source.Channel(r.nudges, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.TypedOptions[reconcile.Request]{
 			MaxConcurrentReconciles: r.Workers, ReconciliationTimeout: time.Minute, EnableWarmup: new(true),
 		}).
@@ -87,6 +90,15 @@ func (r *Reconciler) addressHandler() handler.EventHandler {
 		},
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q ipclaim.Queue) { later(e.ObjectNew, q) },
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q ipclaim.Queue) { later(e.Object, q) },
+	}
+}
+
+// Look looks at a pool again: an inventory says something else. It waits until the controller runs.
+func (r *Reconciler) Look(ctx context.Context, pool types.NamespacedName) {
+	nudge := event.GenericEvent{Object: &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: pool.Namespace, Name: pool.Name}}}
+	select {
+	case r.nudges <- nudge:
+	case <-ctx.Done():
 	}
 }
 
