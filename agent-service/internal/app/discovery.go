@@ -35,7 +35,7 @@ type discovery struct {
 	authorities string
 	// settings is a checksum of what every overlay is made of and no InfraEnv says.
 	settings  string
-	envs      infraEnvs
+	envs      machines
 	authority *token.Authority
 	// programs are what live images without an agent fetch.
 	programs *programs
@@ -45,12 +45,13 @@ type discovery struct {
 	slow atomic.Int64
 }
 
-// infraEnvs reads InfraEnvs.
-type infraEnvs interface {
+// machines reads InfraEnvs, and says what their machines boot.
+type machines interface {
 	GetInfraEnv(ctx context.Context, by domain.Principal, id string) (*domain.InfraEnv, error)
+	BootsFromDisk(infraEnvID, mac string) bool
 }
 
-func newDiscovery(o Options, live []image.Version, envs infraEnvs, authority *token.Authority, authorities string, programs *programs, log *zap.Logger) *discovery {
+func newDiscovery(o Options, live []image.Version, envs machines, authority *token.Authority, authorities string, programs *programs, log *zap.Logger) *discovery {
 	d := &discovery{base: o.BaseURL, images: o.ImageURL, authorities: authorities, envs: envs, authority: authority, programs: programs}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{buildinfo.Version(), o.BaseURL, authorities, agentUnit, fetchAgent, networkUnit, installNetwork}))
 	d.settings = hex.EncodeToString(sum[:8])
@@ -63,6 +64,7 @@ func newDiscovery(o Options, live []image.Version, envs infraEnvs, authority *to
 
 // mount serves images and says what measures that, or serves what another process needs to serve them.
 func (d *discovery) mount(mux *http.ServeMux) []prometheus.Collector {
+	mux.HandleFunc("GET "+bootOrderPath+"{key}/ipxe-script", d.serveBootOrder)
 	if d.handler == nil {
 		mux.Handle("/image-source/", image.NewSourceHandler(d))
 		return nil
@@ -211,7 +213,7 @@ func (d *discovery) FileURL(_ context.Context, env *domain.InfraEnv, file httpap
 	if file.Name != "ipxe-script" {
 		return "", domain.Refuse(domain.Invalid, "NoSuchAddress", "%s is downloaded with a token only, from downloads/files", file.Name)
 	}
-	return d.images + "/images/" + short + "/ipxe-script", nil
+	return d.scriptURL(short, file.ScriptType), nil
 }
 
 // Version implements httpapi.Images.
@@ -233,6 +235,9 @@ func (d *discovery) File(ctx context.Context, env *domain.InfraEnv, file httpapi
 		short, err := d.authority.Short(env.ID, env.Generations)
 		if err != nil {
 			return nil, fmt.Errorf("making the address of the image: %w", err)
+		}
+		if file.ScriptType == bootOrderControl {
+			return d.bootOrder(env.ID, short, file.MAC), nil
 		}
 		return d.script(ctx, short)
 	}

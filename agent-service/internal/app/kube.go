@@ -299,7 +299,7 @@ func (a *addresses) Addresses(ctx context.Context, env *domain.InfraEnv) (infrae
 	own, shared, api := a.images+"/images/"+short, a.images+"/boot-artifacts/", a.base+"/api/assisted-install/v2"
 	query := "?" + url.Values{"version": {env.OSImageVersion}, "arch": {hardware.Architecture(env.CPUArchitecture)}}.Encode()
 	found := infraenv.Addresses{
-		ISO: own + "/discovery.iso", IPXEScript: own + "/ipxe-script", Initrd: own + "/pxe-initrd", Kernel: shared + "kernel" + query, RootFS: shared + "rootfs" + query,
+		ISO: own + "/discovery.iso", IPXEScript: a.scriptURL(short, scriptType(env)), Initrd: own + "/pxe-initrd", Kernel: shared + "kernel" + query, RootFS: shared + "rootfs" + query,
 		Ignition: api + "/infra-envs/" + env.ID + "/downloads/files?file_name=discovery.ign", Events: api + "/events?infra_env_id=" + env.ID,
 	}
 	if len(env.StaticNetworkConfig) > 0 {

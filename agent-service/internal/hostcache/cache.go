@@ -8,6 +8,7 @@ package hostcache
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 	"unique"
@@ -26,17 +27,22 @@ type Cache struct {
 	mu        sync.RWMutex
 	entries   map[domain.HostKey]*Entry
 	byCluster map[string]map[domain.HostKey]struct{}
+	// byMAC are the hosts of an InfraEnv that report a MAC.
+	byMAC map[nic]map[domain.HostKey]struct{}
 	// epoch grows with all that other replicas change.
 	epoch int64
 	// unread are hosts that other replicas made or changed since this one read them.
 	unread map[domain.HostKey]struct{}
 }
 
+// nic is a network interface as machines of an InfraEnv report it. Machines may report what is not theirs, also one another's.
+type nic struct{ infraEnv, mac string }
+
 // New returns an empty cache, in which hosts are connected that polled within disconnectAfter.
 func New(clock *UpClock, wall func() time.Time, disconnectAfter time.Duration) *Cache {
 	return &Cache{
 		clock: clock, wall: wall, disconnectAfter: disconnectAfter,
-		entries: map[domain.HostKey]*Entry{}, byCluster: map[string]map[domain.HostKey]struct{}{}, unread: map[domain.HostKey]struct{}{},
+		entries: map[domain.HostKey]*Entry{}, byCluster: map[string]map[domain.HostKey]struct{}{}, byMAC: map[nic]map[domain.HostKey]struct{}{}, unread: map[domain.HostKey]struct{}{},
 	}
 }
 
@@ -62,10 +68,18 @@ func (c *Cache) Keys() []domain.HostKey {
 }
 
 // OfCluster returns the hosts of a cluster, without an order. They are not to be changed.
-func (c *Cache) OfCluster(id string) []*domain.Host {
+func (c *Cache) OfCluster(id string) []*domain.Host { return of(c, c.byCluster, id) }
+
+// OfMAC returns the hosts of an InfraEnv that report a MAC, without an order. They are not to be changed.
+func (c *Cache) OfMAC(infraEnvID, mac string) []*domain.Host {
+	return of(c, c.byMAC, nic{infraEnvID, strings.ToLower(mac)})
+}
+
+// of returns the hosts that an index has under a key.
+func of[K comparable](c *Cache, index map[K]map[domain.HostKey]struct{}, at K) []*domain.Host {
 	c.mu.RLock()
-	entries := make([]*Entry, 0, len(c.byCluster[id]))
-	for key := range c.byCluster[id] {
+	entries := make([]*Entry, 0, len(index[at]))
+	for key := range index[at] {
 		entries = append(entries, c.entries[key])
 	}
 	c.mu.RUnlock()
@@ -150,10 +164,10 @@ func (c *Cache) Put(h *domain.Host, read int64) *Entry {
 		c.leave(e.host)
 	}
 	if h.ClusterID != "" {
-		if c.byCluster[h.ClusterID] == nil {
-			c.byCluster[h.ClusterID] = map[domain.HostKey]struct{}{}
-		}
-		c.byCluster[h.ClusterID][h.HostKey] = struct{}{}
+		enter(c.byCluster, h.ClusterID, h.HostKey)
+	}
+	for _, mac := range h.Summary.MACAddresses {
+		enter(c.byMAC, nic{h.InfraEnvID, mac}, h.HostKey)
 	}
 	h.Validations = onceInMemory(e.host, h.Validations)
 	e.host, e.stale, e.gone = h, e.staleAt > read, false
@@ -207,10 +221,25 @@ func (c *Cache) Remove(key domain.HostKey) {
 	e.changed()
 }
 
+// leave takes a host out of the indexes.
 func (c *Cache) leave(h *domain.Host) {
-	delete(c.byCluster[h.ClusterID], h.HostKey)
-	if len(c.byCluster[h.ClusterID]) == 0 {
-		delete(c.byCluster, h.ClusterID)
+	leave(c.byCluster, h.ClusterID, h.HostKey)
+	for _, mac := range h.Summary.MACAddresses {
+		leave(c.byMAC, nic{h.InfraEnvID, mac}, h.HostKey)
+	}
+}
+
+func enter[K comparable](index map[K]map[domain.HostKey]struct{}, at K, key domain.HostKey) {
+	if index[at] == nil {
+		index[at] = map[domain.HostKey]struct{}{}
+	}
+	index[at][key] = struct{}{}
+}
+
+func leave[K comparable](index map[K]map[domain.HostKey]struct{}, at K, key domain.HostKey) {
+	delete(index[at], key)
+	if len(index[at]) == 0 {
+		delete(index, at)
 	}
 }
 

@@ -6,6 +6,7 @@ package service
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/hostcache"
 	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	"github.com/muster-io/muster/agent-service/internal/join"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
@@ -152,6 +154,14 @@ func (s *Service) KnownCluster(id string) *domain.Cluster { return s.engine.Clus
 
 // KnownHost implements Memory.
 func (s *Service) KnownHost(key domain.HostKey) *domain.Host { return s.engine.Hosts.Known(key) }
+
+// BootsFromDisk says whether a machine of an InfraEnv boots its disk rather than the discovery image. Of several that report the MAC, one that boots its disk is
+// enough: none of them brings an installed system down.
+func (s *Service) BootsFromDisk(infraEnvID, mac string) bool {
+	return slices.ContainsFunc(s.engine.Hosts.OfMAC(infraEnvID, mac), func(h *domain.Host) bool {
+		return lifecycle.BootsFromDisk(h.State, h.Progress.Stage)
+	})
+}
 
 // Subscribe begins to collect changes, of all replicas. Repeats are folded, nothing is lost, and no subscriber delays another.
 func (s *Service) Subscribe() *feed.Subscription { return s.engine.Feed.Subscribe() }

@@ -1,0 +1,65 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"net/http"
+
+	"github.com/muster-io/muster/agent-service/internal/domain"
+)
+
+const (
+	// bootOrderPath is where machines that boot from the network first ask what to boot. The path goes on with what stands in the addresses of images.
+	bootOrderPath = "/boot-order/"
+	// bootOrderControl is the type of scripts that send a machine there.
+	bootOrderControl = "boot-order-control"
+	// bootOrderSpec is the same as the spec of an InfraEnv writes it.
+	bootOrderSpec = "BootOrderControl"
+	// bootDisk lets the firmware go on with its next device.
+	bootDisk = "#!ipxe\nexit 1\n"
+)
+
+// scriptURL is the address of an iPXE script.
+func (d *discovery) scriptURL(short, scriptType string) string {
+	if scriptType == bootOrderControl {
+		return d.base + bootOrderPath + short + "/ipxe-script"
+	}
+	return d.images + "/images/" + short + "/ipxe-script"
+}
+
+// scriptType is that of an InfraEnv whose spec is a custom resource.
+func scriptType(env *domain.InfraEnv) string {
+	if env.IPXEScriptType == bootOrderSpec {
+		return bootOrderControl
+	}
+	return ""
+}
+
+// bootOrder is what a machine with this MAC boots. iPXE puts the MAC of the interface that it booted from into the address.
+func (d *discovery) bootOrder(infraEnvID, short, mac string) []byte {
+	switch {
+	case mac == "":
+		return []byte("#!ipxe\nchain " + d.scriptURL(short, bootOrderControl) + "?mac=${netX/mac}\n")
+	case d.envs.BootsFromDisk(infraEnvID, mac):
+		return []byte(bootDisk)
+	}
+	return []byte("#!ipxe\nchain " + d.scriptURL(short, "") + "\n")
+}
+
+// serveBootOrder answers a machine.
+func (d *discovery) serveBootOrder(w http.ResponseWriter, r *http.Request) {
+	key := r.PathValue("key")
+	scope, err := d.authority.VerifyShort(r.Context(), key)
+	switch {
+	case domain.KindOf(err) == domain.Unavailable:
+		http.Error(w, "the service cannot answer at the moment", http.StatusServiceUnavailable)
+		return
+	case err != nil:
+		http.Error(w, "this address opens nothing: ask for the script's address again", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = w.Write(d.bootOrder(scope.InfraEnvID, key, r.URL.Query().Get("mac")))
+}
