@@ -32,7 +32,7 @@ type Bare struct {
 func (b Bare) Run(ctx context.Context) (time.Duration, error) {
 	for kind := range b.Writes {
 		if !slices.Contains(b.Order, kind) {
-			return 0, fmt.Errorf("nothing says how to %s %s bare", kind.Verb, kind.Resource)
+			return 0, fmt.Errorf("there is no bare write for %s %s", kind.Verb, kind.Resource)
 		}
 	}
 	var (

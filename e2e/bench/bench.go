@@ -42,7 +42,7 @@ type Options struct {
 	Scale float64
 }
 
-// Run runs benchmarks one after the other, each on a control plane of its own. What goes wrong in one does not keep the others from being run.
+// Run runs benchmarks one after the other, each on a control plane of its own. A failure of one does not stop the others.
 func (o Options) Run(ctx context.Context, benchmarks []Benchmark) error {
 	o.say("%d processors, %s, load %s; etcd with --unsafe-no-fsync: it does not wait for the disk\n", runtime.NumCPU(), runtime.Version(), load())
 	if o.Scale != 1 {
@@ -61,7 +61,7 @@ func (o Options) Run(ctx context.Context, benchmarks []Benchmark) error {
 	return errors.Join(errs...)
 }
 
-// say prints to the tables. Who cannot be told is not told.
+// say prints to the tables. It ignores errors of the output.
 func (o Options) say(format string, args ...any) { _, _ = fmt.Fprintf(o.Out, format, args...) }
 
 func (o Options) one(ctx context.Context, b Benchmark) (err error) {

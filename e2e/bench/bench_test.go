@@ -94,5 +94,5 @@ func TestBareWritesAreAsManyAsAreAskedFor(t *testing.T) {
 
 	b.Order = b.Order[:1]
 	_, err = b.Run(t.Context())
-	require.ErrorContains(t, err, "create often", "a kind that nobody knows how to write is no reason to write less")
+	require.ErrorContains(t, err, "create often", "a kind without a bare write is an error, not a smaller count")
 }

@@ -115,7 +115,7 @@ func (r *Run) Settled(ctx context.Context, quiet, limit time.Duration) (Requests
 	return requests, err
 }
 
-// scrape reads the metrics as Prometheus would, with a token. The certificate is the operator's own and signed by nobody.
+// scrape reads the metrics as Prometheus would, with a token. The certificate is the operator's own and self-signed.
 func (r *Run) scrape(ctx context.Context) ([]byte, error) {
 	address, err := r.Local.MetricsAddress(r.benchmark.Operator.Name)
 	if err != nil {

@@ -196,7 +196,7 @@ func escaped(object *unstructured.Unstructured) (string, error) {
 	return strings.NewReplacer("{{", `{{ "{{" }}`, "}}", `{{ "}}" }}`).Replace(string(content)), nil
 }
 
-// all are the values of every operator, and the operator's own. What the overlay states is their default.
+// all are the values of every operator, and the operator's own. The overlay states their defaults.
 func (s source) all() []value {
 	values := append(s.common(), s.values...)
 	for i, v := range values {

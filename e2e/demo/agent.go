@@ -24,7 +24,7 @@ import (
 	"github.com/muster-io/muster/e2e/render"
 )
 
-// What deploy/samples/agent holds.
+// Names in deploy/samples/agent.
 const (
 	agentSamples = "deploy/samples/agent"
 	agentSpace   = "edge"

@@ -93,7 +93,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	s.screen.idle()
 	if err == nil {
-		s.screen.done("nothing is left behind")
+		s.screen.done("all processes and files of the demo are removed")
 	}
 	return err
 }

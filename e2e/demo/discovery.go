@@ -17,7 +17,7 @@ import (
 	"github.com/muster-io/muster/e2e/render"
 )
 
-// What deploy/samples/discovery holds, and how many machines the rack of environment.DiscoveryOperator has.
+// Names in deploy/samples/discovery, and how many machines the rack of environment.DiscoveryOperator has.
 const (
 	discoverySamples = "deploy/samples/discovery"
 	machines         = "machines"
@@ -28,7 +28,7 @@ const (
 
 func discoveryActs() []act {
 	return []act{
-		{"switching on a rack of machines that nobody has registered", discoverRack},
+		{"switching on a rack of machines that are not registered", discoverRack},
 		{"giving one of them credentials, and letting go of it", releaseHost},
 	}
 }
@@ -43,7 +43,7 @@ func discoverRack(ctx context.Context, s *stage) (string, error) {
 		if object.GetKind() != "BareMetalHostDiscovery" {
 			continue
 		}
-		if err := unstructured.SetNestedField(object.Object, "1s", "spec", "interval"); err != nil { // nobody wants to wait for the usual ten
+		if err := unstructured.SetNestedField(object.Object, "1s", "spec", "interval"); err != nil { // the usual ten are too long for a demo
 			return "", fmt.Errorf("asking more often: %w", err)
 		}
 	}
@@ -86,7 +86,7 @@ func releaseHost(ctx context.Context, s *stage) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("host %s is approved and free for whoever provisions: its driver is switched, its node known, no second inspection", firstHost), nil
+	return fmt.Sprintf("host %s is approved and free for provisioning: its driver is switched, its node known, no second inspection", firstHost), nil
 }
 
 // lookAtRack draws the hosts.

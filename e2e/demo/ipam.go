@@ -20,7 +20,7 @@ import (
 	"github.com/muster-io/muster/e2e/render"
 )
 
-// What deploy/samples/ipam holds, and a pool that is too small.
+// Names in deploy/samples/ipam, and a pool that is too small.
 const (
 	addressSamples   = "deploy/samples/ipam"
 	addressNamespace = "metal"

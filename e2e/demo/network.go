@@ -20,7 +20,7 @@ import (
 	"github.com/muster-io/muster/e2e/render"
 )
 
-// What deploy/samples/network-data holds.
+// Names in deploy/samples/network-data.
 const (
 	networkSamples = "deploy/samples/network-data"
 	hostTemplate   = "hosts"
@@ -71,7 +71,7 @@ func renderNetwork(ctx context.Context, s *stage) (string, error) {
 	for _, line := range lines {
 		s.screen.say("  " + line)
 	}
-	return fmt.Sprintf("host %s is told this network, in a Secret, %d ms after it was asked for: the MAC is its own, all else is the pool's", firstHost, took.Milliseconds()), nil
+	return fmt.Sprintf("host %s has this network, in a Secret, %d ms after its claim: the MAC is its own, the rest comes from the pool", firstHost, took.Milliseconds()), nil
 }
 
 // networkTable draws network data: an address, and the link that it is on.

@@ -24,7 +24,7 @@ import (
 	"github.com/muster-io/muster/e2e/render"
 )
 
-// What deploy/samples holds.
+// Names in deploy/samples.
 const (
 	samples   = "deploy/samples"
 	namespace = "muster-samples"

@@ -34,7 +34,7 @@ func Read(path string) (*rest.Config, error) {
 	return config, nil
 }
 
-// Existing is a cluster in which somebody else runs Muster; its end is not our business.
+// Existing is a cluster in which an administrator runs Muster; the tests do not stop it.
 type Existing string
 
 // Kubeconfig returns the path that Existing is.

@@ -17,7 +17,7 @@ type Guard struct {
 	pipe io.WriteCloser
 }
 
-// removeDirectory ends what still runs out of a directory, then removes it. Programs are told by their names too, so that an editor that has a log open lives on.
+// removeDirectory ends what still runs out of a directory, then removes it. Programs are recognised by their names too, so that an editor that has a log open lives on.
 const removeDirectory = `
 dir=$1
 for round in 1 2 3; do

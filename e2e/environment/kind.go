@@ -29,7 +29,7 @@ import (
 type KindOptions struct {
 	// NodeImage of the cluster; the variable KIND_NODE_IMAGE when it is empty.
 	NodeImage string
-	// Say is told what happens, a sentence at a time. It may be nil.
+	// Say receives the progress, a sentence at a time. It may be nil.
 	Say func(string)
 }
 

@@ -24,7 +24,7 @@ type LocalOptions struct {
 	Operators []Operator
 	// Overlay is the directory that is applied; deploy/overlays/local when it is empty.
 	Overlay string
-	// Say is told what happens, a sentence at a time. It may be nil.
+	// Say receives the progress, a sentence at a time. It may be nil.
 	Say func(string)
 	// UnsafeNoFsync makes the store faster and unfit for anything but tests.
 	UnsafeNoFsync bool
@@ -130,7 +130,7 @@ func (l *Local) Close(context.Context) error {
 	return l.guard.Close()
 }
 
-// keepLogs copies the operators' logs to the directory that E2E_LOGS names, for whoever looks for the cause of a failure.
+// keepLogs copies the operators' logs to the directory that E2E_LOGS names, to find the cause of a failure.
 func (l *Local) keepLogs() {
 	target := os.Getenv("E2E_LOGS")
 	if target == "" || os.MkdirAll(target, 0o755) != nil { //nolint:gosec // logs hold no secrets

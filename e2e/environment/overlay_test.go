@@ -260,7 +260,7 @@ func TestAgentServiceRunsAsItsProductionOverlaySays(t *testing.T) {
 	assert.NotContains(t, said.String(), "is forbidden", "a right is missing")
 	rows, err := exec.CommandContext(t.Context(), "psql", database, "-Atc", "SELECT kube_namespace || '/' || kube_name FROM infra_envs").CombinedOutput()
 	require.NoError(t, err, string(rows))
-	assert.Equal(t, fmt.Sprintf("%s/%s", env.Namespace, env.Name), strings.TrimSpace(string(rows)), "what it knows is in the database")
+	assert.Equal(t, fmt.Sprintf("%s/%s", env.Namespace, env.Name), strings.TrimSpace(string(rows)), "its InfraEnv is in the database")
 }
 
 // created makes an InfraEnv and waits until the service has said something about its image.

@@ -233,7 +233,7 @@ func (f *Fleet) reach(ctx context.Context, service string, dial Dial) (string, e
 	return u.Scheme + "://" + f.forward.Addr().String(), nil
 }
 
-// handOn connects whoever comes with an address, until the listener is closed.
+// handOn connects clients of a listener with an address, until the listener is closed.
 func handOn(ctx context.Context, from net.Listener, dial Dial, to string) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

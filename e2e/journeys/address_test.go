@@ -81,7 +81,7 @@ func (w *world) untilAddressed(claim *ipamv1.IPClaim) string {
 	return string(address.Spec.Address)
 }
 
-// A machine's claim gets an address that nobody else has; one that comes too late says why it waits, and gets what another gives back.
+// A machine's claim gets an address of its own; one that comes too late says why it waits, and gets what another gives back.
 func TestAnAddressIsGivenOnceAndGivenBack(t *testing.T) {
 	w := newWorld(t)
 	pool := w.addressPool("rack", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{addressSpan("192.0.2.10", "192.0.2.11")} })
@@ -182,8 +182,8 @@ func TestDeploymentsShareAPool(t *testing.T) {
 	w.giveBack(pool, slices.Concat(control[2:], workers, grown)...)
 }
 
-// Who plans ahead knows the addresses before the machines: by name in the pool, or by a wish of the claim. They are the same after the claim was
-// deleted and made again, and nobody else gets them meanwhile.
+// A user who plans ahead knows the addresses before the machines: by name in the pool, or by a request of the claim. They are the same after the claim was
+// deleted and made again, and no other claim gets them meanwhile.
 func TestAddressesArePredictable(t *testing.T) {
 	w := newWorld(t)
 	pool := w.addressPool("planned", func(s *ipamv1.IPPoolSpec) {
@@ -196,11 +196,11 @@ func TestAddressesArePredictable(t *testing.T) {
 		c.Annotations = map[string]string{ipamv1.RequestedAddressAnnotation: "192.0.2.12"}
 	}
 	first := w.addressClaim("control-plane-0", pool.Name)
-	second := w.addressClaim("wishes", pool.Name, wish)
+	second := w.addressClaim("requested", pool.Name, wish)
 	assert.Equal(t, "192.0.2.8", w.untilAddressed(first))
 	assert.Equal(t, "192.0.2.12", w.untilAddressed(second))
 	other := w.addressClaim("other", pool.Name)
-	assert.Equal(t, "192.0.2.10", w.untilAddressed(other), "what is preallocated is nobody else's, also before its claim exists")
+	assert.Equal(t, "192.0.2.10", w.untilAddressed(other), "a preallocated address is reserved, also before its claim exists")
 	late := w.addressClaim("late", pool.Name)
 	w.untilRefused(late, "Exhausted IP Pools")
 	assert.Equal(t, "192.0.2.11", w.untilAddressed(w.addressClaim("control-plane-1", pool.Name)))
@@ -210,7 +210,7 @@ func TestAddressesArePredictable(t *testing.T) {
 	first = w.addressClaim("control-plane-0", pool.Name)
 	assert.Equal(t, "192.0.2.8", w.untilAddressed(first))
 
-	taken := w.addressClaim("wishes-too", pool.Name, wish)
+	taken := w.addressClaim("requested-too", pool.Name, wish)
 	w.untilRefused(taken, "Requested IP not available")
 	require.NoError(t, w.admin.Delete(t.Context(), late))
 	require.NoError(t, w.admin.Delete(t.Context(), second))

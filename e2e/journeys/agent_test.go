@@ -200,7 +200,7 @@ func (w *world) untilBound(agent *agentv1.Agent, cluster string) {
 	}, patience, interval, "agent %s is not in %s", agent.Name, cluster)
 }
 
-// An infrastructure admin makes one image without a cluster and boots machines from it. Later somebody who may edit in the namespace takes one of them for a
+// An infrastructure admin makes one image without a cluster and boots machines from it. Later a user who may edit in the namespace takes one of them for a
 // cluster, and gives it back; the others stay free.
 func TestMachinesOfOneImageAreTakenLater(t *testing.T) {
 	needLiveImage(t)
@@ -214,7 +214,7 @@ func TestMachinesOfOneImageAreTakenLater(t *testing.T) {
 		assert.Equal(t, "a", agents[i].Labels["rack"])
 		assert.Nil(t, agents[i].Spec.ClusterDeploymentName)
 		requireAgent(t, &agents[i], agentv1.ConditionBound, agentv1.ReasonUnbound)
-		assert.False(t, agents[i].Spec.Approved, "nobody has looked at it yet")
+		assert.False(t, agents[i].Spec.Approved, "no user has approved it yet")
 	}
 
 	cluster, _ := w.agentCluster("blue", true)
@@ -228,7 +228,7 @@ func TestMachinesOfOneImageAreTakenLater(t *testing.T) {
 	inventory := taken.Status.Inventory
 	creator.bind(taken, cluster)
 	creator.untilBound(taken, "blue")
-	assert.Equal(t, inventory.CPU, taken.Status.Inventory.CPU, "what is known of the machine is kept")
+	assert.Equal(t, inventory.CPU, taken.Status.Inventory.CPU, "the inventory of the machine is kept")
 	for i := range agents[1:] {
 		w.refresh(t, &agents[1+i])
 		requireAgent(t, &agents[1+i], agentv1.ConditionBound, agentv1.ReasonUnbound)
@@ -302,7 +302,7 @@ func TestTheImageOfAClusterInstallsIt(t *testing.T) {
 	needLiveImage(t)
 	w := newWorld(t)
 	if foreign {
-		t.Skip("nobody knows what the ConfigMap agent-service-systems of this cluster names")
+		t.Skip("the content of the ConfigMap agent-service-systems of this cluster is unknown")
 	}
 	w.pullSecret()
 	cluster, install := w.agentCluster("edge", false)
@@ -333,7 +333,7 @@ func TestTheImageOfAClusterInstallsIt(t *testing.T) {
 func TestAgentServiceAsksTheClusterWhoComes(t *testing.T) {
 	w := newWorld(t)
 	if foreign {
-		t.Skip("nobody knows whom this cluster lets in")
+		t.Skip("the issuer of tokens of this cluster is unknown")
 	}
 	token := func(name string) (*corev1.ServiceAccount, string) {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
@@ -350,7 +350,7 @@ func TestAgentServiceAsksTheClusterWhoComes(t *testing.T) {
 	}
 	w.create(binding)
 	t.Cleanup(func() { assert.NoError(t, w.admin.Delete(context.WithoutCancel(t.Context()), binding)) })
-	rest, metrics := doors(t)
+	rest, metrics := endpoints(t)
 	assert.Equal(t, http.StatusUnauthorized, w.get(metrics, ""))
 	assert.Equal(t, http.StatusForbidden, w.get(metrics, other))
 	require.Eventually(t, func() bool { return w.get(metrics, scrapes) == http.StatusOK }, patience, interval)
@@ -363,8 +363,8 @@ func TestAgentServiceAsksTheClusterWhoComes(t *testing.T) {
 	assert.Equal(t, http.StatusOK, w.get(envs, answer.Status.Token))
 }
 
-// doors are where agent-service is reached: REST, and its metrics.
-func doors(t *testing.T) (rest, metrics string) {
+// endpoints are the addresses of agent-service: REST, and its metrics.
+func endpoints(t *testing.T) (rest, metrics string) {
 	t.Helper()
 	if local == nil {
 		return "http://agent-service.muster-agent-service.svc", "https://agent-service-metrics.muster-agent-service.svc:8443/metrics"
@@ -376,7 +376,7 @@ func doors(t *testing.T) (rest, metrics string) {
 	return "http://" + string(text), "https://" + address + "/metrics"
 }
 
-// get returns the status of an answer, 0 for none. The certificate of metrics is signed by nobody.
+// get returns the status of an answer, 0 for none. The certificate of metrics is self-signed.
 func (w *world) get(address, token string) int {
 	w.t.Helper()
 	request, err := http.NewRequestWithContext(w.ctx, http.MethodGet, address, http.NoBody)

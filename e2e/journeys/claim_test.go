@@ -40,7 +40,7 @@ func note(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"hello": "world"}}
 }
 
-// Somebody claims a cluster, works in it, and gives it back.
+// A user claims a cluster, works in it, and gives it back.
 func TestAClaimGetsAWorkingClusterAndThePoolRefills(t *testing.T) {
 	w := newWorld(t)
 	pool := w.hostedPool("ready", 2, 1)
@@ -65,7 +65,7 @@ func TestAClaimGetsAWorkingClusterAndThePoolRefills(t *testing.T) {
 
 	assert.True(t, apierrors.IsForbidden(w.as("alice").List(t.Context(), &corev1.SecretList{}, client.InNamespace(namespace))), "the credentials, and no other secret")
 	_, err = access.Kubeconfig(t.Context(), w.as("bob"), namespace)
-	assert.True(t, apierrors.IsForbidden(err), "nobody else gets in: %v", err)
+	assert.True(t, apierrors.IsForbidden(err), "other users have no access: %v", err)
 
 	w.isConfined(w.as("alice"), namespace)
 
@@ -104,7 +104,7 @@ func (w *world) isConfined(subject client.Client, namespace string) {
 	second.Spec.ClusterName, second.Spec.BaseDomain, second.Spec.Platform = "second", "example.com", hivev1.Platform{Hosted: &hivev1.HostedPlatform{}}
 	assert.True(w.t, apierrors.IsForbidden(subject.Create(w.ctx, second)), "no further cluster")
 	second.Spec.ClusterPoolRef = &hivev1.ClusterPoolReference{Namespace: w.namespace, PoolName: "ready"}
-	assert.True(w.t, apierrors.IsForbidden(w.admin.Create(w.ctx, second)), "and nobody but the operator makes one of a pool")
+	assert.True(w.t, apierrors.IsForbidden(w.admin.Create(w.ctx, second)), "and only the operator makes one of a pool")
 }
 
 func hasNamed(list []corev1.ConfigMap, name string) bool {

@@ -94,7 +94,7 @@ func (w *world) untilReleased(h *metal3v1.BareMetalHost) {
 		assert.NotContains(c, h.Annotations, metal3v1.PausedAnnotation)
 		assert.Empty(c, h.Finalizers)
 	}, moment, interval, "host %s is not released", h.Name)
-	assert.NotEmpty(w.t, h.Status.Provisioning.ID, "who takes over knows the node")
+	assert.NotEmpty(w.t, h.Status.Provisioning.ID, "the status names the node")
 }
 
 func (w *world) untilHandedOver(h *metal3v1.BareMetalHost, reason string) {
@@ -107,7 +107,7 @@ func (w *world) untilHandedOver(h *metal3v1.BareMetalHost, reason string) {
 	}, moment, interval)
 }
 
-// A rack is switched on. Nobody collected a MAC; the hosts carry labels by which a MachineSet selects them, and go to whoever provisions as
+// A rack is switched on. No MAC was collected; the hosts carry labels by which a MachineSet selects them, and are released for provisioning as
 // soon as they have credentials.
 func TestMachinesOfANewRackAreReadyToBeProvisioned(t *testing.T) {
 	w := newWorld(t)
@@ -129,7 +129,7 @@ func TestMachinesOfANewRackAreReadyToBeProvisioned(t *testing.T) {
 	}, moment, interval)
 }
 
-// Somebody looks at each machine before anything may be written to its disks.
+// A user approves each machine before anything may be written to its disks.
 func TestAMachineIsReviewedBeforeItIsProvisioned(t *testing.T) {
 	w := newWorld(t)
 	d := w.discover("reviewed", []int{3}, func(s *metal3v1.BareMetalHostDiscoverySpec) { s.Approval = metal3v1.ApprovalManual })
@@ -141,7 +141,7 @@ func TestAMachineIsReviewedBeforeItIsProvisioned(t *testing.T) {
 	w.untilReleased(h)
 }
 
-// A machine breaks. Its host is deleted, the one that stands in for it is taken in without anybody registering it, and nobody can give the
+// A machine breaks. Its host is deleted, the one that stands in for it is taken in without registration, and no user can give the
 // same machine to two hosts meanwhile.
 func TestAFaultyMachineIsReplaced(t *testing.T) {
 	w := newWorld(t)
@@ -158,7 +158,7 @@ func TestAFaultyMachineIsReplaced(t *testing.T) {
 	twin.Spec = metal3v1.BareMetalHostSpec{Online: true, BootMACAddress: strings.ToUpper(faulty.Spec.BootMACAddress)}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		err := w.admin.Create(w.ctx, twin.DeepCopy())
-		if err == nil { // the API server has not heard of the check yet
+		if err == nil { // the API server does not call the check yet
 			require.NoError(c, w.admin.Delete(w.ctx, twin.DeepCopy()))
 		}
 		require.True(c, apierrors.IsForbidden(err), "%v", err)

@@ -33,7 +33,7 @@ var (
 	local *environment.Local
 	// nodes is true where hosted clusters run as pods on nodes that this machine reaches.
 	nodes bool
-	// foreign is true where somebody else runs Muster, as they like it.
+	// foreign is true where an administrator runs Muster, with settings of their own.
 	foreign bool
 )
 

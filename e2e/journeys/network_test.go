@@ -207,7 +207,7 @@ func (w *world) dataPools() (provisioning, baremetal *ipamv1.IPPool) {
 	})
 }
 
-// checkNetwork compares what a host is told with what its pools gave to it.
+// checkNetwork compares the network data of a host with the addresses that its pools gave to it.
 func (w *world) checkNetwork(host *metal3v1.BareMetalHost, data string, metaData map[string]string, network networkData) (ip string) {
 	w.t.Helper()
 	assert.Equal(w.t, host.Name, metaData["host"])
@@ -273,7 +273,7 @@ func TestMachinesBootWithTheirNetwork(t *testing.T) {
 	w.giveBack(baremetal)
 }
 
-// A host that no Cluster API looks after can have network data too. Who writes a wrong template reads what is wrong with it, one mistake after the other.
+// A host that no Cluster API looks after can have network data too. The user who writes a wrong template reads its mistakes, one after the other.
 func TestAWrongTemplateExplainsItself(t *testing.T) {
 	w := newWorld(t)
 	host := w.newHost("host-0")

@@ -21,7 +21,7 @@ import (
 	"github.com/muster-io/muster/apis/needtest"
 )
 
-// A pool's clusters take nodes: each has a Secret by which machines join, which the user of a claim does not read. What the user
+// A pool's clusters take nodes: each has a Secret by which machines join, which the user of a claim does not read. The objects that the user
 // removes inside the cluster comes back, and what is lost beside it too.
 func TestClustersOfAPoolTakeNodes(t *testing.T) {
 	if nodes || foreign {

@@ -48,7 +48,7 @@ func (w *world) untilReady(objects ...string) {
 	require.NoError(w.t, err, out)
 }
 
-// Somebody who may edit in a namespace claims a cluster with one command, works in it, and gives it back with another.
+// A user who may edit in a namespace claims a cluster with one command, works in it, and gives it back with another.
 func TestOneCommandClaimsACluster(t *testing.T) {
 	w := newWorld(t)
 	pool := w.hostedPool("plugin", 1, 1)
@@ -72,7 +72,7 @@ func TestOneCommandClaimsACluster(t *testing.T) {
 
 	claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "mine"}}
 	w.refresh(t, claim)
-	assert.Equal(t, []rbacv1.Subject{user("carol")}, claim.Spec.Subjects, "whoever asks gets access")
+	assert.Equal(t, []rbacv1.Subject{user("carol")}, claim.Spec.Subjects, "the user of the command gets access")
 	out, err = w.plugin("carol", "status")
 	require.NoError(t, err, out)
 	assert.Contains(t, out, "ClusterPool")

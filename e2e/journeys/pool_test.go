@@ -18,7 +18,7 @@ import (
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
-// A pool that is deleted takes its unclaimed clusters with it, and stays for those that somebody has.
+// A pool that is deleted takes its unclaimed clusters with it, and stays for claimed ones.
 func TestDeletingAPoolKeepsClaimedClusters(t *testing.T) {
 	w := newWorld(t)
 	pool := w.hostedPool("ending", 1, 0)
@@ -93,7 +93,7 @@ func TestAnInstallerOfAnotherGroupIsLetInByALabel(t *testing.T) {
 	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.False(c, allowed(c, "create")) }, patience, interval)
 }
 
-// Whoever writes something that cannot be is told so in a sentence, at once.
+// A user who writes an impossible spec gets a sentence that says so, at once.
 func TestBadInputIsRefusedWithASentence(t *testing.T) {
 	w := newWorld(t)
 	for name, test := range map[string]struct {
@@ -127,7 +127,7 @@ func TestBadInputIsRefusedWithASentence(t *testing.T) {
 	})
 }
 
-// What is missing is named, holds up nothing else, and counts from the moment it is there.
+// A missing dependency is named, does not block other pools, and counts from the moment it exists.
 func TestAMissingImageSetIsNamedAndNoticed(t *testing.T) {
 	w := newWorld(t)
 	late := "late-" + w.namespace

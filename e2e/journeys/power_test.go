@@ -66,7 +66,7 @@ func TestAClusterSleepsAndWakesWithItsData(t *testing.T) {
 	assert.Equal(t, "world", kept.Data["hello"])
 }
 
-// Who runs a pool changes how many of its clusters run.
+// An administrator of a pool changes how many of its clusters run.
 func TestRunningCountMovesClustersBetweenSleepAndWork(t *testing.T) {
 	w := newWorld(t)
 	pool := w.hostedPool("mixed", 2, 0)

@@ -157,7 +157,7 @@ func (w *world) refresh(c require.TestingT, object client.Object) {
 	require.NoError(c, w.admin.Get(w.ctx, client.ObjectKeyFromObject(object), object))
 }
 
-// update changes an object as often as somebody else is faster.
+// update changes an object, and retries after conflicts.
 func (w *world) update(object client.Object, change func()) {
 	w.t.Helper()
 	require.EventuallyWithT(w.t, func(c *assert.CollectT) {

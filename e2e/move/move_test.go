@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		defer done()
-		// The mover reads no configuration of whoever runs the tests.
+		// The mover does not read the configuration of the user who runs the tests.
 		if err := os.Setenv("XDG_CONFIG_HOME", scratch); err != nil {
 			log.Print(err)
 			return 1
@@ -150,7 +150,7 @@ func TestMoveKeepsEveryAddress(t *testing.T) {
 	f.create(poolKind, "shared", pool("shared", object{"pools": span("10.1.0.10", "10.1.0.11")}), labelled(moveLabel, ""))
 	f.create(claimKind, "m-0-shared", claimOn("shared"), f.ownedBy("Machine/m-0"), labelled(clusterNameLabel, "c"))
 	before := f.served(f.source)
-	// What belongs to no Cluster stays.
+	// Objects of no Cluster stay.
 	f.create(poolKind, "stays", pool("stays", object{"pools": span("10.2.0.10", "10.2.0.10")}))
 	f.create(claimKind, "stays", claimOn("stays"))
 	f.served(f.source)
@@ -227,7 +227,7 @@ func TestACutMoveIsRepeated(t *testing.T) {
 			f.create(claimKind, "m-1-full", claimOn("full"), f.ownedBy("Machine/m-1"))
 			f.create(capiClaimKind, "m-1-full", capiClaimOn("full", object{"clusterName": "c"}), f.ownedBy("Machine/m-1"))
 			before := f.served(f.source)
-			// What waits for an address of another claim does not get it where that one has left.
+			// A claim that waits for the address of another does not get it where that one has left.
 			f.create(claimKind, "waits", claimOn("full"))
 			f.eventually("the claim is not refused", func() bool {
 				return f.facts(f.source)["ipam/IPClaim/waits"].Says["errorMessage"] == "Exhausted IP Pools"

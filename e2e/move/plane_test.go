@@ -34,7 +34,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// What of the repository is used, from here.
+// Paths of the repository that the tests use, from here.
 var (
 	controlPlane = filepath.Join("..", "..", "bin", "controlplane")
 	ipamOperator = filepath.Join("..", "..", "bin", "ipam-operator")

@@ -27,7 +27,7 @@ var errCut = errors.New("the wire was cut")
 
 // scissors cut both wires of a move at one of its writes, and end the move as a kill does.
 type scissors struct {
-	// at is what is written where: "source DELETE ipclaims". Nothing is cut without it.
+	// at names the write to cut, for example "source DELETE ipclaims"; empty for none.
 	at string
 	// nth write of that sort is cut; zero means the first.
 	nth int
@@ -68,7 +68,7 @@ func (s *scissors) wire(t *testing.T, p *plane) (kubeconfig string) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		reaches, returns := s.passes(p.name, r)
 		if reaches && !returns {
-			proxy.ServeHTTP(deaf{http.Header{}}, r)
+			proxy.ServeHTTP(noResponse{http.Header{}}, r)
 		}
 		if !returns {
 			s.end(errCut)
@@ -84,12 +84,12 @@ func (s *scissors) wire(t *testing.T, p *plane) (kubeconfig string) {
 
 func abort(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
 
-// deaf takes an answer that nobody gets.
-type deaf struct{ header http.Header }
+// noResponse is a ResponseWriter that discards the answer.
+type noResponse struct{ header http.Header }
 
-func (d deaf) Header() http.Header         { return d.header }
-func (d deaf) Write(p []byte) (int, error) { return io.Discard.Write(p) }
-func (deaf) WriteHeader(int)               {}
+func (d noResponse) Header() http.Header         { return d.header }
+func (d noResponse) Write(p []byte) (int, error) { return io.Discard.Write(p) }
+func (noResponse) WriteHeader(int)               {}
 
 // move does what "clusterctl move --namespace" does, and returns errCut if the scissors ended it.
 func (w *world) move(t *testing.T, namespace string, s *scissors) error {

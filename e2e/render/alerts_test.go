@@ -55,7 +55,7 @@ func rules(t *testing.T, objects []*unstructured.Unstructured) []prometheusRule 
 	return out
 }
 
-// An alert wakes somebody: it says what is wrong in a sentence, how bad it is, and where to read on.
+// An alert notifies the administrator: it says what is wrong in a sentence, how bad it is, and where to read on.
 func TestEveryAlertHasARunbook(t *testing.T) {
 	for _, operator := range operators(t) {
 		found := rules(t, monitored(t, operator))

@@ -36,7 +36,7 @@ func rendered(t *testing.T, o render.Overlay) []*unstructured.Unstructured {
 	return objects
 }
 
-// Who lets sets of machines follow hosts gives the operator the scale of sets, and nothing else that could be written.
+// With autoscaling of sets of machines the operator may write the scale of sets, and nothing else in addition.
 func TestAutoscalingMayWriteScalesOnly(t *testing.T) {
 	for _, directory := range []string{"base/discovery-operator", "overlays/production/discovery-operator", "overlays/standalone/discovery-operator"} {
 		t.Run(directory, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestMutatingPoliciesAreAComponent(t *testing.T) {
 }
 
 // Network data belongs to another provider in most clusters: in production there is nothing of it, neither the kinds, nor the controllers, nor the right to
-// read Secrets. Who asks for it gets all three.
+// read Secrets. The component adds all three.
 func TestNetworkDataIsThereWhereItIsAskedFor(t *testing.T) {
 	without := mustRender(t, "deploy/overlays/production/ipam-operator")
 	for _, object := range append(mustRender(t, "deploy/overlays/production"), without...) {
@@ -166,7 +166,7 @@ func TestTheInventoryIsAComponent(t *testing.T) {
 	}
 }
 
-// Where hosts are managed by nobody else, the check that refuses a second host of one machine is served: the API server's
+// Where no other operator manages hosts, the check that refuses a second host of one machine is served: the API server's
 // configuration leads through the Service to the port that the operator listens on, past the network policies.
 func TestTheAdmissionCheckIsServed(t *testing.T) {
 	for _, directory := range []string{"deploy/overlays/standalone/discovery-operator", "deploy/overlays/production/discovery-operator", "deploy/overlays/kind/discovery-operator"} {
@@ -228,7 +228,7 @@ func TestHostedClustersAreExposedByAComponent(t *testing.T) {
 		return deployments[0].Spec.Template.Spec.Containers[0]
 	}
 	for _, arg := range container(without).Args {
-		assert.NotContains(t, arg, "--hosted-expose", "a ClusterIP unless somebody asks for more")
+		assert.NotContains(t, arg, "--hosted-expose", "a ClusterIP by default")
 	}
 	for component, flags := range map[string][]string{
 		"hosted-nodeport":     {"--hosted-expose=NodePort", "--hosted-node-address=$(NODE_ADDRESS)"},
@@ -253,7 +253,7 @@ func TestHostedClustersAreExposedByAComponent(t *testing.T) {
 				require.Len(t, role.Rules, 1)
 				assert.Equal(t, []string{"tlsroutes"}, role.Rules[0].Resources)
 			} else {
-				assert.Len(t, objects, len(without), "nothing else")
+				assert.Len(t, objects, len(without), "no other object")
 			}
 		})
 	}

@@ -187,7 +187,7 @@ func checkImage(t *testing.T, name, image string) {
 func TestAccountsAreBound(t *testing.T) {
 	each(t, func(t *testing.T, dir string, objects []*unstructured.Unstructured) {
 		if strings.HasPrefix(dir, "deploy/samples") {
-			t.Skip("what a sample's account may do, the operator grants")
+			t.Skip("the operator grants the rights of a sample's account")
 		}
 		accounts, bound := map[string]bool{}, map[string]bool{}
 		for _, account := range ofKind[corev1.ServiceAccount](t, objects, "ServiceAccount") {
@@ -281,7 +281,7 @@ func TestEveryKindBelongsToOneSet(t *testing.T) {
 	assert.ElementsMatch(t, all, sets)
 }
 
-// What is only there when somebody built it by hand is no image for production.
+// An image that exists only after a build by hand is none for production.
 func TestProductionImagesCanBePulled(t *testing.T) {
 	each(t, func(t *testing.T, dir string, objects []*unstructured.Unstructured) {
 		if !strings.HasPrefix(dir, "deploy/overlays/production") {

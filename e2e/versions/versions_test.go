@@ -178,7 +178,7 @@ func (w *world) refusesBadPools() {
 	}, patience, interval)
 }
 
-// givesAddresses walks a claim from its creation to its end. Its finalizer is there whoever adds it.
+// givesAddresses walks a claim from its creation to its end. Its finalizer is there, with any writer.
 func (w *world) givesAddresses() {
 	w.Helper()
 	pool := &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "rack"}}

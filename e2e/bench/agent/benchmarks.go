@@ -339,7 +339,7 @@ func deadHost(ctx context.Context, r *bench.Run) (err error) {
 	}
 	lines, err := read(trace)
 	if err != nil || len(lines) == 0 {
-		return errors.Join(err, errors.New("the host was never told anything"))
+		return errors.Join(err, errors.New("the host never got an instruction"))
 	}
 	kill(dying)
 	var h object
@@ -357,7 +357,7 @@ func deadHost(ctx context.Context, r *bench.Run) (err error) {
 	if beyond < -2*time.Second { // the service looks once a second
 		return fmt.Errorf("the host counts as dead %s before its time-out", -beyond)
 	}
-	r.Figure("seconds", max(0, beyond).Seconds(), "s beyond its time-out since the last poll that was heard", 10)
+	r.Figure("seconds", max(0, beyond).Seconds(), "s beyond its time-out since the last poll that arrived", 10)
 	hosts, err := s.hosts(ctx)
 	lost := 0
 	for _, h := range hosts {

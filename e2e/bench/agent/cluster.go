@@ -176,7 +176,7 @@ func connectivityReply(hosts []object, i int) (any, error) {
 	return map[string]any{"step_type": "connectivity-check", "step_id": "connectivity-check-1", "exit_code": 0, "output": string(output)}, err
 }
 
-// lonely checks that the service validates a host that reaches nobody as one that does not.
+// lonely checks that a host that reaches no other host fails the validation of the majority group.
 func (s *site) lonely(ctx context.Context, r *bench.Run, hosts []object) error {
 	lost := make([]map[string]any, 0, len(hosts))
 	for _, other := range hosts[1:min(len(hosts), mostPeers+1)] {
@@ -210,5 +210,5 @@ func (s *site) lonely(ctx context.Context, r *bench.Run, hosts []object) error {
 			return nil
 		}
 	}
-	return errors.New("a host that reaches nobody belongs to the majority")
+	return errors.New("a host that reaches no other host belongs to the majority")
 }

@@ -90,7 +90,7 @@ func (h *hub) agents(ctx context.Context) (int, error) {
 // written matches the counters of writes to the service's kinds, as the API server keeps them.
 var written = regexp.MustCompile(`(?m)^apiserver_request_total\{[^}]*group="(?:agent-install|extensions\.hive)\.openshift\.io"[^}]*verb="(?:POST|PUT|PATCH|APPLY|DELETE|DELETECOLLECTION)"[^}]*\} (\S+)$`)
 
-// writes is how many writes to the service's kinds the API server has seen, of anybody.
+// writes is how many writes to the service's kinds the API server has seen, of all clients.
 func (h *hub) writes(ctx context.Context) (float64, error) {
 	clients, err := kubernetes.NewForConfig(h.admin)
 	if err != nil {
@@ -111,7 +111,7 @@ func (h *hub) writes(ctx context.Context) (float64, error) {
 	return sum, nil
 }
 
-// quiet waits until nothing was written for a while.
+// quiet waits until there was no write for a while.
 func (h *hub) quiet(ctx context.Context, silence, limit time.Duration) error {
 	last, since := -1.0, time.Now()
 	return await(ctx, limit, func() (string, error) {

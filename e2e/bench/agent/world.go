@@ -44,7 +44,7 @@ type site struct {
 	postgres *exec.Cmd
 }
 
-// wish says what a site has.
+// wish is the configuration of a site.
 type wish struct {
 	kube, postgres bool
 	// arguments are flags of the service beside the usual ones.
@@ -162,7 +162,7 @@ func kill(cmd *exec.Cmd) {
 	}
 }
 
-// close ends everything. What a failed service said is shown.
+// close ends everything. It shows the log of a failed service.
 func (s *site) close() error {
 	for _, fleet := range s.fleets {
 		kill(fleet)
@@ -186,7 +186,7 @@ type object struct {
 	ID        string `json:"id"`
 	ClusterID string `json:"cluster_id"`
 	Status    string `json:"status"`
-	// CheckedInAt is when the service heard the host last.
+	// CheckedInAt is when the host last contacted the service.
 	CheckedInAt     time.Time `json:"checked_in_at"`
 	StatusUpdatedAt time.Time `json:"status_updated_at"`
 }
@@ -266,7 +266,7 @@ func await(ctx context.Context, limit time.Duration, missing func() (string, err
 	}
 }
 
-// told is when a machine was told something.
+// told is when a machine got instructions.
 type told struct {
 	Host  string        `json:"host"`
 	At    int64         `json:"at"`

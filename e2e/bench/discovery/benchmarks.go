@@ -183,7 +183,7 @@ func steady(ctx context.Context, r *bench.Run) error {
 		}
 	}
 	if polls == 0 {
-		return fmt.Errorf("nobody polled Ironic in %s", watched)
+		return fmt.Errorf("the operator did not poll Ironic in %s", watched)
 	}
 	w.Figure("requests_per_poll", float64(len(asked))/float64(polls), "requests", 3)
 	w.Figure("writes_total", float64(bench.Total(after.Since(before).Writes(), nil)), "writes", 0)

@@ -83,7 +83,7 @@ func (i *ironic) script(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// behind puts a proxy before an endpoint. What goes through is delayed, and noted where wanted.
+// behind puts a proxy before an endpoint. Its requests are delayed, and recorded where wanted.
 func (i *ironic) behind(endpoint string, noted bool, delay time.Duration) string {
 	target, err := url.Parse(endpoint)
 	if endpoint == "" || err != nil {

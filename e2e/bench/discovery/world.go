@@ -28,7 +28,7 @@ const (
 	namespace = "bench"
 	// patience is how long a sync may take on a busy machine before it counts as stuck.
 	patience = 30 * time.Minute
-	// quiet is how long the operator must not have written to be done.
+	// quiet is how long the operator must not have written to count as idle.
 	quiet = 3 * time.Second
 	// writers write at a time without the operator.
 	writers = 10
@@ -86,7 +86,7 @@ func (w *world) sync(ctx context.Context) error {
 	if err := w.user.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return fmt.Errorf("creating the namespace: %w", err)
 	}
-	// Nobody serves the check on hosts here. The operator's own hosts pass it by, bare ones would each wait for a connection that is refused.
+	// No webhook serves the check on hosts here. The operator's own hosts pass it by, bare ones would each wait for a connection that is refused.
 	check := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "baremetalhosts.discovery.muster.io"}}
 	if err := w.user.Delete(ctx, check); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("removing the check on hosts: %w", err)

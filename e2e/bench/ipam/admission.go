@@ -23,7 +23,7 @@ import (
 // admissions is how many pools are admitted for a figure: the processor time of one is little.
 const admissions = 5
 
-// admission10k measures the processor time of the API server for the admission of pools with many preallocations. Nothing is stored.
+// admission10k measures the processor time of the API server for the admission of pools with many preallocations. They are dry runs.
 func admission10k(ctx context.Context, r *bench.Run) error {
 	w, err := newWorld(ctx, r)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/muster-io/muster/e2e/environment"
 )
 
-// What churn60s does.
+// Figures of churn60s.
 const (
 	perSecond = 40
 	// alive is how many claims there are at a time: each is deleted when so many younger ones were created.

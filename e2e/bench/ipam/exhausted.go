@@ -19,7 +19,7 @@ import (
 // whileWaiting is how long nothing may be written while claims wait.
 const whileWaiting = 5 * time.Second
 
-// What exhausted does: so many claims of a pool of this size wait.
+// Figures of exhausted: so many claims of a pool of this size wait.
 const (
 	exhaustedSize    = 200
 	exhaustedSurplus = 50
@@ -93,7 +93,7 @@ func (w *world) servedAfter(ctx context.Context, claims map[string]time.Time, wh
 	return waited, writes, nil
 }
 
-// untilExhausted waits until all claims are served but n, and those are told why not, and the operator has nothing more to say.
+// untilExhausted waits until all claims are served but n, their conditions say why, and the operator has no more writes.
 func (w *world) untilExhausted(ctx context.Context, claims map[string]time.Time, n int) (map[string]time.Time, error) {
 	waiting := map[string]time.Time{}
 	err := w.Await(ctx, patience, func() string {
@@ -104,7 +104,7 @@ func (w *world) untilExhausted(ctx context.Context, claims map[string]time.Time,
 			switch {
 			case !w.served[name].IsZero():
 			case !w.told[name]:
-				return "claim " + name + " was not told why it waits"
+				return "claim " + name + " has no reason why it waits"
 			default:
 				waiting[name] = sent
 			}

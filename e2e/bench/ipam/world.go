@@ -29,7 +29,7 @@ const (
 	namespace = "bench"
 	// patience is how long anything may take on a busy machine before it counts as stuck.
 	patience = 10 * time.Minute
-	// quiet is how long the operator must not have written to be done.
+	// quiet is how long the operator must not have written to count as idle.
 	quiet = 3 * time.Second
 	// clients is how many write at a time where many claims are made.
 	clients = 50
@@ -44,7 +44,7 @@ type world struct {
 
 	mu     sync.Mutex
 	served map[string]time.Time     // by name of the claim: when a watch showed that it has its address
-	told   map[string]bool          // claims that were told why they have none
+	told   map[string]bool          // claims whose condition says why they have none
 	expect map[string]chan struct{} // closed when the claim is seen to be served
 	sent   []time.Time              // when each claim of a churn was created
 }
@@ -84,7 +84,7 @@ func (w *world) untilAdmitted(ctx context.Context) error {
 	})
 }
 
-// watchClaims notes when a claim is seen to have its address, and when it is told that it has none.
+// watchClaims notes when a claim is seen to have its address, and when its condition says that it has none.
 func (w *world) watchClaims(ctx context.Context, scheme *runtime.Scheme) error {
 	claims, err := cache.New(w.Admin, cache.Options{Scheme: scheme, DefaultNamespaces: map[string]cache.Config{namespace: {}}})
 	if err != nil {
@@ -138,7 +138,7 @@ func (w *world) pool(ctx context.Context, name string, ranges ...ipamv1.Pool) (*
 			return err.Error()
 		}
 		if len(pool.Finalizers) == 0 || pool.Status.Total == nil {
-			return "nobody looks after pool " + name
+			return "no operator reconciles pool " + name
 		}
 		return ""
 	})

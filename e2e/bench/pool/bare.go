@@ -68,7 +68,7 @@ func (w *world) bareWrite(ctx context.Context, kind bench.Kind, item, n int) err
 	case "patch clusterdeployments/status":
 		return mergePatch(ctx, w.plain.Status(), cd, map[string]any{"status": statusOf(name, hivev1.PowerStateHibernating, time.Now().Add(time.Duration(n)*time.Second))})
 	}
-	return fmt.Errorf("nothing says how to %s %s", kind.Verb, kind.Resource)
+	return fmt.Errorf("there is no bare write for %s %s", kind.Verb, kind.Resource)
 }
 
 // bareCluster is a ClusterDeployment as a pool makes it.

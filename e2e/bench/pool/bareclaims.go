@@ -19,7 +19,7 @@ import (
 )
 
 // bareClaims does what serving claims comes to without an operator, and says how long each takes when all begin at once: a claim is created, names its
-// cluster, is recorded there, its subject gets a Role and a RoleBinding, and it says so. Nothing else happens meanwhile. The pool's clusters are free.
+// cluster, is recorded there, its subject gets a Role and a RoleBinding, and it says so. There is no other load meanwhile. The pool's clusters are free.
 func (w *world) bareClaims(ctx context.Context, pool string) ([]time.Duration, error) {
 	operator, err := w.asOperator()
 	if err != nil {
@@ -45,7 +45,7 @@ func (w *world) bareClaims(ctx context.Context, pool string) ([]time.Duration, e
 	return took, errors.Join(errs...)
 }
 
-// asOperator makes a client with the operator's name and rights: nobody else may say which cluster a claim has.
+// asOperator makes a client with the operator's name and rights: only the operator may assign a cluster to a claim.
 func (w *world) asOperator() (client.Client, error) {
 	config := rest.CopyConfig(w.Admin)
 	config.Impersonate = rest.ImpersonationConfig{

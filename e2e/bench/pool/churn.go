@@ -20,7 +20,7 @@ import (
 	"github.com/muster-io/muster/e2e/bench"
 )
 
-// What claimChurn does.
+// Figures of claimChurn.
 const (
 	churnPools = 5
 	churnSize  = 10

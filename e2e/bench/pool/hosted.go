@@ -148,7 +148,7 @@ func hostedResume(ctx context.Context, r *bench.Run) error {
 	}
 	w.Figure("p50_ms", float64(bench.Percentile(took, 0.5).Milliseconds()), "ms", bench.NoTarget)
 	w.Figure("p99_ms", float64(bench.Percentile(took, 0.99).Milliseconds()), "ms", bench.NoTarget)
-	w.Asserted("%d times asleep, without an answer, and awake again with the data of before", len(took))
+	w.Asserted("%d times asleep, without an answer, and running again with the data of before", len(took))
 	return nil
 }
 
@@ -186,7 +186,7 @@ func (w *world) resume(ctx context.Context, cluster string, inside *kubernetes.C
 	took := time.Since(started)
 	note, err := inside.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, "note", metav1.GetOptions{})
 	if err != nil || note.Data["from"] != "before" {
-		return 0, fmt.Errorf("what was in the cluster is not there any more: %w", err)
+		return 0, fmt.Errorf("the object made in the cluster is lost: %w", err)
 	}
 	return took, nil
 }

@@ -37,7 +37,7 @@ const (
 	nobodyInstalls installs = false
 )
 
-// installer stands in for whoever installs clusters and switches them on and off: it writes what they write, at once, and does nothing else.
+// installer is a fake that installs clusters and switches them on and off: it only writes what an installer writes, at once.
 // It is a client of its own, with its own count of requests.
 type installer struct {
 	client.Client
@@ -138,7 +138,7 @@ func mergePatch(ctx context.Context, writer any, object client.Object, content m
 	return writer.(client.Writer).Patch(ctx, object, patch)
 }
 
-// What an installer writes.
+// Secrets of an installer.
 const secretsPerInstallation = 3
 
 // secretOf returns the n-th of the Secrets that lead into a cluster.

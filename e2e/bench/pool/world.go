@@ -31,7 +31,7 @@ const (
 	subject = "bench-user"
 	// patience is how long anything may take on a busy machine before it counts as stuck.
 	patience = 10 * time.Minute
-	// quiet is how long the operator must not have written to be done: longer than a pool puts off writing its counts.
+	// quiet is how long the operator must not have written to count as idle: longer than a pool puts off writing its counts.
 	quiet = 10 * time.Second
 )
 
@@ -121,7 +121,7 @@ func secret(name string, kind corev1.SecretType, key, value string) *corev1.Secr
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: kind, Data: map[string][]byte{key: []byte(value)}}
 }
 
-// newPool is a pool as it is in production: with a pull secret, a template for install-config and credentials, installed by somebody else.
+// newPool is a pool as it is in production: with a pull secret, a template for install-config and credentials, installed by another controller.
 func newPool(name string, size, running int) *hivev1.ClusterPool {
 	return &hivev1.ClusterPool{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},

@@ -91,7 +91,7 @@ const list = "false runtime runtime\ntrue a example.com/a\ntrue b example.com/b\
 func TestTextSaysHowFar(t *testing.T) {
 	now := time.Now()
 	v := &view{label: "it", started: now, parallel: 2}
-	assert.Empty(t, v.text(now), "nothing is known yet")
+	assert.Empty(t, v.text(now), "no progress is known yet")
 	v.read("go: downloading example.com/x v1.0.0")
 	assert.Equal(t, "it: 1 modules downloaded, 3 s", v.text(now.Add(3*time.Second)))
 	v.expect(list)

@@ -192,7 +192,7 @@ func TestReleasedProgramsAreDownloadedAndChecked(t *testing.T) {
 
 	_, stderr, err = s.run([]string{"CONTROLPLANE=download", "KUBERNETES_RELEASES=http://127.0.0.1:1"}, hack(t, "controlplane/build"))
 	require.NoError(t, err)
-	assert.Empty(t, stderr, "what is there is not downloaded again")
+	assert.Empty(t, stderr, "existing programs are not downloaded again")
 }
 
 func TestAProgramWithAnotherSumIsNotInstalled(t *testing.T) {
@@ -204,7 +204,7 @@ func TestAProgramWithAnotherSumIsNotInstalled(t *testing.T) {
 	require.Error(t, err)
 	assert.Contains(t, stderr, "kube-apiserver has the SHA-256 sum "+sum(wrong)+", and ")
 	assert.Contains(t, stderr, "leave CONTROLPLANE empty to build the control plane from source")
-	assert.Empty(t, s.cached(), "nothing of a download that failed is used")
+	assert.Empty(t, s.cached(), "files of a failed download are not used")
 }
 
 func TestAnArchiveOfEtcdWithAnotherSumIsNotInstalled(t *testing.T) {
@@ -255,7 +255,7 @@ func TestProgramsOfTheUserAreUsed(t *testing.T) {
 	for _, path := range []string{server, manager, store} {
 		assert.Contains(t, stderr, "using "+path+" (v")
 	}
-	assert.Empty(t, s.cached(), "nothing was made")
+	assert.Empty(t, s.cached(), "no program was built")
 
 	// One program is of another minor, so it alone is made.
 	executable(t, onPath, "kube-controller-manager", "Kubernetes v1.20.0")

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command kubectl-muster is a plugin of kubectl: "kubectl muster" shows what Muster's operators do, and asks them for clusters,
-// machines and addresses. It reads and writes custom resources only, with the rights of whoever runs it.
+// machines and addresses. It reads and writes custom resources only, with the rights of the user who runs it.
 package main
 
 import (

@@ -136,7 +136,7 @@ func TestPools(t *testing.T) {
 	assert.Contains(t, said, "no pools")
 	u.pool("small", condition(hivev1.ClusterPoolReady, corev1.ConditionFalse, hivev1.ReasonBackingOff, "clusters broke:\x1b[2J\nsee why"))
 	out = u.must("pools")
-	assert.Regexp(t, `(?m)^`+u.namespace+` +small +2 +0 .* BackingOff +clusters broke:\[2J see why *$`, out, "what others wrote moves no cursor")
+	assert.Regexp(t, `(?m)^`+u.namespace+` +small +2 +0 .* BackingOff +clusters broke:\[2J see why *$`, out, "texts of other writers move no cursor")
 }
 
 func TestClaim(t *testing.T) {
@@ -235,7 +235,7 @@ func TestBind(t *testing.T) {
 	_, said, err = u.run("bind", "node-1", "--cluster=green")
 	require.Error(t, err)
 	assert.Contains(t, said, "green")
-	_, said, err = u.run("unbind", "nobody")
+	_, said, err = u.run("unbind", "unknown")
 	require.Error(t, err)
 	assert.Contains(t, said, `no Agent in namespace `+u.namespace)
 	u.must("unbind", "node-1")
@@ -297,7 +297,7 @@ func TestStatus(t *testing.T) {
 	bad, slow := strings.Index(out, "ClusterPool "+u.namespace+"/bad"), strings.Index(out, "ClusterPool "+u.namespace+"/slow")
 	require.NotEqual(t, -1, bad, out)
 	require.NotEqual(t, -1, slow, out)
-	assert.Less(t, bad, slow, "what is wrong comes before what waits")
+	assert.Less(t, bad, slow, "failures come before waits")
 	assert.Regexp(t, `pool-operator +`+u.namespace+` +0/2 +pool-operator:v1`, out)
 	assert.Contains(t, out, "0 of 2 replicas are ready")
 	var report struct {

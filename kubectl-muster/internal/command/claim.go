@@ -51,7 +51,7 @@ func (s *session) claim() *cobra.Command {
 	f.StringVar(&o.name, "name", "", "name of the claim (default: the pool's, and five characters)")
 	f.DurationVar(&o.lifetime, "lifetime", 0, "how long the claim lives once it has a cluster, such as 8h (default: the pool's)")
 	f.DurationVar(&o.queueTimeout, "queue-timeout", 0, "how long it waits for a cluster, such as 30m (default: for ever)")
-	f.StringArrayVar(&o.users, "user", nil, "who gets access; system:serviceaccount:NAMESPACE:NAME is a service account (default: you)")
+	f.StringArrayVar(&o.users, "user", nil, "user who gets access; system:serviceaccount:NAMESPACE:NAME is a service account (default: you)")
 	f.StringArrayVar(&o.groups, "group", nil, "a group that gets access")
 	f.BoolVar(&o.wait, "wait", false, "wait until the cluster runs")
 	f.DurationVar(&o.timeout, "timeout", 0, "how long to wait; the claim stays (default: for ever)")
@@ -94,7 +94,7 @@ func (s *session) runClaim(ctx context.Context, pool string, o *claimOptions) er
 	return s.save(kubeconfig, o.save)
 }
 
-// createClaim makes the claim, or finds the one that has the wished name already.
+// createClaim makes the claim, or finds the one that has the requested name already.
 func (s *session) createClaim(ctx context.Context, c client.Client, namespace, pool string, o *claimOptions) (*hivev1.ClusterClaim, error) {
 	subjects, err := subjects(ctx, c, o)
 	if err != nil {

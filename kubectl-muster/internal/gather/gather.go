@@ -58,7 +58,7 @@ type archive struct {
 	missing []string
 }
 
-// Write collects objects of Muster's kinds, their events, and the operators' pods and logs into a gzipped tar archive. What cannot be
+// Write collects objects of Muster's kinds, their events, and the operators' pods and logs into a gzipped tar archive. A part that cannot be
 // read is named in missing.txt; an error means that the archive is not whole. It reads no Secret and no ConfigMap.
 func Write(ctx context.Context, config *rest.Config, out io.Writer, options Options) error {
 	clients, err := kubernetes.NewForConfig(config)

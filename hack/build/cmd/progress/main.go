@@ -23,7 +23,7 @@ import (
 )
 
 func main() {
-	label := flag.String("label", "", "what is built")
+	label := flag.String("label", "", "name of the build")
 	dir := flag.String("C", ".", "directory of the module")
 	output := flag.String("o", "", "file, or directory ending in /, for the programs")
 	ldflags := flag.String("ldflags", "", "flags of the linker")

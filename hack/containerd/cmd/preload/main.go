@@ -142,7 +142,7 @@ func add(ctx context.Context, db *metadata.DB, name, program string) error {
 		data   []byte
 		labels map[string]string
 	}{{manifest.Layers[0], packed.Bytes(), nil}, {manifest.Config, config, nil}, {target, encoded, labels}} {
-		// Nothing refers to them while they are written, but nothing is collected here either.
+		// They have no references while they are written, but no garbage collection runs here either.
 		err := content.WriteBlob(ctx, db.ContentStore(), blob.of.Digest.String(), bytes.NewReader(blob.data), blob.of, content.WithLabels(blob.labels))
 		if err != nil {
 			return err

@@ -52,7 +52,7 @@ func TestContainerdFindsTheImageAndAllOfItsContent(t *testing.T) {
 	require.NoError(t, err)
 	left := 0
 	require.NoError(t, db.ContentStore().Walk(ctx, func(content.Info) error { left++; return nil }))
-	assert.Equal(t, 3, left, "nothing of it is garbage")
+	assert.Equal(t, 3, left, "no image is garbage")
 }
 
 func TestTheSameProgramGivesTheSameBytes(t *testing.T) {
