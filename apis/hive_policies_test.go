@@ -64,7 +64,7 @@ var inventories = map[string]struct{ inventory, sentence string }{
 	"a name with capitals":    {"{clusterDeployments: [{name: blue}, {name: Blue}]}", "write a name of lower-case letters, digits and '-'"},
 }
 
-// The field held a list once. Whoever applies one is told what to write, whichever way it is applied: "kubectl apply", with --server-side, or a patch.
+// The field held a list once. A user who applies one gets a sentence that says what to write, with each way to apply it: "kubectl apply", with --server-side, or a patch.
 func TestInventoriesAreRefusedWithASentence(t *testing.T) {
 	a := newAPI(t)
 	stored := a.mustCreate(t, pool(hostedPool+"  inventory: [{name: stored-before}]\n"))

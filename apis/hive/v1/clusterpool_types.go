@@ -172,7 +172,7 @@ type HibernationConfig struct {
 
 // ClusterPoolInventory lists what clusters of a pool may be made of.
 //
-// The schema gives it no type, because the field held a list once: a type would refuse that form with the words of a type error, to whoever applies it, and no rule could say what to write.
+// The schema gives it no type, because the field held a list once: a type would refuse that form with the words of a type error, to the user who applies it, and no rule could say what to write.
 // An admission policy does (deploy/base/pool-operator/admission.yaml), and it has the rules about entries too: rules of a schema do not reach below a field without a type.
 // +kubebuilder:validation:Type=""
 // +kubebuilder:pruning:PreserveUnknownFields

@@ -112,7 +112,7 @@ func TestAMachinePoolNeedsNoHandWork(t *testing.T) {
 		return len(pool.Status.Machines) == 1 && pool.Status.Machines[0].Phase == hivev1.MachinePhaseReleasing
 	})
 	r.becomes(agent, func(s *agentv1.AgentStatus) { s.DebugInfo.State = "known-unbound" })
-	r.until(agent, "it is nobody's", func() bool { return takenBy(agent).Name == "" })
+	r.until(agent, "it is not taken", func() bool { return takenBy(agent).Name == "" })
 }
 
 func TestAMachineThatIsNotReleasedIsNotTaken(t *testing.T) {
