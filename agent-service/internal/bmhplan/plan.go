@@ -163,6 +163,7 @@ func cluster(host *metal3v1.BareMetalHost, agent *agentv1.Agent, d Decision) Dec
 	value, ok := host.Annotations[agentv1.BMHClusterReferenceAnnotation]
 	switch namespace, name, valid := strings.Cut(value, "/"); {
 	case !ok:
+	case value == "" && agent.Labels[agentv1.MachinePoolLabel] != "": // a free machine is there for MachinePools, and this one was taken
 	case value == "":
 		agent.Spec.ClusterDeploymentName = nil
 	case !valid || namespace == "" || name == "" || strings.Contains(name, "/"):

@@ -120,6 +120,11 @@ func TestWhatAnAgentGetsFromItsHost(t *testing.T) {
 			s.Agents[0].Spec.ClusterDeploymentName = bound
 			s.Host.Annotations[agentv1.BMHClusterReferenceAnnotation] = ""
 		}, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = nil }, ""},
+		"a MachinePool took it when it was free": {func(s *bmhplan.Snapshot) {
+			s.Agents[0].Labels = map[string]string{agentv1.MachinePoolLabel: "workers"}
+			s.Agents[0].Spec.ClusterDeploymentName = bound
+			s.Host.Annotations[agentv1.BMHClusterReferenceAnnotation] = ""
+		}, func(a *agentv1.Agent) { a.Labels[agentv1.MachinePoolLabel] = "workers" }, ""},
 		"without the annotation it stays bound": {func(s *bmhplan.Snapshot) { s.Agents[0].Spec.ClusterDeploymentName = bound }, func(*agentv1.Agent) {}, ""},
 		"a reference without a namespace": {func(s *bmhplan.Snapshot) { s.Host.Annotations[agentv1.BMHClusterReferenceAnnotation] = "blue" },
 			func(*agentv1.Agent) {}, bmhplan.ReasonInvalidAnnotation},
