@@ -20,6 +20,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,6 +32,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclusterinstall"
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
 	"github.com/muster-io/muster/agent-service/internal/controller/nodes"
+	"github.com/muster-io/muster/agent-service/internal/controller/release"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/httpapi"
@@ -227,6 +229,9 @@ func (k *kube) add(ctx context.Context, mgr ctrl.Manager) error {
 		}),
 		"AgentClusterInstalls": agentclusterinstall.New(agentclusterinstall.Deps{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Recorder: recorder, Versions: k.versions, URL: k.url,
+		}),
+		"releases": release.New(release.Deps{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Service: k.service, Tokens: k.tokens, Clock: clock.RealClock{},
 		}),
 		"nodes":                joining,
 		"AgentClassifications": agentclassification.New(agentclassification.Deps{Client: mgr.GetClient(), Queries: queries}),

@@ -4,9 +4,17 @@
 package app
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/agent-service/api"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
@@ -32,6 +40,7 @@ func TestAReleasedMachineComesBackByItself(t *testing.T) {
 	deployment, _ := c.takesNodes()
 	for round := 1; round <= 2; round++ {
 		c.bind(agent, deployment)
+		c.says(agent, agentv1.ConditionJoined, agentv1.ReasonWaitingForCSR)
 		assert.Nil(t, agentv1.FindCondition(agent.Status.Conditions, agentv1.ConditionReleased), "it is bound")
 		change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = nil })
 		c.until(agent, "the machine is free", func() bool {
@@ -56,4 +65,101 @@ func TestAMachineThatCannotComeBackSaysWhatToDo(t *testing.T) {
 	c.gone(deployment)
 	c.says(agent, agentv1.ConditionReleased, agentv1.ReasonWaitingForUser)
 	c.says(agent, agentv1.ConditionBound, agentv1.ReasonUnbindingPendingUserAction)
+}
+
+// What a cluster knows of a machine is shown, and goes when the machine is released: pods leave as far as they may, the Node is deleted, open certificate requests are denied.
+func TestAClusterIsRidOfAReleasedMachine(t *testing.T) {
+	c := newCluster(t, withSystem(t))
+	c.bootstrappers()
+	m := c.boot(c.infraEnv("rack"), 1, 0)
+	agent := c.agent(m)
+	deployment, _ := c.takesNodes()
+	c.bind(agent, deployment)
+	values := m.installed.join(t)
+	request := c.asks(values.Token, "worker-1")
+	c.decided(request, certificatesv1.CertificateApproved)
+	c.until(agent, "the certificate is shown", func() bool {
+		approved := agent.Status.CSRStatus.ApprovedCSRs
+		return len(approved) == 1 && approved[0].Name == request.Name && approved[0].Type == "client" && agent.Status.CSRStatus.LastApprovalAttempt != nil
+	})
+	node := c.node("worker-1", corev1.ConditionFalse)
+	c.says(agent, agentv1.ConditionJoined, agentv1.ReasonNodeNotReady)
+	c.nodeIs(node, corev1.ConditionTrue)
+	c.says(agent, agentv1.ConditionJoined, agentv1.ReasonNodeReady)
+
+	pod := c.pod("worker-1")
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "all"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}},
+	}
+	c.create(budget)
+	c.until(budget, "the budget counts", func() bool { return budget.Status.ObservedGeneration > 0 })
+	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = nil })
+	c.until(node, "no pod comes any more", func() bool { return node.Spec.Unschedulable })
+	c.until(agent, "it waits for its pods, and for its user", func() bool {
+		return agent.Status.DeprovisionInfo != nil && agent.Status.DeprovisionInfo.Message == "The Node is being removed from the cluster"
+	})
+	assert.Equal(t, "worker-1", agent.Status.DeprovisionInfo.NodeName)
+	require.NoError(t, c.user.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+	assert.Nil(t, pod.DeletionTimestamp, "the budget does not let it go")
+
+	late := c.asks(values.Token, "worker-1")
+	require.NoError(t, c.user.Delete(t.Context(), budget))
+	c.gone(pod)
+	c.gone(node)
+	c.decided(late, certificatesv1.CertificateDenied)
+	c.until(agent, "nothing is left behind", func() bool { return agent.Status.DeprovisionInfo.Message == "" })
+	c.says(agent, agentv1.ConditionReleased, agentv1.ReasonWaitingForUser)
+}
+
+// A cluster that does not answer keeps no machine: what is left behind is noted.
+func TestAClusterThatIsGoneKeepsNoMachine(t *testing.T) {
+	c := newCluster(t, withSystem(t))
+	c.reside = true
+	c.bootstrappers()
+	m := c.boot(c.infraEnv("rack"), 1, 0)
+	agent := c.agent(m)
+	deployment, secret := c.takesNodes()
+	c.bind(agent, deployment)
+	require.NoError(t, c.user.Delete(t.Context(), secret))
+	require.NoError(t, c.user.Delete(t.Context(), deployment))
+	c.gone(deployment)
+	c.until(agent, "the machine is free", func() bool { return agentv1.IsConditionTrue(agent.Status.Conditions, agentv1.ConditionReleased) })
+	assert.Equal(t, "The cluster is gone", agent.Status.DeprovisionInfo.Message)
+}
+
+// node makes a Node, as a kubelet does.
+func (c *cluster) node(name string, ready corev1.ConditionStatus) *corev1.Node {
+	c.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	c.create(node)
+	c.Cleanup(func() {
+		assert.NoError(c, client.IgnoreNotFound(c.user.Delete(context.WithoutCancel(c.Context()), node)))
+	})
+	c.nodeIs(node, ready)
+	return node
+}
+
+func (c *cluster) nodeIs(node *corev1.Node, ready corev1.ConditionStatus) {
+	c.Helper()
+	before := node.DeepCopy()
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, Reason: "Test"}}
+	require.NoError(c, c.user.Status().Patch(c.Context(), node, client.MergeFrom(before)))
+}
+
+// pod runs on a node, and leaves at once when it may.
+func (c *cluster) pod(node string) *corev1.Pod {
+	c.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.newNamespace(), Name: "web", Labels: map[string]string{"app": "web"}},
+		Spec: corev1.PodSpec{
+			NodeName: node, AutomountServiceAccountToken: new(false), TerminationGracePeriodSeconds: new(int64(0)), Containers: []corev1.Container{{Name: "web", Image: "web"}},
+		},
+	}
+	c.until(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "default"}}, "pods can be made", func() bool { return true })
+	c.create(pod)
+	before := pod.DeepCopy()
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+	require.NoError(c, c.user.Status().Patch(c.Context(), pod, client.MergeFrom(before)))
+	return pod
 }

@@ -13,6 +13,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
@@ -25,6 +26,9 @@ const (
 
 // Machine is a host of the cluster, as far as certificates concern it.
 type Machine struct {
+	// Host is the machine's, and ClusterID the cluster that it is bound to.
+	Host      domain.HostKey
+	ClusterID string
 	// NodeName is the name that its Node has.
 	NodeName string
 	// TokenID is that of its bootstrap token.
@@ -64,6 +68,20 @@ func decided(request *certificatesv1.CertificateSigningRequest) bool {
 	return len(request.Status.Certificate) > 0 || slices.ContainsFunc(request.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 		return c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied
 	})
+}
+
+// about is the machine that an approved request is about.
+func about(request *certificatesv1.CertificateSigningRequest, machines []Machine) (Machine, domain.Certificate) {
+	certificate := domain.Certificate{Name: request.Name, Type: "serving"}
+	name := strings.TrimPrefix(request.Spec.Username, nodeUser)
+	if request.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName {
+		certificate.Type = "client"
+	}
+	i := slices.IndexFunc(machines, func(m Machine) bool { return m.NodeName == name || bootstrapUser+m.TokenID == request.Spec.Username })
+	if i < 0 {
+		return Machine{}, certificate
+	}
+	return machines[i], certificate
 }
 
 func judgeClient(request *certificatesv1.CertificateSigningRequest, machines []Machine, taken func(node string) bool) (Verdict, string) {

@@ -21,6 +21,8 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
 const (
@@ -42,7 +44,9 @@ type Watcher struct {
 	queue    workqueue.TypedRateLimitingInterface[string]
 	// synced says whether the Nodes of the cluster were read.
 	synced func() bool
-	log    logr.Logger
+	// approved is called with each certificate that was approved.
+	approved func(ctx context.Context, machine Machine, certificate domain.Certificate)
+	log      logr.Logger
 
 	mu       sync.Mutex
 	machines []Machine
@@ -51,8 +55,8 @@ type Watcher struct {
 }
 
 // Watch begins to decide. It returns at once; the caches fill in the background, however long the cluster is away. It calls changed, which must not block,
-// when a Node may have become Ready, or not Ready any more.
-func Watch(ctx context.Context, access *Access, log logr.Logger, changed func()) (*Watcher, error) {
+// when a Node may have become Ready, or not Ready any more, and approved with each certificate that it approved.
+func Watch(ctx context.Context, access *Access, log logr.Logger, changed func(), approved func(context.Context, Machine, domain.Certificate)) (*Watcher, error) {
 	cluster, err := access.Client()
 	if err != nil {
 		return nil, err
@@ -60,7 +64,7 @@ func Watch(ctx context.Context, access *Access, log logr.Logger, changed func())
 	factory := informers.NewSharedInformerFactory(cluster, resync)
 	requests, nodes := factory.Certificates().V1().CertificateSigningRequests(), factory.Core().V1().Nodes()
 	w := &Watcher{
-		cluster: cluster, requests: requests.Lister(), nodes: nodes.Lister(), log: log, forgotten: map[string]bool{},
+		cluster: cluster, requests: requests.Lister(), nodes: nodes.Lister(), log: log, approved: approved, forgotten: map[string]bool{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)),
 	}
 	enqueue := func(object any) {
@@ -180,6 +184,11 @@ func (w *Watcher) decide(ctx context.Context, request *certificatesv1.Certificat
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
+	if err == nil && verdict == Approve {
+		machine, certificate := about(request, w.expected())
+		certificate.ApprovedAt = time.Now()
+		w.approved(ctx, machine, certificate)
+	}
 	if err == nil {
 		w.log.Info("certificate request was decided", "request", request.Name, "verdict", verdict, "why", why)
 	}
@@ -194,6 +203,12 @@ func (w *Watcher) taken(name string) bool {
 
 // Ready says whether the cluster has a Ready Node of that name. It is not known before the Nodes of the cluster were read.
 func (w *Watcher) Ready(name string) (ready, known bool) { return w.taken(name), w.synced() }
+
+// Node says what the cluster knows of a node. It is not known before the Nodes of the cluster were read.
+func (w *Watcher) Node(name string) (node domain.Node, known bool) {
+	_, err := w.nodes.Get(name)
+	return domain.Node{Name: name, Seen: err == nil, Ready: w.taken(name)}, w.synced()
+}
 
 func ready(node *corev1.Node) bool {
 	for _, condition := range node.Status.Conditions {

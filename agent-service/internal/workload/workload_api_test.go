@@ -229,7 +229,7 @@ func TestWatchersDecideOnce(t *testing.T) {
 	require.NoError(t, err)
 	var watchers []*Watcher
 	for range 2 {
-		watcher, err := Watch(t.Context(), access, testr.New(t), func() {})
+		watcher, err := Watch(t.Context(), access, testr.New(t), func() {}, func(context.Context, Machine, domain.Certificate) {})
 		require.NoError(t, err)
 		watchers = append(watchers, watcher)
 	}

@@ -20,8 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/muster-io/muster/agent-service/internal/controller/news"
 	"github.com/muster-io/muster/agent-service/internal/domain"
@@ -39,6 +41,8 @@ type Service interface {
 	ListHosts(ctx context.Context, by domain.Principal, filter domain.HostFilter) (domain.List[domain.Host], error)
 	GetHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error)
 	GetCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error)
+	NoteNode(ctx context.Context, key domain.HostKey, clusterID string, node domain.Node) error
+	NoteCertificate(ctx context.Context, key domain.HostKey, clusterID string, certificate domain.Certificate) error
 	Subscribe() *feed.Subscription
 }
 
@@ -61,6 +65,8 @@ type Reconciler struct {
 	watchers map[types.NamespacedName]*watcher
 	// changes are clusters whose Nodes changed.
 	changes chan event.GenericEvent
+	// own are the same, for this controller.
+	own chan event.GenericEvent
 }
 
 // watcher is a running workload.Watcher.
@@ -74,7 +80,7 @@ type watcher struct {
 
 // New returns a Reconciler whose watchers end with ctx.
 func New(ctx context.Context, d Deps) *Reconciler {
-	return &Reconciler{Deps: d, life: ctx, watchers: map[types.NamespacedName]*watcher{}, changes: make(chan event.GenericEvent, changesKept)}
+	return &Reconciler{Deps: d, life: ctx, watchers: map[types.NamespacedName]*watcher{}, changes: make(chan event.GenericEvent, changesKept), own: make(chan event.GenericEvent, changesKept)}
 }
 
 // changesKept is how many changes wait for a reader. More are dropped: a reader looks again by itself.
@@ -85,9 +91,11 @@ func (r *Reconciler) Changes() <-chan event.GenericEvent { return r.changes }
 
 // changed tells of a cluster. It does not block.
 func (r *Reconciler) changed(key types.NamespacedName) {
-	select {
-	case r.changes <- event.GenericEvent{Object: &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}}:
-	default:
+	for _, readers := range []chan event.GenericEvent{r.changes, r.own} {
+		select {
+		case readers <- event.GenericEvent{Object: &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}}:
+		default:
+		}
 	}
 }
 
@@ -107,6 +115,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodes").
 		For(&hivev1.ClusterDeployment{}, builder.WithPredicates(predicate.GenerationChangedPredicate{}, predicate.NewPredicateFuncs(hasAccess))).
+		WatchesRawSource(source.Channel(r.own, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(news.Source[ctrl.Request]{Service: r.Service, Concerns: r.concerned}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: news.RateLimiter[ctrl.Request]()}).
 		Complete(r)
@@ -147,7 +156,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		r.stop(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	machines, err := r.machines(ctx, deployment)
+	machines, hosts, err := r.machines(ctx, deployment)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -169,22 +178,47 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	w.Expect(machines)
-	return ctrl.Result{RequeueAfter: look}, nil
+	return ctrl.Result{RequeueAfter: look}, r.note(ctx, w, hosts)
+}
+
+// note keeps what the cluster knows of the hosts.
+func (r *Reconciler) note(ctx context.Context, w *watcher, hosts []domain.Host) error {
+	for i := range hosts {
+		h := &hosts[i]
+		node, known := w.Node(workload.NodeName(h))
+		same := h.Node.Name == node.Name && h.Node.Seen == node.Seen && h.Node.Ready == node.Ready
+		if !known || same || !node.Seen && h.Node.Name == "" {
+			continue
+		}
+		if err := r.Service.NoteNode(ctx, h.HostKey, h.ClusterID, node); err != nil && domain.KindOf(err) != domain.NotFound {
+			return fmt.Errorf("keeping what is known of node %s: %w", node.Name, err)
+		}
+	}
+	return nil
+}
+
+// approved keeps a certificate with its host. One that is not kept is missing in a list only.
+func (r *Reconciler) approved(ctx context.Context, machine workload.Machine, certificate domain.Certificate) {
+	if err := r.Service.NoteCertificate(ctx, machine.Host, machine.ClusterID, certificate); err != nil {
+		logf.FromContext(ctx).Info("approved certificate request is not shown", "request", certificate.Name, "why", err.Error())
+	}
 }
 
 // machines are the hosts that are nodes of the cluster, or are becoming so.
-func (r *Reconciler) machines(ctx context.Context, deployment *hivev1.ClusterDeployment) ([]workload.Machine, error) {
+func (r *Reconciler) machines(ctx context.Context, deployment *hivev1.ClusterDeployment) ([]workload.Machine, []domain.Host, error) {
 	hosts, err := r.Service.ListHosts(ctx, domain.Kubernetes, domain.HostFilter{ClusterID: string(deployment.UID)})
 	if err != nil {
-		return nil, fmt.Errorf("listing the hosts of cluster %s: %w", client.ObjectKeyFromObject(deployment), err)
+		return nil, nil, fmt.Errorf("listing the hosts of cluster %s: %w", client.ObjectKeyFromObject(deployment), err)
 	}
 	var machines []workload.Machine
+	var members []domain.Host
 	for i := range hosts.Items {
 		if h := &hosts.Items[i]; joining(h.State) {
-			machines = append(machines, workload.Machine{NodeName: workload.NodeName(h), TokenID: r.Tokens.ID(h), Joining: true, Addresses: addresses(h)})
+			members = append(members, *h)
+			machines = append(machines, workload.Machine{Host: h.HostKey, ClusterID: h.ClusterID, NodeName: workload.NodeName(h), TokenID: r.Tokens.ID(h), Joining: true, Addresses: addresses(h)})
 		}
 	}
-	return machines, nil
+	return machines, members, nil
 }
 
 // joining says whether a host is, or is becoming, a node.
@@ -216,7 +250,7 @@ func (r *Reconciler) watch(ctx context.Context, key types.NamespacedName, uid ty
 		delete(r.watchers, key)
 	}
 	life, stop := context.WithCancel(r.life)
-	made, err := workload.Watch(life, access, logf.FromContext(ctx), func() { r.changed(key) }) //nolint:contextcheck // it outlives the reconcile
+	made, err := workload.Watch(life, access, logf.FromContext(ctx), func() { r.changed(key) }, r.approved) //nolint:contextcheck // it outlives the reconcile
 	if err != nil {
 		stop()
 		return nil, fmt.Errorf("watching cluster %s: %w", key, err)

@@ -1,0 +1,117 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package release_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/muster-io/muster/agent-service/internal/controller/agent"
+	"github.com/muster-io/muster/agent-service/internal/controller/release"
+	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/workload"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+// service knows one host that leaves.
+type service struct {
+	release.Service
+	host    domain.Host
+	members []domain.Host
+	notes   []string
+}
+
+func (s *service) GetHost(context.Context, domain.Principal, domain.HostKey) (*domain.Host, error) {
+	return &s.host, nil
+}
+
+func (s *service) ListHosts(context.Context, domain.Principal, domain.HostFilter) (domain.List[domain.Host], error) {
+	return domain.List[domain.Host]{Items: s.members, Total: len(s.members)}, nil
+}
+
+func (s *service) LeaveCluster(_ context.Context, _ domain.HostKey, _ time.Time, note string) error {
+	s.notes = append(s.notes, note)
+	s.host.Release.LeftAt = time.Now()
+	return nil
+}
+
+// authority is a certificate that nothing was signed by.
+const authority = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+
+// deaf is a kubeconfig of an address at which nothing listens.
+const deaf = `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"}}],
+	"users":[{"name":"u","user":{"token":"t"}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}]}`
+
+func TestAClusterThatIsAwayIsNotWaitedFor(t *testing.T) {
+	deployment := &hivev1.ClusterDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "blue", UID: "1"},
+		Spec:       hivev1.ClusterDeploymentSpec{ClusterMetadata: &hivev1.ClusterMetadata{NodeAccessSecretRef: &hivev1.LocalObjectReference{Name: "access"}}},
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "access"}, Type: hivev1.SecretTypeNodeAccess, Data: map[string][]byte{
+		hivev1.SecretKeyKubeconfig: []byte(deaf), hivev1.NodeAccessKeyServer: []byte("https://127.0.0.1:1"), hivev1.NodeAccessKeyCA: []byte(authority), hivev1.NodeAccessKeyKubernetesVersion: []byte("v1.37.2"),
+	}}
+	for name, c := range map[string]struct {
+		objects []client.Object
+		members []domain.Host
+		waits   time.Duration
+		says    string
+	}{
+		"its API does not answer":         {objects: []client.Object{deployment, secret}, waits: release.AnswerTimeout, says: "did not answer for 2m0s: its Node worker-1 may still be there"},
+		"its node access is gone":         {objects: []client.Object{deployment}, waits: release.AnswerTimeout, says: "did not answer"},
+		"it is gone":                      {says: "The cluster is gone"},
+		"another has its name by now":     {objects: []client.Object{&hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "blue", UID: "2"}}}, says: "The cluster is gone"},
+		"another host is this Node now":   {objects: []client.Object{deployment, secret}, members: []domain.Host{{HostKey: domain.HostKey{HostID: "h2"}, Node: domain.Node{Name: "worker-1"}}}, says: "it is host h2 by now"},
+		"it takes no nodes any more":      {objects: []client.Object{&hivev1.ClusterDeployment{ObjectMeta: deployment.ObjectMeta}}, says: "no node access any more"},
+		"a member that is another's Node": {objects: []client.Object{deployment, secret}, members: []domain.Host{{HostKey: domain.HostKey{HostID: "h3"}, Node: domain.Node{Name: "worker-3"}}}, waits: release.AnswerTimeout, says: "did not answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := runtime.NewScheme()
+			for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, agentv1.AddToScheme, hivev1.AddToScheme} {
+				require.NoError(t, add(scheme))
+			}
+			objects := make([]client.Object, 0, len(c.objects))
+			for _, o := range c.objects {
+				copied, ok := o.DeepCopyObject().(client.Object)
+				require.True(t, ok)
+				objects = append(objects, copied)
+			}
+			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&agentv1.Agent{}, agent.HostIndex, func(client.Object) []string { return nil }).Build()
+			clock := testingclock.NewFakePassiveClock(time.Now())
+			tokens, err := workload.NewTokens([]byte("key"))
+			require.NoError(t, err)
+			s := &service{members: c.members, host: domain.Host{
+				HostKey: domain.HostKey{InfraEnvID: "e", HostID: "h1"}, State: lifecycle.Reclaiming,
+				Release: domain.Release{ClusterID: "1", Cluster: domain.KubeRef{Namespace: "team", Name: "blue"}, NodeName: "worker-1", StartedAt: clock.Now().Add(-time.Hour)},
+			}}
+			r := release.New(release.Deps{Client: api, Live: api, Service: s, Tokens: tokens, Clock: clock})
+			for waited := time.Duration(0); waited < c.waits; waited += 30 * time.Second {
+				result, err := r.Reconcile(t.Context(), s.host.HostKey)
+				require.NoError(t, err)
+				assert.Positive(t, result.RequeueAfter, "it is tried again after %s", waited)
+				assert.Empty(t, s.notes)
+				clock.SetTime(clock.Now().Add(30 * time.Second))
+			}
+			for range 2 {
+				result, err := r.Reconcile(t.Context(), s.host.HostKey)
+				require.NoError(t, err)
+				assert.Zero(t, result)
+			}
+			require.Len(t, s.notes, 1)
+			assert.Contains(t, s.notes[0], c.says)
+		})
+	}
+}

@@ -1,0 +1,51 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"time"
+
+	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
+)
+
+// NoteNode keeps what the cluster knows of a host that is, or becomes, its node. Certificates are kept as they were.
+func (s *Service) NoteNode(ctx context.Context, key domain.HostKey, clusterID string, node domain.Node) error {
+	return s.note(ctx, key, clusterID, func(h *domain.Host) {
+		node.Certificates = h.Node.Certificates
+		h.Node = node
+	})
+}
+
+// NoteCertificate keeps a certificate that was approved for a host in a cluster.
+func (s *Service) NoteCertificate(ctx context.Context, key domain.HostKey, clusterID string, certificate domain.Certificate) error {
+	return s.note(ctx, key, clusterID, func(h *domain.Host) { h.Node.Approve(certificate) })
+}
+
+// note changes a host while it is bound to a cluster.
+func (s *Service) note(ctx context.Context, key domain.HostKey, clusterID string, do func(*domain.Host)) error {
+	_, err := s.change(ctx, domain.Machine, key, func(_ context.Context, _ *transaction.Work, h *domain.Host) error {
+		if h.ClusterID == clusterID {
+			do(h)
+		}
+		return nil
+	})
+	return err
+}
+
+// LeaveCluster keeps that the cluster which a host was released from at a time is rid of its Node; note says what of that was left behind, empty for nothing. It changes
+// nothing for another release.
+func (s *Service) LeaveCluster(ctx context.Context, key domain.HostKey, releasedAt time.Time, note string) error {
+	return s.learn(ctx, key, func(_ context.Context, w *transaction.Work, h *domain.Host) error {
+		if !h.Release.Underway() || h.Release.Left() || !h.Release.StartedAt.Equal(releasedAt) {
+			return nil
+		}
+		h.Release.LeftAt, h.Release.Note = w.Now, domain.Truncate(domain.WithoutSecrets(note), 1000)
+		if note != "" {
+			w.Tell(h, "", domain.Warning, "host_node_left_behind", true, "Host %s: %s", h.FreeLabel(), h.Release.Note)
+		}
+		return nil
+	})
+}

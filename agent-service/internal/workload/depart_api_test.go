@@ -1,0 +1,89 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// inhabited is a Node with a pod whose kubelet never ends it.
+func (w *world) inhabited(t *testing.T, ready corev1.ConditionStatus) *corev1.Node {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "node-"}}
+	require.NoError(t, w.Create(t.Context(), node))
+	before := node.DeepCopy()
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, Reason: "Test"}}
+	require.NoError(t, w.Status().Patch(t.Context(), node, client.MergeFrom(before)))
+	namespace := w.deployment.Namespace
+	require.Eventually(t, func() bool {
+		return w.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{}) == nil
+	}, patience, 50*time.Millisecond)
+	pod := func(name string, change func(*corev1.Pod)) {
+		made := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: []string{"example.com/stays"}},
+			Spec:       corev1.PodSpec{NodeName: node.Name, AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		}
+		change(made)
+		require.NoError(t, w.Create(t.Context(), made))
+	}
+	pod("web-"+node.Name, func(*corev1.Pod) {})
+	pod("daemon-"+node.Name, func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: "1", Controller: new(true)}}
+	})
+	return node
+}
+
+func TestANodeDeparts(t *testing.T) {
+	w := newWorld(t, nil)
+	cluster, err := kubernetes.NewForConfig(w.config)
+	require.NoError(t, err)
+	now := time.Now()
+	for name, c := range map[string]struct {
+		ready        corev1.ConditionStatus
+		since, until time.Time
+		gone, stays  bool
+		says         string
+	}{
+		"pods are leaving":                     {ready: corev1.ConditionTrue, since: now.Add(time.Hour), until: now.Add(time.Minute)},
+		"pods have not left in time":           {ready: corev1.ConditionTrue, since: now.Add(time.Hour), until: now, gone: true, says: "although 1 pods had not left it in time: " + w.deployment.Namespace + "/web-"},
+		"a dead machine's pods never leave":    {ready: corev1.ConditionUnknown, since: now.Add(time.Hour), until: now.Add(time.Minute), gone: true},
+		"the Node is another host's, made now": {ready: corev1.ConditionTrue, since: now.Add(-time.Hour), until: now, gone: true, stays: true, says: "another host's"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := w.inhabited(t, c.ready)
+			d := Departure{NodeName: node.Name, TokenID: "abcdef", Since: c.since, DrainUntil: c.until}
+			for range 2 { // it can be repeated
+				gone, note, err := d.Depart(t.Context(), cluster, now)
+				require.NoError(t, err)
+				assert.Equal(t, c.gone, gone)
+				if !c.gone || c.stays {
+					assert.Contains(t, note, c.says)
+					continue
+				}
+				if c.says != "" {
+					assert.Contains(t, note, c.says)
+				} else {
+					assert.Empty(t, note)
+				}
+				c.says = "" // of what is done nothing is told twice
+			}
+			err := w.Get(t.Context(), client.ObjectKeyFromObject(node), node)
+			if c.gone && !c.stays {
+				assert.True(t, apierrors.IsNotFound(err))
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, !c.stays, node.Spec.Unschedulable)
+		})
+	}
+}
