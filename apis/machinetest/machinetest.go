@@ -30,6 +30,8 @@ const (
 	MAC = "52:54:00:00:00:01"
 	// Hostname is what DHCP calls a machine.
 	Hostname = "machine"
+	// Serial is the serial number of a machine's disk.
+	Serial = "MUSTER-0001"
 	// Gateway is the address of this machine as the emulated one sees it.
 	Gateway = "10.0.2.2"
 	// Patience is how long a step of a machine may take: its processor is emulated, and the machine that does it may be busy.
@@ -108,7 +110,7 @@ func (h Hardware) arguments(t testing.TB, monitor string) []string {
 		"-nic", "user,model=virtio-net-pci,mac=" + MAC + ",hostname=" + Hostname,
 	}
 	if h.Disk != "" {
-		list = append(list, "-drive", "file="+h.Disk+",format=raw,if=none,id=disk,cache=unsafe", "-device", "virtio-blk-pci,drive=disk,bootindex=1")
+		list = append(list, "-drive", "file="+h.Disk+",format=raw,if=none,id=disk,cache=unsafe", "-device", "virtio-blk-pci,drive=disk,serial="+Serial+",bootindex=1")
 	}
 	if h.ISO != "" {
 		list = append(list, "-drive", "file="+h.ISO+",format=raw,if=none,id=medium,media=cdrom,readonly=on", "-device", "ide-cd,drive=medium,bootindex=2")

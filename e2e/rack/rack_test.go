@@ -1,11 +1,12 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rack_test walks the whole way with a real machine, emulated by QEMU: it is not registered, boots the image of an InfraEnv, is bound to a claimed
+// Package rack_test walks the whole way with a real machine, emulated by QEMU, and back: it is not registered, boots the image of an InfraEnv, is bound to a claimed
 // cluster, is installed with the node image, and is Ready in the kubeconfig of the claim.
 package rack_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,6 +17,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -24,6 +26,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -54,7 +57,12 @@ type rack struct {
 	user  client.Client
 	// machine is there once it was switched on.
 	machine *machinetest.Machine
+	// disk is the one that is installed to, other one that must not be written to.
+	disk, other string
 }
+
+// signature is what another disk begins with.
+var signature = bytes.Repeat([]byte("another disk"), 1<<10)
 
 func newRack(t *testing.T) *rack {
 	t.Helper()
@@ -189,10 +197,17 @@ func (r *rack) appears() *agentv1.Agent {
 	r.create(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pull"}, Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)},
 	})
-	infraEnv := &agentv1.InfraEnv{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rack"}, Spec: agentv1.InfraEnvSpec{PullSecretRef: agentv1.SecretReference{Name: "pull"}}}
+	infraEnv := &agentv1.InfraEnv{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rack"}, Spec: agentv1.InfraEnvSpec{
+		PullSecretRef: agentv1.SecretReference{Name: "pull"}, OnRelease: &agentv1.ReleasePolicy{Wipe: agentv1.WipeInstalledDisk},
+	}}
 	r.create(infraEnv)
 	r.see(infraEnv, "the InfraEnv has an image", func() bool { return infraEnv.Status.ISODownloadURL != "" })
-	r.machine = machinetest.PowerOn(r, machinetest.Hardware{Disk: machinetest.BlankDisk(r), ISO: r.download(infraEnv.Status.ISODownloadURL)})
+	r.disk, r.other = machinetest.BlankDisk(r), filepath.Join(r.TempDir(), "other.img")
+	require.NoError(r, os.WriteFile(r.other, signature, 0o600))
+	require.NoError(r, os.Truncate(r.other, 9<<30)) // the smaller disk is installed to
+	r.machine = machinetest.PowerOn(r, machinetest.Hardware{Disk: r.disk, ISO: r.download(infraEnv.Status.ISODownloadURL), More: []string{
+		"-drive", "file=" + r.other + ",format=raw,if=none,id=other,cache=unsafe", "-device", "virtio-blk-pci,drive=other,serial=OTHER",
+	}})
 	var agents agentv1.AgentList
 	r.machine.Until(r, "a machine that was not registered is an Agent", func() error {
 		if err := r.user.List(r.Context(), &agents, client.InNamespace(namespace)); err != nil || len(agents.Items) == 1 {
@@ -246,11 +261,7 @@ func TestAnUnregisteredMachineBecomesANodeOfAClaimedCluster(t *testing.T) {
 	r.create(&hiveextv1.AgentClusterInstall{ObjectMeta: cluster.ObjectMeta, Spec: hiveextv1.AgentClusterInstallSpec{
 		ClusterDeploymentRef: hivev1.LocalObjectReference{Name: cluster.Name}, ImageSetRef: &hivev1.ClusterImageSetReference{Name: "v1.37.2"},
 	}})
-	before := agent.DeepCopy()
-	agent.Spec.ClusterDeploymentName = &agentv1.ClusterReference{Namespace: cluster.Namespace, Name: cluster.Name}
-	agent.Spec.Approved, agent.Spec.Hostname, agent.Spec.Role = true, "worker-1", "worker"
-	require.NoError(t, r.user.Patch(t.Context(), agent, client.MergeFrom(before)))
-	r.see(agent, "the disk is being written", func() bool { return agent.Status.Progress.CurrentStage == "Writing image to disk" })
+	r.bind(agent, cluster)
 
 	inside := r.inside(cluster)
 	node := &corev1.Node{}
@@ -279,4 +290,67 @@ func TestAnUnregisteredMachineBecomesANodeOfAClaimedCluster(t *testing.T) {
 		}
 		return nil
 	})
+	r.see(agent, "the Agent says that its node is Ready", func() bool { return agentv1.IsConditionTrue(agent.Status.Conditions, agentv1.ConditionJoined) })
+	r.comesBack(agent, inside)
+	r.bind(agent, cluster)
+}
+
+// comesBack releases a machine: it leaves its cluster, restarts into the discovery image without hands, is wiped, and is free.
+func (r *rack) comesBack(agent *agentv1.Agent, inside client.Client) {
+	r.Helper()
+	before := agent.DeepCopy()
+	agent.Spec.ClusterDeploymentName = nil
+	require.NoError(r, r.user.Patch(r.Context(), agent, client.MergeFrom(before)))
+	r.machine.Until(r, "the Node is gone", func() error {
+		err := inside.Get(r.Context(), client.ObjectKey{Name: "worker-1"}, &corev1.Node{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errors.New("there is a Node"))
+	})
+	r.see(agent, "the machine restarts", func() bool { return agent.Status.DebugInfo.State == "reclaiming-rebooting" })
+	r.see(agent, "the machine is free", func() bool {
+		return agentv1.IsConditionTrue(agent.Status.Conditions, agentv1.ConditionReleased) && agent.Status.DebugInfo.State == "known-unbound"
+	})
+	assert.Empty(r, agent.Status.DeprovisionInfo.Message)
+	r.assertWiped()
+}
+
+// assertWiped looks at the disks from outside.
+func (r *rack) assertWiped() {
+	r.Helper()
+	const edge = 64 << 20
+	disk, err := os.Open(r.disk)
+	require.NoError(r, err)
+	defer func() { _ = disk.Close() }()
+	info, err := disk.Stat()
+	require.NoError(r, err)
+	for _, at := range []int64{0, info.Size() - edge} {
+		content := make([]byte, edge)
+		_, err := disk.ReadAt(content, at)
+		require.NoError(r, err)
+		assert.True(r, bytes.Equal(content, make([]byte, edge)), "there is something at byte %d of the disk", at)
+	}
+	if wipefs, err := exec.LookPath("wipefs"); err == nil {
+		found, err := exec.CommandContext(r.Context(), wipefs, "--no-act", r.disk).CombinedOutput()
+		require.NoError(r, err)
+		assert.Empty(r, string(found), "there is a signature")
+	}
+	other, err := os.Open(r.other)
+	require.NoError(r, err)
+	defer func() { _ = other.Close() }()
+	content := make([]byte, len(signature))
+	_, err = io.ReadFull(other, content)
+	require.NoError(r, err)
+	assert.True(r, bytes.Equal(signature, content), "the other disk was written to")
+}
+
+// bind binds the machine and waits until it is being installed.
+func (r *rack) bind(agent *agentv1.Agent, cluster *hivev1.ClusterDeployment) {
+	r.Helper()
+	before := agent.DeepCopy()
+	agent.Spec.ClusterDeploymentName = &agentv1.ClusterReference{Namespace: cluster.Namespace, Name: cluster.Name}
+	agent.Spec.Approved, agent.Spec.Hostname, agent.Spec.Role = true, "worker-1", "worker"
+	require.NoError(r, r.user.Patch(r.Context(), agent, client.MergeFrom(before)))
+	r.see(agent, "the disk is being written", func() bool { return agent.Status.Progress.CurrentStage == "Writing image to disk" })
 }
