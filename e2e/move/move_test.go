@@ -18,7 +18,11 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // scratch holds what the planes need, until all tests are done.
@@ -196,6 +200,56 @@ func (f *fleet) targetServes(before map[string]fact) {
 		address, ok := f.facts(f.target)["ipam/IPClaim/late"].Says["address"].(object)
 		return ok && address["name"] == moved
 	})
+}
+
+// TestMoveKeepsAddressesOfPoolsElsewhere moves a Cluster one of whose claims has its address of a pool in another namespace, which stays. Something uses the address at the
+// target, so that the source gives it to no other claim.
+func TestMoveKeepsAddressesOfPoolsElsewhere(t *testing.T) {
+	needPlanes(t)
+	f := newFleet(t)
+	infra := f.namespace + "-infra"
+	for _, p := range []*plane{f.source, f.target} {
+		require.NoError(t, p.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: infra}}))
+	}
+	abroad := func(spec object) object {
+		spec["pools"], spec["allowedNamespaces"] = span("10.3.0.10", "10.3.0.11"), object{"from": "All"}
+		return pool("abroad", spec)
+	}
+	claim := object{"spec": object{"pool": object{"name": "abroad", "namespace": infra}}}
+	f.createAt(f.source, poolKind, "abroad", abroad(object{}), in(infra))
+	f.create(claimKind, "m-0-abroad", claim, f.ownedBy("Machine/m-0"), labelled(clusterNameLabel, "c"))
+	before := f.served(f.source)
+	held := f.named(addressKind, before["ipam/IPClaim/m-0-abroad"].Says["address"].(object)["name"].(string))
+	held.SetNamespace(infra)
+	require.NoError(t, f.source.Get(t.Context(), client.ObjectKeyFromObject(held), held))
+	address, _, _ := unstructured.NestedString(held.Object, "spec", "address")
+	f.createAt(f.target, poolKind, "abroad", abroad(object{"preAllocations": object{f.namespace + "/m-0-abroad": address}}), in(infra))
+
+	require.NoError(t, f.move(t, f.namespace, &scissors{}))
+
+	f.same(before)
+	f.onlyLeft(f.source)
+	require.NoError(t, f.source.Get(t.Context(), client.ObjectKeyFromObject(held), held))
+	require.Nil(t, held.GetDeletionTimestamp())
+	f.create(claimKind, "second", claim)
+	f.served(f.source)
+	f.create(claimKind, "third", claim)
+	f.eventually("the address that was moved away is given to another claim", func() bool {
+		return f.facts(f.source)["ipam/IPClaim/third"].Says["errorMessage"] == "Exhausted IP Pools"
+	})
+	for _, p := range []*plane{f.source, f.target} {
+		f.noContradictions(p)
+	}
+	require.NoError(t, f.source.Delete(t.Context(), held))
+	f.eventually("the address that is not used any more is given to no claim", func() bool {
+		given, ok := f.facts(f.source)["ipam/IPClaim/third"].Says["address"].(object)
+		return ok && given["name"] == held.GetName()
+	})
+}
+
+// in puts an object into another namespace than that of the fleet.
+func in(namespace string) change {
+	return func(obj *unstructured.Unstructured) { obj.SetNamespace(namespace) }
 }
 
 // TestACutMoveIsRepeated cuts a move off, lets the Cluster at the source go on as the mover demands, and moves again.

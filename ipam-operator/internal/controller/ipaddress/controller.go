@@ -106,9 +106,10 @@ func (r *Reconciler) observe(ctx context.Context, address *ipamv1.IPAddress) (*i
 }
 
 // stays reports whether nothing may be done for an address. A mover that takes a claim of another namespace away leaves its address behind, which something uses
-// elsewhere: while its Cluster is not there, it stays taken.
+// elsewhere: while its Cluster is not there, it stays taken, unless a user deletes it.
 func stays(address *ipamv1.IPAddress, hold allocate.Hold) bool {
-	return hold == allocate.HeldPaused || hold == allocate.HeldClusterMissing && address.Tenant() != ""
+	byHand := !address.DeletionTimestamp.IsZero() && !capi.IsLeftBehind(address)
+	return hold == allocate.HeldPaused || hold == allocate.HeldClusterMissing && address.Tenant() != "" && !byHand
 }
 
 // clusterOf is the Cluster of the claim of an address, where the claim is of another namespace than the pool.
