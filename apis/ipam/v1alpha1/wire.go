@@ -37,6 +37,8 @@ const (
 	DeleteForMoveAnnotation = "clusterctl.cluster.x-k8s.io/delete-for-move"
 	// RequestedAddressAnnotation on a claim asks for the address that it holds.
 	RequestedAddressAnnotation = "ipAddress"
+	// PrefixLengthAnnotation on an IPAddressClaim of Cluster API asks for a whole prefix of the length in bits that it holds. An IPClaim has a field for it.
+	PrefixLengthAnnotation = "ipam.metal3.io/prefix-length"
 	// ClaimNamespaceLabel on an IPAddress is the namespace of its claim, where that is not the one of the pool.
 	ClaimNamespaceLabel = "ipam.metal3.io/claim-namespace"
 	// ImportedFromLabel on a pool and on an address that is reserved is the provider whose pool was imported.

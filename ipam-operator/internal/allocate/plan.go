@@ -19,7 +19,7 @@ type Claim struct {
 	Name string
 	// Tenant is the namespace of the claim where it is another one than the pool's; empty otherwise.
 	Tenant string
-	// PrefixLength is the length of the prefix that the claim asks for; zero for a single address.
+	// PrefixLength is the length of the prefix that the claim asks for; zero for a single address, negative where it asks for something that is no length.
 	PrefixLength int
 	// Requested is the text of the annotation that asks for an address.
 	Requested string
@@ -196,14 +196,15 @@ func Asked(layout *Layout, claim Claim) (netip.Addr, bool) {
 
 // The wording that users and their tools know.
 const (
-	errExhausted   = "Exhausted IP Pools"
-	errAnnotation  = `Invalid ipAddress annotation "%s": not a valid IP address`
-	errConflicting = "PreAllocation and requested ip address are conflicting"
-	errOutOfBounds = "Pre-allocated IP out of bounds"
-	errNotAllowed  = "Namespace not allowed"
-	errQuota       = "Quota of the namespace exceeded"
-	errNoPrefixes  = "No prefixes of this length"
-	errNoPrefix    = "Invalid prefix value, it must be between 1 and 128"
+	errExhausted    = "Exhausted IP Pools"
+	errAnnotation   = `Invalid ipAddress annotation "%s": not a valid IP address`
+	errConflicting  = "PreAllocation and requested ip address are conflicting"
+	errOutOfBounds  = "Pre-allocated IP out of bounds"
+	errNotAllowed   = "Namespace not allowed"
+	errQuota        = "Quota of the namespace exceeded"
+	errNoPrefixes   = "No prefixes of this length"
+	errPrefixLength = "Invalid annotation " + ipamv1.PrefixLengthAnnotation
+	errNoPrefix     = "Invalid prefix value, it must be between 1 and 128"
 )
 
 // Plan decides what is to be done for a claim.
@@ -260,6 +261,9 @@ func adopt(s Snapshot) Decision {
 
 func allocateNew(s Snapshot) Decision {
 	layout, bits := s.Pool.Free.Layout, s.Claim.PrefixLength
+	if bits < 0 {
+		return refuse(errPrefixLength, "write a length in bits such as 28, or remove the annotation")
+	}
 	if !layout.HasPrefixes(bits) {
 		return refuse(errNoPrefixes, fmt.Sprintf("no entry of IPPool %s has allocationPrefixLength %d", s.Pool.Name, bits))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -91,5 +92,37 @@ func TestPrefixesAndAddressesNeverOverlap(t *testing.T) {
 		}
 		return len(taken) == each+8+16
 	})
+	w.settled()
+}
+
+// TestClaimsOfTheContractGetPrefixes lets IPAddressClaims and IPClaims share the prefixes of a pool.
+func TestClaimsOfTheContractGetPrefixes(t *testing.T) {
+	w := newWorld(t)
+	w.installContract()
+	w.installAdmission()
+	w.operator(nil)
+	w.pool("p", func(s *ipamv1.IPPoolSpec) {
+		s.Pools = []ipamv1.Pool{{Subnet: cidr("10.0.0.0/28"), AllocationPrefixLength: 29}}
+	})
+	asks := func(length string) map[string]string { return map[string]string{ipamv1.PrefixLengthAnnotation: length} }
+	first := w.addressClaim("first", "p", asks("29"))
+	spec := w.contractAddress("first").Object["spec"].(map[string]any)
+	assert.Equal(t, "10.0.0.0", spec["address"])
+	assert.EqualValues(t, 29, spec["prefix"])
+	assert.NotContains(t, spec, "gateway", "a prefix has none")
+	w.prefixClaim("second", "p", 29)
+	assert.Equal(t, "10.0.0.8", string(w.address("second").Spec.Address))
+	w.addressClaim("waits", "p", asks("29"))
+	w.eventually("the claim is not told", func() bool { return w.contractReason("waits") == ipamv1.ReasonPoolExhausted })
+	w.delete(first)
+	address, _, _ := unstructured.NestedString(w.contractAddress("waits").Object, "spec", "address")
+	assert.Equal(t, "10.0.0.0", address)
+
+	w.addressClaim("never", "p", asks("30"))
+	w.eventually("the claim is not refused", func() bool { return w.contractReason("never") == ipamv1.ReasonAllocationFailed })
+	bad := w.contractObject("IPAddressClaim", "bad")
+	bad.SetAnnotations(asks("half"))
+	bad.Object["spec"] = contractPool("p")
+	require.ErrorContains(t, w.user.Create(t.Context(), bad), "half is not a length: write the bits of a prefix such as 28")
 	w.settled()
 }

@@ -4,6 +4,7 @@
 package ipaddressclaim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -28,7 +29,7 @@ func (k *claims) createAddress(ctx context.Context, claim *unstructured.Unstruct
 		}
 		return k.own(ctx, claim, lock, known.DeepCopy())
 	}
-	if lock.Spec.Prefix == 0 {
+	if prefixOf(lock) == 0 {
 		return fmt.Errorf("creating address %s: IPAddress %s has no prefix: write one into its spec", lock.Name, lock.Name)
 	}
 	address := k.newAddress(claim, lock)
@@ -92,11 +93,16 @@ func (k *claims) newAddress(claim *unstructured.Unstructured, lock *ipamv1.IPAdd
 		"claimRef": map[string]any{"name": claim.GetName()},
 		"poolRef":  map[string]any{"apiGroup": ipamv1.GroupVersion.Group, "kind": ipamv1.IPPoolKind, "name": lock.Spec.Pool.Name},
 		"address":  string(lock.Spec.Address),
-		"prefix":   int64(lock.Spec.Prefix),
+		"prefix":   int64(prefixOf(lock)),
 	}
-	if lock.Spec.Gateway != nil {
+	if lock.Spec.Gateway != nil && lock.Spec.PrefixLength == 0 {
 		spec["gateway"] = string(*lock.Spec.Gateway)
 	}
 	address.Object["spec"] = spec
 	return address
+}
+
+// prefixOf is the prefix that Cluster API reads: that of the network of an address, or the length of a prefix that was handed out whole.
+func prefixOf(lock *ipamv1.IPAddress) int {
+	return cmp.Or(lock.Spec.PrefixLength, lock.Spec.Prefix)
 }

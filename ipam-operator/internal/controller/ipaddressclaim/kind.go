@@ -89,7 +89,8 @@ func (k *claims) Get(ctx context.Context, name types.NamespacedName) (*ipclaim.S
 	if s.Cluster == "" {
 		s.Cluster = claim.GetLabels()[ipamv1.ClusterNameLabel]
 	}
-	s.Claim.NeedsCluster, s.Claim.NeedsPrefix = true, true
+	s.Claim.PrefixLength = ipclaim.AskedPrefixLength(claim)
+	s.Claim.NeedsCluster, s.Claim.NeedsPrefix = true, s.Claim.PrefixLength == 0
 	s.Claim.Bound = text(claim, "status", "addressRef", "name")
 	address, err := k.addressOf(ctx, claim)
 	if err != nil || address == nil {

@@ -6,6 +6,7 @@ package ipclaim
 import (
 	"context"
 	"net/netip"
+	"strconv"
 	"sync"
 	"time"
 
@@ -192,8 +193,22 @@ func queueOf(pool types.NamespacedName, claim client.Object) space.Queue {
 	queue := space.Queue{Pool: pool}
 	if ours, ok := claim.(*ipamv1.IPClaim); ok {
 		queue.PrefixLength = ours.Spec.PrefixLength
+	} else {
+		queue.PrefixLength = AskedPrefixLength(claim)
 	}
 	return queue
+}
+
+// AskedPrefixLength is the length of the prefix that an annotation of a claim asks for: zero for a single address, -1 where the annotation holds something else.
+func AskedPrefixLength(claim client.Object) int {
+	value, ok := claim.GetAnnotations()[ipamv1.PrefixLengthAnnotation]
+	if !ok {
+		return 0
+	}
+	if length, err := strconv.Atoi(value); err == nil && length >= 1 && length <= 128 {
+		return length
+	}
+	return -1
 }
 
 // isNext reports whether enough is free for a waiting claim and all older ones.
