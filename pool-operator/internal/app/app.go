@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -52,8 +53,8 @@ func Run(ctx context.Context, o Options) error {
 	if err := setLogger(o.LogLevel); err != nil {
 		return err
 	}
-	requests := metrics.NewRequests()
-	config, err := loadConfig(o, requests)
+	requests, claims := metrics.NewRequests(), clusterclaim.NewService()
+	config, err := loadConfig(o, requests.Wrap, eventsAfter(claims))
 	if err != nil {
 		return err
 	}
@@ -67,7 +68,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := addMetrics(mgr, requests); err != nil {
 		return err
 	}
-	if err := addControllers(ctx, mgr, o); err != nil {
+	if err := addControllers(ctx, mgr, o, claims); err != nil {
 		return err
 	}
 	if err := addProbes(mgr); err != nil {
@@ -100,7 +101,7 @@ func setLogger(level string) error {
 }
 
 // loadConfig returns the configuration of the client. Its rate is not limited here: priority and fairness in the API server do that for all clients together.
-func loadConfig(o Options, requests *metrics.Requests) (*rest.Config, error) {
+func loadConfig(o Options, wrappers ...transport.WrapperFunc) (*rest.Config, error) {
 	config, err := ctrl.GetConfig()
 	if o.Kubeconfig != "" {
 		config, err = clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
@@ -110,7 +111,9 @@ func loadConfig(o Options, requests *metrics.Requests) (*rest.Config, error) {
 	}
 	config.QPS = -1
 	config.UserAgent = "pool-operator"
-	config.Wrap(requests.Wrap)
+	for _, wrap := range wrappers {
+		config.Wrap(wrap)
+	}
 	return config, nil
 }
 

@@ -32,12 +32,11 @@ func register(collectors ...prometheus.Collector) error {
 	return nil
 }
 
-func addControllers(ctx context.Context, mgr ctrl.Manager, o Options) error {
-	service := clusterclaim.NewService()
-	if err := addPools(ctx, mgr, o, service); err != nil {
+func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, claims *clusterclaim.Service) error {
+	if err := addPools(ctx, mgr, o, claims); err != nil {
 		return err
 	}
-	if err := addClaims(ctx, mgr, service); err != nil {
+	if err := addClaims(ctx, mgr, claims); err != nil {
 		return err
 	}
 	if err := addHibernation(mgr); err != nil {

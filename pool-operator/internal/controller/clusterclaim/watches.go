@@ -34,8 +34,9 @@ const (
 	housekeeping = 0
 )
 
-// concurrency is how many claims are served at a time. A pass waits for nothing but the API server.
-const concurrency = 32
+// concurrency is how many claims are served at a time. A pass waits for nothing but the API server, which gives each client in it an equal share: fewer would let installers that are busy
+// there go first.
+const concurrency = 64
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
