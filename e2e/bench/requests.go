@@ -68,6 +68,17 @@ func (q Requests) Writes() map[Kind]int {
 	return out
 }
 
+// Reads returns the numbers of requests by kind that write nothing, watches and discovery left out.
+func (q Requests) Reads() map[Kind]int {
+	out := map[Kind]int{}
+	for request, n := range q {
+		if (request.Verb == "get" || request.Verb == "list") && !slices.Contains(apart, request.Resource) {
+			out[request.Kind] += n
+		}
+	}
+	return out
+}
+
 // Apart returns the numbers of writes that Writes leaves out.
 func (q Requests) Apart() map[Kind]int {
 	out := map[Kind]int{}

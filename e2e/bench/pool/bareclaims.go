@@ -113,8 +113,8 @@ func bareCondition(kind, status, reason, at string) map[string]any {
 	return map[string]any{"type": kind, "status": status, "reason": reason, "message": "written bare", "lastProbeTime": at, "lastTransitionTime": at}
 }
 
-// latenciesBesideBare stops the operator and records how long claims take without it, for comparison with how long they took.
-func (w *world) latenciesBesideBare(ctx context.Context, pool string) error {
+// latenciesBesideBare stops the operator and records how long claims take without it, for comparison with how long they waited.
+func (w *world) latenciesBesideBare(ctx context.Context, pool string, waited []time.Duration) error {
 	w.StopOperator()
 	bare, err := w.bareClaims(ctx, pool)
 	if err != nil {
@@ -122,6 +122,7 @@ func (w *world) latenciesBesideBare(ctx context.Context, pool string) error {
 	}
 	w.Figure("bare_p50_ms", milliseconds(bench.Percentile(bare, 0.5)), "ms", bench.NoTarget)
 	w.Figure("bare_p99_ms", milliseconds(bench.Percentile(bare, 0.99)), "ms", bench.NoTarget)
+	w.Figure("p99_to_bare", bench.Percentile(waited, 0.99).Seconds()/bench.Percentile(bare, 0.99).Seconds(), "ratio", 1.25)
 	w.Note("bare: %d claims at once, each the same six writes one after the other, no operator and no fill beside them", len(bare))
 	return nil
 }

@@ -132,12 +132,19 @@ func claims50BesideFill(ctx context.Context, r *bench.Run) error {
 	if err := w.begin(ctx, filling); err != nil {
 		return err
 	}
+	profiled, err := w.Profile(ctx, w.Local.Pid("pool-operator"))
+	if err != nil {
+		return err
+	}
+	installing := w.counter.Requests()
 	waited, err := w.claimAtOnce(ctx, ready.Name, "claim", n)
+	profiled()
 	if err != nil {
 		return err
 	}
 	installed, _ := w.count(ctx, filling.Name)
-	w.Note("when the last claim was served, %d of %d clusters of the other pool were installed", installed, filling.Spec.Size)
+	w.Note("when the last claim was served, %d of %d clusters of the other pool were installed; the stand-in installer wrote meanwhile: %s", installed, filling.Spec.Size,
+		bench.Describe(w.counter.Requests().Since(installing).Writes()))
 	if err := w.untilFilled(ctx, ready, filling); err != nil {
 		return err
 	}
@@ -157,7 +164,7 @@ func claims50BesideFill(ctx context.Context, r *bench.Run) error {
 	if err := w.usage(); err != nil {
 		return err
 	}
-	return w.latenciesBesideBare(ctx, ready.Name)
+	return w.latenciesBesideBare(ctx, ready.Name, waited)
 }
 
 // begin creates pools and waits until each has begun to fill.

@@ -64,7 +64,7 @@ func fill100(ctx context.Context, r *bench.Run) error {
 	}
 	done := after.Since(before)
 	installed := w.counter.Requests().Since(installing).Writes()
-	w.Figure("writes_per_op", float64(bench.Total(done.Writes(), nil))/float64(size), "writes", 5)
+	w.Figure("writes_per_op", float64(bench.Total(done.Writes(), nil))/float64(size), "writes", 3.1)
 	w.Figure("failed_writes", float64(done.FailedWrites()), "writes", bench.NoTarget)
 	w.describe(done)
 	w.Note("stand-in installer, not counted above: %s", bench.Describe(installed))
@@ -73,7 +73,7 @@ func fill100(ctx context.Context, r *bench.Run) error {
 	}
 	w.StopOperator()
 	w.close()
-	return w.RatioToBare(ctx, took, w.bareFill(size, bench.Sum(done.Writes(), installed)), w.plainCount, 1.5)
+	return w.RatioToBare(ctx, took, w.bareFill(size, bench.Sum(done.Writes(), installed)), w.plainCount, 1.25)
 }
 
 // verifyFill checks that there are as many clusters as were asked for, each in a namespace of its own and under a name of its own.
@@ -97,6 +97,7 @@ func (w *world) verifyFill(ctx context.Context, pool string, size int) error {
 // describe lists the operator's requests.
 func (w *world) describe(done bench.Requests) {
 	w.Note("operator's writes: %s", bench.Describe(done.Writes()))
+	w.Note("its reads: %s", bench.Describe(done.Reads()))
 	w.Note("apart: %s", bench.Describe(done.Apart()))
 }
 

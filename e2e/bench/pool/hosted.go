@@ -61,7 +61,7 @@ func hostedClaim(ctx context.Context, r *bench.Run) error {
 			return fmt.Errorf("deleting a claim: %w", err)
 		}
 	}
-	w.Latencies(waited, 1000)
+	w.Latencies(waited, 300)
 	w.Asserted("%d claims, each with a running control plane of its own whose kubeconfig, read as the claim's subject, answers /version", len(waited))
 	w.Note("each replacement starts while its claim is served: %d clusters stand ready", hostedReady)
 	return w.usage()
