@@ -82,7 +82,11 @@ func (i *installed) join(t *testing.T) *join.Values {
 // the test stands for the cluster.
 func (c *cluster) takesNodes() (*hivev1.ClusterDeployment, *corev1.Secret) {
 	c.Helper()
-	namespace := c.newNamespace()
+	return c.takesNodesIn(c.newNamespace())
+}
+
+func (c *cluster) takesNodesIn(namespace string) (*hivev1.ClusterDeployment, *corev1.Secret) {
+	c.Helper()
 	kubeconfig, err := os.ReadFile(controlplanetest.Kubeconfig(c.T))
 	require.NoError(c, err)
 	secret := &corev1.Secret{

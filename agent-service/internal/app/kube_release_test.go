@@ -5,6 +5,8 @@ package app
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,6 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/faultinject"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
@@ -128,6 +133,32 @@ func TestAClusterThatIsGoneKeepsNoMachine(t *testing.T) {
 	assert.Equal(t, "The cluster is gone", agent.Status.DeprovisionInfo.Message)
 }
 
+// A machine that was to be wiped is not free because the service lost its data: the status of its Agent says so.
+func TestAMachineThatIsNotWipedIsNotFreeWhenTheDatabaseIsLost(t *testing.T) {
+	c := newCluster(t, withSystem(t))
+	infraEnv := c.infraEnv("rack", func(s *agentv1.InfraEnvSpec) { s.OnRelease = &agentv1.ReleasePolicy{Wipe: agentv1.WipeInstalledDisk} })
+	image := c.token(infraEnv)
+	m := c.boot(infraEnv, 1, 0)
+	agent := c.agent(m)
+	deployment, _ := c.takesNodes()
+	c.bind(agent, deployment)
+	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = nil })
+	c.says(agent, agentv1.ConditionReleased, agentv1.ReasonWaitingForUser)
+	m.stop()
+
+	c.lose()
+	second := c.bootWith(string(infraEnv.UID), image, 1, 0)
+	c.until(agent, "it says why it is not free", func() bool {
+		released := agentv1.FindCondition(agent.Status.Conditions, agentv1.ConditionReleased)
+		return released.Reason == agentv1.ReasonWipeFailed && strings.Contains(released.Message, "the disk that was written is not recorded")
+	})
+	assert.Equal(t, "insufficient-unbound", agent.Status.DebugInfo.State)
+	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = reference(deployment) })
+	c.says(agent, agentv1.ConditionSpecSynced, agentv1.ReasonInputError)
+	assert.Contains(t, agentv1.FindCondition(agent.Status.Conditions, agentv1.ConditionSpecSynced).Message, "not released")
+	assert.Zero(t, second.told(api.StepTypeWipeDisk)+second.told(api.StepTypeInstall))
+}
+
 // node makes a Node, as a kubelet does.
 func (c *cluster) node(name string, ready corev1.ConditionStatus) *corev1.Node {
 	c.Helper()
@@ -162,4 +193,77 @@ func (c *cluster) pod(node string) *corev1.Pod {
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
 	require.NoError(c, c.user.Status().Patch(c.Context(), pod, client.MergeFrom(before)))
 	return pod
+}
+
+// TestADeathAtEveryWriteOfARelease kills the service before and after every write to the Kubernetes API and every commit, from the bind of a machine to its second one. Each time
+// another process goes on. The Node goes, the machine is wiped, and what is told is told once.
+func TestADeathAtEveryWriteOfARelease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many releases are not made in a short run")
+	}
+	t.Parallel()
+	const period = 6
+	for first := 1; first <= period; first++ {
+		t.Run(fmt.Sprintf("from write %d", first), func(t *testing.T) {
+			t.Parallel()
+			w := newCrashEnv(t)
+			w.reside = true
+			processes := &faultinject.Sequence{First: first, Period: period}
+			w.run(func() (*faultinject.Injector, bool) { return processes.Next(), true })
+			w.release("worker-" + w.namespace)
+			assert.Positive(t, processes.Crashes())
+		})
+	}
+}
+
+// release binds a machine of a name, and frees it.
+func (w *crashEnv) release(name string) {
+	w.Helper()
+	infraEnv, image := w.rack()
+	change(w.cluster, infraEnv, func(e *agentv1.InfraEnv) { e.Spec.OnRelease = &agentv1.ReleasePolicy{Wipe: agentv1.WipeInstalledDisk} })
+	w.until(infraEnv, "the policy is known", func() bool { return w.policy(infraEnv) == domain.WipeInstalledDisk })
+	deployment, _ := w.takesNodesIn(w.namespace)
+	m := w.bootWith(string(infraEnv.UID), image, 1, 0)
+	agent := w.agent(m)
+	bind := func() {
+		change(w.cluster, agent, func(a *agentv1.Agent) {
+			a.Spec.ClusterDeploymentName, a.Spec.Approved, a.Spec.Hostname, a.Spec.Role = reference(deployment), true, name, "worker"
+		})
+		w.until(agent, "the machine is installed", func() bool { return agent.Status.DebugInfo.State == "added-to-existing-cluster" })
+	}
+	bind()
+	node := w.node(name, corev1.ConditionTrue)
+	w.says(agent, agentv1.ConditionJoined, agentv1.ReasonNodeReady)
+	change(w.cluster, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = nil })
+	w.gone(node)
+	w.until(agent, "the machine is free", func() bool {
+		return agentv1.IsConditionTrue(agent.Status.Conditions, agentv1.ConditionReleased) && agent.Status.DebugInfo.State == "known-unbound"
+	})
+	assert.Empty(w, agent.Status.DeprovisionInfo.Message)
+	told := map[string]int64{}
+	require.NoError(w, w.stored.View(w.Context(), func(ctx context.Context, r transaction.Reader) error {
+		events, err := r.Events(ctx, domain.EventFilter{InfraEnvID: string(infraEnv.UID), Page: domain.Page{Limit: 5000}})
+		for _, e := range events.Items {
+			told[e.Name] += e.Count
+		}
+		return err
+	}))
+	for _, name := range []string{"host_wiped", "host_released"} {
+		assert.Equal(w, int64(1), told[name], name)
+	}
+	assert.Zero(w, told["host_wipe_failed"]+told["host_node_left_behind"])
+	bind()
+}
+
+// policy is what the service keeps of an InfraEnv.
+func (w *crashEnv) policy(infraEnv *agentv1.InfraEnv) (wipe domain.Wipe) {
+	w.Helper()
+	require.NoError(w, w.stored.View(w.Context(), func(ctx context.Context, r transaction.Reader) error {
+		e, err := r.InfraEnv(ctx, string(infraEnv.UID))
+		if e != nil {
+			wipe = e.Wipe
+		}
+		return err
+	}))
+	return wipe
 }

@@ -67,6 +67,9 @@ func (r Release) Why() string {
 	}
 }
 
+// WroteUnrecorded keeps that a disk of the host was written and that it is not known which: by an earlier version of this service, or before it lost its data.
+func (h *Host) WroteUnrecorded() { h.Written = []hardware.DiskIdentity{{}} }
+
 // maxWritten bounds how many disks are recorded: an installation that is repeated may choose another one.
 const maxWritten = 16
 
@@ -85,7 +88,8 @@ func (h *Host) Write(disk hardware.Target) {
 // ToWipe are the disks that a release erases; refusal says why it cannot.
 func (h *Host) ToWipe() (disks []hardware.DiskIdentity, refusal string) {
 	disks = slices.Clone(h.Written)
-	if h.Release.Wipe == WipeAllDisks {
+	if h.Release.Wipe == WipeAllDisks { // the one that was not recorded among them
+		disks = slices.DeleteFunc(disks, func(d hardware.DiskIdentity) bool { return d == hardware.DiskIdentity{} })
 		for _, target := range h.Summary.Targets {
 			if !slices.ContainsFunc(disks, target.Identity.Is) {
 				disks = append(disks, target.Identity)
@@ -94,7 +98,10 @@ func (h *Host) ToWipe() (disks []hardware.DiskIdentity, refusal string) {
 	}
 	var nameless []string
 	for _, disk := range disks {
-		if !disk.Complete() {
+		switch {
+		case disk == hardware.DiskIdentity{}:
+			nameless = append(nameless, "the disk that was written is not recorded")
+		case !disk.Complete():
 			nameless = append(nameless, disk.String())
 		}
 	}

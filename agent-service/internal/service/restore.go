@@ -37,3 +37,11 @@ func (s *Service) RestoreHost(ctx context.Context, by domain.Principal, key doma
 	}
 	return new(*h), nil
 }
+
+// RestoreRelease goes on with the release of a host that the service lost with its data before the host was free: it is given to no cluster until it is wiped. NotFound for an
+// unknown host.
+func (s *Service) RestoreRelease(ctx context.Context, by domain.Principal, key domain.HostKey, cluster domain.KubeRef) error {
+	return s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
+		return w.RestoreRelease(ctx, by, key, cluster)
+	})
+}

@@ -176,8 +176,11 @@ func (w *Work) free(ctx context.Context, h *domain.Host, from *domain.Cluster, o
 
 // wipe is what is erased of a host before it is free again: nothing where nothing was written.
 func (w *Work) wipe(ctx context.Context, h *domain.Host) (domain.Wipe, error) {
-	if len(h.Written) == 0 {
+	if len(h.Written) == 0 && h.State != lifecycle.Installed && h.State != lifecycle.AddedToExistingCluster && h.State != lifecycle.InstallingPendingUserAction {
 		return domain.WipeNone, nil
+	}
+	if len(h.Written) == 0 {
+		h.WroteUnrecorded()
 	}
 	e, err := w.InfraEnv(ctx, h.InfraEnvID)
 	if err != nil || e == nil {

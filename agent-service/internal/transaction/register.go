@@ -191,6 +191,25 @@ func (w *Work) RestoreHost(ctx context.Context, by domain.Principal, key domain.
 	return h, w.RefreshCluster(ctx, c.ID)
 }
 
+// RestoreRelease goes on with the release of a host that the service lost with its data, before the host was free: what was written to is not known any more. A host that
+// is bound, or whose InfraEnv wipes nothing, stays as it is.
+func (w *Work) RestoreRelease(ctx context.Context, by domain.Principal, key domain.HostKey, cluster domain.KubeRef) error {
+	h, _, err := w.Reach(ctx, by, key)
+	if err != nil {
+		return err
+	}
+	e, err := w.InfraEnv(ctx, key.InfraEnvID)
+	if err != nil {
+		return err
+	}
+	if e == nil || e.Wipe == "" || e.Wipe == domain.WipeNone || h.ClusterID != "" || !h.Release.StartedAt.IsZero() {
+		return nil
+	}
+	h.Release = domain.Release{Cluster: cluster, Wipe: e.Wipe, StartedAt: w.Now, LeftAt: w.Now, Note: "The service lost its data before the machine was free"}
+	h.WroteUnrecorded()
+	return w.Refresh(ctx, h)
+}
+
 func beingDeleted(e *domain.InfraEnv) error {
 	return domain.Refuse(domain.Conflict, "InfraEnvDeleting", "InfraEnv %s is being deleted: its hosts are deleted with it", e.ID)
 }

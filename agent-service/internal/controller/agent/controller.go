@@ -38,6 +38,7 @@ type Service interface {
 	DeleteHost(ctx context.Context, by domain.Principal, key domain.HostKey) error
 	RevokeTokens(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error)
 	RestoreHost(ctx context.Context, by domain.Principal, key domain.HostKey, from domain.RestoredHost) (*domain.Host, error)
+	RestoreRelease(ctx context.Context, by domain.Principal, key domain.HostKey, cluster domain.KubeRef) error
 	HostMinimums() validate.Minimums
 	GetCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error)
 	Subscribe() *feed.Subscription

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
@@ -53,6 +54,9 @@ func InstalledBefore(agent *agentv1.Agent, h *domain.Host) bool {
 
 // restore brings back an installed host that the service lost with its data. Until its cluster is back, the status keeps what it says of the installation.
 func (r *Reconciler) restore(ctx context.Context, seen *snapshot) error {
+	if lostRelease(seen.agent, seen.host) {
+		return r.restoreRelease(ctx, seen)
+	}
 	if !InstalledBefore(seen.agent, seen.host) || ClusterKey(seen.agent).Name == "" {
 		return nil
 	}
@@ -89,4 +93,24 @@ func (r *Reconciler) restore(ctx context.Context, seen *snapshot) error {
 		err = r.observeHost(ctx, seen)
 	}
 	return err
+}
+
+// lostRelease is true for an Agent whose status says that its machine is not free yet, before the host h was made, which the service knows now: the service lost its data.
+func lostRelease(agent *agentv1.Agent, h *domain.Host) bool {
+	said := agentv1.FindCondition(agent.Status.Conditions, agentv1.ConditionReleased)
+	const precision = time.Second // of times in a status
+	return h != nil && h.ClusterID == "" && h.Release.StartedAt.IsZero() && said != nil && said.Status == corev1.ConditionFalse &&
+		h.CreatedAt.After(said.LastTransitionTime.Add(precision))
+}
+
+// restoreRelease keeps a machine from its next cluster that was to be wiped before the service lost its data.
+func (r *Reconciler) restoreRelease(ctx context.Context, seen *snapshot) error {
+	var cluster domain.KubeRef
+	if left := seen.agent.Status.DeprovisionInfo; left != nil {
+		cluster = domain.KubeRef{Namespace: left.ClusterNamespace, Name: left.ClusterName}
+	}
+	if err := r.Service.RestoreRelease(ctx, domain.Kubernetes, seen.key, cluster); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return r.observeHost(ctx, seen)
 }
