@@ -51,6 +51,7 @@ const hostedPool = `
 // acceptedManifests are manifests that the API server takes as they are.
 var acceptedManifests = map[string]string{
 	"the smallest hosted pool":              pool(hostedPool),
+	"a pool of clusters with machines":      nodesPool("{name: worker, replicas: 1, platform: {agentBareMetal: {agentSelector: {}, bindAt: Claim}}}"),
 	"a machine pool":                        machinePool("  replicas: 2\n  labels: {tier: web}\n"),
 	"a machine pool of another platform":    hiveMachinePool,
 	"a pool that keeps nothing":             pool("  platform: {hosted: {}}\n  size: 0\n  runningCount: 0\n  maxSize: 0\n  maxConcurrent: 0\n"),
@@ -208,6 +209,9 @@ var refusedManifests = map[string]struct{ manifest, sentence string }{
 	"an empty base domain":                {strings.Replace(pool(hostedPool), "baseDomain: example.com", `baseDomain: ""`, 1), "write a domain of lower-case letters, digits, '-' and '.', such as 'clusters.example.com'"},
 	"a base domain that is none":          {strings.Replace(pool(hostedPool), "example.com", "Example_com", 1), "write a domain of lower-case letters, digits, '-' and '.', such as 'clusters.example.com'"},
 	"an image set without a name":         {strings.Replace(pool(hostedPool), "{name: v1}", `{name: ""}`, 1), "write the name of a ClusterImageSet"},
+	"machines for clusters without nodes": {pool(hostedPool + "  machinePools: [{name: worker, replicas: 1, platform: {agentBareMetal: {agentSelector: {}}}}]\n"), "machinePools need clusters that take nodes: write 'platform: {hosted: {nodes: {}}}'"},
+	"machines of another platform":        {nodesPool("{name: worker, replicas: 1, platform: {aws: {}}}"), "write platform.agentBareMetal; clusters of a pool get no other machines"},
+	"machines twice":                      {nodesPool("{name: worker, replicas: 1, platform: {agentBareMetal: {agentSelector: {}}}}, {name: worker, replicas: 1, platform: {agentBareMetal: {agentSelector: {}}}}"), `Duplicate value: {"name":"worker"}`},
 	"a machine pool of another name":      {strings.Replace(machinePool(""), "name: blue-worker", "name: worker", 1), "write metadata.name as <spec.clusterDeploymentRef.name>-<spec.name>"},
 	"a negative number of machines":       {machinePool("  replicas: -1\n"), "replicas must not be negative; write 0 to release all machines"},
 	"machines and an autoscaler":          {machinePool("  replicas: 1\n  autoscaling: {minReplicas: 1, maxReplicas: 2}\n"), "set replicas or autoscaling, not both"},
@@ -216,6 +220,11 @@ var refusedManifests = map[string]struct{ manifest, sentence string }{
 	"machines spread over nothing":        {strings.Replace(machinePool(""), "agentSelector: {}", "agentSelector: {}, spreadBy: a b", 1), "write the key of a label, such as 'topology.example.com/rack'"},
 	"a machine pool in capitals":          {strings.NewReplacer("blue-worker", "blue-Worker", "name: worker", "name: Worker").Replace(machinePool("")), "lower-case letters, digits and '-'"},
 	"a pool without a size":               {pool("  platform: {hosted: {}}\n"), "spec.size: Required value"},
+}
+
+// nodesPool is a pool of clusters with machines.
+func nodesPool(machines string) string {
+	return pool("  platform: {hosted: {nodes: {}}}\n  size: 1\n  machinePools: [" + machines + "]\n")
 }
 
 // hiveMachinePool is a MachinePool that another controller serves.

@@ -183,6 +183,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &hivev1.ClusterPoolClaimLifetimeApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ClusterPoolInventory"):
 		return &hivev1.ClusterPoolInventoryApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("ClusterPoolMachinePool"):
+		return &hivev1.ClusterPoolMachinePoolApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ClusterPoolObservation"):
 		return &hivev1.ClusterPoolObservationApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ClusterPoolOperation"):

@@ -9,7 +9,34 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
+// ClusterPoolMachinePool is what a MachinePool of each new cluster is made of.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.platform.agentBareMetal)",message="write platform.agentBareMetal; clusters of a pool get no other machines",fieldPath=".platform"
+type ClusterPoolMachinePool struct {
+	// name of the MachinePool within its cluster, such as worker: the MachinePool is named <ClusterDeployment>-<name>.
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="write a name of lower-case letters, digits and '-', such as 'worker'"
+	// +kubebuilder:validation:MaxLength=54
+	// +required
+	Name string `json:"name"`
+
+	// replicas is how many machines each cluster gets.
+	// +kubebuilder:validation:Minimum=0
+	// +required
+	Replicas int64 `json:"replicas"`
+
+	// labels are put on the nodes when they join.
+	// +kubebuilder:validation:MaxProperties=256
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// platform says which machines: its member is agentBareMetal. Agents are looked for in the namespace of the pool, unless agentNamespace says otherwise.
+	// +required
+	Platform MachinePoolPlatform `json:"platform"`
+}
+
 // ClusterPoolSpec says how many clusters stand ready and what they are like.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.machinePools) || size(self.machinePools) == 0 || has(self.platform.hosted) && has(self.platform.hosted.nodes)",message="machinePools need clusters that take nodes: write 'platform: {hosted: {nodes: {}}}'",fieldPath=".machinePools"
 type ClusterPoolSpec struct {
 	// platform says where and by whom the pool's clusters are installed. Part of the pool's version.
 	// +required
@@ -97,9 +124,17 @@ type ClusterPoolSpec struct {
 	// +optional
 	InstallerEnv []corev1.EnvVar `json:"installerEnv,omitempty"`
 
-	// skipMachinePools says that clusters have no MachinePools: a claim's subjects get no rights on them.
+	// skipMachinePools says that clusters have no MachinePools: none of machinePools is made, and a claim's subjects get no rights on them.
 	// +optional
 	SkipMachinePools bool `json:"skipMachinePools,omitempty"`
+
+	// machinePools are machines that each new cluster gets beside its control plane: a MachinePool each, unless skipMachinePools is set. A cluster counts as running once the
+	// nodes of all of them were Ready. Part of the pool's version.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	MachinePools []ClusterPoolMachinePool `json:"machinePools,omitempty"`
 
 	// claimLifetime bounds how long claims of this pool live.
 	// +optional

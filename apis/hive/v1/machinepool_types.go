@@ -12,6 +12,7 @@ import (
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 // +kubebuilder:validation:XValidation:rule="!has(self.platform.agentBareMetal) || self.clusterDeploymentRef == oldSelf.clusterDeploymentRef && self.name == oldSelf.name",message="clusterDeploymentRef and name cannot change; create another MachinePool"
+// +kubebuilder:validation:XValidation:rule="!has(self.platform.agentBareMetal) || !has(oldSelf.platform.agentBareMetal) || self.platform.agentBareMetal.agentSelector == oldSelf.platform.agentBareMetal.agentSelector && (has(self.platform.agentBareMetal.agentNamespace) ? self.platform.agentBareMetal.agentNamespace : \"\") == (has(oldSelf.platform.agentBareMetal.agentNamespace) ? oldSelf.platform.agentBareMetal.agentNamespace : \"\")",message="agentSelector and agentNamespace cannot change; create another MachinePool"
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || !has(self.autoscaling)",message="set replicas or autoscaling, not both"
 type MachinePoolSpec struct {
 	// clusterDeploymentRef names the ClusterDeployment, in the namespace of the MachinePool, that the machines are for. Immutable.
@@ -71,8 +72,6 @@ type MachinePoolPlatform struct {
 
 // AgentBareMetalMachinePool says which machines that registered with agent-service become nodes. A machine is taken if its Agent is free, approved, connected and valid, matches
 // agentSelector and minimum, and its InfraEnv allows the namespace of the cluster.
-//
-// +kubebuilder:validation:XValidation:rule="self.agentSelector == oldSelf.agentSelector && (has(self.agentNamespace) ? self.agentNamespace : \"\") == (has(oldSelf.agentNamespace) ? oldSelf.agentNamespace : \"\")",message="agentSelector and agentNamespace cannot change; create another MachinePool"
 type AgentBareMetalMachinePool struct {
 	// agentSelector selects Agents by their labels; an empty selector matches all. Immutable.
 	// +required

@@ -8,10 +8,13 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/muster-io/muster/apis/buildinfo"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/pool-operator/internal/controller/clusterclaim"
 	"github.com/muster-io/muster/pool-operator/internal/controller/clusterdeployment"
 	"github.com/muster-io/muster/pool-operator/internal/controller/clusterpool"
@@ -100,9 +103,26 @@ func addInstalls(mgr ctrl.Manager) error {
 	return nil
 }
 
+// machinePoolReader reads MachinePools from the cache; nil where the API server does not serve them. Their definition is not installed by all who have pools.
+func machinePoolReader(mgr ctrl.Manager) (client.Reader, error) {
+	_, err := mgr.GetRESTMapper().RESTMapping(hivev1.GroupVersion.WithKind("MachinePool").GroupKind(), hivev1.GroupVersion.Version)
+	if meta.IsNoMatchError(err) {
+		ctrl.Log.Info("clusters do not wait for their machines: deploy/crds/machine-pool is not installed; restart the operator when it is")
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for MachinePools: %w", err)
+	}
+	return mgr.GetClient(), nil
+}
+
 func addHostedClusters(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	runtime, err := newRuntime(ctx, mgr, o)
 	if err != nil || runtime == nil {
+		return err
+	}
+	machinePools, err := machinePoolReader(mgr)
+	if err != nil {
 		return err
 	}
 	counts := clusterdeployment.NewMetrics()
@@ -110,7 +130,7 @@ func addHostedClusters(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	err = clusterdeployment.New(clusterdeployment.Dependencies{
-		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(), Runtime: runtime, DNSImage: o.HostedDNSImage,
+		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(), MachinePools: machinePools, Runtime: runtime, DNSImage: o.HostedDNSImage,
 		Recorder: mgr.GetEventRecorder("clusterdeployment"), Clock: wallClock{}, Metrics: counts,
 	}).SetupWithManager(mgr)
 	if err != nil {

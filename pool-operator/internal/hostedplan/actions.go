@@ -49,6 +49,12 @@ type Stop struct{ Why Why }
 // Delete stops the cluster and removes its data. A cluster that is not deleted itself is then started from nothing.
 type Delete struct{ Why Why }
 
+// DeleteMachinePools deletes the MachinePools of those names.
+type DeleteMachinePools struct {
+	Why   Why
+	Names []string
+}
+
 // PublishAccess writes the Secrets with the administrator's kubeconfig, password and the metadata of the cluster, with
 // the names that Metadata refers to.
 type PublishAccess struct {
@@ -90,6 +96,9 @@ func (a Stop) Purpose() Why { return a.Why }
 func (a Delete) Purpose() Why { return a.Why }
 
 // Purpose implements Action.
+func (a DeleteMachinePools) Purpose() Why { return a.Why }
+
+// Purpose implements Action.
 func (a PublishAccess) Purpose() Why { return a.Why }
 
 // Purpose implements Action.
@@ -98,12 +107,13 @@ func (a PublishNodeAccess) Purpose() Why { return a.Why }
 // Purpose implements Action.
 func (a RecordInstalled) Purpose() Why { return a.Why }
 
-func (AddFinalizer) action()      {}
-func (RemoveFinalizer) action()   {}
-func (Start) action()             {}
-func (Renew) action()             {}
-func (Stop) action()              {}
-func (Delete) action()            {}
-func (PublishAccess) action()     {}
-func (PublishNodeAccess) action() {}
-func (RecordInstalled) action()   {}
+func (AddFinalizer) action()       {}
+func (RemoveFinalizer) action()    {}
+func (Start) action()              {}
+func (Renew) action()              {}
+func (Stop) action()               {}
+func (Delete) action()             {}
+func (DeleteMachinePools) action() {}
+func (PublishAccess) action()      {}
+func (PublishNodeAccess) action()  {}
+func (RecordInstalled) action()    {}

@@ -22,6 +22,8 @@ type Snapshot struct {
 	AccessMissing bool
 	// NodeAccessMissing says that the cluster takes nodes, runs, and its Secret of node access, or what joining needs inside the cluster, is missing or outdated.
 	NodeAccessMissing bool
+	// MachinePools are those of the cluster, by name.
+	MachinePools []MachinePool
 }
 
 // Decision is what to do now, what to say, and when to look again.
@@ -96,6 +98,9 @@ func dataIsHere(s Snapshot) bool {
 func planDelete(now time.Time, s Snapshot) Decision {
 	if !slices.Contains(s.Cluster.Finalizers, hivev1.FinalizerDeprovision) {
 		return Decision{}
+	}
+	if d := planRelease(now, s); d != nil {
+		return *d
 	}
 	switch s.Observed.State {
 	case provision.StateAbsent:

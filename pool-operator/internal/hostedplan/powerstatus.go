@@ -37,6 +37,9 @@ func statusPower(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatus {
 func powerOf(s Snapshot) power {
 	switch s.Observed.State {
 	case provision.StateReady:
+		if message := awaited(s); message != "" {
+			return up(hivev1.PowerStateWaitingForNodes, corev1.ConditionFalse, hivev1.ReasonWaitingForNodes, message)
+		}
 		return up(hivev1.PowerStateRunning, corev1.ConditionTrue, "Running", "The API of the cluster answers.")
 	case provision.StateFailed:
 		return up(hivev1.PowerStateFailedToStartMachines, corev1.ConditionFalse, hivev1.ReasonFailedToStartMachines,

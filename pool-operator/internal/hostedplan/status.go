@@ -137,11 +137,16 @@ func statusDataMissing(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatu
 
 // statusDeleting says that the cluster goes.
 func statusDeleting(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatus {
-	d := newDraft(now, s)
 	reason, message := hivev1.ReasonDeprovisioning, "The processes of the cluster are being stopped and its data removed."
 	if p := s.Observed.Problem; p != nil && s.Observed.State == provision.StateDeleting {
 		reason, message = hivev1.ReasonDeprovisionFailed, "Removing the cluster is tried again: "+p.Message
 	}
+	return statusGoing(now, s, reason, message)
+}
+
+// statusGoing is the status of a cluster that is being deleted.
+func statusGoing(now time.Time, s Snapshot, reason, message string) *hivev1.ClusterDeploymentStatus {
+	d := newDraft(now, s)
 	d.status.PowerState = hivev1.PowerStateUnknown
 	d.set(hivev1.ClusterDeploymentProvisioned, corev1.ConditionFalse, reason, message)
 	d.set(hivev1.ClusterDeploymentHibernating, corev1.ConditionUnknown, hivev1.ReasonClusterDeploymentDeleted, message)

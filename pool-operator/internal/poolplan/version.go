@@ -25,6 +25,7 @@ func Version(spec hivev1.ClusterPoolSpec) string {
 		{"installConfigTemplate", name(spec.InstallConfigSecretTemplateRef)},
 		{"customization", name(spec.CustomizationRef)},
 		{"installTemplate", canonicalTemplate(spec.ClusterInstallTemplate)},
+		{"machinePools", canonicalMachinePools(spec)},
 	}
 	var text []string
 	for _, f := range fields {
@@ -50,6 +51,7 @@ func Recipe(spec hivev1.ClusterPoolSpec) string {
 		Platform: spec.Platform, PullSecretRef: spec.PullSecretRef, BaseDomain: spec.BaseDomain, ImageSetRef: spec.ImageSetRef, Labels: spec.Labels, Annotations: spec.Annotations,
 		InstallConfigSecretTemplateRef: spec.InstallConfigSecretTemplateRef, InstallAttemptsLimit: spec.InstallAttemptsLimit, InstallerEnv: spec.InstallerEnv,
 		CustomizationRef: spec.CustomizationRef, ClusterInstallTemplate: spec.ClusterInstallTemplate, InstallTimeout: spec.InstallTimeout,
+		MachinePools: MachinePools(spec),
 	}
 	sum := sha256.Sum256([]byte(canonical(made)))
 	return hex.EncodeToString(sum[:8])
@@ -72,6 +74,23 @@ func canonicalTemplate(template *hivev1.ClusterInstallTemplate) string {
 		return ""
 	}
 	return canonical(template)
+}
+
+// canonicalMachinePools is empty without MachinePools, so that pools without them have the version that they always had.
+func canonicalMachinePools(spec hivev1.ClusterPoolSpec) string {
+	pools := MachinePools(spec)
+	if len(pools) == 0 {
+		return ""
+	}
+	return canonical(pools)
+}
+
+// MachinePools are those that each cluster of a pool gets.
+func MachinePools(spec hivev1.ClusterPoolSpec) []hivev1.ClusterPoolMachinePool {
+	if spec.SkipMachinePools {
+		return nil
+	}
+	return spec.MachinePools
 }
 
 // canonical is the JSON of v with sorted keys, without white space and without nulls.

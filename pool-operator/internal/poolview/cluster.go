@@ -118,6 +118,9 @@ func ClusterOf(cd *hivev1.ClusterDeployment) Cluster {
 		c.Private = privateSecrets(cd)
 	}
 	c.readPower(cd.Status.Conditions)
+	if cd.Spec.Platform.Hosted != nil && cd.Status.PowerState == hivev1.PowerStateWaitingForNodes {
+		c.ResumingSince = time.Time{} // it lacks machines: another cluster would, too
+	}
 	return c
 }
 

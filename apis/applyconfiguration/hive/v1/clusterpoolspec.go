@@ -49,8 +49,11 @@ type ClusterPoolSpecApplyConfiguration struct {
 	InstallTimeout *metav1.Duration `json:"installTimeout,omitempty"`
 	// installerEnv is copied to new ClusterDeployments: environment variables of the installer.
 	InstallerEnv []corev1.EnvVar `json:"installerEnv,omitempty"`
-	// skipMachinePools says that clusters have no MachinePools: a claim's subjects get no rights on them.
+	// skipMachinePools says that clusters have no MachinePools: none of machinePools is made, and a claim's subjects get no rights on them.
 	SkipMachinePools *bool `json:"skipMachinePools,omitempty"`
+	// machinePools are machines that each new cluster gets beside its control plane: a MachinePool each, unless skipMachinePools is set. A cluster counts as running once the
+	// nodes of all of them were Ready. Part of the pool's version.
+	MachinePools []ClusterPoolMachinePoolApplyConfiguration `json:"machinePools,omitempty"`
 	// claimLifetime bounds how long claims of this pool live.
 	ClaimLifetime *ClusterPoolClaimLifetimeApplyConfiguration `json:"claimLifetime,omitempty"`
 	// hibernationConfig says how clusters of the pool hibernate and resume.
@@ -212,6 +215,19 @@ func (b *ClusterPoolSpecApplyConfiguration) WithInstallerEnv(values ...corev1.En
 // If called multiple times, the SkipMachinePools field is set to the value of the last call.
 func (b *ClusterPoolSpecApplyConfiguration) WithSkipMachinePools(value bool) *ClusterPoolSpecApplyConfiguration {
 	b.SkipMachinePools = &value
+	return b
+}
+
+// WithMachinePools adds the given value to the MachinePools field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the MachinePools field.
+func (b *ClusterPoolSpecApplyConfiguration) WithMachinePools(values ...*ClusterPoolMachinePoolApplyConfiguration) *ClusterPoolSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithMachinePools")
+		}
+		b.MachinePools = append(b.MachinePools, *values[i])
+	}
 	return b
 }
 

@@ -28,7 +28,7 @@ const FieldOwner = client.FieldOwner("pool-operator/clusterdeployment")
 // Clock tells the time.
 type Clock interface{ Now() time.Time }
 
-// Dependencies are what a Reconciler works with; all are required.
+// Dependencies are what a Reconciler works with; all are required, but for MachinePools.
 type Dependencies struct {
 	// Client reads from caches and writes.
 	Client client.Client
@@ -36,6 +36,8 @@ type Dependencies struct {
 	Metadata client.Reader
 	// Live reads from the API server. It is asked before something is started for the first time or removed as an orphan.
 	Live client.Reader
+	// MachinePools reads MachinePools from the cache that is watched; nil where the API server does not serve them.
+	MachinePools client.Reader
 	// Runtime runs the clusters.
 	Runtime Runtime
 	// DNSImage is the image of the resolver in clusters that take nodes.
@@ -71,17 +73,21 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := mgr.Add(&orphans{Dependencies: r.Dependencies}); err != nil {
 		return fmt.Errorf("registering the removal of orphaned hosted clusters: %w", err)
 	}
-	return ctrl.NewControllerManagedBy(mgr).
+	hosted := ctrl.NewControllerManagedBy(mgr).
 		Named("clusterdeployment-hosted").
 		For(&hivev1.ClusterDeployment{}, builder.WithPredicates(predicate.NewPredicateFuncs(isHosted))).
 		Owns(&corev1.Secret{}, builder.OnlyMetadata, builder.WithPredicates(onlyDeletions())).
 		WatchesRawSource(wakeUps(r.Runtime.Changes())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, NeedLeaderElection: new(true)}).
-		Complete(r)
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, NeedLeaderElection: new(true)})
+	if r.MachinePools != nil {
+		hosted.Watches(&hivev1.MachinePool{}, ofMachinePool())
+	}
+	return hosted.Complete(r)
 }
 
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments/status,verbs=patch
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=machinepools,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 

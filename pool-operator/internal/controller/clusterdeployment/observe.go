@@ -26,6 +26,9 @@ func (r *Reconciler) observe(ctx context.Context, cluster *hivev1.ClusterDeploym
 	if snapshot.Observed, err = r.Runtime.Observe(ctx, refOf(cluster)); err != nil {
 		return snapshot, fmt.Errorf("observing hosted cluster %s: %w", refOf(cluster), err)
 	}
+	if snapshot.MachinePools, err = r.machinePools(ctx, cluster); err != nil {
+		return snapshot, err
+	}
 	if cluster.Spec.Installed && cluster.DeletionTimestamp == nil {
 		if snapshot.AccessMissing, err = r.accessMissing(ctx, cluster, snapshot.Observed.AccessID); err != nil {
 			return snapshot, err

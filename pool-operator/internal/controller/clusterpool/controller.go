@@ -107,6 +107,7 @@ func New(deps Deps) *Reconciler {
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterpools/finalizers,verbs=update
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterclaims;clusterimagesets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=machinepools,verbs=create
 // +kubebuilder:rbac:groups=extensions.hive.openshift.io,resources=agentclusterinstalls,verbs=create
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create

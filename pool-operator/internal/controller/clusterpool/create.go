@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -96,7 +97,7 @@ func (r *Reconciler) createNamespace(ctx context.Context, pool *hivev1.ClusterPo
 
 // refused says whether an answer of the API server will be the same next time.
 func refused(err error) bool {
-	if errors.Is(err, errNotOurs) || errors.Is(err, errNoObject) {
+	if errors.Is(err, errNotOurs) || errors.Is(err, errNoObject) || meta.IsNoMatchError(err) {
 		return true
 	}
 	return (apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
@@ -128,7 +129,32 @@ func (p *pass) contents(a poolplan.CreateCluster) ([]client.Object, error) {
 		gvk := install.GroupVersionKind()
 		cd.Spec.ClusterInstallRef = &hivev1.ClusterInstallLocalReference{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Name: a.Namespace}
 	}
+	// Before the ClusterDeployment, as all else: whoever sees it sees how many machines it waits for.
+	objects = append(objects, newMachinePools(p.pool, a.Namespace)...)
 	return append(objects, cd), nil
+}
+
+// newMachinePools makes the MachinePools of a new cluster. Their owner is the ClusterDeployment, as soon as they are served.
+func newMachinePools(pool *hivev1.ClusterPool, cluster string) []client.Object {
+	var objects []client.Object
+	templates := poolplan.MachinePools(pool.Spec)
+	for i := range templates {
+		t := &templates[i]
+		made := &hivev1.MachinePool{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: cluster, Name: cluster + "-" + t.Name,
+				Labels: map[string]string{hivev1.LabelClusterPoolNamespace: pool.Namespace, hivev1.LabelClusterPoolName: pool.Name},
+			},
+			Spec: hivev1.MachinePoolSpec{
+				ClusterDeploymentRef: hivev1.LocalObjectReference{Name: cluster}, Name: t.Name, Replicas: &t.Replicas, Labels: t.Labels, Platform: *t.Platform.DeepCopy(),
+			},
+		}
+		if machines := made.Spec.Platform.AgentBareMetal; machines != nil && machines.AgentNamespace == "" {
+			machines.AgentNamespace = pool.Namespace
+		}
+		objects = append(objects, made)
+	}
+	return objects
 }
 
 // secrets are the copies of the pool's Secrets for a new cluster, which is made to refer to them. Both go into one Secret, which saves a write per cluster, unless they are too large

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -50,6 +51,31 @@ func TestBothCopiesGoIntoOneSecretIfTheyFit(t *testing.T) {
 	none, cd := secrets(nil, nil)
 	require.Empty(t, none)
 	require.Nil(t, cd.Spec.Provisioning.InstallConfigSecretRef)
+}
+
+func TestAClusterHasTheMachinePoolsOfItsPool(t *testing.T) {
+	pool := &hivev1.ClusterPool{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "dev"}}
+	agents := &hivev1.AgentBareMetalMachinePool{AgentSelector: metav1.LabelSelector{MatchLabels: map[string]string{"rack": "a"}}}
+	elsewhere := &hivev1.AgentBareMetalMachinePool{AgentNamespace: "other", BindAt: hivev1.BindAtClaim}
+	pool.Spec.MachinePools = []hivev1.ClusterPoolMachinePool{
+		{Name: "worker", Replicas: 2, Labels: map[string]string{"tier": "web"}, Platform: hivev1.MachinePoolPlatform{AgentBareMetal: agents}},
+		{Name: "gpu", Replicas: 1, Platform: hivev1.MachinePoolPlatform{AgentBareMetal: elsewhere}},
+	}
+	objects, err := (&pass{pool: pool}).contents(poolplan.CreateCluster{Namespace: "dev-abcde", ClusterName: "dev-abcde"})
+	require.NoError(t, err)
+	require.Len(t, objects, 3)
+	require.IsType(t, &hivev1.ClusterDeployment{}, objects[2], "it comes last")
+	worker, gpu := objects[0].(*hivev1.MachinePool), objects[1].(*hivev1.MachinePool)
+	require.Equal(t, "dev-abcde-worker", worker.Name)
+	require.Equal(t, "dev-abcde", worker.Spec.ClusterDeploymentRef.Name)
+	require.Equal(t, int64(2), *worker.Spec.Replicas)
+	require.Equal(t, "metal", worker.Spec.Platform.AgentBareMetal.AgentNamespace, "machines are in the namespace of the pool")
+	require.Empty(t, agents.AgentNamespace, "the pool stays as it is")
+	require.Equal(t, elsewhere, gpu.Spec.Platform.AgentBareMetal)
+	pool.Spec.SkipMachinePools = true
+	objects, err = (&pass{pool: pool}).contents(poolplan.CreateCluster{Namespace: "dev-abcde", ClusterName: "dev-abcde"})
+	require.NoError(t, err)
+	require.Len(t, objects, 1)
 }
 
 func TestAPoolThatChangesAllTheTimeReportsItsCountsLessOften(t *testing.T) {
