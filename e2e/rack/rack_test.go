@@ -1,8 +1,8 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rack_test walks the whole way with a real machine, emulated by QEMU, and back: it is not registered, boots the image of an InfraEnv, is bound to a claimed
-// cluster, is installed with the node image, and is Ready in the kubeconfig of the claim.
+// Package rack_test walks the whole way with a real machine, emulated by QEMU, and back: it is not registered, boots the image of an InfraEnv, is bound to a cluster of
+// a pool by its MachinePool, is installed with the node image, and is Ready in the kubeconfig of the claim that gets the cluster.
 package rack_test
 
 import (
@@ -19,11 +19,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,7 +40,6 @@ import (
 	"github.com/muster-io/muster/apis/addresstest"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
-	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 	"github.com/muster-io/muster/apis/machinetest"
 	"github.com/muster-io/muster/apis/needtest"
 	"github.com/muster-io/muster/apis/porttest"
@@ -98,7 +99,7 @@ func newRack(t *testing.T) *rack {
 	r.admin, err = environment.Config(r.local)
 	require.NoError(t, err)
 	scheme := kruntime.NewScheme()
-	for _, add := range []func(*kruntime.Scheme) error{clientgoscheme.AddToScheme, agentv1.AddToScheme, hivev1.AddToScheme, hiveextv1.AddToScheme} {
+	for _, add := range []func(*kruntime.Scheme) error{clientgoscheme.AddToScheme, agentv1.AddToScheme, hivev1.AddToScheme} {
 		require.NoError(t, add(scheme))
 	}
 	r.user, err = client.New(r.admin, client.Options{Scheme: scheme})
@@ -175,20 +176,49 @@ func (r *rack) see(object client.Object, what string, wanted func() bool) {
 	})
 }
 
-// claimed fills a pool of one cluster that takes nodes, and claims it.
-func (r *rack) claimed() *hivev1.ClusterDeployment {
+// pool makes a pool of one cluster with one machine.
+func (r *rack) pool() *hivev1.ClusterPool {
 	r.Helper()
 	r.create(&hivev1.ClusterImageSet{ObjectMeta: metav1.ObjectMeta{Name: "v1.37.2"}, Spec: hivev1.ClusterImageSetSpec{ReleaseImage: "muster.local/control-plane:1.37.2"}})
-	r.create(&hivev1.ClusterPool{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "dev"}, Spec: hivev1.ClusterPoolSpec{
+	pool := &hivev1.ClusterPool{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "dev"}, Spec: hivev1.ClusterPoolSpec{
 		Size: 1, RunningCount: 1, BaseDomain: "clusters.example.com", ImageSetRef: hivev1.ClusterImageSetReference{Name: "v1.37.2"},
 		Platform: hivev1.Platform{Hosted: &hivev1.HostedPlatform{Nodes: &hivev1.HostedNodes{}}},
-	}})
+		MachinePools: []hivev1.ClusterPoolMachinePool{{
+			Name: "worker", Replicas: 1, Labels: map[string]string{"tier": "web"}, Platform: hivev1.MachinePoolPlatform{AgentBareMetal: &hivev1.AgentBareMetalMachinePool{}},
+		}},
+	}}
+	r.create(pool)
+	return pool
+}
+
+// machines is the MachinePool of the only cluster of the pool, once it says what it waits for.
+func (r *rack) machines() *hivev1.MachinePool {
+	r.Helper()
+	var pools hivev1.MachinePoolList
+	r.machine.Until(r, "the cluster lacks a machine", func() error {
+		if err := r.user.List(r.Context(), &pools); err != nil {
+			return err
+		}
+		if len(pools.Items) == 1 && hivev1.FindCondition(pools.Items[0].Status.Conditions, hivev1.MachinePoolMachinesAvailable) != nil {
+			c := hivev1.FindCondition(pools.Items[0].Status.Conditions, hivev1.MachinePoolMachinesAvailable)
+			if c.Reason == hivev1.ReasonNoSuitableAgents {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d MachinePools: %+v", len(pools.Items), pools.Items)
+	})
+	return &pools.Items[0]
+}
+
+// claim gets a cluster of the pool.
+func (r *rack) claim() *hivev1.ClusterClaim {
+	r.Helper()
 	claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mine"}, Spec: hivev1.ClusterClaimSpec{
 		ClusterPoolName: "dev", Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}},
 	}}
 	r.create(claim)
 	r.see(claim, "the claim is Ready", func() bool { return hivev1.IsConditionTrue(claim.Status.Conditions, hivev1.ClusterClaimReady) })
-	return &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Spec.Namespace, Name: claim.Spec.Namespace}}
+	return claim
 }
 
 // appears makes an InfraEnv, boots a machine from its image, and returns its Agent.
@@ -198,7 +228,11 @@ func (r *rack) appears() *agentv1.Agent {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pull"}, Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)},
 	})
 	infraEnv := &agentv1.InfraEnv{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rack"}, Spec: agentv1.InfraEnvSpec{
-		PullSecretRef: agentv1.SecretReference{Name: "pull"}, OnRelease: &agentv1.ReleasePolicy{Wipe: agentv1.WipeInstalledDisk},
+		PullSecretRef: agentv1.SecretReference{Name: "pull"}, AgentApproval: &agentv1.AgentApproval{AutoApprove: true},
+		OnRelease: &agentv1.ReleasePolicy{Wipe: agentv1.WipeInstalledDisk},
+		AllowedClusters: &agentv1.AllowedClusters{Namespaces: &agentv1.ClusterNamespaces{From: agentv1.FromSelector, Selector: &metav1.LabelSelector{
+			MatchLabels: map[string]string{hivev1.LabelNamespaceClusterPoolName: "dev", hivev1.LabelNamespaceClusterPoolNamespace: namespace},
+		}}},
 	}}
 	r.create(infraEnv)
 	r.see(infraEnv, "the InfraEnv has an image", func() bool { return infraEnv.Status.ISODownloadURL != "" })
@@ -234,7 +268,7 @@ func (r *rack) download(address string) string {
 }
 
 // inside is a client of the claimed cluster with the kubeconfig that a subject of the claim reads.
-func (r *rack) inside(cluster *hivev1.ClusterDeployment) client.Client {
+func (r *rack) inside(namespace string) client.Client {
 	r.Helper()
 	config := rest.CopyConfig(r.admin)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "alice", Groups: []string{"system:authenticated"}}
@@ -242,7 +276,7 @@ func (r *rack) inside(cluster *hivev1.ClusterDeployment) client.Client {
 	require.NoError(r, err)
 	var kubeconfig []byte
 	r.machine.Until(r, "the user reads the kubeconfig", func() (err error) {
-		kubeconfig, err = access.Kubeconfig(r.Context(), alice, cluster.Namespace)
+		kubeconfig, err = access.Kubeconfig(r.Context(), alice, namespace)
 		return err
 	})
 	hosted, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
@@ -254,28 +288,25 @@ func (r *rack) inside(cluster *hivev1.ClusterDeployment) client.Client {
 
 func TestAnUnregisteredMachineBecomesANodeOfAClaimedCluster(t *testing.T) {
 	r := newRack(t)
-	cluster := r.claimed()
+	pool := r.pool()
+	machines := r.machines()
 	agent := r.appears()
+	r.see(agent, "the MachinePool binds it", func() bool { return agent.Labels[agentv1.MachinePoolLabel] == machines.Name })
+	r.see(agent, "the disk is being written", func() bool { return agent.Status.Progress.CurrentStage == "Writing image to disk" })
+	require.NoError(t, r.user.Get(t.Context(), client.ObjectKeyFromObject(pool), pool))
+	assert.Zero(t, pool.Status.Ready, "a cluster that lacks its nodes is not ready")
+	r.see(machines, "the MachinePool is Ready", func() bool { return hivev1.IsConditionTrue(machines.Status.Conditions, hivev1.MachinePoolReady) })
+	r.see(pool, "the pool has a ready cluster", func() bool { return pool.Status.Ready == 1 })
 
-	// The cluster has its control plane already: it asks for no machines, and takes those that are bound to it.
-	r.create(&hiveextv1.AgentClusterInstall{ObjectMeta: cluster.ObjectMeta, Spec: hiveextv1.AgentClusterInstallSpec{
-		ClusterDeploymentRef: hivev1.LocalObjectReference{Name: cluster.Name}, ImageSetRef: &hivev1.ClusterImageSetReference{Name: "v1.37.2"},
-	}})
-	r.bind(agent, cluster)
-
-	inside := r.inside(cluster)
+	claim := r.claim()
+	inside := r.inside(claim.Spec.Namespace)
 	node := &corev1.Node{}
-	r.machine.Until(r, "the Node is Ready", func() error {
-		if err := inside.Get(t.Context(), client.ObjectKey{Name: "worker-1"}, node); err != nil {
-			return err
-		}
-		for _, condition := range node.Status.Conditions {
-			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
-				return nil
-			}
-		}
-		return fmt.Errorf("not Ready: %v", node.Status.Conditions)
+	require.NoError(t, inside.Get(t.Context(), client.ObjectKey{Name: machines.Status.Machines[0].Node}, node))
+	ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
+	assert.True(t, ready, "the claim has a Ready node: %v", node.Status.Conditions)
+	assert.Equal(t, "web", node.Labels["tier"])
 	assert.Equal(t, "v1.37.2", node.Status.NodeInfo.KubeletVersion)
 	r.see(agent, "the host belongs to the cluster", func() bool { return agent.Status.DebugInfo.State == "added-to-existing-cluster" })
 	r.machine.Until(r, "the bootstrap token is gone", func() error {
@@ -291,28 +322,49 @@ func TestAnUnregisteredMachineBecomesANodeOfAClaimedCluster(t *testing.T) {
 		return nil
 	})
 	r.see(agent, "the Agent says that its node is Ready", func() bool { return agentv1.IsConditionTrue(agent.Status.Conditions, agentv1.ConditionJoined) })
-	r.comesBack(agent, inside)
-	r.bind(agent, cluster)
-}
 
-// comesBack releases a machine: it leaves its cluster, restarts into the discovery image without hands, is wiped, and is free.
-func (r *rack) comesBack(agent *agentv1.Agent, inside client.Client) {
-	r.Helper()
-	before := agent.DeepCopy()
-	agent.Spec.ClusterDeploymentName = nil
-	require.NoError(r, r.user.Patch(r.Context(), agent, client.MergeFrom(before)))
+	// No other cluster shall take the machine while its disks are looked at.
+	r.scale(pool, 0)
+	r.scale(machines, 0)
 	r.machine.Until(r, "the Node is gone", func() error {
-		err := inside.Get(r.Context(), client.ObjectKey{Name: "worker-1"}, &corev1.Node{})
+		err := inside.Get(r.Context(), client.ObjectKeyFromObject(node), node)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		return errors.Join(err, errors.New("there is a Node"))
 	})
 	r.see(agent, "the machine restarts", func() bool { return agent.Status.DebugInfo.State == "reclaiming-rebooting" })
-	r.see(agent, "the machine is free", func() bool {
-		return agentv1.IsConditionTrue(agent.Status.Conditions, agentv1.ConditionReleased) && agent.Status.DebugInfo.State == "known-unbound"
+	r.comesBack(agent)
+	r.scale(machines, 1)
+	r.see(machines, "the MachinePool is Ready again", func() bool { return hivev1.IsConditionTrue(machines.Status.Conditions, hivev1.MachinePoolReady) })
+
+	require.NoError(t, r.user.Delete(t.Context(), claim))
+	r.machine.Until(r, "the cluster is gone", func() error {
+		err := r.user.Get(t.Context(), client.ObjectKey{Namespace: claim.Spec.Namespace, Name: claim.Spec.Namespace}, &hivev1.ClusterDeployment{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errors.New("there is a ClusterDeployment"))
 	})
-	assert.Empty(r, agent.Status.DeprovisionInfo.Message)
+	r.comesBack(agent)
+	r.scale(pool, 1)
+	r.see(agent, "the machine is written for the next cluster", func() bool { return agent.Status.Progress.CurrentStage == "Writing image to disk" })
+}
+
+// scale sets how many clusters a pool has, or how many machines a MachinePool.
+func (r *rack) scale(object client.Object, replicas int32) {
+	r.Helper()
+	require.NoError(r, r.user.SubResource("scale").Update(r.Context(), object, client.WithSubResourceBody(&autoscalingv1.Scale{
+		ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()}, Spec: autoscalingv1.ScaleSpec{Replicas: replicas},
+	})))
+}
+
+// comesBack waits for a machine that is released: it restarts into the discovery image without hands, is wiped, and is free.
+func (r *rack) comesBack(agent *agentv1.Agent) {
+	r.Helper()
+	r.see(agent, "the machine is free", func() bool {
+		return agentv1.IsConditionTrue(agent.Status.Conditions, agentv1.ConditionReleased) && agent.Status.DebugInfo.State == "known-unbound" && agent.Labels[agentv1.MachinePoolLabel] == ""
+	})
 	r.assertWiped()
 }
 
@@ -343,14 +395,4 @@ func (r *rack) assertWiped() {
 	_, err = io.ReadFull(other, content)
 	require.NoError(r, err)
 	assert.True(r, bytes.Equal(signature, content), "the other disk was written to")
-}
-
-// bind binds the machine and waits until it is being installed.
-func (r *rack) bind(agent *agentv1.Agent, cluster *hivev1.ClusterDeployment) {
-	r.Helper()
-	before := agent.DeepCopy()
-	agent.Spec.ClusterDeploymentName = &agentv1.ClusterReference{Namespace: cluster.Namespace, Name: cluster.Name}
-	agent.Spec.Approved, agent.Spec.Hostname, agent.Spec.Role = true, "worker-1", "worker"
-	require.NoError(r, r.user.Patch(r.Context(), agent, client.MergeFrom(before)))
-	r.see(agent, "the disk is being written", func() bool { return agent.Status.Progress.CurrentStage == "Writing image to disk" })
 }
