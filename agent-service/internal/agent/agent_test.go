@@ -251,7 +251,7 @@ func TestHostsInstallAndReport(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// held is an image whose first download stops in the middle until it is let go. Begun and ended tell how many there were.
+// held is an image whose first download stops in the middle until it is released. Begun and ended count them.
 type held struct {
 	agentproto.OSImage
 	begun, ended atomic.Int32
@@ -404,7 +404,7 @@ func TestAnInstallationThatIsEndedStopsWriting(t *testing.T) {
 	}
 }
 
-// restarting is a machine whose restart begins, and goes on when it is let go.
+// restarting is a machine whose restart begins, and goes on when it is released.
 type restarting struct {
 	*Generated
 	begun, letGo chan struct{}

@@ -54,7 +54,7 @@ func (a *Agent) load(ctx context.Context, step api.Step) error {
 	case !a.resident:
 		return errors.New("this system runs the discovery image")
 	case wanted.KernelSHA256 == "" || wanted.InitrdSHA256 == "":
-		return errors.New("the service does not state the checksums of what is to be started")
+		return errors.New("the service does not state the checksums of the files to start")
 	}
 	return a.Machine.Load(ctx, wanted)
 }
@@ -115,7 +115,7 @@ func (m *Real) Load(ctx context.Context, wanted agentproto.BootArtifactsArgs) er
 	return nil
 }
 
-// Boot implements Machine. Processes are not asked to end: their cluster has let go of them, and file systems are written.
+// Boot implements Machine. Processes are not asked to end: their cluster has released them, and file systems are written.
 func (m *Real) Boot(context.Context) error {
 	unix.Sync()
 	return unix.Reboot(unix.LINUX_REBOOT_CMD_KEXEC)

@@ -226,7 +226,7 @@ func (t *wipeTarget) check(parts []span) error {
 		for at := p.offset; at < p.offset+p.length; at += chunk {
 			read := buffer[:min(chunk, p.offset+p.length-at)]
 			if _, err := t.ReadAt(read, at); err != nil && !errors.Is(err, io.EOF) {
-				return fmt.Errorf("reading what was erased: %w", err)
+				return fmt.Errorf("reading the erased areas: %w", err)
 			}
 			if !bytes.Equal(read, zeros[:len(read)]) {
 				return fmt.Errorf("it still has content at byte %d, which was erased", at)

@@ -87,7 +87,7 @@ func (a answered) StatusCode() int { return a.status }
 func (d *discovery) Describe(ctx context.Context, key string) (image.Description, error) {
 	scope, err := d.authority.VerifyShort(ctx, key)
 	if err != nil && domain.KindOf(err) != domain.Unavailable {
-		return image.Description{}, answered{errors.New("this address opens nothing: ask for the image's address again"), http.StatusNotFound}
+		return image.Description{}, answered{errors.New("this address is not valid any more: ask for the image's address again"), http.StatusNotFound}
 	}
 	if err != nil {
 		return image.Description{}, err

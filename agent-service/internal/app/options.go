@@ -85,15 +85,15 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	o.Process.bind(flags)
 	o.KubeOptions.bind(flags)
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8090", "address of REST v2, its documentation (/docs), /healthz and /readyz; :8090 for all interfaces")
-	flags.StringVar(&o.BaseURL, "base-url", "http://localhost:8090", "how hosts reach this service, without a slash at the end")
-	flags.StringVar(&o.ImageURL, "image-url", "", "how discovery images are reached where another process serves them (agent-service images), without a slash at the end; empty for this one")
-	flags.StringVar(&o.CAFile, "ca-file", "", "PEM certificates that hosts trust this service by, and what serves their images, where the authority is private: they are a part of every image and of what is installed")
-	flags.StringVar(&o.AgentDirectory, "agent-directory", "", "directory with the agents that machines fetch whose live image has none, such as those of CoreOS: agent-x86_64, agent-aarch64, …, or agent for the architecture of this machine; empty for the directory of this program")
+	flags.StringVar(&o.BaseURL, "base-url", "http://localhost:8090", "URL at which hosts reach this service, without a slash at the end")
+	flags.StringVar(&o.ImageURL, "image-url", "", "URL of discovery images where another process serves them (agent-service images), without a slash at the end; empty for this one")
+	flags.StringVar(&o.CAFile, "ca-file", "", "PEM certificates of the private CAs of this service and of the server of images: every image and installed system trusts them")
+	flags.StringVar(&o.AgentDirectory, "agent-directory", "", "directory with agents for machines whose live image has none, such as CoreOS: agent-x86_64, agent-aarch64, …, or agent for the architecture of this machine; empty for the directory of this program")
 	flags.StringVar(&o.Database, "database", "agent-service.db", "file of the SQLite database, or postgres://… for several replicas")
 	flags.StringVar(&o.DatabaseFile, "database-file", "", "file that holds the value of --database, where that is a secret")
 	flags.StringVar(&o.TokenKey, "token-key", "agent-service.key", "file of the key that signs tokens of hosts, made when it is missing; the same for all replicas")
 	flags.StringVar(&o.OSImages, "os-images", "", "file with the images that are installed: a JSON list of {version, cpuArchitecture, url, sha256, compression, firstBoot, firstBootTemplate}")
-	flags.StringVar(&o.HostMinimums, "host-minimums", "", "file with what hosts need at least: a JSON object of {cpus, memoryGiB, diskGB} by role (auto-assign, worker, master, arbiter); roles left out need what is documented")
+	flags.StringVar(&o.HostMinimums, "host-minimums", "", "file with the minimal hardware of hosts: a JSON object of {cpus, memoryGiB, diskGB} by role (auto-assign, worker, master, arbiter); roles left out have the documented minimums")
 	flags.StringVar(&o.RegistryImages, "registry-images", "", "container images, comma separated, that hosts must be able to pull before they are installed")
 	flags.StringVar(&o.InstallerImage, "installer-image", "", "container image that agents of assisted-service run to install; without it, hosts with such agents are bound and not installed")
 	flags.StringVar(&o.AgentImage, "agent-image", "", "container image that agents of assisted-service run after their registration; empty for the one that they registered with")
@@ -196,7 +196,7 @@ func readTemplate(list, path string) (string, error) {
 	return string(content), firstboot.CheckTemplate(string(content))
 }
 
-// hostMinimums are what hosts need at least.
+// hostMinimums are the minimal hardware of hosts.
 func (o *Options) hostMinimums() (validate.Minimums, error) {
 	minimums := maps.Clone(validate.DefaultMinimums)
 	if o.HostMinimums == "" {
@@ -204,10 +204,10 @@ func (o *Options) hostMinimums() (validate.Minimums, error) {
 	}
 	content, err := os.ReadFile(o.HostMinimums)
 	if err != nil {
-		return nil, fmt.Errorf("reading what hosts need: %w", err)
+		return nil, fmt.Errorf("reading the host minimums: %w", err)
 	}
 	if err := json.Unmarshal(content, &minimums); err != nil {
-		return nil, fmt.Errorf("reading what hosts need in %s: %w", o.HostMinimums, err)
+		return nil, fmt.Errorf("reading the host minimums in %s: %w", o.HostMinimums, err)
 	}
 	for role := range minimums {
 		if _, known := validate.DefaultMinimums[role]; !known {

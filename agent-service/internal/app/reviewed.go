@@ -90,7 +90,7 @@ func (r *reviewed) review(ctx context.Context, bearer string) (domain.Principal,
 	answer, err := r.client.Create(ctx, request, metav1.CreateOptions{})
 	if err != nil {
 		return domain.Principal{}, &domain.Error{
-			Kind: domain.Unavailable, Reason: "ClusterUnavailable", Message: "the cluster cannot be asked whose the token is at the moment; try again", RetryAfter: 5 * time.Second,
+			Kind: domain.Unavailable, Reason: "ClusterUnavailable", Message: "the cluster cannot review the token at the moment; try again", RetryAfter: 5 * time.Second,
 		}
 	}
 	if !answer.Status.Authenticated || r.audience != "" && !slices.Contains(answer.Status.Audiences, r.audience) {

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// Event tells a change. It is written in the change's transaction; repeats are folded into a count.
+// Event reports a change. It is written in the change's transaction; repeats are folded into a count.
 type Event struct {
 	ID int64
 	// Position grows with each event that is written or repeated. Streams go on after the last one that they saw.

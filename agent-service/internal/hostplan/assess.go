@@ -98,7 +98,7 @@ func (p *Plan) Assess(h *domain.Host, c *domain.Cluster, around *validate.Surrou
 	p.Enter(h, o.To, domain.Truncate(info, 2000))
 }
 
-// compare tells of validations that began to fail or were fixed.
+// compare announces validations that began to fail or were fixed.
 func (p *Plan) compare(h *domain.Host, results []validate.Result) {
 	before := map[string]validate.Status{}
 	for _, r := range h.Validations {

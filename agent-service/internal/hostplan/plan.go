@@ -69,7 +69,7 @@ func (p *Plan) TellCluster(c *domain.Cluster, severity, name, format string, val
 	})
 }
 
-// Enter puts a host into a state and tells it, where it is another one.
+// Enter puts a host into a state and announces it, where it is another one.
 func (p *Plan) Enter(h *domain.Host, to lifecycle.State, info string) {
 	if h.State == to {
 		if info != "" && h.StateInfo != info {

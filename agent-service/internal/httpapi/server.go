@@ -181,10 +181,10 @@ func (s *server) outermost(mux *http.ServeMux) http.Handler {
 		handler.ServeHTTP(answer, r)
 		if allowed := answer.header.Get("Allow"); allowed != "" {
 			w.Header().Set("Allow", allowed)
-			s.refuse(w, r, &refusal{http.StatusMethodNotAllowed, fmt.Sprintf("%s is not possible here; possible are %s", r.Method, allowed)})
+			s.refuse(w, r, &refusal{http.StatusMethodNotAllowed, fmt.Sprintf("method %s is not allowed on this path; allowed are %s", r.Method, allowed)})
 			return
 		}
-		s.refuse(w, r, &refusal{http.StatusNotFound, "there is nothing at this path; /docs lists what there is"})
+		s.refuse(w, r, &refusal{http.StatusNotFound, "this path does not exist; /docs lists the paths"})
 	})
 }
 

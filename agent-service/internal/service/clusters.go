@@ -210,7 +210,7 @@ func (s *Service) InstallCluster(ctx context.Context, by domain.Principal, id st
 func (s *Service) CancelCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
 	return s.changeCluster(ctx, by, id, func(ctx context.Context, w *transaction.Work, c *domain.Cluster, members []*domain.Host) error {
 		if !lifecycle.ClusterBusy(c.Status) && c.Status != lifecycle.ClusterFailed {
-			return domain.Refuse(domain.Conflict, "ClusterNotInstalling", "cluster %s is %s: there is nothing to cancel", id, c.Status)
+			return domain.Refuse(domain.Conflict, "ClusterNotInstalling", "cluster %s is %s: no installation to cancel", id, c.Status)
 		}
 		started := c.Status != lifecycle.ClusterPreparing
 		if started {

@@ -282,7 +282,7 @@ func (s *Service) ResetValidation(ctx context.Context, by domain.Principal, key 
 		case validate.ContainerImages:
 			h.Checks.Registry, h.Checks.RegistryDetail, h.Images, h.ImagesDetail = validate.Unknown, "", validate.Unknown, ""
 		default:
-			return domain.Refuse(domain.Invalid, "ValidationNotResettable", "validation %q follows from what is known and cannot be reset; sufficient-installation-disk-speed and container-images-available can", domain.Truncate(id, 64))
+			return domain.Refuse(domain.Invalid, "ValidationNotResettable", "validation %q is computed from the inventory and cannot be reset; sufficient-installation-disk-speed and container-images-available can", domain.Truncate(id, 64))
 		}
 		return w.Refresh(ctx, h)
 	})

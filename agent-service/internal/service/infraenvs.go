@@ -177,7 +177,7 @@ func (s *Service) RevokeHostTokens(ctx context.Context, by domain.Principal, id 
 	return err
 }
 
-// revoke changes the generations of an InfraEnv and tells it.
+// revoke changes the generations of an InfraEnv and announces it.
 func (s *Service) revoke(ctx context.Context, by domain.Principal, id, event, message string, change func(e *domain.InfraEnv, now time.Time)) (*domain.InfraEnv, error) {
 	var e *domain.InfraEnv
 	err := s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) (err error) {

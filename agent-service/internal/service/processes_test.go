@@ -29,7 +29,7 @@ import (
 // life is all that happens to two hosts. The service that serves it dies, and another one goes on with the same store.
 type life struct {
 	*world
-	// next is the fate of the next process, and fate that of this one.
+	// next injects faults into the next process, and fate into this one.
 	next     func() *faultinject.Injector
 	injector *faultinject.Injector
 	// names are what ids are called in what is told.

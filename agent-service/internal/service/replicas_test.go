@@ -85,7 +85,7 @@ func TestEachReplicaSeesThatAHostIsSilentThatPolledAnother(t *testing.T) {
 	assert.Equal(t, lifecycle.DisconnectedUnbound, one.state(key))
 }
 
-// TestAHostThatDiesWithItsReplicaIsSeenDead is a host that only one replica heard, less than a save of heartbeats before that replica is killed.
+// TestAHostThatDiesWithItsReplicaIsSeenDead is a host that polled only one replica, less than a save of heartbeats before that replica is killed.
 func TestAHostThatDiesWithItsReplicaIsSeenDead(t *testing.T) {
 	t.Parallel()
 	const timeOut = 3*time.Minute + 10*time.Second

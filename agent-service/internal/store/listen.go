@@ -16,7 +16,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
-// notification is what replicas tell each other.
+// notification is a message between replicas.
 type notification struct {
 	Origin  string          `json:"origin"`
 	Changes []domain.Change `json:"changes"`

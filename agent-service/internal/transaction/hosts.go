@@ -94,7 +94,7 @@ func (w *Work) Move(ctx context.Context, h *domain.Host, c *domain.Cluster) erro
 	return w.Join(ctx, h, c, lifecycle.Move)
 }
 
-// Join applies bind or move and tells it.
+// Join applies bind or move and announces it.
 func (w *Work) Join(ctx context.Context, h *domain.Host, c *domain.Cluster, verb lifecycle.Verb) error {
 	from := h.ClusterID
 	source, err := w.TrackCluster(ctx, from)
@@ -130,7 +130,7 @@ func (w *Work) Join(ctx context.Context, h *domain.Host, c *domain.Cluster, verb
 	return w.RefreshCluster(ctx, c.ID)
 }
 
-// Release applies a verb that ends a binding, and tells it.
+// Release applies a verb that ends a binding, and announces it.
 func (w *Work) Release(ctx context.Context, h *domain.Host, verb lifecycle.Verb) error {
 	from := h.ClusterID
 	source, err := w.TrackCluster(ctx, from)
@@ -271,7 +271,7 @@ func (w *Work) Place(ctx context.Context, by domain.Principal, h *domain.Host, c
 	return w.Release(ctx, h, lifecycle.Unbind)
 }
 
-// Edit gives a host other settings and tells it.
+// Edit gives a host other settings and announces it.
 func (w *Work) Edit(ctx context.Context, h *domain.Host, after domain.HostSettings) error {
 	before := h.HostSettings
 	if err := after.Check(); err != nil {

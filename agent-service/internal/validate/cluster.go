@@ -172,7 +172,7 @@ func addressesUnique(in *Input) Outcome {
 
 func platformFits(in *Input) Outcome {
 	return passes(in.Summary.ProductName != "OpenStack Compute" || in.Cluster.UserManagedNetworking, "Platform "+in.Summary.ProductName+" is allowed",
-		"On platform OpenStack Compute the cluster cannot look after its own addresses: set user managed networking")
+		"On platform OpenStack Compute the cluster cannot manage its own addresses: set user managed networking")
 }
 
 func diskOutsideMachineNetwork(in *Input) Outcome {

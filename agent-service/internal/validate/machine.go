@@ -70,7 +70,7 @@ func inventoryWhole(in *Input) Outcome {
 }
 
 func inventoryFits(in *Input) Outcome {
-	return passes(in.Summary.Truncation != "full", "The inventory fits", "The inventory is too large: nothing is known about disks and networks")
+	return passes(in.Summary.Truncation != "full", "The inventory fits", "The inventory is too large: disks and networks are unknown")
 }
 
 func enoughCPUs(in *Input) Outcome {

@@ -124,7 +124,7 @@ func judgeServing(request *certificatesv1.CertificateSigningRequest, machines []
 	case asked.Subject.CommonName != nodeUser+name || !slices.Equal(asked.Subject.Organization, []string{nodesGroup}):
 		return Deny, fmt.Sprintf("the request of node %s is for %q of %q", name, asked.Subject.CommonName, asked.Subject.Organization)
 	case len(asked.EmailAddresses)+len(asked.URIs) > 0 || len(asked.DNSNames)+len(asked.IPAddresses) == 0:
-		return Deny, "a serving certificate of a node names its name and addresses, and nothing else"
+		return Deny, "a serving certificate of a node may only have the name and addresses of the node"
 	case !usages(request, certificatesv1.UsageServerAuth):
 		return Deny, "the usages are not those of a serving certificate of a node"
 	}

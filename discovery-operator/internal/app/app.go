@@ -98,7 +98,7 @@ func newParts(o Options) (parts, error) {
 // run runs the operator until the context ends.
 func (p parts) run(ctx context.Context, config *rest.Config) error {
 	if unused := ironic.Unused(p.env, p.ManageHosts); len(unused) > 0 {
-		logr.FromContextOrDiscard(ctx).Info("settings are set that mean nothing here", "variables", unused)
+		logr.FromContextOrDiscard(ctx).Info("settings have no effect", "variables", unused)
 	}
 	requests := metrics.NewRequests()
 	p.registry.MustRegister(requests, buildinfo.Metric("discovery-operator"))

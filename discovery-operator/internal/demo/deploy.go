@@ -95,7 +95,7 @@ func (r *Rack) with(id string, change func(n *node) error) error {
 	return change(r.nodes[i])
 }
 
-// Prepare tells a node what to deploy.
+// Prepare writes to a node what to deploy.
 func (r *Rack) Prepare(_ context.Context, known hoststate.Node, d hoststate.Deployment) error {
 	return r.with(known.UUID, func(n *node) error {
 		if n.Instance != "" && n.Instance != d.Instance {
@@ -125,7 +125,7 @@ func (r *Rack) Deploy(_ context.Context, id string, config hoststate.ConfigDrive
 	})
 }
 
-// SetCleaning tells a node whether its disks are cleaned between two uses.
+// SetCleaning sets whether a node's disks are cleaned between two uses.
 func (r *Rack) SetCleaning(_ context.Context, id string, clean bool) error {
 	return r.with(id, func(n *node) error {
 		n.clean = &clean

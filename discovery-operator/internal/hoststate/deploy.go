@@ -241,9 +241,9 @@ type Task struct {
 const (
 	// Enrol gives the node the driver of a machine without management controller, and leaves the power to its user.
 	Enrol Move = "enrol"
-	// Prepare tells the node what to deploy.
+	// Prepare writes to the node what to deploy.
 	Prepare Move = "prepare"
-	// SetCleaning tells the node whether it is cleaned between two uses.
+	// SetCleaning sets whether the node is cleaned between two uses.
 	SetCleaning Move = "set cleaning"
 	// Ask asks for a change of the provision state.
 	Ask Move = "ask"

@@ -73,7 +73,7 @@ func (p *pass) importHardware() Decision {
 	case p.Facts.PowerControl:
 		return p.end(Outcome{Event: NoInspectionData, Settled: true, After: soon})
 	default:
-		return p.wait(metal3v1.ReasonWaitingForData, "Ironic has no inspection data of this machine yet; nothing triggers an inspection.", machineRetry/2)
+		return p.wait(metal3v1.ReasonWaitingForData, "Ironic has no inspection data of this machine yet; no operator triggers an inspection.", machineRetry/2)
 	}
 }
 

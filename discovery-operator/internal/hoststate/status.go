@@ -123,5 +123,5 @@ func (s Snapshot) conditions(now metav1.Time, status *metal3v1.BareMetalHostStat
 	default:
 		set(metal3v1.ConditionPowerControl, true, metal3v1.ReasonCredentialsVerified, "The management controller has accepted the credentials.")
 	}
-	set(metal3v1.ConditionHandedOver, false, metal3v1.ReasonManagedHere, "This operator manages hosts itself; nothing is handed over.")
+	set(metal3v1.ConditionHandedOver, false, metal3v1.ReasonManagedHere, "This operator manages hosts itself; they are not handed over.")
 }

@@ -81,7 +81,7 @@ var table = func() map[State]answers {
 
 var life = map[State]func(State) answers{
 	None: state(Rest,
-		to(Discovered, "a host without credentials is known, and nothing else", NoCredentials, ApprovalMissing, ExternallyInstalled,
+		to(Discovered, "a host without credentials is only known", NoCredentials, ApprovalMissing, ExternallyInstalled,
 			HardwareKnown, HardwareWanted, NodeFound, Nothing),
 		to(Registering, "the credentials have to be verified", CredentialsArrived),
 		to(Deleting, "the machine was not switched on yet", DeletionRequested),
@@ -102,7 +102,7 @@ var life = map[State]func(State) answers{
 		to(ExternallyProvisioned, "something else installed the machine", ExternallyInstalled),
 		to(MatchProfile, "the hardware is known, no inspection is needed", HardwareKnown),
 		to(Importing, "the hardware is not known, and Ironic may have it", Verified),
-		to(Discovered, "without credentials nothing can be registered", NoCredentials),
+		to(Discovered, "a host without credentials cannot be registered", NoCredentials),
 		to(Deleting, "the machine was not switched on yet", DeletionRequested),
 		goOn(Nothing, CredentialsArrived, HardwareWanted, NodeFound, NodeLost, Done),
 		stay(remembers, Failed, GaveUp),
@@ -123,7 +123,7 @@ var life = map[State]func(State) answers{
 		staying(EndInspection, "an inspection that is not wanted any more ends", HardwareKnown, ExternallyInstalled),
 		to(MatchProfile, "the machine was inspected, or its inspection is not wanted any more", Done),
 		to(Registering, "the node has to be registered anew", CredentialsArrived, NodeLost),
-		to(Discovered, "without credentials nothing can be inspected", NoCredentials),
+		to(Discovered, "a host without credentials cannot be inspected", NoCredentials),
 		to(PoweringOff, "the inspection has switched the machine on", DeletionRequested),
 		goOn(Nothing, HardwareWanted, NodeFound, Verified, NoInspectionData, InspectionRequested),
 		stay(remembers, Failed, GaveUp),
@@ -204,7 +204,7 @@ func restored(s State, activity Effect) answers {
 
 // passThrough is a state in which nothing is to be done.
 var passThrough = state(Rest,
-	to(Available, "there is nothing to prepare", Nothing, NoCredentials, HardwareKnown, HardwareWanted, InspectionRequested, DeploymentWanted,
+	to(Available, "the host needs no preparation", Nothing, NoCredentials, HardwareKnown, HardwareWanted, InspectionRequested, DeploymentWanted,
 		DeploymentRevoked, NodeFound, Verified, NoInspectionData, Done, ApprovalMissing),
 	to(ExternallyProvisioned, "something else installed the machine", ExternallyInstalled),
 	to(Registering, "the node has to be registered anew", CredentialsArrived, NodeLost),

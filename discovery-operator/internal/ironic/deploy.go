@@ -33,7 +33,7 @@ func (c *Client) patch(ctx context.Context, uuid string, patch []change) error {
 	return c.call(ctx, "update_node", http.MethodPatch, "nodes/"+url.PathEscape(uuid), patch, nil)
 }
 
-// Prepare tells a node what to deploy, all in one request. It fails with ErrBusy while Ironic works on the node or another instance occupies it, and
+// Prepare writes to a node what to deploy, all in one request. It fails with ErrBusy while Ironic works on the node or another instance occupies it, and
 // with ErrRefused when Ironic cannot deploy in this way.
 func (c *Client) Prepare(ctx context.Context, n hoststate.Node, d hoststate.Deployment) error {
 	patch := []change{{"add", "/instance_info", d.Info}, {"add", "/automated_clean", d.Clean}}
@@ -57,7 +57,7 @@ func (c *Client) Prepare(ctx context.Context, n hoststate.Node, d hoststate.Depl
 	return c.patch(ctx, n.UUID, patch)
 }
 
-// SetCleaning tells a node whether its disks are cleaned between two uses.
+// SetCleaning sets whether a node's disks are cleaned between two uses.
 func (c *Client) SetCleaning(ctx context.Context, uuid string, clean bool) error {
 	return c.patch(ctx, uuid, []change{{"add", "/automated_clean", clean}})
 }

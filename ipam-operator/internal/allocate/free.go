@@ -147,7 +147,7 @@ func blockBits(prefix netip.Prefix) int {
 	return prefix.Bits()
 }
 
-// Counts tells the numbers. It looks at each taken address once.
+// Counts returns the numbers. It looks at each taken address once.
 func (f *Free) Counts() Counts {
 	counts := Counts{Total: f.Layout.Total(), Used: int64(len(f.taken) + len(f.nets)), Free: f.Count()}
 	for addr := range f.taken {

@@ -41,7 +41,7 @@ type Claim struct {
 	NeedsCluster bool
 	// NeedsPrefix says that an address without the length of its network prefix is of no use to the claim.
 	NeedsPrefix bool
-	// Reported says that the status tells what is so: the address, or nothing wrong.
+	// Reported says that the status is up to date: the address, or no refusal.
 	Reported bool
 }
 
@@ -159,7 +159,7 @@ type Create struct {
 // Release gives the addresses of a deleted claim back and lets the claim go.
 type Release struct{ Addresses []Address }
 
-// Refuse tells the claim why it gets nothing for now.
+// Refuse writes to the claim why it gets no address for now.
 type Refuse struct {
 	// Error is the text for status.errorMessage; empty while the claim only waits.
 	Error string
@@ -325,7 +325,7 @@ func (s Snapshot) unit() string {
 	return "address"
 }
 
-// coolingDown tells a cool-down from exhaustion.
+// coolingDown distinguishes a cool-down from exhaustion.
 func (s Snapshot) coolingDown() string {
 	if s.NextFree.IsZero() {
 		return ""

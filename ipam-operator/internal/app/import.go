@@ -42,7 +42,7 @@ func Import(ctx context.Context, arguments []string, out, problems io.Writer) in
 	flags.StringVar(&run.GlobalInto, "global-into", "", "namespace of the IPPools that GlobalInClusterIPPools become; empty leaves them out")
 	flags.BoolVar(&run.LeaveOpen, "leave-open", false,
 		"do not write to the imported pools; only for an in-cluster provider that is switched off for good, as it would hand out the same addresses")
-	flags.BoolVar(&run.DryRun, "dry-run", false, "say what would be done and write nothing")
+	flags.BoolVar(&run.DryRun, "dry-run", false, "print what would be done, without writes")
 	if len(arguments) == 0 || arguments[0] != "in-cluster" {
 		_, _ = fmt.Fprintln(problems, "write what to import: ipam-operator import in-cluster")
 		return 2

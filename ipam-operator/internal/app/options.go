@@ -82,9 +82,9 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	flags.BoolVar(&o.NetworkData, "network-data", false, "serve Metal3DataTemplates, Metal3DataClaims and Metal3Data; enable only where no other provider serves them")
 	flags.BoolVar(&o.NameByHost, "enable-bmh-name-based-preallocation", false,
 		"name the IPClaims of network data after the BareMetalHost, so that preAllocations of a pool hold for a host")
-	flags.StringVar(&o.InventoryURL, "inventory-url", "", "URL of an inventory of addresses that says what is taken and hears what was given, over HTTP; empty for none")
+	flags.StringVar(&o.InventoryURL, "inventory-url", "", "URL of an HTTP inventory that reports taken addresses and is notified of given ones; empty for none")
 	flags.StringVar(&o.InventoryTokenFile, "inventory-token-file", "", "file with a bearer token for the inventory; empty for none")
-	flags.DurationVar(&o.InventoryInterval, "inventory-interval", time.Minute, "interval between questions to the inventory about a pool")
+	flags.DurationVar(&o.InventoryInterval, "inventory-interval", time.Minute, "interval between reads of the inventory for a pool")
 	flags.StringVar(&o.WebhookBindAddress, "webhook-bind-address", "0", "address of the conversion of Metal3DataTemplates between their versions, over TLS; 0: none")
 	flags.StringVar(&o.WebhookURL, "webhook-url", "", "where the API server reaches the conversion, such as https://127.0.0.1:9443; without it, at the Service")
 	flags.StringVar(&o.WebhookNamespace, "webhook-namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "muster-ipam-operator"),

@@ -86,7 +86,7 @@ func IsLeftBehind(obj client.Object) bool {
 	return in.marked && in.deleting
 }
 
-// Hold tells whether something may be done for an object of a pool. The pool may be nil. The Cluster is the one that the
+// Hold reports whether something may be done for an object of a pool. The pool may be nil. The Cluster is the one that the
 // object belongs to by its kind; empty where its kind does not say.
 func (c *Clusters) Hold(ctx context.Context, obj client.Object, pool *ipamv1.IPPool, cluster string) (allocate.Hold, error) {
 	clusters := []types.NamespacedName{{Namespace: namespaceOf(obj), Name: cluster}}
@@ -103,7 +103,7 @@ func (c *Clusters) Hold(ctx context.Context, obj client.Object, pool *ipamv1.IPP
 	return c.hold(ctx, clusters, obj, pool)
 }
 
-// HoldFor tells whether something may be done for objects that belong together, and to a Cluster; empty for none.
+// HoldFor reports whether something may be done for objects that belong together, and to a Cluster; empty for none.
 func (c *Clusters) HoldFor(ctx context.Context, cluster string, objects ...client.Object) (allocate.Hold, error) {
 	return c.hold(ctx, []types.NamespacedName{{Namespace: objects[0].GetNamespace(), Name: cluster}}, objects...)
 }
@@ -121,7 +121,7 @@ func clusterOf(obj client.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespaceOf(obj), Name: holdInputsOf(obj).cluster}
 }
 
-// hold tells whether something may be done for objects that belong together: nothing while one of them is paused, or one of the
+// hold reports whether something may be done for objects that belong together: nothing while one of them is paused, or one of the
 // Clusters, or a Cluster that a label names. While one of the Clusters is missing, nothing is allocated.
 //
 // Objects that a mover has marked are left to it, unless a Cluster runs: then the move was cut off and the mark says nothing, or the

@@ -129,7 +129,7 @@ func (f *Follower) follow(ctx context.Context, pool types.NamespacedName) {
 	taken, err := f.Client.Taken(ctx, pool)
 	if err != nil {
 		if ctx.Err() == nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Inventory did not say what is taken", "IPPool", pool)
+			ctrl.LoggerFrom(ctx).Error(err, "Reading the taken addresses of the inventory failed", "IPPool", pool)
 		}
 		return
 	}
@@ -184,7 +184,7 @@ type Teller struct {
 	Client *Client
 }
 
-// Reconcile tells of one address.
+// Reconcile reports one address to the inventory.
 func (t *Teller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	address := &ipamv1.IPAddress{}
 	err := t.Reader.Get(ctx, req.NamespacedName, address)

@@ -128,7 +128,7 @@ func (c *Client) Give(ctx context.Context, address *ipamv1.IPAddress) error {
 	return err
 }
 
-// Return tells the inventory that an address is free again. One that it does not know is no error.
+// Return reports to the inventory that an address is free again. One that it does not know is no error.
 func (c *Client) Return(ctx context.Context, address types.NamespacedName) error {
 	_, err := c.do(ctx, http.MethodDelete, pathOf(address), nil)
 	c.asked(OperationFree, err)

@@ -35,12 +35,12 @@ func claimDataDir(ctx context.Context, live client.Reader, dir string) error {
 			return fmt.Errorf("making %s: %w", dir, err)
 		}
 		if err := os.WriteFile(path, []byte(identity+"\n"), 0o600); err != nil {
-			return fmt.Errorf("recording whose %s is: %w", dir, err)
+			return fmt.Errorf("recording the owner of %s: %w", dir, err)
 		}
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading whose %s is: %w", dir, err)
+		return fmt.Errorf("reading the owner of %s: %w", dir, err)
 	}
 	if owner := strings.TrimSpace(string(present)); owner != "" && owner != identity {
 		return fmt.Errorf("%s holds hosted clusters of another API server (its namespace kube-system has the UID %s, here it is %s): use another --hosted-data-dir, or remove %s",

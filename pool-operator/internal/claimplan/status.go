@@ -125,7 +125,7 @@ func (s *Snapshot) held(own *Cluster, settled bool) report {
 	return r
 }
 
-// pending is the condition of that type. Its message also tells of annotations that should be booleans and are not.
+// pending is the condition of that type. Its message also names annotations that should be booleans and are not.
 func (s *Snapshot) pending(status corev1.ConditionStatus, reason, message string) hivev1.Condition {
 	return hivev1.Condition{Type: hivev1.ClusterClaimPending, Status: status, Reason: reason, Message: message + poolview.UnreadableNote(s.Claim.Annotations)}
 }

@@ -50,7 +50,7 @@ func (i identity) String() string {
 	return fmt.Sprintf("%d\n%s\n%s\n", i.pid, i.started, i.boot)
 }
 
-// alive tells whether exactly this process still runs.
+// alive reports whether exactly this process still runs.
 func (i identity) alive() bool {
 	if i.pid <= 1 || i.boot != bootID() {
 		return false

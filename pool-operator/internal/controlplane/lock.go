@@ -106,7 +106,7 @@ func Reap(ctx context.Context, dir string) error {
 	return err
 }
 
-// Owned tells whether a living process owns a data directory, and which.
+// Owned reports whether a living process owns a data directory, and which.
 func Owned(dir string) (pid int, owned bool) {
 	d := layout(dir)
 	owner := readIdentity(d.owner())
@@ -122,7 +122,7 @@ func RecordedPort(dir string) int {
 	return recorded.Port
 }
 
-// locked tells whether some living process holds the directory's lock.
+// locked reports whether some living process holds the directory's lock.
 func (d layout) locked() bool {
 	file, err := os.OpenFile(d.lock(), os.O_RDWR, 0)
 	if err != nil {

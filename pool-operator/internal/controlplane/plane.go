@@ -75,7 +75,7 @@ func (o *Options) setDefaults() error {
 	return nil
 }
 
-// takesNodes tells whether machines can join the control plane as nodes.
+// takesNodes reports whether machines can join the control plane as nodes.
 func (o *Options) takesNodes() bool { return o.PodCIDR.IsValid() }
 
 // Plane is one control plane whose directory this process owns. Its methods may be called concurrently.
@@ -169,7 +169,7 @@ func (p *Plane) writeTokens() error {
 	return p.dir.write(p.dir.tokens(), content.Bytes())
 }
 
-// Outdated tells whether a certificate is missing or near its end, so that Renew replaces it.
+// Outdated reports whether a certificate is missing or near its end, so that Renew replaces it.
 func (p *Plane) Outdated() bool {
 	now := time.Now()
 	for _, leaf := range leaves(p.options.Host, nil, p.options.takesNodes()) {

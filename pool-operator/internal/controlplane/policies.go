@@ -58,7 +58,7 @@ func (p *Plane) ensureEncryption() error {
 	return p.dir.write(p.dir.encryption(), content)
 }
 
-// encrypted tells whether Secrets are encrypted.
+// encrypted reports whether Secrets are encrypted.
 func (d layout) encrypted() bool {
 	_, err := os.Stat(d.encryption())
 	return err == nil

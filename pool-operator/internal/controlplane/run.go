@@ -62,7 +62,7 @@ func (r *run) add(start func() (*process, error)) error {
 	return nil
 }
 
-// end begins the end, with the reason that why returns, and tells whether this call was the first to do so.
+// end begins the end, with the reason that why returns, and reports whether this call was the first to do so.
 func (r *run) end(why func() error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

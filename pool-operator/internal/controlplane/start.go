@@ -136,7 +136,7 @@ func (p *Plane) launch(r *run, name, path string, args []string) error {
 	return r.add(func() (*process, error) { return startProcess(p.dir, p.lock, name, path, args) })
 }
 
-// etcdListens tells whether etcd has made its socket; a client waits there until etcd serves.
+// etcdListens reports whether etcd has made its socket; a client waits there until etcd serves.
 func (p *Plane) etcdListens() bool {
 	_, err := os.Stat(p.dir.socket())
 	return err == nil
@@ -159,7 +159,7 @@ func (p *Plane) recordServed() error {
 	return p.dir.writeRecord(record{Port: p.reserved.port, Served: true})
 }
 
-// Running tells whether processes of the control plane run; they may still be starting or stopping.
+// Running reports whether processes of the control plane run; they may still be starting or stopping.
 func (p *Plane) Running() bool {
 	r := p.getCurrent()
 	if r == nil {

@@ -127,7 +127,7 @@ func statusPowerPaused(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatu
 // statusDataMissing says that an installed cluster cannot run because its data is elsewhere or lost.
 func statusDataMissing(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatus {
 	d := draftInstalled(now, s)
-	message := "The cluster is installed and its data is not here: it is on another machine, or lost. It is not started from nothing; restore the data, or delete the cluster."
+	message := "The cluster is installed and its data is not here: it is on another machine, or lost. The cluster is not started without it: restore the data, or delete the cluster."
 	d.status.PowerState = hivev1.PowerStateFailedToStartMachines
 	d.set(hivev1.ClusterDeploymentHibernating, corev1.ConditionFalse, hivev1.ReasonResumingOrRunning, message)
 	d.set(hivev1.ClusterDeploymentReady, corev1.ConditionFalse, hivev1.ReasonFailedToStartMachines, message)

@@ -123,7 +123,7 @@ func (p *pass) noteRestored() []string {
 		list(waiting), hivev1.LabelDisableCreationCheck)}
 }
 
-// noteUnreadable tells of annotations whose value is no boolean.
+// noteUnreadable reports annotations whose value is no boolean.
 func (p *pass) noteUnreadable() []string {
 	out := slices.Clone(poolview.Unreadable(p.pool.Annotations))
 	for _, m := range p.members {

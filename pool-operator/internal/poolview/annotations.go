@@ -18,7 +18,7 @@ var booleans = []string{
 }
 
 // IsTrue reads a boolean of annotations or labels in every form that strconv.ParseBool takes: 1, t, T, TRUE, true and True mean true. A value that is no boolean is false;
-// [Unreadable] tells of it.
+// [Unreadable] names it.
 func IsTrue(values map[string]string, key string) bool {
 	b, err := strconv.ParseBool(values[key])
 	return err == nil && b

@@ -34,7 +34,7 @@ var told = []outcome.Rule{
 	},
 }
 
-// tell publishes what became of the machine, once the status says it.
+// tell publishes outcomes of the machine, once the status says them.
 func (r *Reconciler) tell(seen *snapshot, before []agentv1.Condition) {
 	outcome.Tell(r.Recorder, seen.agent, nil, told, plain(before), plain(seen.agent.Status.Conditions))
 	c := seen.cluster

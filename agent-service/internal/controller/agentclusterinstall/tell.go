@@ -9,7 +9,7 @@ import (
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
-// told are the outcomes that become events.
+// told lists the outcomes that become events.
 var told = []outcome.Rule{
 	{Condition: agentv1.ConditionSpecSynced, Action: "Apply", Warning: []string{agentv1.ReasonInputError}},
 	{
@@ -24,7 +24,7 @@ var told = []outcome.Rule{
 // begins becomes an event where an installation was to begin and could not.
 var begins = outcome.Rule{Condition: hivev1.ClusterInstallRequirementsMet, Action: "Install", Warning: []string{reasonClusterNotReady}}
 
-// tell publishes what became of the cluster, once the status says it.
+// tell publishes outcomes of the cluster, once the status says them.
 func (r *Reconciler) tell(seen *snapshot, before []hivev1.Condition) {
 	rules := told
 	if seen.refusal != nil {

@@ -16,7 +16,7 @@ import (
 // reasonHostsBound is why an InfraEnv that is being deleted is still there.
 const reasonHostsBound = "HostsBound"
 
-// told are the outcomes that become events.
+// told lists the outcomes that become events.
 var told = []outcome.Rule{{
 	Condition: agentv1.ConditionImageCreated, Action: "CreateImage", Normal: []string{agentv1.ReasonInfraEnvAvailable},
 	Warning: []string{agentv1.ReasonImageCreationError, agentv1.ReasonMissingClusterDeployment, reasonHostsBound},

@@ -118,7 +118,7 @@ func (r *Reconciler) observeMachines(ctx context.Context, seen *snapshot) error 
 		switch {
 		case takenBy(agent) != seen.key && !selector.Matches(labels.Set(agent.Labels)):
 		case takenBy(agent) != seen.key && !seen.consents(agent):
-			seen.refused = true // what a namespace may not have it is not told of, either
+			seen.refused = true // a namespace learns nothing about machines that it may not have
 		default:
 			seen.agents[agent.Name] = agent
 		}

@@ -33,7 +33,7 @@ var phases = map[machineplan.Phase]hivev1.MachinePhase{
 	machineplan.Joining: hivev1.MachinePhaseJoining, machineplan.Ready: hivev1.MachinePhaseReady, machineplan.Releasing: hivev1.MachinePhaseReleasing,
 }
 
-// told are the outcomes that become events.
+// told lists the outcomes that become events.
 var told = []outcome.Rule{
 	{Condition: hivev1.MachinePoolMachinesAvailable, Action: "Bind", Warning: []string{hivev1.ReasonNoSuitableAgents}},
 	{Condition: hivev1.MachinePoolReady, Action: "Join", Normal: []string{hivev1.ReasonAllNodesReady}, Warning: []string{hivev1.ReasonMachinesFailed}},

@@ -25,7 +25,7 @@ const (
 	lastWait  = 30 * time.Second
 )
 
-// Service is what tells of changes.
+// Service notifies of changes.
 type Service interface {
 	Subscribe() *feed.Subscription
 }

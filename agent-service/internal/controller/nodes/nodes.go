@@ -89,7 +89,7 @@ const changesKept = 1024
 // Changes are ClusterDeployments, by name and namespace, of which a Node became Ready or is not Ready any more.
 func (r *Reconciler) Changes() <-chan event.GenericEvent { return r.changes }
 
-// changed tells of a cluster. It does not block.
+// changed notifies of a cluster. It does not block.
 func (r *Reconciler) changed(key types.NamespacedName) {
 	for _, readers := range []chan event.GenericEvent{r.changes, r.own} {
 		select {

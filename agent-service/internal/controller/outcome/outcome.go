@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package outcome tells as events of Kubernetes what the conditions of an object have come to say.
+// Package outcome publishes changes of an object's conditions as events of Kubernetes.
 package outcome
 
 import (
@@ -31,7 +31,7 @@ type Rule struct {
 // Condition is what matters of one.
 type Condition struct{ Type, Reason, Message string }
 
-// Tell tells what became of an object, with another one that it concerns, or nil.
+// Tell publishes the outcomes of an object, with another one that it concerns, or nil.
 func Tell(recorder events.EventRecorder, object, related runtime.Object, rules []Rule, before, after []Condition) {
 	for _, now := range after {
 		was := find(before, now.Type)

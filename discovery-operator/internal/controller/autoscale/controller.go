@@ -108,7 +108,7 @@ func (r *Reconciler) scale(ctx context.Context, set *unstructured.Unstructured, 
 	return wrap(err, "scaling %s %s to %d", r.kind, client.ObjectKeyFromObject(set), d.Replicas)
 }
 
-// tell says what happened, and once what has to be done about a set that is left as it is.
+// tell publishes events: each change of a set, and once what has to be done about a set that is left as it is.
 func (r *Reconciler) tell(ctx context.Context, set *unstructured.Unstructured, d scaleplan.Decision) {
 	log := ctrl.LoggerFrom(ctx)
 	switch d.Why {

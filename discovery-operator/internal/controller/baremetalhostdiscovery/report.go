@@ -29,7 +29,7 @@ import (
 // maxMachines is how many machines a status explains one by one.
 const maxMachines = 32
 
-// report writes the status of the resource, if it changed, and tells of machines that are refused for a new reason.
+// report writes the status of the resource, if it changed, and publishes events of machines that are refused for a new reason.
 func (r *Reconciler) report(ctx context.Context, o *observation, d inventory.Decision) error {
 	if o.view != nil && !o.health.Polled && o.reported() { // after a restart, until Ironic was read, what was written before is the best that is known
 		return nil

@@ -35,7 +35,7 @@ type Deps struct {
 	Kind ipclaim.Kind
 	// Claim is an object of that kind, to watch.
 	Claim client.Object
-	// Clusters tells what is paused.
+	// Clusters reports what is paused.
 	Clusters *capi.Clusters
 	// Filter selects the objects that are served.
 	Filter capi.WatchFilter

@@ -47,7 +47,7 @@ type Deps struct {
 	Index *space.Index
 	// Line is the queues of the claims that wait. It is shared by the Reconcilers of all kinds.
 	Line *space.Line
-	// Clusters tells what is paused.
+	// Clusters reports what is paused.
 	Clusters *capi.Clusters
 	// Filter selects the objects that are served.
 	Filter capi.WatchFilter

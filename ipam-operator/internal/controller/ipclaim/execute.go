@@ -367,7 +367,7 @@ func (r *Reconciler) isLetGo(name types.NamespacedName, now *Subject) bool {
 	return false
 }
 
-// refuse tells the claim why it has no address; the event says it when it changes.
+// refuse writes to the claim why it has no address, and an event when that changes.
 func (r *Reconciler) refuse(ctx context.Context, subject *Subject, refusal allocate.Refuse, why allocate.Why) error {
 	if subject.Foreign != "" {
 		refusal.Message = subject.Foreign

@@ -35,7 +35,7 @@ func newFreed() *freed {
 	return &freed{pools: map[types.NamespacedName]map[netip.Addr]bool{}, again: map[types.NamespacedName]bool{}, told: map[types.NamespacedName]time.Time{}}
 }
 
-// mayTell reports whether it is time to tell claims that they have moved up.
+// mayTell reports whether it is time to write to claims that they have moved up.
 func (f *freed) mayTell(pool types.NamespacedName, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ippool tells what is taken of every pool, and keeps a pool while it has addresses.
+// Package ippool writes the status of every pool, and keeps a pool while it has addresses.
 package ippool
 
 import (

@@ -56,7 +56,7 @@ type Deps struct {
 	Cache client.Reader
 	// Live reads from the API server.
 	Live client.Reader
-	// Clusters tells what is paused.
+	// Clusters reports what is paused.
 	Clusters *capi.Clusters
 	// Filter selects the objects that are served.
 	Filter capi.WatchFilter
@@ -195,7 +195,7 @@ func (r *Reconciler) outcome(ctx context.Context, err error) (ctrl.Result, error
 	return ctrl.Result{}, err
 }
 
-// hold tells whether something may be done for an object of a template.
+// hold reports whether something may be done for an object of a template.
 func (r *Reconciler) hold(ctx context.Context, data *infrav1.Metal3Data, template *infrav1.Metal3DataTemplate) (allocate.Hold, error) {
 	if template == nil {
 		return r.Clusters.HoldFor(ctx, "", data)

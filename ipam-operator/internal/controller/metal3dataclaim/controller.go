@@ -49,7 +49,7 @@ type Deps struct {
 	Client client.Client
 	// Live reads from the API server.
 	Live client.Reader
-	// Clusters tells what is paused.
+	// Clusters reports what is paused.
 	Clusters *capi.Clusters
 	// Filter selects the objects that are served.
 	Filter capi.WatchFilter

@@ -154,7 +154,7 @@ func (r *Reconciler) publish(ctx context.Context, claim *infrav1.Metal3DataClaim
 	return nil
 }
 
-// refuse tells a claim why it has no data; the event says it when it changes.
+// refuse writes to a claim why it has no data, and an event when that changes.
 func (r *Reconciler) refuse(ctx context.Context, claim *infrav1.Metal3DataClaim, why allocate.Why, message string) error {
 	if told := claim.Status.ErrorMessage; told != nil && *told == message && claim.Status.RenderedData == nil {
 		r.note(claim, why)

@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metal3datatemplate tells who has which index of a template, and keeps a template while it has data.
+// Package metal3datatemplate writes the indexes of a template and their claims, and keeps a template while it has data.
 package metal3datatemplate
 
 import (

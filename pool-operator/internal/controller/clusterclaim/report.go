@@ -51,7 +51,7 @@ func (r *Reconciler) report(ctx context.Context, p *pass, d claimplan.Decision, 
 	return nil
 }
 
-// announce tells the world when a claim was served.
+// announce publishes an event when a claim was served.
 func (r *Reconciler) announce(ctx context.Context, p *pass, status *hivev1.ClusterClaimStatus) {
 	before := hivev1.FindCondition(p.Claim.Status.Conditions, hivev1.ClusterClaimPending)
 	after := hivev1.FindCondition(status.Conditions, hivev1.ClusterClaimPending)

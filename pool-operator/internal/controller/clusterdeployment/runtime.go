@@ -18,7 +18,7 @@ type Runtime interface {
 	Inventory
 }
 
-// Observer tells the truth about a cluster.
+// Observer reports the state of a cluster.
 type Observer interface {
 	// Observe says what is there now, asking the cluster's own /readyz where something runs, for at most a few seconds. A cluster that was never
 	// started, or is gone, is StateAbsent and no error. An error means that nothing can be said; it is retried.

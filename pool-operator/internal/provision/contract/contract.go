@@ -48,7 +48,7 @@ func Run(t *testing.T, h Harness) {
 		run  func(*testing.T, Harness)
 	}{
 		{"a cluster starts, is used, stops with its data, starts again with the same credentials, and goes without a trace", life},
-		{"a cluster that was never started is absent, and stopping and deleting it is nothing", unknown},
+		{"a cluster that was never started is absent, and stopping and deleting it has no effect", unknown},
 		{"asking for the same again changes nothing", idempotent},
 		{"two who start a cluster at once start one", concurrent},
 		{"a namesake of another identity is another cluster", namesake},
@@ -152,5 +152,5 @@ func (s *subject) remove(ref provision.ClusterRef) {
 	}, s.h.Timeout, 20*time.Millisecond, "waiting for a deleted cluster to be gone")
 	left, err := s.h.Leftovers(ctx, ref)
 	require.NoError(s, err)
-	require.Empty(s, left, "of a deleted cluster nothing is left")
+	require.Empty(s, left, "a deleted cluster leaves nothing")
 }

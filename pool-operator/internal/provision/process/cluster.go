@@ -228,7 +228,7 @@ func (c *cluster) fail(problem *provision.Problem) {
 	c.move(state)
 }
 
-// present tells whether there is anything to remove.
+// present reports whether there is anything to remove.
 func (c *cluster) present() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

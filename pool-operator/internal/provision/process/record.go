@@ -27,7 +27,7 @@ const (
 	passwordFile = "password"
 )
 
-// isHalfDone tells whether a directory is to be cleared away: one that was being removed always, one that was being laid
+// isHalfDone reports whether a directory is to be cleared away: one that was being removed always, one that was being laid
 // down when no other operator can be doing that.
 func isHalfDone(name string, alone bool) bool {
 	return strings.HasPrefix(name, gonePrefix) || alone && strings.HasPrefix(name, newPrefix)
@@ -132,7 +132,7 @@ func (r *Runtime) records() ([]record, error) {
 		if err == nil {
 			found = append(found, record)
 		} else if !errors.Is(err, fs.ErrNotExist) {
-			// One that cannot be read cannot be told from another cluster's; it must not hide the rest.
+			// One that cannot be read cannot be distinguished from another cluster's; it must not hide the rest.
 			continue
 		}
 	}

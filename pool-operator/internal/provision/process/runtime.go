@@ -98,13 +98,13 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// reachedByNodes tells whether other machines can reach the address that clusters listen on.
+// reachedByNodes reports whether other machines can reach the address that clusters listen on.
 func (r *Runtime) reachedByNodes() bool {
 	return !r.options.Host.IsLoopback() && !r.options.Host.IsUnspecified()
 }
 
 // takeOver ends the processes of an operator that was killed and clears away what it was laying down or removing. The
-// root's lock tells whether another operator lives here: then what looks half laid down may be its work in progress.
+// root's lock reports whether another operator lives here: then what looks half laid down may be its work in progress.
 func (r *Runtime) takeOver(ctx context.Context) error {
 	var err error
 	r.rootLock, err = os.OpenFile(filepath.Join(r.options.Root, "lock"), os.O_RDWR|os.O_CREATE, 0o600)

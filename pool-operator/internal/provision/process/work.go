@@ -57,7 +57,7 @@ func (c *cluster) work() {
 	}
 }
 
-// bringUp starts the control plane. It is called with c.mu held, gives it up meanwhile, and tells whether work is done.
+// bringUp starts the control plane. It is called with c.mu held, gives it up meanwhile, and reports whether work is done.
 func (c *cluster) bringUp() (done bool) {
 	if c.state != provision.StateStarting {
 		c.move(provision.StateStarting)
