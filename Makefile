@@ -89,6 +89,12 @@ charts: ## Write a Helm chart of each operator, and its archive, into bin/charts
 	@go -C e2e run ./cmd/chart $(CHART_VERSION) $(BIN)/charts | while read -r dir; do \
 		tar -C $(BIN)/charts --owner=0 --group=0 --numeric-owner --sort=name -czf $$dir-$(patsubst v%,%,$(CHART_VERSION)).tgz $${dir##*/}; echo $$dir; done
 
+release: ## Write a release to dist/: images, charts, manifests, SBOMs, licences (VERSION=v0.2.0; PARTS="ipam-operator" for some of it).
+	@hack/release $(if $(PLATFORMS),--platforms=$(PLATFORMS)) $(VERSION) $(PARTS)
+
+airgap: ## Pack dist/ into one archive for a network without access to the Internet.
+	@hack/airgap
+
 # A version of a chart is a semantic one, which the description of a commit is not.
 CHART_VERSION := $(shell case "$(VERSION)" in (v[0-9]*.[0-9]*.[0-9]*) echo "$(VERSION)";; (*) echo "v0.0.0-dev-$(VERSION)";; esac)
 
@@ -214,5 +220,5 @@ help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo; echo "  test-<module> tests one module; bench-<pool|ipam|discovery|agent> runs its benchmarks."
 
-.PHONY: force demo scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible node-image node-image-if-possible images test test-boot test-node rack test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
+.PHONY: force release airgap demo scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible node-image node-image-if-possible images test test-boot test-node rack test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
 	$(addprefix test-,$(filter-out e2e,$(MODULES))) $(addprefix journeys-,e2e $(ALONE)) $(addprefix bench-,$(BENCHES))

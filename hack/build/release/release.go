@@ -1,0 +1,127 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+// Write writes images, their SBOMs and provenance, and the licences of what is inside below dist: images/NAME, sbom, provenance, licences.
+func (b Build) Write(dist string, images []Image, from Sources) error {
+	all := map[string]Package{}
+	for _, image := range images {
+		packages, err := b.sboms(dist, image, from)
+		if err != nil {
+			return err
+		}
+		digest, err := image.WriteLayout(filepath.Join(dist, "images", image.Name))
+		if err != nil {
+			return err
+		}
+		statement, err := b.Provenance(image.Name, digest, values(packages))
+		if err != nil {
+			return err
+		}
+		if err := put(statement, dist, "provenance", image.Name+".intoto.json"); err != nil {
+			return err
+		}
+		for key, p := range packages {
+			all[key] = p
+		}
+	}
+	return WriteLicences(filepath.Join(dist, "licences"), values(all))
+}
+
+// sboms writes the SBOM of each platform of an image and returns what all of them hold.
+func (b Build) sboms(dist string, image Image, from Sources) (map[string]Package, error) {
+	packages := map[string]Package{}
+	for _, platform := range sorted(image.Roots) {
+		contents, err := from.Read(image.Roots[platform])
+		if err != nil {
+			return nil, fmt.Errorf("image %s for %s: %w", image.Name, platform, err)
+		}
+		document, err := b.SBOM(image.Name, platform, contents)
+		if err != nil {
+			return nil, err
+		}
+		if err := put(document, dist, "sbom", image.Name+"_"+strings.ReplaceAll(platform, "/", "_")+".spdx.json"); err != nil {
+			return nil, err
+		}
+		for _, p := range contents.Packages {
+			packages[p.Name+"@"+p.Version] = p
+		}
+	}
+	return packages, nil
+}
+
+func values(packages map[string]Package) []Package {
+	out := make([]Package, 0, len(packages))
+	for _, key := range sorted(packages) {
+		out = append(out, packages[key])
+	}
+	return out
+}
+
+func put(content []byte, path ...string) error {
+	file := filepath.Join(path...)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(content, '\n'), 0o644) //nolint:gosec // everyone may read it
+}
+
+// Push copies the images of a release to a registry, as REGISTRY/NAME:TAG, and returns their references by digest. Credentials are those of the
+// user's configuration of Docker.
+func Push(dist, registry string, options ...remote.Option) ([]string, error) {
+	dirs, err := filepath.Glob(filepath.Join(dist, "images", "*"))
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, dir := range dirs {
+		reference, err := push(dir, registry+"/"+filepath.Base(dir), options)
+		if err != nil {
+			return nil, fmt.Errorf("pushing %s: %w", dir, err)
+		}
+		out = append(out, reference)
+	}
+	return out, nil
+}
+
+func push(dir, repository string, options []remote.Option) (string, error) {
+	outer, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		return "", err
+	}
+	manifest, err := outer.IndexManifest()
+	if err != nil {
+		return "", err
+	}
+	if len(manifest.Manifests) != 1 {
+		return "", fmt.Errorf("the layout holds %d images, want 1", len(manifest.Manifests))
+	}
+	found := manifest.Manifests[0]
+	index, err := outer.ImageIndex(found.Digest)
+	if err != nil {
+		return "", err
+	}
+	tag, err := name.ParseReference(repository + ":" + found.Annotations["org.opencontainers.image.ref.name"])
+	if err != nil {
+		return "", err
+	}
+	if err := remote.WriteIndex(tag, index, options...); err != nil {
+		return "", err
+	}
+	return digestOf(repository, found.Digest), nil
+}
+
+func digestOf(repository string, digest v1.Hash) string { return repository + "@" + digest.String() }

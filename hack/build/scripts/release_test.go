@@ -1,0 +1,83 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scripts
+
+import (
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A release of one operator, for this machine, is complete and says its version.
+func TestAReleaseOfOneOperator(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles an operator")
+	}
+	dist := filepath.Join(t.TempDir(), "dist")
+	cmd := exec.CommandContext(t.Context(), hack(t, "release"), "--dist="+dist, "--platforms=linux/"+runtime.GOARCH, "v0.2.0", "ipam-operator")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	for _, name := range []string{
+		"LICENSE", "NOTES.md", "SHA256SUMS", "charts/ipam-operator-0.2.0.tgz", "images/ipam-operator/index.json", "install/ipam-operator.yaml",
+		"licences/LICENCES.txt", "licences/SOURCES.txt", "provenance/ipam-operator.intoto.json",
+		"sbom/ipam-operator_linux_" + runtime.GOARCH + ".spdx.json",
+	} {
+		info, err := os.Stat(filepath.Join(dist, name))
+		if assert.NoError(t, err) {
+			assert.Positive(t, info.Size(), name)
+		}
+	}
+	install, err := os.ReadFile(filepath.Join(dist, "install", "ipam-operator.yaml"))
+	require.NoError(t, err)
+	assert.Contains(t, string(install), "image: ghcr.io/muster-io/ipam-operator:v0.2.0")
+	assert.Contains(t, string(install), "name: ippools.ipam.metal3.io")
+	assert.NotContains(t, string(install), "v0.1.0")
+	canBeCarriedOver(t, dist)
+}
+
+// canBeCarriedOver packs the release, unpacks it elsewhere, and copies its image to a registry with nothing but what is in the archive.
+func canBeCarriedOver(t *testing.T, dist string) {
+	t.Helper()
+	archive, err := exec.CommandContext(t.Context(), hack(t, "airgap"), "--dist="+dist, "--platforms=linux/"+runtime.GOARCH).Output()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `tar -xf "$1" && cd muster-v0.2.0 && sha256sum --check --quiet SHA256SUMS`, "sh", strings.TrimSpace(string(archive)))
+	cmd.Dir = t.TempDir()
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	address := strings.TrimPrefix(server.URL, "http://") + "/muster"
+	push := exec.CommandContext(t.Context(), filepath.Join(cmd.Dir, "muster-v0.2.0", "bin", "release-linux-"+runtime.GOARCH), "push", ".", address)
+	push.Dir = filepath.Join(cmd.Dir, "muster-v0.2.0")
+	out, err = push.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Contains(t, string(out), address+"/ipam-operator@sha256:")
+	tag, err := name.ParseReference(address + "/ipam-operator:v0.2.0")
+	require.NoError(t, err)
+	_, err = remote.Image(tag, remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}))
+	require.NoError(t, err)
+}
+
+func TestAReleaseHasAVersionAndKnownParts(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), hack(t, "release"), "0.2").CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(out), "write one such as v0.2.0")
+	out, err = exec.CommandContext(t.Context(), hack(t, "release"), "v0.2.0", "pool").CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(out), `there is no part "pool"`)
+}
