@@ -23,7 +23,7 @@ func (a api) merge(t *testing.T, u *unstructured.Unstructured, patch string) err
 }
 
 // The fields that a cluster was installed with do not change; the fields that installers and users write later are accepted.
-func TestWhatAClusterIsCannotChange(t *testing.T) {
+func TestTheIdentityOfAClusterCannotChange(t *testing.T) {
 	a := newAPI(t)
 	aws := a.mustCreate(t, cluster(`
   platform: {aws: {region: eu-1, credentialsSecretRef: {name: cloud}, privateLink: {enabled: true}}}

@@ -60,7 +60,7 @@ func TestAPortIsGivenOnce(t *testing.T) {
 	}
 }
 
-func TestAPortThatSomebodyListensOnIsNotGiven(t *testing.T) {
+func TestAPortInUseIsNotGiven(t *testing.T) {
 	taken := map[string]bool{}
 	for range many {
 		port, claim, err := find()

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheTableOfNetworkDataSaysWhatAHostIsTold(t *testing.T) {
+func TestTheTableOfNetworkData(t *testing.T) {
 	lines, err := networkTable([]byte(`
 links:
 - {id: eno1, ethernet_mac_address: "52:54:00:00:00:01", mtu: 1500, type: phy}

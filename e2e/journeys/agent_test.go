@@ -330,7 +330,7 @@ func TestTheImageOfAClusterInstallsIt(t *testing.T) {
 }
 
 // Metrics are for whom the cluster lets read them, and REST for whom it knows.
-func TestAgentServiceAsksTheClusterWhoComes(t *testing.T) {
+func TestAgentServiceReviewsTokensWithTheCluster(t *testing.T) {
 	w := newWorld(t)
 	if foreign {
 		t.Skip("the issuer of tokens of this cluster is unknown")

@@ -66,7 +66,7 @@ func TestAnInventoryNamesClustersAndBoundsThePool(t *testing.T) {
 }
 
 // A ClusterRole with a label gives the operator the rights on install objects of another group.
-func TestAnInstallerOfAnotherGroupIsLetInByALabel(t *testing.T) {
+func TestALabelAuthorizesAnInstallerOfAnotherGroup(t *testing.T) {
 	w := newWorld(t)
 	allowed := func(c *assert.CollectT, verb string) bool {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{

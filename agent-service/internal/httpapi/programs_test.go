@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestTheAgentIsForWhoHasAToken(t *testing.T) {
+func TestTheAgentNeedsAToken(t *testing.T) {
 	w := newWorld(t)
 	env := w.infraEnv(w.person("one"), "one")
 	const path = "/downloads/agent?arch=x86_64"

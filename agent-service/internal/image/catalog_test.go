@@ -66,7 +66,7 @@ func site(t *testing.T, stall time.Duration) (m *mirror, url string, log *observ
 	return m, images.URL, log
 }
 
-func TestAMirrorThatHangsKeepsNobodyFromOtherImages(t *testing.T) {
+func TestAMirrorThatHangsBlocksNoOtherImage(t *testing.T) {
 	m, url, log := site(t, 2*time.Second)
 	ended := make(chan answer, 1)
 	go func() {
@@ -100,7 +100,7 @@ func TestAMirrorThatHangsKeepsNobodyFromOtherImages(t *testing.T) {
 	}
 }
 
-func TestAFetchDoesNotEndWithWhoAskedFirst(t *testing.T) {
+func TestAFetchDoesNotEndWithItsFirstCaller(t *testing.T) {
 	m, url, _ := site(t, patience)
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan error, 1)

@@ -60,7 +60,7 @@ func TestACardIsConfiguredAsItsProfilesState(t *testing.T) {
 	assert.Nil(t, found, "it has no statement")
 }
 
-func TestAProfileThatCannotBeReadIsTold(t *testing.T) {
+func TestAProfileThatCannotBeReadIsReported(t *testing.T) {
 	for says, profile := range map[string]string{
 		"makes it a part of a bond": "[connection]\nid=a\ntype=ethernet\nslave-type=bond\n[ethernet]\nmac-address=52:54:00:00:00:AA\n",
 		"reading the profile a":     "[connection]\nid=a\ntype=ethernet\n[ethernet]\nmac-address=52:54:00:00:00:AA\n[ipv4]\naddress1=everywhere\n",

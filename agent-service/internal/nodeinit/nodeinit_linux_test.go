@@ -104,7 +104,7 @@ func TestTheRestOfTheDiskIsForData(t *testing.T) {
 	assert.Equal(t, make([]byte, 1<<20), old, "the old content is erased")
 }
 
-func TestADiskThatIsTooSmallIsTold(t *testing.T) {
+func TestADiskThatIsTooSmallIsReported(t *testing.T) {
 	_, _, err := addPartition(disk(t, 100), 100<<20)
 	require.ErrorContains(t, err, "needs 512")
 }

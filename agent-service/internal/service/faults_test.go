@@ -77,7 +77,7 @@ func TestJumpsOfTheClockDisconnectNoHost(t *testing.T) {
 	assert.Equal(t, lifecycle.KnownUnbound, w.state(key))
 }
 
-func TestARestartGivesEverybodyTheirTime(t *testing.T) {
+func TestARestartRestartsTheTimeOuts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	e := w.infraEnv(alice)

@@ -504,7 +504,7 @@ func TestADiskThatIsTooSmallIsNotInstalledTo(t *testing.T) {
 	assert.Equal(t, "/dev/sda", args.Device)
 }
 
-func TestOnlyThoseWhoAreFitForItBecomeMasters(t *testing.T) {
+func TestOnlyHostsWithEnoughHardwareBecomeMasters(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, keys := w.ready(3)
@@ -763,7 +763,7 @@ func TestADryRunAnswersAndWritesNothing(t *testing.T) {
 	assert.Equal(t, domain.NotFound, domain.KindOf(err))
 }
 
-func TestAnInstalledSystemTrustsAndReachesWhatItIsToldTo(t *testing.T) {
+func TestAnInstalledSystemGetsTrustBundleAndProxy(t *testing.T) {
 	t.Parallel()
 	for kind, finds := range map[string][]string{
 		"ignition": {`/etc/pki/ca-trust/source/anchors/muster.pem`, `Environment=\"https_proxy=http://proxy.example.com/100%%25\"`}, "cloud-init": {"ca_certs: {trusted: [", `"https_proxy=http://proxy.example.com/100%25", sh, -c`},
@@ -804,7 +804,7 @@ func TestAnInstalledSystemTrustsAndReachesWhatItIsToldTo(t *testing.T) {
 	}
 }
 
-func TestAnInstalledSystemHasThePullSecretOfItsClusterAndNobodyElseHas(t *testing.T) {
+func TestOnlyAnInstalledSystemHasThePullSecretOfItsCluster(t *testing.T) {
 	t.Parallel()
 	const secret = `{"auths":{"registry.example.com":{"auth":"dGVuYW50OnBhc3M="}}}`
 	for kind, find := range map[string]string{
@@ -837,7 +837,7 @@ func TestAnInstalledSystemHasThePullSecretOfItsClusterAndNobodyElseHas(t *testin
 	}
 }
 
-func TestASystemWithCloudInitReportsUntilItIsHeard(t *testing.T) {
+func TestASystemWithCloudInitRepeatsItsReport(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("curl is not here")

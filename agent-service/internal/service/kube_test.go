@@ -15,7 +15,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/service"
 )
 
-func TestAWishIsGrantedWholeOrNotAtAll(t *testing.T) {
+func TestADesiredHostIsAppliedWholeOrNotAtAll(t *testing.T) {
 	w := newWorld(t)
 	kube := func() *domain.Cluster {
 		c, err := w.CreateCluster(t.Context(), admin, domain.NewCluster{
@@ -63,7 +63,7 @@ func TestAWishIsGrantedWholeOrNotAtAll(t *testing.T) {
 	assert.Equal(t, "HostInstalling", domain.ReasonOf(err))
 }
 
-func TestAWishLeavesBindingsOfRESTAlone(t *testing.T) {
+func TestADesiredHostKeepsBindingsOfREST(t *testing.T) {
 	w := newWorld(t)
 	c := w.cluster(alice)
 	key := w.register(w.infraEnv(alice), "n1")

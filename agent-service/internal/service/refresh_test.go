@@ -119,8 +119,8 @@ func TestAClusterIsReviewed(t *testing.T) {
 	assert.Equal(t, validate.Failure, w.result(keys[1], "has-min-cpu-cores").Status)
 }
 
-// TestARefreshWakesNobodyElse shows that polls of other hosts of the cluster stay held.
-func TestARefreshWakesNobodyElse(t *testing.T) {
+// TestARefreshWakesNoOtherHost shows that polls of other hosts of the cluster stay held.
+func TestARefreshWakesNoOtherHost(t *testing.T) {
 	w := newWorld(t)
 	c, keys := w.memberHosts(3)
 	service.Review(w.Service, c.ID, true)

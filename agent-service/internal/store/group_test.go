@@ -20,8 +20,8 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
-// TestAPanicAfterTheCommitIsForWhoAsked is an update that panics when others that share its transaction are committed, too: they are not kept waiting.
-func TestAPanicAfterTheCommitIsForWhoAsked(t *testing.T) {
+// TestAPanicAfterTheCommitReachesItsCaller is an update that panics when others that share its transaction are committed, too: they are not kept waiting.
+func TestAPanicAfterTheCommitReachesItsCaller(t *testing.T) {
 	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "a.db"))
 	require.NoError(t, err)
 	defer s.Close() //nolint:errcheck // the test is over

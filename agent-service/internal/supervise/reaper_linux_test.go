@@ -97,13 +97,13 @@ func command(as string, out *output) supervise.Command {
 	return supervise.Command{Path: os.Args[0], Env: []string{role + "=" + as}, Output: out, Grace: time.Minute, Reaper: reaper()}
 }
 
-func TestTheEndOfAProcessIsTold(t *testing.T) {
+func TestTheEndOfAProcessIsReported(t *testing.T) {
 	out := expect("cannot")
 	require.EqualError(t, command("fails", out).Run(t.Context()), "exit status 3")
 	assert.Equal(t, "cannot go on\n", out.String())
 }
 
-func TestAProcessThatCannotStartIsTold(t *testing.T) {
+func TestAProcessThatCannotStartIsReported(t *testing.T) {
 	c := command("fails", expect("x"))
 	c.Path = "/no/such/program"
 	require.ErrorContains(t, c.Run(t.Context()), "/no/such/program")

@@ -287,7 +287,7 @@ func publisher(t *testing.T, keys []map[string]string) *httptest.Server {
 	return server
 }
 
-func TestAnIssuerThatHangsIsWaitedForOnlyByWhoNeedsIt(t *testing.T) {
+func TestAnIssuerThatHangsBlocksOnlyItsOwnTokens(t *testing.T) {
 	public, _, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
 	published, err := json.Marshal(map[string]any{"keys": []map[string]string{{"kid": "k", "kty": "OKP", "crv": "Ed25519", "x": base64.RawURLEncoding.EncodeToString(public)}}})

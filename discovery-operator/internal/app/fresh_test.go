@@ -18,8 +18,8 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
 )
 
-// TestOneLostNodeIsTold deletes a node behind the operator's back, and has its machine report again.
-func TestOneLostNodeIsTold(t *testing.T) {
+// TestOneLostNodeIsReported deletes a node behind the operator's back, and has its machine report again.
+func TestOneLostNodeIsReported(t *testing.T) {
 	w := newWorld(t)
 	lost, _ := w.enrol(1), w.enrol(2)
 	w.operate()

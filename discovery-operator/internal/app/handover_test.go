@@ -158,7 +158,7 @@ func hostname(s string) func(map[string]any) {
 	return func(m map[string]any) { m["hostname"] = s }
 }
 
-func TestASomebodyElsesPauseIsTheirs(t *testing.T) {
+func TestAPauseByAUserStays(t *testing.T) {
 	w := newWorld(t)
 	w.enrol(1)
 	w.operate()

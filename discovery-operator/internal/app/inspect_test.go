@@ -15,7 +15,7 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
-func TestAHostIsInspectedAgainWhenSomebodyAsks(t *testing.T) {
+func TestAHostIsInspectedAgainOnRequest(t *testing.T) {
 	w := newWorld(t)
 	uuid, h, _ := w.available()
 	t.Run("without credentials it is not, and says so", func(t *testing.T) {

@@ -217,7 +217,7 @@ func TestReportsAreReadForWantedMachinesOnly(t *testing.T) {
 	assert.Equal(t, 1, c.taken()["report"])
 }
 
-func TestOnePollerPerEndpointForAsLongAsSomebodyUsesIt(t *testing.T) {
+func TestOnePollerPerEndpointWhileItHasUsers(t *testing.T) {
 	r := fleet.NewRegistry(nil)
 	use := func(name, key, session string) *fleet.View {
 		return r.Use(name, key, key, fleet.Session{Key: session, Connect: func(context.Context) (fleet.Source, error) { return nil, errors.New("no server") }},

@@ -86,7 +86,7 @@ func TestDriver(t *testing.T) {
 	}
 }
 
-func TestANodeThatSomebodyMadeManageableIsHandedOver(t *testing.T) {
+func TestANodeThatAClientMadeManageableIsHandedOver(t *testing.T) {
 	for state, want := range map[string]bool{
 		inventory.NodeEnroll: true, inventory.NodeManageable: true, inventory.NodeAvailable: true, "active": false, "inspect failed": false,
 	} {

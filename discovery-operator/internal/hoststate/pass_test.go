@@ -77,7 +77,7 @@ func TestAPassAsksOneThingAfterTheOther(t *testing.T) {
 	assert.Empty(t, s.Memory.Power, "a plan changes nothing of what it was given")
 }
 
-func TestWhatFailsIsTriedAgainLater(t *testing.T) {
+func TestFailuresAreRetriedLater(t *testing.T) {
 	s := seen(hoststate.Registering, admitted, func(s *hoststate.Snapshot) { s.Facts.Unverified, s.Secret.Found = true, false })
 	t.Run("a Secret that is missing is looked for every 15 s", func(t *testing.T) {
 		d := hoststate.Plan(now, s)

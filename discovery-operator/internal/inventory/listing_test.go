@@ -86,7 +86,7 @@ func TestAMachineThatWaitsForAMomentIsNotListed(t *testing.T) {
 	assert.Empty(t, l.waits)
 }
 
-func TestAMachineThatWaitsForSomebodyIsListedAtOnce(t *testing.T) {
+func TestAMachineThatWaitsForAUserIsListedAtOnce(t *testing.T) {
 	for _, reason := range []string{metal3v1.WaitingForName, metal3v1.WaitingForResume, metal3v1.WaitingForDryRunEnd} {
 		assert.Len(t, (&listing{}).pass(now, verdicts(1, reason, true)).Write, 1, reason)
 	}

@@ -492,8 +492,8 @@ func TestTheFirstMachineOnWhichASelectorFailsIsNamed(t *testing.T) {
 	assert.Contains(t, d.UnevaluatedWhy, "rack")
 }
 
-// TestALargeFirstReadingRefusesNobody has 10,000 machines that appear at once, whose inventories are read slowly, for an hour.
-func TestALargeFirstReadingRefusesNobody(t *testing.T) {
+// TestALargeFirstReadingRefusesNoMachine has 10,000 machines that appear at once, whose inventories are read slowly, for an hour.
+func TestALargeFirstReadingRefusesNoMachine(t *testing.T) {
 	const fleet = 10_000
 	s := snapshot(resource("r"))
 	for i := range fleet {
@@ -538,8 +538,8 @@ func TestAMachineIsAskedForOnceMoreWhenItsReportWaited(t *testing.T) {
 	assert.Len(t, creations(inventory.Plan(snapshot(resource("r"), stale))), 1)
 }
 
-// TestOneLostNodeIsTold has a host whose node is gone, beside two whose nodes are there.
-func TestOneLostNodeIsTold(t *testing.T) {
+// TestOneLostNodeIsReported has a host whose node is gone, beside two whose nodes are there.
+func TestOneLostNodeIsReported(t *testing.T) {
 	s := snapshot(resource("r"), machine(t, 1), machine(t, 2))
 	for i := range 3 {
 		s.Hosts = append(s.Hosts, inventory.Host{

@@ -218,7 +218,7 @@ func TestAConfigurationDoesNotPrintItsSecrets(t *testing.T) {
 	assert.Equal(t, "https://ironic.example:6385/v1/", c.String())
 }
 
-func TestSettingsOfTodaysSystemAreAccepted(t *testing.T) {
+func TestSettingsOfTheBaremetalOperatorAreAccepted(t *testing.T) {
 	env := map[string]string{
 		"IRONIC_ENDPOINT": "https://ironic:6385/v1/", "METAL3_AUTH_ROOT_DIR": "/auth", "IRONIC_CACERT_FILE": "/ca", "IRONIC_INSECURE": "True",
 		"IRONIC_SKIP_CLIENT_SAN_VERIFY": "true", "DEPLOY_KERNEL_URL": "http://k", "DEPLOY_RAMDISK_URL": "http://r", "DEPLOY_ISO_URL": "http://i",
@@ -285,7 +285,7 @@ func TestTheEndOfAnInspectionIsWhatIronicInspectorSays(t *testing.T) {
 	}
 }
 
-func TestANodeIsToldItsRamdiskBeforeAnInspection(t *testing.T) {
+func TestANodeGetsItsRamdiskBeforeAnInspection(t *testing.T) {
 	all := ironic.Ramdisk{Kernel: "http://k", Initramfs: "http://r", ISO: "http://i"}
 	for name, c := range map[string]struct {
 		ramdisk ironic.Ramdisk

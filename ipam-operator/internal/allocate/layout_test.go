@@ -254,7 +254,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func TestWhatOthersHaveIsNeitherUsedNorFree(t *testing.T) {
+func TestAddressesOfOtherSystemsAreNeitherUsedNorFree(t *testing.T) {
 	layout := Parse(&ipamv1.IPPoolSpec{Pools: []ipamv1.Pool{{
 		Start: new(ipamv1.IPAddressStr("10.0.0.1")), End: new(ipamv1.IPAddressStr("10.0.0.40")),
 	}}}, ipamv1.SequentialAllocation)

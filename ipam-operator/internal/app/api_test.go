@@ -60,7 +60,7 @@ func TestAClaimGetsAnAddressAndGivesItBack(t *testing.T) {
 	w.settled()
 }
 
-func TestErrorsStandOnTheClaimAndStopNobodyElse(t *testing.T) {
+func TestErrorsStandOnTheClaimAndBlockNoOtherClaim(t *testing.T) {
 	w := newWorld(t)
 	w.operator(nil)
 	pool := w.pool("small", func(s *ipamv1.IPPoolSpec) {

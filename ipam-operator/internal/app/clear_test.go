@@ -20,8 +20,8 @@ import (
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
 
-// TestAClaimShowsItsAddressAndWhoHoldsTheOneItWants has claims of both kinds hold addresses that another claim asks for.
-func TestAClaimShowsItsAddressAndWhoHoldsTheOneItWants(t *testing.T) {
+// TestAClaimShowsItsAddressAndTheHolderOfTheOneItRequests has claims of both kinds hold addresses that another claim asks for.
+func TestAClaimShowsItsAddressAndTheHolderOfTheOneItRequests(t *testing.T) {
 	w := newWorld(t)
 	w.installContract()
 	w.operator(nil)
@@ -50,8 +50,8 @@ func TestAClaimShowsItsAddressAndWhoHoldsTheOneItWants(t *testing.T) {
 	assert.Equal(t, held.Spec.Address, w.address(next).Spec.Address)
 }
 
-// TestACoolDownIsToldFromExhaustion releases the only address of a pool that keeps it for a time.
-func TestACoolDownIsToldFromExhaustion(t *testing.T) {
+// TestACoolDownDiffersFromExhaustion releases the only address of a pool that keeps it for a time.
+func TestACoolDownDiffersFromExhaustion(t *testing.T) {
 	w := newWorld(t)
 	w.operator(nil)
 	w.pool("p", func(s *ipamv1.IPPoolSpec) {

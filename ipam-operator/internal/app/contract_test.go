@@ -219,8 +219,8 @@ func TestAClaimOfTheContractThatVanishesLeavesNothing(t *testing.T) {
 	w.settled()
 }
 
-// TestWhatNoClaimOfTheContractHasGoes brings addresses without locks: of a claim that is not there, and of one that has another address.
-func TestWhatNoClaimOfTheContractHasGoes(t *testing.T) {
+// TestAddressesWithoutAClaimOfTheContractAreReleased brings addresses without locks: of a claim that is not there, and of one that has another address.
+func TestAddressesWithoutAClaimOfTheContractAreReleased(t *testing.T) {
 	w := newWorld(t)
 	w.installContract()
 	w.operator(nil)

@@ -85,7 +85,7 @@ func (w *world) followed(s *stock) {
 	w.operatorWith(options, nil)
 }
 
-func TestAnInventorySaysWhatIsTakenAndHearsWhatWasGiven(t *testing.T) {
+func TestAnInventoryReportsTakenAddressesAndIsNotifiedOfGivenOnes(t *testing.T) {
 	w := newWorld(t)
 	s := &stock{taken: []string{"10.0.0.1", "10.0.0.2/31"}, given: map[string]string{}, fails: 3}
 	w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.0.4")} })
@@ -120,8 +120,8 @@ func TestAnInventorySaysWhatIsTakenAndHearsWhatWasGiven(t *testing.T) {
 	}
 }
 
-// TestAnInventoryThatHangsStopsNobody has an inventory that never answers.
-func TestAnInventoryThatHangsStopsNobody(t *testing.T) {
+// TestAnInventoryThatHangsBlocksNoClaim has an inventory that never answers.
+func TestAnInventoryThatHangsBlocksNoClaim(t *testing.T) {
 	w := newWorld(t)
 	s := &stock{ended: make(chan struct{})}
 	w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.0.4")} })

@@ -204,9 +204,9 @@ func (b *behind) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestWhatAMoverTookIsGivenToNobody lets a move be cut off when a claim and its address are gone here, and of another claim the address: they live on
+// TestAddressesThatAMoverTookAreNotGivenAgain lets a move be cut off when a claim and its address are gone here, and of another claim the address: they live on
 // elsewhere. The Cluster then goes on, and others wait for addresses.
-func TestWhatAMoverTookIsGivenToNobody(t *testing.T) {
+func TestAddressesThatAMoverTookAreNotGivenAgain(t *testing.T) {
 	w := newWorld(t)
 	controlplanetest.Start(t, controlplanetest.WithCRDs(fstest.MapFS{"cluster.yaml": {Data: []byte(clusterCRD)}}))
 	w.operator(nil)

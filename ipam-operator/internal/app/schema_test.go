@@ -97,7 +97,7 @@ func TestTheSchemaRefusesWhatItCan(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeModified(t *testing.T) {
+func TestImmutableFields(t *testing.T) {
 	w := newWorld(t)
 	pool := w.pool("p", func(s *ipamv1.IPPoolSpec) { s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.0.9")} })
 	claim := w.claim("c", "p")

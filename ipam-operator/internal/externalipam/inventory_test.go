@@ -83,7 +83,7 @@ func TestNoErrorAndNoLogHasTheToken(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoAddressIsRefused(t *testing.T) {
+func TestInvalidAddressesAreRefused(t *testing.T) {
 	for _, text := range []string{"0.0.0.0/0", "::/0", "10.0.0.300", "10.0.0.0/33", ""} {
 		_, err := parse(text)
 		require.Error(t, err, text)
@@ -93,8 +93,8 @@ func TestWhatIsNoAddressIsRefused(t *testing.T) {
 	assert.Equal(t, netip.MustParsePrefix("10.0.0.64/28"), got)
 }
 
-// TestChangesAreToldOnce learns the same answer twice.
-func TestChangesAreToldOnce(t *testing.T) {
+// TestChangesAreReportedOnce learns the same answer twice.
+func TestChangesAreReportedOnce(t *testing.T) {
 	f := New(Deps{Index: space.New(), Clock: clocktesting.NewFakeClock(time.Unix(0, 0))})
 	for _, test := range []struct {
 		taken   []netip.Prefix

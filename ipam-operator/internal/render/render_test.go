@@ -154,7 +154,7 @@ func TestPools(t *testing.T) {
 	require.EqualError(t, err, "multiple references with the same name but different resource types: p")
 }
 
-func TestWhatCannotBeRendered(t *testing.T) {
+func TestRefusalsOfTheRenderer(t *testing.T) {
 	ipv4 := func(source infrav1.NetworkSource) *infrav1.NetworkData {
 		return &infrav1.NetworkData{Networks: infrav1.Networks{IPv4: []infrav1.NetworkIPv4{{NetworkSource: source, ID: "n"}}}}
 	}

@@ -66,7 +66,7 @@ func TestTwoClaimsOfOneProcessNeverChooseTheSame(t *testing.T) {
 	assert.Equal(t, "10.0.0.2", chosen(t, x.plan("p", "c")))
 }
 
-func TestAnUnseenAddressIsTakenUntilSomebodyKnowsBetter(t *testing.T) {
+func TestAnUnseenAddressIsTakenUntilAReadShowsOtherwise(t *testing.T) {
 	x := New()
 	x.SetPool(name("p"), layout("p", "10.0.0.1", "10.0.0.1"))
 	chosen(t, x.plan("p", "a"))
@@ -115,7 +115,7 @@ func TestTwoObjectsOfOneAddressFreeItTogether(t *testing.T) {
 	assert.NotEmpty(t, x.Forget(two.Key))
 }
 
-func TestWhatIsLeftToAClaimGoesToNobodyElse(t *testing.T) {
+func TestAnAddressLeftToAClaimIsReserved(t *testing.T) {
 	x := New()
 	nothing := func(*allocate.Free) allocate.Decision {
 		return allocate.Decision{Action: allocate.Nothing{}, Why: allocate.WhyPaused}

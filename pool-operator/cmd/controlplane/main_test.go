@@ -203,7 +203,7 @@ func TestDefinitionsAreServedWhenItIsReady(t *testing.T) {
 	require.NoError(t, r.cmd.Wait())
 }
 
-func TestMissingProgramsAreTold(t *testing.T) {
+func TestMissingProgramsAreReported(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "start")
 	cmd.Env = append(os.Environ(), asProgram+"=1", "TMPDIR="+t.TempDir(), "XDG_CACHE_HOME="+t.TempDir(), "KUBEBUILDER_ASSETS=")
 	out, err := cmd.CombinedOutput()

@@ -280,7 +280,7 @@ func TestPendingNeverComesBack(t *testing.T) {
 	require.Equal(t, corev1.ConditionFalse, hivev1.FindCondition(d.Status.Conditions, hivev1.ClusterClaimPending).Status)
 }
 
-func TestAssignIsTheSameForEverybody(t *testing.T) {
+func TestAssignIsDeterministic(t *testing.T) {
 	waiting := []Waiter{{Name: "b", UID: "b", Created: noon}, {Name: "a", UID: "a", Created: noon}, {Name: "0", UID: "0", Created: noon.Add(time.Second)}}
 	clusters := []Cluster{free("y"), free("x"), free("w", func(c *Cluster) { c.Created, c.ObservedPower = noon.Add(time.Second), hivev1.PowerStateRunning })}
 	require.Equal(t, map[types.UID]string{"a": "x", "b": "y", "0": "w"}, Assign(waiting, clusters, hivev1.ClaimPolicyOldestFirst))

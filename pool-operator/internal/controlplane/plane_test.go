@@ -165,7 +165,7 @@ func TestRecycledPidIsNotTouched(t *testing.T) {
 	assert.False(t, real.alive())
 }
 
-func TestPidFileThatMakesNoSenseNamesNobody(t *testing.T) {
+func TestAMalformedPidFileNamesNoProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pid")
 	for _, content := range []string{"", "12", "-1\nx\ny\n", "1\nx\ny\n", "x\nx\ny\n", "0\n0\n0\n"} {
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))

@@ -63,7 +63,7 @@ func TestProgramThatFailsIsExplainedByItsLog(t *testing.T) {
 	assert.False(t, plane.Running())
 }
 
-func TestFullDiskIsToldFromOtherDeaths(t *testing.T) {
+func TestAFullDiskDiffersFromOtherDeaths(t *testing.T) {
 	full := filepath.Join(t.TempDir(), "etcd")
 	script := `#!/bin/sh` + "\n" + `echo '{"level":"fatal","msg":"cannot create WAL","error":"write: no space left on device"}' >&2; exit 1`
 	require.NoError(t, os.WriteFile(full, []byte(script), 0o700))

@@ -293,7 +293,7 @@ func TestBackoffGrowsToAMinute(t *testing.T) {
 
 func outdated(s *hostedplan.Snapshot) { s.Observed.Outdated = true }
 
-func TestWhatEndsSoonIsRenewedWhileItRuns(t *testing.T) {
+func TestCertificatesAreRenewedWhileTheClusterRuns(t *testing.T) {
 	renew := hostedplan.Renew{Why: hostedplan.WhyRenew}
 	for name, test := range map[string]struct {
 		given []option

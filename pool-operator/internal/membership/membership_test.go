@@ -96,7 +96,7 @@ func TestALabelThatIsAddedLaterCounts(t *testing.T) {
 	assert.True(t, member)
 }
 
-func TestWhatCannotBeReadIsAnError(t *testing.T) {
+func TestAFailedReadIsAnError(t *testing.T) {
 	var reads int
 	p := membership.NewProver(reader(&reads, nil), reader(&reads, errors.New("the wire is cut")))
 	_, _, err := p.Member(t.Context(), cluster("x", "x"))

@@ -56,7 +56,7 @@ func TestOfOneMomentAlsoWhenTheyAreNoticedInSeveralPasses(t *testing.T) {
 	}
 }
 
-func TestWhatFailsAfterTheLastKnownFailureCounts(t *testing.T) {
+func TestFailuresAfterTheLastKnownOneCount(t *testing.T) {
 	known := func(p *hivev1.ClusterPool) {
 		p.Status.Provisioning = &hivev1.ClusterPoolProvisioning{ConsecutiveFailures: 2, LastFailureTime: new(metav1.NewTime(now.Add(-10 * time.Minute))), SpecHash: poolplan.Recipe(p.Spec)}
 	}
@@ -87,7 +87,7 @@ func TestAResumeThatTimesOutIsNoFailureOfInstallation(t *testing.T) {
 	require.Nil(t, d.Status.Provisioning)
 }
 
-func TestWhatMayHelpIsTriedAtOnce(t *testing.T) {
+func TestChangesThatMayHelpAreTriedAtOnce(t *testing.T) {
 	secretTemplate := testobj.InstallConfigTemplate("other")
 	for name, c := range map[string]struct {
 		change func(*poolplan.Snapshot)

@@ -235,7 +235,7 @@ func TestStoryCreationIsRefused(t *testing.T) {
 	s.golden()
 }
 
-func TestStoryARefusedNameKeepsNobodyFromTheOthers(t *testing.T) {
+func TestStoryARefusedNameDoesNotBlockTheOthers(t *testing.T) {
 	s := newStory(t, testobj.Size(1), testobj.Inventory("blue", "green"))
 	s.server.refuse = func(name string) bool { return strings.HasPrefix(name, "blue-") }
 	s.say("the API server refuses clusters of the name blue")

@@ -31,7 +31,7 @@ func TestCredentialsDoNotPrint(t *testing.T) {
 	}
 }
 
-func TestChangesAreASetThatNobodyWaitsFor(t *testing.T) {
+func TestChangesAreASetThatNeverBlocks(t *testing.T) {
 	changes := provision.NewChanges()
 	a, b := provision.ClusterRef{Name: "a"}, provision.ClusterRef{Name: "b"}
 	for range 1000 { // no reader takes them, and Add does not block

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/events"
 )
 
-func TestConditionsAreToldWhenTheyComeToSaySomething(t *testing.T) {
+func TestChangedConditionsBecomeEvents(t *testing.T) {
 	rules := []Rule{
 		{Condition: "Image", Action: "Make", Normal: []string{"Ready"}, Warning: []string{"Broken"}},
 		{Condition: "Connected", Action: "Listen", Normal: []string{"Heard"}, Later: true},

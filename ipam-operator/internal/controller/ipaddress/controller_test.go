@@ -39,7 +39,7 @@ func (nothing) Counts(types.NamespacedName) (allocate.Counts, bool) { return all
 // Waiting implements metrics.Waiting.
 func (nothing) Waiting() map[allocate.Why]int { return nil }
 
-func TestWhoGetsAnAddressBack(t *testing.T) {
+func TestReleaseOfAnAddress(t *testing.T) {
 	claim := &ipamv1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "uid-c", CreationTimestamp: metav1.NewTime(epoch)}}
 	owned := &ipamv1.IPAddress{
 		ObjectMeta: metav1.ObjectMeta{

@@ -13,8 +13,8 @@ import (
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
 
-// TestAClaimThatIsNotServedIsLetGo has claims that name a pool of another kind and were created with the finalizer of the operator.
-func TestAClaimThatIsNotServedIsLetGo(t *testing.T) {
+// TestTheFinalizerOfAnUnservedClaimIsRemoved has claims that name a pool of another kind and were created with the finalizer of the operator.
+func TestTheFinalizerOfAnUnservedClaimIsRemoved(t *testing.T) {
 	for name, pool := range map[string]ipamv1.ObjectReference{
 		"kind":       {Name: "p", Kind: "InClusterIPPool"},
 		"apiversion": {Name: "p", APIVersion: "ipam.cluster.x-k8s.io/v1alpha2", Kind: "IPPool"},

@@ -72,8 +72,8 @@ func TestAsManyClaimsAreWokenAsAddressesAreFree(t *testing.T) {
 	assert.Empty(t, woken(q), "no address was released")
 }
 
-// TestAClaimThatIsServedTakesNobodysTurn frees an address while another one is on its way to the oldest claim.
-func TestAClaimThatIsServedTakesNobodysTurn(t *testing.T) {
+// TestAServedClaimTakesNoTurn frees an address while another one is on its way to the oldest claim.
+func TestAServedClaimTakesNoTurn(t *testing.T) {
 	for _, at := range []string{"its address is made", "its status is written"} {
 		t.Run("while "+at, func(t *testing.T) {
 			var s *shell

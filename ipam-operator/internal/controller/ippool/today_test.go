@@ -194,8 +194,8 @@ func (w *world) operate() *writes {
 	return seen
 }
 
-// TestTodaysObjectsOfTodaysKindsGoOn starts the operator on what the present manager leaves, with the definitions that users have.
-func TestTodaysObjectsOfTodaysKindsGoOn(t *testing.T) {
+// TestObjectsOfTheLegacyManagerGoOn starts the operator on what the present manager leaves, with the definitions that users have.
+func TestObjectsOfTheLegacyManagerGoOn(t *testing.T) {
 	w := newWorld(t)
 	pool, old := w.today(5)
 	writes := w.operate()

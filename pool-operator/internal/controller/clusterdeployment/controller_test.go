@@ -100,7 +100,7 @@ func TestADeadClusterSaysWhyAndComesBack(t *testing.T) {
 	assert.Equal(t, "False/Running", said(s.cluster(), hivev1.ClusterDeploymentUnreachable))
 }
 
-func TestWhatTheRuntimeRefusesBecomesAConditionAndIsTriedAgain(t *testing.T) {
+func TestARefusalOfTheRuntimeBecomesAConditionAndIsRetried(t *testing.T) {
 	for reason, sentence := range map[provision.Reason]string{
 		provision.ReasonPortsTaken:    "port 30001 is taken by another program",
 		provision.ReasonDiskFull:      "there is no room for the data of etcd",
@@ -234,7 +234,7 @@ func (s *shell) life() {
 	require.False(s, s.world.Has(s.ref()))
 }
 
-func TestWhatHappensIsCounted(t *testing.T) {
+func TestActionsAreCounted(t *testing.T) {
 	s := newShell(t)
 	s.world.Slow = true
 	s.run()

@@ -85,7 +85,7 @@ spec:
 	require.Equal(t, []string{"blue", "red"}, slices.Sorted(maps.Keys(w.pool("listed").Status.ClusterNameUsage)))
 }
 
-func TestClustersOfTodaysSystemAreTakenOver(t *testing.T) {
+func TestClustersOfHiveAreTakenOver(t *testing.T) {
 	w := newWorld(t)
 	w.installer()
 	w.create(testobj.Pool("p", testobj.In(w.ns), testobj.Size(1)))

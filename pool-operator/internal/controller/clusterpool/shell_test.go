@@ -185,7 +185,7 @@ func TestACreationIsRepeatedOnlyWhileItsTicketStands(t *testing.T) {
 	require.Equal(t, "p-abcde", s.clusters()[0].Namespace)
 }
 
-func TestANamespaceOfSomebodyElseIsLeftAlone(t *testing.T) {
+func TestAForeignNamespaceIsLeftAlone(t *testing.T) {
 	var stolen string
 	s := newShell(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 		if _, isNamespace := o.(*corev1.Namespace); isNamespace && stolen == "" {
@@ -236,7 +236,7 @@ func TestSecretsStayOutOfErrors(t *testing.T) {
 	require.Empty(t, s.clusters())
 }
 
-func TestWhatAPoolThatIsGoneLeftIsSweptAway(t *testing.T) {
+func TestLeftoversOfADeletedPoolAreRemoved(t *testing.T) {
 	left := func(name string) *corev1.Namespace {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 			hivev1.LabelNamespaceClusterPoolName: "p", hivev1.LabelNamespaceClusterPoolNamespace: testobj.Namespace,

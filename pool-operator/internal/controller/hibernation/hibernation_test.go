@@ -94,7 +94,7 @@ func TestClustersSleepWhenTheirTimeIsOver(t *testing.T) {
 	require.Empty(t, power(unclaimed))
 }
 
-func TestWhoeverKeepsAClusterAwakeComesFirst(t *testing.T) {
+func TestAChangeThatKeepsAClusterRunningWins(t *testing.T) {
 	cfg := controlplanetest.Start(t)
 	c, err := client.New(cfg, client.Options{Scheme: newScheme(t)})
 	require.NoError(t, err)

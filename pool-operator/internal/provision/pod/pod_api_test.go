@@ -118,7 +118,7 @@ func TestARefusalIsAProblemThatTheNextObservationRepeats(t *testing.T) {
 	assert.Nil(t, o.Problem)
 }
 
-func TestWhatRunsIsConfined(t *testing.T) {
+func TestPodsAreConfined(t *testing.T) {
 	c := newClient(t)
 	k := &kubelet{T: t, client: c}
 	ref := provision.ClusterRef{Namespace: k.namespace(t), Name: "blue", UID: "11111111-2222-4333-8444-666666666666"}

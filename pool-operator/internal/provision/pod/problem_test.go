@@ -24,7 +24,7 @@ func waiting(reason string, restarts int32, last *corev1.ContainerStateTerminate
 	}}}
 }
 
-func TestWhatIsInTheWayOfAPod(t *testing.T) {
+func TestObstaclesOfAPod(t *testing.T) {
 	ended := &corev1.ContainerStateTerminated{ExitCode: 2, Reason: "Error"}
 	spoken := &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: "starting\none more line\n\npanic: wrong flag\ngoroutine 1\n"}
 	full := &corev1.ContainerStateTerminated{ExitCode: 1, Message: "mvcc: write /data/etcd/x: no space left on device"}
