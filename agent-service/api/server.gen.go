@@ -1200,6 +1200,30 @@ func (e ListEventsParamsCategories) Valid() bool {
 	}
 }
 
+// Defines values for ListAllHostsParamsRole.
+const (
+	ListAllHostsParamsRoleArbiter    ListAllHostsParamsRole = "arbiter"
+	ListAllHostsParamsRoleAutoAssign ListAllHostsParamsRole = "auto-assign"
+	ListAllHostsParamsRoleMaster     ListAllHostsParamsRole = "master"
+	ListAllHostsParamsRoleWorker     ListAllHostsParamsRole = "worker"
+)
+
+// Valid indicates whether the value is a known member of the ListAllHostsParamsRole enum.
+func (e ListAllHostsParamsRole) Valid() bool {
+	switch e {
+	case ListAllHostsParamsRoleArbiter:
+		return true
+	case ListAllHostsParamsRoleAutoAssign:
+		return true
+	case ListAllHostsParamsRoleMaster:
+		return true
+	case ListAllHostsParamsRoleWorker:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DownloadInfraEnvFilesParamsFileName.
 const (
 	DownloadInfraEnvFilesParamsFileNameDiscoveryIgn        DownloadInfraEnvFilesParamsFileName = "discovery.ign"
@@ -2396,6 +2420,29 @@ type StreamEventsParams struct {
 	LastEventID *int64 `json:"Last-Event-ID,omitempty"`
 }
 
+// ListAllHostsParams defines parameters for ListAllHosts.
+type ListAllHostsParams struct {
+	InfraEnvID *openapi_types.UUID `form:"infra_env_id,omitempty" json:"infra_env_id,omitempty"`
+	ClusterID  *openapi_types.UUID `form:"cluster_id,omitempty" json:"cluster_id,omitempty"`
+
+	// Unbound Only those that are bound to no cluster.
+	Unbound *bool                   `form:"unbound,omitempty" json:"unbound,omitempty"`
+	Role    *ListAllHostsParamsRole `form:"role,omitempty" json:"role,omitempty"`
+
+	// Status Only those in one of these states.
+	Status        *[]HostStatus `form:"status,omitempty" json:"status,omitempty"`
+	WithInventory *bool         `form:"with-inventory,omitempty" json:"with-inventory,omitempty"`
+
+	// Limit How many items at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Offset How many items to pass over.
+	Offset *Offset `form:"offset,omitempty" json:"offset,omitempty"`
+}
+
+// ListAllHostsParamsRole defines parameters for ListAllHosts.
+type ListAllHostsParamsRole string
+
 // ListInfraEnvsParams defines parameters for ListInfraEnvs.
 type ListInfraEnvsParams struct {
 	// ClusterID Only those whose hosts go to this cluster at once.
@@ -2596,6 +2643,9 @@ type UpdateHostInstallProgressJSONRequestBody = HostProgress
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// StreamChanges Server-sent events that say when to read again: one when the stream begins, and one when infra-envs, hosts or clusters changed that the caller may see, at most two a second.
+	// (GET /changes/stream)
+	StreamChanges(w http.ResponseWriter, r *http.Request)
 	// ListClusters List the clusters that the caller may see, oldest first.
 	// (GET /clusters)
 	ListClusters(w http.ResponseWriter, r *http.Request, params ListClustersParams)
@@ -2728,6 +2778,9 @@ type ServerInterface interface {
 	// StreamEvents The same events as server-sent events, those that are new as they come. `Last-Event-ID` or `since` goes on where a stream ended.
 	// (GET /events/stream)
 	StreamEvents(w http.ResponseWriter, r *http.Request, params StreamEventsParams)
+	// ListAllHosts List the hosts that the caller may see, of all infra-envs and clusters, oldest first.
+	// (GET /hosts)
+	ListAllHosts(w http.ResponseWriter, r *http.Request, params ListAllHostsParams)
 	// DownloadHostIgnition The first-boot configuration of an installing host.
 	// (GET /infra-env/{infra_env_id}/hosts/{host_id}/downloads/ignition)
 	DownloadHostIgnition(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID, hostID HostID)
@@ -2858,6 +2911,20 @@ type ServerInterfaceWrapper struct {
 }
 
 type MiddlewareFunc func(http.Handler) http.Handler
+
+// StreamChanges operation middleware
+func (siw *ServerInterfaceWrapper) StreamChanges(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.StreamChanges(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
 
 // ListClusters operation middleware
 func (siw *ServerInterfaceWrapper) ListClusters(w http.ResponseWriter, r *http.Request) {
@@ -4553,6 +4620,130 @@ func (siw *ServerInterfaceWrapper) StreamEvents(w http.ResponseWriter, r *http.R
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.StreamEvents(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListAllHosts operation middleware
+func (siw *ServerInterfaceWrapper) ListAllHosts(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAllHostsParams
+
+	// ------------- Optional query parameter "infra_env_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "infra_env_id", r.URL.Query(), &params.InfraEnvID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "infra_env_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "infra_env_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cluster_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cluster_id", r.URL.Query(), &params.ClusterID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cluster_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "unbound" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "unbound", r.URL.Query(), &params.Unbound, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "unbound"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "unbound", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "role" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "role", r.URL.Query(), &params.Role, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "role"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "role", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "status" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", false, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "with-inventory" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "with-inventory", r.URL.Query(), &params.WithInventory, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "with-inventory"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "with-inventory", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "offset" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "offset", r.URL.Query(), &params.Offset, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "offset"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "offset", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListAllHosts(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -6284,6 +6475,7 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 		ErrorHandlerFunc:   options.ErrorHandlerFunc,
 	}
 
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/changes/stream", wrapper.StreamChanges)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/clusters", wrapper.ListClusters)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/clusters", wrapper.RegisterCluster)
 	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/clusters/{cluster_id}", wrapper.DeregisterCluster)
@@ -6328,6 +6520,7 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/events", wrapper.ListEvents)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/events", wrapper.TriggerEvent)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/events/stream", wrapper.StreamEvents)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/hosts", wrapper.ListAllHosts)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/infra-env/{infra_env_id}/hosts/{host_id}/downloads/ignition", wrapper.DownloadHostIgnition)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/infra-envs", wrapper.ListInfraEnvs)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/infra-envs", wrapper.RegisterInfraEnv)
@@ -6396,6 +6589,73 @@ type HostListJSONResponse struct {
 	Body []Host
 
 	Headers HostListResponseHeaders
+}
+
+type StreamChangesRequestObject struct {
+}
+
+type StreamChangesResponseObject interface {
+	VisitStreamChangesResponse(w http.ResponseWriter) error
+}
+
+type StreamChanges200TextEventStreamResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response StreamChanges200TextEventStreamResponse) VisitStreamChangesResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/event-stream")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type StreamChangesdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response StreamChangesdefaultJSONResponse) VisitStreamChangesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type ListClustersRequestObject struct {
@@ -8175,6 +8435,46 @@ func (response StreamEventsdefaultJSONResponse) VisitStreamEventsResponse(w http
 	return err
 }
 
+type ListAllHostsRequestObject struct {
+	Params ListAllHostsParams
+}
+
+type ListAllHostsResponseObject interface {
+	VisitListAllHostsResponse(w http.ResponseWriter) error
+}
+
+type ListAllHosts200JSONResponse struct{ HostListJSONResponse }
+
+func (response ListAllHosts200JSONResponse) VisitListAllHostsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Total-Count", fmt.Sprint(response.Headers.XTotalCount))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAllHostsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListAllHostsdefaultJSONResponse) VisitListAllHostsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DownloadHostIgnitionRequestObject struct {
 	InfraEnvID InfraEnvID `json:"infra_env_id"`
 	HostID     HostID     `json:"host_id"`
@@ -9755,6 +10055,9 @@ func (response ListSupportedOperatorsdefaultJSONResponse) VisitListSupportedOper
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// StreamChanges Server-sent events that say when to read again: one when the stream begins, and one when infra-envs, hosts or clusters changed that the caller may see, at most two a second.
+	// (GET /changes/stream)
+	StreamChanges(ctx context.Context, request StreamChangesRequestObject) (StreamChangesResponseObject, error)
 	// ListClusters List the clusters that the caller may see, oldest first.
 	// (GET /clusters)
 	ListClusters(ctx context.Context, request ListClustersRequestObject) (ListClustersResponseObject, error)
@@ -9887,6 +10190,9 @@ type StrictServerInterface interface {
 	// StreamEvents The same events as server-sent events, those that are new as they come. `Last-Event-ID` or `since` goes on where a stream ended.
 	// (GET /events/stream)
 	StreamEvents(ctx context.Context, request StreamEventsRequestObject) (StreamEventsResponseObject, error)
+	// ListAllHosts List the hosts that the caller may see, of all infra-envs and clusters, oldest first.
+	// (GET /hosts)
+	ListAllHosts(ctx context.Context, request ListAllHostsRequestObject) (ListAllHostsResponseObject, error)
 	// DownloadHostIgnition The first-boot configuration of an installing host.
 	// (GET /infra-env/{infra_env_id}/hosts/{host_id}/downloads/ignition)
 	DownloadHostIgnition(ctx context.Context, request DownloadHostIgnitionRequestObject) (DownloadHostIgnitionResponseObject, error)
@@ -10046,6 +10352,30 @@ type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
 	options     StrictHTTPServerOptions
+}
+
+// StreamChanges operation middleware
+func (sh *strictHandler) StreamChanges(w http.ResponseWriter, r *http.Request) {
+	var request StreamChangesRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.StreamChanges(ctx, request.(StreamChangesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "StreamChanges")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(StreamChangesResponseObject); ok {
+		if err := validResponse.VisitStreamChangesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
 }
 
 // ListClusters operation middleware
@@ -11283,6 +11613,32 @@ func (sh *strictHandler) StreamEvents(w http.ResponseWriter, r *http.Request, pa
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(StreamEventsResponseObject); ok {
 		if err := validResponse.VisitStreamEventsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListAllHosts operation middleware
+func (sh *strictHandler) ListAllHosts(w http.ResponseWriter, r *http.Request, params ListAllHostsParams) {
+	var request ListAllHostsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAllHosts(ctx, request.(ListAllHostsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAllHosts")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListAllHostsResponseObject); ok {
+		if err := validResponse.VisitListAllHostsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -91,6 +91,11 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 // The interface specification for the client above.
 type ClientInterface interface {
 
+	// StreamChanges Server-sent events that say when to read again: one when the stream begins, and one when infra-envs, hosts or clusters changed that the caller may see, at most two a second.
+	//
+	// Corresponds with GET /changes/stream (the `StreamChanges` operationId).
+	StreamChanges(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListClusters List the clusters that the caller may see, oldest first.
 	//
 	// Corresponds with GET /clusters (the `ListClusters` operationId).
@@ -430,6 +435,11 @@ type ClientInterface interface {
 	// Corresponds with GET /events/stream (the `StreamEvents` operationId).
 	StreamEvents(ctx context.Context, params *StreamEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListAllHosts List the hosts that the caller may see, of all infra-envs and clusters, oldest first.
+	//
+	// Corresponds with GET /hosts (the `ListAllHosts` operationId).
+	ListAllHosts(ctx context.Context, params *ListAllHostsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// DownloadHostIgnition The first-boot configuration of an installing host.
 	//
 	// Corresponds with GET /infra-env/{infra_env_id}/hosts/{host_id}/downloads/ignition (the `DownloadHostIgnition` operationId).
@@ -737,6 +747,21 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /supported-operators (the `ListSupportedOperators` operationId).
 	ListSupportedOperators(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+}
+
+// StreamChanges Server-sent events that say when to read again: one when the stream begins, and one when infra-envs, hosts or clusters changed that the caller may see, at most two a second.
+//
+// Corresponds with GET /changes/stream (the `StreamChanges` operationId).
+func (c *Client) StreamChanges(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewStreamChangesRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
 }
 
 // ListClusters List the clusters that the caller may see, oldest first.
@@ -1648,6 +1673,21 @@ func (c *Client) StreamEvents(ctx context.Context, params *StreamEventsParams, r
 	return c.Client.Do(req)
 }
 
+// ListAllHosts List the hosts that the caller may see, of all infra-envs and clusters, oldest first.
+//
+// Corresponds with GET /hosts (the `ListAllHosts` operationId).
+func (c *Client) ListAllHosts(ctx context.Context, params *ListAllHostsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListAllHostsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // DownloadHostIgnition The first-boot configuration of an installing host.
 //
 // Corresponds with GET /infra-env/{infra_env_id}/hosts/{host_id}/downloads/ignition (the `DownloadHostIgnition` operationId).
@@ -2474,6 +2514,33 @@ func (c *Client) ListSupportedOperators(ctx context.Context, reqEditors ...Reque
 		return nil, err
 	}
 	return c.Client.Do(req)
+}
+
+// NewStreamChangesRequest constructs an http.Request for the StreamChanges method
+func NewStreamChangesRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/changes/stream")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
 }
 
 // NewListClustersRequest constructs an http.Request for the ListClusters method
@@ -4848,6 +4915,144 @@ func NewStreamEventsRequest(server string, params *StreamEventsParams) (*http.Re
 	return req, nil
 }
 
+// NewListAllHostsRequest constructs an http.Request for the ListAllHosts method
+func NewListAllHostsRequest(server string, params *ListAllHostsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/hosts")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.InfraEnvID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "infra_env_id", *params.InfraEnvID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ClusterID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cluster_id", *params.ClusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Unbound != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "unbound", *params.Unbound, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Role != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "role", *params.Role, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Status != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "status", *params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.WithInventory != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "with-inventory", *params.WithInventory, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Offset != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "offset", *params.Offset, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewDownloadHostIgnitionRequest constructs an http.Request for the DownloadHostIgnition method
 func NewDownloadHostIgnitionRequest(server string, infraEnvID InfraEnvID, hostID HostID) (*http.Request, error) {
 	var err error
@@ -6981,6 +7186,13 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
+	// StreamChangesWithResponse Server-sent events that say when to read again: one when the stream begins, and one when infra-envs, hosts or clusters changed that the caller may see, at most two a second.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /changes/stream (the `StreamChanges` operationId).
+	StreamChangesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*StreamChangesResponse, error)
+
 	// ListClustersWithResponse List the clusters that the caller may see, oldest first.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -7380,6 +7592,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /events/stream (the `StreamEvents` operationId).
 	StreamEventsWithResponse(ctx context.Context, params *StreamEventsParams, reqEditors ...RequestEditorFn) (*StreamEventsResponse, error)
 
+	// ListAllHostsWithResponse List the hosts that the caller may see, of all infra-envs and clusters, oldest first.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /hosts (the `ListAllHosts` operationId).
+	ListAllHostsWithResponse(ctx context.Context, params *ListAllHostsParams, reqEditors ...RequestEditorFn) (*ListAllHostsResponse, error)
+
 	// DownloadHostIgnitionWithResponse The first-boot configuration of an installing host.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -7743,6 +7962,47 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /supported-operators (the `ListSupportedOperators` operationId).
 	ListSupportedOperatorsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListSupportedOperatorsResponse, error)
+}
+
+type StreamChangesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r StreamChangesResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r StreamChangesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r StreamChangesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r StreamChangesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r StreamChangesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
 }
 
 // ListClustersResponse200Headers the declared response headers of an HTTP 200 response for ListClusters
@@ -9824,6 +10084,61 @@ func (r StreamEventsResponse) ContentType() string {
 	return ""
 }
 
+// ListAllHostsResponse200Headers the declared response headers of an HTTP 200 response for ListAllHosts
+type ListAllHostsResponse200Headers struct {
+	XTotalCount int
+}
+
+type ListAllHostsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *HostList
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ListAllHostsResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListAllHostsResponse) GetJSON200() *HostList {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListAllHostsResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListAllHostsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListAllHostsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListAllHostsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListAllHostsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // DownloadHostIgnitionResponse200Headers the declared response headers of an HTTP 200 response for DownloadHostIgnition
 type DownloadHostIgnitionResponse200Headers struct {
 	ContentDisposition string
@@ -11706,6 +12021,19 @@ func (r ListSupportedOperatorsResponse) ContentType() string {
 	return ""
 }
 
+// StreamChangesWithResponse Server-sent events that say when to read again: one when the stream begins, and one when infra-envs, hosts or clusters changed that the caller may see, at most two a second.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /changes/stream (the `StreamChanges` operationId).
+func (c *ClientWithResponses) StreamChangesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*StreamChangesResponse, error) {
+	rsp, err := c.StreamChanges(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseStreamChangesResponse(rsp)
+}
+
 // ListClustersWithResponse List the clusters that the caller may see, oldest first.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -12447,6 +12775,19 @@ func (c *ClientWithResponses) StreamEventsWithResponse(ctx context.Context, para
 	return ParseStreamEventsResponse(rsp)
 }
 
+// ListAllHostsWithResponse List the hosts that the caller may see, of all infra-envs and clusters, oldest first.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /hosts (the `ListAllHosts` operationId).
+func (c *ClientWithResponses) ListAllHostsWithResponse(ctx context.Context, params *ListAllHostsParams, reqEditors ...RequestEditorFn) (*ListAllHostsResponse, error) {
+	rsp, err := c.ListAllHosts(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListAllHostsResponse(rsp)
+}
+
 // DownloadHostIgnitionWithResponse The first-boot configuration of an installing host.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -13121,6 +13462,32 @@ func (c *ClientWithResponses) ListSupportedOperatorsWithResponse(ctx context.Con
 		return nil, err
 	}
 	return ParseListSupportedOperatorsResponse(rsp)
+}
+
+// ParseStreamChangesResponse parses an HTTP response from a StreamChangesWithResponse call
+func ParseStreamChangesResponse(rsp *http.Response) (*StreamChangesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &StreamChangesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
 }
 
 // ParseListClustersResponse parses an HTTP response from a ListClustersWithResponse call
@@ -14663,6 +15030,52 @@ func ParseStreamEventsResponse(rsp *http.Response) (*StreamEventsResponse, error
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseListAllHostsResponse parses an HTTP response from a ListAllHostsWithResponse call
+func ParseListAllHostsResponse(rsp *http.Response) (*ListAllHostsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListAllHostsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest HostList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ListAllHostsResponse200Headers
+		if values := rsp.Header.Values("X-Total-Count"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Total-Count", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XTotalCount = value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil

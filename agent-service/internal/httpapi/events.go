@@ -164,11 +164,9 @@ type stream struct {
 // VisitStreamEventsResponse implements api.StreamEventsResponseObject.
 func (st *stream) VisitStreamEventsResponse(w http.ResponseWriter) error {
 	defer st.news.Close()
-	ctx, cancel := context.WithTimeout(st.ctx, streamEnd)
+	ctx, cancel := st.server.streaming(st.ctx)
 	defer cancel()
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusOK)
+	beginStream(w)
 	for {
 		if err := st.write(w); err != nil || ctx.Err() != nil {
 			return nil // the client is gone

@@ -33,6 +33,20 @@ func (s *server) ListHosts(ctx context.Context, r api.ListHostsRequestObject) (a
 	return api.ListHosts200JSONResponse{HostListJSONResponse: list}, err
 }
 
+// ListAllHosts implements api.StrictServerInterface.
+func (s *server) ListAllHosts(ctx context.Context, r api.ListAllHostsRequestObject) (api.ListAllHostsResponseObject, error) {
+	p := r.Params
+	filter := domain.HostFilter{InfraEnvID: optional(p.InfraEnvID), ClusterID: optional(p.ClusterID), Unbound: given(p.Unbound)}
+	if p.Role != nil {
+		filter.Roles = []string{string(*p.Role)}
+	}
+	for _, status := range given(p.Status) {
+		filter.States = append(filter.States, lifecycle.State(status))
+	}
+	list, err := s.listHosts(ctx, filter, p.Limit, p.Offset, given(p.WithInventory))
+	return api.ListAllHosts200JSONResponse{HostListJSONResponse: list}, err
+}
+
 func (s *server) listHosts(ctx context.Context, filter domain.HostFilter, limit, offset *int, inventories bool) (api.HostListJSONResponse, error) {
 	list, err := whole(limit, offset, func(page domain.Page) (domain.List[domain.Host], error) {
 		filter.Page = page

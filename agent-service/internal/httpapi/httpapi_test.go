@@ -557,3 +557,67 @@ func TestTheDocumentationIsServed(t *testing.T) {
 		assert.NotContains(t, text.String(), "<script")
 	}
 }
+
+func TestAllHostsAreListedThatOneMaySee(t *testing.T) {
+	w := newWorld(t)
+	admin, olga, carl := w.person("root", "admins"), w.person("olga"), w.person("carl")
+	first, second := w.infraEnv(olga, "one"), w.infraEnv(carl, "two")
+	host, _ := w.host(first)
+	w.host(first)
+	w.host(second)
+	cluster := w.cluster(olga, "c")
+	w.bind(olga, host, cluster)
+	for _, c := range []struct {
+		who   caller
+		query string
+		total string
+	}{
+		{admin, "", "3"}, {admin, "?limit=1", "3"}, {olga, "", "2"}, {carl, "", "1"}, {w.person("joe"), "", "0"},
+		{admin, "?infra_env_id=" + second, "1"}, {olga, "?infra_env_id=" + second, "0"}, {admin, "?cluster_id=" + cluster, "1"}, {admin, "?unbound=true", "2"},
+		{admin, "?status=known-unbound,insufficient-unbound", "2"}, {admin, "?status=installed", "0"}, {admin, "?role=master", "0"},
+	} {
+		a := w.call(c.who, "GET", "/hosts"+c.query, nil)
+		require.Equal(t, 200, a.status, a.raw)
+		assert.Equal(t, c.total, a.header.Get("X-Total-Count"), c.query)
+	}
+	assert.NotContains(t, w.call(admin, "GET", "/hosts", nil).raw, "physical_bytes")
+	assert.Contains(t, w.call(admin, "GET", "/hosts?with-inventory=true", nil).raw, "physical_bytes")
+	assert.Equal(t, 400, w.call(admin, "GET", "/hosts?status=sleepy", nil).status)
+	assert.Equal(t, 403, w.call(caller{"X-Secret-Key": w.image(first)}, "GET", "/hosts", nil).status)
+}
+
+func TestChangesAreStreamedThatOneMaySee(t *testing.T) {
+	w := newWorld(t)
+	olga, carl := w.person("olga"), w.person("carl")
+	changes := func(who caller) <-chan string {
+		request, err := http.NewRequestWithContext(t.Context(), "GET", w.server.URL+"/api/assisted-install/v2/changes/stream", http.NoBody)
+		require.NoError(t, err)
+		request.Header.Set("Authorization", who["Authorization"])
+		response, err := w.server.Client().Do(request)
+		require.NoError(t, err)
+		require.Equal(t, "text/event-stream", response.Header.Get("Content-Type"))
+		found := make(chan string, 1000)
+		go func() {
+			defer close(found)
+			defer response.Body.Close() //nolint:errcheck // it is only read
+			for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+				if strings.HasPrefix(lines.Text(), "event:") {
+					found <- lines.Text()
+				}
+			}
+		}()
+		return found
+	}
+	own, others := changes(olga), changes(carl)
+	require.Equal(t, "event: changed", <-own, "the client reads once the stream is there")
+	require.Equal(t, "event: changed", <-others)
+	env := w.infraEnv(olga, "one")
+	require.Equal(t, "event: changed", <-own)
+	host, _ := w.host(env)
+	require.Equal(t, "event: changed", <-own)
+	require.Equal(t, 204, w.call(olga, "DELETE", host, nil).status)
+	require.Equal(t, "event: changed", <-own)
+	w.infraEnv(carl, "two")
+	require.Equal(t, "event: changed", <-others)
+	assert.Empty(t, others, "carl was told of his own InfraEnv alone")
+}

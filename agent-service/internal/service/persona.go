@@ -60,3 +60,25 @@ func (s *Service) MayActAs(ctx context.Context, by domain.Principal, key domain.
 		return domain.RefuseUnknown("Host", key.HostID)
 	})
 }
+
+// Sees says whether a change is of an object that the principal may see. Of events without another change, only administrators are told; of what was deleted, too.
+func (s *Service) Sees(ctx context.Context, by domain.Principal, change domain.Change) (bool, error) {
+	if by.Admin || change.Kind == domain.EverythingChanged {
+		return true, nil
+	}
+	var err error
+	switch change.Kind {
+	case domain.HostChanged:
+		_, err = s.GetHost(ctx, by, change.Host)
+	case domain.ClusterChanged:
+		_, err = s.GetCluster(ctx, by, change.ID)
+	case domain.InfraEnvChanged:
+		_, err = s.GetInfraEnv(ctx, by, change.ID)
+	case domain.EventAdded, domain.EverythingChanged:
+		return false, nil
+	}
+	if domain.KindOf(err) == domain.NotFound {
+		return false, nil
+	}
+	return err == nil, err
+}

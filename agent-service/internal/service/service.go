@@ -166,6 +166,9 @@ func (s *Service) BootsFromDisk(infraEnvID, mac string) bool {
 // Subscribe begins to collect changes, of all replicas. Repeats are folded, nothing is lost, and no subscriber delays another.
 func (s *Service) Subscribe() *feed.Subscription { return s.engine.Feed.Subscribe() }
 
+// Stopping is closed when Run ends: what goes on for long ends then.
+func (s *Service) Stopping() <-chan struct{} { return s.stopping }
+
 // Ready is nil when the service can answer: its store is reachable and what it keeps in memory is loaded.
 func (s *Service) Ready(ctx context.Context) error {
 	if err := s.engine.Store.Ping(ctx); err != nil {
