@@ -42,6 +42,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/internal/hardware"
+	"github.com/muster-io/muster/agent-service/internal/imagetest"
 )
 
 // private is an authority that nothing but its own certificate is trusted by, and a server's certificate of it for this machine.
@@ -361,7 +362,7 @@ func TestASystemOfCoreOSStartsTheAgent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			trust := newPrivate(t)
 			listener, address := listen(t)
-			s := startSite(t, listener, strings.Replace(address, "http://", "https://", 1), trust.client, liveImages(t, more),
+			s := startSite(t, listener, strings.Replace(address, "http://", "https://", 1), trust.client, imagetest.List(t, more),
 				"--tls-certificate="+trust.certificate, "--tls-key="+trust.key, "--ca-file="+trust.authority)
 			s.offer(string(program))
 			id, image := s.infraEnv("")
@@ -430,7 +431,7 @@ func TestAnAgentThatComesDamagedIsFetchedAgain(t *testing.T) {
 	front.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{trust.server}}
 	front.StartTLS()
 	t.Cleanup(front.Close)
-	s := startSite(t, listener, front.URL, trust.client, liveImages(t), "--ca-file="+trust.authority)
+	s := startSite(t, listener, front.URL, trust.client, imagetest.List(t), "--ca-file="+trust.authority)
 	s.offer("the agent")
 	_, image := s.infraEnv("")
 	b := boot(t, s.ignition(image))
@@ -445,7 +446,7 @@ func TestAnAgentThatComesDamagedIsFetchedAgain(t *testing.T) {
 func TestAnAgentIsWaitedFor(t *testing.T) {
 	trust := newPrivate(t)
 	listener, address := listen(t)
-	s := startSite(t, listener, strings.Replace(address, "http://", "https://", 1), trust.client, liveImages(t),
+	s := startSite(t, listener, strings.Replace(address, "http://", "https://", 1), trust.client, imagetest.List(t),
 		"--tls-certificate="+trust.certificate, "--tls-key="+trust.key, "--ca-file="+trust.authority)
 	_, image := s.infraEnv("")
 	b := boot(t, s.ignition(image))
@@ -461,7 +462,7 @@ func TestAnAgentIsWaitedFor(t *testing.T) {
 // Without TLS nothing but the checksum in the image says that the agent is the service's.
 func TestWithoutTLSOnlyTheAgentThatTheImageNamesIsTaken(t *testing.T) {
 	listener, address := listen(t)
-	s := startSite(t, listener, address, http.DefaultClient, liveImages(t))
+	s := startSite(t, listener, address, http.DefaultClient, imagetest.List(t))
 	var proxied atomic.Int64
 	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) { proxied.Add(1) }})
 	t.Cleanup(proxy.Close)
@@ -493,7 +494,7 @@ func TestWithoutTLSOnlyTheAgentThatTheImageNamesIsTaken(t *testing.T) {
 
 func TestTheAgentIsFetchedInParts(t *testing.T) {
 	listener, address := listen(t)
-	s := startSite(t, listener, address, http.DefaultClient, liveImages(t))
+	s := startSite(t, listener, address, http.DefaultClient, imagetest.List(t))
 	path := address + "/api/assisted-install/v2/downloads/agent?arch="
 	missing, reason := get(t, path+"s390x")
 	assert.Equal(t, http.StatusNotFound, missing.StatusCode)
@@ -528,7 +529,7 @@ func TestTheAgentIsFetchedInParts(t *testing.T) {
 
 func TestTheNetworkThatIsStatedForAMachineIsInstalledThere(t *testing.T) {
 	listener, address := listen(t)
-	s := startSite(t, listener, address, http.DefaultClient, liveImages(t))
+	s := startSite(t, listener, address, http.DefaultClient, imagetest.List(t))
 	var statements []any
 	for _, mac := range []string{"52:54:00:00:00:AA", "52:54:00:00:00:BB"} {
 		statements = append(statements, map[string]any{
@@ -585,7 +586,7 @@ func TestTheNetworkThatIsStatedForAMachineIsInstalledThere(t *testing.T) {
 // Ignition itself reads what is rendered, and merges what the user overrides as it would in the machine.
 func TestIgnitionTakesWhatIsRendered(t *testing.T) {
 	listener, address := listen(t)
-	s := startSite(t, listener, address, http.DefaultClient, liveImages(t))
+	s := startSite(t, listener, address, http.DefaultClient, imagetest.List(t))
 	const network = `,"static_network_config":[{"network_yaml":"interfaces: [{name: eth0, type: ethernet}]","mac_interface_map":[{"mac_address":"52:54:00:00:00:aa","logical_nic_name":"eth0"}]}]`
 	for name, c := range map[string]struct {
 		override string

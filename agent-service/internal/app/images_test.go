@@ -7,12 +7,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -24,15 +21,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/diskfs/go-diskfs/backend/file"
-	"github.com/diskfs/go-diskfs/filesystem/iso9660"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
-	"github.com/muster-io/muster/agent-service/internal/image"
+	"github.com/muster-io/muster/agent-service/internal/imagetest"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
 	"github.com/muster-io/muster/agent-service/internal/token"
@@ -104,36 +99,6 @@ func untilReady(t *testing.T, url string) {
 	}, patience, 10*time.Millisecond)
 }
 
-// liveImages writes a list with one small live image, which may have more files.
-func liveImages(t *testing.T, more ...map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	files := map[string]string{"images/ignition.img": strings.Repeat("\x00", 64<<10), "images/pxeboot/vmlinuz": "kernel", "images/pxeboot/initrd.img": "initrd"}
-	for _, m := range more {
-		maps.Copy(files, m)
-	}
-	for name, content := range files {
-		path := filepath.Join(dir, "files", name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o750))
-		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-	}
-	iso := filepath.Join(dir, "live.iso")
-	storage, err := file.CreateFromPath(iso, 4<<20)
-	require.NoError(t, err)
-	fs, err := iso9660.Create(storage, 4<<20, 0, 2048, filepath.Join(dir, "files"))
-	require.NoError(t, err)
-	require.NoError(t, fs.Finalize(iso9660.FinalizeOptions{RockRidge: true, VolumeIdentifier: "live"}))
-	require.NoError(t, storage.Close())
-	data, err := os.ReadFile(iso)
-	require.NoError(t, err)
-	sum := sha256.Sum256(data)
-	list, err := json.Marshal([]image.Version{{Name: "live", Architecture: "x86_64", URL: iso, SHA256: hex.EncodeToString(sum[:])}})
-	require.NoError(t, err)
-	path := filepath.Join(dir, "live.json")
-	require.NoError(t, os.WriteFile(path, list, 0o600))
-	return path
-}
-
 // apart is the service, and the process that serves its images.
 type apart struct {
 	*testing.T
@@ -164,7 +129,7 @@ func startApart(t *testing.T) *apart {
 	a.settings = []string{"--database=" + filepath.Join(dir, "a.db"), "--token-key=" + filepath.Join(dir, "a.key"), "--metrics-bind-address=0", "--image-url=" + a.images}
 	a.startService("--base-url=" + a.service)
 	i, err := ParseImageOptions([]string{
-		"--service-url=" + a.service, "--base-url=" + a.images, "--live-images=" + liveImages(t), "--live-image-cache=" + filepath.Join(dir, "images"), "--metrics-bind-address=0",
+		"--service-url=" + a.service, "--base-url=" + a.images, "--live-images=" + imagetest.List(t), "--live-image-cache=" + filepath.Join(dir, "images"), "--metrics-bind-address=0",
 	})
 	require.NoError(t, err)
 	start(t, func(ctx context.Context) error { return RunImagesWith(ctx, i, zap.NewNop(), imagesAt) })
@@ -278,7 +243,7 @@ func TestAnImageServiceThatDoesNotAnswerIsAskedOnce(t *testing.T) {
 // An image holds more than the settings of its InfraEnv, and its date follows that too.
 func TestDatesOfImagesFollowTheAgent(t *testing.T) {
 	listener, url := listen(t)
-	s := startSite(t, listener, url, http.DefaultClient, liveImages(t))
+	s := startSite(t, listener, url, http.DefaultClient, imagetest.List(t))
 	s.offer("first")
 	_, path := s.infraEnv("")
 	before, _ := get(t, url+path)
@@ -349,7 +314,7 @@ func TestOptionsOfImagesSayWhatIsWrong(t *testing.T) {
 func TestAnInfraEnvWithNetworksGetsTheWholeImage(t *testing.T) {
 	listener, url := listen(t)
 	// It does not say how its minimal form comes out of it, and so it has none.
-	s := startSite(t, listener, url, http.DefaultClient, liveImages(t, map[string]string{"images/pxeboot/rootfs.img": "root"}))
+	s := startSite(t, listener, url, http.DefaultClient, imagetest.List(t, map[string]string{"images/pxeboot/rootfs.img": "root"}))
 	networks := `,"static_network_config":[{"network_yaml":"interfaces: []","mac_interface_map":[{"mac_address":"52:54:00:00:00:01","logical_nic_name":"nic0"}]}]`
 	_, minimal := s.infraEnv(`,"image_type":"minimal-iso"`)
 	response, reason := get(t, url+minimal)
@@ -364,7 +329,7 @@ func TestAnInfraEnvWithNetworksGetsTheWholeImage(t *testing.T) {
 // Settings that make no image are refused when they are written; settings that have become unusable are reported without a failure.
 func TestAnInfraEnvThatCanHaveNoImageIsRefused(t *testing.T) {
 	listener, url := listen(t)
-	s := startSite(t, listener, url, http.DefaultClient, liveImages(t))
+	s := startSite(t, listener, url, http.DefaultClient, imagetest.List(t))
 	base := url + "/api/assisted-install/v2/infra-envs"
 	var networks []string
 	for range 8 {

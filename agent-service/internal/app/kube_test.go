@@ -25,6 +25,7 @@ import (
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/agent"
 	"github.com/muster-io/muster/agent-service/internal/image"
+	"github.com/muster-io/muster/agent-service/internal/imagetest"
 	"github.com/muster-io/muster/agent-service/internal/postgrestest"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -287,7 +288,9 @@ func TestAnInfraEnvSaysWhatIsWrong(t *testing.T) {
 }
 
 func TestAnInfraEnvSaysWhyItsImageCannotBeHad(t *testing.T) {
-	c := newCluster(t, func(o *Options) { o.LiveImages = liveImages(t, map[string]string{"images/pxeboot/rootfs.img": "root"}) })
+	c := newCluster(t, func(o *Options) {
+		o.LiveImages = imagetest.List(t, map[string]string{"images/pxeboot/rootfs.img": "root"})
+	})
 	infraEnv := c.infraEnv("rack")
 	says := func(want string) {
 		t.Helper()

@@ -41,6 +41,7 @@ import (
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/agent"
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/imagetest"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	"github.com/muster-io/muster/apis/controlplanetest"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -95,7 +96,7 @@ func unserved(t *testing.T, change ...func(*Options)) *cluster {
 	dir := t.TempDir()
 	o, err := ParseOptions([]string{
 		"--database=" + filepath.Join(dir, "a.db"), "--token-key=" + filepath.Join(dir, "a.key"), "--metrics-bind-address=0", "--kube-api",
-		"--live-images=" + liveImages(t), "--live-image-cache=" + filepath.Join(dir, "images"),
+		"--live-images=" + imagetest.List(t), "--live-image-cache=" + filepath.Join(dir, "images"),
 	})
 	require.NoError(t, err)
 	for _, one := range change {
