@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/console"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/httpapi"
 	"github.com/muster-io/muster/agent-service/internal/metrics"
@@ -191,6 +192,13 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 		return nil, fmt.Errorf("preparing REST: %w", err)
 	}
 	mux.Handle("/", handler)
+	if o.Console {
+		screens, err := console.New(console.Options{API: handler, Key: key.Seed(), HTTPS: strings.HasPrefix(o.BaseURL, "https://") || o.TLSCertificate != "", Log: log})
+		if err != nil {
+			return nil, fmt.Errorf("preparing the console: %w", err)
+		}
+		mux.Handle(console.Base+"/", screens)
+	}
 	return &parts{service: svc, handler: mux, discovery: discovery, instruments: instruments, requests: requests, tokens: tokens}, nil
 }
 

@@ -48,6 +48,7 @@ type Options struct {
 	OIDCAdminGroup   string
 	OIDCKeyFile      string
 	OIDCKeysURL      string
+	Console          bool
 
 	// kube is the client configuration of tests, and through is what they put before the store.
 	kube    *rest.Config
@@ -99,6 +100,7 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.AgentImage, "agent-image", "", "container image that agents of assisted-service run after their registration; empty for the one that they registered with")
 	flags.DurationVar(&o.DisconnectAfter, "disconnect-after", 3*time.Minute, "time without a poll after which a host counts as disconnected")
 	flags.DurationVar(&o.EventRetention, "event-retention", 30*24*time.Hour, "time that events are kept after they occurred last; 0 for ever")
+	flags.BoolVar(&o.Console, "console", false, "serve screens for people in a browser, at /console of the address of REST; they show and do what a person's token allows")
 	flags.StringVar(&o.OIDCIssuer, "oidc-issuer", "none", "URL of the OpenID Connect issuer whose tokens people use; kubernetes for tokens that the cluster knows; none disables authentication of users, for development only")
 	flags.StringVar(&o.OIDCAudience, "oidc-audience", "", "audience that tokens must have; empty for any, or with kubernetes for the cluster's own")
 	flags.StringVar(&o.OIDCUserClaim, "oidc-user-claim", "", "claim that names the user; empty for sub")

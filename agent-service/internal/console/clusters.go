@@ -1,0 +1,210 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package console
+
+import (
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/oapi-codegen/nullable"
+
+	"github.com/muster-io/muster/agent-service/api"
+)
+
+// clusterRow is a cluster in the list.
+type clusterRow struct {
+	api.Cluster
+	Badge badge
+}
+
+// URL is the page of the cluster.
+func (c *clusterRow) URL() string { return Base + "/clusters/" + c.ID.String() }
+
+type clusterList struct {
+	Rows          []clusterRow
+	Total         int
+	Before, After string
+}
+
+func listClusters(v *visit) error {
+	at := pageNumber(v.r.URL.Query())
+	list, total, err := page[[]api.Cluster](v.api.ListClusters(v.r.Context(), &api.ListClustersParams{Limit: new(pageSize), Offset: new(at * pageSize)}))
+	if err != nil {
+		return err
+	}
+	body := clusterList{Total: total}
+	for i := range list {
+		body.Rows = append(body.Rows, clusterRow{list[i], clusterBadge(list[i].Status)})
+	}
+	body.Before, body.After = neighbours("/clusters", at, total)
+	return v.show("clusters", t("clusters.title"), &body)
+}
+
+type clusterForm struct {
+	infraEnvForm
+	Versions []string
+}
+
+func newCluster(v *visit) error { return v.askCluster(infraEnvForm{Values: url.Values{}}) }
+
+func (v *visit) askCluster(form infraEnvForm) error {
+	versions, err := call[map[string]api.OpenshiftVersion](v.api.ListSupportedOpenshiftVersions(v.r.Context(), &api.ListSupportedOpenshiftVersionsParams{}))
+	if err != nil {
+		return err
+	}
+	return v.show("cluster-new", t("clusters.new"), clusterForm{form, slices.Sorted(maps.Keys(versions))})
+}
+
+func createCluster(v *visit) error {
+	if err := v.r.ParseForm(); err != nil {
+		return &refusal{http.StatusBadRequest, t("error.form")}
+	}
+	field := func(name string) string { return strings.TrimSpace(v.r.PostForm.Get(name)) }
+	wanted := api.ClusterCreateParams{
+		Name: field("name"), OpenshiftVersion: field("version"), PullSecret: field("pull_secret"), BaseDNSDomain: field("domain"), SSHPublicKey: field("ssh_key"),
+	}
+	if field("size") == "1" {
+		wanted.ControlPlaneCount = nullable.NewNullableWithValue(1)
+	}
+	if network := field("machine_network"); network != "" {
+		wanted.MachineNetworks.Set([]api.CIDR{{Cidr: network}})
+	}
+	if vip := field("api_vip"); vip != "" {
+		wanted.APIVips.Set([]api.VIP{{IP: vip}})
+	}
+	if vip := field("ingress_vip"); vip != "" {
+		wanted.IngressVips.Set([]api.VIP{{IP: vip}})
+	}
+	made, err := call[api.Cluster](v.api.RegisterCluster(v.r.Context(), wanted))
+	if reason, ok := reasonOf(err); ok {
+		return v.askCluster(infraEnvForm{v.r.PostForm, reason})
+	}
+	if err != nil {
+		return err
+	}
+	return v.redirect("/clusters/" + made.ID.String())
+}
+
+// role is the machines of one role in a cluster.
+type role struct {
+	Name     string
+	Machines []machine
+}
+
+type clusterPage struct {
+	clusterRow
+	Missing []string
+	Roles   []role
+	Total   int
+	Stages  []stage
+	Events  []api.Event
+	// Installed clusters have credentials; ready ones can be installed.
+	Installed, Ready bool
+}
+
+func (v *visit) clusterID() (uuid.UUID, error) {
+	id, err := uuid.Parse(v.r.PathValue("id"))
+	if err != nil {
+		return id, &refusal{http.StatusNotFound, t("error.nowhere")}
+	}
+	return id, nil
+}
+
+func showCluster(v *visit) error {
+	id, err := v.clusterID()
+	if err != nil {
+		return err
+	}
+	c, err := call[api.Cluster](v.api.GetCluster(v.r.Context(), id, &api.GetClusterParams{ExcludeHosts: new(true)}))
+	if err != nil {
+		return err
+	}
+	envs, _, err := v.infraEnvNames()
+	if err != nil {
+		return err
+	}
+	hosts, total, err := page[[]api.Host](v.api.ListClusterHosts(v.r.Context(), id, &api.ListClusterHostsParams{WithInventory: new(true), Limit: new(4 * pageSize)}))
+	if err != nil {
+		return err
+	}
+	body := clusterPage{clusterRow: clusterRow{c, clusterBadge(c.Status)}, Total: total}
+	own := names{"/clusters/", map[uuid.UUID]string{id: c.Name}}
+	byRole := map[string][]machine{}
+	for i := range hosts {
+		byRole[string(hosts[i].Role)] = append(byRole[string(hosts[i].Role)], newMachine(hosts[i], envs, own))
+	}
+	for _, name := range slices.Sorted(maps.Keys(byRole)) {
+		body.Roles = append(body.Roles, role{name, byRole[name]})
+	}
+	failing, _ := validations(c.ValidationsInfo)
+	for _, one := range failing {
+		body.Missing = append(body.Missing, one.Message)
+	}
+	body.Installed = c.Status == api.ClusterStatusInstalled || c.Status == api.ClusterStatusAddingHosts
+	body.Ready = c.Status == api.ClusterStatusReady
+	body.Stages = clusterStages(&c)
+	if body.Events, err = v.events(&api.ListEventsParams{ClusterID: &id}, nil); err != nil {
+		return err
+	}
+	return v.show("cluster", c.Name, &body)
+}
+
+// clusterStages are the installation as a time line.
+func clusterStages(c *api.Cluster) []stage {
+	order := []api.ClusterStatus{api.ClusterStatusReady, api.ClusterStatusPreparingForInstallation, api.ClusterStatusInstalling, api.ClusterStatusFinalizing, api.ClusterStatusInstalled}
+	at := slices.Index(order, c.Status)
+	if c.Status == api.ClusterStatusAddingHosts {
+		at = len(order) - 1
+	}
+	list := make([]stage, 0, len(order))
+	for i, status := range order {
+		s := stage{Name: t("cluster." + string(status)), State: "ahead"}
+		switch {
+		case i < at || i == at && i == len(order)-1:
+			s.State = "done"
+		case i == at:
+			s.State, s.At = "current", c.StatusUpdatedAt
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+func installCluster(v *visit) error {
+	id, err := v.clusterID()
+	if err == nil {
+		_, err = call[api.Cluster](v.api.InstallCluster(v.r.Context(), id))
+	}
+	if err != nil {
+		return err
+	}
+	return v.redirect("/clusters/" + id.String())
+}
+
+func downloadCredentials(v *visit) error {
+	id, err := v.clusterID()
+	if err != nil {
+		return err
+	}
+	name := v.r.PathValue("file")
+	response, err := v.api.DownloadClusterCredentials(v.r.Context(), id, &api.DownloadClusterCredentialsParams{FileName: api.DownloadClusterCredentialsParamsFileName(name)})
+	return v.pass(name, response, err)
+}
+
+func downloadLogs(v *visit) error {
+	id, err := v.clusterID()
+	if err != nil {
+		return err
+	}
+	p := &api.DownloadClusterLogsParams{}
+	if host, err := uuid.Parse(v.r.URL.Query().Get("host")); err == nil {
+		p.HostID, p.LogsType = &host, new(api.DownloadClusterLogsParamsLogsType("host"))
+	}
+	response, err := v.api.DownloadClusterLogs(v.r.Context(), id, p)
+	return v.pass("logs.tar", response, err)
+}

@@ -1,0 +1,208 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package console serves screens for people, in a browser. It is a client of REST v2: each page is made of what the API answers to the token of the person
+// who is signed in, so that it shows and does no more than the API allows.
+package console
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/client"
+)
+
+// Base is the path below which all screens are.
+const Base = "/console"
+
+// maxForm bounds what a form sends: a pull secret and the configuration of many networks.
+const maxForm = 4 << 20
+
+// Options are what the console needs.
+type Options struct {
+	// API serves REST v2. It is called within the process.
+	API http.Handler
+	// Key is secret, and the same for all replicas: sessions are encrypted with it.
+	Key []byte
+	// HTTPS is true where browsers reach the service by TLS: the cookie of a session is sent by no other way.
+	HTTPS bool
+	Log   *zap.Logger
+	// Now is the clock, time.Now if nil.
+	Now func() time.Time
+}
+
+type console struct {
+	Options
+	vault  *vault
+	pages  *pages
+	assets map[string]asset
+}
+
+// New makes the handler of all paths below Base.
+func New(o Options) (http.Handler, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	vault, err := newVault(o.Key, o.Now)
+	if err != nil {
+		return nil, err
+	}
+	pages, err := newPages(o.Now, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	assets, err := newAssets()
+	if err != nil {
+		return nil, err
+	}
+	c := &console{Options: o, vault: vault, pages: pages, assets: assets}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+Base+"/assets/{name}", c.asset)
+	mux.HandleFunc("GET "+Base+"/sign-in", c.signInPage)
+	mux.HandleFunc("POST "+Base+"/sign-in", c.signIn)
+	for pattern, serve := range map[string]func(*visit) error{
+		"POST /sign-out": c.signOut,
+		"GET /{$}":       home,
+		"GET /stream":    stream,
+
+		"GET /machines":                         listMachines,
+		"POST /machines/plan":                   planAction,
+		"POST /machines/apply":                  applyAction,
+		"GET /machines/{infra_env}/{host}":      showMachine,
+		"GET /infra-envs":                       listInfraEnvs,
+		"GET /infra-envs/new":                   newInfraEnv,
+		"POST /infra-envs":                      createInfraEnv,
+		"GET /infra-envs/{id}":                  showInfraEnv,
+		"GET /infra-envs/{id}/image":            downloadImage,
+		"POST /infra-envs/{id}/ipxe":            showIPXE,
+		"POST /infra-envs/{id}/rotate":          rotateTokens,
+		"GET /clusters":                         listClusters,
+		"GET /clusters/new":                     newCluster,
+		"POST /clusters":                        createCluster,
+		"GET /clusters/{id}":                    showCluster,
+		"POST /clusters/{id}/install":           installCluster,
+		"GET /clusters/{id}/credentials/{file}": downloadCredentials,
+		"GET /clusters/{id}/logs":               downloadLogs,
+	} {
+		method, path, _ := strings.Cut(pattern, " ")
+		mux.Handle(method+" "+Base+path, c.signedIn(serve))
+	}
+	mux.HandleFunc(Base+"/", func(w http.ResponseWriter, r *http.Request) {
+		c.fail(w, r, nil, &refusal{http.StatusNotFound, t("error.nowhere")})
+	})
+	return http.NewCrossOriginProtection().Handler(hardened(mux)), nil
+}
+
+// hardened sets the headers that keep a page from running or loading what is not the console's.
+func hardened(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// visit is one request of a person who is signed in.
+type visit struct {
+	*console
+	w       http.ResponseWriter
+	r       *http.Request
+	session session
+	api     client.ClientInterface
+}
+
+// signedIn serves people who are signed in, and sends the others to the page where they do that.
+func (c *console) signedIn(serve func(*visit) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s, err := c.vault.open(r)
+		if err != nil {
+			c.toSignIn(w, r)
+			return
+		}
+		v := &visit{console: c, w: w, r: r, session: s}
+		if v.api, err = newClient(c.API, s.Token, r); err == nil && r.Method != http.MethodGet && !s.holds(r.PostFormValue(csrfField)) {
+			err = &refusal{http.StatusForbidden, t("error.csrf")}
+		}
+		if err == nil {
+			err = serve(v)
+		}
+		if err != nil {
+			c.fail(w, r, v, err)
+		}
+	})
+}
+
+func (c *console) toSignIn(w http.ResponseWriter, r *http.Request) {
+	target := Base + "/sign-in"
+	if r.Header.Get("HX-Request") != "" {
+		w.Header().Set("HX-Redirect", target)
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	if r.URL.Path == Base+"/stream" { // an EventSource cannot follow to a page
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	http.Redirect(w, r, target, http.StatusSeeOther)
+}
+
+// fail answers with the sentence of an error. A session whose token ended is forgotten.
+func (c *console) fail(w http.ResponseWriter, r *http.Request, v *visit, err error) {
+	var refused *refusal
+	if !errors.As(err, &refused) {
+		c.Log.Error("serving the console", zap.String("path", r.URL.Path), zap.Error(err))
+		refused = &refusal{http.StatusInternalServerError, t("error.internal")}
+	}
+	if refused.status == http.StatusUnauthorized {
+		c.vault.forget(w, r, c.HTTPS)
+		c.toSignIn(w, r)
+		return
+	}
+	var by *session
+	if v != nil {
+		by = &v.session
+	}
+	c.pages.render(w, refused.status, "error", frame{Title: t("error.title"), Session: by, Body: refused})
+}
+
+// show renders a page.
+func (v *visit) show(name, title string, body any) error {
+	v.pages.render(v.w, http.StatusOK, name, frame{Title: title, Session: &v.session, Section: section(v.r.URL.Path), URL: v.r.URL.RequestURI(), Body: body})
+	return nil
+}
+
+// section is the first part of a path below Base, which names an entry of the navigation.
+func section(path string) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(path, Base), "/"), "/")
+	return name
+}
+
+func (v *visit) redirect(path string) error {
+	http.Redirect(v.w, v.r, Base+path, http.StatusSeeOther)
+	return nil
+}
+
+// refusal is an answer of the API, or of the console, that says what is wrong.
+type refusal struct {
+	status int
+	Reason string
+}
+
+// Error implements error.
+func (r *refusal) Error() string { return fmt.Sprintf("%d: %s", r.status, r.Reason) }
+
+func refused(status int, answer api.Error) *refusal {
+	return &refusal{status, cmp.Or(answer.Reason, answer.Message, http.StatusText(status))}
+}

@@ -1,0 +1,29 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package console
+
+import "net/http"
+
+// stream hands the API's stream of changes to the page, which reads itself again at each.
+func stream(v *visit) error {
+	response, err := accept(v.api.StreamChanges(v.r.Context()))
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close() //nolint:errcheck // it is only read
+	v.w.Header().Set("Content-Type", "text/event-stream")
+	v.w.WriteHeader(http.StatusOK)
+	control, buffer := http.NewResponseController(v.w), make([]byte, 4<<10)
+	for {
+		n, err := response.Body.Read(buffer)
+		if n > 0 {
+			if _, err := v.w.Write(buffer[:n]); err != nil || control.Flush() != nil {
+				return nil // the browser is gone
+			}
+		}
+		if err != nil {
+			return nil // the stream ended, and the browser asks again
+		}
+	}
+}

@@ -1,0 +1,397 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package console
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/hardware"
+)
+
+// pageSize is how many rows a list shows at once.
+const pageSize = 50
+
+// mostNames is how many names of InfraEnvs or clusters are read to show beside machines. Others are shown by their ids.
+const mostNames = 1000
+
+// machine is a host as lists show it.
+type machine struct {
+	api.Host
+	Badge     badge
+	Inventory hardware.Inventory
+	InfraEnv  link
+	Cluster   link
+}
+
+// link is a name that leads somewhere.
+type link struct{ Name, URL string }
+
+// Name is what people call the machine.
+func (m *machine) Name() string {
+	return cmp.Or(m.RequestedHostname, m.Inventory.Hostname, m.ID.String()[:8])
+}
+
+// Value names the machine in forms.
+func (m *machine) Value() string { return m.InfraEnvID.String() + "/" + m.ID.String() }
+
+// URL is the machine's page.
+func (m *machine) URL() string { return Base + "/machines/" + m.Value() }
+
+// Disks are those of its own, without the medium that it was booted from.
+func (m *machine) Disks() (count int, size int64) {
+	for i := range m.Inventory.Disks {
+		if disk := &m.Inventory.Disks[i]; !disk.IsInstallationMedia {
+			count++
+			size += disk.SizeBytes
+		}
+	}
+	return count, size
+}
+
+// What is the machine in a few words: 16 CPUs · 64 GiB · 2 disks, 1.4 TB · 1 NIC.
+func (m *machine) What() string {
+	if m.Inventory.CPU.Count == 0 {
+		return t("machines.unknown")
+	}
+	disks, size := m.Disks()
+	words := []string{n("machines.cpus", int(m.Inventory.CPU.Count)), byteSize(m.Inventory.Memory.PhysicalBytes, true), n("machines.disks", disks, byteSize(size, false)), n("machines.nics", len(m.Inventory.Interfaces))}
+	if gpus := len(m.Inventory.GPUs); gpus > 0 {
+		words = append(words, n("machines.gpus", gpus))
+	}
+	return strings.Join(words, " · ")
+}
+
+// names are those of InfraEnvs or clusters by id.
+type names struct {
+	path  string
+	known map[uuid.UUID]string
+}
+
+func (n names) link(id uuid.UUID) link {
+	if id == (uuid.UUID{}) {
+		return link{}
+	}
+	return link{cmp.Or(n.known[id], id.String()[:8]), Base + n.path + id.String()}
+}
+
+func (v *visit) infraEnvNames() (names, []api.InfraEnv, error) {
+	list, err := call[[]api.InfraEnv](v.api.ListInfraEnvs(v.r.Context(), &api.ListInfraEnvsParams{Limit: new(mostNames)}))
+	found := names{"/infra-envs/", map[uuid.UUID]string{}}
+	for i := range list {
+		found.known[list[i].ID] = list[i].Name
+	}
+	return found, list, err
+}
+
+func (v *visit) clusterNames() (names, []api.Cluster, error) {
+	list, err := call[[]api.Cluster](v.api.ListClusters(v.r.Context(), &api.ListClustersParams{Limit: new(mostNames)}))
+	found := names{"/clusters/", map[uuid.UUID]string{}}
+	for i := range list {
+		found.known[list[i].ID] = list[i].Name
+	}
+	return found, list, err
+}
+
+func newMachine(h api.Host, envs, clusters names) machine {
+	m := machine{Host: h, Badge: hostBadge(h.Status), InfraEnv: envs.link(h.InfraEnvID), Cluster: clusters.link(h.ClusterID)}
+	_ = json.Unmarshal([]byte(h.Inventory), &m.Inventory) // a machine that has reported nothing that can be read has no hardware yet
+	return m
+}
+
+// machineFilter is what the address of the list of machines says.
+type machineFilter struct {
+	group             string
+	infraEnv, cluster *uuid.UUID
+	page              int
+}
+
+func readFilter(q url.Values) machineFilter {
+	f := machineFilter{group: q.Get("state")}
+	if id, err := uuid.Parse(q.Get("infra_env")); err == nil {
+		f.infraEnv = &id
+	}
+	if id, err := uuid.Parse(q.Get("cluster")); err == nil {
+		f.cluster = &id
+	}
+	f.page = pageNumber(q)
+	return f
+}
+
+// URL is the address of the list with this filter.
+func (f machineFilter) URL() string {
+	q := url.Values{}
+	if f.group != "" {
+		q.Set("state", f.group)
+	}
+	if f.infraEnv != nil {
+		q.Set("infra_env", f.infraEnv.String())
+	}
+	if f.cluster != nil {
+		q.Set("cluster", f.cluster.String())
+	}
+	if f.page > 0 {
+		q.Set("page", strconv.Itoa(f.page+1))
+	}
+	if len(q) == 0 {
+		return Base + "/machines"
+	}
+	return Base + "/machines?" + q.Encode()
+}
+
+func (f machineFilter) of(group string) machineFilter {
+	f.group, f.page = group, 0
+	return f
+}
+
+func (f machineFilter) params(limit, offset int) *api.ListAllHostsParams {
+	p := &api.ListAllHostsParams{InfraEnvID: f.infraEnv, ClusterID: f.cluster, Limit: new(limit), Offset: new(offset), WithInventory: new(limit > 1)}
+	if at := slices.IndexFunc(groups, func(g group) bool { return g.ID == f.group }); at >= 0 {
+		p.Status = new(groups[at].States)
+	}
+	return p
+}
+
+// choice is a filter that is a link.
+type choice struct {
+	Label, URL, Tone string
+	Count            int
+	Current          bool
+}
+
+// hosts reads a page of hosts, and how many there are.
+func (v *visit) hosts(f machineFilter, limit, offset int) ([]api.Host, int, error) {
+	return page[[]api.Host](v.api.ListAllHosts(v.r.Context(), f.params(limit, offset)))
+}
+
+// choices counts the machines of each group.
+func (v *visit) choices(f machineFilter) ([]choice, error) {
+	list := make([]choice, 0, len(groups)+1)
+	for _, g := range append([]group{{ID: ""}}, groups...) {
+		of := f.of(g.ID)
+		_, count, err := v.hosts(of, 1, 0)
+		if err != nil {
+			return nil, err
+		}
+		label := t("group.all")
+		if g.ID != "" {
+			label = g.Label()
+		}
+		if count > 0 || g.ID == "" || g.ID == f.group {
+			list = append(list, choice{label, of.URL(), g.Tone, count, g.ID == f.group})
+		}
+	}
+	return list, nil
+}
+
+// machineList is the page of all machines.
+type machineList struct {
+	Choices   []choice
+	Narrowed  []choice
+	Machines  []machine
+	Clusters  []api.Cluster
+	Total     int
+	From, To  int
+	Pages     pager
+	InfraEnvs int
+}
+
+// pager leads to the pages before and after.
+type pager struct{ Before, After string }
+
+func listMachines(v *visit) error {
+	f := readFilter(v.r.URL.Query())
+	envs, allEnvs, err := v.infraEnvNames()
+	if err != nil {
+		return err
+	}
+	clusters, allClusters, err := v.clusterNames()
+	if err != nil {
+		return err
+	}
+	body := machineList{Clusters: allClusters, InfraEnvs: len(allEnvs)}
+	if body.Choices, err = v.choices(f); err != nil {
+		return err
+	}
+	hosts, total, err := v.hosts(f, pageSize, f.page*pageSize)
+	if err != nil {
+		return err
+	}
+	for i := range hosts {
+		body.Machines = append(body.Machines, newMachine(hosts[i], envs, clusters))
+	}
+	body.Total, body.From, body.To = total, f.page*pageSize+min(1, len(hosts)), f.page*pageSize+len(hosts)
+	body.Pages = f.pager(total)
+	body.Narrowed = f.narrowed(envs, clusters)
+	return v.show("machines", t("machines.title"), &body)
+}
+
+func (f machineFilter) pager(total int) pager {
+	var p pager
+	if f.page > 0 {
+		before := f
+		before.page--
+		p.Before = before.URL()
+	}
+	if (f.page+1)*pageSize < total {
+		after := f
+		after.page++
+		p.After = after.URL()
+	}
+	return p
+}
+
+// narrowed are the filters that a click takes away.
+func (f machineFilter) narrowed(envs, clusters names) []choice {
+	var list []choice
+	if f.infraEnv != nil {
+		without := f.of(f.group)
+		without.infraEnv = nil
+		list = append(list, choice{Label: t("machines.of_infra_env", envs.link(*f.infraEnv).Name), URL: without.URL()})
+	}
+	if f.cluster != nil {
+		without := f.of(f.group)
+		without.cluster = nil
+		list = append(list, choice{Label: t("machines.of_cluster", clusters.link(*f.cluster).Name), URL: without.URL()})
+	}
+	return list
+}
+
+// machinePage is one machine.
+type machinePage struct {
+	machine
+	Failing, Passed []validation
+	Stages          []stage
+	Events          []api.Event
+	Clusters        []api.Cluster
+	Actions         []string
+	Install         string
+}
+
+// validation is the answer of one check.
+type validation struct {
+	api.Validation
+	Category string
+}
+
+// stage is a step of an installation.
+type stage struct {
+	Name string
+	// State is done, current, failed or ahead.
+	State string
+	At    time.Time
+	Info  string
+}
+
+func showMachine(v *visit) error {
+	infraEnv, host, err := v.machineID(v.r.PathValue("infra_env") + "/" + v.r.PathValue("host"))
+	if err != nil {
+		return err
+	}
+	h, err := call[api.Host](v.api.GetHost(v.r.Context(), infraEnv, host))
+	if err != nil {
+		return err
+	}
+	envs, _, err := v.infraEnvNames()
+	if err != nil {
+		return err
+	}
+	clusters, all, err := v.clusterNames()
+	if err != nil {
+		return err
+	}
+	body := machinePage{machine: newMachine(h, envs, clusters), Clusters: all}
+	body.Failing, body.Passed = validations(h.ValidationsInfo)
+	body.Stages = stages(&h)
+	body.Install = installDisk(&body.machine)
+	body.Events, err = v.events(&api.ListEventsParams{HostID: &host, InfraEnvID: &infraEnv}, &h)
+	if err != nil {
+		return err
+	}
+	return v.show("machine", body.Name(), &body)
+}
+
+// events are the newest, as the owner of the InfraEnv sees them, or else the creator of the cluster.
+func (v *visit) events(p *api.ListEventsParams, h *api.Host) ([]api.Event, error) {
+	p.Order, p.Limit = new(api.Descending), new(pageSize)
+	list, err := call[[]api.Event](v.api.ListEvents(v.r.Context(), p))
+	if isStatus(err, http.StatusNotFound) && h != nil && h.ClusterID != (uuid.UUID{}) {
+		p.InfraEnvID, p.ClusterID = nil, &h.ClusterID
+		list, err = call[[]api.Event](v.api.ListEvents(v.r.Context(), p))
+	}
+	return list, err
+}
+
+// machineID reads infra-env/host.
+func (v *visit) machineID(value string) (infraEnv, host uuid.UUID, _ error) {
+	first, second, _ := strings.Cut(value, "/")
+	infraEnv, err := uuid.Parse(first)
+	if err == nil {
+		host, err = uuid.Parse(second)
+	}
+	if err != nil {
+		return infraEnv, host, &refusal{http.StatusNotFound, t("error.nowhere")}
+	}
+	return infraEnv, host, nil
+}
+
+// validations are those that did not pass, and the others, by category.
+func validations(info string) (failing, passed []validation) {
+	var found map[string][]api.Validation
+	if json.Unmarshal([]byte(info), &found) != nil {
+		return nil, nil
+	}
+	for category, list := range found {
+		for _, one := range list {
+			if one.Status == "success" || one.Status == "disabled" {
+				passed = append(passed, validation{one, category})
+			} else {
+				failing = append(failing, validation{one, category})
+			}
+		}
+	}
+	byID := func(a, b validation) int { return cmp.Or(cmp.Compare(a.Category, b.Category), cmp.Compare(a.ID, b.ID)) }
+	slices.SortFunc(failing, byID)
+	slices.SortFunc(passed, byID)
+	return failing, passed
+}
+
+// stages are the installation of a host as a time line, empty for one that is in no cluster.
+func stages(h *api.Host) []stage {
+	current := slices.Index(h.ProgressStages, h.Progress.CurrentStage)
+	list := make([]stage, 0, len(h.ProgressStages))
+	for i, name := range h.ProgressStages {
+		s := stage{Name: string(name), State: "ahead"}
+		switch {
+		case i < current || name == "Done" && i == current:
+			s.State = "done"
+		case i == current:
+			s.State, s.At, s.Info = "current", h.Progress.StageStartedAt, h.Progress.ProgressInfo
+			if h.Status == api.HostStatusError {
+				s.State = "failed"
+			}
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// installDisk is the path of the disk that is installed to: the one that was chosen, else none.
+func installDisk(m *machine) string {
+	for i := range m.Inventory.Disks {
+		if d := &m.Inventory.Disks[i]; m.InstallationDiskID != "" && d.ID == m.InstallationDiskID || m.InstallationDiskPath != "" && d.Path == m.InstallationDiskPath {
+			return d.Path
+		}
+	}
+	return ""
+}
