@@ -73,7 +73,7 @@ func Run(ctx context.Context, o Options) error {
 	if err == nil {
 		s.screen.say("")
 		s.screen.done(fmt.Sprintf("all of it worked, in %.0f s", time.Since(started).Seconds()))
-		for _, line := range nextSteps(o.Keep, s.local.Dir, s.local.Kubeconfig(), s.claimed) {
+		for _, line := range nextSteps(o.Keep, s.local.Dir, s.local.Kubeconfig(), s.claimed, s.local.Console()) {
 			s.screen.say(line)
 		}
 		if o.Keep {

@@ -9,8 +9,8 @@ import (
 )
 
 // nextSteps returns the last lines of the demo: a heading and the five next steps of a newcomer. All else is in docs/demo.md.
-// dir is the directory of the demo, admin the kubeconfig of its control plane, claimed that of the claimed cluster.
-func nextSteps(kept bool, dir, admin, claimed string) []string {
+// dir is the directory of the demo, admin the kubeconfig of its control plane, claimed that of the claimed cluster, console the address of the console.
+func nextSteps(kept bool, dir, admin, claimed, console string) []string {
 	if !kept {
 		return []string{
 			"", "Everything is taken down now. Next:", "",
@@ -27,7 +27,7 @@ func nextSteps(kept bool, dir, admin, claimed string) []string {
 		"  export KUBECONFIG=" + admin,
 		"  hack/kubectl get clusterpools,clusterclaims,clusterdeployments -A",
 		fmt.Sprintf("  hack/kubectl --kubeconfig %s get configmaps   # inside the claimed cluster", claimed),
-		fmt.Sprintf("  hack/kubectl delete clusterclaim -n %s %s   # give it back: the pool makes another", namespace, claimName),
+		fmt.Sprintf("  hack/kubectl create token default -n muster-agent-service --audience=agent-service   # sign in with it at %s", console),
 		"  less docs/demo.md " + filepath.Join(dir, "pool-operator.log") + "   # more to look at, and what the operator did",
 		"",
 	}

@@ -19,7 +19,7 @@ import (
 func TestTheLastPageIsFiveSteps(t *testing.T) {
 	for name, kept := range map[string]bool{"kept": true, "taken down": false} {
 		t.Run(name, func(t *testing.T) {
-			lines := nextSteps(kept, "/tmp/demo", "/tmp/demo/admin.kubeconfig", "/tmp/demo/my-cluster.kubeconfig")
+			lines := nextSteps(kept, "/tmp/demo", "/tmp/demo/admin.kubeconfig", "/tmp/demo/my-cluster.kubeconfig", "http://127.0.0.1:11000/console")
 			var steps []string
 			for _, line := range lines {
 				if strings.HasPrefix(line, "  ") {
@@ -27,6 +27,7 @@ func TestTheLastPageIsFiveSteps(t *testing.T) {
 				}
 			}
 			assert.Len(t, steps, 5)
+			assert.Equal(t, kept, strings.Contains(strings.Join(steps, " "), "http://127.0.0.1:11000/console"))
 			for word := range strings.FieldsSeq(strings.Join(steps, " ")) {
 				word = strings.Trim(word, "()*")
 				if !strings.HasPrefix(word, "docs/") && !strings.HasPrefix(word, "hack/") && !strings.HasPrefix(word, "deploy/") && !strings.HasSuffix(word, ".md") {

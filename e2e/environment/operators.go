@@ -99,7 +99,7 @@ func AgentService() Operator {
 		Args: func(dir string) []string {
 			args := []string{
 				"--kube-api", "--database=" + filepath.Join(dir, "agent-service.db"), "--token-key=" + filepath.Join(dir, "token.key"), "--metrics-auth=kubernetes",
-				"--oidc-issuer=kubernetes", "--oidc-audience=agent-service", "--live-image-cache=" + filepath.Join(dir, "live-images"),
+				"--oidc-issuer=kubernetes", "--oidc-audience=agent-service", "--oidc-admin-group=system:serviceaccounts:muster-agent-service", "--live-image-cache=" + filepath.Join(dir, "live-images"), "--console",
 			}
 			if address, err := serviceAddress(dir); err == nil {
 				args = append(args, "--listen="+address, "--base-url=http://"+address)
@@ -113,6 +113,15 @@ func AgentService() Operator {
 			return args
 		},
 	}
+}
+
+// Console is the address of the console of agent-service, empty where that does not run.
+func (l *Local) Console() string {
+	address, err := os.ReadFile(filepath.Join(l.Dir, "agent-service", "address"))
+	if err != nil {
+		return ""
+	}
+	return "http://" + string(address) + "/console"
 }
 
 // serviceAddress is the same whenever the service starts again, as images and agents expect.
