@@ -16,7 +16,7 @@ import (
 
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/ipaddressclaim"
-	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
+	"github.com/muster-io/muster/ipam-operator/internal/engine"
 	"github.com/muster-io/muster/ipam-operator/internal/space"
 )
 
@@ -65,7 +65,7 @@ func (f *followers) start(kind schema.GroupVersionKind) error {
 type contract struct {
 	mgr       ctrl.Manager
 	options   Options
-	claims    *ipclaim.Reconciler
+	claims    *engine.Reconciler
 	index     *space.Index
 	waiting   *waitingClaims
 	followers *followers
@@ -89,7 +89,7 @@ func (c *contract) start(ctx context.Context, claimKind schema.GroupVersionKind)
 	deps := c.claims.Deps
 	deps.Kind = ipaddressclaim.Claims(kinds, c.mgr.GetCache(), c.mgr.GetAPIReader(), c.mgr.GetClient())
 	deps.Freed = c.claims.Freed
-	claims := ipclaim.New(deps)
+	claims := engine.New(deps)
 	controller := ipaddressclaim.New(kinds, claims, c.mgr.GetCache())
 	if err := controller.Index(ctx, c.mgr.GetFieldIndexer()); err != nil {
 		return err

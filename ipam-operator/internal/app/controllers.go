@@ -20,8 +20,8 @@ import (
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/ipaddress"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/ipaddressclaim"
-	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/ippool"
+	"github.com/muster-io/muster/ipam-operator/internal/engine"
 	"github.com/muster-io/muster/ipam-operator/internal/metrics"
 	"github.com/muster-io/muster/ipam-operator/internal/space"
 )
@@ -30,7 +30,7 @@ import (
 const reporter = "ipam-operator"
 
 func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, registry prometheus.Registerer) error {
-	if err := ipclaim.Indexes(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := engine.Indexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	clusters := capi.NewClusters(mgr.GetCache())
@@ -39,8 +39,8 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, registry p
 	instruments := metrics.New(registry, index, waiting)
 	recorder := mgr.GetEventRecorder(reporter)
 
-	claims := ipclaim.New(ipclaim.Deps{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Kind: ipclaim.IPClaims(mgr.GetClient(), mgr.GetAPIReader(), o.Namespace), Index: index, Line: space.NewLine(),
+	claims := engine.New(engine.Deps{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Kind: engine.IPClaims(mgr.GetClient(), mgr.GetAPIReader(), o.Namespace), Index: index, Line: space.NewLine(),
 		Clusters: clusters, Filter: o.filter(), Recorder: recorder, Metrics: instruments, Clock: clock.RealClock{},
 		Layouts: layouts, Namespace: o.Namespace, Workers: o.ClaimWorkers,
 	})
@@ -92,7 +92,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o Options, registry p
 }
 
 // addressesOf looks after the addresses of a kind of claim.
-func addressesOf(claims *ipclaim.Reconciler, claim client.Object) *ipaddress.Reconciler {
+func addressesOf(claims *engine.Reconciler, claim client.Object) *ipaddress.Reconciler {
 	return ipaddress.New(ipaddress.Deps{
 		Client: claims.Client, Kind: claims.Kind, Claim: claim, Clusters: claims.Clusters, Filter: claims.Filter, Releaser: claims.Releaser, Clock: claims.Clock,
 	})

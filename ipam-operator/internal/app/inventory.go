@@ -10,15 +10,15 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/ippool"
+	"github.com/muster-io/muster/ipam-operator/internal/engine"
 	"github.com/muster-io/muster/ipam-operator/internal/externalipam"
 	"github.com/muster-io/muster/ipam-operator/internal/metrics"
 	"github.com/muster-io/muster/ipam-operator/internal/space"
 )
 
 // addInventory follows an inventory outside of the cluster, if there is one.
-func addInventory(mgr ctrl.Manager, o Options, index *space.Index, claims *ipclaim.Reconciler, pools *ippool.Reconciler, registry prometheus.Registerer) error {
+func addInventory(mgr ctrl.Manager, o Options, index *space.Index, claims *engine.Reconciler, pools *ippool.Reconciler, registry prometheus.Registerer) error {
 	if o.InventoryURL == "" {
 		return nil
 	}

@@ -24,7 +24,7 @@ import (
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
-	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
+	"github.com/muster-io/muster/ipam-operator/internal/engine"
 )
 
 // Deps is what the controller works with.
@@ -32,7 +32,7 @@ type Deps struct {
 	// Client reads from the cache and writes.
 	Client client.Client
 	// Kind is the kind of claim whose addresses are looked after.
-	Kind ipclaim.Kind
+	Kind engine.Kind
 	// Claim is an object of that kind, to watch.
 	Claim client.Object
 	// Clusters reports what is paused.
@@ -40,7 +40,7 @@ type Deps struct {
 	// Filter selects the objects that are served.
 	Filter capi.WatchFilter
 	// Releaser gives addresses back.
-	Releaser ipclaim.Releaser
+	Releaser engine.Releaser
 	// Clock tells the time.
 	Clock clock.PassiveClock
 }
@@ -61,7 +61,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, address); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if ipclaim.ClaimKind(address) != r.Kind.Name() || !r.Filter.Selects(address) {
+	if engine.ClaimKind(address) != r.Kind.Name() || !r.Filter.Selects(address) {
 		return ctrl.Result{}, nil
 	}
 	leftBehind := capi.IsLeftBehind(address)
@@ -85,7 +85,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // inUse reports whether the address has a claim. One that was made by hand to reserve it stays until it is deleted.
 func (r *Reconciler) inUse(ctx context.Context, address *ipamv1.IPAddress, live bool) (bool, error) {
-	if ipclaim.IsByHand(address) {
+	if engine.IsByHand(address) {
 		return true, nil
 	}
 	return r.Kind.Has(ctx, address, live)
@@ -163,53 +163,53 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 
 // claimHandler looks at the addresses of a claim that is gone, also where another one has its name already and its deletion was not seen.
 func (r *Reconciler) claimHandler() handler.EventHandler {
-	gone := func(ctx context.Context, claim client.Object, q ipclaim.Queue) {
-		r.enqueue(ctx, q, "", client.MatchingFields{ipclaim.AddressByClaim: ipclaim.ClaimIndex(r.Kind.Name(), client.ObjectKeyFromObject(claim))})
+	gone := func(ctx context.Context, claim client.Object, q engine.Queue) {
+		r.enqueue(ctx, q, "", client.MatchingFields{engine.AddressByClaim: engine.ClaimIndex(r.Kind.Name(), client.ObjectKeyFromObject(claim))})
 	}
 	return handler.Funcs{
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q ipclaim.Queue) {
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q engine.Queue) {
 			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
 				gone(ctx, e.ObjectOld, q)
 			}
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q ipclaim.Queue) { gone(ctx, e.Object, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q engine.Queue) { gone(ctx, e.Object, q) },
 	}
 }
 
 // poolHandler looks again at the addresses of a pool that may have let them go.
 func (r *Reconciler) poolHandler() handler.EventHandler {
-	again := func(ctx context.Context, pool client.Object, q ipclaim.Queue) {
-		r.enqueue(ctx, q, pool.GetNamespace(), client.MatchingFields{ipclaim.AddressByPool: pool.GetName()})
+	again := func(ctx context.Context, pool client.Object, q engine.Queue) {
+		r.enqueue(ctx, q, pool.GetNamespace(), client.MatchingFields{engine.AddressByPool: pool.GetName()})
 	}
 	return handler.Funcs{
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q ipclaim.Queue) {
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q engine.Queue) {
 			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || capi.HoldChanged(e.ObjectOld, e.ObjectNew) {
 				again(ctx, e.ObjectNew, q)
 			}
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q ipclaim.Queue) { again(ctx, e.Object, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q engine.Queue) { again(ctx, e.Object, q) },
 	}
 }
 
 // WatchClusters makes addresses follow Clusters, from now on.
 func (r *Reconciler) WatchClusters(c cache.Cache, kind schema.GroupVersionKind) error {
-	return ipclaim.WatchKind(r.control, c, kind, capi.OnChange(func(ctx context.Context, cluster client.Object, q ipclaim.Queue) {
+	return engine.WatchKind(r.control, c, kind, capi.OnChange(func(ctx context.Context, cluster client.Object, q engine.Queue) {
 		for _, address := range r.held.Wake(cluster.GetNamespace()) {
 			q.Add(reconcile.Request{NamespacedName: address})
 		}
 		pools := &ipamv1.IPPoolList{}
-		err := r.Client.List(ctx, pools, client.InNamespace(cluster.GetNamespace()), client.MatchingFields{ipclaim.PoolByCluster: cluster.GetName()})
+		err := r.Client.List(ctx, pools, client.InNamespace(cluster.GetNamespace()), client.MatchingFields{engine.PoolByCluster: cluster.GetName()})
 		if err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Pools of a Cluster could not be listed from the cache")
 		}
 		for i := range pools.Items {
-			r.enqueue(ctx, q, cluster.GetNamespace(), client.MatchingFields{ipclaim.AddressByPool: pools.Items[i].Name})
+			r.enqueue(ctx, q, cluster.GetNamespace(), client.MatchingFields{engine.AddressByPool: pools.Items[i].Name})
 		}
 	}))
 }
 
 // enqueue looks again at the addresses that an index finds.
-func (r *Reconciler) enqueue(ctx context.Context, q ipclaim.Queue, namespace string, index client.MatchingFields) {
+func (r *Reconciler) enqueue(ctx context.Context, q engine.Queue, namespace string, index client.MatchingFields) {
 	list := &ipamv1.IPAddressList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(namespace), index, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Addresses could not be listed from the cache")

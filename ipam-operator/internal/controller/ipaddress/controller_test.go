@@ -22,7 +22,7 @@ import (
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
-	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
+	"github.com/muster-io/muster/ipam-operator/internal/engine"
 	"github.com/muster-io/muster/ipam-operator/internal/metrics"
 )
 
@@ -101,8 +101,8 @@ func TestReleaseOfAnAddress(t *testing.T) {
 			require.NoError(t, ipamv1.AddToScheme(scheme))
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 			r := New(Deps{
-				Client: c, Kind: ipclaim.IPClaims(c, c, ""), Clusters: capi.NewClusters(c), Clock: clocktesting.NewFakePassiveClock(epoch),
-				Releaser: ipclaim.Releaser{Writer: c, Reader: c, Count: metrics.New(prometheus.NewRegistry(), nothing{}, nothing{})},
+				Client: c, Kind: engine.IPClaims(c, c, ""), Clusters: capi.NewClusters(c), Clock: clocktesting.NewFakePassiveClock(epoch),
+				Releaser: engine.Releaser{Writer: c, Reader: c, Count: metrics.New(prometheus.NewRegistry(), nothing{}, nothing{})},
 			})
 			key := client.ObjectKeyFromObject(test.address)
 			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})

@@ -16,7 +16,7 @@ import (
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
-	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
+	"github.com/muster-io/muster/ipam-operator/internal/engine"
 )
 
 // createAddress makes the contract's own address of a claim that has the lock, unless it is there.
@@ -47,7 +47,7 @@ func (k *claims) createAddress(ctx context.Context, claim *unstructured.Unstruct
 		return fmt.Errorf("creating address %s: that of an earlier claim is there still", lock.Name)
 	}
 	if !owns(claim, known) {
-		return &ipclaim.NameTakenError{Object: known, Group: Group}
+		return &engine.NameTakenError{Object: known, Group: Group}
 	}
 	return k.own(ctx, claim, lock, known)
 }

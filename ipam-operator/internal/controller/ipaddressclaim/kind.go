@@ -25,7 +25,7 @@ import (
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
-	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
+	"github.com/muster-io/muster/ipam-operator/internal/engine"
 )
 
 // Names of the contract.
@@ -59,15 +59,15 @@ type claims struct {
 }
 
 // Claims serves IPAddressClaim: cached reads, live reads, writes.
-func Claims(kinds Kinds, cache, live client.Reader, c client.Client) ipclaim.Kind {
+func Claims(kinds Kinds, cache, live client.Reader, c client.Client) engine.Kind {
 	return &claims{kinds: kinds, cache: cache, live: live, client: c}
 }
 
-// Name implements ipclaim.Kind.
+// Name implements engine.Kind.
 func (*claims) Name() string { return ClaimKind }
 
-// Get implements ipclaim.Kind. Only claims whose pool is an IPPool of ipam.metal3.io are served.
-func (k *claims) Get(ctx context.Context, name types.NamespacedName) (*ipclaim.Subject, error) {
+// Get implements engine.Kind. Only claims whose pool is an IPPool of ipam.metal3.io are served.
+func (k *claims) Get(ctx context.Context, name types.NamespacedName) (*engine.Subject, error) {
 	claim := object(k.kinds.Claim)
 	if err := k.cache.Get(ctx, name, claim); err != nil {
 		return nil, client.IgnoreNotFound(err)
@@ -77,7 +77,7 @@ func (k *claims) Get(ctx context.Context, name types.NamespacedName) (*ipclaim.S
 		return nil, nil
 	}
 	claim = claim.DeepCopy()
-	s := ipclaim.NewSubject(claim, claim.GetAPIVersion(), ClaimKind, ClaimFinalizer)
+	s := engine.NewSubject(claim, claim.GetAPIVersion(), ClaimKind, ClaimFinalizer)
 	if !ok {
 		s.Claim.Unserved = true
 		s.Foreign = fmt.Sprintf("The claim names a pool of kind %s of %s, which ipam-operator does not serve",
@@ -89,7 +89,7 @@ func (k *claims) Get(ctx context.Context, name types.NamespacedName) (*ipclaim.S
 	if s.Cluster == "" {
 		s.Cluster = claim.GetLabels()[ipamv1.ClusterNameLabel]
 	}
-	s.Claim.PrefixLength = ipclaim.AskedPrefixLength(claim)
+	s.Claim.PrefixLength = engine.AskedPrefixLength(claim)
 	s.Claim.NeedsCluster, s.Claim.NeedsPrefix = true, s.Claim.PrefixLength == 0
 	s.Claim.Bound = text(claim, "status", "addressRef", "name")
 	address, err := k.addressOf(ctx, claim)
@@ -101,7 +101,7 @@ func (k *claims) Get(ctx context.Context, name types.NamespacedName) (*ipclaim.S
 	return s, nil
 }
 
-// Has implements ipclaim.Kind.
+// Has implements engine.Kind.
 func (k *claims) Has(ctx context.Context, lock *ipamv1.IPAddress, live bool) (bool, error) {
 	reader := k.cache
 	if live {
@@ -111,13 +111,13 @@ func (k *claims) Has(ctx context.Context, lock *ipamv1.IPAddress, live bool) (bo
 	if claim == nil || err != nil {
 		return false, err
 	}
-	return ipclaim.Belongs(lock, claim, text(claim, "status", "addressRef", "name")), nil
+	return engine.Belongs(lock, claim, text(claim, "status", "addressRef", "name")), nil
 }
 
 // read is a claim by what a reader knows; nil if it is gone.
 func (k *claims) read(ctx context.Context, reader client.Reader, key types.NamespacedName) (*unstructured.Unstructured, error) {
 	claim := object(k.kinds.Claim)
-	if err := reader.Get(ctx, key, claim); ipclaim.IsGone(err) {
+	if err := reader.Get(ctx, key, claim); engine.IsGone(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", ClaimKind, key, err)
@@ -152,8 +152,8 @@ func owns(claim client.Object, address *unstructured.Unstructured) bool {
 	return text(address, "spec", "claimRef", "name") == claim.GetName()
 }
 
-// Publish implements ipclaim.Kind: the contract's own address, then the status.
-func (k *claims) Publish(ctx context.Context, s *ipclaim.Subject, lock *ipamv1.IPAddress) error {
+// Publish implements engine.Kind: the contract's own address, then the status.
+func (k *claims) Publish(ctx context.Context, s *engine.Subject, lock *ipamv1.IPAddress) error {
 	claim := s.Object.(*unstructured.Unstructured)
 	if err := k.createAddress(ctx, claim, lock); err != nil {
 		return err
@@ -169,8 +169,8 @@ func (k *claims) Publish(ctx context.Context, s *ipclaim.Subject, lock *ipamv1.I
 	return k.patchStatus(ctx, claim, before)
 }
 
-// Refuse implements ipclaim.Kind. A claim whose Cluster is missing is left alone altogether, as the contract demands.
-func (k *claims) Refuse(ctx context.Context, s *ipclaim.Subject, why allocate.Why, refusal allocate.Refuse) (bool, error) {
+// Refuse implements engine.Kind. A claim whose Cluster is missing is left alone altogether, as the contract demands.
+func (k *claims) Refuse(ctx context.Context, s *engine.Subject, why allocate.Why, refusal allocate.Refuse) (bool, error) {
 	if why == allocate.WhyClusterNotFound {
 		return false, nil
 	}
@@ -184,8 +184,8 @@ func (k *claims) Refuse(ctx context.Context, s *ipclaim.Subject, why allocate.Wh
 	return true, k.patchStatus(ctx, claim, before)
 }
 
-// Retract implements ipclaim.Kind: the contract's own address goes before its lock.
-func (k *claims) Retract(ctx context.Context, s *ipclaim.Subject, name string) error {
+// Retract implements engine.Kind: the contract's own address goes before its lock.
+func (k *claims) Retract(ctx context.Context, s *engine.Subject, name string) error {
 	key := types.NamespacedName{Namespace: s.Object.GetNamespace(), Name: name}
 	address := object(k.kinds.Address)
 	if err := k.live.Get(ctx, key, address); apierrors.IsNotFound(err) {

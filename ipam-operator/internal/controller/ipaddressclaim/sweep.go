@@ -16,7 +16,7 @@ import (
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
-	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
+	"github.com/muster-io/muster/ipam-operator/internal/engine"
 )
 
 // sweep removes the contract's own addresses that name a claim and that it does not have: it went away by force, or another replica made the address
@@ -102,5 +102,5 @@ func (k *claims) isHad(ctx context.Context, reader client.Reader, address *unstr
 	} else if err != nil {
 		return false, fmt.Errorf("reading IPAddress %s: %w", address.GetName(), err)
 	}
-	return ipclaim.ClaimKind(lock) == ClaimKind && lock.Spec.Claim.Name == key.Name, nil
+	return engine.ClaimKind(lock) == ClaimKind && lock.Spec.Claim.Name == key.Name, nil
 }

@@ -24,7 +24,7 @@ import (
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
-	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
+	"github.com/muster-io/muster/ipam-operator/internal/engine"
 	"github.com/muster-io/muster/ipam-operator/internal/space"
 )
 
@@ -38,7 +38,7 @@ const (
 type Controller struct {
 	kinds   Kinds
 	kind    *claims
-	claims  *ipclaim.Reconciler
+	claims  *engine.Reconciler
 	cache   cache.Cache
 	freed   chan event.GenericEvent
 	control controller.Controller
@@ -50,7 +50,7 @@ type Controller struct {
 // +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddresses,verbs=get;list;watch;create;update;patch;delete
 
 // New returns a Controller that serves claims with a Reconciler of their kind.
-func New(kinds Kinds, reconciler *ipclaim.Reconciler, c cache.Cache) *Controller {
+func New(kinds Kinds, reconciler *engine.Reconciler, c cache.Cache) *Controller {
 	kind := &claims{kinds: kinds, cache: c, live: reconciler.Live, client: reconciler.Client}
 	return &Controller{kinds: kinds, kind: kind, claims: reconciler, cache: c, freed: make(chan event.GenericEvent, 1024)}
 }
@@ -134,13 +134,13 @@ func (c *Controller) Claim() client.Object { return object(c.kinds.Claim) }
 
 // WatchClusters makes claims follow Clusters, from now on.
 func (c *Controller) WatchClusters(from cache.Cache, kind schema.GroupVersionKind) error {
-	return ipclaim.WatchKind(c.control, from, kind, capi.OnChange(func(ctx context.Context, cluster client.Object, q ipclaim.Queue) {
+	return engine.WatchKind(c.control, from, kind, capi.OnChange(func(ctx context.Context, cluster client.Object, q engine.Queue) {
 		c.claims.WakeHeld(cluster.GetNamespace(), q)
 		for _, req := range c.pending(ctx, cluster.GetNamespace(), client.MatchingFields{pendingInCluster: cluster.GetName()}) {
 			q.Add(req)
 		}
 		pools := &ipamv1.IPPoolList{}
-		err := from.List(ctx, pools, client.InNamespace(cluster.GetNamespace()), client.MatchingFields{ipclaim.PoolByCluster: cluster.GetName()})
+		err := from.List(ctx, pools, client.InNamespace(cluster.GetNamespace()), client.MatchingFields{engine.PoolByCluster: cluster.GetName()})
 		if err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Pools of a Cluster could not be listed from the cache")
 		}
@@ -154,7 +154,7 @@ func (c *Controller) WatchClusters(from cache.Cache, kind schema.GroupVersionKin
 
 // unpaused wakes the claims that a pool has held up.
 func (c *Controller) unpaused() handler.EventHandler {
-	return handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent, q ipclaim.Queue) {
+	return handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent, q engine.Queue) {
 		if capi.HoldChanged(e.ObjectOld, e.ObjectNew) {
 			c.claims.WakeHeld(e.ObjectNew.GetNamespace(), q)
 		}
@@ -197,7 +197,7 @@ func claimOf(_ context.Context, obj client.Object) []reconcile.Request {
 
 func claimOfLock(_ context.Context, obj client.Object) []reconcile.Request {
 	lock := obj.(*ipamv1.IPAddress)
-	if ipclaim.ClaimKind(lock) != ClaimKind {
+	if engine.ClaimKind(lock) != ClaimKind {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: lock.ClaimKey()}}
@@ -211,9 +211,9 @@ func Feed(index *space.Index, freed func(types.NamespacedName)) handler.EventHan
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, _ ipclaim.Queue) { observe(e.Object) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ ipclaim.Queue) { observe(e.ObjectNew) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ ipclaim.Queue) {
+		CreateFunc: func(_ context.Context, e event.CreateEvent, _ engine.Queue) { observe(e.Object) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ engine.Queue) { observe(e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ engine.Queue) {
 			record, _ := recordOf(e.Object.(*unstructured.Unstructured)) // also one of another provider, whose name stood in the way
 			for _, pool := range index.Forget(record.Key) {
 				freed(pool)

@@ -24,7 +24,7 @@ import (
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
-	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
+	"github.com/muster-io/muster/ipam-operator/internal/engine"
 	"github.com/muster-io/muster/ipam-operator/internal/space"
 )
 
@@ -81,7 +81,7 @@ func newShell(t *testing.T, v verifier, objects ...client.Object) *shell {
 			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
 		},
 	})
-	require.NoError(t, ipclaim.Indexes(t.Context(), indexes{builder}))
+	require.NoError(t, engine.Indexes(t.Context(), indexes{builder}))
 	s.client = builder.Build()
 	s.reconciler = New(Deps{
 		Client: s.client, Live: s.client, Clusters: capi.NewClusters(s.client), Verifier: v, Recorder: s.events,

@@ -15,7 +15,7 @@ import (
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
-	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
+	"github.com/muster-io/muster/ipam-operator/internal/engine"
 )
 
 // observation is what a pass over a pool rests on.
@@ -46,7 +46,7 @@ func (r *Reconciler) observe(ctx context.Context, pool *ipamv1.IPPool) (observat
 		external: r.External(client.ObjectKeyFromObject(pool)),
 	}
 	list := &ipamv1.IPAddressList{}
-	err := r.Client.List(ctx, list, client.InNamespace(pool.Namespace), client.MatchingFields{ipclaim.AddressByPool: pool.Name}, client.UnsafeDisableDeepCopy)
+	err := r.Client.List(ctx, list, client.InNamespace(pool.Namespace), client.MatchingFields{engine.AddressByPool: pool.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return o, fmt.Errorf("listing the addresses of IPPool %s: %w", client.ObjectKeyFromObject(pool), err)
 	}
@@ -71,14 +71,14 @@ func (o *observation) add(address *ipamv1.IPAddress) {
 	} else if prefix, perr := ip.Prefix(address.Spec.PrefixLength); err == nil && perr == nil {
 		o.prefixes[prefix] = struct{}{}
 	}
-	if released := ipclaim.ReleasedAt(address); !released.IsZero() {
+	if released := engine.ReleasedAt(address); !released.IsZero() {
 		o.cooling++
 		if free := released.Add(o.layout.CoolDown); o.nextFree.IsZero() || free.Before(o.nextFree) {
 			o.nextFree = free
 		}
 	}
 	claim := address.ClaimInPool()
-	if _, ok := o.holders[claim]; ok && ipclaim.ClaimKind(address) != ipamv1.IPClaimKind {
+	if _, ok := o.holders[claim]; ok && engine.ClaimKind(address) != ipamv1.IPClaimKind {
 		return
 	}
 	if address.Spec.Claim.Name != "" {

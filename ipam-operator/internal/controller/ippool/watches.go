@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
-	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
+	"github.com/muster-io/muster/ipam-operator/internal/engine"
 )
 
 // SetupWithManager starts the controller with the manager.
@@ -46,11 +46,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 // is handled later, so that many addresses make few writes.
 func (r *Reconciler) poolHandler() handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q ipclaim.Queue) {
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q engine.Queue) {
 			r.tellNeighbours(e.Object, q)
 			q.Add(request(client.ObjectKeyFromObject(e.Object)))
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q ipclaim.Queue) {
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q engine.Queue) {
 			r.tellNeighbours(e.ObjectNew, q)
 			req := request(client.ObjectKeyFromObject(e.ObjectNew))
 			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || len(e.ObjectOld.GetFinalizers()) != len(e.ObjectNew.GetFinalizers()) {
@@ -59,7 +59,7 @@ func (r *Reconciler) poolHandler() handler.EventHandler {
 				q.AddAfter(req, r.StatusInterval)
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q ipclaim.Queue) {
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q engine.Queue) {
 			name := client.ObjectKeyFromObject(e.Object)
 			for _, other := range r.near.set(name, nil) {
 				q.AddAfter(request(other), r.StatusInterval)
@@ -70,7 +70,7 @@ func (r *Reconciler) poolHandler() handler.EventHandler {
 }
 
 // tellNeighbours looks at the pools that a pool overlaps, or has overlapped: their conditions say so.
-func (r *Reconciler) tellNeighbours(pool client.Object, q ipclaim.Queue) {
+func (r *Reconciler) tellNeighbours(pool client.Object, q engine.Queue) {
 	for _, other := range r.near.set(client.ObjectKeyFromObject(pool), r.Layouts.Of(pool.(*ipamv1.IPPool))) {
 		q.AddAfter(request(other), r.StatusInterval)
 	}
@@ -78,18 +78,18 @@ func (r *Reconciler) tellNeighbours(pool client.Object, q ipclaim.Queue) {
 
 // addressHandler looks at the pool of an address a little later, so that many addresses make one write.
 func (r *Reconciler) addressHandler() handler.EventHandler {
-	later := func(obj client.Object, q ipclaim.Queue) {
+	later := func(obj client.Object, q engine.Queue) {
 		address := obj.(*ipamv1.IPAddress)
 		q.AddAfter(request(types.NamespacedName{Namespace: address.Namespace, Name: address.Spec.Pool.Name}), r.StatusInterval)
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q ipclaim.Queue) {
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q engine.Queue) {
 			if !e.IsInInitialList {
 				later(e.Object, q)
 			}
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q ipclaim.Queue) { later(e.ObjectNew, q) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q ipclaim.Queue) { later(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q engine.Queue) { later(e.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q engine.Queue) { later(e.Object, q) },
 	}
 }
 
@@ -104,9 +104,9 @@ func (r *Reconciler) Look(ctx context.Context, pool types.NamespacedName) {
 
 // WatchClusters makes pools follow Clusters, from now on.
 func (r *Reconciler) WatchClusters(c cache.Cache, kind schema.GroupVersionKind) error {
-	return ipclaim.WatchKind(r.control, c, kind, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, cluster client.Object) []reconcile.Request {
+	return engine.WatchKind(r.control, c, kind, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, cluster client.Object) []reconcile.Request {
 		pools := &ipamv1.IPPoolList{}
-		err := r.Client.List(ctx, pools, client.InNamespace(cluster.GetNamespace()), client.MatchingFields{ipclaim.PoolByCluster: cluster.GetName()})
+		err := r.Client.List(ctx, pools, client.InNamespace(cluster.GetNamespace()), client.MatchingFields{engine.PoolByCluster: cluster.GetName()})
 		if err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Pools of a Cluster could not be listed from the cache")
 		}

@@ -26,7 +26,7 @@ import (
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
-	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
+	"github.com/muster-io/muster/ipam-operator/internal/engine"
 )
 
 // Indexes of the cache.
@@ -167,7 +167,7 @@ func (r *Reconciler) waiting(kind schema.GroupKind, obj client.Object) []reconci
 
 // WatchClusters makes data follow Clusters, from now on.
 func (r *Reconciler) WatchClusters(c cache.Cache, kind schema.GroupVersionKind) error {
-	return ipclaim.WatchKind(r.control, c, kind, capi.OnChange(func(ctx context.Context, cluster client.Object, q ipclaim.Queue) {
+	return engine.WatchKind(r.control, c, kind, capi.OnChange(func(ctx context.Context, cluster client.Object, q engine.Queue) {
 		for _, template := range TemplatesOf(ctx, r.Client, cluster) {
 			for _, request := range r.by(ByTemplate)(ctx, &template) {
 				q.Add(request)
@@ -226,10 +226,10 @@ func IndexContract(ctx context.Context, indexer client.FieldIndexer, kind schema
 // again.
 func (r *Reconciler) WatchContract(c cache.Cache, kind schema.GroupVersionKind) error {
 	r.kinds.set(kind)
-	if err := ipclaim.WatchKind(r.control, c, kind, handler.EnqueueRequestsFromMapFunc(r.ofClaim(contractClaimKind))); err != nil {
+	if err := engine.WatchKind(r.control, c, kind, handler.EnqueueRequestsFromMapFunc(r.ofClaim(contractClaimKind))); err != nil {
 		return err
 	}
-	err := r.control.Watch(source.Func(func(_ context.Context, q ipclaim.Queue) error {
+	err := r.control.Watch(source.Func(func(_ context.Context, q engine.Queue) error {
 		for _, data := range r.waits.of(object{kind: contractClaimKind}) {
 			q.Add(reconcile.Request{NamespacedName: data})
 		}

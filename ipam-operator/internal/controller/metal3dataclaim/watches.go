@@ -20,8 +20,8 @@ import (
 
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
-	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/metal3data"
+	"github.com/muster-io/muster/ipam-operator/internal/engine"
 )
 
 // SetupWithManager starts the controller with the manager.
@@ -68,7 +68,7 @@ func (r *Reconciler) unfinished(ctx context.Context, options ...client.ListOptio
 
 // WatchClusters makes claims follow Clusters, from now on.
 func (r *Reconciler) WatchClusters(c cache.Cache, kind schema.GroupVersionKind) error {
-	return ipclaim.WatchKind(r.control, c, kind, capi.OnChange(func(ctx context.Context, cluster client.Object, q ipclaim.Queue) {
+	return engine.WatchKind(r.control, c, kind, capi.OnChange(func(ctx context.Context, cluster client.Object, q engine.Queue) {
 		wake := r.unfinished(ctx, metal3data.InCluster(cluster)...)
 		for _, template := range metal3data.TemplatesOf(ctx, r.Client, cluster) {
 			wake = append(wake, r.ofTemplate(ctx, &template)...)

@@ -30,8 +30,8 @@ import (
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
-	"github.com/muster-io/muster/ipam-operator/internal/controller/ipclaim"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/metal3data"
+	"github.com/muster-io/muster/ipam-operator/internal/engine"
 )
 
 // FieldOwner is the name that writes of this controller carry.
@@ -186,8 +186,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 		Named(name).
 		For(&infrav1.Metal3DataTemplate{}).
 		Watches(&infrav1.Metal3Data{}, handler.Funcs{
-			CreateFunc: func(_ context.Context, e event.CreateEvent, q ipclaim.Queue) { r.later(e.Object, q) },
-			DeleteFunc: func(_ context.Context, e event.DeleteEvent, q ipclaim.Queue) { r.later(e.Object, q) },
+			CreateFunc: func(_ context.Context, e event.CreateEvent, q engine.Queue) { r.later(e.Object, q) },
+			DeleteFunc: func(_ context.Context, e event.DeleteEvent, q engine.Queue) { r.later(e.Object, q) },
 		}).
 		WithOptions(controller.TypedOptions[reconcile.Request]{MaxConcurrentReconciles: 2, ReconciliationTimeout: time.Minute, EnableWarmup: new(true)}).
 		Build(r)
@@ -199,14 +199,14 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 }
 
 // later looks at the template of data after a while, so that much data makes few writes.
-func (r *Reconciler) later(data client.Object, q ipclaim.Queue) {
+func (r *Reconciler) later(data client.Object, q engine.Queue) {
 	template := data.(*infrav1.Metal3Data).Spec.Template.Name
 	q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: data.GetNamespace(), Name: template}}, r.StatusInterval)
 }
 
 // WatchClusters makes templates follow Clusters, from now on.
 func (r *Reconciler) WatchClusters(c cache.Cache, kind schema.GroupVersionKind) error {
-	return ipclaim.WatchKind(r.control, c, kind, capi.OnChange(func(ctx context.Context, cluster client.Object, q ipclaim.Queue) {
+	return engine.WatchKind(r.control, c, kind, capi.OnChange(func(ctx context.Context, cluster client.Object, q engine.Queue) {
 		for _, request := range metal3data.Requests(metal3data.TemplatesOf(ctx, r.Client, cluster)) {
 			q.Add(request)
 		}

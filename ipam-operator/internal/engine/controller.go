@@ -1,11 +1,11 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ipclaim gives every claim its address, and takes it back.
+// Package engine gives every claim of either kind its address, and takes it back. Controllers of claims, addresses, pools and network data rest on it.
 //
 // The name of the IPAddress object is the lock: it is made from the address, so that the API server lets one claim have
 // it. The status of the claim is written under the claim's resourceVersion, so that a claim has one address.
-package ipclaim
+package engine
 
 import (
 	"context"
