@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -73,18 +72,10 @@ type Deps struct {
 type Reconciler struct {
 	Deps
 	Releaser
-	waiting *waiting
-	seen    *firstSeen
-	written *written
+	records *records
 	held    *capi.Held
 	census  census
-	// letGo is the UIDs of the claims, by name, that this process took its finalizer off at the end: the cache shows them for a moment longer.
-	letGo sync.Map
-	freed *freed
-	// made is the UIDs of the addresses that this process made, by the names of their claims, until these have one.
-	made sync.Map
-	// unsure is the claims, by name, that may have an address: its creation got no answer, and the question neither.
-	unsure  sync.Map
+	freed   *freed
 	nudges  chan event.GenericEvent
 	onFree  []func(pool types.NamespacedName)
 	control controller.Controller
@@ -95,7 +86,7 @@ func New(deps Deps) *Reconciler {
 	r := &Reconciler{
 		Deps:     deps,
 		Releaser: Releaser{Writer: deps.Client, Reader: deps.Live, Count: deps.Metrics},
-		waiting:  newWaiting(), seen: newFirstSeen(), written: newWritten(), held: capi.NewHeld(), freed: newFreed(),
+		records:  newRecords(), held: capi.NewHeld(), freed: newFreed(),
 		nudges: make(chan event.GenericEvent, 1),
 	}
 	if r.Line == nil {
@@ -108,7 +99,7 @@ func New(deps Deps) *Reconciler {
 }
 
 // Waiting counts the claims that have no address, by reason.
-func (r *Reconciler) Waiting() map[allocate.Why]int { return r.waiting.count() }
+func (r *Reconciler) Waiting() map[allocate.Why]int { return r.records.count() }
 
 // +kubebuilder:rbac:groups=ipam.metal3.io,resources=ipclaims,verbs=get;list;watch;update;patch
 // +kubebuilder:rbac:groups=ipam.metal3.io,resources=ipclaims/status,verbs=get;update;patch
@@ -136,7 +127,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if subject == nil {
 		r.forget(req.NamespacedName)
 		r.held.Trust(req.NamespacedName)
-		r.written.drop(req.NamespacedName)
+		r.records.unwrite(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err := r.choosePool(ctx, subject); err != nil {
@@ -147,7 +138,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{RequeueAfter: wait}, nil
 		}
 	}
-	if r.written.isAhead(subject.Object) {
+	if r.records.isAhead(subject.Object) {
 		return ctrl.Result{}, nil // the event of what was written is on the way
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("IPPool", subject.Pool))

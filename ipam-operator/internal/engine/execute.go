@@ -34,7 +34,7 @@ func (r *Reconciler) execute(ctx context.Context, subject *Subject, decision all
 	case allocate.Nothing:
 		ctrl.LoggerFrom(ctx).V(1).Info("Nothing to do", "why", decision.Why)
 		if decision.Why == allocate.WhyPaused && subject.Claim.Bound == "" && !subject.Claim.Deleting {
-			r.waiting.set(subject.Key(), subject.UID(), decision.Why, allocate.Refuse{})
+			r.records.wait(subject.Key(), subject.UID(), decision.Why, allocate.Refuse{})
 			r.leaveLine(subject.UID())
 		} else {
 			r.forget(subject.Key())
@@ -60,7 +60,7 @@ func (r *Reconciler) create(ctx context.Context, subject *Subject, action alloca
 		r.giveUp(subject)
 		return false, fmt.Errorf("reading IPPool %s: %w", subject.Pool, err)
 	}
-	r.seen.mark(subject.Key(), r.Clock.Now())
+	r.records.mark(subject.Key(), r.Clock.Now())
 	if err := r.prepare(ctx, subject, action); err != nil {
 		r.giveUp(subject)
 		return false, err
@@ -69,12 +69,12 @@ func (r *Reconciler) create(ctx context.Context, subject *Subject, action alloca
 	err = r.Client.Create(ctx, address, client.FieldOwner(FieldOwner))
 	switch {
 	case err == nil:
-		r.made.Store(subject.Key(), address.UID)
+		r.records.edit(subject.Key(), func(known *record) { known.made = address.UID })
 	case apierrors.IsAlreadyExists(err) || isUnanswered(err):
 		holder, readErr := r.holder(ctx, address)
 		switch {
 		case readErr != nil:
-			r.unsure.Store(subject.Key(), subject)
+			r.records.edit(subject.Key(), func(known *record) { known.unsure = subject })
 			return false, errors.Join(fmt.Errorf("creating IPAddress %s: %w", address.Name, err), readErr)
 		case holder == nil && apierrors.IsAlreadyExists(err):
 			r.giveUp(subject)
@@ -270,8 +270,8 @@ func (r *Reconciler) publish(ctx context.Context, subject *Subject, address *ipa
 		return err
 	}
 	if !served {
-		r.written.note(subject.Object)
-		if since, ok := r.seen.take(subject.Key()); ok {
+		r.records.wrote(subject.Object)
+		if since, ok := r.records.since(subject.Key()); ok {
 			r.Metrics.Allocated(why, r.Clock.Since(since))
 		}
 		ctrl.LoggerFrom(ctx).Info("Claim has its address", "IPAddress", address.Name, "why", why)
@@ -313,7 +313,7 @@ func (r *Reconciler) setFinalizer(ctx context.Context, subject *Subject, on bool
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	err := r.Client.Patch(ctx, subject.Object, patch, client.FieldOwner(FieldOwner))
 	if err == nil {
-		r.written.note(subject.Object)
+		r.records.wrote(subject.Object)
 	}
 	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return client.IgnoreNotFound(err)
@@ -345,7 +345,7 @@ func (r *Reconciler) release(ctx context.Context, subject *Subject, action alloc
 		return err
 	}
 	if subject.Claim.Deleting {
-		r.letGo.Store(subject.Key(), subject.UID())
+		r.records.edit(subject.Key(), func(known *record) { known.letGo = subject.UID() })
 	}
 	if why == allocate.WhyNotServed {
 		ctrl.LoggerFrom(ctx).Info("Removed the finalizer of a claim that is not served")
@@ -356,14 +356,14 @@ func (r *Reconciler) release(ctx context.Context, subject *Subject, action alloc
 
 // isLetGo reports whether the finalizer of a claim that the cache still shows was removed: nothing is left to do for it, and a write would not find it.
 func (r *Reconciler) isLetGo(name types.NamespacedName, now *Subject) bool {
-	uid, ok := r.letGo.Load(name)
-	if !ok {
+	uid := r.records.of(name).letGo
+	if uid == "" {
 		return false
 	}
 	if now != nil && now.UID() == uid {
 		return true
 	}
-	r.letGo.Delete(name)
+	r.records.edit(name, func(known *record) { known.letGo = "" })
 	return false
 }
 
@@ -372,8 +372,8 @@ func (r *Reconciler) refuse(ctx context.Context, subject *Subject, refusal alloc
 	if subject.Foreign != "" {
 		refusal.Message = subject.Foreign
 	}
-	r.seen.mark(subject.Key(), r.Clock.Now())
-	subject.Told = func(refusal allocate.Refuse) bool { return r.waiting.told(subject.Key(), subject.UID(), refusal) }
+	r.records.mark(subject.Key(), r.Clock.Now())
+	subject.Told = func(refusal allocate.Refuse) bool { return r.records.told(subject.Key(), subject.UID(), refusal) }
 	wrote, err := r.Kind.Refuse(ctx, subject, why, refusal)
 	if err != nil {
 		return client.IgnoreNotFound(err)
@@ -383,9 +383,9 @@ func (r *Reconciler) refuse(ctx context.Context, subject *Subject, refusal alloc
 	} else {
 		r.leaveLine(subject.UID())
 	}
-	r.waiting.set(subject.Key(), subject.UID(), why, refusal)
+	r.records.wait(subject.Key(), subject.UID(), why, refusal)
 	if wrote {
-		r.written.note(subject.Object)
+		r.records.wrote(subject.Object)
 		ctrl.LoggerFrom(ctx).Info("Claim waits", "why", why, "message", refusal.Message)
 		r.Recorder.Eventf(subject.Object, nil, eventTypeWarning, string(why), "Allocate", "%s", refusal.Message)
 	}

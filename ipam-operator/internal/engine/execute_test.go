@@ -91,7 +91,7 @@ func TestCreationOfAnAddress(t *testing.T) {
 			assert.Equal(t, test.fails, err != nil, "%v", err)
 			assert.Equal(t, test.want, s.addresses())
 			s.shows(test.bound, test.says)
-			why, _ := s.reconciler.waiting.why(key("c"), "uid-c")
+			why, _ := s.reconciler.records.why(key("c"), "uid-c")
 			assert.Equal(t, test.waiting, why)
 			if test.heals != nil {
 				_, err := s.reconcile("c")

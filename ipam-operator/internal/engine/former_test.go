@@ -30,11 +30,11 @@ func TestAFormerClaimHoldsNoPlaceInTheQueue(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.client.Delete(t.Context(), former))
 	now := s.claim("c", func(c *ipamv1.IPClaim) { c.UID = "uid-of-another-life" })
-	s.reconciler.written.drop(key("c")) // the fake client begins to count again
+	s.reconciler.records.unwrite(key("c")) // the fake client begins to count again
 
 	_, err = s.reconcile("c")
 	require.NoError(t, err)
-	assert.Equal(t, 1, s.reconciler.waiting.position(key("c")))
+	assert.Equal(t, 1, s.reconciler.records.position(key("c")))
 	assert.Zero(t, s.reconciler.Line.Ahead(space.Queue{Pool: key("p")}, waiterOf(now)))
 
 	s.reconciler.forgetAddress(RecordOf(s.address("p-10-0-0-1", "10.0.0.1", "other")))
@@ -125,7 +125,7 @@ func TestAReleaseTakesTheWritesThatFinalizersForce(t *testing.T) {
 	writes = nil
 	s.reconciler.Kind = cachedKind{s.reconciler.Kind, behind}
 	for range 3 {
-		s.reconciler.written.drop(key("c")) // an API server gives what it removes no new resourceVersion
+		s.reconciler.records.unwrite(key("c")) // an API server gives what it removes no new resourceVersion
 		_, err = s.reconcile("c")
 		require.NoError(t, err)
 	}
@@ -133,7 +133,7 @@ func TestAReleaseTakesTheWritesThatFinalizersForce(t *testing.T) {
 
 	s.reconciler.Kind = IPClaims(s.client, s.client, "")
 	s.claim("c", func(c *ipamv1.IPClaim) { c.UID = "uid-of-another-life" })
-	s.reconciler.written.drop(key("c")) // the fake client begins to count again
+	s.reconciler.records.unwrite(key("c")) // the fake client begins to count again
 	_, err = s.reconcile("c")
 	require.NoError(t, err)
 	assert.NotNil(t, s.get("c").Status.Address, "a claim that is made again is served")

@@ -103,7 +103,7 @@ func (r *Reconciler) takeOver(ctx context.Context, subject *Subject, kept alloca
 		if err := r.Client.Patch(ctx, subject.Object, patch, client.FieldOwner(FieldOwner)); err != nil {
 			return fmt.Errorf("writing the former address of %s %s: %w", subject.Kind, subject.Key(), err)
 		}
-		r.written.note(subject.Object)
+		r.records.wrote(subject.Object)
 	}
 	ctrl.LoggerFrom(ctx).Info("Returned the address of a former claim of the same name", "IPAddress", kept.Name)
 	return r.Release(ctx, subject.Pool.Namespace, kept, true, string(allocate.WhyRestored))

@@ -104,7 +104,7 @@ var errUndecided = errors.New("another replica decides about the address")
 
 // mayBeReturned reports whether another replica has just made an address of a claim and may give it back yet: the status must not name it then.
 func (r *Reconciler) mayBeReturned(subject *Subject, address *ipamv1.IPAddress) bool {
-	if made, ok := r.made.Load(subject.Key()); ok && made == address.UID {
+	if r.records.of(subject.Key()).made == address.UID {
 		return false
 	}
 	return r.Clock.Since(address.CreationTimestamp.Time) < reconcileTimeout
@@ -135,7 +135,7 @@ func (r *Reconciler) returnOverQuota(ctx context.Context, subject *Subject, addr
 	if err := r.Release(ctx, address.Namespace, addressOf(address), true, string(allocate.WhyQuota)); err != nil {
 		return false, err
 	}
-	r.made.Delete(subject.Key()) // the cache may show it for a moment longer
+	r.records.edit(subject.Key(), func(known *record) { known.made = "" }) // the cache may show it for a moment longer
 	decision := allocate.QuotaExceeded(subject.Pool.String(), subject.Claim.Tenant, limit)
 	return true, r.refuse(ctx, subject, decision.Action.(allocate.Refuse), decision.Why)
 }

@@ -94,7 +94,7 @@ func (r *Reconciler) leaveAddress(record space.Record, claim types.UID) {
 
 // giveUp ends the attempt of a claim to get an address: nothing was written, or an object stands for the address.
 func (r *Reconciler) giveUp(subject *Subject) {
-	r.unsure.Delete(subject.Key())
+	r.records.edit(subject.Key(), func(known *record) { known.unsure = nil })
 	if r.Index.GiveUp(subject.UID()) {
 		r.Deps.Freed(subject.Pool)
 	}
@@ -104,16 +104,11 @@ func (r *Reconciler) giveUp(subject *Subject) {
 // all, the watch shows it. Where another claim has the name by now, both may have come between two passes.
 func (r *Reconciler) giveUpFormer(name types.NamespacedName, now *Subject) {
 	if now != nil {
-		if former, ok := r.waiting.former(name, now.UID()); ok {
-			r.seen.take(name)
+		if former, ok := r.records.former(name, now.UID()); ok {
 			r.leaveLine(former)
 		}
 	}
-	known, ok := r.unsure.Load(name)
-	if !ok {
-		return
-	}
-	if former := known.(*Subject); now == nil || now.UID() != former.UID() {
+	if former := r.records.of(name).unsure; former != nil && (now == nil || now.UID() != former.UID()) {
 		r.giveUp(former)
 	}
 }
@@ -149,7 +144,7 @@ func (r *Reconciler) wake(ctx context.Context, pool types.NamespacedName, addres
 	for i := range pending {
 		claim := &pending[i]
 		key := client.ObjectKeyFromObject(claim)
-		switch why, known := r.waiting.why(key, claim.UID); {
+		switch why, known := r.records.why(key, claim.UID); {
 		case !claim.DeletionTimestamp.IsZero(): // it gives an address back and needs none
 		case r.Index.IsServed(claim.UID):
 		case !known || isFor(claim, layout, addresses):
@@ -184,7 +179,7 @@ const tellAgain = 5 * time.Second
 
 // hasMoved reports whether a waiting claim stands at another position of the queue than its status says.
 func (r *Reconciler) hasMoved(pool types.NamespacedName, claim client.Object) bool {
-	told := r.waiting.position(client.ObjectKeyFromObject(claim))
+	told := r.records.position(client.ObjectKeyFromObject(claim))
 	return told > 0 && told != min(r.Line.Ahead(queueOf(pool, claim), waiterOf(claim)), allocate.ToldPositions)+1
 }
 
@@ -220,7 +215,7 @@ func (r *Reconciler) isNext(pool types.NamespacedName, claim client.Object) bool
 
 // Helps reports whether a waiting claim is to look again when its pool has addresses to give: it is one of the oldest, or waits for something else.
 func (r *Reconciler) Helps(pool types.NamespacedName, claim client.Object) bool {
-	why, known := r.waiting.why(client.ObjectKeyFromObject(claim), claim.GetUID())
+	why, known := r.records.why(client.ObjectKeyFromObject(claim), claim.GetUID())
 	if !claim.GetDeletionTimestamp().IsZero() {
 		return false
 	}

@@ -47,14 +47,14 @@ func TestAsManyClaimsAreWokenAsAddressesAreFree(t *testing.T) {
 		claim := s.claim(fmt.Sprintf("c%d", i), func(c *ipamv1.IPClaim) {
 			c.CreationTimestamp.Time = epoch.Add(-time.Duration(i) * time.Minute) // the last one is the oldest
 		})
-		s.reconciler.waiting.set(key(claim.Name), claim.UID, allocate.WhyExhausted, allocate.Refuse{})
+		s.reconciler.records.wait(key(claim.Name), claim.UID, allocate.WhyExhausted, allocate.Refuse{})
 		s.reconciler.Line.Enter(space.Queue{Pool: key("p")}, waiterOf(claim))
 		claims = append(claims, claim)
 	}
 	leaving := s.claim("leaving", func(c *ipamv1.IPClaim) { c.Finalizers = append(c.Finalizers, "example.com/kept") })
 	require.NoError(t, s.client.Delete(t.Context(), leaving)) // it needs no address
-	s.reconciler.waiting.set(key("c4"), claims[4].UID, allocate.WhyRefused, allocate.Refuse{})
-	s.reconciler.waiting.drop(key("c1"))
+	s.reconciler.records.wait(key("c4"), claims[4].UID, allocate.WhyRefused, allocate.Refuse{})
+	s.reconciler.records.serve(key("c1"))
 	s.reconciler.Line.Leave(claims[1].UID)
 	s.reconciler.Line.Leave(claims[4].UID)
 	q := newQueue(t)
@@ -106,7 +106,7 @@ func TestAServedClaimTakesNoTurn(t *testing.T) {
 			}
 			for _, name := range []string{"first", "second"} {
 				claim := s.claim(name)
-				s.reconciler.waiting.set(key(name), claim.UID, allocate.WhyExhausted, allocate.Refuse{})
+				s.reconciler.records.wait(key(name), claim.UID, allocate.WhyExhausted, allocate.Refuse{})
 				s.reconciler.Line.Enter(space.Queue{Pool: key("p")}, waiterOf(claim))
 			}
 			free("10.0.0.1")
@@ -130,7 +130,7 @@ func TestAClaimThatAsksForTheAddressIsWoken(t *testing.T) {
 				c.Annotations = map[string]string{ipamv1.RequestedAddressAnnotation: map[string]string{"asks": "10.0.0.2", "asks-for-another": "10.0.0.3"}[name]}
 			}
 		})
-		s.reconciler.waiting.set(key(name), claim.UID, allocate.WhyRefused, allocate.Refuse{})
+		s.reconciler.records.wait(key(name), claim.UID, allocate.WhyRefused, allocate.Refuse{})
 	}
 	q := newQueue(t)
 	s.reconciler.free(key("p"), netip.MustParseAddr("10.0.0.2"))
