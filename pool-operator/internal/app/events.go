@@ -16,8 +16,8 @@ import (
 // longestDelayOfEvents is for how long an event waits for claims at most.
 const longestDelayOfEvents = 3 * time.Second
 
-// eventsAfter lets events wait while claims are being served. Each claim and each cluster has an event of its own, which would take a share of the API server from claims although no one
-// waits for it: the recorder writes them in the background.
+// eventsAfter lets events wait while claims are being served. The recorder writes them in the background, and each claim and each cluster has one: together they would take a share of the
+// API server from claims.
 func eventsAfter(claims clusterpool.Priority) transport.WrapperFunc {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
