@@ -103,7 +103,7 @@ func (m *Real) Load(ctx context.Context, wanted agentproto.BootArtifactsArgs) er
 		if err != nil {
 			return fmt.Errorf("keeping the %s: %w", part.name, err)
 		}
-		file := os.NewFile(uintptr(fd), part.name) //nolint:gosec // a descriptor is small and positive
+		file := os.NewFile(uintptr(fd), part.name)
 		files = append(files, file)
 		if err := fetch(ctx, m.Client, part.address, part.sum, file); err != nil {
 			return fmt.Errorf("downloading the %s of the discovery image: %w", part.name, err)

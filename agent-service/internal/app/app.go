@@ -143,10 +143,6 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	var kept transaction.Store = db
-	if o.through != nil {
-		kept = o.through(db)
-	}
 	programs, err := newPrograms(o.AgentDirectory)
 	if err != nil {
 		return nil, err
@@ -173,7 +169,7 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	}
 	options.CheckImage = func(e *domain.InfraEnv) error { return discovery.check(e) }
 	options.Join, options.AgentSum = joiner, programs.checksum
-	svc := service.New(kept, options)
+	svc := service.New(o.throughFaults(db), options)
 	if authority, err = token.New(token.Options{Key: key, Generations: svc}); err != nil {
 		return nil, fmt.Errorf("preparing tokens: %w", err)
 	}
@@ -200,6 +196,14 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 		mux.Handle(console.Base+"/", screens)
 	}
 	return &parts{service: svc, handler: mux, discovery: discovery, instruments: instruments, requests: requests, tokens: tokens}, nil
+}
+
+// throughFaults is the store, with the faults that tests inject.
+func (o *Options) throughFaults(db *store.Store) transaction.Store {
+	if o.through != nil {
+		return o.through(db)
+	}
+	return db
 }
 
 // service are the options of the service that flags and files state.

@@ -66,7 +66,7 @@ func TestAMachineThatCannotComeBackSaysWhatToDo(t *testing.T) {
 	agent := c.agent(m)
 	deployment, _ := c.takesNodes()
 	c.bind(agent, deployment)
-	assert.NoError(t, c.user.Delete(t.Context(), deployment))
+	require.NoError(t, c.user.Delete(t.Context(), deployment))
 	c.gone(deployment)
 	c.says(agent, agentv1.ConditionReleased, agentv1.ReasonWaitingForUser)
 	c.says(agent, agentv1.ConditionBound, agentv1.ReasonUnbindingPendingUserAction)

@@ -42,7 +42,7 @@ func (d Departure) Depart(ctx context.Context, cluster kubernetes.Interface, now
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return false, "", fmt.Errorf("reading Node %s: %w", d.NodeName, err)
-	case node.CreationTimestamp.Time.After(d.Since):
+	case node.CreationTimestamp.After(d.Since):
 		note = fmt.Sprintf("The Node %s was made after the release began: it is another host's, and stays", d.NodeName)
 	default:
 		left, err := d.drain(ctx, cluster, node)

@@ -124,7 +124,7 @@ func (r *Reconciler) leaving(ctx context.Context) (keys []domain.HostKey, err er
 		if len(found.Items) < page {
 			return keys, nil
 		}
-		filter.Page.Offset += page
+		filter.Offset += page
 	}
 }
 
