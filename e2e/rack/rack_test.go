@@ -336,7 +336,7 @@ func TestAnUnregisteredMachineBecomesANodeOfAClaimedCluster(t *testing.T) {
 	r.see(agent, "the machine restarts", func() bool { return agent.Status.DebugInfo.State == "reclaiming-rebooting" })
 	r.comesBack(agent)
 	r.scale(machines, 1)
-	r.see(machines, "the MachinePool is Ready again", func() bool { return hivev1.IsConditionTrue(machines.Status.Conditions, hivev1.MachinePoolReady) })
+	r.see(machines, "the MachinePool is Ready again", func() bool { return machines.Status.ReadyReplicas == 1 })
 
 	require.NoError(t, r.user.Delete(t.Context(), claim))
 	r.machine.Until(r, "the cluster is gone", func() error {
