@@ -95,6 +95,9 @@ release: ## Write a release to dist/: images, charts, manifests, SBOMs, licences
 airgap: ## Pack dist/ into one archive for a network without access to the Internet.
 	@hack/airgap
 
+site: ## Write the documentation as a site, which needs no network, to site/ (needs mkdocs).
+	@mkdocs build --quiet
+
 # A version of a chart is a semantic one, which the description of a commit is not.
 CHART_VERSION := $(shell case "$(VERSION)" in (v[0-9]*.[0-9]*.[0-9]*) echo "$(VERSION)";; (*) echo "v0.0.0-dev-$(VERSION)";; esac)
 
@@ -220,5 +223,5 @@ help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo; echo "  test-<module> tests one module; bench-<pool|ipam|discovery|agent> runs its benchmarks."
 
-.PHONY: force release airgap demo scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible node-image node-image-if-possible images test test-boot test-node rack test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
+.PHONY: force site release airgap demo scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible node-image node-image-if-possible images test test-boot test-node rack test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
 	$(addprefix test-,$(filter-out e2e,$(MODULES))) $(addprefix journeys-,e2e $(ALONE)) $(addprefix bench-,$(BENCHES))
