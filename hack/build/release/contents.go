@@ -157,7 +157,7 @@ func (s Sources) debian() ([]Package, error) {
 		common := regexp.MustCompile(`/usr/share/common-licenses/[A-Za-z0-9.-]*[A-Za-z0-9]`)
 		if text, err := os.ReadFile(file); err == nil { // what it refers to is part of it
 			for _, path := range slices.Compact(slices.Sorted(slices.Values(common.FindAllString(string(text), -1)))) {
-				if _, err := os.Stat(path); err == nil {
+				if _, err := os.Stat(path); err == nil { //nolint:gosec // the pattern holds it below common-licenses
 					licences = append(licences, path)
 				}
 			}
@@ -211,7 +211,7 @@ func WriteLicences(dir string, packages []Package) error {
 				return fmt.Errorf("reading a licence of %s: %w", p.Name, err)
 			}
 			to := filepath.Join(dir, name, filepath.Base(from))
-			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil { //nolint:gosec // everyone may read it
 				return err
 			}
 			if err := os.WriteFile(to, text, 0o644); err != nil { //nolint:gosec // everyone may read it
@@ -220,7 +220,7 @@ func WriteLicences(dir string, packages []Package) error {
 			list.WriteString("  " + name + "/" + filepath.Base(from) + "\n")
 		}
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // everyone may read it
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, "SOURCES.txt"), []byte(Offer), 0o644); err != nil { //nolint:gosec // everyone may read it

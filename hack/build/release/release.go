@@ -5,6 +5,7 @@ package release
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,9 +35,7 @@ func (b Build) Write(dist string, images []Image, from Sources) error {
 		if err := put(statement, dist, "provenance", image.Name+".intoto.json"); err != nil {
 			return err
 		}
-		for key, p := range packages {
-			all[key] = p
-		}
+		maps.Copy(all, packages)
 	}
 	return WriteLicences(filepath.Join(dist, "licences"), values(all))
 }
@@ -73,7 +72,7 @@ func values(packages map[string]Package) []Package {
 
 func put(content []byte, path ...string) error {
 	file := filepath.Join(path...)
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // everyone may read it
 		return err
 	}
 	return os.WriteFile(file, append(content, '\n'), 0o644) //nolint:gosec // everyone may read it

@@ -63,7 +63,7 @@ func run(ctx context.Context, args []string) error {
 }
 
 func notes(version, changelog string) error {
-	text, err := os.ReadFile(changelog)
+	text, err := os.ReadFile(changelog) //nolint:gosec // the user names it
 	if err != nil {
 		return err
 	}
