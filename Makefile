@@ -132,6 +132,12 @@ test-node: prerequisites controlplane node-image ## Boot the node image, emulate
 	@go -C hack/containerd test -ldflags=-w ./cmd/...
 	@MUSTER_NODE_TESTS=1 go -C agent-service test -ldflags=-w -count=1 -timeout=40m -v ./nodeboot/...
 
+test-ipmi: prerequisites controlplane ## Switch machines, emulated by QEMU, through a real Ironic and real IPMI controllers.
+	@MUSTER_IPMI_TESTS=1 go -C discovery-operator test -ldflags=-w -count=1 -timeout=30m -v -run IPMI ./internal/app
+
+test-current-ironic: ## Run the contract of discovery-operator on the Ironic of another release of Debian (IRONIC_SUITE), as root.
+	@IRONIC_SUITE=$(or $(IRONIC_SUITE),trixie) go -C discovery-operator test -ldflags=-w -count=1 -timeout=40m -v -run Ironic ./internal/contract
+
 rack: prerequisites controlplane scheduler build live-image node-image ## A machine, emulated by QEMU, becomes a node of a claimed cluster.
 	@MUSTER_RACK_TESTS=1 go -C e2e test -ldflags=-w -count=1 -timeout=40m -v ./rack/...
 
@@ -223,5 +229,5 @@ help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo; echo "  test-<module> tests one module; bench-<pool|ipam|discovery|agent> runs its benchmarks."
 
-.PHONY: force site release airgap demo scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible node-image node-image-if-possible images test test-boot test-node rack test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
+.PHONY: force site release airgap demo scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible node-image node-image-if-possible images test test-boot test-node test-current-ironic test-ipmi rack test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
 	$(addprefix test-,$(filter-out e2e,$(MODULES))) $(addprefix journeys-,e2e $(ALONE)) $(addprefix bench-,$(BENCHES))
