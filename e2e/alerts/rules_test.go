@@ -78,8 +78,11 @@ var cases = map[string]firing{
 	}, "30m", ippool},
 	"IPAMClaimsWaiting":      {"ipam-operator", map[string]string{`ipam_claims_waiting{reason="PoolExhausted"}`: "3+0x60"}, "50m", map[string]string{"reason": "PoolExhausted"}},
 	"IPAMNetworkDataWaiting": {"ipam-operator", map[string]string{`ipam_network_data_waiting{reason="NoPool"}`: "3+0x60"}, "50m", map[string]string{"reason": "NoPool"}},
-	"PoolOperatorDown":       down("pool-operator"),
-	"PoolOperatorFailing":    failing("pool-operator"),
+	"IPAMInventoryFailing": {"ipam-operator", map[string]string{
+		`ipam_inventory_requests_total{operation="list",result="error"}`: "0+1x60", `ipam_inventory_requests_total{operation="list",result="success"}`: "7+0x60",
+	}, "40m", map[string]string{"operation": "list"}},
+	"PoolOperatorDown":    down("pool-operator"),
+	"PoolOperatorFailing": failing("pool-operator"),
 	"PoolClustersBroken": {"pool-operator", map[string]string{
 		`pool_operator_pool_clusters{clusterpool_namespace="team",clusterpool_name="p",state="broken"}`: "1+0x60",
 	}, "30m", pool},
