@@ -129,7 +129,7 @@ func (p *pass) contents(a poolplan.CreateCluster) ([]client.Object, error) {
 		gvk := install.GroupVersionKind()
 		cd.Spec.ClusterInstallRef = &hivev1.ClusterInstallLocalReference{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Name: a.Namespace}
 	}
-	// Before the ClusterDeployment, as all else: whoever sees it sees how many machines it waits for.
+	// Before the ClusterDeployment, as all else: a replica that sees it sees how many machines it waits for.
 	objects = append(objects, newMachinePools(p.pool, a.Namespace)...)
 	return append(objects, cd), nil
 }
