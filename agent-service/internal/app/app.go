@@ -188,14 +188,23 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 		return nil, fmt.Errorf("preparing REST: %w", err)
 	}
 	mux.Handle("/", handler)
-	if o.Console {
-		screens, err := console.New(console.Options{API: handler, Key: key.Seed(), HTTPS: strings.HasPrefix(o.BaseURL, "https://") || o.TLSCertificate != "", Log: log})
-		if err != nil {
-			return nil, fmt.Errorf("preparing the console: %w", err)
-		}
-		mux.Handle(console.Base+"/", screens)
+	if err := o.mountConsole(mux, handler, key.Seed(), log); err != nil {
+		return nil, err
 	}
 	return &parts{service: svc, handler: mux, discovery: discovery, instruments: instruments, requests: requests, tokens: tokens}, nil
+}
+
+// mountConsole serves the screens, where that is asked for, as a client of REST.
+func (o *Options) mountConsole(mux *http.ServeMux, rest http.Handler, key []byte, log *zap.Logger) error {
+	if !o.Console {
+		return nil
+	}
+	screens, err := console.New(console.Options{API: rest, Key: key, HTTPS: strings.HasPrefix(o.BaseURL, "https://") || o.TLSCertificate != "", Log: log})
+	if err != nil {
+		return fmt.Errorf("preparing the console: %w", err)
+	}
+	mux.Handle(console.Base+"/", screens)
+	return nil
 }
 
 // throughFaults is the store, with the faults that tests inject.

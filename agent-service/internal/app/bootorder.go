@@ -4,6 +4,8 @@
 package app
 
 import (
+	"io"
+	"net"
 	"net/http"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
@@ -14,6 +16,8 @@ const (
 	bootOrderPath = "/boot-order/"
 	// bootOrderControl is the type of scripts that send a machine there.
 	bootOrderControl = "boot-order-control"
+	// discoveryImageAlways is the type of scripts that boot the discovery image, whatever the machine is.
+	discoveryImageAlways = "discovery-image-always"
 	// bootOrderSpec is the same as the spec of an InfraEnv writes it.
 	bootOrderSpec = "BootOrderControl"
 	// bootDisk lets the firmware go on with its next device.
@@ -36,15 +40,17 @@ func scriptType(env *domain.InfraEnv) string {
 	return ""
 }
 
-// bootOrder is what a machine with this MAC boots. iPXE puts the MAC of the interface that it booted from into the address.
-func (d *discovery) bootOrder(infraEnvID, short, mac string) []byte {
-	switch {
-	case mac == "":
-		return []byte("#!ipxe\nchain " + d.scriptURL(short, bootOrderControl) + "?mac=${netX/mac}\n")
-	case d.envs.BootsFromDisk(infraEnvID, mac):
-		return []byte(bootDisk)
+// askAgain sends a machine back with the MAC of the interface that it booted from, which iPXE puts into the address.
+func (d *discovery) askAgain(short string) string {
+	return "#!ipxe\nchain " + d.scriptURL(short, bootOrderControl) + "?mac=${netX/mac}\n"
+}
+
+// bootOrder is what a machine with this MAC boots: its disk, or, as one that is not known, the discovery image.
+func (d *discovery) bootOrder(infraEnvID, short, mac string) string {
+	if address, err := net.ParseMAC(mac); err == nil && d.envs.BootsFromDisk(infraEnvID, address.String()) {
+		return bootDisk
 	}
-	return []byte("#!ipxe\nchain " + d.scriptURL(short, "") + "\n")
+	return "#!ipxe\nchain " + d.scriptURL(short, "") + "\n"
 }
 
 // serveBootOrder answers a machine.
@@ -61,5 +67,9 @@ func (d *discovery) serveBootOrder(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(d.bootOrder(scope.InfraEnvID, key, r.URL.Query().Get("mac")))
+	script := d.askAgain(key)
+	if query := r.URL.Query(); query.Has("mac") {
+		script = d.bootOrder(scope.InfraEnvID, key, query.Get("mac"))
+	}
+	_, _ = io.WriteString(w, script)
 }

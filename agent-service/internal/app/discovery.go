@@ -236,8 +236,11 @@ func (d *discovery) File(ctx context.Context, env *domain.InfraEnv, file httpapi
 		if err != nil {
 			return nil, fmt.Errorf("making the address of the image: %w", err)
 		}
+		if file.MAC != "" && file.ScriptType != discoveryImageAlways {
+			return []byte(d.bootOrder(env.ID, short, file.MAC)), nil
+		}
 		if file.ScriptType == bootOrderControl {
-			return d.bootOrder(env.ID, short, file.MAC), nil
+			return []byte(d.askAgain(short)), nil
 		}
 		return d.script(ctx, short)
 	}

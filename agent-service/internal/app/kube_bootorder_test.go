@@ -52,6 +52,8 @@ func TestAMachineThatBootsFromTheNetworkAsksWhetherItBootsItsDisk(t *testing.T) 
 	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = nil })
 	require.Eventually(t, func() bool { return strings.Contains(chain(mac), "\nkernel ") }, kubePatience, 50*time.Millisecond, "a machine that was freed boots the discovery image")
 
+	// A machine whose firmware says no MAC is not sent round in circles.
+	assert.Contains(t, chain(""), "\nkernel ")
 	answer, _ := get(t, c.base+bootOrderPath+"forged/ipxe-script?mac="+mac)
 	assert.Equal(t, http.StatusNotFound, answer.StatusCode)
 }

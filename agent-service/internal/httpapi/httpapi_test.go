@@ -595,11 +595,11 @@ func TestChangesAreStreamedThatOneMaySee(t *testing.T) {
 		request.Header.Set("Authorization", who["Authorization"])
 		response, err := w.server.Client().Do(request)
 		require.NoError(t, err)
+		t.Cleanup(func() { _ = response.Body.Close() })
 		require.Equal(t, "text/event-stream", response.Header.Get("Content-Type"))
 		found := make(chan string, 1000)
 		go func() {
 			defer close(found)
-			defer response.Body.Close() //nolint:errcheck // it is only read
 			for lines := bufio.NewScanner(response.Body); lines.Scan(); {
 				if strings.HasPrefix(lines.Text(), "event:") {
 					found <- lines.Text()

@@ -253,13 +253,8 @@ func AfterReboot(s Stage) bool {
 // BootsFromDisk is true for a host whose disk holds the system that it is to run: the one that was just written, or an installed one. One whose installation
 // failed, or that is released, boots the discovery image.
 func BootsFromDisk(state State, stage Stage) bool {
-	switch state {
-	case Installed, AddedToExistingCluster:
-		return true
-	case Installing, InstallingInProgress, InstallingPendingUserAction:
-		return AfterReboot(stage)
-	}
-	return false
+	return slices.Contains([]State{Installed, AddedToExistingCluster}, state) ||
+		slices.Contains([]State{Installing, InstallingInProgress, InstallingPendingUserAction}, state) && AfterReboot(stage)
 }
 
 // Percentage is how much of an installation is done when a stage begins.

@@ -278,7 +278,7 @@ func TestNoMachineIsInTwoPools(t *testing.T) {
 	n := &nodes{}
 	for range 3 {
 		r.replica(n, func(do func() error) error {
-			switch rand.IntN(20) { //nolint:gosec // a simulation
+			switch rand.IntN(20) {
 			case 0:
 				crashes.Add(1)
 				return errCrash
