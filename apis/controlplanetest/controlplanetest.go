@@ -77,8 +77,7 @@ func Start(t testing.TB, options ...Option) *rest.Config {
 func Kubeconfig(t testing.TB) string {
 	t.Helper()
 	kubeconfig, err := shared()
-	var missing *missingError
-	if errors.As(err, &missing) {
+	if missing, is := errors.AsType[*missingError](err); is {
 		needtest.NoError(t, missing)
 	}
 	if err != nil {

@@ -96,7 +96,7 @@ type Machine struct {
 func PowerOn(t testing.TB, hardware Hardware) *Machine {
 	t.Helper()
 	monitor := filepath.Join(t.TempDir(), "monitor")
-	return &Machine{programtest.Start(t, exec.CommandContext(context.Background(), "qemu-system-x86_64", hardware.arguments(t, monitor)...)), monitor}
+	return &Machine{programtest.Start(t, exec.CommandContext(context.WithoutCancel(t.Context()), "qemu-system-x86_64", hardware.arguments(t, monitor)...)), monitor}
 }
 
 func (h Hardware) arguments(t testing.TB, monitor string) []string {

@@ -54,7 +54,7 @@ func TestADeploymentInARealIronic(t *testing.T) {
 		require.True(t, t.Run(name, run), "the rest rests on it")
 	}
 	step("a machine whose agent is away is one clear sentence", func(t *testing.T) {
-		w.patch(h, patch("0"+hex.EncodeToString(sum[1:])))
+		w.patch(h, patch("00"+hex.EncodeToString(sum[1:])))
 		slow.sees(t, "the agent is away", func(h *metal3v1.BareMetalHost) bool { return w.tells(h, "restart the machine") })
 		assert.Equal(t, hoststate.ManualDriver, slow.node(t).Driver)
 		assert.Equal(t, uuid, h.Status.Provisioning.ID)
