@@ -327,7 +327,8 @@ type machine struct {
 	*agent.Generated
 	mu    sync.Mutex
 	polls int
-	steps map[api.StepType]int
+	// steps are the ids of the steps that it got, by type.
+	steps map[api.StepType]map[string]bool
 	// images is the answer about images before an installation, nil for the machine's own.
 	images func(ctx context.Context) (any, error)
 	stop   func()
@@ -359,10 +360,11 @@ func (m *machine) answers(images func(ctx context.Context) (any, error)) {
 	m.images = images
 }
 
+// told is how many different steps of a type the machine got. A service may repeat one until it has the reply.
 func (m *machine) told(step api.StepType) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.steps[step]
+	return len(m.steps[step])
 }
 
 func (m *machine) polled() int {
@@ -384,13 +386,16 @@ func (c *cluster) bootWith(infraEnvID, token string, number int, interval time.D
 	http := &http.Client{Transport: transport}
 	connection, err := agent.NewConnection(c.base, uuid.MustParse(infraEnvID), token, http)
 	require.NoError(c, err)
-	m := &machine{Generated: &agent.Generated{Seed: c.namespace, Number: number, Client: http, Connection: connection, Reside: c.reside}, steps: map[api.StepType]int{}}
+	m := &machine{Generated: &agent.Generated{Seed: c.namespace, Number: number, Client: http, Connection: connection, Reside: c.reside}, steps: map[api.StepType]map[string]bool{}}
 	told := func(_ uuid.UUID, steps []api.Step, _ time.Duration) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.polls++
 		for _, step := range steps {
-			m.steps[step.StepType]++
+			if m.steps[step.StepType] == nil {
+				m.steps[step.StepType] = map[string]bool{}
+			}
+			m.steps[step.StepType][step.StepID] = true
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -255,7 +255,7 @@ var errCrash = errors.New("the process died here")
 
 // Three replicas that all believe to lead bind many machines to many pools. Each write may be the last of a process: it is not done, or its answer is lost.
 func TestNoMachineIsInTwoPools(t *testing.T) {
-	pools, agents := 200, 500
+	pools, agents := fleetPools, fleetAgents
 	if testing.Short() {
 		t.Skip("many objects are made")
 	}
