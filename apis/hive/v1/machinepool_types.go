@@ -88,7 +88,7 @@ type AgentBareMetalMachinePool struct {
 	Minimum *MachineMinimum `json:"minimum,omitempty"`
 
 	// spreadBy is the key of a label of Agents, such as topology.example.com/rack: machines are taken from the value of which the pool has the fewest.
-	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="write the key of a label, such as 'topology.example.com/rack'"
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')`,message="write the key of a label, such as 'topology.example.com/rack'"
 	// +kubebuilder:validation:MaxLength=317
 	// +optional
 	SpreadBy string `json:"spreadBy,omitempty"`

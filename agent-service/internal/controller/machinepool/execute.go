@@ -223,10 +223,16 @@ func (r *Reconciler) release(ctx context.Context, seen *snapshot, err error) (ct
 		}
 	}
 	for i := range seen.machines {
-		if seen.machines[i].Mine {
-			if err := r.change(ctx, seen, seen.machines[i].Name, forget); err != nil {
-				return ctrl.Result{}, err
-			}
+		if !seen.machines[i].Mine {
+			continue
+		}
+		// Not by change: once the pool is gone, nothing would take its labels from an Agent that was changed meanwhile.
+		err := r.patch(ctx, seen, seen.machines[i].Name, forget)
+		if apierrors.IsConflict(err) {
+			return ctrl.Result{RequeueAfter: lookAgain}, nil
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return ctrl.Result{}, fmt.Errorf("taking the labels of MachinePool %s from Agent %s: %w", seen.key, seen.machines[i].Name, err)
 		}
 	}
 	before := seen.pool.DeepCopy()
