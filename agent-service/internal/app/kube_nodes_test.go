@@ -176,8 +176,9 @@ func TestAHostJoinsItsClusterAsANode(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}}
 	c.create(node)
 	t.Cleanup(func() { assert.NoError(t, c.user.Delete(context.WithoutCancel(t.Context()), node)) })
+	before := node.DeepCopy() // the controllers of the cluster write nodes, too
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
-	require.NoError(t, c.user.Status().Update(t.Context(), node))
+	require.NoError(t, c.user.Status().Patch(t.Context(), node, client.MergeFrom(before)))
 	c.gone(secret)
 }
 

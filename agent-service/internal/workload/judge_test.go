@@ -129,7 +129,7 @@ func TestJudge(t *testing.T) {
 		"a wildcard":                     {given: serves(func(_ *csr, p *pkcs) { p.DNSNames = []string{"*"} }), want: Deny},
 		"no name and no address":         {given: serves(func(_ *csr, p *pkcs) { p.DNSNames, p.IPAddresses = nil, nil }), want: Deny},
 		"a URI": {
-			given: serves(func(_ *csr, p *pkcs) { p.URIs = []*url.URL{{Scheme: "spiffe", Host: "x"}} }), want: Deny, says: "nothing else"},
+			given: serves(func(_ *csr, p *pkcs) { p.URIs = []*url.URL{{Scheme: "spiffe", Host: "x"}} }), want: Deny, says: "only have the name and addresses"},
 		"another node serves in its name": {
 			given: serves(func(r *csr, _ *pkcs) { r.Spec.Username = "system:node:worker-2" }), want: Deny, says: "of node worker-2"},
 		"a node of others serves": {

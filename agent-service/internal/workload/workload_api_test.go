@@ -263,8 +263,9 @@ func TestWatchersDecideOnce(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, w.Delete(context.WithoutCancel(t.Context()), node)) })
 	key := types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + id}
 	require.NoError(t, w.Get(t.Context(), key, &corev1.Secret{}), "a Node that is not Ready may still need its token")
+	before := node.DeepCopy() // the controllers of the cluster write nodes, too
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
-	require.NoError(t, w.Status().Update(t.Context(), node))
+	require.NoError(t, w.Status().Patch(t.Context(), node, client.MergeFrom(before)))
 	require.Eventually(t, func() bool {
 		return client.IgnoreNotFound(w.Get(t.Context(), key, &corev1.Secret{})) == nil && w.Get(t.Context(), key, &corev1.Secret{}) != nil
 	},
