@@ -111,7 +111,9 @@ func TestAClusterWhoseClaimIsGoneIsReleased(t *testing.T) {
 	}
 	r.clock.advance(claimplan.OrphanGrace + time.Second)
 	for _, cd := range []*hivev1.ClusterDeployment{orphan, recreated} {
-		s.annotate(cd, hivev1.AnnotationPowerStatePause, "true") // a real timer would have rung
+		// A real timer would have fired. The deletion of the other one may have woken the operator before.
+		wake := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, hivev1.AnnotationPowerStatePause)
+		require.NoError(t, client.IgnoreNotFound(s.client.Patch(t.Context(), cd, client.RawPatch(types.MergePatchType, wake))))
 		s.gone(cd)
 	}
 }
