@@ -143,7 +143,7 @@ func (s *site) start(name string) {
 	s.service = service.New(db, service.Options{Log: log, OSImages: s.images, BaseURL: "http://" + s.address})
 	authority, err := token.New(token.Options{Key: s.key, Generations: s.service})
 	require.NoError(s.t, err)
-	handler, err := httpapi.New(httpapi.Options{Service: s.service, Authority: authority, People: token.Nobody{}, Log: log})
+	handler, err := httpapi.New(httpapi.Options{Service: s.service, Authority: authority, People: token.Anonymous{}, Log: log})
 	require.NoError(s.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

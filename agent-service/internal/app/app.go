@@ -239,7 +239,7 @@ func (o *Options) service(log *zap.Logger) (service.Options, error) {
 func (o *Options) people() (token.People, error) {
 	switch o.OIDCIssuer {
 	case "none":
-		return token.Nobody{}, nil
+		return token.Anonymous{}, nil
 	case "kubernetes":
 		return o.reviewedPeople()
 	}

@@ -24,7 +24,7 @@ func Plan(now time.Time, s Snapshot) Decision {
 	case own != nil:
 		return s.hold(now, own)
 	case s.wasClaimed():
-		return s.mourn(now)
+		return s.clusterDeleted(now)
 	case s.Claim.Spec.Namespace != "":
 		return s.take(now)
 	default:
@@ -90,14 +90,14 @@ func (s *Snapshot) claimedSince(now time.Time) time.Time {
 	return now
 }
 
-// mourn plans for a claim whose cluster is gone. The claim reports that and stays until it is deleted or its lifetime is over.
-func (s *Snapshot) mourn(now time.Time) Decision {
+// clusterDeleted plans for a claim whose cluster is gone. The claim reports that and stays until it is deleted or its lifetime is over.
+func (s *Snapshot) clusterDeleted(now time.Time) Decision {
 	running := hivev1.FindCondition(s.Claim.Status.Conditions, hivev1.ClusterClaimRunning)
 	known := running != nil && running.Reason == hivev1.ReasonClusterDeleted
 	if !known && !s.Verified && s.Claim.Spec.Namespace != "" {
 		return Decision{Action: VerifyCluster{Cluster: s.Claim.Spec.Namespace, Why: WhyDoubt}}
 	}
-	d := Decision{Status: s.report(now, s.bereaved())}
+	d := Decision{Status: s.report(now, s.clusterGone())}
 	if expires, limited := s.expiry(); limited {
 		if !now.Before(expires) {
 			d.Action = ExpireClaim{Why: WhyExpired}

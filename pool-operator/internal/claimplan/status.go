@@ -130,8 +130,8 @@ func (s *Snapshot) pending(status corev1.ConditionStatus, reason, message string
 	return hivev1.Condition{Type: hivev1.ClusterClaimPending, Status: status, Reason: reason, Message: message + poolview.UnreadableNote(s.Claim.Annotations)}
 }
 
-// bereaved is the report of a claim whose cluster is gone.
-func (s *Snapshot) bereaved() report {
+// clusterGone is the report of a claim whose cluster is gone.
+func (s *Snapshot) clusterGone() report {
 	r := report{running: running(corev1.ConditionFalse, hivev1.ReasonClusterDeleted, "Assigned cluster has been deleted")}
 	r.pending = *hivev1.FindCondition(s.Claim.Status.Conditions, hivev1.ClusterClaimPending)
 	return r

@@ -23,8 +23,8 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/testobj"
 )
 
-// todays is a cluster as Hive leaves it: its namespace does not say in which namespace its pool is, and no claim's UID is recorded.
-func (w *world) todays(pool, claim string) *hivev1.ClusterDeployment {
+// legacyCluster is a cluster as Hive leaves it: its namespace does not say in which namespace its pool is, and no claim's UID is recorded.
+func (w *world) legacyCluster(pool, claim string) *hivev1.ClusterDeployment {
 	w.t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: pool + "-", Labels: map[string]string{hivev1.LabelNamespaceClusterPoolName: pool}}}
 	w.create(ns)
@@ -65,7 +65,7 @@ spec:
 `), &stored.Object))
 	stored.SetNamespace(w.ns)
 	w.create(stored, testobj.Pool("other", testobj.In(w.ns), testobj.Size(1)))
-	before := w.todays("listed", "")
+	before := w.legacyCluster("listed", "")
 	w.label(before.Namespace)
 	w.replica()
 	w.settled("other", 1)
@@ -89,8 +89,8 @@ func TestClustersOfHiveAreTakenOver(t *testing.T) {
 	w := newWorld(t)
 	w.installer()
 	w.create(testobj.Pool("p", testobj.In(w.ns), testobj.Size(1)))
-	claimed, unclaimed := w.todays("p", "c"), w.todays("p", "")
-	unlabelled := w.todays("p", "")
+	claimed, unclaimed := w.legacyCluster("p", "c"), w.legacyCluster("p", "")
+	unlabelled := w.legacyCluster("p", "")
 	w.label(claimed.Namespace)
 	w.label(unclaimed.Namespace)
 	w.replica()

@@ -81,8 +81,8 @@ func (w *world) eventually(what string, ok func() bool) {
 	require.Eventually(w.t, ok, patience, 20*time.Millisecond, what)
 }
 
-// today stores a pool and claims as the legacy manager leaves them, and returns what it has stored of claims and addresses.
-func (w *world) today(claims int) (pool *ipamv1.IPPool, stored []string) {
+// legacy stores a pool and claims as the legacy manager leaves them, and returns what it has stored of claims and addresses.
+func (w *world) legacy(claims int) (pool *ipamv1.IPPool, stored []string) {
 	w.t.Helper()
 	first, last := ipamv1.IPAddressStr("10.0.0.10"), ipamv1.IPAddressStr(fmt.Sprintf("10.0.0.%d", 10+claims))
 	pool = &ipamv1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "p", Finalizers: []string{ipamv1.IPPoolFinalizer}}}
@@ -197,7 +197,7 @@ func (w *world) operate() *writes {
 // TestObjectsOfTheLegacyManagerGoOn starts the operator on what the present manager leaves, with the definitions that users have.
 func TestObjectsOfTheLegacyManagerGoOn(t *testing.T) {
 	w := newWorld(t)
-	pool, old := w.today(5)
+	pool, old := w.legacy(5)
 	writes := w.operate()
 
 	assert.Equal(t, "p-10-0-0-15", w.address(w.claim("new")))
