@@ -8,15 +8,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	"go.uber.org/zap/zapcore"
 
 	"github.com/muster-io/muster/apis/buildinfo"
+	"github.com/muster-io/muster/apis/webhookcert"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/autoscale"
 )
 
@@ -125,17 +124,7 @@ func (o *Options) Validate() error {
 
 // webhook splits the address of the admission check. The port is 0 when there is none.
 func (o *Options) webhook() (host string, port int, err error) {
-	if o.WebhookBindAddress == "0" || o.WebhookBindAddress == "" {
-		return "", 0, nil
-	}
-	host, text, err := net.SplitHostPort(o.WebhookBindAddress)
-	if err == nil {
-		port, err = strconv.Atoi(text)
-	}
-	if err != nil {
-		return "", 0, fmt.Errorf("--webhook-bind-address %q: use an address such as :9443, or 0", o.WebhookBindAddress)
-	}
-	return host, port, nil
+	return webhookcert.SplitAddress(o.WebhookBindAddress)
 }
 
 func first(a, b string) string {

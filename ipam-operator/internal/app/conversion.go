@@ -8,9 +8,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
-	"strconv"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -80,17 +78,7 @@ func (c *conversion) addTo(ctx context.Context, mgr ctrl.Manager) error {
 
 // webhook splits the address of the conversion. The port is 0 when there is none.
 func (o *Options) webhook() (host string, port int, err error) {
-	if o.WebhookBindAddress == "0" || o.WebhookBindAddress == "" {
-		return "", 0, nil
-	}
-	host, text, err := net.SplitHostPort(o.WebhookBindAddress)
-	if err == nil {
-		port, err = strconv.Atoi(text)
-	}
-	if err != nil {
-		return "", 0, fmt.Errorf("--webhook-bind-address=%s: write an address such as :9443, or 0", o.WebhookBindAddress)
-	}
-	return host, port, nil
+	return webhookcert.SplitAddress(o.WebhookBindAddress)
 }
 
 // validateWebhook says what is wrong with the options of the conversion.
