@@ -18,7 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -111,9 +113,11 @@ func start(t *testing.T) (*rest.Config, client.Client) {
 	return config, c
 }
 
-// remove deletes the definition of ClusterPool, and returns a function that puts it back.
-func remove(t *testing.T, c client.Client) (restore func()) {
+// remove deletes the definition of ClusterPool until discovery is without it, and returns a function that puts it back until it is served.
+func remove(t *testing.T, config *rest.Config, c client.Client) (restore func()) {
 	t.Helper()
+	api, err := discovery.NewDiscoveryClientForConfig(config)
+	require.NoError(t, err)
 	for _, definition := range definitions(t) {
 		if definition.Spec.Names.Kind != "ClusterPool" {
 			continue
@@ -121,11 +125,23 @@ func remove(t *testing.T, c client.Client) (restore func()) {
 		require.NoError(t, c.Delete(t.Context(), definition.DeepCopy()))
 		require.EventuallyWithT(t, func(collect *assert.CollectT) {
 			assert.True(collect, apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(definition), &apiextensionsv1.CustomResourceDefinition{})))
+			assert.False(collect, serves(api, definition))
 		}, patience, 20*time.Millisecond)
-		return func() { require.NoError(t, c.Create(t.Context(), definition)) }
+		return func() {
+			require.NoError(t, c.Create(t.Context(), definition))
+			require.Eventually(t, func() bool { return serves(api, definition) }, patience, 20*time.Millisecond)
+		}
 	}
 	t.Fatal("there is no ClusterPool")
 	return nil
+}
+
+// serves says whether discovery holds all versions of a definition, which follows its creation and deletion with a delay.
+func serves(api discovery.ServerResourcesInterface, definition *apiextensionsv1.CustomResourceDefinition) bool {
+	return !slices.ContainsFunc(definition.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+		list, err := api.ServerResourcesForGroupVersion(definition.Spec.Group + "/" + v.Name)
+		return err != nil || !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == definition.Spec.Names.Plural })
+	})
 }
 
 func TestWaitSaysWhatToApplyAndGoesOnWhenItIsThere(t *testing.T) {
@@ -136,7 +152,7 @@ func TestWaitSaysWhatToApplyAndGoesOnWhenItIsThere(t *testing.T) {
 	require.NoError(t, servedkinds.Wait(t.Context(), config, log, "0", sets...))
 	assert.Empty(t, logged.text(), "there is nothing to wait for")
 
-	restore := remove(t, c)
+	restore := remove(t, config, c)
 	port, err := porttest.Find()
 	require.NoError(t, err)
 	ended := make(chan error, 1)
@@ -159,7 +175,7 @@ func TestWaitSaysWhatToApplyAndGoesOnWhenItIsThere(t *testing.T) {
 
 func TestWaitEndsWithItsContext(t *testing.T) {
 	config, c := start(t)
-	defer remove(t, c)()
+	defer remove(t, config, c)()
 	ctx, cancel := context.WithCancel(t.Context())
 	log := funcr.New(func(string, string) { cancel() }, funcr.Options{})
 	require.ErrorIs(t, servedkinds.Wait(ctx, config, log, "", servedkinds.PoolOperator), context.Canceled)
