@@ -7,9 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,25 +22,32 @@ import (
 )
 
 // bareClaims does what serving claims comes to without an operator, and says how long each takes when all begin at once: a claim is created, names its
-// cluster, is recorded there, its subject gets a Role and a RoleBinding, and it says so. There is no other load meanwhile. The pool's clusters are free.
+// cluster, is recorded there, its subject gets the Role and the RoleBinding that the operator would write, and it says so. There is no other load meanwhile. The pool's clusters are free.
 func (w *world) bareClaims(ctx context.Context, pool string) ([]time.Duration, error) {
 	operator, err := w.asOperator()
 	if err != nil {
 		return nil, err
 	}
 	var free []string
+	var served string
 	clusters := w.clusters(ctx, pool)
 	for i := range clusters {
 		if clusters[i].Spec.ClusterPoolRef.ClaimName == "" {
 			free = append(free, clusters[i].Name)
+		} else {
+			served = clusters[i].Name
 		}
+	}
+	rights, err := w.rightsOf(ctx, served)
+	if err != nil {
+		return nil, fmt.Errorf("reading the rights of a served claim: %w", err)
 	}
 	took, errs := make([]time.Duration, len(free)), make([]error, len(free))
 	var wait sync.WaitGroup
 	for i, cluster := range free {
 		wait.Go(func() {
 			started := time.Now()
-			errs[i] = w.bareClaim(ctx, operator, pool, cluster)
+			errs[i] = w.bareClaim(ctx, operator, rights, pool, cluster)
 			took[i] = time.Since(started)
 		})
 	}
@@ -59,7 +69,36 @@ func (w *world) asOperator() (client.Client, error) {
 	return c, nil
 }
 
-func (w *world) bareClaim(ctx context.Context, operator client.Client, pool, cluster string) error {
+// rights are what the operator wrote for one claim; every claim gets the same.
+type rights struct {
+	cluster string
+	role    rbacv1.Role
+	binding rbacv1.RoleBinding
+}
+
+// rightsOf reads what the operator wrote for the claim of a cluster.
+func (w *world) rightsOf(ctx context.Context, cluster string) (rights, error) {
+	out, key := rights{cluster: cluster}, client.ObjectKey{Namespace: cluster, Name: hivev1.ClaimOwnerRoleName}
+	return out, errors.Join(w.user.Get(ctx, key, &out.role), w.user.Get(ctx, key, &out.binding))
+}
+
+// of returns the rights for another cluster, as they are created there.
+func (r rights) of(cd *hivev1.ClusterDeployment) []client.Object {
+	meta := metav1.ObjectMeta{Namespace: cd.Name, Name: hivev1.ClaimOwnerRoleName, OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: hivev1.GroupVersion.String(), Kind: "ClusterDeployment", Name: cd.Name, UID: cd.UID},
+	}}
+	role, binding := &rbacv1.Role{ObjectMeta: meta}, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: r.binding.Subjects, RoleRef: r.binding.RoleRef}
+	for i := range r.role.Rules {
+		rule := r.role.Rules[i].DeepCopy()
+		for n := range rule.ResourceNames {
+			rule.ResourceNames[n] = strings.ReplaceAll(rule.ResourceNames[n], r.cluster, cd.Name)
+		}
+		role.Rules = append(role.Rules, *rule)
+	}
+	return []client.Object{role, binding}
+}
+
+func (w *world) bareClaim(ctx context.Context, operator client.Client, rights rights, pool, cluster string) error {
 	claim := newClaim("bare-"+cluster, pool)
 	if err := w.user.Create(ctx, claim); err != nil {
 		return err
@@ -79,20 +118,8 @@ func (w *world) bareClaim(ctx context.Context, operator client.Client, pool, clu
 	}}); err != nil {
 		return err
 	}
-	owner := map[string]any{"namespace": cluster, "name": hivev1.ClaimOwnerRoleName}
-	const group = "rbac.authorization.k8s.io"
-	for _, object := range []map[string]any{
-		{"apiVersion": group + "/v1", "kind": "Role", "metadata": owner, "rules": []any{map[string]any{
-			"apiGroups": []any{""}, "resources": []any{"secrets"}, "verbs": []any{"get"}, "resourceNames": []any{secretName(cluster, 0), secretName(cluster, 1)},
-		}}},
-		{
-			"apiVersion": group + "/v1", "kind": "RoleBinding", "metadata": owner,
-			"roleRef":  map[string]any{"apiGroup": group, "kind": "Role", "name": hivev1.ClaimOwnerRoleName},
-			"subjects": []any{map[string]any{"apiGroup": group, "kind": "User", "name": subject}},
-		},
-	} {
-		config := client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: object})
-		if err := operator.Apply(ctx, config, bareOwner, client.ForceOwnership); err != nil {
+	for _, object := range rights.of(cd) {
+		if err := operator.Create(ctx, object, bareOwner); err != nil {
 			return err
 		}
 	}

@@ -76,7 +76,7 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 for none")
 	flags.StringVar(&o.LogLevel, "log-level", "info", "debug, info or error")
 	flags.IntVar(&o.PoolWorkers, "pool-workers", 10, "number of pools reconciled in parallel")
-	flags.IntVar(&o.PoolWriters, "pool-writers", 16, "number of clusters created, changed or deleted in parallel, over all pools")
+	flags.IntVar(&o.PoolWriters, "pool-writers", 8, "number of clusters created, changed or deleted in parallel, over all pools")
 	flags.StringVar(&o.HostedRuntime, "hosted-runtime", RuntimeNone, "runtime of hosted clusters: process, pod or none")
 	flags.StringVar(&o.HostedDataDir, "hosted-data-dir", "", "directory of hosted clusters, with --hosted-runtime=process")
 	flags.StringVar(&o.HostedBinDir, "hosted-bin-dir", "",
