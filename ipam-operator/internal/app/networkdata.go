@@ -21,6 +21,7 @@ import (
 	"github.com/muster-io/muster/ipam-operator/internal/controller/metal3data"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/metal3dataclaim"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/metal3datatemplate"
+	"github.com/muster-io/muster/ipam-operator/internal/dataplan"
 	"github.com/muster-io/muster/ipam-operator/internal/metrics"
 	"github.com/muster-io/muster/ipam-operator/internal/space"
 )
@@ -71,9 +72,9 @@ func addNetworkData(ctx context.Context, mgr ctrl.Manager, o Options, clusters *
 		}
 	}
 	for crd, kind := range map[string]schema.GroupKind{
-		"metal3machines." + metal3data.Metal3MachineKind.Group: metal3data.Metal3MachineKind,
-		"machines." + metal3data.MachineKind.Group:             metal3data.MachineKind,
-		"baremetalhosts." + metal3data.HostKind.Group:          metal3data.HostKind,
+		"metal3machines." + dataplan.Metal3MachineKind.Group: dataplan.Metal3MachineKind,
+		"machines." + dataplan.MachineKind.Group:             dataplan.MachineKind,
+		"baremetalhosts." + dataplan.HostKind.Group:          dataplan.HostKind,
 	} {
 		err := capi.Discover(mgr, kind, crd, func(kind schema.GroupVersionKind) error { return data.WatchForeign(mgr.GetCache(), kind) })
 		if err != nil {

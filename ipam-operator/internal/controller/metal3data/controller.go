@@ -8,13 +8,13 @@ package metal3data
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +23,7 @@ import (
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
+	"github.com/muster-io/muster/ipam-operator/internal/dataplan"
 	"github.com/muster-io/muster/ipam-operator/internal/metrics"
 	"github.com/muster-io/muster/ipam-operator/internal/space"
 )
@@ -32,16 +33,6 @@ const FieldOwner = "ipam-operator/metal3data"
 
 // ReasonRendered is the reason of the event that says that the Secrets are there.
 const ReasonRendered = "Rendered"
-
-// Why nothing is rendered: the reason in logs, events and metrics.
-const (
-	WhyTemplateNotFound allocate.Why = "TemplateNotFound"
-	WhyClaimNotFound    allocate.Why = "ClaimNotFound"
-	WhyMachineNotReady  allocate.Why = "MachineNotReady"
-	WhyNoAddress        allocate.Why = "NoAddress"
-	WhyNotRenderable    allocate.Why = "NotRenderable"
-	WhySecretInTheWay   allocate.Why = "SecretInTheWay"
-)
 
 // Recorder writes events about data.
 type Recorder interface {
@@ -85,32 +76,6 @@ type Reconciler struct {
 // New returns a Reconciler.
 func New(deps Deps) *Reconciler { return &Reconciler{Deps: deps, waits: newWaits()} }
 
-// refusal is why nothing is rendered for now, as a sentence for users. An empty one is a wait that another controller reports.
-type refusal string
-
-func (r refusal) Error() string { return string(r) }
-
-func refuse(format string, args ...any) error { return refusal(fmt.Sprintf(format, args...)) }
-
-// cause is a refusal and its reason.
-type cause struct {
-	refusal
-	why allocate.Why
-}
-
-func (c cause) Unwrap() error { return c.refusal }
-
-// because gives a refusal its reason; any other error stays as it is.
-func because(why allocate.Why, err error) error {
-	if text, ok := isRefusal(err); ok {
-		return cause{refusal(text), why}
-	}
-	return err
-}
-
-// errWaiting is the wait for an address whose claim says itself how far it is.
-const errWaiting = refusal("")
-
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3datas,verbs=get;list;watch;update;patch;delete
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3datas/status,verbs=get;update;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3datatemplates,verbs=get;list;watch
@@ -127,80 +92,46 @@ const errWaiting = refusal("")
 
 // Reconcile renders one Metal3Data, or gives its addresses back.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	data := &infrav1.Metal3Data{}
-	err := r.Client.Get(ctx, req.NamespacedName, data)
-	if client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("reading Metal3Data %s: %w", req, err)
+	data, err := r.get(ctx, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
-	if apierrors.IsNotFound(err) {
-		r.waits.drop(req.NamespacedName)
-		r.Metrics.Data.Gone(req.NamespacedName)
-		return r.outcome(ctx, r.letGo(ctx, req.NamespacedName, ""))
-	}
-	if !r.Filter.Selects(data) {
+	if data != nil && !r.Filter.Selects(data) {
 		return ctrl.Result{}, nil
 	}
-	return r.outcome(ctx, r.serve(ctx, data))
+	snapshot, err := r.observe(ctx, req.NamespacedName, data)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	decision := dataplan.Plan(snapshot)
+	if data, err = r.execute(ctx, data, decision.Actions); err == nil {
+		err = r.report(ctx, data, decision)
+	}
+	return outcome(ctx, err)
 }
 
-func (r *Reconciler) serve(ctx context.Context, data *infrav1.Metal3Data) error {
-	template, err := r.template(ctx, data)
+// get reads data from the cache; nil means that it is gone.
+func (r *Reconciler) get(ctx context.Context, name types.NamespacedName) (*infrav1.Metal3Data, error) {
+	data := &infrav1.Metal3Data{}
+	err := r.Client.Get(ctx, name, data)
+	if apierrors.IsNotFound(err) {
+		r.waits.drop(name)
+		r.Metrics.Data.Gone(name)
+		return nil, nil
+	}
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("reading Metal3Data %s: %w", name, err)
 	}
-	hold, err := r.hold(ctx, data, template)
-	if err != nil {
-		return err
-	}
-	if hold == allocate.HeldPaused {
-		r.note(data, allocate.WhyPaused)
-		return nil
-	}
-	if !data.DeletionTimestamp.IsZero() {
-		r.note(data, allocate.WhyDeleted)
-		return r.release(ctx, data)
-	}
-	claim, err := r.claim(ctx, data)
-	if err != nil {
-		return err
-	}
-	if claim == nil {
-		return r.delete(ctx, data)
-	}
-	if err := r.letGo(ctx, client.ObjectKeyFromObject(data), data.UID); err != nil {
-		return err
-	}
-	if ready, err := r.isRendered(ctx, data); err != nil {
-		return err
-	} else if ready {
-		r.note(data, allocate.WhyServed)
-		return r.report(ctx, data, nil)
-	}
-	r.Metrics.Data.Begins(client.ObjectKeyFromObject(data), r.Clock.Now())
-	if hold == allocate.HeldClusterMissing {
-		return r.report(ctx, data, because(allocate.WhyClusterNotFound, refuse("Cluster %s not found", template.Spec.ClusterName)))
-	}
-	if template == nil {
-		return r.report(ctx, data, because(WhyTemplateNotFound, refuse("Metal3DataTemplate %s not found", data.Spec.Template.Name)))
-	}
-	return r.report(ctx, data, r.render(ctx, data, claim, template))
+	return data, nil
 }
 
 // outcome turns a write that came second into another look, soon: the event of the first is on its way.
-func (r *Reconciler) outcome(ctx context.Context, err error) (ctrl.Result, error) {
-	if apierrors.IsConflict(err) {
+func outcome(ctx context.Context, err error) (ctrl.Result, error) {
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		ctrl.LoggerFrom(ctx).V(1).Info("Data changed while it was served")
 		return ctrl.Result{RequeueAfter: time.Duration(20+rand.IntN(80)) * time.Millisecond}, nil //nolint:gosec // jitter needs no secrecy
 	}
 	return ctrl.Result{}, err
-}
-
-// hold reports whether something may be done for an object of a template.
-func (r *Reconciler) hold(ctx context.Context, data *infrav1.Metal3Data, template *infrav1.Metal3DataTemplate) (allocate.Hold, error) {
-	if template == nil {
-		return r.Clusters.HoldFor(ctx, "", data)
-	}
-	return r.Clusters.HoldFor(ctx, template.Spec.ClusterName, data, template)
 }
 
 // note counts data that is rendered, or why it is not. Data that is being deleted does not count.
@@ -214,11 +145,4 @@ func (r *Reconciler) note(data *infrav1.Metal3Data, why allocate.Why) {
 	default:
 		r.Metrics.Data.Waits(key, why)
 	}
-}
-
-// isRefusal reports whether an error is for the user of the object, and its text.
-func isRefusal(err error) (string, bool) {
-	var why refusal
-	ok := errors.As(err, &why)
-	return string(why), ok
 }

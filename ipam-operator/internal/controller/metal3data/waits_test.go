@@ -8,12 +8,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-io/muster/ipam-operator/internal/dataplan"
 )
 
 func TestDataIsFoundByWhatItWaitsFor(t *testing.T) {
 	a, b := types.NamespacedName{Namespace: "ns", Name: "t-0"}, types.NamespacedName{Namespace: "ns", Name: "t-1"}
-	host := object{HostKind, types.NamespacedName{Namespace: "ns", Name: "host"}}
-	machine := object{MachineKind, host.name}
+	host := object{dataplan.HostKind, types.NamespacedName{Namespace: "ns", Name: "host"}}
+	machine := object{dataplan.MachineKind, host.name}
 	w := newWaits()
 	w.on(a, host)
 	w.on(a, host)

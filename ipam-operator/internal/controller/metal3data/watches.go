@@ -26,6 +26,7 @@ import (
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
+	"github.com/muster-io/muster/ipam-operator/internal/dataplan"
 	"github.com/muster-io/muster/ipam-operator/internal/engine"
 )
 
@@ -43,6 +44,12 @@ const (
 	ClaimByData = "owner.metal3data"
 )
 
+// Kinds of the claims of IPPools, and of IPPools.
+var (
+	ipClaimKind = schema.GroupKind{Group: ipamv1.GroupVersion.Group, Kind: ipamv1.IPClaimKind}
+	ipPoolKind  = schema.GroupKind{Group: ipamv1.GroupVersion.Group, Kind: ipamv1.IPPoolKind}
+)
+
 // reconcileTimeout ends a pass whose API server does not answer.
 const reconcileTimeout = time.Minute
 
@@ -55,7 +62,7 @@ func Indexes(ctx context.Context, indexer client.FieldIndexer) error {
 	}{
 		{&infrav1.Metal3Data{}, ByClaim, func(obj client.Object) []string { return []string{obj.(*infrav1.Metal3Data).Spec.Claim.Name} }},
 		{&infrav1.Metal3Data{}, ByTemplate, func(obj client.Object) []string { return []string{obj.(*infrav1.Metal3Data).Spec.Template.Name} }},
-		{&infrav1.Metal3Data{}, BySecret, func(obj client.Object) []string { return secretsOf(obj.(*infrav1.Metal3Data)) }},
+		{&infrav1.Metal3Data{}, BySecret, func(obj client.Object) []string { return dataplan.SecretsOf(obj.(*infrav1.Metal3Data)) }},
 		{&infrav1.Metal3DataClaim{}, ByTemplate, func(obj client.Object) []string {
 			return []string{obj.(*infrav1.Metal3DataClaim).Spec.Template.Name}
 		}},
@@ -69,16 +76,6 @@ func Indexes(ctx context.Context, indexer client.FieldIndexer) error {
 		}
 	}
 	return nil
-}
-
-func secretsOf(data *infrav1.Metal3Data) []string {
-	var out []string
-	for _, ref := range []*infrav1.SecretReference{data.Spec.MetaData, data.Spec.NetworkData} {
-		if ref != nil {
-			out = append(out, ref.Name)
-		}
-	}
-	return out
 }
 
 // owners are the names of the Metal3Data that own an object.
@@ -226,11 +223,11 @@ func IndexContract(ctx context.Context, indexer client.FieldIndexer, kind schema
 // again.
 func (r *Reconciler) WatchContract(c cache.Cache, kind schema.GroupVersionKind) error {
 	r.kinds.set(kind)
-	if err := engine.WatchKind(r.control, c, kind, handler.EnqueueRequestsFromMapFunc(r.ofClaim(contractClaimKind))); err != nil {
+	if err := engine.WatchKind(r.control, c, kind, handler.EnqueueRequestsFromMapFunc(r.ofClaim(dataplan.ContractClaimKind))); err != nil {
 		return err
 	}
 	err := r.control.Watch(source.Func(func(_ context.Context, q engine.Queue) error {
-		for _, data := range r.waits.of(object{kind: contractClaimKind}) {
+		for _, data := range r.waits.of(object{kind: dataplan.ContractClaimKind}) {
 			q.Add(reconcile.Request{NamespacedName: data})
 		}
 		return nil

@@ -25,7 +25,7 @@ import (
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
-	"github.com/muster-io/muster/ipam-operator/internal/controller/metal3data"
+	"github.com/muster-io/muster/ipam-operator/internal/dataplan"
 	"github.com/muster-io/muster/ipam-operator/internal/metrics"
 )
 
@@ -155,18 +155,18 @@ func (r *Reconciler) observe(ctx context.Context, claim *infrav1.Metal3DataClaim
 
 // refusal is why a claim gets nothing for now, and says it to its user; empty for one that gets its data.
 func refusal(claim *infrav1.Metal3DataClaim, template *infrav1.Metal3DataTemplate, hold allocate.Hold) (why allocate.Why, message string) {
-	_, isFor := metal3data.Machine(claim)
+	_, isFor := dataplan.MachineOf(claim)
 	switch ns := claim.Spec.Template.Namespace; {
 	case ns != "" && ns != claim.Namespace:
-		return metal3data.WhyTemplateNotFound, "Metal3DataTemplate " + claim.Spec.Template.Name + " is in namespace " + ns + "; a claim is served from templates of its own namespace"
+		return dataplan.WhyTemplateNotFound, "Metal3DataTemplate " + claim.Spec.Template.Name + " is in namespace " + ns + "; a claim is served from templates of its own namespace"
 	case template == nil:
-		return metal3data.WhyTemplateNotFound, "Metal3DataTemplate " + claim.Spec.Template.Name + " not found"
+		return dataplan.WhyTemplateNotFound, "Metal3DataTemplate " + claim.Spec.Template.Name + " not found"
 	case !template.DeletionTimestamp.IsZero():
-		return metal3data.WhyTemplateNotFound, "Metal3DataTemplate " + template.Name + " is being deleted"
+		return dataplan.WhyTemplateNotFound, "Metal3DataTemplate " + template.Name + " is being deleted"
 	case hold == allocate.HeldClusterMissing:
 		return allocate.WhyClusterNotFound, "Cluster " + template.Spec.ClusterName + " not found"
 	case !isFor:
-		return WhyNoMachine, metal3data.ErrNoOwner
+		return WhyNoMachine, dataplan.NoOwner
 	default:
 		return "", ""
 	}

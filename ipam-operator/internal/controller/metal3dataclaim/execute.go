@@ -20,6 +20,7 @@ import (
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/metal3data"
+	"github.com/muster-io/muster/ipam-operator/internal/dataplan"
 )
 
 // bound is the data that the status of a claim names; nil if it names none, or none that is the claim's.
@@ -39,7 +40,7 @@ func (r *Reconciler) data(ctx context.Context, claim *infrav1.Metal3DataClaim, n
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("reading Metal3Data %s: %w", key, err)
 		}
-		if err == nil && metal3data.Belongs(data, claim) {
+		if err == nil && dataplan.Belongs(data, claim) {
 			return data, nil
 		}
 	}
@@ -64,7 +65,7 @@ func (r *Reconciler) find(ctx context.Context, claim *infrav1.Metal3DataClaim) (
 		return "", fmt.Errorf("listing the Metal3Data of Metal3DataClaim %s: %w", claim.Name, err)
 	}
 	for i := range list.Items {
-		if list.Items[i].DeletionTimestamp.IsZero() && metal3data.Belongs(&list.Items[i], claim) {
+		if list.Items[i].DeletionTimestamp.IsZero() && dataplan.Belongs(&list.Items[i], claim) {
 			return list.Items[i].Name, nil
 		}
 	}
@@ -80,7 +81,7 @@ func (r *Reconciler) cached(ctx context.Context, claim *infrav1.Metal3DataClaim)
 	}
 	var out []infrav1.Metal3Data
 	for i := range list.Items {
-		if metal3data.Belongs(&list.Items[i], claim) {
+		if dataplan.Belongs(&list.Items[i], claim) {
 			out = append(out, list.Items[i])
 		}
 	}
@@ -121,7 +122,7 @@ func (r *Reconciler) create(ctx context.Context, claim *infrav1.Metal3DataClaim,
 
 // newData is the Metal3Data of a claim.
 func newData(claim *infrav1.Metal3DataClaim, template *infrav1.Metal3DataTemplate, index int) *infrav1.Metal3Data {
-	machine, _ := metal3data.Machine(claim)
+	machine, _ := dataplan.MachineOf(claim)
 	data := &infrav1.Metal3Data{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: claim.Namespace, Name: template.Name + "-" + strconv.Itoa(index),
@@ -139,7 +140,7 @@ func newData(claim *infrav1.Metal3DataClaim, template *infrav1.Metal3DataTemplat
 			Claim:             infrav1.ObjectReference{Name: claim.Name, Namespace: claim.Namespace},
 		},
 	}
-	data.Spec.MetaData, data.Spec.NetworkData = metal3data.Secrets(template, machine.Name)
+	data.Spec.MetaData, data.Spec.NetworkData = dataplan.Secrets(template, machine.Name)
 	return data
 }
 
