@@ -6,22 +6,21 @@ package service
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/domain"
-	"github.com/muster-io/muster/agent-service/internal/hostcache"
 	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
+// Machines is what machines ask and report: registration, polls, steps, first-boot data, progress.
+type Machines struct{ *core }
+
 // RegisterHost makes or renews a host. Conflict IdentityInUse: another live machine has this id, or one that sent a fingerprint, which this one does not. Conflict
 // HostInstalled: it is installed and should boot from its disk.
-func (s *Service) RegisterHost(ctx context.Context, infraEnvID string, request domain.NewHost) (*domain.Host, error) {
+func (s *Machines) RegisterHost(ctx context.Context, infraEnvID string, request domain.NewHost) (*domain.Host, error) {
 	if err := domain.CheckID("host_id", request.HostID); err != nil {
 		return nil, err
 	}
@@ -48,32 +47,9 @@ func (s *Service) RegisterHost(ctx context.Context, infraEnvID string, request d
 	return new(*h), nil
 }
 
-// tellRefusedRegistration writes an event about a registration that was refused.
-func (s *Service) tellRefusedRegistration(ctx context.Context, key domain.HostKey, request domain.NewHost, refusal error) {
-	s.tellRefused(ctx, refusal, domain.Event{
-		Name: "host_registration_failed", InfraEnvID: key.InfraEnvID, HostID: key.HostID, ForInfraEnv: true,
-		Message: domain.Truncate("Host "+request.HostID+" from "+request.Source+": registration failed: "+refusal.Error(), 2000),
-	})
-}
-
-// tellRefused writes an event about what was refused with a conflict: its own transaction is undone.
-func (s *Service) tellRefused(ctx context.Context, refusal error, event domain.Event) {
-	if domain.KindOf(refusal) != domain.Conflict {
-		return
-	}
-	err := s.engine.Update(ctx, func(_ context.Context, w *transaction.Work) error {
-		event.Severity, event.Category, event.At, event.Props = domain.Failure, "user", w.Now, json.RawMessage("{}")
-		w.Recorded = append(w.Recorded, event)
-		return nil
-	})
-	if err != nil {
-		s.Log.Info("did not write an event about a refusal", zap.String("event", event.Name))
-	}
-}
-
 // Admitted is whether the agent of a registered host acts with its image's token of a generation, also after that was revoked or has expired: agents of
 // assisted-service cannot take another one while they run. It ends with HostGeneration, and when the host registers again.
-func (s *Service) Admitted(ctx context.Context, key domain.HostKey, imageGeneration int64) (bool, error) {
+func (s *Machines) Admitted(ctx context.Context, key domain.HostKey, imageGeneration int64) (bool, error) {
 	found, err := s.entry(ctx, key)
 	if domain.KindOf(err) == domain.NotFound {
 		return false, nil
@@ -89,7 +65,7 @@ func (s *Service) Admitted(ctx context.Context, key domain.HostKey, imageGenerat
 }
 
 // MustRegister is whether the agent of a host cannot go on without a new registration: the host is not known, or what its agent was Admitted with was revoked.
-func (s *Service) MustRegister(ctx context.Context, key domain.HostKey) (bool, error) {
+func (s *Machines) MustRegister(ctx context.Context, key domain.HostKey) (bool, error) {
 	e, err := s.entry(ctx, key)
 	if domain.KindOf(err) == domain.NotFound {
 		return true, nil
@@ -106,7 +82,7 @@ func (s *Service) MustRegister(ctx context.Context, key domain.HostKey) (bool, e
 }
 
 // HoldsStamps is whether what a token carries is of the host's present registration and binding, from memory; NotFound for unknown hosts.
-func (s *Service) HoldsStamps(ctx context.Context, key domain.HostKey, carried domain.Stamps) (bool, error) {
+func (s *Machines) HoldsStamps(ctx context.Context, key domain.HostKey, carried domain.Stamps) (bool, error) {
 	e, err := s.entry(ctx, key)
 	if err != nil {
 		return false, err
@@ -121,43 +97,14 @@ func (s *Service) HoldsStamps(ctx context.Context, key domain.HostKey, carried d
 	return e.Host().Stamps.Accept(carried), nil
 }
 
-// entry finds a host in memory, or in the store.
-func (s *Service) entry(ctx context.Context, key domain.HostKey) (*hostcache.Entry, error) {
-	if e := s.engine.Hosts.Get(key); e != nil && !s.disconnected.Load() && !e.Stale() {
-		return e, nil
-	}
-	return s.readEntry(ctx, key)
-}
-
-// readEntry brings a host in memory up to date with the store.
-func (s *Service) readEntry(ctx context.Context, key domain.HostKey) (*hostcache.Entry, error) {
-	epoch := s.engine.Hosts.Epoch()
-	var h *domain.Host
-	err := s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
-		h, err = r.Host(ctx, key)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	if h == nil {
-		s.engine.Hosts.Remove(key)
-		return nil, domain.RefuseUnknown("Host", key.HostID)
-	}
-	if e := s.engine.Hosts.Confirm(h, epoch); e != nil {
-		return e, nil
-	}
-	return s.engine.Hosts.Put(h, epoch), nil
-}
-
 // NextInstructions is a heartbeat. It is held for at most hold (≤ MaxHold, 0 for an answer at once) and answered at
 // once when there is something to do, also when that came before the poll.
-func (s *Service) NextInstructions(ctx context.Context, key domain.HostKey, hold time.Duration) (Instructions, error) {
+func (s *Machines) NextInstructions(ctx context.Context, key domain.HostKey, hold time.Duration) (Instructions, error) {
 	return s.next(ctx, key, nil, hold)
 }
 
 // NextInstructionsWith is NextInstructions for a token that carries stamps: where it ends, the poll is answered at once and tells nothing more (Ended).
-func (s *Service) NextInstructionsWith(ctx context.Context, key domain.HostKey, carried domain.Stamps, hold time.Duration) (Instructions, error) {
+func (s *Machines) NextInstructionsWith(ctx context.Context, key domain.HostKey, carried domain.Stamps, hold time.Duration) (Instructions, error) {
 	return s.next(ctx, key, &carried, hold)
 }
 
@@ -171,7 +118,7 @@ func ended(h *domain.Host) Instructions {
 }
 
 // next answers a poll; carried is nil where the token that it came with carries no stamps.
-func (s *Service) next(ctx context.Context, key domain.HostKey, carried *domain.Stamps, hold time.Duration) (Instructions, error) {
+func (s *Machines) next(ctx context.Context, key domain.HostKey, carried *domain.Stamps, hold time.Duration) (Instructions, error) {
 	s.Polls.Add(1)
 	began := s.Now()
 	hold = min(max(hold, 0), MaxHold)
@@ -234,7 +181,7 @@ func (s *Service) next(ctx context.Context, key domain.HostKey, carried *domain.
 }
 
 // noteResident keeps that the installed system of a host asks for instructions: it can be asked to restart into the discovery image.
-func (s *Service) noteResident(ctx context.Context, known *domain.Host) error {
+func (s *Machines) noteResident(ctx context.Context, known *domain.Host) error {
 	if known.Resident || lifecycle.Busy(known.State) && !lifecycle.AfterReboot(known.Progress.Stage) {
 		return nil
 	}
@@ -246,7 +193,7 @@ func (s *Service) noteResident(ctx context.Context, known *domain.Host) error {
 }
 
 // Refresh brings a host's state up to date with what is known: a poll after silence, silence after polls.
-func (s *Service) Refresh(ctx context.Context, key domain.HostKey) error {
+func (s *Machines) Refresh(ctx context.Context, key domain.HostKey) error {
 	_, err := s.change(ctx, domain.Machine, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
 		if s.engine.Hosts.Connected(h) {
 			h.MediaConnected = true
@@ -257,7 +204,7 @@ func (s *Service) Refresh(ctx context.Context, key domain.HostKey) error {
 }
 
 // ReportProgress takes a stage, from the agent or from the installed system. Conflict StageNotExpected where the host does not install.
-func (s *Service) ReportProgress(ctx context.Context, key domain.HostKey, report domain.ProgressReport) (*domain.Host, error) {
+func (s *Machines) ReportProgress(ctx context.Context, key domain.HostKey, report domain.ProgressReport) (*domain.Host, error) {
 	if lifecycle.Percentage(report.Stage) == 0 && report.Stage != lifecycle.StageFailed {
 		return nil, domain.Refuse(domain.Invalid, "StageUnknown", "there is no stage %q", domain.Truncate(string(report.Stage), 64))
 	}
@@ -301,7 +248,7 @@ func why(stage lifecycle.Stage, info string) string {
 }
 
 // ReportEvent keeps an event that an agent triggers, bounded and for the cluster only while bound.
-func (s *Service) ReportEvent(ctx context.Context, key domain.HostKey, event domain.Event) error {
+func (s *Machines) ReportEvent(ctx context.Context, key domain.HostKey, event domain.Event) error {
 	if err := event.CheckReported(); err != nil {
 		return err
 	}
@@ -336,7 +283,7 @@ const (
 )
 
 // mayReportEvent refuses a host that reports events too fast.
-func (s *Service) mayReportEvent(ctx context.Context, key domain.HostKey) error {
+func (s *Machines) mayReportEvent(ctx context.Context, key domain.HostKey) error {
 	e, err := s.entry(ctx, key)
 	if err != nil {
 		return err

@@ -14,8 +14,11 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
+// Clusters is what users do with clusters.
+type Clusters struct{ *core }
+
 // CreateCluster makes a cluster that belongs to the principal.
-func (s *Service) CreateCluster(ctx context.Context, by domain.Principal, request domain.NewCluster) (*domain.Cluster, error) {
+func (s *Clusters) CreateCluster(ctx context.Context, by domain.Principal, request domain.NewCluster) (*domain.Cluster, error) {
 	id, err := newID(request.ID)
 	if err != nil {
 		return nil, err
@@ -60,22 +63,12 @@ func (s *Service) CreateCluster(ctx context.Context, by domain.Principal, reques
 }
 
 // GetCluster returns a cluster of the principal.
-func (s *Service) GetCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
-	var c *domain.Cluster
-	err := s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
-		if c, err = r.Cluster(ctx, id); err == nil && (c == nil || !by.Owns(c.Owner)) {
-			return domain.RefuseUnknown("Cluster", id)
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+func (s *Clusters) GetCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
+	return s.cluster(ctx, by, id)
 }
 
 // ListClusters returns clusters of the principal.
-func (s *Service) ListClusters(ctx context.Context, by domain.Principal, filter domain.ClusterFilter) (found domain.List[domain.Cluster], err error) {
+func (s *Clusters) ListClusters(ctx context.Context, by domain.Principal, filter domain.ClusterFilter) (found domain.List[domain.Cluster], err error) {
 	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 		found, err = r.Clusters(ctx, domain.Scope{Principal: by}, filter)
 		return err
@@ -84,7 +77,7 @@ func (s *Service) ListClusters(ctx context.Context, by domain.Principal, filter 
 }
 
 // changeCluster runs a transaction about one cluster of a principal, and brings its hosts up to date at the end.
-func (s *Service) changeCluster(ctx context.Context, by domain.Principal, id string, do func(ctx context.Context, w *transaction.Work, c *domain.Cluster, members []*domain.Host) error) (*domain.Cluster, error) {
+func (s *Clusters) changeCluster(ctx context.Context, by domain.Principal, id string, do func(ctx context.Context, w *transaction.Work, c *domain.Cluster, members []*domain.Host) error) (*domain.Cluster, error) {
 	var c *domain.Cluster
 	err := s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) (err error) {
 		if c, err = w.OwnCluster(ctx, by, id); err != nil {
@@ -106,7 +99,7 @@ func (s *Service) changeCluster(ctx context.Context, by domain.Principal, id str
 }
 
 // UpdateCluster lets change edit the settings; Conflict while it installs, but for HoldInstallation and counts.
-func (s *Service) UpdateCluster(ctx context.Context, by domain.Principal, id string, change func(*domain.ClusterSettings) error) (*domain.Cluster, error) {
+func (s *Clusters) UpdateCluster(ctx context.Context, by domain.Principal, id string, change func(*domain.ClusterSettings) error) (*domain.Cluster, error) {
 	return s.changeCluster(ctx, by, id, func(_ context.Context, w *transaction.Work, c *domain.Cluster, _ []*domain.Host) error {
 		before := c.ClusterSettings
 		after := before
@@ -139,7 +132,7 @@ func (s *Service) UpdateCluster(ctx context.Context, by domain.Principal, id str
 }
 
 // DeleteCluster frees the hosts. Conflict while it installs, unless forced.
-func (s *Service) DeleteCluster(ctx context.Context, by domain.Principal, id string, force bool) error {
+func (s *Clusters) DeleteCluster(ctx context.Context, by domain.Principal, id string, force bool) error {
 	_, err := s.changeCluster(ctx, by, id, func(ctx context.Context, w *transaction.Work, c *domain.Cluster, members []*domain.Host) error {
 		if lifecycle.ClusterBusy(c.Status) && !force {
 			return domain.Refuse(domain.Conflict, "ClusterInstalling", "cluster %s is being installed: cancel the installation first", id)
@@ -175,7 +168,7 @@ func (s *Service) DeleteCluster(ctx context.Context, by domain.Principal, id str
 }
 
 // InstallCluster starts the installation: Conflict ClusterNotReady says what is missing.
-func (s *Service) InstallCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
+func (s *Clusters) InstallCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
 	return s.changeCluster(ctx, by, id, func(ctx context.Context, w *transaction.Work, c *domain.Cluster, members []*domain.Host) error {
 		if err := w.RefreshCluster(ctx, id); err != nil {
 			return err
@@ -207,7 +200,7 @@ func (s *Service) InstallCluster(ctx context.Context, by domain.Principal, id st
 }
 
 // CancelCluster ends an installation that runs or failed.
-func (s *Service) CancelCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
+func (s *Clusters) CancelCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
 	return s.changeCluster(ctx, by, id, func(ctx context.Context, w *transaction.Work, c *domain.Cluster, members []*domain.Host) error {
 		if !lifecycle.ClusterBusy(c.Status) && c.Status != lifecycle.ClusterFailed {
 			return domain.Refuse(domain.Conflict, "ClusterNotInstalling", "cluster %s is %s: no installation to cancel", id, c.Status)
@@ -224,7 +217,7 @@ func (s *Service) CancelCluster(ctx context.Context, by domain.Principal, id str
 }
 
 // ResetCluster makes a cluster and its hosts ready for another installation.
-func (s *Service) ResetCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
+func (s *Clusters) ResetCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
 	return s.changeCluster(ctx, by, id, func(ctx context.Context, w *transaction.Work, c *domain.Cluster, members []*domain.Host) error {
 		if !slices.Contains([]lifecycle.ClusterState{lifecycle.ClusterFailed, lifecycle.ClusterCancelled}, c.Status) && !lifecycle.ClusterBusy(c.Status) {
 			return domain.Refuse(domain.Conflict, "ClusterNotResettable", "cluster %s is %s: only failed and cancelled installations are reset", id, c.Status)
@@ -236,7 +229,7 @@ func (s *Service) ResetCluster(ctx context.Context, by domain.Principal, id stri
 }
 
 // CompleteCluster ends the installation, with the kubeconfig where there is one.
-func (s *Service) CompleteCluster(ctx context.Context, by domain.Principal, id, kubeconfig string) (*domain.Cluster, error) {
+func (s *Clusters) CompleteCluster(ctx context.Context, by domain.Principal, id, kubeconfig string) (*domain.Cluster, error) {
 	return s.changeCluster(ctx, by, id, func(_ context.Context, w *transaction.Work, c *domain.Cluster, _ []*domain.Host) error {
 		switch c.Status {
 		case lifecycle.ClusterInstalling, lifecycle.ClusterFinalizing:
@@ -253,7 +246,7 @@ func (s *Service) CompleteCluster(ctx context.Context, by domain.Principal, id, 
 }
 
 // Kubeconfig is of an installed cluster; Conflict ClusterNotInstalled before.
-func (s *Service) Kubeconfig(ctx context.Context, by domain.Principal, id string) ([]byte, error) {
+func (s *Clusters) Kubeconfig(ctx context.Context, by domain.Principal, id string) ([]byte, error) {
 	c, err := s.GetCluster(ctx, by, id)
 	if err != nil {
 		return nil, err
@@ -265,7 +258,7 @@ func (s *Service) Kubeconfig(ctx context.Context, by domain.Principal, id string
 }
 
 // ListEvents returns events that the principal may see.
-func (s *Service) ListEvents(ctx context.Context, by domain.Principal, filter domain.EventFilter) (found domain.List[domain.Event], err error) {
+func (s *Clusters) ListEvents(ctx context.Context, by domain.Principal, filter domain.EventFilter) (found domain.List[domain.Event], err error) {
 	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) error {
 		if filter.ClusterID == "" && filter.InfraEnvID == "" && !by.Admin {
 			return domain.Refuse(domain.Invalid, "ScopeMissing", "say of which InfraEnv or cluster: infra_env_id or cluster_id")

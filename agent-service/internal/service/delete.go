@@ -21,7 +21,7 @@ const deleteBatch = 200
 // DeleteInfraEnv refuses while hosts are bound or installing (Conflict HostsBound), unless forced; free hosts go with it.
 // It is marked first, so that no host joins it any more; then its hosts are deleted in transactions of bounded size, and it itself with the
 // last of them. One that was begun is ended also where its caller has gone, and after a restart.
-func (s *Service) DeleteInfraEnv(ctx context.Context, by domain.Principal, id string, force bool) error {
+func (s *InfraEnvs) DeleteInfraEnv(ctx context.Context, by domain.Principal, id string, force bool) error {
 	if err := s.markInfraEnv(ctx, by, id, force); err != nil {
 		s.tellRefused(ctx, err, domain.Event{
 			Name: "infra_env_deregister_failed", InfraEnvID: id, ForInfraEnv: true, Message: domain.Truncate("Failed to deregister infra env. Error: "+err.Error(), 2000),
@@ -32,7 +32,7 @@ func (s *Service) DeleteInfraEnv(ctx context.Context, by domain.Principal, id st
 }
 
 // markInfraEnv begins a deletion.
-func (s *Service) markInfraEnv(ctx context.Context, by domain.Principal, id string, force bool) error {
+func (s *InfraEnvs) markInfraEnv(ctx context.Context, by domain.Principal, id string, force bool) error {
 	return s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
 		e, err := ownInfraEnv(ctx, w, by, id)
 		if err != nil {
@@ -64,7 +64,7 @@ func hostsBound(id, hostID string) error {
 }
 
 // endInfraEnv deletes the hosts of a marked InfraEnv, and it. Where a host was bound meanwhile the mark goes again.
-func (s *Service) endInfraEnv(ctx context.Context, id string, force bool) error {
+func (s *InfraEnvs) endInfraEnv(ctx context.Context, id string, force bool) error {
 	for {
 		var some domain.List[domain.Host]
 		err := s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
@@ -98,7 +98,7 @@ func errorOf(first, second error) error {
 }
 
 // deleteHosts deletes hosts of an InfraEnv in one transaction.
-func (s *Service) deleteHosts(ctx context.Context, id string, hosts []domain.Host, force bool) error {
+func (s *InfraEnvs) deleteHosts(ctx context.Context, id string, hosts []domain.Host, force bool) error {
 	keys, clusters := make([]domain.HostKey, 0, len(hosts)), []string{}
 	for i := range hosts {
 		keys = append(keys, hosts[i].HostKey)
@@ -137,7 +137,7 @@ func (s *Service) deleteHosts(ctx context.Context, id string, hosts []domain.Hos
 var errHostsLeft = domain.Refuse(domain.Conflict, "HostsLeft", "the InfraEnv has hosts")
 
 // dropInfraEnv ends a deletion.
-func (s *Service) dropInfraEnv(ctx context.Context, id string) error {
+func (s *InfraEnvs) dropInfraEnv(ctx context.Context, id string) error {
 	return s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
 		left, err := w.Hosts(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.HostFilter{InfraEnvID: id, Page: domain.Page{Limit: 1}})
 		if err != nil {
@@ -155,7 +155,7 @@ func (s *Service) dropInfraEnv(ctx context.Context, id string) error {
 	})
 }
 
-func (s *Service) unmarkInfraEnv(ctx context.Context, id string) error {
+func (s *InfraEnvs) unmarkInfraEnv(ctx context.Context, id string) error {
 	return s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
 		e, err := w.InfraEnv(ctx, id)
 		if err != nil || e == nil {
@@ -168,7 +168,7 @@ func (s *Service) unmarkInfraEnv(ctx context.Context, id string) error {
 }
 
 // endDeletions ends what a process began that is no more.
-func (s *Service) endDeletions(ctx context.Context) {
+func (s *InfraEnvs) endDeletions(ctx context.Context) {
 	var marked domain.List[domain.InfraEnv]
 	err := s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 		marked, err = r.InfraEnvs(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.InfraEnvFilter{Deleting: true})

@@ -35,18 +35,19 @@ const (
 	logsController = "logs/controller"
 )
 
+// Files is what is kept with a cluster: manifests, the install configuration, the settings of user interfaces, logs.
+type Files struct{ *core }
+
 // ListManifests are the files of manifests/ and openshift/. The host that brings up the control plane gets them with its first-boot data.
-func (s *Service) ListManifests(ctx context.Context, by domain.Principal, clusterID string) ([]domain.FileInfo, error) {
+func (s *Files) ListManifests(ctx context.Context, by domain.Principal, clusterID string) ([]domain.FileInfo, error) {
 	files, err := s.files(ctx, by, clusterID)
 	return slices.DeleteFunc(files, func(f domain.FileInfo) bool { return !domain.IsManifest(f.Name) }), err
 }
 
-func (s *Service) files(ctx context.Context, by domain.Principal, clusterID string) (files []domain.FileInfo, err error) {
+func (s *Files) files(ctx context.Context, by domain.Principal, clusterID string) (files []domain.FileInfo, err error) {
 	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) error {
-		if c, err := r.Cluster(ctx, clusterID); err != nil {
+		if _, err := ownCluster(ctx, r, by, clusterID); err != nil {
 			return err
-		} else if c == nil || !by.Owns(c.Owner) {
-			return domain.RefuseUnknown("Cluster", clusterID)
 		}
 		files, err = r.Files(ctx, clusterID)
 		return err
@@ -55,12 +56,10 @@ func (s *Service) files(ctx context.Context, by domain.Principal, clusterID stri
 }
 
 // file is the content of one, nil without one.
-func (s *Service) file(ctx context.Context, by domain.Principal, clusterID, name string) (content []byte, err error) {
+func (s *Files) file(ctx context.Context, by domain.Principal, clusterID, name string) (content []byte, err error) {
 	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) error {
-		if c, err := r.Cluster(ctx, clusterID); err != nil {
+		if _, err := ownCluster(ctx, r, by, clusterID); err != nil {
 			return err
-		} else if c == nil || !by.Owns(c.Owner) {
-			return domain.RefuseUnknown("Cluster", clusterID)
 		}
 		content, err = r.File(ctx, clusterID, name)
 		return err
@@ -69,7 +68,7 @@ func (s *Service) file(ctx context.Context, by domain.Principal, clusterID, name
 }
 
 // Manifest returns the content of a manifest.
-func (s *Service) Manifest(ctx context.Context, by domain.Principal, clusterID, name string) ([]byte, error) {
+func (s *Files) Manifest(ctx context.Context, by domain.Principal, clusterID, name string) ([]byte, error) {
 	content, err := s.file(ctx, by, clusterID, name)
 	if err == nil && (content == nil || !domain.IsManifest(name)) {
 		return nil, domain.RefuseUnknown("Manifest", domain.Truncate(name, 256))
@@ -78,7 +77,7 @@ func (s *Service) Manifest(ctx context.Context, by domain.Principal, clusterID, 
 }
 
 // CreateManifest writes over one that is there.
-func (s *Service) CreateManifest(ctx context.Context, by domain.Principal, clusterID, name string, content []byte) error {
+func (s *Files) CreateManifest(ctx context.Context, by domain.Principal, clusterID, name string, content []byte) error {
 	return s.changeManifests(ctx, by, clusterID, func(ctx context.Context, w *transaction.Work, there []domain.FileInfo) error {
 		manifests, size := 1, int64(len(content))
 		for _, f := range there {
@@ -95,7 +94,7 @@ func (s *Service) CreateManifest(ctx context.Context, by domain.Principal, clust
 }
 
 // UpdateManifest renames a manifest, and gives it a content unless that is nil.
-func (s *Service) UpdateManifest(ctx context.Context, by domain.Principal, clusterID, name, newName string, content []byte) error {
+func (s *Files) UpdateManifest(ctx context.Context, by domain.Principal, clusterID, name, newName string, content []byte) error {
 	return s.changeManifests(ctx, by, clusterID, func(ctx context.Context, w *transaction.Work, there []domain.FileInfo) error {
 		has := func(name string) bool {
 			return slices.ContainsFunc(there, func(f domain.FileInfo) bool { return f.Name == name })
@@ -122,7 +121,7 @@ func (s *Service) UpdateManifest(ctx context.Context, by domain.Principal, clust
 }
 
 // DeleteManifest deletes a manifest. NotFound for an unknown one.
-func (s *Service) DeleteManifest(ctx context.Context, by domain.Principal, clusterID, name string) error {
+func (s *Files) DeleteManifest(ctx context.Context, by domain.Principal, clusterID, name string) error {
 	return s.changeManifests(ctx, by, clusterID, func(ctx context.Context, w *transaction.Work, there []domain.FileInfo) error {
 		if !domain.IsManifest(name) || !slices.ContainsFunc(there, func(f domain.FileInfo) bool { return f.Name == name }) {
 			return domain.RefuseUnknown("Manifest", domain.Truncate(name, 256))
@@ -131,7 +130,7 @@ func (s *Service) DeleteManifest(ctx context.Context, by domain.Principal, clust
 	})
 }
 
-func (s *Service) changeManifests(ctx context.Context, by domain.Principal, clusterID string, do func(ctx context.Context, w *transaction.Work, there []domain.FileInfo) error) error {
+func (s *Files) changeManifests(ctx context.Context, by domain.Principal, clusterID string, do func(ctx context.Context, w *transaction.Work, there []domain.FileInfo) error) error {
 	return s.changeFiles(ctx, by, clusterID, func(ctx context.Context, w *transaction.Work) error {
 		there, err := w.Files(ctx, clusterID)
 		if err != nil {
@@ -142,7 +141,7 @@ func (s *Service) changeManifests(ctx context.Context, by domain.Principal, clus
 }
 
 // changeFiles runs a transaction about what an installation is made from.
-func (s *Service) changeFiles(ctx context.Context, by domain.Principal, clusterID string, do func(ctx context.Context, w *transaction.Work) error) error {
+func (s *Files) changeFiles(ctx context.Context, by domain.Principal, clusterID string, do func(ctx context.Context, w *transaction.Work) error) error {
 	return s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
 		c, err := w.OwnCluster(ctx, by, clusterID)
 		if err != nil {
@@ -156,8 +155,8 @@ func (s *Service) changeFiles(ctx context.Context, by domain.Principal, clusterI
 }
 
 // InstallConfig is the cluster as installers describe it, in YAML, with the overrides and without the pull secret.
-func (s *Service) InstallConfig(ctx context.Context, by domain.Principal, clusterID string) ([]byte, error) {
-	c, err := s.GetCluster(ctx, by, clusterID)
+func (s *Files) InstallConfig(ctx context.Context, by domain.Principal, clusterID string) ([]byte, error) {
+	c, err := s.cluster(ctx, by, clusterID)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +172,7 @@ func (s *Service) InstallConfig(ctx context.Context, by domain.Principal, cluste
 }
 
 // OverrideInstallConfig keeps a JSON object that is laid over it; an empty one is none.
-func (s *Service) OverrideInstallConfig(ctx context.Context, by domain.Principal, clusterID, overrides string) error {
+func (s *Files) OverrideInstallConfig(ctx context.Context, by domain.Principal, clusterID, overrides string) error {
 	var patch map[string]any
 	if len(overrides) > maxText || json.Unmarshal([]byte(cmp.Or(overrides, "{}")), &patch) != nil || patch == nil {
 		return domain.Refuse(domain.Invalid, "InstallConfigInvalid", "the overrides are no JSON object of at most %d bytes", maxText)
@@ -190,13 +189,13 @@ func (s *Service) OverrideInstallConfig(ctx context.Context, by domain.Principal
 }
 
 // SettingsOfUI is a text that user interfaces keep with a cluster.
-func (s *Service) SettingsOfUI(ctx context.Context, by domain.Principal, clusterID string) (string, error) {
+func (s *Files) SettingsOfUI(ctx context.Context, by domain.Principal, clusterID string) (string, error) {
 	content, err := s.file(ctx, by, clusterID, settingsOfUI)
 	return string(content), err
 }
 
 // SetSettingsOfUI keeps a text of a user interface with a cluster.
-func (s *Service) SetSettingsOfUI(ctx context.Context, by domain.Principal, clusterID, settings string) error {
+func (s *Files) SetSettingsOfUI(ctx context.Context, by domain.Principal, clusterID, settings string) error {
 	if len(settings) > maxText {
 		return domain.Refuse(domain.Invalid, "SettingsTooLarge", "the settings have at most %d bytes", maxText)
 	}
@@ -209,7 +208,7 @@ func (s *Service) SetSettingsOfUI(ctx context.Context, by domain.Principal, clus
 }
 
 // KeepLogs keeps an archive of a host that is bound to the cluster, of itself or of the cluster's controller; NotFound from others.
-func (s *Service) KeepLogs(ctx context.Context, clusterID string, from domain.HostKey, controller bool, archive []byte) error {
+func (s *Files) KeepLogs(ctx context.Context, clusterID string, from domain.HostKey, controller bool, archive []byte) error {
 	return s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
 		h, err := w.TrackHost(ctx, from)
 		if err != nil {
@@ -233,7 +232,7 @@ func (s *Service) KeepLogs(ctx context.Context, clusterID string, from domain.Ho
 }
 
 // LogsProgress is requested, collecting, completed or timeout.
-func (s *Service) LogsProgress(ctx context.Context, key domain.HostKey, state string) error {
+func (s *Files) LogsProgress(ctx context.Context, key domain.HostKey, state string) error {
 	_, err := s.change(ctx, domain.Machine, key, func(_ context.Context, w *transaction.Work, h *domain.Host) error {
 		h.LogsState, h.LogsAt = state, w.Now
 		return nil
@@ -242,13 +241,13 @@ func (s *Service) LogsProgress(ctx context.Context, key domain.HostKey, state st
 }
 
 // ListLogs are logs/<host id> and logs/controller.
-func (s *Service) ListLogs(ctx context.Context, by domain.Principal, clusterID string) ([]domain.FileInfo, error) {
+func (s *Files) ListLogs(ctx context.Context, by domain.Principal, clusterID string) ([]domain.FileInfo, error) {
 	files, err := s.files(ctx, by, clusterID)
 	return slices.DeleteFunc(files, func(f domain.FileInfo) bool { return !strings.HasPrefix(f.Name, logsFolder) }), err
 }
 
 // Logs returns an archive of logs by the name that ListLogs has.
-func (s *Service) Logs(ctx context.Context, by domain.Principal, clusterID, name string) ([]byte, error) {
+func (s *Files) Logs(ctx context.Context, by domain.Principal, clusterID, name string) ([]byte, error) {
 	content, err := s.file(ctx, by, clusterID, name)
 	if err == nil && (content == nil || !strings.HasPrefix(name, logsFolder)) {
 		return nil, domain.Refuse(domain.NotFound, "LogsNotFound", "there are no logs of this yet")
@@ -257,7 +256,7 @@ func (s *Service) Logs(ctx context.Context, by domain.Principal, clusterID, name
 }
 
 // AllowHosts makes an installed cluster take more hosts under the name that clients of assisted-service know: adding-hosts.
-func (s *Service) AllowHosts(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
+func (s *Clusters) AllowHosts(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
 	return s.changeCluster(ctx, by, id, func(_ context.Context, w *transaction.Work, c *domain.Cluster, _ []*domain.Host) error {
 		switch c.Status {
 		case lifecycle.ClusterInstalled:
@@ -271,7 +270,7 @@ func (s *Service) AllowHosts(ctx context.Context, by domain.Principal, id string
 }
 
 // ResetValidation makes the agent try again what it had found out: Invalid for validations that follow from what is known.
-func (s *Service) ResetValidation(ctx context.Context, by domain.Principal, key domain.HostKey, id string) (*domain.Host, error) {
+func (s *Hosts) ResetValidation(ctx context.Context, by domain.Principal, key domain.HostKey, id string) (*domain.Host, error) {
 	h, err := s.change(ctx, by, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
 		if err := w.Settles(ctx, by, h); err != nil {
 			return err
@@ -291,6 +290,3 @@ func (s *Service) ResetValidation(ctx context.Context, by domain.Principal, key 
 	}
 	return h, err
 }
-
-// HostMinimums are what hosts need, by role.
-func (s *Service) HostMinimums() validate.Minimums { return s.Minimums }

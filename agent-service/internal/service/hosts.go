@@ -15,8 +15,11 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
+// Hosts is what users do with hosts.
+type Hosts struct{ *core }
+
 // GetHost returns a host that the principal owns or uses.
-func (s *Service) GetHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
+func (s *Hosts) GetHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
 	var h *domain.Host
 	err := s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 		if h, err = r.Host(ctx, key); err == nil && h == nil {
@@ -43,7 +46,7 @@ func (s *Service) GetHost(ctx context.Context, by domain.Principal, key domain.H
 }
 
 // ListHosts leaves inventories out; Inventory has them.
-func (s *Service) ListHosts(ctx context.Context, by domain.Principal, filter domain.HostFilter) (found domain.List[domain.Host], err error) {
+func (s *Hosts) ListHosts(ctx context.Context, by domain.Principal, filter domain.HostFilter) (found domain.List[domain.Host], err error) {
 	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 		if found, err = r.Hosts(ctx, domain.Scope{Principal: by}, filter); err != nil || by.Admin {
 			return err
@@ -58,7 +61,7 @@ func (s *Service) ListHosts(ctx context.Context, by domain.Principal, filter dom
 }
 
 // Inventory is the JSON that the agent reported (bounded, flagged where it was cut), empty before its first report.
-func (s *Service) Inventory(ctx context.Context, by domain.Principal, key domain.HostKey) ([]byte, error) {
+func (s *Hosts) Inventory(ctx context.Context, by domain.Principal, key domain.HostKey) ([]byte, error) {
 	h, err := s.remembered(ctx, key)
 	if err != nil {
 		return nil, err
@@ -80,7 +83,7 @@ func (s *Service) Inventory(ctx context.Context, by domain.Principal, key domain
 }
 
 // Inventories are those of hosts that were listed; hosts without one are left out.
-func (s *Service) Inventories(ctx context.Context, by domain.Principal, hosts []domain.Host) (inventories map[domain.HostKey][]byte, err error) {
+func (s *Hosts) Inventories(ctx context.Context, by domain.Principal, hosts []domain.Host) (inventories map[domain.HostKey][]byte, err error) {
 	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 		var has []domain.Stake
 		if !by.Admin {
@@ -101,7 +104,7 @@ func (s *Service) Inventories(ctx context.Context, by domain.Principal, hosts []
 }
 
 // remembered is a host from memory where there is one writer, and from the store where there are replicas. It is not to be changed.
-func (s *Service) remembered(ctx context.Context, key domain.HostKey) (*domain.Host, error) {
+func (s *Hosts) remembered(ctx context.Context, key domain.HostKey) (*domain.Host, error) {
 	if s.engine.Store.Shared() {
 		return s.GetHost(ctx, domain.Kubernetes, key)
 	}
@@ -113,7 +116,7 @@ func (s *Service) remembered(ctx context.Context, key domain.HostKey) (*domain.H
 }
 
 // Seen is when the agent polled last, from memory.
-func (s *Service) Seen(key domain.HostKey) domain.Seen {
+func (s *Hosts) Seen(key domain.HostKey) domain.Seen {
 	e := s.engine.Hosts.Get(key)
 	if e == nil {
 		return domain.Seen{}
@@ -122,28 +125,8 @@ func (s *Service) Seen(key domain.HostKey) domain.Seen {
 	return domain.Seen{At: at, Connected: connected}
 }
 
-// change runs a transaction about one host of a principal. The clusters are those that it may be taken to.
-func (s *Service) change(ctx context.Context, by domain.Principal, key domain.HostKey, do func(ctx context.Context, w *transaction.Work, h *domain.Host) error, clusters ...string) (*domain.Host, error) {
-	var h *domain.Host
-	var before, after domain.Stake
-	err := s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) (err error) {
-		if h, before, err = w.Reach(ctx, by, key); err != nil {
-			return err
-		}
-		if err := do(ctx, w, h); err != nil {
-			return err
-		}
-		after, err = w.Stake(ctx, by, h)
-		return err
-	}, append(clusters, s.engine.Hosts.ClusterOf(key))...)
-	if err != nil {
-		return nil, err
-	}
-	return domain.Stake{Owns: before.Owns, Uses: before.Uses || after.Uses}.Shown(*h), nil
-}
-
 // UpdateHost lets change edit the settings in a transaction; whatever it empties is cleared. Conflict while installing.
-func (s *Service) UpdateHost(ctx context.Context, by domain.Principal, key domain.HostKey, change func(*domain.HostSettings) error) (*domain.Host, error) {
+func (s *Hosts) UpdateHost(ctx context.Context, by domain.Principal, key domain.HostKey, change func(*domain.HostSettings) error) (*domain.Host, error) {
 	return s.change(ctx, by, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
 		if err := w.Settles(ctx, by, h); err != nil {
 			return err
@@ -162,7 +145,7 @@ func (s *Service) UpdateHost(ctx context.Context, by domain.Principal, key domai
 
 // BindHost gives a free host to a cluster; bound to that cluster already, it is returned unchanged only if idempotent is
 // asked for (custom resources), else Conflict HostBoundAlready.
-func (s *Service) BindHost(ctx context.Context, by domain.Principal, key domain.HostKey, clusterID string, idempotent bool) (*domain.Host, error) {
+func (s *Hosts) BindHost(ctx context.Context, by domain.Principal, key domain.HostKey, clusterID string, idempotent bool) (*domain.Host, error) {
 	return s.change(ctx, by, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
 		if err := w.Keeps(by, h); err != nil {
 			return err
@@ -180,7 +163,7 @@ func (s *Service) BindHost(ctx context.Context, by domain.Principal, key domain.
 
 // MoveHost takes a bound host to another cluster, in one transaction, after the destination was checked. Conflict while either is installed, and where
 // the destination is installed already.
-func (s *Service) MoveHost(ctx context.Context, by domain.Principal, key domain.HostKey, clusterID string) (*domain.Host, error) {
+func (s *Hosts) MoveHost(ctx context.Context, by domain.Principal, key domain.HostKey, clusterID string) (*domain.Host, error) {
 	return s.change(ctx, by, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
 		if err := w.Keeps(by, h); err != nil {
 			return err
@@ -200,7 +183,7 @@ func (s *Service) MoveHost(ctx context.Context, by domain.Principal, key domain.
 var errDryRun = domain.Refuse(domain.Conflict, "DryRun", "dry run: no object was written")
 
 // CheckBind is the dry run of BindHost and MoveHost; nothing is written.
-func (s *Service) CheckBind(ctx context.Context, by domain.Principal, key domain.HostKey, clusterID string) (domain.DryRun, error) {
+func (s *Hosts) CheckBind(ctx context.Context, by domain.Principal, key domain.HostKey, clusterID string) (domain.DryRun, error) {
 	var answer domain.DryRun
 	_, err := s.change(ctx, by, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
 		if err := w.Keeps(by, h); err != nil {
@@ -234,7 +217,7 @@ func (s *Service) CheckBind(ctx context.Context, by domain.Principal, key domain
 }
 
 // UnbindHost frees a host. Conflict while it or its cluster installs, while it is free, and where its InfraEnv has a cluster.
-func (s *Service) UnbindHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
+func (s *Hosts) UnbindHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
 	return s.change(ctx, by, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
 		e, err := w.InfraEnv(ctx, h.InfraEnvID)
 		if err != nil {
@@ -248,14 +231,14 @@ func (s *Service) UnbindHost(ctx context.Context, by domain.Principal, key domai
 }
 
 // ReclaimHost brings an installed host back into the pool by itself, where its system can.
-func (s *Service) ReclaimHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
+func (s *Hosts) ReclaimHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
 	return s.change(ctx, by, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
 		return w.Release(ctx, h, lifecycle.Reclaim)
 	})
 }
 
 // InstallHost starts the installation of a host that joins an installed cluster.
-func (s *Service) InstallHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
+func (s *Hosts) InstallHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
 	return s.change(ctx, by, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
 		if err := w.Settles(ctx, by, h); err != nil {
 			return err
@@ -281,7 +264,7 @@ func (s *Service) InstallHost(ctx context.Context, by domain.Principal, key doma
 }
 
 // ResetHost lets a host be used again in its cluster, after it booted the discovery image.
-func (s *Service) ResetHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
+func (s *Hosts) ResetHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
 	return s.change(ctx, by, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
 		if err := w.Settles(ctx, by, h); err != nil {
 			return err
@@ -294,7 +277,7 @@ func (s *Service) ResetHost(ctx context.Context, by domain.Principal, key domain
 }
 
 // RevokeTokens makes the tokens of a host open nothing, at once, as RevokeHostTokens does. Its state stays.
-func (s *Service) RevokeTokens(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
+func (s *Hosts) RevokeTokens(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
 	return s.change(ctx, by, key, func(_ context.Context, w *transaction.Work, h *domain.Host) error {
 		if err := w.Keeps(by, h); err != nil {
 			return err
@@ -306,7 +289,7 @@ func (s *Service) RevokeTokens(ctx context.Context, by domain.Principal, key dom
 }
 
 // DeleteHost forgets a host. Conflict while it installs. NotFound for an unknown one.
-func (s *Service) DeleteHost(ctx context.Context, by domain.Principal, key domain.HostKey) error {
+func (s *Hosts) DeleteHost(ctx context.Context, by domain.Principal, key domain.HostKey) error {
 	_, err := s.change(ctx, by, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
 		if err := w.Keeps(by, h); err != nil {
 			return err

@@ -18,8 +18,11 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
+// InfraEnvs is what users do with InfraEnvs.
+type InfraEnvs struct{ *core }
+
 // CreateInfraEnv makes an InfraEnv that belongs to the principal.
-func (s *Service) CreateInfraEnv(ctx context.Context, by domain.Principal, request domain.NewInfraEnv) (*domain.InfraEnv, error) {
+func (s *InfraEnvs) CreateInfraEnv(ctx context.Context, by domain.Principal, request domain.NewInfraEnv) (*domain.InfraEnv, error) {
 	id, err := newID(request.ID)
 	if err != nil {
 		return nil, err
@@ -77,32 +80,12 @@ func newID(id string) (string, error) {
 }
 
 // GetInfraEnv returns an InfraEnv of the principal.
-func (s *Service) GetInfraEnv(ctx context.Context, by domain.Principal, id string) (*domain.InfraEnv, error) {
-	var e *domain.InfraEnv
-	err := s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
-		e, err = ownInfraEnv(ctx, r, by, id)
-		return err
-	})
-	return e, err
-}
-
-func (s *Service) view(ctx context.Context, do func(context.Context, transaction.Reader) error) error {
-	return s.noted(s.engine.Store.View(ctx, do))
-}
-
-func ownInfraEnv(ctx context.Context, r transaction.Reader, by domain.Principal, id string) (*domain.InfraEnv, error) {
-	e, err := r.InfraEnv(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	if e == nil || !by.Owns(e.Owner) {
-		return nil, domain.RefuseUnknown("InfraEnv", id)
-	}
-	return e, nil
+func (s *InfraEnvs) GetInfraEnv(ctx context.Context, by domain.Principal, id string) (*domain.InfraEnv, error) {
+	return s.infraEnv(ctx, by, id)
 }
 
 // ListInfraEnvs returns InfraEnvs of the principal.
-func (s *Service) ListInfraEnvs(ctx context.Context, by domain.Principal, filter domain.InfraEnvFilter) (found domain.List[domain.InfraEnv], err error) {
+func (s *InfraEnvs) ListInfraEnvs(ctx context.Context, by domain.Principal, filter domain.InfraEnvFilter) (found domain.List[domain.InfraEnv], err error) {
 	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 		found, err = r.InfraEnvs(ctx, domain.Scope{Principal: by}, filter)
 		return err
@@ -112,7 +95,7 @@ func (s *Service) ListInfraEnvs(ctx context.Context, by domain.Principal, filter
 
 // UpdateInfraEnv lets change edit the settings in a transaction; whatever it empties is cleared. An error of change is
 // returned as it is. An equal one is not written, and ImageUpdatedAt moves only when the image's content does.
-func (s *Service) UpdateInfraEnv(ctx context.Context, by domain.Principal, id string, change func(*domain.InfraEnvSettings) error) (*domain.InfraEnv, error) {
+func (s *InfraEnvs) UpdateInfraEnv(ctx context.Context, by domain.Principal, id string, change func(*domain.InfraEnvSettings) error) (*domain.InfraEnv, error) {
 	var e *domain.InfraEnv
 	err := s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) (err error) {
 		if e, err = ownInfraEnv(ctx, w, by, id); err != nil {
@@ -158,7 +141,7 @@ func (s *Service) UpdateInfraEnv(ctx context.Context, by domain.Principal, id st
 
 // RotateTokens makes tokens of the image (scoped to the InfraEnv) of older generations open nothing, at once. Running hosts
 // keep working: their tokens are narrowed to the host and carry HostGeneration, or they are Admitted; with hosts that ends too.
-func (s *Service) RotateTokens(ctx context.Context, by domain.Principal, id string, hosts bool) (*domain.InfraEnv, error) {
+func (s *InfraEnvs) RotateTokens(ctx context.Context, by domain.Principal, id string, hosts bool) (*domain.InfraEnv, error) {
 	return s.revoke(ctx, by, id, "infra_env_tokens_rotated", "Tokens of images that were made before are no longer accepted", func(e *domain.InfraEnv, now time.Time) {
 		e.ImageGeneration++
 		if hosts {
@@ -170,7 +153,7 @@ func (s *Service) RotateTokens(ctx context.Context, by domain.Principal, id stri
 
 // RevokeHostTokens makes all tokens of the InfraEnv's hosts open nothing, at once: those of agents, which register again with the token of their image, those of installed
 // systems, and what agents were Admitted with.
-func (s *Service) RevokeHostTokens(ctx context.Context, by domain.Principal, id string) error {
+func (s *InfraEnvs) RevokeHostTokens(ctx context.Context, by domain.Principal, id string) error {
 	_, err := s.revoke(ctx, by, id, "infra_env_host_tokens_revoked", "Tokens of the hosts that were made before are no longer accepted", func(e *domain.InfraEnv, _ time.Time) {
 		e.HostGeneration++
 	})
@@ -178,7 +161,7 @@ func (s *Service) RevokeHostTokens(ctx context.Context, by domain.Principal, id 
 }
 
 // revoke changes the generations of an InfraEnv and announces it.
-func (s *Service) revoke(ctx context.Context, by domain.Principal, id, event, message string, change func(e *domain.InfraEnv, now time.Time)) (*domain.InfraEnv, error) {
+func (s *InfraEnvs) revoke(ctx context.Context, by domain.Principal, id, event, message string, change func(e *domain.InfraEnv, now time.Time)) (*domain.InfraEnv, error) {
 	var e *domain.InfraEnv
 	err := s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) (err error) {
 		if e, err = ownInfraEnv(ctx, w, by, id); err != nil {
@@ -196,32 +179,4 @@ func (s *Service) revoke(ctx context.Context, by domain.Principal, id, event, me
 		return nil, err
 	}
 	return e, nil
-}
-
-// TokenGenerations are the current generations of an InfraEnv, from memory; NotFound for unknown ones, Unavailable where they may come back. A token is refused
-// whose generation is another.
-func (s *Service) TokenGenerations(ctx context.Context, id string) (domain.Generations, error) {
-	e, err := s.knownInfraEnv(ctx, id)
-	if domain.KindOf(err) == domain.NotFound && s.RestoreTime > 0 && (!s.loaded.Load() || s.engine.Clock.Now()-time.Duration(s.loadedAt.Load()) < s.RestoreTime) {
-		awaited := domain.Refuse(domain.Unavailable, "InfraEnvAwaited", "InfraEnv %s is not known yet: the service began a moment ago", id)
-		awaited.RetryAfter = restorePause
-		return domain.Generations{}, awaited
-	}
-	if err != nil {
-		return domain.Generations{}, err
-	}
-	return e.Generations, nil
-}
-
-// restorePause is how long machines wait for an InfraEnv that may come back.
-const restorePause = 5 * time.Second
-
-// knownInfraEnv is an InfraEnv from memory. It is not to be changed.
-func (s *Service) knownInfraEnv(ctx context.Context, id string) (*domain.InfraEnv, error) {
-	return s.engine.InfraEnvs.Get(id, func() (*domain.InfraEnv, error) { return s.GetInfraEnv(ctx, domain.Machine, id) })
-}
-
-// knownCluster is a cluster from memory. It is not to be changed.
-func (s *Service) knownCluster(ctx context.Context, id string) (*domain.Cluster, error) {
-	return s.engine.Clusters.Get(id, func() (*domain.Cluster, error) { return s.GetCluster(ctx, domain.Machine, id) })
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // FirstBoot is the first-boot data of a host that installs; Conflict otherwise. It holds a token for the installed system, which ends with the binding.
-func (s *Service) FirstBoot(ctx context.Context, key domain.HostKey) ([]byte, string, error) {
+func (s *Machines) FirstBoot(ctx context.Context, key domain.HostKey) ([]byte, string, error) {
 	var h *domain.Host
 	var c *domain.Cluster
 	values := firstboot.Values{Trusted: s.Authorities}
@@ -77,7 +77,7 @@ func manifestsOf(ctx context.Context, r transaction.Reader, clusterID string) (m
 	return manifests, err
 }
 
-func (s *Service) renderFirstBoot(ctx context.Context, h *domain.Host, c *domain.Cluster, values firstboot.Values) ([]byte, string, error) {
+func (s *Machines) renderFirstBoot(ctx context.Context, h *domain.Host, c *domain.Cluster, values firstboot.Values) ([]byte, string, error) {
 	image, err := s.rules().Image(c, h)
 	if err != nil {
 		return nil, "", err
@@ -127,7 +127,7 @@ func networkOf(ctx context.Context, r transaction.Reader, e *domain.InfraEnv, ke
 }
 
 // networkConfig is empty where the image does not read it, or nothing is stated for the host.
-func (s *Service) networkConfig(ctx context.Context, h *domain.Host, c *domain.Cluster) (config string, err error) {
+func (s *Machines) networkConfig(ctx context.Context, h *domain.Host, c *domain.Cluster) (config string, err error) {
 	image, err := s.rules().Image(c, h)
 	if err != nil || image.FirstBoot != firstboot.CloudInit {
 		return "", err

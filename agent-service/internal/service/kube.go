@@ -23,7 +23,7 @@ type DesiredHost struct {
 
 // ApplyDesired binds, moves or frees a host and gives it its settings, in one transaction: no installation begins between them. Nothing is written where the
 // host is as it is desired. Conflict and Invalid are those of BindHost, MoveHost, UnbindHost and UpdateHost.
-func (s *Service) ApplyDesired(ctx context.Context, by domain.Principal, key domain.HostKey, desired DesiredHost) (*domain.Host, error) {
+func (s *Hosts) ApplyDesired(ctx context.Context, by domain.Principal, key domain.HostKey, desired DesiredHost) (*domain.Host, error) {
 	return s.change(ctx, by, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
 		if err := w.Place(ctx, by, h, desired.ClusterID); err != nil {
 			return err

@@ -12,7 +12,7 @@ import (
 )
 
 // NoteNode keeps what the cluster knows of a host that is, or becomes, its node. Certificates are kept as they were.
-func (s *Service) NoteNode(ctx context.Context, key domain.HostKey, clusterID string, node domain.Node) error {
+func (s *Machines) NoteNode(ctx context.Context, key domain.HostKey, clusterID string, node domain.Node) error {
 	return s.note(ctx, key, clusterID, func(h *domain.Host) {
 		node.Certificates = h.Node.Certificates
 		h.Node = node
@@ -20,12 +20,12 @@ func (s *Service) NoteNode(ctx context.Context, key domain.HostKey, clusterID st
 }
 
 // NoteCertificate keeps a certificate that was approved for a host in a cluster.
-func (s *Service) NoteCertificate(ctx context.Context, key domain.HostKey, clusterID string, certificate domain.Certificate) error {
+func (s *Machines) NoteCertificate(ctx context.Context, key domain.HostKey, clusterID string, certificate domain.Certificate) error {
 	return s.note(ctx, key, clusterID, func(h *domain.Host) { h.Node.Approve(certificate) })
 }
 
 // note changes a host while it is bound to a cluster.
-func (s *Service) note(ctx context.Context, key domain.HostKey, clusterID string, do func(*domain.Host)) error {
+func (s *Machines) note(ctx context.Context, key domain.HostKey, clusterID string, do func(*domain.Host)) error {
 	_, err := s.change(ctx, domain.Machine, key, func(_ context.Context, _ *transaction.Work, h *domain.Host) error {
 		if h.ClusterID == clusterID {
 			do(h)
@@ -37,7 +37,7 @@ func (s *Service) note(ctx context.Context, key domain.HostKey, clusterID string
 
 // LeaveCluster keeps that the cluster which a host was released from at a time is rid of its Node; note says what of that was left behind, empty for nothing. It changes
 // nothing for another release.
-func (s *Service) LeaveCluster(ctx context.Context, key domain.HostKey, releasedAt time.Time, note string) error {
+func (s *Machines) LeaveCluster(ctx context.Context, key domain.HostKey, releasedAt time.Time, note string) error {
 	return s.learn(ctx, key, func(_ context.Context, w *transaction.Work, h *domain.Host) error {
 		if !h.Release.Underway() || h.Release.Left() || !h.Release.StartedAt.Equal(releasedAt) {
 			return nil

@@ -11,7 +11,7 @@ import (
 )
 
 // clusterOwner is the owner of the cluster that a host is in, nil for a free one.
-func clusterOwner(ctx context.Context, r transaction.Reader, h *domain.Host) (*domain.Owner, error) {
+func clusterOwner(ctx context.Context, r transaction.ClusterReader, h *domain.Host) (*domain.Owner, error) {
 	if h.ClusterID == "" {
 		return nil, nil
 	}
@@ -23,7 +23,7 @@ func clusterOwner(ctx context.Context, r transaction.Reader, h *domain.Host) (*d
 }
 
 // stakes are those of a principal in many hosts, in their order.
-func stakes(ctx context.Context, r transaction.Reader, by domain.Principal, hosts []domain.Host) ([]domain.Stake, error) {
+func stakes(ctx context.Context, r transaction.ClusterReader, by domain.Principal, hosts []domain.Host) ([]domain.Stake, error) {
 	owners := map[string]*domain.Owner{}
 	found := make([]domain.Stake, 0, len(hosts))
 	for i := range hosts {
@@ -42,7 +42,7 @@ func stakes(ctx context.Context, r transaction.Reader, by domain.Principal, host
 }
 
 // MayActAs is nil for people who may do what the agent of a host does, and see what it sees: the owner of a free host, the user of a bound one; else NotFound.
-func (s *Service) MayActAs(ctx context.Context, by domain.Principal, key domain.HostKey) error {
+func (s *Hosts) MayActAs(ctx context.Context, by domain.Principal, key domain.HostKey) error {
 	if by.Admin {
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // RestoreCluster makes a cluster installed that was installed before the service lost its data. A cluster that is installed already stays as it is.
-func (s *Service) RestoreCluster(ctx context.Context, by domain.Principal, id string, from domain.Restored) (*domain.Cluster, error) {
+func (s *Clusters) RestoreCluster(ctx context.Context, by domain.Principal, id string, from domain.Restored) (*domain.Cluster, error) {
 	return s.changeCluster(ctx, by, id, func(_ context.Context, w *transaction.Work, c *domain.Cluster, _ []*domain.Host) error {
 		if hostplan.TakesDayTwo(c) {
 			return nil
@@ -26,7 +26,7 @@ func (s *Service) RestoreCluster(ctx context.Context, by domain.Principal, id st
 
 // RestoreHost brings back an installed host that the service lost with its data: one that is not known, or that came back without its past. It is not
 // installed again. Conflict ClusterNotInstalled unless the cluster is installed.
-func (s *Service) RestoreHost(ctx context.Context, by domain.Principal, key domain.HostKey, from domain.RestoredHost) (*domain.Host, error) {
+func (s *Hosts) RestoreHost(ctx context.Context, by domain.Principal, key domain.HostKey, from domain.RestoredHost) (*domain.Host, error) {
 	var h *domain.Host
 	err := s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) (err error) {
 		h, err = w.RestoreHost(ctx, by, key, from)
@@ -40,7 +40,7 @@ func (s *Service) RestoreHost(ctx context.Context, by domain.Principal, key doma
 
 // RestoreRelease goes on with the release of a host that the service lost with its data before the host was free: it is given to no cluster until it is wiped. NotFound for an
 // unknown host.
-func (s *Service) RestoreRelease(ctx context.Context, by domain.Principal, key domain.HostKey, cluster domain.KubeRef) error {
+func (s *Hosts) RestoreRelease(ctx context.Context, by domain.Principal, key domain.HostKey, cluster domain.KubeRef) error {
 	return s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
 		return w.RestoreRelease(ctx, by, key, cluster)
 	})

@@ -5,10 +5,7 @@ package service
 
 import (
 	"context"
-	"errors"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -17,9 +14,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/feed"
 	"github.com/muster-io/muster/agent-service/internal/hostcache"
-	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	"github.com/muster-io/muster/agent-service/internal/join"
-	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
@@ -71,34 +66,23 @@ type Options struct {
 // resets it. Both free it. Neither sees what the other says of it; Conflict HostOfAnother and HostUsedByAnother to the other one.
 //
 // REST has checked the token of a machine: that it is one of the InfraEnv, and of the host where the token is narrowed to one.
+//
+// Its parts, by what is asked about, share nothing but core; Service itself looks after all hosts while it runs.
 type Service struct {
-	Options
-	engine  *transaction.Engine
-	savedAt time.Duration
-	// loadedAt is when the store was loaded last, in the time of the clock, in nanoseconds.
-	loadedAt atomic.Int64
-	// prunedAt is when old events were deleted last.
-	prunedAt time.Duration
+	*core
+	InfraEnvs
+	Hosts
+	Clusters
+	Files
+	Machines
+
+	// loading keeps the store from being loaded twice at a time.
+	loading sync.Mutex
+	// savedAt is when polls were saved last, and prunedAt when old events were deleted last.
+	savedAt, prunedAt time.Duration
 	// pollsRead is the mark of the polls that were read last.
 	pollsRead int64
-	// stopping is closed when Run ends: held polls are answered.
-	stopping chan struct{}
-	// disconnected is set while changes of other replicas are not known.
-	disconnected atomic.Bool
-	loaded       atomic.Bool
-	loading      sync.Mutex
-	storeAway    atomic.Bool
-
-	// Counters for metrics.
-	Polls     atomic.Int64
-	Held      atomic.Int64
-	Refusals  atomic.Int64
-	Saved     atomic.Int64
-	Timeouts  atomic.Int64
-	Registers atomic.Int64
 }
-
-var _ transaction.Memory = (*Service)(nil)
 
 // New makes a service on a store. It answers at once; Run does what must be done in the background.
 func New(store transaction.Store, o Options) *Service {
@@ -120,47 +104,23 @@ func New(store transaction.Store, o Options) *Service {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	s := &Service{Options: o, stopping: make(chan struct{})}
+	c := &core{Options: o, stopping: make(chan struct{})}
+	s := &Service{core: c, InfraEnvs: InfraEnvs{c}, Hosts: Hosts{c}, Clusters: Clusters{c}, Files: Files{c}, Machines: Machines{c}}
 	now := func() time.Time { return s.Now() }
 	clock := hostcache.NewUpClock(o.Now())
 	s.disconnected.Store(store.Shared())
 	s.engine = &transaction.Engine{
-		Store: store, Memory: s, Hosts: hostcache.New(clock, now, s.DisconnectAfter), Clock: clock,
+		Store: store, Memory: c, Hosts: hostcache.New(clock, now, s.DisconnectAfter), Clock: clock,
 		InfraEnvs: hostcache.NewRecent[domain.InfraEnv](&s.disconnected), Clusters: hostcache.NewRecent[domain.Cluster](&s.disconnected),
 		PollInterval: s.PollInterval, Rules: s.rules, Now: now, Noted: s.noted,
 	}
 	return s
 }
 
-// rules are what plans follow.
-func (s *Service) rules() *hostplan.Rules {
-	return &hostplan.Rules{
-		Minimums: s.Minimums, OSImages: s.OSImages, RegistryImages: s.RegistryImages, InstallerImage: s.InstallerImage, AgentVersion: s.AgentVersion, Connected: s.engine.Hosts.Connected,
-		Reclaims: s.BootArtifacts != nil,
-	}
-}
-
 func set(value *time.Duration, fallback time.Duration) {
 	if *value == 0 {
 		*value = fallback
 	}
-}
-
-// KnownInfraEnv implements Memory.
-func (s *Service) KnownInfraEnv(id string) *domain.InfraEnv { return s.engine.InfraEnvs.Known(id) }
-
-// KnownCluster implements Memory.
-func (s *Service) KnownCluster(id string) *domain.Cluster { return s.engine.Clusters.Known(id) }
-
-// KnownHost implements Memory.
-func (s *Service) KnownHost(key domain.HostKey) *domain.Host { return s.engine.Hosts.Known(key) }
-
-// BootsFromDisk says whether a machine of an InfraEnv boots its disk rather than the discovery image. Of several that report the MAC, one that boots its disk is
-// enough: none of them brings an installed system down.
-func (s *Service) BootsFromDisk(infraEnvID, mac string) bool {
-	return slices.ContainsFunc(s.engine.Hosts.OfMAC(infraEnvID, mac), func(h *domain.Host) bool {
-		return lifecycle.BootsFromDisk(h.State, h.Progress.Stage)
-	})
 }
 
 // Subscribe begins to collect changes, of all replicas. Repeats are folded, nothing is lost, and no subscriber delays another.
@@ -239,23 +199,6 @@ func (s *Service) notified(changes []domain.Change) {
 		}
 	}
 	s.engine.Feed.Publish(changes...)
-}
-
-// noted keeps whether the store is away: time does not count then.
-func (s *Service) noted(err error) error {
-	switch {
-	case err == nil, errors.Is(err, errDryRun):
-		if s.storeAway.Swap(false) {
-			s.Log.Info("the database is back")
-		}
-	case domain.KindOf(err) == domain.Unavailable:
-		if !s.storeAway.Swap(true) {
-			s.Log.Error("the database cannot be reached or written", zap.Error(domain.CauseOf(err)))
-		}
-	case domain.KindOf(err) != "":
-		s.Refusals.Add(1)
-	}
-	return err
 }
 
 // load reads all hosts.

@@ -27,7 +27,7 @@ import (
 var ofResident = []agentproto.StepType{agentproto.StepBootArtifacts, agentproto.StepRebootForReclaim}
 
 // instruct says what the agent has to do, of some steps or, with nil, of all; due is true where it must know now.
-func (s *Service) instruct(ctx context.Context, e *hostcache.Entry, key domain.HostKey, of []agentproto.StepType) (answer Instructions, due bool, err error) {
+func (s *Machines) instruct(ctx context.Context, e *hostcache.Entry, key domain.HostKey, of []agentproto.StepType) (answer Instructions, due bool, err error) {
 	h, types, news := e.Due(
 		func(h *domain.Host) (string, []agentproto.StepType) {
 			return hostplan.Situation(h), hostplan.Asked[h.State]
@@ -56,7 +56,7 @@ func (s *Service) instruct(ctx context.Context, e *hostcache.Entry, key domain.H
 }
 
 // artifacts are what a host restarts into. They may be away for a while: the host is asked again.
-func (s *Service) artifacts(ctx context.Context, h *domain.Host) (*agentproto.BootArtifactsArgs, error) {
+func (s *Machines) artifacts(ctx context.Context, h *domain.Host) (*agentproto.BootArtifactsArgs, error) {
 	if s.BootArtifacts == nil || !h.Release.Left() {
 		return nil, nil
 	}
@@ -73,7 +73,7 @@ func (s *Service) artifacts(ctx context.Context, h *domain.Host) (*agentproto.Bo
 }
 
 // arguments are those of a step; wanted is false where it has nothing to look at.
-func (s *Service) arguments(ctx context.Context, h *domain.Host, t agentproto.StepType) (arguments []string, wanted bool, err error) {
+func (s *Machines) arguments(ctx context.Context, h *domain.Host, t agentproto.StepType) (arguments []string, wanted bool, err error) {
 	rules, known := s.rules(), hostplan.Known{}
 	switch {
 	case t == agentproto.StepNTP:
@@ -102,7 +102,7 @@ func (s *Service) arguments(ctx context.Context, h *domain.Host, t agentproto.St
 }
 
 // ReportStep takes the reply to a step. Replies to steps that are no longer asked for are taken and change nothing.
-func (s *Service) ReportStep(ctx context.Context, key domain.HostKey, reply agentproto.StepReply) error {
+func (s *Machines) ReportStep(ctx context.Context, key domain.HostKey, reply agentproto.StepReply) error {
 	e, err := s.entry(ctx, key)
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func sumOf(r agentproto.StepReply) uint64 {
 }
 
 // take keeps what a reply says.
-func (s *Service) take(ctx context.Context, h *domain.Host, key domain.HostKey, reply agentproto.StepReply) error {
+func (s *Machines) take(ctx context.Context, h *domain.Host, key domain.HostKey, reply agentproto.StepReply) error {
 	if reply.ExitCode == agentproto.MediaLost {
 		return s.learn(ctx, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
 			h.MediaConnected = false
@@ -178,7 +178,7 @@ func (s *Service) take(ctx context.Context, h *domain.Host, key domain.HostKey, 
 }
 
 // changesNothing is true where a host is in memory as it is stored, and a check leaves it as it is. A cluster whose hosts are to be assessed again needs a transaction.
-func (s *Service) changesNothing(key domain.HostKey, learned func(*domain.Host)) bool {
+func (s *Machines) changesNothing(key domain.HostKey, learned func(*domain.Host)) bool {
 	h := s.engine.Hosts.Known(key)
 	if h == nil || s.disconnected.Load() || !h.MediaConnected || h.Twin != "" || lifecycle.Silent(h.State) || s.engine.Reviews.Due(h.ClusterID, s.engine.Clock.Now(), s.PollInterval) {
 		return false
@@ -189,7 +189,7 @@ func (s *Service) changesNothing(key domain.HostKey, learned func(*domain.Host))
 }
 
 // learn changes a host and brings it up to date.
-func (s *Service) learn(ctx context.Context, key domain.HostKey, do func(ctx context.Context, w *transaction.Work, h *domain.Host) error) error {
+func (s *Machines) learn(ctx context.Context, key domain.HostKey, do func(ctx context.Context, w *transaction.Work, h *domain.Host) error) error {
 	_, err := s.change(ctx, domain.Machine, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
 		if err := do(ctx, w, h); err != nil {
 			return err
@@ -199,7 +199,7 @@ func (s *Service) learn(ctx context.Context, key domain.HostKey, do func(ctx con
 	return err
 }
 
-func (s *Service) takeInventory(ctx context.Context, known *domain.Host, key domain.HostKey, reply agentproto.StepReply) error {
+func (s *Machines) takeInventory(ctx context.Context, known *domain.Host, key domain.HostKey, reply agentproto.StepReply) error {
 	if reply.ExitCode != 0 {
 		return nil
 	}
@@ -233,7 +233,7 @@ func (s *Service) takeInventory(ctx context.Context, known *domain.Host, key dom
 const twinRest = 5
 
 // takeTwin keeps that two machines report as one host, which is not to be installed then: it is not known which of them would be.
-func (s *Service) takeTwin(ctx context.Context, key domain.HostKey, other hardware.Summary) error {
+func (s *Machines) takeTwin(ctx context.Context, key domain.HostKey, other hardware.Summary) error {
 	return s.learn(ctx, key, func(_ context.Context, w *transaction.Work, h *domain.Host) error {
 		if !hostplan.OtherMachine(h.Summary, other) {
 			return nil
@@ -244,7 +244,7 @@ func (s *Service) takeTwin(ctx context.Context, key domain.HostKey, other hardwa
 	})
 }
 
-func (s *Service) takeInstall(ctx context.Context, key domain.HostKey, reply agentproto.StepReply) error {
+func (s *Machines) takeInstall(ctx context.Context, key domain.HostKey, reply agentproto.StepReply) error {
 	if reply.ExitCode == 0 {
 		return nil
 	}
@@ -262,7 +262,7 @@ func (s *Service) takeInstall(ctx context.Context, key domain.HostKey, reply age
 const reclaimAttempts = 3
 
 // takeReclaim lets a machine restart that has all that it needs, and gives up one that cannot.
-func (s *Service) takeReclaim(ctx context.Context, key domain.HostKey, reply agentproto.StepReply) error {
+func (s *Machines) takeReclaim(ctx context.Context, key domain.HostKey, reply agentproto.StepReply) error {
 	again := false
 	err := s.learn(ctx, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
 		again = false
@@ -289,7 +289,7 @@ func (s *Service) takeReclaim(ctx context.Context, key domain.HostKey, reply age
 }
 
 // takeUpgrade tells why an agent could not be upgraded. One that was registers again.
-func (s *Service) takeUpgrade(ctx context.Context, key domain.HostKey, reply agentproto.StepReply) error {
+func (s *Machines) takeUpgrade(ctx context.Context, key domain.HostKey, reply agentproto.StepReply) error {
 	if reply.ExitCode == 0 {
 		return nil
 	}

@@ -33,8 +33,30 @@ type Store interface {
 
 // Reader reads. An absent object is nil without an error.
 type Reader interface {
+	InfraEnvReader
+	ClusterReader
+	HostReader
+	// Events are of the InfraEnv or the cluster of the filter, each as its owner may see them; of everything without either.
+	Events(ctx context.Context, filter domain.EventFilter) (domain.List[domain.Event], error)
+}
+
+// InfraEnvReader reads InfraEnvs.
+type InfraEnvReader interface {
 	InfraEnv(ctx context.Context, id string) (*domain.InfraEnv, error)
+	InfraEnvs(ctx context.Context, scope domain.Scope, filter domain.InfraEnvFilter) (domain.List[domain.InfraEnv], error)
+}
+
+// ClusterReader reads clusters and what is kept with them.
+type ClusterReader interface {
 	Cluster(ctx context.Context, id string) (*domain.Cluster, error)
+	Clusters(ctx context.Context, scope domain.Scope, filter domain.ClusterFilter) (domain.List[domain.Cluster], error)
+	// Files are those of a cluster, without their content, in the order of their names.
+	Files(ctx context.Context, clusterID string) ([]domain.FileInfo, error)
+	File(ctx context.Context, clusterID, name string) ([]byte, error)
+}
+
+// HostReader reads hosts.
+type HostReader interface {
 	Host(ctx context.Context, key domain.HostKey) (*domain.Host, error)
 	// Inventory is nil before the first report.
 	Inventory(ctx context.Context, key domain.HostKey) ([]byte, error)
@@ -46,14 +68,7 @@ type Reader interface {
 	HostsOfCluster(ctx context.Context, id string) ([]*domain.Host, error)
 	// SameMachine are the hosts with the id in the InfraEnvs of one owner, for those of custom resources in one namespace, in the order of their keys.
 	SameMachine(ctx context.Context, hostID string, owner domain.Owner, namespace string) ([]domain.Host, error)
-	InfraEnvs(ctx context.Context, scope domain.Scope, filter domain.InfraEnvFilter) (domain.List[domain.InfraEnv], error)
-	Clusters(ctx context.Context, scope domain.Scope, filter domain.ClusterFilter) (domain.List[domain.Cluster], error)
 	Hosts(ctx context.Context, scope domain.Scope, filter domain.HostFilter) (domain.List[domain.Host], error)
-	// Files are those of a cluster, without their content, in the order of their names.
-	Files(ctx context.Context, clusterID string) ([]domain.FileInfo, error)
-	File(ctx context.Context, clusterID, name string) ([]byte, error)
-	// Events are of the InfraEnv or the cluster of the filter, each as its owner may see them; of everything without either.
-	Events(ctx context.Context, filter domain.EventFilter) (domain.List[domain.Event], error)
 }
 
 // Memory is what a service has in memory of the store, nil where it has nothing. Callers must not change the results.
@@ -74,6 +89,8 @@ type Memory interface {
 // Other reads lock nothing. Package lockorder checks the order in tests.
 type Tx interface {
 	Reader
+	Writer
+	FileWriter
 	// Recall lets reads of single objects and of a cluster's hosts answer with copies of what is in memory, where that is still what is stored: of the same
 	// object, which was made at the same time, and of the same revision.
 	Recall(m Memory)
@@ -81,21 +98,28 @@ type Tx interface {
 	LockClusters(ctx context.Context, ids ...string) error
 	// LockHosts reads many hosts as Host reads one; those that are not there are left out.
 	LockHosts(ctx context.Context, keys []domain.HostKey) ([]domain.Host, error)
-	// Put writes an object whole; revisions grow. Another writer in between makes Update run again.
-	PutInfraEnv(ctx context.Context, e *domain.InfraEnv) error
-	PutCluster(ctx context.Context, c *domain.Cluster) error
-	PutHost(ctx context.Context, h *domain.Host) error
-	PutInventory(ctx context.Context, key domain.HostKey, inventory []byte) error
-	PutFile(ctx context.Context, clusterID, name string, body []byte, at time.Time) error
-	DeleteFile(ctx context.Context, clusterID, name string) error
-	DeleteInfraEnv(ctx context.Context, id string) error
-	DeleteCluster(ctx context.Context, id string) error
-	// DeleteHosts takes the same few statements for many as for one.
-	DeleteHosts(ctx context.Context, keys ...domain.HostKey) error
 	// AddEvent keeps of the events that a host reported the last ReportedEvents.
 	AddEvent(ctx context.Context, e domain.Event) error
 	// Announce tells of changes when the transaction is committed.
 	Announce(changes ...domain.Change)
 	// AfterCommit calls do once the transaction is committed, before Update returns. Where there is one writer, the calls are in the order of the commits.
 	AfterCommit(do func())
+}
+
+// Writer writes. Put writes an object whole; revisions grow. Another writer in between makes Update run again.
+type Writer interface {
+	PutInfraEnv(ctx context.Context, e *domain.InfraEnv) error
+	PutCluster(ctx context.Context, c *domain.Cluster) error
+	PutHost(ctx context.Context, h *domain.Host) error
+	PutInventory(ctx context.Context, key domain.HostKey, inventory []byte) error
+	DeleteInfraEnv(ctx context.Context, id string) error
+	DeleteCluster(ctx context.Context, id string) error
+	// DeleteHosts takes the same few statements for many as for one.
+	DeleteHosts(ctx context.Context, keys ...domain.HostKey) error
+}
+
+// FileWriter writes what is kept with clusters.
+type FileWriter interface {
+	PutFile(ctx context.Context, clusterID, name string, body []byte, at time.Time) error
+	DeleteFile(ctx context.Context, clusterID, name string) error
 }

@@ -1,0 +1,235 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/hostcache"
+	"github.com/muster-io/muster/agent-service/internal/hostplan"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
+	"github.com/muster-io/muster/agent-service/internal/transaction"
+	"github.com/muster-io/muster/agent-service/internal/validate"
+)
+
+// core is what all parts of the service share: options, transactions, and what is known of the store.
+type core struct {
+	Options
+	engine *transaction.Engine
+	// loadedAt is when the store was loaded last, in the time of the clock, in nanoseconds.
+	loadedAt atomic.Int64
+	// stopping is closed when Run ends: held polls are answered.
+	stopping chan struct{}
+	// disconnected is set while changes of other replicas are not known.
+	disconnected atomic.Bool
+	loaded       atomic.Bool
+	storeAway    atomic.Bool
+
+	// Counters for metrics.
+	Polls     atomic.Int64
+	Held      atomic.Int64
+	Refusals  atomic.Int64
+	Saved     atomic.Int64
+	Timeouts  atomic.Int64
+	Registers atomic.Int64
+}
+
+// rules are what plans follow.
+func (s *core) rules() *hostplan.Rules {
+	return &hostplan.Rules{
+		Minimums: s.Minimums, OSImages: s.OSImages, RegistryImages: s.RegistryImages, InstallerImage: s.InstallerImage, AgentVersion: s.AgentVersion, Connected: s.engine.Hosts.Connected,
+		Reclaims: s.BootArtifacts != nil,
+	}
+}
+
+var _ transaction.Memory = (*core)(nil)
+
+// KnownInfraEnv implements Memory.
+func (s *core) KnownInfraEnv(id string) *domain.InfraEnv { return s.engine.InfraEnvs.Known(id) }
+
+// KnownCluster implements Memory.
+func (s *core) KnownCluster(id string) *domain.Cluster { return s.engine.Clusters.Known(id) }
+
+// KnownHost implements Memory.
+func (s *core) KnownHost(key domain.HostKey) *domain.Host { return s.engine.Hosts.Known(key) }
+
+// BootsFromDisk says whether a machine of an InfraEnv boots its disk rather than the discovery image. Of several that report the MAC, one that boots its disk is
+// enough: none of them brings an installed system down.
+func (s *core) BootsFromDisk(infraEnvID, mac string) bool {
+	return slices.ContainsFunc(s.engine.Hosts.OfMAC(infraEnvID, mac), func(h *domain.Host) bool {
+		return lifecycle.BootsFromDisk(h.State, h.Progress.Stage)
+	})
+}
+
+// noted keeps whether the store is away: time does not count then.
+func (s *core) noted(err error) error {
+	switch {
+	case err == nil, errors.Is(err, errDryRun):
+		if s.storeAway.Swap(false) {
+			s.Log.Info("the database is back")
+		}
+	case domain.KindOf(err) == domain.Unavailable:
+		if !s.storeAway.Swap(true) {
+			s.Log.Error("the database cannot be reached or written", zap.Error(domain.CauseOf(err)))
+		}
+	case domain.KindOf(err) != "":
+		s.Refusals.Add(1)
+	}
+	return err
+}
+
+// HostMinimums are what hosts need, by role.
+func (s *core) HostMinimums() validate.Minimums { return s.Minimums }
+
+// tellRefusedRegistration writes an event about a registration that was refused.
+func (s *core) tellRefusedRegistration(ctx context.Context, key domain.HostKey, request domain.NewHost, refusal error) {
+	s.tellRefused(ctx, refusal, domain.Event{
+		Name: "host_registration_failed", InfraEnvID: key.InfraEnvID, HostID: key.HostID, ForInfraEnv: true,
+		Message: domain.Truncate("Host "+request.HostID+" from "+request.Source+": registration failed: "+refusal.Error(), 2000),
+	})
+}
+
+// tellRefused writes an event about what was refused with a conflict: its own transaction is undone.
+func (s *core) tellRefused(ctx context.Context, refusal error, event domain.Event) {
+	if domain.KindOf(refusal) != domain.Conflict {
+		return
+	}
+	err := s.engine.Update(ctx, func(_ context.Context, w *transaction.Work) error {
+		event.Severity, event.Category, event.At, event.Props = domain.Failure, "user", w.Now, json.RawMessage("{}")
+		w.Recorded = append(w.Recorded, event)
+		return nil
+	})
+	if err != nil {
+		s.Log.Info("did not write an event about a refusal", zap.String("event", event.Name))
+	}
+}
+
+// entry finds a host in memory, or in the store.
+func (s *core) entry(ctx context.Context, key domain.HostKey) (*hostcache.Entry, error) {
+	if e := s.engine.Hosts.Get(key); e != nil && !s.disconnected.Load() && !e.Stale() {
+		return e, nil
+	}
+	return s.readEntry(ctx, key)
+}
+
+// readEntry brings a host in memory up to date with the store.
+func (s *core) readEntry(ctx context.Context, key domain.HostKey) (*hostcache.Entry, error) {
+	epoch := s.engine.Hosts.Epoch()
+	var h *domain.Host
+	err := s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
+		h, err = r.Host(ctx, key)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if h == nil {
+		s.engine.Hosts.Remove(key)
+		return nil, domain.RefuseUnknown("Host", key.HostID)
+	}
+	if e := s.engine.Hosts.Confirm(h, epoch); e != nil {
+		return e, nil
+	}
+	return s.engine.Hosts.Put(h, epoch), nil
+}
+
+// change runs a transaction about one host of a principal. The clusters are those that it may be taken to.
+func (s *core) change(ctx context.Context, by domain.Principal, key domain.HostKey, do func(ctx context.Context, w *transaction.Work, h *domain.Host) error, clusters ...string) (*domain.Host, error) {
+	var h *domain.Host
+	var before, after domain.Stake
+	err := s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) (err error) {
+		if h, before, err = w.Reach(ctx, by, key); err != nil {
+			return err
+		}
+		if err := do(ctx, w, h); err != nil {
+			return err
+		}
+		after, err = w.Stake(ctx, by, h)
+		return err
+	}, append(clusters, s.engine.Hosts.ClusterOf(key))...)
+	if err != nil {
+		return nil, err
+	}
+	return domain.Stake{Owns: before.Owns, Uses: before.Uses || after.Uses}.Shown(*h), nil
+}
+
+// infraEnv reads an InfraEnv of the principal.
+func (s *core) infraEnv(ctx context.Context, by domain.Principal, id string) (e *domain.InfraEnv, err error) {
+	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) error {
+		e, err = ownInfraEnv(ctx, r, by, id)
+		return err
+	})
+	return e, err
+}
+
+func ownInfraEnv(ctx context.Context, r transaction.InfraEnvReader, by domain.Principal, id string) (*domain.InfraEnv, error) {
+	e, err := r.InfraEnv(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if e == nil || !by.Owns(e.Owner) {
+		return nil, domain.RefuseUnknown("InfraEnv", id)
+	}
+	return e, nil
+}
+
+// cluster reads a cluster of the principal.
+func (s *core) cluster(ctx context.Context, by domain.Principal, id string) (c *domain.Cluster, err error) {
+	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) error {
+		c, err = ownCluster(ctx, r, by, id)
+		return err
+	})
+	return c, err
+}
+
+func ownCluster(ctx context.Context, r transaction.ClusterReader, by domain.Principal, id string) (*domain.Cluster, error) {
+	c, err := r.Cluster(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if c == nil || !by.Owns(c.Owner) {
+		return nil, domain.RefuseUnknown("Cluster", id)
+	}
+	return c, nil
+}
+
+func (s *core) view(ctx context.Context, do func(context.Context, transaction.Reader) error) error {
+	return s.noted(s.engine.Store.View(ctx, do))
+}
+
+// knownInfraEnv is an InfraEnv from memory. It is not to be changed.
+func (s *core) knownInfraEnv(ctx context.Context, id string) (*domain.InfraEnv, error) {
+	return s.engine.InfraEnvs.Get(id, func() (*domain.InfraEnv, error) { return s.infraEnv(ctx, domain.Machine, id) })
+}
+
+// knownCluster is a cluster from memory. It is not to be changed.
+func (s *core) knownCluster(ctx context.Context, id string) (*domain.Cluster, error) {
+	return s.engine.Clusters.Get(id, func() (*domain.Cluster, error) { return s.cluster(ctx, domain.Machine, id) })
+}
+
+// TokenGenerations are the current generations of an InfraEnv, from memory; NotFound for unknown ones, Unavailable where they may come back. A token is refused
+// whose generation is another.
+func (s *core) TokenGenerations(ctx context.Context, id string) (domain.Generations, error) {
+	e, err := s.knownInfraEnv(ctx, id)
+	if domain.KindOf(err) == domain.NotFound && s.RestoreTime > 0 && (!s.loaded.Load() || s.engine.Clock.Now()-time.Duration(s.loadedAt.Load()) < s.RestoreTime) {
+		awaited := domain.Refuse(domain.Unavailable, "InfraEnvAwaited", "InfraEnv %s is not known yet: the service began a moment ago", id)
+		awaited.RetryAfter = restorePause
+		return domain.Generations{}, awaited
+	}
+	if err != nil {
+		return domain.Generations{}, err
+	}
+	return e.Generations, nil
+}
+
+// restorePause is how long machines wait for an InfraEnv that may come back.
+const restorePause = 5 * time.Second
