@@ -4,6 +4,8 @@
 package ironic_test
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -332,4 +334,56 @@ func TestANodeGetsItsRamdiskBeforeAnInspection(t *testing.T) {
 			assert.Equal(t, "PUT /v1/nodes/u/states/provision", s.requests[len(s.requests)-1])
 		})
 	}
+}
+
+func TestANodeThatIsItsOwnParentCanBeSwitched(t *testing.T) {
+	const untie = `[{"op":"remove","path":"/parent_node"},{"op":"add","path":"/driver_info/has_dedicated_power_supply","value":true}]`
+	for name, c := range map[string]struct {
+		node    string
+		version string
+		status  int
+		do      func(ctx context.Context, client *ironic.Client) (locked bool, err error)
+		want    []string
+		locked  bool
+		fails   error
+	}{
+		"after a change":                  {node: `"parent_node":"u"`, do: clean, want: []string{`[{"op":"add","path":"/automated_clean","value":true}]`, untie}},
+		"when it is read":                 {node: `"parent_node":"u"`, do: read, want: []string{untie}},
+		"not while Ironic works on it":    {node: `"parent_node":"u","reservation":"c"`, do: read, locked: true},
+		"not when Ironic has begun since": {node: `"parent_node":"u"`, status: http.StatusConflict, do: read, want: []string{untie}, locked: true},
+		"a refusal is told":               {node: `"parent_node":"u"`, status: http.StatusBadRequest, do: read, want: []string{untie}, fails: inventory.ErrRefused},
+		"once":                            {node: `"parent_node":"u","driver_info":{"has_dedicated_power_supply":true}`, do: read},
+		"a child of another node is left": {node: `"parent_node":"v"`, do: read},
+		"a node without parent is left":   {node: `"parent_node":null`, do: read},
+		"an Ironic that knows no parents": {node: `"name":"n"`, version: "1.82", do: read},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newService(t, cmp.Or(c.version, "1.96"))
+			var patches []string
+			s.mux.HandleFunc("/v1/nodes/u", func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodGet {
+					assert.Equal(t, c.version == "", strings.Contains(r.URL.Query().Get("fields"), "parent_node"))
+				} else {
+					body, err := io.ReadAll(r.Body)
+					assert.NoError(t, err)
+					patches = append(patches, string(body))
+					w.WriteHeader(cmp.Or(c.status, http.StatusOK))
+				}
+				_, _ = fmt.Fprintf(w, `{"uuid":"u",%s}`, c.node)
+			})
+			locked, err := c.do(t.Context(), s.client(t))
+			require.ErrorIs(t, err, c.fails)
+			assert.Equal(t, c.want, patches)
+			assert.Equal(t, c.locked, locked)
+		})
+	}
+}
+
+func clean(ctx context.Context, client *ironic.Client) (locked bool, err error) {
+	return false, client.SetCleaning(ctx, "u", true)
+}
+
+func read(ctx context.Context, client *ironic.Client) (locked bool, err error) {
+	n, err := client.Managed(ctx, "u")
+	return n.Locked, err
 }

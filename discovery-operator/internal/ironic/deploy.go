@@ -29,10 +29,6 @@ func (c *Client) interfacesOf(ctx context.Context, driver string) (i interfaces,
 	return i, err
 }
 
-func (c *Client) patch(ctx context.Context, uuid string, patch []change) error {
-	return c.call(ctx, "update_node", http.MethodPatch, "nodes/"+url.PathEscape(uuid), patch, nil)
-}
-
 // Prepare writes to a node what to deploy, all in one request. It fails with ErrBusy while Ironic works on the node or another instance occupies it, and
 // with ErrRefused when Ironic cannot deploy in this way.
 func (c *Client) Prepare(ctx context.Context, n hoststate.Node, d hoststate.Deployment) error {
@@ -54,17 +50,17 @@ func (c *Client) Prepare(ctx context.Context, n hoststate.Node, d hoststate.Depl
 		}
 		patch = append(patch, change{"add", "/deploy_interface", wanted})
 	}
-	return c.patch(ctx, n.UUID, patch)
+	return c.patch(ctx, updateNode, n.UUID, "", patch)
 }
 
 // SetCleaning sets whether a node's disks are cleaned between two uses.
 func (c *Client) SetCleaning(ctx context.Context, uuid string, clean bool) error {
-	return c.patch(ctx, uuid, []change{{"add", "/automated_clean", clean}})
+	return c.patch(ctx, updateNode, uuid, "", []change{{"add", "/automated_clean", clean}})
 }
 
 // Vacate removes instance and instance_info from an idle node.
 func (c *Client) Vacate(ctx context.Context, uuid string) error {
-	return c.patch(ctx, uuid, []change{{"remove", "/instance_uuid", nil}, {"add", "/instance_info", map[string]any{}}})
+	return c.patch(ctx, updateNode, uuid, "", []change{{"remove", "/instance_uuid", nil}, {"add", "/instance_info", map[string]any{}}})
 }
 
 // Deploy has Ironic deploy a node's instance_info. It fails with ErrRefused when the node is not in a state in which nothing is deployed, or Ironic

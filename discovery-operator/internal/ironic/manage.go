@@ -27,14 +27,17 @@ type rawStep struct {
 	Name string `json:"step"`
 }
 
+// updateNode is the operation of changes of a node.
+const updateNode = "update_node"
+
 // maxError bounds what is kept of an error of Ironic's.
 const maxError = 1024
 
-// Managed reads what the manager of a host has to know of its node.
+// Managed reads what the manager of a host has to know of its node. A node that cannot be switched because it is its own parent is mended first.
 func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, error) {
 	var r struct {
 		rawNode
-		Info        map[string]any `json:"driver_info"`
+		kinship
 		Target      string         `json:"target_provision_state"`
 		Power       string         `json:"power_state"`
 		PowerTarget string         `json:"target_power_state"`
@@ -48,7 +51,15 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 		DeployStep  rawStep        `json:"deploy_step"`
 		CleanStep   rawStep        `json:"clean_step"`
 	}
-	if err := c.call(ctx, "get_node", http.MethodGet, "nodes/"+url.PathEscape(uuid)+"?fields="+managedFields, nil, &r); err != nil {
+	s, err := c.connect(ctx)
+	if err != nil {
+		return hoststate.Node{}, err
+	}
+	fields := managedFields
+	if s.version >= versionChildren {
+		fields += ",parent_node"
+	}
+	if err := c.call(ctx, "get_node", http.MethodGet, "nodes/"+url.PathEscape(uuid)+"?fields="+fields, nil, &r); err != nil {
 		return hoststate.Node{}, err
 	}
 	n := hoststate.Node{
@@ -63,6 +74,13 @@ func (c *Client) Managed(ctx context.Context, uuid string) (hoststate.Node, erro
 	for key, value := range r.Info {
 		if !strings.Contains(key, "password") {
 			n.Info[key] = fmt.Sprint(value)
+		}
+	}
+	if r.tied(r.UUID) && !n.Locked {
+		if err := c.untie(ctx, r.UUID); errors.Is(err, inventory.ErrBusy) {
+			n.Locked = true
+		} else if err != nil {
+			return n, err
 		}
 	}
 	return n, nil
@@ -187,7 +205,7 @@ func (c *Client) Write(ctx context.Context, n hoststate.Node, name string, a hos
 	if a.PowerBy != "" {
 		patch = append(patch, change{"add", "/power_interface", a.PowerBy})
 	}
-	return c.without(a, c.call(ctx, "update_node", http.MethodPatch, "nodes/"+url.PathEscape(n.UUID)+query, patch, nil))
+	return c.without(a, c.patch(ctx, updateNode, n.UUID, query, patch))
 }
 
 // SetProvision asks for a change of the provision state: manage, abort, deleted. It fails with ErrBusy while Ironic works on the node.
@@ -217,7 +235,7 @@ func (c *Client) Inspect(ctx context.Context, n hoststate.Node, mode metal3v1.In
 				return err
 			}
 		}
-		if err := c.patch(ctx, n.UUID, patch); err != nil {
+		if err := c.patch(ctx, updateNode, n.UUID, "", patch); err != nil {
 			return err
 		}
 	}

@@ -70,7 +70,7 @@ func (c *Client) Nodes(ctx context.Context, after string) ([]inventory.Node, err
 		return nil, err
 	}
 	if s.version >= versionChildren {
-		// A node can be its own parent by a fault of a widespread version; lists leave it out unless asked so.
+		// A node can be its own parent, see kinship.tied; lists leave it out unless asked so.
 		query.Set("include_children", "true")
 	}
 	var nodes []inventory.Node
@@ -193,8 +193,7 @@ func (c *Client) Report(ctx context.Context, uuid string) (*inventory.Report, er
 // SetDriver switches the driver of a node and resets its interfaces to the defaults of that driver. It fails with ErrBusy
 // while Ironic works on the node, and with ErrRefused when the driver is not enabled.
 func (c *Client) SetDriver(ctx context.Context, uuid, driver string) error {
-	patch := []map[string]string{{"op": "replace", "path": "/driver", "value": driver}}
-	return c.call(ctx, "set_driver", http.MethodPatch, "nodes/"+url.PathEscape(uuid)+"?reset_interfaces=True", patch, nil)
+	return c.patch(ctx, "set_driver", uuid, "?reset_interfaces=True", []change{{"replace", "/driver", driver}})
 }
 
 // DeleteNode removes a node with its ports and inventory. It fails with ErrNotFound when the node is gone already, and with
