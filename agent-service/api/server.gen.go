@@ -1434,6 +1434,50 @@ func (e GetDetailedSupportedFeaturesParamsPlatformType) Valid() bool {
 	}
 }
 
+// Allocation defines model for Allocation.
+type Allocation struct {
+	// ClusterID Absent where the hosts are reserved.
+	ClusterID openapi_types.UUID `json:"cluster_id,omitempty,omitzero"`
+	Hosts     []Host             `json:"hosts"`
+	ID        openapi_types.UUID `json:"id"`
+
+	// ReservedUntil Absent where the hosts are bound.
+	ReservedUntil time.Time `json:"reserved_until,omitempty,omitzero"`
+}
+
+// AllocationParams defines model for AllocationParams.
+type AllocationParams struct {
+	// ClusterID Bind the hosts to this cluster. Without it they are reserved.
+	ClusterID nullable.Nullable[openapi_types.UUID] `json:"cluster_id,omitempty,omitzero"`
+
+	// Count How many hosts; fewer are not allocated.
+	Count int `json:"count"`
+
+	// InfraEnvID Choose from the hosts of this infra-env only.
+	InfraEnvID nullable.Nullable[openapi_types.UUID] `json:"infra_env_id,omitempty,omitzero"`
+
+	// LabelSelector A selector in the form of Kubernetes, such as "rack in (a,b),gpu". Labels of a host are its node_labels, the agentLabels of its InfraEnv, and cpu-architecture, host-manufacturer, host-productname and host-isvirtual with the prefix inventory.agent-install.openshift.io/.
+	LabelSelector string `json:"label_selector,omitempty,omitzero"`
+
+	// Minimum The least that a host has.
+	Minimum struct {
+		// CPUCores Logical processors.
+		CPUCores int64 `json:"cpu_cores,omitempty,omitzero"`
+
+		// DiskGb The largest disk that can be installed to, in GB of 10^9 bytes.
+		DiskGb int64 `json:"disk_gb,omitempty,omitzero"`
+
+		// MemoryGib The nearest GiB of what a host reports counts.
+		MemoryGib int64 `json:"memory_gib,omitempty,omitzero"`
+	} `json:"minimum,omitempty,omitzero"`
+
+	// ReservationMinutes How long hosts are reserved that are not bound.
+	ReservationMinutes int `json:"reservation_minutes,omitempty,omitzero"`
+
+	// SpreadBy The key of a label: the next host comes from the value of which the allocation and its cluster have the fewest.
+	SpreadBy string `json:"spread_by,omitempty,omitzero"`
+}
+
 // BindCheck defines model for BindCheck.
 type BindCheck struct {
 	// Reasons Why not; empty if valid.
@@ -1726,7 +1770,10 @@ type Host struct {
 	ProgressStages    []HostStage      `json:"progress_stages,omitempty,omitzero"`
 	RegisteredAt      time.Time        `json:"registered_at,omitempty,omitzero"`
 	RequestedHostname string           `json:"requested_hostname,omitempty,omitzero"`
-	Role              HostRole         `json:"role,omitempty,omitzero"`
+
+	// Reservation Absent where the host is not reserved. Only the user who reserved the host can bind it until the reservation ends.
+	Reservation Reservation `json:"reservation,omitempty,omitzero"`
+	Role        HostRole    `json:"role,omitempty,omitzero"`
 
 	// SkipFormattingDisks Disks that are not written to, comma separated.
 	SkipFormattingDisks string     `json:"skip_formatting_disks,omitempty,omitzero"`
@@ -1828,7 +1875,10 @@ type HostRegistrationResponse struct {
 	ProgressStages    []HostStage      `json:"progress_stages,omitempty,omitzero"`
 	RegisteredAt      time.Time        `json:"registered_at,omitempty,omitzero"`
 	RequestedHostname string           `json:"requested_hostname,omitempty,omitzero"`
-	Role              HostRole         `json:"role,omitempty,omitzero"`
+
+	// Reservation Absent where the host is not reserved. Only the user who reserved the host can bind it until the reservation ends.
+	Reservation Reservation `json:"reservation,omitempty,omitzero"`
+	Role        HostRole    `json:"role,omitempty,omitzero"`
 
 	// SkipFormattingDisks Disks that are not written to, comma separated.
 	SkipFormattingDisks string     `json:"skip_formatting_disks,omitempty,omitzero"`
@@ -2119,6 +2169,13 @@ type Proxy struct {
 	HTTPProxy  nullable.Nullable[string] `json:"http_proxy,omitempty,omitzero"`
 	HTTPSProxy nullable.Nullable[string] `json:"https_proxy,omitempty,omitzero"`
 	NoProxy    nullable.Nullable[string] `json:"no_proxy,omitempty,omitzero"`
+}
+
+// Reservation Absent where the host is not reserved. Only the user who reserved the host can bind it until the reservation ends.
+type Reservation struct {
+	AllocationID openapi_types.UUID `json:"allocation_id"`
+	Until        time.Time          `json:"until"`
+	UserName     string             `json:"user_name"`
 }
 
 // RoleRequirements defines model for RoleRequirements.
@@ -2563,6 +2620,9 @@ type GetDetailedSupportedFeaturesParamsCPUArchitecture string
 // GetDetailedSupportedFeaturesParamsPlatformType defines parameters for GetDetailedSupportedFeatures.
 type GetDetailedSupportedFeaturesParamsPlatformType string
 
+// AllocateHostsJSONRequestBody defines body for AllocateHosts for application/json ContentType.
+type AllocateHostsJSONRequestBody = AllocationParams
+
 // RegisterClusterJSONRequestBody defines body for RegisterCluster for application/json ContentType.
 type RegisterClusterJSONRequestBody = ClusterCreateParams
 
@@ -2643,6 +2703,12 @@ type UpdateHostInstallProgressJSONRequestBody = HostProgress
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// AllocateHosts Bind free hosts to a cluster, or reserve them, in one transaction.
+	// (POST /allocations)
+	AllocateHosts(w http.ResponseWriter, r *http.Request)
+	// EndAllocation End the reservation of the hosts that an allocation still reserves; 404 where there are none. Hosts that were bound stay bound.
+	// (DELETE /allocations/{allocation_id})
+	EndAllocation(w http.ResponseWriter, r *http.Request, allocationID openapi_types.UUID)
 	// StreamChanges Server-sent events that say when to read again: one when the stream begins, and one when infra-envs, hosts or clusters changed that the caller may see, at most two a second.
 	// (GET /changes/stream)
 	StreamChanges(w http.ResponseWriter, r *http.Request)
@@ -2911,6 +2977,46 @@ type ServerInterfaceWrapper struct {
 }
 
 type MiddlewareFunc func(http.Handler) http.Handler
+
+// AllocateHosts operation middleware
+func (siw *ServerInterfaceWrapper) AllocateHosts(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AllocateHosts(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// EndAllocation operation middleware
+func (siw *ServerInterfaceWrapper) EndAllocation(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "allocation_id" -------------
+	var allocationID openapi_types.UUID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "allocation_id", r.PathValue("allocation_id"), &allocationID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "allocation_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.EndAllocation(w, r, allocationID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
 
 // StreamChanges operation middleware
 func (siw *ServerInterfaceWrapper) StreamChanges(w http.ResponseWriter, r *http.Request) {
@@ -6475,6 +6581,8 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 		ErrorHandlerFunc:   options.ErrorHandlerFunc,
 	}
 
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/allocations", wrapper.AllocateHosts)
+	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/allocations/{allocation_id}", wrapper.EndAllocation)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/changes/stream", wrapper.StreamChanges)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/clusters", wrapper.ListClusters)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/clusters", wrapper.RegisterCluster)
@@ -6589,6 +6697,78 @@ type HostListJSONResponse struct {
 	Body []Host
 
 	Headers HostListResponseHeaders
+}
+
+type AllocateHostsRequestObject struct {
+	Body *AllocateHostsJSONRequestBody
+}
+
+type AllocateHostsResponseObject interface {
+	VisitAllocateHostsResponse(w http.ResponseWriter) error
+}
+
+type AllocateHosts201JSONResponse Allocation
+
+func (response AllocateHosts201JSONResponse) VisitAllocateHostsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AllocateHostsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response AllocateHostsdefaultJSONResponse) VisitAllocateHostsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EndAllocationRequestObject struct {
+	AllocationID openapi_types.UUID `json:"allocation_id"`
+}
+
+type EndAllocationResponseObject interface {
+	VisitEndAllocationResponse(w http.ResponseWriter) error
+}
+
+type EndAllocation204Response struct {
+}
+
+func (response EndAllocation204Response) VisitEndAllocationResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type EndAllocationdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response EndAllocationdefaultJSONResponse) VisitEndAllocationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type StreamChangesRequestObject struct {
@@ -10055,6 +10235,12 @@ func (response ListSupportedOperatorsdefaultJSONResponse) VisitListSupportedOper
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// AllocateHosts Bind free hosts to a cluster, or reserve them, in one transaction.
+	// (POST /allocations)
+	AllocateHosts(ctx context.Context, request AllocateHostsRequestObject) (AllocateHostsResponseObject, error)
+	// EndAllocation End the reservation of the hosts that an allocation still reserves; 404 where there are none. Hosts that were bound stay bound.
+	// (DELETE /allocations/{allocation_id})
+	EndAllocation(ctx context.Context, request EndAllocationRequestObject) (EndAllocationResponseObject, error)
 	// StreamChanges Server-sent events that say when to read again: one when the stream begins, and one when infra-envs, hosts or clusters changed that the caller may see, at most two a second.
 	// (GET /changes/stream)
 	StreamChanges(ctx context.Context, request StreamChangesRequestObject) (StreamChangesResponseObject, error)
@@ -10352,6 +10538,63 @@ type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
 	options     StrictHTTPServerOptions
+}
+
+// AllocateHosts operation middleware
+func (sh *strictHandler) AllocateHosts(w http.ResponseWriter, r *http.Request) {
+	var request AllocateHostsRequestObject
+
+	var body AllocateHostsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AllocateHosts(ctx, request.(AllocateHostsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AllocateHosts")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AllocateHostsResponseObject); ok {
+		if err := validResponse.VisitAllocateHostsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// EndAllocation operation middleware
+func (sh *strictHandler) EndAllocation(w http.ResponseWriter, r *http.Request, allocationID openapi_types.UUID) {
+	var request EndAllocationRequestObject
+
+	request.AllocationID = allocationID
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.EndAllocation(ctx, request.(EndAllocationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "EndAllocation")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(EndAllocationResponseObject); ok {
+		if err := validResponse.VisitEndAllocationResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
 }
 
 // StreamChanges operation middleware

@@ -15,6 +15,7 @@ import (
 
 	. "github.com/muster-io/muster/agent-service/api"
 	"github.com/oapi-codegen/runtime"
+	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
 // RequestEditorFn is the function signature for the RequestEditor callback function
@@ -90,6 +91,29 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 
 // The interface specification for the client above.
 type ClientInterface interface {
+
+	// AllocateHostsWithBody Bind free hosts to a cluster, or reserve them, in one transaction.
+	//
+	// Hosts of the infra-envs that the caller owns are chosen as for a MachinePool: connected, valid, not reserved, spread over the values of a label where that is asked for, and then those that fit most tightly. The answer has as many hosts as are asked for; where there are fewer, it is 409, nothing is changed, and the reason counts the hosts that match by what keeps them, such as "1 of 3 hosts can be allocated: 12 hosts match; 7 bound, 2 reserved, 1 silent since 4m, 1 too small: 8 of 32 GiB, 1 free".
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /allocations (the `AllocateHosts` operationId).
+	AllocateHostsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AllocateHosts Bind free hosts to a cluster, or reserve them, in one transaction.
+	//
+	// Hosts of the infra-envs that the caller owns are chosen as for a MachinePool: connected, valid, not reserved, spread over the values of a label where that is asked for, and then those that fit most tightly. The answer has as many hosts as are asked for; where there are fewer, it is 409, nothing is changed, and the reason counts the hosts that match by what keeps them, such as "1 of 3 hosts can be allocated: 12 hosts match; 7 bound, 2 reserved, 1 silent since 4m, 1 too small: 8 of 32 GiB, 1 free".
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /allocations (the `AllocateHosts` operationId).
+	AllocateHosts(ctx context.Context, body AllocateHostsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EndAllocation End the reservation of the hosts that an allocation still reserves; 404 where there are none. Hosts that were bound stay bound.
+	//
+	// Corresponds with DELETE /allocations/{allocation_id} (the `EndAllocation` operationId).
+	EndAllocation(ctx context.Context, allocationID openapi_types.UUID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// StreamChanges Server-sent events that say when to read again: one when the stream begins, and one when infra-envs, hosts or clusters changed that the caller may see, at most two a second.
 	//
@@ -747,6 +771,59 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /supported-operators (the `ListSupportedOperators` operationId).
 	ListSupportedOperators(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+}
+
+// AllocateHostsWithBody Bind free hosts to a cluster, or reserve them, in one transaction.
+//
+// Hosts of the infra-envs that the caller owns are chosen as for a MachinePool: connected, valid, not reserved, spread over the values of a label where that is asked for, and then those that fit most tightly. The answer has as many hosts as are asked for; where there are fewer, it is 409, nothing is changed, and the reason counts the hosts that match by what keeps them, such as "1 of 3 hosts can be allocated: 12 hosts match; 7 bound, 2 reserved, 1 silent since 4m, 1 too small: 8 of 32 GiB, 1 free".
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /allocations (the `AllocateHosts` operationId).
+func (c *Client) AllocateHostsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAllocateHostsRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AllocateHosts Bind free hosts to a cluster, or reserve them, in one transaction.
+//
+// Hosts of the infra-envs that the caller owns are chosen as for a MachinePool: connected, valid, not reserved, spread over the values of a label where that is asked for, and then those that fit most tightly. The answer has as many hosts as are asked for; where there are fewer, it is 409, nothing is changed, and the reason counts the hosts that match by what keeps them, such as "1 of 3 hosts can be allocated: 12 hosts match; 7 bound, 2 reserved, 1 silent since 4m, 1 too small: 8 of 32 GiB, 1 free".
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /allocations (the `AllocateHosts` operationId).
+func (c *Client) AllocateHosts(ctx context.Context, body AllocateHostsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAllocateHostsRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EndAllocation End the reservation of the hosts that an allocation still reserves; 404 where there are none. Hosts that were bound stay bound.
+//
+// Corresponds with DELETE /allocations/{allocation_id} (the `EndAllocation` operationId).
+func (c *Client) EndAllocation(ctx context.Context, allocationID openapi_types.UUID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEndAllocationRequest(c.Server, allocationID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
 }
 
 // StreamChanges Server-sent events that say when to read again: one when the stream begins, and one when infra-envs, hosts or clusters changed that the caller may see, at most two a second.
@@ -2514,6 +2591,80 @@ func (c *Client) ListSupportedOperators(ctx context.Context, reqEditors ...Reque
 		return nil, err
 	}
 	return c.Client.Do(req)
+}
+
+// NewAllocateHostsRequest calls the generic AllocateHosts builder with application/json body
+func NewAllocateHostsRequest(server string, body AllocateHostsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewAllocateHostsRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewAllocateHostsRequestWithBody constructs an http.Request for the AllocateHosts method, with any body, and a specified content type
+func NewAllocateHostsRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/allocations")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewEndAllocationRequest constructs an http.Request for the EndAllocation method
+func NewEndAllocationRequest(server string, allocationID openapi_types.UUID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "allocation_id", allocationID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/allocations/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
 }
 
 // NewStreamChangesRequest constructs an http.Request for the StreamChanges method
@@ -7186,6 +7337,31 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
+	// AllocateHostsWithBodyWithResponse Bind free hosts to a cluster, or reserve them, in one transaction.
+	//
+	// Hosts of the infra-envs that the caller owns are chosen as for a MachinePool: connected, valid, not reserved, spread over the values of a label where that is asked for, and then those that fit most tightly. The answer has as many hosts as are asked for; where there are fewer, it is 409, nothing is changed, and the reason counts the hosts that match by what keeps them, such as "1 of 3 hosts can be allocated: 12 hosts match; 7 bound, 2 reserved, 1 silent since 4m, 1 too small: 8 of 32 GiB, 1 free".
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /allocations (the `AllocateHosts` operationId).
+	AllocateHostsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AllocateHostsResponse, error)
+
+	// AllocateHostsWithResponse Bind free hosts to a cluster, or reserve them, in one transaction.
+	//
+	// Hosts of the infra-envs that the caller owns are chosen as for a MachinePool: connected, valid, not reserved, spread over the values of a label where that is asked for, and then those that fit most tightly. The answer has as many hosts as are asked for; where there are fewer, it is 409, nothing is changed, and the reason counts the hosts that match by what keeps them, such as "1 of 3 hosts can be allocated: 12 hosts match; 7 bound, 2 reserved, 1 silent since 4m, 1 too small: 8 of 32 GiB, 1 free".
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /allocations (the `AllocateHosts` operationId).
+	AllocateHostsWithResponse(ctx context.Context, body AllocateHostsJSONRequestBody, reqEditors ...RequestEditorFn) (*AllocateHostsResponse, error)
+
+	// EndAllocationWithResponse End the reservation of the hosts that an allocation still reserves; 404 where there are none. Hosts that were bound stay bound.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /allocations/{allocation_id} (the `EndAllocation` operationId).
+	EndAllocationWithResponse(ctx context.Context, allocationID openapi_types.UUID, reqEditors ...RequestEditorFn) (*EndAllocationResponse, error)
+
 	// StreamChangesWithResponse Server-sent events that say when to read again: one when the stream begins, and one when infra-envs, hosts or clusters changed that the caller may see, at most two a second.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -7962,6 +8138,95 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /supported-operators (the `ListSupportedOperators` operationId).
 	ListSupportedOperatorsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListSupportedOperatorsResponse, error)
+}
+
+type AllocateHostsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Allocation
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r AllocateHostsResponse) GetJSON201() *Allocation {
+	return r.JSON201
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r AllocateHostsResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r AllocateHostsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AllocateHostsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AllocateHostsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AllocateHostsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type EndAllocationResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r EndAllocationResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r EndAllocationResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r EndAllocationResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r EndAllocationResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r EndAllocationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
 }
 
 type StreamChangesResponse struct {
@@ -12021,6 +12286,49 @@ func (r ListSupportedOperatorsResponse) ContentType() string {
 	return ""
 }
 
+// AllocateHostsWithBodyWithResponse Bind free hosts to a cluster, or reserve them, in one transaction.
+//
+// Hosts of the infra-envs that the caller owns are chosen as for a MachinePool: connected, valid, not reserved, spread over the values of a label where that is asked for, and then those that fit most tightly. The answer has as many hosts as are asked for; where there are fewer, it is 409, nothing is changed, and the reason counts the hosts that match by what keeps them, such as "1 of 3 hosts can be allocated: 12 hosts match; 7 bound, 2 reserved, 1 silent since 4m, 1 too small: 8 of 32 GiB, 1 free".
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /allocations (the `AllocateHosts` operationId).
+func (c *ClientWithResponses) AllocateHostsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AllocateHostsResponse, error) {
+	rsp, err := c.AllocateHostsWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAllocateHostsResponse(rsp)
+}
+
+// AllocateHostsWithResponse Bind free hosts to a cluster, or reserve them, in one transaction.
+//
+// Hosts of the infra-envs that the caller owns are chosen as for a MachinePool: connected, valid, not reserved, spread over the values of a label where that is asked for, and then those that fit most tightly. The answer has as many hosts as are asked for; where there are fewer, it is 409, nothing is changed, and the reason counts the hosts that match by what keeps them, such as "1 of 3 hosts can be allocated: 12 hosts match; 7 bound, 2 reserved, 1 silent since 4m, 1 too small: 8 of 32 GiB, 1 free".
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /allocations (the `AllocateHosts` operationId).
+func (c *ClientWithResponses) AllocateHostsWithResponse(ctx context.Context, body AllocateHostsJSONRequestBody, reqEditors ...RequestEditorFn) (*AllocateHostsResponse, error) {
+	rsp, err := c.AllocateHosts(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAllocateHostsResponse(rsp)
+}
+
+// EndAllocationWithResponse End the reservation of the hosts that an allocation still reserves; 404 where there are none. Hosts that were bound stay bound.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /allocations/{allocation_id} (the `EndAllocation` operationId).
+func (c *ClientWithResponses) EndAllocationWithResponse(ctx context.Context, allocationID openapi_types.UUID, reqEditors ...RequestEditorFn) (*EndAllocationResponse, error) {
+	rsp, err := c.EndAllocation(ctx, allocationID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEndAllocationResponse(rsp)
+}
+
 // StreamChangesWithResponse Server-sent events that say when to read again: one when the stream begins, and one when infra-envs, hosts or clusters changed that the caller may see, at most two a second.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -13462,6 +13770,68 @@ func (c *ClientWithResponses) ListSupportedOperatorsWithResponse(ctx context.Con
 		return nil, err
 	}
 	return ParseListSupportedOperatorsResponse(rsp)
+}
+
+// ParseAllocateHostsResponse parses an HTTP response from a AllocateHostsWithResponse call
+func ParseAllocateHostsResponse(rsp *http.Response) (*AllocateHostsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AllocateHostsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Allocation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseEndAllocationResponse parses an HTTP response from a EndAllocationWithResponse call
+func ParseEndAllocationResponse(rsp *http.Response) (*EndAllocationResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &EndAllocationResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
 }
 
 // ParseStreamChangesResponse parses an HTTP response from a StreamChangesWithResponse call

@@ -205,3 +205,14 @@ func checkLabels(labels map[string]string) error {
 	}
 	return nil
 }
+
+// LabelValue makes a label's value of a text: what is not allowed there is left out.
+func LabelValue(s string) string {
+	kept := strings.Map(func(c rune) rune {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_.", c) {
+			return c
+		}
+		return -1
+	}, s)
+	return strings.Trim(kept[:min(len(kept), validation.LabelValueMaxLength)], "-_.")
+}

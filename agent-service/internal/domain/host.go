@@ -86,6 +86,8 @@ type Host struct {
 	Resident bool `json:",omitempty"`
 	// Node is what the host is in its cluster.
 	Node Node `json:",omitzero"`
+	// Reservation is the last one, zero for a host that was bound since.
+	Reservation Reservation `json:",omitzero"`
 	// Release is the last one, zero for a host that has not been bound since it is known, and for one that is bound.
 	Release Release `json:",omitzero"`
 	HostSettings

@@ -16,7 +16,7 @@ type Machine struct {
 	Name string
 	// Mine says that the Agent has the labels of the pool, Bound that a cluster has it, Ours that this is the pool's cluster.
 	Mine, Bound, Ours bool
-	// Reserved says that another machine manager holds the Agent.
+	// Reserved says that the machine is held for a cluster that is not known yet, or by another machine manager.
 	Reserved bool
 	// Deleting says that the Agent is being deleted.
 	Deleting bool
@@ -102,6 +102,8 @@ func (s Size) lacks(minimum Size) string {
 
 // Pool is what a pool wants.
 type Pool struct {
+	// Noun is what the reason calls a machine, in the singular; Agent where it is empty.
+	Noun string
 	// Replicas is how many machines are wanted; 0 while the pool binds none.
 	Replicas int
 	// Blocked says that no machine may be taken at the moment, such as while the cluster is stopped. Machines are released nevertheless.

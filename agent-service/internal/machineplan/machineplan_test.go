@@ -58,7 +58,7 @@ func TestMachinesThatCannotBeTakenAreCountedByWhy(t *testing.T) {
 				free("c", func(m *Machine) { m.SilentSince = now.Add(-5 * time.Minute) }), free("d", memory(4)), free("e", memory(8))),
 			"12 Agents match; 7 bound, 2 not approved, 1 silent since 4m, 2 too small: 8 of 32 GiB",
 		},
-		"reserved by Cluster API": {[]Machine{free("a", func(m *Machine) { m.Reserved = true })}, "1 Agent matches; 1 reserved by another machine manager"},
+		"reserved by Cluster API": {[]Machine{free("a", func(m *Machine) { m.Reserved = true })}, "1 Agent matches; 1 reserved"},
 		"not released":            {[]Machine{free("a", func(m *Machine) { m.Free = false })}, "1 Agent matches; 1 not free yet"},
 		"no consent": {
 			[]Machine{free("a", func(m *Machine) { m.Forbidden = "InfraEnv rack does not allow namespace blue" })},

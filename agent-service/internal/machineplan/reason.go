@@ -56,8 +56,9 @@ func ofMachine(pool Pool, m *Machine) obstacle {
 
 // reason counts why machines cannot be taken, such as "12 Agents match; 7 bound, 2 not approved, 1 silent since 4m, 2 too small: 8 of 32 GiB".
 func reason(pool Pool, machines []Machine, now time.Time) string {
+	noun := cmp.Or(pool.Noun, "Agent")
 	if len(machines) == 0 {
-		return cmp.Or(pool.Refused, "no Agent matches")
+		return cmp.Or(pool.Refused, "no "+noun+" matches")
 	}
 	var count [obstacles]int
 	var oldest time.Time
@@ -82,7 +83,7 @@ func reason(pool Pool, machines []Machine, now time.Time) string {
 		text func() string
 	}{
 		{bound, func() string { return "bound" }},
-		{reserved, func() string { return "reserved by another machine manager" }},
+		{reserved, func() string { return "reserved" }},
 		{deleting, func() string { return "being deleted" }},
 		{releasing, func() string { return "not free yet" }},
 		{forbidden, func() string { return "not for this cluster: " + because }},
@@ -97,11 +98,11 @@ func reason(pool Pool, machines []Machine, now time.Time) string {
 			said = append(said, fmt.Sprintf("%d %s", count[one.of], one.text()))
 		}
 	}
-	agents := "Agents match"
+	match := noun + "s match"
 	if len(machines) == 1 {
-		agents = "Agent matches"
+		match = noun + " matches"
 	}
-	return fmt.Sprintf("%d %s; %s", len(machines), agents, strings.Join(said, ", "))
+	return fmt.Sprintf("%d %s; %s", len(machines), match, strings.Join(said, ", "))
 }
 
 // coarse is a duration in steps, so that a sentence with it does not change all the time.

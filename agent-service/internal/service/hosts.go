@@ -157,7 +157,7 @@ func (s *Hosts) BindHost(ctx context.Context, by domain.Principal, key domain.Ho
 		if idempotent && h.ClusterID == clusterID {
 			return nil
 		}
-		return w.Join(ctx, h, c, lifecycle.Bind)
+		return w.Join(ctx, by, h, c, lifecycle.Bind)
 	}, clusterID)
 }
 
@@ -175,7 +175,7 @@ func (s *Hosts) MoveHost(ctx context.Context, by domain.Principal, key domain.Ho
 		if h.ClusterID == clusterID {
 			return domain.Refuse(domain.Conflict, "HostBoundAlready", "host %s is in cluster %s already", key.HostID, clusterID)
 		}
-		return w.Move(ctx, h, c)
+		return w.Move(ctx, by, h, c)
 	}, clusterID)
 }
 
@@ -196,9 +196,9 @@ func (s *Hosts) CheckBind(ctx context.Context, by domain.Principal, key domain.H
 		switch h.ClusterID {
 		case clusterID:
 		case "":
-			err = w.Join(ctx, h, c, lifecycle.Bind)
+			err = w.Join(ctx, by, h, c, lifecycle.Bind)
 		default:
-			err = w.Move(ctx, h, c)
+			err = w.Move(ctx, by, h, c)
 		}
 		if err != nil && (domain.KindOf(err) == "" || domain.KindOf(err) == domain.Unavailable) {
 			return err

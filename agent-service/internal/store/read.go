@@ -328,7 +328,7 @@ func (r reader) Hosts(ctx context.Context, scope domain.Scope, f domain.HostFilt
 	if f.Unbound {
 		query = query.Where("cluster_id IS NULL")
 	}
-	return list(ctx, paged(query.Order("created_at", "infra_env_id", "host_id"), f.Page), &rows, hostRow.decode)
+	return list(ctx, paged(query.Order("created_at", "infra_env_id", "host_id"), f.Page), &rows, r.host)
 }
 
 func list[R, T any](ctx context.Context, query *bun.SelectQuery, rows *[]R, decode func(R) (*T, error)) (domain.List[T], error) {

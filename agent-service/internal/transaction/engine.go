@@ -37,6 +37,9 @@ type Engine struct {
 	queues clusterqueue.Queues
 }
 
+// ErrOutdated makes Update run the transaction again: another one changed what it had read without a lock.
+var ErrOutdated = errors.New("another transaction changed what was read")
+
 // Update runs a transaction and, after it, shows what it changed to polls that wait. The clusters that it changes are named as far as they are known; where it finds out
 // that there are others, it runs again with those locked, too.
 func (e *Engine) Update(ctx context.Context, do func(ctx context.Context, w *Work) error, clusters ...string) error {
@@ -44,6 +47,9 @@ func (e *Engine) Update(ctx context.Context, do func(ctx context.Context, w *Wor
 		err := e.inTurn(ctx, clusters, func() error {
 			return e.Store.Update(ctx, func(ctx context.Context, tx Tx) error { return e.transact(ctx, tx, clusters, do) })
 		})
+		if errors.Is(err, ErrOutdated) {
+			continue
+		}
 		missing, is := errors.AsType[*errNotLocked](err)
 		if !is {
 			return e.Noted(err)

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
@@ -87,15 +88,39 @@ func (w *Work) admit(ctx context.Context, h *domain.Host, c *domain.Cluster) err
 }
 
 // Move takes a host to a cluster that is not installed yet: what is installed already is joined, which is another thing to ask for.
-func (w *Work) Move(ctx context.Context, h *domain.Host, c *domain.Cluster) error {
+func (w *Work) Move(ctx context.Context, by domain.Principal, h *domain.Host, c *domain.Cluster) error {
 	if hostplan.TakesDayTwo(c) {
 		return domain.Refuse(domain.Conflict, "ClusterInstalled", "cluster %s is installed already, and hosts are moved only to clusters that are not: unbind the host, then bind it", c.ID)
 	}
-	return w.Join(ctx, h, c, lifecycle.Move)
+	return w.Join(ctx, by, h, c, lifecycle.Move)
 }
 
 // Join applies bind or move and announces it.
-func (w *Work) Join(ctx context.Context, h *domain.Host, c *domain.Cluster, verb lifecycle.Verb) error {
+func (w *Work) Join(ctx context.Context, by domain.Principal, h *domain.Host, c *domain.Cluster, verb lifecycle.Verb) error {
+	from := h.ClusterID
+	if err := w.enter(ctx, by, h, c, verb); err != nil {
+		return err
+	}
+	if from != "" {
+		if err := w.RefreshCluster(ctx, from); err != nil {
+			return err
+		}
+	}
+	return w.RefreshCluster(ctx, c.ID)
+}
+
+// BindAll binds free hosts to a cluster.
+func (w *Work) BindAll(ctx context.Context, by domain.Principal, hosts []*domain.Host, c *domain.Cluster) error {
+	for _, h := range hosts {
+		if err := w.enter(ctx, by, h, c, lifecycle.Bind); err != nil {
+			return err
+		}
+	}
+	return w.RefreshCluster(ctx, c.ID)
+}
+
+// enter brings a host into a cluster. Neither that one nor the former one is brought up to date.
+func (w *Work) enter(ctx context.Context, by domain.Principal, h *domain.Host, c *domain.Cluster, verb lifecycle.Verb) error {
 	from := h.ClusterID
 	source, err := w.TrackCluster(ctx, from)
 	if err != nil {
@@ -104,6 +129,9 @@ func (w *Work) Join(ctx context.Context, h *domain.Host, c *domain.Cluster, verb
 	o := lifecycle.Apply(h.State, verb, w.Facts(h, source))
 	if o.Refusal != "" {
 		return w.Apply(h, o, "", false)
+	}
+	if !h.Reservation.Admits(by, w.Now) {
+		return domain.Refuse(domain.Conflict, "HostReserved", "host %s is reserved by another user until %s: choose another host, or wait", h.HostID, h.Reservation.Until.Format(time.RFC3339))
 	}
 	if err := w.admit(ctx, h, c); err != nil {
 		return err
@@ -119,15 +147,11 @@ func (w *Work) Join(ctx context.Context, h *domain.Host, c *domain.Cluster, verb
 	if err := w.Apply(h, o, c.ID, hostplan.TakesDayTwo(c)); err != nil {
 		return err
 	}
+	h.Reservation = domain.Reservation{}
 	// The record follows at once; status events of the way between are those of the cluster that it is in.
 	h.State, h.StateInfo, h.StateUpdatedAt = o.To, o.Info, w.Now
 	w.Tell(h, c.ID, domain.Info, "host_bind_succeeded", true, "Host %s: Successfully bound to cluster %s", h.FreeLabel(), c.ID)
-	if from != "" {
-		if err := w.RefreshCluster(ctx, from); err != nil {
-			return err
-		}
-	}
-	return w.RefreshCluster(ctx, c.ID)
+	return nil
 }
 
 // Release applies a verb that ends a binding, and announces it.
@@ -250,9 +274,9 @@ func (w *Work) Place(ctx context.Context, by domain.Principal, h *domain.Host, c
 			return err
 		}
 		if h.ClusterID == "" {
-			return w.Join(ctx, h, c, lifecycle.Bind)
+			return w.Join(ctx, by, h, c, lifecycle.Bind)
 		}
-		return w.Join(ctx, h, c, lifecycle.Move) // also to an installed cluster: what is stated says that it shall be freed and bound
+		return w.Join(ctx, by, h, c, lifecycle.Move) // also to an installed cluster: what is stated says that it shall be freed and bound
 	}
 	c, err := w.TrackCluster(ctx, h.ClusterID)
 	if err != nil {

@@ -114,6 +114,22 @@ func (w *Work) TrackHost(ctx context.Context, key domain.HostKey) (*domain.Host,
 	return h, nil
 }
 
+// TrackHosts returns those of many hosts that are there, to be changed in place, in the order of their keys.
+func (w *Work) TrackHosts(ctx context.Context, keys []domain.HostKey) ([]*domain.Host, error) {
+	found, err := w.LockHosts(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	hosts := make([]*domain.Host, 0, len(found))
+	for i := range found {
+		if err := w.needsLock(found[i].ClusterID); err != nil {
+			return nil, err
+		}
+		hosts = append(hosts, w.track(&found[i]))
+	}
+	return hosts, nil
+}
+
 // AddHost adds a host that is made.
 func (w *Work) AddHost(h *domain.Host) { w.hosts[h.HostKey] = &tracked[domain.Host]{now: h} }
 

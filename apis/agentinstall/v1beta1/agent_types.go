@@ -220,7 +220,7 @@ type AgentStatus struct {
 	// debugInfo is for those who look for an error.
 	// +optional
 	DebugInfo AgentDebugInfo `json:"debugInfo,omitempty,omitzero"`
-	// conditions are SpecSynced, Connected, RequirementsMet, Validated, Installed and Bound; Joined where the cluster takes nodes; Released after a binding ended.
+	// conditions are SpecSynced, Connected, RequirementsMet, Validated, Installed and Bound; Joined where the cluster takes nodes; Released after a binding ended; Reserved while an allocation of REST holds the machine.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
 	// +optional

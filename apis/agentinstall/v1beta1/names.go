@@ -96,6 +96,8 @@ const (
 	ConditionJoined = "Joined"
 	// ConditionReleased is False from the end of a binding until the machine may be bound again. It is on Agents that were bound once, and are not now.
 	ConditionReleased = "Released"
+	// ConditionReserved is True while the free machine is held for the user who allocated it over REST. It is on Agents of such machines only.
+	ConditionReserved = "Reserved"
 )
 
 // Reasons of the conditions of an Agent.
@@ -140,6 +142,8 @@ const (
 	ReasonWipeFailed     = "WipeFailed"
 	ReasonWaitingForUser = "WaitingForUser"
 	ReasonReleased       = "Released"
+
+	ReasonAllocated = "Allocated"
 )
 
 // Conditions of an AgentClassification, and their reasons.

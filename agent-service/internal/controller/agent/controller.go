@@ -109,6 +109,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, key domain.HostKey) (ctrl.Re
 	if seen.waits || seen.agent.Spec.IgnitionEndpointTokenReference != nil || domain.ReasonOf(seen.obstacle) == clusterInstalling {
 		result.RequeueAfter = look
 	}
+	if seen.host != nil && seen.host.Reservation.Holds(time.Now()) {
+		result.RequeueAfter = time.Until(seen.host.Reservation.Until) + time.Second // its end is no change of the host
+	}
 	if seen.soon {
 		result.RequeueAfter = lookSoon
 	}

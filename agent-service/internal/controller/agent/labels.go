@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation"
-
 	"github.com/muster-io/muster/agent-service/internal/controller/agentclassification"
 	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
 	"github.com/muster-io/muster/agent-service/internal/domain"
@@ -54,21 +52,10 @@ func facts(i *agentv1.HostInventory) map[string]string {
 	virtual := slices.ContainsFunc(i.CPU.Flags, func(flag string) bool { return flag == "vmx" || flag == "svm" })
 	return map[string]string{
 		agentv1.NonRotationalDiskLabel: strconv.FormatBool(fast),
-		agentv1.CPUArchitectureLabel:   value(i.CPU.Architecture),
+		agentv1.CPUArchitectureLabel:   domain.LabelValue(i.CPU.Architecture),
 		agentv1.CPUVirtEnabledLabel:    strconv.FormatBool(virtual),
-		agentv1.ManufacturerLabel:      value(i.SystemVendor.Manufacturer),
-		agentv1.ProductNameLabel:       value(i.SystemVendor.ProductName),
+		agentv1.ManufacturerLabel:      domain.LabelValue(i.SystemVendor.Manufacturer),
+		agentv1.ProductNameLabel:       domain.LabelValue(i.SystemVendor.ProductName),
 		agentv1.IsVirtualLabel:         strconv.FormatBool(i.SystemVendor.Virtual),
 	}
-}
-
-// value makes a label's value of a text: what is not allowed there is left out.
-func value(s string) string {
-	kept := strings.Map(func(c rune) rune {
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_.", c) {
-			return c
-		}
-		return -1
-	}, s)
-	return strings.Trim(kept[:min(len(kept), validation.LabelValueMaxLength)], "-_.")
 }

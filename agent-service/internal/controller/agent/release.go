@@ -4,6 +4,8 @@
 package agent
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -55,6 +57,15 @@ func released(h *domain.Host) []agentv1.Condition {
 		said.Reason, said.Message = agentv1.ReasonWiping, "The machine is wiped as soon as it runs the discovery image"
 	}
 	return []agentv1.Condition{said}
+}
+
+// reserved is the condition Reserved of a host that an allocation holds; none for others. It does not name the user, who may be of another namespace.
+func reserved(h *domain.Host, now time.Time) []agentv1.Condition {
+	if !h.Reservation.Holds(now) {
+		return nil
+	}
+	return []agentv1.Condition{condition(agentv1.ConditionReserved, corev1.ConditionTrue, agentv1.ReasonAllocated,
+		"The machine was allocated over REST and is reserved until "+h.Reservation.Until.UTC().Format(time.RFC3339)+": only the user who reserved it can bind it before")}
 }
 
 // deprovision is the cluster that the host left; nil for a host that is bound, or never was.

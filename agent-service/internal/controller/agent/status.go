@@ -45,12 +45,12 @@ func status(seen *snapshot, url string, now metav1.Time) agentv1.AgentStatus {
 	}
 	kept := map[string]bool{}
 	if seen.host != nil {
-		for _, c := range slices.Concat(joined(seen.host), released(seen.host)) {
+		for _, c := range slices.Concat(joined(seen.host), released(seen.host), reserved(seen.host, now.Time)) {
 			conditions, kept[c.Type] = append(conditions, c), true
 		}
 	}
 	said.Conditions = slices.DeleteFunc(said.Conditions, func(c agentv1.Condition) bool {
-		return seen.host != nil && !kept[c.Type] && (c.Type == agentv1.ConditionJoined || c.Type == agentv1.ConditionReleased)
+		return seen.host != nil && !kept[c.Type] && slices.Contains([]string{agentv1.ConditionJoined, agentv1.ConditionReleased, agentv1.ConditionReserved}, c.Type)
 	})
 	for _, c := range conditions {
 		agentv1.SetCondition(&said.Conditions, c, now)

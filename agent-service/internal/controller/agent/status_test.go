@@ -132,6 +132,19 @@ func TestConditionsSayWhatToDo(t *testing.T) {
 	}
 }
 
+func TestAReservedHostIsSaidToBeUntilItsEnd(t *testing.T) {
+	now := time.Now()
+	seen := &snapshot{agent: &agentv1.Agent{}, host: &domain.Host{State: lifecycle.KnownUnbound, Reservation: domain.Reservation{ID: "a", By: domain.Owner{User: "alice"}, Until: now.Add(time.Minute)}}}
+	seen.agent.Status = status(seen, "http://muster", metav1.NewTime(now))
+	c := agentv1.FindCondition(seen.agent.Status.Conditions, agentv1.ConditionReserved)
+	require.NotNil(t, c)
+	assert.Equal(t, corev1.ConditionTrue, c.Status)
+	assert.Contains(t, c.Message, seen.host.Reservation.Until.UTC().Format(time.RFC3339))
+	assert.NotContains(t, c.Message, "alice")
+	said := status(seen, "http://muster", metav1.NewTime(now.Add(time.Minute)))
+	assert.Nil(t, agentv1.FindCondition(said.Conditions, agentv1.ConditionReserved))
+}
+
 func TestAHostThatIsNotKnownIsSaidToBe(t *testing.T) {
 	said := status(&snapshot{agent: &agentv1.Agent{}}, "http://muster", metav1.Now())
 	c := agentv1.FindCondition(said.Conditions, agentv1.ConditionConnected)
@@ -170,7 +183,7 @@ func TestValuesOfLabels(t *testing.T) {
 	for text, want := range map[string]string{
 		"Dell Inc.": "DellInc", "PowerEdge R640 (SKU=NotProvided)": "PowerEdgeR640SKUNotProvided", "": "", "---": "", strings.Repeat("a", 62) + "-b": strings.Repeat("a", 62),
 	} {
-		assert.Equal(t, want, value(text), text)
+		assert.Equal(t, want, domain.LabelValue(text), text)
 	}
 }
 

@@ -138,6 +138,9 @@ func TestMachinesAreTakenByConsentOnly(t *testing.T) {
 	r.replica(&nodes{}, always)
 	change(r, r.infraEnv, func(e *agentv1.InfraEnv) { e.Spec.AllowedClusters = nil })
 	agent := r.agent("one")
+	allocated := r.agent("four", func(a *agentv1.Agent) {
+		a.Status.Conditions = append(a.Status.Conditions, agentv1.Condition{Type: agentv1.ConditionReserved, Status: corev1.ConditionTrue})
+	})
 	reserved := r.agent("two", func(a *agentv1.Agent) { a.Labels = map[string]string{agentv1.MachineReferenceLabel: "machine"} })
 	unapproved := r.agent("three", func(a *agentv1.Agent) { a.Spec.Approved = false })
 	pool := r.pool(r.cluster("blue").Name, 3)
@@ -151,9 +154,9 @@ func TestMachinesAreTakenByConsentOnly(t *testing.T) {
 	r.until(agent, "it is taken", func() bool { return takenBy(agent) == client.ObjectKeyFromObject(pool) })
 	r.until(pool, "it says why", func() bool {
 		c := hivev1.FindCondition(pool.Status.Conditions, hivev1.MachinePoolMachinesAvailable)
-		return c.Message == fmt.Sprintf("1 of 3 machines are bound. In namespace %s, 3 Agents match; 1 bound, 1 reserved by another machine manager, 1 not approved", r.metal)
+		return c.Message == fmt.Sprintf("1 of 3 machines are bound. In namespace %s, 4 Agents match; 1 bound, 2 reserved, 1 not approved", r.metal)
 	})
-	for _, other := range []*agentv1.Agent{reserved, unapproved} {
+	for _, other := range []*agentv1.Agent{reserved, allocated, unapproved} {
 		require.NoError(t, r.user.Get(t.Context(), client.ObjectKeyFromObject(other), other))
 		assert.Empty(t, agentctl.ClusterKey(other).Name)
 	}

@@ -147,6 +147,7 @@ func (r *Reconciler) machine(seen *snapshot, agent *agentv1.Agent) machineplan.M
 	state := lifecycle.State(agent.Status.DebugInfo.State)
 	cluster := agentctl.ClusterKey(agent)
 	_, reserved := agent.Labels[agentv1.MachineReferenceLabel]
+	reserved = reserved || agentv1.IsConditionTrue(agent.Status.Conditions, agentv1.ConditionReserved)
 	_, marked := agent.Annotations[agentv1.DeleteMachineAnnotation]
 	bound, _ := time.Parse(time.RFC3339, agent.Annotations[agentv1.MachinePoolBoundAtAnnotation])
 	m := machineplan.Machine{

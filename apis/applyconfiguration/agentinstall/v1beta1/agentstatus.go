@@ -36,7 +36,7 @@ type AgentStatusApplyConfiguration struct {
 	DeprovisionInfo *AgentDeprovisionInfoApplyConfiguration `json:"deprovision_info,omitempty"`
 	// debugInfo is for those who look for an error.
 	DebugInfo *AgentDebugInfoApplyConfiguration `json:"debugInfo,omitempty"`
-	// conditions are SpecSynced, Connected, RequirementsMet, Validated, Installed and Bound; Joined where the cluster takes nodes; Released after a binding ended.
+	// conditions are SpecSynced, Connected, RequirementsMet, Validated, Installed and Bound; Joined where the cluster takes nodes; Released after a binding ended; Reserved while an allocation of REST holds the machine.
 	Conditions []ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
