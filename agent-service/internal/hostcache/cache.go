@@ -352,3 +352,28 @@ func (c *Cache) Census() (states map[lifecycle.State]int, connected int) {
 	}
 	return states, connected
 }
+
+// Wait is how many hosts are in a situation, and since when the first of them is; zero where there are none.
+type Wait struct {
+	Hosts int
+	Since time.Time
+}
+
+// Waits counts hosts by situation.
+func (c *Cache) Waits() map[domain.Situation]Wait {
+	waits := map[domain.Situation]Wait{}
+	for _, e := range c.All() {
+		e.mu.Lock()
+		if e.host != nil && !e.gone {
+			if in, since := e.host.Situation(); in != "" {
+				w := waits[in]
+				if w.Hosts++; w.Hosts == 1 || since.Before(w.Since) {
+					w.Since = since
+				}
+				waits[in] = w
+			}
+		}
+		e.mu.Unlock()
+	}
+	return waits
+}

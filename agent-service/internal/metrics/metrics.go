@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/service"
 )
@@ -21,6 +22,8 @@ type Collector struct {
 	connected  *prometheus.Desc
 	held       *prometheus.Desc
 	away       *prometheus.Desc
+	waiting    *prometheus.Desc
+	oldest     *prometheus.Desc
 	counters   []counter
 }
 
@@ -37,6 +40,8 @@ func New(s *service.Service, statements *atomic.Int64) *Collector {
 		connected: prometheus.NewDesc("agent_service_hosts_connected", "Hosts whose agent polled within the time-out.", nil, nil),
 		held:      prometheus.NewDesc("agent_service_polls_held", "Polls of agents that are held open now.", nil, nil),
 		away:      prometheus.NewDesc("agent_service_store_away", "1 while the database cannot be reached.", nil, nil),
+		waiting:   prometheus.NewDesc("agent_service_hosts_waiting", "Hosts that are being installed, join their cluster, or are released, by situation.", []string{"situation"}, nil),
+		oldest:    prometheus.NewDesc("agent_service_hosts_waiting_oldest_age_seconds", "How long the first of them is in its situation, 0 where there is none.", []string{"situation"}, nil),
 		counters: []counter{
 			{prometheus.NewDesc("agent_service_polls_total", "Polls of agents.", nil, nil), &s.Polls},
 			{prometheus.NewDesc("agent_service_registrations_total", "Registrations of hosts, repeated ones too.", nil, nil), &s.Registers},
@@ -50,7 +55,7 @@ func New(s *service.Service, statements *atomic.Int64) *Collector {
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.hosts, c.connected, c.held, c.away} {
+	for _, d := range []*prometheus.Desc{c.hosts, c.connected, c.held, c.away, c.waiting, c.oldest} {
 		descs <- d
 	}
 	for _, one := range c.counters {
@@ -71,6 +76,15 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(c.connected, prometheus.GaugeValue, float64(connected))
 	out <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(c.service.Held.Load()))
 	out <- prometheus.MustNewConstMetric(c.away, prometheus.GaugeValue, away)
+	waits := c.service.Waits()
+	for _, in := range domain.Situations {
+		age := 0.0
+		if waits[in].Hosts > 0 {
+			age = max(0, c.service.Now().Sub(waits[in].Since).Seconds())
+		}
+		out <- prometheus.MustNewConstMetric(c.waiting, prometheus.GaugeValue, float64(waits[in].Hosts), string(in))
+		out <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, age, string(in))
+	}
 	for _, one := range c.counters {
 		out <- prometheus.MustNewConstMetric(one.desc, prometheus.CounterValue, float64(one.from.Load()))
 	}

@@ -42,6 +42,13 @@ agent_service_registrations_total 1
 # TYPE agent_service_store_away gauge
 agent_service_store_away 0
 `), "agent_service_hosts_connected", "agent_service_registrations_total", "agent_service_store_away"))
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP agent_service_hosts_waiting_oldest_age_seconds How long the first of them is in its situation, 0 where there is none.
+# TYPE agent_service_hosts_waiting_oldest_age_seconds gauge
+agent_service_hosts_waiting_oldest_age_seconds{situation="installing"} 0
+agent_service_hosts_waiting_oldest_age_seconds{situation="joining"} 0
+agent_service_hosts_waiting_oldest_age_seconds{situation="releasing"} 0
+`), "agent_service_hosts_waiting_oldest_age_seconds"))
 }
 
 type answer func(*http.Request) (*http.Response, error)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hostplan"
+	"github.com/muster-io/muster/agent-service/internal/hostcache"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
@@ -189,6 +190,9 @@ func (s *Service) mergePolls(ctx context.Context) {
 func (s *Service) Census() (states map[lifecycle.State]int, connected int) {
 	return s.engine.Hosts.Census()
 }
+
+// Waits counts hosts by situation.
+func (s *Service) Waits() map[domain.Situation]hostcache.Wait { return s.engine.Hosts.Waits() }
 
 // StoreAway is true while the store cannot be reached.
 func (s *Service) StoreAway() bool { return s.storeAway.Load() }
