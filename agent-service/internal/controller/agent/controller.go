@@ -31,17 +31,27 @@ import (
 
 // Service is what the controller needs of the service.
 type Service interface {
+	Hosts
+	Restorer
+	HostMinimums() validate.Minimums
+	GetCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error)
+	Subscribe() *feed.Subscription
+}
+
+// Hosts reads and changes hosts.
+type Hosts interface {
 	GetHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error)
 	ListHosts(ctx context.Context, by domain.Principal, filter domain.HostFilter) (domain.List[domain.Host], error)
 	Inventory(ctx context.Context, by domain.Principal, key domain.HostKey) ([]byte, error)
 	ApplyDesired(ctx context.Context, by domain.Principal, key domain.HostKey, desired service.DesiredHost) (*domain.Host, error)
 	DeleteHost(ctx context.Context, by domain.Principal, key domain.HostKey) error
 	RevokeTokens(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error)
+}
+
+// Restorer makes hosts again of what their Agents record, where the service lost its data.
+type Restorer interface {
 	RestoreHost(ctx context.Context, by domain.Principal, key domain.HostKey, from domain.RestoredHost) (*domain.Host, error)
 	RestoreRelease(ctx context.Context, by domain.Principal, key domain.HostKey, cluster domain.KubeRef) error
-	HostMinimums() validate.Minimums
-	GetCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error)
-	Subscribe() *feed.Subscription
 }
 
 // Deps are what a Reconciler works with; all are required.

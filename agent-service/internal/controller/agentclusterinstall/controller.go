@@ -36,6 +36,14 @@ const (
 
 // Service is what the controller needs of the service.
 type Service interface {
+	Clusters
+	ListHosts(ctx context.Context, by domain.Principal, filter domain.HostFilter) (domain.List[domain.Host], error)
+	InstallHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error)
+	Subscribe() *feed.Subscription
+}
+
+// Clusters reads and changes clusters.
+type Clusters interface {
 	CreateCluster(ctx context.Context, by domain.Principal, request domain.NewCluster) (*domain.Cluster, error)
 	GetCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error)
 	ListClusters(ctx context.Context, by domain.Principal, filter domain.ClusterFilter) (domain.List[domain.Cluster], error)
@@ -43,9 +51,6 @@ type Service interface {
 	DeleteCluster(ctx context.Context, by domain.Principal, id string, force bool) error
 	InstallCluster(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error)
 	RestoreCluster(ctx context.Context, by domain.Principal, id string, from domain.Restored) (*domain.Cluster, error)
-	ListHosts(ctx context.Context, by domain.Principal, filter domain.HostFilter) (domain.List[domain.Host], error)
-	InstallHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error)
-	Subscribe() *feed.Subscription
 }
 
 // Deps are what a Reconciler works with; all are required.
