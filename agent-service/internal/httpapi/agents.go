@@ -21,8 +21,11 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/token"
 )
 
+// machines are the operations of machines.
+type machines struct{ *server }
+
 // RegisterHost implements api.StrictServerInterface.
-func (s *server) RegisterHost(ctx context.Context, r api.RegisterHostRequestObject) (api.RegisterHostResponseObject, error) {
+func (s *machines) RegisterHost(ctx context.Context, r api.RegisterHostRequestObject) (api.RegisterHostResponseObject, error) {
 	k := key(r.InfraEnvID, r.Body.HostID)
 	c := callerOf(ctx)
 	if c.machine != nil && (c.machine.Opens(k.InfraEnvID, k.HostID) != nil || c.machine.Installed()) {
@@ -55,7 +58,7 @@ func imageGeneration(c caller) int64 {
 }
 
 // registered tells the agent how to go on: agents in the field are given the arguments of their next program, those of this service a token for the host.
-func (s *server) registered(ctx context.Context, host *domain.Host) (api.RegisterHostResponseObject, error) {
+func (s *machines) registered(ctx context.Context, host *domain.Host) (api.RegisterHostResponseObject, error) {
 	var answer api.HostRegistrationResponse
 	raw, err := json.Marshal(s.host(host))
 	if err == nil {
@@ -77,7 +80,7 @@ func (s *server) registered(ctx context.Context, host *domain.Host) (api.Registe
 }
 
 // GetNextSteps implements api.StrictServerInterface.
-func (s *server) GetNextSteps(ctx context.Context, r api.GetNextStepsRequestObject) (api.GetNextStepsResponseObject, error) {
+func (s *machines) GetNextSteps(ctx context.Context, r api.GetNextStepsRequestObject) (api.GetNextStepsResponseObject, error) {
 	k := key(r.InfraEnvID, r.HostID)
 	if unknown, err := s.unregistered(ctx, callerOf(ctx), k); err != nil {
 		return nil, err
@@ -114,7 +117,7 @@ func (s *server) GetNextSteps(ctx context.Context, r api.GetNextStepsRequestObje
 }
 
 // instructions are those for the caller: a poll ends with the token that it came with.
-func (s *server) instructions(ctx context.Context, k domain.HostKey, hold time.Duration) (service.Instructions, error) {
+func (s *machines) instructions(ctx context.Context, k domain.HostKey, hold time.Duration) (service.Instructions, error) {
 	machine := callerOf(ctx).machine
 	if machine == nil || machine.HostID == "" {
 		return s.Service.NextInstructions(ctx, k, hold)
@@ -137,7 +140,7 @@ func (s *server) unregistered(ctx context.Context, c caller, k domain.HostKey) (
 }
 
 // PostStepReply implements api.StrictServerInterface.
-func (s *server) PostStepReply(ctx context.Context, r api.PostStepReplyRequestObject) (api.PostStepReplyResponseObject, error) {
+func (s *machines) PostStepReply(ctx context.Context, r api.PostStepReplyRequestObject) (api.PostStepReplyResponseObject, error) {
 	k := key(r.InfraEnvID, r.HostID)
 	if err := s.mayAct(ctx, k); err != nil {
 		return nil, err
@@ -171,7 +174,7 @@ func withoutNUL(text string) string {
 }
 
 // UpdateHostInstallProgress implements api.StrictServerInterface.
-func (s *server) UpdateHostInstallProgress(ctx context.Context, r api.UpdateHostInstallProgressRequestObject) (api.UpdateHostInstallProgressResponseObject, error) {
+func (s *machines) UpdateHostInstallProgress(ctx context.Context, r api.UpdateHostInstallProgressRequestObject) (api.UpdateHostInstallProgressResponseObject, error) {
 	k := key(r.InfraEnvID, r.HostID)
 	if err := s.mayAct(ctx, k); err != nil {
 		return nil, err
@@ -184,18 +187,18 @@ func (s *server) UpdateHostInstallProgress(ctx context.Context, r api.UpdateHost
 }
 
 // DownloadFirstBoot implements api.StrictServerInterface.
-func (s *server) DownloadFirstBoot(ctx context.Context, r api.DownloadFirstBootRequestObject) (api.DownloadFirstBootResponseObject, error) {
+func (s *machines) DownloadFirstBoot(ctx context.Context, r api.DownloadFirstBootRequestObject) (api.DownloadFirstBootResponseObject, error) {
 	file, err := s.firstBoot(ctx, key(r.InfraEnvID, r.HostID))
 	return api.DownloadFirstBoot200ApplicationOctetStreamResponse{FileApplicationOctetStreamResponse: file}, err
 }
 
 // DownloadHostIgnition implements api.StrictServerInterface.
-func (s *server) DownloadHostIgnition(ctx context.Context, r api.DownloadHostIgnitionRequestObject) (api.DownloadHostIgnitionResponseObject, error) {
+func (s *machines) DownloadHostIgnition(ctx context.Context, r api.DownloadHostIgnitionRequestObject) (api.DownloadHostIgnitionResponseObject, error) {
 	file, err := s.firstBoot(ctx, key(r.InfraEnvID, r.HostID))
 	return api.DownloadHostIgnition200ApplicationOctetStreamResponse{FileApplicationOctetStreamResponse: file}, err
 }
 
-func (s *server) firstBoot(ctx context.Context, k domain.HostKey) (api.FileApplicationOctetStreamResponse, error) {
+func (s *machines) firstBoot(ctx context.Context, k domain.HostKey) (api.FileApplicationOctetStreamResponse, error) {
 	if err := s.mayAct(ctx, k); err != nil {
 		return api.FileApplicationOctetStreamResponse{}, err
 	}

@@ -18,8 +18,8 @@ import (
 const changePause = 500 * time.Millisecond
 
 // StreamChanges implements api.StrictServerInterface.
-func (s *server) StreamChanges(ctx context.Context, _ api.StreamChangesRequestObject) (api.StreamChangesResponseObject, error) {
-	st := &changeStream{server: s, ctx: ctx, news: s.Service.Subscribe()}
+func (s *events) StreamChanges(ctx context.Context, _ api.StreamChangesRequestObject) (api.StreamChangesResponseObject, error) {
+	st := &changeStream{events: s, ctx: ctx, news: s.Service.Subscribe()}
 	var err error
 	if st.hosts, err = st.count(); err != nil {
 		st.news.Close()
@@ -30,7 +30,7 @@ func (s *server) StreamChanges(ctx context.Context, _ api.StreamChangesRequestOb
 
 // changeStream tells a client when to read again, until it disconnects, its token ends, or the service stops.
 type changeStream struct {
-	server *server
+	events *events
 	news   *feed.Subscription
 	// hosts is how many hosts the caller could see last: one that was deleted, or bound to a cluster of another user, is only missed.
 	hosts int
@@ -38,14 +38,14 @@ type changeStream struct {
 }
 
 func (st *changeStream) count() (int, error) {
-	list, err := st.server.Service.ListHosts(st.ctx, principal(st.ctx), domain.HostFilter{Page: domain.Page{Limit: 1}})
+	list, err := st.events.Service.ListHosts(st.ctx, principal(st.ctx), domain.HostFilter{Page: domain.Page{Limit: 1}})
 	return list.Total, err
 }
 
 // VisitStreamChangesResponse implements api.StreamChangesResponseObject.
 func (st *changeStream) VisitStreamChangesResponse(w http.ResponseWriter) error {
 	defer st.news.Close()
-	ctx, cancel := st.server.streaming(st.ctx)
+	ctx, cancel := st.events.streaming(st.ctx)
 	defer cancel()
 	beginStream(w)
 	message := "retry: 1000\nevent: changed\ndata:\n\n"
@@ -90,7 +90,7 @@ func (st *changeStream) sees(changes []domain.Change) (bool, error) {
 		return err == nil, err
 	}
 	for _, change := range changes {
-		if sees, err := st.server.Service.Sees(st.ctx, by, change); sees || err != nil {
+		if sees, err := st.events.Service.Sees(st.ctx, by, change); sees || err != nil {
 			return sees, err
 		}
 	}
@@ -105,7 +105,7 @@ func beginStream(w http.ResponseWriter) {
 }
 
 // streaming is the context of a stream: it ends with the request, when the client has to show its token again, and when the service stops.
-func (s *server) streaming(ctx context.Context) (context.Context, context.CancelFunc) {
+func (s *events) streaming(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, streamEnd)
 	go func() {
 		select {

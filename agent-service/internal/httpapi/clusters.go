@@ -17,8 +17,11 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
+// clusters are the operations on clusters.
+type clusters struct{ *server }
+
 // RegisterCluster implements api.StrictServerInterface.
-func (s *server) RegisterCluster(ctx context.Context, r api.RegisterClusterRequestObject) (api.RegisterClusterResponseObject, error) {
+func (s *clusters) RegisterCluster(ctx context.Context, r api.RegisterClusterRequestObject) (api.RegisterClusterResponseObject, error) {
 	b := r.Body
 	request := domain.NewCluster{Name: b.Name, ClusterSettings: domain.ClusterSettings{
 		OpenshiftVersion: b.OpenshiftVersion, CPUArchitecture: string(b.CPUArchitecture), BaseDNSDomain: b.BaseDNSDomain, PullSecret: b.PullSecret, SSHPublicKey: b.SSHPublicKey,
@@ -36,7 +39,7 @@ func (s *server) RegisterCluster(ctx context.Context, r api.RegisterClusterReque
 }
 
 // ListClusters implements api.StrictServerInterface.
-func (s *server) ListClusters(ctx context.Context, r api.ListClustersRequestObject) (api.ListClustersResponseObject, error) {
+func (s *clusters) ListClusters(ctx context.Context, r api.ListClustersRequestObject) (api.ListClustersResponseObject, error) {
 	limit, offset := r.Params.Limit, r.Params.Offset
 	if r.Params.OpenshiftClusterID != nil { // it finds few, on whatever page they are
 		limit, offset = nil, nil
@@ -63,14 +66,14 @@ func (s *server) ListClusters(ctx context.Context, r api.ListClustersRequestObje
 }
 
 // GetCluster implements api.StrictServerInterface.
-func (s *server) GetCluster(ctx context.Context, r api.GetClusterRequestObject) (api.GetClusterResponseObject, error) {
+func (s *clusters) GetCluster(ctx context.Context, r api.GetClusterRequestObject) (api.GetClusterResponseObject, error) {
 	cluster, err := s.Service.GetCluster(ctx, principal(ctx), r.ClusterID.String())
 	shown, err := s.shownCluster(ctx, cluster, err, !given(r.Params.ExcludeHosts))
 	return api.GetCluster200JSONResponse{ClusterJSONResponse: shown}, err
 }
 
 // UpdateCluster implements api.StrictServerInterface.
-func (s *server) UpdateCluster(ctx context.Context, r api.UpdateClusterRequestObject) (api.UpdateClusterResponseObject, error) {
+func (s *clusters) UpdateCluster(ctx context.Context, r api.UpdateClusterRequestObject) (api.UpdateClusterResponseObject, error) {
 	b := r.Body
 	if value(b.Name) != "" {
 		return nil, invalid("name: a cluster keeps its name; make another one instead")
@@ -105,12 +108,12 @@ func (s *server) UpdateCluster(ctx context.Context, r api.UpdateClusterRequestOb
 }
 
 // DeregisterCluster implements api.StrictServerInterface.
-func (s *server) DeregisterCluster(ctx context.Context, r api.DeregisterClusterRequestObject) (api.DeregisterClusterResponseObject, error) {
+func (s *clusters) DeregisterCluster(ctx context.Context, r api.DeregisterClusterRequestObject) (api.DeregisterClusterResponseObject, error) {
 	return api.DeregisterCluster204Response{}, s.Service.DeleteCluster(ctx, principal(ctx), r.ClusterID.String(), false)
 }
 
 // ListClusterHosts implements api.StrictServerInterface.
-func (s *server) ListClusterHosts(ctx context.Context, r api.ListClusterHostsRequestObject) (api.ListClusterHostsResponseObject, error) {
+func (s *clusters) ListClusterHosts(ctx context.Context, r api.ListClusterHostsRequestObject) (api.ListClusterHostsResponseObject, error) {
 	clusterID := r.ClusterID.String()
 	if _, err := s.Service.GetCluster(ctx, principal(ctx), clusterID); err != nil {
 		return nil, err
@@ -127,28 +130,28 @@ func (s *server) ListClusterHosts(ctx context.Context, r api.ListClusterHostsReq
 }
 
 // InstallCluster implements api.StrictServerInterface.
-func (s *server) InstallCluster(ctx context.Context, r api.InstallClusterRequestObject) (api.InstallClusterResponseObject, error) {
+func (s *clusters) InstallCluster(ctx context.Context, r api.InstallClusterRequestObject) (api.InstallClusterResponseObject, error) {
 	cluster, err := s.Service.InstallCluster(ctx, principal(ctx), r.ClusterID.String())
 	shown, err := s.shownCluster(ctx, cluster, err, true)
 	return api.InstallCluster202JSONResponse{ClusterJSONResponse: shown}, err
 }
 
 // CancelInstallation implements api.StrictServerInterface.
-func (s *server) CancelInstallation(ctx context.Context, r api.CancelInstallationRequestObject) (api.CancelInstallationResponseObject, error) {
+func (s *clusters) CancelInstallation(ctx context.Context, r api.CancelInstallationRequestObject) (api.CancelInstallationResponseObject, error) {
 	cluster, err := s.Service.CancelCluster(ctx, principal(ctx), r.ClusterID.String())
 	shown, err := s.shownCluster(ctx, cluster, err, true)
 	return api.CancelInstallation202JSONResponse{ClusterJSONResponse: shown}, err
 }
 
 // ResetCluster implements api.StrictServerInterface.
-func (s *server) ResetCluster(ctx context.Context, r api.ResetClusterRequestObject) (api.ResetClusterResponseObject, error) {
+func (s *clusters) ResetCluster(ctx context.Context, r api.ResetClusterRequestObject) (api.ResetClusterResponseObject, error) {
 	cluster, err := s.Service.ResetCluster(ctx, principal(ctx), r.ClusterID.String())
 	shown, err := s.shownCluster(ctx, cluster, err, true)
 	return api.ResetCluster202JSONResponse{ClusterJSONResponse: shown}, err
 }
 
 // CompleteInstallation implements api.StrictServerInterface.
-func (s *server) CompleteInstallation(ctx context.Context, r api.CompleteInstallationRequestObject) (api.CompleteInstallationResponseObject, error) {
+func (s *clusters) CompleteInstallation(ctx context.Context, r api.CompleteInstallationRequestObject) (api.CompleteInstallationResponseObject, error) {
 	var cluster *domain.Cluster
 	var err error
 	if r.Body.IsSuccess {
@@ -162,7 +165,7 @@ func (s *server) CompleteInstallation(ctx context.Context, r api.CompleteInstall
 }
 
 // DownloadClusterCredentials implements api.StrictServerInterface.
-func (s *server) DownloadClusterCredentials(ctx context.Context, r api.DownloadClusterCredentialsRequestObject) (api.DownloadClusterCredentialsResponseObject, error) {
+func (s *clusters) DownloadClusterCredentials(ctx context.Context, r api.DownloadClusterCredentialsRequestObject) (api.DownloadClusterCredentialsResponseObject, error) {
 	kubeconfig, err := s.credentials(ctx, r.ClusterID, string(r.Params.FileName))
 	if err != nil {
 		return nil, err

@@ -24,8 +24,11 @@ const (
 	streamEnd = time.Hour
 )
 
+// events are the operations on events, and the stream of changes.
+type events struct{ *server }
+
 // ListEvents implements api.StrictServerInterface.
-func (s *server) ListEvents(ctx context.Context, r api.ListEventsRequestObject) (api.ListEventsResponseObject, error) {
+func (s *events) ListEvents(ctx context.Context, r api.ListEventsRequestObject) (api.ListEventsResponseObject, error) {
 	p := r.Params
 	filter, err := s.eventFilter(ctx, p.ClusterID, p.InfraEnvID, p.HostID, given(p.HostIds)...)
 	if err != nil {
@@ -57,7 +60,7 @@ func (s *server) ListEvents(ctx context.Context, r api.ListEventsRequestObject) 
 	return api.ListEvents200JSONResponse{Body: body, Headers: headers}, err
 }
 
-func (s *server) countEvents(ctx context.Context, filter domain.EventFilter, total int) (api.ListEvents200ResponseHeaders, error) {
+func (s *events) countEvents(ctx context.Context, filter domain.EventFilter, total int) (api.ListEvents200ResponseHeaders, error) {
 	headers := api.ListEvents200ResponseHeaders{EventCount: total}
 	for severity, into := range map[string]*int{
 		domain.Info: &headers.SeverityCountInfo, domain.Warning: &headers.SeverityCountWarning,
@@ -78,7 +81,7 @@ func (s *server) countEvents(ctx context.Context, filter domain.EventFilter, tot
 }
 
 // eventFilter chooses what the caller may see. A machine sees its own infra-env's events, and of those only its own once its token is narrowed.
-func (s *server) eventFilter(ctx context.Context, cluster, infraEnv, host *uuid.UUID, hosts ...uuid.UUID) (domain.EventFilter, error) {
+func (s *events) eventFilter(ctx context.Context, cluster, infraEnv, host *uuid.UUID, hosts ...uuid.UUID) (domain.EventFilter, error) {
 	filter := domain.EventFilter{ClusterID: optional(cluster), InfraEnvID: optional(infraEnv)}
 	if host != nil {
 		hosts = append(hosts, *host)
@@ -103,7 +106,7 @@ func (s *server) eventFilter(ctx context.Context, cluster, infraEnv, host *uuid.
 }
 
 // TriggerEvent implements api.StrictServerInterface.
-func (s *server) TriggerEvent(ctx context.Context, r api.TriggerEventRequestObject) (api.TriggerEventResponseObject, error) {
+func (s *events) TriggerEvent(ctx context.Context, r api.TriggerEventRequestObject) (api.TriggerEventResponseObject, error) {
 	b := r.Body
 	if b.InfraEnvID == (uuid.UUID{}) || b.HostID == (uuid.UUID{}) {
 		return nil, invalid("infra_env_id, host_id: name the host that the event is about")
@@ -133,7 +136,7 @@ func shownEvent(e *domain.Event) api.Event {
 }
 
 // StreamEvents implements api.StrictServerInterface.
-func (s *server) StreamEvents(ctx context.Context, r api.StreamEventsRequestObject) (api.StreamEventsResponseObject, error) {
+func (s *events) StreamEvents(ctx context.Context, r api.StreamEventsRequestObject) (api.StreamEventsResponseObject, error) {
 	filter, err := s.eventFilter(ctx, r.Params.ClusterID, r.Params.InfraEnvID, r.Params.HostID)
 	if err != nil {
 		return nil, err
@@ -143,7 +146,7 @@ func (s *server) StreamEvents(ctx context.Context, r api.StreamEventsRequestObje
 		filter.AfterPosition = r.Params.LastEventID
 	}
 	filter.Limit = 500
-	st := &stream{server: s, filter: filter, news: s.Service.Subscribe()}
+	st := &stream{events: s, filter: filter, news: s.Service.Subscribe()}
 	if st.list, err = s.Service.ListEvents(ctx, principal(ctx), filter); err != nil {
 		st.news.Close()
 		return nil, err
@@ -154,7 +157,7 @@ func (s *server) StreamEvents(ctx context.Context, r api.StreamEventsRequestObje
 
 // stream writes events as they come, until the client goes away, its token ends, or it has to show that again.
 type stream struct {
-	server *server
+	events *events
 	filter domain.EventFilter
 	news   *feed.Subscription
 	list   domain.List[domain.Event]
@@ -164,7 +167,7 @@ type stream struct {
 // VisitStreamEventsResponse implements api.StreamEventsResponseObject.
 func (st *stream) VisitStreamEventsResponse(w http.ResponseWriter) error {
 	defer st.news.Close()
-	ctx, cancel := st.server.streaming(st.ctx)
+	ctx, cancel := st.events.streaming(st.ctx)
 	defer cancel()
 	beginStream(w)
 	for {
@@ -179,7 +182,7 @@ func (st *stream) VisitStreamEventsResponse(w http.ResponseWriter) error {
 		if callerOf(st.ctx).again() != nil {
 			return nil // the client gets the reason with its next request
 		}
-		list, err := st.server.Service.ListEvents(ctx, principal(st.ctx), st.filter)
+		list, err := st.events.Service.ListEvents(ctx, principal(st.ctx), st.filter)
 		if err != nil {
 			return nil // the stream ends; the client comes back with the last id that it saw
 		}

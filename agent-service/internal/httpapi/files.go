@@ -23,6 +23,9 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
+// files are the operations on what is kept with a cluster: manifests, the install configuration, settings of user interfaces, logs.
+type files struct{ *server }
+
 // presigned is an address of a cluster's download.
 func (s *server) presigned(ctx context.Context, clusterID uuid.UUID, path string, query url.Values) (api.PresignedURL, error) {
 	if _, err := s.Service.GetCluster(ctx, principal(ctx), clusterID.String()); err != nil {
@@ -49,7 +52,7 @@ func downloadAddress(r *http.Request) string {
 }
 
 // GetPresignedForClusterCredentials implements api.StrictServerInterface.
-func (s *server) GetPresignedForClusterCredentials(ctx context.Context, r api.GetPresignedForClusterCredentialsRequestObject) (api.GetPresignedForClusterCredentialsResponseObject, error) {
+func (s *files) GetPresignedForClusterCredentials(ctx context.Context, r api.GetPresignedForClusterCredentialsRequestObject) (api.GetPresignedForClusterCredentialsResponseObject, error) {
 	if _, err := s.credentials(ctx, r.ClusterID, string(r.Params.FileName)); err != nil {
 		return nil, err
 	}
@@ -58,7 +61,7 @@ func (s *server) GetPresignedForClusterCredentials(ctx context.Context, r api.Ge
 }
 
 // GetPresignedForClusterFiles implements api.StrictServerInterface.
-func (s *server) GetPresignedForClusterFiles(ctx context.Context, r api.GetPresignedForClusterFilesRequestObject) (api.GetPresignedForClusterFilesResponseObject, error) {
+func (s *files) GetPresignedForClusterFiles(ctx context.Context, r api.GetPresignedForClusterFilesRequestObject) (api.GetPresignedForClusterFilesResponseObject, error) {
 	path, query := "/downloads/files", url.Values{"file_name": {string(r.Params.FileName)}}
 	switch r.Params.FileName {
 	case api.GetPresignedForClusterFilesParamsFileNameLogs:
@@ -82,7 +85,7 @@ func (s *server) GetPresignedForClusterFiles(ctx context.Context, r api.GetPresi
 }
 
 // DownloadClusterFiles implements api.StrictServerInterface.
-func (s *server) DownloadClusterFiles(ctx context.Context, r api.DownloadClusterFilesRequestObject) (api.DownloadClusterFilesResponseObject, error) {
+func (s *files) DownloadClusterFiles(ctx context.Context, r api.DownloadClusterFilesRequestObject) (api.DownloadClusterFilesResponseObject, error) {
 	var content []byte
 	var err error
 	switch r.Params.FileName {
@@ -102,7 +105,7 @@ func (s *server) DownloadClusterFiles(ctx context.Context, r api.DownloadCluster
 }
 
 // manifests are all of a cluster, in the form that creates them.
-func (s *server) manifests(ctx context.Context, clusterID string) ([]byte, error) {
+func (s *files) manifests(ctx context.Context, clusterID string) ([]byte, error) {
 	found, err := s.Service.ListManifests(ctx, principal(ctx), clusterID)
 	if err != nil {
 		return nil, err
@@ -120,24 +123,24 @@ func (s *server) manifests(ctx context.Context, clusterID string) ([]byte, error
 }
 
 // GetClusterInstallConfig implements api.StrictServerInterface.
-func (s *server) GetClusterInstallConfig(ctx context.Context, r api.GetClusterInstallConfigRequestObject) (api.GetClusterInstallConfigResponseObject, error) {
+func (s *files) GetClusterInstallConfig(ctx context.Context, r api.GetClusterInstallConfigRequestObject) (api.GetClusterInstallConfigResponseObject, error) {
 	config, err := s.Service.InstallConfig(ctx, principal(ctx), r.ClusterID.String())
 	return api.GetClusterInstallConfig200JSONResponse(config), err
 }
 
 // UpdateClusterInstallConfig implements api.StrictServerInterface.
-func (s *server) UpdateClusterInstallConfig(ctx context.Context, r api.UpdateClusterInstallConfigRequestObject) (api.UpdateClusterInstallConfigResponseObject, error) {
+func (s *files) UpdateClusterInstallConfig(ctx context.Context, r api.UpdateClusterInstallConfigRequestObject) (api.UpdateClusterInstallConfigResponseObject, error) {
 	return api.UpdateClusterInstallConfig201Response{}, s.Service.OverrideInstallConfig(ctx, principal(ctx), r.ClusterID.String(), *r.Body)
 }
 
 // GetClusterUISettings implements api.StrictServerInterface.
-func (s *server) GetClusterUISettings(ctx context.Context, r api.GetClusterUISettingsRequestObject) (api.GetClusterUISettingsResponseObject, error) {
+func (s *files) GetClusterUISettings(ctx context.Context, r api.GetClusterUISettingsRequestObject) (api.GetClusterUISettingsResponseObject, error) {
 	settings, err := s.Service.SettingsOfUI(ctx, principal(ctx), r.ClusterID.String())
 	return api.GetClusterUISettings200JSONResponse(settings), err
 }
 
 // UpdateClusterUISettings implements api.StrictServerInterface.
-func (s *server) UpdateClusterUISettings(ctx context.Context, r api.UpdateClusterUISettingsRequestObject) (api.UpdateClusterUISettingsResponseObject, error) {
+func (s *files) UpdateClusterUISettings(ctx context.Context, r api.UpdateClusterUISettingsRequestObject) (api.UpdateClusterUISettingsResponseObject, error) {
 	return api.UpdateClusterUISettings200JSONResponse(*r.Body), s.Service.SetSettingsOfUI(ctx, principal(ctx), r.ClusterID.String(), *r.Body)
 }
 
@@ -147,7 +150,7 @@ func manifest(name string) api.Manifest {
 }
 
 // ListClusterManifests implements api.StrictServerInterface.
-func (s *server) ListClusterManifests(ctx context.Context, r api.ListClusterManifestsRequestObject) (api.ListClusterManifestsResponseObject, error) {
+func (s *files) ListClusterManifests(ctx context.Context, r api.ListClusterManifestsRequestObject) (api.ListClusterManifestsResponseObject, error) {
 	found, err := s.Service.ListManifests(ctx, principal(ctx), r.ClusterID.String())
 	answer := api.ListClusterManifests200JSONResponse{}
 	for _, m := range found {
@@ -163,7 +166,7 @@ func inFolder[T ~string](folder T, file string) string {
 var errNotBase64 = invalid("content: it has to be base64")
 
 // CreateClusterManifest implements api.StrictServerInterface.
-func (s *server) CreateClusterManifest(ctx context.Context, r api.CreateClusterManifestRequestObject) (api.CreateClusterManifestResponseObject, error) {
+func (s *files) CreateClusterManifest(ctx context.Context, r api.CreateClusterManifestRequestObject) (api.CreateClusterManifestResponseObject, error) {
 	content, err := base64.StdEncoding.DecodeString(r.Body.Content)
 	if err != nil {
 		return nil, errNotBase64
@@ -173,7 +176,7 @@ func (s *server) CreateClusterManifest(ctx context.Context, r api.CreateClusterM
 }
 
 // UpdateClusterManifest implements api.StrictServerInterface.
-func (s *server) UpdateClusterManifest(ctx context.Context, r api.UpdateClusterManifestRequestObject) (api.UpdateClusterManifestResponseObject, error) {
+func (s *files) UpdateClusterManifest(ctx context.Context, r api.UpdateClusterManifestRequestObject) (api.UpdateClusterManifestResponseObject, error) {
 	var content []byte
 	if encoded, err := r.Body.UpdatedContent.Get(); err == nil {
 		if content, err = base64.StdEncoding.DecodeString(encoded); err != nil || len(content) == 0 {
@@ -187,13 +190,13 @@ func (s *server) UpdateClusterManifest(ctx context.Context, r api.UpdateClusterM
 }
 
 // DeleteClusterManifest implements api.StrictServerInterface.
-func (s *server) DeleteClusterManifest(ctx context.Context, r api.DeleteClusterManifestRequestObject) (api.DeleteClusterManifestResponseObject, error) {
+func (s *files) DeleteClusterManifest(ctx context.Context, r api.DeleteClusterManifestRequestObject) (api.DeleteClusterManifestResponseObject, error) {
 	name := inFolder(given(r.Params.Folder), r.Params.FileName)
 	return api.DeleteClusterManifest200Response{}, s.Service.DeleteManifest(ctx, principal(ctx), r.ClusterID.String(), name)
 }
 
 // DownloadClusterManifest implements api.StrictServerInterface.
-func (s *server) DownloadClusterManifest(ctx context.Context, r api.DownloadClusterManifestRequestObject) (api.DownloadClusterManifestResponseObject, error) {
+func (s *files) DownloadClusterManifest(ctx context.Context, r api.DownloadClusterManifestRequestObject) (api.DownloadClusterManifestResponseObject, error) {
 	content, err := s.Service.Manifest(ctx, principal(ctx), r.ClusterID.String(), inFolder(given(r.Params.Folder), r.Params.FileName))
 	if err != nil {
 		return nil, err
@@ -202,7 +205,7 @@ func (s *server) DownloadClusterManifest(ctx context.Context, r api.DownloadClus
 }
 
 // UploadLogs implements api.StrictServerInterface.
-func (s *server) UploadLogs(ctx context.Context, r api.UploadLogsRequestObject) (api.UploadLogsResponseObject, error) {
+func (s *files) UploadLogs(ctx context.Context, r api.UploadLogsRequestObject) (api.UploadLogsResponseObject, error) {
 	from := domain.HostKey{InfraEnvID: optional(r.Params.InfraEnvID), HostID: optional(r.Params.HostID)}
 	if machine := callerOf(ctx).machine; machine != nil {
 		from.InfraEnvID, from.HostID = cmp.Or(from.InfraEnvID, machine.InfraEnvID), cmp.Or(from.HostID, machine.HostID)
@@ -237,7 +240,7 @@ func (s *server) UploadLogs(ctx context.Context, r api.UploadLogsRequestObject) 
 }
 
 // DownloadClusterLogs implements api.StrictServerInterface.
-func (s *server) DownloadClusterLogs(ctx context.Context, r api.DownloadClusterLogsRequestObject) (api.DownloadClusterLogsResponseObject, error) {
+func (s *files) DownloadClusterLogs(ctx context.Context, r api.DownloadClusterLogsRequestObject) (api.DownloadClusterLogsResponseObject, error) {
 	clusterID := r.ClusterID.String()
 	name := ""
 	switch {
@@ -262,7 +265,7 @@ func (s *server) DownloadClusterLogs(ctx context.Context, r api.DownloadClusterL
 	return api.DownloadClusterLogs200ApplicationOctetStreamResponse{FileApplicationOctetStreamResponse: file}, nil
 }
 
-func (s *server) allLogs(ctx context.Context, clusterID string) ([]byte, error) {
+func (s *files) allLogs(ctx context.Context, clusterID string) ([]byte, error) {
 	found, err := s.Service.ListLogs(ctx, principal(ctx), clusterID)
 	if err == nil && len(found) == 0 {
 		err = &refusal{http.StatusNotFound, "no host of this cluster has sent logs yet"}
@@ -286,7 +289,7 @@ func (s *server) allLogs(ctx context.Context, clusterID string) ([]byte, error) 
 }
 
 // UpdateHostLogsProgress implements api.StrictServerInterface.
-func (s *server) UpdateHostLogsProgress(ctx context.Context, r api.UpdateHostLogsProgressRequestObject) (api.UpdateHostLogsProgressResponseObject, error) {
+func (s *files) UpdateHostLogsProgress(ctx context.Context, r api.UpdateHostLogsProgressRequestObject) (api.UpdateHostLogsProgressResponseObject, error) {
 	k := key(r.InfraEnvID, r.HostID)
 	if err := s.mayAct(ctx, k); err != nil {
 		return nil, err

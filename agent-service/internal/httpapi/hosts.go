@@ -16,8 +16,11 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
+// hosts are the operations on hosts.
+type hosts struct{ *server }
+
 // ListHosts implements api.StrictServerInterface.
-func (s *server) ListHosts(ctx context.Context, r api.ListHostsRequestObject) (api.ListHostsResponseObject, error) {
+func (s *hosts) ListHosts(ctx context.Context, r api.ListHostsRequestObject) (api.ListHostsResponseObject, error) {
 	infraEnv := r.InfraEnvID.String()
 	if _, err := s.Service.GetInfraEnv(ctx, principal(ctx), infraEnv); err != nil {
 		return nil, err
@@ -34,7 +37,7 @@ func (s *server) ListHosts(ctx context.Context, r api.ListHostsRequestObject) (a
 }
 
 // ListAllHosts implements api.StrictServerInterface.
-func (s *server) ListAllHosts(ctx context.Context, r api.ListAllHostsRequestObject) (api.ListAllHostsResponseObject, error) {
+func (s *hosts) ListAllHosts(ctx context.Context, r api.ListAllHostsRequestObject) (api.ListAllHostsResponseObject, error) {
 	p := r.Params
 	filter := domain.HostFilter{InfraEnvID: optional(p.InfraEnvID), ClusterID: optional(p.ClusterID), Unbound: given(p.Unbound)}
 	if p.Role != nil {
@@ -71,14 +74,14 @@ func (s *server) listHosts(ctx context.Context, filter domain.HostFilter, limit,
 }
 
 // GetHost implements api.StrictServerInterface.
-func (s *server) GetHost(ctx context.Context, r api.GetHostRequestObject) (api.GetHostResponseObject, error) {
+func (s *hosts) GetHost(ctx context.Context, r api.GetHostRequestObject) (api.GetHostResponseObject, error) {
 	host, err := s.Service.GetHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID))
 	shown, err := s.shown(ctx, host, err)
 	return api.GetHost200JSONResponse{HostJSONResponse: shown}, err
 }
 
 // UpdateHost implements api.StrictServerInterface.
-func (s *server) UpdateHost(ctx context.Context, r api.UpdateHostRequestObject) (api.UpdateHostResponseObject, error) {
+func (s *hosts) UpdateHost(ctx context.Context, r api.UpdateHostRequestObject) (api.UpdateHostResponseObject, error) {
 	host, err := s.Service.UpdateHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID), func(settings *domain.HostSettings) error {
 		return changeHost(settings, r.Body)
 	})
@@ -139,19 +142,19 @@ func skipFormatting(skipped []string, changes []api.DiskSkipFormattingParams) []
 }
 
 // DeregisterHost implements api.StrictServerInterface.
-func (s *server) DeregisterHost(ctx context.Context, r api.DeregisterHostRequestObject) (api.DeregisterHostResponseObject, error) {
+func (s *hosts) DeregisterHost(ctx context.Context, r api.DeregisterHostRequestObject) (api.DeregisterHostResponseObject, error) {
 	return api.DeregisterHost204Response{}, s.Service.DeleteHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID))
 }
 
 // BindHost implements api.StrictServerInterface.
-func (s *server) BindHost(ctx context.Context, r api.BindHostRequestObject) (api.BindHostResponseObject, error) {
+func (s *hosts) BindHost(ctx context.Context, r api.BindHostRequestObject) (api.BindHostResponseObject, error) {
 	host, err := s.Service.BindHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID), r.Body.ClusterID.String(), false)
 	shown, err := s.shown(ctx, host, err)
 	return api.BindHost200JSONResponse{HostJSONResponse: shown}, err
 }
 
 // CheckBindHost implements api.StrictServerInterface.
-func (s *server) CheckBindHost(ctx context.Context, r api.CheckBindHostRequestObject) (api.CheckBindHostResponseObject, error) {
+func (s *hosts) CheckBindHost(ctx context.Context, r api.CheckBindHostRequestObject) (api.CheckBindHostResponseObject, error) {
 	outcome, err := s.Service.CheckBind(ctx, principal(ctx), key(r.InfraEnvID, r.HostID), r.Body.ClusterID.String())
 	if err != nil {
 		return nil, err
@@ -169,49 +172,49 @@ func (s *server) CheckBindHost(ctx context.Context, r api.CheckBindHostRequestOb
 }
 
 // UnbindHost implements api.StrictServerInterface.
-func (s *server) UnbindHost(ctx context.Context, r api.UnbindHostRequestObject) (api.UnbindHostResponseObject, error) {
+func (s *hosts) UnbindHost(ctx context.Context, r api.UnbindHostRequestObject) (api.UnbindHostResponseObject, error) {
 	host, err := s.Service.UnbindHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID))
 	shown, err := s.shown(ctx, host, err)
 	return api.UnbindHost200JSONResponse{HostJSONResponse: shown}, err
 }
 
 // MoveHost implements api.StrictServerInterface.
-func (s *server) MoveHost(ctx context.Context, r api.MoveHostRequestObject) (api.MoveHostResponseObject, error) {
+func (s *hosts) MoveHost(ctx context.Context, r api.MoveHostRequestObject) (api.MoveHostResponseObject, error) {
 	host, err := s.Service.MoveHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID), r.Body.ClusterID.String())
 	shown, err := s.shown(ctx, host, err)
 	return api.MoveHost200JSONResponse{HostJSONResponse: shown}, err
 }
 
 // InstallHost implements api.StrictServerInterface.
-func (s *server) InstallHost(ctx context.Context, r api.InstallHostRequestObject) (api.InstallHostResponseObject, error) {
+func (s *hosts) InstallHost(ctx context.Context, r api.InstallHostRequestObject) (api.InstallHostResponseObject, error) {
 	host, err := s.Service.InstallHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID))
 	shown, err := s.shown(ctx, host, err)
 	return api.InstallHost202JSONResponse{HostJSONResponse: shown}, err
 }
 
 // ResetHost implements api.StrictServerInterface.
-func (s *server) ResetHost(ctx context.Context, r api.ResetHostRequestObject) (api.ResetHostResponseObject, error) {
+func (s *hosts) ResetHost(ctx context.Context, r api.ResetHostRequestObject) (api.ResetHostResponseObject, error) {
 	host, err := s.Service.ResetHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID))
 	shown, err := s.shown(ctx, host, err)
 	return api.ResetHost200JSONResponse{HostJSONResponse: shown}, err
 }
 
 // ReclaimHost implements api.StrictServerInterface.
-func (s *server) ReclaimHost(ctx context.Context, r api.ReclaimHostRequestObject) (api.ReclaimHostResponseObject, error) {
+func (s *hosts) ReclaimHost(ctx context.Context, r api.ReclaimHostRequestObject) (api.ReclaimHostResponseObject, error) {
 	host, err := s.Service.ReclaimHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID))
 	shown, err := s.shown(ctx, host, err)
 	return api.ReclaimHost200JSONResponse{HostJSONResponse: shown}, err
 }
 
 // RevokeHostTokens implements api.StrictServerInterface.
-func (s *server) RevokeHostTokens(ctx context.Context, r api.RevokeHostTokensRequestObject) (api.RevokeHostTokensResponseObject, error) {
+func (s *hosts) RevokeHostTokens(ctx context.Context, r api.RevokeHostTokensRequestObject) (api.RevokeHostTokensResponseObject, error) {
 	host, err := s.Service.RevokeTokens(ctx, principal(ctx), key(r.InfraEnvID, r.HostID))
 	shown, err := s.shown(ctx, host, err)
 	return api.RevokeHostTokens200JSONResponse{HostJSONResponse: shown}, err
 }
 
 // UpdateHostInstallerArgs implements api.StrictServerInterface.
-func (s *server) UpdateHostInstallerArgs(ctx context.Context, r api.UpdateHostInstallerArgsRequestObject) (api.UpdateHostInstallerArgsResponseObject, error) {
+func (s *hosts) UpdateHostInstallerArgs(ctx context.Context, r api.UpdateHostInstallerArgsRequestObject) (api.UpdateHostInstallerArgsResponseObject, error) {
 	host, err := s.Service.UpdateHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID), func(settings *domain.HostSettings) error {
 		setList(&settings.InstallerArgs, r.Body.Args, func(args []string) string { return text(args) })
 		return nil
@@ -221,7 +224,7 @@ func (s *server) UpdateHostInstallerArgs(ctx context.Context, r api.UpdateHostIn
 }
 
 // GetHostIgnition implements api.StrictServerInterface.
-func (s *server) GetHostIgnition(ctx context.Context, r api.GetHostIgnitionRequestObject) (api.GetHostIgnitionResponseObject, error) {
+func (s *hosts) GetHostIgnition(ctx context.Context, r api.GetHostIgnitionRequestObject) (api.GetHostIgnitionResponseObject, error) {
 	host, err := s.Service.GetHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID))
 	if err != nil {
 		return nil, err
@@ -230,7 +233,7 @@ func (s *server) GetHostIgnition(ctx context.Context, r api.GetHostIgnitionReque
 }
 
 // UpdateHostIgnition implements api.StrictServerInterface.
-func (s *server) UpdateHostIgnition(ctx context.Context, r api.UpdateHostIgnitionRequestObject) (api.UpdateHostIgnitionResponseObject, error) {
+func (s *hosts) UpdateHostIgnition(ctx context.Context, r api.UpdateHostIgnitionRequestObject) (api.UpdateHostIgnitionResponseObject, error) {
 	_, err := s.Service.UpdateHost(ctx, principal(ctx), key(r.InfraEnvID, r.HostID), func(settings *domain.HostSettings) error {
 		set(&settings.IgnitionConfigOverrides, r.Body.Config)
 		return nil

@@ -15,8 +15,11 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 )
 
+// infraEnvs are the operations on InfraEnvs and their images.
+type infraEnvs struct{ *server }
+
 // RegisterInfraEnv implements api.StrictServerInterface.
-func (s *server) RegisterInfraEnv(ctx context.Context, r api.RegisterInfraEnvRequestObject) (api.RegisterInfraEnvResponseObject, error) {
+func (s *infraEnvs) RegisterInfraEnv(ctx context.Context, r api.RegisterInfraEnvRequestObject) (api.RegisterInfraEnvResponseObject, error) {
 	b := r.Body
 	request := domain.NewInfraEnv{Name: b.Name, InfraEnvSettings: domain.InfraEnvSettings{
 		OSImageVersion: b.OpenshiftVersion, CPUArchitecture: string(b.CPUArchitecture), ImageType: string(b.ImageType), PullSecret: b.PullSecret,
@@ -36,7 +39,7 @@ func (s *server) RegisterInfraEnv(ctx context.Context, r api.RegisterInfraEnvReq
 }
 
 // ListInfraEnvs implements api.StrictServerInterface.
-func (s *server) ListInfraEnvs(ctx context.Context, r api.ListInfraEnvsRequestObject) (api.ListInfraEnvsResponseObject, error) {
+func (s *infraEnvs) ListInfraEnvs(ctx context.Context, r api.ListInfraEnvsRequestObject) (api.ListInfraEnvsResponseObject, error) {
 	list, err := whole(r.Params.Limit, r.Params.Offset, func(page domain.Page) (domain.List[domain.InfraEnv], error) {
 		return s.Service.ListInfraEnvs(ctx, principal(ctx), domain.InfraEnvFilter{ClusterID: optional(r.Params.ClusterID), Owner: given(r.Params.Owner), Page: page})
 	})
@@ -51,7 +54,7 @@ func (s *server) ListInfraEnvs(ctx context.Context, r api.ListInfraEnvsRequestOb
 }
 
 // GetInfraEnv implements api.StrictServerInterface.
-func (s *server) GetInfraEnv(ctx context.Context, r api.GetInfraEnvRequestObject) (api.GetInfraEnvResponseObject, error) {
+func (s *infraEnvs) GetInfraEnv(ctx context.Context, r api.GetInfraEnvRequestObject) (api.GetInfraEnvResponseObject, error) {
 	env, err := s.Service.GetInfraEnv(ctx, principal(ctx), r.InfraEnvID.String())
 	if err != nil {
 		return nil, err
@@ -60,7 +63,7 @@ func (s *server) GetInfraEnv(ctx context.Context, r api.GetInfraEnvRequestObject
 }
 
 // UpdateInfraEnv implements api.StrictServerInterface.
-func (s *server) UpdateInfraEnv(ctx context.Context, r api.UpdateInfraEnvRequestObject) (api.UpdateInfraEnvResponseObject, error) {
+func (s *infraEnvs) UpdateInfraEnv(ctx context.Context, r api.UpdateInfraEnvRequestObject) (api.UpdateInfraEnvResponseObject, error) {
 	b := r.Body
 	env, err := s.Service.UpdateInfraEnv(ctx, principal(ctx), r.InfraEnvID.String(), func(settings *domain.InfraEnvSettings) error {
 		set(&settings.PullSecret, b.PullSecret)
@@ -86,18 +89,18 @@ func (s *server) UpdateInfraEnv(ctx context.Context, r api.UpdateInfraEnvRequest
 }
 
 // DeregisterInfraEnv implements api.StrictServerInterface.
-func (s *server) DeregisterInfraEnv(ctx context.Context, r api.DeregisterInfraEnvRequestObject) (api.DeregisterInfraEnvResponseObject, error) {
+func (s *infraEnvs) DeregisterInfraEnv(ctx context.Context, r api.DeregisterInfraEnvRequestObject) (api.DeregisterInfraEnvResponseObject, error) {
 	return api.DeregisterInfraEnv204Response{}, s.Service.DeleteInfraEnv(ctx, principal(ctx), r.InfraEnvID.String(), false)
 }
 
 // RegenerateInfraEnvSigningKey implements api.StrictServerInterface.
-func (s *server) RegenerateInfraEnvSigningKey(ctx context.Context, r api.RegenerateInfraEnvSigningKeyRequestObject) (api.RegenerateInfraEnvSigningKeyResponseObject, error) {
+func (s *infraEnvs) RegenerateInfraEnvSigningKey(ctx context.Context, r api.RegenerateInfraEnvSigningKeyRequestObject) (api.RegenerateInfraEnvSigningKeyResponseObject, error) {
 	_, err := s.Service.RotateTokens(ctx, principal(ctx), r.InfraEnvID.String(), false)
 	return api.RegenerateInfraEnvSigningKey204Response{}, err
 }
 
 // RevokeInfraEnvHostTokens implements api.StrictServerInterface.
-func (s *server) RevokeInfraEnvHostTokens(ctx context.Context, r api.RevokeInfraEnvHostTokensRequestObject) (api.RevokeInfraEnvHostTokensResponseObject, error) {
+func (s *infraEnvs) RevokeInfraEnvHostTokens(ctx context.Context, r api.RevokeInfraEnvHostTokensRequestObject) (api.RevokeInfraEnvHostTokensResponseObject, error) {
 	return api.RevokeInfraEnvHostTokens204Response{}, s.Service.RevokeHostTokens(ctx, principal(ctx), r.InfraEnvID.String())
 }
 
@@ -112,7 +115,7 @@ const NoImages = "this service has no discovery images: build our own live image
 var errNoImages = &refusal{http.StatusConflict, NoImages}
 
 // GetInfraEnvDownloadURL implements api.StrictServerInterface.
-func (s *server) GetInfraEnvDownloadURL(ctx context.Context, r api.GetInfraEnvDownloadURLRequestObject) (api.GetInfraEnvDownloadURLResponseObject, error) {
+func (s *infraEnvs) GetInfraEnvDownloadURL(ctx context.Context, r api.GetInfraEnvDownloadURLRequestObject) (api.GetInfraEnvDownloadURLResponseObject, error) {
 	env, err := s.withImages(ctx, r.InfraEnvID.String())
 	if err != nil {
 		return nil, err
@@ -125,7 +128,7 @@ func (s *server) GetInfraEnvDownloadURL(ctx context.Context, r api.GetInfraEnvDo
 }
 
 // GetInfraEnvPresignedFileURL implements api.StrictServerInterface.
-func (s *server) GetInfraEnvPresignedFileURL(ctx context.Context, r api.GetInfraEnvPresignedFileURLRequestObject) (api.GetInfraEnvPresignedFileURLResponseObject, error) {
+func (s *infraEnvs) GetInfraEnvPresignedFileURL(ctx context.Context, r api.GetInfraEnvPresignedFileURLRequestObject) (api.GetInfraEnvPresignedFileURLResponseObject, error) {
 	env, err := s.withImages(ctx, r.InfraEnvID.String())
 	if err != nil {
 		return nil, err
@@ -142,7 +145,7 @@ func (s *server) GetInfraEnvPresignedFileURL(ctx context.Context, r api.GetInfra
 }
 
 // DownloadInfraEnvFiles implements api.StrictServerInterface.
-func (s *server) DownloadInfraEnvFiles(ctx context.Context, r api.DownloadInfraEnvFilesRequestObject) (api.DownloadInfraEnvFilesResponseObject, error) {
+func (s *infraEnvs) DownloadInfraEnvFiles(ctx context.Context, r api.DownloadInfraEnvFilesRequestObject) (api.DownloadInfraEnvFilesResponseObject, error) {
 	env, err := s.withImages(ctx, r.InfraEnvID.String())
 	if err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ func inParts(next api.StrictHandlerFunc, operation string) api.StrictHandlerFunc
 }
 
 // DownloadAgent implements api.StrictServerInterface.
-func (s *server) DownloadAgent(ctx context.Context, r api.DownloadAgentRequestObject) (api.DownloadAgentResponseObject, error) {
+func (s *machines) DownloadAgent(ctx context.Context, r api.DownloadAgentRequestObject) (api.DownloadAgentResponseObject, error) {
 	if s.Programs == nil {
 		return nil, &refusal{http.StatusNotFound, "this service has no agents"}
 	}

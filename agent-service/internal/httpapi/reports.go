@@ -15,7 +15,7 @@ import (
 // Reports of assisted-service's controllers in installed clusters are answered, so that they go on. This service installs no operators.
 
 // inCluster lets the owner of a cluster pass, and machines that are in it.
-func (s *server) inCluster(ctx context.Context, clusterID uuid.UUID) error {
+func (s *machines) inCluster(ctx context.Context, clusterID uuid.UUID) error {
 	c := callerOf(ctx)
 	if c.machine == nil {
 		_, err := s.Service.GetCluster(ctx, c.person, clusterID.String())
@@ -31,27 +31,27 @@ func (s *server) inCluster(ctx context.Context, clusterID uuid.UUID) error {
 }
 
 // DownloadMinimalInitrd implements api.StrictServerInterface.
-func (s *server) DownloadMinimalInitrd(ctx context.Context, r api.DownloadMinimalInitrdRequestObject) (api.DownloadMinimalInitrdResponseObject, error) {
+func (s *machines) DownloadMinimalInitrd(ctx context.Context, r api.DownloadMinimalInitrdRequestObject) (api.DownloadMinimalInitrdResponseObject, error) {
 	_, err := s.Service.GetInfraEnv(ctx, principal(ctx), r.InfraEnvID.String())
 	return api.DownloadMinimalInitrd204Response{}, err
 }
 
 // ListMonitoredOperators implements api.StrictServerInterface.
-func (s *server) ListMonitoredOperators(ctx context.Context, r api.ListMonitoredOperatorsRequestObject) (api.ListMonitoredOperatorsResponseObject, error) {
+func (s *machines) ListMonitoredOperators(ctx context.Context, r api.ListMonitoredOperatorsRequestObject) (api.ListMonitoredOperatorsResponseObject, error) {
 	return api.ListMonitoredOperators200JSONResponse{}, s.inCluster(ctx, r.ClusterID)
 }
 
 // ReportMonitoredOperatorStatus implements api.StrictServerInterface.
-func (s *server) ReportMonitoredOperatorStatus(ctx context.Context, r api.ReportMonitoredOperatorStatusRequestObject) (api.ReportMonitoredOperatorStatusResponseObject, error) {
+func (s *machines) ReportMonitoredOperatorStatus(ctx context.Context, r api.ReportMonitoredOperatorStatusRequestObject) (api.ReportMonitoredOperatorStatusResponseObject, error) {
 	return api.ReportMonitoredOperatorStatus200Response{}, s.inCluster(ctx, r.ClusterID)
 }
 
 // UploadClusterIngressCert implements api.StrictServerInterface.
-func (s *server) UploadClusterIngressCert(ctx context.Context, r api.UploadClusterIngressCertRequestObject) (api.UploadClusterIngressCertResponseObject, error) {
+func (s *machines) UploadClusterIngressCert(ctx context.Context, r api.UploadClusterIngressCertRequestObject) (api.UploadClusterIngressCertResponseObject, error) {
 	return api.UploadClusterIngressCert201Response{}, s.inCluster(ctx, r.ClusterID)
 }
 
 // UpdateClusterFinalizingProgress implements api.StrictServerInterface.
-func (s *server) UpdateClusterFinalizingProgress(ctx context.Context, r api.UpdateClusterFinalizingProgressRequestObject) (api.UpdateClusterFinalizingProgressResponseObject, error) {
+func (s *machines) UpdateClusterFinalizingProgress(ctx context.Context, r api.UpdateClusterFinalizingProgressRequestObject) (api.UpdateClusterFinalizingProgressResponseObject, error) {
 	return api.UpdateClusterFinalizingProgress200Response{}, s.inCluster(ctx, r.ClusterID)
 }

@@ -97,7 +97,8 @@ func New(options Options) (http.Handler, error) {
 	}
 	s := &server{Options: options, operations: operations(description), logs: make(chan struct{}, logsAtOnce), room: newRoom()}
 	mux := http.NewServeMux()
-	strict := api.NewStrictHandlerWithOptions(s, []api.StrictMiddlewareFunc{inParts}, api.StrictHTTPServerOptions{RequestErrorHandlerFunc: s.unreadable, ResponseErrorHandlerFunc: s.refuse})
+	all := &handlers{clusters{s}, hosts{s}, infraEnvs{s}, files{s}, machines{s}, events{s}, facts{s}}
+	strict := api.NewStrictHandlerWithOptions(all, []api.StrictMiddlewareFunc{inParts}, api.StrictHTTPServerOptions{RequestErrorHandlerFunc: s.unreadable, ResponseErrorHandlerFunc: s.refuse})
 	api.HandlerWithOptions(strict, api.StdHTTPServerOptions{
 		BaseURL: api.Base, BaseRouter: mux, ErrorHandlerFunc: s.unreadable,
 		Middlewares: []api.MiddlewareFunc{s.checked, s.authenticated}, // the last one is the first to be asked
@@ -114,6 +115,7 @@ func New(options Options) (http.Handler, error) {
 	return s.outermost(mux), nil
 }
 
+// server is what all operations share: the service, the checks before each of them, and the answers to what is refused.
 type server struct {
 	Options
 	operations map[string]operation
@@ -122,7 +124,18 @@ type server struct {
 	room *room
 }
 
-var _ api.StrictServerInterface = (*server)(nil)
+// handlers are all operations, by what they are about.
+type handlers struct {
+	clusters
+	hosts
+	infraEnvs
+	files
+	machines
+	events
+	facts
+}
+
+var _ api.StrictServerInterface = (*handlers)(nil)
 
 // operation is what the description says of one pattern of the router.
 type operation struct {

@@ -18,8 +18,11 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
+// facts are the operations that tell what the service can do.
+type facts struct{ *server }
+
 // ImportCluster implements api.StrictServerInterface.
-func (s *server) ImportCluster(ctx context.Context, r api.ImportClusterRequestObject) (api.ImportClusterResponseObject, error) {
+func (s *clusters) ImportCluster(ctx context.Context, r api.ImportClusterRequestObject) (api.ImportClusterResponseObject, error) {
 	name := r.Body.Name
 	base := strings.TrimPrefix(r.Body.APIVipDnsname, "api."+name+".")
 	cluster, err := s.Service.CreateCluster(ctx, principal(ctx), domain.NewCluster{Name: name, ClusterSettings: domain.ClusterSettings{
@@ -30,34 +33,34 @@ func (s *server) ImportCluster(ctx context.Context, r api.ImportClusterRequestOb
 }
 
 // AllowAddHosts implements api.StrictServerInterface.
-func (s *server) AllowAddHosts(ctx context.Context, r api.AllowAddHostsRequestObject) (api.AllowAddHostsResponseObject, error) {
+func (s *clusters) AllowAddHosts(ctx context.Context, r api.AllowAddHostsRequestObject) (api.AllowAddHostsResponseObject, error) {
 	cluster, err := s.Service.AllowHosts(ctx, principal(ctx), r.ClusterID.String())
 	shown, err := s.shownCluster(ctx, cluster, err, true)
 	return api.AllowAddHosts202JSONResponse{ClusterJSONResponse: shown}, err
 }
 
 // AllowAddWorkers implements api.StrictServerInterface.
-func (s *server) AllowAddWorkers(ctx context.Context, r api.AllowAddWorkersRequestObject) (api.AllowAddWorkersResponseObject, error) {
+func (s *clusters) AllowAddWorkers(ctx context.Context, r api.AllowAddWorkersRequestObject) (api.AllowAddWorkersResponseObject, error) {
 	cluster, err := s.Service.AllowHosts(ctx, principal(ctx), r.ClusterID.String())
 	shown, err := s.shownCluster(ctx, cluster, err, true)
 	return api.AllowAddWorkers202JSONResponse{ClusterJSONResponse: shown}, err
 }
 
 // GetClusterDefaultConfig implements api.StrictServerInterface.
-func (s *server) GetClusterDefaultConfig(context.Context, api.GetClusterDefaultConfigRequestObject) (api.GetClusterDefaultConfigResponseObject, error) {
+func (s *clusters) GetClusterDefaultConfig(context.Context, api.GetClusterDefaultConfigRequestObject) (api.GetClusterDefaultConfigResponseObject, error) {
 	return api.GetClusterDefaultConfig200JSONResponse{
 		ClusterNetworkCidr: "10.128.0.0/14", ClusterNetworkHostPrefix: 23, ServiceNetworkCidr: "172.30.0.0/16", ForbiddenHostnames: []string{"localhost"},
 	}, nil
 }
 
 // GetClusterSupportedPlatforms implements api.StrictServerInterface.
-func (s *server) GetClusterSupportedPlatforms(ctx context.Context, r api.GetClusterSupportedPlatformsRequestObject) (api.GetClusterSupportedPlatformsResponseObject, error) {
+func (s *facts) GetClusterSupportedPlatforms(ctx context.Context, r api.GetClusterSupportedPlatformsRequestObject) (api.GetClusterSupportedPlatformsResponseObject, error) {
 	_, err := s.Service.GetCluster(ctx, principal(ctx), r.ClusterID.String())
 	return api.GetClusterSupportedPlatforms200JSONResponse{"baremetal", "none"}, err
 }
 
 // GetPreflightRequirements implements api.StrictServerInterface.
-func (s *server) GetPreflightRequirements(ctx context.Context, r api.GetPreflightRequirementsRequestObject) (api.GetPreflightRequirementsResponseObject, error) {
+func (s *facts) GetPreflightRequirements(ctx context.Context, r api.GetPreflightRequirementsRequestObject) (api.GetPreflightRequirementsResponseObject, error) {
 	if _, err := s.Service.GetCluster(ctx, principal(ctx), r.ClusterID.String()); err != nil {
 		return nil, err
 	}
@@ -66,7 +69,7 @@ func (s *server) GetPreflightRequirements(ctx context.Context, r api.GetPrefligh
 	return answer, nil
 }
 
-func (s *server) requirements(role string) api.RoleRequirements {
+func (s *facts) requirements(role string) api.RoleRequirements {
 	minimums := s.Service.HostMinimums()
 	minimum, known := minimums[role]
 	if !known {
@@ -79,13 +82,13 @@ func (s *server) requirements(role string) api.RoleRequirements {
 }
 
 // GetCredentials implements api.StrictServerInterface.
-func (s *server) GetCredentials(ctx context.Context, r api.GetCredentialsRequestObject) (api.GetCredentialsResponseObject, error) {
+func (s *clusters) GetCredentials(ctx context.Context, r api.GetCredentialsRequestObject) (api.GetCredentialsResponseObject, error) {
 	_, err := s.credentials(ctx, r.ClusterID, "kubeadmin-password")
 	return nil, err
 }
 
 // GetIgnoredValidations implements api.StrictServerInterface.
-func (s *server) GetIgnoredValidations(ctx context.Context, r api.GetIgnoredValidationsRequestObject) (api.GetIgnoredValidationsResponseObject, error) {
+func (s *clusters) GetIgnoredValidations(ctx context.Context, r api.GetIgnoredValidationsRequestObject) (api.GetIgnoredValidationsResponseObject, error) {
 	cluster, err := s.Service.GetCluster(ctx, principal(ctx), r.ClusterID.String())
 	if err != nil {
 		return nil, err
@@ -98,7 +101,7 @@ func ignored(c *domain.Cluster) api.IgnoredValidations {
 }
 
 // SetIgnoredValidations implements api.StrictServerInterface.
-func (s *server) SetIgnoredValidations(ctx context.Context, r api.SetIgnoredValidationsRequestObject) (api.SetIgnoredValidationsResponseObject, error) {
+func (s *clusters) SetIgnoredValidations(ctx context.Context, r api.SetIgnoredValidationsRequestObject) (api.SetIgnoredValidationsResponseObject, error) {
 	var ids, ofClusters []string
 	if json.Unmarshal([]byte(cmp.Or(r.Body.HostValidationIds, "[]")), &ids) != nil || json.Unmarshal([]byte(cmp.Or(r.Body.ClusterValidationIds, "[]")), &ofClusters) != nil {
 		return nil, invalid("host-validation-ids and cluster-validation-ids: each is a JSON list of ids in a string")
@@ -123,7 +126,7 @@ func (s *server) SetIgnoredValidations(ctx context.Context, r api.SetIgnoredVali
 }
 
 // ResetHostValidation implements api.StrictServerInterface.
-func (s *server) ResetHostValidation(ctx context.Context, r api.ResetHostValidationRequestObject) (api.ResetHostValidationResponseObject, error) {
+func (s *hosts) ResetHostValidation(ctx context.Context, r api.ResetHostValidationRequestObject) (api.ResetHostValidationResponseObject, error) {
 	host, err := s.Service.ResetValidation(ctx, principal(ctx), key(r.InfraEnvID, r.HostID), r.ValidationID)
 	shown, err := s.shown(ctx, host, err)
 	return api.ResetHostValidation200JSONResponse{HostJSONResponse: shown}, err
@@ -135,7 +138,7 @@ const (
 )
 
 // features are those of assisted-service that there are here, and those that there are not: mostly operators and platforms.
-func (s *server) features() map[string]string {
+func (s *facts) features() map[string]string {
 	levels := map[string]string{}
 	for name := range strings.FieldsSeq("SNO CUSTOM_MANIFEST SINGLE_NODE_EXPANSION BAREMETAL_PLATFORM NONE_PLATFORM USER_MANAGED_NETWORKING CLUSTER_MANAGED_NETWORKING DUAL_STACK " +
 		"DUAL_STACK_VIPS NON_STANDARD_HA_CONTROL_PLANE USER_MANAGED_LOAD_BALANCER") {
@@ -154,12 +157,12 @@ func (s *server) features() map[string]string {
 }
 
 // GetSupportedFeatures implements api.StrictServerInterface.
-func (s *server) GetSupportedFeatures(context.Context, api.GetSupportedFeaturesRequestObject) (api.GetSupportedFeaturesResponseObject, error) {
+func (s *facts) GetSupportedFeatures(context.Context, api.GetSupportedFeaturesRequestObject) (api.GetSupportedFeaturesResponseObject, error) {
 	return api.GetSupportedFeatures200JSONResponse{Features: s.features()}, nil
 }
 
 // GetDetailedSupportedFeatures implements api.StrictServerInterface.
-func (s *server) GetDetailedSupportedFeatures(context.Context, api.GetDetailedSupportedFeaturesRequestObject) (api.GetDetailedSupportedFeaturesResponseObject, error) {
+func (s *facts) GetDetailedSupportedFeatures(context.Context, api.GetDetailedSupportedFeaturesRequestObject) (api.GetDetailedSupportedFeaturesResponseObject, error) {
 	levels := s.features()
 	answer := api.GetDetailedSupportedFeatures200JSONResponse{Operators: []map[string]any{}}
 	for _, name := range slices.Sorted(maps.Keys(levels)) {
@@ -173,7 +176,7 @@ func (s *server) GetDetailedSupportedFeatures(context.Context, api.GetDetailedSu
 }
 
 // GetSupportedArchitectures implements api.StrictServerInterface.
-func (s *server) GetSupportedArchitectures(_ context.Context, r api.GetSupportedArchitecturesRequestObject) (api.GetSupportedArchitecturesResponseObject, error) {
+func (s *facts) GetSupportedArchitectures(_ context.Context, r api.GetSupportedArchitecturesRequestObject) (api.GetSupportedArchitecturesResponseObject, error) {
 	levels := map[string]string{
 		"X86_64_ARCHITECTURE": unavailable, "ARM64_ARCHITECTURE": unavailable, "PPC64LE_ARCHITECTURE": unavailable, "S390X_ARCHITECTURE": unavailable, "MULTIARCH_RELEASE_IMAGE": unavailable,
 	}
@@ -194,16 +197,16 @@ func (s *server) GetSupportedArchitectures(_ context.Context, r api.GetSupported
 }
 
 // ListSupportedOperators implements api.StrictServerInterface.
-func (s *server) ListSupportedOperators(context.Context, api.ListSupportedOperatorsRequestObject) (api.ListSupportedOperatorsResponseObject, error) {
+func (s *facts) ListSupportedOperators(context.Context, api.ListSupportedOperatorsRequestObject) (api.ListSupportedOperatorsResponseObject, error) {
 	return api.ListSupportedOperators200JSONResponse{}, nil
 }
 
 // ListManagedDomains implements api.StrictServerInterface.
-func (s *server) ListManagedDomains(context.Context, api.ListManagedDomainsRequestObject) (api.ListManagedDomainsResponseObject, error) {
+func (s *facts) ListManagedDomains(context.Context, api.ListManagedDomainsRequestObject) (api.ListManagedDomainsResponseObject, error) {
 	return api.ListManagedDomains200JSONResponse{}, nil
 }
 
 // ListReleaseSources implements api.StrictServerInterface.
-func (s *server) ListReleaseSources(context.Context, api.ListReleaseSourcesRequestObject) (api.ListReleaseSourcesResponseObject, error) {
+func (s *facts) ListReleaseSources(context.Context, api.ListReleaseSourcesRequestObject) (api.ListReleaseSourcesResponseObject, error) {
 	return api.ListReleaseSources200JSONResponse{}, nil
 }

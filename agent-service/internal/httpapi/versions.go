@@ -11,12 +11,12 @@ import (
 )
 
 // ListComponentVersions implements api.StrictServerInterface.
-func (s *server) ListComponentVersions(context.Context, api.ListComponentVersionsRequestObject) (api.ListComponentVersionsResponseObject, error) {
+func (s *facts) ListComponentVersions(context.Context, api.ListComponentVersionsRequestObject) (api.ListComponentVersionsResponseObject, error) {
 	return api.ListComponentVersions200JSONResponse{Versions: map[string]string{"agent-service": s.Release, "agent": s.Release}, ReleaseTag: s.Release}, nil
 }
 
 // ListSupportedOpenshiftVersions implements api.StrictServerInterface.
-func (s *server) ListSupportedOpenshiftVersions(_ context.Context, r api.ListSupportedOpenshiftVersionsRequestObject) (api.ListSupportedOpenshiftVersionsResponseObject, error) {
+func (s *facts) ListSupportedOpenshiftVersions(_ context.Context, r api.ListSupportedOpenshiftVersionsRequestObject) (api.ListSupportedOpenshiftVersionsResponseObject, error) {
 	found := api.ListSupportedOpenshiftVersions200JSONResponse{}
 	for _, v := range s.Versions {
 		if !strings.HasPrefix(v.Name, given(r.Params.Version)) || given(r.Params.OnlyLatest) && !v.Default {
