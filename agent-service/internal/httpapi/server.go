@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/apidocs"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/token"
@@ -104,12 +105,12 @@ func New(options Options) (http.Handler, error) {
 		Middlewares: []api.MiddlewareFunc{s.checked, s.authenticated}, // the last one is the first to be asked
 	})
 	s.refuseUnserved(mux)
-	docs, err := newDocs(description)
+	docs, err := apidocs.New(description)
 	if err != nil {
 		return nil, err
 	}
 	mux.Handle("GET /docs", docs)
-	mux.HandleFunc("GET /docs/openapi.yaml", openapi)
+	mux.HandleFunc("GET /docs/openapi.yaml", apidocs.OpenAPI)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", s.ready)
 	return s.outermost(mux), nil

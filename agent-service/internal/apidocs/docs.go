@@ -1,7 +1,8 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package httpapi
+// Package apidocs serves the description of REST v2: as a page for people, and as OpenAPI.
+package apidocs
 
 import (
 	"bytes"
@@ -17,8 +18,8 @@ import (
 	"github.com/muster-io/muster/agent-service/web"
 )
 
-// newDocs renders the description of the interface once, into one page without anything from elsewhere.
-func newDocs(description *openapi3.T) (http.Handler, error) {
+// New renders the description of the interface once, into one page without anything from elsewhere.
+func New(description *openapi3.T) (http.Handler, error) {
 	page, err := template.New("docs.html").ParseFS(web.Files, "docs.html")
 	if err != nil {
 		return nil, fmt.Errorf("reading the page of the documentation: %w", err)
@@ -34,7 +35,8 @@ func newDocs(description *openapi3.T) (http.Handler, error) {
 	}), nil
 }
 
-func openapi(w http.ResponseWriter, _ *http.Request) {
+// OpenAPI answers with the description itself.
+func OpenAPI(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/yaml")
 	_, _ = w.Write(api.Spec())
 }
