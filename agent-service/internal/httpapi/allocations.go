@@ -16,7 +16,7 @@ import (
 )
 
 // AllocateHosts implements api.StrictServerInterface.
-func (s *server) AllocateHosts(ctx context.Context, r api.AllocateHostsRequestObject) (api.AllocateHostsResponseObject, error) {
+func (s *hosts) AllocateHosts(ctx context.Context, r api.AllocateHostsRequestObject) (api.AllocateHostsResponseObject, error) {
 	b := r.Body
 	selector, err := labels.Parse(b.LabelSelector)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *server) AllocateHosts(ctx context.Context, r api.AllocateHostsRequestOb
 }
 
 // EndAllocation implements api.StrictServerInterface.
-func (s *server) EndAllocation(ctx context.Context, r api.EndAllocationRequestObject) (api.EndAllocationResponseObject, error) {
+func (s *hosts) EndAllocation(ctx context.Context, r api.EndAllocationRequestObject) (api.EndAllocationResponseObject, error) {
 	return api.EndAllocation204Response{}, s.Service.EndAllocation(ctx, principal(ctx), r.AllocationID.String())
 }
 

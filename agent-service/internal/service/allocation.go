@@ -23,7 +23,7 @@ import (
 
 // Allocate binds free hosts of the principal to a cluster, or reserves them, in one transaction: as many as the request says, or none. Conflict TooFewHosts says with numbers
 // why there are too few.
-func (s *Service) Allocate(ctx context.Context, by domain.Principal, request domain.NewAllocation) (*domain.Allocation, error) {
+func (s *Hosts) Allocate(ctx context.Context, by domain.Principal, request domain.NewAllocation) (*domain.Allocation, error) {
 	var made *domain.Allocation
 	err := s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
 		made = &domain.Allocation{ID: uuid.NewString(), ClusterID: request.ClusterID}
@@ -57,7 +57,7 @@ func (s *Service) Allocate(ctx context.Context, by domain.Principal, request dom
 }
 
 // EndAllocation ends the reservation of the hosts of an allocation that the principal owns. NotFound where no host is reserved by it.
-func (s *Service) EndAllocation(ctx context.Context, by domain.Principal, id string) error {
+func (s *Hosts) EndAllocation(ctx context.Context, by domain.Principal, id string) error {
 	return s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
 		all, err := hostsOf(ctx, w, by, domain.HostFilter{Unbound: true})
 		if err != nil {
@@ -94,7 +94,7 @@ type allocation struct {
 	infraEnvs map[string]*domain.InfraEnv
 }
 
-func (s *Service) allocationOf(ctx context.Context, w *transaction.Work, by domain.Principal, request domain.NewAllocation) (*allocation, error) {
+func (s *Hosts) allocationOf(ctx context.Context, w *transaction.Work, by domain.Principal, request domain.NewAllocation) (*allocation, error) {
 	a := &allocation{Work: w, by: by, request: request, seen: s.Seen, infraEnvs: map[string]*domain.InfraEnv{}}
 	if request.InfraEnvID != "" {
 		if _, err := ownInfraEnv(ctx, w, by, request.InfraEnvID); err != nil {
