@@ -1,0 +1,92 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package restore_test moves what users have to a new control plane with hack/backup and hack/restore, as docs/operations.md tells administrators to.
+package restore_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/e2e/checkout"
+	"github.com/muster-io/muster/e2e/environment"
+	"github.com/muster-io/muster/e2e/estate"
+)
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+// newCluster is a control plane with production's manifests.
+func newCluster(t *testing.T) *estate.Cluster {
+	t.Helper()
+	local, err := environment.NewLocal(t.Context(), environment.LocalOptions{Overlay: "deploy/overlays/production", UnsafeNoFsync: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, local.Close(context.WithoutCancel(t.Context()))) })
+	return estate.New(t, local)
+}
+
+// run runs a script of hack for the cluster.
+func run(c *estate.Cluster, script string, args ...string) {
+	c.Helper()
+	path, err := checkout.Path("hack", script)
+	require.NoError(c, err)
+	kubectl, err := environment.Kubectl(c.Context())
+	require.NoError(c, err)
+	cmd := exec.CommandContext(c.Context(), path, args...)
+	cmd.Env = append(cmd.Environ(), "KUBECTL="+kubectl, "KUBECONFIG="+c.Local.Kubeconfig())
+	out, err := cmd.CombinedOutput()
+	require.NoError(c, err, "%s", out)
+}
+
+// A control plane is lost. On a new one every claim has the cluster and the address that it had, and nothing is made anew.
+func TestWhatUsersHaveIsRestoredFromABackup(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	lost := newCluster(t)
+	lost.StartOperators()
+	lost.Fill()
+	var before estate.Estate
+	require.EventuallyWithT(t, func(c *assert.CollectT) { before = lost.Read(c) }, estate.Patience, estate.Interval)
+	require.Len(t, before.Addresses, 3)
+	require.Len(t, before.Clusters, 2)
+	lost.StopOperators()
+	dir := filepath.Join(t.TempDir(), "backup")
+	run(lost, "backup", dir)
+
+	restored := newCluster(t)
+	run(restored, "restore", dir)
+	run(restored, "restore", dir) // an interrupted one is run again
+	restored.StartOperators()
+	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Equal(c, before, restored.Read(c)) }, estate.Patience, estate.Interval)
+
+	// The operators are at work: a new claim gets what is free.
+	another := &ipamv1.IPClaim{ObjectMeta: estate.Named("another")}
+	another.Spec.Pool.Name = "rack"
+	restored.Make(another)
+	restored.Make(&hivev1.ClusterClaim{ObjectMeta: estate.Named("second"), Spec: hivev1.ClusterClaimSpec{ClusterPoolName: "dev"}})
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		require.NoError(c, restored.Get(t.Context(), client.ObjectKeyFromObject(another), another))
+		require.NotNil(c, another.Status.Address)
+		assert.NotContains(c, before.Addresses, another.Status.Address.Name)
+		claim := &hivev1.ClusterClaim{}
+		require.NoError(c, restored.Get(t.Context(), client.ObjectKey{Namespace: estate.Team, Name: "second"}, claim))
+		require.NotEmpty(c, claim.Spec.Namespace)
+		assert.NotEqual(c, before.Claims["mine"], claim.Spec.Namespace)
+		assert.Contains(c, before.Clusters, claim.Spec.Namespace+"/"+claim.Spec.Namespace)
+	}, estate.Patience, estate.Interval)
+	require.NoError(t, restored.Local.Failed())
+}
