@@ -5,6 +5,7 @@ package clusterclaim
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -20,10 +21,16 @@ type memory struct {
 	deleted map[types.UID]bool
 	// late are clusters in which this process recorded a claim that was gone by then.
 	late map[types.UID]bool
+	// granted is when this process wrote the rights in a cluster.
+	granted map[types.UID]time.Time
 }
 
+// unseenGrant is how long the absence of rights that this process wrote means that a cache is behind. After it they were deleted, or a cache is cut off: they are
+// written again.
+const unseenGrant = 5 * time.Second
+
 func newMemory() *memory {
-	return &memory{versions: map[types.UID]string{}, deleted: map[types.UID]bool{}, late: map[types.UID]bool{}}
+	return &memory{versions: map[types.UID]string{}, deleted: map[types.UID]bool{}, late: map[types.UID]bool{}, granted: map[types.UID]time.Time{}}
 }
 
 // deletes remembers that an object is deleted by this process.
@@ -54,6 +61,25 @@ func (m *memory) abandoned(cluster types.UID) bool {
 	return m.late[cluster]
 }
 
+// grants remembers that this process wrote the rights in a cluster.
+func (m *memory) grants(cluster types.UID, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.granted[cluster] = at
+}
+
+// grantedJustNow says whether this process wrote the rights in the cluster so lately that a cache may not have them.
+func (m *memory) grantedJustNow(cluster types.UID, now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at, ok := m.granted[cluster]
+	if ok && now.Sub(at) >= unseenGrant {
+		delete(m.granted, cluster)
+		return false
+	}
+	return ok
+}
+
 // wrote remembers the version that an object has after a write.
 func (m *memory) wrote(uid types.UID, version string) {
 	m.mu.Lock()
@@ -68,6 +94,7 @@ func (m *memory) forget(uid types.UID) {
 	delete(m.versions, uid)
 	delete(m.deleted, uid)
 	delete(m.late, uid)
+	delete(m.granted, uid)
 }
 
 // ahead says whether the object was written by this process after the version that the cache has.

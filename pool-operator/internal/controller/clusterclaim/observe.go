@@ -34,6 +34,8 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*pa
 		if err := r.observeOwn(ctx, r.Client, p, claim.Spec.Namespace); err != nil {
 			return nil, err
 		}
+		lacking := p.Own != nil && (p.Role == nil || p.Binding == nil)
+		p.behind = p.behind || lacking && r.memory.grantedJustNow(p.Own.UID, r.Clock.Now())
 	}
 	if p.behind || p.HasOwn() {
 		return p, nil

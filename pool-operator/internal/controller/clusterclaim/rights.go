@@ -42,6 +42,7 @@ func (r *Reconciler) grantRights(ctx context.Context, p *pass, a claimplan.Grant
 		}
 		p.Binding = &rbacv1.RoleBinding{Subjects: a.Subjects, RoleRef: claimplan.OwnerRoleRef()}
 	}
+	r.memory.grants(a.UID, r.Clock.Now())
 	return nil
 }
 

@@ -192,6 +192,22 @@ func TestAViewOlderThanTheLastWriteIsLeftAlone(t *testing.T) {
 	require.Empty(t, s.claim(t).Spec.Namespace)
 }
 
+func TestRightsThatACacheDoesNotHaveYetAreNotWrittenAgain(t *testing.T) {
+	s := newShell(t, interceptor.Funcs{}, scene()...)
+	_, err := s.Reconcile(t.Context(), request)
+	require.NoError(t, err)
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: hivev1.ClaimOwnerRoleName}}
+	require.NoError(t, s.Client.Delete(t.Context(), role))
+	result, err := s.Reconcile(t.Context(), request)
+	require.NoError(t, err)
+	require.Equal(t, catchUp, result.RequeueAfter)
+	require.True(t, apierrors.IsNotFound(s.Client.Get(t.Context(), client.ObjectKeyFromObject(role), &rbacv1.Role{})))
+	s.Clock = fixedClock(noon.Add(unseenGrant))
+	_, err = s.Reconcile(t.Context(), request)
+	require.NoError(t, err)
+	require.NoError(t, s.Client.Get(t.Context(), client.ObjectKeyFromObject(role), &rbacv1.Role{}), "rights that stay away were deleted")
+}
+
 func TestQueuesAreMeasured(t *testing.T) {
 	waiting := func(name string, why hivev1.WaitReason, age time.Duration) client.Object {
 		claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, CreationTimestamp: metav1.NewTime(noon.Add(-age))}}
