@@ -19,8 +19,8 @@ var places = map[string]struct {
 	label string
 	files []string
 }{
-	"ignition":   {"boot", []string{"/ignition/config.ign"}},
-	"cloud-init": {"cidata", []string{"/user-data", "/meta-data", "/network-config"}},
+	"ignition":   {"boot", []string{"ignition/config.ign"}},
+	"cloud-init": {"cidata", []string{"user-data", "meta-data", "network-config"}},
 }
 
 // putFirstBoot writes the first-boot data into the image that a disk holds. It needs neither kernel drivers nor mounts.
@@ -69,6 +69,8 @@ func labelled(target *disk.Disk, label string) (filesystem.FileSystem, error) {
 	return nil, fmt.Errorf("the image has no file system %q for first-boot data", label)
 }
 
+// putFile writes a file, and its directory where that is missing. The name has no slash at its beginning: the driver of ext4 takes only paths of package fs.
+// That driver does not shorten a file either: the content is at least as long as what is there.
 func putFile(into filesystem.FileSystem, name string, content []byte) error {
 	if at := strings.LastIndex(name, "/"); at > 0 {
 		if err := into.Mkdir(name[:at]); err != nil && !errors.Is(err, os.ErrExist) {

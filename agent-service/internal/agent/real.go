@@ -150,6 +150,10 @@ func (m *Real) Do(ctx context.Context, step api.Step) (any, error) {
 
 // Write implements Machine.
 func (m *Real) Write(ctx context.Context, job Job, progress func(percent int)) error {
+	custom, err := readInstallerArgs(job.InstallerArgs)
+	if err != nil {
+		return err
+	}
 	disk, err := openDisk(job.Device)
 	if err != nil {
 		return err
@@ -158,10 +162,13 @@ func (m *Real) Write(ctx context.Context, job Job, progress func(percent int)) e
 	if closeErr := disk.Close(); err == nil {
 		err = closeErr
 	}
-	if err != nil || len(job.FirstBoot) == 0 {
+	if err == nil && len(job.FirstBoot) > 0 {
+		err = putFirstBoot(job.Device, job)
+	}
+	if err != nil {
 		return err
 	}
-	return putFirstBoot(job.Device, job)
+	return customize(job.Device, custom, connections)
 }
 
 // Restart implements Machine.
