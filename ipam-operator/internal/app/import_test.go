@@ -4,6 +4,7 @@
 package app
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,12 +13,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/apis/controlplanetest"
+	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 )
 
@@ -99,6 +103,92 @@ func TestPoolsOfTheInClusterProviderAreImported(t *testing.T) {
 	got, _, _ = unstructured.NestedString(w.contractAddress("next").Object, "spec", "address")
 	assert.Equal(t, "10.0.0.2", got)
 	w.settled()
+}
+
+// TestAnImportChangesNothingOfMachines imports the pool of machines whose network data was rendered from its addresses: every claim, address, Metal3Data and Secret
+// stays as it is, byte for byte, and no claim gets an address that one of them has.
+func TestAnImportChangesNothingOfMachines(t *testing.T) {
+	const machines = 8
+	w := newDataWorld(t)
+	w.installContract()
+	controlplanetest.Start(t, controlplanetest.WithCRDs(inClusterCRDs(t)))
+	w.inCluster("InClusterIPPool", w.namespace, "lan", map[string]any{"addresses": []any{"10.0.0.2-10.0.0.40"}, "prefix": int64(24), "gateway": "10.0.0.1"})
+	w.template("t", func(s *infrav1.Metal3DataTemplateSpec) {
+		s.MetaData = &infrav1.MetaData{IPAddressesFromPool: []infrav1.MetaDataFromPool{{Key: "ip", Name: "lan", APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool"}}}
+		s.NetworkData = nil
+	})
+	w.dataOperator(nil)
+	var data []*infrav1.Metal3Data
+	for i := range machines {
+		name := fmt.Sprintf("m-%d", i)
+		claim := w.dataClaim(name, "t", w.host(name))
+		var address *unstructured.Unstructured
+		w.eventually(name+" claims no address", func() bool {
+			for _, made := range w.list("IPAddressClaim") {
+				if bound, _, _ := unstructured.NestedString(made.Object, "status", "addressRef", "name"); bound == "" {
+					address = w.bindInCluster(&made, fmt.Sprintf("10.0.0.%d", 3+2*i))
+				}
+			}
+			return address != nil
+		})
+		data = append(data, w.rendered(claim))
+	}
+	before := w.machines(data)
+	require.Len(t, before, 4*machines)
+
+	w.importInCluster()
+	used := map[string]bool{}
+	for _, object := range before {
+		if ip, _, _ := unstructured.NestedString(object, "spec", "address"); ip != "" {
+			used[ip] = true
+		}
+	}
+	require.Len(t, used, machines)
+	for i := range 39 - machines {
+		name := fmt.Sprintf("new-%d", i)
+		w.addressClaim(name, "lan", nil)
+		assert.NotContains(t, used, ipOf(w.contractAddress(name)), "an address of a machine was given again")
+	}
+	w.addressClaim("one-too-many", "lan", nil)
+	w.eventually("the pool has more than it should", func() bool { return w.contractReason("one-too-many") == ipamv1.ReasonPoolExhausted })
+	assert.Equal(t, before, w.machines(data))
+}
+
+// bindInCluster gives a claim an address, as the in-cluster provider does.
+func (w *world) bindInCluster(claim *unstructured.Unstructured, ip string) *unstructured.Unstructured {
+	w.t.Helper()
+	ref, _, _ := unstructured.NestedMap(claim.Object, "spec", "poolRef")
+	address := w.contractObject("IPAddress", claim.GetName())
+	address.SetFinalizers([]string{"ipam.cluster.x-k8s.io/ProtectAddress"})
+	address.Object["spec"] = map[string]any{"claimRef": map[string]any{"name": claim.GetName()}, "poolRef": ref, "address": ip, "prefix": int64(24), "gateway": "10.0.0.1"}
+	require.NoError(w.t, w.user.Create(w.t.Context(), address))
+	patch := fmt.Sprintf(`{"status":{"addressRef":{"name":%q}}}`, address.GetName())
+	require.NoError(w.t, w.user.Status().Patch(w.t.Context(), claim, client.RawPatch(types.MergePatchType, []byte(patch))))
+	return address
+}
+
+// machines is everything that machines have of the pool, as the API server stores it.
+func (w *world) machines(all []*infrav1.Metal3Data) map[string]map[string]any {
+	w.t.Helper()
+	out := map[string]map[string]any{}
+	get := func(obj *unstructured.Unstructured, name string) {
+		obj.SetNamespace(w.namespace)
+		obj.SetName(name)
+		require.NoError(w.t, w.user.Get(w.t.Context(), client.ObjectKeyFromObject(obj), obj))
+		out[obj.GetKind()+" "+name] = obj.Object
+	}
+	for _, data := range all {
+		get(w.contractObject("IPAddressClaim", data.Name+"-lan"), data.Name+"-lan")
+		get(w.contractObject("IPAddress", data.Name+"-lan"), data.Name+"-lan")
+		for name, kind := range map[string]schema.GroupVersionKind{
+			data.Name: infrav1.GroupVersion.WithKind(infrav1.Metal3DataKind), data.Spec.MetaData.Name: corev1.SchemeGroupVersion.WithKind("Secret"),
+		} {
+			obj := &unstructured.Unstructured{}
+			obj.SetGroupVersionKind(kind)
+			get(obj, name)
+		}
+	}
+	return out
 }
 
 func TestAnImportTakesNoPoolOfAnotherHand(t *testing.T) {
