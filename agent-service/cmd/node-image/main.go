@@ -19,6 +19,7 @@ func main() {
 	flag.StringVar(&parts.Modules, "modules", "", "directory of the kernel's drivers")
 	flag.StringVar(&parts.Init, "init", "", "static node-init")
 	flag.StringVar(&parts.Agent, "agent", "", "static agent")
+	flag.StringVar(&parts.PodNetwork, "pod-network", "", "static pod-network")
 	flag.StringVar(&parts.Programs, "programs", "", "directory of kubelet, kube-proxy and containerd")
 	flag.StringVar(&parts.CNI, "cni", "", "directory of network plugins")
 	flag.StringVar(&parts.Store, "store", "", "directory with the content store and the database of containerd")

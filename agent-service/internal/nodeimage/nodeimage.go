@@ -26,8 +26,8 @@ type Parts struct {
 	Packages string
 	// Kernel is the file of the kernel, and Modules the directory of its drivers: lib/modules/<version>.
 	Kernel, Modules string
-	// Init and Agent are static programs.
-	Init, Agent string
+	// Init, Agent and PodNetwork are static programs.
+	Init, Agent, PodNetwork string
 	// Programs has kubelet, kube-proxy, containerd and containerd-shim-runc-v2, and CNI that of network plugins.
 	Programs, CNI string
 	// Store is the directory of a content store of containerd with images, Sandbox the name of that of pods' sandboxes.
@@ -151,7 +151,7 @@ func skeleton(_ Parts, root string) error {
 
 // programs are those of packages, those that were built, and links to programs with several names.
 func programs(parts Parts, root string) error {
-	from := map[string]string{"usr/sbin/node-init": parts.Init, "usr/bin/agent": parts.Agent}
+	from := map[string]string{"usr/sbin/node-init": parts.Init, "usr/bin/agent": parts.Agent, "usr/bin/pod-network": parts.PodNetwork}
 	for _, name := range packaged {
 		path, err := unpacked(parts.Packages, name)
 		if err != nil {

@@ -120,9 +120,10 @@ runtime_type = "io.containerd.runc.v2"
 SystemdCgroup = false
 `
 
-// networkTemplate is the network of pods on a node; containerd fills in the node's range when the kubelet tells it.
+// networkTemplate is the network of pods on a node; containerd fills in the node's range when the kubelet tells it. The program
+// pod-network masquerades, as the plugin would do it between nodes, too.
 const networkTemplate = `{"cniVersion": "1.0.0", "name": "muster", "plugins": [
-  {"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables", "hairpinMode": true,
+  {"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true,
    "ipam": {"type": "host-local", "ranges": [{{range $i, $range := .PodCIDRRanges}}{{if $i}}, {{end}}[{"subnet": "{{$range}}"}]{{end}}],
             "routes": [{{range $i, $route := .Routes}}{{if $i}}, {{end}}{"dst": "{{$route}}"}{{end}}]}},
   {"type": "portmap", "backend": "nftables", "capabilities": {"portMappings": true}}

@@ -67,6 +67,11 @@ func kubeProxyArguments(v join.Values) []string {
 	return arguments
 }
 
+// podNetworkArguments use the kubelet's certificate, too.
+func podNetworkArguments(v join.Values) []string {
+	return []string{"--kubeconfig=" + join.KubeconfigPath, "--node=" + v.NodeName, "--pod-cidrs=" + commas(v.PodCIDRs, netip.Prefix.String)}
+}
+
 // commas writes values with commas between them.
 func commas[T any](values []T, text func(T) string) string {
 	var parts []string

@@ -23,6 +23,7 @@ const (
 	containerdPath   = "/usr/bin/containerd"
 	kubeletPath      = "/usr/bin/kubelet"
 	kubeProxyPath    = "/usr/bin/kube-proxy"
+	podNetworkPath   = "/usr/bin/pod-network"
 	agentPath        = "/usr/bin/agent"
 	containerdSocket = "/run/containerd/containerd.sock"
 	kubeletHealth    = "http://127.0.0.1:10248/healthz"
@@ -89,6 +90,9 @@ func (n node) programs() []supervise.Program {
 			supervise.Program{Name: "certificate", Once: true, Run: n.joined},
 			supervise.Program{Name: "kube-proxy", After: []string{"certificate"}, Run: n.process(kubeProxyPath, kubeProxyArguments(n.values)...)},
 		)
+		if n.values.Network == join.HostGateway {
+			programs = append(programs, supervise.Program{Name: "pod-network", After: []string{"certificate"}, Run: n.process(podNetworkPath, podNetworkArguments(n.values)...)})
+		}
 	}
 	if _, err := os.Stat(hostPath); err == nil {
 		programs = append(programs, n.reports()...)

@@ -40,8 +40,11 @@ func TestTheKubeletIsTheNodeThatItsValuesSay(t *testing.T) {
 func TestTheNetworkOfPodsIsLeftToPluginsOfTheUser(t *testing.T) {
 	v := values()
 	assert.Contains(t, containerdArguments(v), "--config="+containerdNetworkConfig)
+	assert.Contains(t, names(node{joins: true, values: v}), "pod-network")
+	assert.Equal(t, []string{"--kubeconfig=/etc/kubernetes/kubelet.conf", "--node=worker-1", "--pod-cidrs=10.244.0.0/16"}, podNetworkArguments(v))
 	v.Network = join.None
 	assert.Contains(t, containerdArguments(v), "--config="+containerdConfig)
+	assert.NotContains(t, names(node{joins: true, values: v}), "pod-network")
 }
 
 func names(n node) []string {
@@ -54,7 +57,7 @@ func names(n node) []string {
 
 func TestAMachineThatJoinsNothingRunsNoKubelet(t *testing.T) {
 	assert.Equal(t, []string{"network", "containerd"}, names(node{}))
-	assert.Equal(t, []string{"network", "containerd", "kubelet", "certificate", "kube-proxy"}, names(node{joins: true, values: values()}))
+	assert.Equal(t, []string{"network", "containerd", "kubelet", "certificate", "kube-proxy", "pod-network"}, names(node{joins: true, values: values()}))
 }
 
 // disk is a disk of some size whose first MiBs an image has been written to, and that was in use before.

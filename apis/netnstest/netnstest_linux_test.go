@@ -1,0 +1,27 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package netnstest_test
+
+import (
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/apis/netnstest"
+)
+
+func TestMain(m *testing.M) { netnstest.Main(m) }
+
+func TestALinkOfATestIsNoLinkOfTheMachine(t *testing.T) {
+	netnstest.Need(t)
+	all, err := net.Interfaces()
+	require.NoError(t, err)
+	require.Len(t, all, 1, "there is loopback alone")
+	assert.NotZero(t, all[0].Flags&net.FlagUp)
+	netnstest.IP(t, "link add rack0 type bridge")
+	_, err = net.InterfaceByName("rack0")
+	require.NoError(t, err)
+}
