@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/transaction"
@@ -47,23 +48,22 @@ func Never() *Injector { return At(0, false) }
 type Sequence struct {
 	First, Period int
 
-	begun int
+	begun atomic.Int64
 }
 
 // Next is the injector of the next process.
 func (s *Sequence) Next() *Injector {
-	s.begun++
-	switch {
-	case s.begun == 1:
+	switch begun := s.begun.Add(1); {
+	case begun == 1:
 		return At(s.First, false)
-	case s.begun%2 == 0:
+	case begun%2 == 0:
 		return At(1, true)
 	}
 	return At(s.Period, false)
 }
 
 // Crashes is how many processes crashed.
-func (s *Sequence) Crashes() int { return s.begun - 1 }
+func (s *Sequence) Crashes() int { return int(s.begun.Load()) - 1 }
 
 // Crashed is closed by the crash.
 func (f *Injector) Crashed() <-chan struct{} { return f.crashed }
