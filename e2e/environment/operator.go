@@ -27,9 +27,12 @@ const tokenLifetime = 24 * time.Hour
 
 // StartOperator starts an operator, or starts it again after KillOperator, with the rights of its ServiceAccount, and returns when it is ready.
 func (l *Local) StartOperator(ctx context.Context, o Operator) error {
-	program, err := checkout.Binary(o.Name)
-	if err != nil {
-		return err
+	program := o.Program
+	if program == "" {
+		var err error
+		if program, err = checkout.Binary(o.Name); err != nil {
+			return err
+		}
 	}
 	dir := filepath.Join(l.Dir, o.ID())
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -69,6 +72,14 @@ func (l *Local) KillOperator(name string) {
 	p := l.processes[name]
 	l.mu.Unlock()
 	p.kill()
+}
+
+// StopOperator ends an operator in an orderly way.
+func (l *Local) StopOperator(name string) {
+	l.mu.Lock()
+	p := l.processes[name]
+	l.mu.Unlock()
+	p.stop(15 * time.Second)
 }
 
 // Pid returns the process of an operator.

@@ -24,6 +24,8 @@ import (
 type Operator struct {
 	// Name is that of the program in bin/ and of the directories in deploy/base and deploy/overlays/*.
 	Name string
+	// Program is the path of another program than the one in bin/, such as that of a former release. It may be empty.
+	Program string
 	// Namespace and ServiceAccount say whose rights it has.
 	Namespace, ServiceAccount string
 	// Replica tells processes of one operator apart, where there are several.

@@ -6,6 +6,7 @@ package estate
 
 import (
 	"fmt"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -17,7 +18,9 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	hiveextv1 "github.com/muster-io/muster/apis/hiveextensions/v1beta1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/e2e/environment"
@@ -46,7 +49,7 @@ func New(t *testing.T, local *environment.Local) *Cluster {
 	config, err := environment.Config(local)
 	require.NoError(t, err)
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, hivev1.AddToScheme, ipamv1.AddToScheme, metal3v1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, hivev1.AddToScheme, ipamv1.AddToScheme, metal3v1.AddToScheme, agentv1.AddToScheme, hiveextv1.AddToScheme} {
 		require.NoError(t, add(scheme))
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme})
@@ -54,10 +57,13 @@ func New(t *testing.T, local *environment.Local) *Cluster {
 	return &Cluster{T: t, Client: c, Local: local}
 }
 
-// StartOperators starts the operators of pools and of addresses.
-func (c *Cluster) StartOperators() {
+// StartOperators starts the operators of pools and of addresses, from another directory than bin/ if one is named.
+func (c *Cluster) StartOperators(programs string) {
 	c.Helper()
 	for _, operator := range operators() {
+		if programs != "" {
+			operator.Program = filepath.Join(programs, operator.Name)
+		}
 		require.NoError(c, c.Local.StartOperator(c.Context(), operator))
 	}
 }
@@ -166,6 +172,9 @@ func (c *Cluster) Read(t require.TestingT) Estate {
 	require.NoError(t, c.List(c.Context(), clusters))
 	for i := range clusters.Items {
 		cluster := &clusters.Items[i]
+		if cluster.Spec.ClusterPoolRef == nil {
+			continue
+		}
 		out.Clusters[cluster.Namespace+"/"+cluster.Name] = fmt.Sprintf("%t %s of %q", cluster.Spec.Installed, cluster.Status.PowerState, cluster.Spec.ClusterPoolRef.ClaimName)
 	}
 	claim := &hivev1.ClusterClaim{}

@@ -57,7 +57,7 @@ func TestWhatUsersHaveIsRestoredFromABackup(t *testing.T) {
 		t.Skip("needs a control plane")
 	}
 	lost := newCluster(t)
-	lost.StartOperators()
+	lost.StartOperators("")
 	lost.Fill()
 	var before estate.Estate
 	require.EventuallyWithT(t, func(c *assert.CollectT) { before = lost.Read(c) }, estate.Patience, estate.Interval)
@@ -70,7 +70,7 @@ func TestWhatUsersHaveIsRestoredFromABackup(t *testing.T) {
 	restored := newCluster(t)
 	run(restored, "restore", dir)
 	run(restored, "restore", dir) // an interrupted one is run again
-	restored.StartOperators()
+	restored.StartOperators("")
 	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Equal(c, before, restored.Read(c)) }, estate.Patience, estate.Interval)
 
 	// The operators are at work: a new claim gets what is free.
