@@ -135,8 +135,9 @@ test-node: prerequisites controlplane node-image ## Boot the node image, emulate
 test-ipmi: prerequisites controlplane ## Switch machines, emulated by QEMU, through a real Ironic and real IPMI controllers.
 	@MUSTER_IPMI_TESTS=1 go -C discovery-operator test -ldflags=-w -count=1 -timeout=30m -v -run IPMI ./internal/app
 
-test-current-ironic: ## Run the contract of discovery-operator on the Ironic of another release of Debian (IRONIC_SUITE), as root.
-	@IRONIC_SUITE=$(or $(IRONIC_SUITE),trixie) go -C discovery-operator test -ldflags=-w -count=1 -timeout=40m -v -run Ironic ./internal/contract
+test-current-ironic: prerequisites controlplane ## Run the contract and the lives of discovery-operator on the Ironic of another release of Debian (IRONIC_SUITE), as root.
+	@IRONIC_SUITE=$(or $(IRONIC_SUITE),trixie) go -C discovery-operator test -ldflags=-w -count=1 -timeout=40m -v -run '^(TestIronic|TestManagingOnIronic|Test.*InARealIronic)$$' \
+		./internal/contract ./internal/app
 
 rack: prerequisites controlplane scheduler build live-image node-image ## A machine, emulated by QEMU, becomes a node of a claimed cluster.
 	@MUSTER_RACK_TESTS=1 go -C e2e test -ldflags=-w -count=1 -timeout=40m -v ./rack/...
