@@ -135,6 +135,10 @@ test-node: prerequisites controlplane node-image ## Boot the node image, emulate
 test-ipmi: prerequisites controlplane ## Switch machines, emulated by QEMU, through a real Ironic and real IPMI controllers.
 	@MUSTER_IPMI_TESTS=1 go -C discovery-operator test -ldflags=-w -count=1 -timeout=30m -v -run IPMI ./internal/app
 
+test-oldest: controlplane build ## Install on the oldest Kubernetes that README.md names, compiled from pinned modules, and walk a journey of each operator.
+	@assets=$$(hack/controlplane/build --oldest) && \
+	MUSTER_OLDER_ASSETS=$$assets go -C e2e test -ldflags=-w -count=1 -timeout=30m -v -run 'TestMusterInstallsOnEverySupportedMinor/real$$' ./versions
+
 test-current-ironic: prerequisites controlplane ## Run the contract and the lives of discovery-operator on the Ironic of another release of Debian (IRONIC_SUITE), as root.
 	@IRONIC_SUITE=$(or $(IRONIC_SUITE),trixie) go -C discovery-operator test -ldflags=-w -count=1 -timeout=40m -v -run '^(TestIronic|TestManagingOnIronic|Test.*InARealIronic)$$' \
 		./internal/contract ./internal/app
@@ -230,5 +234,5 @@ help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo; echo "  test-<module> tests one module; bench-<pool|ipam|discovery|agent> runs its benchmarks."
 
-.PHONY: force site release airgap demo scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible node-image node-image-if-possible images test test-boot test-node test-current-ironic test-ipmi rack test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
+.PHONY: force site release airgap demo scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible node-image node-image-if-possible images test test-boot test-node test-oldest test-current-ironic test-ipmi rack test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
 	$(addprefix test-,$(filter-out e2e,$(MODULES))) $(addprefix journeys-,e2e $(ALONE)) $(addprefix bench-,$(BENCHES))

@@ -30,7 +30,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/e2e/checkout"
 	"github.com/muster-io/muster/e2e/environment"
 )
@@ -58,6 +61,8 @@ func TestMain(m *testing.M) {
 type variant struct {
 	minor int
 	args  []string
+	// real says that these are programs of the minor, and not newer ones that behave like it: journeys of all operators are walked there.
+	real bool
 }
 
 var gitVersion = regexp.MustCompile(`v1\.([0-9]+)\.`)
@@ -107,7 +112,7 @@ func variants(t *testing.T) map[string]variant {
 	}
 	for _, dir := range older {
 		minor := minorOf(t, filepath.Join(dir, "kube-apiserver"))
-		out[fmt.Sprintf("1.%d real", minor)] = variant{minor: minor, args: []string{"--binaries=" + dir}}
+		out[fmt.Sprintf("1.%d real", minor)] = variant{minor: minor, args: []string{"--binaries=" + dir}, real: true}
 	}
 	return out
 }
@@ -129,6 +134,12 @@ func TestMusterInstallsOnEverySupportedMinor(t *testing.T) {
 			w.speaksAs(v.minor)
 			w.refusesBadPools()
 			w.givesAddresses()
+			if v.real {
+				w.givesClusters()
+				w.findsMachines()
+				w.takesMachines()
+			}
+			require.NoError(t, local.Failed())
 		})
 	}
 }
@@ -146,7 +157,9 @@ func newWorld(t *testing.T, env environment.Environment) *world {
 	require.NoError(t, err)
 	scheme := runtime.NewScheme()
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
-	require.NoError(t, ipamv1.AddToScheme(scheme))
+	for _, add := range []func(*runtime.Scheme) error{hivev1.AddToScheme, ipamv1.AddToScheme, metal3v1.AddToScheme, agentv1.AddToScheme} {
+		require.NoError(t, add(scheme))
+	}
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "versions-"}}
@@ -199,6 +212,71 @@ func (w *world) givesAddresses() {
 	left := &ipamv1.IPAddressList{}
 	require.NoError(w, w.List(w.Context(), left, client.InNamespace(w.namespace)))
 	assert.Empty(w, left.Items)
+}
+
+// givesClusters walks a claim of a hosted cluster from its creation to its end.
+func (w *world) givesClusters() {
+	w.Helper()
+	set := &hivev1.ClusterImageSet{ObjectMeta: metav1.ObjectMeta{Name: "hosted"}, Spec: hivev1.ClusterImageSetSpec{ReleaseImage: "muster.local/control-plane:v1"}}
+	require.NoError(w, w.Create(w.Context(), set))
+	pool := &hivev1.ClusterPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "dev"}, Spec: hivev1.ClusterPoolSpec{
+		Size: 0, BaseDomain: "clusters.example.com", ImageSetRef: hivev1.ClusterImageSetReference{Name: set.Name}, Platform: hivev1.Platform{Hosted: &hivev1.HostedPlatform{}},
+	}}
+	require.NoError(w, w.Create(w.Context(), pool))
+	claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "mine"}, Spec: hivev1.ClusterClaimSpec{ClusterPoolName: pool.Name}}
+	require.NoError(w, w.Create(w.Context(), claim))
+	require.EventuallyWithT(w, func(c *assert.CollectT) {
+		require.NoError(c, w.Get(w.Context(), client.ObjectKeyFromObject(claim), claim))
+		assert.True(c, hivev1.IsConditionTrue(claim.Status.Conditions, hivev1.ClusterClaimRunning), "%+v", claim.Status.Conditions)
+	}, patience, interval)
+	require.NoError(w, w.Delete(w.Context(), claim))
+	w.untilGone(claim)
+	require.NoError(w, w.Delete(w.Context(), pool))
+	w.untilGone(pool)
+}
+
+// findsMachines makes hosts of the rack that discovery-operator makes up, and refuses a second host of one machine.
+func (w *world) findsMachines() {
+	w.Helper()
+	discovery := &metal3v1.BareMetalHostDiscovery{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "rack"}}
+	discovery.Spec.ResourceNameTemplate = metal3v1.ResourceNameTemplate{Prefix: "rack-", HardwareDetails: metal3v1.DetailSerialNumber}
+	discovery.Spec.Selector = "hardware.hostname == 'node-00001'"
+	discovery.Spec.Interval = &metav1.Duration{Duration: time.Second}
+	require.NoError(w, w.Create(w.Context(), discovery))
+	hosts := &metal3v1.BareMetalHostList{}
+	require.EventuallyWithT(w, func(c *assert.CollectT) {
+		require.NoError(c, w.List(w.Context(), hosts, client.InNamespace(w.namespace)))
+		require.Len(c, hosts.Items, 1)
+		assert.Equal(c, metal3v1.OperationalStatusDiscovered, hosts.Items[0].Status.OperationalStatus)
+	}, patience, interval)
+	twin := &metal3v1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "twin"}}
+	twin.Spec = metal3v1.BareMetalHostSpec{Online: true, BootMACAddress: hosts.Items[0].Spec.BootMACAddress}
+	require.EventuallyWithT(w, func(c *assert.CollectT) {
+		assert.True(c, apierrors.IsForbidden(w.Create(w.Context(), twin.DeepCopy(), client.DryRunAll)))
+	}, patience, interval)
+	require.NoError(w, w.Delete(w.Context(), discovery))
+	require.NoError(w, w.DeleteAllOf(w.Context(), &metal3v1.BareMetalHost{}, client.InNamespace(w.namespace)))
+	w.untilGone(&hosts.Items[0])
+}
+
+// takesMachines has agent-service answer for an InfraEnv: with an image where there is a live one, and otherwise with what is missing.
+func (w *world) takesMachines() {
+	w.Helper()
+	require.NoError(w, w.Create(w.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "pull"}, Type: corev1.SecretTypeDockerConfigJson,
+		Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)},
+	}))
+	env := &agentv1.InfraEnv{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "rack"}}
+	env.Spec.PullSecretRef.Name = "pull"
+	require.NoError(w, w.Create(w.Context(), env))
+	require.EventuallyWithT(w, func(c *assert.CollectT) {
+		require.NoError(c, w.Get(w.Context(), client.ObjectKeyFromObject(env), env))
+		created := agentv1.FindCondition(env.Status.Conditions, agentv1.ConditionImageCreated)
+		require.NotNil(c, created)
+		assert.NotEmpty(c, created.Message)
+	}, patience, interval)
+	require.NoError(w, w.Delete(w.Context(), env))
+	w.untilGone(env)
 }
 
 // claim creates one. For a few seconds after the kinds were installed the API server's admission does not know them yet.
