@@ -4,7 +4,6 @@
 package app
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -116,7 +115,7 @@ func TestADeletedPoolWaitsForNoCoolDown(t *testing.T) {
 			w.gone(contract)
 			w.gone(address)
 			w.gone(pool)
-			assert.Empty(t, w.list("IPAddress"), fmt.Sprint(w.list("IPAddress")))
+			assert.Empty(t, w.list("IPAddress"))
 		})
 	}
 }
