@@ -129,3 +129,17 @@ func TestArgumentsOfTheKernel(t *testing.T) {
 	assert.Equal(t, "http://a/b?c=d&e=f", argument(line, rootfsArgument))
 	assert.Empty(t, argument(line, "coreos.live"))
 }
+
+func TestAMachineHasANameWithoutHelpOfTheNetwork(t *testing.T) {
+	card := net.HardwareAddr{0x52, 0x54, 0, 0, 0, 0xa}
+	for name, c := range map[string]struct{ present, offered, want string }{
+		"nothing is offered":                    {"(none)", "", "52-54-00-00-00-0a"},
+		"a name is offered":                     {"", "worker", "worker"},
+		"a name is offered after an address":    {"52-54-00-00-00-0b", "worker", "worker"},
+		"the machine is called by another card": {"52-54-00-00-00-0b", "", "52-54-00-00-00-0b"},
+		"a stated name stays":                   {"stated", "worker", "stated"},
+		"a stated name stays, without an offer": {"stated", "", "stated"},
+	} {
+		assert.Equal(t, c.want, nameFor(c.present, c.offered, card), name)
+	}
+}

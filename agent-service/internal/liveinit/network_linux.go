@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -113,6 +114,9 @@ func (n *networks) configure(i net.Interface) (made []string) {
 			say("configuring %s: %v", cmp.Or(l.name, i.Name), err)
 		}
 	}
+	if err := callMachine("", i.HardwareAddr); err != nil {
+		say("naming the machine: %v", err)
+	}
 	return made
 }
 
@@ -173,7 +177,7 @@ func (n *networks) take(i net.Interface, l *lease) error {
 			return fmt.Errorf("setting the route of %s: %w", i.Name, err)
 		}
 	}
-	if err := callMachine(l.name); err != nil {
+	if err := callMachine(l.name, i.HardwareAddr); err != nil {
 		return fmt.Errorf("naming the machine %q: %w", l.name, err)
 	}
 	n.tell(address)
@@ -318,10 +322,27 @@ func parse(packet []byte, id [4]byte) (byte, *lease) {
 	return kind, l
 }
 
-// callMachine names a machine that has no name yet.
-func callMachine(name string) error {
-	if present, err := os.Hostname(); err != nil || name == "" || present != "" && present != "(none)" {
+// callMachine names a machine that has no name yet, as a DHCP server offers, else by the address of its card.
+func callMachine(offered string, card net.HardwareAddr) error {
+	present, err := os.Hostname()
+	if err != nil {
 		return err
 	}
-	return unix.Sethostname([]byte(name))
+	if name := nameFor(present, offered, card); name != present {
+		return unix.Sethostname([]byte(name))
+	}
+	return nil
+}
+
+// nameFor is the name of a machine. What is offered replaces an address, by which a server of another card did not name it.
+func nameFor(present, offered string, card net.HardwareAddr) string {
+	unnamed := present == "" || present == "(none)"
+	_, notAddress := net.ParseMAC(present)
+	switch {
+	case offered != "" && (unnamed || notAddress == nil):
+		return offered
+	case unnamed:
+		return strings.ReplaceAll(card.String(), ":", "-")
+	}
+	return present
 }

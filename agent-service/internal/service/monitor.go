@@ -10,8 +10,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
-	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	"github.com/muster-io/muster/agent-service/internal/hostcache"
+	"github.com/muster-io/muster/agent-service/internal/hostplan"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
