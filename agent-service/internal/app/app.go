@@ -149,11 +149,7 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 	}
 	var authority *token.Authority
 	var discovery *discovery
-	tokens, err := workload.NewTokens(key.Seed())
-	if err != nil {
-		return nil, err
-	}
-	joiner, err := o.joiner(tokens)
+	tokens, joiner, err := o.joiner(key.Seed())
 	if err != nil {
 		return nil, err
 	}

@@ -71,5 +71,5 @@ func (d *discovery) serveBootOrder(w http.ResponseWriter, r *http.Request) {
 	if query := r.URL.Query(); query.Has("mac") {
 		script = d.bootOrder(scope.InfraEnvID, key, query.Get("mac"))
 	}
-	_, _ = io.WriteString(w, script)
+	_, _ = io.WriteString(w, script) //nolint:gosec // it is plain text, and of the MAC only whether a host has it
 }

@@ -243,27 +243,29 @@ func (k *kube) add(ctx context.Context, mgr ctrl.Manager) error {
 	return k.addOptional(ctx, mgr, joining)
 }
 
-// joiner is what hosts join clusters by; nil where no custom resources are served. Each replica answers for first-boot data, so it reads without a cache.
-func (o *Options) joiner(tokens workload.Tokens) (func(context.Context, *domain.Host, *domain.Cluster) (*join.Values, error), error) {
+// joiner makes the tokens that hosts join clusters with, and what hosts join clusters by; nil where no custom resources are served. Each replica answers for first-boot data, so it reads without a cache.
+func (o *Options) joiner(seed []byte) (tokens workload.Tokens, join func(context.Context, *domain.Host, *domain.Cluster) (*join.Values, error), err error) {
+	if tokens, err = workload.NewTokens(seed); err != nil {
+		return tokens, nil, err
+	}
 	if !o.KubeAPI {
-		return nil, nil
+		return tokens, nil, nil
 	}
 	config := o.kube
 	if config == nil {
-		var err error
 		if config, err = o.cluster(); err != nil {
-			return nil, err
+			return tokens, nil, err
 		}
 	}
 	scheme, err := newScheme()
 	if err != nil {
-		return nil, err
+		return tokens, nil, err
 	}
 	reader, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
-		return nil, fmt.Errorf("preparing to let hosts join clusters: %w", err)
+		return tokens, nil, fmt.Errorf("preparing to let hosts join clusters: %w", err)
 	}
-	return (&workload.Joiner{Reader: reader, Tokens: tokens, Now: time.Now}).Values, nil
+	return tokens, (&workload.Joiner{Reader: reader, Tokens: tokens, Now: time.Now}).Values, nil
 }
 
 // labelled selects BareMetalHosts that name an InfraEnv.

@@ -36,6 +36,7 @@ func (h *Host) Situation() (in Situation, since time.Time) {
 		if h.Node.Name != "" && !h.Node.Seen {
 			return Joining, h.StateUpdatedAt
 		}
+	default: // it waits for its user, or for nothing
 	}
 	return "", time.Time{}
 }

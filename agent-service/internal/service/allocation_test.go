@@ -64,7 +64,7 @@ func TestHostsAreReservedAllOrNone(t *testing.T) {
 	_, err := w.Allocate(t.Context(), alice, asked(2, ofRackA, with64))
 	require.Equal(t, "TooFewHosts", domain.ReasonOf(err))
 	require.Equal(t, domain.Conflict, domain.KindOf(err))
-	assert.EqualError(t, err, "1 of 2 hosts can be allocated: 2 hosts match; 1 too small: 32 of 64 GiB, 1 free")
+	require.EqualError(t, err, "1 of 2 hosts can be allocated: 2 hosts match; 1 too small: 32 of 64 GiB, 1 free")
 	_, err = w.BindHost(t.Context(), alice, large, c.ID, false)
 	require.NoError(t, err, "none is reserved")
 	_, err = w.UnbindHost(t.Context(), alice, large)
@@ -80,9 +80,9 @@ func TestHostsAreReservedAllOrNone(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []domain.HostKey{large}, keysIn(second), "the other one is reserved")
 	_, err = w.Allocate(t.Context(), alice, asked(1, ofRackA))
-	assert.EqualError(t, err, "0 of 1 hosts can be allocated: 2 hosts match; 2 reserved")
+	require.EqualError(t, err, "0 of 1 hosts can be allocated: 2 hosts match; 2 reserved")
 	_, err = w.Allocate(t.Context(), bob, asked(2))
-	assert.EqualError(t, err, "1 of 2 hosts can be allocated: 1 host matches; 1 free", "hosts of others are not counted")
+	require.EqualError(t, err, "1 of 2 hosts can be allocated: 1 host matches; 1 free", "hosts of others are not counted")
 }
 
 func TestAReservedHostIsBoundByTheUserWhoReservedItOrAfterTheEnd(t *testing.T) {
@@ -155,7 +155,7 @@ func TestHostsAreBoundToAClusterTogetherAndSpread(t *testing.T) {
 	assert.Equal(t, 4, bound.HostCount)
 
 	_, err = w.Allocate(t.Context(), alice, asked(2, byRack))
-	assert.EqualError(t, err, "1 of 2 hosts can be allocated: 5 hosts match; 4 bound, 1 free")
+	require.EqualError(t, err, "1 of 2 hosts can be allocated: 5 hosts match; 4 bound, 1 free")
 	_, err = w.Allocate(t.Context(), bob, asked(1, byRack))
 	assert.Equal(t, domain.NotFound, domain.KindOf(err), "the cluster is of another user")
 	arm := w.cluster(alice, func(s *domain.ClusterSettings) { s.CPUArchitecture = "aarch64" })
