@@ -68,6 +68,13 @@ func syncAll(ctx context.Context, r *bench.Run, n int) error {
 		return err
 	}
 	w.StopOperator()
+	read, err := w.ironic.readAll(ctx)
+	if err != nil {
+		return err
+	}
+	w.Figure("bare_read_seconds", read.Seconds(), "s", bench.NoTarget)
+	w.Note("bare_read: the lists and the inventories of %d machines, %d at a time, no operator running. bare_seconds are writes alone; a sync has to do both on the same cores",
+		w.machines, fetchers)
 	w.Note("bare: with each host, its reservation is created; HardwareData is written after the time that was taken, and not among it")
 	writes := maps.Clone(w.done.Writes())
 	delete(writes, bench.Kind{Verb: "apply", Resource: "hardwaredata"})

@@ -6,6 +6,7 @@ package discovery
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"github.com/muster-io/muster/apis/porttest"
+	"github.com/muster-io/muster/e2e/bench"
 	"github.com/muster-io/muster/e2e/checkout"
 )
 
@@ -115,6 +117,77 @@ func (i *ironic) taken() []*url.URL {
 	asked := i.asked
 	i.asked = nil
 	return asked
+}
+
+// readAll reads what the operator does of machines that it does not know, with nothing beside it: nodes and ports page by page, then the inventories, as
+// many at a time as the operator. It returns how long that takes.
+func (i *ironic) readAll(ctx context.Context) (time.Duration, error) {
+	started := time.Now()
+	nodes, err := i.list(ctx, "nodes", "uuid,name,driver,provision_state,last_error,instance_uuid,reservation,inspection_finished_at")
+	if err != nil {
+		return 0, err
+	}
+	if _, err := i.list(ctx, "ports", "uuid,address,node_uuid,pxe_enabled"); err != nil {
+		return 0, err
+	}
+	inventory := bench.Kind{Verb: "get", Resource: "inventories"}
+	_, err = bench.Bare{
+		Writers: fetchers, Items: len(nodes), Writes: map[bench.Kind]int{inventory: len(nodes)}, Order: []bench.Kind{inventory},
+		Write: func(ctx context.Context, _ bench.Kind, item, _ int) error {
+			address := i.endpoint + "nodes/" + nodes[item] + "/inventory"
+			if i.inspector != "" {
+				address = i.inspector + "introspection/" + nodes[item] + "/data"
+			}
+			var ignored json.RawMessage
+			return i.get(ctx, address, &ignored)
+		},
+	}.Run(ctx)
+	return time.Since(started), err
+}
+
+// list reads all pages of nodes or ports, and returns their UUIDs.
+func (i *ironic) list(ctx context.Context, what, fields string) (uuids []string, err error) {
+	query := url.Values{"fields": {fields}, "limit": {"1000"}}
+	for {
+		var page map[string]json.RawMessage
+		if err := i.get(ctx, i.endpoint+what+"?"+query.Encode(), &page); err != nil {
+			return nil, err
+		}
+		var rows []struct {
+			UUID string `json:"uuid"`
+		}
+		if err := json.Unmarshal(page[what], &rows); err != nil {
+			return nil, fmt.Errorf("listing %s: %w", what, err)
+		}
+		for _, r := range rows {
+			uuids = append(uuids, r.UUID)
+		}
+		if page["next"] == nil || len(rows) == 0 {
+			return uuids, nil
+		}
+		query.Set("marker", uuids[len(uuids)-1])
+	}
+}
+
+// get asks Ironic and decodes the answer.
+func (i *ironic) get(ctx context.Context, address string, out any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("asking Ironic: %w", err)
+	}
+	req.Header.Set("X-OpenStack-Ironic-API-Version", "1.81")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("asking Ironic: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("asking Ironic for %s: %s", req.URL.Path, resp.Status)
+	}
+	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+		return fmt.Errorf("asking Ironic for %s: %w", req.URL.Path, err)
+	}
+	return nil
 }
 
 // close ends Ironic, also when the benchmark was interrupted.
