@@ -72,6 +72,31 @@ func TestABareMetalHostBootsTheImageAndBindsItsMachine(t *testing.T) {
 	assert.Empty(t, second.Labels[agentv1.BareMetalHostLabel])
 }
 
+func TestABareMetalHostThatIsDeletedTakesItsAgentWithIt(t *testing.T) {
+	c := newCluster(t)
+	infraEnv := c.infraEnv("rack")
+	agent := c.agent(c.boot(infraEnv, 1, 0))
+	c.until(agent, "the Agent has an inventory", func() bool { return len(agent.Status.Inventory.Interfaces) > 0 })
+	deployment, _ := c.deployment()
+	host := &metal3v1.BareMetalHost{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.namespace, Name: "node-1", Labels: map[string]string{agentv1.InfraEnvLabel: infraEnv.Name},
+			Annotations: map[string]string{agentv1.BMHRemoveAgentAnnotation: "true", agentv1.BMHClusterReferenceAnnotation: deployment.Namespace + "/" + deployment.Name},
+		},
+		Spec: metal3v1.BareMetalHostSpec{BootMACAddress: agent.Status.Inventory.Interfaces[0].MacAddress},
+	}
+	c.create(host)
+	c.says(agent, agentv1.ConditionBound, agentv1.ReasonBound)
+	require.NoError(t, c.user.Delete(t.Context(), host))
+	c.gone(host)
+	again := &agentv1.Agent{}
+	if err := c.user.Get(t.Context(), client.ObjectKeyFromObject(agent), again); err == nil {
+		assert.NotEqual(t, agent.UID, again.UID, "a machine that registers again is another Agent")
+	} else {
+		assert.True(t, apierrors.IsNotFound(err), err)
+	}
+}
+
 // The service binds with its own rights what a host names: who may write hosts in a namespace does not thereby bring machines into clusters of others.
 func TestABareMetalHostBindsIntoOtherNamespacesByConsentOnly(t *testing.T) {
 	c := newCluster(t)

@@ -35,6 +35,8 @@ type Decision struct {
 	Host *metal3v1.BareMetalHost
 	// Agent is linked to the host, and has what the host says of it.
 	Agent *agentv1.Agent
+	// Remove is the Agent of a host that is deleted with it, once its Node has left the cluster.
+	Remove *agentv1.Agent
 	// Reason and Problem say what a user has to mend; they are empty where all is well.
 	Reason, Problem string
 }
@@ -49,12 +51,15 @@ const (
 	ReasonNoSuchDisk        = "NoSuchDisk"
 )
 
-// Plan decides. It writes nothing on a host or an Agent that is being deleted.
+// Plan decides. A host that is being deleted is only rid of its Agent, where it says so.
 func Plan(s Snapshot) Decision {
-	var d Decision
 	if !s.Host.DeletionTimestamp.IsZero() {
-		return d
+		return remove(s)
 	}
+	if takesAgent(s.Host) != slices.Contains(s.Host.Finalizers, agentv1.BMHFinalizer) {
+		return Decision{Host: finalized(s.Host, takesAgent(s.Host))} // the rest follows when it is written
+	}
+	var d Decision
 	if s.InfraEnv == nil {
 		return d.because(ReasonInfraEnvMissing, "there is no InfraEnv %s in namespace %s", s.Host.Labels[agentv1.InfraEnvLabel], s.Host.Namespace)
 	}
@@ -64,6 +69,47 @@ func Plan(s Snapshot) Decision {
 		d = link(s.Host, agent, d)
 	}
 	return d
+}
+
+// takesAgent says that the Agent of the host is deleted with it.
+func takesAgent(host *metal3v1.BareMetalHost) bool {
+	value, stated := host.Annotations[agentv1.BMHRemoveAgentAnnotation]
+	return stated && value != "false"
+}
+
+func finalized(host *metal3v1.BareMetalHost, held bool) *metal3v1.BareMetalHost {
+	changed := host.DeepCopy()
+	changed.Finalizers = slices.DeleteFunc(changed.Finalizers, func(name string) bool { return name == agentv1.BMHFinalizer })
+	if held {
+		changed.Finalizers = append(changed.Finalizers, agentv1.BMHFinalizer)
+	}
+	return changed
+}
+
+// remove frees the machine of a host that is being deleted, waits until its Node has left the cluster, deletes the Agent and lets the host go. A machine that registers again
+// has another Agent, which is not linked.
+func remove(s Snapshot) Decision {
+	if !slices.Contains(s.Host.Finalizers, agentv1.BMHFinalizer) {
+		return Decision{}
+	}
+	at := slices.IndexFunc(s.Agents, func(a *agentv1.Agent) bool { return a.Labels[agentv1.BareMetalHostLabel] == s.Host.Name })
+	if at < 0 || !takesAgent(s.Host) {
+		return Decision{Host: finalized(s.Host, false)}
+	}
+	agent := s.Agents[at]
+	bound := agentv1.FindCondition(agent.Status.Conditions, agentv1.ConditionBound)
+	left := agent.Status.DeprovisionInfo
+	switch {
+	case !agent.DeletionTimestamp.IsZero():
+		return Decision{}
+	case agent.Spec.ClusterDeploymentName != nil:
+		changed := agent.DeepCopy()
+		changed.Spec.ClusterDeploymentName, changed.Spec.Approved = nil, false // no other cluster takes it meanwhile
+		return Decision{Agent: changed}
+	case bound != nil && bound.Reason == agentv1.ReasonBound, left != nil && left.Message == agentv1.NodeIsRemoved:
+		return Decision{}
+	}
+	return Decision{Remove: agent}
 }
 
 // because keeps the first problem.

@@ -159,6 +159,56 @@ func TestWhatAnAgentGetsFromItsHost(t *testing.T) {
 }
 
 // A machine says by itself which MACs it has: a second one that says the same gets nothing from the host, and takes nothing from the first.
+func TestAHostThatIsDeletedTakesItsAgentWithIt(t *testing.T) {
+	now := metav1.Now()
+	deleted := func(change ...func(*bmhplan.Snapshot)) bmhplan.Snapshot {
+		s := given()
+		s.Host.DeletionTimestamp, s.Host.Finalizers = &now, []string{"metal3", agentv1.BMHFinalizer}
+		s.Host.Annotations[agentv1.BMHRemoveAgentAnnotation] = "true"
+		s.Agents[0].Labels = map[string]string{agentv1.BareMetalHostLabel: s.Host.Name}
+		s.Agents[0].Spec.Approved = true
+		for _, one := range change {
+			one(&s)
+		}
+		return s
+	}
+	held := given()
+	held.Host.Annotations[agentv1.BMHRemoveAgentAnnotation] = "true"
+	assert.Equal(t, []string{agentv1.BMHFinalizer}, bmhplan.Plan(held).Host.Finalizers)
+	let := given()
+	let.Host.Finalizers, let.Host.Annotations[agentv1.BMHRemoveAgentAnnotation] = []string{agentv1.BMHFinalizer}, "false"
+	assert.Empty(t, bmhplan.Plan(let).Host.Finalizers)
+
+	freed := bmhplan.Plan(deleted(func(s *bmhplan.Snapshot) {
+		s.Agents[0].Spec.ClusterDeploymentName = &agentv1.ClusterReference{Namespace: "team-a", Name: "blue"}
+	}))
+	require.NotNil(t, freed.Agent)
+	assert.Nil(t, freed.Agent.Spec.ClusterDeploymentName)
+	assert.False(t, freed.Agent.Spec.Approved)
+	assert.Nil(t, freed.Remove)
+	for name, waits := range map[string]func(*bmhplan.Snapshot){
+		"it is bound yet": func(s *bmhplan.Snapshot) {
+			s.Agents[0].Status.Conditions = []agentv1.Condition{{Type: agentv1.ConditionBound, Status: "True", Reason: agentv1.ReasonBound}}
+		},
+		"the Node is drained":      func(s *bmhplan.Snapshot) { s.Agents[0].Status.DeprovisionInfo = &agentv1.AgentDeprovisionInfo{Message: agentv1.NodeIsRemoved} },
+		"it is being deleted":      func(s *bmhplan.Snapshot) { s.Agents[0].DeletionTimestamp = &now },
+		"the finalizer is removed": func(s *bmhplan.Snapshot) { s.Host.Finalizers = []string{"metal3"} },
+	} {
+		assert.Equal(t, bmhplan.Decision{}, bmhplan.Plan(deleted(waits)), name)
+	}
+	assert.Equal(t, "a", bmhplan.Plan(deleted()).Remove.Name)
+	for name, goes := range map[string]func(*bmhplan.Snapshot){
+		"the Agent is gone":           func(s *bmhplan.Snapshot) { s.Agents = nil },
+		"the machine registers again": func(s *bmhplan.Snapshot) { s.Agents[0].Labels = nil },
+		"a user changes their mind":   func(s *bmhplan.Snapshot) { delete(s.Host.Annotations, agentv1.BMHRemoveAgentAnnotation) },
+	} {
+		d := bmhplan.Plan(deleted(goes))
+		require.NotNil(t, d.Host, name)
+		assert.Equal(t, []string{"metal3"}, d.Host.Finalizers, name)
+		assert.Nil(t, d.Remove, name)
+	}
+}
+
 func TestWhichAgentIsThatOfTheHost(t *testing.T) {
 	label := func(a *agentv1.Agent, host string) *agentv1.Agent {
 		a.Labels = map[string]string{agentv1.BareMetalHostLabel: host}

@@ -75,6 +75,15 @@ const (
 	BMHClusterReferenceAnnotation = "bmac.agent-install.openshift.io/cluster-reference"
 )
 
+// A BareMetalHost with the annotation, whose value is not false, takes the Agent of its machine, and the machine's Node, with it when it is deleted. The finalizer keeps it until then.
+const (
+	BMHRemoveAgentAnnotation = "bmac.agent-install.openshift.io/remove-agent-and-node-on-delete"
+	BMHFinalizer             = "bmac.agent-install.openshift.io/deprovision"
+)
+
+// NodeIsRemoved is status.deprovision_info.message of an Agent while its former cluster loses the Node.
+const NodeIsRemoved = "The Node is being removed from the cluster"
+
 // Conditions of an InfraEnv, and their reasons.
 const (
 	ConditionImageCreated = "ImageCreated"

@@ -76,7 +76,7 @@ func deprovision(h *domain.Host) *agentv1.AgentDeprovisionInfo {
 	}
 	said := &agentv1.AgentDeprovisionInfo{ClusterName: bound(r.Cluster.Name, 253), ClusterNamespace: bound(r.Cluster.Namespace, 253), NodeName: bound(r.NodeName, 253), Message: bound(r.Note, maxReason)}
 	if said.Message == "" && !r.Left() {
-		said.Message = "The Node is being removed from the cluster"
+		said.Message = agentv1.NodeIsRemoved
 	}
 	return said
 }

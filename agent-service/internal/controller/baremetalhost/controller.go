@@ -127,7 +127,7 @@ func (r *Reconciler) requests(ctx context.Context, namespace string, by client.M
 }
 
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=agent-install.openshift.io,resources=agents,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=agent-install.openshift.io,resources=agents,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=agent-install.openshift.io,resources=infraenvs,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -144,6 +144,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if decision.Host != nil {
 		if err := r.patch(ctx, seen.Host, decision.Host); err != nil {
 			return ctrl.Result{}, err
+		}
+	}
+	if decision.Remove != nil {
+		if err := r.Client.Delete(ctx, decision.Remove, client.Preconditions{UID: &decision.Remove.UID, ResourceVersion: &decision.Remove.ResourceVersion}); client.IgnoreNotFound(err) != nil {
+			return ctrl.Result{}, fmt.Errorf("deleting the Agent of BareMetalHost %s: %w", request, err)
 		}
 	}
 	for _, agent := range seen.Agents {
