@@ -164,7 +164,8 @@ func keepJSON(t *testing.T, path string, value any) {
 	keep(t, path, append(text, '\n'))
 }
 
+// keep writes a file of the fixture, which holds made-up credentials.
 func keep(t *testing.T, path string, text []byte) {
 	t.Helper()
-	require.NoError(t, os.WriteFile(path, text, 0o644)) //nolint:gosec // a fixture, which holds made-up credentials
+	require.NoError(t, os.WriteFile(path, text, 0o644))
 }
