@@ -143,7 +143,8 @@ test-current-ironic: prerequisites controlplane ## Run the contract and the live
 	@IRONIC_SUITE=$(or $(IRONIC_SUITE),trixie) go -C discovery-operator test -ldflags=-w -count=1 -timeout=40m -v -run '^(TestIronic|TestManagingOnIronic|Test.*InARealIronic)$$' \
 		./internal/contract ./internal/app
 
-rack: prerequisites controlplane scheduler build live-image node-image ## A machine, emulated by QEMU, becomes a node of a claimed cluster.
+rack: prerequisites controlplane scheduler build live-image node-image ## Two machines, emulated by QEMU, become nodes of a claimed cluster, and are free again.
+	@command -v kubectl >/dev/null 2>&1 || hack/controlplane/build kubectl >/dev/null
 	@MUSTER_RACK_TESTS=1 go -C e2e test -ldflags=-w -count=1 -timeout=40m -v ./rack/...
 
 # Packages of Debian are what the image is made of.

@@ -25,12 +25,12 @@ import (
 )
 
 const (
-	// MAC is the address of a machine's network card, which QEMU connects to a network of its own: there the machine gets 10.0.2.15 and the name
+	// MAC is the address of the network card of the first machine, which QEMU connects to a network of its own: there the machine gets 10.0.2.15 and the name
 	// Hostname by DHCP, and reaches the loopback addresses of this machine as Gateway.
 	MAC = "52:54:00:00:00:01"
 	// Hostname is what DHCP calls a machine.
 	Hostname = "machine"
-	// Serial is the serial number of a machine's disk.
+	// Serial is the serial number of the first machine's disk.
 	Serial = "MUSTER-0001"
 	// Gateway is the address of this machine as the emulated one sees it.
 	Gateway = "10.0.2.2"
@@ -64,6 +64,10 @@ func NeedCores(t testing.TB, forced string) {
 
 // Hardware is what a machine is made of.
 type Hardware struct {
+	// Number tells the machines of a test apart: identity, serial number of the disk, address of the card. It is 1 unless given, and at most 255.
+	Number int
+	// Tap is the interface of this machine that the network card is connected to; the empty one is a network of the machine's own.
+	Tap string
 	// MemoryMiB is 1,280 unless given.
 	MemoryMiB int
 	// Disk is the path of a raw image that the machine boots first; the empty one is no disk.
@@ -86,6 +90,14 @@ func BlankDisk(t testing.TB) string {
 	return path
 }
 
+// network is what QEMU connects the card to.
+func (h Hardware) network() string {
+	if h.Tap == "" {
+		return "user,hostname=" + Hostname
+	}
+	return "tap,ifname=" + h.Tap + ",script=no,downscript=no"
+}
+
 // Machine is one that was switched on. String is all that it has said on its serial console.
 type Machine struct {
 	*programtest.Program
@@ -104,13 +116,14 @@ func (h Hardware) arguments(t testing.TB, monitor string) []string {
 	if h.MemoryMiB == 0 {
 		h.MemoryMiB = 1280
 	}
+	h.Number = max(h.Number, 1)
 	list := []string{
-		"-machine", "pc", "-accel", "tcg,tb-size=256", "-cpu", "max", "-smp", "1", "-m", strconv.Itoa(h.MemoryMiB), "-uuid", "5f1c0e5e-0000-4000-8000-0123456789ab",
+		"-machine", "pc", "-accel", "tcg,tb-size=256", "-cpu", "max", "-smp", "1", "-m", strconv.Itoa(h.MemoryMiB), "-uuid", fmt.Sprintf("5f1c0e5e-0000-4000-8000-%012x", h.Number),
 		"-display", "none", "-serial", "stdio", "-monitor", "unix:" + monitor + ",server,nowait", "-device", "virtio-rng-pci",
-		"-nic", "user,model=virtio-net-pci,mac=" + MAC + ",hostname=" + Hostname,
+		"-nic", h.network() + fmt.Sprintf(",model=virtio-net-pci,mac=52:54:00:00:00:%02x", h.Number),
 	}
 	if h.Disk != "" {
-		list = append(list, "-drive", "file="+h.Disk+",format=raw,if=none,id=disk,cache=unsafe", "-device", "virtio-blk-pci,drive=disk,serial="+Serial+",bootindex=1")
+		list = append(list, "-drive", "file="+h.Disk+",format=raw,if=none,id=disk,cache=unsafe", "-device", "virtio-blk-pci,drive=disk,serial="+fmt.Sprintf("MUSTER-%04d", h.Number)+",bootindex=1")
 	}
 	if h.ISO != "" {
 		list = append(list, "-drive", "file="+h.ISO+",format=raw,if=none,id=medium,media=cdrom,readonly=on", "-device", "ide-cd,drive=medium,bootindex=2")
@@ -122,14 +135,19 @@ func (h Hardware) arguments(t testing.TB, monitor string) []string {
 	return append(list, h.More...)
 }
 
-// Until waits until something holds, and says how long it took. It ends the test when the machine is off before, or when Patience is at its end. The machine may
-// be nil: one that is not on yet.
+// Until waits until something holds, as the function Until does beside this machine. The machine may be nil: one that is not on yet.
 func (m *Machine) Until(t testing.TB, what string, holds func() error) {
 	t.Helper()
-	var program *programtest.Program
-	if m != nil {
-		program = m.Program
+	if m == nil {
+		Until(t, what, holds)
+		return
 	}
+	Until(t, what, holds, m)
+}
+
+// Until waits until something holds, and says how long it took. It ends the test when one of the machines is off before, or when Patience is at its end.
+func Until(t testing.TB, what string, holds func() error, machines ...*Machine) {
+	t.Helper()
 	started := time.Now()
 	for {
 		err := holds()
@@ -137,12 +155,15 @@ func (m *Machine) Until(t testing.TB, what string, holds func() error) {
 			t.Logf("%6.1f s  %s", time.Since(started).Seconds(), what)
 			return
 		}
-		select {
-		case how := <-program.Ended():
-			require.FailNow(t, "the machine is off", "%v: %s: %v", how, what, err)
-		case <-time.After(interval):
-			require.Less(t, time.Since(started), Patience, "%s: %v", what, err)
+		require.Less(t, time.Since(started), Patience, "%s: %v", what, err)
+		for _, m := range machines {
+			select {
+			case how := <-m.Ended():
+				require.FailNow(t, "the machine is off", "%v: %s: %v", how, what, err)
+			default:
+			}
 		}
+		<-time.After(interval)
 	}
 }
 

@@ -25,3 +25,15 @@ func TestALinkOfATestIsNoLinkOfTheMachine(t *testing.T) {
 	_, err = net.InterfaceByName("rack0")
 	require.NoError(t, err)
 }
+
+func TestALinkHasTheTestsAndCardsOfMachines(t *testing.T) {
+	netnstest.Need(t)
+	link := netnstest.NewLink(t)
+	for _, name := range []string{link.Tap(t), link.Tap(t)} {
+		_, err := net.InterfaceByName(name)
+		require.NoError(t, err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", netnstest.Address+":0")
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+}

@@ -1,8 +1,8 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rack_test walks the whole way with a real machine, emulated by QEMU, and back: it is not registered, boots the image of an InfraEnv, is bound to a cluster of
-// a pool by its MachinePool, is installed with the node image, and is Ready in the kubeconfig of the claim that gets the cluster.
+// Package rack_test walks the whole way with two real machines, emulated by QEMU, and back: they are not registered, boot the image of an InfraEnv, are bound to a
+// cluster of a pool by its MachinePool, are installed with the node image, and are Ready in the kubeconfig of the claim that gets the cluster, where they run pods.
 package rack_test
 
 import (
@@ -20,6 +20,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -37,11 +38,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/muster-io/muster/apis/addresstest"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/apis/machinetest"
 	"github.com/muster-io/muster/apis/needtest"
+	"github.com/muster-io/muster/apis/netnstest"
 	"github.com/muster-io/muster/apis/porttest"
 	"github.com/muster-io/muster/e2e/access"
 	"github.com/muster-io/muster/e2e/checkout"
@@ -50,26 +51,38 @@ import (
 
 const namespace = "metal"
 
-// rack is Muster on this machine, reached by emulated machines at the address of this machine.
+func TestMain(m *testing.M) { netnstest.Main(m) }
+
+// rack is Muster on this machine, and emulated machines on a link with it.
 type rack struct {
 	*testing.T
-	local *environment.Local
-	admin *rest.Config
-	user  client.Client
-	// machine is there once it was switched on.
-	machine *machinetest.Machine
+	local    *environment.Local
+	admin    *rest.Config
+	user     client.Client
+	machines []*machine
+}
+
+// machine is one of the rack, from when it was switched on.
+type machine struct {
+	*machinetest.Machine
 	// disk is the one that is installed to, other one that must not be written to.
 	disk, other string
+	number      int
+	// agent is its own, once it has one, and node the name of its Node, once it has joined.
+	agent *agentv1.Agent
+	node  string
 }
+
+// count is how many machines there are.
+const count = 2
 
 // signature is what another disk begins with.
 var signature = bytes.Repeat([]byte("another disk"), 1<<10)
 
-func newRack(t *testing.T) *rack {
+func newRack(t *testing.T) (*rack, *netnstest.Link) {
 	t.Helper()
 	machinetest.NeedCores(t, "MUSTER_RACK_TESTS")
-	address := addresstest.Reachable()
-	needtest.Part(t, address != "", "this machine has no address but loopback: machines could not reach what runs here")
+	address := netnstest.Address
 	for name, made := range map[string]string{"live/live.iso": "make live-image", "node/node.img.zst": "make node-image"} {
 		path, err := checkout.Path("bin", name)
 		require.NoError(t, err)
@@ -79,6 +92,7 @@ func newRack(t *testing.T) *rack {
 	environment.HostedListenAddress = address
 	port, err := porttest.Find()
 	require.NoError(t, err)
+	link := netnstest.NewLink(t)
 	r := &rack{T: t}
 	service := environment.AgentService()
 	before := service.Args
@@ -105,7 +119,7 @@ func newRack(t *testing.T) *rack {
 	r.user, err = client.New(r.admin, client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	r.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
-	return r
+	return r, link
 }
 
 // report prints the end of what the operators say.
@@ -158,10 +172,20 @@ func (r *rack) create(object client.Object) {
 	require.NoError(r, r.user.Create(r.Context(), object))
 }
 
+// waits waits until something holds while all machines that were switched on stay on.
+func (r *rack) waits(what string, holds func() error) {
+	r.Helper()
+	var on []*machinetest.Machine
+	for _, m := range r.machines {
+		on = append(on, m.Machine)
+	}
+	machinetest.Until(r, what, holds, on...)
+}
+
 // see reads an object until it is as wanted.
 func (r *rack) see(object client.Object, what string, wanted func() bool) {
 	r.Helper()
-	r.machine.Until(r, what, func() error {
+	r.waits(what, func() error {
 		if err := r.user.Get(r.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 			return err
 		}
@@ -176,7 +200,7 @@ func (r *rack) see(object client.Object, what string, wanted func() bool) {
 	})
 }
 
-// pool makes a pool of one cluster with one machine.
+// pool makes a pool of one cluster with all machines.
 func (r *rack) pool() *hivev1.ClusterPool {
 	r.Helper()
 	r.create(&hivev1.ClusterImageSet{ObjectMeta: metav1.ObjectMeta{Name: "v1.37.2"}, Spec: hivev1.ClusterImageSetSpec{ReleaseImage: "muster.local/control-plane:1.37.2"}})
@@ -184,18 +208,18 @@ func (r *rack) pool() *hivev1.ClusterPool {
 		Size: 1, RunningCount: 1, BaseDomain: "clusters.example.com", ImageSetRef: hivev1.ClusterImageSetReference{Name: "v1.37.2"},
 		Platform: hivev1.Platform{Hosted: &hivev1.HostedPlatform{Nodes: &hivev1.HostedNodes{}}},
 		MachinePools: []hivev1.ClusterPoolMachinePool{{
-			Name: "worker", Replicas: 1, Labels: map[string]string{"tier": "web"}, Platform: hivev1.MachinePoolPlatform{AgentBareMetal: &hivev1.AgentBareMetalMachinePool{}},
+			Name: "worker", Replicas: count, Labels: map[string]string{"tier": "web"}, Platform: hivev1.MachinePoolPlatform{AgentBareMetal: &hivev1.AgentBareMetalMachinePool{}},
 		}},
 	}}
 	r.create(pool)
 	return pool
 }
 
-// machines is the MachinePool of the only cluster of the pool, once it says what it waits for.
-func (r *rack) machines() *hivev1.MachinePool {
+// machinePool is that of the only cluster of the pool, once it says what it waits for.
+func (r *rack) machinePool() *hivev1.MachinePool {
 	r.Helper()
 	var pools hivev1.MachinePoolList
-	r.machine.Until(r, "the cluster lacks a machine", func() error {
+	r.waits("the cluster lacks machines", func() error {
 		if err := r.user.List(r.Context(), &pools); err != nil {
 			return err
 		}
@@ -221,14 +245,14 @@ func (r *rack) claim() *hivev1.ClusterClaim {
 	return claim
 }
 
-// appears makes an InfraEnv, boots a machine from its image, and returns its Agent.
-func (r *rack) appears() *agentv1.Agent {
+// infraEnv makes an InfraEnv whose machines trust a certificate, and returns the path of its image.
+func (r *rack) infraEnv(trust string) string {
 	r.Helper()
 	r.create(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pull"}, Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)},
 	})
 	infraEnv := &agentv1.InfraEnv{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rack"}, Spec: agentv1.InfraEnvSpec{
-		PullSecretRef: agentv1.SecretReference{Name: "pull"}, AgentApproval: &agentv1.AgentApproval{AutoApprove: true},
+		PullSecretRef: agentv1.SecretReference{Name: "pull"}, AgentApproval: &agentv1.AgentApproval{AutoApprove: true}, AdditionalTrustBundle: trust,
 		OnRelease: &agentv1.ReleasePolicy{Wipe: agentv1.WipeInstalledDisk},
 		AllowedClusters: &agentv1.AllowedClusters{Namespaces: &agentv1.ClusterNamespaces{From: agentv1.FromSelector, Selector: &metav1.LabelSelector{
 			MatchLabels: map[string]string{hivev1.LabelNamespaceClusterPoolName: "dev", hivev1.LabelNamespaceClusterPoolNamespace: namespace},
@@ -236,20 +260,55 @@ func (r *rack) appears() *agentv1.Agent {
 	}}
 	r.create(infraEnv)
 	r.see(infraEnv, "the InfraEnv has an image", func() bool { return infraEnv.Status.ISODownloadURL != "" })
-	r.disk, r.other = machinetest.BlankDisk(r), filepath.Join(r.TempDir(), "other.img")
-	require.NoError(r, os.WriteFile(r.other, signature, 0o600))
-	require.NoError(r, os.Truncate(r.other, 9<<30)) // the smaller disk is installed to
-	r.machine = machinetest.PowerOn(r, machinetest.Hardware{Disk: r.disk, ISO: r.download(infraEnv.Status.ISODownloadURL), More: []string{
-		"-drive", "file=" + r.other + ",format=raw,if=none,id=other,cache=unsafe", "-device", "virtio-blk-pci,drive=other,serial=OTHER",
-	}})
-	var agents agentv1.AgentList
-	r.machine.Until(r, "a machine that was not registered is an Agent", func() error {
-		if err := r.user.List(r.Context(), &agents, client.InNamespace(namespace)); err != nil || len(agents.Items) == 1 {
+	return r.download(infraEnv.Status.ISODownloadURL)
+}
+
+// powerOn boots all machines from an image, and waits for their Agents.
+func (r *rack) powerOn(link *netnstest.Link, iso string) {
+	r.Helper()
+	for number := 1; number <= count; number++ {
+		m := &machine{number: number, disk: machinetest.BlankDisk(r), other: filepath.Join(r.TempDir(), "other.img")}
+		require.NoError(r, os.WriteFile(m.other, signature, 0o600))
+		require.NoError(r, os.Truncate(m.other, 9<<30)) // the smaller disk is installed to
+		m.Machine = machinetest.PowerOn(r, machinetest.Hardware{Number: number, Tap: link.Tap(r), Disk: m.disk, ISO: iso, More: []string{
+			"-drive", "file=" + m.other + ",format=raw,if=none,id=other,cache=unsafe", "-device", "virtio-blk-pci,drive=other,serial=OTHER",
+		}})
+		r.machines = append(r.machines, m)
+	}
+	r.waits("machines that were not registered are Agents", func() error {
+		var agents agentv1.AgentList
+		if err := r.user.List(r.Context(), &agents, client.InNamespace(namespace)); err != nil {
 			return err
 		}
-		return errors.New("no Agent")
+		found := 0
+		for i := range agents.Items {
+			if number := numberOf(&agents.Items[i]); number > 0 {
+				r.machines[number-1].agent = &agents.Items[i]
+				found++
+			}
+		}
+		if found < count {
+			return fmt.Errorf("%d of %d Agents", found, count)
+		}
+		return nil
 	})
-	return &agents.Items[0]
+}
+
+// numberOf is that of the machine of an Agent, by the address of its card; 0 until the Agent has it.
+func numberOf(agent *agentv1.Agent) int {
+	number := 0
+	for _, card := range agent.Status.Inventory.Interfaces {
+		_, _ = fmt.Sscanf(strings.ToLower(card.MacAddress), "52:54:00:00:00:%x", &number)
+	}
+	return number
+}
+
+// all waits until every machine's Agent is as wanted.
+func (r *rack) all(what string, wanted func(*agentv1.Agent) bool) {
+	r.Helper()
+	for _, m := range r.machines {
+		r.see(m.agent, fmt.Sprintf("machine %d: %s", m.number, what), func() bool { return wanted(m.agent) })
+	}
 }
 
 func (r *rack) download(address string) string {
@@ -267,15 +326,15 @@ func (r *rack) download(address string) string {
 	return path
 }
 
-// inside is a client of the claimed cluster with the kubeconfig that a subject of the claim reads.
-func (r *rack) inside(namespace string) client.Client {
+// inside is a client of the claimed cluster with the kubeconfig that a subject of the claim reads, and the same user with kubectl.
+func (r *rack) inside(namespace string) (client.Client, user) {
 	r.Helper()
 	config := rest.CopyConfig(r.admin)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "alice", Groups: []string{"system:authenticated"}}
 	alice, err := client.New(config, client.Options{Scheme: r.user.Scheme()})
 	require.NoError(r, err)
 	var kubeconfig []byte
-	r.machine.Until(r, "the user reads the kubeconfig", func() (err error) {
+	r.waits("the user reads the kubeconfig", func() (err error) {
 		kubeconfig, err = access.Kubeconfig(r.Context(), alice, namespace)
 		return err
 	})
@@ -283,35 +342,76 @@ func (r *rack) inside(namespace string) client.Client {
 	require.NoError(r, err)
 	inside, err := client.New(hosted, client.Options{Scheme: r.user.Scheme()})
 	require.NoError(r, err)
-	return inside
+	return inside, r.newUser(kubeconfig)
 }
 
-func TestAnUnregisteredMachineBecomesANodeOfAClaimedCluster(t *testing.T) {
-	r := newRack(t)
+func TestUnregisteredMachinesBecomeNodesOfAClaimedCluster(t *testing.T) {
+	r, link := newRack(t)
+	served := newImages(t)
 	pool := r.pool()
-	machines := r.machines()
-	agent := r.appears()
-	r.see(agent, "the MachinePool binds it", func() bool { return agent.Labels[agentv1.MachinePoolLabel] == machines.Name })
-	r.see(agent, "the disk is being written", func() bool { return agent.Status.Progress.CurrentStage == "Writing image to disk" })
+	machines := r.machinePool()
+	r.powerOn(link, r.infraEnv(served.trust))
+	r.all("the MachinePool binds it", func(a *agentv1.Agent) bool { return a.Labels[agentv1.MachinePoolLabel] == machines.Name })
+	r.all("its disk is being written", func(a *agentv1.Agent) bool { return a.Status.Progress.CurrentStage == "Writing image to disk" })
 	require.NoError(t, r.user.Get(t.Context(), client.ObjectKeyFromObject(pool), pool))
 	assert.Zero(t, pool.Status.Ready, "a cluster that lacks its nodes is not ready")
 	r.see(machines, "the MachinePool is Ready", func() bool { return hivev1.IsConditionTrue(machines.Status.Conditions, hivev1.MachinePoolReady) })
 	r.see(pool, "the pool has a ready cluster", func() bool { return pool.Status.Ready == 1 })
 
 	claim := r.claim()
-	inside := r.inside(claim.Spec.Namespace)
-	node := &corev1.Node{}
-	require.NoError(t, inside.Get(t.Context(), client.ObjectKey{Name: machines.Status.Machines[0].Node}, node))
-	ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	inside, user := r.inside(claim.Spec.Namespace)
+	r.joined(inside)
+	user.works(served.web)
+
+	// No other cluster shall take a machine while its disks are looked at.
+	r.scale(pool, 0)
+	r.scale(machines, count-1)
+	released := r.released()
+	r.waits("its Node is gone", func() error {
+		err := inside.Get(r.Context(), client.ObjectKey{Name: released.node}, &corev1.Node{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errors.New("there is a Node"))
 	})
-	assert.True(t, ready, "the claim has a Ready node: %v", node.Status.Conditions)
-	assert.Equal(t, "web", node.Labels["tier"])
-	assert.Equal(t, "v1.37.2", node.Status.NodeInfo.KubeletVersion)
-	r.see(agent, "the host belongs to the cluster", func() bool { return agent.Status.DebugInfo.State == "added-to-existing-cluster" })
-	r.machine.Until(r, "the bootstrap token is gone", func() error {
+	r.see(released.agent, "it restarts", func() bool { return released.agent.Status.DebugInfo.State == "reclaiming-rebooting" })
+	r.comesBack(released)
+	r.scale(machines, count)
+	r.see(machines, "the MachinePool is Ready again", func() bool { return machines.Status.ReadyReplicas == count })
+	user.until("the Deployment runs again", "rollout", "status", "deployment/web", "--timeout=1s")
+
+	require.NoError(t, r.user.Delete(t.Context(), claim))
+	r.waits("the cluster is gone", func() error {
+		err := r.user.Get(t.Context(), client.ObjectKey{Namespace: claim.Spec.Namespace, Name: claim.Spec.Namespace}, &hivev1.ClusterDeployment{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errors.New("there is a ClusterDeployment"))
+	})
+	r.comesBack(r.machines...)
+	r.scale(pool, 1)
+	r.see(pool, "the pool has a ready cluster again, on the same machines", func() bool { return pool.Status.Ready == 1 })
+}
+
+// joined looks at the nodes of the claimed cluster, and at what joining leaves behind.
+func (r *rack) joined(inside client.Client) {
+	r.Helper()
+	var nodes corev1.NodeList
+	require.NoError(r, inside.List(r.Context(), &nodes))
+	require.Len(r, nodes.Items, count)
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		})
+		assert.True(r, ready, "the claim has Ready nodes: %v", node.Status.Conditions)
+		assert.Equal(r, "web", node.Labels["tier"])
+		assert.Equal(r, "v1.37.2", node.Status.NodeInfo.KubeletVersion)
+	}
+	r.all("it belongs to the cluster", func(a *agentv1.Agent) bool { return a.Status.DebugInfo.State == "added-to-existing-cluster" })
+	r.waits("the bootstrap tokens are gone", func() error {
 		var secrets corev1.SecretList
-		if err := inside.List(t.Context(), &secrets, client.InNamespace(metav1.NamespaceSystem)); err != nil {
+		if err := inside.List(r.Context(), &secrets, client.InNamespace(metav1.NamespaceSystem)); err != nil {
 			return err
 		}
 		for i := range secrets.Items {
@@ -321,34 +421,31 @@ func TestAnUnregisteredMachineBecomesANodeOfAClaimedCluster(t *testing.T) {
 		}
 		return nil
 	})
-	r.see(agent, "the Agent says that its node is Ready", func() bool { return agentv1.IsConditionTrue(agent.Status.Conditions, agentv1.ConditionJoined) })
-
-	// No other cluster shall take the machine while its disks are looked at.
-	r.scale(pool, 0)
-	r.scale(machines, 0)
-	r.machine.Until(r, "the Node is gone", func() error {
-		err := inside.Get(r.Context(), client.ObjectKeyFromObject(node), node)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return errors.Join(err, errors.New("there is a Node"))
+	r.all("its Agent says that the node is Ready", func(a *agentv1.Agent) bool {
+		return agentv1.IsConditionTrue(a.Status.Conditions, agentv1.ConditionJoined)
 	})
-	r.see(agent, "the machine restarts", func() bool { return agent.Status.DebugInfo.State == "reclaiming-rebooting" })
-	r.comesBack(agent)
-	r.scale(machines, 1)
-	r.see(machines, "the MachinePool is Ready again", func() bool { return machines.Status.ReadyReplicas == 1 })
+	for _, m := range r.machines {
+		m.node = m.agent.Spec.Hostname
+	}
+}
 
-	require.NoError(t, r.user.Delete(t.Context(), claim))
-	r.machine.Until(r, "the cluster is gone", func() error {
-		err := r.user.Get(t.Context(), client.ObjectKey{Namespace: claim.Spec.Namespace, Name: claim.Spec.Namespace}, &hivev1.ClusterDeployment{})
-		if apierrors.IsNotFound(err) {
-			return nil
+// released is the first machine that is being released.
+func (r *rack) released() *machine {
+	r.Helper()
+	var found *machine
+	r.waits("a machine is released", func() error {
+		for _, m := range r.machines {
+			if err := r.user.Get(r.Context(), client.ObjectKeyFromObject(m.agent), m.agent); err != nil {
+				return err
+			}
+			if m.agent.Spec.ClusterDeploymentName == nil {
+				found = m
+				return nil
+			}
 		}
-		return errors.Join(err, errors.New("there is a ClusterDeployment"))
+		return errors.New("all machines are in the cluster")
 	})
-	r.comesBack(agent)
-	r.scale(pool, 1)
-	r.see(agent, "the machine is written for the next cluster", func() bool { return agent.Status.Progress.CurrentStage == "Writing image to disk" })
+	return found
 }
 
 // scale sets how many clusters a pool has, or how many machines a MachinePool.
@@ -359,40 +456,42 @@ func (r *rack) scale(object client.Object, replicas int32) {
 	})))
 }
 
-// comesBack waits for a machine that is released: it restarts into the discovery image without hands, is wiped, and is free.
-func (r *rack) comesBack(agent *agentv1.Agent) {
+// comesBack waits for machines that are released: they restart into the discovery image without hands, are wiped, and are free.
+func (r *rack) comesBack(machines ...*machine) {
 	r.Helper()
-	r.see(agent, "the machine is free", func() bool {
-		return agentv1.IsConditionTrue(agent.Status.Conditions, agentv1.ConditionReleased) && agent.Status.DebugInfo.State == "known-unbound" && agent.Labels[agentv1.MachinePoolLabel] == ""
-	})
-	r.assertWiped()
+	for _, m := range machines {
+		r.see(m.agent, fmt.Sprintf("machine %d: it is free", m.number), func() bool {
+			return agentv1.IsConditionTrue(m.agent.Status.Conditions, agentv1.ConditionReleased) && m.agent.Status.DebugInfo.State == "known-unbound" && m.agent.Labels[agentv1.MachinePoolLabel] == ""
+		})
+		m.assertWiped(r.T)
+	}
 }
 
 // assertWiped looks at the disks from outside.
-func (r *rack) assertWiped() {
-	r.Helper()
+func (m *machine) assertWiped(t *testing.T) {
+	t.Helper()
 	const edge = 64 << 20
-	disk, err := os.Open(r.disk)
-	require.NoError(r, err)
+	disk, err := os.Open(m.disk)
+	require.NoError(t, err)
 	defer func() { _ = disk.Close() }()
 	info, err := disk.Stat()
-	require.NoError(r, err)
+	require.NoError(t, err)
 	for _, at := range []int64{0, info.Size() - edge} {
 		content := make([]byte, edge)
 		_, err := disk.ReadAt(content, at)
-		require.NoError(r, err)
-		assert.True(r, bytes.Equal(content, make([]byte, edge)), "there is something at byte %d of the disk", at)
+		require.NoError(t, err)
+		assert.True(t, bytes.Equal(content, make([]byte, edge)), "there is something at byte %d of the disk", at)
 	}
 	if wipefs, err := exec.LookPath("wipefs"); err == nil {
-		found, err := exec.CommandContext(r.Context(), wipefs, "--no-act", r.disk).CombinedOutput()
-		require.NoError(r, err)
-		assert.Empty(r, string(found), "there is a signature")
+		found, err := exec.CommandContext(t.Context(), wipefs, "--no-act", m.disk).CombinedOutput()
+		require.NoError(t, err)
+		assert.Empty(t, string(found), "there is a signature")
 	}
-	other, err := os.Open(r.other)
-	require.NoError(r, err)
+	other, err := os.Open(m.other)
+	require.NoError(t, err)
 	defer func() { _ = other.Close() }()
 	content := make([]byte, len(signature))
 	_, err = io.ReadFull(other, content)
-	require.NoError(r, err)
-	assert.True(r, bytes.Equal(signature, content), "the other disk was written to")
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(signature, content), "the other disk was written to")
 }
