@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/muster-io/muster/agent-service/internal/controller/conflict"
 	"github.com/muster-io/muster/agent-service/internal/controller/news"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
@@ -68,7 +69,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			}
 			return log.WithValues("infraEnvID", key.InfraEnvID, "host", key.HostID)
 		}).
-		Complete(r)
+		Complete(conflict.Retried[domain.HostKey](r))
 }
 
 func follow(keys handler.TypedMapFunc[client.Object, domain.HostKey]) handler.TypedEventHandler[client.Object, domain.HostKey] {

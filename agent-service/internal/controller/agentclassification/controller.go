@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/muster-io/muster/agent-service/internal/controller/conflict"
 	"github.com/muster-io/muster/agent-service/internal/controller/news"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 )
@@ -47,7 +48,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&agentv1.AgentClassification{}).
 		Watches(&agentv1.Agent{}, r.counted()).
 		WithOptions(controller.Options{RateLimiter: news.RateLimiter[ctrl.Request]()}).
-		Complete(r)
+		Complete(conflict.Retried[ctrl.Request](r))
 }
 
 // counted enqueues the classes of an Agent's namespace when its labels change, many Agents together.

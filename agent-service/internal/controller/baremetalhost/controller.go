@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/muster-io/muster/agent-service/internal/bmhplan"
+	"github.com/muster-io/muster/agent-service/internal/controller/conflict"
 	"github.com/muster-io/muster/agent-service/internal/controller/news"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
@@ -98,7 +99,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&agentv1.Agent{}, handler.EnqueueRequestsFromMapFunc(r.ofAgent)).
 		Watches(&agentv1.InfraEnv{}, handler.EnqueueRequestsFromMapFunc(r.ofInfraEnv), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: news.RateLimiter[ctrl.Request]()}).
-		Complete(r)
+		Complete(conflict.Retried[ctrl.Request](r))
 }
 
 // ofAgent are the hosts that have a MAC of the Agent's machine.

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/muster-io/muster/agent-service/internal/controller/conflict"
 	"github.com/muster-io/muster/agent-service/internal/controller/news"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -70,7 +71,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, nodes <-chan event.Gener
 		Watches(&agentv1.Agent{}, r.ofAgents()).
 		WatchesRawSource(source.Channel(nodes, ofCluster)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: news.RateLimiter[ctrl.Request]()}).
-		Complete(r)
+		Complete(conflict.Retried[ctrl.Request](r))
 }
 
 // list are the pools of a choice, those that wanted lets through where it is not nil.

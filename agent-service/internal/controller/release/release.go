@@ -21,6 +21,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/muster-io/muster/agent-service/internal/controller/agent"
+	"github.com/muster-io/muster/agent-service/internal/controller/conflict"
 	"github.com/muster-io/muster/agent-service/internal/controller/news"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/feed"
@@ -85,7 +86,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			}
 			return log.WithValues("infraEnvID", key.InfraEnvID, "host", key.HostID)
 		}).
-		Complete(r)
+		Complete(conflict.Retried[domain.HostKey](r))
 }
 
 // leaves is true for a host whose cluster still has to be rid of it.
