@@ -39,12 +39,13 @@ func NewLink(t testing.TB) *Link {
 	return &Link{}
 }
 
-// Tap returns the name of a new interface of the link, for the card of a machine.
+// Tap returns the name of a new interface of the link, for the card of a machine. It ends with the test.
 func (l *Link) Tap(t testing.TB) string {
 	t.Helper()
 	l.taps++
 	name := fmt.Sprintf("rack%d", l.taps)
 	IP(t, "tuntap add "+name+" mode tap")
+	t.Cleanup(func() { IP(t, "link del "+name) })
 	IP(t, "link set "+name+" master rack up")
 	return name
 }

@@ -22,6 +22,7 @@ func TestALinkOfATestIsNoLinkOfTheMachine(t *testing.T) {
 	require.Len(t, all, 1, "there is loopback alone")
 	assert.NotZero(t, all[0].Flags&net.FlagUp)
 	netnstest.IP(t, "link add rack0 type bridge")
+	t.Cleanup(func() { netnstest.IP(t, "link del rack0") })
 	_, err = net.InterfaceByName("rack0")
 	require.NoError(t, err)
 }

@@ -23,7 +23,7 @@ import (
 // TestPlansNeedPlansOnly: what is pure does not reach what is not through another package of this module.
 func TestPlansNeedPlansOnly(t *testing.T) {
 	const module = "github.com/muster-io/muster/agent-service/internal/"
-	plans := []string{"agentproto", "domain", "firstboot", "hardware", "hostplan", "join", "lifecycle", "nmstate", "validate"}
+	plans := []string{"agentproto", "domain", "firstboot", "hardware", "hostplan", "join", "lifecycle", "machineplan", "nmstate", "validate"}
 	arguments := []string{"list", "-deps"}
 	for _, p := range plans {
 		arguments = append(arguments, module+p)
