@@ -67,4 +67,19 @@ func TestMachinesBehindIPMI(t *testing.T) {
 		w.is(hosts[1], "the machine is off", func() bool { return !hosts[1].Status.PoweredOn && !machines[1].On() })
 		assert.True(t, machines[0].On())
 	})
+	t.Run("a host that is deleted has its machine off, and leaves nothing in Ironic", func(t *testing.T) {
+		for _, h := range hosts[:2] { // the one is on, the other one is off
+			require.NoError(t, w.Delete(t.Context(), h))
+		}
+		for n, h := range hosts[:2] {
+			w.gone(h)
+			assert.False(t, machines[n].On())
+		}
+		left, err := direct.Nodes(t.Context(), "")
+		require.NoError(t, err)
+		require.Len(t, left, 1)
+		assert.Equal(t, hosts[2].Status.Provisioning.ID, left[0].UUID)
+		assert.True(t, machines[2].On())
+		assert.Equal(t, 1, machines[2].Boots(), "and is left alone")
+	})
 }

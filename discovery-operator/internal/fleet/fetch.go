@@ -78,6 +78,7 @@ func (p *Poller) fetch(ctx context.Context, uuid string) (done bool) {
 	if err != nil {
 		return false
 	}
+	asked := time.Now()
 	if doubted {
 		switch node, err := source.Node(ctx, uuid); {
 		case errors.Is(err, inventory.ErrNotFound):
@@ -86,7 +87,7 @@ func (p *Poller) fetch(ctx context.Context, uuid string) (done bool) {
 		case err != nil:
 			return false
 		default:
-			p.seen(uuid, node)
+			p.seen(uuid, node, asked)
 		}
 	}
 	return !wanted || p.fetchReport(ctx, source, m, epoch)
@@ -94,7 +95,7 @@ func (p *Poller) fetch(ctx context.Context, uuid string) (done bool) {
 
 // fetchReport reads the report of a machine, and its ports again when some were missing. It returns false to be called again.
 func (p *Poller) fetchReport(ctx context.Context, source Source, m *inventory.Machine, epoch int) (done bool) {
-	uuid, report := m.Node.UUID, m.Report
+	uuid, report, asked := m.Node.UUID, m.Report, time.Now()
 	if report == nil {
 		var err error
 		report, err = source.Report(ctx, uuid)
@@ -115,11 +116,11 @@ func (p *Poller) fetchReport(ctx context.Context, source Source, m *inventory.Ma
 	if missingPorts(m, report) {
 		var err error
 		if ports, err = source.PortsOf(ctx, uuid); err != nil {
-			return p.keep(epoch, uuid, report, nil, false)
+			return p.keep(epoch, asked, uuid, report, nil, false)
 		}
-		return p.keep(epoch, uuid, report, ports, true)
+		return p.keep(epoch, asked, uuid, report, ports, true)
 	}
-	return p.keep(epoch, uuid, report, nil, false)
+	return p.keep(epoch, asked, uuid, report, nil, false)
 }
 
 // gone takes a node out of the mirror that Ironic does not know any more: it went with its host, or by hand.
@@ -153,10 +154,10 @@ func (p *Poller) answer(uuid string, change func(*inventory.Machine)) {
 }
 
 // seen notes that Ironic still has a node, and how it is.
-func (p *Poller) seen(uuid string, node inventory.Node) {
+func (p *Poller) seen(uuid string, node inventory.Node, asked time.Time) {
 	p.answer(uuid, func(m *inventory.Machine) {
-		if m.Seen = time.Now(); node.UUID == uuid {
-			p.renew(m, node, m.Seen)
+		if m.Seen, m.NodeSeen = asked, asked; node.UUID == uuid {
+			p.renew(m, node, asked)
 		}
 		delete(p.doubted, uuid)
 	})
@@ -189,8 +190,8 @@ func missingPorts(m *inventory.Machine, r *inventory.Report) bool {
 	return false
 }
 
-// keep puts a report, and all ports if they were asked for, into the mirror for which they were read. It returns whether the machine is whole.
-func (p *Poller) keep(epoch int, uuid string, r *inventory.Report, ports []inventory.Port, asked bool) bool {
+// keep puts a report, and all ports if they were asked for, into the mirror for which they were read; they were asked for since then. It returns whether the machine is whole.
+func (p *Poller) keep(epoch int, since time.Time, uuid string, r *inventory.Report, ports []inventory.Port, asked bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := p.machines[uuid]
@@ -198,9 +199,12 @@ func (p *Poller) keep(epoch int, uuid string, r *inventory.Report, ports []inven
 		return true
 	}
 	next := *m
-	next.Report, next.Unreadable, next.Missing, next.MissingLast, next.Seen = r, "", time.Time{}, time.Time{}, time.Now()
+	next.Report, next.Unreadable, next.Missing, next.MissingLast = r, "", time.Time{}, time.Time{}
+	if since.After(next.Seen) {
+		next.Seen = since
+	}
 	if asked {
-		next.PortsRead = next.Seen
+		next.PortsRead = since
 	}
 	if len(ports) > 0 {
 		next.Ports = ports

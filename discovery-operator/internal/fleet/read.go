@@ -25,6 +25,7 @@ func (p *Poller) read(ctx context.Context, d *session, source Source, full bool)
 		afterNode, afterPort = p.lastNode, p.lastPort
 		p.mu.Unlock()
 	}
+	asked := time.Now()
 	nodes, err := source.Nodes(ctx, afterNode)
 	if err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
@@ -50,7 +51,7 @@ func (p *Poller) read(ctx context.Context, d *session, source Source, full bool)
 	}
 	p.through, p.vouched = d, !d.Unverified
 	p.health.Version = version
-	p.take(nodes, ports, full, gone)
+	p.take(asked, nodes, ports, full, gone)
 	return nil
 }
 
@@ -90,9 +91,8 @@ func (p *Poller) confirmGone(ctx context.Context, source Source, listed []invent
 	return gone
 }
 
-// take puts what was listed into the mirror. The lock is held.
-func (p *Poller) take(nodes []inventory.Node, ports []inventory.Port, full bool, gone map[string]bool) {
-	now := time.Now()
+// take puts what was listed into the mirror, as of when it was asked for: a node may go while a list is on its way. The lock is held.
+func (p *Poller) take(asked time.Time, nodes []inventory.Node, ports []inventory.Port, full bool, gone map[string]bool) {
 	changed := len(gone) > 0
 	for uuid := range gone {
 		delete(p.machines, uuid)
@@ -115,7 +115,7 @@ func (p *Poller) take(nodes []inventory.Node, ports []inventory.Port, full bool,
 		p.lastPort = ""
 	}
 	for i := range nodes {
-		changed = p.takeNode(now, nodes[i]) || changed
+		changed = p.takeNode(asked, nodes[i]) || changed
 		p.lastNode = nodes[i].UUID
 	}
 	if full && len(nodes) == 0 {
@@ -131,7 +131,7 @@ func (p *Poller) take(nodes []inventory.Node, ports []inventory.Port, full bool,
 			changed = p.takePorts(uuid, list, false) || changed
 		}
 	}
-	p.finish(now, full, changed)
+	p.finish(time.Now(), full, changed)
 }
 
 // finish records a reading that went well. The lock is held.
@@ -153,29 +153,29 @@ func (p *Poller) finish(now time.Time, full, changed bool) {
 	}
 }
 
-func (p *Poller) takeNode(now time.Time, n inventory.Node) bool {
+func (p *Poller) takeNode(asked time.Time, n inventory.Node) bool {
 	old := p.machines[n.UUID]
 	if old == nil {
-		p.machines[n.UUID] = &inventory.Machine{Node: n, FirstSeen: now, PortsRead: now, Seen: now}
+		p.machines[n.UUID] = &inventory.Machine{Node: n, FirstSeen: asked, PortsRead: asked, Seen: asked, NodeSeen: asked}
 		p.order = append(p.order, n.UUID)
 		return true
 	}
 	changed := old.Node != n
 	if changed || old.Report != nil { // others need not be young: their reports are read before they become hosts
 		next := *old
-		p.renew(&next, n, now)
+		p.renew(&next, n, asked)
 		p.machines[n.UUID] = &next
 	}
 	return changed
 }
 
 // renew writes Ironic's current node into a machine. It drops the report of an earlier inspection. The lock is held.
-func (p *Poller) renew(m *inventory.Machine, n inventory.Node, now time.Time) {
+func (p *Poller) renew(m *inventory.Machine, n inventory.Node, asked time.Time) {
 	if m.Node.Inspected != n.Inspected {
 		m.Report, m.Unreadable, m.Missing, m.MissingLast = nil, "", time.Time{}, time.Time{}
 		delete(p.wanted, n.UUID)
 	}
-	m.Node, m.Seen = n, now
+	m.Node, m.Seen, m.NodeSeen = n, asked, asked
 }
 
 // takePorts adds ports to a machine, or replaces them when the list is whole.

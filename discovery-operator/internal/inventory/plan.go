@@ -286,7 +286,7 @@ func (p *planner) take(m *Machine, v Verdict, facts Facts) {
 		p.ready++
 		v.Reason, v.Message = metal3v1.WaitingForCreation, "hosts are created in batches"
 		p.wake(time.Millisecond)
-	case p.Looked.Sub(m.Seen) > FreshTime:
+	case p.Looked.Sub(m.Seen) > FreshTime || p.left(m):
 		p.created++
 		p.Actions = append(p.Actions, ConfirmNode{Node: m.Node.UUID})
 		v.Reason, v.Message = metal3v1.WaitingForNode, "Ironic is asked whether it still has the node"
@@ -298,6 +298,12 @@ func (p *planner) take(m *Machine, v Verdict, facts Facts) {
 		p.claim(m, v)
 	}
 	p.report(v)
+}
+
+// left says whether a host of the machine's node was deleted after Ironic showed the node last.
+func (p *planner) left(m *Machine) bool {
+	at, left := p.Left[m.Node.UUID]
+	return left && !m.NodeSeen.After(at)
 }
 
 // naming is what the name of a machine can be made of.

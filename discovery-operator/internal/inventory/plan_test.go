@@ -538,6 +538,21 @@ func TestAMachineIsAskedForOnceMoreWhenItsReportWaited(t *testing.T) {
 	assert.Len(t, creations(inventory.Plan(snapshot(resource("r"), stale))), 1)
 }
 
+// TestAHostThatWasDeletedIsNotMadeAgainOfWhatIronicSaidBefore: its node goes with it, and the mirror may still have that.
+func TestAHostThatWasDeletedIsNotMadeAgainOfWhatIronicSaidBefore(t *testing.T) {
+	m := machine(t, 1)
+	m.NodeSeen = m.Seen.Add(-time.Second) // its report came after that
+	s := snapshot(resource("r"), m)
+	for name, left := range map[string]time.Time{"gone after that": m.NodeSeen.Add(time.Millisecond), "at that moment": m.NodeSeen, "being deleted": m.NodeSeen.Add(time.Hour)} {
+		s.Left = map[string]time.Time{m.Node.UUID: left}
+		d := inventory.Plan(s)
+		assert.Empty(t, creations(d), name)
+		assert.Contains(t, d.Actions, inventory.ConfirmNode{Node: m.Node.UUID}, name)
+	}
+	s.Left = map[string]time.Time{m.Node.UUID: m.NodeSeen.Add(-time.Millisecond)}
+	assert.Len(t, creations(inventory.Plan(s)), 1, "a node that is there after its host went becomes a host again")
+}
+
 // TestOneLostNodeIsReported has a host whose node is gone, beside two whose nodes are there.
 func TestOneLostNodeIsReported(t *testing.T) {
 	s := snapshot(resource("r"), machine(t, 1), machine(t, 2))

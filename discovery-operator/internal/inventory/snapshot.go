@@ -23,6 +23,8 @@ type Snapshot struct {
 	Machines []*Machine
 	// Looked is when Machines were taken from the mirror, on the clock on which machines are Seen.
 	Looked time.Time
+	// Left is when the hosts of nodes were deleted, on that clock, for as long as it matters. A host that goes takes its node along.
+	Left map[string]time.Time
 	// Hosts are all BareMetalHosts of the cluster.
 	Hosts []Host
 	// Reservations are held boot MACs.
@@ -54,8 +56,10 @@ type Machine struct {
 	FirstSeen time.Time
 	// PortsRead is when Ironic last answered with all ports of the node.
 	PortsRead time.Time
-	// Seen is when Ironic last answered with the node itself, in a list of all nodes or alone, or with its report.
+	// Seen is when Ironic was asked last of the questions that it answered with the node itself, in a list of all nodes or alone, or with its report.
 	Seen time.Time
+	// NodeSeen is Seen without reports: an inspection service of its own keeps those of nodes that are gone.
+	NodeSeen time.Time
 }
 
 // Read reports whether Ironic has answered what its report of the machine is, if only that there is none.

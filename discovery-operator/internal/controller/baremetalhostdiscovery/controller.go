@@ -63,6 +63,8 @@ type Reconciler struct {
 
 	mu     sync.Mutex
 	memory map[inventory.Ref]*memory
+	// left is when the hosts of nodes were deleted, in the future for those that are being deleted.
+	left map[string]time.Time
 }
 
 // New makes a reconciler.
@@ -71,7 +73,7 @@ func New(d Deps) *Reconciler {
 		d.Workers = 16
 	}
 	return &Reconciler{
-		Deps: d, now: time.Now, memory: map[inventory.Ref]*memory{},
+		Deps: d, now: time.Now, memory: map[inventory.Ref]*memory{}, left: map[string]time.Time{},
 		wake: make(chan event.TypedGenericEvent[*metal3v1.BareMetalHostDiscovery], 64),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -105,7 +106,36 @@ func (r *Reconciler) look(d *metal3v1.BareMetalHostDiscovery, a inventory.Addres
 	}, pace, func() { r.wake <- event.TypedGenericEvent[*metal3v1.BareMetalHostDiscovery]{Object: wake} })
 	o.health = o.view.Health()
 	o.snapshot.Machines, o.snapshot.Looked = o.view.Machines(), time.Now()
+	o.snapshot.Left = r.lately(o.snapshot.Looked)
 	o.snapshot.Frozen = o.health.Err != nil || !o.health.Polled
+}
+
+// leaves notes that a host is being deleted, or is gone: what Ironic said of its node before is no reason to make it again.
+func (r *Reconciler) leaves(host client.Object, gone bool) {
+	h, ok := host.(*metal3v1.BareMetalHost)
+	if !ok || h.DeletionTimestamp == nil && !gone {
+		return
+	}
+	node := hostOf(h).NodeID
+	if node == "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.left[node] = time.Now(); !gone {
+		r.left[node] = r.left[node].Add(longestDeletion)
+	}
+}
+
+// longestDeletion is for how long the node of a host that is being deleted is asked for before a host is made of it. The end of the deletion ends it.
+const longestDeletion = 24 * time.Hour
+
+// lately returns when hosts left, without those who left so long ago that what Ironic said before is too old anyway.
+func (r *Reconciler) lately(now time.Time) map[string]time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.left, func(_ string, at time.Time) bool { return now.Sub(at) > inventory.FreshTime })
+	return maps.Clone(r.left)
 }
 
 func (r *Reconciler) remember(d *metal3v1.BareMetalHostDiscovery) *memory {

@@ -43,7 +43,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 				q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)})
 			},
 		})).
-		Watches(&metal3v1.BareMetalHost{}, r.everyone(), builder.WithPredicates(hostMatters())).
+		Watches(&metal3v1.BareMetalHost{}, r.onHosts(), builder.WithPredicates(hostMatters())).
 		Watches(&coordinationv1.Lease{}, r.everyone(), builder.WithPredicates(reservationMatters())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4, ReconciliationTimeout: passTimeout}).
 		Complete(r)
@@ -63,6 +63,23 @@ func (r *Reconciler) everyone() handler.EventHandler {
 		UpdateFunc:  func(_ context.Context, _ event.UpdateEvent, q queue) { all(q) },
 		DeleteFunc:  func(_ context.Context, _ event.DeleteEvent, q queue) { all(q) },
 		GenericFunc: func(_ context.Context, _ event.GenericEvent, q queue) { all(q) },
+	}
+}
+
+// onHosts makes all resources look again, and notes which hosts leave.
+func (r *Reconciler) onHosts() handler.EventHandler {
+	all := r.everyone()
+	return handler.Funcs{
+		CreateFunc: all.Create,
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			r.leaves(e.ObjectNew, false)
+			all.Update(ctx, e, q)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			r.leaves(e.Object, true)
+			all.Delete(ctx, e, q)
+		},
+		GenericFunc: all.Generic,
 	}
 }
 
