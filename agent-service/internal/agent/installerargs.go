@@ -15,47 +15,9 @@ import (
 
 	"github.com/diskfs/go-diskfs"
 	"github.com/diskfs/go-diskfs/filesystem"
+
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 )
-
-// customization is what the installer arguments of a host ask for.
-type customization struct {
-	// appended are kernel arguments that the installed system gets, and deleted those that it loses.
-	appended, deleted []string
-	// copyNetwork gives the first boot the connections that NetworkManager has in the discovery system.
-	copyNetwork bool
-}
-
-// readInstallerArgs reads those arguments of coreos-installer that make sense for an image that is written whole. Others are refused, before the disk is written.
-func readInstallerArgs(args []string) (customization, error) {
-	var c customization
-	for len(args) > 0 {
-		name, value, joined := strings.Cut(args[0], "=")
-		args = args[1:]
-		var into *[]string
-		switch name {
-		case "-n", "--copy-network":
-			c.copyNetwork = true
-			continue
-		case "--append-karg":
-			into = &c.appended
-		case "--delete-karg":
-			into = &c.deleted
-		default:
-			return c, fmt.Errorf("installer argument %q has no meaning for this agent: write --append-karg, --delete-karg or --copy-network", name)
-		}
-		if !joined {
-			if len(args) == 0 {
-				return c, fmt.Errorf("installer argument %s has no value", name)
-			}
-			value, args = args[0], args[1:]
-		}
-		if value == "" || strings.ContainsAny(value, "\r\n") {
-			return c, fmt.Errorf("installer argument %s has an empty value or a line break", name)
-		}
-		*into = append(*into, value)
-	}
-	return c, nil
-}
 
 // entryDirs are where entries of the boot loader are: that of ostree is a link to one of two, which the driver does not follow.
 var entryDirs = []string{"loader/entries", "loader.0/entries", "loader.1/entries"}
@@ -67,8 +29,8 @@ const connections = "/etc/NetworkManager/system-connections"
 const firstBootNetwork = "coreos-firstboot-network"
 
 // customize changes the image that a disk holds as the installer arguments say. Profiles of connections are in a directory.
-func customize(device string, c customization, directory string) (err error) {
-	if len(c.appended) == 0 && len(c.deleted) == 0 && !c.copyNetwork {
+func customize(device string, c agentproto.Customization, directory string) (err error) {
+	if len(c.AppendedKargs) == 0 && len(c.DeletedKargs) == 0 && !c.CopyNetwork {
 		return nil
 	}
 	target, err := diskfs.Open(device, diskfs.WithOpenMode(diskfs.ReadWrite))
@@ -80,12 +42,12 @@ func customize(device string, c customization, directory string) (err error) {
 	if err != nil {
 		return err
 	}
-	if len(c.appended) > 0 || len(c.deleted) > 0 {
-		if err := c.changeEntries(boot); err != nil {
+	if len(c.AppendedKargs) > 0 || len(c.DeletedKargs) > 0 {
+		if err := changeEntries(boot, c); err != nil {
 			return err
 		}
 	}
-	if !c.copyNetwork {
+	if !c.CopyNetwork {
 		return nil
 	}
 	profiles, err := filepath.Glob(filepath.Join(directory, "*.nmconnection"))
@@ -105,7 +67,7 @@ func customize(device string, c customization, directory string) (err error) {
 }
 
 // changeEntries changes the kernel arguments of all entries of the boot loader.
-func (c customization) changeEntries(boot filesystem.FileSystem) error {
+func changeEntries(boot filesystem.FileSystem, c agentproto.Customization) error {
 	changed := 0
 	for _, dir := range entryDirs {
 		entries, err := boot.ReadDir(dir)
@@ -121,7 +83,7 @@ func (c customization) changeEntries(boot filesystem.FileSystem) error {
 			if err != nil {
 				return fmt.Errorf("reading an entry of the boot loader: %w", err)
 			}
-			after := c.changeEntry(string(content))
+			after := changeEntry(string(content), c)
 			after += strings.Repeat("\n", max(0, len(content)-len(after))) // files are not shortened, and empty lines have no meaning
 			if err := putFile(boot, name, []byte(after)); err != nil {
 				return fmt.Errorf("writing an entry of the boot loader: %w", err)
@@ -135,15 +97,15 @@ func (c customization) changeEntries(boot filesystem.FileSystem) error {
 	return nil
 }
 
-func (c customization) changeEntry(entry string) string {
+func changeEntry(entry string, c agentproto.Customization) string {
 	lines := strings.Split(entry, "\n")
 	for i, line := range lines {
 		options, is := strings.CutPrefix(line, "options ")
 		if !is {
 			continue
 		}
-		kept := slices.DeleteFunc(strings.Fields(options), func(argument string) bool { return slices.Contains(c.deleted, argument) })
-		lines[i] = "options " + strings.Join(append(kept, c.appended...), " ")
+		kept := slices.DeleteFunc(strings.Fields(options), func(argument string) bool { return slices.Contains(c.DeletedKargs, argument) })
+		lines[i] = "options " + strings.Join(append(kept, c.AppendedKargs...), " ")
 	}
 	return strings.Join(lines, "\n")
 }

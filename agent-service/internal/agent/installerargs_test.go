@@ -113,7 +113,7 @@ func TestInstallerArgumentsChangeTheWrittenSystem(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			custom, err := readInstallerArgs(append(c.args, "--copy-network"))
+			custom, err := agentproto.ReadInstallerArgs(append(c.args, "--copy-network"))
 			require.NoError(t, err)
 			require.NoError(t, customize(c.device, custom, profiles))
 			assert.Equal(t, strings.Replace(entry, "root=/dev/sda4 quiet rhgb ignition.platform.id=metal", c.want, 1), strings.TrimRight(read(t, c.device, c.dir+"/one.conf"), "\n")+"\n")

@@ -20,6 +20,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 )
 
 // Real is the machine that this process runs on.
@@ -150,7 +151,7 @@ func (m *Real) Do(ctx context.Context, step api.Step) (any, error) {
 
 // Write implements Machine.
 func (m *Real) Write(ctx context.Context, job Job, progress func(percent int)) error {
-	custom, err := readInstallerArgs(job.InstallerArgs)
+	custom, err := agentproto.ReadInstallerArgs(job.InstallerArgs)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/muster-io/muster/agent-service/internal/agentproto"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/validate"
@@ -139,6 +140,8 @@ func (h *Host) WhyUnprepared() string {
 	return "the image cannot be downloaded: " + cmp.Or(h.ImagesDetail, "the agent does not say why")
 }
 
+var errInstallerArgs = Refuse(Invalid, "InstallerArgsInvalid", "installer_args is not a JSON list of strings")
+
 // Check is what is wrong with the settings, nil for nothing.
 func (h HostSettings) Check() error {
 	switch {
@@ -149,7 +152,7 @@ func (h HostSettings) Check() error {
 	case utf8.RuneCountInString(h.RequestedHostname) > 253:
 		return Refuse(Invalid, "HostnameInvalid", "a host name has at most 253 characters")
 	case h.InstallerArgs != "" && json.Unmarshal([]byte(h.InstallerArgs), &[]string{}) != nil:
-		return Refuse(Invalid, "InstallerArgsInvalid", "installer_args is not a JSON list of strings")
+		return errInstallerArgs
 	case h.MachineConfigPool != "" && h.Role != "worker" && h.Role != AutoAssign:
 		return Refuse(Invalid, "MachineConfigPoolInvalid", "machine_config_pool_name needs role worker")
 	}
@@ -160,6 +163,21 @@ func (h HostSettings) Check() error {
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// CheckInstallerArgs refuses arguments that the agent of this host would refuse once the installation has begun. Agents of assisted-service hand them to a program of their own.
+func (h *Host) CheckInstallerArgs(installerArgs string) error {
+	var args []string
+	if h.Assisted() || installerArgs == "" {
+		return nil
+	}
+	if json.Unmarshal([]byte(installerArgs), &args) != nil {
+		return errInstallerArgs
+	}
+	if _, err := agentproto.ReadInstallerArgs(args); err != nil {
+		return Refuse(Invalid, "InstallerArgsInvalid", "%s", Truncate(err.Error(), 500))
 	}
 	return nil
 }

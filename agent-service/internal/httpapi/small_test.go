@@ -67,6 +67,22 @@ func TestARefusedDeletionIsAnEvent(t *testing.T) {
 	assert.Contains(t, w.call(admin, "GET", "/events?cluster_id="+cluster, nil).raw, "cluster_deregister_failed")
 }
 
+func TestTheRefusedDeletionOfAHostIsAnEvent(t *testing.T) {
+	w := newWorld(t)
+	admin := w.person("root", "admins")
+	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
+	require.Equal(t, 201, w.call(admin, "PATCH", "/clusters/"+cluster, map[string]any{"control_plane_count": 1}).status)
+	host, token := w.host(env)
+	w.install(admin, host, token, cluster)
+	require.Equal(t, 404, w.call(w.person("bob"), "DELETE", host, nil).status)
+	assert.NotContains(t, w.call(admin, "GET", "/events?infra_env_id="+env, nil).raw, "host_deregister_failed", "what a stranger asks for is no event")
+	refused := w.call(admin, "DELETE", host, nil)
+	require.Equal(t, 409, refused.status, refused.raw)
+	for _, of := range []string{"infra_env_id=" + env, "cluster_id=" + cluster, "host_id=" + host[strings.LastIndex(host, "/")+1:]} {
+		assert.Contains(t, w.call(admin, "GET", "/events?"+of, nil).raw, "host_deregister_failed", of)
+	}
+}
+
 func TestEventsOfDeletedHosts(t *testing.T) {
 	w := newWorld(t)
 	admin := w.person("root", "admins")

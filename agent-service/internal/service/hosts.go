@@ -288,13 +288,16 @@ func (s *Hosts) RevokeTokens(ctx context.Context, by domain.Principal, key domai
 	})
 }
 
-// DeleteHost forgets a host. Conflict while it installs. NotFound for an unknown one.
+// DeleteHost forgets a host. Conflict while it installs, which an event tells, too. NotFound for an unknown one.
 func (s *Hosts) DeleteHost(ctx context.Context, by domain.Principal, key domain.HostKey) error {
+	refused := domain.Event{Name: "host_deregister_failed", InfraEnvID: key.InfraEnvID, HostID: key.HostID, ForInfraEnv: true}
 	_, err := s.change(ctx, by, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
 		if err := w.Keeps(by, h); err != nil {
 			return err
 		}
 		if err := w.Apply(h, lifecycle.Apply(h.State, lifecycle.Delete, w.Facts(h, nil)), "", false); err != nil {
+			refused.ClusterID, refused.ForCluster = h.ClusterID, h.ClusterID != ""
+			refused.Message = domain.Truncate("Host "+h.FreeLabel()+": failed to deregister: "+err.Error(), 2000)
 			return err
 		}
 		w.Tell(h, h.ClusterID, domain.Info, "host_deregistered", true, "Host %s: deregistered", h.FreeLabel())
@@ -304,5 +307,8 @@ func (s *Hosts) DeleteHost(ctx context.Context, by domain.Principal, key domain.
 		}
 		return nil
 	})
+	if refused.Message != "" && by != domain.Kubernetes { // an Agent has a condition for it, and its deletion is tried again
+		s.tellRefused(ctx, err, refused)
+	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -123,6 +124,10 @@ func TestSettingsOfClustersAndHostsThatCannotBecomeAnythingAreRefused(t *testing
 		{"IgnitionInvalid", func(s *domain.HostSettings) { s.IgnitionConfigOverrides = "5" }},
 		{"IgnitionInvalid", func(s *domain.HostSettings) { s.IgnitionConfigOverrides = `{"ignition":{"version":"9.9.9"}}` }},
 		{"ControlCharacter", func(s *domain.HostSettings) { s.RequestedHostname = "a\nb" }},
+		{"InstallerArgsInvalid", func(s *domain.HostSettings) { s.InstallerArgs = `{"--copy-network": true}` }},
+		{"InstallerArgsInvalid", func(s *domain.HostSettings) { s.InstallerArgs = `["--save-partlabel", "data"]` }},
+		{"InstallerArgsInvalid", func(s *domain.HostSettings) { s.InstallerArgs = `["--append-karg"]` }},
+		{"", func(s *domain.HostSettings) { s.InstallerArgs = `["--append-karg", "nomodeset", "--copy-network"]` }},
 		{"", func(s *domain.HostSettings) { s.NodeLabels = map[string]string{"node-role.example.com/db": ""} }},
 	} {
 		_, err := w.UpdateHost(t.Context(), alice, key, func(s *domain.HostSettings) error {
@@ -131,6 +136,33 @@ func TestSettingsOfClustersAndHostsThatCannotBecomeAnythingAreRefused(t *testing
 		})
 		assert.Equal(t, refused.reason, domain.ReasonOf(err))
 	}
+}
+
+func TestInstallerArgumentsOfAgentsOfAssistedServiceAreTheirOwn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	e := w.infraEnv(alice)
+	key := domain.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}
+	const args = `["--save-partlabel", "data"]`
+	set := func() error {
+		_, err := w.UpdateHost(t.Context(), alice, key, func(s *domain.HostSettings) error {
+			s.InstallerArgs, s.Approved = args, !s.Approved
+			return nil
+		})
+		return err
+	}
+	_, err := w.RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: key.HostID, AgentVersion: "quay.io/agent:1"})
+	require.NoError(t, err)
+	require.NoError(t, set())
+	_, err = w.RegisterHost(t.Context(), e.ID, domain.NewHost{HostID: key.HostID, AgentVersion: "test", BootID: "1"})
+	require.NoError(t, err)
+	require.NoError(t, set(), "what was stored keeps no other setting from being changed")
+	other := w.register(e, "n2")
+	_, err = w.UpdateHost(t.Context(), alice, other, func(s *domain.HostSettings) error {
+		s.InstallerArgs = args
+		return nil
+	})
+	require.ErrorContains(t, err, `installer argument "--save-partlabel" has no meaning for this agent: write --append-karg, --delete-karg or --copy-network`)
 }
 
 func TestNamesAreCountedInCharacters(t *testing.T) {

@@ -304,6 +304,11 @@ func (w *Work) Edit(ctx context.Context, h *domain.Host, after domain.HostSettin
 	if sameSettings(before, after) {
 		return nil
 	}
+	if before.InstallerArgs != after.InstallerArgs {
+		if err := h.CheckInstallerArgs(after.InstallerArgs); err != nil {
+			return err
+		}
+	}
 	if err := w.Apply(h, lifecycle.Apply(h.State, lifecycle.Edit, w.Facts(h, nil)), "", false); err != nil {
 		return err
 	}
