@@ -27,6 +27,8 @@ const (
 	// firstBackOff and lastBackOff bound how long an agent waits after an error; in between the time doubles.
 	firstBackOff = time.Second
 	lastBackOff  = time.Minute
+	// repliesFor is for how long a reply is sent again that was not answered.
+	repliesFor = time.Minute
 	// forget is when a reply is sent again that is equal to the last one of its type.
 	forget = time.Hour
 )
@@ -362,17 +364,34 @@ func (a *Agent) carryOut(ctx context.Context, step api.Step) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	reply := reply(step, output, err)
-	if a.known(reply) {
+	answer := reply(step, output, err)
+	if a.known(answer) {
 		return nil
 	}
-	if err := a.Connection.Reply(ctx, a.identity.HostID, reply); err != nil {
+	if err := a.deliver(ctx, answer); err != nil {
 		a.Log.Info("a reply was not taken", zap.Stringer("host", a.identity.HostID), zap.String("step", string(step.StepType)), zap.Error(err))
 		return nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.sent[step.StepType] = sent{output: reply.Output + reply.Error, at: time.Now()}
+	a.sent[step.StepType] = sent{output: answer.Output + answer.Error, at: time.Now()}
+	return nil
+}
+
+// deliver sends a reply, again where the service may not have it: the replica that took the connection may be gone. An older reply than repliesFor is not worth sending.
+func (a *Agent) deliver(ctx context.Context, reply api.StepReply) error {
+	begin := time.Now()
+	for wait := range backOff {
+		err := a.Connection.Reply(ctx, a.identity.HostID, reply)
+		status := statusOf(err)
+		refused := status >= http.StatusBadRequest && status < http.StatusInternalServerError && status != http.StatusTooManyRequests
+		if err == nil || refused || time.Since(begin) > repliesFor {
+			return err
+		}
+		if pause(ctx, max(wait, retryAfter(err))) != nil {
+			return err
+		}
+	}
 	return nil
 }
 

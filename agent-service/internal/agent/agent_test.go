@@ -13,6 +13,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"io"
 	"log"
 	"net"
@@ -22,6 +23,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -129,7 +131,9 @@ type site struct {
 	service  *service.Service
 	infraEnv string
 	token    string
-	stop     func()
+	// through is on the way of machines to the service, nil for nothing.
+	through func(http.RoundTripper) http.RoundTripper
+	stop    func()
 }
 
 var admin = domain.Principal{User: "root", Admin: true}
@@ -183,6 +187,9 @@ func (s *site) machine(number int) (*Generated, <-chan error) {
 // run is the same for machines whose agent the test ends.
 func (s *site) run(number int, change ...func(*Options)) (machine *Generated, ended <-chan error, end func()) {
 	client := &http.Client{Transport: &http.Transport{}}
+	if s.through != nil {
+		client.Transport = s.through(client.Transport)
+	}
 	connection, err := NewConnection("http://"+s.address, uuid.MustParse(s.infraEnv), s.token, client)
 	require.NoError(s.t, err)
 	machine = &Generated{Seed: "t", Number: number, Client: client, Connection: connection}
@@ -293,6 +300,53 @@ func (s *site) writing(image *held, machine *Generated) *domain.Cluster {
 	s.install(machine, cluster.ID)
 	require.Eventually(s.t, func() bool { return image.begun.Load() == 1 }, patience, 20*time.Millisecond, "the image is downloaded")
 	return cluster
+}
+
+// losing loses the first reply to a step, and keeps how long the next one took to come.
+type losing struct {
+	next  http.RoundTripper
+	once  sync.Once
+	lost  string
+	since time.Time
+	again chan time.Duration
+}
+
+// RoundTrip implements http.RoundTripper.
+func (l *losing) RoundTrip(r *http.Request) (answer *http.Response, err error) {
+	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/instructions") {
+		return l.next.RoundTrip(r)
+	}
+	body, err := io.ReadAll(r.Body)
+	var reply api.StepReply
+	if err = errors.Join(err, json.Unmarshal(body, &reply)); err != nil {
+		return nil, err
+	}
+	lost := false
+	l.once.Do(func() { lost, l.lost, l.since = true, reply.StepID, time.Now() })
+	if lost {
+		return nil, errors.New("the connection was reset")
+	}
+	if l.lost == reply.StepID {
+		select {
+		case l.again <- time.Since(l.since):
+		default:
+		}
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return l.next.RoundTrip(r)
+}
+
+// Its replica may be killed while the agent replies: the reply goes to the other one, before that asks again.
+func TestAReplyThatIsLostOnItsWayIsSentAgain(t *testing.T) {
+	s := newSite(t)
+	lossy := &losing{again: make(chan time.Duration, 1)}
+	s.through = func(next http.RoundTripper) http.RoundTripper {
+		lossy.next = next
+		return lossy
+	}
+	machine, _ := s.machine(1)
+	s.reaches(machine, lifecycle.KnownUnbound)
+	assert.Less(t, <-lossy.again, 30*time.Second, "a step is asked for again after a minute")
 }
 
 func TestAnAgentThatDiesWhileItWritesWritesAgain(t *testing.T) {

@@ -121,14 +121,14 @@ func (e *Entry) AskAgain() {
 }
 
 // Due returns the host, and the steps of it that are due: all where its instructions are made for another situation (news), else those whose period is over.
-func (e *Entry) Due(of func(h *domain.Host) (situation string, steps []agentproto.StepType), period func(agentproto.StepType) time.Duration) (h *domain.Host, due []agentproto.StepType, news bool) {
+func (e *Entry) Due(of func(h *domain.Host) (situation string, steps []agentproto.StepType), period func(*domain.Host, agentproto.StepType) time.Duration) (h *domain.Host, due []agentproto.StepType, news bool) {
 	now := e.cache.clock.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	situation, steps := of(e.host)
 	news = e.lastInstruction != situation
 	for _, t := range steps {
-		if at, ever := e.askedAt[t]; news || !ever || now-at >= period(t) {
+		if at, ever := e.askedAt[t]; news || !ever || now-at >= period(e.host, t) {
 			due = append(due, t)
 		}
 	}

@@ -118,3 +118,14 @@ func TestStepsAreMadeFromWhatIsKnown(t *testing.T) {
 	_, _, err := rules.Arguments(h, agentproto.StepInstall, hostplan.Known{Cluster: &domain.Cluster{ID: "c"}})
 	assert.Equal(t, "OSImageUnknown", domain.ReasonOf(err))
 }
+
+// What validations wait for is asked for again soon: a replica that asked may be gone with the reply.
+func TestAnAgentIsAskedAgainSoonForWhatIsNotKnown(t *testing.T) {
+	unknown, known := &domain.Host{}, &domain.Host{Checks: validate.Checks{Domains: map[string]bool{"api": false}, API: validate.Refused, Registry: validate.Passed}}
+	for step, later := range map[agentproto.StepType]time.Duration{
+		agentproto.StepDomainResolution: 5, agentproto.StepAPIConnectivity: 5, agentproto.StepImageAvailability: 10, agentproto.StepInventory: 1, agentproto.StepLogsGather: 60,
+	} {
+		assert.Equal(t, later, hostplan.Period(known, step), step)
+		assert.Equal(t, later == 60, hostplan.Period(unknown, step) != 1, step)
+	}
+}

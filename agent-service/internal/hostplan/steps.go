@@ -27,11 +27,21 @@ import (
 // maxPeers is how many hosts of its cluster a host tries to reach.
 const maxPeers = 256
 
-// Periods are how often a step is asked for again while nothing changes, in poll intervals.
-var Periods = map[agentproto.StepType]time.Duration{
-	agentproto.StepInventory: 1, agentproto.StepNTP: 1, agentproto.StepConnectivity: 1, agentproto.StepDomainResolution: 5, agentproto.StepAPIConnectivity: 5, agentproto.StepDiskSpeed: 1, agentproto.StepImageAvailability: 10, agentproto.StepInstall: 1, agentproto.StepStopInstallation: 5,
+// periods are how often a step is asked for again while nothing changes, in poll intervals.
+var periods = map[agentproto.StepType]time.Duration{
+	agentproto.StepInventory: 1, agentproto.StepNTP: 1, agentproto.StepConnectivity: 1, agentproto.StepDomainResolution: 5, agentproto.StepAPIConnectivity: 5,
+	agentproto.StepDiskSpeed: 1, agentproto.StepImageAvailability: 10, agentproto.StepInstall: 1, agentproto.StepStopInstallation: 5, agentproto.StepWipeDisk: 5,
 	agentproto.StepBootArtifacts: 1, agentproto.StepRebootForReclaim: 1, agentproto.StepLogsGather: 60, agentproto.StepUpgradeAgent: 10,
-	agentproto.StepWipeDisk: 5,
+}
+
+// Period is how often a host is asked for a step again while nothing changes, in poll intervals. It is asked in every interval for what its validations wait for: the step
+// or the reply may have been lost on its way.
+func Period(h *domain.Host, t agentproto.StepType) time.Duration {
+	if t == agentproto.StepDomainResolution && h.Checks.Domains == nil || t == agentproto.StepAPIConnectivity && h.Checks.API == validate.Unknown ||
+		t == agentproto.StepImageAvailability && h.Checks.Registry == validate.Unknown {
+		return 1
+	}
+	return periods[t]
 }
 
 // Asked are the steps of each state.

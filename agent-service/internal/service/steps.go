@@ -32,7 +32,9 @@ func (s *Machines) instruct(ctx context.Context, e *hostcache.Entry, key domain.
 		func(h *domain.Host) (string, []agentproto.StepType) {
 			return hostplan.Situation(h), hostplan.Asked[h.State]
 		},
-		func(t agentproto.StepType) time.Duration { return hostplan.Periods[t] * s.PollInterval },
+		func(h *domain.Host, t agentproto.StepType) time.Duration {
+			return hostplan.Period(h, t) * s.PollInterval
+		},
 	)
 	answer = Instructions{NextSeconds: 1, Revision: h.Revision}
 	var made []agentproto.StepType
