@@ -21,6 +21,7 @@ import (
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/faultinject"
+	"github.com/muster-io/muster/agent-service/internal/store"
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -35,6 +36,23 @@ func (c *cluster) bind(agent *agentv1.Agent, deployment *hivev1.ClusterDeploymen
 	c.until(agent, "the machine is installed", func() bool { return agent.Status.DebugInfo.State == "added-to-existing-cluster" })
 }
 
+// asksForInstructions waits until the installed system of an Agent's machine asks for instructions: one that does not is not asked to restart.
+func (c *cluster) asksForInstructions(agent *agentv1.Agent) {
+	c.Helper()
+	stored, err := store.Open(c.Context(), c.options.Database)
+	require.NoError(c, err)
+	defer stored.Close() //nolint:errcheck // it is only read
+	key := domain.HostKey{InfraEnvID: string(agent.OwnerReferences[0].UID), HostID: agent.Name}
+	c.until(agent, "its installed system asks for instructions", func() (asks bool) {
+		require.NoError(c, stored.View(c.Context(), func(ctx context.Context, r transaction.Reader) error {
+			h, err := r.Host(ctx, key)
+			asks = h != nil && h.Resident
+			return err
+		}))
+		return asks
+	})
+}
+
 // A machine whose installed system asks for instructions comes back without hands: it restarts into the discovery image, is wiped, and is free.
 func TestAReleasedMachineComesBackByItself(t *testing.T) {
 	c := newCluster(t, withSystem(t))
@@ -46,6 +64,7 @@ func TestAReleasedMachineComesBackByItself(t *testing.T) {
 	for round := 1; round <= 2; round++ {
 		c.bind(agent, deployment)
 		c.says(agent, agentv1.ConditionJoined, agentv1.ReasonWaitingForCSR)
+		c.asksForInstructions(agent)
 		assert.Nil(t, agentv1.FindCondition(agent.Status.Conditions, agentv1.ConditionReleased), "it is bound")
 		change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = nil })
 		c.until(agent, "the machine is free", func() bool {
@@ -126,6 +145,7 @@ func TestAClusterThatIsGoneKeepsNoMachine(t *testing.T) {
 	agent := c.agent(m)
 	deployment, secret := c.takesNodes()
 	c.bind(agent, deployment)
+	c.asksForInstructions(agent)
 	require.NoError(t, c.user.Delete(t.Context(), secret))
 	require.NoError(t, c.user.Delete(t.Context(), deployment))
 	c.gone(deployment)
@@ -234,6 +254,7 @@ func (w *crashEnv) release(name string) {
 	bind()
 	node := w.node(name, corev1.ConditionTrue)
 	w.says(agent, agentv1.ConditionJoined, agentv1.ReasonNodeReady)
+	w.asksForInstructions(agent)
 	change(w.cluster, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = nil })
 	w.gone(node)
 	w.until(agent, "the machine is free", func() bool {

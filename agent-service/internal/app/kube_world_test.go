@@ -33,6 +33,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -263,12 +264,13 @@ func (c *cluster) deployment(change ...func(*hiveextv1.AgentClusterInstallSpec))
 // until reads an object again and again until it is as it should be.
 func (c *cluster) until(object client.Object, what string, ok func() bool) {
 	c.Helper()
-	if !assert.Eventually(c, func() bool {
-		return c.user.Get(c.Context(), client.ObjectKeyFromObject(object), object) == nil && ok()
-	}, kubePatience, 50*time.Millisecond, what) {
-		content, err := json.MarshalIndent(object, "", " ")
-		require.NoError(c, err)
-		c.Fatal(string(content))
+	err := wait.PollUntilContextTimeout(c.Context(), 50*time.Millisecond, kubePatience, true, func(ctx context.Context) (bool, error) {
+		return c.user.Get(ctx, client.ObjectKeyFromObject(object), object) == nil && ok(), nil
+	})
+	if err != nil {
+		object.SetManagedFields(nil)
+		content, _ := json.MarshalIndent(object, "", " ")
+		c.Fatalf("waiting until %s: %v\n%s", what, err, content)
 	}
 }
 
