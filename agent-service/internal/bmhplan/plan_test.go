@@ -190,7 +190,9 @@ func TestAHostThatIsDeletedTakesItsAgentWithIt(t *testing.T) {
 		"it is bound yet": func(s *bmhplan.Snapshot) {
 			s.Agents[0].Status.Conditions = []agentv1.Condition{{Type: agentv1.ConditionBound, Status: "True", Reason: agentv1.ReasonBound}}
 		},
-		"the Node is drained":      func(s *bmhplan.Snapshot) { s.Agents[0].Status.DeprovisionInfo = &agentv1.AgentDeprovisionInfo{Message: agentv1.NodeIsRemoved} },
+		"the Node is drained": func(s *bmhplan.Snapshot) {
+			s.Agents[0].Status.DeprovisionInfo = &agentv1.AgentDeprovisionInfo{Message: agentv1.NodeIsRemoved}
+		},
 		"it is being deleted":      func(s *bmhplan.Snapshot) { s.Agents[0].DeletionTimestamp = &now },
 		"the finalizer is removed": func(s *bmhplan.Snapshot) { s.Host.Finalizers = []string{"metal3"} },
 	} {
