@@ -6,6 +6,7 @@ package service
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
@@ -294,4 +295,38 @@ func (s *Machines) mayReportEvent(ctx context.Context, key domain.HostKey) error
 		return refusal
 	}
 	return nil
+}
+
+// tellRefusedRegistration writes an event about a registration that was refused.
+func (s *Machines) tellRefusedRegistration(ctx context.Context, key domain.HostKey, request domain.NewHost, refusal error) {
+	s.tellRefused(ctx, refusal, domain.Event{
+		Name: "host_registration_failed", InfraEnvID: key.InfraEnvID, HostID: key.HostID, ForInfraEnv: true,
+		Message: domain.Truncate("Host "+request.HostID+" from "+request.Source+": registration failed: "+refusal.Error(), 2000),
+	})
+}
+
+// TokenGenerations are the current generations of an InfraEnv, from memory; NotFound for unknown ones, Unavailable where they may come back. A token is refused
+// whose generation is another.
+func (s *Machines) TokenGenerations(ctx context.Context, id string) (domain.Generations, error) {
+	e, err := s.knownInfraEnv(ctx, id)
+	if domain.KindOf(err) == domain.NotFound && s.RestoreTime > 0 && (!s.loaded.Load() || s.engine.Clock.Now()-time.Duration(s.loadedAt.Load()) < s.RestoreTime) {
+		awaited := domain.Refuse(domain.Unavailable, "InfraEnvAwaited", "InfraEnv %s is not known yet: the service began a moment ago", id)
+		awaited.RetryAfter = restorePause
+		return domain.Generations{}, awaited
+	}
+	if err != nil {
+		return domain.Generations{}, err
+	}
+	return e.Generations, nil
+}
+
+// restorePause is how long machines wait for an InfraEnv that may come back.
+const restorePause = 5 * time.Second
+
+// BootsFromDisk says whether a machine of an InfraEnv boots its disk rather than the discovery image. Of several that report the MAC, one that boots its disk is
+// enough: none of them brings an installed system down.
+func (s *Machines) BootsFromDisk(infraEnvID, mac string) bool {
+	return slices.ContainsFunc(s.engine.Hosts.OfMAC(infraEnvID, mac), func(h *domain.Host) bool {
+		return lifecycle.BootsFromDisk(h.State, h.Progress.Stage)
+	})
 }

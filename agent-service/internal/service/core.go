@@ -7,18 +7,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"sync/atomic"
-	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hostcache"
 	"github.com/muster-io/muster/agent-service/internal/hostplan"
-	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/transaction"
-	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
 // core is what all parts of the service share: options, transactions, and what is known of the store.
@@ -62,14 +58,6 @@ func (s *core) KnownCluster(id string) *domain.Cluster { return s.engine.Cluster
 // KnownHost implements Memory.
 func (s *core) KnownHost(key domain.HostKey) *domain.Host { return s.engine.Hosts.Known(key) }
 
-// BootsFromDisk says whether a machine of an InfraEnv boots its disk rather than the discovery image. Of several that report the MAC, one that boots its disk is
-// enough: none of them brings an installed system down.
-func (s *core) BootsFromDisk(infraEnvID, mac string) bool {
-	return slices.ContainsFunc(s.engine.Hosts.OfMAC(infraEnvID, mac), func(h *domain.Host) bool {
-		return lifecycle.BootsFromDisk(h.State, h.Progress.Stage)
-	})
-}
-
 // noted keeps whether the store is away: time does not count then.
 func (s *core) noted(err error) error {
 	switch {
@@ -85,17 +73,6 @@ func (s *core) noted(err error) error {
 		s.Refusals.Add(1)
 	}
 	return err
-}
-
-// HostMinimums are what hosts need, by role.
-func (s *core) HostMinimums() validate.Minimums { return s.Minimums }
-
-// tellRefusedRegistration writes an event about a registration that was refused.
-func (s *core) tellRefusedRegistration(ctx context.Context, key domain.HostKey, request domain.NewHost, refusal error) {
-	s.tellRefused(ctx, refusal, domain.Event{
-		Name: "host_registration_failed", InfraEnvID: key.InfraEnvID, HostID: key.HostID, ForInfraEnv: true,
-		Message: domain.Truncate("Host "+request.HostID+" from "+request.Source+": registration failed: "+refusal.Error(), 2000),
-	})
 }
 
 // tellRefused writes an event about what was refused with a conflict: its own transaction is undone.
@@ -215,21 +192,3 @@ func (s *core) knownInfraEnv(ctx context.Context, id string) (*domain.InfraEnv, 
 func (s *core) knownCluster(ctx context.Context, id string) (*domain.Cluster, error) {
 	return s.engine.Clusters.Get(id, func() (*domain.Cluster, error) { return s.cluster(ctx, domain.Machine, id) })
 }
-
-// TokenGenerations are the current generations of an InfraEnv, from memory; NotFound for unknown ones, Unavailable where they may come back. A token is refused
-// whose generation is another.
-func (s *core) TokenGenerations(ctx context.Context, id string) (domain.Generations, error) {
-	e, err := s.knownInfraEnv(ctx, id)
-	if domain.KindOf(err) == domain.NotFound && s.RestoreTime > 0 && (!s.loaded.Load() || s.engine.Clock.Now()-time.Duration(s.loadedAt.Load()) < s.RestoreTime) {
-		awaited := domain.Refuse(domain.Unavailable, "InfraEnvAwaited", "InfraEnv %s is not known yet: the service began a moment ago", id)
-		awaited.RetryAfter = restorePause
-		return domain.Generations{}, awaited
-	}
-	if err != nil {
-		return domain.Generations{}, err
-	}
-	return e.Generations, nil
-}
-
-// restorePause is how long machines wait for an InfraEnv that may come back.
-const restorePause = 5 * time.Second

@@ -312,3 +312,6 @@ func (s *Hosts) DeleteHost(ctx context.Context, by domain.Principal, key domain.
 	}
 	return err
 }
+
+// HostMinimums are what hosts need, by role.
+func (s *Hosts) HostMinimums() validate.Minimums { return s.Minimums }
