@@ -6,6 +6,7 @@ package podnetwork_test
 import (
 	"context"
 	"encoding/json"
+	"net/netip"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -45,6 +46,13 @@ func kubeconfig(t *testing.T, admin kubernetes.Interface) string {
 	return path
 }
 
+func node(name, address string, pods ...string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDRs: pods},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}},
+	}
+}
+
 func TestANodeFollowsTheNodesOfItsCluster(t *testing.T) {
 	netnstest.Need(t)
 	_, err := exec.LookPath("nft")
@@ -57,7 +65,6 @@ func TestANodeFollowsTheNodesOfItsCluster(t *testing.T) {
 	netnstest.IP(t, "address add 192.0.2.5/24 dev rack0")
 	nodes := admin.CoreV1().Nodes()
 	join := func(n *corev1.Node) {
-		n.CreationTimestamp = metav1.Time{}
 		_, err := nodes.Create(t.Context(), n, metav1.CreateOptions{})
 		require.NoError(t, err)
 		status, err := json.Marshal(map[string]any{"status": map[string]any{"addresses": n.Status.Addresses}})
@@ -65,8 +72,8 @@ func TestANodeFollowsTheNodesOfItsCluster(t *testing.T) {
 		_, err = nodes.Patch(t.Context(), n.Name, types.MergePatchType, status, metav1.PatchOptions{}, "status")
 		require.NoError(t, err)
 	}
-	join(node("self", 0, "192.0.2.5", "10.244.5.0/24"))
-	options := podnetwork.Options{Kubeconfig: kubeconfig(t, admin), Node: "self", PodCIDRs: cluster, Say: t.Logf}
+	join(node("self", "192.0.2.5", "10.244.5.0/24"))
+	options := podnetwork.Options{Kubeconfig: kubeconfig(t, admin), Node: "self", PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:1::/48")}, Say: t.Logf}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- podnetwork.Run(ctx, options) }()
@@ -74,9 +81,9 @@ func TestANodeFollowsTheNodesOfItsCluster(t *testing.T) {
 		t.Helper()
 		require.EventuallyWithT(t, func(c *assert.CollectT) { assert.ElementsMatch(c, want, routes(t)) }, time.Minute, 50*time.Millisecond)
 	}
-	join(node("one", 0, "192.0.2.1", "10.244.1.0/24"))
+	join(node("one", "192.0.2.1", "10.244.1.0/24"))
 	see("10.244.1.0/24 via 192.0.2.1 dev rack0")
-	join(node("two", 0, "192.0.2.2", "10.244.2.0/24"))
+	join(node("two", "192.0.2.2", "10.244.2.0/24"))
 	see("10.244.1.0/24 via 192.0.2.1 dev rack0", "10.244.2.0/24 via 192.0.2.2 dev rack0")
 	require.NoError(t, nodes.Delete(t.Context(), "one", metav1.DeleteOptions{}))
 	see("10.244.2.0/24 via 192.0.2.2 dev rack0")

@@ -1,6 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package podnetwork keeps the routes of a node to the pods of others, and masquerades what pods send out of the cluster.
 package podnetwork
 
 import (
@@ -23,6 +24,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/muster-io/muster/agent-service/internal/routeplan"
 )
 
 const (
@@ -75,7 +78,7 @@ func Run(ctx context.Context, o Options) error {
 		for _, object := range store.List() {
 			all = append(all, object.(*corev1.Node)) //nolint:forcetypeassert // the informer has no others
 		}
-		if err := Sync(Plan(all, o.Node, o.PodCIDRs), o.Say); err != nil {
+		if err := Sync(routeplan.Plan(all, o.Node, o.PodCIDRs), o.Say); err != nil {
 			o.Say("%v", err)
 		}
 		select {
@@ -106,7 +109,7 @@ func watcher(kubeconfig string) (cache.ListerWatcher, error) {
 	return cache.NewListWatchFromClient(client, "nodes", "", fields.Everything()), nil
 }
 
-// shrink keeps what Plan reads of a Node.
+// shrink keeps what routeplan.Plan reads of a Node.
 func shrink(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
@@ -119,13 +122,13 @@ func shrink(object any) (any, error) {
 
 // Sync makes the kernel's routes of this package those that are wanted; routes of others stay. What the kernel refuses, such as
 // a route by an address that is on no link, is in the error, and keeps no other route from being made.
-func Sync(wanted []Route, say func(format string, values ...any)) error {
+func Sync(wanted []routeplan.Route, say func(format string, values ...any)) error {
 	present, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: protocol}, netlink.RT_FILTER_PROTOCOL)
 	if err != nil {
 		return fmt.Errorf("reading routes: %w", err)
 	}
 	var errs []error
-	var kept []Route
+	var kept []routeplan.Route
 	for i := range present {
 		is := routeOf(present[i])
 		if slices.Contains(wanted, is) {
@@ -151,8 +154,8 @@ func Sync(wanted []Route, say func(format string, values ...any)) error {
 	return errors.Join(errs...)
 }
 
-func routeOf(r netlink.Route) Route {
-	var is Route
+func routeOf(r netlink.Route) routeplan.Route {
+	var is routeplan.Route
 	if r.Dst != nil {
 		address, _ := netip.AddrFromSlice(r.Dst.IP)
 		bits, _ := r.Dst.Mask.Size()

@@ -4,6 +4,7 @@
 package podnetwork_test
 
 import (
+	"net/netip"
 	"os/exec"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/muster-io/muster/apis/netnstest"
 
 	"github.com/muster-io/muster/agent-service/internal/podnetwork"
+	"github.com/muster-io/muster/agent-service/internal/routeplan"
 )
 
 func TestMain(m *testing.M) { netnstest.Main(m) }
@@ -30,6 +32,10 @@ func routes(t *testing.T) []string {
 	return list
 }
 
+func route(to, via string) routeplan.Route {
+	return routeplan.Route{To: netip.MustParsePrefix(to), Via: netip.MustParseAddr(via)}
+}
+
 func TestTheKernelHasTheRoutesThatAreWanted(t *testing.T) {
 	netnstest.Need(t)
 	netnstest.IP(t, "link add rack0 type bridge")
@@ -41,20 +47,20 @@ func TestTheKernelHasTheRoutesThatAreWanted(t *testing.T) {
 	var said []string
 	say := func(format string, _ ...any) { said = append(said, format) }
 
-	first := []podnetwork.Route{route("10.244.1.0/24", "192.0.2.1"), route("10.244.2.0/24", "192.0.2.2")}
+	first := []routeplan.Route{route("10.244.1.0/24", "192.0.2.1"), route("10.244.2.0/24", "192.0.2.2")}
 	require.NoError(t, podnetwork.Sync(first, say))
 	assert.ElementsMatch(t, []string{users, "10.244.1.0/24 via 192.0.2.1 dev rack0", "10.244.2.0/24 via 192.0.2.2 dev rack0"}, routes(t))
 	said = nil
 	require.NoError(t, podnetwork.Sync(first, say))
 	assert.Empty(t, said, "nothing changes")
 
-	err := podnetwork.Sync([]podnetwork.Route{route("10.244.3.0/24", "198.51.100.3"), route("10.244.2.0/24", "192.0.2.7")}, say)
+	err := podnetwork.Sync([]routeplan.Route{route("10.244.3.0/24", "198.51.100.3"), route("10.244.2.0/24", "192.0.2.7")}, say)
 	require.ErrorContains(t, err, "routing to pods in 10.244.3.0/24 by 198.51.100.3", "it is on no link")
 	assert.ElementsMatch(t, []string{users, "10.244.2.0/24 via 192.0.2.7 dev rack0"}, routes(t))
 
 	netnstest.IP(t, "link set rack0 down")
 	netnstest.IP(t, "link set rack0 up")
-	require.NoError(t, podnetwork.Sync([]podnetwork.Route{route("10.244.2.0/24", "192.0.2.7")}, say))
+	require.NoError(t, podnetwork.Sync([]routeplan.Route{route("10.244.2.0/24", "192.0.2.7")}, say))
 	assert.Equal(t, []string{"10.244.2.0/24 via 192.0.2.7 dev rack0"}, routes(t), "a link that was down has its routes again")
 	require.NoError(t, podnetwork.Sync(nil, say))
 	assert.Empty(t, routes(t))

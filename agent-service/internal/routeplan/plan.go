@@ -1,9 +1,8 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podnetwork keeps the routes of a node to the pods of others, by the addresses of their nodes, which share a link
-// with it, and masquerades what pods send out of the cluster.
-package podnetwork
+// Package routeplan says which routes a node has to the pods of others: by the addresses of their nodes, which share a link with it.
+package routeplan
 
 import (
 	"net/netip"
