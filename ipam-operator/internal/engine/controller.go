@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/muster-io/muster/apis/conflict"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/metrics"
@@ -151,7 +152,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		// The claim has changed; its event is on the way or was handled already.
 		r.Metrics.Conflict(metrics.ClaimChanged)
 		ctrl.LoggerFrom(ctx).V(1).Info("Claim changed while it was served")
-		return ctrl.Result{RequeueAfter: time.Duration(20+rand.IntN(80)) * time.Millisecond}, nil //nolint:gosec // jitter needs no secrecy
+		return ctrl.Result{RequeueAfter: conflict.Delay()}, nil
 	}
 	if errors.Is(err, errUndecided) {
 		return ctrl.Result{RequeueAfter: time.Second}, nil

@@ -9,8 +9,6 @@ package metal3data
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
+	"github.com/muster-io/muster/apis/conflict"
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
@@ -129,7 +128,7 @@ func (r *Reconciler) get(ctx context.Context, name types.NamespacedName) (*infra
 func outcome(ctx context.Context, err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		ctrl.LoggerFrom(ctx).V(1).Info("Data changed while it was served")
-		return ctrl.Result{RequeueAfter: time.Duration(20+rand.IntN(80)) * time.Millisecond}, nil //nolint:gosec // jitter needs no secrecy
+		return ctrl.Result{RequeueAfter: conflict.Delay()}, nil
 	}
 	return ctrl.Result{}, err
 }

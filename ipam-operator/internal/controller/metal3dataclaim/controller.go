@@ -11,8 +11,6 @@ package metal3dataclaim
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/muster-io/muster/apis/conflict"
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
@@ -95,7 +94,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if apierrors.IsConflict(err) {
 		// The claim has changed; its event is on the way or was handled already.
 		ctrl.LoggerFrom(ctx).V(1).Info("Claim changed while it was served")
-		return ctrl.Result{RequeueAfter: time.Duration(20+rand.IntN(80)) * time.Millisecond}, nil //nolint:gosec // jitter needs no secrecy
+		return ctrl.Result{RequeueAfter: conflict.Delay()}, nil
 	}
 	return ctrl.Result{}, err
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/muster-io/muster/apis/conflict"
 	"github.com/muster-io/muster/pool-operator/internal/claimplan"
 	"github.com/muster-io/muster/pool-operator/internal/membership"
 )
@@ -145,8 +145,7 @@ func outcome(ctx context.Context, decision claimplan.Decision, err error) (ctrl.
 	}
 	if isAgain(err) {
 		logf.FromContext(ctx).V(1).Info("begins again", "cause", err.Error())
-		again := 20*time.Millisecond + rand.N(80*time.Millisecond) //nolint:gosec // spreads competitors, hides nothing
-		return ctrl.Result{RequeueAfter: again}, nil
+		return ctrl.Result{RequeueAfter: conflict.Delay()}, nil
 	}
 	return ctrl.Result{}, err
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/muster-io/muster/agent-service/internal/controller/conflict"
+	"github.com/muster-io/muster/apis/conflict"
 )
 
 func TestALostRaceIsNoError(t *testing.T) {

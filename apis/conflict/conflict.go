@@ -14,11 +14,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Writers that compete for an object begin again after different delays of at least shortest and less than shortest + spread.
 const (
 	shortest = 20 * time.Millisecond
 	spread   = 80 * time.Millisecond
 )
+
+// Delay is when a pass that lost a race begins again: from 20 ms on and before 100 ms, so that those who compete do not meet again.
+func Delay() time.Duration {
+	return shortest + rand.N(spread) //nolint:gosec // spreads competitors, hides nothing
+}
 
 // Retried is a reconciler whose pass begins again soon where it ends with a conflict: a lost race is no error, and is logged as none.
 func Retried[Request comparable](r reconcile.TypedReconciler[Request]) reconcile.TypedReconciler[Request] {
@@ -28,6 +32,6 @@ func Retried[Request comparable](r reconcile.TypedReconciler[Request]) reconcile
 			return result, err
 		}
 		logf.FromContext(ctx).V(1).Info("lost an object to another writer and begins again", "cause", err.Error())
-		return reconcile.Result{RequeueAfter: shortest + rand.N(spread)}, nil //nolint:gosec // spreads competitors, hides nothing
+		return reconcile.Result{RequeueAfter: Delay()}, nil
 	})
 }
