@@ -33,7 +33,6 @@ var stillOver = []string{
 	"ipam-operator/internal/engine.Reconciler",
 	"pool-operator/internal/controller/clusterclaim.Reconciler",
 	"pool-operator/internal/controlplane.Plane",
-	"pool-operator/internal/poolplan.pass",
 }
 
 func TestNoPackageTypeOrInterfaceOutgrowsItsReader(t *testing.T) {

@@ -4,7 +4,6 @@
 package poolplan
 
 import (
-	"slices"
 	"unicode/utf8"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
@@ -50,88 +49,78 @@ func (m member) unclaimed() bool {
 	return false
 }
 
-// takeCensus sorts the clusters and gives each its state, operations included: what was decided counts as done.
-func (p *pass) takeCensus() {
-	named := poolview.Named(p.in.Claims)
-	doomed := poolview.PoolOf(p.pool).Doomed()
-	p.pending = p.countPending()
+// census gives the clusters of a pool their states.
+type census struct {
+	*timer
+	limits poolview.Limits
+}
+
+// takeCensus sorts the clusters and gives each its state, operations included: what was decided counts as done. It plans again when a cluster is due to be broken.
+func takeCensus(s Snapshot, t *timer) fleet {
+	c := census{timer: t, limits: poolview.LimitsOf(&s.Pool.Spec)}
+	f := fleet{version: Version(s.Pool.Spec)}
+	named := poolview.Named(s.Claims)
+	doomed := poolview.PoolOf(s.Pool).Doomed()
 	seen := map[string]bool{}
-	for _, c := range sorted(p.in.Clusters) {
-		seen[c.Namespace] = true
-		m := member{Cluster: c}
-		m.state, m.failure = p.stateOf(c, named[c.Namespace], doomed[poolview.DoomKey(c.Namespace, c.UID)])
-		p.members = append(p.members, m)
+	for _, cluster := range sorted(s.Clusters) {
+		seen[cluster.Namespace] = true
+		m := member{Cluster: cluster}
+		m.state, m.failure = c.stateOf(cluster, named[cluster.Namespace], doomed[poolview.DoomKey(cluster.Namespace, cluster.UID)])
+		f.add(m)
 	}
-	for _, op := range p.pool.Status.Operations {
-		if op.Kind == hivev1.OperationCreate && !seen[op.Namespace] {
-			p.members = append(p.members, p.unseen(op, named[op.Namespace]))
+	for _, op := range s.Pool.Status.Operations {
+		if op.Kind != hivev1.OperationCreate || seen[op.Namespace] {
+			continue
 		}
+		m := f.planned(t.now, op)
+		if named[op.Namespace] {
+			m.state = claimed
+		}
+		f.add(m)
 	}
+	return f
 }
 
-// unseen is the cluster that an operation creates and that is not in view.
-func (p *pass) unseen(op hivev1.ClusterPoolOperation, named bool) member {
-	m := member{planned: true, state: installing, Cluster: Cluster{
-		Namespace: op.Namespace, Name: op.Namespace, ClusterName: op.ClusterName, Version: p.version, Created: p.now, Power: power(op.Running),
-	}}
-	if named {
-		m.state = claimed
-	}
-	return m
-}
-
-func (p *pass) stateOf(c Cluster, named, doomed bool) (state, Failure) {
+func (c census) stateOf(cluster Cluster, named, doomed bool) (state, Failure) {
 	switch {
-	case c.Deleting:
+	case cluster.Deleting:
 		return deleting, Failure{}
-	case c.Marked:
+	case cluster.Marked:
 		if doomed {
 			return deleting, Failure{}
 		}
 		return released, Failure{}
-	case c.Claimed() || named:
+	case cluster.Claimed() || named:
 		return claimed, Failure{}
 	case doomed:
 		return deleting, Failure{}
 	}
-	failure, due := c.Broken(p.now, p.limits)
+	failure, due := cluster.Broken(c.now, c.limits)
 	if failure != nil {
 		return broken, *failure
 	}
 	if !due.IsZero() {
-		p.wakeAt(due)
+		c.wakeAt(due)
 	}
 	switch {
-	case !c.Installed:
+	case !cluster.Installed:
 		return installing, Failure{}
-	case c.Running():
+	case cluster.Running():
 		return ready, Failure{}
 	}
 	return standby, Failure{}
 }
 
 // countPending counts the claims that wait for a cluster, and plans again when the first of them leaves the queue.
-func (p *pass) countPending() int {
-	waiting := poolview.Waiting(p.now, p.in.Claims, p.in.Clusters)
+func countPending(s Snapshot, t *timer) int {
+	waiting := poolview.Waiting(t.now, s.Claims, s.Clusters)
 	for _, claim := range waiting {
 		if !claim.Expires.IsZero() {
-			p.wakeAt(claim.Expires)
+			t.wakeAt(claim.Expires)
 		}
 	}
 	return len(waiting)
 }
-
-func (p *pass) count(states ...state) int {
-	n := 0
-	for _, m := range p.members {
-		if slices.Contains(states, m.state) {
-			n++
-		}
-	}
-	return n
-}
-
-func (p *pass) countUnclaimed() int { return p.count(installing, standby, ready, broken) }
 
 // power is the power state of a cluster that runs or does not.
 func power(running bool) hivev1.PowerState {
@@ -151,6 +140,3 @@ func cut(s string, n int) string {
 	}
 	return s[:n]
 }
-
-// byAge orders members by age, oldest first, with a total order.
-func byAge(a, b member) int { return poolview.ByAge(a.Cluster, b.Cluster) }

@@ -18,17 +18,17 @@ import (
 const longestMessage = 4096
 
 // setConditions says in the status what is and is not as it should be.
-func (p *pass) setConditions(status *hivev1.ClusterPoolStatus) {
+func (r report) setConditions(status *hivev1.ClusterPoolStatus) {
 	for _, c := range []hivev1.Condition{
-		p.missingDependencies(),
-		p.capacityAvailable(),
-		p.allClustersCurrent(),
-		p.inventoryValid(),
-		p.deletionPossible(),
-		p.provisioningHealthy(),
-		p.ready(),
+		r.missingDependencies(),
+		r.capacityAvailable(),
+		r.allClustersCurrent(),
+		r.inventoryValid(),
+		r.deletionPossible(),
+		r.provisioningHealthy(),
+		r.ready(),
 	} {
-		hivev1.SetCondition(&status.Conditions, c, metav1.NewTime(p.now))
+		hivev1.SetCondition(&status.Conditions, c, metav1.NewTime(r.now))
 	}
 }
 
@@ -36,38 +36,33 @@ func condition(kind string, status corev1.ConditionStatus, reason, message strin
 	return hivev1.Condition{Type: kind, Status: status, Reason: reason, Message: cut(message, longestMessage)}
 }
 
-func (p *pass) missingDependencies() hivev1.Condition {
-	if len(p.in.Missing) > 0 {
-		return condition(hivev1.ClusterPoolMissingDependencies, corev1.ConditionTrue, hivev1.ReasonMissing, strings.Join(p.in.Missing, "; "))
+func (r report) missingDependencies() hivev1.Condition {
+	if len(r.in.Missing) > 0 {
+		return condition(hivev1.ClusterPoolMissingDependencies, corev1.ConditionTrue, hivev1.ReasonMissing, strings.Join(r.in.Missing, "; "))
 	}
 	return condition(hivev1.ClusterPoolMissingDependencies, corev1.ConditionFalse, hivev1.ReasonVerified, "Dependencies verified")
 }
 
-func (p *pass) capacityAvailable() hivev1.Condition {
+func (r report) capacityAvailable() hivev1.Condition {
 	kind := hivev1.ClusterPoolCapacityAvailable
 	switch {
-	case p.capacity() == 0:
+	case r.quota.capacity() == 0:
 		return condition(kind, corev1.ConditionFalse, hivev1.ReasonMaxCapacity,
-			fmt.Sprintf("Pool is at maximum capacity of %d waiting and claimed clusters.", *p.spec.MaxSize))
-	case p.unusable() != "":
-		return condition(kind, corev1.ConditionFalse, hivev1.ReasonInventoryExhausted, p.unusable())
-	case p.exhausted():
+			fmt.Sprintf("Pool is at maximum capacity of %d waiting and claimed clusters.", *r.spec.MaxSize))
+	case r.inventory.unusable() != "":
+		return condition(kind, corev1.ConditionFalse, hivev1.ReasonInventoryExhausted, r.inventory.unusable())
+	case r.inventory.exhausted():
 		return condition(kind, corev1.ConditionFalse, hivev1.ReasonInventoryExhausted,
-			fmt.Sprintf("All %d names of the inventory are taken; add names, or release claims.", len(p.listedNames())))
+			fmt.Sprintf("All %d names of the inventory are taken; add names, or release claims.", len(r.inventory.listed)))
 	}
 	return condition(kind, corev1.ConditionTrue, hivev1.ReasonAvailable, "There is capacity to add more clusters to the pool.")
 }
 
-// exhausted says that the inventory has no name left.
-func (p *pass) exhausted() bool {
-	return p.spec.Inventory != nil && p.names != nil && len(p.freeNames()) == 0
-}
-
-func (p *pass) allClustersCurrent() hivev1.Condition {
+func (r report) allClustersCurrent() hivev1.Condition {
 	var stale, unknown []string
-	for _, m := range p.members {
+	for _, m := range r.fleet.members {
 		switch {
-		case !m.unclaimed() || m.Version == p.version:
+		case !m.unclaimed() || m.Version == r.fleet.version:
 		case m.Version == "":
 			unknown = append(unknown, m.Name)
 		default:
@@ -88,35 +83,35 @@ func (p *pass) allClustersCurrent() hivev1.Condition {
 	return condition(kind, corev1.ConditionTrue, hivev1.ReasonClusterDeploymentsCurrent, "All unclaimed clusters are of the pool's present version")
 }
 
-func (p *pass) inventoryValid() hivev1.Condition {
-	if p.spec.Inventory == nil {
+func (r report) inventoryValid() hivev1.Condition {
+	if r.spec.Inventory == nil {
 		return condition(hivev1.ClusterPoolInventoryValid, corev1.ConditionUnknown, hivev1.ReasonInitialized, "The pool has no inventory")
 	}
-	if sentence := p.unusable(); sentence != "" {
+	if sentence := r.inventory.unusable(); sentence != "" {
 		return condition(hivev1.ClusterPoolInventoryValid, corev1.ConditionFalse, hivev1.ReasonInvalid, sentence)
 	}
-	refused := p.refusedNames()
-	if n := p.nameless(); n > 0 && len(refused) == 0 {
+	refused := r.inventory.refusedNames()
+	if n := r.inventory.nameless(); n > 0 && len(refused) == 0 {
 		return condition(hivev1.ClusterPoolInventoryValid, corev1.ConditionFalse, hivev1.ReasonInvalid,
 			fmt.Sprintf("Entries of the inventory without a name are not used: %d; write their names, or remove them", n))
 	}
 	if len(refused) > 0 {
 		message := "The API server refused the last clusters of these names, which are tried again after all others: " + strings.Join(refused, ", ")
-		if p.health.LastFailureReason == string(WhyCreationRefused) {
-			message += "; it said: " + p.health.LastFailureMessage
+		if r.health.LastFailureReason == string(WhyCreationRefused) {
+			message += "; it said: " + r.health.LastFailureMessage
 		}
 		return condition(hivev1.ClusterPoolInventoryValid, corev1.ConditionFalse, hivev1.ReasonInvalid, message)
 	}
 	return condition(hivev1.ClusterPoolInventoryValid, corev1.ConditionTrue, hivev1.ReasonValid, "All entries of the inventory can be used")
 }
 
-func (p *pass) deletionPossible() hivev1.Condition {
+func (r report) deletionPossible() hivev1.Condition {
 	kind := hivev1.ClusterPoolDeletionPossible
-	if !p.deleting() {
+	if !r.deleting() {
 		return condition(kind, corev1.ConditionUnknown, hivev1.ReasonInitialized, "The pool is not being deleted")
 	}
 	var names []string
-	for _, m := range p.members {
+	for _, m := range r.fleet.members {
 		names = append(names, m.Name)
 	}
 	if len(names) == 0 {
@@ -127,9 +122,9 @@ func (p *pass) deletionPossible() hivev1.Condition {
 		"These clusters have to go first, and claimed ones have to be released: "+strings.Join(names, ", "))
 }
 
-func (p *pass) provisioningHealthy() hivev1.Condition {
+func (r report) provisioningHealthy() hivev1.Condition {
 	kind := hivev1.ClusterPoolProvisioningHealthy
-	n := p.health.ConsecutiveFailures
+	n := r.health.ConsecutiveFailures
 	if n == 0 {
 		return condition(kind, corev1.ConditionTrue, hivev1.ReasonHealthy, "No cluster broke since one was last installed")
 	}
@@ -138,60 +133,58 @@ func (p *pass) provisioningHealthy() hivev1.Condition {
 		reason = hivev1.ReasonCircuitBreakerOpen
 	}
 	return condition(kind, corev1.ConditionFalse, reason, fmt.Sprintf("%d clusters in a row broke, the last, %s, for the reason %s; status.provisioning says when the next is tried",
-		n, p.health.LastFailureCluster, p.health.LastFailureReason))
+		n, r.health.LastFailureCluster, r.health.LastFailureReason))
 }
 
-func (p *pass) ready() hivev1.Condition {
-	reason, obstacle := p.obstacle()
-	installed := p.count(standby, ready)
+func (r report) ready() hivev1.Condition {
+	reason, obstacle := r.obstacle()
+	installed := r.fleet.count(standby, ready)
 	status := corev1.ConditionFalse
 	if reason == hivev1.ReasonPoolFilled {
 		status = corev1.ConditionTrue
 	}
-	sentences := append([]string{fmt.Sprintf("%d of %d clusters are installed", installed, p.target()), obstacle}, p.notes()...)
+	sentences := append([]string{fmt.Sprintf("%d of %d clusters are installed", installed, r.quota.target()), obstacle}, r.notes()...)
 	sentences = slices.DeleteFunc(sentences, func(s string) bool { return s == "" })
 	return condition(hivev1.ClusterPoolReady, status, reason, strings.Join(sentences, "; "))
 }
 
 // obstacle says why the pool does not have what its spec asks for.
-func (p *pass) obstacle() (reason, sentence string) {
-	lacking := p.target() - p.countUnclaimed()
-	surplus := -lacking - p.surging()
+func (r report) obstacle() (reason, sentence string) {
+	lacking := r.quota.target() - r.fleet.countUnclaimed()
+	surplus := -lacking - r.quota.surging()
 	switch {
-	case p.deleting():
+	case r.deleting():
 		return hivev1.ReasonPoolDeleting, "the pool is being deleted"
 	case lacking > 0:
-		return p.obstacleToCreation(lacking)
-	case surplus > 0 && p.frozen():
+		return r.obstacleToCreation(lacking)
+	case surplus > 0 && r.quota.frozen():
 		return hivev1.ReasonPoolFrozen, "maxConcurrent is 0, so that none is deleted"
-	case surplus > 0 && surplus <= p.countKept():
+	case surplus > 0 && surplus <= r.countKept():
 		return hivev1.ReasonPoolProtected, fmt.Sprintf("%d too many are protected from deletion", surplus)
 	case surplus > 0:
 		return hivev1.ReasonPoolScalingDown, fmt.Sprintf("%d too many are being deleted", surplus)
-	case p.count(installing, broken) > 0:
-		return hivev1.ReasonPoolFilling, fmt.Sprintf("%d are installing, %d are broken", p.count(installing), p.count(broken))
+	case r.fleet.count(installing, broken) > 0:
+		return hivev1.ReasonPoolFilling, fmt.Sprintf("%d are installing, %d are broken", r.fleet.count(installing), r.fleet.count(broken))
 	}
 	return hivev1.ReasonPoolFilled, ""
 }
 
-func (p *pass) obstacleToCreation(lacking int) (reason, sentence string) {
+func (r report) obstacleToCreation(lacking int) (reason, sentence string) {
 	switch {
-	case len(p.in.Missing) > 0:
+	case len(r.in.Missing) > 0:
 		return hivev1.ReasonMissing, "none is created before the missing dependencies are there"
-	case p.frozen():
+	case r.quota.frozen():
 		return hivev1.ReasonPoolFrozen, "maxConcurrent is 0, so that none is created"
-	case p.capacity() == 0:
+	case r.quota.capacity() == 0:
 		return hivev1.ReasonMaxCapacity, "the pool has maxSize clusters, claimed ones included"
-	case p.unusable() != "":
-		return hivev1.ReasonInvalid, p.unusable()
-	case p.exhausted():
+	case r.inventory.unusable() != "":
+		return hivev1.ReasonInvalid, r.inventory.unusable()
+	case r.inventory.exhausted():
 		return hivev1.ReasonInventoryExhausted, "every name of the inventory is taken"
-	case p.breaker() != hivev1.CircuitBreakerClosed:
+	case r.health.breaker() != hivev1.CircuitBreakerClosed:
 		return hivev1.ReasonCircuitBreakerOpen, "so many broke in a row that one at a time is tried"
-	case p.health.ConsecutiveFailures > 0 && p.allowedByFailures() == 0:
+	case r.health.ConsecutiveFailures > 0 && r.health.allows(r.fleet.count(installing)) == 0:
 		return hivev1.ReasonBackingOff, "the next is created when status.provisioning.nextAttemptTime is reached"
 	}
 	return hivev1.ReasonPoolFilling, fmt.Sprintf("%d more are to be created", lacking)
 }
-
-func (p *pass) frozen() bool { return p.spec.MaxConcurrent != nil && *p.spec.MaxConcurrent == 0 }

@@ -4,19 +4,18 @@
 package poolplan
 
 import (
-	"math"
 	"slices"
 	"strings"
 )
 
 // addClusters records the creations that are missing, as far as budget, capacity, names and failures allow.
 func (p *pass) addClusters() {
-	lacking := p.target() - p.countUnclaimed()
+	lacking := p.quota.target() - p.fleet.countUnclaimed()
 	if len(p.in.Missing) > 0 || lacking <= 0 {
 		return
 	}
-	p.refusedByBudget = p.refusedByBudget || p.budget() < lacking
-	p.create(min(lacking, p.budget(), p.capacity(), p.slice(), p.allowedByFailures()), WhyBelowTarget)
+	p.refusedByBudget = p.refusedByBudget || p.quota.budget() < lacking
+	p.create(min(lacking, p.quota.budget(), p.quota.capacity(), p.ticket.slice(), p.health.allows(p.fleet.count(installing))), WhyBelowTarget)
 }
 
 // create records n creations, or as many as there are names.
@@ -27,7 +26,7 @@ func (p *pass) create(n int, why Why) {
 		if !ok {
 			return
 		}
-		p.recordCreation(name, clusterName, p.countCurrentRunnable() < p.runningTarget(), why)
+		p.recordCreation(name, clusterName, p.fleet.countCurrentRunnable() < p.quota.runningTarget(), why)
 	}
 }
 
@@ -38,31 +37,11 @@ func (p *pass) sortSlugs(n int) {
 	slices.Sort(p.slugs[:min(n, len(p.slugs))])
 }
 
-// capacity is how many clusters may be added before the pool has maxSize, claimed and deleting ones included.
-func (p *pass) capacity() int {
-	if p.spec.MaxSize == nil {
-		return math.MaxInt
-	}
-	return max(0, int(*p.spec.MaxSize)-len(p.members))
-}
-
-// attainable is how many unclaimed clusters there can be: the target, unless maxSize or the inventory allow fewer.
-func (p *pass) attainable() int {
-	room := p.capacity()
-	if p.spec.Inventory != nil {
-		room = min(room, len(p.freeNames()))
-	}
-	if room > p.target() {
-		return p.target()
-	}
-	return min(p.target(), p.countUnclaimed()+room)
-}
-
 // nextName makes the name of a new cluster, which is that of its namespace too, and its short name.
 func (p *pass) nextName() (namespace, clusterName string, ok bool) {
 	prefix := p.pool.Name
 	if p.spec.Inventory != nil {
-		free := p.freeNames()
+		free := p.inventory.free()
 		if len(free) == 0 {
 			return "", "", false
 		}
@@ -77,7 +56,7 @@ func (p *pass) nextName() (namespace, clusterName string, ok bool) {
 		if p.spec.Inventory == nil {
 			return namespace, namespace, true
 		}
-		p.names[prefix] = namespace
+		p.inventory.usage[prefix] = namespace
 		return namespace, prefix, true
 	}
 	return "", "", false
@@ -90,20 +69,5 @@ func withSlug(prefix, slug string) string {
 }
 
 func (p *pass) nameInUse(namespace string) bool {
-	for _, m := range p.members {
-		if m.Namespace == namespace {
-			return true
-		}
-	}
-	for _, n := range p.in.Namespaces {
-		if n.Name == namespace {
-			return true
-		}
-	}
-	for _, op := range p.ops {
-		if op.Namespace == namespace {
-			return true
-		}
-	}
-	return false
+	return p.fleet.has(namespace) || p.ticket.has(namespace) || slices.ContainsFunc(p.in.Namespaces, func(n Namespace) bool { return n.Name == namespace })
 }

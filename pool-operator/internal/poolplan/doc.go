@@ -9,4 +9,8 @@
 //
 // Creations and deletions are recorded in the pool's status before they are carried out (Decision.Status, the ticket). The caller writes the status with the
 // resourceVersion that it read as precondition, and carries out the actions only when that write succeeded.
+//
+// A pass (plan.go) applies its rules in order: operations.go settles what earlier passes recorded, create.go, remove.go and rollout.go record creations and deletions, power.go lets
+// clusters run. The rules ask the fleet (what there is), the quota (what the spec asks for and allows), the inventory (names) and the health (failures), and write a ticket. The report
+// says in the status what came of it.
 package poolplan

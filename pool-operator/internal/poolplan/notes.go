@@ -20,14 +20,14 @@ const slowInstallation = time.Hour
 const mostNamed = 5
 
 // notes name what the pool waits for, one sentence each.
-func (p *pass) notes() []string {
-	return slices.Concat(p.noteKept(), p.noteBudget(), p.noteSlow(), p.noteRestored(), p.noteUnreadable())
+func (r report) notes() []string {
+	return slices.Concat(r.noteKept(), r.noteBudget(), r.noteSlow(), r.noteRestored(), r.noteUnreadable())
 }
 
 // countKept counts the unclaimed clusters that should be deleted and are protected from it.
-func (p *pass) countKept() int {
+func (r report) countKept() int {
 	n := 0
-	for _, m := range p.distinctKept() {
+	for _, m := range r.distinctKept() {
 		if m.unclaimed() {
 			n++
 		}
@@ -36,9 +36,9 @@ func (p *pass) countKept() int {
 }
 
 // distinctKept are the clusters that should be deleted and may not be, each once.
-func (p *pass) distinctKept() []member {
+func (r report) distinctKept() []member {
 	var out []member
-	for _, m := range p.kept {
+	for _, m := range r.kept {
 		if !slices.ContainsFunc(out, func(o member) bool { return o.Namespace == m.Namespace }) {
 			out = append(out, m)
 		}
@@ -46,9 +46,9 @@ func (p *pass) distinctKept() []member {
 	return out
 }
 
-func (p *pass) noteKept() []string {
+func (r report) noteKept() []string {
 	protected, paused := []string{}, []string{}
-	for _, m := range p.distinctKept() {
+	for _, m := range r.distinctKept() {
 		if m.Protected {
 			protected = append(protected, m.Name)
 		} else {
@@ -68,12 +68,12 @@ func (p *pass) noteKept() []string {
 }
 
 // noteBudget names what uses up maxConcurrent while something else has to wait for it.
-func (p *pass) noteBudget() []string {
-	if !p.refusedByBudget || p.budget() > 0 || p.frozen() {
+func (r report) noteBudget() []string {
+	if !r.refusedByBudget || r.quota.budget() > 0 || r.quota.frozen() {
 		return nil
 	}
 	var busy []string
-	for _, m := range p.members {
+	for _, m := range r.fleet.members {
 		switch m.state {
 		case installing:
 			busy = append(busy, m.Name+" (installing)")
@@ -82,18 +82,18 @@ func (p *pass) noteBudget() []string {
 		case standby, ready, broken, claimed, released:
 		}
 	}
-	return []string{fmt.Sprintf("maxConcurrent of %d is used up by %s", *p.spec.MaxConcurrent, list(busy))}
+	return []string{fmt.Sprintf("maxConcurrent of %d is used up by %s", *r.spec.MaxConcurrent, list(busy))}
 }
 
 // noteSlow names clusters whose installation takes unusually long and has no time-out.
-func (p *pass) noteSlow() []string {
+func (r report) noteSlow() []string {
 	var slow []string
-	for _, m := range p.members {
-		if m.state != installing || m.planned || p.limits.Install > 0 {
+	for _, m := range r.fleet.members {
+		if m.state != installing || m.planned || poolview.LimitsOf(&r.spec).Install > 0 {
 			continue
 		}
-		if due := m.InstallingSince().Add(slowInstallation); p.now.Before(due) {
-			p.wakeAt(due)
+		if due := m.InstallingSince().Add(slowInstallation); r.now.Before(due) {
+			r.wakeAt(due)
 			continue
 		}
 		slow = append(slow, m.Name)
@@ -105,13 +105,13 @@ func (p *pass) noteSlow() []string {
 }
 
 // noteRestored names clusters that wait for the claim that they had before they were restored from a backup.
-func (p *pass) noteRestored() []string {
+func (r report) noteRestored() []string {
 	claims := map[string]bool{}
-	for _, c := range p.in.Claims {
+	for _, c := range r.in.Claims {
 		claims[c.Name] = true
 	}
 	var waiting []string
-	for _, m := range p.members {
+	for _, m := range r.fleet.members {
 		if m.Restored && m.Claimed() && !m.Deleting && !claims[m.ClaimName] {
 			waiting = append(waiting, fmt.Sprintf("%s (claim %s)", m.Name, m.ClaimName))
 		}
@@ -124,9 +124,9 @@ func (p *pass) noteRestored() []string {
 }
 
 // noteUnreadable reports annotations whose value is no boolean.
-func (p *pass) noteUnreadable() []string {
-	out := slices.Clone(poolview.Unreadable(p.pool.Annotations))
-	for _, m := range p.members {
+func (r report) noteUnreadable() []string {
+	out := slices.Clone(poolview.Unreadable(r.pool.Annotations))
+	for _, m := range r.fleet.members {
 		if m.Unreadable != "" && len(out) < mostNamed {
 			out = append(out, m.Name+": "+strings.ReplaceAll(m.Unreadable, "\n", "; "))
 		}

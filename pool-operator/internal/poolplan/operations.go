@@ -3,19 +3,13 @@
 
 package poolplan
 
-import (
-	"slices"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	hivev1 "github.com/muster-io/muster/apis/hive/v1"
-)
+import hivev1 "github.com/muster-io/muster/apis/hive/v1"
 
 // settleOperations keeps the operations whose effect is not in view yet, and repeats them. An operation leaves the list only in a view that shows its effect, and a replica that
 // plans later has a view at least as new, so it does not decide the operation again.
 func (p *pass) settleOperations() {
 	at := map[string]int{}
-	for i, m := range p.members {
+	for i, m := range p.fleet.members {
 		if !m.planned {
 			at[m.Namespace] = i
 		}
@@ -24,7 +18,7 @@ func (p *pass) settleOperations() {
 		i, visible := at[op.Namespace]
 		var seen *member
 		if visible {
-			seen = &p.members[i]
+			seen = &p.fleet.members[i]
 		}
 		switch {
 		case op.Kind == hivev1.OperationCreate:
@@ -45,9 +39,9 @@ func (p *pass) settleCreation(op hivev1.ClusterPoolOperation, seen *member) {
 		p.withdraw(op, refusal)
 		return
 	}
-	p.ops = append(p.ops, op)
-	p.act(CreateCluster{
-		Namespace: op.Namespace, ClusterName: op.ClusterName, Power: power(op.Running), Version: p.version, Replay: true, Why: WhyRecorded,
+	p.ticket.keep(op)
+	p.ticket.act(CreateCluster{
+		Namespace: op.Namespace, ClusterName: op.ClusterName, Power: power(op.Running), Version: p.fleet.version, Replay: true, Why: WhyRecorded,
 	})
 }
 
@@ -57,23 +51,22 @@ func (p *pass) settleDeletion(op hivev1.ClusterPoolOperation, seen *member) {
 	if seen == nil || seen.UID != op.UID || seen.Deleting || seen.state == claimed && recorded {
 		return
 	}
-	p.ops = append(p.ops, op)
+	p.ticket.keep(op)
 	if seen.state == claimed {
-		p.contested++
+		p.quota.contested++
 		return
 	}
-	p.act(DeleteCluster{
+	p.ticket.act(DeleteCluster{
 		Namespace: seen.Namespace, Name: seen.Name, UID: seen.UID, ResourceVersion: seen.ResourceVersion, Replay: true, Why: WhyRecorded,
 	})
 }
 
 // withdraw turns a creation that the API server refuses into its opposite, so that it neither blocks the pool nor happens later.
 func (p *pass) withdraw(op hivev1.ClusterPoolOperation, refusal string) {
-	p.ops = append(p.ops, hivev1.ClusterPoolOperation{
-		Namespace: op.Namespace, Kind: hivev1.OperationDelete, ClusterName: op.ClusterName, Why: string(WhyCreationRefused), RecordedAt: metav1.NewTime(p.now),
+	p.ticket.record(p.now, hivev1.ClusterPoolOperation{
+		Namespace: op.Namespace, Kind: hivev1.OperationDelete, ClusterName: op.ClusterName, Why: string(WhyCreationRefused),
 	})
-	p.recorded++
-	p.fail(op.Namespace, op.RecordedAt.Time, Failure{Reason: string(WhyCreationRefused), Message: refusal, At: p.now})
+	p.health.fail(op.Namespace, op.RecordedAt.Time, Failure{Reason: string(WhyCreationRefused), Message: refusal, At: p.now})
 	p.wakeAt(p.now.Add(WithdrawalTime))
 }
 
@@ -82,44 +75,36 @@ func (p *pass) settleWithdrawal(op hivev1.ClusterPoolOperation, seen *member) {
 	if seen != nil || p.in.Absent[op.Namespace] {
 		return
 	}
-	p.ops = append(p.ops, op)
+	p.ticket.keep(op)
 	due := op.RecordedAt.Add(WithdrawalTime)
 	if p.now.Before(due) {
 		p.wakeAt(due)
 		return
 	}
-	p.act(WithdrawCluster{Namespace: op.Namespace, Why: WhyCreationRefused})
+	p.ticket.act(WithdrawCluster{Namespace: op.Namespace, Why: WhyCreationRefused})
 }
 
 // recordCreation puts a creation into the ticket.
 func (p *pass) recordCreation(namespace, clusterName string, running bool, why Why) {
-	p.record(hivev1.ClusterPoolOperation{
-		Namespace: namespace, Kind: hivev1.OperationCreate, ClusterName: clusterName, Running: running, Why: string(why),
-	})
-	p.act(CreateCluster{Namespace: namespace, ClusterName: clusterName, Power: power(running), Version: p.version, Why: why})
-	p.members = append(p.members, p.unseen(p.ops[len(p.ops)-1], false))
+	op := hivev1.ClusterPoolOperation{Namespace: namespace, Kind: hivev1.OperationCreate, ClusterName: clusterName, Running: running, Why: string(why)}
+	p.ticket.record(p.now, op)
+	p.ticket.act(CreateCluster{Namespace: namespace, ClusterName: clusterName, Power: power(running), Version: p.fleet.version, Why: why})
+	p.fleet.add(p.fleet.planned(p.now, op))
 }
 
 // recordDeletion puts the deletion of the member into the ticket.
 func (p *pass) recordDeletion(i int, why Why) {
-	m := &p.members[i]
-	p.record(hivev1.ClusterPoolOperation{Namespace: m.Namespace, Kind: hivev1.OperationDelete, UID: m.UID, Why: string(why)})
-	p.act(DeleteCluster{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Why: why})
+	m := &p.fleet.members[i]
+	p.ticket.record(p.now, hivev1.ClusterPoolOperation{Namespace: m.Namespace, Kind: hivev1.OperationDelete, UID: m.UID, Why: string(why)})
+	p.ticket.act(DeleteCluster{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Why: why})
 	if why == WhyBroken && !m.failure.AfterInstallation {
-		p.fail(m.Namespace, m.Created, m.failure)
+		p.health.fail(m.Namespace, m.Created, m.failure)
 	}
 	m.state = deleting
 }
 
-func (p *pass) record(op hivev1.ClusterPoolOperation) {
-	op.RecordedAt = metav1.NewTime(p.now)
-	p.ops = append(p.ops, op)
-	p.recorded++
-}
-
 // deletable says whether the member's deletion can be recorded now.
 func (p *pass) deletable(i int) bool {
-	m := p.members[i]
-	return !m.planned && !m.Kept() && m.state != deleting && p.slice() > 0 && p.budget() > 0 &&
-		!slices.ContainsFunc(p.ops, func(op hivev1.ClusterPoolOperation) bool { return op.Namespace == m.Namespace })
+	m := p.fleet.members[i]
+	return !m.planned && !m.Kept() && m.state != deleting && p.ticket.slice() > 0 && p.quota.budget() > 0 && !p.ticket.has(m.Namespace)
 }

@@ -4,7 +4,6 @@
 package poolplan
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -25,19 +24,19 @@ func Plan(now time.Time, s Snapshot) Decision {
 	case p.deleting():
 		p.emptyPool()
 	case !p.held():
-		p.act(HoldPool{Why: WhyPoolCreated})
+		p.ticket.act(HoldPool{Why: WhyPoolCreated})
 	default:
 		p.keepPool()
 	}
-	return p.decision()
+	return report{p}.decision()
 }
 
 // keepPool brings the pool to what its spec asks for. The order is the one in which the budget is spent.
 func (p *pass) keepPool() {
 	p.settleOperations()
-	p.syncNames()
-	p.learnFromOutcomes()
-	p.learnFromChanges()
+	p.inventory.sync(p.fleet.members)
+	p.health.learnFromOutcomes(p.fleet.members)
+	p.health.learnFromChanges(p.in)
 	p.deleteReleased()
 	p.addClusters()
 	p.deleteBroken()
@@ -51,49 +50,42 @@ func (p *pass) keepPool() {
 // emptyPool deletes unclaimed clusters, and removes the pool's finalizer when nothing is left. Claimed clusters keep it until they are released.
 func (p *pass) emptyPool() {
 	p.settleOperations()
-	p.syncNames()
+	p.inventory.sync(p.fleet.members)
 	p.deleteReleased()
 	p.deleteUnclaimed()
 	p.reapNamespaces()
-	if p.held() && len(p.members) == 0 && len(p.ops) == 0 && p.namespacesGone() {
-		p.act(ReleasePool{Why: WhyPoolDeleted})
+	if p.held() && len(p.fleet.members) == 0 && len(p.ticket.ops) == 0 && p.namespacesGone() {
+		p.ticket.act(ReleasePool{Why: WhyPoolDeleted})
 	}
 }
 
-// pass is one planning in progress.
+// pass is one planning in progress: what the pool has, how much its spec allows, and what was decided so far. Its methods are the rules that decide.
 type pass struct {
-	now  time.Time
+	timer
 	in   Snapshot
 	pool *hivev1.ClusterPool
 	spec hivev1.ClusterPoolSpec
 
-	version string
-	limits  poolview.Limits
-	members []member
-	pending int
+	fleet     fleet
+	inventory inventory
+	health    health
+	quota     quota
+	ticket    ticket
 
-	ops      []hivev1.ClusterPoolOperation
-	recorded int
-	// contested is how many clusters are named by claims and may be deleted nevertheless.
-	contested int
 	// kept are clusters that should be deleted and may not be.
 	kept []member
 	// refusedByBudget says that maxConcurrent keeps something from being done.
 	refusedByBudget bool
-
-	slugs   []string
-	names   map[string]string
-	health  hivev1.ClusterPoolProvisioning
-	actions []Action
-	wake    time.Time
+	// slugs are those that no name is made of yet.
+	slugs []string
 }
 
 func newPass(now time.Time, s Snapshot) *pass {
-	p := &pass{now: now, in: s, pool: s.Pool, spec: s.Pool.Spec, version: Version(s.Pool.Spec), limits: poolview.LimitsOf(&s.Pool.Spec), slugs: s.Slugs}
-	if s.Pool.Status.Provisioning != nil {
-		p.health = *s.Pool.Status.Provisioning.DeepCopy()
-	}
-	p.takeCensus()
+	p := &pass{timer: timer{now: now}, in: s, pool: s.Pool, spec: s.Pool.Spec, slugs: s.Slugs}
+	p.health = healthOf(s.Pool, &p.timer)
+	p.inventory = inventoryOf(s.Pool, &p.ticket, &p.health)
+	p.fleet = takeCensus(s, &p.timer)
+	p.quota = quota{spec: &p.spec, fleet: &p.fleet, inventory: &p.inventory, pending: countPending(s, &p.timer)}
 	return p
 }
 
@@ -105,29 +97,4 @@ func (p *pass) deleting() bool { return !p.pool.DeletionTimestamp.IsZero() }
 
 func (p *pass) held() bool {
 	return slices.Contains(p.pool.Finalizers, hivev1.FinalizerClusterPool)
-}
-
-func (p *pass) act(a Action) { p.actions = append(p.actions, a) }
-
-// wakeAt asks for another pass at t, or earlier.
-func (p *pass) wakeAt(t time.Time) {
-	if p.wake.IsZero() || t.Before(p.wake) {
-		p.wake = t
-	}
-}
-
-// target is how many unclaimed clusters there should be: size, and one for each claim that waits.
-func (p *pass) target() int { return int(p.spec.Size) + p.pending }
-
-// budget is how many more clusters may be installing or deleting.
-func (p *pass) budget() int {
-	if p.spec.MaxConcurrent == nil {
-		return math.MaxInt
-	}
-	return max(0, int(*p.spec.MaxConcurrent)-p.count(installing)-p.count(deleting)-p.contested)
-}
-
-// slice is how many more operations this pass may record.
-func (p *pass) slice() int {
-	return max(0, min(SliceOfPass-p.recorded, MaxOperations-len(p.ops)))
 }

@@ -4,8 +4,6 @@
 package poolplan
 
 import (
-	"cmp"
-	"slices"
 	"strings"
 )
 
@@ -17,8 +15,8 @@ func (p *pass) deleteBroken() { p.deleteAll(broken, WhyBroken) }
 
 // deleteUnclaimed deletes unclaimed clusters, because the pool is being deleted.
 func (p *pass) deleteUnclaimed() {
-	for i := range p.members {
-		if !p.members[i].unclaimed() {
+	for i := range p.fleet.members {
+		if !p.fleet.members[i].unclaimed() {
 			continue
 		}
 		p.deleteMember(i, WhyPoolDeleted)
@@ -26,8 +24,8 @@ func (p *pass) deleteUnclaimed() {
 }
 
 func (p *pass) deleteAll(s state, why Why) {
-	for i := range p.members {
-		if p.members[i].state != s {
+	for i := range p.fleet.members {
+		if p.fleet.members[i].state != s {
 			continue
 		}
 		p.deleteMember(i, why)
@@ -37,11 +35,11 @@ func (p *pass) deleteAll(s state, why Why) {
 // deleteMember records the deletion of the member if that is possible now, and otherwise what stands in its way.
 func (p *pass) deleteMember(i int, why Why) bool {
 	switch {
-	case p.members[i].Kept():
-		p.kept = append(p.kept, p.members[i])
+	case p.fleet.members[i].Kept():
+		p.kept = append(p.kept, p.fleet.members[i])
 		return false
 	case !p.deletable(i):
-		p.refusedByBudget = p.refusedByBudget || p.budget() == 0
+		p.refusedByBudget = p.refusedByBudget || p.quota.budget() == 0
 		return false
 	}
 	p.recordDeletion(i, why)
@@ -50,20 +48,17 @@ func (p *pass) deleteMember(i int, why Why) bool {
 
 // deleteRemovedEntries deletes unclaimed clusters whose name was removed from the inventory.
 func (p *pass) deleteRemovedEntries() {
-	listed := p.listedNames()
-	for i := range p.members {
-		if !p.members[i].unclaimed() || !p.entryRemoved(p.members[i], listed) {
-			continue
+	for i, m := range p.fleet.members {
+		if m.unclaimed() && p.inventory.removed(m, p.fleet.version) {
+			p.deleteMember(i, WhyEntryRemoved)
 		}
-		p.deleteMember(i, WhyEntryRemoved)
 	}
 }
 
-// deleteSurplus deletes clusters beyond the target: broken ones first, then the newest that installs, then the oldest on standby, then the oldest that is ready; of these, stale ones first.
-// The successor of a stale cluster may exist beside it for a while.
+// deleteSurplus deletes clusters beyond the target. The successor of a stale cluster may exist beside it for a while.
 func (p *pass) deleteSurplus() {
-	surplus := p.countUnclaimed() - p.target() - p.surging()
-	for _, i := range p.surplusOrder() {
+	surplus := p.fleet.countUnclaimed() - p.quota.target() - p.quota.surging()
+	for _, i := range p.fleet.surplusOrder() {
 		if surplus <= 0 {
 			return
 		}
@@ -73,45 +68,13 @@ func (p *pass) deleteSurplus() {
 	}
 }
 
-func (p *pass) surplusOrder() []int {
-	rank := map[state]int{broken: 0, installing: 1, standby: 2, ready: 3}
-	var order []int
-	for i, m := range p.members {
-		if m.unclaimed() && !m.planned {
-			order = append(order, i)
-		}
-	}
-	slices.SortStableFunc(order, func(i, j int) int {
-		a, b := p.members[i], p.members[j]
-		if byRank := cmp.Compare(rank[a.state], rank[b.state]); byRank != 0 {
-			return byRank
-		}
-		if a.state == installing {
-			return byAge(b, a)
-		}
-		return cmp.Or(boolsFirst(p.stale(a), p.stale(b)), byAge(a, b))
-	})
-	return order
-}
-
-// boolsFirst orders what holds before what does not.
-func boolsFirst(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return -1
-	}
-	return 1
-}
-
 // reapNamespaces deletes namespaces whose cluster is gone. It needs no ticket: no operation creates a cluster of that name any more, so deleting twice is deleting once.
 func (p *pass) reapNamespaces() {
 	busy := map[string]bool{}
-	for _, op := range p.ops {
+	for _, op := range p.ticket.ops {
 		busy[op.Namespace] = true
 	}
-	for _, m := range p.members {
+	for _, m := range p.fleet.members {
 		busy[m.Namespace] = true
 	}
 	n := 0
@@ -119,7 +82,7 @@ func (p *pass) reapNamespaces() {
 		if ns.Deleting || ns.Occupied || busy[ns.Name] || !generated(ns.Name) || n >= SliceOfPass {
 			continue
 		}
-		p.act(DeleteNamespace{Name: ns.Name, UID: ns.UID, Why: WhyNamespaceEmpty})
+		p.ticket.act(DeleteNamespace{Name: ns.Name, UID: ns.UID, Why: WhyNamespaceEmpty})
 		n++
 	}
 }

@@ -13,52 +13,44 @@ import (
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 )
 
+// report is what the status says after a pass, and what the pool waits for. It reads the pass and decides nothing.
+type report struct{ *pass }
+
 // decision puts together what the pass found.
-func (p *pass) decision() Decision {
-	d := Decision{Actions: p.actions, Status: p.status()}
-	if len(p.ops) > 0 {
-		p.wakeAt(p.now.Add(lookAgain))
+func (r report) decision() Decision {
+	d := Decision{Actions: r.ticket.actions, Status: r.status()}
+	if len(r.ticket.ops) > 0 {
+		r.wakeAt(r.now.Add(lookAgain))
 	}
-	if !p.wake.IsZero() {
-		d.RequeueAfter = max(time.Second, p.wake.Sub(p.now))
+	if !r.wake.IsZero() {
+		d.RequeueAfter = max(time.Second, r.wake.Sub(r.now))
 	}
-	d.Change = p.change(d.Status)
+	d.Change = r.change(d.Status)
 	if d.Change != StatusSame {
 		// Finished operations leave the list with this write as well, so the next plan needs a view that shows them finished.
-		d.Status.Observed = new(p.in.View)
+		d.Status.Observed = new(r.in.View)
 	}
 	return d
 }
 
-func (p *pass) status() hivev1.ClusterPoolStatus {
-	out := *p.pool.Status.DeepCopy()
-	out.ObservedGeneration = p.pool.Generation
-	out.Size = count32(p.countUnclaimed())
-	out.Standby = count32(p.count(standby))
-	out.Ready = count32(p.count(ready))
-	out.Installing = count32(p.count(installing))
-	out.Broken = count32(p.count(broken))
-	out.Claimed = count32(p.count(claimed))
-	out.Deleting = count32(p.count(deleting))
-	out.PendingClaims = count32(p.pending)
-	out.Selector = Selector(p.pool)
-	out.Operations = p.ops
-	out.ClusterNameUsage = p.usage()
-	out.Provisioning = p.provisioning()
-	out.RunningCountRecommendation = p.recommendation()
-	p.setConditions(&out)
+func (r report) status() hivev1.ClusterPoolStatus {
+	out := *r.pool.Status.DeepCopy()
+	out.ObservedGeneration = r.pool.Generation
+	out.Size = count32(r.fleet.countUnclaimed())
+	out.Standby = count32(r.fleet.count(standby))
+	out.Ready = count32(r.fleet.count(ready))
+	out.Installing = count32(r.fleet.count(installing))
+	out.Broken = count32(r.fleet.count(broken))
+	out.Claimed = count32(r.fleet.count(claimed))
+	out.Deleting = count32(r.fleet.count(deleting))
+	out.PendingClaims = count32(r.quota.pending)
+	out.Selector = Selector(r.pool)
+	out.Operations = r.ticket.ops
+	out.ClusterNameUsage = r.inventory.status()
+	out.Provisioning = r.health.status()
+	out.RunningCountRecommendation = r.recommendation()
+	r.setConditions(&out)
 	return out
-}
-
-// usage is the usage of inventory names; nil when there are none.
-func (p *pass) usage() map[string]string {
-	if p.names == nil {
-		return p.pool.Status.ClusterNameUsage
-	}
-	if len(p.names) == 0 {
-		return nil
-	}
-	return p.names
 }
 
 // Selector selects the ClusterDeployments of the pool by their labels, in the form that autoscalers read.
@@ -68,16 +60,16 @@ func Selector(pool *hivev1.ClusterPool) string {
 
 // change compares what the status is to be with what was read. New operations have to be written before they are carried out; a list that only got shorter can wait, since a
 // longer one only makes later decisions more careful.
-func (p *pass) change(next hivev1.ClusterPoolStatus) StatusChange {
-	if p.recorded > 0 {
+func (r report) change(next hivev1.ClusterPoolStatus) StatusChange {
+	if r.ticket.recorded > 0 {
 		return StatusTicket
 	}
 	// The recommendation moves with time and differs for a replica that saw other claims: it is updated when there is something else to write.
-	next.RunningCountRecommendation = p.pool.Status.RunningCountRecommendation
-	if equality.Semantic.DeepEqual(p.pool.Status, next) {
+	next.RunningCountRecommendation = r.pool.Status.RunningCountRecommendation
+	if equality.Semantic.DeepEqual(r.pool.Status, next) {
 		return StatusSame
 	}
-	if equality.Semantic.DeepEqual(withoutCounts(p.pool.Status), withoutCounts(next)) {
+	if equality.Semantic.DeepEqual(withoutCounts(r.pool.Status), withoutCounts(next)) {
 		return StatusCounts
 	}
 	return StatusReport
