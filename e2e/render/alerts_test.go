@@ -137,6 +137,7 @@ func TestAlertsAndDashboardsAskForTheMetricsThatExist(t *testing.T) {
 	for _, operator := range operators(t) {
 		objects = append(objects, monitored(t, operator)...)
 	}
+	objects = append(objects, mustRender(t, "deploy/components/monitoring/overview")...)
 	for _, object := range objects {
 		boards := dashboards(t, []*unstructured.Unstructured{object})
 		shown = append(shown, boards...)

@@ -73,7 +73,7 @@ func TestAllOperatorsInstallIntoOneForeignNamespace(t *testing.T) {
 		Resources: []string{"overlays/production"},
 		Components: []string{
 			"components/existing-namespace", "components/monitoring/pool-operator", "components/monitoring/ipam-operator",
-			"components/monitoring/discovery-operator", "components/monitoring/agent-service",
+			"components/monitoring/discovery-operator", "components/monitoring/agent-service", "components/monitoring/overview",
 		},
 	})
 	for _, object := range objects {
