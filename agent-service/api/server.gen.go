@@ -1951,6 +1951,19 @@ type HostUpdateParamsDisksSelectedConfigRole string
 // HostUpdateParamsHostRole defines model for HostUpdateParams.HostRole.
 type HostUpdateParamsHostRole string
 
+// Identity defines model for Identity.
+type Identity struct {
+	// Admin Whether the account sees the objects of all users.
+	Admin bool `json:"admin"`
+
+	// OrgID Absent without an organization.
+	OrgID string `json:"org_id,omitempty,omitzero"`
+
+	// ReadOnly Whether the account is a viewer: it changes nothing, and downloads neither images nor credentials.
+	ReadOnly bool   `json:"read_only"`
+	UserName string `json:"user_name"`
+}
+
 // IgnitionEndpointHTTPHeader defines model for IgnitionEndpointHTTPHeader.
 type IgnitionEndpointHTTPHeader struct {
 	Key   string `json:"key"`
@@ -2847,6 +2860,9 @@ type ServerInterface interface {
 	// ListAllHosts List the hosts that the caller may see, of all infra-envs and clusters, oldest first.
 	// (GET /hosts)
 	ListAllHosts(w http.ResponseWriter, r *http.Request, params ListAllHostsParams)
+	// GetIdentity Who the caller is, and what the account may do. It is not for machines.
+	// (GET /identity)
+	GetIdentity(w http.ResponseWriter, r *http.Request)
 	// DownloadHostIgnition The first-boot configuration of an installing host.
 	// (GET /infra-env/{infra_env_id}/hosts/{host_id}/downloads/ignition)
 	DownloadHostIgnition(w http.ResponseWriter, r *http.Request, infraEnvID InfraEnvID, hostID HostID)
@@ -4859,6 +4875,20 @@ func (siw *ServerInterfaceWrapper) ListAllHosts(w http.ResponseWriter, r *http.R
 	handler.ServeHTTP(w, r)
 }
 
+// GetIdentity operation middleware
+func (siw *ServerInterfaceWrapper) GetIdentity(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetIdentity(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // DownloadHostIgnition operation middleware
 func (siw *ServerInterfaceWrapper) DownloadHostIgnition(w http.ResponseWriter, r *http.Request) {
 
@@ -6629,6 +6659,7 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/events", wrapper.TriggerEvent)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/events/stream", wrapper.StreamEvents)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/hosts", wrapper.ListAllHosts)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/identity", wrapper.GetIdentity)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/infra-env/{infra_env_id}/hosts/{host_id}/downloads/ignition", wrapper.DownloadHostIgnition)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/infra-envs", wrapper.ListInfraEnvs)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/infra-envs", wrapper.RegisterInfraEnv)
@@ -8655,6 +8686,44 @@ func (response ListAllHostsdefaultJSONResponse) VisitListAllHostsResponse(w http
 	return err
 }
 
+type GetIdentityRequestObject struct {
+}
+
+type GetIdentityResponseObject interface {
+	VisitGetIdentityResponse(w http.ResponseWriter) error
+}
+
+type GetIdentity200JSONResponse Identity
+
+func (response GetIdentity200JSONResponse) VisitGetIdentityResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetIdentitydefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetIdentitydefaultJSONResponse) VisitGetIdentityResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DownloadHostIgnitionRequestObject struct {
 	InfraEnvID InfraEnvID `json:"infra_env_id"`
 	HostID     HostID     `json:"host_id"`
@@ -10379,6 +10448,9 @@ type StrictServerInterface interface {
 	// ListAllHosts List the hosts that the caller may see, of all infra-envs and clusters, oldest first.
 	// (GET /hosts)
 	ListAllHosts(ctx context.Context, request ListAllHostsRequestObject) (ListAllHostsResponseObject, error)
+	// GetIdentity Who the caller is, and what the account may do. It is not for machines.
+	// (GET /identity)
+	GetIdentity(ctx context.Context, request GetIdentityRequestObject) (GetIdentityResponseObject, error)
 	// DownloadHostIgnition The first-boot configuration of an installing host.
 	// (GET /infra-env/{infra_env_id}/hosts/{host_id}/downloads/ignition)
 	DownloadHostIgnition(ctx context.Context, request DownloadHostIgnitionRequestObject) (DownloadHostIgnitionResponseObject, error)
@@ -11882,6 +11954,30 @@ func (sh *strictHandler) ListAllHosts(w http.ResponseWriter, r *http.Request, pa
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListAllHostsResponseObject); ok {
 		if err := validResponse.VisitListAllHostsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetIdentity operation middleware
+func (sh *strictHandler) GetIdentity(w http.ResponseWriter, r *http.Request) {
+	var request GetIdentityRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetIdentity(ctx, request.(GetIdentityRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetIdentity")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetIdentityResponseObject); ok {
+		if err := validResponse.VisitGetIdentityResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -464,6 +464,11 @@ type ClientInterface interface {
 	// Corresponds with GET /hosts (the `ListAllHosts` operationId).
 	ListAllHosts(ctx context.Context, params *ListAllHostsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetIdentity Who the caller is, and what the account may do. It is not for machines.
+	//
+	// Corresponds with GET /identity (the `GetIdentity` operationId).
+	GetIdentity(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// DownloadHostIgnition The first-boot configuration of an installing host.
 	//
 	// Corresponds with GET /infra-env/{infra_env_id}/hosts/{host_id}/downloads/ignition (the `DownloadHostIgnition` operationId).
@@ -1755,6 +1760,21 @@ func (c *Client) StreamEvents(ctx context.Context, params *StreamEventsParams, r
 // Corresponds with GET /hosts (the `ListAllHosts` operationId).
 func (c *Client) ListAllHosts(ctx context.Context, params *ListAllHostsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListAllHostsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetIdentity Who the caller is, and what the account may do. It is not for machines.
+//
+// Corresponds with GET /identity (the `GetIdentity` operationId).
+func (c *Client) GetIdentity(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetIdentityRequest(c.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -5204,6 +5224,33 @@ func NewListAllHostsRequest(server string, params *ListAllHostsParams) (*http.Re
 	return req, nil
 }
 
+// NewGetIdentityRequest constructs an http.Request for the GetIdentity method
+func NewGetIdentityRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/identity")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewDownloadHostIgnitionRequest constructs an http.Request for the DownloadHostIgnition method
 func NewDownloadHostIgnitionRequest(server string, infraEnvID InfraEnvID, hostID HostID) (*http.Request, error) {
 	var err error
@@ -7774,6 +7821,13 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /hosts (the `ListAllHosts` operationId).
 	ListAllHostsWithResponse(ctx context.Context, params *ListAllHostsParams, reqEditors ...RequestEditorFn) (*ListAllHostsResponse, error)
+
+	// GetIdentityWithResponse Who the caller is, and what the account may do. It is not for machines.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /identity (the `GetIdentity` operationId).
+	GetIdentityWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetIdentityResponse, error)
 
 	// DownloadHostIgnitionWithResponse The first-boot configuration of an installing host.
 	//
@@ -10398,6 +10452,54 @@ func (r ListAllHostsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListAllHostsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetIdentityResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Identity
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetIdentityResponse) GetJSON200() *Identity {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetIdentityResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetIdentityResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetIdentityResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetIdentityResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetIdentityResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -13096,6 +13198,19 @@ func (c *ClientWithResponses) ListAllHostsWithResponse(ctx context.Context, para
 	return ParseListAllHostsResponse(rsp)
 }
 
+// GetIdentityWithResponse Who the caller is, and what the account may do. It is not for machines.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /identity (the `GetIdentity` operationId).
+func (c *ClientWithResponses) GetIdentityWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetIdentityResponse, error) {
+	rsp, err := c.GetIdentity(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetIdentityResponse(rsp)
+}
+
 // DownloadHostIgnitionWithResponse The first-boot configuration of an installing host.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -15446,6 +15561,39 @@ func ParseListAllHostsResponse(rsp *http.Response) (*ListAllHostsResponse, error
 			headers.XTotalCount = value
 		}
 		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetIdentityResponse parses an HTTP response from a GetIdentityWithResponse call
+func ParseGetIdentityResponse(rsp *http.Response) (*GetIdentityResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetIdentityResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Identity
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
 	}
 
 	return response, nil

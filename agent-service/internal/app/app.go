@@ -240,7 +240,7 @@ func (o *Options) people() (token.People, error) {
 		return o.reviewedPeople()
 	}
 	issuer := &token.Issuer{
-		URL: o.OIDCIssuer, Audience: o.OIDCAudience, UserClaim: o.OIDCUserClaim, OrganizationClaim: o.OIDCOrganization, AdminGroup: o.OIDCAdminGroup, Now: time.Now,
+		URL: o.OIDCIssuer, Audience: o.OIDCAudience, UserClaim: o.OIDCUserClaim, OrganizationClaim: o.OIDCOrganization, AdminGroup: o.OIDCAdminGroup, ViewerGroup: o.OIDCViewerGroup, Now: time.Now,
 		Keys: &token.KeySet{Issuer: o.OIDCIssuer, URL: o.OIDCKeysURL, Client: &http.Client{Timeout: 10 * time.Second}, Now: time.Now},
 	}
 	if o.OIDCKeyFile != "" {

@@ -46,6 +46,7 @@ type Options struct {
 	OIDCUserClaim    string
 	OIDCOrganization string
 	OIDCAdminGroup   string
+	OIDCViewerGroup  string
 	OIDCKeyFile      string
 	OIDCKeysURL      string
 	Console          bool
@@ -106,6 +107,7 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.OIDCUserClaim, "oidc-user-claim", "", "claim that names the user; empty for sub")
 	flags.StringVar(&o.OIDCOrganization, "oidc-organization-claim", "", "claim that names the user's organization; empty for none")
 	flags.StringVar(&o.OIDCAdminGroup, "oidc-admin-group", "", "entry of the claim groups that makes administrators; empty for none")
+	flags.StringVar(&o.OIDCViewerGroup, "oidc-viewer-group", "", "entry of the claim groups that makes accounts read-only, those of --oidc-admin-group among them: they change nothing and download neither images nor credentials; empty for none")
 	flags.StringVar(&o.OIDCKeyFile, "oidc-key-file", "", "file of the issuer's public key; empty to ask the issuer")
 	flags.StringVar(&o.OIDCKeysURL, "oidc-keys-url", "", "URL of the issuer's key set; empty to ask the issuer")
 }

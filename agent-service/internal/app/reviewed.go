@@ -31,7 +31,9 @@ type reviewed struct {
 	client     authenticationclient.TokenReviewInterface
 	audience   string
 	adminGroup string
-	now        func() time.Time
+	// viewerGroup makes accounts read-only; empty for none.
+	viewerGroup string
+	now         func() time.Time
 
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]person
@@ -53,7 +55,7 @@ func (o *Options) reviewedPeople() (*reviewed, error) {
 		return nil, err
 	}
 	return &reviewed{
-		client: clients.AuthenticationV1().TokenReviews(), audience: o.OIDCAudience, adminGroup: o.OIDCAdminGroup, now: time.Now, known: map[[sha256.Size]byte]person{},
+		client: clients.AuthenticationV1().TokenReviews(), audience: o.OIDCAudience, adminGroup: o.OIDCAdminGroup, viewerGroup: o.OIDCViewerGroup, now: time.Now, known: map[[sha256.Size]byte]person{},
 	}, nil
 }
 
@@ -99,5 +101,6 @@ func (r *reviewed) review(ctx context.Context, bearer string) (domain.Principal,
 	groups := answer.Status.User.Groups
 	return domain.Principal{
 		User: answer.Status.User.Username, Admin: slices.Contains(groups, mastersRole) || r.adminGroup != "" && slices.Contains(groups, r.adminGroup),
+		ReadOnly: r.viewerGroup != "" && slices.Contains(groups, r.viewerGroup),
 	}, nil
 }

@@ -179,8 +179,18 @@ func (c *console) fail(w http.ResponseWriter, r *http.Request, v *visit, err err
 
 // show renders a page.
 func (v *visit) show(name, title string, body any) error {
-	v.pages.render(v.w, http.StatusOK, name, frame{Title: title, Session: &v.session, Section: section(v.r.URL.Path), URL: v.r.URL.RequestURI(), Body: body})
+	may, err := v.permissions()
+	if err != nil {
+		return err
+	}
+	v.pages.render(v.w, http.StatusOK, name, frame{Title: title, Session: &v.session, Section: section(v.r.URL.Path), URL: v.r.URL.RequestURI(), May: may, Body: body})
 	return nil
+}
+
+// permissions asks the API what the person may do.
+func (v *visit) permissions() (permissions, error) {
+	by, err := call[api.Identity](v.api.GetIdentity(v.r.Context()))
+	return permissions{Change: !by.ReadOnly}, err
 }
 
 // section is the first part of a path below Base, which names an entry of the navigation.

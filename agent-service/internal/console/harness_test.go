@@ -71,7 +71,7 @@ func newSite(t *testing.T) *site {
 	require.NoError(t, os.WriteFile(issuer, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o600))
 	s.options, err = app.ParseOptions([]string{
 		"--listen=" + s.address, "--base-url=http://" + s.address, "--database=" + filepath.Join(dir, "a.db"), "--token-key=" + filepath.Join(dir, "a.key"), "--metrics-bind-address=0",
-		"--live-images=" + imagetest.List(t), "--live-image-cache=" + filepath.Join(dir, "images"), "--oidc-issuer=https://issuer", "--oidc-key-file=" + issuer, "--oidc-admin-group=admins", "--console",
+		"--live-images=" + imagetest.List(t), "--live-image-cache=" + filepath.Join(dir, "images"), "--oidc-issuer=https://issuer", "--oidc-key-file=" + issuer, "--oidc-admin-group=admins", "--oidc-viewer-group=viewers", "--console",
 	})
 	require.NoError(t, err)
 	s.start()
@@ -304,4 +304,12 @@ func (b *tab) picture(name string) {
 	png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
 	require.NoError(b, err)
 	require.NoError(b, os.WriteFile(filepath.Join(b.ArtifactDir(), name+".png"), png, 0o600))
+}
+
+// makeInfraEnv makes one by the API, and returns its id.
+func (s *site) makeInfraEnv(person, name string) string {
+	s.t.Helper()
+	var made struct{ ID string }
+	require.NoError(s.t, json.Unmarshal(s.call("Authorization", "Bearer "+person, "POST", "/infra-envs", map[string]any{"name": name, "pull_secret": `{"auths":{}}`}), &made))
+	return made.ID
 }

@@ -31,8 +31,16 @@ type frame struct {
 	// Section is the entry of the navigation that the page belongs to.
 	Section string
 	// URL is the path and query of the page, which its live part is read from again.
-	URL  string
+	URL string
+	// May is what the API lets the person do.
+	May  permissions
 	Body any
+}
+
+// permissions are what the API lets a person do; buttons for anything else are left out.
+type permissions struct {
+	// Change is false for accounts that are read-only.
+	Change bool
 }
 
 // CSRF is what forms of the page have to repeat.

@@ -29,12 +29,13 @@ func n(key string, count int, about ...any) string {
 
 // texts are all that the console says, except what the API answers.
 var texts = map[string]string{
-	"product":         "Muster",
-	"skip":            "Skip to the content",
-	"nav.label":       "Main",
-	"signout":         "Sign out",
-	"connection.lost": "The connection to the service is lost. This page shows what was known before, and tries again.",
-	"connection.back": "The connection is back.",
+	"product":          "Muster",
+	"skip":             "Skip to the content",
+	"nav.label":        "Main",
+	"signout":          "Sign out",
+	"person.read_only": "read only",
+	"connection.lost":  "The connection to the service is lost. This page shows what was known before, and tries again.",
+	"connection.back":  "The connection is back.",
 
 	"error.title":    "That did not work",
 	"error.home":     "Go to Home",

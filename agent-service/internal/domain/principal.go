@@ -7,8 +7,10 @@ package domain
 type Principal struct {
 	User         string
 	Organization string
-	// Admin sees and changes everything.
+	// Admin sees everything, and changes it unless ReadOnly.
 	Admin bool
+	// ReadOnly changes nothing and gets no credentials, whatever it sees.
+	ReadOnly bool
 }
 
 // Kubernetes is the principal of controllers of custom resources.

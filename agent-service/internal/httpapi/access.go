@@ -49,6 +49,10 @@ func (s *server) authenticated(next http.Handler) http.Handler {
 			s.refuse(w, r, err)
 			return
 		}
+		if c.person.ReadOnly && !slices.Contains(reads, s.operations[r.Pattern].spec.OperationID) {
+			s.refuse(w, r, errReadOnly)
+			return
+		}
 		c.source, _, _ = net.SplitHostPort(r.RemoteAddr)
 		c.again = func() error {
 			_, err := s.identify(r)

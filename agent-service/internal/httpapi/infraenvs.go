@@ -188,7 +188,7 @@ func (s *server) infraEnv(ctx context.Context, env *domain.InfraEnv) api.InfraEn
 	if s.Images != nil && shown.OpenshiftVersion == "" {
 		shown.OpenshiftVersion = s.Images.Version(env)
 	}
-	if s.Images != nil && callerOf(ctx).machine == nil {
+	if s.Images != nil && callerOf(ctx).machine == nil && !principal(ctx).ReadOnly { // the address holds a token
 		if address, err := s.Images.URL(ctx, env); err == nil {
 			shown.DownloadURL = address
 		}

@@ -101,7 +101,7 @@ func (w *world) people(dir string) token.People {
 	require.NoError(w.t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o600))
 	keys, err := token.ReadKeyFile(file)
 	require.NoError(w.t, err)
-	return &token.Issuer{URL: "https://issuer", OrganizationClaim: "org", AdminGroup: "admins", Keys: keys, Now: time.Now}
+	return &token.Issuer{URL: "https://issuer", OrganizationClaim: "org", AdminGroup: "admins", ViewerGroup: "viewers", Keys: keys, Now: time.Now}
 }
 
 // caller comes with headers.

@@ -44,6 +44,8 @@ type Issuer struct {
 	OrganizationClaim string
 	// AdminGroup is the entry of the claim groups that makes administrators; empty for none.
 	AdminGroup string
+	// ViewerGroup is the entry of the claim groups that makes accounts read-only, administrators among them; empty for none.
+	ViewerGroup string
 	// Keys finds the key that a token names.
 	Keys Keys
 	// Now is the clock.
@@ -102,7 +104,8 @@ func (i *Issuer) principal(found jwt.MapClaims) (domain.Principal, error) {
 	groups, _ := found["groups"].([]any)
 	return domain.Principal{
 		User: user, Organization: text(found, i.OrganizationClaim),
-		Admin: i.AdminGroup != "" && slices.Contains(groups, any(i.AdminGroup)),
+		Admin:    i.AdminGroup != "" && slices.Contains(groups, any(i.AdminGroup)),
+		ReadOnly: i.ViewerGroup != "" && slices.Contains(groups, any(i.ViewerGroup)),
 	}, nil
 }
 

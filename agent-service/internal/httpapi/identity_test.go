@@ -1,0 +1,74 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi_test
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/agent-service/api"
+)
+
+// TestAViewerReadsAndNothingElse asks for every operation of the interface with the token of an administrator who is a viewer.
+func TestAViewerReadsAndNothingElse(t *testing.T) {
+	w := newWorld(t)
+	admin, viewer := w.person("root", "admins"), w.person("vera", "admins", "viewers")
+	env, cluster := w.infraEnv(admin, "e"), w.cluster(admin, "c")
+	w.host(env)
+	who := w.call(viewer, "GET", "/identity", nil)
+	require.Equal(t, 200, who.status, who.raw)
+	assert.JSONEq(t, `{"user_name":"vera","admin":true,"read_only":true}`, who.raw)
+	assert.Contains(t, w.call(admin, "GET", "/identity", nil).raw, `"read_only":false`)
+	for _, path := range []string{"/infra-envs", "/hosts", "/clusters", "/events?infra_env_id=" + env} {
+		a := w.call(viewer, "GET", path, nil)
+		require.Equal(t, 200, a.status, a.raw)
+		assert.NotEqual(t, "[]", strings.TrimSpace(a.raw), path)
+		assert.NotContains(t, a.raw, "token=", path)
+	}
+	description, err := openapi3.NewLoader().LoadFromData(api.Spec())
+	require.NoError(t, err)
+	fill := strings.NewReplacer("{infra_env_id}", env, "{cluster_id}", cluster, "{host_id}", uuid.NewString())
+	example := func(s *openapi3.Schema) string {
+		if len(s.Enum) > 0 {
+			return fmt.Sprint(s.Enum[0])
+		}
+		return uuid.NewString()
+	}
+	secret := func(id string) bool {
+		for _, word := range []string{"Download", "Presigned", "Credentials", "Ignition", "InstallConfig", "Manifest", "NextSteps", "FirstBoot", "UISettings"} {
+			if strings.Contains(id, word) {
+				return true
+			}
+		}
+		return false
+	}
+	for path, item := range description.Paths.Map() {
+		for method, operation := range item.Operations() {
+			if strings.HasPrefix(operation.OperationID, "Stream") || strings.Contains(path, "{version}") {
+				continue
+			}
+			query := url.Values{}
+			for _, p := range operation.Parameters {
+				if p.Value.In == "query" && p.Value.Required {
+					query.Set(p.Value.Name, example(p.Value.Schema.Value))
+				}
+			}
+			address := regexp.MustCompile(`\{[a-z_]+\}`).ReplaceAllString(fill.Replace(path), uuid.NewString())
+			status := w.call(viewer, method, address+"?"+query.Encode(), nil).status
+			if method == "GET" && !secret(operation.OperationID) || operation.OperationID == "CheckBindHost" {
+				assert.NotEqual(t, 403, status, operation.OperationID)
+			} else {
+				assert.Equal(t, 403, status, operation.OperationID)
+			}
+		}
+	}
+}
