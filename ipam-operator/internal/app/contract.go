@@ -86,9 +86,9 @@ func (c *contract) start(ctx context.Context, claimKind schema.GroupVersionKind)
 		return fmt.Errorf("looking for the addresses of the contract: %w", err)
 	}
 	kinds := ipaddressclaim.Kinds{Claim: claimKind, Address: mapping.GroupVersionKind}
-	deps := c.claims.Deps
+	deps := *c.claims.Deps
 	deps.Kind = ipaddressclaim.Claims(kinds, c.mgr.GetCache(), c.mgr.GetAPIReader(), c.mgr.GetClient())
-	deps.Freed = c.claims.Freed
+	deps.WakeWaiting = c.claims.Freed
 	claims := engine.New(deps)
 	controller := ipaddressclaim.New(kinds, claims, c.mgr.GetCache())
 	if err := controller.Index(ctx, c.mgr.GetFieldIndexer()); err != nil {

@@ -30,23 +30,23 @@ func choose(s *Subject, claim *ipamv1.IPClaim) {
 
 // choosePool decides from which pool a claim is served that chooses one by labels: the one that it has an address of, the one that has an address for it, or
 // the first by name that has something free; where none has, the first.
-func (r *Reconciler) choosePool(ctx context.Context, subject *Subject) error {
+func (o *observer) choosePool(ctx context.Context, subject *Subject) error {
 	if subject.Choice == nil {
 		return nil
 	}
-	if pool, err := r.poolOfOwned(ctx, subject); err != nil || pool != "" {
+	if pool, err := o.poolOfOwned(ctx, subject); err != nil || pool != "" {
 		subject.Pool.Name = pool
 		return err
 	}
 	pools := &ipamv1.IPPoolList{}
-	err := r.Client.List(ctx, pools, client.InNamespace(subject.Pool.Namespace), client.MatchingLabelsSelector{Selector: subject.Choice}, client.UnsafeDisableDeepCopy)
+	err := o.Client.List(ctx, pools, client.InNamespace(subject.Pool.Namespace), client.MatchingLabelsSelector{Selector: subject.Choice}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("listing the pools of %s %s: %w", subject.Kind, subject.Key(), err)
 	}
 	slices.SortFunc(pools.Items, func(a, b ipamv1.IPPool) int { return cmp.Compare(a.Name, b.Name) })
 	best := -1
 	for i := range pools.Items {
-		if rank := r.rank(subject, &pools.Items[i]); rank > best {
+		if rank := o.rank(subject, &pools.Items[i]); rank > best {
 			best, subject.Pool.Name = rank, pools.Items[i].Name
 		}
 	}
@@ -57,9 +57,9 @@ func (r *Reconciler) choosePool(ctx context.Context, subject *Subject) error {
 }
 
 // rank is how well a pool serves a claim that any pool would do for.
-func (r *Reconciler) rank(subject *Subject, pool *ipamv1.IPPool) int {
+func (o *observer) rank(subject *Subject, pool *ipamv1.IPPool) int {
 	name := client.ObjectKeyFromObject(pool)
-	free, layout := r.Index.Free(name, subject.Claim.PrefixLength)
+	free, layout := o.Index.Free(name, subject.Claim.PrefixLength)
 	if layout == nil || !pool.DeletionTimestamp.IsZero() {
 		return 0
 	}
@@ -74,17 +74,17 @@ func (r *Reconciler) rank(subject *Subject, pool *ipamv1.IPPool) int {
 		}
 		return 0
 	}
-	if int64(r.Line.Ahead(queue, subject.waiter())) < free {
+	if int64(o.Line.Ahead(queue, subject.waiter())) < free {
 		return 1
 	}
 	return 0
 }
 
 // poolOfOwned is the pool of an address that a claim has already; empty where it has none.
-func (r *Reconciler) poolOfOwned(ctx context.Context, subject *Subject) (string, error) {
+func (o *observer) poolOfOwned(ctx context.Context, subject *Subject) (string, error) {
 	owned := []client.ListOption{client.InNamespace(subject.Pool.Namespace), client.MatchingFields{AddressByClaim: ClaimIndex(subject.Kind, subject.Key())}}
 	list := &ipamv1.IPAddressList{}
-	if err := r.Client.List(ctx, list, append(owned, client.UnsafeDisableDeepCopy)...); err != nil {
+	if err := o.Client.List(ctx, list, append(owned, client.UnsafeDisableDeepCopy)...); err != nil {
 		return "", fmt.Errorf("listing the addresses of %s %s: %w", subject.Kind, subject.Key(), err)
 	}
 	pool := ""
@@ -96,13 +96,13 @@ func (r *Reconciler) poolOfOwned(ctx context.Context, subject *Subject) (string,
 	if pool != "" {
 		return pool, nil
 	}
-	if made, ok := r.Index.MadeFor(subject.UID()); ok {
+	if made, ok := o.Index.MadeFor(subject.UID()); ok {
 		return made.Pool.Name, nil
 	}
 	if subject.Claim.Bound == "" {
 		return "", nil
 	}
-	live, err := r.live(ctx, subject, subject.Claim.Bound)
+	live, err := o.live(ctx, subject, subject.Claim.Bound)
 	if live == nil || err != nil {
 		return "", err
 	}
@@ -110,14 +110,14 @@ func (r *Reconciler) poolOfOwned(ctx context.Context, subject *Subject) (string,
 }
 
 // pendingChoices are the claims that have no address, or are being deleted, and choose their pool by labels that a pool has. A pool that is gone has none.
-func (r *Reconciler) pendingChoices(ctx context.Context, pool types.NamespacedName) []ipamv1.IPClaim {
+func (w *waitlist) pendingChoices(ctx context.Context, pool types.NamespacedName) []ipamv1.IPClaim {
 	none := types.NamespacedName{Namespace: pool.Namespace}
-	claims := r.pending(ctx, pool.Namespace, client.MatchingFields{ClaimPendingInPool: none.String()})
+	claims := w.pending(ctx, pool.Namespace, client.MatchingFields{ClaimPendingInPool: none.String()})
 	if len(claims) == 0 {
 		return nil
 	}
 	obj := &ipamv1.IPPool{}
-	if err := r.Client.Get(ctx, pool, obj); client.IgnoreNotFound(err) != nil {
+	if err := w.Client.Get(ctx, pool, obj); client.IgnoreNotFound(err) != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Pool could not be read from the cache")
 	}
 	return slices.DeleteFunc(claims, func(claim ipamv1.IPClaim) bool {

@@ -21,7 +21,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/muster-io/muster/apis/conflict"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
@@ -65,38 +64,35 @@ type Deps struct {
 	Workers int
 	// Wait is how long a claim of a pool waits before it is looked at again, zero for not at all; nil where nothing has to be waited for.
 	Wait func(pool types.NamespacedName) time.Duration
-	// Freed wakes the claims of all kinds that wait for an address of a pool; nil for the Reconciler that does it itself.
-	Freed func(pool types.NamespacedName)
+	// WakeWaiting wakes the claims of all kinds that wait for an address of a pool; nil for the Reconciler that does it itself.
+	WakeWaiting func(pool types.NamespacedName)
 }
 
-// Reconciler serves claims.
+// Reconciler serves claims: it observes what the plan decides on, and executes the decision.
 type Reconciler struct {
-	Deps
+	*Deps
 	Releaser
-	records *records
-	held    *capi.Held
-	census  census
-	freed   *freed
-	nudges  chan event.GenericEvent
-	onFree  []func(pool types.NamespacedName)
-	control controller.Controller
+	*waitlist
+	observer *observer
+	executor *executor
+	control  controller.Controller
 }
 
 // New returns a Reconciler.
 func New(deps Deps) *Reconciler {
-	r := &Reconciler{
-		Deps:     deps,
-		Releaser: Releaser{Writer: deps.Client, Reader: deps.Live, Count: deps.Metrics},
-		records:  newRecords(), held: capi.NewHeld(), freed: newFreed(),
-		nudges: make(chan event.GenericEvent, 1),
+	if deps.Line == nil {
+		deps.Line = space.NewLine()
 	}
-	if r.Line == nil {
-		r.Line = space.NewLine()
+	waits := newWaitlist(&deps)
+	if deps.WakeWaiting == nil {
+		deps.WakeWaiting = waits.Freed
 	}
-	if r.Deps.Freed == nil {
-		r.Deps.Freed = r.Freed
+	releaser := Releaser{Writer: deps.Client, Reader: deps.Live, Count: deps.Metrics}
+	return &Reconciler{
+		Deps: &deps, Releaser: releaser, waitlist: waits,
+		observer: &observer{Deps: &deps, waits: waits},
+		executor: &executor{Deps: &deps, Releaser: releaser, waits: waits, records: waits.records},
 	}
-	return r
 }
 
 // Waiting counts the claims that have no address, by reason.
@@ -131,7 +127,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.records.unwrite(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	if err := r.choosePool(ctx, subject); err != nil {
+	if err := r.observer.choosePool(ctx, subject); err != nil {
 		return ctrl.Result{}, err
 	}
 	if r.Wait != nil && !subject.Claim.Deleting && subject.Claim.Bound == "" {
@@ -143,7 +139,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil // the event of what was written is on the way
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("IPPool", subject.Pool))
-	snapshot, err := r.observe(ctx, subject)
+	snapshot, err := r.observer.observe(ctx, subject)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -179,7 +175,7 @@ func (r *Reconciler) serve(ctx context.Context, subject *Subject, snapshot alloc
 			}
 			return decision
 		})
-		again, err := r.execute(ctx, subject, decision)
+		again, err := r.executor.execute(ctx, subject, decision)
 		if err != nil || !again {
 			return err
 		}

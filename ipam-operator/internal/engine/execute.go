@@ -28,115 +28,123 @@ const FieldOwner = "ipam-operator/ipclaim"
 // errCreate is the known wording for an IPAddress that the API server does not take.
 const errCreate = "Failed to create associated IPAddress object"
 
+// executor carries decisions out.
+type executor struct {
+	*Deps
+	Releaser
+	waits   *waitlist
+	records *records
+}
+
 // execute does what was decided. It reports whether to decide again at once.
-func (r *Reconciler) execute(ctx context.Context, subject *Subject, decision allocate.Decision) (again bool, err error) {
+func (e *executor) execute(ctx context.Context, subject *Subject, decision allocate.Decision) (again bool, err error) {
 	switch action := decision.Action.(type) {
 	case allocate.Nothing:
 		ctrl.LoggerFrom(ctx).V(1).Info("Nothing to do", "why", decision.Why)
 		if decision.Why == allocate.WhyPaused && subject.Claim.Bound == "" && !subject.Claim.Deleting {
-			r.records.wait(subject.Key(), subject.UID(), decision.Why, allocate.Refuse{})
-			r.leaveLine(subject.UID())
+			e.records.wait(subject.Key(), subject.UID(), decision.Why, allocate.Refuse{})
+			e.waits.leaveLine(subject.UID())
 		} else {
-			r.forget(subject.Key())
+			e.waits.forget(subject.Key())
 		}
 		return false, nil
 	case allocate.Create:
-		return r.create(ctx, subject, action, decision.Why)
+		return e.create(ctx, subject, action, decision.Why)
 	case allocate.Adopt:
-		return false, r.adopt(ctx, subject, action, decision.Why)
+		return false, e.adopt(ctx, subject, action, decision.Why)
 	case allocate.Release:
-		return false, r.release(ctx, subject, action, decision.Why)
+		return false, e.release(ctx, subject, action, decision.Why)
 	case allocate.Refuse:
-		return false, r.refuse(ctx, subject, action, decision.Why)
+		return false, e.refuse(ctx, subject, action, decision.Why)
 	}
 	return false, nil
 }
 
 // create takes an address. Where the name is taken, the object is read: this claim's own is kept, another claim's makes
 // the address taken, and the next one is tried.
-func (r *Reconciler) create(ctx context.Context, subject *Subject, action allocate.Create, why allocate.Why) (again bool, err error) {
+func (e *executor) create(ctx context.Context, subject *Subject, action allocate.Create, why allocate.Why) (again bool, err error) {
 	pool := &ipamv1.IPPool{}
-	if err := r.Client.Get(ctx, subject.Pool, pool); err != nil {
-		r.giveUp(subject)
+	if err := e.Client.Get(ctx, subject.Pool, pool); err != nil {
+		e.waits.giveUp(subject)
 		return false, fmt.Errorf("reading IPPool %s: %w", subject.Pool, err)
 	}
-	r.records.mark(subject.Key(), r.Clock.Now())
-	if err := r.prepare(ctx, subject, action); err != nil {
-		r.giveUp(subject)
+	e.records.mark(subject.Key(), e.Clock.Now())
+	if err := e.prepare(ctx, subject, action); err != nil {
+		e.waits.giveUp(subject)
 		return false, err
 	}
 	address := newAddress(subject, pool, action)
-	err = r.Client.Create(ctx, address, client.FieldOwner(FieldOwner))
+	err = e.Client.Create(ctx, address, client.FieldOwner(FieldOwner))
 	switch {
 	case err == nil:
-		r.records.edit(subject.Key(), func(known *record) { known.made = address.UID })
+		e.records.edit(subject.Key(), func(known *record) { known.made = address.UID })
 	case apierrors.IsAlreadyExists(err) || isUnanswered(err):
-		holder, readErr := r.holder(ctx, address)
+		holder, readErr := e.holder(ctx, address)
 		switch {
 		case readErr != nil:
-			r.records.edit(subject.Key(), func(known *record) { known.unsure = subject })
+			e.records.edit(subject.Key(), func(known *record) { known.unsure = subject })
 			return false, errors.Join(fmt.Errorf("creating IPAddress %s: %w", address.Name, err), readErr)
 		case holder == nil && apierrors.IsAlreadyExists(err):
-			r.giveUp(subject)
+			e.waits.giveUp(subject)
 			return true, nil
 		case holder == nil:
-			r.giveUp(subject)
+			e.waits.giveUp(subject)
 			return false, fmt.Errorf("creating IPAddress %s: %w", address.Name, err)
 		case !isOwner(holder, subject) || ClaimOwner(holder) == "" && !IsByHand(holder):
-			r.Metrics.Conflict(metrics.NameTaken)
+			e.Metrics.Conflict(metrics.NameTaken)
 			ctrl.LoggerFrom(ctx).V(1).Info("Address was taken by another claim", "IPAddress", address.Name)
-			r.Index.Learn(RecordOf(holder), r.Clock.Now())
-			r.giveUp(subject)
+			e.Index.Learn(RecordOf(holder), e.Clock.Now())
+			e.waits.giveUp(subject)
 			if why == allocate.WhyHeld {
 				refusal := allocate.Refuse{Error: allocate.ErrNotFree, Message: allocate.ErrNotFree + ": " + action.IP.String() + " is held by another claim too"}
-				return false, r.refuse(ctx, subject, refusal, allocate.WhyRefused)
+				return false, e.refuse(ctx, subject, refusal, allocate.WhyRefused)
 			}
 			return true, nil
 		}
 		address = holder
-		if err := r.own(ctx, subject, address); err != nil {
-			r.giveUp(subject)
+		if err := e.own(ctx, subject, address); err != nil {
+			e.waits.giveUp(subject)
 			return false, err
 		}
 	default:
-		r.giveUp(subject)
+		e.waits.giveUp(subject)
 		refusal := allocate.Refuse{Error: errCreate, Message: errCreate + ": " + string(apierrors.ReasonForError(err))}
-		return false, errors.Join(fmt.Errorf("creating IPAddress %s: %w", address.Name, err), r.refuse(ctx, subject, refusal, allocate.WhyRefused))
+		return false, errors.Join(fmt.Errorf("creating IPAddress %s: %w", address.Name, err), e.refuse(ctx, subject, refusal, allocate.WhyRefused))
 	}
-	r.Index.Made(RecordOf(address), subject.UID(), r.Clock.Now())
-	defer r.giveUp(subject)
-	if returned, err := r.returnOverQuota(ctx, subject, address); returned || err != nil {
+	e.Index.Made(RecordOf(address), subject.UID(), e.Clock.Now())
+	defer e.waits.giveUp(subject)
+	if returned, err := e.returnOverQuota(ctx, subject, address); returned || err != nil {
 		return false, err
 	}
-	err = r.publish(ctx, subject, address, why)
+	err = e.publish(ctx, subject, address, why)
 	if taken := (*NameTakenError)(nil); errors.As(err, &taken) && why != allocate.WhyHeld {
-		return true, r.avoid(ctx, subject, address, taken)
+		return true, e.avoid(ctx, subject, address, taken)
 	}
 	return false, err
 }
 
 // avoid gives an address back whose name another object has, and notes the address as taken for as long as that object is there.
-func (r *Reconciler) avoid(ctx context.Context, subject *Subject, address *ipamv1.IPAddress, taken *NameTakenError) error {
-	r.Metrics.Conflict(metrics.NameTaken)
+func (e *executor) avoid(ctx context.Context, subject *Subject, address *ipamv1.IPAddress, taken *NameTakenError) error {
+	e.Metrics.Conflict(metrics.NameTaken)
 	ctrl.LoggerFrom(ctx).Info("Name of an address was taken by another claim", "IPAddress", address.Name, "group", taken.Group)
 	record := RecordOf(address)
-	r.Index.Observe(space.Record{
+	e.Index.Observe(space.Record{
 		Key: space.Key{Group: taken.Group, NamespacedName: record.Key.NamespacedName}, Pool: subject.Pool, IP: record.IP, PrefixLength: record.PrefixLength, UID: taken.Object.GetUID(),
 	})
-	return r.Release(ctx, address.Namespace, addressOf(address), true, "NameTaken")
+	return e.Release(ctx, address.Namespace, addressOf(address), true, "NameTaken")
 }
 
 // prepare does what comes before an address is taken.
-func (r *Reconciler) prepare(ctx context.Context, subject *Subject, action allocate.Create) error {
+func (e *executor) prepare(ctx context.Context, subject *Subject, action allocate.Create) error {
 	if subject.FinalizerFirst {
-		if err := r.setFinalizer(ctx, subject, true); err != nil {
+		if err := e.setFinalizer(ctx, subject, true); err != nil {
 			return err
 		}
 	}
 	if action.Replaces.Name == "" {
 		return nil
 	}
-	return r.takeOver(ctx, subject, action.Replaces)
+	return e.takeOver(ctx, subject, action.Replaces)
 }
 
 // isUnanswered reports whether an error leaves open if the write took effect.
@@ -151,9 +159,9 @@ func isUnanswered(err error) bool {
 }
 
 // holder reads the object that has the name of an address; nil means that there is none.
-func (r *Reconciler) holder(ctx context.Context, address *ipamv1.IPAddress) (*ipamv1.IPAddress, error) {
+func (e *executor) holder(ctx context.Context, address *ipamv1.IPAddress) (*ipamv1.IPAddress, error) {
 	holder := &ipamv1.IPAddress{}
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(address), holder); apierrors.IsNotFound(err) {
+	if err := e.Live.Get(ctx, client.ObjectKeyFromObject(address), holder); apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("reading IPAddress %s: %w", address.Name, err)
@@ -189,57 +197,57 @@ func newAddress(subject *Subject, pool *ipamv1.IPPool, action allocate.Create) *
 }
 
 // adopt makes the claim name an address that it has already, and only then gives back what it has beside.
-func (r *Reconciler) adopt(ctx context.Context, subject *Subject, action allocate.Adopt, why allocate.Why) error {
+func (e *executor) adopt(ctx context.Context, subject *Subject, action allocate.Adopt, why allocate.Why) error {
 	address := &ipamv1.IPAddress{}
 	key := types.NamespacedName{Namespace: subject.Pool.Namespace, Name: action.Address.Name}
-	err := r.Client.Get(ctx, key, address)
+	err := e.Client.Get(ctx, key, address)
 	if apierrors.IsNotFound(err) {
-		err = r.Live.Get(ctx, key, address)
+		err = e.Live.Get(ctx, key, address)
 	}
 	if apierrors.IsNotFound(err) {
 		// It is gone and the watch has not shown it: the next pass finds the claim without address.
-		r.Index.Forget(IndexKey(key))
+		e.Index.Forget(IndexKey(key))
 		return fmt.Errorf("adopting IPAddress %s: %w", key, err)
 	}
 	if err != nil {
 		return fmt.Errorf("reading IPAddress %s: %w", key, err)
 	}
 	if subject.Claim.Bound != address.Name && !IsByHand(address) {
-		if returned, err := r.returnOverQuota(ctx, subject, address); returned || err != nil {
+		if returned, err := e.returnOverQuota(ctx, subject, address); returned || err != nil {
 			return err
 		}
 	}
-	if err := r.own(ctx, subject, address); err != nil {
+	if err := e.own(ctx, subject, address); err != nil {
 		return err
 	}
 	if len(action.Surplus) > 0 {
 		// The status is written even if it is right by the cache: under the claim's resourceVersion, the API server says whether it names another address by now.
 		subject.Claim.Reported = false
 	}
-	if err := r.publish(ctx, subject, address, why); err != nil {
+	if err := e.publish(ctx, subject, address, why); err != nil {
 		if taken := (*NameTakenError)(nil); errors.As(err, &taken) {
-			return errors.Join(err, r.avoid(ctx, subject, address, taken))
+			return errors.Join(err, e.avoid(ctx, subject, address, taken))
 		}
 		return err
 	}
 	var errs []error
 	for _, surplus := range action.Surplus {
 		ctrl.LoggerFrom(ctx).Info("Gave back a second address of a claim", "IPAddress", surplus.Name)
-		errs = append(errs, r.Kind.Retract(ctx, subject, surplus.Name),
-			r.Release(ctx, subject.Pool.Namespace, surplus, true, "Surplus"))
+		errs = append(errs, e.Kind.Retract(ctx, subject, surplus.Name),
+			e.Release(ctx, subject.Pool.Namespace, surplus, true, "Surplus"))
 	}
 	return errors.Join(errs...)
 }
 
 // own gives an address that was restored or made by hand its owners and its finalizer, under its resourceVersion.
-func (r *Reconciler) own(ctx context.Context, subject *Subject, address *ipamv1.IPAddress) error {
+func (e *executor) own(ctx context.Context, subject *Subject, address *ipamv1.IPAddress) error {
 	if !IsByHand(address) || !address.DeletionTimestamp.IsZero() {
 		return nil
 	}
 	before := address.DeepCopy()
 	controllerutil.AddFinalizer(address, ipamv1.IPAddressFinalizer)
 	pool := &ipamv1.IPPool{}
-	if err := r.Client.Get(ctx, subject.Pool, pool); client.IgnoreNotFound(err) != nil {
+	if err := e.Client.Get(ctx, subject.Pool, pool); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading IPPool %s: %w", subject.Pool, err)
 	} else if err == nil && !hasPoolOwner(address) {
 		address.OwnerReferences = append(address.OwnerReferences,
@@ -247,7 +255,7 @@ func (r *Reconciler) own(ctx context.Context, subject *Subject, address *ipamv1.
 	}
 	setClaimOwner(address, subject)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	err := r.Client.Patch(ctx, address, patch, client.FieldOwner(FieldOwner))
+	err := e.Client.Patch(ctx, address, patch, client.FieldOwner(FieldOwner))
 	if err == nil {
 		ctrl.LoggerFrom(ctx).Info("Adopted an address by the name of its claim", "IPAddress", address.Name)
 		return nil
@@ -260,37 +268,37 @@ func (r *Reconciler) own(ctx context.Context, subject *Subject, address *ipamv1.
 
 // publish makes the claim name its address. The finalizer comes last, where admission has not put it on the claim: an
 // address whose claim is gone is found and given back without it.
-func (r *Reconciler) publish(ctx context.Context, subject *Subject, address *ipamv1.IPAddress, why allocate.Why) error {
+func (e *executor) publish(ctx context.Context, subject *Subject, address *ipamv1.IPAddress, why allocate.Why) error {
 	served := subject.Claim.Reported && subject.Claim.Bound == address.Name
-	err := r.Kind.Publish(ctx, subject, address)
+	err := e.Kind.Publish(ctx, subject, address)
 	if err != nil {
 		if apierrors.IsNotFound(err) {
-			return r.releaseUnlessHad(ctx, address, err)
+			return e.releaseUnlessHad(ctx, address, err)
 		}
 		return err
 	}
 	if !served {
-		r.records.wrote(subject.Object)
-		if since, ok := r.records.since(subject.Key()); ok {
-			r.Metrics.Allocated(why, r.Clock.Since(since))
+		e.records.wrote(subject.Object)
+		if since, ok := e.records.since(subject.Key()); ok {
+			e.Metrics.Allocated(why, e.Clock.Since(since))
 		}
 		ctrl.LoggerFrom(ctx).Info("Claim has its address", "IPAddress", address.Name, "why", why)
 	}
-	r.forget(subject.Key())
-	return r.setFinalizer(ctx, subject, true)
+	e.waits.forget(subject.Key())
+	return e.setFinalizer(ctx, subject, true)
 }
 
 // releaseUnlessHad gives an address back whose claim is gone. That a write found nothing says less: the kind may not be served for the moment, or an object
 // beside the claim was on its way out. Such an address may be in use.
-func (r *Reconciler) releaseUnlessHad(ctx context.Context, address *ipamv1.IPAddress, cause error) error {
-	had, err := r.Kind.Has(ctx, address, true)
+func (e *executor) releaseUnlessHad(ctx context.Context, address *ipamv1.IPAddress, cause error) error {
+	had, err := e.Kind.Has(ctx, address, true)
 	if err != nil {
 		return errors.Join(cause, err)
 	}
 	if had {
 		return fmt.Errorf("telling %s %s of its address: %w", ClaimKind(address), address.Spec.Claim.Name, cause)
 	}
-	return r.Release(ctx, address.Namespace, addressOf(address), true, "ClaimGone")
+	return e.Release(ctx, address.Namespace, addressOf(address), true, "ClaimGone")
 }
 
 // IsGone reports whether an error says that an object is not there. Where the API server does not serve the kind, it does not.
@@ -299,7 +307,7 @@ func IsGone(err error) bool {
 }
 
 // setFinalizer puts the finalizer on the claim, or takes it off, unless that is so already.
-func (r *Reconciler) setFinalizer(ctx context.Context, subject *Subject, on bool) error {
+func (e *executor) setFinalizer(ctx context.Context, subject *Subject, on bool) error {
 	before := subject.Object.DeepCopyObject().(client.Object)
 	var changed bool
 	if on {
@@ -311,9 +319,9 @@ func (r *Reconciler) setFinalizer(ctx context.Context, subject *Subject, on bool
 		return nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	err := r.Client.Patch(ctx, subject.Object, patch, client.FieldOwner(FieldOwner))
+	err := e.Client.Patch(ctx, subject.Object, patch, client.FieldOwner(FieldOwner))
 	if err == nil {
-		r.records.wrote(subject.Object)
+		e.records.wrote(subject.Object)
 	}
 	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return client.IgnoreNotFound(err)
@@ -322,34 +330,34 @@ func (r *Reconciler) setFinalizer(ctx context.Context, subject *Subject, on bool
 }
 
 // release gives back the addresses of a deleted claim and lets it go.
-func (r *Reconciler) release(ctx context.Context, subject *Subject, action allocate.Release, why allocate.Why) error {
+func (e *executor) release(ctx context.Context, subject *Subject, action allocate.Release, why allocate.Why) error {
 	pool := &ipamv1.IPPool{}
-	if err := r.Client.Get(ctx, subject.Pool, pool); client.IgnoreNotFound(err) != nil {
+	if err := e.Client.Get(ctx, subject.Pool, pool); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading IPPool %s: %w", subject.Pool, err)
 	}
 	atOnce := allocate.CoolDown(pool) == 0
 	for _, address := range action.Addresses {
-		if err := r.Kind.Retract(ctx, subject, address.Name); err != nil {
+		if err := e.Kind.Retract(ctx, subject, address.Name); err != nil {
 			return err
 		}
-		if err := r.Release(ctx, subject.Pool.Namespace, address, atOnce, string(allocate.WhyDeleted)); err != nil {
+		if err := e.Release(ctx, subject.Pool.Namespace, address, atOnce, string(allocate.WhyDeleted)); err != nil {
 			return err
 		}
 		ctrl.LoggerFrom(ctx).Info("Claim gave its address back", "IPAddress", address.Name)
 	}
 	if !capi.IsLeftBehind(subject.Object) { // its address lives on elsewhere
-		r.giveUp(subject)
+		e.waits.giveUp(subject)
 	}
-	r.forget(subject.Key())
-	if err := r.setFinalizer(ctx, subject, false); err != nil {
+	e.waits.forget(subject.Key())
+	if err := e.setFinalizer(ctx, subject, false); err != nil {
 		return err
 	}
 	if subject.Claim.Deleting {
-		r.records.edit(subject.Key(), func(known *record) { known.letGo = subject.UID() })
+		e.records.edit(subject.Key(), func(known *record) { known.letGo = subject.UID() })
 	}
 	if why == allocate.WhyNotServed {
 		ctrl.LoggerFrom(ctx).Info("Removed the finalizer of a claim that is not served")
-		r.Recorder.Eventf(subject.Object, nil, eventTypeWarning, string(why), "Release", "%s; its finalizer was removed", subject.Foreign)
+		e.Recorder.Eventf(subject.Object, nil, eventTypeWarning, string(why), "Release", "%s; its finalizer was removed", subject.Foreign)
 	}
 	return nil
 }
@@ -368,26 +376,26 @@ func (r *Reconciler) isLetGo(name types.NamespacedName, now *Subject) bool {
 }
 
 // refuse writes to the claim why it has no address, and an event when that changes.
-func (r *Reconciler) refuse(ctx context.Context, subject *Subject, refusal allocate.Refuse, why allocate.Why) error {
+func (e *executor) refuse(ctx context.Context, subject *Subject, refusal allocate.Refuse, why allocate.Why) error {
 	if subject.Foreign != "" {
 		refusal.Message = subject.Foreign
 	}
-	r.records.mark(subject.Key(), r.Clock.Now())
-	subject.Told = func(refusal allocate.Refuse) bool { return r.records.told(subject.Key(), subject.UID(), refusal) }
-	wrote, err := r.Kind.Refuse(ctx, subject, why, refusal)
+	e.records.mark(subject.Key(), e.Clock.Now())
+	subject.Told = func(refusal allocate.Refuse) bool { return e.records.told(subject.Key(), subject.UID(), refusal) }
+	wrote, err := e.Kind.Refuse(ctx, subject, why, refusal)
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if why == allocate.WhyExhausted {
-		r.Line.Enter(subject.queue(), subject.waiter())
+		e.Line.Enter(subject.queue(), subject.waiter())
 	} else {
-		r.leaveLine(subject.UID())
+		e.waits.leaveLine(subject.UID())
 	}
-	r.records.wait(subject.Key(), subject.UID(), why, refusal)
+	e.records.wait(subject.Key(), subject.UID(), why, refusal)
 	if wrote {
-		r.records.wrote(subject.Object)
+		e.records.wrote(subject.Object)
 		ctrl.LoggerFrom(ctx).Info("Claim waits", "why", why, "message", refusal.Message)
-		r.Recorder.Eventf(subject.Object, nil, eventTypeWarning, string(why), "Allocate", "%s", refusal.Message)
+		e.Recorder.Eventf(subject.Object, nil, eventTypeWarning, string(why), "Allocate", "%s", refusal.Message)
 	}
 	return nil
 }

@@ -21,14 +21,21 @@ import (
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 )
 
+// observer reads what decisions rest on.
+type observer struct {
+	*Deps
+	waits  *waitlist
+	census census
+}
+
 // observe reads what a decision rests on, all of it by name or by index.
-func (r *Reconciler) observe(ctx context.Context, subject *Subject) (allocate.Snapshot, error) {
+func (o *observer) observe(ctx context.Context, subject *Subject) (allocate.Snapshot, error) {
 	s := allocate.Snapshot{Claim: subject.Claim, Pool: allocate.Pool{Name: subject.Pool.Name}}
 	if subject.Claim.Tenant != "" {
 		s.Pool.Name = subject.Pool.String()
 	}
 	pool := &ipamv1.IPPool{}
-	err := r.Client.Get(ctx, subject.Pool, pool)
+	err := o.Client.Get(ctx, subject.Pool, pool)
 	switch {
 	case apierrors.IsNotFound(err):
 		pool = nil
@@ -38,38 +45,38 @@ func (r *Reconciler) observe(ctx context.Context, subject *Subject) (allocate.Sn
 		s.Pool.Found = subject.Foreign == ""
 		s.Pool.Deleting = !pool.DeletionTimestamp.IsZero()
 		s.Pool.Finalized = slices.Contains(pool.Finalizers, ipamv1.IPPoolFinalizer)
-		if s.Pool.Allows, err = r.isAllowed(ctx, pool, subject); err != nil {
+		if s.Pool.Allows, err = o.isAllowed(ctx, pool, subject); err != nil {
 			return s, err
 		}
 	}
-	r.held.Expect(subject.Key(), subject.Pool.Namespace)
-	hold, err := r.Clusters.Hold(ctx, subject.Object, pool, subject.Cluster)
+	o.waits.held.Expect(subject.Key(), subject.Pool.Namespace)
+	hold, err := o.Clusters.Hold(ctx, subject.Object, pool, subject.Cluster)
 	if err != nil {
 		return s, err
 	}
 	s.Hold = hold
-	r.held.Note(subject.Key(), hold != allocate.NotHeld)
+	o.waits.held.Note(subject.Key(), hold != allocate.NotHeld)
 	if hold == allocate.HeldPaused {
 		return s, nil
 	}
-	s.Owned, err = r.owned(ctx, subject)
-	if err == nil && hold == allocate.NotHeld && len(s.Owned) == 0 && r.held.IsSuspect(subject.Key()) {
-		s.Owned, err = r.unseen(ctx, subject)
+	s.Owned, err = o.owned(ctx, subject)
+	if err == nil && hold == allocate.NotHeld && len(s.Owned) == 0 && o.waits.held.IsSuspect(subject.Key()) {
+		s.Owned, err = o.unseen(ctx, subject)
 	}
 	if err != nil || hold != allocate.NotHeld || len(s.Owned) > 0 || subject.Claim.Deleting {
 		return s, err
 	}
-	s.NextFree = r.Index.NextFree(subject.Pool)
-	if s.Holder, err = r.holderOfAsked(ctx, subject); err != nil {
+	s.NextFree = o.Index.NextFree(subject.Pool)
+	if s.Holder, err = o.holderOfAsked(ctx, subject); err != nil {
 		return s, err
 	}
-	s.Kept, err = r.kept(ctx, subject, pool)
+	s.Kept, err = o.kept(ctx, subject, pool)
 	return s, err
 }
 
 // holderOfAsked describes what has the one address that will do for a claim.
-func (r *Reconciler) holderOfAsked(ctx context.Context, subject *Subject) (string, error) {
-	layout := r.Index.Layout(subject.Pool)
+func (o *observer) holderOfAsked(ctx context.Context, subject *Subject) (string, error) {
+	layout := o.Index.Layout(subject.Pool)
 	if layout == nil || subject.Claim.Tenant != "" { // do not disclose what other claims of the pool have
 		return "", nil
 	}
@@ -79,7 +86,7 @@ func (r *Reconciler) holderOfAsked(ctx context.Context, subject *Subject) (strin
 	}
 	address := &ipamv1.IPAddress{}
 	key := types.NamespacedName{Namespace: subject.Pool.Namespace, Name: allocate.AddressName(layout.NamePrefix, asked)}
-	if err := r.Client.Get(ctx, key, address); apierrors.IsNotFound(err) {
+	if err := o.Client.Get(ctx, key, address); apierrors.IsNotFound(err) {
 		return "", nil
 	} else if err != nil {
 		return "", fmt.Errorf("reading IPAddress %s: %w", key, err)
@@ -102,9 +109,9 @@ func holderOf(address *ipamv1.IPAddress, coolDown time.Duration) string {
 
 // owned are the addresses of a claim, oldest first: those that the cache shows, the one that this process has just made,
 // and the one that the status names, if it is there.
-func (r *Reconciler) owned(ctx context.Context, subject *Subject) ([]allocate.Address, error) {
+func (o *observer) owned(ctx context.Context, subject *Subject) ([]allocate.Address, error) {
 	list := &ipamv1.IPAddressList{}
-	err := r.Client.List(ctx, list, client.InNamespace(subject.Pool.Namespace),
+	err := o.Client.List(ctx, list, client.InNamespace(subject.Pool.Namespace),
 		client.MatchingFields{AddressByClaim: ClaimIndex(subject.Kind, subject.Key())}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("listing the addresses of %s %s: %w", subject.Kind, subject.Key(), err)
@@ -121,11 +128,11 @@ func (r *Reconciler) owned(ctx context.Context, subject *Subject) ([]allocate.Ad
 	known := func(name string) bool {
 		return slices.ContainsFunc(out, func(a allocate.Address) bool { return a.Name == name })
 	}
-	if made, ok := r.Index.MadeFor(subject.UID()); ok && !known(made.Key.Name) {
+	if made, ok := o.Index.MadeFor(subject.UID()); ok && !known(made.Key.Name) {
 		out = append(out, allocate.Address{Name: made.Key.Name, UID: string(made.UID), IP: made.IP})
 	}
 	if bound := subject.Claim.Bound; bound != "" && !known(bound) {
-		live, err := r.live(ctx, subject, bound)
+		live, err := o.live(ctx, subject, bound)
 		if err != nil {
 			return nil, err
 		}
@@ -138,32 +145,32 @@ func (r *Reconciler) owned(ctx context.Context, subject *Subject) ([]allocate.Ad
 
 // unseen are the addresses that a claim has by the API server. A claim that was held up may have come from another management cluster: its status is
 // empty then, and another operator made its address, perhaps while a watch was behind. It must not get another.
-func (r *Reconciler) unseen(ctx context.Context, subject *Subject) ([]allocate.Address, error) {
-	all, err := r.census.of(ctx, r.Live, subject.Pool.Namespace)
+func (o *observer) unseen(ctx context.Context, subject *Subject) ([]allocate.Address, error) {
+	all, err := o.census.of(ctx, o.Live, subject.Pool.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	var out []allocate.Address
 	for i := range all {
 		if isOwner(&all[i], subject) {
-			r.Index.Learn(RecordOf(&all[i]), r.Clock.Now())
+			o.Index.Learn(RecordOf(&all[i]), o.Clock.Now())
 			out = append(out, addressOf(&all[i]))
 		}
 	}
-	r.held.Trust(subject.Key())
+	o.waits.held.Trust(subject.Key())
 	return out, nil
 }
 
 // live reads an IPAddress from the API server; nil means that it is not there or belongs to another claim.
-func (r *Reconciler) live(ctx context.Context, subject *Subject, name string) (*ipamv1.IPAddress, error) {
+func (o *observer) live(ctx context.Context, subject *Subject, name string) (*ipamv1.IPAddress, error) {
 	address := &ipamv1.IPAddress{}
 	key := types.NamespacedName{Namespace: subject.Pool.Namespace, Name: name}
-	if err := r.Live.Get(ctx, key, address); apierrors.IsNotFound(err) {
+	if err := o.Live.Get(ctx, key, address); apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("reading IPAddress %s: %w", key, err)
 	}
-	r.Index.Learn(RecordOf(address), r.Clock.Now())
+	o.Index.Learn(RecordOf(address), o.Clock.Now())
 	if !isOwner(address, subject) {
 		return nil, nil
 	}

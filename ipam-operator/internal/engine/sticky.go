@@ -23,32 +23,32 @@ import (
 
 // kept is the address that a former claim of this kind and name had, and that its pool keeps for this claim; zero where there is none. The cache finds it, and
 // the API server says how long ago it was released.
-func (r *Reconciler) kept(ctx context.Context, subject *Subject, pool *ipamv1.IPPool) (allocate.Address, error) {
+func (o *observer) kept(ctx context.Context, subject *Subject, pool *ipamv1.IPPool) (allocate.Address, error) {
 	if pool == nil || subject.Claim.Deleting {
 		return allocate.Address{}, nil
 	}
-	if err := r.checkIntended(ctx, subject, pool); err != nil || allocate.KeptFor(&pool.Spec) == 0 {
+	if err := o.checkIntended(ctx, subject, pool); err != nil || allocate.KeptFor(&pool.Spec) == 0 {
 		return allocate.Address{}, err
 	}
 	list := &ipamv1.IPAddressList{}
-	err := r.Client.List(ctx, list, client.InNamespace(subject.Pool.Namespace),
+	err := o.Client.List(ctx, list, client.InNamespace(subject.Pool.Namespace),
 		client.MatchingFields{AddressByClaim: ClaimIndex(subject.Kind, subject.Key())}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return allocate.Address{}, fmt.Errorf("listing the addresses of %s %s: %w", subject.Kind, subject.Key(), err)
 	}
 	slices.SortFunc(list.Items, func(a, b ipamv1.IPAddress) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
 	for i := range list.Items {
-		if !r.isKept(&list.Items[i], subject, pool) {
+		if !o.isKept(&list.Items[i], subject, pool) {
 			continue
 		}
 		live := &ipamv1.IPAddress{}
 		key := types.NamespacedName{Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}
-		if err := r.Live.Get(ctx, key, live); apierrors.IsNotFound(err) {
+		if err := o.Live.Get(ctx, key, live); apierrors.IsNotFound(err) {
 			continue
 		} else if err != nil {
 			return allocate.Address{}, fmt.Errorf("reading IPAddress %s: %w", key, err)
 		}
-		if r.isKept(live, subject, pool) {
+		if o.isKept(live, subject, pool) {
 			return addressOf(live), nil
 		}
 	}
@@ -57,15 +57,15 @@ func (r *Reconciler) kept(ctx context.Context, subject *Subject, pool *ipamv1.IP
 
 // checkIntended asks the API server whether the address that a claim was about to take over is free. The index may be behind: the process that let it go, and
 // then ended, may have been another one.
-func (r *Reconciler) checkIntended(ctx context.Context, subject *Subject, pool *ipamv1.IPPool) error {
+func (o *observer) checkIntended(ctx context.Context, subject *Subject, pool *ipamv1.IPPool) error {
 	ip := subject.Claim.Intended
 	if !ip.IsValid() {
 		return nil
 	}
 	key := types.NamespacedName{Namespace: pool.Namespace, Name: allocate.AddressName(pool.Spec.NamePrefix, ip)}
-	err := r.Live.Get(ctx, key, &ipamv1.IPAddress{})
+	err := o.Live.Get(ctx, key, &ipamv1.IPAddress{})
 	if apierrors.IsNotFound(err) {
-		r.forgetAddress(space.Record{Key: IndexKey(key), IP: ip})
+		o.waits.forgetAddress(space.Record{Key: IndexKey(key), IP: ip})
 		return nil
 	}
 	if err != nil {
@@ -75,7 +75,7 @@ func (r *Reconciler) checkIntended(ctx context.Context, subject *Subject, pool *
 }
 
 // isKept reports whether an address that names a claim is one that a former claim of its name had, within the time that the pool keeps it.
-func (r *Reconciler) isKept(address *ipamv1.IPAddress, subject *Subject, pool *ipamv1.IPPool) bool {
+func (o *observer) isKept(address *ipamv1.IPAddress, subject *Subject, pool *ipamv1.IPPool) bool {
 	owner := ClaimOwner(address)
 	switch {
 	case owner == "" || owner == subject.UID() || address.Spec.Pool.Name != pool.Name:
@@ -85,12 +85,12 @@ func (r *Reconciler) isKept(address *ipamv1.IPAddress, subject *Subject, pool *i
 	case address.DeletionTimestamp.IsZero():
 		return true // its release is on the way
 	}
-	return r.Clock.Since(address.DeletionTimestamp.Time) < allocate.KeptFor(&pool.Spec)
+	return o.Clock.Since(address.DeletionTimestamp.Time) < allocate.KeptFor(&pool.Spec)
 }
 
 // takeOver lets a kept address go, so that the claim can take it under the same name. The claim remembers it before: should this process end in between, the
 // next one asks for the same address.
-func (r *Reconciler) takeOver(ctx context.Context, subject *Subject, kept allocate.Address) error {
+func (e *executor) takeOver(ctx context.Context, subject *Subject, kept allocate.Address) error {
 	before := subject.Object.DeepCopyObject().(client.Object)
 	annotations := subject.Object.GetAnnotations()
 	if annotations == nil {
@@ -100,13 +100,13 @@ func (r *Reconciler) takeOver(ctx context.Context, subject *Subject, kept alloca
 		annotations[ipamv1.FormerAddressAnnotation] = kept.IP.String()
 		subject.Object.SetAnnotations(annotations)
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		if err := r.Client.Patch(ctx, subject.Object, patch, client.FieldOwner(FieldOwner)); err != nil {
+		if err := e.Client.Patch(ctx, subject.Object, patch, client.FieldOwner(FieldOwner)); err != nil {
 			return fmt.Errorf("writing the former address of %s %s: %w", subject.Kind, subject.Key(), err)
 		}
-		r.records.wrote(subject.Object)
+		e.records.wrote(subject.Object)
 	}
 	ctrl.LoggerFrom(ctx).Info("Returned the address of a former claim of the same name", "IPAddress", kept.Name)
-	return r.Release(ctx, subject.Pool.Namespace, kept, true, string(allocate.WhyRestored))
+	return e.Release(ctx, subject.Pool.Namespace, kept, true, string(allocate.WhyRestored))
 }
 
 // intended is the address that a claim was about to take over.

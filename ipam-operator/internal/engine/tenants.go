@@ -31,17 +31,17 @@ func namespace() *metav1.PartialObjectMetadata {
 }
 
 // isAllowed reports whether a pool serves claims of the namespace of a claim.
-func (r *Reconciler) isAllowed(ctx context.Context, pool *ipamv1.IPPool, subject *Subject) (bool, error) {
+func (o *observer) isAllowed(ctx context.Context, pool *ipamv1.IPPool, subject *Subject) (bool, error) {
 	tenant := subject.Claim.Tenant
 	if tenant == "" {
 		return true, nil
 	}
-	layout := r.Layouts.Of(pool)
+	layout := o.Layouts.Of(pool)
 	if !layout.SelectsNamespaces() {
 		return layout.Allows(nil), nil
 	}
 	obj := namespace()
-	if err := r.Client.Get(ctx, types.NamespacedName{Name: tenant}, obj); apierrors.IsNotFound(err) {
+	if err := o.Client.Get(ctx, types.NamespacedName{Name: tenant}, obj); apierrors.IsNotFound(err) {
 		return false, nil
 	} else if err != nil {
 		return false, fmt.Errorf("reading Namespace %s: %w", tenant, err)
@@ -103,54 +103,54 @@ func setClaimOwner(address *ipamv1.IPAddress, subject *Subject) {
 var errUndecided = errors.New("another replica decides about the address")
 
 // mayBeReturned reports whether another replica has just made an address of a claim and may give it back yet: the status must not name it then.
-func (r *Reconciler) mayBeReturned(subject *Subject, address *ipamv1.IPAddress) bool {
-	if r.records.of(subject.Key()).made == address.UID {
+func (e *executor) mayBeReturned(subject *Subject, address *ipamv1.IPAddress) bool {
+	if e.records.of(subject.Key()).made == address.UID {
 		return false
 	}
-	return r.Clock.Since(address.CreationTimestamp.Time) < reconcileTimeout
+	return e.Clock.Since(address.CreationTimestamp.Time) < reconcileTimeout
 }
 
 // returnOverQuota gives an address back that the status does not name yet, where the claim's namespace has more than its quota, and writes that to the claim: another replica may have
 // taken one for the namespace at the same time. It asks the API server after the address was taken: whichever replica asks last sees all. The claim is looked at again
 // when the namespace has an address less.
-func (r *Reconciler) returnOverQuota(ctx context.Context, subject *Subject, address *ipamv1.IPAddress) (returned bool, err error) {
+func (e *executor) returnOverQuota(ctx context.Context, subject *Subject, address *ipamv1.IPAddress) (returned bool, err error) {
 	pool := &ipamv1.IPPool{}
 	if subject.Claim.Tenant == "" {
 		return false, nil
 	}
-	if err := r.Client.Get(ctx, subject.Pool, pool); err != nil {
+	if err := e.Client.Get(ctx, subject.Pool, pool); err != nil {
 		return false, fmt.Errorf("reading IPPool %s: %w", subject.Pool, err)
 	}
 	limit := pool.Spec.MaxAddressesPerNamespace
 	if limit == 0 {
 		return false, nil
 	}
-	if r.mayBeReturned(subject, address) {
+	if e.mayBeReturned(subject, address) {
 		return false, errUndecided
 	}
-	if has, err := r.addressesOf(ctx, subject.Claim.Tenant, pool); err != nil || has <= limit {
+	if has, err := e.addressesOf(ctx, subject.Claim.Tenant, pool); err != nil || has <= limit {
 		return false, err
 	}
 	ctrl.LoggerFrom(ctx).Info("Gave an address back: the namespace of the claim has as many as it may have", "IPAddress", address.Name)
-	if err := r.Release(ctx, address.Namespace, addressOf(address), true, string(allocate.WhyQuota)); err != nil {
+	if err := e.Release(ctx, address.Namespace, addressOf(address), true, string(allocate.WhyQuota)); err != nil {
 		return false, err
 	}
-	r.records.edit(subject.Key(), func(known *record) { known.made = "" }) // the cache may show it for a moment longer
+	e.records.edit(subject.Key(), func(known *record) { known.made = "" }) // the cache may show it for a moment longer
 	decision := allocate.QuotaExceeded(subject.Pool.String(), subject.Claim.Tenant, limit)
-	return true, r.refuse(ctx, subject, decision.Action.(allocate.Refuse), decision.Why)
+	return true, e.refuse(ctx, subject, decision.Action.(allocate.Refuse), decision.Why)
 }
 
 // addressesOf counts the addresses of a pool that the claims of another namespace have by the API server, and takes them over.
-func (r *Reconciler) addressesOf(ctx context.Context, tenant string, pool *ipamv1.IPPool) (int64, error) {
+func (e *executor) addressesOf(ctx context.Context, tenant string, pool *ipamv1.IPPool) (int64, error) {
 	list := &ipamv1.IPAddressList{}
-	err := r.Live.List(ctx, list, client.InNamespace(pool.Namespace), client.MatchingLabels{ipamv1.ClaimNamespaceLabel: tenant})
+	err := e.Live.List(ctx, list, client.InNamespace(pool.Namespace), client.MatchingLabels{ipamv1.ClaimNamespaceLabel: tenant})
 	if err != nil {
 		return 0, fmt.Errorf("listing the addresses of namespace %s: %w", tenant, err)
 	}
 	has := int64(0)
 	for i := range list.Items {
 		if list.Items[i].Spec.Pool.Name == pool.Name && list.Items[i].Tenant() == tenant {
-			r.Index.Learn(RecordOf(&list.Items[i]), r.Clock.Now())
+			e.Index.Learn(RecordOf(&list.Items[i]), e.Clock.Now())
 			has++
 		}
 	}

@@ -5,35 +5,52 @@ package engine
 
 import (
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/muster-io/muster/ipam-operator/internal/capi"
 )
 
+// waitlist knows the claims of a kind that wait, and wakes them when what they wait for may be there: those that were held up, and those whose pool had nothing free.
+type waitlist struct {
+	*Deps
+	records *records
+	held    *capi.Held
+	freed   *freed
+	nudges  chan event.GenericEvent
+	onFree  []func(pool types.NamespacedName)
+}
+
+func newWaitlist(deps *Deps) *waitlist {
+	return &waitlist{Deps: deps, records: newRecords(), held: capi.NewHeld(), freed: newFreed(), nudges: make(chan event.GenericEvent, 1)}
+}
+
 // HoldUp says that something is to be done for a claim, there or not, once WakeHeld is called.
-func (r *Reconciler) HoldUp(claim types.NamespacedName) {
-	r.held.Expect(claim, claim.Namespace)
-	r.held.Note(claim, true)
+func (w *waitlist) HoldUp(claim types.NamespacedName) {
+	w.held.Expect(claim, claim.Namespace)
+	w.held.Note(claim, true)
 }
 
 // WakeHeld looks again at the claims of a namespace that were held up when they were looked at last. Those that still are come back.
-func (r *Reconciler) WakeHeld(namespace string, q Queue) {
-	for _, claim := range r.held.Wake(namespace) {
+func (w *waitlist) WakeHeld(namespace string, q Queue) {
+	for _, claim := range w.held.Wake(namespace) {
 		q.Add(reconcile.Request{NamespacedName: claim})
 	}
 }
 
-func (r *Reconciler) forget(claim types.NamespacedName) {
-	if uid, ok := r.records.serve(claim); ok {
-		r.leaveLine(uid)
+func (w *waitlist) forget(claim types.NamespacedName) {
+	if uid, ok := w.records.serve(claim); ok {
+		w.leaveLine(uid)
 	}
 }
 
 // leaveLine takes a claim out of the queue of its pool. Others may have waited for nothing but this claim.
-func (r *Reconciler) leaveLine(claim types.UID) {
-	queue, ok := r.Line.Leave(claim)
+func (w *waitlist) leaveLine(claim types.UID) {
+	queue, ok := w.Line.Leave(claim)
 	if !ok {
 		return
 	}
-	if free, _ := r.Index.Free(queue.Pool, queue.PrefixLength); free > 0 {
-		r.Deps.Freed(queue.Pool)
+	if free, _ := w.Index.Free(queue.Pool, queue.PrefixLength); free > 0 {
+		w.WakeWaiting(queue.Pool)
 	}
 }

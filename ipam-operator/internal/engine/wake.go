@@ -79,98 +79,98 @@ func (f *freed) now(pool types.NamespacedName) {
 }
 
 // forgetAddress takes over that an address is gone.
-func (r *Reconciler) forgetAddress(record space.Record) {
-	for _, pool := range r.Index.Forget(record.Key) {
-		r.free(pool, record.IP)
+func (w *waitlist) forgetAddress(record space.Record) {
+	for _, pool := range w.Index.Forget(record.Key) {
+		w.free(pool, record.IP)
 	}
 }
 
 // leaveAddress takes over that an address is gone that its claim has elsewhere.
-func (r *Reconciler) leaveAddress(record space.Record, claim types.UID) {
-	for _, pool := range r.Index.Leave(record.Key, claim) {
-		r.free(pool, record.IP)
+func (w *waitlist) leaveAddress(record space.Record, claim types.UID) {
+	for _, pool := range w.Index.Leave(record.Key, claim) {
+		w.free(pool, record.IP)
 	}
 }
 
 // giveUp ends the attempt of a claim to get an address: nothing was written, or an object stands for the address.
-func (r *Reconciler) giveUp(subject *Subject) {
-	r.records.edit(subject.Key(), func(known *record) { known.unsure = nil })
-	if r.Index.GiveUp(subject.UID()) {
-		r.Deps.Freed(subject.Pool)
+func (w *waitlist) giveUp(subject *Subject) {
+	w.records.edit(subject.Key(), func(known *record) { known.unsure = nil })
+	if w.Index.GiveUp(subject.UID()) {
+		w.WakeWaiting(subject.Pool)
 	}
 }
 
 // giveUpFormer ends what was begun for a claim that has gone since: its place in the queue, and its attempt to get an address. If that was written after
 // all, the watch shows it. Where another claim has the name by now, both may have come between two passes.
-func (r *Reconciler) giveUpFormer(name types.NamespacedName, now *Subject) {
+func (w *waitlist) giveUpFormer(name types.NamespacedName, now *Subject) {
 	if now != nil {
-		if former, ok := r.records.former(name, now.UID()); ok {
-			r.leaveLine(former)
+		if former, ok := w.records.former(name, now.UID()); ok {
+			w.leaveLine(former)
 		}
 	}
-	if former := r.records.of(name).unsure; former != nil && (now == nil || now.UID() != former.UID()) {
-		r.giveUp(former)
+	if former := w.records.of(name).unsure; former != nil && (now == nil || now.UID() != former.UID()) {
+		w.giveUp(former)
 	}
 }
 
 // Freed wakes the waiting claims of a pool that has an address more to give.
-func (r *Reconciler) Freed(pool types.NamespacedName) { r.free(pool, netip.Addr{}) }
+func (w *waitlist) Freed(pool types.NamespacedName) { w.free(pool, netip.Addr{}) }
 
 // free wakes the waiting claims of a pool, soon: addresses that are given back meanwhile wake them together. One signal is enough for all pools.
-func (r *Reconciler) free(pool types.NamespacedName, ip netip.Addr) {
-	r.freed.note(pool, ip)
+func (w *waitlist) free(pool types.NamespacedName, ip netip.Addr) {
+	w.freed.note(pool, ip)
 	select {
-	case r.nudges <- event.GenericEvent{Object: &ipamv1.IPPool{}}:
+	case w.nudges <- event.GenericEvent{Object: &ipamv1.IPPool{}}:
 	default: // who gets the signal that is on its way takes this pool, too
 	}
 }
 
-func (r *Reconciler) freedHandler() handler.EventHandler {
+func (w *waitlist) freedHandler() handler.EventHandler {
 	return handler.Funcs{GenericFunc: func(ctx context.Context, _ event.GenericEvent, q Queue) {
-		for pool, addresses := range r.freed.take() {
-			r.wake(ctx, pool, addresses, q)
-			r.announce(pool)
+		for pool, addresses := range w.freed.take() {
+			w.wake(ctx, pool, addresses, q)
+			w.announce(pool)
 		}
 	}}
 }
 
 // wake makes claims of a pool look again: of those that any address helps as many as addresses are free, the oldest first, and those that one
 // of these addresses is for. The others wait for something else. A claim that an address is on its way to needs no other.
-func (r *Reconciler) wake(ctx context.Context, pool types.NamespacedName, addresses map[netip.Addr]bool, q Queue) {
-	layout := r.Index.Layout(pool)
-	woken, left, moved, tell := 0, 0, false, r.freed.mayTell(pool, r.Clock.Now())
-	pending := r.pendingInPool(ctx, pool)
+func (w *waitlist) wake(ctx context.Context, pool types.NamespacedName, addresses map[netip.Addr]bool, q Queue) {
+	layout := w.Index.Layout(pool)
+	woken, left, moved, tell := 0, 0, false, w.freed.mayTell(pool, w.Clock.Now())
+	pending := w.pendingInPool(ctx, pool)
 	room := map[string]int64{}
 	for i := range pending {
 		claim := &pending[i]
 		key := client.ObjectKeyFromObject(claim)
-		switch why, known := r.records.why(key, claim.UID); {
+		switch why, known := w.records.why(key, claim.UID); {
 		case !claim.DeletionTimestamp.IsZero(): // it gives an address back and needs none
-		case r.Index.IsServed(claim.UID):
+		case w.Index.IsServed(claim.UID):
 		case !known || isFor(claim, layout, addresses):
 			q.Add(requestFor(claim.Namespace, claim.Name))
 		case why == allocate.WhyQuota:
 			tenant := claim.Namespace
 			if _, counted := room[tenant]; !counted {
-				room[tenant] = r.Index.Room(pool, tenant)
+				room[tenant] = w.Index.Room(pool, tenant)
 			}
 			if room[tenant] > 0 {
 				room[tenant]--
 				q.Add(requestFor(claim.Namespace, claim.Name))
 			}
 		case why != allocate.WhyExhausted:
-		case r.isNext(pool, claim):
+		case w.isNext(pool, claim):
 			woken++
 			q.Add(requestFor(claim.Namespace, claim.Name))
-		case tell && r.hasMoved(pool, claim):
+		case tell && w.hasMoved(pool, claim):
 			q.Add(requestFor(claim.Namespace, claim.Name))
 		default:
-			moved = moved || r.hasMoved(pool, claim)
+			moved = moved || w.hasMoved(pool, claim)
 			left++
 		}
 	}
 	if woken > 0 && left > 0 || moved {
-		r.wakeLater(pool)
+		w.wakeLater(pool)
 	}
 }
 
@@ -178,9 +178,9 @@ func (r *Reconciler) wake(ctx context.Context, pool types.NamespacedName, addres
 const tellAgain = 5 * time.Second
 
 // hasMoved reports whether a waiting claim stands at another position of the queue than its status says.
-func (r *Reconciler) hasMoved(pool types.NamespacedName, claim client.Object) bool {
-	told := r.records.position(client.ObjectKeyFromObject(claim))
-	return told > 0 && told != min(r.Line.Ahead(queueOf(pool, claim), waiterOf(claim)), allocate.ToldPositions)+1
+func (w *waitlist) hasMoved(pool types.NamespacedName, claim client.Object) bool {
+	told := w.records.position(client.ObjectKeyFromObject(claim))
+	return told > 0 && told != min(w.Line.Ahead(queueOf(pool, claim), waiterOf(claim)), allocate.ToldPositions)+1
 }
 
 // queueOf is what a claim of a pool waits for where any will do.
@@ -207,29 +207,29 @@ func AskedPrefixLength(claim client.Object) int {
 }
 
 // isNext reports whether enough is free for a waiting claim and all older ones.
-func (r *Reconciler) isNext(pool types.NamespacedName, claim client.Object) bool {
+func (w *waitlist) isNext(pool types.NamespacedName, claim client.Object) bool {
 	queue := queueOf(pool, claim)
-	free, _ := r.Index.Free(pool, queue.PrefixLength)
-	return int64(r.Line.Ahead(queue, waiterOf(claim))) < free
+	free, _ := w.Index.Free(pool, queue.PrefixLength)
+	return int64(w.Line.Ahead(queue, waiterOf(claim))) < free
 }
 
 // Helps reports whether a waiting claim is to look again when its pool has addresses to give: it is one of the oldest, or waits for something else.
-func (r *Reconciler) Helps(pool types.NamespacedName, claim client.Object) bool {
-	why, known := r.records.why(client.ObjectKeyFromObject(claim), claim.GetUID())
+func (w *waitlist) Helps(pool types.NamespacedName, claim client.Object) bool {
+	why, known := w.records.why(client.ObjectKeyFromObject(claim), claim.GetUID())
 	if !claim.GetDeletionTimestamp().IsZero() {
 		return false
 	}
-	return !known || why != allocate.WhyExhausted || r.isNext(pool, claim)
+	return !known || why != allocate.WhyExhausted || w.isNext(pool, claim)
 }
 
 // wakeLater looks at a pool again, in case that a claim that was woken took no address.
-func (r *Reconciler) wakeLater(pool types.NamespacedName) {
-	if !r.freed.later(pool) {
+func (w *waitlist) wakeLater(pool types.NamespacedName) {
+	if !w.freed.later(pool) {
 		return
 	}
 	time.AfterFunc(lookAgain, func() {
-		r.freed.now(pool)
-		r.Freed(pool)
+		w.freed.now(pool)
+		w.Freed(pool)
 	})
 }
 
@@ -246,12 +246,12 @@ func isFor(claim *ipamv1.IPClaim, layout *allocate.Layout, addresses map[netip.A
 
 // OnFree calls follow whenever a pool has an address more to give, or gives them otherwise. It is called before the manager
 // starts.
-func (r *Reconciler) OnFree(follow func(pool types.NamespacedName)) {
-	r.onFree = append(r.onFree, follow)
+func (w *waitlist) OnFree(follow func(pool types.NamespacedName)) {
+	w.onFree = append(w.onFree, follow)
 }
 
-func (r *Reconciler) announce(pool types.NamespacedName) {
-	for _, follow := range r.onFree {
+func (w *waitlist) announce(pool types.NamespacedName) {
+	for _, follow := range w.onFree {
 		follow(pool)
 	}
 }

@@ -118,18 +118,18 @@ func (r *Reconciler) wakeUnlessBound(ctx context.Context, address *ipamv1.IPAddr
 
 // pendingInPool are the claims of a pool that have no address or are being deleted, oldest first. They are those of the
 // cache and must not be changed.
-func (r *Reconciler) pendingInPool(ctx context.Context, pool types.NamespacedName) []ipamv1.IPClaim {
-	claims := r.pending(ctx, "", client.MatchingFields{ClaimPendingInPool: pool.String()})
-	if choosing := r.pendingChoices(ctx, pool); len(choosing) > 0 {
+func (w *waitlist) pendingInPool(ctx context.Context, pool types.NamespacedName) []ipamv1.IPClaim {
+	claims := w.pending(ctx, "", client.MatchingFields{ClaimPendingInPool: pool.String()})
+	if choosing := w.pendingChoices(ctx, pool); len(choosing) > 0 {
 		claims = append(claims, choosing...)
 		slices.SortFunc(claims, olderClaim)
 	}
 	return claims
 }
 
-func (r *Reconciler) pending(ctx context.Context, namespace string, index client.MatchingFields) []ipamv1.IPClaim {
+func (w *waitlist) pending(ctx context.Context, namespace string, index client.MatchingFields) []ipamv1.IPClaim {
 	list := &ipamv1.IPClaimList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(namespace), index, client.UnsafeDisableDeepCopy); err != nil {
+	if err := w.Client.List(ctx, list, client.InNamespace(namespace), index, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Waiting claims could not be listed from the cache")
 	}
 	slices.SortFunc(list.Items, olderClaim)
