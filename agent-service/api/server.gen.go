@@ -1669,6 +1669,12 @@ type Credentials struct {
 	Username   string `json:"username,omitempty,omitzero"`
 }
 
+// CustomResource defines model for CustomResource.
+type CustomResource struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+}
+
 // DetailedFeatures defines model for DetailedFeatures.
 type DetailedFeatures struct {
 	Features []struct {
@@ -1734,6 +1740,8 @@ type EventSeverity string
 
 // Host defines model for Host.
 type Host struct {
+	// Approved Whether the host may be installed. Hosts of an infra-env that is a custom resource are approved by their Agent; others are approved when they register.
+	Approved    bool      `json:"approved"`
 	Bootstrap   bool      `json:"bootstrap,omitempty,omitzero"`
 	CheckedInAt time.Time `json:"checked_in_at,omitempty,omitzero"`
 
@@ -1834,6 +1842,8 @@ type HostProgressInfo struct {
 
 // HostRegistrationResponse defines model for HostRegistrationResponse.
 type HostRegistrationResponse struct {
+	// Approved Whether the host may be installed. Hosts of an infra-env that is a custom resource are approved by their Agent; others are approved when they register.
+	Approved    bool      `json:"approved"`
 	Bootstrap   bool      `json:"bootstrap,omitempty,omitzero"`
 	CheckedInAt time.Time `json:"checked_in_at,omitempty,omitzero"`
 
@@ -2005,6 +2015,7 @@ type InfraEnv struct {
 	ClusterID              openapi_types.UUID `json:"cluster_id,omitempty,omitzero"`
 	CPUArchitecture        CPUArchitecture    `json:"cpu_architecture,omitempty,omitzero"`
 	CreatedAt              time.Time          `json:"created_at"`
+	CustomResource         CustomResource     `json:"custom_resource,omitempty,omitzero"`
 	DownloadURL            string             `json:"download_url,omitempty,omitzero"`
 	EmailDomain            string             `json:"email_domain,omitempty,omitzero"`
 	ExpiresAt              time.Time          `json:"expires_at,omitempty,omitzero"`

@@ -195,7 +195,14 @@ func (o *Options) mountConsole(mux *http.ServeMux, rest http.Handler, key []byte
 	if !o.Console {
 		return nil
 	}
-	screens, err := console.New(console.Options{API: rest, Key: key, HTTPS: strings.HasPrefix(o.BaseURL, "https://") || o.TLSCertificate != "", Log: log})
+	options := console.Options{API: rest, Key: key, HTTPS: strings.HasPrefix(o.BaseURL, "https://") || o.TLSCertificate != "", Log: log}
+	if o.KubeAPI || o.OIDCIssuer == "kubernetes" { // no other service sends tokens of people there
+		var err error
+		if options.Kubernetes, err = o.kubernetes(); err != nil {
+			return err
+		}
+	}
+	screens, err := console.New(options)
 	if err != nil {
 		return fmt.Errorf("preparing the console: %w", err)
 	}

@@ -98,17 +98,22 @@ type kube struct {
 	log    *zap.Logger
 }
 
+// kubernetes says how the Kubernetes API is reached.
+func (o *Options) kubernetes() (*rest.Config, error) {
+	if o.kube != nil {
+		return o.kube, nil
+	}
+	return o.cluster()
+}
+
 // startKube serves custom resources until ctx ends, where that is asked for.
 func (o *Options) startKube(ctx context.Context, p *parts, log *zap.Logger) error {
 	if !o.KubeAPI {
 		return nil
 	}
-	config := o.kube
-	if config == nil {
-		var err error
-		if config, err = o.cluster(); err != nil {
-			return err
-		}
+	config, err := o.kubernetes()
+	if err != nil {
+		return err
 	}
 	config = rest.CopyConfig(config)
 	config.Wrap(p.requests.Wrap)
@@ -251,11 +256,9 @@ func (o *Options) joiner(seed []byte) (tokens workload.Tokens, join func(context
 	if !o.KubeAPI {
 		return tokens, nil, nil
 	}
-	config := o.kube
-	if config == nil {
-		if config, err = o.cluster(); err != nil {
-			return tokens, nil, err
-		}
+	config, err := o.kubernetes()
+	if err != nil {
+		return tokens, nil, err
 	}
 	scheme, err := newScheme()
 	if err != nil {

@@ -9,19 +9,21 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/oapi-codegen/nullable"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-io/muster/agent-service/api"
 )
 
 // Actions on machines, as forms name them.
 const (
-	actionBind   = "bind"
-	actionMove   = "move"
-	actionUnbind = "unbind"
-	actionRole   = "role"
+	actionBind    = "bind"
+	actionMove    = "move"
+	actionUnbind  = "unbind"
+	actionRole    = "role"
+	actionApprove = "approve"
 )
 
-var actions = []string{actionBind, actionMove, actionUnbind, actionRole}
+var actions = []string{actionBind, actionMove, actionUnbind, actionRole, actionApprove}
 
 // mostSelected is how many machines one action is for.
 const mostSelected = 200
@@ -109,10 +111,29 @@ func (p *plan) Summary() string {
 	case !p.Checked:
 		return t("action." + p.Action + ".explained")
 	case p.Valid == len(p.Answers):
-		return n("plan.all", len(p.Answers), p.Cluster)
+		return n(p.texts()+".all", len(p.Answers), p.Cluster)
 	default:
-		return n("plan.some", len(p.Answers)-p.Valid, len(p.Answers), p.Cluster)
+		return n(p.texts()+".some", len(p.Answers)-p.Valid, len(p.Answers), p.Cluster)
 	}
+}
+
+// texts begin the keys of what is said about the answers.
+func (p *plan) texts() string {
+	if p.Action == actionApprove {
+		return "approve"
+	}
+	return "plan"
+}
+
+// Column is the title of the answers.
+func (p *plan) Column() string { return t(p.texts() + ".answer") }
+
+// Verdict is an answer in a word.
+func (p *plan) Verdict(ok bool) string {
+	if ok {
+		return t(p.texts() + ".valid")
+	}
+	return t(p.texts() + ".invalid")
 }
 
 // answer is what would happen, or happened, to one machine.
@@ -128,25 +149,35 @@ func planAction(v *visit) error {
 	if err != nil {
 		return err
 	}
-	p := &plan{order: o, Checked: o.Action == actionBind || o.Action == actionMove}
+	p := &plan{order: o, Checked: o.Action == actionBind || o.Action == actionMove || o.Action == actionApprove}
 	for i := range o.Machines {
 		m := o.Machines[i]
-		a := answer{machine: m, OK: true}
-		if p.Checked {
-			check, err := call[api.BindCheck](v.api.CheckBindHost(v.r.Context(), m.InfraEnvID, m.ID, api.BindHostParams{ClusterID: o.ClusterID}))
-			if reason, ok := reasonOf(err); ok {
-				check.Reasons = []string{reason}
-			} else if err != nil {
-				return err
-			}
-			a.OK, a.Reasons = check.Valid, check.Reasons
+		check, err := v.check(o, &m)
+		if reason, ok := reasonOf(err); ok {
+			check.Reasons = []string{reason}
+		} else if err != nil {
+			return err
 		}
+		a := answer{machine: m, OK: check.Valid, Reasons: check.Reasons}
 		if a.OK {
 			p.Valid++
 		}
 		p.Answers = append(p.Answers, a)
 	}
 	return v.show("plan", p.Title(), p)
+}
+
+// check is the dry run of an action, where there is one.
+func (v *visit) check(o *order, m *machine) (api.BindCheck, error) {
+	switch o.Action {
+	case actionBind, actionMove:
+		return call[api.BindCheck](v.api.CheckBindHost(v.r.Context(), m.InfraEnvID, m.ID, api.BindHostParams{ClusterID: o.ClusterID}))
+	case actionApprove:
+		err := v.approve(m, client.DryRunAll)
+		return api.BindCheck{Valid: err == nil}, err
+	default:
+		return api.BindCheck{Valid: true}, nil
+	}
 }
 
 // outcome is what an action did, and what undoes it.
@@ -172,7 +203,7 @@ func applyAction(v *visit) error {
 	out := &outcome{order: o}
 	for i := range o.Machines {
 		m := o.Machines[i]
-		h, err := call[api.Host](v.apply(o, &m))
+		h, err := v.carryOut(o, &m)
 		a := answer{machine: m, OK: err == nil}
 		if reason, ok := reasonOf(err); ok {
 			a.Reasons = []string{reason}
@@ -188,6 +219,16 @@ func applyAction(v *visit) error {
 	}
 	out.Undo = o.undo(out.Answers)
 	return v.show("outcome", t("outcome.title"), out)
+}
+
+// carryOut does it with one machine, and returns the host as it is then.
+func (v *visit) carryOut(o *order, m *machine) (api.Host, error) {
+	if o.Action == actionApprove {
+		h := m.Host
+		h.Approved = true
+		return h, v.approve(m)
+	}
+	return call[api.Host](v.apply(o, m))
 }
 
 func (v *visit) apply(o *order, m *machine) (*http.Response, error) {
@@ -222,7 +263,7 @@ func (o *order) undo(answers []answer) *undo {
 	}
 	u.Cluster = from.String()
 	switch {
-	case len(u.Hosts) == 0 || o.Action == actionRole:
+	case len(u.Hosts) == 0 || o.Action == actionRole || o.Action == actionApprove:
 		return nil
 	case o.Action == actionBind:
 		u.Action = actionUnbind

@@ -133,7 +133,7 @@ func showCluster(v *visit) error {
 		return err
 	}
 	body := clusterPage{clusterRow: clusterRow{c, clusterBadge(c.Status)}, Total: total}
-	own := names{"/clusters/", map[uuid.UUID]string{id: c.Name}}
+	own := names{path: "/clusters/", known: map[uuid.UUID]string{id: c.Name}}
 	byRole := map[string][]machine{}
 	for i := range hosts {
 		byRole[string(hosts[i].Role)] = append(byRole[string(hosts[i].Role)], newMachine(hosts[i], envs, own))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"k8s.io/client-go/rest"
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/client"
@@ -33,7 +34,9 @@ type Options struct {
 	Key []byte
 	// HTTPS is true where browsers reach the service by TLS: the cookie of a session is sent by no other way.
 	HTTPS bool
-	Log   *zap.Logger
+	// Kubernetes says where the Kubernetes API is, nil where there is none. Its credentials are not used.
+	Kubernetes *rest.Config
+	Log        *zap.Logger
 	// Now is the clock, time.Now if nil.
 	Now func() time.Time
 }
@@ -43,6 +46,8 @@ type console struct {
 	vault  *vault
 	pages  *pages
 	assets map[string]asset
+	// kubernetes is nil where there is no Kubernetes API.
+	kubernetes *kubernetes
 }
 
 // New makes the handler of all paths below Base.
@@ -63,6 +68,11 @@ func New(o Options) (http.Handler, error) {
 		return nil, err
 	}
 	c := &console{Options: o, vault: vault, pages: pages, assets: assets}
+	if o.Kubernetes != nil {
+		if c.kubernetes, err = newKubernetes(o.Kubernetes); err != nil {
+			return nil, err
+		}
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Base+"/assets/{name}", c.asset)
 	mux.HandleFunc("GET "+Base+"/sign-in", c.signInPage)

@@ -58,7 +58,8 @@ type site struct {
 	stop    func()
 }
 
-func newSite(t *testing.T) *site {
+// newSite starts the service with flags that overrule those of the site.
+func newSite(t *testing.T, flags ...string) *site {
 	t.Helper()
 	dir := t.TempDir()
 	s := &site{t: t, address: "127.0.0.1:" + porttest.Free(t)}
@@ -69,10 +70,10 @@ func newSite(t *testing.T) *site {
 	require.NoError(t, err)
 	issuer := filepath.Join(dir, "issuer.pem")
 	require.NoError(t, os.WriteFile(issuer, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o600))
-	s.options, err = app.ParseOptions([]string{
+	s.options, err = app.ParseOptions(append([]string{
 		"--listen=" + s.address, "--base-url=http://" + s.address, "--database=" + filepath.Join(dir, "a.db"), "--token-key=" + filepath.Join(dir, "a.key"), "--metrics-bind-address=0",
 		"--live-images=" + imagetest.List(t), "--live-image-cache=" + filepath.Join(dir, "images"), "--oidc-issuer=https://issuer", "--oidc-key-file=" + issuer, "--oidc-admin-group=admins", "--oidc-viewer-group=viewers", "--console",
-	})
+	}, flags...))
 	require.NoError(t, err)
 	s.start()
 	t.Cleanup(func() { s.stop() })

@@ -172,7 +172,7 @@ func (v *visit) showInfraEnv(ipxe, said string) error {
 	if err != nil {
 		return err
 	}
-	own := names{"/infra-envs/", map[uuid.UUID]string{id: body.Name}}
+	own := names{path: "/infra-envs/", known: map[uuid.UUID]string{id: body.Name}}
 	for i := range hosts {
 		body.Machines = append(body.Machines, newMachine(hosts[i], own, clusters))
 	}

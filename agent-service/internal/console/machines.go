@@ -32,6 +32,8 @@ type machine struct {
 	Inventory hardware.Inventory
 	InfraEnv  link
 	Cluster   link
+	// Resource is that of the InfraEnv, empty for one that was made by REST.
+	Resource api.CustomResource
 }
 
 // link is a name that leads somewhere.
@@ -76,6 +78,8 @@ func (m *machine) What() string {
 type names struct {
 	path  string
 	known map[uuid.UUID]string
+	// resources are those of InfraEnvs that are custom resources.
+	resources map[uuid.UUID]api.CustomResource
 }
 
 func (n names) link(id uuid.UUID) link {
@@ -87,16 +91,16 @@ func (n names) link(id uuid.UUID) link {
 
 func (v *visit) infraEnvNames() (names, []api.InfraEnv, error) {
 	list, err := call[[]api.InfraEnv](v.api.ListInfraEnvs(v.r.Context(), &api.ListInfraEnvsParams{Limit: new(mostNames)}))
-	found := names{"/infra-envs/", map[uuid.UUID]string{}}
+	found := names{"/infra-envs/", map[uuid.UUID]string{}, map[uuid.UUID]api.CustomResource{}}
 	for i := range list {
-		found.known[list[i].ID] = list[i].Name
+		found.known[list[i].ID], found.resources[list[i].ID] = list[i].Name, list[i].CustomResource
 	}
 	return found, list, err
 }
 
 func (v *visit) clusterNames() (names, []api.Cluster, error) {
 	list, err := call[[]api.Cluster](v.api.ListClusters(v.r.Context(), &api.ListClustersParams{Limit: new(mostNames)}))
-	found := names{"/clusters/", map[uuid.UUID]string{}}
+	found := names{path: "/clusters/", known: map[uuid.UUID]string{}}
 	for i := range list {
 		found.known[list[i].ID] = list[i].Name
 	}
@@ -104,7 +108,7 @@ func (v *visit) clusterNames() (names, []api.Cluster, error) {
 }
 
 func newMachine(h api.Host, envs, clusters names) machine {
-	m := machine{Host: h, Badge: hostBadge(h.Status), InfraEnv: envs.link(h.InfraEnvID), Cluster: clusters.link(h.ClusterID)}
+	m := machine{Host: h, Badge: hostBadge(h.Status), InfraEnv: envs.link(h.InfraEnvID), Cluster: clusters.link(h.ClusterID), Resource: envs.resources[h.InfraEnvID]}
 	_ = json.Unmarshal([]byte(h.Inventory), &m.Inventory) // a machine that has reported nothing that can be read has no hardware yet
 	return m
 }
@@ -204,6 +208,8 @@ type machineList struct {
 	From, To  int
 	Pages     pager
 	InfraEnvs int
+	// MayApprove is true where the person may approve one of the machines.
+	MayApprove bool
 }
 
 // pager leads to the pages before and after.
@@ -233,6 +239,7 @@ func listMachines(v *visit) error {
 	body.Total, body.From, body.To = total, f.page*pageSize+min(1, len(hosts)), f.page*pageSize+len(hosts)
 	body.Pages = f.pager(total)
 	body.Narrowed = f.narrowed(envs, clusters)
+	body.MayApprove = v.mayApprove(body.Machines)
 	return v.show("machines", t("machines.title"), &body)
 }
 
@@ -274,8 +281,8 @@ type machinePage struct {
 	Stages          []stage
 	Events          []api.Event
 	Clusters        []api.Cluster
-	Actions         []string
 	Install         string
+	MayApprove      bool
 }
 
 // validation is the answer of one check.
@@ -314,6 +321,7 @@ func showMachine(v *visit) error {
 	body.Failing, body.Passed = validations(h.ValidationsInfo)
 	body.Stages = stages(&h)
 	body.Install = installDisk(&body.machine)
+	body.MayApprove = v.mayApprove([]machine{body.machine})
 	body.Events, err = v.events(&api.ListEventsParams{HostID: &host, InfraEnvID: &infraEnv}, &h)
 	if err != nil {
 		return err

@@ -264,7 +264,7 @@ func (s *server) host(h *domain.Host) api.Host {
 		RequestedHostname: h.RequestedHostname, InstallationDiskID: h.InstallationDiskID, InstallationDiskPath: h.InstallationDiskPath, InstallerArgs: h.InstallerArgs, SkipFormattingDisks: strings.Join(h.SkipFormattingDisks, ","),
 		IgnitionConfigOverrides: h.IgnitionConfigOverrides, IgnitionEndpointTokenSet: h.IgnitionEndpointToken != "", MachineConfigPoolName: h.MachineConfigPool,
 		NodeLabels: text(h.NodeLabels), MediaStatus: api.HostMediaStatusConnected, ConnectionTimedOut: !seen.Connected, DiscoveryAgentVersion: h.AgentVersion,
-		UserName: h.User, Reservation: s.reservation(h), RegisteredAt: h.RegisteredAt, CheckedInAt: seen.At, CreatedAt: h.CreatedAt, UpdatedAt: h.UpdatedAt,
+		UserName: h.User, Approved: h.Approved, Reservation: s.reservation(h), RegisteredAt: h.RegisteredAt, CheckedInAt: seen.At, CreatedAt: h.CreatedAt, UpdatedAt: h.UpdatedAt,
 	}
 	if h.LogsState != "" {
 		shown.LogsInfo, shown.LogsCollectedAt = api.HostLogsInfo(h.LogsState), h.LogsAt

@@ -183,7 +183,7 @@ func (s *server) infraEnv(ctx context.Context, env *domain.InfraEnv) api.InfraEn
 		NtpSources: env.NTPSources, AdditionalNtpSources: env.AdditionalNTPSources, SSHAuthorizedKey: env.SSHAuthorizedKey, PullSecretSet: env.PullSecret != "",
 		StaticNetworkConfig: string(env.StaticNetworkConfig), RendezvousIP: env.RendezvousIP, IgnitionConfigOverride: env.IgnitionConfigOverride,
 		KernelArguments: text(env.KernelArguments), AdditionalTrustBundle: env.AdditionalTrustBundle, NetworkDiscoveryDelaySeconds: env.NetworkDiscoveryDelaySeconds, OnRelease: onRelease(env.Wipe),
-		CreatedAt: env.CreatedAt, UpdatedAt: env.UpdatedAt, Proxy: shownProxy(env.Proxy),
+		CreatedAt: env.CreatedAt, UpdatedAt: env.UpdatedAt, Proxy: shownProxy(env.Proxy), CustomResource: api.CustomResource{Namespace: env.Kube.Namespace, Name: env.Kube.Name},
 	}
 	if s.Images != nil && shown.OpenshiftVersion == "" {
 		shown.OpenshiftVersion = s.Images.Version(env)

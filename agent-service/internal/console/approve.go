@@ -1,0 +1,73 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package console
+
+import (
+	"net/http"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+)
+
+// mostReviewed is in how many namespaces rights are asked for, to decide about a button.
+const mostReviewed = 10
+
+// mayApprove is true where one of the machines waits for its approval, and the Kubernetes API lets the person give it.
+func (v *visit) mayApprove(machines []machine) bool {
+	if !v.hasCluster() {
+		return false
+	}
+	var namespaces []string
+	for i := range machines {
+		if m := &machines[i]; !m.Approved && m.Resource.Namespace != "" && !slices.Contains(namespaces, m.Resource.Namespace) {
+			namespaces = append(namespaces, m.Resource.Namespace)
+		}
+	}
+	c, err := v.cluster()
+	return err == nil && slices.ContainsFunc(namespaces[:min(len(namespaces), mostReviewed)], func(namespace string) bool {
+		return v.mayDo(c, "patch", agentv1.GroupVersion.Group, "agents", namespace)
+	})
+}
+
+// approve sets spec.approved of the Agent of a machine, with the person's rights. A dry run asks the API server for its answer and writes nothing.
+func (v *visit) approve(m *machine, options ...client.PatchOption) error {
+	if m.Resource.Namespace == "" || m.Approved {
+		return &refusal{http.StatusConflict, t("approve.already")}
+	}
+	c, err := v.cluster()
+	if err != nil {
+		return err
+	}
+	agent, err := v.agentOf(c, m)
+	if err != nil {
+		return v.fromCluster(err)
+	}
+	if agent.Spec.Approved {
+		return &refusal{http.StatusConflict, t("approve.already")}
+	}
+	before := agent.DeepCopy()
+	agent.Spec.Approved = true
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	return v.fromCluster(c.Patch(v.r.Context(), agent, patch, append(options, fieldOwner)...))
+}
+
+// agentOf reads the Agent of a machine. It has the name of the host; where another InfraEnv of the namespace has that machine too, a part of the InfraEnv's id is added.
+func (v *visit) agentOf(c client.Client, m *machine) (*agentv1.Agent, error) {
+	name := m.ID.String()
+	for _, candidate := range []string{name, name + "-" + m.InfraEnvID.String()[:8]} {
+		agent := &agentv1.Agent{}
+		err := c.Get(v.r.Context(), client.ObjectKey{Namespace: m.Resource.Namespace, Name: candidate}, agent)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, err
+		}
+		if err == nil && slices.ContainsFunc(agent.OwnerReferences, func(o metav1.OwnerReference) bool { return string(o.UID) == m.InfraEnvID.String() }) {
+			return agent, nil
+		}
+	}
+	return nil, &refusal{http.StatusNotFound, t("approve.missing")}
+}
