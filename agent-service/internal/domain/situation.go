@@ -24,7 +24,7 @@ const (
 // Situations are all of them.
 var Situations = []Situation{Installing, Joining, Releasing}
 
-// Situation returns what the host is in, and since when; the empty one where it is in none.
+// Situation returns what the host is in, and since when: the last change of its state, or the begin of its release. It is the empty one where the host is in none.
 func (h *Host) Situation() (in Situation, since time.Time) {
 	if h.Release.Underway() {
 		return Releasing, h.Release.StartedAt

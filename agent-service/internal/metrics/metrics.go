@@ -41,7 +41,7 @@ func New(s *service.Service, statements *atomic.Int64) *Collector {
 		held:      prometheus.NewDesc("agent_service_polls_held", "Polls of agents that are held open now.", nil, nil),
 		away:      prometheus.NewDesc("agent_service_store_away", "1 while the database cannot be reached.", nil, nil),
 		waiting:   prometheus.NewDesc("agent_service_hosts_waiting", "Hosts that are being installed, join their cluster, or are released, by situation.", []string{"situation"}, nil),
-		oldest:    prometheus.NewDesc("agent_service_hosts_waiting_oldest_age_seconds", "How long the first of them is in its situation, 0 where there is none.", []string{"situation"}, nil),
+		oldest:    prometheus.NewDesc("agent_service_hosts_waiting_oldest_age_seconds", "How long the first of them has been in its state of that situation, 0 where there is none.", []string{"situation"}, nil),
 		counters: []counter{
 			{prometheus.NewDesc("agent_service_polls_total", "Polls of agents.", nil, nil), &s.Polls},
 			{prometheus.NewDesc("agent_service_registrations_total", "Registrations of hosts, repeated ones too.", nil, nil), &s.Registers},

@@ -43,7 +43,7 @@ agent_service_registrations_total 1
 agent_service_store_away 0
 `), "agent_service_hosts_connected", "agent_service_registrations_total", "agent_service_store_away"))
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP agent_service_hosts_waiting_oldest_age_seconds How long the first of them is in its situation, 0 where there is none.
+# HELP agent_service_hosts_waiting_oldest_age_seconds How long the first of them has been in its state of that situation, 0 where there is none.
 # TYPE agent_service_hosts_waiting_oldest_age_seconds gauge
 agent_service_hosts_waiting_oldest_age_seconds{situation="installing"} 0
 agent_service_hosts_waiting_oldest_age_seconds{situation="joining"} 0

@@ -190,8 +190,8 @@ func missingPorts(m *inventory.Machine, r *inventory.Report) bool {
 	return false
 }
 
-// keep puts a report, and all ports if they were asked for, into the mirror for which they were read; they were asked for since then. It returns whether the machine is whole.
-func (p *Poller) keep(epoch int, since time.Time, uuid string, r *inventory.Report, ports []inventory.Port, asked bool) bool {
+// keep puts a report, withPorts with all ports, into the mirror of the epoch for which they were read; Ironic was asked at since. It returns whether the machine is whole.
+func (p *Poller) keep(epoch int, since time.Time, uuid string, r *inventory.Report, ports []inventory.Port, withPorts bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := p.machines[uuid]
@@ -203,7 +203,7 @@ func (p *Poller) keep(epoch int, since time.Time, uuid string, r *inventory.Repo
 	if since.After(next.Seen) {
 		next.Seen = since
 	}
-	if asked {
+	if withPorts {
 		next.PortsRead = since
 	}
 	if len(ports) > 0 {
