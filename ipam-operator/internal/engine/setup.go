@@ -32,6 +32,8 @@ const (
 	PoolByCluster = "spec.clusterName"
 	// ClaimPendingInPool finds claims that have no address or are being deleted by the namespace and the name of their pool.
 	ClaimPendingInPool = "pending.pool"
+	// ClaimWaitingInPool finds those of them that are not being deleted.
+	ClaimWaitingInPool = "waiting.pool"
 	// ClaimPendingAbroad finds those claims whose pool is in another namespace, by pendingAbroad.
 	ClaimPendingAbroad = "pending.abroad"
 	// ClaimPendingInCluster finds those claims by the Cluster that their label names.
@@ -49,6 +51,7 @@ func ClaimIndex(kind string, claim types.NamespacedName) string { return kind + 
 
 // Indexes registers the indexes that the controllers of this operator read by.
 func Indexes(ctx context.Context, indexer client.FieldIndexer) error {
+	poolOf := func(c *ipamv1.IPClaim) string { return c.PoolKey().String() }
 	pending := func(value func(*ipamv1.IPClaim) string) client.IndexerFunc {
 		return func(obj client.Object) []string {
 			claim := obj.(*ipamv1.IPClaim)
@@ -79,7 +82,13 @@ func Indexes(ctx context.Context, indexer client.FieldIndexer) error {
 			}
 			return nil
 		}},
-		{&ipamv1.IPClaim{}, ClaimPendingInPool, pending(func(c *ipamv1.IPClaim) string { return c.PoolKey().String() })},
+		{&ipamv1.IPClaim{}, ClaimPendingInPool, pending(poolOf)},
+		{&ipamv1.IPClaim{}, ClaimWaitingInPool, pending(func(c *ipamv1.IPClaim) string {
+			if !c.DeletionTimestamp.IsZero() {
+				return ""
+			}
+			return poolOf(c)
+		})},
 		{&ipamv1.IPClaim{}, ClaimPendingAbroad, pending(func(c *ipamv1.IPClaim) string {
 			if c.PoolKey().Namespace != c.Namespace {
 				return pendingAbroad

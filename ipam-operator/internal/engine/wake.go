@@ -139,10 +139,10 @@ func (w *waitlist) freedHandler() handler.EventHandler {
 func (w *waitlist) wake(ctx context.Context, pool types.NamespacedName, addresses map[netip.Addr]bool, q Queue) {
 	layout := w.Index.Layout(pool)
 	woken, left, moved, tell := 0, 0, false, w.freed.mayTell(pool, w.Clock.Now())
-	pending := w.pendingInPool(ctx, pool)
+	waiting := w.waitingInPool(ctx, pool)
 	room := map[string]int64{}
-	for i := range pending {
-		claim := &pending[i]
+	for i := range waiting {
+		claim := &waiting[i]
 		key := client.ObjectKeyFromObject(claim)
 		switch why, known := w.records.why(key, claim.UID); {
 		case !claim.DeletionTimestamp.IsZero(): // it gives an address back and needs none

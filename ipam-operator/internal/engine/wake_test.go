@@ -73,6 +73,20 @@ func TestAsManyClaimsAreWokenAsAddressesAreFree(t *testing.T) {
 }
 
 // TestAServedClaimTakesNoTurn frees an address while another one is on its way to the oldest claim.
+func TestClaimsThatAreBeingDeletedAreNotReadForEachFreeAddress(t *testing.T) {
+	s := newShell(t, fixture{ranges: span("10.0.0.1", "10.0.0.3")})
+	s.claim("waiting")
+	require.NoError(t, s.client.Delete(t.Context(), s.claim("leaving")))
+	names := func(claims []ipamv1.IPClaim) (list []string) {
+		for i := range claims {
+			list = append(list, claims[i].Name)
+		}
+		return list
+	}
+	assert.Equal(t, []string{"waiting"}, names(s.reconciler.waitingInPool(t.Context(), key("p"))))
+	assert.ElementsMatch(t, []string{"leaving", "waiting"}, names(s.reconciler.pendingInPool(t.Context(), key("p"))))
+}
+
 func TestAServedClaimTakesNoTurn(t *testing.T) {
 	for _, at := range []string{"its address is made", "its status is written"} {
 		t.Run("while "+at, func(t *testing.T) {

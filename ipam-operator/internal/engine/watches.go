@@ -119,7 +119,16 @@ func (r *Reconciler) wakeUnlessBound(ctx context.Context, address *ipamv1.IPAddr
 // pendingInPool are the claims of a pool that have no address or are being deleted, oldest first. They are those of the
 // cache and must not be changed.
 func (w *waitlist) pendingInPool(ctx context.Context, pool types.NamespacedName) []ipamv1.IPClaim {
-	claims := w.pending(ctx, "", client.MatchingFields{ClaimPendingInPool: pool.String()})
+	return w.inPool(ctx, ClaimPendingInPool, pool)
+}
+
+// waitingInPool are those of them that are not being deleted. Of claims that choose their pool, those that are being deleted are among them.
+func (w *waitlist) waitingInPool(ctx context.Context, pool types.NamespacedName) []ipamv1.IPClaim {
+	return w.inPool(ctx, ClaimWaitingInPool, pool)
+}
+
+func (w *waitlist) inPool(ctx context.Context, index string, pool types.NamespacedName) []ipamv1.IPClaim {
+	claims := w.pending(ctx, "", client.MatchingFields{index: pool.String()})
 	if choosing := w.pendingChoices(ctx, pool); len(choosing) > 0 {
 		claims = append(claims, choosing...)
 		slices.SortFunc(claims, olderClaim)
