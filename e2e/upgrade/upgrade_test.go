@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -64,8 +65,8 @@ func look(t require.TestingT, c *estate.Cluster) record {
 	return out
 }
 
-// The new kinds and programs take over what the old ones wrote: no cluster is made anew, and no address and no name changes; nor do they with the old
-// kinds in place again.
+// The new kinds and programs take over what the old ones wrote: no cluster is made anew, and no address and no name changes; nor do they when the programs,
+// and then the kinds, of the release are put back.
 func TestWhatFormerReleasesWroteIsTakenOver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
@@ -95,7 +96,7 @@ func upgrade(t *testing.T, release string) {
 	c := estate.New(t, local)
 	require.EventuallyWithT(t, func(collect *assert.CollectT) { assert.Equal(collect, had, look(collect, c)) }, estate.Patience, estate.Interval, "the fixture")
 
-	apply(t, local, "deploy/overlays/production")
+	applyDirectory(t, local, "deploy/overlays/production")
 	require.EventuallyWithT(t, func(collect *assert.CollectT) { assert.Equal(collect, had, look(collect, c)) }, estate.Patience, estate.Interval, "the new kinds")
 	database, err := os.ReadFile(filepath.Join(release, databaseFile))
 	require.NoError(t, err)
@@ -107,10 +108,36 @@ func upgrade(t *testing.T, release string) {
 	works(c, "after")
 	require.EventuallyWithT(t, func(collect *assert.CollectT) { assert.Equal(collect, had, look(collect, c)) }, estate.Patience, estate.Interval, "the new programs")
 
-	apply(t, local, old)
-	works(c, "back")
-	require.EventuallyWithT(t, func(collect *assert.CollectT) { assert.Equal(collect, had, look(collect, c)) }, estate.Patience, estate.Interval, "the old kinds again")
 	require.NoError(t, local.Failed())
+
+	t.Run("back", func(t *testing.T) { rollBack(t, c, release, had) })
+}
+
+// rollBack starts the programs of a former release over the kinds, objects and database of the present state, and applies the former kinds last.
+func rollBack(t *testing.T, c *estate.Cluster, release string, had record) {
+	t.Helper()
+	former := buildFormer(t, release)
+	c = &estate.Cluster{T: t, Client: c.Client, Local: c.Local}
+	same := func(step string) {
+		require.EventuallyWithT(t, func(collect *assert.CollectT) { assert.Equal(collect, had, look(collect, c)) }, estate.Patience, estate.Interval, step)
+	}
+	setNewField(c)
+	service := agentService()
+	c.StopOperators()
+	c.Local.StopOperator(service.Name)
+
+	apply(t, c.Local, former.rights(t))
+	c.StartOperators(former.programs())
+	service.Program = filepath.Join(former.programs(), service.Name)
+	require.NoError(t, c.Local.StartOperator(t.Context(), service))
+	works(c, "back")
+	same("the former programs")
+	requireNewField(c)
+
+	applyDirectory(t, c.Local, filepath.Join("e2e/upgrade", release))
+	works(c, "kinds")
+	same("the former kinds")
+	require.NoError(t, c.Local.Failed())
 }
 
 // works has the operators serve a new claim of an address, and a new InfraEnv, so that they have read what is there; both go again.
@@ -139,10 +166,15 @@ func works(c *estate.Cluster, name string) {
 	}
 }
 
-func apply(t *testing.T, local *environment.Local, directory string) {
+func applyDirectory(t *testing.T, local *environment.Local, directory string) {
 	t.Helper()
 	objects, err := render.Directory(directory)
 	require.NoError(t, err)
+	apply(t, local, objects)
+}
+
+func apply(t *testing.T, local *environment.Local, objects []*unstructured.Unstructured) {
+	t.Helper()
 	config, err := environment.Config(local)
 	require.NoError(t, err)
 	require.NoError(t, render.Apply(t.Context(), config, objects))

@@ -61,6 +61,7 @@ func contract(t *testing.T, address func(t *testing.T) string) {
 		"files go with their cluster":                 keepsFiles,
 		"heartbeats are saved in few statements":      savesHeartbeats,
 		"a second process finds everything":           opensAgain,
+		"a later version's database is refused":       refusesLater,
 		"a known object is not read again":            recalls,
 		"an owner of objects cannot be deleted first": refusesOrphans,
 	} {
@@ -93,6 +94,26 @@ func host(e *domain.InfraEnv) *domain.Host {
 		HostKey: domain.HostKey{InfraEnvID: e.ID, HostID: uuid.NewString()}, Owner: e.Owner, State: lifecycle.KnownUnbound, CreatedAt: time.Now(),
 		HostSettings: domain.HostSettings{Role: "worker", NodeLabels: map[string]string{"x": "y"}},
 	}
+}
+
+// A program of a former version starts no work on what it would misread, and loses nothing of it.
+func refusesLater(t *testing.T, s *store.Store, address string) {
+	e := infraEnv(domain.Owner{User: "u"})
+	update(t, s, func(ctx context.Context, tx transaction.Tx) { require.NoError(t, tx.PutInfraEnv(ctx, e)) })
+	require.NoError(t, s.ChangeAsLaterVersion(t.Context(), 1000))
+	_, err := store.Open(t.Context(), address)
+	require.ErrorContains(t, err, "start the later version, or restore the backup of before the upgrade")
+	assert.Empty(t, domain.KindOf(err), "nothing to wait for")
+	require.NoError(t, s.ChangeAsLaterVersion(t.Context(), 1))
+	again, err := store.Open(t.Context(), address)
+	require.NoError(t, err)
+	defer again.Close() //nolint:errcheck // the test is over
+	require.NoError(t, again.View(t.Context(), func(ctx context.Context, r transaction.Reader) error {
+		got, err := r.InfraEnv(ctx, e.ID)
+		require.NoError(t, err)
+		assert.Equal(t, e.InfraEnvSettings, got.InfraEnvSettings)
+		return nil
+	}))
 }
 
 func keepsObjects(t *testing.T, s *store.Store, _ string) {

@@ -31,3 +31,9 @@ func Waiting(s *Store) int {
 	defer s.group.mu.Unlock()
 	return len(s.group.waiting)
 }
+
+// ChangeAsLaterVersion says in the database that programs which do not know a migration cannot read it.
+func (s *Store) ChangeAsLaterVersion(ctx context.Context, migration int64) error {
+	_, err := s.write.ExecContext(ctx, "UPDATE oldest_reader SET version = ?", migration)
+	return err
+}

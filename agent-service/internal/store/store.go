@@ -149,6 +149,19 @@ func (s *Store) migrate(ctx context.Context, dialect goose.Dialect, dir string, 
 	if _, err := provider.Up(ctx); err != nil {
 		return fmt.Errorf("migrating the database: %w", classify(err))
 	}
+	sources := provider.ListSources()
+	return s.refuseLater(ctx, sources[len(sources)-1].Version)
+}
+
+// refuseLater refuses a database that a later version of the service changed so that a program that knows no more migrations would misread it. It changes nothing.
+func (s *Store) refuseLater(ctx context.Context, known int64) error {
+	var oldest int64
+	if err := s.write.QueryRowContext(ctx, "SELECT version FROM oldest_reader").Scan(&oldest); err != nil {
+		return fmt.Errorf("reading which versions can read the database: %w", classify(err))
+	}
+	if oldest > known {
+		return fmt.Errorf("a later version of agent-service changed the database (it needs schema %d, this version knows %d): start the later version, or restore the backup of before the upgrade", oldest, known)
+	}
 	return nil
 }
 
