@@ -31,7 +31,6 @@ var stillOver = []string{
 	"e2e/journeys_test.world",
 	"ipam-operator/internal/app.world",
 	"pool-operator/internal/controller/clusterclaim.Reconciler",
-	"pool-operator/internal/controlplane.Plane",
 }
 
 func TestNoPackageTypeOrInterfaceOutgrowsItsReader(t *testing.T) {

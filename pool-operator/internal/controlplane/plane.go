@@ -4,17 +4,12 @@
 package controlplane
 
 import (
-	"bytes"
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 )
@@ -119,22 +114,7 @@ func (p *Plane) prepare(ctx context.Context) error {
 	if err := p.reservePort(ctx); err != nil {
 		return err
 	}
-	return p.writeCredentials()
-}
-
-// writeCredentials makes or renews what expires, and the files that depend on it.
-func (p *Plane) writeCredentials() error {
-	serviceIP := net.IP(p.options.ServiceClusterIPRange.Masked().Addr().Next().AsSlice())
-	if err := p.dir.ensurePKI(time.Now(), p.options.Host, serviceIP, p.options.takesNodes()); err != nil {
-		return err
-	}
-	if err := p.writeTokens(); err != nil {
-		return err
-	}
-	if err := p.writePolicies(); err != nil {
-		return err
-	}
-	return p.dir.writeKubeconfigs(p.options.Name, p.URL(), p.options.takesNodes())
+	return p.configuration().write()
 }
 
 // reservePort holds the recorded port, or chooses one and records it. A port that no client can know yet is replaced
@@ -157,18 +137,6 @@ func (p *Plane) reservePort(ctx context.Context) error {
 	return p.dir.writeRecord(record{Port: p.reserved.port, Begun: recorded.Begun})
 }
 
-func (p *Plane) writeTokens() error {
-	var content bytes.Buffer
-	w := csv.NewWriter(&content)
-	for _, token := range p.options.Tokens {
-		if err := w.Write([]string{token.Secret, token.User, token.User, strings.Join(token.Groups, ",")}); err != nil {
-			return fmt.Errorf("writing static tokens: %w", err)
-		}
-	}
-	w.Flush()
-	return p.dir.write(p.dir.tokens(), content.Bytes())
-}
-
 // Outdated reports whether a certificate is missing or near its end, so that Renew replaces it.
 func (p *Plane) Outdated() bool {
 	now := time.Now()
@@ -186,7 +154,7 @@ func (p *Plane) Outdated() bool {
 func (p *Plane) Renew() error {
 	p.life.Lock()
 	defer p.life.Unlock()
-	if err := p.writeCredentials(); err != nil {
+	if err := p.configuration().write(); err != nil {
 		return err
 	}
 	if asked := p.setProbe(nil); asked != nil {
@@ -204,7 +172,7 @@ func (p *Plane) Reconfigure(binaries Binaries, audit string) {
 
 // URL is the address of the API server; it never changes once the API server was ready.
 func (p *Plane) URL() string {
-	return "https://" + net.JoinHostPort(p.options.Host.String(), strconv.Itoa(p.reserved.port))
+	return urlOf(p.options.Host, p.reserved.port)
 }
 
 // Port of the API server.

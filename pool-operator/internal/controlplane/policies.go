@@ -36,26 +36,26 @@ func AuditPolicy(level string) []byte {
 }
 
 // writePolicies writes the API server's configuration files: how Secrets are encrypted, and what is audited.
-func (p *Plane) writePolicies() error {
-	if err := p.ensureEncryption(); err != nil || p.options.Audit == "" {
+func (c configuration) writePolicies() error {
+	if err := c.ensureEncryption(); err != nil || c.options.Audit == "" {
 		return err
 	}
-	return p.dir.write(p.dir.auditPolicy(), AuditPolicy(p.options.Audit))
+	return c.dir.write(c.dir.auditPolicy(), AuditPolicy(c.options.Audit))
 }
 
 // ensureEncryption makes the key before there are data that it could be missing for.
-func (p *Plane) ensureEncryption() error {
-	if !p.options.EncryptSecrets || p.dir.encrypted() {
+func (c configuration) ensureEncryption() error {
+	if !c.options.EncryptSecrets || c.dir.encrypted() {
 		return nil
 	}
-	if _, err := os.Stat(p.dir.etcdData()); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(c.dir.etcdData()); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	content, err := NewEncryption()
 	if err != nil {
 		return err
 	}
-	return p.dir.write(p.dir.encryption(), content)
+	return c.dir.write(c.dir.encryption(), content)
 }
 
 // encrypted reports whether Secrets are encrypted.

@@ -34,7 +34,7 @@ func (p *Plane) Start(ctx context.Context) error {
 	if p.Running() {
 		return nil
 	}
-	if err := p.writeCredentials(); err != nil {
+	if err := p.configuration().write(); err != nil {
 		return err
 	}
 	if err := p.beginAnew(); err != nil {
@@ -77,13 +77,13 @@ func (p *Plane) bringUp(ctx context.Context, r *run) error {
 	if err := os.Remove(p.dir.socket()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := p.launch(r, etcdName, p.options.Binaries.Etcd, p.etcdArgs()); err != nil {
+	if err := p.launch(r, etcdName, p.options.Binaries.Etcd, p.configuration().etcd()); err != nil {
 		return err
 	}
 	if err := r.until(ctx, time.Millisecond, p.etcdListens); err != nil {
 		return p.notReady(err, etcdName, "etcd does not listen")
 	}
-	if err := p.launch(r, apiServerName, p.options.Binaries.APIServer, p.apiServerArgs()); err != nil {
+	if err := p.launch(r, apiServerName, p.options.Binaries.APIServer, p.configuration().apiServer()); err != nil {
 		return err
 	}
 	probe, err := p.newProbe()
@@ -94,7 +94,7 @@ func (p *Plane) bringUp(ctx context.Context, r *run) error {
 	if err := p.untilAnswered(ctx, r, probe, "/readyz", apiServerName); err != nil {
 		return err
 	}
-	if err := p.launch(r, controllerManagerName, p.options.Binaries.ControllerManager, p.controllerManagerArgs()); err != nil {
+	if err := p.launch(r, controllerManagerName, p.options.Binaries.ControllerManager, p.configuration().controllerManager()); err != nil {
 		return err
 	}
 	if err := p.launchScheduler(r); err != nil {
@@ -116,7 +116,7 @@ func (p *Plane) launchScheduler(r *run) error {
 	if p.options.Binaries.Scheduler == "" {
 		return &MissingBinaryError{Name: schedulerName, Looked: searchPath("")}
 	}
-	return p.launch(r, schedulerName, p.options.Binaries.Scheduler, p.schedulerArgs())
+	return p.launch(r, schedulerName, p.options.Binaries.Scheduler, p.configuration().scheduler())
 }
 
 // untilAnswered asks for a path until the answer is good. The process is the one that is waited for.
