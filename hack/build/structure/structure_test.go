@@ -30,7 +30,6 @@ var stillOver = []string{
 	"discovery-operator/internal/ironic.Client",
 	"e2e/journeys_test.world",
 	"ipam-operator/internal/app.world",
-	"pool-operator/internal/controller/clusterclaim.Reconciler",
 }
 
 func TestNoPackageTypeOrInterfaceOutgrowsItsReader(t *testing.T) {

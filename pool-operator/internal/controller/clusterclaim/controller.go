@@ -48,6 +48,7 @@ type Reconciler struct {
 	Dependencies
 	memory       *memory
 	reservations *reservations
+	rights       rights
 	// members proves which clusters belong to a pool.
 	members *membership.Prover
 }
@@ -57,7 +58,11 @@ func New(d Dependencies) *Reconciler {
 	if d.Service == nil {
 		d.Service = NewService()
 	}
-	return &Reconciler{Dependencies: d, memory: newMemory(), reservations: newReservations(), members: membership.NewProver(d.Client, d.Live)}
+	remembered := newMemory()
+	return &Reconciler{
+		Dependencies: d, memory: remembered, reservations: newReservations(), rights: rights{client: d.Client, memory: remembered},
+		members: membership.NewProver(d.Client, d.Live),
+	}
 }
 
 // maxSteps bounds the steps of a pass. A claim is bound in four; the rest is room for lost races.

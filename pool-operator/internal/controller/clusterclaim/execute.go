@@ -34,9 +34,9 @@ func (r *Reconciler) execute(ctx context.Context, p *pass, action claimplan.Acti
 	case claimplan.VerifyCluster:
 		err = r.verifyCluster(ctx, p, a)
 	case claimplan.GrantRights:
-		err = r.grantRights(ctx, p, a)
+		err = r.rights.grant(ctx, p, a, r.Clock.Now())
 	case claimplan.RevokeRights:
-		err = r.revokeRights(ctx, &p.Snapshot, a)
+		err = r.rights.revoke(ctx, &p.Snapshot, a)
 	case claimplan.ReleaseCluster:
 		err = r.releaseCluster(ctx, &p.Snapshot, a)
 	case claimplan.ReportMissing:

@@ -82,7 +82,7 @@ func (r *Reconciler) releaseOrphan(ctx context.Context, key types.NamespacedName
 func (r *Reconciler) giveUp(ctx context.Context, s *claimplan.Snapshot, action claimplan.Action) error {
 	switch a := action.(type) {
 	case claimplan.RevokeRights:
-		return r.revokeRights(ctx, s, a)
+		return r.rights.revoke(ctx, s, a)
 	case claimplan.ReleaseCluster:
 		return r.releaseCluster(ctx, s, a)
 	case claimplan.ReportMissing:

@@ -6,6 +6,7 @@ package clusterclaim
 import (
 	"context"
 	"fmt"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,40 +21,46 @@ import (
 	"github.com/muster-io/muster/pool-operator/internal/claimplan"
 )
 
-// grantRights writes the Role, then the RoleBinding: a role that does not exist yet cannot be bound. Absent objects are created, which costs the API server less than applying them.
-func (r *Reconciler) grantRights(ctx context.Context, p *pass, a claimplan.GrantRights) error {
+// rights writes what a claim's subjects may do in its cluster: a Role and a RoleBinding.
+type rights struct {
+	client client.Client
+	memory *memory
+}
+
+// grant writes the Role, then the RoleBinding: a role that does not exist yet cannot be bound. Absent objects are created, which costs the API server less than applying them.
+func (w rights) grant(ctx context.Context, p *pass, a claimplan.GrantRights, now time.Time) error {
 	if a.Role {
 		role := &rbacv1.Role{ObjectMeta: ownedBy(a), Rules: a.Rules}
-		if err := r.createOrApply(ctx, p.Role == nil, role, roleConfiguration(a)); err != nil {
+		if err := w.createOrApply(ctx, p.Role == nil, role, roleConfiguration(a)); err != nil {
 			return fmt.Errorf("writing role %s/%s: %w", a.Cluster, hivev1.ClaimOwnerRoleName, err)
 		}
 		p.Role = &rbacv1.Role{Rules: a.Rules}
 	}
 	if a.Replace {
-		if err := r.deleteBinding(ctx, a.Cluster); err != nil {
+		if err := w.deleteBinding(ctx, a.Cluster); err != nil {
 			return err
 		}
 		p.Binding = nil
 	}
 	if a.Binding {
 		binding := &rbacv1.RoleBinding{ObjectMeta: ownedBy(a), Subjects: a.Subjects, RoleRef: claimplan.OwnerRoleRef()}
-		if err := r.createOrApply(ctx, p.Binding == nil, binding, bindingConfiguration(a)); err != nil {
+		if err := w.createOrApply(ctx, p.Binding == nil, binding, bindingConfiguration(a)); err != nil {
 			return fmt.Errorf("writing role binding %s/%s: %w", a.Cluster, hivev1.ClaimOwnerRoleName, err)
 		}
 		p.Binding = &rbacv1.RoleBinding{Subjects: a.Subjects, RoleRef: claimplan.OwnerRoleRef()}
 	}
-	r.memory.grants(a.UID, r.Clock.Now())
+	w.memory.grants(a.UID, now)
 	return nil
 }
 
 // createOrApply creates an object that is absent as far as the cache knows. One that is there is made what it should be.
-func (r *Reconciler) createOrApply(ctx context.Context, absent bool, object client.Object, configuration runtime.ApplyConfiguration) error {
+func (w rights) createOrApply(ctx context.Context, absent bool, object client.Object, configuration runtime.ApplyConfiguration) error {
 	if absent {
-		if err := r.Client.Create(ctx, object, FieldOwner); !apierrors.IsAlreadyExists(err) {
+		if err := w.client.Create(ctx, object, FieldOwner); !apierrors.IsAlreadyExists(err) {
 			return err
 		}
 	}
-	return r.Client.Apply(ctx, configuration, FieldOwner, client.ForceOwnership)
+	return w.client.Apply(ctx, configuration, FieldOwner, client.ForceOwnership)
 }
 
 // ownedBy is the metadata of what goes with the cluster.
@@ -98,10 +105,10 @@ func subject(s *rbacv1.Subject) *rbacv1ac.SubjectApplyConfiguration {
 	return out
 }
 
-// revokeRights deletes the RoleBinding, then the Role, so that no moment gives more than the one before.
-func (r *Reconciler) revokeRights(ctx context.Context, s *claimplan.Snapshot, a claimplan.RevokeRights) error {
+// revoke deletes the RoleBinding, then the Role, so that no moment gives more than the one before.
+func (w rights) revoke(ctx context.Context, s *claimplan.Snapshot, a claimplan.RevokeRights) error {
 	if a.Binding {
-		if err := r.deleteBinding(ctx, a.Cluster); err != nil {
+		if err := w.deleteBinding(ctx, a.Cluster); err != nil {
 			return err
 		}
 		s.Binding = nil
@@ -109,7 +116,7 @@ func (r *Reconciler) revokeRights(ctx context.Context, s *claimplan.Snapshot, a 
 	if a.Role {
 		role := &rbacv1.Role{}
 		role.Namespace, role.Name = a.Cluster, hivev1.ClaimOwnerRoleName
-		if err := client.IgnoreNotFound(r.Client.Delete(ctx, role)); err != nil {
+		if err := client.IgnoreNotFound(w.client.Delete(ctx, role)); err != nil {
 			return fmt.Errorf("deleting role %s/%s: %w", a.Cluster, hivev1.ClaimOwnerRoleName, err)
 		}
 		s.Role = nil
@@ -118,10 +125,10 @@ func (r *Reconciler) revokeRights(ctx context.Context, s *claimplan.Snapshot, a 
 	return nil
 }
 
-func (r *Reconciler) deleteBinding(ctx context.Context, namespace string) error {
+func (w rights) deleteBinding(ctx context.Context, namespace string) error {
 	binding := &rbacv1.RoleBinding{}
 	binding.Namespace, binding.Name = namespace, hivev1.ClaimOwnerRoleName
-	if err := client.IgnoreNotFound(r.Client.Delete(ctx, binding)); err != nil {
+	if err := client.IgnoreNotFound(w.client.Delete(ctx, binding)); err != nil {
 		return fmt.Errorf("deleting role binding %s/%s: %w", namespace, hivev1.ClaimOwnerRoleName, err)
 	}
 	return nil
