@@ -10,9 +10,12 @@ import (
 	"github.com/muster-io/muster/discovery-operator/internal/inventory"
 )
 
+// deployment is the part of a pass that has an image deployed, keeps it, or ends it.
+type deployment struct{ *pass }
+
 // deploy has the image of a host deployed. The state Provisioning is written before, with the image; from that and from the node a process that knows nothing
 // else sees what is next.
-func (p *pass) deploy() Decision {
+func (p deployment) deploy() Decision {
 	if p.NodeID == "" {
 		return p.end(Outcome{Event: NodeLost, After: answerRetry})
 	}
@@ -27,7 +30,7 @@ func (p *pass) deploy() Decision {
 }
 
 // keepDeployed has the machine adopted where its node was made anew, and maintains the power.
-func (p *pass) keepDeployed() Decision {
+func (p deployment) keepDeployed() Decision {
 	if p.Seen.Node == nil {
 		return p.do(Action{Call: ReadNode, Node: p.NodeID})
 	}
@@ -46,7 +49,7 @@ func (p *pass) keepDeployed() Decision {
 }
 
 // undeploy ends what was deployed, and has the machine cleaned. A deletion does not wait for ever for what fails.
-func (p *pass) undeploy() Decision {
+func (p deployment) undeploy() Decision {
 	switch {
 	case p.Facts.Deleting && p.keepsNode():
 		p.KeepAway = true
@@ -63,12 +66,12 @@ func (p *pass) undeploy() Decision {
 }
 
 // past is what the next step of a deployment rests on.
-func (p *pass) past() Past {
+func (p deployment) past() Past {
 	return Past{Asked: p.Memory.Asked, Told: p.Host.Status.ErrorType == metal3v1.ProvisioningError}
 }
 
 // carry carries a step of a deployment out, or of its end.
-func (p *pass) carry(d Deployment, task Task) Decision {
+func (p deployment) carry(d Deployment, task Task) Decision {
 	switch task.Do { //nolint:exhaustive // the others ask Ironic for something
 	case Await:
 		o := waiting(task.Reason, task.Why, p.lookSeldom())
@@ -98,7 +101,7 @@ func (p *pass) carry(d Deployment, task Task) Decision {
 	return p.last(a, p.askedNext())
 }
 
-func (p *pass) askedNext() Outcome {
+func (p deployment) askedNext() Outcome {
 	return waiting(p.State.Reason(), "Ironic was asked for the next step.", answerRetry)
 }
 
@@ -108,7 +111,7 @@ var asks = map[string]Asked{
 }
 
 // ask asks for a change of the provision state. The two that cannot be taken back are asked for only while the API server has the host as it was read.
-func (p *pass) ask(a Action, target string) Decision {
+func (p deployment) ask(a Action, target string) Decision {
 	switch {
 	case target == AskDeploy && p.Seen.Config == nil:
 		return p.do(Action{Call: ReadConfig})
@@ -130,8 +133,8 @@ func (p *pass) ask(a Action, target string) Decision {
 	return p.last(a, p.askedNext(), tell...)
 }
 
-// deploymentFailed says what follows when Ironic, or a Secret, does not fit a step of a deployment or its end.
-func (p *pass) deploymentFailed(err error, at Call) (Decision, bool) {
+// failedAt says what follows when Ironic, or a Secret, does not fit a step of a deployment or its end.
+func (p deployment) failedAt(err error, at Call) (Decision, bool) {
 	if p.effect.kind() != metal3v1.ProvisioningError {
 		return Decision{}, false
 	}

@@ -85,10 +85,13 @@ func cut(r *inventory.Report) []Notice {
 	return []Notice{warning(metal3v1.EventHardwareCut, "Inspect", "The machine reported more than a host can hold. Left out: "+strings.Join(r.Cut, ", "))}
 }
 
+// inspection is the part of a pass that has a machine inspected.
+type inspection struct{ *pass }
+
 // inspect has the machine inspected: Ironic switches it on through its management controller, it boots the ramdisk, and that reports to Ironic. The state
 // Inspecting is written before, with the time; from that and from the node a process that knows nothing else sees what is next. The annotation that asks for
 // an inspection goes last, so that what interrupts the inspection does not lose the request.
-func (p *pass) inspect() Decision {
+func (p inspection) inspect() Decision {
 	switch {
 	case p.Seen.HardwareSet && p.Host.InspectionRequested():
 		return p.last(Action{Call: RemoveInspectRequest}, Outcome{Written: true})
@@ -121,7 +124,7 @@ func (p *pass) inspect() Decision {
 	return p.startInspection(n)
 }
 
-func (p *pass) examination() Examination {
+func (p inspection) examination() Examination {
 	e := Examination{
 		Again: !p.Host.NeedsHardwareInspection(), Asked: p.Memory.Asked, Before: p.Memory.Reported,
 		Told: p.Host.Status.ErrorType == metal3v1.InspectionError,
@@ -132,7 +135,7 @@ func (p *pass) examination() Examination {
 	return e
 }
 
-func (p *pass) startInspection(n Node) Decision {
+func (p inspection) startInspection(n Node) Decision {
 	if n.State == inventory.NodeAvailable { // it has to be manageable first
 		return p.last(Action{Call: SetProvision, Node: p.NodeID, Target: AskManage},
 			waiting(metal3v1.ReasonInspecting, "Ironic prepares the inspection.", answerRetry))
@@ -150,7 +153,7 @@ func inspectedIn(h *metal3v1.BareMetalHost, now time.Time) bool {
 }
 
 // inspecting waits for an inspection.
-func (p *pass) inspecting(n Node) Outcome {
+func (p inspection) inspecting(n Node) Outcome {
 	message := "Ironic prepares the inspection."
 	if n.State == InspectWait {
 		message = "The machine boots the ramdisk, which reports its hardware."
@@ -158,7 +161,7 @@ func (p *pass) inspecting(n Node) Outcome {
 	return waiting(metal3v1.ReasonInspecting, message, p.lookSeldom())
 }
 
-func (p *pass) inspectionFailed(why string) Decision {
+func (p inspection) inspectionFailed(why string) Decision {
 	if why == "" {
 		why = "Ironic does not say why"
 	}

@@ -108,7 +108,7 @@ func (p *pass) failure() Decision {
 		p.Seen.Lost = true // the machine may have come back as another node
 		return p.plan()
 	}
-	if d, ok := p.deploymentFailed(err, at); ok {
+	if d, ok := (deployment{p}).failedAt(err, at); ok {
 		return d
 	}
 	if p.effect == Register && (at == WriteNode || at == EnsurePort || at == SetProvision || at == SetPower) {

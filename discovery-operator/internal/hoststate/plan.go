@@ -219,9 +219,17 @@ func (p *pass) plan() Decision {
 
 // plans are the effects, which Ironic has admitted.
 var plans = map[Effect]func(*pass) Decision{
-	FindNode: (*pass).findNode, Register: (*pass).register, ImportHardware: (*pass).importHardware, InspectMachine: (*pass).inspect,
-	EndInspection: (*pass).endInspection, MaintainPower: (*pass).maintainPower, Deploy: (*pass).deploy, KeepDeployed: (*pass).keepDeployed,
-	Undeploy: (*pass).undeploy, PowerOff: (*pass).powerOff, DeleteNode: (*pass).removeNode,
+	FindNode:       (*pass).findNode,
+	Register:       func(p *pass) Decision { return registration{p}.register() },
+	ImportHardware: (*pass).importHardware,
+	InspectMachine: func(p *pass) Decision { return inspection{p}.inspect() },
+	EndInspection:  (*pass).endInspection,
+	MaintainPower:  (*pass).maintainPower,
+	Deploy:         func(p *pass) Decision { return deployment{p}.deploy() },
+	KeepDeployed:   func(p *pass) Decision { return deployment{p}.keepDeployed() },
+	Undeploy:       func(p *pass) Decision { return deployment{p}.undeploy() },
+	PowerOff:       (*pass).powerOff,
+	DeleteNode:     (*pass).removeNode,
 }
 
 // idle plans effects that have nothing to ask Ironic for.

@@ -71,9 +71,12 @@ func Registration(n Node, asked Asked) Move {
 // moves bounds the changes of a registration in one pass.
 const moves = 4
 
+// registration is the part of a pass that gives a node the driver and the credentials of its host.
+type registration struct{ *pass }
+
 // register gives the node of a host the driver and the credentials, and has the management controller verify them. A node that exists is updated; only
 // where there is none, one is made.
-func (p *pass) register() Decision {
+func (p registration) register() Decision {
 	bmc, secret := p.Host.Spec.BMC, p.Secret
 	switch {
 	case !secret.Found:
@@ -103,13 +106,13 @@ func (p *pass) register() Decision {
 	}
 }
 
-func (p *pass) unregistered(reason, message string) Decision {
+func (p registration) unregistered(reason, message string) Decision {
 	return p.failed(metal3v1.RegistrationError, reason, message)
 }
 
 // enrol finds the node of a host, or makes it, unless another host has reserved the boot MAC: Ironic would take the machine of that one for this one's. A
 // process that dies after that finds the node by its name.
-func (p *pass) enrol(a Access) Decision {
+func (p registration) enrol(a Access) Decision {
 	switch {
 	case p.Seen.Found == nil:
 		return p.do(Action{Call: Find})
@@ -123,7 +126,7 @@ func (p *pass) enrol(a Access) Decision {
 }
 
 // verify takes the next step of the registration of a node.
-func (p *pass) verify(n Node, a Access) Decision {
+func (p registration) verify(n Node, a Access) Decision {
 	switch Registration(n, p.Memory.Asked) {
 	case Write:
 		switch {
@@ -153,7 +156,7 @@ func (p *pass) verify(n Node, a Access) Decision {
 }
 
 // move changes the node, which is read again afterwards.
-func (p *pass) move(asked Asked, a Action) Decision {
+func (p registration) move(asked Asked, a Action) Decision {
 	p.Memory.Asked, p.Seen.Node = asked, nil
 	p.Seen.Moves++
 	return p.do(a)
@@ -180,7 +183,7 @@ func presentPower(n Node, h *metal3v1.BareMetalHost) string {
 }
 
 // accepted records that the management controller has accepted the credentials.
-func (p *pass) accepted(n Node) Decision {
+func (p registration) accepted(n Node) Decision {
 	on := n.Power == PowerOn
 	p.Powered, p.Memory.Asked = &on, AskedNothing
 	p.Good = metal3v1.CredentialsStatus{

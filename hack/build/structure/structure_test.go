@@ -26,8 +26,6 @@ var stillOver = []string{
 	"agent-service/internal/transaction.Work",
 	"discovery-operator/internal/app.world",
 	"discovery-operator/internal/controller/baremetalhost.Manager",
-	"discovery-operator/internal/hoststate.pass",
-	"discovery-operator/internal/ironic.Client",
 	"e2e/journeys_test.world",
 	"ipam-operator/internal/app.world",
 }
