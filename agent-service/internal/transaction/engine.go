@@ -73,10 +73,7 @@ func (e *Engine) inTurn(ctx context.Context, clusters []string, do func() error)
 
 func (e *Engine) transact(ctx context.Context, tx Tx, clusters []string, do func(ctx context.Context, w *Work) error) error {
 	tx.Recall(e.Memory)
-	w := &Work{
-		Tx: tx, e: e, Plan: hostplan.Plan{Rules: *e.Rules(), Now: e.Now().UTC().Round(0), NewStamp: NewStamp}, epoch: e.Hosts.Epoch(), hosts: map[domain.HostKey]*tracked[domain.Host]{}, clusters: map[string]*tracked[domain.Cluster]{}, locked: clusters,
-		changes: map[domain.Change]struct{}{}, reviewed: map[string]struct{}{},
-	}
+	w := e.newWork(tx, clusters)
 	if err := tx.LockClusters(ctx, clusters...); err != nil {
 		return err
 	}

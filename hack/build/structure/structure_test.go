@@ -23,7 +23,6 @@ var stillOver = []string{
 	"agent-service/internal/service",
 	"agent-service/internal/transaction.Reader",
 	"agent-service/internal/transaction.Tx",
-	"agent-service/internal/transaction.Work",
 	"discovery-operator/internal/app.world",
 	"discovery-operator/internal/controller/baremetalhost.Manager",
 	"e2e/journeys_test.world",
