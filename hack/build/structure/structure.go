@@ -23,7 +23,7 @@ const (
 	MaxLines = 3000
 	// MaxMethods is how many methods are declared on a type at most, in all files of its package; those of embedded types do not count.
 	MaxMethods = 40
-	// MaxInterface is how many methods an interface has at most, those of interfaces of its package that it embeds included.
+	// MaxInterface is how many methods an interface declares at most: those of one role. One that several roles are needed for embeds their interfaces.
 	MaxInterface = 8
 )
 
@@ -80,9 +80,9 @@ func ignored(name string) bool {
 
 // measured is what the files of one package have.
 type measured struct {
-	lines      int
-	methods    map[string]int
-	interfaces map[string]*ast.InterfaceType
+	lines int
+	// methods are counted by the name of their type.
+	methods, interfaces map[string]int
 }
 
 // read adds a source file to its package. The external tests of a package are a package of their own.
@@ -104,7 +104,7 @@ func read(packages map[string]*measured, dir, path string) error {
 	}
 	p := packages[key]
 	if p == nil {
-		p = &measured{methods: map[string]int{}, interfaces: map[string]*ast.InterfaceType{}}
+		p = &measured{methods: map[string]int{}, interfaces: map[string]int{}}
 		packages[key] = p
 	}
 	if !strings.HasSuffix(path, "_test.go") {
@@ -129,7 +129,7 @@ func (p *measured) add(file *ast.File) {
 					continue
 				}
 				if i, ok := declared.Type.(*ast.InterfaceType); ok {
-					p.interfaces[declared.Name.Name] = i
+					p.interfaces[declared.Name.Name] = declares(i)
 				}
 			}
 		}
@@ -153,16 +153,11 @@ func receiver(expression ast.Expr) string {
 	return ""
 }
 
-// size is how many methods an interface has, with those that it embeds from its own package.
-func (p *measured) size(i *ast.InterfaceType) int {
+// declares is how many methods an interface has beside those of interfaces that it embeds.
+func declares(i *ast.InterfaceType) int {
 	n := 0
 	for _, field := range i.Methods.List {
-		switch embedded, ok := field.Type.(*ast.Ident); {
-		case len(field.Names) > 0:
-			n += len(field.Names)
-		case ok && p.interfaces[embedded.Name] != nil:
-			n += p.size(p.interfaces[embedded.Name])
-		}
+		n += len(field.Names)
 	}
 	return n
 }
@@ -179,8 +174,8 @@ func (p *measured) excesses(dir string) []Excess {
 	for name, n := range p.methods {
 		check(dir+"."+name, "methods", n, MaxMethods)
 	}
-	for name, i := range p.interfaces {
-		check(dir+"."+name, "methods of the interface", p.size(i), MaxInterface)
+	for name, n := range p.interfaces {
+		check(dir+"."+name, "methods of the interface", n, MaxInterface)
 	}
 	return over
 }

@@ -17,14 +17,9 @@ import (
 // stillOver are the packages, types and interfaces that are over a limit. The list only becomes shorter.
 var stillOver = []string{
 	"agent-service/internal/agent",
-	"agent-service/internal/controller/agent.Service",
-	"agent-service/internal/controller/agentclusterinstall.Service",
 	"agent-service/internal/httpapi",
 	"agent-service/internal/service",
-	"agent-service/internal/transaction.Reader",
-	"agent-service/internal/transaction.Tx",
 	"discovery-operator/internal/app.world",
-	"discovery-operator/internal/controller/baremetalhost.Manager",
 	"e2e/journeys_test.world",
 	"ipam-operator/internal/app.world",
 }
@@ -61,7 +56,7 @@ func TestExcesses(t *testing.T) {
 		"methods of a type of tests":        {"p/p_test.go", "package p_test\n\ntype t struct{}\n" + methods("func (t) m%d() {}\n", MaxMethods+1), []Excess{{"p_test.t", "methods", MaxMethods + 1, MaxMethods}}},
 		"as many methods as are allowed":    {"p/p.go", "package p\n\ntype t struct{}\n" + methods("func (t) m%d() {}\n", MaxMethods), nil},
 		"an interface":                      {"p/p.go", "package p\n\ntype i interface {\n" + methods("\tm%d()\n", MaxInterface+1) + "}\n", []Excess{{"p.i", "methods of the interface", MaxInterface + 1, MaxInterface}}},
-		"an interface that embeds another":  {"p/p.go", "package p\n\ntype j interface{ n() }\n\ntype i interface {\n\tj\n" + methods("\tm%d()\n", MaxInterface) + "}\n", []Excess{{"p.i", "methods of the interface", MaxInterface + 1, MaxInterface}}},
+		"an interface of two roles":         {"p/p.go", "package p\n\ntype j interface{ n() }\n\ntype i interface {\n\tj\n" + methods("\tm%d()\n", MaxInterface) + "}\n", nil},
 		"an interface that is small enough": {"p/p.go", "package p\n\ntype i interface {\n" + methods("\tm%d()\n", MaxInterface) + "}\n", nil},
 	} {
 		t.Run(given, func(t *testing.T) {
