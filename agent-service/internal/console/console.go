@@ -100,6 +100,11 @@ func New(o Options) (http.Handler, error) {
 		"POST /clusters/{id}/install":           installCluster,
 		"GET /clusters/{id}/credentials/{file}": downloadCredentials,
 		"GET /clusters/{id}/logs":               downloadLogs,
+
+		"GET /pools":                                listPools,
+		"POST /pools/{namespace}/{name}/claim":      createClaim,
+		"GET /claims/{namespace}/{name}":            showClaim,
+		"GET /claims/{namespace}/{name}/kubeconfig": downloadKubeconfig,
 	} {
 		method, path, _ := strings.Cut(pattern, " ")
 		mux.Handle(method+" "+Base+path, c.signedIn(serve))
@@ -200,7 +205,7 @@ func (v *visit) show(name, title string, body any) error {
 // permissions asks the API what the person may do.
 func (v *visit) permissions() (permissions, error) {
 	by, err := call[api.Identity](v.api.GetIdentity(v.r.Context()))
-	return permissions{Change: !by.ReadOnly}, err
+	return permissions{Change: !by.ReadOnly, Cluster: v.hasCluster()}, err
 }
 
 // section is the first part of a path below Base, which names an entry of the navigation.

@@ -32,6 +32,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/agent"
@@ -56,6 +57,8 @@ type site struct {
 	key     *ecdsa.PrivateKey
 	options app.Options
 	stop    func()
+	// logs are all that the service logs.
+	logs *observer.ObservedLogs
 }
 
 // newSite starts the service with flags that overrule those of the site.
@@ -87,7 +90,9 @@ func (s *site) start() {
 	require.NoError(s.t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	ended := make(chan error, 1)
-	go func() { ended <- app.RunWith(ctx, s.options, zap.NewNop(), listener) }()
+	core, logs := observer.New(zap.DebugLevel)
+	s.logs = logs
+	go func() { ended <- app.RunWith(ctx, s.options, zap.New(core), listener) }()
 	s.stop = func() {
 		cancel()
 		select {

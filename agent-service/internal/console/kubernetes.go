@@ -113,3 +113,19 @@ func (v *visit) mayDo(c client.Client, verb, group, resource, namespace string) 
 	}}
 	return c.Create(v.r.Context(), review) == nil && review.Status.Allowed
 }
+
+// passKubeconfig hands the kubeconfig of a Secret to the browser as a file.
+func (v *visit) passKubeconfig(c client.Client, key client.ObjectKey, name string) error {
+	var secret corev1.Secret
+	if err := v.fromCluster(c.Get(v.r.Context(), key, &secret)); err != nil {
+		return err
+	}
+	content := secret.Data[hivev1.SecretKeyKubeconfig]
+	if len(content) == 0 {
+		return &refusal{http.StatusNotFound, t("claim.no_kubeconfig")}
+	}
+	v.w.Header().Set("Content-Type", "application/octet-stream")
+	v.w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", name))
+	_, _ = v.w.Write(content) // a browser that is gone needs no answer
+	return nil
+}

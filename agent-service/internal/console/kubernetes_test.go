@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -42,7 +43,7 @@ func newKubeSite(t *testing.T) *kubeSite {
 	require.NoError(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "console-"}}
 	require.NoError(t, admin.Create(t.Context(), namespace))
-	s := newSite(t, "--oidc-issuer=kubernetes", "--oidc-key-file=", "--kubeconfig="+controlplanetest.Kubeconfig(t), "--kube-api", "--oidc-admin-group=system:serviceaccounts:"+namespace.Name)
+	s := newSite(t, "--oidc-issuer=kubernetes", "--oidc-audience=agent-service", "--oidc-key-file=", "--kubeconfig="+controlplanetest.Kubeconfig(t), "--kube-api", "--oidc-admin-group=system:serviceaccounts:"+namespace.Name)
 	return &kubeSite{s, admin, namespace.Name}
 }
 
@@ -64,10 +65,13 @@ func (s *kubeSite) account(name string, rules ...rbacv1.PolicyRule) string {
 		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.namespace, Name: name}},
 	})
-	return s.tokenOf(name)
+	var claims jwt.RegisteredClaims
+	_, _, err := jwt.NewParser().ParseUnverified(s.tokenOf(name), &claims) // the audience of the API server
+	require.NoError(s.t, err)
+	return s.tokenOf(name, append(claims.Audience, "agent-service")...)
 }
 
-// tokenOf is a token of a ServiceAccount for the API server, or for the audiences that are named.
+// tokenOf is a token of a ServiceAccount for the audiences that are named; for the API server where none is.
 func (s *kubeSite) tokenOf(name string, audiences ...string) string {
 	s.t.Helper()
 	issued := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}

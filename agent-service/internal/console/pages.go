@@ -41,6 +41,8 @@ type frame struct {
 type permissions struct {
 	// Change is false for accounts that are read-only.
 	Change bool
+	// Cluster is true where the Kubernetes API can be asked with the person's token.
+	Cluster bool
 }
 
 // CSRF is what forms of the page have to repeat.

@@ -1,0 +1,232 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package console
+
+import (
+	"cmp"
+	"crypto/rand"
+	"net/http"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubevalidation "k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+)
+
+// mostObjects is how many objects of a kind a page reads.
+const mostObjects = 500
+
+// poolRow is a ClusterPool as the list shows it.
+type poolRow struct {
+	hivev1.ClusterPool
+	// Claim is the name of a claim that the person may make, empty where the API does not allow one.
+	Claim string
+}
+
+// Sizes are how many unclaimed clusters there are, how many there shall be, and the most that the pool may have.
+func (p poolRow) Sizes() string {
+	if p.Spec.MaxSize == nil {
+		return t("pools.sizes", p.Status.Size, p.Spec.Size)
+	}
+	return t("pools.sizes_max", p.Status.Size, p.Spec.Size, *p.Spec.MaxSize)
+}
+
+// poolsPage is what the person sees of pools and claims, in one namespace or in all.
+type poolsPage struct {
+	Namespace string
+	Pools     []poolRow
+	Claims    []claimRow
+	// Problems are sentences in place of what the person may not see.
+	Problems []string
+	More     bool
+}
+
+// listPools shows what the Kubernetes API shows the person. What it refuses is said in a sentence, with a field for the namespace: many may list in theirs alone.
+func listPools(v *visit) error {
+	body := &poolsPage{Namespace: strings.TrimSpace(v.r.URL.Query().Get("namespace"))}
+	if err := v.readPools(body); err != nil {
+		refused, ok := asRefusal(err)
+		if !ok {
+			return err
+		}
+		body.Problems = []string{refused.Reason}
+	}
+	return v.show("pools", t("pools.title"), body)
+}
+
+func (v *visit) readPools(body *poolsPage) error {
+	if body.Namespace != "" && len(kubevalidation.IsDNS1123Label(body.Namespace)) > 0 {
+		return &refusal{http.StatusBadRequest, t("pools.namespace_wrong")}
+	}
+	c, err := v.cluster()
+	if err != nil {
+		return err
+	}
+	var pools hivev1.ClusterPoolList
+	within := []client.ListOption{client.InNamespace(body.Namespace), client.Limit(mostObjects)}
+	if err := v.fromCluster(c.List(v.r.Context(), &pools, within...)); err != nil {
+		return err
+	}
+	rights := map[string]bool{}
+	for i := range pools.Items {
+		row := poolRow{ClusterPool: pools.Items[i]}
+		if _, asked := rights[row.Namespace]; !asked && len(rights) < mostReviewed {
+			rights[row.Namespace] = v.mayDo(c, "create", hivev1.GroupVersion.Group, "clusterclaims", row.Namespace)
+		}
+		if rights[row.Namespace] {
+			row.Claim = claimName(row.Name)
+		}
+		body.Pools = append(body.Pools, row)
+	}
+	var claims hivev1.ClusterClaimList
+	if err := v.fromCluster(c.List(v.r.Context(), &claims, within...)); err != nil {
+		refused, ok := asRefusal(err)
+		if !ok {
+			return err
+		}
+		body.Problems = append(body.Problems, refused.Reason)
+	}
+	for i := range claims.Items {
+		body.Claims = append(body.Claims, newClaim(claims.Items[i]))
+	}
+	body.More = pools.Continue != "" || claims.Continue != ""
+	return nil
+}
+
+// claimName names a claim of a pool before it is made, so that a form that is sent twice makes one claim.
+func claimName(pool string) string {
+	return pool[:min(len(pool), 57)] + "-" + strings.ToLower(rand.Text()[:5])
+}
+
+// claimRow is a ClusterClaim, and how it stands.
+type claimRow struct {
+	hivev1.ClusterClaim
+	Badge badge
+	// Why is the operator's sentence.
+	Why     string
+	Running bool
+}
+
+// URL is the claim's page.
+func (c *claimRow) URL() string { return Base + "/claims/" + c.Namespace + "/" + c.Name }
+
+func newClaim(claim hivev1.ClusterClaim) claimRow {
+	pending := cmp.Or(hivev1.FindCondition(claim.Status.Conditions, hivev1.ClusterClaimPending), &hivev1.Condition{Status: "Unknown"})
+	running := cmp.Or(hivev1.FindCondition(claim.Status.Conditions, hivev1.ClusterClaimRunning), &hivev1.Condition{Status: "Unknown"})
+	row := claimRow{ClusterClaim: claim}
+	state, tone := "waiting", toneBusy
+	row.Why = pending.Message
+	switch {
+	case !claim.DeletionTimestamp.IsZero():
+		state, tone = "deleting", toneIdle
+	case pending.Reason == hivev1.ReasonQueueTimedOut || pending.Reason == hivev1.ReasonClaimPoolDeleting:
+		state, tone = "refused", toneBad
+	case pending.Status != "False":
+	case running.Status == "True":
+		state, tone, row.Running, row.Why = "running", toneOK, true, running.Message
+	case running.Reason == hivev1.ReasonClusterDeleted || running.Reason == hivev1.ReasonClusterDeleting:
+		state, tone, row.Why = "gone", toneBad, running.Message
+	default:
+		state, row.Why = "starting", running.Message
+	}
+	row.Badge = badge{t("claim." + state), tone}
+	return row
+}
+
+// object is the name of an object in the path.
+func (v *visit) object() (client.ObjectKey, error) {
+	key := client.ObjectKey{Namespace: v.r.PathValue("namespace"), Name: v.r.PathValue("name")}
+	if len(kubevalidation.IsDNS1123Label(key.Namespace))+len(kubevalidation.IsDNS1123Subdomain(key.Name)) > 0 {
+		return key, &refusal{http.StatusNotFound, t("error.nowhere")}
+	}
+	return key, nil
+}
+
+// createClaim asks a pool for a cluster for the person, as the Kubernetes API names that user.
+func createClaim(v *visit) error {
+	pool, err := v.object()
+	if err != nil {
+		return err
+	}
+	name := v.r.PostFormValue("claim")
+	if !strings.HasPrefix(name, pool.Name[:min(len(pool.Name), 57)]+"-") || len(kubevalidation.IsDNS1123Subdomain(name)) > 0 {
+		return &refusal{http.StatusBadRequest, t("error.form")}
+	}
+	c, err := v.cluster()
+	if err != nil {
+		return err
+	}
+	who := &authenticationv1.SelfSubjectReview{}
+	if err := v.fromCluster(c.Create(v.r.Context(), who)); err != nil {
+		return err
+	}
+	claim := &hivev1.ClusterClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pool.Namespace, Name: name},
+		Spec:       hivev1.ClusterClaimSpec{ClusterPoolName: pool.Name, Subjects: []rbacv1.Subject{subject(who.Status.UserInfo.Username)}},
+	}
+	if err := c.Create(v.r.Context(), claim, fieldOwner); !apierrors.IsAlreadyExists(err) { // it exists where the form was sent twice
+		if err := v.fromCluster(err); err != nil {
+			return err
+		}
+	}
+	return v.redirect("/claims/" + pool.Namespace + "/" + name)
+}
+
+// subject is a user as RBAC names it.
+func subject(user string) rbacv1.Subject {
+	if account, is := strings.CutPrefix(user, "system:serviceaccount:"); is {
+		if namespace, name, both := strings.Cut(account, ":"); both {
+			return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
+		}
+	}
+	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}
+}
+
+// claim reads the claim that the path names.
+func (v *visit) claim() (client.Client, *hivev1.ClusterClaim, error) {
+	key, err := v.object()
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := v.cluster()
+	if err != nil {
+		return nil, nil, err
+	}
+	found := &hivev1.ClusterClaim{}
+	return c, found, v.fromCluster(c.Get(v.r.Context(), key, found))
+}
+
+func showClaim(v *visit) error {
+	_, claim, err := v.claim()
+	if err != nil {
+		return err
+	}
+	row := newClaim(*claim)
+	return v.show("claim", claim.Name, &row)
+}
+
+// downloadKubeconfig hands on the kubeconfig of a claim's cluster. The person reads it with the rights of a subject of the claim: the cluster by its name, and the
+// Secret that it names.
+func downloadKubeconfig(v *visit) error {
+	c, claim, err := v.claim()
+	if err != nil {
+		return err
+	}
+	if row := newClaim(*claim); !row.Running || claim.Spec.Namespace == "" {
+		return &refusal{http.StatusConflict, t("claim.not_running")}
+	}
+	var cluster hivev1.ClusterDeployment
+	if err := v.fromCluster(c.Get(v.r.Context(), client.ObjectKey{Namespace: claim.Spec.Namespace, Name: claim.Spec.Namespace}, &cluster)); err != nil {
+		return err
+	}
+	if ref := cluster.Spec.ClusterPoolRef; ref == nil || ref.ClaimName != claim.Name || ref.Namespace != claim.Namespace || cluster.Spec.ClusterMetadata == nil {
+		return &refusal{http.StatusConflict, t("claim.not_running")}
+	}
+	return v.passKubeconfig(c, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name}, claim.Name+".kubeconfig")
+}
