@@ -21,6 +21,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/diskimage"
 )
 
 const (
@@ -51,7 +52,7 @@ type Machine interface {
 	// Logs are what helps to find out why an installation failed, by file name.
 	Logs() map[string][]byte
 	// Write puts the image onto the disk, checks it, adds the first-boot data and tells how far it is in percent.
-	Write(ctx context.Context, job Job, progress func(percent int)) error
+	Write(ctx context.Context, job diskimage.Job, progress func(percent int)) error
 	// Replace puts another program in the place of the agent, if it is what is wanted. It calls commit before it does, and does not where that fails.
 	Replace(ctx context.Context, program io.Reader, wanted agentproto.UpgradeArgs, commit func() error) error
 	// Restart boots the machine from its disk. A machine that comes back to life in this process is the installed system.
@@ -66,13 +67,6 @@ type Machine interface {
 type Resident interface {
 	// InstalledToken is the one that the installed system asks for instructions with, empty for a system that does not.
 	InstalledToken() string
-}
-
-// Job is an installation.
-type Job struct {
-	agentproto.InstallArgs
-	// FirstBoot is what the installed system is configured with.
-	FirstBoot []byte
 }
 
 // Options of an agent.

@@ -38,6 +38,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/httpapi"
+	"github.com/muster-io/muster/agent-service/internal/imagetest"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/service"
 	"github.com/muster-io/muster/agent-service/internal/store"
@@ -244,7 +245,7 @@ func TestAnAgentComesBackAfterTheServiceLostItsData(t *testing.T) {
 }
 
 func TestHostsInstallAndReport(t *testing.T) {
-	good := served(t, "os.img.zst", pack(t, "zst", noise(1<<20)))
+	good := imagetest.Serve(t, "os.img.zst", imagetest.Pack(t, "zst", imagetest.Noise(1<<20)))
 	good.Version = "4.20"
 	s := newSite(t, good)
 	cluster, err := s.service.CreateCluster(t.Context(), admin, domain.NewCluster{Name: "c", ClusterSettings: domain.ClusterSettings{
@@ -267,7 +268,7 @@ type held struct {
 
 func holding(t *testing.T) *held {
 	t.Helper()
-	content := noise(1 << 20)
+	content := imagetest.Noise(1 << 20)
 	h := &held{letGo: make(chan struct{})}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer h.ended.Add(1)
@@ -476,7 +477,7 @@ func (r restarting) Restart(ctx context.Context) error {
 }
 
 func TestAMachineThatRestartsIsNotStopped(t *testing.T) {
-	good := served(t, "os.img", noise(1<<20))
+	good := imagetest.Serve(t, "os.img", imagetest.Noise(1<<20))
 	good.Version = "4.20"
 	s := newSite(t, good)
 	cluster, err := s.service.CreateCluster(t.Context(), admin, domain.NewCluster{Name: "c", ClusterSettings: domain.ClusterSettings{
@@ -506,7 +507,7 @@ func TestAMachineThatRestartsIsNotStopped(t *testing.T) {
 }
 
 func TestABadImageIsReported(t *testing.T) {
-	bad := served(t, "os.img.gz", pack(t, "gz", noise(1<<20)))
+	bad := imagetest.Serve(t, "os.img.gz", imagetest.Pack(t, "gz", imagetest.Noise(1<<20)))
 	bad.Version, bad.SHA256 = "4.20", "00"
 	s := newSite(t, bad)
 	cluster, err := s.service.CreateCluster(t.Context(), admin, domain.NewCluster{Name: "c", ClusterSettings: domain.ClusterSettings{

@@ -19,6 +19,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/diskimage"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 )
 
@@ -184,21 +185,21 @@ func (g *Generated) resolve(step api.Step) (any, error) {
 // nowhere is the disk of a generated machine.
 type nowhere struct{}
 
-// WriteAt implements target.
+// WriteAt implements diskimage.Target.
 func (nowhere) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
 
-// Sync implements target.
+// Sync implements diskimage.Target.
 func (nowhere) Sync() error { return nil }
 
-// Close implements target.
+// Close implements diskimage.Target.
 func (nowhere) Close() error { return nil }
 
 // Write implements Machine: the image is downloaded, unpacked and checked, and kept nowhere.
-func (g *Generated) Write(ctx context.Context, job Job, progress func(percent int)) error {
+func (g *Generated) Write(ctx context.Context, job diskimage.Job, progress func(percent int)) error {
 	if g.Reside {
 		g.installed = tokenOf(job.FirstBoot)
 	}
-	return writeImage(ctx, g.Client, job.Image, nowhere{}, progress)
+	return diskimage.Write(ctx, g.Client, job.Image, nowhere{}, progress)
 }
 
 // Replace implements Machine: a generated machine has no program.

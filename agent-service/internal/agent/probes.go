@@ -23,6 +23,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/diskimage"
 )
 
 const (
@@ -306,7 +307,7 @@ func (m *Real) request(ctx context.Context, method, address, authorization strin
 	}
 	response, err := m.Client.Do(request)
 	if err != nil {
-		return nil, withoutURL(err)
+		return nil, diskimage.WithoutURL(err)
 	}
 	return response, nil
 }

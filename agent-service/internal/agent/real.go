@@ -20,7 +20,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/muster-io/muster/agent-service/api"
-	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/diskimage"
 )
 
 // Real is the machine that this process runs on.
@@ -150,26 +150,8 @@ func (m *Real) Do(ctx context.Context, step api.Step) (any, error) {
 }
 
 // Write implements Machine.
-func (m *Real) Write(ctx context.Context, job Job, progress func(percent int)) error {
-	custom, err := agentproto.ReadInstallerArgs(job.InstallerArgs)
-	if err != nil {
-		return err
-	}
-	disk, err := openDisk(job.Device)
-	if err != nil {
-		return err
-	}
-	err = writeImage(ctx, m.Client, job.Image, disk, progress)
-	if closeErr := disk.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil && len(job.FirstBoot) > 0 {
-		err = putFirstBoot(job.Device, job)
-	}
-	if err != nil {
-		return err
-	}
-	return customize(job.Device, custom, connections)
+func (m *Real) Write(ctx context.Context, job diskimage.Job, progress func(percent int)) error {
+	return diskimage.Install(ctx, m.Client, job, progress)
 }
 
 // Restart implements Machine.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/diskimage"
 )
 
 // maxArtifact is more than any initial RAM disk has.
@@ -73,7 +74,7 @@ func (a *Agent) reboot(ctx context.Context, step api.Step) error {
 
 // fetch downloads a file with a checksum.
 func fetch(ctx context.Context, client *http.Client, address, sum string, into io.Writer) error {
-	from, err := open(ctx, client, address)
+	from, err := diskimage.Open(ctx, client, address)
 	if err != nil {
 		return err
 	}

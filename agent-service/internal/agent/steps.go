@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/diskimage"
 )
 
 // reply is what is reported about a step.
@@ -64,7 +65,7 @@ func (a *Agent) install(ctx context.Context, step api.Step) error {
 }
 
 func (a *Agent) write(ctx context.Context, step api.Step) error {
-	var job Job
+	var job diskimage.Job
 	if err := arguments(step, &job.InstallArgs); err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/diskimage"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 )
 
@@ -28,6 +29,9 @@ const (
 	wipedEdge      = 64 << 20
 	wipedSignature = 1 << 20
 )
+
+// chunk is how much of a disk is written at once.
+const chunk = 4 << 20
 
 // blockDevice is an open disk.
 type blockDevice interface {
@@ -241,7 +245,7 @@ func (m *Real) openBlock(name string) (blockDevice, error) {
 	if m.open != nil {
 		return m.open(name)
 	}
-	file, err := openDisk("/dev/" + name)
+	file, err := diskimage.OpenDisk("/dev/" + name)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package imagetest makes small live images for tests.
+// Package imagetest makes small images for tests: live ones, and those of operating systems.
 package imagetest
 
 import (

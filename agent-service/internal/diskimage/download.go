@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package diskimage
 
 import (
 	"context"
@@ -21,8 +21,8 @@ const (
 	firstPause, longestPause = time.Second, 30 * time.Second
 )
 
-// download reads from a web server and goes on where it was when the connection is cut off, or the server away for a while.
-type download struct {
+// Download reads from a web server and goes on where it was when the connection is cut off, or the server away for a while.
+type Download struct {
 	ctx     context.Context //nolint:containedctx // a Reader has no other way to end
 	client  *http.Client
 	address string
@@ -35,14 +35,14 @@ type download struct {
 	failures    int
 }
 
-// open begins a download.
-func open(ctx context.Context, client *http.Client, address string) (*download, error) {
-	d := &download{ctx: ctx, client: client, address: address, total: -1}
+// Open begins a download. Its errors name no address, which may carry a token.
+func Open(ctx context.Context, client *http.Client, address string) (*Download, error) {
+	d := &Download{ctx: ctx, client: client, address: address, total: -1}
 	return d, d.insist()
 }
 
 // Read implements io.Reader.
-func (d *download) Read(p []byte) (int, error) {
+func (d *Download) Read(p []byte) (int, error) {
 	n, err := d.body.Read(p)
 	d.come += int64(n)
 	if n > 0 {
@@ -58,10 +58,10 @@ func (d *download) Read(p []byte) (int, error) {
 }
 
 // Close implements io.Closer.
-func (d *download) Close() error { return d.body.Close() }
+func (d *Download) Close() error { return d.body.Close() }
 
 // failed waits, and goes on unless it has been tried too often.
-func (d *download) failed(err error) error {
+func (d *Download) failed(err error) error {
 	if d.failures++; d.failures > resumptions || d.ctx.Err() != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (d *download) failed(err error) error {
 }
 
 // insist asks for what is missing.
-func (d *download) insist() error {
+func (d *Download) insist() error {
 	request, err := http.NewRequestWithContext(d.ctx, http.MethodGet, d.address, nil)
 	if err != nil {
 		return errors.New("the URL of the image cannot be read")
@@ -87,7 +87,7 @@ func (d *download) insist() error {
 	}
 	response, err := d.client.Do(request)
 	if err != nil {
-		return d.failed(withoutURL(err))
+		return d.failed(WithoutURL(err))
 	}
 	switch {
 	case d.come == 0 && response.StatusCode == http.StatusOK:
@@ -110,8 +110,8 @@ func (d *download) insist() error {
 	return nil
 }
 
-// withoutURL leaves the address out of an error: it may hold credentials.
-func withoutURL(err error) error {
+// WithoutURL leaves the address out of an error: it may hold credentials.
+func WithoutURL(err error) error {
 	if request, is := errors.AsType[*url.Error](err); is {
 		return request.Err
 	}

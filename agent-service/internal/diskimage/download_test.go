@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package diskimage
 
 import (
 	"bytes"
@@ -15,11 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/imagetest"
 )
 
 // torn lets only so many bytes through before it cuts the connection off.
@@ -42,7 +42,7 @@ func TestADownloadThatIsCutOffGoesOn(t *testing.T) {
 	t.Parallel()
 	plain := make([]byte, 3*chunk)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(plain) // it does not get smaller when it is packed
-	packed := pack(t, "zst", plain)
+	packed := imagetest.Pack(t, "zst", plain)
 	var requests atomic.Int64
 	version := func(int64) string { return `"one"` }
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -59,9 +59,8 @@ func TestADownloadThatIsCutOffGoesOn(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	sum := sha256.Sum256(packed)
-	job := Job{InstallArgs: agentproto.InstallArgs{Device: blank(t, 16<<20), Image: agentproto.OSImage{URL: server.URL + "/os.img.zst", SHA256: hex.EncodeToString(sum[:])}}}
-	machine := &Real{Client: http.DefaultClient}
-	require.NoError(t, machine.Write(t.Context(), job, func(int) {}))
+	job := Job{InstallArgs: agentproto.InstallArgs{Device: imagetest.Disk(t, 16<<20), Image: agentproto.OSImage{URL: server.URL + "/os.img.zst", SHA256: hex.EncodeToString(sum[:])}}}
+	require.NoError(t, Install(t.Context(), http.DefaultClient, job, func(int) {}))
 	written, err := os.ReadFile(job.Device)
 	require.NoError(t, err)
 	assert.True(t, bytes.Equal(plain, written[:len(plain)]))
@@ -69,24 +68,6 @@ func TestADownloadThatIsCutOffGoesOn(t *testing.T) {
 
 	requests.Store(0)
 	version = func(n int64) string { return `"` + string(rune('0'+n)) + `"` }
-	err = machine.Write(t.Context(), job, func(int) {})
+	err = Install(t.Context(), http.DefaultClient, job, func(int) {})
 	require.ErrorContains(t, err, "does not send the rest of what it began")
-}
-
-func TestFirstBootDataIsTakenWholeOrNotAtAll(t *testing.T) {
-	t.Parallel()
-	for size, whole := range map[int]bool{12 << 20: true, maxFirstBoot: true, maxFirstBoot + 1: false} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, size)) }))
-		t.Cleanup(server.Close)
-		connection, err := NewConnection(server.URL, uuid.New(), "", server.Client())
-		require.NoError(t, err)
-		data, err := connection.FirstBoot(t.Context(), "/first-boot")
-		if whole {
-			require.NoError(t, err)
-			assert.Len(t, data, size)
-			continue
-		}
-		require.ErrorContains(t, err, "first-boot data has more than")
-		assert.Equal(t, http.StatusRequestEntityTooLarge, statusOf(err), "asking again does not help")
-	}
 }

@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package diskimage
 
 import (
 	"net/http"
@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/imagetest"
 	"github.com/muster-io/muster/apis/needtest"
 )
 
@@ -33,7 +34,7 @@ const (
 // bootable is an image with a boot partition on FAT that has an entry of a boot loader.
 func bootable(t *testing.T, dir string) string {
 	t.Helper()
-	path := blank(t, 96<<20)
+	path := imagetest.Disk(t, 96<<20)
 	d, err := diskfs.Open(path, diskfs.WithOpenMode(diskfs.ReadWrite))
 	require.NoError(t, err)
 	require.NoError(t, d.Partition(&gpt.Table{LogicalSectorSize: 512, PhysicalSectorSize: 512, ProtectiveMBR: true, Partitions: []*gpt.Partition{
@@ -52,7 +53,7 @@ func ostree(t *testing.T) string {
 	t.Helper()
 	const tool = "/usr/sbin/mke2fs"
 	needtest.File(t, tool, "there is no mke2fs for the boot partition of CoreOS: install e2fsprogs")
-	tree, made := t.TempDir(), blank(t, partitionSize)
+	tree, made := t.TempDir(), imagetest.Disk(t, partitionSize)
 	require.NoError(t, os.MkdirAll(filepath.Join(tree, "loader.1/entries"), 0o755))
 	require.NoError(t, os.Symlink("loader.1", filepath.Join(tree, "loader")))
 	require.NoError(t, os.WriteFile(filepath.Join(tree, "loader.1/entries/one.conf"), []byte(entry), 0o600))
@@ -132,9 +133,9 @@ func TestInstallerArgumentsWithoutAMeaningAreRefusedBeforeTheDiskIsWritten(t *te
 	for args, want := range map[string]string{
 		"--save-partlabel data": `installer argument "--save-partlabel" has no meaning`, "--append-karg": "has no value", "--append-karg=": "empty value", "/dev/sdb": `"/dev/sdb" has no meaning`,
 	} {
-		device := blank(t, 16<<20)
+		device := imagetest.Disk(t, 16<<20)
 		job := Job{InstallArgs: agentproto.InstallArgs{Device: device, Image: agentproto.OSImage{URL: "http://127.0.0.1:1/os.img"}, InstallerArgs: strings.Fields(args)}}
-		require.ErrorContains(t, (&Real{Client: http.DefaultClient}).Write(t.Context(), job, func(int) {}), want)
+		require.ErrorContains(t, Install(t.Context(), http.DefaultClient, job, func(int) {}), want)
 		content, err := os.ReadFile(device)
 		require.NoError(t, err)
 		assert.Equal(t, make([]byte, 16<<20), content)
@@ -144,9 +145,9 @@ func TestInstallerArgumentsWithoutAMeaningAreRefusedBeforeTheDiskIsWritten(t *te
 func TestAWrittenImageGetsItsInstallerArguments(t *testing.T) {
 	content, err := os.ReadFile(bootable(t, "loader/entries"))
 	require.NoError(t, err)
-	device := blank(t, 96<<20)
-	args := agentproto.InstallArgs{Device: device, Image: served(t, "os.img.zst", pack(t, "zst", content)), InstallerArgs: []string{"--append-karg", "nomodeset"}}
-	require.NoError(t, (&Real{Client: http.DefaultClient}).Write(t.Context(), Job{InstallArgs: args, FirstBoot: []byte(`{"first":"boot"}`)}, func(int) {}))
+	device := imagetest.Disk(t, 96<<20)
+	args := agentproto.InstallArgs{Device: device, Image: imagetest.Serve(t, "os.img.zst", imagetest.Pack(t, "zst", content)), InstallerArgs: []string{"--append-karg", "nomodeset"}}
+	require.NoError(t, Install(t.Context(), http.DefaultClient, Job{InstallArgs: args, FirstBoot: []byte(`{"first":"boot"}`)}, func(int) {}))
 	assert.Contains(t, read(t, device, "loader/entries/one.conf"), "ignition.platform.id=metal nomodeset\n")
 	assert.Equal(t, `{"first":"boot"}`, read(t, device, "ignition/config.ign"))
 }

@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package diskimage
 
 import (
 	"compress/gzip"
@@ -26,8 +26,8 @@ import (
 // chunk is how much is written at once.
 const chunk = 4 << 20
 
-// target is where an image is written to: a disk, or for a generated machine nowhere.
-type target interface {
+// Target is where an image is written to: a disk, or for a generated machine nowhere.
+type Target interface {
 	io.WriterAt
 	Sync() error
 	Close() error
@@ -36,10 +36,10 @@ type target interface {
 // errChecksum says that what was downloaded is not what was announced.
 var errChecksum = errors.New("the checksum of the image is wrong")
 
-// writeImage streams the image onto the target: nothing is kept in memory or in a file between. The beginning, which makes a disk bootable, is written
+// Write streams the image onto the target: nothing is kept in memory or in a file between. The beginning, which makes a disk bootable, is written
 // last, after the checksum was found right; so a disk with half an image or a wrong one does not boot.
-func writeImage(ctx context.Context, client *http.Client, image agentproto.OSImage, into target, progress func(percent int)) error {
-	from, err := open(ctx, client, image.URL)
+func Write(ctx context.Context, client *http.Client, image agentproto.OSImage, into Target, progress func(percent int)) error {
+	from, err := Open(ctx, client, image.URL)
 	if err != nil {
 		return fmt.Errorf("downloading the image: %w", err)
 	}
@@ -141,8 +141,8 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// openDisk opens a disk for writing, if nothing else uses it.
-func openDisk(device string) (*os.File, error) {
+// OpenDisk opens a disk for writing, if nothing else uses it.
+func OpenDisk(device string) (*os.File, error) {
 	disk, err := os.OpenFile(device, os.O_RDWR|os.O_EXCL, 0)
 	if err != nil {
 		return nil, fmt.Errorf("opening the disk: %w", err)
