@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/pool-operator/internal/poolview"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
@@ -18,6 +20,8 @@ type Snapshot struct {
 	Cluster *hivev1.ClusterDeployment
 	// Observed is what the runtime found just now.
 	Observed provision.Observation
+	// FormerUID is that of the ClusterDeployment that this one was restored from, where data is kept under it and none under the cluster's own; else it is empty.
+	FormerUID types.UID
 	// AccessMissing says that one of the Secrets that spec.clusterMetadata names does not exist.
 	AccessMissing bool
 	// NodeAccessMissing says that the cluster takes nodes, runs, and its Secret of node access, or what joining needs inside the cluster, is missing or outdated.

@@ -128,6 +128,10 @@ func statusPowerPaused(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatu
 func statusDataMissing(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatus {
 	d := draftInstalled(now, s)
 	message := "The cluster is installed and its data is not here: it is on another machine, or lost. The cluster is not started without it: restore the data, or delete the cluster."
+	if s.FormerUID != "" {
+		message = fmt.Sprintf("The ClusterDeployment was restored with another UID, and the cluster's data belongs to the former one, %s. The cluster is not started without it, and the data is kept: "+
+			"restore a snapshot of etcd, which keeps UIDs, or delete the cluster, which removes the data.", s.FormerUID)
+	}
 	d.status.PowerState = hivev1.PowerStateFailedToStartMachines
 	d.set(hivev1.ClusterDeploymentHibernating, corev1.ConditionFalse, hivev1.ReasonResumingOrRunning, message)
 	d.set(hivev1.ClusterDeploymentReady, corev1.ConditionFalse, hivev1.ReasonFailedToStartMachines, message)

@@ -298,3 +298,53 @@ func TestAnOrphanIsRemovedWhenTheOperatorStarts(t *testing.T) {
 	o.start()
 	o.requireNothingLeft()
 }
+
+// A ClusterDeployment that was restored from its object has another UID. It is not started from nothing, and the data of its former life stays until it is deleted.
+func TestARestoredClusterKeepsItsDataAndSaysWhereItIs(t *testing.T) {
+	o := newOperator(t)
+	cluster := createCluster(t, o.admin)
+	key := client.ObjectKeyFromObject(cluster)
+	o.await(key, hivev1.PowerStateRunning)
+	o.crash()
+	saved := &hivev1.ClusterDeployment{}
+	require.NoError(t, o.admin.Get(t.Context(), key, saved))
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+	require.NoError(t, o.admin.Patch(t.Context(), cluster, patch))
+	require.NoError(t, o.admin.Delete(t.Context(), cluster))
+	o.awaitGone(key)
+	before := o.directories()
+	require.Len(t, before, 1)
+
+	restored := saved.DeepCopy()
+	restored.UID, restored.ResourceVersion = "", ""
+	require.NoError(t, o.admin.Create(t.Context(), restored))
+	restored.Status = saved.Status
+	require.NoError(t, o.admin.Status().Update(t.Context(), restored))
+	o.start()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		require.NoError(c, o.admin.Get(t.Context(), key, restored))
+		condition := hivev1.FindCondition(restored.Status.Conditions, hivev1.ClusterDeploymentUnreachable)
+		require.NotNil(c, condition)
+		assert.Equal(c, hivev1.ReasonDataMissing, condition.Reason)
+		assert.Contains(c, condition.Message, string(saved.UID))
+	}, patience, 50*time.Millisecond)
+	assert.Equal(t, before, o.directories())
+
+	require.NoError(t, o.admin.Delete(t.Context(), restored))
+	o.awaitGone(key)
+	o.requireNothingLeft()
+}
+
+// directories are those of clusters.
+func (o *operator) directories() []string {
+	o.Helper()
+	entries, err := os.ReadDir(o.root)
+	require.NoError(o, err)
+	var out []string
+	for _, entry := range entries {
+		if entry.IsDir() {
+			out = append(out, entry.Name())
+		}
+	}
+	return out
+}

@@ -160,6 +160,43 @@ func TestAnInstalledClusterIsNeverMadeAnew(t *testing.T) {
 	assert.False(t, s.world.Has(s.ref()))
 }
 
+// A restored ClusterDeployment has another UID. Its former data is neither used nor removed; that of a namesake, which has another ID, is removed.
+func TestOnlyTheDataOfARestoredClusterIsKept(t *testing.T) {
+	for name, test := range map[string]struct {
+		id   string
+		kept bool
+	}{"restored": {"", true}, "namesake": {"another", false}} {
+		t.Run(name, func(t *testing.T) {
+			s := newShell(t)
+			s.run()
+			former, restored := s.ref(), s.cluster().DeepCopy()
+			s.edit(func(c *hivev1.ClusterDeployment) { c.Finalizers = nil })
+			s.delete()
+			require.True(t, s.gone())
+			restored.UID, restored.ResourceVersion = "22222222-0000-4000-8000-000000000000", ""
+			if test.id != "" {
+				restored.Spec.ClusterMetadata.ClusterID = test.id
+			}
+			require.NoError(t, s.client.Create(t.Context(), restored))
+			s.uid = restored.UID
+			s.restart()
+			require.NoError(t, clusterdeployment.RemoveOrphans(t.Context(), s.reconciler))
+			s.run()
+			assert.Equal(t, test.kept, s.world.Has(former))
+			assert.False(t, s.world.Has(s.ref()), "nothing is started")
+			condition := hivev1.FindCondition(s.cluster().Status.Conditions, hivev1.ClusterDeploymentUnreachable)
+			assert.Equal(t, hivev1.ReasonDataMissing, condition.Reason)
+			assert.Equal(t, test.kept, strings.Contains(condition.Message, string(former.UID)), condition.Message)
+
+			s.delete()
+			s.run()
+			s.run()
+			assert.True(t, s.gone())
+			assert.False(t, s.world.Has(former), "the data goes with the cluster")
+		})
+	}
+}
+
 func TestAPausedClusterIsLeftAlone(t *testing.T) {
 	s := newShell(t, func(c *hivev1.ClusterDeployment) {
 		c.Annotations = map[string]string{hivev1.AnnotationReconcilePause: "true"}

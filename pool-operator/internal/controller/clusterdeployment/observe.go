@@ -30,6 +30,11 @@ func (r *Reconciler) observe(ctx context.Context, cluster *hivev1.ClusterDeploym
 		return snapshot, err
 	}
 	if cluster.Spec.Installed && cluster.DeletionTimestamp == nil {
+		if snapshot.Observed.State == provision.StateAbsent {
+			if snapshot.FormerUID, err = r.formerUID(ctx, cluster); err != nil {
+				return snapshot, err
+			}
+		}
 		if snapshot.AccessMissing, err = r.accessMissing(ctx, cluster, snapshot.Observed.AccessID); err != nil {
 			return snapshot, err
 		}

@@ -70,11 +70,17 @@ func removeOrphans(ctx context.Context, d Dependencies, chosen func(provision.Cl
 	return errors.Join(failed...)
 }
 
+// isOrphan reports whether what is left of a cluster belongs to no ClusterDeployment. Data of one that was restored, and has another UID now, stays until that is
+// deleted: it may be all that there is of the cluster.
 func isOrphan(ctx context.Context, d Dependencies, ref provision.ClusterRef) (bool, error) {
 	cluster := &hivev1.ClusterDeployment{}
 	err := d.Live.Get(ctx, ref.NamespacedName(), cluster)
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
-	return err == nil && cluster.UID != ref.UID, err
+	if err != nil || cluster.UID == ref.UID {
+		return false, err
+	}
+	restored, err := d.isDataOf(ctx, ref, cluster)
+	return err == nil && !restored, err
 }

@@ -1,0 +1,15 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterdeployment
+
+import (
+	"context"
+
+	"github.com/muster-io/muster/pool-operator/internal/provision"
+)
+
+// RemoveOrphans does what an operator does when it starts.
+func RemoveOrphans(ctx context.Context, r *Reconciler) error {
+	return removeOrphans(ctx, r.Dependencies, func(provision.ClusterRef) bool { return true })
+}
