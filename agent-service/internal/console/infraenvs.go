@@ -81,6 +81,11 @@ func (f infraEnvForm) Field(name string) string {
 	return f.Get(name)
 }
 
+// Wipes are what may be done with disks of machines that are released, the default first.
+func (f infraEnvForm) Wipes() []api.OnReleaseWipe {
+	return []api.OnReleaseWipe{api.OnReleaseWipeNone, api.OnReleaseWipeInstalledDisk, api.OnReleaseWipeAllDisks}
+}
+
 func newInfraEnv(v *visit) error {
 	return v.show("infraenv-new", t("infraenvs.new"), infraEnvForm{Values: url.Values{}})
 }
@@ -115,7 +120,8 @@ func wantedInfraEnv(form url.Values) (api.InfraEnvCreateParams, error) {
 	}
 	wanted := api.InfraEnvCreateParams{
 		Name: field("name"), PullSecret: field("pull_secret"), SSHAuthorizedKey: optional("ssh_key"), ImageType: api.ImageType(field("image_type")), AdditionalNtpSources: optional("ntp"),
-		Proxy: api.Proxy{HTTPProxy: optional("http_proxy"), HTTPSProxy: optional("https_proxy"), NoProxy: optional("no_proxy")},
+		Proxy:     api.Proxy{HTTPProxy: optional("http_proxy"), HTTPSProxy: optional("https_proxy"), NoProxy: optional("no_proxy")},
+		OnRelease: api.OnRelease{Wipe: api.OnReleaseWipe(field("wipe"))},
 	}
 	if text := field("kernel_arguments"); text != "" {
 		var list []api.KernelArgument

@@ -318,6 +318,11 @@ var texts = map[string]string{
 	"form.kernel":           "Kernel arguments to append, separated by spaces",
 	"form.networks":         "Networks of machines",
 	"form.networks_hint":    `A JSON list of {"network_yaml": "…", "mac_interface_map": [{"mac_address": "…", "logical_nic_name": "…"}]}, as in the API.`,
+	"form.wipe":             "Disks of released machines",
+	"form.wipe_hint":        "What happens before a machine that leaves its cluster is free again.",
+	"wipe.None":             "stay as they are",
+	"wipe.InstalledDisk":    "disks that were installed to are erased",
+	"wipe.AllDisks":         "all disks that can be installed to are erased",
 	"form.create":           "Create",
 
 	"infraenv.boot":             "Boot machines",

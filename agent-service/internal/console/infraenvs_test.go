@@ -1,0 +1,49 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package console_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestTheFormOfInfraEnvsSaysAllThatMachinesNeed: what a person fills in is what the API has.
+func TestTheFormOfInfraEnvsSaysAllThatMachinesNeed(t *testing.T) {
+	chromium := browserOf(t)
+	s := newSite(t)
+	admin := s.token("root", "admins")
+	b := s.open(chromium, t, admin)
+	b.visit("/infra-envs/new")
+	ask[any](b, `document.querySelector("#more").open = true; null`)
+	for field, value := range map[string]string{
+		"name": "rack-w", "pull_secret": `{"auths":{}}`, "http_proxy": "http://proxy.example.com:3128", "no_proxy": "10.0.0.0/8", "kernel_arguments": "console=ttyS0 quiet",
+		"static_networks": `[{"network_yaml":"interfaces: []","mac_interface_map":[{"mac_address":"52:54:00:00:00:07","logical_nic_name":"eth0"}]}]`,
+	} {
+		b.run(chromedp.SendKeys(chromedp.CSS("#"+field), value))
+	}
+	b.run(chromedp.SetValue(chromedp.CSS("#wipe"), "InstalledDisk"))
+	b.looksFine("infraenv-form-filled")
+	b.press("Create")
+	b.sees("h1", "rack-w")
+	b.sees("dl", "disks that were installed to are erased")
+	var made struct {
+		Proxy struct {
+			HTTP    string `json:"http_proxy"`
+			NoProxy string `json:"no_proxy"`
+		}
+		Kernel    string                `json:"kernel_arguments"`
+		Networks  string                `json:"static_network_config"`
+		OnRelease struct{ Wipe string } `json:"on_release"`
+	}
+	require.NoError(t, json.Unmarshal(s.call("Authorization", "Bearer "+admin, "GET", "/infra-envs/"+b.id(), nil), &made))
+	assert.Equal(t, "InstalledDisk", made.OnRelease.Wipe)
+	assert.Equal(t, "http://proxy.example.com:3128", made.Proxy.HTTP)
+	assert.Equal(t, "10.0.0.0/8", made.Proxy.NoProxy)
+	assert.Contains(t, made.Kernel, "console=ttyS0")
+	assert.Contains(t, made.Networks, "52:54:00:00:00:07")
+}
