@@ -103,6 +103,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &agentinstallv1beta1.NMStateConfigSpecApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("NMStateInterface"):
 		return &agentinstallv1beta1.NMStateInterfaceApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("NodeAddress"):
+		return &agentinstallv1beta1.NodeAddressApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("NodeAddressPool"):
+		return &agentinstallv1beta1.NodeAddressPoolApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("Proxy"):
 		return &agentinstallv1beta1.ProxyApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("ReleasePolicy"):

@@ -18,6 +18,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/internal/controller/baremetalhost"
 	"github.com/muster-io/muster/agent-service/internal/controller/machinepool"
+	"github.com/muster-io/muster/agent-service/internal/controller/nodeaddress"
 	"github.com/muster-io/muster/agent-service/internal/controller/nodes"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
@@ -31,7 +32,10 @@ var errKindServed = errors.New("a kind is served that was not")
 // addOptional adds the controllers of kinds that come with another operator, or with a set of CustomResourceDefinitions of their own. While one of them is
 // not served, it is looked for; when it is served, all controllers end, and start again with it.
 func (k *kube) addOptional(ctx context.Context, mgr ctrl.Manager, joining *nodes.Reconciler) error {
-	var absent []schema.GroupVersionKind
+	absent, err := k.addNodeAddresses(mgr)
+	if err != nil {
+		return err
+	}
 	for kind, add := range map[schema.GroupVersionKind]func() error{
 		metal3v1.GroupVersion.WithKind("BareMetalHost"): func() error { return addBareMetalHosts(ctx, mgr) },
 		hivev1.GroupVersion.WithKind("MachinePool"):     func() error { return addMachinePools(ctx, mgr, joining) },
@@ -73,6 +77,33 @@ func served(mgr ctrl.Manager, kind schema.GroupVersionKind) (bool, error) {
 		return false, fmt.Errorf("looking for the kind %s: %w", kind, err)
 	}
 	return true, nil
+}
+
+// addNodeAddresses adds the controller of addresses, with the kinds of claims that are served; it returns the others.
+func (k *kube) addNodeAddresses(mgr ctrl.Manager) (absent []schema.GroupVersionKind, err error) {
+	claims, err := nodeaddress.NewClaims(mgr)
+	if err != nil {
+		return nil, err
+	}
+	deps := nodeaddress.Deps{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Claims: claims, Service: k.service}
+	for kind, of := range map[schema.GroupKind]func(version string) nodeaddress.Kind{
+		nodeaddress.IPClaims().Claim.GroupKind(): func(string) nodeaddress.Kind { return nodeaddress.IPClaims() },
+		nodeaddress.Contract:                     nodeaddress.IPAddressClaims,
+	} {
+		mapping, err := mgr.GetRESTMapper().RESTMapping(kind)
+		switch {
+		case meta.IsNoMatchError(err):
+			absent = append(absent, kind.WithVersion(""))
+		case err != nil:
+			return nil, fmt.Errorf("looking for the kind %s: %w", kind, err)
+		default:
+			deps.Kinds = append(deps.Kinds, of(mapping.GroupVersionKind.Version))
+		}
+	}
+	if err := nodeaddress.New(deps).SetupWithManager(mgr); err != nil {
+		return nil, fmt.Errorf("adding the controller of addresses: %w", err)
+	}
+	return absent, nil
 }
 
 func addBareMetalHosts(ctx context.Context, mgr ctrl.Manager) error {

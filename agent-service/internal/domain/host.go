@@ -91,6 +91,8 @@ type Host struct {
 	Reservation Reservation `json:",omitzero"`
 	// Release is the last one, zero for a host that has not been bound since it is known, and for one that is bound.
 	Release Release `json:",omitzero"`
+	// Addressing is of the last installation, zero where the InfraEnv names no pools.
+	Addressing Addressing `json:",omitzero"`
 	HostSettings
 	// Revision grows with each change of the row. It is what SpecSynced, lists and watches compare.
 	Revision int64

@@ -88,6 +88,8 @@ type InfraEnvSettings struct {
 	AgentLabels map[string]string
 	// Wipe is what is erased of hosts before they are free again; empty is WipeNone.
 	Wipe Wipe `json:",omitempty"`
+	// NodeAddresses are the pools that give each installed host an address.
+	NodeAddresses []AddressPool `json:",omitempty"`
 }
 
 // KernelArgument is one change to the kernel command line of the discovery image.
@@ -99,7 +101,7 @@ type KernelArgument struct {
 
 // InImage are the settings that the image shows.
 func (e InfraEnvSettings) InImage() InfraEnvSettings {
-	e.AutoApprove, e.AgentLabels, e.IPXEScriptType, e.Wipe = false, nil, "", ""
+	e.AutoApprove, e.AgentLabels, e.IPXEScriptType, e.Wipe, e.NodeAddresses = false, nil, "", "", nil
 	return e
 }
 

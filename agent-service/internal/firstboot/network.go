@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hardware"
 	"github.com/muster-io/muster/agent-service/internal/nmstate"
 )
@@ -23,22 +24,35 @@ type Network struct {
 	Ignored string
 }
 
-// NetworkOf renders the network that is stated for the machine with an inventory. It is empty for a machine that nothing is stated for.
-func NetworkOf(stated json.RawMessage, inventory []byte, image agentproto.OSImage) (n Network, err error) {
-	if len(stated) == 0 {
+// NetworkOf renders the network that is stated for the machine with an inventory, with the addresses that it has of pools. It is empty for a machine that has neither. An
+// address that cannot be set up is an error: the machine must not be installed without it.
+func NetworkOf(stated json.RawMessage, inventory []byte, image agentproto.OSImage, given []domain.NodeAddress) (n Network, err error) {
+	if len(stated) == 0 && len(given) == 0 {
 		return n, nil
 	}
 	cards, err := cardsOf(inventory)
 	if err != nil {
 		return n, fmt.Errorf("reading the inventory: %w", err)
 	}
-	statements, err := nmstate.Read(stated)
-	if err != nil {
-		return n, err
+	var statements []nmstate.Statement
+	if len(stated) > 0 {
+		if statements, err = nmstate.Read(stated); err != nil {
+			return n, err
+		}
 	}
 	own := nmstate.For(statements, cards)
-	if own == nil {
+	if own == nil && len(given) == 0 {
 		return n, nil
+	}
+	if own == nil {
+		own = &nmstate.Statement{}
+	}
+	for _, a := range given {
+		assigned, err := own.Assign(nmstate.Assigned{Interface: a.Interface, MAC: a.MAC, Address: a.Address, Gateway: a.Gateway, DNS: a.DNS})
+		if err != nil {
+			return n, domain.Refuse(domain.Conflict, "AddressUnusable", "the address %s of %s cannot be set up: %v", a.Address, a.Pool, err)
+		}
+		own = &assigned
 	}
 	profiles, unusable := own.Keyfiles()
 	n.Profiles = profiles.Files
@@ -47,6 +61,8 @@ func NetworkOf(stated json.RawMessage, inventory []byte, image agentproto.OSImag
 		n.Config, left, unusable = own.Netplan()
 	}
 	switch {
+	case unusable != nil && len(given) > 0:
+		return Network{}, domain.Refuse(domain.Conflict, "AddressUnusable", "the network with the addresses of pools cannot be used: %v", unusable)
 	case unusable != nil:
 		n = Network{Ignored: "it cannot be used: " + unusable.Error()}
 	case len(left) > 0:

@@ -19,7 +19,7 @@ func (r *Rules) Facts(h *domain.Host, c *domain.Cluster) lifecycle.Facts {
 	slow := h.Checks.DiskSpeed == validate.Refused && (c == nil || !slices.Contains(c.IgnoredValidations, validate.DiskSpeed))
 	f := lifecycle.Facts{
 		Connected: r.Connected(h) && h.MediaConnected, HasInventory: h.Summary.Hash != "",
-		Sufficient: validate.Sufficient(h.Validations, h.ClusterID != ""), DayTwo: h.DayTwo,
+		Sufficient: validate.Sufficient(h.Validations, h.ClusterID != "") && !(h.NeedsAddresses() && h.Addressing.Waits()), DayTwo: h.DayTwo,
 		Prepared:   h.Images == validate.Passed && h.Checks.DiskSpeed != validate.Unknown && !slow,
 		Unprepared: h.Images == validate.Refused || slow,
 		Rebooted:   lifecycle.AfterReboot(h.Progress.Stage), Stage: h.Progress.Stage, Attempts: h.Attempts,
@@ -91,7 +91,11 @@ func (p *Plan) Assess(h *domain.Host, c *domain.Cluster, around *validate.Surrou
 	case facts.Unreleased && o.To == lifecycle.InsufficientUnbound:
 		info += ": " + h.Release.Why()
 	case o.To == lifecycle.Insufficient || o.To == lifecycle.InsufficientUnbound:
-		info += ": " + strings.Join(validate.Failing(results, h.ClusterID != ""), "; ")
+		why := validate.Failing(results, h.ClusterID != "")
+		if o.To == lifecycle.Insufficient && h.Addressing.Waits() {
+			why = append(why, h.Addressing.Why())
+		}
+		info += ": " + strings.Join(why, "; ")
 	case o.To == lifecycle.PreparingFailed && o.To != h.State:
 		info += ": " + h.WhyUnprepared()
 	}

@@ -114,7 +114,7 @@ func (p *Plan) Apply(h *domain.Host, o lifecycle.Outcome, clusterID string, dayT
 		case lifecycle.LeaveCluster:
 			h.Leave(p.Now)
 		case lifecycle.JoinCluster:
-			h.ClusterID, h.DayTwo, h.FreeHostname, h.Release = clusterID, dayTwo, h.RequestedHostname, domain.Release{}
+			h.ClusterID, h.DayTwo, h.FreeHostname, h.Release, h.Addressing = clusterID, dayTwo, h.RequestedHostname, domain.Release{}, domain.Addressing{}
 		case lifecycle.EndTokens:
 			h.Stamps = domain.Stamps{Registration: p.NewStamp(), Binding: p.NewStamp()}
 		case lifecycle.Reassess:

@@ -47,7 +47,7 @@ func (s *Machines) FirstBoot(ctx context.Context, key domain.HostKey) ([]byte, s
 		values.Trusted = firstboot.Certificates(s.Authorities, e.AdditionalTrustBundle)
 		image, err := s.rules().Image(c, h)
 		if err == nil {
-			stated, err = networkOf(ctx, r, e, key, image)
+			stated, err = networkOf(ctx, r, e, h, image)
 		}
 		return err
 	})
@@ -110,18 +110,21 @@ func (s *Machines) renderFirstBoot(ctx context.Context, h *domain.Host, c *domai
 	return data, contentType, nil
 }
 
-// networkOf is what an InfraEnv states for a host; empty for a host that nothing is stated for.
-func networkOf(ctx context.Context, r transaction.Reader, e *domain.InfraEnv, key domain.HostKey, image agentproto.OSImage) (firstboot.Network, error) {
-	if len(e.StaticNetworkConfig) == 0 {
+// networkOf is what an InfraEnv states for a host, with the addresses that it has of pools; empty for a host that has neither.
+func networkOf(ctx context.Context, r transaction.Reader, e *domain.InfraEnv, h *domain.Host, image agentproto.OSImage) (firstboot.Network, error) {
+	if h.Addressing.Waits() {
+		return firstboot.Network{}, domain.Refuse(domain.Conflict, "AddressesMissing", "host %s cannot be installed: %s", h.HostID, h.Addressing.Why())
+	}
+	if len(e.StaticNetworkConfig) == 0 && len(h.Addressing.Given) == 0 {
 		return firstboot.Network{}, nil
 	}
-	inventory, err := r.Inventory(ctx, key)
+	inventory, err := r.Inventory(ctx, h.HostKey)
 	if err != nil {
 		return firstboot.Network{}, err
 	}
-	stated, err := firstboot.NetworkOf(e.StaticNetworkConfig, inventory, image)
+	stated, err := firstboot.NetworkOf(e.StaticNetworkConfig, inventory, image, h.Addressing.Given)
 	if err != nil {
-		return firstboot.Network{}, fmt.Errorf("rendering the network of host %s: %w", key, err)
+		return firstboot.Network{}, fmt.Errorf("rendering the network of host %s: %w", h.HostKey, err)
 	}
 	return stated, nil
 }
@@ -133,11 +136,11 @@ func (s *Machines) networkConfig(ctx context.Context, h *domain.Host, c *domain.
 		return "", err
 	}
 	e, err := s.knownInfraEnv(ctx, h.InfraEnvID)
-	if err != nil || len(e.StaticNetworkConfig) == 0 {
+	if err != nil || len(e.StaticNetworkConfig) == 0 && len(h.Addressing.Pools) == 0 {
 		return "", err
 	}
 	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) error {
-		stated, err := networkOf(ctx, r, e, h.HostKey, image)
+		stated, err := networkOf(ctx, r, e, h, image)
 		config = stated.Config
 		return err
 	})

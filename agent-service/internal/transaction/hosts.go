@@ -147,6 +147,9 @@ func (w *Work) enter(ctx context.Context, by domain.Principal, h *domain.Host, c
 	if err := w.Apply(h, o, c.ID, hostplan.TakesDayTwo(c)); err != nil {
 		return err
 	}
+	if err := w.beginAddressing(ctx, h); err != nil {
+		return err
+	}
 	h.Reservation = domain.Reservation{}
 	// The record follows at once; status events of the way between are those of the cluster that it is in.
 	h.State, h.StateInfo, h.StateUpdatedAt = o.To, o.Info, w.Now

@@ -71,6 +71,7 @@ func (w *Work) newHost(ctx context.Context, e *domain.InfraEnv, key domain.HostK
 			return nil, domain.Refuse(domain.Conflict, "ClusterNotAccepting", "cluster %s of InfraEnv %s takes no hosts now", e.ClusterID, e.ID)
 		}
 		h.State, h.ClusterID, h.DayTwo = lifecycle.Discovering, c.ID, hostplan.TakesDayTwo(c)
+		w.Address(h, e.NodeAddresses)
 	}
 	w.AddHost(h)
 	return h, nil

@@ -92,7 +92,7 @@ func (j *Joiner) Values(ctx context.Context, h *domain.Host, c *domain.Cluster) 
 		return nil, domain.Refuse(domain.Conflict, "NodeAccessInvalid", "%v", err)
 	}
 	values := access.values
-	values.NodeName, values.Labels = NodeName(h), h.NodeLabels
+	values.NodeName, values.NodeIPs, values.Labels = NodeName(h), h.Addressing.IPs(), h.NodeLabels
 	values.Token = j.Tokens.ID(h) + "." + j.Tokens.secret(h)
 	if err := values.Validate(); err != nil {
 		return nil, domain.Refuse(domain.Conflict, "CannotJoin", "host %s cannot join cluster %s: %v", h.HostID, key, err)

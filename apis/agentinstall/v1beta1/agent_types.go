@@ -179,6 +179,29 @@ type AgentDebugInfo struct {
 	LogsURL string `json:"logsURL,omitempty"`
 }
 
+// NodeAddress is an address that the installed machine has of a pool.
+type NodeAddress struct {
+	// pool is the kind and the name of the pool, as in "IPPool rack-a".
+	// +kubebuilder:validation:MaxLength=320
+	Pool string `json:"pool"`
+	// address with the length of its prefix in bits, as in 192.0.2.7/24.
+	// +kubebuilder:validation:MaxLength=64
+	Address string `json:"address"`
+	// gateway is the default gateway.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Gateway string `json:"gateway,omitempty"`
+	// dnsServers are addresses of name servers.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=64
+	// +listType=atomic
+	// +optional
+	DNSServers []string `json:"dnsServers,omitempty"`
+	// interface that has the address.
+	// +kubebuilder:validation:MaxLength=64
+	Interface string `json:"interface"`
+}
+
 // AgentStatus is what a machine is and how far it is.
 type AgentStatus struct {
 	// bootstrap is true for the machine that starts its cluster.
@@ -214,13 +237,18 @@ type AgentStatus struct {
 	// csrStatus is what was approved for the machine.
 	// +optional
 	CSRStatus CSRStatus `json:"csrStatus,omitempty,omitzero"`
+	// addresses are those that the machine has of the pools of its InfraEnv (spec.nodeAddresses).
+	// +kubebuilder:validation:MaxItems=2
+	// +listType=atomic
+	// +optional
+	Addresses []NodeAddress `json:"addresses,omitempty"`
 	// deprovision_info is the cluster that the machine was part of.
 	// +optional
 	DeprovisionInfo *AgentDeprovisionInfo `json:"deprovision_info,omitempty"`
 	// debugInfo is for those who look for an error.
 	// +optional
 	DebugInfo AgentDebugInfo `json:"debugInfo,omitempty,omitzero"`
-	// conditions are SpecSynced, Connected, RequirementsMet, Validated, Installed and Bound; Joined where the cluster takes nodes; Released after a binding ended; Reserved while an allocation of REST holds the machine.
+	// conditions are SpecSynced, Connected, RequirementsMet, Validated, Installed and Bound; Joined where the cluster takes nodes; Released after a binding ended; Reserved while an allocation of REST holds the machine; AddressesAssigned where the InfraEnv names pools.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
 	// +optional

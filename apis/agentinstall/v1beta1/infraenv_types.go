@@ -94,6 +94,32 @@ type ClusterNamespaces struct {
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
+// NodeAddressPool is a pool that gives each installed machine one address.
+type NodeAddressPool struct {
+	// apiGroup of the kind of the pool.
+	// +kubebuilder:default=ipam.metal3.io
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:MinLength=1
+	// +optional
+	APIGroup string `json:"apiGroup,omitempty"`
+	// kind of the pool: IPPool of ipam.metal3.io, or one of a provider of Cluster API's contract.
+	// +kubebuilder:default=IPPool
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:MinLength=1
+	// +optional
+	Kind string `json:"kind,omitempty"`
+	// name of the pool, in the namespace of the InfraEnv.
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name"`
+	// interface is the network card that gets the address, as the machine calls it, or an interface that the NMStateConfig of the machine names. Unset is the card that
+	// has an address of the same network in the discovery image, else the only one with a carrier.
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_.@-]{1,15}$`
+	// +kubebuilder:validation:MaxLength=15
+	// +optional
+	Interface string `json:"interface,omitempty"`
+}
+
 // InfraEnvSpec is what the discovery image of an InfraEnv is like.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.ntpSources) || size(self.ntpSources) == 0 || !has(self.additionalNTPSources) || size(self.additionalNTPSources) == 0",message="ntpSources replaces all time servers and additionalNTPSources adds some: write one of them"
@@ -151,6 +177,13 @@ type InfraEnvSpec struct {
 	// onRelease says what is done with machines that were installed, before they are free again. Unset is wipe: None.
 	// +optional
 	OnRelease *ReleasePolicy `json:"onRelease,omitempty"`
+	// nodeAddresses are pools of this namespace. A machine that is installed gets one address of each, at most one per family, and keeps it until it has booted the
+	// discovery image again and is wiped. Its installation waits for them.
+	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:XValidation:rule="size(self) < 2 || self[0].name != self[1].name || self[0].kind != self[1].kind || self[0].apiGroup != self[1].apiGroup",message="nodeAddresses names a pool twice: write one pool per family"
+	// +listType=atomic
+	// +optional
+	NodeAddresses []NodeAddressPool `json:"nodeAddresses,omitempty"`
 	// allowedClusters says the clusters of which namespaces MachinePools may take these machines for. Machines that a cluster has already stay.
 	// +optional
 	AllowedClusters *AllowedClusters `json:"allowedClusters,omitempty"`

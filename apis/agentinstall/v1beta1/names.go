@@ -17,6 +17,8 @@ const (
 	MachineReferenceLabel = "agentMachineRef"
 	// BareMetalHostLabel is on an Agent that is linked to a BareMetalHost of its namespace, with the name of the host.
 	BareMetalHostLabel = "agent-install.openshift.io/bmh"
+	// ClaimOwnerLabel is on claims of addresses, with the name of the Agent that they are for.
+	ClaimOwnerLabel = "agent-install.openshift.io/agent"
 	// ClassificationPrefix precedes the label keys of AgentClassifications.
 	ClassificationPrefix = "agentclassification.agent-install.openshift.io/"
 	// InventoryPrefix precedes labels that are facts of the hardware.
@@ -51,6 +53,8 @@ const (
 	DeleteMachineAnnotation = "cluster.x-k8s.io/delete-machine"
 	// AgentFinalizer keeps an Agent until the service has forgotten its host.
 	AgentFinalizer = "agent.agent-install.openshift.io/ai-deprovision"
+	// NodeAddressFinalizer keeps a claim, and with it the address, while the machine may use the address.
+	NodeAddressFinalizer = "agent-install.openshift.io/node-address"
 	// InfraEnvFinalizer keeps an InfraEnv until none of its hosts is bound.
 	InfraEnvFinalizer = "infraenv.agent-install.openshift.io/ai-deprovision"
 	// ClassificationFinalizer keeps an AgentClassification until its label is on no Agent.
@@ -107,6 +111,8 @@ const (
 	ConditionReleased = "Released"
 	// ConditionReserved is True while the free machine is held for the user who allocated it over REST. It is on Agents of such machines only.
 	ConditionReserved = "Reserved"
+	// ConditionAddressesAssigned says whether the machine has an address of each pool that its InfraEnv names. It is on Agents of such machines from binding until they are free.
+	ConditionAddressesAssigned = "AddressesAssigned"
 )
 
 // Reasons of the conditions of an Agent.
@@ -151,6 +157,9 @@ const (
 	ReasonWipeFailed     = "WipeFailed"
 	ReasonWaitingForUser = "WaitingForUser"
 	ReasonReleased       = "Released"
+	// Reasons of AddressesAssigned.
+	ReasonAddressesAssigned = "AddressesAssigned"
+	ReasonAddressesMissing  = "AddressesMissing"
 
 	ReasonAllocated = "Allocated"
 )

@@ -153,7 +153,7 @@ func (r *Reconciler) create(ctx context.Context, seen *snapshot) error {
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(made), there); err != nil {
 			return fmt.Errorf("reading Agent %s: %w", made.Name, err)
 		}
-		if hostKey(there) == seen.key {
+		if HostKey(there) == seen.key {
 			return nil // the cache will tell
 		}
 		made = newAgent(seen)

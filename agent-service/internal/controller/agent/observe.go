@@ -53,8 +53,8 @@ type snapshot struct {
 	obstacle error
 }
 
-// hostKey is the host of an Agent: its name begins with the host's id, its owner is the InfraEnv.
-func hostKey(agent client.Object) domain.HostKey {
+// HostKey is the host of an Agent: its name begins with the host's id, its owner is the InfraEnv.
+func HostKey(agent client.Object) domain.HostKey {
 	key := domain.HostKey{HostID: agent.GetName()[:min(len(agent.GetName()), uuidLength)]}
 	for _, owner := range agent.GetOwnerReferences() {
 		if owner.Kind == infraEnvKind {

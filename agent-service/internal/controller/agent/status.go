@@ -45,12 +45,12 @@ func status(seen *snapshot, url string, now metav1.Time) agentv1.AgentStatus {
 	}
 	kept := map[string]bool{}
 	if seen.host != nil {
-		for _, c := range slices.Concat(joined(seen.host), released(seen.host), reserved(seen.host, now.Time)) {
+		for _, c := range slices.Concat(joined(seen.host), released(seen.host), reserved(seen.host, now.Time), addressed(seen.host)) {
 			conditions, kept[c.Type] = append(conditions, c), true
 		}
 	}
 	said.Conditions = slices.DeleteFunc(said.Conditions, func(c agentv1.Condition) bool {
-		return seen.host != nil && !kept[c.Type] && slices.Contains([]string{agentv1.ConditionJoined, agentv1.ConditionReleased, agentv1.ConditionReserved}, c.Type)
+		return seen.host != nil && !kept[c.Type] && slices.Contains([]string{agentv1.ConditionJoined, agentv1.ConditionReleased, agentv1.ConditionReserved, agentv1.ConditionAddressesAssigned}, c.Type)
 	})
 	for _, c := range conditions {
 		agentv1.SetCondition(&said.Conditions, c, now)
@@ -82,7 +82,7 @@ func describe(said *agentv1.AgentStatus, seen *snapshot, base string) {
 	if seen.inventory.ReportTime != nil || h.Progress.Stage != lifecycle.StageDone { // a host that was restored as installed does not report its hardware again
 		said.Inventory = seen.inventory
 	}
-	said.CSRStatus, said.DeprovisionInfo = certificates(h), deprovision(h)
+	said.CSRStatus, said.DeprovisionInfo, said.Addresses = certificates(h), deprovision(h), addresses(h)
 	said.NtpSources = nil
 	for _, source := range cut(h.NTPSources, maxAddresses) {
 		said.NtpSources = append(said.NtpSources, agentv1.HostNTPSource{SourceName: bound(source.Name, 253), SourceState: bound(source.State, 32)})

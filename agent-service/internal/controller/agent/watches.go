@@ -34,7 +34,7 @@ const workers = 20
 // Index adds the indexes that the controllers look by.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
 	for name, extract := range map[string]client.IndexerFunc{
-		HostIndex: func(object client.Object) []string { return []string{hostKey(object).String()} },
+		HostIndex: func(object client.Object) []string { return []string{HostKey(object).String()} },
 		ClusterIndex: func(object client.Object) []string {
 			agent, ok := object.(*agentv1.Agent)
 			if !ok || ClusterKey(agent) == (client.ObjectKey{}) {
@@ -56,7 +56,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return builder.TypedControllerManagedBy[domain.HostKey](mgr).
 		Named("agent").
 		Watches(&agentv1.Agent{}, follow(func(_ context.Context, object client.Object) []domain.HostKey {
-			return []domain.HostKey{hostKey(object)}
+			return []domain.HostKey{HostKey(object)}
 		})).
 		Watches(&agentv1.InfraEnv{}, follow(r.ofInfraEnv), builder.WithPredicates(news.ComesAndGoes)).
 		Watches(&agentv1.AgentClassification{}, follow(r.ofNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -115,7 +115,7 @@ func (r *Reconciler) list(ctx context.Context, options ...client.ListOption) []d
 	}
 	keys := make([]domain.HostKey, 0, len(found.Items))
 	for i := range found.Items {
-		keys = append(keys, hostKey(&found.Items[i]))
+		keys = append(keys, HostKey(&found.Items[i]))
 	}
 	return keys
 }
@@ -154,7 +154,7 @@ func (r *Reconciler) waiting(ctx context.Context, clusterID string) []domain.Hos
 	var keys []domain.HostKey
 	for i := range found.Items {
 		if !agentv1.IsConditionTrue(found.Items[i].Status.Conditions, agentv1.ConditionSpecSynced) {
-			keys = append(keys, hostKey(&found.Items[i]))
+			keys = append(keys, HostKey(&found.Items[i]))
 		}
 	}
 	return keys

@@ -62,6 +62,7 @@ func plain(spec *agentv1.InfraEnvSpec) domain.InfraEnvSettings {
 	if spec.OnRelease != nil {
 		stated.Wipe = domain.Wipe(spec.OnRelease.Wipe)
 	}
+	stated.NodeAddresses = Pools(*spec)
 	if len(spec.AgentLabels) > 0 {
 		stated.AgentLabels = spec.AgentLabels
 	}
@@ -75,6 +76,14 @@ func plain(spec *agentv1.InfraEnvSpec) domain.InfraEnvSettings {
 		stated.KernelArguments = append(stated.KernelArguments, domain.KernelArgument{Operation: a.Operation, Value: a.Value})
 	}
 	return stated
+}
+
+// Pools are those that give the installed machines of an InfraEnv addresses.
+func Pools(spec agentv1.InfraEnvSpec) (pools []domain.AddressPool) {
+	for _, pool := range spec.NodeAddresses {
+		pools = append(pools, domain.AddressPool{Group: pool.APIGroup, Kind: pool.Kind, Name: pool.Name, Interface: pool.Interface})
+	}
+	return pools
 }
 
 func (r *Reconciler) pullSecret(ctx context.Context, namespace, name string) (string, error) {

@@ -230,7 +230,7 @@ func joining(state lifecycle.State) bool {
 }
 
 func addresses(h *domain.Host) []netip.Addr {
-	var found []netip.Addr
+	found := h.Addressing.IPs()
 	for _, text := range h.Summary.Addresses {
 		if prefix, err := netip.ParsePrefix(text); err == nil {
 			found = append(found, prefix.Addr())

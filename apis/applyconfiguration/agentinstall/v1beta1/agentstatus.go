@@ -32,11 +32,13 @@ type AgentStatusApplyConfiguration struct {
 	InstallationDiskID *string `json:"installation_disk_id,omitempty"`
 	// csrStatus is what was approved for the machine.
 	CSRStatus *CSRStatusApplyConfiguration `json:"csrStatus,omitempty"`
+	// addresses are those that the machine has of the pools of its InfraEnv (spec.nodeAddresses).
+	Addresses []NodeAddressApplyConfiguration `json:"addresses,omitempty"`
 	// deprovision_info is the cluster that the machine was part of.
 	DeprovisionInfo *AgentDeprovisionInfoApplyConfiguration `json:"deprovision_info,omitempty"`
 	// debugInfo is for those who look for an error.
 	DebugInfo *AgentDebugInfoApplyConfiguration `json:"debugInfo,omitempty"`
-	// conditions are SpecSynced, Connected, RequirementsMet, Validated, Installed and Bound; Joined where the cluster takes nodes; Released after a binding ended; Reserved while an allocation of REST holds the machine.
+	// conditions are SpecSynced, Connected, RequirementsMet, Validated, Installed and Bound; Joined where the cluster takes nodes; Released after a binding ended; Reserved while an allocation of REST holds the machine; AddressesAssigned where the InfraEnv names pools.
 	Conditions []ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
@@ -126,6 +128,19 @@ func (b *AgentStatusApplyConfiguration) WithInstallationDiskID(value string) *Ag
 // If called multiple times, the CSRStatus field is set to the value of the last call.
 func (b *AgentStatusApplyConfiguration) WithCSRStatus(value *CSRStatusApplyConfiguration) *AgentStatusApplyConfiguration {
 	b.CSRStatus = value
+	return b
+}
+
+// WithAddresses adds the given value to the Addresses field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Addresses field.
+func (b *AgentStatusApplyConfiguration) WithAddresses(values ...*NodeAddressApplyConfiguration) *AgentStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithAddresses")
+		}
+		b.Addresses = append(b.Addresses, *values[i])
+	}
 	return b
 }
 

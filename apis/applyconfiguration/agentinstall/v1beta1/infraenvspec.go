@@ -40,6 +40,9 @@ type InfraEnvSpecApplyConfiguration struct {
 	AgentApproval *AgentApprovalApplyConfiguration `json:"agentApproval,omitempty"`
 	// onRelease says what is done with machines that were installed, before they are free again. Unset is wipe: None.
 	OnRelease *ReleasePolicyApplyConfiguration `json:"onRelease,omitempty"`
+	// nodeAddresses are pools of this namespace. A machine that is installed gets one address of each, at most one per family, and keeps it until it has booted the
+	// discovery image again and is wiped. Its installation waits for them.
+	NodeAddresses []NodeAddressPoolApplyConfiguration `json:"nodeAddresses,omitempty"`
 	// allowedClusters says the clusters of which namespaces MachinePools may take these machines for. Machines that a cluster has already stay.
 	AllowedClusters *AllowedClustersApplyConfiguration `json:"allowedClusters,omitempty"`
 	// nmStateConfigLabelSelector chooses the NMStateConfigs of this namespace that the image carries.
@@ -173,6 +176,19 @@ func (b *InfraEnvSpecApplyConfiguration) WithAgentApproval(value *AgentApprovalA
 // If called multiple times, the OnRelease field is set to the value of the last call.
 func (b *InfraEnvSpecApplyConfiguration) WithOnRelease(value *ReleasePolicyApplyConfiguration) *InfraEnvSpecApplyConfiguration {
 	b.OnRelease = value
+	return b
+}
+
+// WithNodeAddresses adds the given value to the NodeAddresses field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the NodeAddresses field.
+func (b *InfraEnvSpecApplyConfiguration) WithNodeAddresses(values ...*NodeAddressPoolApplyConfiguration) *InfraEnvSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithNodeAddresses")
+		}
+		b.NodeAddresses = append(b.NodeAddresses, *values[i])
+	}
 	return b
 }
 

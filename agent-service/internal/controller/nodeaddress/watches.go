@@ -1,0 +1,102 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeaddress
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/muster-io/muster/agent-service/internal/controller/agent"
+	"github.com/muster-io/muster/agent-service/internal/controller/infraenv"
+	"github.com/muster-io/muster/agent-service/internal/controller/news"
+	"github.com/muster-io/muster/agent-service/internal/domain"
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	"github.com/muster-io/muster/apis/conflict"
+)
+
+// Claims is a cache of claims.
+type Claims = cache.Cache
+
+// NewClaims returns a cache of claims that are for Agents. It runs with the manager.
+func NewClaims(mgr ctrl.Manager) (Claims, error) {
+	ofAgents, err := labels.NewRequirement(agentv1.ClaimOwnerLabel, selection.Exists, nil)
+	if err != nil {
+		return nil, fmt.Errorf("selecting claims: %w", err)
+	}
+	made, err := cache.New(mgr.GetConfig(), cache.Options{
+		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
+		DefaultLabelSelector: labels.NewSelector().Add(*ofAgents), DefaultTransform: cache.TransformStripManagedFields(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("preparing a cache of claims: %w", err)
+	}
+	return made, mgr.Add(made)
+}
+
+// SetupWithManager registers the controller.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	made := ctrl.NewControllerManagedBy(mgr).
+		Named("nodeaddress").
+		For(&agentv1.Agent{}, builder.WithPredicates(news.ComesAndGoes)).
+		Watches(&agentv1.InfraEnv{}, handler.EnqueueRequestsFromMapFunc(r.ofInfraEnv), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(news.Source[ctrl.Request]{Service: r.Service, Concerns: r.concerned}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 8, RateLimiter: news.RateLimiter[ctrl.Request]()})
+	for _, kind := range r.Kinds {
+		made = made.WatchesRawSource(source.Kind(r.Claims, client.Object(empty(kind.Claim)), handler.EnqueueRequestsFromMapFunc(ofClaim)))
+	}
+	return made.Complete(conflict.Retried[ctrl.Request](r))
+}
+
+func ofClaim(_ context.Context, object client.Object) []ctrl.Request {
+	var requests []ctrl.Request
+	names := map[string]bool{object.GetLabels()[agentv1.ClaimOwnerLabel]: true}
+	if owner := metav1.GetControllerOf(object); owner != nil {
+		names[owner.Name] = true
+	}
+	for name := range names {
+		requests = append(requests, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}})
+	}
+	return requests
+}
+
+func (r *Reconciler) ofInfraEnv(ctx context.Context, object client.Object) []ctrl.Request {
+	infraEnv, ok := object.(*agentv1.InfraEnv)
+	if !ok {
+		return nil
+	}
+	return r.agents(ctx, client.InNamespace(infraEnv.Namespace), client.MatchingLabels{agentv1.InfraEnvLabel: infraenv.Label(infraEnv)})
+}
+
+// concerned is the Agent of a host that changed.
+func (r *Reconciler) concerned(ctx context.Context, change domain.Change) []ctrl.Request {
+	if change.Kind != domain.HostChanged {
+		return nil
+	}
+	return r.agents(ctx, client.MatchingFields{agent.HostIndex: change.Host.String()})
+}
+
+func (r *Reconciler) agents(ctx context.Context, options ...client.ListOption) []ctrl.Request {
+	var found agentv1.AgentList
+	if err := r.Client.List(ctx, &found, options...); err != nil {
+		return nil
+	}
+	requests := make([]ctrl.Request, 0, len(found.Items))
+	for i := range found.Items {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&found.Items[i])})
+	}
+	return requests
+}
