@@ -28,7 +28,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/muster-io/muster/agent-service/internal/agent"
+	"github.com/muster-io/muster/agent-service/internal/diskimage"
 	"github.com/muster-io/muster/agent-service/internal/join"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	"github.com/muster-io/muster/apis/controlplanetest"
@@ -42,7 +42,7 @@ type installed struct {
 	data []byte
 }
 
-func (i *installed) keep(job agent.Job) {
+func (i *installed) keep(job diskimage.Job) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.data = job.FirstBoot

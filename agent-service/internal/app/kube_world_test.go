@@ -42,6 +42,7 @@ import (
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/agent"
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/diskimage"
 	"github.com/muster-io/muster/agent-service/internal/imagetest"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	"github.com/muster-io/muster/apis/controlplanetest"
@@ -339,7 +340,7 @@ type machine struct {
 }
 
 // Write implements agent.Machine.
-func (m *machine) Write(ctx context.Context, job agent.Job, progress func(percent int)) error {
+func (m *machine) Write(ctx context.Context, job diskimage.Job, progress func(percent int)) error {
 	m.installed.keep(job)
 	return m.Generated.Write(ctx, job, progress)
 }
