@@ -38,7 +38,7 @@ import (
 )
 
 // checked makes the API server ask the check of this test, as the deployment does.
-func (w *world) checked(config admissionregistrationv1.WebhookClientConfig) {
+func checked(w *world, config admissionregistrationv1.WebhookClientConfig) {
 	w.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "components", "discovery-admission", "webhook.yaml"))
 	require.NoError(w, err)
@@ -54,7 +54,7 @@ func (w *world) checked(config admissionregistrationv1.WebhookClientConfig) {
 }
 
 // refusesTwins creates hosts until the check answers, and checks what it says.
-func (w *world) refusesTwins() {
+func refusesTwins(w *world) {
 	w.Helper()
 	host := func(name, mac string) *metal3v1.BareMetalHost {
 		h := &metal3v1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}
@@ -83,8 +83,8 @@ func TestASecondHostOfABootMACIsRefused(t *testing.T) {
 	dir, ca := certificate(t)
 	address := "127.0.0.1:" + porttest.Free(t)
 	w.operate(func(o *setup) { o.WebhookBindAddress, o.WebhookCertDir = address, dir })
-	w.checked(admissionregistrationv1.WebhookClientConfig{URL: new("https://" + address + admission.Path), CABundle: ca})
-	w.refusesTwins()
+	checked(w, admissionregistrationv1.WebhookClientConfig{URL: new("https://" + address + admission.Path), CABundle: ca})
+	refusesTwins(w)
 }
 
 // TestOneRuleForHostsMadeByHand registers hosts beside discovery, without and with its cache, and one whose machine Ironic has discovered.
@@ -97,7 +97,7 @@ func TestOneRuleForHostsMadeByHand(t *testing.T) {
 	w.operate(func(o *setup) { o.WebhookBindAddress, o.WebhookCertDir = address, dir })
 	w.discover("one", func(d *metal3v1.BareMetalHostDiscovery) { d.Spec.Selector = "hardware.hostname == 'node-00001'" })
 	w.host("node-00001")
-	w.checked(admissionregistrationv1.WebhookClientConfig{URL: new("https://" + address + admission.Path), CABundle: ca})
+	checked(w, admissionregistrationv1.WebhookClientConfig{URL: new("https://" + address + admission.Path), CABundle: ca})
 	register := func(name, mac, bmc string, o ...client.CreateOption) error {
 		h := &metal3v1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}
 		h.Spec = metal3v1.BareMetalHostSpec{Online: true, BootMACAddress: mac, AutomatedCleaningMode: "metadata"}
@@ -149,8 +149,8 @@ func TestTheCheckKeepsItsOwnCertificate(t *testing.T) {
 			o.LeaderElect = i > 0
 		})
 	}
-	w.checked(admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/")})
-	w.refusesTwins()
+	checked(w, admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/")})
+	refusesTwins(w)
 
 	key := types.NamespacedName{Namespace: w.system, Name: admission.ServiceName}
 	var before, after corev1.Secret

@@ -18,7 +18,6 @@ import (
 var stillOver = []string{
 	"agent-service/internal/httpapi",
 	"agent-service/internal/service",
-	"discovery-operator/internal/app.world",
 	"e2e/journeys_test.world",
 	"ipam-operator/internal/app.world",
 }
