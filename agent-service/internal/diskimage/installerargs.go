@@ -55,7 +55,7 @@ func customize(device string, c agentproto.Customization, directory string) (err
 		return fmt.Errorf("looking for connections: %w", err)
 	}
 	for _, profile := range profiles {
-		content, err := os.ReadFile(profile) //nolint:gosec // of the directory above
+		content, err := os.ReadFile(profile)
 		if err != nil {
 			return fmt.Errorf("reading a connection: %w", err)
 		}

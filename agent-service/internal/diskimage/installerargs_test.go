@@ -23,6 +23,9 @@ import (
 	"github.com/muster-io/muster/apis/needtest"
 )
 
+// firstBoot is what a system is configured with.
+const firstBoot = `{"first":"boot"}`
+
 const entry = "title one\nlinux /ostree/vmlinuz\noptions root=/dev/sda4 quiet rhgb ignition.platform.id=metal\ninitrd /ostree/initramfs.img\n"
 
 // partitionStart and partitionSize are of the boot partition, in bytes.
@@ -118,9 +121,9 @@ func TestInstallerArgumentsChangeTheWrittenSystem(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, customize(c.device, custom, profiles))
 			assert.Equal(t, strings.Replace(entry, "root=/dev/sda4 quiet rhgb ignition.platform.id=metal", c.want, 1), strings.TrimRight(read(t, c.device, c.dir+"/one.conf"), "\n")+"\n")
-			job := Job{FirstBoot: []byte(`{"first":"boot"}`)}
+			job := Job{FirstBoot: []byte(firstBoot)}
 			require.NoError(t, putFirstBoot(c.device, job))
-			assert.Equal(t, `{"first":"boot"}`, read(t, c.device, "ignition/config.ign"))
+			assert.Equal(t, firstBoot, read(t, c.device, "ignition/config.ign"))
 			assert.Equal(t, "[connection]\nid=eno1\n", read(t, c.device, firstBootNetwork+"/eno1.nmconnection"))
 			if strings.Contains(name, "CoreOS") || strings.Contains(name, "ext4") {
 				sound(t, c.device)
@@ -147,7 +150,7 @@ func TestAWrittenImageGetsItsInstallerArguments(t *testing.T) {
 	require.NoError(t, err)
 	device := imagetest.Disk(t, 96<<20)
 	args := agentproto.InstallArgs{Device: device, Image: imagetest.Serve(t, "os.img.zst", imagetest.Pack(t, "zst", content)), InstallerArgs: []string{"--append-karg", "nomodeset"}}
-	require.NoError(t, Install(t.Context(), http.DefaultClient, Job{InstallArgs: args, FirstBoot: []byte(`{"first":"boot"}`)}, func(int) {}))
+	require.NoError(t, Install(t.Context(), http.DefaultClient, Job{InstallArgs: args, FirstBoot: []byte(firstBoot)}, func(int) {}))
 	assert.Contains(t, read(t, device, "loader/entries/one.conf"), "ignition.platform.id=metal nomodeset\n")
-	assert.Equal(t, `{"first":"boot"}`, read(t, device, "ignition/config.ign"))
+	assert.Equal(t, firstBoot, read(t, device, "ignition/config.ign"))
 }

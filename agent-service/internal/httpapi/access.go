@@ -182,3 +182,15 @@ func (s *server) mayAct(ctx context.Context, key domain.HostKey) error {
 	}
 	return s.Service.MayActAs(ctx, c.person, key)
 }
+
+// account names the caller of a request: a person, or the host that a machine acts as.
+func (c caller) account(r *http.Request) string {
+	if c.machine == nil {
+		return "person " + c.person.Organization + "/" + c.person.User
+	}
+	host := c.machine.HostID
+	if host == "" {
+		host = r.PathValue("host_id")
+	}
+	return "machine " + c.machine.InfraEnvID + "/" + host
+}

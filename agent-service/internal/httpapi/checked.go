@@ -16,6 +16,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
+
+	"github.com/muster-io/muster/agent-service/internal/bodyroom"
 )
 
 // checked refuses what the description of the interface does not allow, with a reason.
@@ -31,7 +33,7 @@ func (s *server) checked(next http.Handler) http.Handler {
 			return
 		}
 		if !s.takesLogs(r) {
-			leave, err := s.room.enter(w, r, limit)
+			leave, err := s.room.Enter(w, r, callerOf(r.Context()).account(r), limit)
 			if err != nil {
 				s.refuse(w, r, err)
 				return
@@ -42,7 +44,7 @@ func (s *server) checked(next http.Handler) http.Handler {
 			s.refuse(w, r, err)
 			return
 		}
-		arrived(w)
+		bodyroom.Arrived(w)
 		next.ServeHTTP(&begun{ResponseWriter: w}, r)
 	})
 }

@@ -1,11 +1,11 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package httpapi
+// Package bodyroom bounds how much memory the bodies of HTTP requests take together, and what each caller takes of it.
+package bodyroom
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"sync"
 	"time"
@@ -30,8 +30,8 @@ const (
 	largeTime = 2 * time.Minute
 )
 
-// room bounds how much memory the bodies of requests take.
-type room struct {
+// Room bounds how much memory the bodies of requests take.
+type Room struct {
 	small, large *semaphore.Weighted
 
 	mu sync.Mutex
@@ -44,12 +44,14 @@ type share struct {
 	large bool
 }
 
-func newRoom() *room {
-	return &room{small: semaphore.NewWeighted(smallBodies), large: semaphore.NewWeighted(largeBodies), shares: map[string]share{}}
+// New returns a room in which no body is yet.
+func New() *Room {
+	return &Room{small: semaphore.NewWeighted(smallBodies), large: semaphore.NewWeighted(largeBodies), shares: map[string]share{}}
 }
 
-// enter takes room for the body of a request until leave is called. A body whose size is not known may have up to limit bytes.
-func (m *room) enter(w http.ResponseWriter, r *http.Request, limit int64) (leave func(), err error) {
+// Enter takes room for the body of a request of a caller until leave is called. A body whose size is not known may have up to limit bytes. Errors: a
+// refusal TooMany where the caller has its share already, Unavailable where there is no room within ten seconds.
+func (m *Room) Enter(w http.ResponseWriter, r *http.Request, who string, limit int64) (leave func(), err error) {
 	size := r.ContentLength
 	switch {
 	case size == 0 || r.Body == nil || r.Body == http.NoBody:
@@ -57,7 +59,6 @@ func (m *room) enter(w http.ResponseWriter, r *http.Request, limit int64) (leave
 	case size < 0:
 		size = limit
 	}
-	who := callerOf(r.Context()).account(r)
 	if err := m.charge(who, size); err != nil {
 		return nil, err
 	}
@@ -79,7 +80,7 @@ func (m *room) enter(w http.ResponseWriter, r *http.Request, limit int64) (leave
 }
 
 // charge refuses callers that have their share already.
-func (m *room) charge(who string, size int64) error {
+func (m *Room) charge(who string, size int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	has := m.shares[who]
@@ -97,7 +98,7 @@ func (m *room) charge(who string, size int64) error {
 	return nil
 }
 
-func (m *room) refund(who string, size int64) {
+func (m *Room) refund(who string, size int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	has := m.shares[who]
@@ -111,48 +112,5 @@ func (m *room) refund(who string, size int64) {
 	}
 }
 
-// account names the caller of a request: a person, or the host that a machine acts as.
-func (c caller) account(r *http.Request) string {
-	if c.machine == nil {
-		return "person " + c.person.Organization + "/" + c.person.User
-	}
-	host := c.machine.HostID
-	if host == "" {
-		host = r.PathValue("host_id")
-	}
-	return "machine " + c.machine.InfraEnvID + "/" + host
-}
-
-// arrived lets the connection go on without a deadline once the body is read.
-func arrived(w http.ResponseWriter) { _ = http.NewResponseController(w).SetReadDeadline(time.Time{}) }
-
-// largeReply is from where on a reply of an agent is compared with the description of the interface without its output: that would be copied many times.
-const largeReply = 64 << 10
-
-// isLargeReply is true for a reply of an agent that is large.
-func (o *operation) isLargeReply(body []byte) bool {
-	return o.spec.OperationID == "PostStepReply" && len(body) >= largeReply
-}
-
-// checkReply compares a reply with the description but for its output, which has no bounds there.
-func (o *operation) checkReply(body []byte) error {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(body, &fields); err != nil {
-		return invalid("the body is not a JSON object")
-	}
-	if output := fields["output"]; len(output) > 0 && output[0] == '"' {
-		fields["output"] = json.RawMessage(`""`)
-	}
-	var reply any
-	small, err := json.Marshal(fields)
-	if err == nil {
-		err = json.Unmarshal(small, &reply)
-	}
-	if err == nil {
-		err = o.spec.RequestBody.Value.Content.Get("application/json").Schema.Value.VisitJSON(reply)
-	}
-	if err != nil {
-		return invalid(reason(err))
-	}
-	return nil
-}
+// Arrived lets the connection go on without a deadline once the body is read.
+func Arrived(w http.ResponseWriter) { _ = http.NewResponseController(w).SetReadDeadline(time.Time{}) }
