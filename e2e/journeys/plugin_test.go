@@ -23,29 +23,29 @@ import (
 )
 
 // plugin types a command of the plugin as a user.
-func (w *world) plugin(user string, args ...string) (string, error) {
-	w.t.Helper()
-	return w.kubectl(append(append([]string{"muster"}, args...), "--as="+user)...)
+func (s *session) plugin(user string, args ...string) (string, error) {
+	s.t.Helper()
+	return s.kubectl(append(append([]string{"muster"}, args...), "--as="+user)...)
 }
 
 // kubectl types a command in the journey's namespace.
-func (w *world) kubectl(args ...string) (string, error) {
-	w.t.Helper()
-	kubectl, err := environment.Kubectl(w.ctx)
-	require.NoError(w.t, err)
+func (s *session) kubectl(args ...string) (string, error) {
+	s.t.Helper()
+	kubectl, err := environment.Kubectl(s.ctx)
+	require.NoError(s.t, err)
 	bin, err := checkout.Path("bin")
-	require.NoError(w.t, err)
-	c := exec.CommandContext(w.ctx, kubectl, append(args, "--namespace="+w.namespace)...)
+	require.NoError(s.t, err)
+	c := exec.CommandContext(s.ctx, kubectl, append(args, "--namespace="+s.namespace)...)
 	c.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	out, err := c.CombinedOutput()
 	return string(out), err
 }
 
 // untilReady waits for the condition Ready of objects, as users and GitOps tools do.
-func (w *world) untilReady(objects ...string) {
-	w.t.Helper()
-	out, err := w.kubectl(append([]string{"wait", "--for=condition=Ready", "--timeout=" + patience.String()}, objects...)...)
-	require.NoError(w.t, err, out)
+func (s *session) untilReady(objects ...string) {
+	s.t.Helper()
+	out, err := s.kubectl(append([]string{"wait", "--for=condition=Ready", "--timeout=" + patience.String()}, objects...)...)
+	require.NoError(s.t, err, out)
 }
 
 // A user who may edit in a namespace claims a cluster with one command, works in it, and gives it back with another.

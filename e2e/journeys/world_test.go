@@ -37,12 +37,17 @@ const (
 	interval = 100 * time.Millisecond
 )
 
-// world is a namespace of its own for one journey, seen by an administrator. It is emptied at the journey's end.
-type world struct {
+// session is a user's access to the namespace of a journey: what is created, read and waited for there, pools and their clusters, and kubectl.
+type session struct {
 	t         *testing.T
 	ctx       context.Context
 	admin     client.Client
 	namespace string
+}
+
+// world is a namespace of its own for one journey, seen by an administrator. It is emptied at the journey's end.
+type world struct {
+	session
 }
 
 // newWorld lets the journey go beside the others: most of the time it waits for control planes to start and to end.
@@ -60,7 +65,7 @@ func newWorldAlone(t *testing.T) *world {
 	if testing.Short() {
 		t.Skip("needs a cluster in which Muster runs")
 	}
-	w := &world{t: t, ctx: t.Context(), admin: newClient(t, administrator)}
+	w := &world{session{t: t, ctx: t.Context(), admin: newClient(t, administrator)}}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "journey-"}}
 	require.NoError(t, w.admin.Create(w.ctx, namespace))
 	w.namespace = namespace.Name
@@ -84,46 +89,46 @@ func newClient(t *testing.T, config *rest.Config) client.Client {
 }
 
 // empty deletes what the journey made, and says what was left of its clusters.
-func (w *world) empty() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), patience)
+func (s *session) empty() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), patience)
 	defer cancel()
-	w.ctx = ctx
-	if w.t.Failed() {
-		w.report()
+	s.ctx = ctx
+	if s.t.Failed() {
+		s.report()
 	}
-	in := client.InNamespace(w.namespace)
-	require.NoError(w.t, w.admin.DeleteAllOf(ctx, &hivev1.ClusterPool{}, in))
-	require.NoError(w.t, w.admin.DeleteAllOf(ctx, &hivev1.ClusterClaim{}, in))
-	require.EventuallyWithT(w.t, func(c *assert.CollectT) {
-		assert.Empty(c, w.clusters(c, ""))
-		assert.Empty(c, w.clusterNamespaces(c))
+	in := client.InNamespace(s.namespace)
+	require.NoError(s.t, s.admin.DeleteAllOf(ctx, &hivev1.ClusterPool{}, in))
+	require.NoError(s.t, s.admin.DeleteAllOf(ctx, &hivev1.ClusterClaim{}, in))
+	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
+		assert.Empty(c, s.clusters(c, ""))
+		assert.Empty(c, s.clusterNamespaces(c))
 	}, patience, interval, "clusters of the journey are still there")
-	require.NoError(w.t, w.admin.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
+	require.NoError(s.t, s.admin.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}))
 }
 
 // report prints how things stand.
-func (w *world) report() {
+func (s *session) report() {
 	pools, claims := &hivev1.ClusterPoolList{}, &hivev1.ClusterClaimList{}
-	if w.admin.List(w.ctx, pools, client.InNamespace(w.namespace)) != nil || w.admin.List(w.ctx, claims, client.InNamespace(w.namespace)) != nil {
+	if s.admin.List(s.ctx, pools, client.InNamespace(s.namespace)) != nil || s.admin.List(s.ctx, claims, client.InNamespace(s.namespace)) != nil {
 		return
 	}
 	for _, pool := range pools.Items {
-		w.t.Logf("pool %s: %+v", pool.Name, pool.Status)
+		s.t.Logf("pool %s: %+v", pool.Name, pool.Status)
 	}
 	for _, claim := range claims.Items {
-		w.t.Logf("claim %s: %q %+v", claim.Name, claim.Spec.Namespace, claim.Status)
+		s.t.Logf("claim %s: %q %+v", claim.Name, claim.Spec.Namespace, claim.Status)
 	}
-	for _, cluster := range w.clusters(w.t, "") {
-		w.t.Logf("cluster %s: wanted %s, is %s, installed %t: %+v", cluster.Name, cluster.Spec.PowerState, cluster.Status.PowerState, cluster.Spec.Installed, cluster.Status.Conditions)
+	for _, cluster := range s.clusters(s.t, "") {
+		s.t.Logf("cluster %s: wanted %s, is %s, installed %t: %+v", cluster.Name, cluster.Spec.PowerState, cluster.Status.PowerState, cluster.Spec.Installed, cluster.Status.Conditions)
 	}
 }
 
 // hostedPool returns a pool of hosted clusters; its image set exists.
-func (w *world) hostedPool(name string, size, running int32) *hivev1.ClusterPool {
-	w.t.Helper()
-	w.imageSet("hosted")
+func (s *session) hostedPool(name string, size, running int32) *hivev1.ClusterPool {
+	s.t.Helper()
+	s.imageSet("hosted")
 	return &hivev1.ClusterPool{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
 		Spec: hivev1.ClusterPoolSpec{
 			Size: size, RunningCount: running, BaseDomain: "clusters.example.com",
 			ImageSetRef: hivev1.ClusterImageSetReference{Name: "hosted"},
@@ -132,48 +137,48 @@ func (w *world) hostedPool(name string, size, running int32) *hivev1.ClusterPool
 	}
 }
 
-func (w *world) imageSet(name string) {
-	w.t.Helper()
+func (s *session) imageSet(name string) {
+	s.t.Helper()
 	set := &hivev1.ClusterImageSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: hivev1.ClusterImageSetSpec{ReleaseImage: "muster.local/control-plane:v1"}}
-	require.NoError(w.t, client.IgnoreAlreadyExists(w.admin.Create(w.ctx, set)))
+	require.NoError(s.t, client.IgnoreAlreadyExists(s.admin.Create(s.ctx, set)))
 }
 
-func (w *world) create(object client.Object) {
-	w.t.Helper()
-	require.NoError(w.t, w.admin.Create(w.ctx, object))
+func (s *session) create(object client.Object) {
+	s.t.Helper()
+	require.NoError(s.t, s.admin.Create(s.ctx, object))
 }
 
-func (w *world) claim(name, pool string, subjects ...rbacv1.Subject) *hivev1.ClusterClaim {
-	w.t.Helper()
+func (s *session) claim(name, pool string, subjects ...rbacv1.Subject) *hivev1.ClusterClaim {
+	s.t.Helper()
 	claim := &hivev1.ClusterClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
 		Spec:       hivev1.ClusterClaimSpec{ClusterPoolName: pool, Subjects: subjects},
 	}
-	w.create(claim)
+	s.create(claim)
 	return claim
 }
 
-func (w *world) refresh(c require.TestingT, object client.Object) {
-	require.NoError(c, w.admin.Get(w.ctx, client.ObjectKeyFromObject(object), object))
+func (s *session) refresh(c require.TestingT, object client.Object) {
+	require.NoError(c, s.admin.Get(s.ctx, client.ObjectKeyFromObject(object), object))
 }
 
 // update changes an object, and retries after conflicts.
-func (w *world) update(object client.Object, change func()) {
-	w.t.Helper()
-	require.EventuallyWithT(w.t, func(c *assert.CollectT) {
-		w.refresh(c, object)
+func (s *session) update(object client.Object, change func()) {
+	s.t.Helper()
+	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
+		s.refresh(c, object)
 		change()
-		require.NoError(c, w.admin.Update(w.ctx, object))
+		require.NoError(c, s.admin.Update(s.ctx, object))
 	}, moment, interval)
 }
 
 // clusters returns the clusters of the journey's pools, or of one pool, oldest first.
-func (w *world) clusters(c require.TestingT, pool string) []hivev1.ClusterDeployment {
+func (s *session) clusters(c require.TestingT, pool string) []hivev1.ClusterDeployment {
 	list := &hivev1.ClusterDeploymentList{}
-	require.NoError(c, w.admin.List(w.ctx, list))
+	require.NoError(c, s.admin.List(s.ctx, list))
 	var out []hivev1.ClusterDeployment
 	for _, cluster := range list.Items {
-		if ref := cluster.Spec.ClusterPoolRef; ref != nil && ref.Namespace == w.namespace && (pool == "" || ref.PoolName == pool) {
+		if ref := cluster.Spec.ClusterPoolRef; ref != nil && ref.Namespace == s.namespace && (pool == "" || ref.PoolName == pool) {
 			out = append(out, cluster)
 		}
 	}
@@ -182,9 +187,9 @@ func (w *world) clusters(c require.TestingT, pool string) []hivev1.ClusterDeploy
 }
 
 // clusterNamespaces returns the namespaces of the journey's clusters.
-func (w *world) clusterNamespaces(c require.TestingT) []string {
+func (s *session) clusterNamespaces(c require.TestingT) []string {
 	list := &corev1.NamespaceList{}
-	require.NoError(c, w.admin.List(w.ctx, list, client.MatchingLabels{hivev1.LabelNamespaceClusterPoolNamespace: w.namespace}))
+	require.NoError(c, s.admin.List(s.ctx, list, client.MatchingLabels{hivev1.LabelNamespaceClusterPoolNamespace: s.namespace}))
 	var out []string
 	for _, namespace := range list.Items {
 		out = append(out, namespace.Name)
@@ -193,10 +198,10 @@ func (w *world) clusterNamespaces(c require.TestingT) []string {
 }
 
 // untilFilled waits until the pool has what its spec asks for.
-func (w *world) untilFilled(pool *hivev1.ClusterPool) {
-	w.t.Helper()
-	require.EventuallyWithT(w.t, func(c *assert.CollectT) {
-		w.refresh(c, pool)
+func (s *session) untilFilled(pool *hivev1.ClusterPool) {
+	s.t.Helper()
+	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
+		s.refresh(c, pool)
 		assert.Equal(c, pool.Spec.Size, pool.Status.Standby+pool.Status.Ready, "installed, unclaimed clusters")
 		assert.Equal(c, min(pool.Spec.RunningCount, pool.Spec.Size), pool.Status.Ready, "running, unclaimed clusters")
 		assert.True(c, hivev1.IsConditionTrue(pool.Status.Conditions, hivev1.ClusterPoolReady), "%+v", hivev1.FindCondition(pool.Status.Conditions, hivev1.ClusterPoolReady))
@@ -204,16 +209,16 @@ func (w *world) untilFilled(pool *hivev1.ClusterPool) {
 }
 
 // untilClusters waits until the pool has so many clusters, in whatever state.
-func (w *world) untilClusters(pool *hivev1.ClusterPool, n int) {
-	w.t.Helper()
-	require.EventuallyWithT(w.t, func(c *assert.CollectT) { assert.Len(c, w.clusters(c, pool.Name), n) }, moment, interval)
+func (s *session) untilClusters(pool *hivev1.ClusterPool, n int) {
+	s.t.Helper()
+	require.EventuallyWithT(s.t, func(c *assert.CollectT) { assert.Len(c, s.clusters(c, pool.Name), n) }, moment, interval)
 }
 
 // untilUsable waits until the claim has a running cluster and returns its namespace.
-func (w *world) untilUsable(claim *hivev1.ClusterClaim) string {
-	w.t.Helper()
-	require.EventuallyWithT(w.t, func(c *assert.CollectT) {
-		w.refresh(c, claim)
+func (s *session) untilUsable(claim *hivev1.ClusterClaim) string {
+	s.t.Helper()
+	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
+		s.refresh(c, claim)
 		assert.NotEmpty(c, claim.Spec.Namespace)
 		requireCondition(c, claim.Status.Conditions, hivev1.ClusterClaimPending, corev1.ConditionFalse, hivev1.ReasonClusterClaimed)
 		requireCondition(c, claim.Status.Conditions, hivev1.ClusterClaimRunning, corev1.ConditionTrue, hivev1.ReasonRunning)
@@ -221,10 +226,10 @@ func (w *world) untilUsable(claim *hivev1.ClusterClaim) string {
 	return claim.Spec.Namespace
 }
 
-func (w *world) untilGone(object client.Object, within time.Duration) {
-	w.t.Helper()
-	require.Eventually(w.t, func() bool {
-		return apierrors.IsNotFound(w.admin.Get(w.ctx, client.ObjectKeyFromObject(object), object))
+func (s *session) untilGone(object client.Object, within time.Duration) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		return apierrors.IsNotFound(s.admin.Get(s.ctx, client.ObjectKeyFromObject(object), object))
 	}, within, interval, "%T %s is still there", object, object.GetName())
 }
 
@@ -237,10 +242,10 @@ func requireCondition(c require.TestingT, conditions []hivev1.Condition, kind st
 }
 
 // as returns a client that acts as a user who has no rights but those that were given to the user by name.
-func (w *world) as(user string) client.Client {
+func (s *session) as(user string) client.Client {
 	config := rest.CopyConfig(administrator)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
-	return newClient(w.t, config)
+	return newClient(s.t, config)
 }
 
 func user(name string) rbacv1.Subject {
