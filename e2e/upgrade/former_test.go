@@ -37,8 +37,7 @@ func buildFormer(t *testing.T, release string) former {
 	script, err := checkout.Path("hack", "former")
 	require.NoError(t, err)
 	out, err := exec.CommandContext(t.Context(), script, strings.TrimSpace(string(commit)), "pool-operator", "ipam-operator", "agent-service").Output()
-	var failed *exec.ExitError
-	if errors.As(err, &failed) {
+	if failed, is := errors.AsType[*exec.ExitError](err); is {
 		needtest.Part(t, failed.ExitCode() != 3, "the programs of "+filepath.Base(release)+" cannot be built: "+string(failed.Stderr))
 		t.Fatalf("%s", failed.Stderr)
 	}
