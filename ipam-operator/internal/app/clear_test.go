@@ -113,7 +113,7 @@ func TestPoolsThatOverlapAreWarnedAbout(t *testing.T) {
 }
 
 // hasEvent reports whether there is an event about an object.
-func (w *world) hasEvent(name, reason string) bool {
+func (w *site) hasEvent(name, reason string) bool {
 	list := &eventsv1.EventList{}
 	require.NoError(w.t, w.user.List(w.t.Context(), list, client.InNamespace(w.namespace)))
 	for i := range list.Items {
@@ -169,7 +169,7 @@ func TestTheSchemaSaysWhatToWrite(t *testing.T) {
 	}
 }
 
-func (w *world) untyped(group, version, kind string, spec map[string]any) *unstructured.Unstructured {
+func (w *site) untyped(group, version, kind string, spec map[string]any) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	obj.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: version, Kind: kind})
 	obj.SetNamespace(w.namespace)

@@ -39,7 +39,7 @@ spec:
       openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}
 `
 
-func (w *world) installContract() {
+func (w *contractSite) installContract() {
 	w.t.Helper()
 	controlplanetest.Start(w.t, controlplanetest.WithCRDs(fstest.MapFS{
 		"claims.yaml":    {Data: fmt.Appendf(nil, contractCRD, "IPAddressClaim", "ipaddressclaims", "ipaddressclaim")},
@@ -47,7 +47,7 @@ func (w *world) installContract() {
 	}))
 }
 
-func (w *world) contractObject(kind, name string) *unstructured.Unstructured {
+func (w *contractSite) contractObject(kind, name string) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{Object: map[string]any{}}
 	obj.SetGroupVersionKind(schema.GroupVersionKind{Group: ipaddressclaim.Group, Version: "v1beta2", Kind: kind})
 	obj.SetNamespace(w.namespace)
@@ -60,7 +60,7 @@ func contractPool(name string) map[string]any {
 	return map[string]any{"poolRef": map[string]any{"apiGroup": "ipam.metal3.io", "kind": "IPPool", "name": name}}
 }
 
-func (w *world) addressClaim(name, pool string, annotations map[string]string) *unstructured.Unstructured {
+func (w *contractSite) addressClaim(name, pool string, annotations map[string]string) *unstructured.Unstructured {
 	w.t.Helper()
 	claim := w.contractObject("IPAddressClaim", name)
 	claim.SetAnnotations(annotations)
@@ -69,7 +69,7 @@ func (w *world) addressClaim(name, pool string, annotations map[string]string) *
 	return claim
 }
 
-func (w *world) contractAddress(claim string) *unstructured.Unstructured {
+func (w *contractSite) contractAddress(claim string) *unstructured.Unstructured {
 	w.t.Helper()
 	address := &unstructured.Unstructured{}
 	w.eventually(claim+" has no address", func() bool {
@@ -82,7 +82,7 @@ func (w *world) contractAddress(claim string) *unstructured.Unstructured {
 	return address
 }
 
-func (w *world) contractReason(claim string) string {
+func (w *contractSite) contractReason(claim string) string {
 	w.t.Helper()
 	got := w.contractObject("IPAddressClaim", claim)
 	require.NoError(w.t, w.user.Get(w.t.Context(), client.ObjectKeyFromObject(got), got))

@@ -35,14 +35,27 @@ import (
 // patience is how long anything may take on a busy machine before it counts as stuck.
 const patience = 2 * time.Minute
 
-// world is a namespace of the control plane and a user of it.
-type world struct {
+// site is a namespace that the operator serves, and what users and operators do in it.
+type site struct {
 	t         *testing.T
 	config    *rest.Config
 	user      client.Client
 	namespace string
 	// replicaLogs are the files that processes of the operator write to.
 	replicaLogs []string
+}
+
+// dataSite is a site with machines and their network data.
+type dataSite struct{ *site }
+
+// contractSite is a site with claims and addresses of Cluster API's contract.
+type contractSite struct{ *site }
+
+// world is a namespace of the control plane and a user of it.
+type world struct {
+	*site
+	dataSite
+	contractSite
 }
 
 func newWorld(t *testing.T) *world {
@@ -52,7 +65,8 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, err)
 	user, err := client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
-	w := &world{t: t, config: config, user: user}
+	s := &site{t: t, config: config, user: user}
+	w := &world{s, dataSite{s}, contractSite{s}}
 	w.install("role.yaml")
 	w.install("role_binding.yaml")
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "ipam-"}}
@@ -69,12 +83,12 @@ func testOptions(namespace string) Options {
 }
 
 // operator runs a replica until the test ends or stop is called; stop waits for its end.
-func (w *world) operator(wrap func(http.RoundTripper) http.RoundTripper) (stop func()) {
+func (w *site) operator(wrap func(http.RoundTripper) http.RoundTripper) (stop func()) {
 	w.t.Helper()
 	return w.operatorWith(testOptions(w.namespace), wrap)
 }
 
-func (w *world) operatorWith(options Options, wrap func(http.RoundTripper) http.RoundTripper) (stop func()) {
+func (w *site) operatorWith(options Options, wrap func(http.RoundTripper) http.RoundTripper) (stop func()) {
 	w.t.Helper()
 	config := rest.CopyConfig(w.config)
 	config.Impersonate = asOperator
@@ -104,7 +118,7 @@ func (w *world) operatorWith(options Options, wrap func(http.RoundTripper) http.
 	return stop
 }
 
-func (w *world) pool(name string, change func(*ipamv1.IPPoolSpec)) *ipamv1.IPPool {
+func (w *site) pool(name string, change func(*ipamv1.IPPoolSpec)) *ipamv1.IPPool {
 	w.t.Helper()
 	pool := &ipamv1.IPPool{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
@@ -127,14 +141,14 @@ func span(first, last string) ipamv1.Pool {
 	return ipamv1.Pool{Start: new(ipamv1.IPAddressStr(first)), End: new(ipamv1.IPAddressStr(last))}
 }
 
-func (w *world) newClaim(name, pool string) *ipamv1.IPClaim {
+func (w *site) newClaim(name, pool string) *ipamv1.IPClaim {
 	return &ipamv1.IPClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: map[string]string{"for": name}},
 		Spec:       ipamv1.IPClaimSpec{Pool: ipamv1.ObjectReference{Name: pool}},
 	}
 }
 
-func (w *world) claim(name, pool string) *ipamv1.IPClaim {
+func (w *site) claim(name, pool string) *ipamv1.IPClaim {
 	w.t.Helper()
 	claim := w.newClaim(name, pool)
 	require.NoError(w.t, w.user.Create(w.t.Context(), claim))
@@ -142,7 +156,7 @@ func (w *world) claim(name, pool string) *ipamv1.IPClaim {
 }
 
 // eventually waits until something is as it should be. It asks on the test's own goroutine, which may end the test.
-func (w *world) eventually(what string, ok func() bool) {
+func (w *site) eventually(what string, ok func() bool) {
 	w.t.Helper()
 	for deadline := time.Now().Add(patience); !ok(); wait(w.t.Context(), 20*time.Millisecond) {
 		require.True(w.t, time.Now().Before(deadline), what)
@@ -150,7 +164,7 @@ func (w *world) eventually(what string, ok func() bool) {
 }
 
 // whileMoving waits until something is as it should be, for as long as its state changes: on a busy machine it only takes longer, and what is stuck does not move.
-func (w *world) whileMoving(what string, state *atomic.Value, ok func() bool) {
+func (w *site) whileMoving(what string, state *atomic.Value, ok func() bool) {
 	w.t.Helper()
 	last, since := state.Load(), time.Now()
 	for ; !ok(); wait(w.t.Context(), 20*time.Millisecond) {
@@ -162,7 +176,7 @@ func (w *world) whileMoving(what string, state *atomic.Value, ok func() bool) {
 }
 
 // address is what a claim gets.
-func (w *world) address(claim string) *ipamv1.IPAddress {
+func (w *site) address(claim string) *ipamv1.IPAddress {
 	w.t.Helper()
 	address := &ipamv1.IPAddress{}
 	w.eventually(claim+" has no address", func() bool {
@@ -175,7 +189,7 @@ func (w *world) address(claim string) *ipamv1.IPAddress {
 	return address
 }
 
-func (w *world) getClaim(name string) *ipamv1.IPClaim {
+func (w *site) getClaim(name string) *ipamv1.IPClaim {
 	claim := &ipamv1.IPClaim{}
 	err := w.user.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, claim)
 	if apierrors.IsNotFound(err) {
@@ -185,7 +199,7 @@ func (w *world) getClaim(name string) *ipamv1.IPClaim {
 	return claim
 }
 
-func (w *world) getPool(name string) *ipamv1.IPPool {
+func (w *site) getPool(name string) *ipamv1.IPPool {
 	pool := &ipamv1.IPPool{}
 	err := w.user.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, pool)
 	if apierrors.IsNotFound(err) {
@@ -196,7 +210,7 @@ func (w *world) getPool(name string) *ipamv1.IPPool {
 }
 
 // untilUsed waits until a pool tells how many of its addresses are taken: so many the operator knows to be.
-func (w *world) untilUsed(pool string, addresses int) {
+func (w *site) untilUsed(pool string, addresses int) {
 	w.t.Helper()
 	w.eventually("the status of the pool does not follow", func() bool {
 		used := w.getPool(pool).Status.Used
@@ -205,7 +219,7 @@ func (w *world) untilUsed(pool string, addresses int) {
 }
 
 // refused waits for the text that a claim is refused with.
-func (w *world) refused(claim, text string) {
+func (w *site) refused(claim, text string) {
 	w.t.Helper()
 	w.eventually(claim+" is not refused with "+text, func() bool {
 		got := w.getClaim(claim)
@@ -213,13 +227,13 @@ func (w *world) refused(claim, text string) {
 	})
 }
 
-func (w *world) delete(obj client.Object) {
+func (w *site) delete(obj client.Object) {
 	w.t.Helper()
 	require.NoError(w.t, client.IgnoreNotFound(w.user.Delete(w.t.Context(), obj)))
 }
 
 // gone waits until an object is not there any more; another one may have its name.
-func (w *world) gone(obj client.Object) {
+func (w *site) gone(obj client.Object) {
 	w.t.Helper()
 	w.eventually(obj.GetName()+" is still there", func() bool {
 		now := obj.DeepCopyObject().(client.Object)
@@ -229,7 +243,7 @@ func (w *world) gone(obj client.Object) {
 }
 
 // settled waits until a checker finds nothing.
-func (w *world) settled() {
+func (w *site) settled() {
 	w.t.Helper()
 	var findings []check.Finding
 	ok := func() bool {
@@ -253,13 +267,13 @@ func wait(ctx context.Context, d time.Duration) {
 }
 
 // install creates the objects of a file of deploy/base/ipam-operator.
-func (w *world) install(name string) {
+func (w *site) install(name string) {
 	w.t.Helper()
 	w.installFrom("base/ipam-operator", name)
 }
 
 // installFrom creates the objects of a file of a directory of deploy.
-func (w *world) installFrom(directory, name string) {
+func (w *site) installFrom(directory, name string) {
 	w.t.Helper()
 	content, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", filepath.FromSlash(directory), name))
 	require.NoError(w.t, err)
@@ -284,7 +298,7 @@ func (w *world) installFrom(directory, name string) {
 }
 
 // bindHere puts a policy in force in this world only: others store what it refuses.
-func (w *world) bindHere(binding *unstructured.Unstructured) {
+func (w *site) bindHere(binding *unstructured.Unstructured) {
 	w.t.Helper()
 	binding.SetName(binding.GetName() + "." + w.namespace)
 	here := map[string]any{"matchLabels": map[string]any{corev1.LabelMetadataName: w.namespace}}
@@ -295,7 +309,7 @@ func (w *world) bindHere(binding *unstructured.Unstructured) {
 const account = "system:serviceaccount:muster-ipam-operator:ipam-operator"
 
 // installAdmission puts the policies in force that deploy/base/ipam-operator brings, and waits until they are.
-func (w *world) installAdmission() {
+func (w *site) installAdmission() {
 	w.t.Helper()
 	w.install("admission.yaml")
 	w.eventually("the policy of pools is not in force", func() bool {
@@ -306,7 +320,7 @@ func (w *world) installAdmission() {
 }
 
 // installMutation puts the policy of deploy/components/mutating-admission in force, and waits until it is.
-func (w *world) installMutation() {
+func (w *site) installMutation() {
 	w.t.Helper()
 	w.installFrom("components/mutating-admission", "policy.yaml")
 	probe := w.newClaim("probe", "none")

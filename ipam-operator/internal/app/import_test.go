@@ -36,7 +36,7 @@ func inClusterCRDs(t *testing.T) fs.FS {
 	return os.DirFS(dir)
 }
 
-func (w *world) inCluster(kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
+func (w *contractSite) inCluster(kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
 	w.t.Helper()
 	pool := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	pool.SetGroupVersionKind(schema.GroupVersionKind{Group: "ipam.cluster.x-k8s.io", Version: "v1alpha2", Kind: kind})
@@ -47,7 +47,7 @@ func (w *world) inCluster(kind, namespace, name string, spec map[string]any) *un
 }
 
 // handedOut makes an address that a pool of the in-cluster provider has handed out, with its claim.
-func (w *world) handedOut(kind, pool, claim, ip string) *unstructured.Unstructured {
+func (w *contractSite) handedOut(kind, pool, claim, ip string) *unstructured.Unstructured {
 	w.t.Helper()
 	ref := map[string]any{"apiGroup": "ipam.cluster.x-k8s.io", "kind": kind, "name": pool}
 	c := w.contractObject("IPAddressClaim", claim)
@@ -59,7 +59,7 @@ func (w *world) handedOut(kind, pool, claim, ip string) *unstructured.Unstructur
 	return address
 }
 
-func (w *world) importInCluster(arguments ...string) string {
+func (w *contractSite) importInCluster(arguments ...string) string {
 	w.t.Helper()
 	var out, problems strings.Builder
 	arguments = append([]string{"in-cluster", "--kubeconfig", controlplanetest.Kubeconfig(w.t), "--namespace", w.namespace}, arguments...)
@@ -155,7 +155,7 @@ func TestAnImportChangesNothingOfMachines(t *testing.T) {
 }
 
 // bindInCluster gives a claim an address, as the in-cluster provider does.
-func (w *world) bindInCluster(claim *unstructured.Unstructured, ip string) *unstructured.Unstructured {
+func (w *contractSite) bindInCluster(claim *unstructured.Unstructured, ip string) *unstructured.Unstructured {
 	w.t.Helper()
 	ref, _, _ := unstructured.NestedMap(claim.Object, "spec", "poolRef")
 	address := w.contractObject("IPAddress", claim.GetName())
@@ -168,7 +168,7 @@ func (w *world) bindInCluster(claim *unstructured.Unstructured, ip string) *unst
 }
 
 // machines is everything that machines have of the pool, as the API server stores it.
-func (w *world) machines(all []*infrav1.Metal3Data) map[string]map[string]any {
+func (w *contractSite) machines(all []*infrav1.Metal3Data) map[string]map[string]any {
 	w.t.Helper()
 	out := map[string]map[string]any{}
 	get := func(obj *unstructured.Unstructured, name string) {

@@ -73,7 +73,7 @@ func (s *stock) has(path string) string {
 }
 
 // followed runs an operator with an inventory.
-func (w *world) followed(s *stock) {
+func (w *site) followed(s *stock) {
 	w.t.Helper()
 	server := httptest.NewServer(s)
 	w.t.Cleanup(server.Close)

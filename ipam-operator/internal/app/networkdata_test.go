@@ -55,7 +55,7 @@ func newDataWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) installMachines() {
+func (w *dataSite) installMachines() {
 	w.t.Helper()
 	controlplanetest.Start(w.t, controlplanetest.WithCRDs(fstest.MapFS{
 		"metal3machines.yaml": {Data: fmt.Appendf(nil, machineCRD, "Metal3Machine", "metal3machine", "infrastructure.cluster.x-k8s.io")},
@@ -63,7 +63,7 @@ func (w *world) installMachines() {
 	}))
 }
 
-func (w *world) dataOperator(wrap func(http.RoundTripper) http.RoundTripper) (stop func()) {
+func (w *dataSite) dataOperator(wrap func(http.RoundTripper) http.RoundTripper) (stop func()) {
 	w.t.Helper()
 	options := testOptions(w.namespace)
 	options.NetworkData = true
@@ -71,7 +71,7 @@ func (w *world) dataOperator(wrap func(http.RoundTripper) http.RoundTripper) (st
 }
 
 // counts waits until the operator's metrics say how much network data is rendered, and for which reasons the rest waits.
-func (w *world) counts(registry *prometheus.Registry, rendered int, waiting ...string) {
+func (w *dataSite) counts(registry *prometheus.Registry, rendered int, waiting ...string) {
 	w.t.Helper()
 	want := append([]string{fmt.Sprintf("ipam_network_data_rendered %d", rendered)}, waiting...)
 	slices.Sort(want)
@@ -96,7 +96,7 @@ func (w *world) counts(registry *prometheus.Registry, rendered int, waiting ...s
 }
 
 // host makes a BareMetalHost that was inspected.
-func (w *world) host(name string) *metal3v1.BareMetalHost {
+func (w *dataSite) host(name string) *metal3v1.BareMetalHost {
 	w.t.Helper()
 	host := &metal3v1.BareMetalHost{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: map[string]string{"zone": "a"}},
@@ -108,7 +108,7 @@ func (w *world) host(name string) *metal3v1.BareMetalHost {
 	return host
 }
 
-func (w *world) foreign(kind schema.GroupKind, name string, change func(*unstructured.Unstructured)) *unstructured.Unstructured {
+func (w *dataSite) foreign(kind schema.GroupKind, name string, change func(*unstructured.Unstructured)) *unstructured.Unstructured {
 	w.t.Helper()
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(kind.WithVersion("v1beta1"))
@@ -124,7 +124,7 @@ func owner(obj *unstructured.Unstructured) []metav1.OwnerReference {
 }
 
 // template makes a template that takes addresses of two pools.
-func (w *world) template(name string, change func(*infrav1.Metal3DataTemplateSpec)) *infrav1.Metal3DataTemplate {
+func (w *dataSite) template(name string, change func(*infrav1.Metal3DataTemplateSpec)) *infrav1.Metal3DataTemplate {
 	w.t.Helper()
 	template := &infrav1.Metal3DataTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
 	template.Spec = infrav1.Metal3DataTemplateSpec{
@@ -148,7 +148,7 @@ func (w *world) template(name string, change func(*infrav1.Metal3DataTemplateSpe
 	return template
 }
 
-func (w *world) dataPools() {
+func (w *dataSite) dataPools() {
 	w.t.Helper()
 	w.pool("prov", func(s *ipamv1.IPPoolSpec) {
 		s.Pools, s.AllocationStrategy = []ipamv1.Pool{span("10.0.0.10", "10.0.0.200")}, ipamv1.SequentialAllocation
@@ -159,14 +159,14 @@ func (w *world) dataPools() {
 }
 
 // dataClaim makes a claim for a BareMetalHost.
-func (w *world) dataClaim(name, template string, host *metal3v1.BareMetalHost) *infrav1.Metal3DataClaim {
+func (w *dataSite) dataClaim(name, template string, host *metal3v1.BareMetalHost) *infrav1.Metal3DataClaim {
 	w.t.Helper()
 	return w.dataClaimOf(name, template, []metav1.OwnerReference{
 		{APIVersion: metal3v1.GroupVersion.String(), Kind: "BareMetalHost", Name: host.Name, UID: host.UID},
 	})
 }
 
-func (w *world) dataClaimOf(name, template string, owners []metav1.OwnerReference) *infrav1.Metal3DataClaim {
+func (w *dataSite) dataClaimOf(name, template string, owners []metav1.OwnerReference) *infrav1.Metal3DataClaim {
 	w.t.Helper()
 	claim := &infrav1.Metal3DataClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, OwnerReferences: owners}}
 	claim.Spec.Template.Name = template
@@ -175,7 +175,7 @@ func (w *world) dataClaimOf(name, template string, owners []metav1.OwnerReferenc
 }
 
 // change changes an object, and retries after conflicts.
-func (w *world) change(obj client.Object, change func()) {
+func (w *site) change(obj client.Object, change func()) {
 	w.t.Helper()
 	before := obj.DeepCopyObject().(client.Object)
 	change()
@@ -183,7 +183,7 @@ func (w *world) change(obj client.Object, change func()) {
 }
 
 // get reads an object anew; false means that it is gone.
-func (w *world) get(obj client.Object) bool {
+func (w *site) get(obj client.Object) bool {
 	w.t.Helper()
 	err := w.user.Get(w.t.Context(), client.ObjectKeyFromObject(obj), obj)
 	if apierrors.IsNotFound(err) {
@@ -194,7 +194,7 @@ func (w *world) get(obj client.Object) bool {
 }
 
 // rendered waits for the data of a claim.
-func (w *world) rendered(claim *infrav1.Metal3DataClaim) *infrav1.Metal3Data {
+func (w *dataSite) rendered(claim *infrav1.Metal3DataClaim) *infrav1.Metal3Data {
 	w.t.Helper()
 	data := &infrav1.Metal3Data{}
 	w.eventually(claim.Name+" is not rendered", func() bool {
@@ -207,7 +207,7 @@ func (w *world) rendered(claim *infrav1.Metal3DataClaim) *infrav1.Metal3Data {
 	return data
 }
 
-func (w *world) secret(name string) *corev1.Secret {
+func (w *dataSite) secret(name string) *corev1.Secret {
 	w.t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
 	require.True(w.t, w.get(secret), name)
@@ -215,7 +215,7 @@ func (w *world) secret(name string) *corev1.Secret {
 }
 
 // fails waits for the message that data shows.
-func (w *world) fails(data *infrav1.Metal3Data, says string) {
+func (w *dataSite) fails(data *infrav1.Metal3Data, says string) {
 	w.t.Helper()
 	w.eventually(data.Name+" does not say: "+says, func() bool {
 		return w.get(data) && data.Status.ErrorMessage != nil && *data.Status.ErrorMessage == says
@@ -270,7 +270,7 @@ func TestNetworkDataOfAMachine(t *testing.T) {
 }
 
 // checkSecrets compares the Secrets of a machine with those of the legacy system on the wire.
-func (w *world) checkSecrets(data *infrav1.Metal3Data, machine, host string) {
+func (w *dataSite) checkSecrets(data *infrav1.Metal3Data, machine, host string) {
 	w.t.Helper()
 	metaData, networkData := w.secret("worker-0-m3m-metadata"), w.secret("worker-0-m3m-networkdata")
 	assert.Equal(w.t, map[string]string{"metaData": "index: \"0\"\nip: 10.0.0.10\nname: " + machine + "\nproviderid: " + w.namespace + "/" + host +
@@ -311,7 +311,7 @@ func asText(secret *corev1.Secret) map[string]string {
 }
 
 // checkIPClaims looks at what was claimed for data.
-func (w *world) checkIPClaims(data *infrav1.Metal3Data) {
+func (w *dataSite) checkIPClaims(data *infrav1.Metal3Data) {
 	w.t.Helper()
 	for _, pool := range []string{"prov", "bm"} {
 		claim := w.getClaim(data.Name + "-" + pool)
@@ -327,7 +327,7 @@ func (w *world) checkIPClaims(data *infrav1.Metal3Data) {
 }
 
 // nothingLeft waits until the garbage collector is done, and looks for what it does not know of.
-func (w *world) nothingLeft() {
+func (w *dataSite) nothingLeft() {
 	w.t.Helper()
 	for _, list := range []client.ObjectList{
 		&infrav1.Metal3DataClaimList{}, &infrav1.Metal3DataList{}, &ipamv1.IPClaimList{}, &ipamv1.IPAddressList{},
@@ -502,7 +502,7 @@ func TestADeathAtAnyWriteOfNetworkDataHeals(t *testing.T) {
 }
 
 // liveUntil deletes a claim when its data is rendered, until the operator is dead or all is done.
-func (w *world) liveUntil(dead <-chan struct{}, claim *infrav1.Metal3DataClaim) {
+func (w *dataSite) liveUntil(dead <-chan struct{}, claim *infrav1.Metal3DataClaim) {
 	w.t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		if !w.get(claim) {

@@ -90,7 +90,7 @@ func (w *world) churn(total int, kill func()) map[string]bool {
 }
 
 // claimOf is a claim as a user makes it: one user of four uses the contract of Cluster API.
-func (w *world) claimOf(user uint64, name string) client.Object {
+func (w *contractSite) claimOf(user uint64, name string) client.Object {
 	if user%4 > 0 {
 		return w.newClaim(name, "p")
 	}
@@ -103,7 +103,7 @@ func (w *world) claimOf(user uint64, name string) client.Object {
 const attempt = "example.com/attempt"
 
 // asUser repeats a request of a user until the API server has answered it: on a busy machine it may time out.
-func (w *world) asUser(do func() error) {
+func (w *site) asUser(do func() error) {
 	for deadline := time.Now().Add(5 * patience); ; wait(w.t.Context(), time.Second) {
 		err := do()
 		if err == nil {
@@ -117,7 +117,7 @@ func (w *world) asUser(do func() error) {
 }
 
 // createAsUser creates a claim unless an earlier one of its name is there. A creation whose answer was lost is recognized.
-func (w *world) createAsUser(claim client.Object) (created bool) {
+func (w *site) createAsUser(claim client.Object) (created bool) {
 	w.asUser(func() error {
 		err := w.user.Create(w.t.Context(), claim.DeepCopyObject().(client.Object))
 		if !apierrors.IsAlreadyExists(err) {

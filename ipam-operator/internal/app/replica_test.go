@@ -74,7 +74,7 @@ var asOperator = rest.ImpersonationConfig{
 }
 
 // replica starts the operator as a process. Its end is a kill -9.
-func (w *world) replica(seed uint64) (kill func()) {
+func (w *site) replica(seed uint64) (kill func()) {
 	w.t.Helper()
 	program, err := os.Executable()
 	require.NoError(w.t, err)
@@ -110,7 +110,7 @@ func (w *world) replica(seed uint64) (kill func()) {
 var ofARace = regexp.MustCompile(`\bu\d+-\d+\b`)
 
 // logReplicas logs the end of what each replica said, and what all of them said of the claims that a text names, in the order of time.
-func (w *world) logReplicas(about string) {
+func (w *site) logReplicas(about string) {
 	var told []string
 	claims := ofARace.FindAllString(about, -1)
 	for i, path := range w.replicaLogs {

@@ -74,7 +74,7 @@ func TestRolesOfUsers(t *testing.T) {
 }
 
 // bind gives a user a role in this world's namespace.
-func (w *world) bind(user, role string) {
+func (w *site) bind(user, role string) {
 	w.t.Helper()
 	require.NoError(w.t, w.user.Create(w.t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: user + "-" + role},
@@ -83,7 +83,7 @@ func (w *world) bind(user, role string) {
 	}))
 }
 
-func (w *world) may(user, verb, group, resource string) bool {
+func (w *site) may(user, verb, group, resource string) bool {
 	w.t.Helper()
 	kind, subresource, _ := strings.Cut(resource, "/")
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
