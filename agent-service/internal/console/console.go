@@ -77,8 +77,20 @@ func New(o Options) (http.Handler, error) {
 	mux.HandleFunc("GET "+Base+"/assets/{name}", c.asset)
 	mux.HandleFunc("GET "+Base+"/sign-in", c.signInPage)
 	mux.HandleFunc("POST "+Base+"/sign-in", c.signIn)
-	for pattern, serve := range map[string]func(*visit) error{
-		"POST /sign-out": c.signOut,
+	for pattern, serve := range screens() {
+		method, path, _ := strings.Cut(pattern, " ")
+		mux.Handle(method+" "+Base+path, c.signedIn(serve))
+	}
+	mux.HandleFunc(Base+"/", func(w http.ResponseWriter, r *http.Request) {
+		c.fail(w, r, nil, &refusal{http.StatusNotFound, t("error.nowhere")})
+	})
+	return http.NewCrossOriginProtection().Handler(hardened(mux)), nil
+}
+
+// screens are what people see and do, by method and path below Base.
+func screens() map[string]func(*visit) error {
+	return map[string]func(*visit) error{
+		"POST /sign-out": signOut,
 		"GET /{$}":       home,
 		"GET /stream":    stream,
 
@@ -105,14 +117,7 @@ func New(o Options) (http.Handler, error) {
 		"POST /pools/{namespace}/{name}/claim":      createClaim,
 		"GET /claims/{namespace}/{name}":            showClaim,
 		"GET /claims/{namespace}/{name}/kubeconfig": downloadKubeconfig,
-	} {
-		method, path, _ := strings.Cut(pattern, " ")
-		mux.Handle(method+" "+Base+path, c.signedIn(serve))
 	}
-	mux.HandleFunc(Base+"/", func(w http.ResponseWriter, r *http.Request) {
-		c.fail(w, r, nil, &refusal{http.StatusNotFound, t("error.nowhere")})
-	})
-	return http.NewCrossOriginProtection().Handler(hardened(mux)), nil
 }
 
 // hardened sets the headers that keep a page from running or loading what is not the console's.

@@ -58,7 +58,7 @@ func (c *console) accepted(r *http.Request, token string) error {
 	return err
 }
 
-func (c *console) signOut(v *visit) error {
-	c.vault.forget(v.w, v.r, c.HTTPS)
+func signOut(v *visit) error {
+	v.vault.forget(v.w, v.r, v.HTTPS)
 	return v.redirect("/sign-in")
 }
