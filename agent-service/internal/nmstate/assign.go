@@ -72,8 +72,16 @@ func (s Statement) Assign(a Assigned) (Statement, error) {
 		})
 		set(state, append(routes, map[string]any{"destination": everywhere, "next-hop-address": a.Gateway.String(), "next-hop-interface": name}), "routes", "config")
 	}
-	servers := []any{}
-	for _, server := range a.DNS {
+	preferServers(state, a.DNS)
+	text, err := yaml.Marshal(state)
+	s.YAML = string(text)
+	return s, err
+}
+
+// preferServers puts name servers before those that are stated.
+func preferServers(state map[string]any, first []netip.Addr) {
+	var servers []any
+	for _, server := range first {
 		servers = append(servers, server.String())
 	}
 	for _, server := range under(state, "dns-resolver", "config", "server") {
@@ -84,9 +92,6 @@ func (s Statement) Assign(a Assigned) (Statement, error) {
 	if len(servers) > 0 {
 		set(state, servers, "dns-resolver", "config", "server")
 	}
-	text, err := yaml.Marshal(state)
-	s.YAML = string(text)
-	return s, err
 }
 
 // find is the interface of a name, nil for none.
