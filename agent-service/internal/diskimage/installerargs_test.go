@@ -24,7 +24,7 @@ import (
 )
 
 // firstBoot is what a system is configured with.
-const firstBoot = `{"first":"boot"}`
+var firstBoot = `{"first":"boot"}`
 
 const entry = "title one\nlinux /ostree/vmlinuz\noptions root=/dev/sda4 quiet rhgb ignition.platform.id=metal\ninitrd /ostree/initramfs.img\n"
 
