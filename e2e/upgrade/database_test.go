@@ -121,9 +121,7 @@ func restored(t *testing.T, db database) {
 	c := estate.New(t, local)
 	service := agentService()
 	dir := filepath.Join(local.Dir, service.Name)
-	service.Args = func(dir string) []string {
-		return []string{"--kube-api", "--database=" + db.address(dir), "--token-key=" + filepath.Join(dir, "token.key"), "--listen=127.0.0.1:0", "--base-url=http://assisted.example.com"}
-	}
+	service.Args = func(dir string) []string { return serviceArgs(dir, db.address(dir)) }
 	require.NoError(t, local.StartOperator(t.Context(), service))
 	c.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: estate.Team}})
 	rack(c)

@@ -56,10 +56,16 @@ func prefixes(namespaces []string) []string {
 // agentService runs with its database where a fixture has it, and without images.
 func agentService() environment.Operator {
 	operator := environment.AgentService()
-	operator.Args = func(dir string) []string {
-		return []string{"--kube-api", "--database=" + filepath.Join(dir, databaseFile), "--token-key=" + filepath.Join(dir, "token.key"), "--listen=127.0.0.1:0", "--base-url=http://assisted.example.com"}
-	}
+	operator.Args = func(dir string) []string { return serviceArgs(dir, filepath.Join(dir, databaseFile)) }
 	return operator
+}
+
+// serviceArgs are flags of agent-service with all that it keeps, but for the database, below dir.
+func serviceArgs(dir, database string) []string {
+	return []string{
+		"--kube-api", "--database=" + database, "--token-key=" + filepath.Join(dir, "token.key"), "--live-image-cache=" + filepath.Join(dir, "live-images"),
+		"--listen=127.0.0.1:0", "--base-url=http://assisted.example.com",
+	}
 }
 
 // Writes the fixture of a release with the release's own programs.
