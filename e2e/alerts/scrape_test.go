@@ -94,7 +94,9 @@ func exhaust(t *testing.T, local *environment.Local) {
 	for _, name := range []string{"one", "two"} {
 		claim := &ipamv1.IPClaim{ObjectMeta: meta(name)}
 		claim.Spec.Pool.Name = "p"
-		require.NoError(t, c.Create(t.Context(), claim))
+		require.EventuallyWithT(t, func(collect *assert.CollectT) {
+			require.NoError(collect, client.IgnoreAlreadyExists(c.Create(t.Context(), claim.DeepCopy())), "policies need a moment to know the kind")
+		}, patience, interval)
 	}
 	require.NoError(t, c.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: meta("prometheus")}))
 	require.NoError(t, c.Create(t.Context(), &rbacv1.ClusterRoleBinding{
