@@ -28,7 +28,7 @@ JOBS ?= 2
 RACE ?= $(if $(shell command -v cc 2>/dev/null),-race)
 CGO := $(if $(RACE),CGO_ENABLED=1)
 # Without the debugger's tables a test binary is linked in three quarters of the time.
-TEST_FLAGS ?= -ldflags=-w -shuffle=on -timeout=30m
+TEST_FLAGS ?= -ldflags=-w -shuffle=on -timeout=45m
 # Tests have more memory than time.
 test test-modules e2e e2e-kind: export GOGC ?= 200
 # The longest first.
@@ -175,7 +175,7 @@ e2e: controlplane build ## User journeys, rendered overlays and clusterctl move,
 $(addprefix journeys-,e2e $(ALONE)): journeys-%:
 	@echo "== $*"
 	@$(call compile-tests,$*,./...)
-	@go -C $* test -ldflags=-w -count=1 -shuffle=on -timeout=30m -p 2 ./...
+	@go -C $* test -ldflags=-w -count=1 -shuffle=on -timeout=45m -p 2 ./...
 
 e2e-kind: controlplane build $(BIN)/kind ## User journeys in a kind cluster (node image: KIND_NODE_IMAGE).
 	@echo "== e2e in kind"
