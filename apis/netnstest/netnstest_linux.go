@@ -35,7 +35,7 @@ func Main(m *testing.M) {
 	}
 	// The signal of a parent's end is that of its thread's.
 	runtime.LockOSThread()
-	again := exec.Command(os.Args[0], os.Args[1:]...) //nolint:noctx // it ends with this process
+	again := exec.Command(os.Args[0], os.Args[1:]...) //nolint:noctx,gosec // it ends with this process, and is the same program
 	again.Stdin, again.Stdout, again.Stderr, again.Env = os.Stdin, os.Stdout, os.Stderr, append(os.Environ(), inside+"=1")
 	again.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	if os.Getuid() != 0 {

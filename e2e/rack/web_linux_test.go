@@ -57,14 +57,14 @@ func newImages(t *testing.T) images {
 	require.NoError(t, server.Listener.Close())
 	server.Listener, err = environment.Listen(t.Context(), netnstest.Address)
 	require.NoError(t, err)
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}} //nolint:gosec // Go's own minimum
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	at := images{web: server.Listener.Addr().String() + "/web:1", trust: string(certificate)}
 	reference, err := name.ParseReference(at.web)
 	require.NoError(t, err)
-	transport := http.DefaultTransport.(*http.Transport).Clone()      //nolint:forcetypeassert // it is one
-	transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // it is in this process
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is one
+	transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
 	require.NoError(t, remote.Write(reference, program(t, "./web"), remote.WithTransport(transport), remote.WithContext(t.Context())))
 	return at
 }
@@ -205,7 +205,7 @@ func (u user) works(image string) {
 		if at == nil {
 			return errors.New(forward.String())
 		}
-		response, err := http.Get("http://" + at[1]) //nolint:noctx // the test has a time-out
+		response, err := http.Get("http://" + at[1])
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ func (r *Rules) Facts(h *domain.Host, c *domain.Cluster) lifecycle.Facts {
 	slow := h.Checks.DiskSpeed == validate.Refused && (c == nil || !slices.Contains(c.IgnoredValidations, validate.DiskSpeed))
 	f := lifecycle.Facts{
 		Connected: r.Connected(h) && h.MediaConnected, HasInventory: h.Summary.Hash != "",
-		Sufficient: validate.Sufficient(h.Validations, h.ClusterID != "") && !(h.NeedsAddresses() && h.Addressing.Waits()), DayTwo: h.DayTwo,
+		Sufficient: validate.Sufficient(h.Validations, h.ClusterID != "") && (!h.NeedsAddresses() || !h.Addressing.Waits()), DayTwo: h.DayTwo,
 		Prepared:   h.Images == validate.Passed && h.Checks.DiskSpeed != validate.Unknown && !slow,
 		Unprepared: h.Images == validate.Refused || slow,
 		Rebooted:   lifecycle.AfterReboot(h.Progress.Stage), Stage: h.Progress.Stage, Attempts: h.Attempts,

@@ -52,7 +52,7 @@ func StartMachine(t testing.TB) *Machine {
 	go func() { ended <- command.Wait() }()
 	t.Cleanup(func() {
 		_ = command.Process.Signal(syscall.SIGTERM) // the script ends what it started
-		<-ended
+		t.Logf("the machine ended: %v", <-ended)
 		_ = log.Close()
 	})
 	m.answers(t, port, ended)
