@@ -19,6 +19,7 @@ import (
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/needtest"
 	"github.com/muster-io/muster/e2e/checkout"
 	"github.com/muster-io/muster/e2e/environment"
 	"github.com/muster-io/muster/e2e/estate"
@@ -56,6 +57,8 @@ func TestWhatUsersHaveIsRestoredFromABackup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
+	_, err := exec.LookPath("jq")
+	needtest.Part(t, err == nil, "jq is not installed: install the package jq of Debian")
 	lost := newCluster(t)
 	lost.StartOperators("")
 	lost.Fill()

@@ -126,7 +126,7 @@ func TestMachinesAreApprovedByThoseWhoMay(t *testing.T) {
 		require.False(t, agent(host).Spec.Approved)
 	}
 
-	// One is approved on its own page, two that are selected in the list, one of which somebody approved meanwhile.
+	// One is approved on its own page, two that are selected in the list, one of which another user approved meanwhile.
 	b = s.open(chromium, t, approver)
 	b.visit("/machines/" + id + "/" + hosts[0])
 	b.looksFine("machine-unapproved")
