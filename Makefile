@@ -110,7 +110,13 @@ clusterctl: controlplane ## Build what "clusterctl init --ipam muster" installs,
 ##@ Test
 
 test: prerequisites controlplane build live-image-if-possible node-image-if-possible ## Pass all tests: of modules, then journeys.
-	@$(MAKE) -j$(JOBS) $(addprefix test-,$(TESTED)) $(addprefix journeys-,e2e $(ALONE))
+	@rm -rf $(LOGS)
+	@$(MAKE) -k -j$(JOBS) $(addprefix test-,$(TESTED)) $(addprefix journeys-,e2e $(ALONE)) || { \
+		echo "== what failed (all of it: $(LOGS:$(ROOT)/%=%))"; hack/failures $(LOGS)/*.log; exit 1; }
+
+# What "go test" printed, a file for each module. The log of an operator is longer than the failure it stands beside.
+LOGS := $(BIN)/tests
+log = | tee -a $(LOGS)/$(subst /,-,$*).log
 
 # On Debian, what the tests need and is missing is installed.
 prerequisites:
@@ -160,10 +166,11 @@ test-short: ## Only the tests that need no control plane.
 	@for m in $(MODULES) $(ALONE); do echo "== $$m"; go -C $$m test $(TEST_FLAGS) -short ./...; done
 
 $(addprefix test-,$(TESTED)): test-%: controlplane $(BIN)/raced
+	@mkdir -p $(LOGS)
 	@echo "== $*"
 	@plain=$$(raced -not $*) && raced=$$(raced $*); status=0; \
-	[ -z "$$plain" ] || { $(call compile-tests,$*,$$plain) && go -C $* test $(TEST_FLAGS) -p $(PARALLEL) $$plain; } || status=1; \
-	[ -z "$$raced" ] || { $(CGO) $(call compile-tests,$*,$(RACE) $$raced) && $(CGO) go -C $* test $(RACE) $(TEST_FLAGS) -p $(PARALLEL) $$raced; } || status=1; \
+	[ -z "$$plain" ] || { $(call compile-tests,$*,$$plain) && go -C $* test $(TEST_FLAGS) -p $(PARALLEL) $$plain $(log); } || status=1; \
+	[ -z "$$raced" ] || { $(CGO) $(call compile-tests,$*,$(RACE) $$raced) && $(CGO) go -C $* test $(RACE) $(TEST_FLAGS) -p $(PARALLEL) $$raced $(log); } || status=1; \
 	exit $$status
 
 # compile-tests DIRECTORY,[-race] PACKAGES: compiles what tests are linked from and shows how far it is, which "go test" does not.
@@ -174,8 +181,9 @@ e2e: controlplane build ## User journeys, rendered overlays and clusterctl move,
 
 $(addprefix journeys-,e2e $(ALONE)): journeys-%:
 	@echo "== $*"
+	@mkdir -p $(LOGS)
 	@$(call compile-tests,$*,./...)
-	@go -C $* test -ldflags=-w -count=1 -shuffle=on -timeout=45m -p 2 ./...
+	@go -C $* test -ldflags=-w -count=1 -shuffle=on -timeout=45m -p 2 ./... $(log)
 
 e2e-kind: controlplane build $(BIN)/kind ## User journeys in a kind cluster (node image: KIND_NODE_IMAGE).
 	@echo "== e2e in kind"
