@@ -102,6 +102,7 @@ func screens() map[string]func(*visit) error {
 		"GET /infra-envs/new":                   newInfraEnv,
 		"POST /infra-envs":                      createInfraEnv,
 		"GET /infra-envs/{id}":                  showInfraEnv,
+		"POST /infra-envs/{id}/wipe":            setWipe,
 		"GET /infra-envs/{id}/image":            downloadImage,
 		"POST /infra-envs/{id}/ipxe":            showIPXE,
 		"POST /infra-envs/{id}/rotate":          rotateTokens,
@@ -116,6 +117,7 @@ func screens() map[string]func(*visit) error {
 		"GET /pools":                                listPools,
 		"POST /pools/{namespace}/{name}/claim":      createClaim,
 		"GET /claims/{namespace}/{name}":            showClaim,
+		"POST /claims/{namespace}/{name}/give-back": giveBack,
 		"GET /claims/{namespace}/{name}/kubeconfig": downloadKubeconfig,
 	}
 }

@@ -82,7 +82,9 @@ func (f infraEnvForm) Field(name string) string {
 }
 
 // Wipes are what may be done with disks of machines that are released, the default first.
-func (f infraEnvForm) Wipes() []api.OnReleaseWipe {
+func (f infraEnvForm) Wipes() []api.OnReleaseWipe { return wipes() }
+
+func wipes() []api.OnReleaseWipe {
 	return []api.OnReleaseWipe{api.OnReleaseWipeNone, api.OnReleaseWipeInstalledDisk, api.OnReleaseWipeAllDisks}
 }
 
@@ -151,6 +153,14 @@ type infraEnvPage struct {
 	Said string
 }
 
+// Wipes are what the wipe policy may be changed to. That of a custom resource is a part of its spec, which would win.
+func (p *infraEnvPage) Wipes() []api.OnReleaseWipe {
+	if p.CustomResource.Name != "" {
+		return nil
+	}
+	return wipes()
+}
+
 func (v *visit) infraEnvID() (uuid.UUID, error) {
 	id, err := uuid.Parse(v.r.PathValue("id"))
 	if err != nil {
@@ -210,6 +220,19 @@ func showIPXE(v *visit) error {
 		return err
 	}
 	return v.showInfraEnv("chain "+script.URL, "")
+}
+
+// setWipe changes what happens to disks of machines that are released from now on.
+func setWipe(v *visit) error {
+	id, err := v.infraEnvID()
+	if err != nil {
+		return err
+	}
+	change := api.InfraEnvUpdateParams{OnRelease: nullable.NewNullableWithValue(api.OnRelease{Wipe: api.OnReleaseWipe(v.r.PostFormValue("wipe"))})}
+	if _, err := call[api.InfraEnv](v.api.UpdateInfraEnv(v.r.Context(), id, change)); err != nil {
+		return err
+	}
+	return v.showInfraEnv("", t("infraenv.wiped"))
 }
 
 // rotateTokens revokes the tokens of images, or of hosts.

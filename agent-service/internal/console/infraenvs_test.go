@@ -40,10 +40,24 @@ func TestTheFormOfInfraEnvsSaysAllThatMachinesNeed(t *testing.T) {
 		Networks  string                `json:"static_network_config"`
 		OnRelease struct{ Wipe string } `json:"on_release"`
 	}
-	require.NoError(t, json.Unmarshal(s.call("Authorization", "Bearer "+admin, "GET", "/infra-envs/"+b.id(), nil), &made))
+	env := b.id()
+	require.NoError(t, json.Unmarshal(s.call("Authorization", "Bearer "+admin, "GET", "/infra-envs/"+env, nil), &made))
 	assert.Equal(t, "InstalledDisk", made.OnRelease.Wipe)
 	assert.Equal(t, "http://proxy.example.com:3128", made.Proxy.HTTP)
 	assert.Equal(t, "10.0.0.0/8", made.Proxy.NoProxy)
 	assert.Contains(t, made.Kernel, "console=ttyS0")
 	assert.Contains(t, made.Networks, "52:54:00:00:00:07")
+
+	// The policy is changed later, and nothing else is.
+	ask[any](b, `document.querySelector("#wipe-policy").open = true; null`)
+	b.looksFine("infraenv-wipe")
+	b.run(chromedp.SetValue(chromedp.CSS("#wipe"), "AllDisks"))
+	b.press("Change")
+	b.sees(".notice.ok", "treated so")
+	b.sees("dl", "all disks that can be installed to are erased")
+	before := made
+	require.NoError(t, json.Unmarshal(s.call("Authorization", "Bearer "+admin, "GET", "/infra-envs/"+env, nil), &made))
+	assert.Equal(t, "AllDisks", made.OnRelease.Wipe)
+	before.OnRelease = made.OnRelease
+	assert.Equal(t, before, made)
 }

@@ -106,11 +106,14 @@ func (v *visit) fromCluster(err error) error {
 	}
 }
 
-// mayDo asks the Kubernetes API whether it allows the person something. An answer that is not there is no permission.
+// mayDo asks the Kubernetes API whether it allows the person something in a namespace. An answer that is not there is no permission.
 func (v *visit) mayDo(c client.Client, verb, group, resource, namespace string) bool {
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource, Namespace: namespace},
-	}}
+	return v.allowed(c, authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource, Namespace: namespace})
+}
+
+// allowed is mayDo for what may be narrower than a namespace.
+func (v *visit) allowed(c client.Client, what authorizationv1.ResourceAttributes) bool {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what}}
 	return c.Create(v.r.Context(), review) == nil && review.Status.Allowed
 }
 

@@ -10,9 +10,11 @@ import (
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kubevalidation "k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -202,13 +204,44 @@ func (v *visit) claim() (client.Client, *hivev1.ClusterClaim, error) {
 	return c, found, v.fromCluster(c.Get(v.r.Context(), key, found))
 }
 
+// claimPage is one claim.
+type claimPage struct {
+	claimRow
+	// MayGiveBack is true where the person may delete the claim.
+	MayGiveBack bool
+}
+
 func showClaim(v *visit) error {
-	_, claim, err := v.claim()
+	c, claim, err := v.claim()
 	if err != nil {
 		return err
 	}
-	row := newClaim(*claim)
-	return v.show("claim", claim.Name, &row)
+	body := claimPage{claimRow: newClaim(*claim)}
+	body.MayGiveBack = claim.DeletionTimestamp.IsZero() && v.allowed(c, authorizationv1.ResourceAttributes{
+		Verb: "delete", Group: hivev1.GroupVersion.Group, Resource: "clusterclaims", Namespace: claim.Namespace, Name: claim.Name,
+	})
+	return v.show("claim", claim.Name, &body)
+}
+
+// giveBack deletes the claim that the person looked at: one that has its name but was made later stays. Where it is gone already, all is as it was asked for.
+func giveBack(v *visit) error {
+	key, err := v.object()
+	if err != nil {
+		return err
+	}
+	uid := types.UID(v.r.PostFormValue("uid"))
+	if uid == "" {
+		return &refusal{http.StatusBadRequest, t("error.form")}
+	}
+	c, err := v.cluster()
+	if err != nil {
+		return err
+	}
+	claim := &hivev1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	if err := v.fromCluster(client.IgnoreNotFound(c.Delete(v.r.Context(), claim, client.Preconditions{UID: &uid}))); err != nil {
+		return err
+	}
+	return v.redirect("/pools?namespace=" + key.Namespace)
 }
 
 // downloadKubeconfig hands on the kubeconfig of a claim's cluster. The person reads it with the rights of a subject of the claim: the cluster by its name, and the

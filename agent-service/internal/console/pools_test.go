@@ -80,7 +80,7 @@ func TestAUserClaimsAClusterOfAPool(t *testing.T) {
 	chromium := browserOf(t)
 	s := newKubeSite(t)
 	const hive = "hive.openshift.io"
-	user := s.account("dev", allow(hive, "clusterpools", "get", "list"), allow(hive, "clusterclaims", "get", "list", "create"))
+	user := s.account("dev", allow(hive, "clusterpools", "get", "list"), allow(hive, "clusterclaims", "get", "list", "create", "delete"))
 	looker := s.account("looker", allow(hive, "clusterpools", "get", "list"), allow(hive, "clusterclaims", "get", "list"))
 	stranger := s.account("stranger")
 	pool := &hivev1.ClusterPool{ObjectMeta: metav1.ObjectMeta{Name: "small"}, Spec: hivev1.ClusterPoolSpec{
@@ -159,6 +159,24 @@ func TestAUserClaimsAClusterOfAPool(t *testing.T) {
 	other.sees(".badge", "Running")
 	other.visit("/claims/" + s.namespace + "/" + claim.Name + "/kubeconfig")
 	other.sees(".notice.bad", "The Kubernetes API does not let you do this")
+
+	// It is given back by those who may, once they say so again; a claim of that name that was made later is not.
+	other.visit("/claims/" + s.namespace + "/" + claim.Name)
+	other.sees(".badge", "Running")
+	assert.False(t, ask[bool](other, `document.querySelector("#give-back") !== null`))
+	const send = `fetch(%q, {method: "POST", headers: {"Content-Type": "application/x-www-form-urlencoded"}, body: "uid=%s&csrf=" + document.querySelector("[name=csrf]").value}).then(r => r.status)`
+	give := "/console/claims/" + s.namespace + "/" + claim.Name + "/give-back"
+	assert.Equal(t, 403, ask[int](other, fmt.Sprintf(send, give, claim.UID)))
+	b.visit("/claims/" + s.namespace + "/" + claim.Name)
+	b.sees("summary", "Give the cluster back")
+	assert.Equal(t, 409, ask[int](b, fmt.Sprintf(send, give, "of-another-claim")))
+	assert.Equal(t, 400, ask[int](b, fmt.Sprintf(send, give, "")))
+	require.Len(t, s.claims(), 1)
+	ask[any](b, `document.querySelector("#give-back summary").click(); null`)
+	b.looksFine("claim-give-back")
+	b.press("Give back " + claim.Name + " and delete its cluster")
+	b.sees("h1", "Pools")
+	require.Empty(t, s.claims())
 
 	// A token for the service alone gets a sentence, and is good for the rest.
 	narrow := s.tokenOf("dev", "agent-service")
