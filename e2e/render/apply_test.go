@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/muster-io/muster/e2e/environment"
+	"github.com/muster-io/muster/e2e/environment/environmenttest"
 	"github.com/muster-io/muster/e2e/render"
 )
 
@@ -35,11 +35,7 @@ func TestAnAPIServerTakesIt(t *testing.T) {
 		}
 		t.Run(dir, func(t *testing.T) {
 			t.Parallel()
-			plane, err := environment.StartControlPlane(t.Context(), filepath.Join(t.TempDir(), "plane"), "--unsafe-no-fsync")
-			require.NoError(t, err)
-			t.Cleanup(plane.Close)
-			config, err := environment.Read(plane.Kubeconfig())
-			require.NoError(t, err)
+			_, config := environmenttest.ControlPlane(t)
 
 			var objects []*unstructured.Unstructured
 			if strings.Count(dir, "/") == 3 { // an operator alone
@@ -88,14 +84,7 @@ func TestAllOperatorsInstallIntoOneForeignNamespace(t *testing.T) {
 			assert.NotContains(t, text, "muster-"+operator, "%s %s names the operator's own namespace", object.GetKind(), object.GetName())
 		}
 	}
-	if testing.Short() {
-		t.Skip("needs a control plane")
-	}
-	plane, err := environment.StartControlPlane(t.Context(), filepath.Join(t.TempDir(), "plane"), "--unsafe-no-fsync")
-	require.NoError(t, err)
-	t.Cleanup(plane.Close)
-	config, err := environment.Read(plane.Kubeconfig())
-	require.NoError(t, err)
+	_, config := environmenttest.ControlPlane(t)
 	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "platform"}}}
 	objects = append(append(monitoringKinds(), namespace), objects...)
 	require.NoError(t, render.Apply(t.Context(), config, objects))

@@ -4,7 +4,6 @@
 package render_test
 
 import (
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -16,21 +15,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/muster-io/muster/e2e/environment"
+	"github.com/muster-io/muster/e2e/environment/environmenttest"
 	"github.com/muster-io/muster/e2e/render"
 )
 
 // Users with the roles view, edit and admin in a namespace may do with the kinds of all operators what these roles promise, scales included. Operators that share
 // a namespace of another name have their rights there.
 func TestRolesOfUsersAndOperatorsHold(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a control plane")
-	}
-	plane, err := environment.StartControlPlane(t.Context(), filepath.Join(t.TempDir(), "plane"), "--unsafe-no-fsync")
-	require.NoError(t, err)
-	t.Cleanup(plane.Close)
-	config, err := environment.Read(plane.Kubeconfig())
-	require.NoError(t, err)
+	_, config := environmenttest.ControlPlane(t)
 	clients, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
 	for _, name := range []string{"platform", "team"} {

@@ -6,7 +6,6 @@ package uninstall_test
 
 import (
 	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/muster-io/muster/e2e/checkout"
 	"github.com/muster-io/muster/e2e/environment"
+	"github.com/muster-io/muster/e2e/environment/environmenttest"
 	"github.com/muster-io/muster/e2e/render"
 )
 
@@ -30,14 +30,7 @@ type cluster struct {
 
 func start(t *testing.T) cluster {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a control plane")
-	}
-	plane, err := environment.StartControlPlane(t.Context(), filepath.Join(t.TempDir(), "plane"), "--unsafe-no-fsync")
-	require.NoError(t, err)
-	t.Cleanup(plane.Close)
-	config, err := environment.Read(plane.Kubeconfig())
-	require.NoError(t, err)
+	plane, config := environmenttest.ControlPlane(t)
 	for _, dir := range []string{"deploy/crds/ipam-operator", "deploy/crds/hosts", "deploy/overlays/production/ipam-operator"} {
 		objects, err := render.Directory(dir)
 		require.NoError(t, err)
