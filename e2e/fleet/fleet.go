@@ -108,6 +108,28 @@ func find(initrd []byte) (Image, error) {
 }
 
 func parse(ignition []byte) (Image, error) {
+	files, err := filesOf(ignition)
+	if err != nil {
+		return Image{}, err
+	}
+	image := Image{Token: string(files["/etc/muster/token"])}
+	for line := range strings.Lines(string(files["/etc/muster/agent.env"])) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		switch name {
+		case "AGENT_URL":
+			image.URL = value
+		case "AGENT_INFRA_ENV_ID":
+			image.InfraEnv = value
+		}
+	}
+	if image.URL == "" || image.InfraEnv == "" || image.Token == "" {
+		return Image{}, errors.New("the ignition does not say where the service is, and who may come to it")
+	}
+	return image, nil
+}
+
+// filesOf are the files that ignition writes, by path.
+func filesOf(ignition []byte) (map[string][]byte, error) {
 	var config struct {
 		Storage struct {
 			Files []struct {
@@ -119,33 +141,17 @@ func parse(ignition []byte) (Image, error) {
 		} `json:"storage"`
 	}
 	if err := json.NewDecoder(bytes.NewReader(ignition)).Decode(&config); err != nil {
-		return Image{}, fmt.Errorf("reading the ignition: %w", err)
+		return nil, fmt.Errorf("reading the ignition: %w", err)
 	}
-	var image Image
+	files := map[string][]byte{}
 	for _, file := range config.Storage.Files {
 		content, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(file.Contents.Source, "data:;base64,"))
 		if err != nil {
-			return Image{}, fmt.Errorf("reading %s of the ignition: %w", file.Path, err)
+			return nil, fmt.Errorf("reading %s of the ignition: %w", file.Path, err)
 		}
-		switch file.Path {
-		case "/etc/muster/token":
-			image.Token = string(content)
-		case "/etc/muster/agent.env":
-			for line := range strings.Lines(string(content)) {
-				name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-				switch name {
-				case "AGENT_URL":
-					image.URL = value
-				case "AGENT_INFRA_ENV_ID":
-					image.InfraEnv = value
-				}
-			}
-		}
+		files[file.Path] = content
 	}
-	if image.URL == "" || image.InfraEnv == "" || image.Token == "" {
-		return Image{}, errors.New("the ignition does not say where the service is, and who may come to it")
-	}
-	return image, nil
+	return files, nil
 }
 
 // Fleet are machines that run.
@@ -157,8 +163,8 @@ type Fleet struct {
 }
 
 // Boot starts generated machines from an image. Seed tells fleets apart: the same one makes the same machines. They run until Stop, or until this process ends; where
-// the service is reached through a cluster, until ctx ends.
-func Boot(ctx context.Context, image Image, dial Dial, seed string, machines int) (*Fleet, error) {
+// the service is reached through a cluster, until ctx ends. More are further flags of the agent.
+func Boot(ctx context.Context, image Image, dial Dial, seed string, machines int, more ...string) (*Fleet, error) {
 	program, err := checkout.Binary("agent")
 	if err != nil {
 		return nil, err
@@ -182,7 +188,10 @@ func Boot(ctx context.Context, image Image, dial Dial, seed string, machines int
 		return nil, fmt.Errorf("opening a log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.Command(program, "--url="+address, "--infra-env-id="+image.InfraEnv, "--token-file="+token, "--simulate="+strconv.Itoa(machines), "--seed="+seed, "--boot=100ms") //nolint:noctx // Stop ends it
+	flags := []string{
+		"--url=" + address, "--infra-env-id=" + image.InfraEnv, "--token-file=" + token, "--simulate=" + strconv.Itoa(machines), "--seed=" + seed, "--boot=100ms", "--first-boot-dir=" + f.dir,
+	}
+	cmd := exec.Command(program, append(flags, more...)...) //nolint:noctx // Stop ends it
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -197,6 +206,15 @@ func Boot(ctx context.Context, image Image, dial Dial, seed string, machines int
 func (f *Fleet) Log() string {
 	text, _ := os.ReadFile(filepath.Join(f.dir, "agent.log"))
 	return string(text)
+}
+
+// FirstBoot returns the files in the first-boot data that a host was installed with last, by path. It fails while there is none.
+func (f *Fleet) FirstBoot(host string) (map[string][]byte, error) {
+	data, err := os.ReadFile(filepath.Join(f.dir, host+".ign"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the first-boot data: %w", err)
+	}
+	return filesOf(data)
 }
 
 // Stop switches the machines off.

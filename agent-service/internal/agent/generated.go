@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -32,10 +34,14 @@ type Generated struct {
 	Client *http.Client
 	// Connection is how its installed system reports that it is up.
 	Connection *Connection
+	// PowerOn is the name of the moment at which it was switched on: the same machine boots another time under another name.
+	PowerOn string
 	// BootTime is how long a restart takes.
 	BootTime time.Duration
 	// Reside makes its installed system ask for instructions, if it reads ignition.
 	Reside bool
+	// FirstBootDir is where the first-boot data of the last installation is kept, as <host id>.ign; empty for nowhere.
+	FirstBootDir string
 
 	boots     int
 	installed string
@@ -90,7 +96,7 @@ func (g *Generated) HostID() uuid.UUID {
 // Identity implements Machine.
 func (g *Generated) Identity(context.Context) (Identity, error) {
 	id := g.HostID()
-	return Identity{HostID: id, Fingerprint: strings.ReplaceAll(id.String(), "-", ""), BootID: fmt.Sprintf("%s-%d", id, g.boots)}, nil
+	return Identity{HostID: id, Fingerprint: strings.ReplaceAll(id.String(), "-", ""), BootID: fmt.Sprintf("%s-%s%d", id, g.PowerOn, g.boots)}, nil
 }
 
 // Inventory is of a small server with two disks.
@@ -196,6 +202,11 @@ func (nowhere) Close() error { return nil }
 
 // Write implements Machine: the image is downloaded, unpacked and checked, and kept nowhere.
 func (g *Generated) Write(ctx context.Context, job diskimage.Job, progress func(percent int)) error {
+	if g.FirstBootDir != "" {
+		if err := os.WriteFile(filepath.Join(g.FirstBootDir, g.HostID().String()+".ign"), job.FirstBoot, 0o600); err != nil {
+			return fmt.Errorf("keeping the first-boot data: %w", err)
+		}
+	}
 	if g.Reside {
 		g.installed = tokenOf(job.FirstBoot)
 	}

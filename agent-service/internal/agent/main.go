@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -39,6 +40,7 @@ type settings struct {
 	poll, ramp     time.Duration
 	boot           time.Duration
 	trace          string
+	firstBoot      string
 	report, detail string
 }
 
@@ -102,6 +104,7 @@ func parse(arguments []string, out io.Writer, kernel string) (*settings, error) 
 	flags.DurationVar(&s.ramp, "ramp", 0, "time over which generated machines start")
 	flags.DurationVar(&s.boot, "boot", time.Second, "time that a generated machine takes to restart")
 	flags.StringVar(&s.trace, "trace", "", "file to which generated machines write their instructions: JSON lines of host, at and took (ns), steps")
+	flags.StringVar(&s.firstBoot, "first-boot-dir", "", "directory in which generated machines keep the first-boot data that they are installed with: <host id>.ign")
 	if err := flags.Parse(arguments); err != nil {
 		return nil, err
 	}
@@ -242,7 +245,7 @@ func (s *settings) fleet(ctx context.Context, infraEnv uuid.UUID, transport *htt
 		if err != nil {
 			return err
 		}
-		machine := &Generated{Seed: s.seed, Number: n, Client: transport, Connection: connection, BootTime: s.boot, Reside: s.resident}
+		machine := &Generated{Seed: s.seed, Number: n, Client: transport, Connection: connection, PowerOn: rand.Text()[:8] + "-", BootTime: s.boot, Reside: s.resident, FirstBootDir: s.firstBoot}
 		machines.Go(func() {
 			if pause(ctx, s.ramp*time.Duration(n)/time.Duration(s.simulate)) != nil {
 				return
