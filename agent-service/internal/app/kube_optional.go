@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/muster-io/muster/agent-service/internal/controller/baremetalhost"
+	"github.com/muster-io/muster/agent-service/internal/controller/clusterpower"
 	"github.com/muster-io/muster/agent-service/internal/controller/machinepool"
 	"github.com/muster-io/muster/agent-service/internal/controller/nodeaddress"
 	"github.com/muster-io/muster/agent-service/internal/controller/nodes"
@@ -37,7 +38,7 @@ func (k *kube) addOptional(ctx context.Context, mgr ctrl.Manager, joining *nodes
 		return err
 	}
 	for kind, add := range map[schema.GroupVersionKind]func() error{
-		metal3v1.GroupVersion.WithKind("BareMetalHost"): func() error { return addBareMetalHosts(ctx, mgr) },
+		metal3v1.GroupVersion.WithKind("BareMetalHost"): func() error { return addBareMetalHosts(ctx, mgr, joining) },
 		hivev1.GroupVersion.WithKind("MachinePool"):     func() error { return addMachinePools(ctx, mgr, joining) },
 	} {
 		there, err := served(mgr, kind)
@@ -106,8 +107,15 @@ func (k *kube) addNodeAddresses(mgr ctrl.Manager) (absent []schema.GroupVersionK
 	return absent, nil
 }
 
-func addBareMetalHosts(ctx context.Context, mgr ctrl.Manager) error {
+func addBareMetalHosts(ctx context.Context, mgr ctrl.Manager, joining *nodes.Reconciler) error {
 	if err := baremetalhost.Index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	if err := clusterpower.Index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	power := clusterpower.New(clusterpower.Deps{Client: mgr.GetClient(), Nodes: joining, Clock: clock.RealClock{}})
+	if err := power.SetupWithManager(mgr, joining.Changes()); err != nil {
 		return err
 	}
 	return baremetalhost.New(baremetalhost.Deps{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("agent-service")}).SetupWithManager(mgr)

@@ -79,6 +79,10 @@ const (
 	BMHClusterReferenceAnnotation = "bmac.agent-install.openshift.io/cluster-reference"
 )
 
+// BMHHibernatesAnnotation is on a BareMetalHost that was switched off with the cluster of its machine, with <namespace>/<ClusterDeployment>. It is switched on again with it, or when the
+// machine leaves it. A host without the annotation is not switched on: another client switched it off.
+const BMHHibernatesAnnotation = "agent-install.openshift.io/hibernates-with"
+
 // A BareMetalHost with the annotation, whose value is not false, takes the Agent of its machine, and the machine's Node, with it when it is deleted. The finalizer keeps it until then.
 const (
 	BMHRemoveAgentAnnotation = "bmac.agent-install.openshift.io/remove-agent-and-node-on-delete"

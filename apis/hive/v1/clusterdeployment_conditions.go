@@ -163,3 +163,29 @@ const (
 	// ReasonRuntimeFailed: what runs the control plane (processes or pods) refused; the message says how.
 	ReasonRuntimeFailed = "RuntimeFailed"
 )
+
+// Condition types about the machines of a cluster that takes nodes. They are there once it had machines.
+const (
+	// ClusterDeploymentMachinesStopped is True while the machines of a hibernating cluster are off. A control plane is stopped after its machines, and started before them.
+	ClusterDeploymentMachinesStopped = "MachinesStopped"
+	// ClusterDeploymentMachinesPowerManaged is False while machines of the cluster cannot be switched off and on with it; its message names them.
+	ClusterDeploymentMachinesPowerManaged = "MachinesPowerManaged"
+)
+
+// Reasons of ClusterDeploymentMachinesStopped, besides ReasonStartingMachines: machines were stopped, and their nodes are not all Ready again.
+const (
+	// ReasonMachinesStopped: the machines are off. The condition is True.
+	ReasonMachinesStopped = "MachinesStopped"
+	// ReasonStoppingMachines: machines were asked to stop, and not all have.
+	ReasonStoppingMachines = "StoppingMachines"
+	// ReasonMachinesRunning: the machines are not stopped.
+	ReasonMachinesRunning = "MachinesRunning"
+)
+
+// Reasons of ClusterDeploymentMachinesPowerManaged.
+const (
+	// ReasonPowerManaged: the machines are stopped and started with the cluster. The condition is True.
+	ReasonPowerManaged = "PowerManaged"
+	// ReasonMachinesWithoutPowerControl: machines stay as they are when the cluster hibernates or resumes. The message names them.
+	ReasonMachinesWithoutPowerControl = "MachinesWithoutPowerControl"
+)

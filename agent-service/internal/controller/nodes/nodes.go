@@ -64,10 +64,9 @@ type Reconciler struct {
 
 	mu       sync.Mutex
 	watchers map[types.NamespacedName]*watcher
-	// changes are clusters whose Nodes changed.
-	changes chan event.GenericEvent
-	// own are the same, for this controller.
-	own chan event.GenericEvent
+	// readers are notified of clusters whose Nodes changed; own is that of this controller.
+	readers []chan event.GenericEvent
+	own     <-chan event.GenericEvent
 }
 
 // watcher is a running workload.Watcher.
@@ -81,20 +80,27 @@ type watcher struct {
 
 // New returns a Reconciler whose watchers end with ctx.
 func New(ctx context.Context, d Deps) *Reconciler {
-	return &Reconciler{Deps: d, life: ctx, watchers: map[types.NamespacedName]*watcher{}, changes: make(chan event.GenericEvent, changesKept), own: make(chan event.GenericEvent, changesKept)}
+	r := &Reconciler{Deps: d, life: ctx, watchers: map[types.NamespacedName]*watcher{}}
+	r.own = r.Changes()
+	return r
 }
 
 // changesKept is how many changes wait for a reader. More are dropped: a reader looks again by itself.
 const changesKept = 1024
 
-// Changes are ClusterDeployments, by name and namespace, of which a Node became Ready or is not Ready any more.
-func (r *Reconciler) Changes() <-chan event.GenericEvent { return r.changes }
+// Changes are ClusterDeployments, by name and namespace, of which a Node became Ready or is not Ready any more. Each reader has a channel of its own, and asks for it before the
+// controllers start.
+func (r *Reconciler) Changes() <-chan event.GenericEvent {
+	changes := make(chan event.GenericEvent, changesKept)
+	r.readers = append(r.readers, changes)
+	return changes
+}
 
 // changed notifies of a cluster. It does not block.
 func (r *Reconciler) changed(key types.NamespacedName) {
-	for _, readers := range []chan event.GenericEvent{r.changes, r.own} {
+	for _, reader := range r.readers {
 		select {
-		case readers <- event.GenericEvent{Object: &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}}:
+		case reader <- event.GenericEvent{Object: &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}}:
 		default:
 		}
 	}
@@ -115,11 +121,21 @@ func (r *Reconciler) NodeReady(cluster types.NamespacedName, node string) (ready
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodes").
-		For(&hivev1.ClusterDeployment{}, builder.WithPredicates(predicate.GenerationChangedPredicate{}, predicate.NewPredicateFuncs(hasAccess))).
+		For(&hivev1.ClusterDeployment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, stops), predicate.NewPredicateFuncs(hasAccess))).
 		WatchesRawSource(source.Channel(r.own, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(news.Source[ctrl.Request]{Service: r.Service, Concerns: r.concerned}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: news.RateLimiter[ctrl.Request]()}).
 		Complete(conflict.Retried[ctrl.Request](r))
+}
+
+// stops lets through the moment at which a hibernating cluster stops.
+var stops = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return asleep(e.ObjectOld) != asleep(e.ObjectNew) }}
+
+// asleep says that a cluster that hibernates has no machine that runs, or no API: its nodes are of no interest. Until then it is known which of them are gone.
+func asleep(object client.Object) bool {
+	deployment, ok := object.(*hivev1.ClusterDeployment)
+	return ok && deployment.Spec.PowerState == hivev1.PowerStateHibernating &&
+		(hivev1.IsConditionTrue(deployment.Status.Conditions, hivev1.ClusterDeploymentHibernating) || hivev1.IsConditionTrue(deployment.Status.Conditions, hivev1.ClusterDeploymentMachinesStopped))
 }
 
 func hasAccess(object client.Object) bool {
@@ -153,7 +169,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		r.stop(request.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !hasAccess(deployment) || deployment.DeletionTimestamp != nil || deployment.Spec.PowerState == hivev1.PowerStateHibernating {
+	if !hasAccess(deployment) || deployment.DeletionTimestamp != nil || asleep(deployment) {
 		r.stop(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
