@@ -1773,7 +1773,10 @@ type Host struct {
 	NodeLabels string `json:"node_labels,omitempty,omitzero"`
 
 	// NtpSources JSON of its time servers and their states.
-	NtpSources        string           `json:"ntp_sources,omitempty,omitzero"`
+	NtpSources string `json:"ntp_sources,omitempty,omitzero"`
+
+	// Peers What the machine found out about the way to the other hosts of its cluster, by their ids. Hosts in no list answered well. Absent before it has tried.
+	Peers             HostPeers        `json:"peers,omitempty,omitzero"`
 	Progress          HostProgressInfo `json:"progress,omitempty,omitzero"`
 	ProgressStages    []HostStage      `json:"progress_stages,omitempty,omitzero"`
 	RegisteredAt      time.Time        `json:"registered_at,omitempty,omitzero"`
@@ -1822,6 +1825,22 @@ type HostCreateParams struct {
 // HostIgnitionParams defines model for HostIgnitionParams.
 type HostIgnitionParams struct {
 	Config nullable.Nullable[string] `json:"config,omitempty,omitzero"`
+}
+
+// HostPeers What the machine found out about the way to the other hosts of its cluster, by their ids. Hosts in no list answered well. Absent before it has tried.
+type HostPeers struct {
+	// Lossy Those on the way to which packets are lost, with percent.
+	Lossy map[string]int `json:"lossy,omitempty,omitzero"`
+
+	// ShortMtu Those that packets of full size do not reach.
+	ShortMtu []string `json:"short_mtu,omitempty,omitzero"`
+
+	// Slow Those that answer too late for some role, with milliseconds.
+	Slow  map[string]int `json:"slow,omitempty,omitzero"`
+	Tried bool           `json:"tried"`
+
+	// Unreachable Those that did not answer.
+	Unreachable []string `json:"unreachable,omitempty,omitzero"`
 }
 
 // HostProgress defines model for HostProgress.
@@ -1880,7 +1899,10 @@ type HostRegistrationResponse struct {
 	NodeLabels string `json:"node_labels,omitempty,omitzero"`
 
 	// NtpSources JSON of its time servers and their states.
-	NtpSources        string           `json:"ntp_sources,omitempty,omitzero"`
+	NtpSources string `json:"ntp_sources,omitempty,omitzero"`
+
+	// Peers What the machine found out about the way to the other hosts of its cluster, by their ids. Hosts in no list answered well. Absent before it has tried.
+	Peers             HostPeers        `json:"peers,omitempty,omitzero"`
 	Progress          HostProgressInfo `json:"progress,omitempty,omitzero"`
 	ProgressStages    []HostStage      `json:"progress_stages,omitempty,omitzero"`
 	RegisteredAt      time.Time        `json:"registered_at,omitempty,omitzero"`
@@ -2507,8 +2529,11 @@ type ListAllHostsParams struct {
 	ClusterID  *openapi_types.UUID `form:"cluster_id,omitempty" json:"cluster_id,omitempty"`
 
 	// Unbound Only those that are bound to no cluster.
-	Unbound *bool                   `form:"unbound,omitempty" json:"unbound,omitempty"`
-	Role    *ListAllHostsParamsRole `form:"role,omitempty" json:"role,omitempty"`
+	Unbound *bool `form:"unbound,omitempty" json:"unbound,omitempty"`
+
+	// Search Only those whose name, id, serial number, MAC address or IP address contains this, whatever the case.
+	Search *string                 `form:"search,omitempty" json:"search,omitempty"`
+	Role   *ListAllHostsParamsRole `form:"role,omitempty" json:"role,omitempty"`
 
 	// Status Only those in one of these states.
 	Status        *[]HostStatus `form:"status,omitempty" json:"status,omitempty"`
@@ -4806,6 +4831,19 @@ func (siw *ServerInterfaceWrapper) ListAllHosts(w http.ResponseWriter, r *http.R
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "unbound"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "unbound", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "search" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "search", r.URL.Query(), &params.Search, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "search"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "search", Err: err})
 		}
 		return
 	}

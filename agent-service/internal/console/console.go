@@ -114,6 +114,8 @@ func screens() map[string]func(*visit) error {
 		"GET /clusters/{id}/credentials/{file}": downloadCredentials,
 		"GET /clusters/{id}/logs":               downloadLogs,
 
+		"GET /addresses":                            listAddresses,
+		"GET /addresses/{namespace}/{name}":         showAddresses,
 		"GET /pools":                                listPools,
 		"POST /pools/{namespace}/{name}/claim":      createClaim,
 		"GET /claims/{namespace}/{name}":            showClaim,

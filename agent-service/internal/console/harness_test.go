@@ -302,6 +302,22 @@ func (b *tab) looksFine(name string) {
 		assert.Empty(b, ask[[]string](b, `axe.run().then(r => r.violations.filter(v => v.impact === "serious" || v.impact === "critical")
 			.map(v => v.id + ": " + v.nodes.map(n => n.html + " " + n.failureSummary).join("; ")))`), "axe on %s, %s", name, scheme)
 	}
+	b.fitsPhone(name)
+}
+
+// fitsPhone shows the screen as a phone does, where nothing may be wider than it.
+func (b *tab) fitsPhone(name string) {
+	b.Helper()
+	b.run(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 375, Height: 812, DeviceScaleFactor: 1, Mobile: true})
+		return err
+	}))
+	b.picture(name + "-phone")
+	assert.Empty(b, ask[[]string](b, `document.documentElement.scrollWidth <= 375 ? [] : Array.from(document.querySelectorAll("body *")).filter(e => e.getBoundingClientRect().right > 375 && !e.parentElement.closest(".scroll")).map(e => e.outerHTML.slice(0, 120))`), "wider than a phone: %s", name)
+	b.run(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.ClearDeviceMetricsOverride, cdp.Empty{})
+		return err
+	}))
 }
 
 // picture keeps what a person sees as an artefact of the test.

@@ -117,11 +117,13 @@ func newMachine(h api.Host, envs, clusters names) machine {
 type machineFilter struct {
 	group             string
 	infraEnv, cluster *uuid.UUID
-	page              int
+	// search is a part of what a machine is known by.
+	search string
+	page   int
 }
 
 func readFilter(q url.Values) machineFilter {
-	f := machineFilter{group: q.Get("state")}
+	f := machineFilter{group: q.Get("state"), search: strings.TrimSpace(q.Get("search"))}
 	if id, err := uuid.Parse(q.Get("infra_env")); err == nil {
 		f.infraEnv = &id
 	}
@@ -134,6 +136,14 @@ func readFilter(q url.Values) machineFilter {
 
 // URL is the address of the list with this filter.
 func (f machineFilter) URL() string {
+	q := f.query()
+	if len(q) == 0 {
+		return Base + "/machines"
+	}
+	return Base + "/machines?" + q.Encode()
+}
+
+func (f machineFilter) query() url.Values {
 	q := url.Values{}
 	if f.group != "" {
 		q.Set("state", f.group)
@@ -147,10 +157,19 @@ func (f machineFilter) URL() string {
 	if f.page > 0 {
 		q.Set("page", strconv.Itoa(f.page+1))
 	}
-	if len(q) == 0 {
-		return Base + "/machines"
+	if f.search != "" {
+		q.Set("search", f.search)
 	}
-	return Base + "/machines?" + q.Encode()
+	return q
+}
+
+// Search is what is searched for.
+func (f machineFilter) Search() string { return f.search }
+
+// Beside are the parts of the filter that a search keeps.
+func (f machineFilter) Beside() url.Values {
+	f.search, f.page = "", 0
+	return f.query()
 }
 
 func (f machineFilter) of(group string) machineFilter {
@@ -160,6 +179,9 @@ func (f machineFilter) of(group string) machineFilter {
 
 func (f machineFilter) params(limit, offset int) *api.ListAllHostsParams {
 	p := &api.ListAllHostsParams{InfraEnvID: f.infraEnv, ClusterID: f.cluster, Limit: new(limit), Offset: new(offset), WithInventory: new(limit > 1)}
+	if f.search != "" {
+		p.Search = new(f.search)
+	}
 	if at := slices.IndexFunc(groups, func(g group) bool { return g.ID == f.group }); at >= 0 {
 		p.Status = new(groups[at].States)
 	}
@@ -200,6 +222,7 @@ func (v *visit) choices(f machineFilter) ([]choice, error) {
 
 // machineList is the page of all machines.
 type machineList struct {
+	Filter    machineFilter
 	Choices   []choice
 	Narrowed  []choice
 	Machines  []machine
@@ -225,7 +248,7 @@ func listMachines(v *visit) error {
 	if err != nil {
 		return err
 	}
-	body := machineList{Clusters: allClusters, InfraEnvs: len(allEnvs)}
+	body := machineList{Filter: f, Clusters: allClusters, InfraEnvs: len(allEnvs)}
 	if body.Choices, err = v.choices(f); err != nil {
 		return err
 	}
@@ -271,6 +294,11 @@ func (f machineFilter) narrowed(envs, clusters names) []choice {
 		without.cluster = nil
 		list = append(list, choice{Label: t("machines.of_cluster", clusters.link(*f.cluster).Name), URL: without.URL()})
 	}
+	if f.search != "" {
+		without := f.of(f.group)
+		without.search = ""
+		list = append(list, choice{Label: t("machines.of_search", f.search), URL: without.URL()})
+	}
 	return list
 }
 
@@ -282,7 +310,9 @@ type machinePage struct {
 	Events          []api.Event
 	Clusters        []api.Cluster
 	Install         string
-	MayApprove      bool
+	// Reach is nil where there is no way to draw.
+	Reach      *peersPicture
+	MayApprove bool
 }
 
 // validation is the answer of one check.
@@ -322,6 +352,9 @@ func showMachine(v *visit) error {
 	body.Stages = stages(&h)
 	body.Install = installDisk(&body.machine)
 	body.MayApprove = v.mayApprove([]machine{body.machine})
+	if body.Reach, err = v.peersOf(&body.machine, envs, clusters); err != nil {
+		return err
+	}
 	body.Events, err = v.events(&api.ListEventsParams{HostID: &host, InfraEnvID: &infraEnv}, &h)
 	if err != nil {
 		return err

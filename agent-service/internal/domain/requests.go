@@ -71,6 +71,8 @@ type HostFilter struct {
 	Roles      []string
 	States     []lifecycle.State
 	Unbound    bool
+	// Search is a part of a name, id, serial number, MAC address or address, whatever the case.
+	Search string
 	Page
 }
 

@@ -3,6 +3,8 @@
 
 package domain
 
+import "github.com/muster-io/muster/agent-service/internal/validate"
+
 // Stake is what a principal has to do with a host: its InfraEnv is theirs, the cluster that it is in, both, or neither.
 type Stake struct {
 	Owns bool
@@ -25,6 +27,7 @@ func (s Stake) Shown(h Host) *Host {
 	if !s.Settles(&h) {
 		h.HostSettings = HostSettings{Approved: h.Approved, Role: h.Role, RequestedHostname: h.FreeHostname}
 		h.StateInfo, h.Validations, h.Progress.Info = "The host is in a cluster of another user", nil, ""
+		h.Checks = validate.Checks{}
 	}
 	return &h
 }

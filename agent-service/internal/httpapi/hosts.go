@@ -39,7 +39,7 @@ func (s *hosts) ListHosts(ctx context.Context, r api.ListHostsRequestObject) (ap
 // ListAllHosts implements api.StrictServerInterface.
 func (s *hosts) ListAllHosts(ctx context.Context, r api.ListAllHostsRequestObject) (api.ListAllHostsResponseObject, error) {
 	p := r.Params
-	filter := domain.HostFilter{InfraEnvID: optional(p.InfraEnvID), ClusterID: optional(p.ClusterID), Unbound: given(p.Unbound)}
+	filter := domain.HostFilter{InfraEnvID: optional(p.InfraEnvID), ClusterID: optional(p.ClusterID), Unbound: given(p.Unbound), Search: strings.TrimSpace(given(p.Search))}
 	if p.Role != nil {
 		filter.Roles = []string{string(*p.Role)}
 	}
@@ -280,6 +280,9 @@ func (s *server) host(h *domain.Host) api.Host {
 			CurrentStage: api.HostStage(h.Progress.Stage), ProgressInfo: h.Progress.Info, InstallationPercentage: h.Progress.Percentage,
 			StageStartedAt: h.Progress.StageStartedAt, StageUpdatedAt: h.Progress.StageUpdatedAt,
 		}
+	}
+	if c := h.Checks; c.Connected {
+		shown.Peers = api.HostPeers{Tried: true, Unreachable: c.Unreachable, Slow: c.Slow, Lossy: c.Lossy, ShortMtu: c.ShortMTU}
 	}
 	if h.ClusterID != "" {
 		for _, stage := range lifecycle.StagesOf(h.Role, h.Bootstrap) {

@@ -582,8 +582,25 @@ func ownsLists(t *testing.T, s *store.Store, _ string) {
 		require.NoError(t, tx.PutInfraEnv(ctx, e))
 		h := host(e)
 		h.ClusterID, used = c.ID, h.HostKey
+		h.RequestedHostname, h.FreeHostname, h.Summary.SerialNumber = "Secret_Name", "rack-7", "S1"
 		require.NoError(t, tx.PutHost(ctx, h))
 	})
+	// A host is found by what those who ask may see of it: what it is called in a cluster is the creator's.
+	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r transaction.Reader) error {
+		for text, want := range map[string]map[string]int{
+			"secret_n": {"creator": 1, "w": 0, "": 0}, "RACK-7": {"creator": 1, "w": 1}, "s1": {"creator": 1, "w": 1, "u": 0}, used.HostID[:8]: {"w": 1}, "secret%name": {"creator": 0}, "rack_7": {"w": 0},
+		} {
+			for who, count := range want {
+				hosts, err := r.Hosts(ctx, domain.Scope{Principal: domain.Principal{User: who}}, domain.HostFilter{Search: text})
+				require.NoError(t, err)
+				assert.Equal(t, count, hosts.Total, "%s looks for %s", who, text)
+			}
+		}
+		hosts, err := r.Hosts(ctx, admin, domain.HostFilter{Search: "secret_n"})
+		require.NoError(t, err)
+		assert.Equal(t, 1, hosts.Total)
+		return nil
+	}))
 	require.NoError(t, s.View(t.Context(), func(ctx context.Context, r transaction.Reader) error {
 		for who, want := range map[string]int{"creator": 1, "w": 2, "u": 1, "": 0} {
 			hosts, err := r.Hosts(ctx, domain.Scope{Principal: domain.Principal{User: who}}, domain.HostFilter{})

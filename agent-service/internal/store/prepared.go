@@ -25,7 +25,7 @@ const (
 		"AND infra_env_id IN (SELECT id FROM infra_envs WHERE kube_namespace = ?) ORDER BY infra_env_id"
 	selectInventory = "SELECT body FROM inventories WHERE infra_env_id = ? AND host_id = ?"
 	updateCluster   = "UPDATE clusters SET name = ?, user_name = ?, org_id = ?, kube_namespace = ?, kube_name = ?, status = ?, revision = ?, doc = ? WHERE id = ? AND revision = ?"
-	updateHost      = "UPDATE hosts SET cluster_id = ?, user_name = ?, org_id = ?, state = ?, role = ?, revision = ?, doc = ? WHERE infra_env_id = ? AND host_id = ? AND revision = ?"
+	updateHost      = "UPDATE hosts SET cluster_id = ?, user_name = ?, org_id = ?, state = ?, role = ?, search = ?, name = ?, revision = ?, doc = ? WHERE infra_env_id = ? AND host_id = ? AND revision = ?"
 	// upsertEvent counts an event with its repetition where there is one.
 	upsertEvent = "INSERT INTO events (id, position, fold, name, infra_env_id, host_id, cluster_id, severity, category, message, at, last_at, count, for_infra_env, for_cluster, request_id, props, reported) " +
 		"VALUES (" + eventID + ", " + nextPosition + ", ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?) " +

@@ -277,6 +277,27 @@ func reached(query *bun.SelectQuery, db bun.IDB, scope domain.Scope) *bun.Select
 	})
 }
 
+// found limits a query of hosts to those that are known by a text. The name that is asked for in a cluster is known to those who see the cluster, not to the owner of the host.
+func found(query *bun.SelectQuery, db bun.IDB, scope domain.Scope, text string) *bun.SelectQuery {
+	if text == "" {
+		return query
+	}
+	const like = ` LIKE ? ESCAPE '\'`
+	return query.WhereGroup(" AND ", func(query *bun.SelectQuery) *bun.SelectQuery {
+		query = query.Where("search"+like, containing(text))
+		if scope.Admin {
+			return query.WhereOr("name"+like, containing(text))
+		}
+		clusters := owned(db.NewSelect().Table("clusters").Column("id"), scope)
+		return query.WhereOr("name"+like+" AND (cluster_id IS NULL OR cluster_id IN (?))", containing(text), clusters)
+	})
+}
+
+// containing is a pattern of LIKE for what contains a text, whatever its case.
+func containing(text string) string {
+	return "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(strings.ToLower(text)) + "%"
+}
+
 func paged(query *bun.SelectQuery, page domain.Page) *bun.SelectQuery {
 	return query.Limit(int64(min(cmp.Or(max(page.Limit, 0), defaultPage), largestPage))).Offset(int64(max(page.Offset, 0)))
 }
@@ -328,6 +349,7 @@ func (r reader) Hosts(ctx context.Context, scope domain.Scope, f domain.HostFilt
 	if f.Unbound {
 		query = query.Where("cluster_id IS NULL")
 	}
+	query = found(query, r.db, scope, f.Search)
 	return list(ctx, paged(query.Order("created_at", "infra_env_id", "host_id"), f.Page), &rows, r.host)
 }
 
@@ -370,8 +392,7 @@ func (r reader) Events(ctx context.Context, f domain.EventFilter) (domain.List[d
 	}
 	query = within(within(query, "severity", f.Severities), "category", f.Categories)
 	if f.Message != "" {
-		escaped := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(strings.ToLower(f.Message))
-		query = query.Where(`lower(message) LIKE ? ESCAPE '\'`, "%"+escaped+"%")
+		query = query.Where(`lower(message) LIKE ? ESCAPE '\'`, containing(f.Message))
 	}
 	switch {
 	case f.AfterPosition != nil:

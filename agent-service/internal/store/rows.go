@@ -6,6 +6,8 @@ package store
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -56,9 +58,18 @@ type hostRow struct {
 	Organization string    `bun:"org_id"`
 	State        string    `bun:"state"`
 	Role         string    `bun:"role"`
-	CreatedAt    time.Time `bun:"created_at"`
-	Revision     int64     `bun:"revision"`
-	Doc          string    `bun:"doc"`
+	// Search and Name are what the host is found by, see found.
+	Search    string    `bun:"search"`
+	Name      string    `bun:"name"`
+	CreatedAt time.Time `bun:"created_at"`
+	Revision  int64     `bun:"revision"`
+	Doc       string    `bun:"doc"`
+}
+
+// sought is what a host is found by, in lower case.
+func sought(h *domain.Host) (search, name string) {
+	of := slices.Concat([]string{h.HostID, h.FreeHostname, h.Summary.Hostname, h.Summary.SerialNumber}, h.Summary.MACAddresses, h.Summary.Addresses)
+	return strings.ToLower(strings.Join(of, " ")), strings.ToLower(h.RequestedHostname)
 }
 
 type inventoryRow struct {

@@ -273,12 +273,13 @@ func (t *sqlTx) PutHost(ctx context.Context, h *domain.Host) error {
 	if err != nil {
 		return err
 	}
+	search, name := sought(h)
 	if known > 0 {
 		cluster := sql.NullString{String: h.ClusterID, Valid: h.ClusterID != ""}
-		return t.over(ctx, "host "+h.String(), updateHost, cluster, h.User, h.Organization, string(h.State), h.Role, h.Revision, doc, h.InfraEnvID, h.HostID, known)
+		return t.over(ctx, "host "+h.String(), updateHost, cluster, h.User, h.Organization, string(h.State), h.Role, search, name, h.Revision, doc, h.InfraEnvID, h.HostID, known)
 	}
 	return t.put(ctx, &hostRow{
-		InfraEnvID: h.InfraEnvID, HostID: h.HostID, ClusterID: h.ClusterID, User: h.User, Organization: h.Organization, State: string(h.State), Role: h.Role,
+		InfraEnvID: h.InfraEnvID, HostID: h.HostID, ClusterID: h.ClusterID, User: h.User, Organization: h.Organization, State: string(h.State), Role: h.Role, Search: search, Name: name,
 		CreatedAt: h.CreatedAt.UTC(), Revision: h.Revision, Doc: doc,
 	}, known, "host "+h.String())
 }
