@@ -29,6 +29,7 @@ func Benchmarks() []bench.Benchmark {
 		{Name: "agent.dead_host_10k", Play: deadHost},
 		{Name: "agent.restart_10k", Play: restart},
 		{Name: "agent.iso_200", Play: iso},
+		{Name: "agent.console_10k", Play: console},
 	}
 }
 
