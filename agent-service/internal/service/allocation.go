@@ -97,7 +97,7 @@ type allocation struct {
 func (s *Hosts) allocationOf(ctx context.Context, w *transaction.Work, by domain.Principal, request domain.NewAllocation) (*allocation, error) {
 	a := &allocation{Work: w, by: by, request: request, seen: s.Seen, infraEnvs: map[string]*domain.InfraEnv{}}
 	if request.InfraEnvID != "" {
-		if _, err := ownInfraEnv(ctx, w, by, request.InfraEnvID); err != nil {
+		if _, err := transaction.OwnInfraEnv(ctx, w, by, request.InfraEnvID); err != nil {
 			return nil, err
 		}
 	}

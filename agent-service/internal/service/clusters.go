@@ -69,7 +69,7 @@ func (s *Clusters) GetCluster(ctx context.Context, by domain.Principal, id strin
 
 // ListClusters returns clusters of the principal.
 func (s *Clusters) ListClusters(ctx context.Context, by domain.Principal, filter domain.ClusterFilter) (found domain.List[domain.Cluster], err error) {
-	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
+	err = s.engine.View(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 		found, err = r.Clusters(ctx, domain.Scope{Principal: by}, filter)
 		return err
 	})
@@ -259,7 +259,7 @@ func (s *Clusters) Kubeconfig(ctx context.Context, by domain.Principal, id strin
 
 // ListEvents returns events that the principal may see.
 func (s *Clusters) ListEvents(ctx context.Context, by domain.Principal, filter domain.EventFilter) (found domain.List[domain.Event], err error) {
-	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) error {
+	err = s.engine.View(ctx, func(ctx context.Context, r transaction.Reader) error {
 		if filter.ClusterID == "" && filter.InfraEnvID == "" && !by.Admin {
 			return domain.Refuse(domain.Invalid, "ScopeMissing", "say of which InfraEnv or cluster: infra_env_id or cluster_id")
 		}
@@ -281,4 +281,18 @@ func (s *Clusters) ListEvents(ctx context.Context, by domain.Principal, filter d
 		return err
 	})
 	return found, err
+}
+
+// AllowHosts makes an installed cluster take more hosts under the name that clients of assisted-service know: adding-hosts.
+func (s *Clusters) AllowHosts(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
+	return s.changeCluster(ctx, by, id, func(_ context.Context, w *transaction.Work, c *domain.Cluster, _ []*domain.Host) error {
+		switch c.Status {
+		case lifecycle.ClusterInstalled:
+			w.EnterCluster(c, lifecycle.ClusterAddingHosts, "Cluster is installed and takes hosts")
+		case lifecycle.ClusterAddingHosts:
+		default:
+			return domain.Refuse(domain.Conflict, "ClusterNotInstalled", "cluster %s is %s: only an installed cluster takes more hosts", id, c.Status)
+		}
+		return nil
+	})
 }

@@ -102,7 +102,7 @@ func (s *core) entry(ctx context.Context, key domain.HostKey) (*hostcache.Entry,
 func (s *core) readEntry(ctx context.Context, key domain.HostKey) (*hostcache.Entry, error) {
 	epoch := s.engine.Hosts.Epoch()
 	var h *domain.Host
-	err := s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
+	err := s.engine.View(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 		h, err = r.Host(ctx, key)
 		return err
 	})
@@ -141,46 +141,20 @@ func (s *core) change(ctx context.Context, by domain.Principal, key domain.HostK
 
 // infraEnv reads an InfraEnv of the principal.
 func (s *core) infraEnv(ctx context.Context, by domain.Principal, id string) (e *domain.InfraEnv, err error) {
-	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) error {
-		e, err = ownInfraEnv(ctx, r, by, id)
+	err = s.engine.View(ctx, func(ctx context.Context, r transaction.Reader) error {
+		e, err = transaction.OwnInfraEnv(ctx, r, by, id)
 		return err
 	})
 	return e, err
 }
 
-func ownInfraEnv(ctx context.Context, r transaction.InfraEnvReader, by domain.Principal, id string) (*domain.InfraEnv, error) {
-	e, err := r.InfraEnv(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	if e == nil || !by.Owns(e.Owner) {
-		return nil, domain.RefuseUnknown("InfraEnv", id)
-	}
-	return e, nil
-}
-
 // cluster reads a cluster of the principal.
 func (s *core) cluster(ctx context.Context, by domain.Principal, id string) (c *domain.Cluster, err error) {
-	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) error {
-		c, err = ownCluster(ctx, r, by, id)
+	err = s.engine.View(ctx, func(ctx context.Context, r transaction.Reader) error {
+		c, err = transaction.OwnCluster(ctx, r, by, id)
 		return err
 	})
 	return c, err
-}
-
-func ownCluster(ctx context.Context, r transaction.ClusterReader, by domain.Principal, id string) (*domain.Cluster, error) {
-	c, err := r.Cluster(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	if c == nil || !by.Owns(c.Owner) {
-		return nil, domain.RefuseUnknown("Cluster", id)
-	}
-	return c, nil
-}
-
-func (s *core) view(ctx context.Context, do func(context.Context, transaction.Reader) error) error {
-	return s.noted(s.engine.Store.View(ctx, do))
 }
 
 // knownInfraEnv is an InfraEnv from memory. It is not to be changed.

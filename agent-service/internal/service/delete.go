@@ -34,7 +34,7 @@ func (s *InfraEnvs) DeleteInfraEnv(ctx context.Context, by domain.Principal, id 
 // markInfraEnv begins a deletion.
 func (s *InfraEnvs) markInfraEnv(ctx context.Context, by domain.Principal, id string, force bool) error {
 	return s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
-		e, err := ownInfraEnv(ctx, w, by, id)
+		e, err := transaction.OwnInfraEnv(ctx, w, by, id)
 		if err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func hostsBound(id, hostID string) error {
 func (s *InfraEnvs) endInfraEnv(ctx context.Context, id string, force bool) error {
 	for {
 		var some domain.List[domain.Host]
-		err := s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
+		err := s.engine.View(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 			some, err = r.Hosts(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.HostFilter{InfraEnvID: id, Page: domain.Page{Limit: deleteBatch}})
 			return err
 		})
@@ -170,7 +170,7 @@ func (s *InfraEnvs) unmarkInfraEnv(ctx context.Context, id string) error {
 // endDeletions ends what a process began that is no more.
 func (s *InfraEnvs) endDeletions(ctx context.Context) {
 	var marked domain.List[domain.InfraEnv]
-	err := s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
+	err := s.engine.View(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 		marked, err = r.InfraEnvs(ctx, domain.Scope{Principal: domain.Kubernetes}, domain.InfraEnvFilter{Deleting: true})
 		return err
 	})

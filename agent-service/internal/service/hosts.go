@@ -21,7 +21,7 @@ type Hosts struct{ *core }
 // GetHost returns a host that the principal owns or uses.
 func (s *Hosts) GetHost(ctx context.Context, by domain.Principal, key domain.HostKey) (*domain.Host, error) {
 	var h *domain.Host
-	err := s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
+	err := s.engine.View(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 		if h, err = r.Host(ctx, key); err == nil && h == nil {
 			return domain.RefuseUnknown("Host", key.HostID)
 		}
@@ -47,7 +47,7 @@ func (s *Hosts) GetHost(ctx context.Context, by domain.Principal, key domain.Hos
 
 // ListHosts leaves inventories out; Inventory has them.
 func (s *Hosts) ListHosts(ctx context.Context, by domain.Principal, filter domain.HostFilter) (found domain.List[domain.Host], err error) {
-	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
+	err = s.engine.View(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 		if found, err = r.Hosts(ctx, domain.Scope{Principal: by}, filter); err != nil || by.Admin {
 			return err
 		}
@@ -75,7 +75,7 @@ func (s *Hosts) Inventory(ctx context.Context, by domain.Principal, key domain.H
 		return nil, nil
 	}
 	var inventory []byte
-	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
+	err = s.engine.View(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 		inventory, err = r.Inventory(ctx, key)
 		return err
 	})
@@ -84,7 +84,7 @@ func (s *Hosts) Inventory(ctx context.Context, by domain.Principal, key domain.H
 
 // Inventories are those of hosts that were listed; hosts without one are left out.
 func (s *Hosts) Inventories(ctx context.Context, by domain.Principal, hosts []domain.Host) (inventories map[domain.HostKey][]byte, err error) {
-	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
+	err = s.engine.View(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 		var has []domain.Stake
 		if !by.Admin {
 			if has, err = stakes(ctx, r, by, hosts); err != nil {
@@ -315,3 +315,34 @@ func (s *Hosts) DeleteHost(ctx context.Context, by domain.Principal, key domain.
 
 // HostMinimums are what hosts need, by role.
 func (s *Hosts) HostMinimums() validate.Minimums { return s.Minimums }
+
+// LogsProgress is requested, collecting, completed or timeout.
+func (s *Hosts) LogsProgress(ctx context.Context, key domain.HostKey, state string) error {
+	_, err := s.change(ctx, domain.Machine, key, func(_ context.Context, w *transaction.Work, h *domain.Host) error {
+		h.LogsState, h.LogsAt = state, w.Now
+		return nil
+	})
+	return err
+}
+
+// ResetValidation makes the agent try again what it had found out: Invalid for validations that follow from what is known.
+func (s *Hosts) ResetValidation(ctx context.Context, by domain.Principal, key domain.HostKey, id string) (*domain.Host, error) {
+	h, err := s.change(ctx, by, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
+		if err := w.Settles(ctx, by, h); err != nil {
+			return err
+		}
+		switch id {
+		case validate.DiskSpeed:
+			h.Checks.DiskSpeed = validate.Unknown
+		case validate.ContainerImages:
+			h.Checks.Registry, h.Checks.RegistryDetail, h.Images, h.ImagesDetail = validate.Unknown, "", validate.Unknown, ""
+		default:
+			return domain.Refuse(domain.Invalid, "ValidationNotResettable", "validation %q is computed from the inventory and cannot be reset; sufficient-installation-disk-speed and container-images-available can", domain.Truncate(id, 64))
+		}
+		return w.Refresh(ctx, h)
+	})
+	if e := s.engine.Hosts.Get(key); err == nil && e != nil {
+		e.AskAgain()
+	}
+	return h, err
+}

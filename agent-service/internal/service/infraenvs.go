@@ -86,7 +86,7 @@ func (s *InfraEnvs) GetInfraEnv(ctx context.Context, by domain.Principal, id str
 
 // ListInfraEnvs returns InfraEnvs of the principal.
 func (s *InfraEnvs) ListInfraEnvs(ctx context.Context, by domain.Principal, filter domain.InfraEnvFilter) (found domain.List[domain.InfraEnv], err error) {
-	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
+	err = s.engine.View(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 		found, err = r.InfraEnvs(ctx, domain.Scope{Principal: by}, filter)
 		return err
 	})
@@ -98,7 +98,7 @@ func (s *InfraEnvs) ListInfraEnvs(ctx context.Context, by domain.Principal, filt
 func (s *InfraEnvs) UpdateInfraEnv(ctx context.Context, by domain.Principal, id string, change func(*domain.InfraEnvSettings) error) (*domain.InfraEnv, error) {
 	var e *domain.InfraEnv
 	err := s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) (err error) {
-		if e, err = ownInfraEnv(ctx, w, by, id); err != nil {
+		if e, err = transaction.OwnInfraEnv(ctx, w, by, id); err != nil {
 			return err
 		}
 		before := e.InfraEnvSettings
@@ -164,7 +164,7 @@ func (s *InfraEnvs) RevokeHostTokens(ctx context.Context, by domain.Principal, i
 func (s *InfraEnvs) revoke(ctx context.Context, by domain.Principal, id, event, message string, change func(e *domain.InfraEnv, now time.Time)) (*domain.InfraEnv, error) {
 	var e *domain.InfraEnv
 	err := s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) (err error) {
-		if e, err = ownInfraEnv(ctx, w, by, id); err != nil {
+		if e, err = transaction.OwnInfraEnv(ctx, w, by, id); err != nil {
 			return err
 		}
 		change(e, w.Now)

@@ -20,7 +20,7 @@ func (s *Machines) FirstBoot(ctx context.Context, key domain.HostKey) ([]byte, s
 	var c *domain.Cluster
 	values := firstboot.Values{Trusted: s.Authorities}
 	var stated firstboot.Network
-	err := s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
+	err := s.engine.View(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 		if h, err = r.Host(ctx, key); err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func (s *Machines) networkConfig(ctx context.Context, h *domain.Host, c *domain.
 	if err != nil || len(e.StaticNetworkConfig) == 0 && len(h.Addressing.Pools) == 0 {
 		return "", err
 	}
-	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) error {
+	err = s.engine.View(ctx, func(ctx context.Context, r transaction.Reader) error {
 		stated, err := networkOf(ctx, r, e, h, image)
 		config = stated.Config
 		return err

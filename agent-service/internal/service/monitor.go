@@ -97,7 +97,7 @@ func (s *Service) readChanged(ctx context.Context) {
 		some := keys[:min(len(keys), readBatch)]
 		epoch := s.engine.Hosts.Epoch()
 		var found []domain.Host
-		err := s.view(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
+		err := s.engine.View(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
 			found, err = r.HostsByKey(ctx, some)
 			return err
 		})

@@ -46,7 +46,7 @@ func (s *Hosts) MayActAs(ctx context.Context, by domain.Principal, key domain.Ho
 	if by.Admin {
 		return nil
 	}
-	return s.view(ctx, func(ctx context.Context, r transaction.Reader) error {
+	return s.engine.View(ctx, func(ctx context.Context, r transaction.Reader) error {
 		h, err := r.Host(ctx, key)
 		if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
+	"github.com/muster-io/muster/agent-service/internal/clusterfiles"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/feed"
 	"github.com/muster-io/muster/agent-service/internal/hostcache"
@@ -73,7 +74,7 @@ type Service struct {
 	InfraEnvs
 	Hosts
 	Clusters
-	Files
+	clusterfiles.Files
 	Machines
 
 	// loading keeps the store from being loaded twice at a time.
@@ -105,7 +106,7 @@ func New(store transaction.Store, o Options) *Service {
 		o.Log = zap.NewNop()
 	}
 	c := &core{Options: o, stopping: make(chan struct{})}
-	s := &Service{core: c, InfraEnvs: InfraEnvs{c}, Hosts: Hosts{c}, Clusters: Clusters{c}, Files: Files{c}, Machines: Machines{c}}
+	s := &Service{core: c, InfraEnvs: InfraEnvs{c}, Hosts: Hosts{c}, Clusters: Clusters{c}, Machines: Machines{c}}
 	now := func() time.Time { return s.Now() }
 	clock := hostcache.NewUpClock(o.Now())
 	s.disconnected.Store(store.Shared())
@@ -114,6 +115,7 @@ func New(store transaction.Store, o Options) *Service {
 		InfraEnvs: hostcache.NewRecent[domain.InfraEnv](&s.disconnected), Clusters: hostcache.NewRecent[domain.Cluster](&s.disconnected),
 		PollInterval: s.PollInterval, Rules: s.rules, Now: now, Noted: s.noted,
 	}
+	s.Files = clusterfiles.New(s.engine)
 	return s
 }
 

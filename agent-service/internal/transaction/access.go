@@ -37,3 +37,27 @@ func (w *Work) Settles(ctx context.Context, by domain.Principal, h *domain.Host)
 	}
 	return domain.Refuse(domain.Conflict, "HostUsedByAnother", "host %s is in a cluster of another user, who alone says how it is used: unbind it first", h.HostID)
 }
+
+// OwnInfraEnv reads an InfraEnv of the principal; NotFound for those of others.
+func OwnInfraEnv(ctx context.Context, r InfraEnvReader, by domain.Principal, id string) (*domain.InfraEnv, error) {
+	e, err := r.InfraEnv(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if e == nil || !by.Owns(e.Owner) {
+		return nil, domain.RefuseUnknown("InfraEnv", id)
+	}
+	return e, nil
+}
+
+// OwnCluster reads a cluster of the principal; NotFound for those of others.
+func OwnCluster(ctx context.Context, r ClusterReader, by domain.Principal, id string) (*domain.Cluster, error) {
+	c, err := r.Cluster(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if c == nil || !by.Owns(c.Owner) {
+		return nil, domain.RefuseUnknown("Cluster", id)
+	}
+	return c, nil
+}

@@ -37,6 +37,11 @@ type Engine struct {
 	queues clusterqueue.Queues
 }
 
+// View runs a transaction that only reads.
+func (e *Engine) View(ctx context.Context, do func(context.Context, Reader) error) error {
+	return e.Noted(e.Store.View(ctx, do))
+}
+
 // ErrOutdated makes Update run the transaction again: another one changed what it had read without a lock.
 var ErrOutdated = errors.New("another transaction changed what was read")
 

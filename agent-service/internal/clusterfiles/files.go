@@ -1,7 +1,8 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package service
+// Package clusterfiles keeps files with clusters: manifests, overrides of the install configuration, settings of user interfaces, logs.
+package clusterfiles
 
 import (
 	"cmp"
@@ -15,7 +16,6 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/transaction"
-	"github.com/muster-io/muster/agent-service/internal/validate"
 )
 
 // Bounds of what is kept with a cluster.
@@ -35,18 +35,21 @@ const (
 	logsController = "logs/controller"
 )
 
-// Files is what is kept with a cluster: manifests, the install configuration, the settings of user interfaces, logs.
-type Files struct{ *core }
+// Files are those of all clusters. Its methods are safe for concurrent use; NotFound for clusters of others.
+type Files struct{ engine *transaction.Engine }
+
+// New returns the files that transactions of the engine read and write.
+func New(engine *transaction.Engine) Files { return Files{engine} }
 
 // ListManifests are the files of manifests/ and openshift/. The host that brings up the control plane gets them with its first-boot data.
-func (s *Files) ListManifests(ctx context.Context, by domain.Principal, clusterID string) ([]domain.FileInfo, error) {
+func (s Files) ListManifests(ctx context.Context, by domain.Principal, clusterID string) ([]domain.FileInfo, error) {
 	files, err := s.files(ctx, by, clusterID)
 	return slices.DeleteFunc(files, func(f domain.FileInfo) bool { return !domain.IsManifest(f.Name) }), err
 }
 
-func (s *Files) files(ctx context.Context, by domain.Principal, clusterID string) (files []domain.FileInfo, err error) {
-	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) error {
-		if _, err := ownCluster(ctx, r, by, clusterID); err != nil {
+func (s Files) files(ctx context.Context, by domain.Principal, clusterID string) (files []domain.FileInfo, err error) {
+	err = s.engine.View(ctx, func(ctx context.Context, r transaction.Reader) error {
+		if _, err := transaction.OwnCluster(ctx, r, by, clusterID); err != nil {
 			return err
 		}
 		files, err = r.Files(ctx, clusterID)
@@ -56,9 +59,9 @@ func (s *Files) files(ctx context.Context, by domain.Principal, clusterID string
 }
 
 // file is the content of one, nil without one.
-func (s *Files) file(ctx context.Context, by domain.Principal, clusterID, name string) (content []byte, err error) {
-	err = s.view(ctx, func(ctx context.Context, r transaction.Reader) error {
-		if _, err := ownCluster(ctx, r, by, clusterID); err != nil {
+func (s Files) file(ctx context.Context, by domain.Principal, clusterID, name string) (content []byte, err error) {
+	err = s.engine.View(ctx, func(ctx context.Context, r transaction.Reader) error {
+		if _, err := transaction.OwnCluster(ctx, r, by, clusterID); err != nil {
 			return err
 		}
 		content, err = r.File(ctx, clusterID, name)
@@ -68,7 +71,7 @@ func (s *Files) file(ctx context.Context, by domain.Principal, clusterID, name s
 }
 
 // Manifest returns the content of a manifest.
-func (s *Files) Manifest(ctx context.Context, by domain.Principal, clusterID, name string) ([]byte, error) {
+func (s Files) Manifest(ctx context.Context, by domain.Principal, clusterID, name string) ([]byte, error) {
 	content, err := s.file(ctx, by, clusterID, name)
 	if err == nil && (content == nil || !domain.IsManifest(name)) {
 		return nil, domain.RefuseUnknown("Manifest", domain.Truncate(name, 256))
@@ -77,7 +80,7 @@ func (s *Files) Manifest(ctx context.Context, by domain.Principal, clusterID, na
 }
 
 // CreateManifest writes over one that is there.
-func (s *Files) CreateManifest(ctx context.Context, by domain.Principal, clusterID, name string, content []byte) error {
+func (s Files) CreateManifest(ctx context.Context, by domain.Principal, clusterID, name string, content []byte) error {
 	return s.changeManifests(ctx, by, clusterID, func(ctx context.Context, w *transaction.Work, there []domain.FileInfo) error {
 		manifests, size := 1, int64(len(content))
 		for _, f := range there {
@@ -94,7 +97,7 @@ func (s *Files) CreateManifest(ctx context.Context, by domain.Principal, cluster
 }
 
 // UpdateManifest renames a manifest, and gives it a content unless that is nil.
-func (s *Files) UpdateManifest(ctx context.Context, by domain.Principal, clusterID, name, newName string, content []byte) error {
+func (s Files) UpdateManifest(ctx context.Context, by domain.Principal, clusterID, name, newName string, content []byte) error {
 	return s.changeManifests(ctx, by, clusterID, func(ctx context.Context, w *transaction.Work, there []domain.FileInfo) error {
 		has := func(name string) bool {
 			return slices.ContainsFunc(there, func(f domain.FileInfo) bool { return f.Name == name })
@@ -121,7 +124,7 @@ func (s *Files) UpdateManifest(ctx context.Context, by domain.Principal, cluster
 }
 
 // DeleteManifest deletes a manifest. NotFound for an unknown one.
-func (s *Files) DeleteManifest(ctx context.Context, by domain.Principal, clusterID, name string) error {
+func (s Files) DeleteManifest(ctx context.Context, by domain.Principal, clusterID, name string) error {
 	return s.changeManifests(ctx, by, clusterID, func(ctx context.Context, w *transaction.Work, there []domain.FileInfo) error {
 		if !domain.IsManifest(name) || !slices.ContainsFunc(there, func(f domain.FileInfo) bool { return f.Name == name }) {
 			return domain.RefuseUnknown("Manifest", domain.Truncate(name, 256))
@@ -130,7 +133,7 @@ func (s *Files) DeleteManifest(ctx context.Context, by domain.Principal, cluster
 	})
 }
 
-func (s *Files) changeManifests(ctx context.Context, by domain.Principal, clusterID string, do func(ctx context.Context, w *transaction.Work, there []domain.FileInfo) error) error {
+func (s Files) changeManifests(ctx context.Context, by domain.Principal, clusterID string, do func(ctx context.Context, w *transaction.Work, there []domain.FileInfo) error) error {
 	return s.changeFiles(ctx, by, clusterID, func(ctx context.Context, w *transaction.Work) error {
 		there, err := w.Files(ctx, clusterID)
 		if err != nil {
@@ -141,7 +144,7 @@ func (s *Files) changeManifests(ctx context.Context, by domain.Principal, cluste
 }
 
 // changeFiles runs a transaction about what an installation is made from.
-func (s *Files) changeFiles(ctx context.Context, by domain.Principal, clusterID string, do func(ctx context.Context, w *transaction.Work) error) error {
+func (s Files) changeFiles(ctx context.Context, by domain.Principal, clusterID string, do func(ctx context.Context, w *transaction.Work) error) error {
 	return s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
 		c, err := w.OwnCluster(ctx, by, clusterID)
 		if err != nil {
@@ -155,12 +158,16 @@ func (s *Files) changeFiles(ctx context.Context, by domain.Principal, clusterID 
 }
 
 // InstallConfig is the cluster as installers describe it, in YAML, with the overrides and without the pull secret.
-func (s *Files) InstallConfig(ctx context.Context, by domain.Principal, clusterID string) ([]byte, error) {
-	c, err := s.cluster(ctx, by, clusterID)
-	if err != nil {
-		return nil, err
-	}
-	overrides, err := s.file(ctx, by, clusterID, overridesFile)
+func (s Files) InstallConfig(ctx context.Context, by domain.Principal, clusterID string) ([]byte, error) {
+	var c *domain.Cluster
+	var overrides []byte
+	err := s.engine.View(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
+		if c, err = transaction.OwnCluster(ctx, r, by, clusterID); err != nil {
+			return err
+		}
+		overrides, err = r.File(ctx, clusterID, overridesFile)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +179,7 @@ func (s *Files) InstallConfig(ctx context.Context, by domain.Principal, clusterI
 }
 
 // OverrideInstallConfig keeps a JSON object that is laid over it; an empty one is none.
-func (s *Files) OverrideInstallConfig(ctx context.Context, by domain.Principal, clusterID, overrides string) error {
+func (s Files) OverrideInstallConfig(ctx context.Context, by domain.Principal, clusterID, overrides string) error {
 	var patch map[string]any
 	if len(overrides) > maxText || json.Unmarshal([]byte(cmp.Or(overrides, "{}")), &patch) != nil || patch == nil {
 		return domain.Refuse(domain.Invalid, "InstallConfigInvalid", "the overrides are no JSON object of at most %d bytes", maxText)
@@ -189,13 +196,13 @@ func (s *Files) OverrideInstallConfig(ctx context.Context, by domain.Principal, 
 }
 
 // SettingsOfUI is a text that user interfaces keep with a cluster.
-func (s *Files) SettingsOfUI(ctx context.Context, by domain.Principal, clusterID string) (string, error) {
+func (s Files) SettingsOfUI(ctx context.Context, by domain.Principal, clusterID string) (string, error) {
 	content, err := s.file(ctx, by, clusterID, settingsOfUI)
 	return string(content), err
 }
 
 // SetSettingsOfUI keeps a text of a user interface with a cluster.
-func (s *Files) SetSettingsOfUI(ctx context.Context, by domain.Principal, clusterID, settings string) error {
+func (s Files) SetSettingsOfUI(ctx context.Context, by domain.Principal, clusterID, settings string) error {
 	if len(settings) > maxText {
 		return domain.Refuse(domain.Invalid, "SettingsTooLarge", "the settings have at most %d bytes", maxText)
 	}
@@ -208,7 +215,7 @@ func (s *Files) SetSettingsOfUI(ctx context.Context, by domain.Principal, cluste
 }
 
 // KeepLogs keeps an archive of a host that is bound to the cluster, of itself or of the cluster's controller; NotFound from others.
-func (s *Files) KeepLogs(ctx context.Context, clusterID string, from domain.HostKey, controller bool, archive []byte) error {
+func (s Files) KeepLogs(ctx context.Context, clusterID string, from domain.HostKey, controller bool, archive []byte) error {
 	return s.engine.Update(ctx, func(ctx context.Context, w *transaction.Work) error {
 		h, err := w.TrackHost(ctx, from)
 		if err != nil {
@@ -231,62 +238,17 @@ func (s *Files) KeepLogs(ctx context.Context, clusterID string, from domain.Host
 	}, clusterID)
 }
 
-// LogsProgress is requested, collecting, completed or timeout.
-func (s *Files) LogsProgress(ctx context.Context, key domain.HostKey, state string) error {
-	_, err := s.change(ctx, domain.Machine, key, func(_ context.Context, w *transaction.Work, h *domain.Host) error {
-		h.LogsState, h.LogsAt = state, w.Now
-		return nil
-	})
-	return err
-}
-
 // ListLogs are logs/<host id> and logs/controller.
-func (s *Files) ListLogs(ctx context.Context, by domain.Principal, clusterID string) ([]domain.FileInfo, error) {
+func (s Files) ListLogs(ctx context.Context, by domain.Principal, clusterID string) ([]domain.FileInfo, error) {
 	files, err := s.files(ctx, by, clusterID)
 	return slices.DeleteFunc(files, func(f domain.FileInfo) bool { return !strings.HasPrefix(f.Name, logsFolder) }), err
 }
 
 // Logs returns an archive of logs by the name that ListLogs has.
-func (s *Files) Logs(ctx context.Context, by domain.Principal, clusterID, name string) ([]byte, error) {
+func (s Files) Logs(ctx context.Context, by domain.Principal, clusterID, name string) ([]byte, error) {
 	content, err := s.file(ctx, by, clusterID, name)
 	if err == nil && (content == nil || !strings.HasPrefix(name, logsFolder)) {
 		return nil, domain.Refuse(domain.NotFound, "LogsNotFound", "there are no logs of this yet")
 	}
 	return content, err
-}
-
-// AllowHosts makes an installed cluster take more hosts under the name that clients of assisted-service know: adding-hosts.
-func (s *Clusters) AllowHosts(ctx context.Context, by domain.Principal, id string) (*domain.Cluster, error) {
-	return s.changeCluster(ctx, by, id, func(_ context.Context, w *transaction.Work, c *domain.Cluster, _ []*domain.Host) error {
-		switch c.Status {
-		case lifecycle.ClusterInstalled:
-			w.EnterCluster(c, lifecycle.ClusterAddingHosts, "Cluster is installed and takes hosts")
-		case lifecycle.ClusterAddingHosts:
-		default:
-			return domain.Refuse(domain.Conflict, "ClusterNotInstalled", "cluster %s is %s: only an installed cluster takes more hosts", id, c.Status)
-		}
-		return nil
-	})
-}
-
-// ResetValidation makes the agent try again what it had found out: Invalid for validations that follow from what is known.
-func (s *Hosts) ResetValidation(ctx context.Context, by domain.Principal, key domain.HostKey, id string) (*domain.Host, error) {
-	h, err := s.change(ctx, by, key, func(ctx context.Context, w *transaction.Work, h *domain.Host) error {
-		if err := w.Settles(ctx, by, h); err != nil {
-			return err
-		}
-		switch id {
-		case validate.DiskSpeed:
-			h.Checks.DiskSpeed = validate.Unknown
-		case validate.ContainerImages:
-			h.Checks.Registry, h.Checks.RegistryDetail, h.Images, h.ImagesDetail = validate.Unknown, "", validate.Unknown, ""
-		default:
-			return domain.Refuse(domain.Invalid, "ValidationNotResettable", "validation %q is computed from the inventory and cannot be reset; sufficient-installation-disk-speed and container-images-available can", domain.Truncate(id, 64))
-		}
-		return w.Refresh(ctx, h)
-	})
-	if e := s.engine.Hosts.Get(key); err == nil && e != nil {
-		e.AskAgain()
-	}
-	return h, err
 }
