@@ -30,9 +30,6 @@ const (
 	wipedSignature = 1 << 20
 )
 
-// chunk is how much of a disk is written at once.
-const chunk = 4 << 20
-
 // blockDevice is an open disk.
 type blockDevice interface {
 	io.ReaderAt
@@ -209,13 +206,13 @@ func ends(p span, length int64) []span {
 
 // zero overwrites parts, and does not return before the disk has it.
 func (t *wipeTarget) zero(ctx context.Context, parts []span) error {
-	zeros := make([]byte, chunk)
+	zeros := make([]byte, diskimage.Chunk)
 	for _, p := range parts {
-		for at := p.offset; at < p.offset+p.length; at += chunk {
+		for at := p.offset; at < p.offset+p.length; at += diskimage.Chunk {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if _, err := t.WriteAt(zeros[:min(chunk, p.offset+p.length-at)], at); err != nil {
+			if _, err := t.WriteAt(zeros[:min(diskimage.Chunk, p.offset+p.length-at)], at); err != nil {
 				return err
 			}
 		}
@@ -225,10 +222,10 @@ func (t *wipeTarget) zero(ctx context.Context, parts []span) error {
 
 // check reads parts from the disk: a disk that says that it wrote, and did not, is not wiped.
 func (t *wipeTarget) check(parts []span) error {
-	buffer, zeros := make([]byte, chunk), make([]byte, chunk)
+	buffer, zeros := make([]byte, diskimage.Chunk), make([]byte, diskimage.Chunk)
 	for _, p := range parts {
-		for at := p.offset; at < p.offset+p.length; at += chunk {
-			read := buffer[:min(chunk, p.offset+p.length-at)]
+		for at := p.offset; at < p.offset+p.length; at += diskimage.Chunk {
+			read := buffer[:min(diskimage.Chunk, p.offset+p.length-at)]
 			if _, err := t.ReadAt(read, at); err != nil && !errors.Is(err, io.EOF) {
 				return fmt.Errorf("reading the erased areas: %w", err)
 			}

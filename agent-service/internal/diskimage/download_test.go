@@ -40,7 +40,7 @@ func (w *torn) Write(p []byte) (int, error) {
 
 func TestADownloadThatIsCutOffGoesOn(t *testing.T) {
 	t.Parallel()
-	plain := make([]byte, 3*chunk)
+	plain := make([]byte, 3*Chunk)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(plain) // it does not get smaller when it is packed
 	packed := imagetest.Pack(t, "zst", plain)
 	var requests atomic.Int64

@@ -23,8 +23,8 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
 )
 
-// chunk is how much is written at once.
-const chunk = 4 << 20
+// Chunk is how many bytes of a disk are written at once.
+const Chunk = 4 << 20
 
 // Target is where an image is written to: a disk, or for a generated machine nowhere.
 type Target interface {
@@ -73,20 +73,20 @@ func Write(ctx context.Context, client *http.Client, image agentproto.OSImage, i
 // copyButHead writes everything but the first chunk, which it returns.
 func copyButHead(into io.WriterAt, from io.Reader) ([]byte, error) {
 	// Not io.ReadFull: an image that is cut off and one that is short would look alike.
-	head, err := io.ReadAll(io.LimitReader(from, chunk))
+	head, err := io.ReadAll(io.LimitReader(from, Chunk))
 	switch {
 	case err != nil:
 		return nil, err
 	case len(head) == 0:
 		return nil, errors.New("the image is empty")
-	case len(head) < chunk:
+	case len(head) < Chunk:
 		return head, nil
 	}
 	// A disk that was bootable before must not boot half overwritten.
-	if _, err := into.WriteAt(make([]byte, chunk), 0); err != nil {
+	if _, err := into.WriteAt(make([]byte, Chunk), 0); err != nil {
 		return nil, err
 	}
-	_, err = io.CopyBuffer(onlyWriter{io.NewOffsetWriter(into, chunk)}, onlyReader{from}, make([]byte, chunk))
+	_, err = io.CopyBuffer(onlyWriter{io.NewOffsetWriter(into, Chunk)}, onlyReader{from}, make([]byte, Chunk))
 	return head, err
 }
 

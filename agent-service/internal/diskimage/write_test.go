@@ -23,7 +23,7 @@ import (
 )
 
 func TestImagesAreWrittenWhateverTheirPacking(t *testing.T) {
-	for _, size := range []int{1, chunk, 2*chunk + 17} {
+	for _, size := range []int{1, Chunk, 2*Chunk + 17} {
 		plain := imagetest.Noise(size)
 		for _, kind := range []string{"", "gz", "zst", "xz"} {
 			image := imagetest.Serve(t, "os.img."+kind, imagetest.Pack(t, kind, plain))
@@ -40,7 +40,7 @@ func TestImagesAreWrittenWhateverTheirPacking(t *testing.T) {
 }
 
 func TestAWrongImageDoesNotBoot(t *testing.T) {
-	plain := imagetest.Noise(2 * chunk)
+	plain := imagetest.Noise(2 * Chunk)
 	path := imagetest.Disk(t, 16<<20)
 	require.NoError(t, os.WriteFile(path, bytes.Repeat([]byte("old system"), 2<<20), 0o600))
 	image := imagetest.Serve(t, "os.img.gz", imagetest.Pack(t, "gz", plain))
@@ -49,7 +49,7 @@ func TestAWrongImageDoesNotBoot(t *testing.T) {
 	require.ErrorIs(t, err, errChecksum)
 	written, err := os.ReadFile(path)
 	require.NoError(t, err)
-	assert.Equal(t, make([]byte, chunk), written[:chunk], "neither the old system nor the new one")
+	assert.Equal(t, make([]byte, Chunk), written[:Chunk], "neither the old system nor the new one")
 
 	for _, quarters := range []int{1, 3} { // inside the first chunk and behind it
 		cut := imagetest.Pack(t, "gz", plain)
