@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-io/muster/agent-service/internal/domain"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 )
 
@@ -56,10 +57,10 @@ func (v *visit) approve(m *machine, options ...client.PatchOption) error {
 	return v.fromCluster(c.Patch(v.r.Context(), agent, patch, append(options, fieldOwner)...))
 }
 
-// agentOf reads the Agent of a machine. It has the name of the host; where another InfraEnv of the namespace has that machine too, a part of the InfraEnv's id is added.
+// agentOf reads the Agent of a machine, under the one of its names that an Agent of its InfraEnv has.
 func (v *visit) agentOf(c client.Client, m *machine) (*agentv1.Agent, error) {
-	name := m.ID.String()
-	for _, candidate := range []string{name, name + "-" + m.InfraEnvID.String()[:8]} {
+	name, beside := domain.HostKey{InfraEnvID: m.InfraEnvID.String(), HostID: m.ID.String()}.AgentNames()
+	for _, candidate := range []string{name, beside} {
 		agent := &agentv1.Agent{}
 		err := c.Get(v.r.Context(), client.ObjectKey{Namespace: m.Resource.Namespace, Name: candidate}, agent)
 		if err != nil && !apierrors.IsNotFound(err) {

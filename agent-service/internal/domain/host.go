@@ -192,6 +192,12 @@ func (s Stamps) Accept(carried Stamps) bool {
 // String is "infraEnv/host", for logs.
 func (k HostKey) String() string { return k.InfraEnvID + "/" + k.HostID }
 
+// AgentNames are the names that the Agent of the host may have: the id of the host, and where another InfraEnv of the namespace has an Agent of that name, the id with
+// the first eight characters of the InfraEnv's id behind it. Both ids are UUIDs.
+func (k HostKey) AgentNames() (name, beside string) {
+	return k.HostID, k.HostID + "-" + k.InfraEnvID[:8]
+}
+
 // Assisted is true where the agent is that of assisted-service: it knows no tokens of its own and no images of disks.
 func (h *Host) Assisted() bool { return h.BootID == "" && h.AgentVersion != "" }
 

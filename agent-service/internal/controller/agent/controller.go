@@ -143,10 +143,10 @@ func retry(obstacle error) bool {
 	return obstacle != nil && (kind == "" || kind == domain.Unavailable)
 }
 
-// create makes the Agent of a host as the host is. The name is the host's id; where another InfraEnv of the namespace has that machine too, a part of the
-// InfraEnv's id is added.
+// create makes the Agent of a host as the host is, under the first of its names that no other InfraEnv of the namespace uses.
 func (r *Reconciler) create(ctx context.Context, seen *snapshot) error {
-	made := newAgent(seen)
+	name, beside := seen.key.AgentNames()
+	made := newAgent(seen, name)
 	err := r.Client.Create(ctx, made)
 	if apierrors.IsAlreadyExists(err) {
 		there := &agentv1.Agent{}
@@ -156,8 +156,7 @@ func (r *Reconciler) create(ctx context.Context, seen *snapshot) error {
 		if HostKey(there) == seen.key {
 			return nil // the cache will tell
 		}
-		made = newAgent(seen)
-		made.Name += "-" + seen.key.InfraEnvID[:8]
+		made = newAgent(seen, beside)
 		err = r.Client.Create(ctx, made)
 	}
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -166,9 +165,9 @@ func (r *Reconciler) create(ctx context.Context, seen *snapshot) error {
 	return nil
 }
 
-func newAgent(seen *snapshot) *agentv1.Agent {
+func newAgent(seen *snapshot, name string) *agentv1.Agent {
 	made := &agentv1.Agent{ObjectMeta: metav1.ObjectMeta{
-		Namespace: seen.infraEnv.Namespace, Name: seen.key.HostID, Finalizers: []string{agentv1.AgentFinalizer}, Labels: map[string]string{},
+		Namespace: seen.infraEnv.Namespace, Name: name, Finalizers: []string{agentv1.AgentFinalizer}, Labels: map[string]string{},
 		OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: agentv1.GroupVersion.String(), Kind: infraEnvKind, Name: seen.infraEnv.Name, UID: seen.infraEnv.UID,
 		}},
