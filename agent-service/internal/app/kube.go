@@ -62,6 +62,9 @@ type KubeOptions struct {
 	KubeAPI                 bool
 	LeaderElect             bool
 	LeaderElectionNamespace string
+
+	// lookInterval is how often addresses are read again that cannot be used; tests do not wait for the default.
+	lookInterval time.Duration
 }
 
 func (o *KubeOptions) bind(flags *flag.FlagSet) {

@@ -86,7 +86,7 @@ func (k *kube) addNodeAddresses(mgr ctrl.Manager) (absent []schema.GroupVersionK
 	if err != nil {
 		return nil, err
 	}
-	deps := nodeaddress.Deps{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Claims: claims, Service: k.service}
+	deps := nodeaddress.Deps{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Claims: claims, Service: k.service, LookInterval: k.options.lookInterval}
 	for kind, of := range map[schema.GroupKind]func(version string) nodeaddress.Kind{
 		nodeaddress.IPClaims().Claim.GroupKind(): func(string) nodeaddress.Kind { return nodeaddress.IPClaims() },
 		nodeaddress.Contract:                     nodeaddress.IPAddressClaims,

@@ -6,6 +6,7 @@
 package nodeaddress
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,8 +29,8 @@ import (
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 )
 
-// look is how often the address of a claim is read again that cannot be used: addresses are not watched.
-const look = time.Minute
+// lookInterval is how often the address of a claim is read again that cannot be used: addresses are not watched, nor claims without their label.
+const lookInterval = time.Minute
 
 // Service is what the controller needs of the service.
 type Service interface {
@@ -40,7 +41,7 @@ type Service interface {
 	Subscribe() *feed.Subscription
 }
 
-// Deps are what a Reconciler works with; all are required.
+// Deps are what a Reconciler works with; all but LookInterval are required.
 type Deps struct {
 	Client client.Client
 	// Live reads claims that the cache does not have, addresses, and Agents before their claims are released.
@@ -50,13 +51,18 @@ type Deps struct {
 	Service Service
 	// Kinds are the kinds of claims that the API server serves.
 	Kinds []Kind
+	// LookInterval is how often the address of a claim is read again that cannot be used; 0 for a minute.
+	LookInterval time.Duration
 }
 
 // Reconciler looks after the addresses of Agents.
 type Reconciler struct{ Deps }
 
 // New returns a Reconciler.
-func New(d Deps) *Reconciler { return &Reconciler{d} }
+func New(d Deps) *Reconciler {
+	d.LookInterval = cmp.Or(d.LookInterval, lookInterval)
+	return &Reconciler{d}
+}
 
 // +kubebuilder:rbac:groups=agent-install.openshift.io,resources=agents;infraenvs,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ipam.metal3.io,resources=ipclaims,verbs=get;list;watch;create;patch;delete
@@ -85,7 +91,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	if seen.Host != nil && seen.Host.NeedsAddresses() && len(seen.Pools) > 0 {
-		return ctrl.Result{RequeueAfter: look}, nil
+		return ctrl.Result{RequeueAfter: r.LookInterval}, nil
 	}
 	return ctrl.Result{}, nil
 }
