@@ -63,7 +63,7 @@ func TestLargeRepliesAreBoundedByMemory(t *testing.T) {
 		assert.Eventually(t, func() bool {
 			status, _ := p.send(path, token, large)
 			return status == http.StatusNoContent
-		}, time.Minute, 100*time.Millisecond)
+		}, patience, 100*time.Millisecond)
 	})
 	wait.Wait()
 	assert.Positive(t, taken.Load())
@@ -88,7 +88,7 @@ func TestManyLargeRepliesAreBoundedByMemory(t *testing.T) {
 			assert.Eventually(t, func() bool {
 				status, _ := p.send("/infra-envs/"+env+"/hosts/"+id+"/instructions", host["token"].(string), large)
 				return status == http.StatusNoContent
-			}, 2*time.Minute, 100*time.Millisecond)
+			}, patience, 100*time.Millisecond)
 		})
 	}
 	wait.Wait()

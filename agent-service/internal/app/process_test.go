@@ -60,7 +60,7 @@ func startProcess(t *testing.T, linked string, arguments ...string) *process {
 		}
 		defer response.Body.Close() //nolint:errcheck // it is only read
 		return response.StatusCode == http.StatusOK
-	}, time.Minute, 20*time.Millisecond)
+	}, patience, 20*time.Millisecond)
 	return p
 }
 

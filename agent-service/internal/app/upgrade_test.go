@@ -47,7 +47,7 @@ func TestAnAgentIsUpgradedInPlace(t *testing.T) {
 	older, pid, program := run("v1.2.9")
 	newer, _, _ := run("v1.4.0")
 	path := "/infra-envs/" + env + "/hosts/"
-	require.Eventually(t, func() bool { return p.get(path + older)["discovery_agent_version"] == "v1.3.0" }, time.Minute, 100*time.Millisecond, "it registers again")
+	require.Eventually(t, func() bool { return p.get(path + older)["discovery_agent_version"] == "v1.3.0" }, patience, 100*time.Millisecond, "it registers again")
 	served, err := os.ReadFile(filepath.Join(agents, "agent"))
 	require.NoError(t, err)
 	own, err := os.ReadFile(program)
@@ -55,7 +55,7 @@ func TestAnAgentIsUpgradedInPlace(t *testing.T) {
 	assert.Equal(t, served, own)
 	assert.NoFileExists(t, program+".next")
 	require.NoError(t, syscall.Kill(pid, 0), "it is the same process")
-	require.Eventually(t, func() bool { return p.get(path + older)["status"] == p.get(path + newer)["status"] }, time.Minute, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return p.get(path + older)["status"] == p.get(path + newer)["status"] }, patience, 100*time.Millisecond)
 	assert.Equal(t, "v1.4.0", p.get(path + newer)["discovery_agent_version"], "a newer agent stays")
 
 	// The service serves another version than it announces: the running agent goes on.
@@ -71,7 +71,7 @@ func TestAnAgentIsUpgradedInPlace(t *testing.T) {
 		require.NoError(t, err)
 		defer response.Body.Close() //nolint:errcheck // it is only read
 		return json.NewDecoder(response.Body).Decode(&events) == nil && len(events) > 0
-	}, time.Minute, 100*time.Millisecond)
+	}, patience, 100*time.Millisecond)
 	assert.Contains(t, events[0]["message"], "v1.2.0")
 	after, err := os.ReadFile(program)
 	require.NoError(t, err)
