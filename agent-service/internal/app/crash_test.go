@@ -11,7 +11,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -121,22 +120,6 @@ func (w *processListener) cut() {
 	}
 }
 
-// namespaced shows a process one namespace only, so that several can live beside each other.
-type namespaced struct {
-	namespace string
-	next      http.RoundTripper
-}
-
-// RoundTrip implements http.RoundTripper.
-func (n namespaced) RoundTrip(r *http.Request) (*http.Response, error) {
-	// /apis/group/version/kind
-	if parts := strings.Split(r.URL.Path, "/"); len(parts) == 5 && parts[4] != "clusterimagesets" && parts[2] != "apiextensions.k8s.io" {
-		r = r.Clone(r.Context())
-		r.URL.Path = path.Join("/", path.Join(parts[:4]...), "namespaces", n.namespace, parts[4])
-	}
-	return n.next.RoundTrip(r)
-}
-
 // crashEnv is a namespace whose service crashes, and is started again.
 type crashEnv struct {
 	*cluster
@@ -226,7 +209,7 @@ func (w *crashEnv) process(ctx context.Context, f *faultinject.Injector) {
 	f.End = way.cut
 	o := w.options
 	o.kube = rest.CopyConfig(o.kube)
-	o.kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return f.Transport(namespaced{w.namespace, next}) })
+	o.kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return f.Transport(next) })
 	o.through = f.Store
 	life, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -593,6 +576,7 @@ func (u unlisted) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestTheServiceEndsWhileTheAPIServerIsAway(t *testing.T) {
+	t.Parallel()
 	c := unserved(t)
 	var refused atomic.Int64
 	c.options.kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return unlisted{next, &refused} })

@@ -47,13 +47,9 @@ func TestANodeHasTheAddressOfAPoolOfAnotherProvider(t *testing.T) {
 		"addresses.yaml": {Data: fmt.Appendf(nil, contractCRD, "IPAddress", "ipaddresses", "ipaddress")},
 	}))
 	c := newCluster(t, withSystem(t))
-	c.bootstrappers()
-	m := c.boot(c.infraEnv("rack", func(s *agentv1.InfraEnvSpec) {
+	m, agent := c.waits(func(s *agentv1.InfraEnvSpec) {
 		s.NodeAddresses = []agentv1.NodeAddressPool{{APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "theirs"}}
-	}), 1, 0)
-	agent := c.agent(m)
-	deployment, _ := c.takesNodes()
-	c.bound(agent, deployment)
+	})
 	kind := schema.GroupVersionKind{Group: "ipam.cluster.x-k8s.io", Version: "v1beta2", Kind: "IPAddressClaim"}
 	var claim *unstructured.Unstructured
 	require.Eventually(t, func() bool {
@@ -90,6 +86,7 @@ func TestANodeHasTheAddressOfAPoolOfAnotherProvider(t *testing.T) {
 
 // Each second write is done and its answer is lost: no machine has two claims, and none is left behind.
 func TestLostAnswersMakeNoSecondClaim(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, withSystem(t))
 	c.bootstrappers()
 	m := c.boot(c.infraEnv("rack", fromPool("rack-a")), 1, 0)

@@ -71,8 +71,19 @@ func (c *cluster) gives(claim *ipamv1.IPClaim, address string, change ...func(*i
 func (c *cluster) bound(agent *agentv1.Agent, deployment *hivev1.ClusterDeployment) {
 	c.Helper()
 	change(c, agent, func(a *agentv1.Agent) {
-		a.Spec.ClusterDeploymentName, a.Spec.Approved, a.Spec.Hostname, a.Spec.Role = reference(deployment), true, "worker-1", "worker"
+		a.Spec.ClusterDeploymentName, a.Spec.Approved, a.Spec.Hostname, a.Spec.Role = reference(deployment), true, c.worker(), "worker"
 	})
+}
+
+// waits boots a machine whose addresses are of an IPPool, and binds it: its Agent waits for the claim.
+func (c *cluster) waits(pool func(*agentv1.InfraEnvSpec)) (*machine, *agentv1.Agent) {
+	c.Helper()
+	c.bootstrappers()
+	m := c.boot(c.infraEnv("rack", pool), 1, 0)
+	agent := c.agent(m)
+	deployment, _ := c.takesNodes()
+	c.bound(agent, deployment)
+	return m, agent
 }
 
 // missing waits until an Agent says why its machine has no address.
@@ -111,6 +122,7 @@ func (m *machine) profiles(t *testing.T) string {
 
 // An installation waits for its address, goes on by itself when there is one, and the address is free again only after the machine has come back.
 func TestANodeHasTheAddressOfItsPool(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, withSystem(t))
 	c.reside = true
 	c.bootstrappers()
@@ -146,6 +158,7 @@ func TestANodeHasTheAddressOfItsPool(t *testing.T) {
 	require.NoError(t, c.user.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
 	assert.NotNil(t, claim.DeletionTimestamp, "it stays, and the address with it")
 
+	c.asksForInstructions(agent)
 	change(c, agent, func(a *agentv1.Agent) { a.Spec.ClusterDeploymentName = nil })
 	c.until(agent, "the machine is free", func() bool { return agent.Status.DebugInfo.State == "known-unbound" })
 	c.gone(claim)
@@ -160,12 +173,9 @@ func TestANodeHasTheAddressOfItsPool(t *testing.T) {
 
 // A machine that died keeps its address until its user says that it is gone.
 func TestADeadMachineKeepsItsAddress(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, withSystem(t))
-	c.bootstrappers()
-	m := c.boot(c.infraEnv("rack", fromPool("rack-a")), 1, 0)
-	agent := c.agent(m)
-	deployment, _ := c.takesNodes()
-	c.bound(agent, deployment)
+	m, agent := c.waits(fromPool("rack-a"))
 	claim := c.ipClaim(agent)
 	c.gives(claim, "10.99.0.8")
 	c.until(agent, "the machine is installed", func() bool { return agent.Status.DebugInfo.State == "added-to-existing-cluster" })
@@ -181,12 +191,9 @@ func TestADeadMachineKeepsItsAddress(t *testing.T) {
 
 // What others write of addresses is not believed.
 func TestAddressesThatAreNotTheMachinesAreNotUsed(t *testing.T) {
-	c := newCluster(t, withSystem(t))
-	c.bootstrappers()
-	m := c.boot(c.infraEnv("rack", fromPool("rack-a")), 1, 0)
-	agent := c.agent(m)
-	deployment, _ := c.takesNodes()
-	c.bound(agent, deployment)
+	t.Parallel()
+	c := newCluster(t, withSystem(t), func(o *Options) { o.lookInterval = 100 * time.Millisecond })
+	m, agent := c.waits(fromPool("rack-a"))
 	claim := c.ipClaim(agent)
 	foreign := c.gives(claim, "10.99.1.1", func(a *ipamv1.IPAddress) { a.Spec.Claim.Name = "other" })
 	c.missing(agent, "the IPAddress "+foreign.Name+" is not of claim "+claim.Name)
@@ -235,6 +242,7 @@ func TestOtherPoolsAreChosenBeforeAnInstallation(t *testing.T) {
 }
 
 func TestPoolsAreCheckedByTheAPIServer(t *testing.T) {
+	t.Parallel()
 	c := unserved(t)
 	for why, pools := range map[string][]agentv1.NodeAddressPool{
 		"nodeAddresses names a pool twice": {{Name: "a"}, {Name: "a"}},

@@ -35,6 +35,7 @@ func (c *cluster) rest(path string) (int, map[string]any) {
 
 // TestASecondAgentClusterInstallChangesNothing whatever it copied from the one that the ClusterDeployment names.
 func TestASecondAgentClusterInstallChangesNothing(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	deployment, install := c.deployment(func(s *hiveextv1.AgentClusterInstallSpec) { s.SSHPublicKey = "ssh-ed25519 REAL" })
 	c.synced(install, agentv1.ReasonSyncOK)
@@ -68,6 +69,7 @@ func TestASecondAgentClusterInstallChangesNothing(t *testing.T) {
 }
 
 func TestAnInfraEnvFollowsAClusterDeploymentThatIsMadeAgain(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	deployment, install := c.deployment()
 	c.synced(install, agentv1.ReasonSyncOK)

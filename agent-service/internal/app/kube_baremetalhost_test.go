@@ -30,6 +30,7 @@ func changeHost(c *cluster, user client.Client, host *metal3v1.BareMetalHost, do
 
 // A host in git: it boots the image of its InfraEnv, and its machine is approved, named, bound and freed by what stands on the host.
 func TestABareMetalHostBootsTheImageAndBindsItsMachine(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	infraEnv := c.infraEnv("rack")
 	machine := c.boot(infraEnv, 1, 0)
@@ -73,6 +74,7 @@ func TestABareMetalHostBootsTheImageAndBindsItsMachine(t *testing.T) {
 }
 
 func TestABareMetalHostThatIsDeletedTakesItsAgentWithIt(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	infraEnv := c.infraEnv("rack")
 	agent := c.agent(c.boot(infraEnv, 1, 0))
@@ -99,6 +101,7 @@ func TestABareMetalHostThatIsDeletedTakesItsAgentWithIt(t *testing.T) {
 
 // The service binds with its own rights what a host names: who may write hosts in a namespace does not thereby bring machines into clusters of others.
 func TestABareMetalHostBindsIntoOtherNamespacesByConsentOnly(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	infraEnv := c.infraEnv("rack")
 	deployment, _ := c.deployment()

@@ -18,6 +18,7 @@ import (
 // A machine whose firmware tries the network first asks the service what to boot, as iPXE does: the discovery image while it is free, its disk once that is
 // written, and the image again after it was freed.
 func TestAMachineThatBootsFromTheNetworkAsksWhetherItBootsItsDisk(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, withSystem(t))
 	infraEnv := c.infraEnv("rack", func(spec *agentv1.InfraEnvSpec) { spec.IPXEScriptType = "BootOrderControl" })
 	m := c.boot(infraEnv, 1, 0)

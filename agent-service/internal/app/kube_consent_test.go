@@ -55,6 +55,7 @@ func (c *cluster) may(do func() error) {
 }
 
 func TestMachinesGoIntoClustersOfOtherNamespacesByConsentOnly(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	agent := c.agent(c.boot(c.infraEnv("rack"), 1, 0))
 	deployment, _ := c.deployment()
@@ -119,6 +120,7 @@ func TestMachinesGoIntoClustersOfOtherNamespacesByConsentOnly(t *testing.T) {
 }
 
 func TestObjectsOfOtherNamespacesDoNotPassForThoseOfAMachine(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	infraEnv := c.infraEnv("rack")
 	agent := c.agent(c.boot(infraEnv, 1, 0))

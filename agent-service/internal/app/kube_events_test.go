@@ -43,6 +43,7 @@ func (c *cluster) told(object client.Object, kind, reason, related, note string)
 }
 
 func TestOutcomesBecomeEvents(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, withSystem(t))
 	infraEnv := c.infraEnv("rack")
 	assert.Equal(t, "agent-service", c.told(infraEnv, corev1.EventTypeNormal, agentv1.ReasonInfraEnvAvailable, "", "").ReportingController)

@@ -34,6 +34,7 @@ func (c *cluster) eventsOf(infraEnv *agentv1.InfraEnv) string {
 
 // TestAnInstalledClusterStaysInstalledWhenTheDatabaseIsLost whether its machine is booted from the discovery image before or after the service knows it again.
 func TestAnInstalledClusterStaysInstalledWhenTheDatabaseIsLost(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, withSystem(t))
 	infraEnv := c.infraEnv("rack", func(s *agentv1.InfraEnvSpec) { s.AgentApproval = &agentv1.AgentApproval{AutoApprove: true} })
 	image := c.token(infraEnv)

@@ -33,6 +33,7 @@ func holds(install *hiveextv1.AgentClusterInstall, kind, reason string, says ...
 }
 
 func TestAnInstallationThatCannotBeginSaysWhyAndWaitsForTheUserWhenItIsCancelled(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, withSystem(t))
 	m := c.boot(c.infraEnv("rack"), 1, 0)
 	agent := c.agent(m)

@@ -30,9 +30,7 @@ import (
 // bind binds the machine of an Agent and waits until it is installed.
 func (c *cluster) bind(agent *agentv1.Agent, deployment *hivev1.ClusterDeployment) {
 	c.Helper()
-	change(c, agent, func(a *agentv1.Agent) {
-		a.Spec.ClusterDeploymentName, a.Spec.Approved, a.Spec.Hostname, a.Spec.Role = reference(deployment), true, "worker-1", "worker"
-	})
+	c.bound(agent, deployment)
 	c.until(agent, "the machine is installed", func() bool { return agent.Status.DebugInfo.State == "added-to-existing-cluster" })
 }
 
@@ -55,6 +53,7 @@ func (c *cluster) asksForInstructions(agent *agentv1.Agent) {
 
 // A machine whose installed system asks for instructions comes back without hands: it restarts into the discovery image, is wiped, and is free.
 func TestAReleasedMachineComesBackByItself(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, withSystem(t))
 	c.reside = true
 	c.bootstrappers()
@@ -79,6 +78,7 @@ func TestAReleasedMachineComesBackByItself(t *testing.T) {
 
 // A machine whose system does not ask says what its user has to do, and keeps no cluster from being deleted.
 func TestAMachineThatCannotComeBackSaysWhatToDo(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, withSystem(t))
 	c.bootstrappers()
 	m := c.boot(c.infraEnv("rack"), 1, 0)
@@ -93,6 +93,7 @@ func TestAMachineThatCannotComeBackSaysWhatToDo(t *testing.T) {
 
 // What a cluster knows of a machine is shown, and goes when the machine is released: pods leave as far as they may, the Node is deleted, open certificate requests are denied.
 func TestAClusterIsRidOfAReleasedMachine(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, withSystem(t))
 	c.bootstrappers()
 	m := c.boot(c.infraEnv("rack"), 1, 0)
@@ -100,18 +101,18 @@ func TestAClusterIsRidOfAReleasedMachine(t *testing.T) {
 	deployment, _ := c.takesNodes()
 	c.bind(agent, deployment)
 	values := m.installed.join(t)
-	request := c.asks(values.Token, "worker-1")
+	request := c.asks(values.Token, c.worker())
 	c.decided(request, certificatesv1.CertificateApproved)
 	c.until(agent, "the certificate is shown", func() bool {
 		approved := agent.Status.CSRStatus.ApprovedCSRs
 		return len(approved) == 1 && approved[0].Name == request.Name && approved[0].Type == "client" && agent.Status.CSRStatus.LastApprovalAttempt != nil
 	})
-	node := c.node("worker-1", corev1.ConditionFalse)
+	node := c.node(c.worker(), corev1.ConditionFalse)
 	c.says(agent, agentv1.ConditionJoined, agentv1.ReasonNodeNotReady)
 	c.nodeIs(node, corev1.ConditionTrue)
 	c.says(agent, agentv1.ConditionJoined, agentv1.ReasonNodeReady)
 
-	pod := c.pod("worker-1")
+	pod := c.pod(c.worker())
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "all"},
 		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}},
@@ -123,11 +124,11 @@ func TestAClusterIsRidOfAReleasedMachine(t *testing.T) {
 	c.until(agent, "it waits for its pods, and for its user", func() bool {
 		return agent.Status.DeprovisionInfo != nil && agent.Status.DeprovisionInfo.Message == "The Node is being removed from the cluster"
 	})
-	assert.Equal(t, "worker-1", agent.Status.DeprovisionInfo.NodeName)
+	assert.Equal(t, c.worker(), agent.Status.DeprovisionInfo.NodeName)
 	require.NoError(t, c.user.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 	assert.Nil(t, pod.DeletionTimestamp, "the budget does not let it go")
 
-	late := c.asks(values.Token, "worker-1")
+	late := c.asks(values.Token, c.worker())
 	require.NoError(t, c.user.Delete(t.Context(), budget))
 	c.gone(pod)
 	c.gone(node)
@@ -138,6 +139,7 @@ func TestAClusterIsRidOfAReleasedMachine(t *testing.T) {
 
 // A cluster that does not answer keeps no machine: what is left behind is noted.
 func TestAClusterThatIsGoneKeepsNoMachine(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, withSystem(t))
 	c.reside = true
 	c.bootstrappers()
@@ -155,6 +157,7 @@ func TestAClusterThatIsGoneKeepsNoMachine(t *testing.T) {
 
 // A machine that was to be wiped is not free because the service lost its data: the status of its Agent says so.
 func TestAMachineThatIsNotWipedIsNotFreeWhenTheDatabaseIsLost(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, withSystem(t))
 	infraEnv := c.infraEnv("rack", func(s *agentv1.InfraEnvSpec) { s.OnRelease = &agentv1.ReleasePolicy{Wipe: agentv1.WipeInstalledDisk} })
 	image := c.token(infraEnv)
@@ -230,7 +233,7 @@ func TestADeathAtEveryWriteOfARelease(t *testing.T) {
 			w.reside = true
 			processes := &faultinject.Sequence{First: first, Period: period}
 			w.run(func() (*faultinject.Injector, bool) { return processes.Next(), true })
-			w.release("worker-" + w.namespace)
+			w.release(w.worker())
 			assert.Positive(t, processes.Crashes())
 		})
 	}

@@ -37,6 +37,7 @@ func reference(deployment *hivev1.ClusterDeployment) *agentv1.ClusterReference {
 }
 
 func TestAnInfraEnvSaysThatMachinesWillHaveNoAgent(t *testing.T) {
+	t.Parallel()
 	agents := t.TempDir()
 	c := newCluster(t, func(o *Options) { o.AgentDirectory = agents })
 	infraEnv := c.infraEnv("rack")
@@ -50,6 +51,7 @@ func TestAnInfraEnvSaysThatMachinesWillHaveNoAgent(t *testing.T) {
 }
 
 func TestAHostIsFoundBoundMovedAndFreedByItsAgent(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	infraEnv := c.infraEnv("rack")
 	assert.LessOrEqual(t, len(infraEnv.Status.ISODownloadURL), 200)
@@ -102,6 +104,7 @@ func TestAHostIsFoundBoundMovedAndFreedByItsAgent(t *testing.T) {
 }
 
 func TestAClusterInstallsWhenItsAgentsAreThere(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, withSystem(t))
 	m := c.boot(c.infraEnv("rack"), 1, 0)
 	agent := c.agent(m)
@@ -145,6 +148,7 @@ func TestAClusterInstallsWhenItsAgentsAreThere(t *testing.T) {
 }
 
 func TestDeletionWaitsForWhatIsUsed(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	infraEnv := c.infraEnv("rack")
 	m := c.boot(infraEnv, 1, 0)
@@ -166,6 +170,7 @@ func TestDeletionWaitsForWhatIsUsed(t *testing.T) {
 }
 
 func TestAnAgentThatIsDeletedComesBackWithItsMachine(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	m := c.boot(c.infraEnv("rack"), 1, 0)
 	agent := c.agent(m)
@@ -175,6 +180,7 @@ func TestAnAgentThatIsDeletedComesBackWithItsMachine(t *testing.T) {
 }
 
 func TestNothingIsWrittenForHeartbeats(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	m := c.boot(c.infraEnv("rack"), 1, 20*time.Millisecond)
 	agent := c.agent(m)
@@ -196,6 +202,7 @@ func TestNothingIsWrittenForHeartbeats(t *testing.T) {
 }
 
 func TestMachinesRegisterWhileTheAPIServerIsAway(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	infraEnv := c.infraEnv("rack")
 	token := c.token(infraEnv)
@@ -214,6 +221,7 @@ func TestMachinesRegisterWhileTheAPIServerIsAway(t *testing.T) {
 }
 
 func TestOneMachineWithTwoImagesIsTwoAgents(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	m := c.boot(c.infraEnv("one"), 1, 0)
 	first := c.agent(m)
@@ -227,6 +235,7 @@ func TestOneMachineWithTwoImagesIsTwoAgents(t *testing.T) {
 }
 
 func TestAnInfraEnvSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	infraEnv := &agentv1.InfraEnv{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "rack"}, Spec: agentv1.InfraEnvSpec{PullSecretRef: agentv1.SecretReference{Name: "pull"}},
@@ -288,6 +297,7 @@ func TestAnInfraEnvSaysWhatIsWrong(t *testing.T) {
 }
 
 func TestAnInfraEnvSaysWhyItsImageCannotBeHad(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, func(o *Options) {
 		o.LiveImages = imagetest.List(t, map[string]string{"images/pxeboot/rootfs.img": "root"})
 	})
@@ -341,6 +351,7 @@ func TestAnInfraEnvSaysWhyItsImageCannotBeHad(t *testing.T) {
 }
 
 func TestAnInfraEnvSaysThatItsLiveImageIsAway(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, func(o *Options) {
 		content, err := os.ReadFile(o.LiveImages)
 		require.NoError(t, err)
@@ -357,6 +368,7 @@ func TestAnInfraEnvSaysThatItsLiveImageIsAway(t *testing.T) {
 }
 
 func TestAnImageFollowsItsNetworks(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	infraEnv := c.infraEnv("rack", func(s *agentv1.InfraEnvSpec) {
 		s.NMStateConfigLabelSelector = metav1.LabelSelector{MatchLabels: map[string]string{"for": "rack"}}
@@ -403,6 +415,7 @@ func TestAnImageFollowsItsNetworks(t *testing.T) {
 
 // Classes of assisted-service have a finalizer, which goes when their label has gone, or is another's.
 func TestClassesThatContradictOrAgree(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	class := func(name, value, query string) *agentv1.AgentClassification {
 		made := &agentv1.AgentClassification{
@@ -438,6 +451,7 @@ func TestClassesThatContradictOrAgree(t *testing.T) {
 }
 
 func TestAgentsAreClassified(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	class := &agentv1.AgentClassification{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "large"},
@@ -461,6 +475,7 @@ func TestAgentsAreClassified(t *testing.T) {
 }
 
 func TestAnswersOfTheAPIServerThatAreLostDoNoHarm(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	infraEnv := c.infraEnv("rack")
 	first, _ := c.deployment()
@@ -489,6 +504,7 @@ func TestAnswersOfTheAPIServerThatAreLostDoNoHarm(t *testing.T) {
 }
 
 func TestRevokedTokensStayRevokedWhenTheDatabaseIsLost(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	infraEnv := c.infraEnv("rack")
 	id := string(infraEnv.UID)
@@ -519,6 +535,7 @@ func TestRevokedTokensStayRevokedWhenTheDatabaseIsLost(t *testing.T) {
 }
 
 func TestAnnotationsRevokeTokensOfHosts(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	infraEnv := c.infraEnv("rack")
 	m := c.boot(infraEnv, 1, 0)
@@ -549,6 +566,7 @@ func TestAnnotationsRevokeTokensOfHosts(t *testing.T) {
 }
 
 func TestTwoReplicasServeOneDatabase(t *testing.T) {
+	t.Parallel()
 	server := postgrestest.Start(t)
 	c := newCluster(t, func(o *Options) { o.Database = server.URL })
 	defer c.stop() // while there is a database

@@ -65,8 +65,8 @@ type cluster struct {
 	// base is the address of the service.
 	base    string
 	options Options
-	// changes counts the requests of the service that change something, and writes those in the namespace: what earlier tests left elsewhere
-	// is served too. away makes its API server unreachable.
+	scope   scope
+	// changes counts the requests of the service that change something, and writes those in the namespace. away makes its API server unreachable.
 	changes, writes atomic.Int64
 	away            atomic.Bool
 	// reside makes the systems that machines install ask for instructions.
@@ -106,7 +106,7 @@ func unserved(t *testing.T, change ...func(*Options)) *cluster {
 	}
 	o.kube = rest.CopyConfig(config)
 	o.kube.Impersonate = rest.ImpersonationConfig{UserName: account, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
-	o.kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return watched{c, next} })
+	o.kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return watched{c, c.scope.transport(next)} })
 	c.options = o
 	return c
 }
@@ -197,6 +197,7 @@ func (c *cluster) newNamespace() string {
 	c.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "agents-"}}
 	require.NoError(c, c.user.Create(c.Context(), namespace))
+	c.scope.add(namespace.Name)
 	return namespace.Name
 }
 
@@ -414,6 +415,9 @@ func (c *cluster) bootWith(infraEnvID, token string, number int, interval time.D
 	c.Cleanup(m.stop)
 	return m
 }
+
+// worker is a hostname that no other test gives to a machine: the clusters that nodes join are one.
+func (c *cluster) worker() string { return "worker-" + c.namespace }
 
 // agent waits for the Agent of a machine.
 func (c *cluster) agent(m *machine) *agentv1.Agent {
