@@ -169,6 +169,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		r.stop(request.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if asleep(deployment) {
+		if err := r.noteLast(ctx, deployment); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	if !hasAccess(deployment) || deployment.DeletionTimestamp != nil || asleep(deployment) {
 		r.stop(request.NamespacedName)
 		return ctrl.Result{}, nil
@@ -196,6 +201,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	w.Expect(machines)
 	return ctrl.Result{RequeueAfter: look}, r.note(ctx, w, hosts)
+}
+
+// noteLast keeps what a cluster knew of its hosts before it stopped.
+func (r *Reconciler) noteLast(ctx context.Context, deployment *hivev1.ClusterDeployment) error {
+	r.mu.Lock()
+	w := r.watchers[client.ObjectKeyFromObject(deployment)]
+	r.mu.Unlock()
+	if w == nil {
+		return nil
+	}
+	_, hosts, err := r.machines(ctx, deployment)
+	if err != nil {
+		return err
+	}
+	return r.note(ctx, w, hosts)
 }
 
 // note keeps what the cluster knows of the hosts.
