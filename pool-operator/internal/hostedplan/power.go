@@ -54,6 +54,10 @@ func planHibernating(now time.Time, s Snapshot) Decision {
 			d.Actions, d.RequeueAfter = retry(now, s.Observed, Stop{Why: WhyRetry})
 		}
 	case provision.StateReady, provision.StateStarting, provision.StateUnreachable, provision.StateFailed:
+		if _, left := machinesToStop(now, s); left > 0 {
+			d.RequeueAfter = min(checkUnready, left)
+			break
+		}
 		d.Actions = []Action{Stop{Why: WhyHibernate}}
 	case provision.StateDeleting, provision.StateAbsent:
 	}

@@ -4,6 +4,7 @@
 package hostedplan
 
 import (
+	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +27,7 @@ type power struct {
 // statusPower says whether an installed cluster runs, as observed.
 func statusPower(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatus {
 	d := draftInstalled(now, s)
-	p := powerOf(s)
+	p := powerOf(now, s)
 	d.status.PowerState = p.state
 	d.set(hivev1.ClusterDeploymentHibernating, p.hibernating, p.hibernatingReason, p.hibernatingMessage)
 	d.set(hivev1.ClusterDeploymentReady, p.ready, p.readyReason, p.readyMessage)
@@ -34,10 +35,15 @@ func statusPower(now time.Time, s Snapshot) *hivev1.ClusterDeploymentStatus {
 	return &d.status
 }
 
-func powerOf(s Snapshot) power {
+func powerOf(now time.Time, s Snapshot) power {
+	if message, left := machinesToStop(now, s); left > 0 && s.Cluster.Spec.PowerState == hivev1.PowerStateHibernating {
+		p := down(s)
+		p.state, p.hibernatingReason, p.hibernatingMessage = hivev1.PowerStateWaitingForMachinesToStop, hivev1.ReasonWaitingForMachinesToStop, message
+		return p
+	}
 	switch s.Observed.State {
 	case provision.StateReady:
-		if message := awaited(s); message != "" {
+		if message := cmp.Or(awaited(s), machinesToStart(now, s)); message != "" {
 			return up(hivev1.PowerStateWaitingForNodes, corev1.ConditionFalse, hivev1.ReasonWaitingForNodes, message)
 		}
 		return up(hivev1.PowerStateRunning, corev1.ConditionTrue, "Running", "The API of the cluster answers.")
@@ -77,7 +83,7 @@ func down(s Snapshot) power {
 	switch {
 	case s.Observed.State == provision.StateStopped:
 		p.state, p.hibernating, p.hibernatingReason = hivev1.PowerStateHibernating, corev1.ConditionTrue, hivev1.ReasonHibernating
-		p.hibernatingMessage = "No process of the cluster runs; its data is kept."
+		p.hibernatingMessage = "No process of the cluster runs; its data is kept." + leftRunning(s)
 	case s.Observed.Problem != nil:
 		p.state, p.hibernating, p.hibernatingReason = hivev1.PowerStateFailedToStop, corev1.ConditionFalse, hivev1.ReasonFailedToStop
 		p.hibernatingMessage = "Stopping is tried again: " + s.Observed.Problem.Message
