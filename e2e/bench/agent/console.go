@@ -45,10 +45,7 @@ func console(ctx context.Context, r *bench.Run) (err error) {
 	if err := s.settled(ctx, n, 10*time.Minute); err != nil {
 		return err
 	}
-	begin, err := s.steady(ctx)
-	if err != nil {
-		return err
-	}
+	begin := time.Now()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		return err
