@@ -45,6 +45,11 @@ func console(ctx context.Context, r *bench.Run) (err error) {
 	if err := s.settled(ctx, n, 10*time.Minute); err != nil {
 		return err
 	}
+	return s.lookedAt(ctx, r, n, trace)
+}
+
+// lookedAt measures pages and changes while machines poll.
+func (s *site) lookedAt(ctx context.Context, r *bench.Run, n int, trace string) error {
 	begin := time.Now()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -65,13 +70,9 @@ func console(ctx context.Context, r *bench.Run) (err error) {
 		return err
 	}
 	used, waited := s.effort()
-	first := make([]time.Duration, consoleReads)
-	for i := range first {
-		at := time.Now()
-		if _, err := s.screen(ctx, browser, machinesPage); err != nil {
-			return err
-		}
-		first[i] = time.Since(at)
+	first, err := s.firstPages(ctx, browser)
+	if err != nil {
+		return err
 	}
 	shown, err := s.changes(ctx, screens)
 	if err != nil {
@@ -94,6 +95,19 @@ func console(ctx context.Context, r *bench.Run) (err error) {
 	s.effortOf(r, used, waited, float64(len(took)))
 	r.Asserted("%d streams showed each of %d changes among %d hosts", consoleStreams, consoleChanges, n)
 	return nil
+}
+
+// firstPages takes the times of the list of machines, one after the other.
+func (s *site) firstPages(ctx context.Context, browser *http.Client) ([]time.Duration, error) {
+	took := make([]time.Duration, consoleReads)
+	for i := range took {
+		at := time.Now()
+		if _, err := s.screen(ctx, browser, machinesPage); err != nil {
+			return nil, err
+		}
+		took[i] = time.Since(at)
+	}
+	return took, nil
 }
 
 // screen reads a page.
