@@ -4,8 +4,6 @@
 package httpapi_test
 
 import (
-	"bytes"
-	"mime/multipart"
 	"net/http"
 	"net/url"
 	"strings"
@@ -110,28 +108,6 @@ func TestEventsOfDeletedHosts(t *testing.T) {
 	assert.NotContains(t, bulk.raw, id(third))
 }
 
-// archive is a form with logs.
-func (w *world) archive(who caller, path string, size int) int {
-	w.t.Helper()
-	var body bytes.Buffer
-	form := multipart.NewWriter(&body)
-	part, err := form.CreateFormFile("upfile", "logs.tar.gz")
-	require.NoError(w.t, err)
-	_, err = part.Write(make([]byte, size))
-	require.NoError(w.t, err)
-	require.NoError(w.t, form.Close())
-	request, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, w.server.URL+"/api/assisted-install/v2"+path, &body)
-	require.NoError(w.t, err)
-	request.Header.Set("Content-Type", form.FormDataContentType())
-	for name, value := range who {
-		request.Header.Set(name, value)
-	}
-	response, err := w.server.Client().Do(request)
-	require.NoError(w.t, err)
-	require.NoError(w.t, response.Body.Close())
-	return response.StatusCode
-}
-
 func TestLogsAreTakenUpTo64MiB(t *testing.T) {
 	w := newWorld(t)
 	admin := w.person("root", "admins")
@@ -140,12 +116,12 @@ func TestLogsAreTakenUpTo64MiB(t *testing.T) {
 	require.Equal(t, 200, w.call(admin, "POST", host+"/actions/bind", map[string]any{"cluster_id": cluster}).status)
 	id := host[strings.LastIndex(host, "/")+1:]
 	path := "/clusters/" + cluster + "/logs?" + url.Values{"logs_type": {"host"}, "infra_env_id": {env}, "host_id": {id}}.Encode()
-	agent := caller{"X-Secret-Key": w.image(env)}
-	assert.Equal(t, http.StatusNoContent, w.archive(agent, path, 64<<20))
+	archive := func(size int) int { return w.upload(w.image(env), path, strings.Repeat("x", size)).status }
+	assert.Equal(t, http.StatusNoContent, archive(64<<20))
 	kept := w.call(admin, "GET", "/clusters/"+cluster+"/logs?host_id="+id, nil)
 	assert.Len(t, kept.raw, 64<<20)
-	assert.Equal(t, http.StatusRequestEntityTooLarge, w.archive(agent, path, 64<<20+1))
-	assert.Equal(t, http.StatusRequestEntityTooLarge, w.archive(agent, path, 66<<20))
+	assert.Equal(t, http.StatusRequestEntityTooLarge, archive(64<<20+1))
+	assert.Equal(t, http.StatusRequestEntityTooLarge, archive(66<<20))
 }
 
 func TestReportsOfInstalledClustersAreAnswered(t *testing.T) {
