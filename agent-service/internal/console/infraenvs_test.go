@@ -14,6 +14,7 @@ import (
 
 // TestTheFormOfInfraEnvsSaysAllThatMachinesNeed: what a person fills in is what the API has.
 func TestTheFormOfInfraEnvsSaysAllThatMachinesNeed(t *testing.T) {
+	t.Parallel()
 	chromium := browserOf(t)
 	s := newSite(t)
 	admin := s.token("root", "admins")

@@ -15,6 +15,7 @@ import (
 
 // TestThePictureOfPeersAndTheSearch: what machines report of the ways between them is drawn, and one of them is found by what it is known by.
 func TestThePictureOfPeersAndTheSearch(t *testing.T) {
+	t.Parallel()
 	chromium := browserOf(t)
 	s := newSite(t)
 	admin := s.token("root", "admins")

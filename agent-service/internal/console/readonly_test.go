@@ -12,6 +12,7 @@ import (
 
 // TestAViewerSeesEverythingAndNoButtons: the API says that the account is read-only.
 func TestAViewerSeesEverythingAndNoButtons(t *testing.T) {
+	t.Parallel()
 	chromium := browserOf(t)
 	s := newSite(t)
 	admin := s.token("root", "admins")

@@ -58,6 +58,7 @@ func (b *tab) makeCluster(name string) string {
 
 // TestAnAdministratorAndAUserWorkWithMachines is the main job, as people do it.
 func TestAnAdministratorAndAUserWorkWithMachines(t *testing.T) {
+	t.Parallel()
 	chromium := browserOf(t)
 	s := newSite(t)
 	admin := s.token("root", "admins")
@@ -188,6 +189,7 @@ func TestAnAdministratorAndAUserWorkWithMachines(t *testing.T) {
 
 // TestTextOfMachinesIsNeverMarkup: a machine calls itself and its disks what a browser could run.
 func TestTextOfMachinesIsNeverMarkup(t *testing.T) {
+	t.Parallel()
 	chromium := browserOf(t)
 	s := newSite(t)
 	admin := s.token("root", "admins")
@@ -213,6 +215,7 @@ func TestTextOfMachinesIsNeverMarkup(t *testing.T) {
 
 // TestThePageGoesOnAfterARestart: the service restarts while the page is open.
 func TestThePageGoesOnAfterARestart(t *testing.T) {
+	t.Parallel()
 	chromium := browserOf(t)
 	s := newSite(t)
 	admin := s.token("root", "admins")
@@ -233,6 +236,7 @@ func TestThePageGoesOnAfterARestart(t *testing.T) {
 
 // TestThePagesKeepNoSecret looks where a browser keeps things, and what it is told.
 func TestThePagesKeepNoSecret(t *testing.T) {
+	t.Parallel()
 	chromium := browserOf(t)
 	s := newSite(t)
 	admin := s.token("root", "admins")
