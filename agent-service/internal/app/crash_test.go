@@ -203,6 +203,14 @@ func (w *crashEnv) run(next func() (f *faultinject.Injector, ok bool)) {
 	})
 }
 
+// replica runs one process until the test ends, or it crashes.
+func (w *crashEnv) replica(f *faultinject.Injector) {
+	w.run(func() (*faultinject.Injector, bool) {
+		defer func() { f = nil }()
+		return f, f != nil
+	})
+}
+
 // process runs the service until it dies or ctx ends.
 func (w *crashEnv) process(ctx context.Context, f *faultinject.Injector) {
 	way := w.shared.process()
@@ -523,16 +531,10 @@ func TestAReplicaThatIsKilledLeavesItsWorkToTheOther(t *testing.T) {
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}}},
 	})
 	w.grant(account, w.namespace, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "leases"})
-	replica := func(f *faultinject.Injector) {
-		w.run(func() (*faultinject.Injector, bool) {
-			defer func() { f = nil }()
-			return f, f != nil
-		})
-	}
 	leader := faultinject.Never()
-	replica(leader)
+	w.replica(leader)
 	infraEnv, image := w.rack()
-	replica(faultinject.Never())
+	w.replica(faultinject.Never())
 	blue, _ := w.own("blue")
 	const machines = 6
 	booted := make([]*machine, 0, machines)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -256,4 +257,55 @@ func TestPoolsAreCheckedByTheAPIServer(t *testing.T) {
 		require.True(t, apierrors.IsInvalid(err), "%v", err)
 		assert.Contains(t, err.Error(), why)
 	}
+}
+
+// The certificate with which a node serves names the address that it was given. The one that its machine had in the discovery image may be another machine's by then.
+func TestANodeServesAtItsAddressOfAPoolAlone(t *testing.T) {
+	c := newCluster(t, withSystem(t))
+	c.bootstrappers()
+	m := c.boot(c.infraEnv("rack", fromPool("rack-a")), 1, 0)
+	agent := c.agent(m)
+	deployment, _ := c.takesNodes()
+	c.bound(agent, deployment)
+	c.gives(c.ipClaim(agent), "10.99.2.7")
+	c.until(agent, "the machine is installed", func() bool { return agent.Status.DebugInfo.State == "added-to-existing-cluster" })
+	c.decided(c.serves("worker-1", "10.99.2.7"), certificatesv1.CertificateApproved)
+	reported, _, _ := strings.Cut(m.Inventory().Interfaces[0].IPV4Addresses[0], "/")
+	for why, address := range map[string]string{
+		"it left the address that it reported": reported, "an address of its pool is not its own": "10.99.2.8", "it has none of that family": "2001:db8::7",
+	} {
+		request := c.serves("worker-1", "10.99.2.7", address)
+		c.decided(request, certificatesv1.CertificateDenied)
+		assert.Contains(t, request.Status.Conditions[0].Message, "names the address "+address, why)
+	}
+}
+
+// A claim that another client labels as the Agent's gives no address, and stays. One that is taken away by force while the node lives is missed, and the node keeps running.
+func TestClaimsOfOthersAreLeftAlone(t *testing.T) {
+	c := newCluster(t, withSystem(t))
+	c.bootstrappers()
+	m := c.boot(c.infraEnv("rack", fromPool("rack-a")), 1, 0)
+	agent := c.agent(m)
+	deployment, _ := c.takesNodes()
+	foreign := &ipamv1.IPClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "foreign", Labels: map[string]string{agentv1.ClaimOwnerLabel: agent.Name}},
+		Spec:       ipamv1.IPClaimSpec{Pool: ipamv1.ObjectReference{Name: "rack-a"}},
+	}
+	c.create(foreign)
+	c.gives(foreign, "10.99.3.1")
+	c.bound(agent, deployment)
+	claim := c.ipClaim(agent, foreign.Name)
+	c.gives(claim, "10.99.3.7")
+	c.until(agent, "the machine is installed", func() bool { return agent.Status.DebugInfo.State == "added-to-existing-cluster" })
+	assert.Equal(t, []netip.Addr{netip.MustParseAddr("10.99.3.7")}, m.installed.join(t).NodeIPs)
+
+	change(c, claim, func(o *ipamv1.IPClaim) { o.Finalizers = nil })
+	c.until(claim, "its finalizer is put back", func() bool { return len(claim.Finalizers) > 0 })
+	require.NoError(t, c.user.Delete(t.Context(), claim))
+	require.NoError(t, c.user.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+	change(c, claim, func(o *ipamv1.IPClaim) { o.Finalizers = nil })
+	c.gone(claim)
+	c.missing(agent, "no claim of IPPool rack-a keeps 10.99.3.7 any more: another machine may get it")
+	assert.Equal(t, "added-to-existing-cluster", agent.Status.DebugInfo.State)
+	c.until(foreign, "it is as it was", func() bool { return foreign.DeletionTimestamp == nil && len(foreign.Finalizers) == 0 })
 }

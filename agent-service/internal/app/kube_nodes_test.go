@@ -13,6 +13,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -46,6 +47,13 @@ func (i *installed) keep(job diskimage.Job) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.data = job.FirstBoot
+}
+
+// erase is what a wipe leaves.
+func (i *installed) erase() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.data = nil
 }
 
 // join reads what the machine joins its cluster with; nil before it was written, or where there is nothing.
@@ -119,23 +127,38 @@ func (c *cluster) takesNodesIn(namespace string) (*hivev1.ClusterDeployment, *co
 func (c *cluster) asks(token, node string) *certificatesv1.CertificateSigningRequest {
 	c.Helper()
 	id, _, _ := strings.Cut(token, ".")
+	return c.requests("system:bootstrap:"+id, hivev1.NodeBootstrapGroup, certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.UsageClientAuth, x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}},
+	})
+}
+
+// serves sends the request of a node for a certificate with which it serves at addresses.
+func (c *cluster) serves(node string, addresses ...string) *certificatesv1.CertificateSigningRequest {
+	c.Helper()
+	asked := x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}, DNSNames: []string{node}}
+	for _, address := range addresses {
+		asked.IPAddresses = append(asked.IPAddresses, net.ParseIP(address))
+	}
+	return c.requests("system:node:"+node, "system:nodes", certificatesv1.KubeletServingSignerName, certificatesv1.UsageServerAuth, asked)
+}
+
+// requests sends a request for a certificate as a user of a group.
+func (c *cluster) requests(user, group, signer string, usage certificatesv1.KeyUsage, asked x509.CertificateRequest) *certificatesv1.CertificateSigningRequest {
+	c.Helper()
 	config := rest.CopyConfig(controlplanetest.Start(c.T))
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:bootstrap:" + id, Groups: []string{hivev1.NodeBootstrapGroup, "system:authenticated"}}
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{group, "system:authenticated"}}
 	kubelet, err := client.New(config, client.Options{Scheme: c.user.Scheme()})
 	require.NoError(c, err)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(c, err)
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}},
-	}, key)
+	der, err := x509.CreateCertificateRequest(rand.Reader, &asked, key)
 	require.NoError(c, err)
 	var request *certificatesv1.CertificateSigningRequest
 	require.EventuallyWithT(c, func(collect *assert.CollectT) { // its rights are new
 		request = &certificatesv1.CertificateSigningRequest{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
 			Spec: certificatesv1.CertificateSigningRequestSpec{
-				Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
-				Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+				Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), SignerName: signer, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, usage},
 			},
 		}
 		require.NoError(collect, kubelet.Create(c.Context(), request))

@@ -71,6 +71,8 @@ type cluster struct {
 	away            atomic.Bool
 	// reside makes the systems that machines install ask for instructions.
 	reside bool
+	// bootTime is how long machines take to restart.
+	bootTime time.Duration
 	// lossy lets every second change be done, and its answer be lost.
 	lossy atomic.Bool
 	stop  func()
@@ -354,7 +356,11 @@ func (m *machine) Do(ctx context.Context, step api.Step) (any, error) {
 	if step.StepType == api.StepTypeContainerImageAvailability && images != nil {
 		return images(ctx)
 	}
-	return m.Generated.Do(ctx, step)
+	reply, err := m.Generated.Do(ctx, step)
+	if step.StepType == api.StepTypeWipeDisk && err == nil {
+		m.installed.erase()
+	}
+	return reply, err
 }
 
 // answers changes the answer about images.
@@ -390,7 +396,7 @@ func (c *cluster) bootWith(infraEnvID, token string, number int, interval time.D
 	http := &http.Client{Transport: transport}
 	connection, err := agent.NewConnection(c.base, uuid.MustParse(infraEnvID), token, http)
 	require.NoError(c, err)
-	m := &machine{Generated: &agent.Generated{Seed: c.namespace, Number: number, Client: http, Connection: connection, Reside: c.reside}, steps: map[api.StepType]map[string]bool{}}
+	m := &machine{Generated: &agent.Generated{Seed: c.namespace, Number: number, Client: http, Connection: connection, BootTime: c.bootTime, Reside: c.reside}, steps: map[api.StepType]map[string]bool{}}
 	told := func(_ uuid.UUID, steps []api.Step, _ time.Duration) {
 		m.mu.Lock()
 		defer m.mu.Unlock()

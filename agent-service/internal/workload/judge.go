@@ -35,7 +35,7 @@ type Machine struct {
 	TokenID string
 	// Joining is true from the writing of its disk until the binding ends: only then its token opens anything.
 	Joining bool
-	// Addresses are all that it reported.
+	// Addresses are those of its installed system, as far as they are known.
 	Addresses []netip.Addr
 }
 
@@ -136,7 +136,7 @@ func judgeServing(request *certificatesv1.CertificateSigningRequest, machines []
 	for _, ip := range asked.IPAddresses {
 		address, ok := netip.AddrFromSlice(ip)
 		if !ok || !slices.Contains(machine.Addresses, address.Unmap()) {
-			return Deny, fmt.Sprintf("the request of node %s names the address %s, which its host did not report", name, ip)
+			return Deny, fmt.Sprintf("the request of node %s names the address %s, which is not one of its host", name, ip)
 		}
 	}
 	return Approve, "the node asks for its own name and addresses"

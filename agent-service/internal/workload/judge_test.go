@@ -123,7 +123,7 @@ func TestJudge(t *testing.T) {
 				r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue}}
 			}), want: Leave},
 		"a foreign address": {
-			given: serves(func(_ *csr, p *pkcs) { p.IPAddresses = append(p.IPAddresses, net.IPv4(192, 0, 2, 12)) }), want: Deny, says: "192.0.2.12, which its host did not report"},
+			given: serves(func(_ *csr, p *pkcs) { p.IPAddresses = append(p.IPAddresses, net.IPv4(192, 0, 2, 12)) }), want: Deny, says: "192.0.2.12, which is not one of its host"},
 		"an address of the other family": {given: serves(func(_ *csr, p *pkcs) { p.IPAddresses = append(p.IPAddresses, net.ParseIP("2001:db8::11")) }), want: Approve},
 		"a foreign name":                 {given: serves(func(_ *csr, p *pkcs) { p.DNSNames = append(p.DNSNames, "kubernetes") }), want: Deny, says: `names "kubernetes"`},
 		"a wildcard":                     {given: serves(func(_ *csr, p *pkcs) { p.DNSNames = []string{"*"} }), want: Deny},

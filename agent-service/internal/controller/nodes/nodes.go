@@ -265,8 +265,12 @@ func joining(state lifecycle.State) bool {
 	}, state)
 }
 
-func addresses(h *domain.Host) []netip.Addr {
-	found := h.Addressing.IPs()
+// addresses are those that the host's installed system may serve at: those that it was given, or else those that it reported. A host that was given some may have left the
+// reported ones, and another machine may have them.
+func addresses(h *domain.Host) (found []netip.Addr) {
+	if len(h.Addressing.Given) > 0 {
+		return h.Addressing.IPs()
+	}
 	for _, text := range h.Summary.Addresses {
 		if prefix, err := netip.ParsePrefix(text); err == nil {
 			found = append(found, prefix.Addr())
