@@ -5,12 +5,14 @@ package app
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
@@ -62,6 +64,34 @@ func TestAClaimMadeAgainGetsItsFormerAddress(t *testing.T) {
 	pool.Spec.StickyFor = nil
 	require.NoError(t, w.user.Patch(t.Context(), pool, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"stickyFor":null}}`))))
 	assert.Equal(t, before["a"], w.address("late").Spec.Address)
+	w.settled()
+}
+
+// The garbage collector may remove the reference to a claim that is gone before the operator sees that it is gone: the pool still owns the address.
+func TestAnAddressReturnsWithoutItsReferenceToTheFormerClaim(t *testing.T) {
+	w := newWorld(t)
+	w.pool("p", func(s *ipamv1.IPPoolSpec) {
+		s.Pools = []ipamv1.Pool{span("10.0.0.1", "10.0.250.0")}
+		s.AllocationStrategy, s.StickyFor = ipamv1.RandomAllocation, &metav1.Duration{Duration: time.Hour}
+	})
+	stop := w.operator(nil)
+	claim := w.claim("a", "p")
+	address := w.address("a")
+	stop()
+	require.NoError(t, w.user.Patch(t.Context(), claim, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+	w.delete(claim)
+	w.gone(claim)
+	require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(address), address))
+	before := address.DeepCopy()
+	address.OwnerReferences = slices.DeleteFunc(address.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID == claim.UID })
+	require.NotEmpty(t, address.OwnerReferences)
+	require.NoError(t, w.user.Patch(t.Context(), address, client.MergeFrom(before)))
+	w.operator(nil)
+	w.eventually("the address is not released", func() bool {
+		return w.user.Get(t.Context(), client.ObjectKeyFromObject(address), address) == nil && !address.DeletionTimestamp.IsZero()
+	})
+	w.claim("a", "p")
+	assert.Equal(t, address.Spec.Address, w.address("a").Spec.Address)
 	w.settled()
 }
 

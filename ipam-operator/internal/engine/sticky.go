@@ -74,11 +74,11 @@ func (o *observer) checkIntended(ctx context.Context, subject *Subject, pool *ip
 	return nil
 }
 
-// isKept reports whether an address that names a claim is one that a former claim of its name had, within the time that the pool keeps it.
+// isKept reports whether an address that names a claim is one that a former claim of its name had, within the time that the pool keeps it. The garbage collector
+// may have removed the reference to that claim: the pool still owns the address.
 func (o *observer) isKept(address *ipamv1.IPAddress, subject *Subject, pool *ipamv1.IPPool) bool {
-	owner := ClaimOwner(address)
 	switch {
-	case owner == "" || owner == subject.UID() || address.Spec.Pool.Name != pool.Name:
+	case isOwner(address, subject) || address.Spec.Pool.Name != pool.Name:
 		return false
 	case !controllerutil.ContainsFinalizer(address, ipamv1.IPAddressFinalizer) || capi.IsLeftBehind(address):
 		return false
