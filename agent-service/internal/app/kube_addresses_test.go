@@ -72,7 +72,7 @@ func (c *cluster) gives(claim *ipamv1.IPClaim, address string, change ...func(*i
 func (c *cluster) bound(agent *agentv1.Agent, deployment *hivev1.ClusterDeployment) {
 	c.Helper()
 	change(c, agent, func(a *agentv1.Agent) {
-		a.Spec.ClusterDeploymentName, a.Spec.Approved, a.Spec.Hostname, a.Spec.Role = reference(deployment), true, c.worker(), "worker"
+		a.Spec.ClusterDeploymentName, a.Spec.Approved, a.Spec.Hostname, a.Spec.Role = reference(deployment), true, worker(c.namespace), "worker"
 	})
 }
 

@@ -182,22 +182,22 @@ func TestAHostJoinsItsClusterAsANode(t *testing.T) {
 	agent := c.agent(m)
 	deployment, _ := c.takesNodes()
 	change(c, agent, func(a *agentv1.Agent) {
-		a.Spec.ClusterDeploymentName, a.Spec.Approved, a.Spec.Hostname, a.Spec.Role = reference(deployment), true, c.worker(), "worker"
+		a.Spec.ClusterDeploymentName, a.Spec.Approved, a.Spec.Hostname, a.Spec.Role = reference(deployment), true, worker(c.namespace), "worker"
 	})
 	var values *join.Values
 	require.Eventually(t, func() bool { values = m.installed.join(t); return values != nil }, kubePatience, 50*time.Millisecond, "there are no join credentials")
-	assert.Equal(t, c.worker(), values.NodeName)
+	assert.Equal(t, worker(c.namespace), values.NodeName)
 	assert.Equal(t, "https://192.0.2.1:6443", values.Server)
 	id, _, _ := strings.Cut(values.Token, ".")
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + id}}
 	c.until(secret, "the token is in the cluster", func() bool { return true })
 
-	honest, attack := c.asks(values.Token, c.worker()), c.asks(values.Token, "victim")
+	honest, attack := c.asks(values.Token, worker(c.namespace)), c.asks(values.Token, "victim")
 	c.decided(honest, certificatesv1.CertificateApproved)
 	c.decided(attack, certificatesv1.CertificateDenied)
 	c.until(honest, "it is signed", func() bool { return len(honest.Status.Certificate) > 0 })
 
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.worker()}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: worker(c.namespace)}}
 	c.create(node)
 	t.Cleanup(func() { assert.NoError(t, c.user.Delete(context.WithoutCancel(t.Context()), node)) })
 	before := node.DeepCopy() // the controllers of the cluster write nodes, too
@@ -225,7 +225,7 @@ func TestAHostIsNotInstalledWithoutNodeAccess(t *testing.T) {
 	deployment, secret := c.takesNodes()
 	change(c, secret, func(s *corev1.Secret) { delete(s.Data, hivev1.NodeAccessKeyKubernetesVersion) })
 	change(c, agent, func(a *agentv1.Agent) {
-		a.Spec.ClusterDeploymentName, a.Spec.Approved, a.Spec.Hostname = reference(deployment), true, c.worker()
+		a.Spec.ClusterDeploymentName, a.Spec.Approved, a.Spec.Hostname = reference(deployment), true, worker(c.namespace)
 	})
 	c.until(agent, "the installation says why it cannot go on", func() bool {
 		return strings.Contains(agent.Status.DebugInfo.StateInfo, "cannot be used for node access")

@@ -40,7 +40,7 @@ func TestAnInstalledMachineSleepsWithItsCluster(t *testing.T) {
 	powers()
 	deployment, _ := c.takesNodes()
 	c.bind(agent, deployment)
-	node := c.node(c.worker(), corev1.ConditionTrue)
+	node := c.node(worker(c.namespace), corev1.ConditionTrue)
 	c.says(agent, agentv1.ConditionJoined, agentv1.ReasonNodeReady)
 	is := func(reason string) {
 		t.Helper()

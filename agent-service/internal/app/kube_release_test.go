@@ -101,18 +101,18 @@ func TestAClusterIsRidOfAReleasedMachine(t *testing.T) {
 	deployment, _ := c.takesNodes()
 	c.bind(agent, deployment)
 	values := m.installed.join(t)
-	request := c.asks(values.Token, c.worker())
+	request := c.asks(values.Token, worker(c.namespace))
 	c.decided(request, certificatesv1.CertificateApproved)
 	c.until(agent, "the certificate is shown", func() bool {
 		approved := agent.Status.CSRStatus.ApprovedCSRs
 		return len(approved) == 1 && approved[0].Name == request.Name && approved[0].Type == "client" && agent.Status.CSRStatus.LastApprovalAttempt != nil
 	})
-	node := c.node(c.worker(), corev1.ConditionFalse)
+	node := c.node(worker(c.namespace), corev1.ConditionFalse)
 	c.says(agent, agentv1.ConditionJoined, agentv1.ReasonNodeNotReady)
 	c.nodeIs(node, corev1.ConditionTrue)
 	c.says(agent, agentv1.ConditionJoined, agentv1.ReasonNodeReady)
 
-	pod := c.pod(c.worker())
+	pod := c.pod(worker(c.namespace))
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "all"},
 		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}},
@@ -124,11 +124,11 @@ func TestAClusterIsRidOfAReleasedMachine(t *testing.T) {
 	c.until(agent, "it waits for its pods, and for its user", func() bool {
 		return agent.Status.DeprovisionInfo != nil && agent.Status.DeprovisionInfo.Message == "The Node is being removed from the cluster"
 	})
-	assert.Equal(t, c.worker(), agent.Status.DeprovisionInfo.NodeName)
+	assert.Equal(t, worker(c.namespace), agent.Status.DeprovisionInfo.NodeName)
 	require.NoError(t, c.user.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 	assert.Nil(t, pod.DeletionTimestamp, "the budget does not let it go")
 
-	late := c.asks(values.Token, c.worker())
+	late := c.asks(values.Token, worker(c.namespace))
 	require.NoError(t, c.user.Delete(t.Context(), budget))
 	c.gone(pod)
 	c.gone(node)
@@ -233,7 +233,7 @@ func TestADeathAtEveryWriteOfARelease(t *testing.T) {
 			w.reside = true
 			processes := &faultinject.Sequence{First: first, Period: period}
 			w.run(func() (*faultinject.Injector, bool) { return processes.Next(), true })
-			w.release(w.worker())
+			w.release(worker(w.namespace))
 			assert.Positive(t, processes.Crashes())
 		})
 	}

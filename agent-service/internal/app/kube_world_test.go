@@ -423,7 +423,7 @@ func (c *cluster) bootWith(infraEnvID, token string, number int, interval time.D
 }
 
 // worker is a hostname that no other test gives to a machine: the clusters that nodes join are one.
-func (c *cluster) worker() string { return "worker-" + c.namespace }
+func worker(namespace string) string { return "worker-" + namespace }
 
 // agent waits for the Agent of a machine.
 func (c *cluster) agent(m *machine) *agentv1.Agent {

@@ -18,7 +18,12 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/muster-io/muster/agent-service/internal/console/words"
 )
+
+// t and n are short, as templates have them: most lines of a screen ask for a text.
+var t, n = words.Of, words.Count
 
 //go:embed templates assets
 var files embed.FS

@@ -1,13 +1,14 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package console
+// Package words has all that the console says, except what the API answers, in one place.
+package words
 
 import "fmt"
 
-// t is the text of a key, with what it is about put in. A key that is not there is shown as it is; a test finds it.
-func t(key string, about ...any) string {
-	text, known := texts[key]
+// Of is the text of a key, with what it is about put in. A key that is not there is shown as it is; a test finds it.
+func Of(key string, about ...any) string {
+	text, known := Texts[key]
 	switch {
 	case !known:
 		return key
@@ -18,17 +19,17 @@ func t(key string, about ...any) string {
 	}
 }
 
-// n is t for a number of things: one thing may have a text of its own, whose key ends in ".1".
-func n(key string, count int, about ...any) string {
+// Count is Of for a number of things: one thing may have a text of its own, whose key ends in ".1".
+func Count(key string, count int, about ...any) string {
 	about = append([]any{count}, about...)
-	if _, own := texts[key+".1"]; own && count == 1 {
+	if _, own := Texts[key+".1"]; own && count == 1 {
 		key += ".1"
 	}
-	return t(key, about...)
+	return Of(key, about...)
 }
 
-// texts are all that the console says, except what the API answers.
-var texts = map[string]string{ //nolint:gosec // some sentences are about tokens; none holds one
+// Texts are all texts by their keys.
+var Texts = map[string]string{ //nolint:gosec // some sentences are about tokens; none holds one
 	"product":          "Muster",
 	"skip":             "Skip to the content",
 	"nav.label":        "Main",
