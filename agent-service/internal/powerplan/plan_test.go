@@ -186,7 +186,7 @@ func TestAMachineThatLeavesAHibernatingClusterIsSwitchedOn(t *testing.T) {
 	paused := cluster(hivev1.PowerStateHibernating)
 	paused.Annotations = map[string]string{hivev1.AnnotationPowerStatePause: "true"}
 	deleted := cluster(hivev1.PowerStateHibernating)
-	deleted.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
 	for sentence, given := range map[string]Snapshot{
 		"it was released":          {Cluster: cluster(hivev1.PowerStateHibernating), Left: []*metal3v1.BareMetalHost{host("h", hibernates)}},
 		"the power is paused":      {Cluster: paused, Left: []*metal3v1.BareMetalHost{host("h", hibernates)}},

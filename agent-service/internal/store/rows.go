@@ -51,13 +51,13 @@ type clusterRow struct {
 type hostRow struct {
 	bun.BaseModel `bun:"table:hosts,alias:o"`
 
-	InfraEnvID   string    `bun:"infra_env_id,pk"`
-	HostID       string    `bun:"host_id,pk"`
-	ClusterID    string    `bun:"cluster_id,nullzero"`
-	User         string    `bun:"user_name"`
-	Organization string    `bun:"org_id"`
-	State        string    `bun:"state"`
-	Role         string    `bun:"role"`
+	InfraEnvID   string `bun:"infra_env_id,pk"`
+	HostID       string `bun:"host_id,pk"`
+	ClusterID    string `bun:"cluster_id,nullzero"`
+	User         string `bun:"user_name"`
+	Organization string `bun:"org_id"`
+	State        string `bun:"state"`
+	Role         string `bun:"role"`
 	// Search and Name are what the host is found by, see found.
 	Search    string    `bun:"search"`
 	Name      string    `bun:"name"`

@@ -134,7 +134,7 @@ func (s *site) browsers(ctx context.Context, browser *http.Client, screens chan<
 		if err != nil {
 			return err
 		}
-		response, err := browser.Do(request) //nolint:bodyclose // watch closes it
+		response, err := browser.Do(request)
 		if err != nil {
 			return err
 		}
