@@ -95,7 +95,7 @@ func Plan(s Snapshot) Decision {
 
 // paused says that a user wants the power of the cluster left alone.
 func paused(cluster *hivev1.ClusterDeployment) bool {
-	return cluster.Annotations[hivev1.AnnotationReconcilePause] == "true" || cluster.Annotations[hivev1.AnnotationPowerStatePause] == "true"
+	return hivev1.IsTrue(cluster.Annotations, hivev1.AnnotationReconcilePause) || hivev1.IsTrue(cluster.Annotations, hivev1.AnnotationPowerStatePause)
 }
 
 // Said are the conditions as the cluster has them.

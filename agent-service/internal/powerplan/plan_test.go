@@ -184,7 +184,7 @@ func TestMachinesOfAClusterThatRuns(t *testing.T) {
 
 func TestAMachineThatLeavesAHibernatingClusterIsSwitchedOn(t *testing.T) {
 	paused := cluster(hivev1.PowerStateHibernating)
-	paused.Annotations = map[string]string{hivev1.AnnotationPowerStatePause: "true"}
+	paused.Annotations = map[string]string{hivev1.AnnotationPowerStatePause: "True"}
 	deleted := cluster(hivev1.PowerStateHibernating)
 	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
 	for sentence, given := range map[string]Snapshot{

@@ -3,6 +3,8 @@
 
 package v1
 
+import "strconv"
+
 // Labels.
 const (
 	// LabelClusterPoolNamespace on a ClusterDeployment or a cluster's namespace: namespace of its pool.
@@ -46,6 +48,13 @@ const (
 	// AnnotationInfraDisabled on a ClusterDeployment, "true": nothing is created or deleted on its platform.
 	AnnotationInfraDisabled = "hive.openshift.io/infra-disabled"
 )
+
+// IsTrue reads a boolean of annotations or labels in every form that [strconv.ParseBool] takes: 1, t, T, TRUE, true and True mean true. A value that is no
+// boolean is false.
+func IsTrue(values map[string]string, key string) bool {
+	b, err := strconv.ParseBool(values[key])
+	return err == nil && b
+}
 
 // Finalizers.
 const (

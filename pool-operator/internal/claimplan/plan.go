@@ -17,7 +17,7 @@ import (
 // Plan returns the next step of the claim as of now.
 func Plan(now time.Time, s Snapshot) Decision {
 	switch own := s.owned(); {
-	case poolview.IsTrue(s.Claim.Annotations, hivev1.AnnotationReconcilePause):
+	case hivev1.IsTrue(s.Claim.Annotations, hivev1.AnnotationReconcilePause):
 		return Decision{}
 	case !s.Claim.DeletionTimestamp.IsZero():
 		return s.release(now, own)

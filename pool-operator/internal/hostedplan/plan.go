@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
-	"github.com/muster-io/muster/pool-operator/internal/poolview"
 	"github.com/muster-io/muster/pool-operator/internal/provision"
 )
 
@@ -58,7 +57,7 @@ func Hosted(cluster *hivev1.ClusterDeployment) bool {
 
 // Paused reports whether an annotation pauses reconciliation of the cluster.
 func Paused(cluster *hivev1.ClusterDeployment) bool {
-	return poolview.IsTrue(cluster.Annotations, hivev1.AnnotationReconcilePause)
+	return hivev1.IsTrue(cluster.Annotations, hivev1.AnnotationReconcilePause)
 }
 
 // Plan decides what to do about one hosted cluster. Carrying out the actions and planning again ends with a plan without actions.
@@ -72,7 +71,7 @@ func Plan(now time.Time, s Snapshot) Decision {
 		return Decision{Actions: []Action{AddFinalizer{Why: WhyNew}}}
 	case !s.Cluster.Spec.Installed:
 		return renewed(s, planInstall(now, s))
-	case poolview.IsTrue(s.Cluster.Annotations, hivev1.AnnotationPowerStatePause):
+	case hivev1.IsTrue(s.Cluster.Annotations, hivev1.AnnotationPowerStatePause):
 		return Decision{Status: statusPowerPaused(now, s)}
 	case !dataIsHere(s):
 		return Decision{Status: statusDataMissing(now, s), RequeueAfter: checkReady}

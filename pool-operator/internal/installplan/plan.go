@@ -74,7 +74,7 @@ func Conditions() []string {
 
 // Plan decides what to write about a cluster that an install object installs.
 func Plan(now time.Time, s Snapshot) Decision {
-	if poolview.IsTrue(s.Cluster.Annotations, hivev1.AnnotationReconcilePause) || s.Cluster.DeletionTimestamp != nil {
+	if hivev1.IsTrue(s.Cluster.Annotations, hivev1.AnnotationReconcilePause) || s.Cluster.DeletionTimestamp != nil {
 		return Decision{}
 	}
 	d := newDraft(now, s.Cluster)

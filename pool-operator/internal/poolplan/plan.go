@@ -8,7 +8,6 @@ import (
 	"time"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
-	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
 // Plan decides what a pool does next. now has to be later than whatever the snapshot was made from.
@@ -90,7 +89,7 @@ func newPass(now time.Time, s Snapshot) *pass {
 }
 
 func paused(pool *hivev1.ClusterPool) bool {
-	return poolview.IsTrue(pool.Annotations, hivev1.AnnotationReconcilePause)
+	return hivev1.IsTrue(pool.Annotations, hivev1.AnnotationReconcilePause)
 }
 
 func (p *pass) deleting() bool { return !p.pool.DeletionTimestamp.IsZero() }

@@ -17,13 +17,6 @@ var booleans = []string{
 	hivev1.AnnotationRemoveFromPool, hivev1.AnnotationRemoveFromPoolOld, hivev1.AnnotationProtectedDelete, hivev1.AnnotationReconcilePause, hivev1.AnnotationPowerStatePause,
 }
 
-// IsTrue reads a boolean of annotations or labels in every form that strconv.ParseBool takes: 1, t, T, TRUE, true and True mean true. A value that is no boolean is false;
-// [Unreadable] names it.
-func IsTrue(values map[string]string, key string) bool {
-	b, err := strconv.ParseBool(values[key])
-	return err == nil && b
-}
-
 // Unreadable returns a sentence for each annotation that should be a boolean and is not, sorted.
 func Unreadable(annotations map[string]string) []string {
 	var out []string

@@ -21,7 +21,7 @@ func TestBooleansOfAnnotations(t *testing.T) {
 		"yes": {false, true}, "on": {false, true}, "": {false, true}, " true": {false, true}, strings.Repeat("x", 1000): {false, true}, //nolint:gocritic // the space is the case
 	} {
 		annotations := map[string]string{key: value, "other.example.com/key": "yes"}
-		assert.Equal(t, want.read, poolview.IsTrue(annotations, key), value)
+		assert.Equal(t, want.read, hivev1.IsTrue(annotations, key), value)
 		note := poolview.UnreadableNote(annotations)
 		assert.Equal(t, want.told, strings.HasPrefix(note, "; annotation "+key+` is "`), value)
 		assert.Less(t, len(note), 200, "a long value does not fill the message")

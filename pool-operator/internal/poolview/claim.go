@@ -33,7 +33,7 @@ type Claim struct {
 func ClaimOf(claim *hivev1.ClusterClaim) Claim {
 	c := Claim{
 		Name: claim.Name, UID: claim.UID, Created: claim.CreationTimestamp.Time,
-		Deleting: !claim.DeletionTimestamp.IsZero(), Paused: IsTrue(claim.Annotations, hivev1.AnnotationReconcilePause),
+		Deleting: !claim.DeletionTimestamp.IsZero(), Paused: hivev1.IsTrue(claim.Annotations, hivev1.AnnotationReconcilePause),
 	}
 	if slices.Contains(claim.Finalizers, hivev1.FinalizerClusterClaim) {
 		c.Namespace = claim.Spec.Namespace

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
-	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
 // mirrorAfter is how long after a claim status.claimedTimestamp is written at the latest. An earlier write of the status includes it, so that it rarely costs a write of its own.
@@ -60,7 +59,7 @@ type Decision struct {
 // Plan decides as of now. A cluster that has run for hibernateAfter is put to sleep; see [base] for since when that counts. Unclaimed clusters of a pool are exempt.
 func Plan(now time.Time, cd *hivev1.ClusterDeployment) Decision {
 	d := power(now, cd)
-	if due := mirrorDue(cd); !due.IsZero() && d.Why != WhyDeleting && !poolview.IsTrue(cd.Annotations, hivev1.AnnotationReconcilePause) {
+	if due := mirrorDue(cd); !due.IsZero() && d.Why != WhyDeleting && !hivev1.IsTrue(cd.Annotations, hivev1.AnnotationReconcilePause) {
 		if now.Before(due) {
 			d.RequeueAfter = earliest(d.RequeueAfter, due.Sub(now))
 		} else {
@@ -74,7 +73,7 @@ func power(now time.Time, cd *hivev1.ClusterDeployment) Decision {
 	switch {
 	case !cd.DeletionTimestamp.IsZero():
 		return Decision{Why: WhyDeleting}
-	case poolview.IsTrue(cd.Annotations, hivev1.AnnotationReconcilePause) || poolview.IsTrue(cd.Annotations, hivev1.AnnotationPowerStatePause):
+	case hivev1.IsTrue(cd.Annotations, hivev1.AnnotationReconcilePause) || hivev1.IsTrue(cd.Annotations, hivev1.AnnotationPowerStatePause):
 		return Decision{Why: WhyPaused}
 	case cd.Spec.HibernateAfter == nil || cd.Spec.HibernateAfter.Duration <= 0:
 		return Decision{Why: WhyNoLimit}

@@ -63,7 +63,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) (*snapsh
 	if err := r.Client.Get(ctx, key, seen.pool); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	if seen.spec() == nil || seen.pool.Annotations[hivev1.AnnotationReconcilePause] == "true" {
+	if seen.spec() == nil || hivev1.IsTrue(seen.pool.Annotations, hivev1.AnnotationReconcilePause) {
 		return nil, nil
 	}
 	cluster := &hivev1.ClusterDeployment{}

@@ -19,7 +19,6 @@ import (
 	hivev1ac "github.com/muster-io/muster/apis/applyconfiguration/hive/v1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/pool-operator/internal/claimplan"
-	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
 // releaseOrphans looks after clusters that record a claim of this name which does not exist any more: because it was deleted by force, because it was not restored yet, or because a pass
@@ -131,7 +130,7 @@ func (r *Reconciler) claimExists(ctx context.Context, key types.NamespacedName, 
 		}
 		return false, err
 	}
-	restored := poolview.IsTrue(cd.Labels, hivev1.LabelDisableCreationCheck) && claim.Spec.Namespace == cd.Namespace
+	restored := hivev1.IsTrue(cd.Labels, hivev1.LabelDisableCreationCheck) && claim.Spec.Namespace == cd.Namespace
 	uid := cd.Spec.ClusterPoolRef.ClaimUID
 	return uid == "" || uid == claim.UID || restored, nil
 }

@@ -22,7 +22,6 @@ import (
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/pool-operator/internal/installplan"
-	"github.com/muster-io/muster/pool-operator/internal/poolview"
 )
 
 // InstallDependencies are what an InstallReconciler works with; all are required.
@@ -104,7 +103,7 @@ func (r *InstallReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 
 // label says of which platform the cluster is. The pool does so when it creates one; a cluster that was made by hand lacks it.
 func (r *InstallReconciler) label(ctx context.Context, cluster *hivev1.ClusterDeployment) error {
-	if cluster.Labels[hivev1.LabelClusterPlatform] != "" || cluster.DeletionTimestamp != nil || poolview.IsTrue(cluster.Annotations, hivev1.AnnotationReconcilePause) {
+	if cluster.Labels[hivev1.LabelClusterPlatform] != "" || cluster.DeletionTimestamp != nil || hivev1.IsTrue(cluster.Annotations, hivev1.AnnotationReconcilePause) {
 		return nil
 	}
 	return r.writer.patch(ctx, cluster, "labelling", labelPlatform)
