@@ -45,6 +45,7 @@ func (w *world) givenBefore(pool *ipamv1.IPPool, claimName, ip string) {
 // them; given back, no claim gets them again.
 func TestAddressesThatNoClaimGetsAnyMoreStayWithTheirClaims(t *testing.T) {
 	w := newWorld(t)
+	w.installContract()
 	pool := w.pool("p", func(s *ipamv1.IPPoolSpec) {
 		s.Pools = []ipamv1.Pool{{Subnet: new(ipamv1.IPSubnetStr("10.0.0.0/29"))}}
 		s.Prefix, s.Gateway = 29, new(ipamv1.IPAddressStr("10.0.0.1"))
