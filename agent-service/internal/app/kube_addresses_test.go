@@ -269,12 +269,12 @@ func TestANodeServesAtItsAddressOfAPoolAlone(t *testing.T) {
 	c.bound(agent, deployment)
 	c.gives(c.ipClaim(agent), "10.99.2.7")
 	c.until(agent, "the machine is installed", func() bool { return agent.Status.DebugInfo.State == "added-to-existing-cluster" })
-	c.decided(c.serves("worker-1", "10.99.2.7"), certificatesv1.CertificateApproved)
+	c.decided(c.serves(worker(c.namespace), "10.99.2.7"), certificatesv1.CertificateApproved)
 	reported, _, _ := strings.Cut(m.Inventory().Interfaces[0].IPV4Addresses[0], "/")
 	for why, address := range map[string]string{
 		"it left the address that it reported": reported, "an address of its pool is not its own": "10.99.2.8", "it has none of that family": "2001:db8::7",
 	} {
-		request := c.serves("worker-1", "10.99.2.7", address)
+		request := c.serves(worker(c.namespace), "10.99.2.7", address)
 		c.decided(request, certificatesv1.CertificateDenied)
 		assert.Contains(t, request.Status.Conditions[0].Message, "names the address "+address, why)
 	}

@@ -31,9 +31,10 @@ import (
 // machine is on its disk, with the address.
 type ledger struct {
 	*crashEnv
-	tenants []*tenant
-	pool    string
-	free    []string
+	// installed are the disks of machines by the names of their Agents.
+	installed map[string]*installed
+	pool      string
+	free      []string
 	// given is by the UID of the claim.
 	given map[types.UID]string
 	// gifts are all that were given, in order.
@@ -42,7 +43,10 @@ type ledger struct {
 
 // serve gives addresses to machines until the test ends.
 func (w *crashEnv) serve(tenants []*tenant, pool string, addresses ...string) *ledger {
-	l := &ledger{crashEnv: w, tenants: tenants, pool: pool, free: addresses, given: map[types.UID]string{}}
+	l := &ledger{crashEnv: w, installed: map[string]*installed{}, pool: pool, free: addresses, given: map[types.UID]string{}}
+	for _, one := range tenants {
+		l.installed[one.agent.Name] = &one.installed
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var over sync.WaitGroup
 	over.Go(func() {
@@ -108,9 +112,9 @@ func (l *ledger) answer(ctx context.Context, claim *ipamv1.IPClaim) {
 
 // unused says that no disk of another machine has a system with an address. It asks the machines: the service may have forgotten.
 func (l *ledger) unused(claim *ipamv1.IPClaim, address string) {
-	for _, one := range l.tenants {
-		if values := one.installed.join(l.T); values != nil && claim.Labels[agentv1.ClaimOwnerLabel] != one.agent.Name {
-			assert.NotContains(l, values.NodeIPs, netip.MustParseAddr(address), one.name)
+	for agent, installed := range l.installed {
+		if values := installed.join(l.T); values != nil && claim.Labels[agentv1.ClaimOwnerLabel] != agent {
+			assert.NotContains(l, values.NodeIPs, netip.MustParseAddr(address), agent)
 		}
 	}
 }
@@ -237,16 +241,19 @@ func TestTwoReplicasGiveAnAddressOnce(t *testing.T) {
 	for range machines / addresses {
 		var at []netip.Addr
 		var joined []*tenant
-		require.Eventually(t, func() bool {
+		err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, kubePatience, true, func(ctx context.Context) (bool, error) {
 			joined = nil
 			for _, one := range tenants {
-				require.NoError(t, w.user.Get(t.Context(), client.ObjectKeyFromObject(one.agent), one.agent))
+				if err := w.user.Get(ctx, client.ObjectKeyFromObject(one.agent), one.agent); err != nil {
+					return false, err
+				}
 				if !slices.Contains(left, one) && one.agent.Status.DebugInfo.State == "added-to-existing-cluster" {
 					joined = append(joined, one)
 				}
 			}
-			return len(joined) == addresses
-		}, kubePatience, 50*time.Millisecond, "machines do not get addresses")
+			return len(joined) == addresses, nil
+		})
+		require.NoError(t, err, "machines do not get addresses")
 		for _, one := range joined {
 			at = append(at, w.hasJoined(one))
 		}

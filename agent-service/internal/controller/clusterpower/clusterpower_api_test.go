@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -144,11 +145,10 @@ func (s *site) powers(host *metal3v1.BareMetalHost) {
 // until reads an object until it is as wanted.
 func (s *site) until(object client.Object, what string, wanted func() bool) {
 	s.Helper()
-	if !assert.Eventually(s, func() bool {
-		return s.user.Get(s.Context(), client.ObjectKeyFromObject(object), object) == nil && wanted()
-	}, patience, 20*time.Millisecond, what) {
-		s.Fatalf("%+v", object)
-	}
+	err := wait.PollUntilContextTimeout(s.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		return s.user.Get(ctx, client.ObjectKeyFromObject(object), object) == nil && wanted(), nil
+	})
+	require.NoError(s, err, "%s: %+v", what, object)
 }
 
 // says waits until the cluster has a condition with that reason, and returns its message.
