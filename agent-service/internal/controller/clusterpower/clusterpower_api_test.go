@@ -75,7 +75,7 @@ func (n *nodes) changed(cluster *hivev1.ClusterDeployment) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, reader := range n.readers {
-		reader <- event.GenericEvent{Object: cluster}
+		reader <- event.GenericEvent{Object: cluster.DeepCopy()}
 	}
 }
 
