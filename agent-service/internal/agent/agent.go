@@ -6,6 +6,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -218,18 +219,16 @@ func pause(ctx context.Context, wait time.Duration) error {
 func (a *Agent) serve(ctx context.Context) error {
 	var workers sync.WaitGroup
 	defer workers.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := make(chan error, 1)
+	// A step that ends serving ends the poll that is held meanwhile, too.
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	wait, renewed := firstBackOff, false
-	for {
-		select {
-		case err := <-done:
-			return err
-		default:
-		}
+	for ctx.Err() == nil {
 		begin := time.Now()
 		steps, err := a.Connection.Next(ctx, a.identity.HostID, a.Interval == 0)
+		if ctx.Err() != nil {
+			break
+		}
 		switch statusOf(err) {
 		case http.StatusNotFound:
 			return fmt.Errorf("%w: %w", errAgain, err)
@@ -239,7 +238,7 @@ func (a *Agent) serve(ctx context.Context) error {
 			}
 			// The token ended. Whether the work has, the new registration says.
 			if err := a.register(ctx); err != nil {
-				return err
+				return cmp.Or(context.Cause(ctx), err)
 			}
 			if renewed = !renewed; renewed {
 				continue
@@ -254,19 +253,14 @@ func (a *Agent) serve(ctx context.Context) error {
 			if a.Told != nil {
 				a.Told(a.identity.HostID, steps.Instructions, took)
 			}
-			a.start(ctx, &workers, steps.Instructions, done)
+			a.start(ctx, &workers, steps.Instructions, end)
 			if steps.PostStepAction == api.Exit {
 				return errAgain
 			}
 		}
-		select {
-		case err := <-done:
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(next):
-		}
+		_ = pause(ctx, next) // the loop ends with ctx
 	}
+	return context.Cause(ctx)
 }
 
 // rest is how long to wait before the next poll. A poll that was held, or that brought work, is followed by the next one at once.
@@ -284,8 +278,8 @@ func (a *Agent) rest(steps *api.Steps, took time.Duration) time.Duration {
 	return asked - took
 }
 
-// start begins the steps that are not running yet.
-func (a *Agent) start(ctx context.Context, workers *sync.WaitGroup, steps []api.Step, done chan<- error) {
+// start begins the steps that are not running yet. One that ends serving calls end.
+func (a *Agent) start(ctx context.Context, workers *sync.WaitGroup, steps []api.Step, end context.CancelCauseFunc) {
 	for _, step := range steps {
 		ctx, cancel := context.WithCancel(ctx)
 		a.mu.Lock()
@@ -306,10 +300,7 @@ func (a *Agent) start(ctx context.Context, workers *sync.WaitGroup, steps []api.
 			delete(a.running, step.StepType)
 			a.mu.Unlock()
 			if err != nil && !stopped {
-				select {
-				case done <- err:
-				default:
-				}
+				end(err)
 			}
 		})
 	}

@@ -7,12 +7,15 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
@@ -85,4 +88,46 @@ func TestARealMachineLoadsNothingElse(t *testing.T) {
 	require.NoError(t, arguments(step, &wanted))
 	err := (&Real{Client: http.DefaultClient}).Load(t.Context(), wanted)
 	require.ErrorContains(t, err, "downloading the initrd of the discovery image: its checksum is")
+}
+
+// A machine that restarts does not wait for the poll that is held meanwhile.
+func TestARestartEndsThePollThatIsHeld(t *testing.T) {
+	reboot := kernels(t, func(*agentproto.BootArtifactsArgs) {})
+	reboot.StepType, reboot.StepID = api.StepTypeRebootForReclaim, "reboot-for-reclaim-1"
+	polls, held := make(chan struct{}, 2), make(chan struct{}, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case polls <- struct{}{}:
+		default:
+		}
+		if len(polls) == 1 {
+			w.Header().Set("Content-Type", "application/json")
+			assert.NoError(t, json.NewEncoder(w).Encode(api.Steps{NextInstructionSeconds: 1, Instructions: []api.Step{reboot}}))
+			return
+		}
+		held <- struct{}{}
+		<-r.Context().Done()
+	}))
+	t.Cleanup(server.Close)
+	connection, err := NewConnection(server.URL, uuid.New(), "token", server.Client())
+	require.NoError(t, err)
+	a := New(Options{Connection: connection, Machine: &afterHeld{Generated: &Generated{Client: server.Client()}, held: held}, Log: zap.NewNop()})
+	a.resident = true
+	require.ErrorIs(t, a.serve(t.Context()), errDone)
+}
+
+// afterHeld is a machine that restarts once a poll is held.
+type afterHeld struct {
+	*Generated
+	held <-chan struct{}
+}
+
+// Boot implements Machine.
+func (m *afterHeld) Boot(ctx context.Context) error {
+	select {
+	case <-m.held:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
