@@ -23,6 +23,7 @@ func Benchmarks() []bench.Benchmark {
 		{Name: "agent.heartbeat_10k_postgres", Play: heartbeat(wish{kube: true, postgres: true})},
 		{Name: "agent.bind_1000", Play: bind},
 		{Name: "agent.move_200", Play: move},
+		{Name: "agent.rack_bind_500", Play: rackBind},
 		{Name: "agent.register_1000", Play: register},
 		{Name: "agent.register_storm_pg", Play: registerStorm},
 		{Name: "agent.connectivity_500", Play: connectivity},

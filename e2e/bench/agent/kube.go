@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
 	"github.com/muster-io/muster/e2e/environment"
 )
 
@@ -59,6 +60,9 @@ func clientOf(config *rest.Config) (client.Client, error) {
 		return nil, err
 	}
 	if err := agentv1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	if err := hivev1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
 	return client.New(config, client.Options{Scheme: scheme})

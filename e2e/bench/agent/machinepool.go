@@ -1,0 +1,201 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
+	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/e2e/bench"
+)
+
+// perPool is how many machines each MachinePool wants.
+const perPool = 5
+
+// rackBind is many MachinePools at once that take all free machines: the times are from the creation of each until the API server has an Agent of it bound.
+func rackBind(ctx context.Context, r *bench.Run) (err error) {
+	s, err := startSite(ctx, wish{kube: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	pools := r.Scaled(100)
+	if err := s.approved(ctx, pools*perPool); err != nil {
+		return err
+	}
+	if err := s.hub.takers(ctx, pools); err != nil {
+		return err
+	}
+	if err := s.hub.quiet(ctx, 3*time.Second, 5*time.Minute); err != nil {
+		return err
+	}
+	before, err := s.counts(ctx)
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	took, err := s.hub.bindAll(ctx, pools)
+	if err != nil {
+		return err
+	}
+	bound := time.Since(begin)
+	if err := s.hub.quiet(ctx, 3*time.Second, 5*time.Minute); err != nil {
+		return err
+	}
+	after, err := s.counts(ctx)
+	if err != nil {
+		return err
+	}
+	requests, n := after.requests.Since(before.requests), float64(pools*perPool)
+	r.Figure("operations", n, "machines", bench.NoTarget)
+	r.Latencies(took, 2000)
+	r.Figure("seconds_all", bound.Seconds(), "s until all are bound", bench.NoTarget)
+	r.Figure("writes_per_op", float64(bench.Total(requests.Writes(), nil))/n, "writes", bench.NoTarget)
+	r.Figure("requests_per_op", float64(bench.Total(requests.All(), nil))/n, "requests", bench.NoTarget)
+	r.Note("requests to the Kubernetes API, until nothing more was written: %s", bench.Describe(requests.All()))
+	r.Asserted("%d MachinePools have %d machines each", pools, perPool)
+	kill(s.service)
+	return s.hub.barePatches(ctx, r, pools*perPool, bound)
+}
+
+// approved starts n machines, and approves their Agents.
+func (s *site) approved(ctx context.Context, n int) error {
+	if _, _, err := s.fleet(ctx, "a", n, "-ramp=5s"); err != nil {
+		return err
+	}
+	if err := s.settled(ctx, n, 5*time.Minute); err != nil {
+		return err
+	}
+	if err := s.hub.quiet(ctx, 3*time.Second, 5*time.Minute); err != nil {
+		return err
+	}
+	all := &agentv1.AgentList{}
+	if err := s.hub.client.List(ctx, all, client.InNamespace(metav1.NamespaceDefault)); err != nil {
+		return err
+	}
+	if len(all.Items) != n {
+		return fmt.Errorf("%d machines have %d Agents", n, len(all.Items))
+	}
+	for i := range all.Items {
+		if err := s.hub.client.Patch(ctx, &all.Items[i], client.RawPatch(types.MergePatchType, []byte(`{"spec":{"approved":true}}`))); err != nil {
+			return fmt.Errorf("approving an Agent: %w", err)
+		}
+	}
+	return nil
+}
+
+func poolName(i int) string { return fmt.Sprintf("c%03d", i) }
+
+// takers makes installed clusters that take nodes.
+func (h *hub) takers(ctx context.Context, n int) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceDefault}}
+	if err := h.client.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"muster.io/hosted-clusters":"true"}}}`))); err != nil {
+		return fmt.Errorf("allowing hosted clusters: %w", err)
+	}
+	for i := range n {
+		cluster := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: poolName(i)}}
+		cluster.Spec = hivev1.ClusterDeploymentSpec{
+			ClusterName: cluster.Name, BaseDomain: "example.org", Installed: true, Platform: hivev1.Platform{Hosted: &hivev1.HostedPlatform{Nodes: &hivev1.HostedNodes{}}},
+			ClusterMetadata: &hivev1.ClusterMetadata{
+				ClusterID: cluster.Name, InfraID: cluster.Name, AdminKubeconfigSecretRef: hivev1.LocalObjectReference{Name: "admin"}, NodeAccessSecretRef: &hivev1.LocalObjectReference{Name: "nodes"},
+			},
+		}
+		if err := h.client.Create(ctx, cluster); err != nil {
+			return fmt.Errorf("making a cluster: %w", err)
+		}
+	}
+	return nil
+}
+
+// bindAll makes MachinePools one after the other, and returns for each machine the time from the creation of its pool until it was seen bound.
+func (h *hub) bindAll(ctx context.Context, pools int) ([]time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	watching, err := client.NewWithWatch(h.admin, client.Options{Scheme: h.client.Scheme()})
+	if err != nil {
+		return nil, err
+	}
+	events, err := watching.Watch(ctx, &agentv1.AgentList{}, client.InNamespace(metav1.NamespaceDefault))
+	if err != nil {
+		return nil, err
+	}
+	defer events.Stop()
+	seen := make(chan map[string]time.Time, 1)
+	pool := map[string]string{}
+	go func() {
+		at := map[string]time.Time{}
+		for e := range events.ResultChan() {
+			agent, ok := e.Object.(*agentv1.Agent)
+			if !ok || agent.Spec.ClusterDeploymentName == nil || !at[agent.Name].IsZero() {
+				continue
+			}
+			at[agent.Name], pool[agent.Name] = time.Now(), agent.Spec.ClusterDeploymentName.Name
+			if len(at) == pools*perPool {
+				break
+			}
+		}
+		seen <- at
+	}()
+	asked := map[string]time.Time{}
+	replicas := int64(perPool)
+	for i := range pools {
+		made := &hivev1.MachinePool{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: poolName(i) + "-worker"}, Spec: hivev1.MachinePoolSpec{
+			ClusterDeploymentRef: hivev1.LocalObjectReference{Name: poolName(i)}, Name: "worker", Replicas: &replicas,
+			Platform: hivev1.MachinePoolPlatform{AgentBareMetal: &hivev1.AgentBareMetalMachinePool{}},
+		}}
+		asked[poolName(i)] = time.Now()
+		if err := h.client.Create(ctx, made); err != nil {
+			return nil, fmt.Errorf("making a MachinePool: %w", err)
+		}
+	}
+	return durations(<-seen, pool, asked, pools)
+}
+
+// durations are the times of machines; each pool must have its number of them.
+func durations(at map[string]time.Time, pool map[string]string, asked map[string]time.Time, pools int) ([]time.Duration, error) {
+	var took []time.Duration
+	has := map[string]int{}
+	for agent, when := range at {
+		has[pool[agent]]++
+		took = append(took, when.Sub(asked[pool[agent]]))
+	}
+	for i := range pools {
+		if has[poolName(i)] != perPool {
+			return nil, fmt.Errorf("MachinePool of %s has %d machines instead of %d; %d machines are bound", poolName(i), has[poolName(i)], perPool, len(at))
+		}
+	}
+	return took, nil
+}
+
+// barePatches binds as many Agents with a plain client: one patch each, which is what binding one takes at least.
+func (h *hub) barePatches(ctx context.Context, r *bench.Run, n int, workload time.Duration) error {
+	counter := bench.NewCounter()
+	config := rest.CopyConfig(h.admin)
+	config.Wrap(counter.Wrap)
+	plain, err := clientOf(config)
+	if err != nil {
+		return err
+	}
+	all := &agentv1.AgentList{}
+	if err := h.client.List(ctx, all, client.InNamespace(metav1.NamespaceDefault)); err != nil {
+		return err
+	}
+	patch := bench.Kind{Verb: "patch", Resource: agents}
+	bare := bench.Bare{Writers: 10, Items: n, Order: []bench.Kind{patch}, Writes: map[bench.Kind]int{patch: n}}
+	bare.Write = func(ctx context.Context, _ bench.Kind, item, _ int) error {
+		body := []byte(`{"metadata":{"labels":{"bench.muster.io/pool":"bare"}},"spec":{"hostname":"bare","clusterDeploymentName":{"namespace":"default","name":"bare"}}}`)
+		return plain.Patch(ctx, &all.Items[item], client.RawPatch(types.MergePatchType, body))
+	}
+	return r.RatioToBare(ctx, workload, bare, counter, bench.NoTarget)
+}
