@@ -21,6 +21,9 @@ var version = "dev"
 // Version is that of the release, or dev for a program that was built for trying.
 func Version() string { return version }
 
+// UserAgent is how a program names itself to servers, such as pool-operator/v0.2.0. The API server takes what is before the slash for the default field manager.
+func UserAgent(program string) string { return program + "/" + version }
+
 // Describe is what a program prints for --version, in one line.
 func Describe(program string) string {
 	return fmt.Sprintf("%s %s %s %s/%s", program, version, runtime.Version(), runtime.GOOS, runtime.GOARCH)

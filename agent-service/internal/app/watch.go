@@ -23,6 +23,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 
+	"github.com/muster-io/muster/apis/buildinfo"
 	"github.com/muster-io/muster/apis/metricsauth"
 )
 
@@ -101,7 +102,7 @@ func (p *Process) cluster() (*rest.Config, error) {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	config.QPS = -1
-	config.UserAgent = "agent-service"
+	config.UserAgent = buildinfo.UserAgent("agent-service")
 	return config, nil
 }
 

@@ -44,9 +44,9 @@ type heartbeatRow struct {
 }
 
 // SavePolls implements transaction.Store.
-func (s *Store) SavePolls(ctx context.Context, polls []domain.Poll) error {
-	ctx, cancel := s.patient(ctx)
-	defer cancel()
+func (s *Store) SavePolls(ctx context.Context, polls []domain.Poll) (err error) {
+	ctx, done := s.call(ctx, "save polls")
+	defer func() { done(err) }()
 	// In one order, so that two replicas do not wait for each other in a circle.
 	slices.SortFunc(polls, func(a, b domain.Poll) int { return strings.Compare(a.String(), b.String()) })
 	for batch := range slices.Chunk(polls, heartbeatBatch) {
@@ -64,9 +64,9 @@ func (s *Store) SavePolls(ctx context.Context, polls []domain.Poll) error {
 }
 
 // PollsSince implements transaction.Store.
-func (s *Store) PollsSince(ctx context.Context, mark int64) ([]domain.Poll, int64, error) {
-	ctx, cancel := s.patient(ctx)
-	defer cancel()
+func (s *Store) PollsSince(ctx context.Context, mark int64) (polls []domain.Poll, next int64, err error) {
+	ctx, done := s.call(ctx, "read polls")
+	defer func() { done(err) }()
 	var rows []struct {
 		InfraEnvID string
 		HostID     string
@@ -79,7 +79,7 @@ func (s *Store) PollsSince(ctx context.Context, mark int64) ([]domain.Poll, int6
 	if err := query.Scan(ctx, &rows); err != nil {
 		return nil, mark, classify(fmt.Errorf("reading heartbeats: %w", err))
 	}
-	polls := make([]domain.Poll, 0, len(rows))
+	polls = make([]domain.Poll, 0, len(rows))
 	for _, row := range rows {
 		mark = row.Unsaved
 		polls = append(polls, domain.Poll{

@@ -55,10 +55,9 @@ func (t *sqlTx) Recall(m transaction.Memory) { t.memory = m }
 func (t *sqlTx) AfterCommit(do func()) { t.after = append(t.after, do) }
 
 // Update implements transaction.Store.
-func (s *Store) Update(ctx context.Context, do func(context.Context, transaction.Tx) error) error {
-	ctx, cancel := s.patient(ctx)
-	defer cancel()
-	var err error
+func (s *Store) Update(ctx context.Context, do func(context.Context, transaction.Tx) error) (err error) {
+	ctx, done := s.call(ctx, "update")
+	defer func() { done(err) }()
 	for range attempts {
 		err = s.once(ctx, do)
 		if errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil {
@@ -129,9 +128,9 @@ func orNothing(err error) error {
 }
 
 // View implements transaction.Store.
-func (s *Store) View(ctx context.Context, do func(context.Context, transaction.Reader) error) error {
-	ctx, cancel := s.patient(ctx)
-	defer cancel()
+func (s *Store) View(ctx context.Context, do func(context.Context, transaction.Reader) error) (err error) {
+	ctx, done := s.call(ctx, "view")
+	defer func() { done(err) }()
 	return classify(do(ctx, reader{db: s.read, prepared: s.reading}))
 }
 

@@ -15,7 +15,6 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -26,7 +25,9 @@ import (
 	"github.com/muster-io/muster/apis/buildinfo"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
 	"github.com/muster-io/muster/apis/metricsauth"
+	"github.com/muster-io/muster/apis/probes"
 	"github.com/muster-io/muster/apis/servedkinds"
+	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhost"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/baremetalhostdiscovery"
 	"github.com/muster-io/muster/discovery-operator/internal/demo"
@@ -47,10 +48,12 @@ func Run(ctx context.Context, o Options) error {
 	log := zap.New(zap.Level(o.level))
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
+	defer tracing.Start(ctx, name, log)()
 	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {
 		return wrap(err, "reading the kubeconfig")
 	}
+	config.UserAgent = buildinfo.UserAgent(name)
 	config.QPS = -1 // fairness is the API server's business
 	return RunWith(logr.NewContext(ctx, log), o, config)
 }
@@ -169,10 +172,7 @@ func newManager(config *rest.Config, o ctrl.Options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, wrap(err, "making the manager")
 	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return nil, wrap(err, "adding the health check")
-	}
-	return mgr, wrap(mgr.AddReadyzCheck("ping", healthz.Ping), "adding the readiness check")
+	return mgr, probes.Add(mgr, mgr.GetCache())
 }
 
 func (p parts) addControllers(ctx context.Context, mgr ctrl.Manager, from *sources, fleets *fleet.Registry, counters *metrics.Metrics) error {

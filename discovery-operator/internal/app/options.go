@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/muster-io/muster/apis/buildinfo"
+	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/apis/webhookcert"
 	"github.com/muster-io/muster/discovery-operator/internal/controller/autoscale"
 )
@@ -89,6 +90,7 @@ func Parse(args []string, getenv func(string) string) (Options, error) {
 	fs.IntVar(&o.DemoMachines, "demo-machines", 8, "how many machines the demo's rack powers up")
 	fs.DurationVar(&o.DemoInterval, "demo-interval", 3*time.Second, "time between two machines of the demo's rack")
 	buildinfo.Flag(fs)
+	tracing.Usage(fs)
 	if err := fs.Parse(args); err != nil {
 		return o, fmt.Errorf("reading the command line: %w", err)
 	}

@@ -8,6 +8,10 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/muster-io/muster/apis/tracing"
 )
 
 // maxReply bounds one reply. A page of 1,000 nodes has 0.4 MB; an inventory of a large machine 0.2 MB.
@@ -20,7 +24,7 @@ type Observer func(operation string, status int, took time.Duration)
 
 type operationKey struct{}
 
-// bounded limits replies and counts requests.
+// bounded limits replies, counts requests, and makes each of them a span.
 type bounded struct {
 	next    http.RoundTripper
 	observe Observer
@@ -28,12 +32,13 @@ type bounded struct {
 
 // RoundTrip implements http.RoundTripper.
 func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
-	began := time.Now()
-	resp, err := b.next.RoundTrip(req)
 	operation, ok := req.Context().Value(operationKey{}).(string)
 	if !ok {
 		operation = "authenticate"
 	}
+	ctx, end := tracing.Call(req.Context(), "ironic "+operation, attribute.String("http.request.method", req.Method), attribute.String("server.address", req.URL.Host))
+	began := time.Now()
+	resp, err := b.next.RoundTrip(req.WithContext(ctx))
 	status := 0
 	if err == nil {
 		status = resp.StatusCode
@@ -42,7 +47,16 @@ func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	if b.observe != nil {
 		b.observe(operation, status, time.Since(began))
 	}
+	end(refusal(resp, err))
 	return resp, err
+}
+
+// refusal is the error of a request for its span, without what the reply says.
+func refusal(resp *http.Response, err error) error {
+	if err == nil && resp.StatusCode >= http.StatusBadRequest {
+		return errors.New(resp.Status)
+	}
+	return err
 }
 
 type limited struct {

@@ -6,9 +6,7 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/go-logr/zapr"
@@ -21,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -29,7 +26,9 @@ import (
 	"github.com/muster-io/muster/apis/buildinfo"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
 	"github.com/muster-io/muster/apis/metricsauth"
+	"github.com/muster-io/muster/apis/probes"
 	"github.com/muster-io/muster/apis/servedkinds"
+	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/ipam-operator/internal/metrics"
 )
 
@@ -40,13 +39,12 @@ const leaderElectionID = "controller-leader-election-ipam-capm3"
 // shutdownTimeout is how long what runs may take to end.
 const shutdownTimeout = 20 * time.Second
 
-var errNotSynced = errors.New("the caches are not filled yet")
-
 // Run runs the operator until ctx ends.
 func Run(ctx context.Context, o Options) error {
 	if err := setLogger(o.LogLevel); err != nil {
 		return err
 	}
+	defer tracing.Start(ctx, reporter, ctrl.Log)()
 	config, err := loadConfig(o.Kubeconfig)
 	if err != nil {
 		return err
@@ -78,7 +76,7 @@ func RunWith(ctx context.Context, o Options, config *rest.Config) error {
 	if err := converter.addTo(ctx, mgr); err != nil {
 		return err
 	}
-	if err := addProbes(mgr); err != nil {
+	if err := probes.Add(mgr, mgr.GetCache()); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -126,7 +124,7 @@ func loadConfig(kubeconfig string) (*rest.Config, error) {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	config.QPS = -1
-	config.UserAgent = "ipam-operator"
+	config.UserAgent = buildinfo.UserAgent("ipam-operator")
 	return config, nil
 }
 
@@ -168,27 +166,4 @@ func cacheOptions(o Options) cache.Options {
 		options.DefaultNamespaces = map[string]cache.Config{o.Namespace: {}}
 	}
 	return options
-}
-
-// addProbes makes the operator ready when its caches are filled.
-func addProbes(mgr ctrl.Manager) error {
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return fmt.Errorf("adding the health probe: %w", err)
-	}
-	if err := mgr.AddReadyzCheck("caches", synced(mgr.GetCache())); err != nil {
-		return fmt.Errorf("adding the readiness probe: %w", err)
-	}
-	return nil
-}
-
-// synced is a check that the caches are filled.
-func synced(c cache.Cache) healthz.Checker {
-	return func(request *http.Request) error {
-		ctx, cancel := context.WithTimeout(request.Context(), time.Second)
-		defer cancel()
-		if !c.WaitForCacheSync(ctx) {
-			return errNotSynced
-		}
-		return nil
-	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/muster-io/muster/apis/buildinfo"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 )
 
@@ -56,6 +57,7 @@ func ParseOptions(arguments []string) (Options, error) {
 	flags := flag.NewFlagSet("ipam-operator", flag.ContinueOnError)
 	o.bind(flags)
 	buildinfo.Flag(flags)
+	tracing.Usage(flags)
 	if err := flags.Parse(arguments); err != nil {
 		return o, err
 	}

@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/muster-io/muster/apis/tracing"
 )
 
 // OnChange handles Clusters that appear, go away, are paused or go on; nothing else of a Cluster matters here.
@@ -63,7 +65,7 @@ func Discover(mgr ctrl.Manager, kind schema.GroupKind, crd string, start func(sc
 		Named("discovery-"+crd).
 		WatchesMetadata(obj, &handler.EnqueueRequestForObject{}, builder.WithPredicates(named)).
 		WithOptions(controller.TypedOptions[reconcile.Request]{NeedLeaderElection: new(false)}).
-		Complete(d)
+		Complete(tracing.Reconciler("discovery-"+crd, d))
 	if err != nil {
 		return fmt.Errorf("watching for %s: %w", crd, err)
 	}

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/tracing"
 )
 
 // Indexes of the cache.
@@ -119,7 +120,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 		WithOptions(controller.TypedOptions[reconcile.Request]{
 			MaxConcurrentReconciles: r.Workers, ReconciliationTimeout: reconcileTimeout, EnableWarmup: new(true),
 		}).
-		Build(r)
+		Build(tracing.Reconciler(name, r))
 	if err != nil {
 		return fmt.Errorf("building the controller %s: %w", name, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/ipam-operator/internal/space"
 )
 
@@ -199,7 +200,7 @@ func (t *Teller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 
 // SetupWithManager starts the controller with the manager.
 func (t *Teller) SetupWithManager(mgr ctrl.Manager, name string) error {
-	if err := ctrl.NewControllerManagedBy(mgr).Named(name).For(&ipamv1.IPAddress{}).Complete(t); err != nil {
+	if err := ctrl.NewControllerManagedBy(mgr).Named(name).For(&ipamv1.IPAddress{}).Complete(tracing.Reconciler(name, t)); err != nil {
 		return fmt.Errorf("building the controller %s: %w", name, err)
 	}
 	return nil

@@ -6,9 +6,7 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/go-logr/zapr"
@@ -22,12 +20,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/muster-io/muster/apis/buildinfo"
 	"github.com/muster-io/muster/apis/metricsauth"
+	"github.com/muster-io/muster/apis/probes"
 	"github.com/muster-io/muster/apis/servedkinds"
+	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/pool-operator/internal/controller/clusterclaim"
 	"github.com/muster-io/muster/pool-operator/internal/controller/clusterpool"
 	"github.com/muster-io/muster/pool-operator/internal/controller/pooladmin"
@@ -40,8 +40,6 @@ const leaderElectionID = "pool-operator"
 // shutdownTimeout is how long what runs may take to end.
 const shutdownTimeout = 20 * time.Second
 
-var errNotSynced = errors.New("the caches are not filled yet")
-
 // wallClock tells the time of the machine.
 type wallClock struct{}
 
@@ -53,6 +51,12 @@ func Run(ctx context.Context, o Options) error {
 	if err := setLogger(o.LogLevel); err != nil {
 		return err
 	}
+	return run(ctx, o)
+}
+
+// run is Run with the logger that the process has.
+func run(ctx context.Context, o Options) error {
+	defer tracing.Start(ctx, "pool-operator", ctrl.Log)()
 	requests, claims := metrics.NewRequests(), clusterclaim.NewService()
 	config, err := loadConfig(o, requests.Wrap, eventsAfter(claims))
 	if err != nil {
@@ -71,7 +75,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := addControllers(ctx, mgr, o, claims); err != nil {
 		return err
 	}
-	if err := addProbes(mgr); err != nil {
+	if err := probes.Add(mgr, mgr.GetCache()); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -110,7 +114,7 @@ func loadConfig(o Options, wrappers ...transport.WrapperFunc) (*rest.Config, err
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	config.QPS = -1
-	config.UserAgent = "pool-operator"
+	config.UserAgent = buildinfo.UserAgent("pool-operator")
 	for _, wrap := range wrappers {
 		config.Wrap(wrap)
 	}
@@ -153,27 +157,4 @@ func cacheByObject() map[client.Object]cache.ByObject {
 	clusterclaim.CacheRoles(byObject)
 	pooladmin.CacheBindings(byObject)
 	return byObject
-}
-
-// addProbes makes the operator ready when its caches are filled.
-func addProbes(mgr ctrl.Manager) error {
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return fmt.Errorf("adding the health probe: %w", err)
-	}
-	if err := mgr.AddReadyzCheck("caches", synced(mgr.GetCache())); err != nil {
-		return fmt.Errorf("adding the readiness probe: %w", err)
-	}
-	return nil
-}
-
-// synced is a check that the caches are filled.
-func synced(c cache.Cache) healthz.Checker {
-	return func(request *http.Request) error {
-		ctx, cancel := context.WithTimeout(request.Context(), time.Second)
-		defer cancel()
-		if !c.WaitForCacheSync(ctx) {
-			return errNotSynced
-		}
-		return nil
-	}
 }

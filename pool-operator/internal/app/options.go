@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/muster-io/muster/apis/buildinfo"
+	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/pool-operator/internal/nodeaccess"
 	"github.com/muster-io/muster/pool-operator/internal/provision/pod"
 )
@@ -59,6 +60,7 @@ func ParseOptions(arguments []string) (Options, error) {
 	flags := flag.NewFlagSet("pool-operator", flag.ContinueOnError)
 	o.bind(flags)
 	buildinfo.Flag(flags)
+	tracing.Usage(flags)
 	if err := flags.Parse(arguments); err != nil {
 		return o, err
 	}

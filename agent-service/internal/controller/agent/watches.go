@@ -20,6 +20,7 @@ import (
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	"github.com/muster-io/muster/apis/conflict"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/tracing"
 )
 
 // ClusterIndex finds Agents by the ClusterDeployment that their spec names, as namespace/name.
@@ -69,7 +70,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			}
 			return log.WithValues("infraEnvID", key.InfraEnvID, "host", key.HostID)
 		}).
-		Complete(conflict.Retried[domain.HostKey](r))
+		Complete(tracing.Reconciler("agent", conflict.Retried[domain.HostKey](r)))
 }
 
 func follow(keys handler.TypedMapFunc[client.Object, domain.HostKey]) handler.TypedEventHandler[client.Object, domain.HostKey] {

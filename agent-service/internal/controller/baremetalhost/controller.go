@@ -25,6 +25,7 @@ import (
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	"github.com/muster-io/muster/apis/conflict"
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/tracing"
 )
 
 const (
@@ -99,7 +100,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&agentv1.Agent{}, handler.EnqueueRequestsFromMapFunc(r.ofAgent)).
 		Watches(&agentv1.InfraEnv{}, handler.EnqueueRequestsFromMapFunc(r.ofInfraEnv), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: news.RateLimiter[ctrl.Request]()}).
-		Complete(conflict.Retried[ctrl.Request](r))
+		Complete(tracing.Reconciler("baremetalhost", conflict.Retried[ctrl.Request](r)))
 }
 
 // ofAgent are the hosts that have a MAC of the Agent's machine.

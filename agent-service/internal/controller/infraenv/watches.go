@@ -20,6 +20,7 @@ import (
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	"github.com/muster-io/muster/apis/conflict"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/tracing"
 )
 
 // UIDIndex finds an InfraEnv by its id in the service.
@@ -70,7 +71,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&hivev1.ClusterDeployment{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster), builder.WithPredicates(news.ComesAndGoes)).
 		WatchesRawSource(news.Source[ctrl.Request]{Service: r.Service, Concerns: r.concerned}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: news.RateLimiter[ctrl.Request]()}).
-		Complete(conflict.Retried[ctrl.Request](r))
+		Complete(tracing.Reconciler("infraenv", conflict.Retried[ctrl.Request](r)))
 }
 
 // asksToRevoke is true for an InfraEnv whose hosts' tokens a user wants revoked.

@@ -23,6 +23,7 @@ import (
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	"github.com/muster-io/muster/apis/conflict"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/tracing"
 )
 
 const (
@@ -71,7 +72,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, nodes <-chan event.Gener
 		Watches(&agentv1.Agent{}, r.ofAgents()).
 		WatchesRawSource(source.Channel(nodes, ofCluster)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: news.RateLimiter[ctrl.Request]()}).
-		Complete(conflict.Retried[ctrl.Request](r))
+		Complete(tracing.Reconciler("machinepool", conflict.Retried[ctrl.Request](r)))
 }
 
 // list are the pools of a choice, those that wanted lets through where it is not nil.

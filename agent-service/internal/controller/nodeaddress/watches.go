@@ -26,6 +26,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	"github.com/muster-io/muster/apis/conflict"
+	"github.com/muster-io/muster/apis/tracing"
 )
 
 // Claims is a cache of claims.
@@ -58,7 +59,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	for _, kind := range r.Kinds {
 		made = made.WatchesRawSource(source.Kind(r.Claims, client.Object(empty(kind.Claim)), handler.EnqueueRequestsFromMapFunc(ofClaim)))
 	}
-	return made.Complete(conflict.Retried[ctrl.Request](r))
+	return made.Complete(tracing.Reconciler("nodeaddress", conflict.Retried[ctrl.Request](r)))
 }
 
 func ofClaim(_ context.Context, object client.Object) []ctrl.Request {

@@ -32,6 +32,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/workload"
 	"github.com/muster-io/muster/apis/conflict"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/tracing"
 )
 
 // look is how often node access is read again: Secrets are not watched, which would need the right to read all of them.
@@ -125,7 +126,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Channel(r.own, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(news.Source[ctrl.Request]{Service: r.Service, Concerns: r.concerned}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: news.RateLimiter[ctrl.Request]()}).
-		Complete(conflict.Retried[ctrl.Request](r))
+		Complete(tracing.ReconcilerOf("nodes", conflict.Retried[ctrl.Request](r), tracing.OfClusterDeployment(r.Client)))
 }
 
 // stops lets through the moment at which a hibernating cluster stops.

@@ -29,6 +29,7 @@ import (
 	agentv1 "github.com/muster-io/muster/apis/agentinstall/v1beta1"
 	"github.com/muster-io/muster/apis/conflict"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/tracing"
 )
 
 const (
@@ -86,7 +87,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			}
 			return log.WithValues("infraEnvID", key.InfraEnvID, "host", key.HostID)
 		}).
-		Complete(conflict.Retried[domain.HostKey](r))
+		Complete(tracing.Reconciler("release", conflict.Retried[domain.HostKey](r)))
 }
 
 // leaves is true for a host whose cluster still has to be rid of it.

@@ -18,6 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/muster-io/muster/apis/tracing"
 )
 
 // Groups of the kinds that this package reads.
@@ -87,7 +89,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, d Deps) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("autoscale-kinds").
 		WatchesMetadata(definition, &handler.EnqueueRequestForObject{}, builder.WithPredicates(ours)).
-		Complete(w)
+		Complete(tracing.Reconciler("autoscale-kinds", w))
 	return wrap(err, "watching for the kinds of Cluster API")
 }
 

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/tracing"
 )
 
 // passTimeout bounds one pass, which waits for the cache to show the writes of the one before.
@@ -57,5 +58,5 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, called reconcile.Reconci
 			},
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: passTimeout}).
-		Complete(called)
+		Complete(tracing.Reconciler("baremetalhost", called))
 }

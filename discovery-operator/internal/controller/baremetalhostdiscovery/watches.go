@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	metal3v1 "github.com/muster-io/muster/apis/metal3/v1alpha1"
+	"github.com/muster-io/muster/apis/tracing"
 )
 
 // coalesce is how long changes of hosts are collected before the resources look again: each look reads all machines.
@@ -46,7 +47,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&metal3v1.BareMetalHost{}, r.onHosts(), builder.WithPredicates(hostMatters())).
 		Watches(&coordinationv1.Lease{}, r.everyone(), builder.WithPredicates(reservationMatters())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4, ReconciliationTimeout: passTimeout}).
-		Complete(r)
+		Complete(tracing.Reconciler("baremetalhostdiscovery", r))
 }
 
 // everyone makes all resources look again, soon.

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/engine"
@@ -153,7 +154,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 		WithOptions(controller.TypedOptions[reconcile.Request]{
 			MaxConcurrentReconciles: 4, ReconciliationTimeout: time.Minute, EnableWarmup: new(true),
 		}).
-		Build(r)
+		Build(tracing.Reconciler(name, r))
 	if err != nil {
 		return fmt.Errorf("building the controller %s: %w", name, err)
 	}

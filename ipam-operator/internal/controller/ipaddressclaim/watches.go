@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/engine"
@@ -121,7 +122,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, name string, workers int
 		WithOptions(controller.TypedOptions[reconcile.Request]{
 			MaxConcurrentReconciles: workers, ReconciliationTimeout: time.Minute, EnableWarmup: new(true),
 		}).
-		Build(c)
+		Build(tracing.Reconciler(name, c))
 	if err != nil {
 		return fmt.Errorf("building the controller %s: %w", name, err)
 	}

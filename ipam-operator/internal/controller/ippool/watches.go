@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/ipam-operator/internal/engine"
 )
 
@@ -34,7 +35,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 		WithOptions(controller.TypedOptions[reconcile.Request]{
 			MaxConcurrentReconciles: r.Workers, ReconciliationTimeout: time.Minute, EnableWarmup: new(true),
 		}).
-		Build(r)
+		Build(tracing.Reconciler(name, r))
 	if err != nil {
 		return fmt.Errorf("building the controller %s: %w", name, err)
 	}

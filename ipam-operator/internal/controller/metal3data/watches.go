@@ -25,6 +25,7 @@ import (
 
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
 	ipamv1 "github.com/muster-io/muster/apis/ipam/v1alpha1"
+	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/dataplan"
 	"github.com/muster-io/muster/ipam-operator/internal/engine"
@@ -105,7 +106,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 		WithOptions(controller.TypedOptions[reconcile.Request]{
 			MaxConcurrentReconciles: r.Workers, ReconciliationTimeout: reconcileTimeout, EnableWarmup: new(true),
 		}).
-		Build(r)
+		Build(tracing.Reconciler(name, r))
 	if err != nil {
 		return fmt.Errorf("building the controller %s: %w", name, err)
 	}

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/muster-io/muster/apis/infrastructure/v1beta1"
+	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/ipam-operator/internal/allocate"
 	"github.com/muster-io/muster/ipam-operator/internal/capi"
 	"github.com/muster-io/muster/ipam-operator/internal/controller/metal3data"
@@ -190,7 +191,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
 			DeleteFunc: func(_ context.Context, e event.DeleteEvent, q engine.Queue) { r.later(e.Object, q) },
 		}).
 		WithOptions(controller.TypedOptions[reconcile.Request]{MaxConcurrentReconciles: 2, ReconciliationTimeout: time.Minute, EnableWarmup: new(true)}).
-		Build(r)
+		Build(tracing.Reconciler(name, r))
 	if err != nil {
 		return fmt.Errorf("building the controller %s: %w", name, err)
 	}

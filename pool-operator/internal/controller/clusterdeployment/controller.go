@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/pool-operator/internal/hostedplan"
 )
 
@@ -82,7 +83,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if r.MachinePools != nil {
 		hosted.Watches(&hivev1.MachinePool{}, ofMachinePool())
 	}
-	return hosted.Complete(r)
+	return hosted.Complete(tracing.ReconcilerOf("clusterdeployment-hosted", r, tracing.OfClusterDeployment(r.Client)))
 }
 
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch;patch

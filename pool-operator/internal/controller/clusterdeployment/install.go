@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/pool-operator/internal/installplan"
 )
 
@@ -62,7 +63,7 @@ func (r *InstallReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&hivev1.ClusterDeployment{}, builder.WithPredicates(predicate.NewPredicateFuncs(hasInstallRef))).
 		WatchesRawSource(wakeUps(r.watches.changes)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
-		Complete(r)
+		Complete(tracing.ReconcilerOf("clusterdeployment-install", r, tracing.OfClusterDeployment(r.Client)))
 }
 
 func hasInstallRef(object client.Object) bool {

@@ -24,6 +24,7 @@ import (
 
 	hivev1ac "github.com/muster-io/muster/apis/applyconfiguration/hive/v1"
 	hivev1 "github.com/muster-io/muster/apis/hive/v1"
+	"github.com/muster-io/muster/apis/tracing"
 	"github.com/muster-io/muster/pool-operator/internal/powerplan"
 )
 
@@ -58,7 +59,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("hibernation").
 		For(&hivev1.ClusterDeployment{}, builder.WithPredicates(relevant(r.Clock))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
-		Complete(r)
+		Complete(tracing.ReconcilerOf("hibernation", r, tracing.OfClusterDeployment(r.Client)))
 }
 
 // relevant lets clusters through for which there is something to decide, now or later.
