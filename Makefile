@@ -13,8 +13,8 @@ BIN := $(ROOT)/bin
 MODULES := apis pool-operator ipam-operator discovery-operator agent-service kubectl-muster e2e hack/build
 # Modules that hold tests only: they are not in go.work.
 ALONE := e2e/charts e2e/move
-# Modules that have each library they share at one version, so that it is compiled once. The tools, and containerd, which needs newer
-# libraries than Kubernetes, are compiled apart.
+# Modules that have each library they share at one version, so that it is compiled once. The tools, containerd, which needs newer
+# libraries than Kubernetes, and dex are compiled apart.
 ALIGNED := $(MODULES) $(ALONE) hack/controlplane hack/node
 OPERATORS := $(patsubst %/cmd,%,$(wildcard *-operator/cmd agent-service/cmd))
 TOOLS := $(BIN)/applyconfiguration-gen $(BIN)/controller-gen $(BIN)/golangci-lint $(BIN)/kind $(BIN)/kustomize
@@ -64,6 +64,13 @@ compile = $(BIN)/progress -label $1 -C $1 -o $(BIN)/ -ldflags=-w $2
 $(BIN)/progress $(BIN)/raced $(BIN)/versions: force
 	@mkdir -p $(BIN)
 	@go -C hack/build build -ldflags=-w -o $@ ./cmd/$(@F)
+
+dex: $(BIN)/dex ## Build dex, the issuer of OpenID Connect that tests of the console sign in at.
+
+$(BIN)/dex: $(BIN)/progress force
+	@$(BIN)/progress -label dex -C hack/dex -o $@ -ldflags=-w .
+
+test test-modules test-agent-service: $(BIN)/dex
 
 controlplane: $(BIN)/progress ## Make etcd, kube-apiserver and kube-controller-manager available, and bin/controlplane.
 	@hack/controlplane/build >/dev/null
@@ -243,5 +250,5 @@ help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo; echo "  test-<module> tests one module; bench-<pool|ipam|discovery|agent> runs its benchmarks."
 
-.PHONY: force site release airgap demo scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible node-image node-image-if-possible images test test-boot test-node test-oldest test-current-ironic test-ipmi rack test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
+.PHONY: dex force site release airgap demo scheduler kubectl-muster charts uninstall prerequisites controlplane build clusterctl live-image live-image-if-possible node-image node-image-if-possible images test test-boot test-node test-oldest test-current-ironic test-ipmi rack test-modules test-short e2e e2e-kind bench tools generate tidy fmt lint verify verify-versions vulncheck clean help \
 	$(addprefix test-,$(filter-out e2e,$(MODULES))) $(addprefix journeys-,e2e $(ALONE)) $(addprefix bench-,$(BENCHES))

@@ -13,13 +13,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/zapr"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/muster-io/muster/agent-service/internal/agentproto"
-	"github.com/muster-io/muster/agent-service/internal/console"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/httpapi"
 	"github.com/muster-io/muster/agent-service/internal/metrics"
@@ -29,6 +29,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 	"github.com/muster-io/muster/agent-service/internal/workload"
 	"github.com/muster-io/muster/apis/buildinfo"
+	"github.com/muster-io/muster/apis/tracing"
 )
 
 const (
@@ -45,6 +46,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	setLogger(log)
+	defer tracing.Start(ctx, "agent-service", zapr.NewLogger(log))()
 	o.warn(log)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
 	if err != nil {
@@ -184,30 +186,10 @@ func assemble(o Options, db *store.Store, log *zap.Logger) (*parts, error) {
 		return nil, fmt.Errorf("preparing REST: %w", err)
 	}
 	mux.Handle("/", handler)
-	if err := o.mountConsole(mux, handler, key.Seed(), log); err != nil {
+	if err := o.mountConsole(mux, handler, people, key.Seed(), log); err != nil {
 		return nil, err
 	}
 	return &parts{service: svc, handler: mux, discovery: discovery, instruments: instruments, requests: requests, tokens: tokens}, nil
-}
-
-// mountConsole serves the screens, where that is asked for, as a client of REST.
-func (o *Options) mountConsole(mux *http.ServeMux, rest http.Handler, key []byte, log *zap.Logger) error {
-	if !o.Console {
-		return nil
-	}
-	options := console.Options{API: rest, Key: key, HTTPS: strings.HasPrefix(o.BaseURL, "https://") || o.TLSCertificate != "", Log: log}
-	if o.KubeAPI || o.OIDCIssuer == "kubernetes" { // no other service sends tokens of people there
-		var err error
-		if options.Kubernetes, err = o.kubernetes(); err != nil {
-			return err
-		}
-	}
-	screens, err := console.New(options)
-	if err != nil {
-		return fmt.Errorf("preparing the console: %w", err)
-	}
-	mux.Handle(console.Base+"/", screens)
-	return nil
 }
 
 // throughFaults is the store, with the faults that tests inject.

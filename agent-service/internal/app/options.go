@@ -22,6 +22,7 @@ import (
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 	"github.com/muster-io/muster/agent-service/internal/validate"
 	"github.com/muster-io/muster/apis/buildinfo"
+	"github.com/muster-io/muster/apis/tracing"
 )
 
 // Options are the service's settings, one per flag.
@@ -50,6 +51,7 @@ type Options struct {
 	OIDCKeyFile      string
 	OIDCKeysURL      string
 	Console          bool
+	ConsoleOptions
 
 	// kube is the client configuration of tests, and through is what they put before the store.
 	kube    *rest.Config
@@ -86,6 +88,7 @@ func parse(program string, arguments []string, bind func(*flag.FlagSet)) error {
 func (o *Options) bind(flags *flag.FlagSet) {
 	o.Process.bind(flags)
 	o.KubeOptions.bind(flags)
+	tracing.Usage(flags)
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8090", "address of REST v2, its documentation (/docs), /healthz and /readyz; :8090 for all interfaces")
 	flags.StringVar(&o.BaseURL, "base-url", "http://localhost:8090", "URL at which hosts reach this service, without a slash at the end")
 	flags.StringVar(&o.ImageURL, "image-url", "", "URL of discovery images where another process serves them (agent-service images), without a slash at the end; empty for this one")
@@ -102,6 +105,7 @@ func (o *Options) bind(flags *flag.FlagSet) {
 	flags.DurationVar(&o.DisconnectAfter, "disconnect-after", 3*time.Minute, "time without a poll after which a host counts as disconnected")
 	flags.DurationVar(&o.EventRetention, "event-retention", 30*24*time.Hour, "time that events are kept after they occurred last; 0 for ever")
 	flags.BoolVar(&o.Console, "console", false, "serve screens for people in a browser, at /console of the address of REST; they show and do what a person's token allows")
+	o.ConsoleOptions.bind(flags)
 	flags.StringVar(&o.OIDCIssuer, "oidc-issuer", "none", "URL of the OpenID Connect issuer whose tokens people use; kubernetes for tokens that the cluster knows; none disables authentication of users, for development only")
 	flags.StringVar(&o.OIDCAudience, "oidc-audience", "", "audience that tokens must have; empty for any, or with kubernetes for the cluster's own")
 	flags.StringVar(&o.OIDCUserClaim, "oidc-user-claim", "", "claim that names the user; empty for sub")
@@ -127,7 +131,7 @@ func (o *Options) Validate() error {
 	if o.OIDCIssuer == "" {
 		errs = append(errs, errors.New("--oidc-issuer: write the issuer's URL, kubernetes, or none"))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.validateConsole()...)...)
 }
 
 // authorities are the certificates that hosts trust the service by, beside those that they know.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/client"
+	"github.com/muster-io/muster/agent-service/internal/console/oidc"
 )
 
 // Base is the path below which all screens are.
@@ -36,7 +37,9 @@ type Options struct {
 	HTTPS bool
 	// Kubernetes says where the Kubernetes API is, nil where there is none. Its credentials are not used.
 	Kubernetes *rest.Config
-	Log        *zap.Logger
+	// SignIn is the issuer where people sign in, nil where they paste tokens only.
+	SignIn *oidc.Client
+	Log    *zap.Logger
 	// Now is the clock, time.Now if nil.
 	Now func() time.Time
 }
@@ -77,6 +80,10 @@ func New(o Options) (http.Handler, error) {
 	mux.HandleFunc("GET "+Base+"/assets/{name}", c.asset)
 	mux.HandleFunc("GET "+Base+"/sign-in", c.signInPage)
 	mux.HandleFunc("POST "+Base+"/sign-in", c.signIn)
+	if c.SignIn != nil {
+		mux.HandleFunc("GET "+flowPath, c.startFlow)
+		mux.HandleFunc("GET "+Callback, c.finishFlow)
+	}
 	for pattern, serve := range screens() {
 		method, path, _ := strings.Cut(pattern, " ")
 		mux.Handle(method+" "+Base+path, c.signedIn(serve))

@@ -79,7 +79,7 @@ func TestTextsAreUsedAndThere(t *testing.T) {
 			assert.Contains(t, words.Texts, "host."+string(state))
 		}
 	}
-	made := []string{"host.", "cluster.", "group.", "stage.", "action.", "plan.", "approve.", "claim.", "wipe.", "infraenv.rotated."} // names with a state or an action at their end
+	made := []string{"host.", "cluster.", "group.", "stage.", "action.", "plan.", "approve.", "claim.", "wipe.", "signin.issuer.", "infraenv.rotated."} // names with a state or an action at their end
 	for key := range words.Texts {
 		name := strings.TrimSuffix(key, ".1")
 		assert.True(t, strings.Contains(used, `"`+name+`"`) || slices.ContainsFunc(made, func(prefix string) bool { return strings.HasPrefix(name, prefix) }), key)

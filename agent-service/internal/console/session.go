@@ -21,6 +21,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/muster-io/muster/agent-service/internal/console/oidc"
 )
 
 const (
@@ -52,23 +54,15 @@ func (s session) holds(csrf string) bool {
 
 // Person is the name in the token, empty where it has none. It is only shown: the API decides whose token it is.
 func (s session) Person() string {
-	parts := strings.Split(s.Token, ".")
-	if len(parts) != 3 {
-		return ""
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		return ""
-	}
-	var claims struct {
+	var found struct {
 		Name    string `json:"preferred_username"`
 		Email   string `json:"email"`
 		Subject string `json:"sub"`
 	}
-	if json.Unmarshal(raw, &claims) != nil {
+	if !oidc.Claims(s.Token, &found) {
 		return ""
 	}
-	for _, name := range []string{claims.Name, claims.Email, claims.Subject} {
+	for _, name := range []string{found.Name, found.Email, found.Subject} {
 		if name != "" {
 			return name
 		}
@@ -98,23 +92,47 @@ func newVault(secret []byte, now func() time.Time) (*vault, error) {
 	return &vault{aead, now}, nil
 }
 
-// begin makes a session for a token and hands it to the browser.
-func (v *vault) begin(w http.ResponseWriter, token string, https bool) error {
-	s := session{Token: token, CSRF: rand.Text(), Until: v.now().Add(sessionTime)}
-	plain, err := json.Marshal(s)
+// seal packs and encrypts a value. It is unsealed with the same label only.
+func (v *vault) seal(label string, value any) (string, error) {
+	plain, err := json.Marshal(value)
 	if err != nil {
-		return fmt.Errorf("writing a session: %w", err)
+		return "", fmt.Errorf("writing a cookie: %w", err)
 	}
 	var packed bytes.Buffer
 	writer, err := flate.NewWriter(&packed, flate.BestCompression)
 	if err != nil {
-		return fmt.Errorf("packing a session: %w", err)
+		return "", fmt.Errorf("packing a cookie: %w", err)
 	}
 	_, err = writer.Write(plain)
 	if err = errors.Join(err, writer.Close()); err != nil {
-		return fmt.Errorf("packing a session: %w", err)
+		return "", fmt.Errorf("packing a cookie: %w", err)
 	}
-	sealed := base64.RawURLEncoding.EncodeToString(v.aead.Seal(nil, nil, packed.Bytes(), []byte(cookieName))) //nolint:gosec // the nonce is random: NewGCMWithRandomNonce makes it
+	return base64.RawURLEncoding.EncodeToString(v.aead.Seal(nil, nil, packed.Bytes(), []byte(label))), nil //nolint:gosec // the nonce is random: NewGCMWithRandomNonce makes it
+}
+
+// unseal reads what seal returned for the label. The error for anything else is errNoSession.
+func (v *vault) unseal(label, sealed string, into any) error {
+	raw, err := base64.RawURLEncoding.DecodeString(sealed)
+	if err != nil || len(raw) == 0 {
+		return errNoSession
+	}
+	packed, err := v.aead.Open(nil, nil, raw, []byte(label))
+	if err != nil {
+		return errNoSession
+	}
+	plain, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(packed)), 2*maxToken))
+	if err != nil || json.Unmarshal(plain, into) != nil {
+		return errNoSession
+	}
+	return nil
+}
+
+// begin makes a session for a token and hands it to the browser.
+func (v *vault) begin(w http.ResponseWriter, token string, https bool) error {
+	sealed, err := v.seal(cookieName, session{Token: token, CSRF: rand.Text(), Until: v.now().Add(sessionTime)})
+	if err != nil {
+		return err
+	}
 	if len(sealed) > cookieBytes*cookieMost {
 		return errTooLong
 	}
@@ -144,17 +162,8 @@ func (v *vault) open(r *http.Request) (session, error) {
 		}
 		sealed.WriteString(cookie.Value)
 	}
-	raw, err := base64.RawURLEncoding.DecodeString(sealed.String())
-	if err != nil || len(raw) == 0 {
-		return session{}, errNoSession
-	}
-	packed, err := v.aead.Open(nil, nil, raw, []byte(cookieName))
-	if err != nil {
-		return session{}, errNoSession
-	}
 	var s session
-	plain, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(packed)), 2*maxToken))
-	if err != nil || json.Unmarshal(plain, &s) != nil || !v.now().Before(s.Until) {
+	if err := v.unseal(cookieName, sealed.String(), &s); err != nil || !v.now().Before(s.Until) {
 		return session{}, errNoSession
 	}
 	return s, nil

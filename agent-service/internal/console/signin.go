@@ -8,7 +8,17 @@ import (
 	"net/http"
 	"strings"
 
+	"go.uber.org/zap"
+
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/console/oidc"
+)
+
+const (
+	flowCookie = "muster-console-flow"
+	flowPath   = Base + "/sign-in/oidc"
+	// Callback is where an issuer sends people back to.
+	Callback = flowPath + "/callback"
 )
 
 // signInPage asks for a token; where the API asks for none, it begins a session at once.
@@ -20,31 +30,52 @@ func (c *console) signInPage(w http.ResponseWriter, r *http.Request) {
 	c.askToken(w, http.StatusOK, "")
 }
 
+// signInBody is why the last try to sign in failed, and the name of the issuer where people can sign in. Each is empty for none.
+type signInBody struct{ Problem, Issuer string }
+
 func (c *console) askToken(w http.ResponseWriter, status int, problem string) {
-	c.pages.render(w, status, "signin", frame{Title: t("signin.title"), Body: problem})
+	body := signInBody{Problem: problem}
+	if c.SignIn != nil {
+		body.Issuer = c.SignIn.Host()
+	}
+	c.pages.render(w, status, "signin", frame{Title: t("signin.title"), Body: body})
 }
 
-// signIn begins a session with a token that the API accepts.
+// signIn begins a session with a token that a person pasted.
 func (c *console) signIn(w http.ResponseWriter, r *http.Request) {
-	token := strings.TrimSpace(r.PostFormValue("token"))
-	if len(token) > maxToken {
-		c.askToken(w, http.StatusBadRequest, t("signin.long"))
+	if err := c.beginSession(w, r, strings.TrimSpace(r.PostFormValue("token"))); err != nil {
+		c.signInFailed(w, err)
 		return
 	}
-	var refused *refusal
-	err := c.accepted(r, token)
-	if err == nil {
-		err = c.vault.begin(w, token, c.HTTPS)
+	http.Redirect(w, r, Base+"/", http.StatusSeeOther)
+}
+
+// beginSession begins a session with a token that the API accepts.
+func (c *console) beginSession(w http.ResponseWriter, r *http.Request, token string) error {
+	if len(token) > maxToken {
+		return errTooLong
 	}
+	if err := c.accepted(r, token); err != nil {
+		return err
+	}
+	return c.vault.begin(w, token, c.HTTPS)
+}
+
+// signInProblem is the status and the sentence for a sign-in that failed.
+func signInProblem(err error) (int, string) {
+	refused, answered := asRefusal(err)
+	failed, issued := errors.AsType[*oidc.Problem](err)
 	switch {
+	case issued:
+		return failed.Status, t("signin.issuer."+failed.Reason, failed.About...)
 	case errors.Is(err, errTooLong):
-		c.askToken(w, http.StatusBadRequest, t("signin.long"))
-	case errors.As(err, &refused) && refused.status == http.StatusUnauthorized:
-		c.askToken(w, http.StatusUnauthorized, t("signin.refused"))
-	case err != nil:
-		c.fail(w, r, nil, err)
+		return http.StatusBadRequest, t("signin.long")
+	case answered && refused.status == http.StatusUnauthorized:
+		return refused.status, t("signin.refused")
+	case answered:
+		return refused.status, t("signin.answer", refused.Reason)
 	default:
-		http.Redirect(w, r, Base+"/", http.StatusSeeOther)
+		return http.StatusInternalServerError, t("error.internal")
 	}
 }
 
@@ -61,4 +92,56 @@ func (c *console) accepted(r *http.Request, token string) error {
 func signOut(v *visit) error {
 	v.vault.forget(v.w, v.r, v.HTTPS)
 	return v.redirect("/sign-in")
+}
+
+// startFlow sends a person to the issuer.
+func (c *console) startFlow(w http.ResponseWriter, r *http.Request) {
+	f, next, err := c.SignIn.Begin(r.Context(), c.Now())
+	if err != nil {
+		c.signInFailed(w, err)
+		return
+	}
+	sealed, err := c.vault.seal(flowCookie, f)
+	if err != nil {
+		c.fail(w, r, nil, err)
+		return
+	}
+	c.setFlow(w, sealed, int(oidc.FlowTime.Seconds()))
+	http.Redirect(w, r, next, http.StatusSeeOther)
+}
+
+// setFlow keeps a flow in the browser, which sends it along when the issuer, another site, sends the person back.
+func (c *console) setFlow(w http.ResponseWriter, sealed string, age int) {
+	http.SetCookie(w, &http.Cookie{Name: flowCookie, Value: sealed, Path: flowPath, MaxAge: age, HttpOnly: true, Secure: c.HTTPS, SameSite: http.SameSiteLaxMode}) //nolint:gosec // Secure where browsers come by TLS
+}
+
+// finishFlow begins the session of a person whom the issuer sends back. A flow is used once, whatever its outcome.
+func (c *console) finishFlow(w http.ResponseWriter, r *http.Request) {
+	c.setFlow(w, "", -1)
+	idToken, err := c.flowToken(r)
+	if err == nil {
+		err = c.beginSession(w, r, idToken)
+	}
+	if err != nil {
+		c.signInFailed(w, err)
+		return
+	}
+	// The browser leaves out cookies with SameSite=Strict while it follows redirects of another site: the page leads on.
+	c.pages.render(w, http.StatusOK, "signedin", frame{Title: t("signin.title")})
+}
+
+// flowToken is the id token for the flow that a request ends.
+func (c *console) flowToken(r *http.Request) (string, error) {
+	var f oidc.Flow // without a cookie, one that has expired
+	if cookie, err := r.Cookie(flowCookie); err == nil {
+		_ = c.vault.unseal(flowCookie, cookie.Value, &f)
+	}
+	return c.SignIn.Finish(r.Context(), f, r.URL.Query(), c.Now())
+}
+
+// signInFailed says on the page for signing in why that failed; a token can be pasted there.
+func (c *console) signInFailed(w http.ResponseWriter, err error) {
+	status, text := signInProblem(err)
+	c.Log.Info("refused a sign-in", zap.Int("status", status), zap.NamedError("cause", err))
+	c.askToken(w, status, text)
 }

@@ -15,6 +15,10 @@
   document.addEventListener("htmx:sseError", function () { say("lost"); });
   document.addEventListener("htmx:sseOpen", function () { say("back"); });
 
+  // The page after a sign-in leads on, and leaves no code of the issuer in the history.
+  var follow = document.querySelector("a[data-follow]");
+  if (follow) location.replace(follow.href);
+
   function boxes() { return Array.from(document.querySelectorAll("form[data-select] input[name=host]")); }
 
   function count() {

@@ -53,6 +53,17 @@ var Texts = map[string]string{ //nolint:gosec // some sentences are about tokens
 	"signin.refused": "The API does not accept this token. It may have ended; get a new one.",
 	"signin.long":    "This token is too long for a cookie. Ask for one with fewer claims.",
 
+	"signin.with":             "Sign in with %s",
+	"signin.done":             "You are signed in.",
+	"signin.continue":         "Continue",
+	"signin.issuer.away":      "The issuer cannot be reached, or gives no usable answer. Try again, or paste a token.",
+	"signin.issuer.expired":   "This sign-in has expired, or was begun in another browser. Sign in again.",
+	"signin.issuer.state":     "This answer of the issuer belongs to another sign-in. Sign in again.",
+	"signin.issuer.denied":    "The issuer did not sign you in (%s). Sign in again.",
+	"signin.issuer.code":      "The issuer did not accept the code of this sign-in. It may have been used before; sign in again.",
+	"signin.issuer.untrusted": "The issuer's answer could not be verified. Sign in again.",
+	"signin.answer":           "The API did not accept the sign-in: %s",
+
 	"since.now":     "now",
 	"since.seconds": "%d s ago",
 	"since.minutes": "%d min ago",

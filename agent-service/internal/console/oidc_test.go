@@ -1,0 +1,220 @@
+// Copyright The Muster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package console_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/muster-io/muster/apis/needtest"
+	"github.com/muster-io/muster/apis/porttest"
+	"github.com/muster-io/muster/apis/programtest"
+)
+
+const (
+	dexClient, dexSecret    = "muster", "client secret"
+	dexEmail, dexPassword   = "jane@example.com", "correct horse"
+	startPath, callbackPath = "/console/sign-in/oidc", "/console/sign-in/oidc/callback"
+)
+
+// startDex runs dex, which sends people back to the console at a URL, and returns its issuer.
+func startDex(t *testing.T, consoleURL string) string {
+	t.Helper()
+	program := filepath.Join("..", "..", "..", "bin", "dex")
+	needtest.File(t, program, "there is no bin/dex here: make dex builds it")
+	issuer := "http://127.0.0.1:" + porttest.Free(t)
+	programtest.Start(t, exec.Command(program, "-issuer="+issuer, "-client="+dexClient, "-secret="+dexSecret, "-redirect="+consoleURL+callbackPath, "-email="+dexEmail, "-password="+dexPassword))
+	require.Eventually(t, func() bool {
+		response, err := http.Get(issuer + "/.well-known/openid-configuration")
+		return err == nil && response.Body.Close() == nil && response.StatusCode == http.StatusOK
+	}, patience, tick)
+	return issuer
+}
+
+// newOIDCSite starts the service with dex as issuer, for browsers that reach it at a URL.
+func newOIDCSite(t *testing.T, issuer, consoleURL string, flags ...string) *site {
+	t.Helper()
+	secret := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(secret, []byte(dexSecret+"\n"), 0o600))
+	return newSite(t, append([]string{"--oidc-issuer=" + issuer, "--oidc-key-file=", "--oidc-user-claim=email", "--console-client-id=" + dexClient, "--console-client-secret-file=" + secret, "--console-url=" + consoleURL}, flags...)...)
+}
+
+// dexToken gets an id token without a browser, by the password grant.
+func dexToken(t *testing.T, issuer string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, issuer+"/token", strings.NewReader(url.Values{"grant_type": {"password"}, "username": {dexEmail}, "password": {dexPassword}, "scope": {"openid email"}}.Encode()))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.SetBasicAuth(url.QueryEscape(dexClient), url.QueryEscape(dexSecret))
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close() //nolint:errcheck // it is only read
+	var issued struct {
+		IDToken string `json:"id_token"`
+	}
+	require.NoError(t, json.NewDecoder(response.Body).Decode(&issued))
+	require.NotEmpty(t, issued.IDToken, response.Status)
+	return issued.IDToken
+}
+
+// TestAPersonSignsInAtAnIssuerThroughTwoReplicas: one replica begins the sign-in, and the other one finishes it.
+func TestAPersonSignsInAtAnIssuerThroughTwoReplicas(t *testing.T) {
+	t.Parallel()
+	chromium := browserOf(t)
+	front := httptest.NewUnstartedServer(nil)
+	address := front.Listener.Addr().String()
+	issuer := startDex(t, "http://"+address)
+	shared := "--token-key=" + filepath.Join(t.TempDir(), "a.key")
+	one, other := newOIDCSite(t, issuer, "http://"+address, shared), newOIDCSite(t, issuer, "http://"+address, shared)
+	starts, others := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: one.address}), httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: other.address})
+	others.FlushInterval = -1
+	front.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == startPath {
+			starts.ServeHTTP(w, r)
+			return
+		}
+		others.ServeHTTP(w, r)
+	})
+	front.Start()
+	t.Cleanup(front.CloseClientConnections)
+	token := dexToken(t, issuer)
+	env := other.makeInfraEnv(token, "rack-one")
+	other.report(other.imageToken(token, env), env, uuid.NewString(), map[string]any{"hostname": "node-of-jane", "cpu": map[string]any{"architecture": "x86_64", "count": 16}})
+
+	ctx, cancel := chromedp.NewContext(chromium)
+	t.Cleanup(cancel)
+	limited, done := context.WithTimeout(ctx, 2*patience)
+	t.Cleanup(done)
+	reached := *other
+	reached.address = address
+	page := &tab{t, limited, &reached}
+	page.visit("/")
+	page.sees("h1", "Sign in")
+	page.looksFine("sign-in-oidc")
+	page.press("Sign in with " + strings.TrimPrefix(issuer, "http://"))
+	page.run(chromedp.SendKeys(chromedp.CSS("#login"), dexEmail), chromedp.SendKeys(chromedp.CSS("#password"), dexPassword), chromedp.Click(chromedp.CSS("#submit-login")))
+	page.sees("h1", "Home")
+	page.sees(".person", dexEmail)
+	assert.Equal(t, "http://"+address+"/console/", ask[string](page, `location.href`))
+	page.visit("/machines")
+	page.sees("main", "node-of-jane")
+}
+
+// visitor is a browser without scripts. Its requests stop before the console's callback.
+type visitor struct {
+	*testing.T
+	client *http.Client
+	site   *site
+}
+
+func newVisitor(t *testing.T, s *site) *visitor {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	return &visitor{t, &http.Client{Jar: jar, CheckRedirect: func(r *http.Request, _ []*http.Request) error {
+		if r.URL.Path == callbackPath {
+			return http.ErrUseLastResponse
+		}
+		return nil
+	}}, s}
+}
+
+// gets sends a request, with a form where there is one.
+func (v *visitor) gets(address string, form url.Values) (*http.Response, string) {
+	v.Helper()
+	method := http.MethodGet
+	if form != nil {
+		method = http.MethodPost
+	}
+	request, err := http.NewRequestWithContext(v.Context(), method, address, strings.NewReader(form.Encode()))
+	require.NoError(v, err)
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	response, err := v.client.Do(request)
+	require.NoError(v, err)
+	defer response.Body.Close() //nolint:errcheck // it is only read
+	body, err := io.ReadAll(response.Body)
+	require.NoError(v, err)
+	return response, string(body)
+}
+
+// callback signs in at dex and returns where it sends the browser back to.
+func (v *visitor) callback() string {
+	v.Helper()
+	form, _ := v.gets("http://"+v.site.address+startPath, nil)
+	back, body := v.gets(form.Request.URL.String(), url.Values{"login": {dexEmail}, "password": {dexPassword}})
+	require.Contains(v, back.Header.Get("Location"), callbackPath, "%s: %s", back.Status, body)
+	return back.Header.Get("Location")
+}
+
+// refused visits a callback that begins no session.
+func (v *visitor) refused(callback string, status int, sentence string) {
+	v.Helper()
+	response, body := v.gets(callback, nil)
+	assert.Equal(v, status, response.StatusCode)
+	assert.Contains(v, body, sentence)
+	assert.Contains(v, body, `name="token"`, "a token can be pasted")
+	for _, cookie := range response.Cookies() {
+		assert.Negative(v, cookie.MaxAge, "no session begins: %s", cookie.Name)
+	}
+}
+
+// TestACallbackIsGoodOnceAndInItsBrowser uses answers of dex in ways that attackers would.
+func TestACallbackIsGoodOnceAndInItsBrowser(t *testing.T) {
+	t.Parallel()
+	front := httptest.NewUnstartedServer(nil)
+	address := front.Listener.Addr().String()
+	issuer := startDex(t, "http://"+address)
+	s := newOIDCSite(t, issuer, "http://"+address)
+	front.Config.Handler = httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: s.address})
+	front.Start()
+	t.Cleanup(front.Close)
+	s.address = address
+	jane := newVisitor(t, s)
+	callback := jane.callback()
+	newVisitor(t, s).refused(callback, http.StatusBadRequest, "was begun in another browser")
+	attacked := newVisitor(t, s)
+	own := attacked.callback()
+	attacked.refused(callback, http.StatusBadRequest, "belongs to another sign-in")
+	attacked.refused(own, http.StatusBadRequest, "has expired")
+
+	at, err := url.Parse(callback)
+	require.NoError(t, err)
+	flow := jane.client.Jar.Cookies(at)
+	require.Len(t, flow, 1)
+	response, body := jane.gets(callback, nil)
+	require.Equal(t, http.StatusOK, response.StatusCode, body)
+	assert.Contains(t, body, `href="/console/"`)
+	assert.NotContains(t, body, at.Query().Get("code"))
+	for _, cookie := range response.Cookies() {
+		assert.True(t, cookie.HttpOnly)
+		assert.Equal(t, cookie.Name != "muster-console-flow", cookie.SameSite == http.SameSiteStrictMode, cookie.Name)
+	}
+	_, body = jane.gets("http://"+address+"/console/machines", nil)
+	assert.Contains(t, body, dexEmail)
+
+	jane.refused(callback, http.StatusBadRequest, "has expired")
+	thief := newVisitor(t, s)
+	thief.client.Jar.SetCookies(at, []*http.Cookie{{Name: flow[0].Name, Value: flow[0].Value, Path: startPath}})
+	thief.refused(callback, http.StatusUnauthorized, "may have been used before")
+	for _, entry := range s.logs.All() {
+		assert.NotContains(t, fmt.Sprint(entry.Message, entry.ContextMap()), at.Query().Get("code"))
+	}
+}
