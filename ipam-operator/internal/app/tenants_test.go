@@ -125,6 +125,10 @@ func TestAPoolForManyNamespaces(t *testing.T) {
 	assert.Equal(t, strings.ReplaceAll(refusal, "closed", "absent"), absent, "the refusal does not disclose pools of another namespace")
 
 	w.merge(pool, `{"spec":{"allowedNamespaces":null}}`)
+	w.eventually("the operator has not seen that the pool is closed", func() bool {
+		closed := w.getPool("p")
+		return closed.Status.ObservedGeneration == closed.Generation
+	})
 	w.waits(w.claimIn(team.Name, "late", pool.Name), ipamv1.ReasonNamespaceNotAllowed)
 	assert.Equal(t, address.UID, w.served(claim).UID, "a given address stays")
 	w.settled()

@@ -103,6 +103,7 @@ func TestOneOfTwoReplicasMayDie(t *testing.T) {
 				}
 			}
 			require.True(t, s.eventually(func() bool {
+				s.deleteMarked()
 				pairs, err := s.pairs()
 				return err == nil && pairs == 4 && s.claimCount() == 4
 			}), "no replica finishes what was begun")

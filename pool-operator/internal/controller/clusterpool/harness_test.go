@@ -35,7 +35,10 @@ const (
 	tick     = 20 * time.Millisecond
 )
 
-var scheme = func() *runtime.Scheme {
+var scheme = newScheme()
+
+// newScheme makes a scheme of its own: a fake client adds kinds to the one that it is given.
+func newScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, hivev1.AddToScheme} {
 		if err := add(s); err != nil {
@@ -43,7 +46,7 @@ var scheme = func() *runtime.Scheme {
 		}
 	}
 	return s
-}()
+}
 
 type wallClock struct{}
 

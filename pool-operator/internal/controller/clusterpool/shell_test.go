@@ -58,7 +58,7 @@ type shell struct {
 func newShell(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *shell {
 	t.Helper()
 	s := &shell{t: t, clock: &setClock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}}
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&hivev1.ClusterPool{}, &hivev1.ClusterDeployment{})
+	builder := fake.NewClientBuilder().WithScheme(newScheme()).WithObjects(objects...).WithStatusSubresource(&hivev1.ClusterPool{}, &hivev1.ClusterDeployment{})
 	clusterpool.FakeIndexes(func(o client.Object, field string, values client.IndexerFunc) { builder.WithIndex(o, field, values) })
 	s.client = builder.WithInterceptorFuncs(funcs).Build()
 	s.r = clusterpool.New(clusterpool.Deps{
