@@ -6,6 +6,8 @@ package machineplan
 import (
 	"cmp"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"slices"
 	"time"
 )
@@ -102,6 +104,8 @@ func (s Size) lacks(minimum Size) string {
 
 // Pool is what a pool wants.
 type Pool struct {
+	// Name tells pools apart that want the same machines: each tries machines of one size in an order of its own. By name where it is empty.
+	Name string
 	// Noun is what the reason calls a machine, in the singular; Agent where it is empty.
 	Noun string
 	// Replicas is how many machines are wanted; 0 while the pool binds none.
@@ -159,7 +163,8 @@ func Plan(pool Pool, machines []Machine, now time.Time) Decision {
 	return d
 }
 
-// candidates are the machines that can be taken: spread over the values of a label where that is asked for, then those that fit most tightly, then by name.
+// candidates are the machines that can be taken: spread over the values of a label where that is asked for, then those that fit most tightly, then in the order of
+// the pool.
 func candidates(pool Pool, machines, has []Machine) []Machine {
 	var free []Machine
 	for i := range machines {
@@ -168,7 +173,7 @@ func candidates(pool Pool, machines, has []Machine) []Machine {
 		}
 	}
 	slices.SortFunc(free, func(a, b Machine) int {
-		return cmp.Or(a.Size.rounded().compare(b.Size.rounded()), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(a.Size.rounded().compare(b.Size.rounded()), cmp.Compare(pool.turn(&a), pool.turn(&b)), cmp.Compare(a.Name, b.Name))
 	})
 	if !pool.Spread {
 		return free
@@ -178,6 +183,16 @@ func candidates(pool Pool, machines, has []Machine) []Machine {
 		count[has[i].Spread]++
 	}
 	return spread(free, count)
+}
+
+// turn is the place of a machine among those of its size. Pools that act at the same time would otherwise all try the same machine first, and all but one lose.
+func (p *Pool) turn(m *Machine) uint64 {
+	if p.Name == "" {
+		return 0
+	}
+	sum := fnv.New64a()
+	_, _ = io.WriteString(sum, p.Name+"/"+m.Name)
+	return sum.Sum64()
 }
 
 // spread takes one machine after the other from the value of which there are the fewest; among equals, the order stays.

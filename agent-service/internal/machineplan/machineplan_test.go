@@ -100,6 +100,18 @@ func TestTheTightestFitIsTakenFirst(t *testing.T) {
 	assert.Equal(t, []string{"d", "a", "b", "c"}, names(Plan(Pool{Replicas: 4}, machines, now).Candidates))
 }
 
+func TestPoolsTryMachinesOfOneSizeInDifferentOrders(t *testing.T) {
+	first := map[string]bool{}
+	for i := range 20 {
+		machines := append(many(50, func(*Machine) {}), free("large", func(m *Machine) { m.Size.Memory *= 2 }))
+		tried := names(Plan(Pool{Name: fmt.Sprintf("ns/pool-%d", i), Replicas: 3}, machines, now).Candidates)
+		assert.Equal(t, "large", tried[50], "the tightest fit first")
+		assert.Equal(t, tried, names(Plan(Pool{Name: fmt.Sprintf("ns/pool-%d", i), Replicas: 3}, machines, now).Candidates), "the same each time")
+		first[tried[0]] = true
+	}
+	assert.Greater(t, len(first), 10, "20 pools try more than 10 of 50 machines first")
+}
+
 func TestMachinesAreSpread(t *testing.T) {
 	in := func(rack string) func(*Machine) { return func(m *Machine) { m.Spread = rack } }
 	machines := []Machine{

@@ -266,7 +266,7 @@ func (r *Reconciler) phase(seen *snapshot, agent *agentv1.Agent, state lifecycle
 // wanted is what the plan works towards.
 func (s *snapshot) wanted() machineplan.Pool {
 	reason, _ := s.blocked()
-	wanted := machineplan.Pool{Replicas: s.replicas(), Blocked: reason != "", Spread: s.spec().SpreadBy != ""}
+	wanted := machineplan.Pool{Name: s.key.String(), Replicas: s.replicas(), Blocked: reason != "", Spread: s.spec().SpreadBy != ""}
 	if s.refused {
 		wanted.Refused = "spec.allowedClusters of no InfraEnv with matching Agents allows namespace " + s.key.Namespace
 	}
