@@ -33,6 +33,11 @@ func (s source) deployment(object *unstructured.Unstructured) (string, error) {
 	container["imagePullPolicy"] = expression(".Values.image.pullPolicy")
 	container["resources"] = block("toYaml " + values + ".resources")
 	add(container, "args", block(`include "`+arguments+`" .`))
+	if container["env"] == nil {
+		container["env"] = field(".Values.extraEnv")
+	} else {
+		add(container, "env", items(".Values.extraEnv"))
+	}
 	if s.operator == "agent-service" {
 		add(container, "volumeMounts", block(`include "`+mounts+`" .`))
 		add(pod, "volumes", block(`include "`+strings.Replace(mounts, "ounts", "ounted", 1)+`" .`))

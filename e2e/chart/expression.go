@@ -28,7 +28,11 @@ func block(of string) string { return mark("block", of) }
 // field stands for a field that is left out while its value is empty.
 func field(value string) string { return mark("field", value) }
 
+// items stand for further items of a list, of which there may be none.
+func items(value string) string { return mark("items", value) }
+
 var (
+	moreItems  = regexp.MustCompile(`(?m)^( *)- ['"]?<<items:(.*?)>>['"]?$`)
 	blockItem  = regexp.MustCompile(`(?m)^( *)- ['"]?<<block:(.*?)>>['"]?$`)
 	blockValue = regexp.MustCompile(`(?m)^( *)([\w-]+): ['"]?<<block:(.*?)>>['"]?$`)
 	fieldValue = regexp.MustCompile(`(?m)^( *)([\w-]+): ['"]?<<field:(.*?)>>['"]?$`)
@@ -37,6 +41,9 @@ var (
 
 // expand makes expressions of marks in YAML.
 func expand(text string) string {
+	text = replace(moreItems, text, func(m []string) string {
+		return fmt.Sprintf("{{- with %s }}\n{{- toYaml . | nindent %d }}\n{{- end }}", m[2], len(m[1]))
+	})
 	text = replace(blockItem, text, func(m []string) string { return fmt.Sprintf("{{- %s | nindent %d }}", m[2], len(m[1])) })
 	text = replace(blockValue, text, func(m []string) string {
 		return fmt.Sprintf("%s%s:\n{{- %s | nindent %d }}", m[1], m[2], m[3], len(m[1])+2)

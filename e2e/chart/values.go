@@ -39,6 +39,7 @@ func (s source) common() []value {
 		{path: "priorityClassName", about: "priority of the pods", kind: "string", standard: ""},
 		{path: "logLevel", about: "debug, info or error; empty is info", kind: "string", standard: "", words: []string{"", "debug", "info", "error"}},
 		{path: "extraArgs", about: "further flags of the operator, as a list", kind: "array", standard: []any{}},
+		{path: "extraEnv", about: "further variables of the environment, as a list of {name, value} or {name, valueFrom}", kind: "array", standard: []any{}},
 		{path: "networkPolicy.enabled", about: "whether connections are restricted to those that are needed", kind: "boolean", standard: true},
 		{path: "podDisruptionBudget.enabled", about: "whether a drain leaves one replica", kind: "boolean", standard: true},
 		{path: "monitoring.enabled", about: "whether scraping, alerts and a dashboard are installed; needs the kinds of the Prometheus Operator", kind: "boolean", standard: false},

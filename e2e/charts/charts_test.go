@@ -153,6 +153,35 @@ func TestValuesChangeWhatTeamsChange(t *testing.T) {
 	})
 }
 
+func TestVariablesAreAddedToThoseThatThereAre(t *testing.T) {
+	collector := map[string]any{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "https://collector.example.com:4317"}
+	headers := map[string]any{"name": "OTEL_EXPORTER_OTLP_HEADERS", "valueFrom": map[string]any{"secretKeyRef": map[string]any{"name": "collector", "key": "headers"}}}
+	each(t, func(t *testing.T, _, dir string) {
+		before, after := variables(t, must(t, dir, nil)), variables(t, must(t, dir, map[string]any{"extraEnv": []any{collector, headers}}))
+		require.NotEmpty(t, after)
+		require.Len(t, after, len(before))
+		for deployment, those := range after {
+			assert.Equal(t, append(before[deployment], collector, headers), those, deployment)
+		}
+	})
+}
+
+// variables are those of the only container of each Deployment.
+func variables(t *testing.T, objects []*unstructured.Unstructured) map[string][]any {
+	t.Helper()
+	found := map[string][]any{}
+	for _, object := range objects {
+		if object.GetKind() == "Deployment" {
+			containers, _, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+			require.NoError(t, err)
+			require.Len(t, containers, 1)
+			container, _ := containers[0].(map[string]any)
+			found[object.GetName()], _ = container["env"].([]any)
+		}
+	}
+	return found
+}
+
 func TestHostedClustersAreExposedByAValue(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, chart.Write(dir, "pool-operator", version))
