@@ -19,10 +19,14 @@ import (
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/client"
 	"github.com/muster-io/muster/agent-service/internal/console/oidc"
+	"github.com/muster-io/muster/agent-service/internal/console/session"
 )
 
 // Base is the path below which all screens are.
 const Base = "/console"
+
+// csrfField is the field of forms that repeats the CSRF token of the session.
+const csrfField = "csrf"
 
 // maxForm bounds what a form sends: a pull secret and the configuration of many networks.
 const maxForm = 4 << 20
@@ -46,7 +50,7 @@ type Options struct {
 
 type console struct {
 	Options
-	vault  *vault
+	vault  *session.Vault
 	pages  *pages
 	assets map[string]asset
 	// kubernetes is nil where there is no Kubernetes API.
@@ -58,7 +62,7 @@ func New(o Options) (http.Handler, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	vault, err := newVault(o.Key, o.Now)
+	vault, err := session.NewVault(o.Key, Base, o.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -150,20 +154,20 @@ type visit struct {
 	*console
 	w       http.ResponseWriter
 	r       *http.Request
-	session session
+	session session.Session
 	api     client.ClientInterface
 }
 
 // signedIn serves people who are signed in, and sends the others to the page where they do that.
 func (c *console) signedIn(serve func(*visit) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s, err := c.vault.open(r)
+		s, err := c.vault.Open(r)
 		if err != nil {
 			c.toSignIn(w, r)
 			return
 		}
 		v := &visit{console: c, w: w, r: r, session: s}
-		if v.api, err = newClient(c.API, s.Token, r); err == nil && r.Method != http.MethodGet && !s.holds(r.PostFormValue(csrfField)) {
+		if v.api, err = newClient(c.API, s.Token, r); err == nil && r.Method != http.MethodGet && !s.Holds(r.PostFormValue(csrfField)) {
 			err = &refusal{http.StatusForbidden, t("error.csrf")}
 		}
 		if err == nil {
@@ -197,11 +201,11 @@ func (c *console) fail(w http.ResponseWriter, r *http.Request, v *visit, err err
 		refused = &refusal{http.StatusInternalServerError, t("error.internal")}
 	}
 	if refused.status == http.StatusUnauthorized {
-		c.vault.forget(w, r, c.HTTPS)
+		c.vault.Forget(w, r, c.HTTPS)
 		c.toSignIn(w, r)
 		return
 	}
-	var by *session
+	var by *session.Session
 	if v != nil {
 		by = &v.session
 	}

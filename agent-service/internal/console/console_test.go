@@ -23,6 +23,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/api"
+	"github.com/muster-io/muster/agent-service/internal/console/session"
 	"github.com/muster-io/muster/agent-service/internal/console/words"
 )
 
@@ -122,6 +123,25 @@ func TestNoPageHasInlineScriptsOrStyles(t *testing.T) {
 	}))
 }
 
+// jar hands the cookies of an answer back, as a browser does.
+func jar(answer *httptest.ResponseRecorder) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, Base+"/", http.NoBody)
+	for _, cookie := range answer.Result().Cookies() {
+		if cookie.MaxAge >= 0 {
+			r.AddCookie(cookie)
+		}
+	}
+	return r
+}
+
+// vaultOf has the key of the consoles of tests.
+func vaultOf(t *testing.T) *session.Vault {
+	t.Helper()
+	v, err := session.NewVault([]byte("key"), Base, time.Now)
+	require.NoError(t, err)
+	return v
+}
+
 func TestAFormOfAnotherSiteDoesNothing(t *testing.T) {
 	done := 0
 	c := served(t, func(w http.ResponseWriter, r *http.Request) {
@@ -134,8 +154,8 @@ func TestAFormOfAnotherSiteDoesNothing(t *testing.T) {
 	c.ServeHTTP(signed, httptest.NewRequest(http.MethodGet, Base+"/sign-in", http.NoBody))
 	require.Equal(t, http.StatusSeeOther, signed.Code, "no token is asked for")
 	cookies := jar(signed).Header.Get("Cookie")
-	v := vaultOf(t, "key", time.Now)
-	s, err := v.open(jar(signed))
+	v := vaultOf(t)
+	s, err := v.Open(jar(signed))
 	require.NoError(t, err)
 	send := func(csrf, site string) int {
 		form := url.Values{"csrf": {csrf}, "name": {"e"}, "pull_secret": {"{}"}}
@@ -170,10 +190,10 @@ func TestTheAPIDecidesWhoSeesWhat(t *testing.T) {
 		assert.Equal(t, http.StatusSeeOther, answer.Code, path)
 		assert.Equal(t, Base+"/sign-in", answer.Header().Get("Location"))
 	}
-	v := vaultOf(t, "key", time.Now)
+	v := vaultOf(t)
 	for token, want := range map[string]int{"good": http.StatusForbidden, "ended": http.StatusSeeOther} {
 		began := httptest.NewRecorder()
-		require.NoError(t, v.begin(began, token, false))
+		require.NoError(t, v.Begin(began, token, false))
 		r := jar(began)
 		r.URL.Path = Base + "/machines"
 		answer := httptest.NewRecorder()

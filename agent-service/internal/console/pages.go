@@ -19,6 +19,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/muster-io/muster/agent-service/internal/console/session"
 	"github.com/muster-io/muster/agent-service/internal/console/words"
 )
 
@@ -32,7 +33,7 @@ var files embed.FS
 type frame struct {
 	Title string
 	// Session is nil for visitors who are not signed in.
-	Session *session
+	Session *session.Session
 	// Section is the entry of the navigation that the page belongs to.
 	Section string
 	// URL is the path and query of the page, which its live part is read from again.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/muster-io/muster/agent-service/api"
 	"github.com/muster-io/muster/agent-service/internal/console/oidc"
+	"github.com/muster-io/muster/agent-service/internal/console/session"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 
 // signInPage asks for a token; where the API asks for none, it begins a session at once.
 func (c *console) signInPage(w http.ResponseWriter, r *http.Request) {
-	if c.accepted(r, "") == nil && c.vault.begin(w, "", c.HTTPS) == nil {
+	if c.accepted(r, "") == nil && c.vault.Begin(w, "", c.HTTPS) == nil {
 		http.Redirect(w, r, Base+"/", http.StatusSeeOther)
 		return
 	}
@@ -52,13 +53,13 @@ func (c *console) signIn(w http.ResponseWriter, r *http.Request) {
 
 // beginSession begins a session with a token that the API accepts.
 func (c *console) beginSession(w http.ResponseWriter, r *http.Request, token string) error {
-	if len(token) > maxToken {
-		return errTooLong
+	if len(token) > session.MaxToken {
+		return session.ErrTooLong
 	}
 	if err := c.accepted(r, token); err != nil {
 		return err
 	}
-	return c.vault.begin(w, token, c.HTTPS)
+	return c.vault.Begin(w, token, c.HTTPS)
 }
 
 // signInProblem is the status and the sentence for a sign-in that failed.
@@ -68,7 +69,7 @@ func signInProblem(err error) (int, string) {
 	switch {
 	case issued:
 		return failed.Status, t("signin.issuer."+failed.Reason, failed.About...)
-	case errors.Is(err, errTooLong):
+	case errors.Is(err, session.ErrTooLong):
 		return http.StatusBadRequest, t("signin.long")
 	case answered && refused.status == http.StatusUnauthorized:
 		return refused.status, t("signin.refused")
@@ -90,7 +91,7 @@ func (c *console) accepted(r *http.Request, token string) error {
 }
 
 func signOut(v *visit) error {
-	v.vault.forget(v.w, v.r, v.HTTPS)
+	v.vault.Forget(v.w, v.r, v.HTTPS)
 	return v.redirect("/sign-in")
 }
 
@@ -101,7 +102,7 @@ func (c *console) startFlow(w http.ResponseWriter, r *http.Request) {
 		c.signInFailed(w, err)
 		return
 	}
-	sealed, err := c.vault.seal(flowCookie, f)
+	sealed, err := c.vault.Seal(flowCookie, f)
 	if err != nil {
 		c.fail(w, r, nil, err)
 		return
@@ -134,7 +135,7 @@ func (c *console) finishFlow(w http.ResponseWriter, r *http.Request) {
 func (c *console) flowToken(r *http.Request) (string, error) {
 	var f oidc.Flow // without a cookie, one that has expired
 	if cookie, err := r.Cookie(flowCookie); err == nil {
-		_ = c.vault.unseal(flowCookie, cookie.Value, &f)
+		_ = c.vault.Unseal(flowCookie, cookie.Value, &f)
 	}
 	return c.SignIn.Finish(r.Context(), f, r.URL.Query(), c.Now())
 }

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/muster-io/muster/agent-service/internal/console/oidc"
+	"github.com/muster-io/muster/agent-service/internal/console/session"
 	"github.com/muster-io/muster/agent-service/internal/console/words"
 )
 
@@ -31,7 +32,7 @@ func signInAt(t *testing.T, issuer string) http.Handler {
 		_, _ = w.Write([]byte("[]"))
 	})
 	c, err := New(Options{API: api, Key: []byte("key"), Log: zap.NewNop(), SignIn: &oidc.Client{
-		Issuer: issuer, ID: "muster", Redirect: "http://console" + Callback, Verify: func(context.Context, string) error { return errNoSession },
+		Issuer: issuer, ID: "muster", Redirect: "http://console" + Callback, Verify: func(context.Context, string) error { return session.ErrNone },
 	}})
 	require.NoError(t, err)
 	return c
@@ -71,20 +72,20 @@ func TestAnIssuerThatIsAwayOrHangsLeavesTokens(t *testing.T) {
 }
 
 func TestAnEndedOrDeniedFlowIsASentence(t *testing.T) {
-	c, v := signInAt(t, "http://issuer"), vaultOf(t, "key", time.Now)
+	c, v := signInAt(t, "http://issuer"), vaultOf(t)
 	for name, given := range map[string]struct {
 		label, query, want string
 		until              time.Duration
 		status             int
 	}{
 		"it took too long":         {flowCookie, "state=s&code=c", words.Of("signin.issuer.expired"), -time.Second, http.StatusBadRequest},
-		"a session is no flow":     {cookieName, "state=s&code=c", words.Of("signin.issuer.expired"), time.Minute, http.StatusBadRequest},
+		"a session is no flow":     {session.CookieName, "state=s&code=c", words.Of("signin.issuer.expired"), time.Minute, http.StatusBadRequest},
 		"without a state":          {flowCookie, "code=c", words.Of("signin.issuer.state"), time.Minute, http.StatusBadRequest},
 		"the issuer denied":        {flowCookie, "state=s&error=access_denied", words.Of("signin.issuer.denied", "access_denied"), time.Minute, http.StatusUnauthorized},
 		"an error that is no code": {flowCookie, "state=s&error=%3Cb%3E", words.Of("signin.issuer.denied", "unknown error"), time.Minute, http.StatusUnauthorized},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sealed, err := v.seal(given.label, oidc.Flow{State: "s", Nonce: "n", Verifier: "v", Until: time.Now().Add(given.until)})
+			sealed, err := v.Seal(given.label, oidc.Flow{State: "s", Nonce: "n", Verifier: "v", Until: time.Now().Add(given.until)})
 			require.NoError(t, err)
 			r := httptest.NewRequest(http.MethodGet, Callback+"?"+given.query, http.NoBody)
 			r.AddCookie(&http.Cookie{Name: flowCookie, Value: sealed})

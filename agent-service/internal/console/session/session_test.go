@@ -1,7 +1,7 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package console
+package session
 
 import (
 	"crypto/rand"
@@ -17,7 +17,7 @@ import (
 
 // jar hands the cookies of an answer back, as a browser does.
 func jar(answer *httptest.ResponseRecorder) *http.Request {
-	r := httptest.NewRequest(http.MethodGet, Base+"/", http.NoBody)
+	r := httptest.NewRequest(http.MethodGet, "/console/", http.NoBody)
 	for _, cookie := range answer.Result().Cookies() {
 		if cookie.MaxAge >= 0 {
 			r.AddCookie(cookie)
@@ -26,9 +26,9 @@ func jar(answer *httptest.ResponseRecorder) *http.Request {
 	return r
 }
 
-func vaultOf(t *testing.T, key string, now func() time.Time) *vault {
+func vaultOf(t *testing.T, key string, now func() time.Time) *Vault {
 	t.Helper()
-	v, err := newVault([]byte(key), now)
+	v, err := NewVault([]byte(key), "/console", now)
 	require.NoError(t, err)
 	return v
 }
@@ -41,7 +41,7 @@ func TestASessionIsReadByReplicasWithTheSameKeyAlone(t *testing.T) {
 	}
 	for _, token := range []string{"", "a.b.c", long} {
 		answer := httptest.NewRecorder()
-		require.NoError(t, one.begin(answer, token, true))
+		require.NoError(t, one.Begin(answer, token, true))
 		for _, cookie := range answer.Result().Cookies() {
 			assert.True(t, cookie.HttpOnly && cookie.Secure && cookie.SameSite == http.SameSiteStrictMode, cookie.Name)
 			assert.Less(t, len(cookie.String()), 4096)
@@ -49,32 +49,32 @@ func TestASessionIsReadByReplicasWithTheSameKeyAlone(t *testing.T) {
 				assert.NotContains(t, cookie.Value, token)
 			}
 		}
-		found, err := other.open(jar(answer))
+		found, err := other.Open(jar(answer))
 		require.NoError(t, err)
 		assert.Equal(t, token, found.Token)
-		assert.True(t, found.holds(found.CSRF))
-		assert.False(t, found.holds("") || found.holds(found.CSRF+"x"))
+		assert.True(t, found.Holds(found.CSRF))
+		assert.False(t, found.Holds("") || found.Holds(found.CSRF+"x"))
 
-		_, err = vaultOf(t, "another key", time.Now).open(jar(answer))
-		require.ErrorIs(t, err, errNoSession)
-		_, err = vaultOf(t, "key", func() time.Time { return time.Now().Add(sessionTime) }).open(jar(answer))
-		require.ErrorIs(t, err, errNoSession, "it ended")
+		_, err = vaultOf(t, "another key", time.Now).Open(jar(answer))
+		require.ErrorIs(t, err, ErrNone)
+		_, err = vaultOf(t, "key", func() time.Time { return time.Now().Add(longest) }).Open(jar(answer))
+		require.ErrorIs(t, err, ErrNone, "it ended")
 		forged := jar(answer)
 		name, value, _ := strings.Cut(forged.Header.Get("Cookie"), "=")
 		forged.Header.Set("Cookie", name+"="+map[bool]string{true: "B", false: "A"}[value[0] == 'A']+value[1:])
-		_, err = other.open(forged)
-		require.ErrorIs(t, err, errNoSession)
+		_, err = other.Open(forged)
+		require.ErrorIs(t, err, ErrNone)
 	}
 	for len(long) < 2*cookieMost*cookieBytes {
 		long += rand.Text()
 	}
-	require.ErrorIs(t, one.begin(httptest.NewRecorder(), long, true), errTooLong)
+	require.ErrorIs(t, one.Begin(httptest.NewRecorder(), long, true), ErrTooLong)
 }
 
 func TestAShorterSessionLeavesNothingOfALongerOne(t *testing.T) {
 	v := vaultOf(t, "key", time.Now)
 	answer := httptest.NewRecorder()
-	require.NoError(t, v.begin(answer, "a.b.c", false))
+	require.NoError(t, v.Begin(answer, "a.b.c", false))
 	removed := 0
 	for _, cookie := range answer.Result().Cookies() {
 		if cookie.MaxAge < 0 {
@@ -82,6 +82,6 @@ func TestAShorterSessionLeavesNothingOfALongerOne(t *testing.T) {
 		}
 	}
 	assert.Equal(t, cookieMost-1, removed)
-	assert.Equal(t, "jane", session{Token: "x.eyJzdWIiOiJqYW5lIn0.y"}.Person())
-	assert.Empty(t, session{Token: "opaque"}.Person())
+	assert.Equal(t, "jane", Session{Token: "x.eyJzdWIiOiJqYW5lIn0.y"}.Person())
+	assert.Empty(t, Session{Token: "opaque"}.Person())
 }

@@ -1,7 +1,8 @@
 // Copyright The Muster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package console
+// Package session keeps who is signed in to the console in the browser, encrypted.
+package session
 
 import (
 	"bytes"
@@ -26,34 +27,37 @@ import (
 )
 
 const (
-	cookieName = "muster-console"
-	csrfField  = "csrf"
-	// sessionTime is how long a session lasts at most. The API refuses a token that ends before.
-	sessionTime = 12 * time.Hour
+	// CookieName begins the names of the cookies of a session, and is the label that it is sealed with.
+	CookieName = "muster-console"
+	// MaxToken is how many bytes a token has at most.
+	MaxToken = 16 << 10
+	// longest is how long a session lasts at most. The API refuses a token that ends before.
+	longest = 12 * time.Hour
 	// A browser keeps at least 4096 bytes of a cookie with its name and attributes; longer sessions are kept in several.
 	cookieBytes, cookieMost = 3600, 4
-	// maxToken bounds a token that is pasted.
-	maxToken = 16 << 10
 )
 
 var (
-	errNoSession = errors.New("no session")
-	errTooLong   = errors.New("the session does not fit into cookies")
+	// ErrNone is the error for a browser that is not signed in.
+	ErrNone = errors.New("no session")
+	// ErrTooLong is the error for a token that browsers cannot keep.
+	ErrTooLong = errors.New("the session does not fit into cookies")
 )
 
-// session is what the browser of a person keeps, encrypted: the token of the API, and what forms have to repeat.
-type session struct {
+// Session is what the browser of a person keeps, encrypted: the token of the API, and what forms have to repeat.
+type Session struct {
 	Token string
 	CSRF  string
 	Until time.Time
 }
 
-func (s session) holds(csrf string) bool {
+// Holds reports whether a form repeats the CSRF token of the session.
+func (s Session) Holds(csrf string) bool {
 	return s.CSRF != "" && subtle.ConstantTimeCompare([]byte(s.CSRF), []byte(csrf)) == 1
 }
 
 // Person is the name in the token, empty where it has none. It is only shown: the API decides whose token it is.
-func (s session) Person() string {
+func (s Session) Person() string {
 	var found struct {
 		Name    string `json:"preferred_username"`
 		Email   string `json:"email"`
@@ -70,13 +74,15 @@ func (s session) Person() string {
 	return ""
 }
 
-// vault encrypts sessions with a key that all replicas share, so that each serves the sessions of the others and none keeps any.
-type vault struct {
+// Vault encrypts sessions with a key that all replicas share, so that each serves the sessions of the others and none keeps any.
+type Vault struct {
 	aead cipher.AEAD
+	path string
 	now  func() time.Time
 }
 
-func newVault(secret []byte, now func() time.Time) (*vault, error) {
+// NewVault derives the key of sessions from a secret. Browsers send sessions to addresses below the path.
+func NewVault(secret []byte, path string, now func() time.Time) (*Vault, error) {
 	key, err := hkdf.Key(sha256.New, secret, nil, "muster console session", 32)
 	if err != nil {
 		return nil, fmt.Errorf("deriving the key of sessions: %w", err)
@@ -89,11 +95,11 @@ func newVault(secret []byte, now func() time.Time) (*vault, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing the key of sessions: %w", err)
 	}
-	return &vault{aead, now}, nil
+	return &Vault{aead, path, now}, nil
 }
 
-// seal packs and encrypts a value. It is unsealed with the same label only.
-func (v *vault) seal(label string, value any) (string, error) {
+// Seal packs and encrypts a value. It is unsealed with the same label only.
+func (v *Vault) Seal(label string, value any) (string, error) {
 	plain, err := json.Marshal(value)
 	if err != nil {
 		return "", fmt.Errorf("writing a cookie: %w", err)
@@ -110,70 +116,70 @@ func (v *vault) seal(label string, value any) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(v.aead.Seal(nil, nil, packed.Bytes(), []byte(label))), nil //nolint:gosec // the nonce is random: NewGCMWithRandomNonce makes it
 }
 
-// unseal reads what seal returned for the label. The error for anything else is errNoSession.
-func (v *vault) unseal(label, sealed string, into any) error {
+// Unseal reads what Seal returned for the label. The error for anything else is ErrNone.
+func (v *Vault) Unseal(label, sealed string, into any) error {
 	raw, err := base64.RawURLEncoding.DecodeString(sealed)
 	if err != nil || len(raw) == 0 {
-		return errNoSession
+		return ErrNone
 	}
 	packed, err := v.aead.Open(nil, nil, raw, []byte(label))
 	if err != nil {
-		return errNoSession
+		return ErrNone
 	}
-	plain, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(packed)), 2*maxToken))
+	plain, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(packed)), 2*MaxToken))
 	if err != nil || json.Unmarshal(plain, into) != nil {
-		return errNoSession
+		return ErrNone
 	}
 	return nil
 }
 
-// begin makes a session for a token and hands it to the browser.
-func (v *vault) begin(w http.ResponseWriter, token string, https bool) error {
-	sealed, err := v.seal(cookieName, session{Token: token, CSRF: rand.Text(), Until: v.now().Add(sessionTime)})
+// Begin makes a session for a token and hands it to the browser.
+func (v *Vault) Begin(w http.ResponseWriter, token string, https bool) error {
+	sealed, err := v.Seal(CookieName, Session{Token: token, CSRF: rand.Text(), Until: v.now().Add(longest)})
 	if err != nil {
 		return err
 	}
 	if len(sealed) > cookieBytes*cookieMost {
-		return errTooLong
+		return ErrTooLong
 	}
 	for i := range cookieMost {
 		part := sealed[min(i*cookieBytes, len(sealed)):min((i+1)*cookieBytes, len(sealed))]
-		setCookie(w, i, part, https)
+		v.setCookie(w, i, part, https)
 	}
 	return nil
 }
 
 // setCookie keeps a part of a session, or removes what is left of a longer one.
-func setCookie(w http.ResponseWriter, i int, part string, https bool) {
-	cookie := &http.Cookie{Name: cookieName + strconv.Itoa(i), Value: part, Path: Base, HttpOnly: true, Secure: https, SameSite: http.SameSiteStrictMode} //nolint:gosec // Secure where browsers come by TLS
+func (v *Vault) setCookie(w http.ResponseWriter, i int, part string, https bool) {
+	cookie := &http.Cookie{Name: CookieName + strconv.Itoa(i), Value: part, Path: v.path, HttpOnly: true, Secure: https, SameSite: http.SameSiteStrictMode} //nolint:gosec // Secure where browsers come by TLS
 	if part == "" {
 		cookie.MaxAge = -1
 	}
 	http.SetCookie(w, cookie)
 }
 
-// open reads the session of a request.
-func (v *vault) open(r *http.Request) (session, error) {
+// Open reads the session of a request.
+func (v *Vault) Open(r *http.Request) (Session, error) {
 	var sealed strings.Builder
 	for i := range cookieMost {
-		cookie, err := r.Cookie(cookieName + strconv.Itoa(i))
+		cookie, err := r.Cookie(CookieName + strconv.Itoa(i))
 		if err != nil {
 			break
 		}
 		sealed.WriteString(cookie.Value)
 	}
-	var s session
-	if err := v.unseal(cookieName, sealed.String(), &s); err != nil || !v.now().Before(s.Until) {
-		return session{}, errNoSession
+	var s Session
+	if err := v.Unseal(CookieName, sealed.String(), &s); err != nil || !v.now().Before(s.Until) {
+		return Session{}, ErrNone
 	}
 	return s, nil
 }
 
-// forget removes the session from the browser.
-func (v *vault) forget(w http.ResponseWriter, r *http.Request, https bool) {
+// Forget removes the session from the browser.
+func (v *Vault) Forget(w http.ResponseWriter, r *http.Request, https bool) {
 	for i := range cookieMost {
-		if _, err := r.Cookie(cookieName + strconv.Itoa(i)); err == nil {
-			setCookie(w, i, "", https)
+		if _, err := r.Cookie(CookieName + strconv.Itoa(i)); err == nil {
+			v.setCookie(w, i, "", https)
 		}
 	}
 }
