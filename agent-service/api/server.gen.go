@@ -1224,6 +1224,30 @@ func (e ListAllHostsParamsRole) Valid() bool {
 	}
 }
 
+// Defines values for CountHostsParamsRole.
+const (
+	CountHostsParamsRoleArbiter    CountHostsParamsRole = "arbiter"
+	CountHostsParamsRoleAutoAssign CountHostsParamsRole = "auto-assign"
+	CountHostsParamsRoleMaster     CountHostsParamsRole = "master"
+	CountHostsParamsRoleWorker     CountHostsParamsRole = "worker"
+)
+
+// Valid indicates whether the value is a known member of the CountHostsParamsRole enum.
+func (e CountHostsParamsRole) Valid() bool {
+	switch e {
+	case CountHostsParamsRoleArbiter:
+		return true
+	case CountHostsParamsRoleAutoAssign:
+		return true
+	case CountHostsParamsRoleMaster:
+		return true
+	case CountHostsParamsRoleWorker:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DownloadInfraEnvFilesParamsFileName.
 const (
 	DownloadInfraEnvFilesParamsFileNameDiscoveryIgn        DownloadInfraEnvFilesParamsFileName = "discovery.ign"
@@ -1810,6 +1834,21 @@ type HostLogsInfo string
 
 // HostMediaStatus defines model for Host.MediaStatus.
 type HostMediaStatus string
+
+// HostCount defines model for HostCount.
+type HostCount struct {
+	Count  int        `json:"count"`
+	Status HostStatus `json:"status"`
+}
+
+// HostCounts defines model for HostCounts.
+type HostCounts struct {
+	// States One entry for each state that hosts are in, in the order of the names.
+	States []HostCount `json:"states"`
+
+	// Total How many hosts there are in all states.
+	Total int `json:"total"`
+}
 
 // HostCreateParams defines model for HostCreateParams.
 type HostCreateParams struct {
@@ -2549,6 +2588,22 @@ type ListAllHostsParams struct {
 // ListAllHostsParamsRole defines parameters for ListAllHosts.
 type ListAllHostsParamsRole string
 
+// CountHostsParams defines parameters for CountHosts.
+type CountHostsParams struct {
+	InfraEnvID *openapi_types.UUID `form:"infra_env_id,omitempty" json:"infra_env_id,omitempty"`
+	ClusterID  *openapi_types.UUID `form:"cluster_id,omitempty" json:"cluster_id,omitempty"`
+
+	// Unbound Only those that are bound to no cluster.
+	Unbound *bool `form:"unbound,omitempty" json:"unbound,omitempty"`
+
+	// Search Only those whose name, id, serial number, MAC address or IP address contains this, whatever the case.
+	Search *string               `form:"search,omitempty" json:"search,omitempty"`
+	Role   *CountHostsParamsRole `form:"role,omitempty" json:"role,omitempty"`
+}
+
+// CountHostsParamsRole defines parameters for CountHosts.
+type CountHostsParamsRole string
+
 // ListInfraEnvsParams defines parameters for ListInfraEnvs.
 type ListInfraEnvsParams struct {
 	// ClusterID Only those whose hosts go to this cluster at once.
@@ -2896,6 +2951,9 @@ type ServerInterface interface {
 	// ListAllHosts List the hosts that the caller may see, of all infra-envs and clusters, oldest first.
 	// (GET /hosts)
 	ListAllHosts(w http.ResponseWriter, r *http.Request, params ListAllHostsParams)
+	// CountHosts Count the hosts that the caller may see by their states.
+	// (GET /hosts/counts)
+	CountHosts(w http.ResponseWriter, r *http.Request, params CountHostsParams)
 	// GetIdentity Who the caller is, and what the account may do. It is not for machines.
 	// (GET /identity)
 	GetIdentity(w http.ResponseWriter, r *http.Request)
@@ -4924,6 +4982,91 @@ func (siw *ServerInterfaceWrapper) ListAllHosts(w http.ResponseWriter, r *http.R
 	handler.ServeHTTP(w, r)
 }
 
+// CountHosts operation middleware
+func (siw *ServerInterfaceWrapper) CountHosts(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CountHostsParams
+
+	// ------------- Optional query parameter "infra_env_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "infra_env_id", r.URL.Query(), &params.InfraEnvID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "infra_env_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "infra_env_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cluster_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cluster_id", r.URL.Query(), &params.ClusterID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cluster_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "unbound" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "unbound", r.URL.Query(), &params.Unbound, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "unbound"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "unbound", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "search" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "search", r.URL.Query(), &params.Search, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "search"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "search", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "role" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "role", r.URL.Query(), &params.Role, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "role"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "role", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CountHosts(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetIdentity operation middleware
 func (siw *ServerInterfaceWrapper) GetIdentity(w http.ResponseWriter, r *http.Request) {
 
@@ -6708,6 +6851,7 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/events", wrapper.TriggerEvent)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/events/stream", wrapper.StreamEvents)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/hosts", wrapper.ListAllHosts)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/hosts/counts", wrapper.CountHosts)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/identity", wrapper.GetIdentity)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/infra-env/{infra_env_id}/hosts/{host_id}/downloads/ignition", wrapper.DownloadHostIgnition)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/infra-envs", wrapper.ListInfraEnvs)
@@ -8735,6 +8879,45 @@ func (response ListAllHostsdefaultJSONResponse) VisitListAllHostsResponse(w http
 	return err
 }
 
+type CountHostsRequestObject struct {
+	Params CountHostsParams
+}
+
+type CountHostsResponseObject interface {
+	VisitCountHostsResponse(w http.ResponseWriter) error
+}
+
+type CountHosts200JSONResponse HostCounts
+
+func (response CountHosts200JSONResponse) VisitCountHostsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CountHostsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response CountHostsdefaultJSONResponse) VisitCountHostsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetIdentityRequestObject struct {
 }
 
@@ -10497,6 +10680,9 @@ type StrictServerInterface interface {
 	// ListAllHosts List the hosts that the caller may see, of all infra-envs and clusters, oldest first.
 	// (GET /hosts)
 	ListAllHosts(ctx context.Context, request ListAllHostsRequestObject) (ListAllHostsResponseObject, error)
+	// CountHosts Count the hosts that the caller may see by their states.
+	// (GET /hosts/counts)
+	CountHosts(ctx context.Context, request CountHostsRequestObject) (CountHostsResponseObject, error)
 	// GetIdentity Who the caller is, and what the account may do. It is not for machines.
 	// (GET /identity)
 	GetIdentity(ctx context.Context, request GetIdentityRequestObject) (GetIdentityResponseObject, error)
@@ -12003,6 +12189,32 @@ func (sh *strictHandler) ListAllHosts(w http.ResponseWriter, r *http.Request, pa
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListAllHostsResponseObject); ok {
 		if err := validResponse.VisitListAllHostsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CountHosts operation middleware
+func (sh *strictHandler) CountHosts(w http.ResponseWriter, r *http.Request, params CountHostsParams) {
+	var request CountHostsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CountHosts(ctx, request.(CountHostsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CountHosts")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CountHostsResponseObject); ok {
+		if err := validResponse.VisitCountHostsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -464,6 +464,11 @@ type ClientInterface interface {
 	// Corresponds with GET /hosts (the `ListAllHosts` operationId).
 	ListAllHosts(ctx context.Context, params *ListAllHostsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// CountHosts Count the hosts that the caller may see by their states.
+	//
+	// Corresponds with GET /hosts/counts (the `CountHosts` operationId).
+	CountHosts(ctx context.Context, params *CountHostsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetIdentity Who the caller is, and what the account may do. It is not for machines.
 	//
 	// Corresponds with GET /identity (the `GetIdentity` operationId).
@@ -1760,6 +1765,21 @@ func (c *Client) StreamEvents(ctx context.Context, params *StreamEventsParams, r
 // Corresponds with GET /hosts (the `ListAllHosts` operationId).
 func (c *Client) ListAllHosts(ctx context.Context, params *ListAllHostsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListAllHostsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CountHosts Count the hosts that the caller may see by their states.
+//
+// Corresponds with GET /hosts/counts (the `CountHosts` operationId).
+func (c *Client) CountHosts(ctx context.Context, params *CountHostsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCountHostsRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -5236,6 +5256,108 @@ func NewListAllHostsRequest(server string, params *ListAllHostsParams) (*http.Re
 	return req, nil
 }
 
+// NewCountHostsRequest constructs an http.Request for the CountHosts method
+func NewCountHostsRequest(server string, params *CountHostsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/hosts/counts")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.InfraEnvID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "infra_env_id", *params.InfraEnvID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ClusterID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cluster_id", *params.ClusterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Unbound != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "unbound", *params.Unbound, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Search != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "search", *params.Search, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Role != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "role", *params.Role, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewGetIdentityRequest constructs an http.Request for the GetIdentity method
 func NewGetIdentityRequest(server string) (*http.Request, error) {
 	var err error
@@ -7833,6 +7955,13 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /hosts (the `ListAllHosts` operationId).
 	ListAllHostsWithResponse(ctx context.Context, params *ListAllHostsParams, reqEditors ...RequestEditorFn) (*ListAllHostsResponse, error)
+
+	// CountHostsWithResponse Count the hosts that the caller may see by their states.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /hosts/counts (the `CountHosts` operationId).
+	CountHostsWithResponse(ctx context.Context, params *CountHostsParams, reqEditors ...RequestEditorFn) (*CountHostsResponse, error)
 
 	// GetIdentityWithResponse Who the caller is, and what the account may do. It is not for machines.
 	//
@@ -10464,6 +10593,54 @@ func (r ListAllHostsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListAllHostsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type CountHostsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *HostCounts
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CountHostsResponse) GetJSON200() *HostCounts {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r CountHostsResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CountHostsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CountHostsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CountHostsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CountHostsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -13210,6 +13387,19 @@ func (c *ClientWithResponses) ListAllHostsWithResponse(ctx context.Context, para
 	return ParseListAllHostsResponse(rsp)
 }
 
+// CountHostsWithResponse Count the hosts that the caller may see by their states.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /hosts/counts (the `CountHosts` operationId).
+func (c *ClientWithResponses) CountHostsWithResponse(ctx context.Context, params *CountHostsParams, reqEditors ...RequestEditorFn) (*CountHostsResponse, error) {
+	rsp, err := c.CountHosts(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCountHostsResponse(rsp)
+}
+
 // GetIdentityWithResponse Who the caller is, and what the account may do. It is not for machines.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -15573,6 +15763,39 @@ func ParseListAllHostsResponse(rsp *http.Response) (*ListAllHostsResponse, error
 			headers.XTotalCount = value
 		}
 		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCountHostsResponse parses an HTTP response from a CountHostsWithResponse call
+func ParseCountHostsResponse(rsp *http.Response) (*CountHostsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CountHostsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest HostCounts
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
 	}
 
 	return response, nil

@@ -202,19 +202,25 @@ func (v *visit) hosts(f machineFilter, limit, offset int) ([]api.Host, int, erro
 
 // choices counts the machines of each group.
 func (v *visit) choices(f machineFilter) ([]choice, error) {
-	list := make([]choice, 0, len(groups)+1)
-	for _, g := range append([]group{{ID: ""}}, groups...) {
-		of := f.of(g.ID)
-		_, count, err := v.hosts(of, 1, 0)
-		if err != nil {
-			return nil, err
+	p := api.CountHostsParams{InfraEnvID: f.infraEnv, ClusterID: f.cluster}
+	if f.search != "" {
+		p.Search = new(f.search)
+	}
+	counts, err := call[api.HostCounts](v.api.CountHosts(v.r.Context(), &p))
+	if err != nil {
+		return nil, err
+	}
+	all := f.of("")
+	list := append(make([]choice, 0, len(groups)+1), choice{t("group.all"), all.URL(), "", counts.Total, f.group == ""})
+	for _, g := range groups {
+		of, count := f.of(g.ID), 0
+		for _, one := range counts.States {
+			if slices.Contains(g.States, one.Status) {
+				count += one.Count
+			}
 		}
-		label := t("group.all")
-		if g.ID != "" {
-			label = g.Label()
-		}
-		if count > 0 || g.ID == "" || g.ID == f.group {
-			list = append(list, choice{label, of.URL(), g.Tone, count, g.ID == f.group})
+		if count > 0 || g.ID == f.group {
+			list = append(list, choice{g.Label(), of.URL(), g.Tone, count, g.ID == f.group})
 		}
 	}
 	return list, nil

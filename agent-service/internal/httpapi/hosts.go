@@ -5,6 +5,7 @@ package httpapi
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -39,15 +40,35 @@ func (s *hosts) ListHosts(ctx context.Context, r api.ListHostsRequestObject) (ap
 // ListAllHosts implements api.StrictServerInterface.
 func (s *hosts) ListAllHosts(ctx context.Context, r api.ListAllHostsRequestObject) (api.ListAllHostsResponseObject, error) {
 	p := r.Params
-	filter := domain.HostFilter{InfraEnvID: optional(p.InfraEnvID), ClusterID: optional(p.ClusterID), Unbound: given(p.Unbound), Search: strings.TrimSpace(given(p.Search))}
-	if p.Role != nil {
-		filter.Roles = []string{string(*p.Role)}
-	}
+	filter := chosenHosts(api.CountHostsParams{InfraEnvID: p.InfraEnvID, ClusterID: p.ClusterID, Unbound: p.Unbound, Search: p.Search, Role: (*api.CountHostsParamsRole)(p.Role)})
 	for _, status := range given(p.Status) {
 		filter.States = append(filter.States, lifecycle.State(status))
 	}
 	list, err := s.listHosts(ctx, filter, p.Limit, p.Offset, given(p.WithInventory))
 	return api.ListAllHosts200JSONResponse{HostListJSONResponse: list}, err
+}
+
+// chosenHosts is the filter of the parameters that lists and counts share.
+func chosenHosts(p api.CountHostsParams) domain.HostFilter {
+	filter := domain.HostFilter{InfraEnvID: optional(p.InfraEnvID), ClusterID: optional(p.ClusterID), Unbound: given(p.Unbound), Search: strings.TrimSpace(given(p.Search))}
+	if p.Role != nil {
+		filter.Roles = []string{string(*p.Role)}
+	}
+	return filter
+}
+
+// CountHosts implements api.StrictServerInterface.
+func (s *hosts) CountHosts(ctx context.Context, r api.CountHostsRequestObject) (api.CountHostsResponseObject, error) {
+	counts, err := s.Service.CountHosts(ctx, principal(ctx), chosenHosts(r.Params))
+	if err != nil {
+		return nil, err
+	}
+	answer := api.CountHosts200JSONResponse{States: []api.HostCount{}}
+	for _, state := range slices.Sorted(maps.Keys(counts)) {
+		answer.States = append(answer.States, api.HostCount{Status: api.HostStatus(state), Count: counts[state]})
+		answer.Total += counts[state]
+	}
+	return answer, nil
 }
 
 func (s *server) listHosts(ctx context.Context, filter domain.HostFilter, limit, offset *int, inventories bool) (api.HostListJSONResponse, error) {

@@ -580,6 +580,19 @@ func TestAllHostsAreListedThatOneMaySee(t *testing.T) {
 		require.Equal(t, 200, a.status, a.raw)
 		assert.Equal(t, c.total, a.header.Get("X-Total-Count"), c.query)
 	}
+	for _, c := range []struct {
+		who         caller
+		query, want string
+	}{
+		{admin, "", `{"total": 3, "states": [{"status": "known", "count": 1}, {"status": "known-unbound", "count": 2}]}`}, {w.person("joe"), "", `{"total": 0, "states": []}`},
+		{olga, "?unbound=true", `{"total": 1, "states": [{"status": "known-unbound", "count": 1}]}`}, {carl, "?infra_env_id=" + first, `{"total": 0, "states": []}`},
+		{admin, "?role=master", `{"total": 0, "states": []}`}, {carl, "?search=no-such-name", `{"total": 0, "states": []}`},
+	} {
+		a := w.call(c.who, "GET", "/hosts/counts"+c.query, nil)
+		require.Equal(t, 200, a.status, a.raw)
+		assert.JSONEq(t, c.want, a.raw, c.query)
+	}
+	assert.Equal(t, 403, w.call(caller{"X-Secret-Key": w.image(first)}, "GET", "/hosts/counts", nil).status)
 	assert.NotContains(t, w.call(admin, "GET", "/hosts", nil).raw, "physical_bytes")
 	assert.Contains(t, w.call(admin, "GET", "/hosts?with-inventory=true", nil).raw, "physical_bytes")
 	assert.Equal(t, 400, w.call(admin, "GET", "/hosts?status=sleepy", nil).status)

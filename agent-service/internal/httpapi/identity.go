@@ -14,7 +14,7 @@ var errReadOnly = &refusal{http.StatusForbidden, "this account is read-only: it 
 
 // reads are the operations of accounts that are read-only. An operation that is not listed is refused: it changes something, or its answer may hold credentials.
 var reads = []string{
-	"CheckBindHost", "GetCluster", "GetClusterDefaultConfig", "GetClusterSupportedPlatforms", "GetDetailedSupportedFeatures", "GetHost", "GetIdentity", "GetIgnoredValidations", "GetInfraEnv",
+	"CheckBindHost", "CountHosts", "GetCluster", "GetClusterDefaultConfig", "GetClusterSupportedPlatforms", "GetDetailedSupportedFeatures", "GetHost", "GetIdentity", "GetIgnoredValidations", "GetInfraEnv",
 	"GetPreflightRequirements", "GetSupportedArchitectures", "GetSupportedFeatures", "ListAllHosts", "ListClusterHosts", "ListClusters", "ListComponentVersions", "ListEvents", "ListHosts",
 	"ListInfraEnvs", "ListManagedDomains", "ListMonitoredOperators", "ListReleaseSources", "ListSupportedOpenshiftVersions", "ListSupportedOperators", "StreamChanges", "StreamEvents",
 }

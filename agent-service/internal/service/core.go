@@ -11,9 +11,11 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/muster-io/muster/agent-service/internal/coalesce"
 	"github.com/muster-io/muster/agent-service/internal/domain"
 	"github.com/muster-io/muster/agent-service/internal/hostcache"
 	"github.com/muster-io/muster/agent-service/internal/hostplan"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
@@ -21,6 +23,8 @@ import (
 type core struct {
 	Options
 	engine *transaction.Engine
+	// counts are shared by those who ask at the same time.
+	counts coalesce.Group[countKey, map[lifecycle.State]int]
 	// loadedAt is when the store was loaded last, in the time of the clock, in nanoseconds.
 	loadedAt atomic.Int64
 	// stopping is closed when Run ends: held polls are answered.

@@ -6,6 +6,7 @@ package service
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -58,6 +59,27 @@ func (s *Hosts) ListHosts(ctx context.Context, by domain.Principal, filter domai
 		return err
 	})
 	return found, err
+}
+
+// CountHosts counts the hosts of a filter by state. Callers that see the same hosts, and ask for the same at the same time, share a read of the store.
+func (s *Hosts) CountHosts(ctx context.Context, by domain.Principal, filter domain.HostFilter) (map[lifecycle.State]int, error) {
+	if by.Admin {
+		by = domain.Principal{Admin: true}
+	}
+	scope := domain.Scope{Principal: by}
+	return s.counts.Do(ctx, countKey{scope, fmt.Sprintf("%+v", filter)}, func(ctx context.Context) (counts map[lifecycle.State]int, err error) {
+		err = s.engine.View(ctx, func(ctx context.Context, r transaction.Reader) (err error) {
+			counts, err = r.CountHosts(ctx, scope, filter)
+			return err
+		})
+		return counts, err
+	})
+}
+
+// countKey is what counts of hosts depend on.
+type countKey struct {
+	scope  domain.Scope
+	filter string
 }
 
 // Inventory is the JSON that the agent reported (bounded, flagged where it was cut), empty before its first report.

@@ -640,6 +640,10 @@ func ownsLists(t *testing.T, s *store.Store, _ string) {
 			hosts, err := r.Hosts(ctx, domain.Scope{Principal: c.who}, domain.HostFilter{States: []lifecycle.State{lifecycle.KnownUnbound}, Roles: []string{"worker"}, Unbound: true})
 			require.NoError(t, err)
 			assert.Len(t, hosts.Items, c.want, c.who)
+			counts, err := r.CountHosts(ctx, domain.Scope{Principal: c.who}, domain.HostFilter{States: []lifecycle.State{lifecycle.KnownUnbound}, Page: domain.Page{Limit: 1}})
+			require.NoError(t, err)
+			assert.Equal(t, c.want, counts[lifecycle.KnownUnbound], c.who)
+			assert.LessOrEqual(t, len(counts), 1, c.who)
 		}
 		seen := map[string]bool{}
 		for offset := 0; offset < 5; offset += 2 {

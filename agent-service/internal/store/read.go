@@ -15,6 +15,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 	"github.com/muster-io/muster/agent-service/internal/transaction"
 )
 
@@ -343,14 +344,36 @@ func (r reader) Clusters(ctx context.Context, scope domain.Scope, f domain.Clust
 // Hosts implements transaction.Reader.
 func (r reader) Hosts(ctx context.Context, scope domain.Scope, f domain.HostFilter) (domain.List[domain.Host], error) {
 	var rows []hostRow
-	query := reached(r.db.NewSelect().Model(&rows), r.db, scope)
+	query := r.matching(r.db.NewSelect().Model(&rows), scope, f)
+	return list(ctx, paged(query.Order("created_at", "infra_env_id", "host_id"), f.Page), &rows, r.host)
+}
+
+// CountHosts implements transaction.Reader.
+func (r reader) CountHosts(ctx context.Context, scope domain.Scope, f domain.HostFilter) (map[lifecycle.State]int, error) {
+	var rows []struct {
+		State lifecycle.State `bun:"state"`
+		Count int             `bun:"count"`
+	}
+	query := r.matching(r.db.NewSelect().Model((*hostRow)(nil)), scope, f)
+	if err := query.Column("state").ColumnExpr("count(*) AS count").Group("state").Scan(ctx, &rows); err != nil {
+		return nil, classify(err)
+	}
+	counts := make(map[lifecycle.State]int, len(rows))
+	for _, row := range rows {
+		counts[row.State] = row.Count
+	}
+	return counts, nil
+}
+
+// matching limits a query of hosts to a filter, and to what is in the scope.
+func (r reader) matching(query *bun.SelectQuery, scope domain.Scope, f domain.HostFilter) *bun.SelectQuery {
+	query = reached(query, r.db, scope)
 	query = equal(equal(equal(query, "infra_env_id", f.InfraEnvID), "cluster_id", f.ClusterID), "host_id", f.HostID)
 	query = within(within(query, "state", f.States), "role", f.Roles)
 	if f.Unbound {
 		query = query.Where("cluster_id IS NULL")
 	}
-	query = found(query, r.db, scope, f.Search)
-	return list(ctx, paged(query.Order("created_at", "infra_env_id", "host_id"), f.Page), &rows, r.host)
+	return found(query, r.db, scope, f.Search)
 }
 
 func list[R, T any](ctx context.Context, query *bun.SelectQuery, rows *[]R, decode func(R) (*T, error)) (domain.List[T], error) {

@@ -104,6 +104,7 @@ func (s *Store) openSQLite(ctx context.Context, path string) error {
 			return nil, fmt.Errorf("opening the database: %w", err)
 		}
 		db.SetMaxOpenConns(connections)
+		db.SetMaxIdleConns(connections)
 		return bun.NewDB(db, sqlitedialect.New()), nil
 	}
 	if s.write, err = open(1, "immediate"); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/muster-io/muster/agent-service/internal/domain"
+	"github.com/muster-io/muster/agent-service/internal/lifecycle"
 )
 
 // Store keeps everything. Its errors are refusals (Unavailable while it is away), or unexpected.
@@ -69,6 +70,8 @@ type HostReader interface {
 	// SameMachine are the hosts with the id in the InfraEnvs of one owner, for those of custom resources in one namespace, in the order of their keys.
 	SameMachine(ctx context.Context, hostID string, owner domain.Owner, namespace string) ([]domain.Host, error)
 	Hosts(ctx context.Context, scope domain.Scope, filter domain.HostFilter) (domain.List[domain.Host], error)
+	// CountHosts counts the hosts of a filter by state; states without hosts are left out.
+	CountHosts(ctx context.Context, scope domain.Scope, filter domain.HostFilter) (map[lifecycle.State]int, error)
 }
 
 // Memory is what a service has in memory of the store, nil where it has nothing. Callers must not change the results.
