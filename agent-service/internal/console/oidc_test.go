@@ -6,6 +6,7 @@ package console_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,13 +18,17 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/oauth2"
 
+	"github.com/muster-io/muster/agent-service/internal/console/oidc"
 	"github.com/muster-io/muster/apis/needtest"
 	"github.com/muster-io/muster/apis/porttest"
 	"github.com/muster-io/muster/apis/programtest"
@@ -38,15 +43,23 @@ const (
 // startDex runs dex, which sends people back to the console at a URL, and returns its issuer.
 func startDex(t *testing.T, consoleURL string) string {
 	t.Helper()
+	issuer, _ := startDexFor(t, consoleURL, dexSecret)
+	return issuer
+}
+
+// startDexFor runs dex for a client with a secret, or for a public one where that is empty.
+func startDexFor(t *testing.T, consoleURL, secret string) (issuer string, process *os.Process) {
+	t.Helper()
 	program := filepath.Join("..", "..", "..", "bin", "dex")
 	needtest.File(t, program, "there is no bin/dex here: make dex builds it")
-	issuer := "http://127.0.0.1:" + porttest.Free(t)
-	programtest.Start(t, exec.Command(program, "-issuer="+issuer, "-client="+dexClient, "-secret="+dexSecret, "-redirect="+consoleURL+callbackPath, "-email="+dexEmail, "-password="+dexPassword))
+	issuer = "http://127.0.0.1:" + porttest.Free(t)
+	command := exec.Command(program, "-issuer="+issuer, "-client="+dexClient, "-secret="+secret, "-redirect="+consoleURL+callbackPath, "-email="+dexEmail, "-password="+dexPassword)
+	programtest.Start(t, command)
 	require.Eventually(t, func() bool {
 		response, err := http.Get(issuer + "/.well-known/openid-configuration")
 		return err == nil && response.Body.Close() == nil && response.StatusCode == http.StatusOK
 	}, patience, tick)
-	return issuer
+	return issuer, command.Process
 }
 
 // newOIDCSite starts the service with dex as issuer, for browsers that reach it at a URL.
@@ -216,5 +229,89 @@ func TestACallbackIsGoodOnceAndInItsBrowser(t *testing.T) {
 	thief.refused(callback, http.StatusUnauthorized, "may have been used before")
 	for _, entry := range s.logs.All() {
 		assert.NotContains(t, fmt.Sprint(entry.Message, entry.ContextMap()), at.Query().Get("code"))
+	}
+}
+
+// behindFront starts the service with an issuer behind a URL that the issuer knows.
+func behindFront(t *testing.T, start func(consoleURL string) (issuer string), flags ...string) *site {
+	t.Helper()
+	front := httptest.NewUnstartedServer(nil)
+	address := front.Listener.Addr().String()
+	s := newOIDCSite(t, start("http://"+address), "http://"+address, flags...)
+	front.Config.Handler = httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: s.address})
+	front.Start()
+	t.Cleanup(front.Close)
+	s.address = address
+	return s
+}
+
+// TestAPublicClientSignsInWithoutASecret: the verifier of PKCE proves that the console began the sign-in.
+func TestAPublicClientSignsInWithoutASecret(t *testing.T) {
+	t.Parallel()
+	s := behindFront(t, func(consoleURL string) string {
+		issuer, _ := startDexFor(t, consoleURL, "")
+		return issuer
+	}, "--console-client-secret-file=")
+	jane := newVisitor(t, s)
+	response, body := jane.gets(jane.callback(), nil)
+	require.Equal(t, http.StatusOK, response.StatusCode, body)
+	_, body = jane.gets("http://"+s.address+"/console/machines", nil)
+	assert.Contains(t, body, dexEmail)
+}
+
+// TestAnIssuerThatHangsIsGivenUp while the console exchanges a code: the page says so, and the next sign-in works once the issuer answers.
+func TestAnIssuerThatHangsIsGivenUp(t *testing.T) {
+	t.Parallel()
+	var dex *os.Process
+	s := behindFront(t, func(consoleURL string) (issuer string) {
+		issuer, dex = startDexFor(t, consoleURL, dexSecret)
+		return issuer
+	})
+	jane := newVisitor(t, s)
+	jane.client.Timeout = patience // far beyond what the console waits
+	callback := jane.callback()
+	require.NoError(t, dex.Signal(syscall.SIGSTOP)) // its port takes connections, and nothing answers
+	jane.refused(callback, http.StatusBadGateway, "The issuer cannot be reached")
+	require.NoError(t, dex.Signal(syscall.SIGCONT))
+	response, body := jane.gets(jane.callback(), nil)
+	assert.Equal(t, http.StatusOK, response.StatusCode, body)
+}
+
+// TestAnIDTokenIsForItsFlow: dex issues one for the nonce that it was sent, and none for another verifier.
+func TestAnIDTokenIsForItsFlow(t *testing.T) {
+	t.Parallel()
+	const consoleURL = "http://console.example.com"
+	issuer, _ := startDexFor(t, consoleURL, "")
+	client := &oidc.Client{Issuer: issuer, ID: dexClient, Redirect: consoleURL + callbackPath, Verify: func(context.Context, string) error { return nil }}
+	for name, c := range map[string]struct {
+		change func(*oidc.Flow)
+		reason string
+	}{
+		"its own flow":                 {func(*oidc.Flow) {}, ""},
+		"a flow with another nonce":    {func(f *oidc.Flow) { f.Nonce = "another" }, "untrusted"},
+		"a flow without a nonce":       {func(f *oidc.Flow) { f.Nonce = "" }, "untrusted"},
+		"a flow with another verifier": {func(f *oidc.Flow) { f.Verifier = oauth2.GenerateVerifier() }, "code"},
+		"a flow that has expired":      {func(f *oidc.Flow) { f.Until = time.Time{} }, "expired"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			flow, next, err := client.Begin(t.Context(), time.Now())
+			require.NoError(t, err)
+			jane := newVisitor(t, nil)
+			form, _ := jane.gets(next, nil)
+			back, _ := jane.gets(form.Request.URL.String(), url.Values{"login": {dexEmail}, "password": {dexPassword}})
+			at, err := url.Parse(back.Header.Get("Location"))
+			require.NoError(t, err)
+			c.change(&flow)
+			idToken, err := client.Finish(t.Context(), flow, at.Query(), time.Now())
+			if c.reason == "" {
+				require.NoError(t, err)
+				assert.NotEmpty(t, idToken)
+				return
+			}
+			problem, is := errors.AsType[*oidc.Problem](err)
+			require.True(t, is, "%v", err)
+			assert.Equal(t, c.reason, problem.Reason)
+			assert.Empty(t, idToken)
+		})
 	}
 }
