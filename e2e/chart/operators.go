@@ -111,8 +111,12 @@ func agentService() source {
 			{path: "tls.enabled", about: "whether service and images serve TLS themselves", kind: "boolean", standard: false},
 			{path: "tls.secretName", about: "Secret of the service with tls.crt, tls.key and ca.crt, also for the name agent-service", kind: "string", standard: "agent-service-tls"},
 			{path: "tls.imagesSecretName", about: "Secret of the pods of images with tls.crt and tls.key", kind: "string", standard: "agent-service-images-tls"},
+			{path: "console.enabled", about: "whether people have screens in a browser, at /console", kind: "boolean", standard: false},
+			{path: "console.url", about: "how browsers reach the service, without /console and a slash at the end; empty is baseURL", kind: "string", standard: ""},
+			{path: "console.clientID", about: "client at oidc.issuer, which is a URL then, where people sign in; empty where they paste tokens", kind: "string", standard: ""},
+			{path: "console.secretName", about: "Secret whose key client-secret is that of the client; empty for a public client", kind: "string", standard: ""},
 		},
-		arguments: tlsArguments,
+		arguments: tlsArguments + consoleArguments,
 		edit:      editAgentService,
 	}
 }
@@ -120,6 +124,21 @@ func agentService() source {
 const tlsArguments = `{{- if .Values.tls.enabled }}
 - --tls-certificate=/etc/agent-service/tls/tls.crt
 - --tls-key=/etc/agent-service/tls/tls.key
+{{- end }}
+`
+
+// consoleArguments are the flags of the console. The service refuses those of a client where the console is not enabled.
+const consoleArguments = `{{- with .Values.console }}
+{{- if .enabled }}
+- --console
+- {{ printf "--console-url=%s" .url | quote }}
+{{- end }}
+{{- with .clientID }}
+- {{ printf "--console-client-id=%s" . | quote }}
+{{- end }}
+{{- if .secretName }}
+- --console-client-secret-file=/etc/agent-service/console/client-secret
+{{- end }}
 {{- end }}
 `
 
@@ -133,10 +152,16 @@ const imageHelpers = `{{- define "imageArguments" -}}
 {{- if .Values.tls.enabled }}
 - {name: tls, mountPath: /etc/agent-service/tls, readOnly: true}
 {{- end }}
+{{- if .Values.console.secretName }}
+- {name: console, mountPath: /etc/agent-service/console, readOnly: true}
+{{- end }}
 {{- end }}
 {{- define "mounted" -}}
 {{- if .Values.tls.enabled }}
 - {name: tls, secret: {secretName: {{ .Values.tls.secretName }}, defaultMode: 0440}}
+{{- end }}
+{{- with .Values.console.secretName }}
+- {name: console, secret: {secretName: {{ . }}, defaultMode: 0440}}
 {{- end }}
 {{- end }}
 {{- define "imageMounts" -}}

@@ -220,6 +220,38 @@ func TestTLSIsThatOfTheComponent(t *testing.T) {
 	}
 }
 
+// TestTheConsoleIsThatOfTheComponents: what the components read from ConfigMaps stands in flags.
+func TestTheConsoleIsThatOfTheComponents(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, chart.Write(dir, "agent-service", version))
+	got := byName(t, must(t, filepath.Join(dir, "agent-service"), map[string]any{
+		"console": map[string]any{"enabled": true, "url": "https://muster.example.com", "clientID": "muster", "secretName": "agent-service-console"},
+	}))
+	want, err := render.Overlay{
+		Namespace: "platform", Resources: []string{"overlays/production/agent-service"},
+		Components: []string{"components/existing-namespace", "components/agent-service-console", "components/agent-service-console-sign-in"},
+	}.Render()
+	require.NoError(t, err)
+	values := strings.NewReplacer("$(CONSOLE_URL)", "https://muster.example.com", "$(CONSOLE_CLIENT_ID)", "muster")
+	for _, object := range want {
+		if object.GetKind() != "Deployment" {
+			continue
+		}
+		content, err := yaml.Marshal(object.Object)
+		require.NoError(t, err)
+		lines := sorted(generated.ReplaceAllString(values.Replace(string(content)), "$1"))
+		lines = slices.DeleteFunc(lines, func(line string) bool {
+			return strings.Contains(line, "name: agent-service-console") && !strings.Contains(line, "secretName")
+		})
+		assert.ElementsMatch(t, without(lines, "- configMapRef:"), without(sorted(got["Deployment/"+object.GetName()]), "- configMapRef:"), object.GetName())
+	}
+}
+
+// without leaves out lines that begin with a text.
+func without(lines []string, text string) []string {
+	return slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(strings.TrimSpace(line), text) })
+}
+
 // sorted compares objects whatever the order of their flags and volumes.
 func sorted(text string) []string {
 	lines := strings.Split(text, "\n")
