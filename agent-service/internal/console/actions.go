@@ -190,8 +190,8 @@ type outcome struct {
 
 // undo is the action that brings machines back.
 type undo struct {
-	Action, Cluster string
-	Hosts           []string
+	Action, Cluster, Role string
+	Hosts                 []string
 }
 
 // applyAction does it, machine by machine: what is refused for one is done for the others.
@@ -246,31 +246,28 @@ func (v *visit) apply(o *order, m *machine) (*http.Response, error) {
 	}
 }
 
-// undo is nil where no action brings the machines back: they came from different clusters, or none was changed.
+// undoing are the actions that undo others.
+var undoing = map[string]string{actionBind: actionUnbind, actionMove: actionMove, actionUnbind: actionBind, actionRole: actionRole}
+
+// undo is nil where no action brings the machines back: they had different clusters or roles, or none was changed.
 func (o *order) undo(answers []answer) *undo {
-	u := &undo{}
-	from := uuid.UUID{}
+	u := &undo{Action: undoing[o.Action]}
 	for i := range answers {
 		if !answers[i].OK {
 			continue
 		}
-		before := o.Machines[i].ClusterID
-		if len(u.Hosts) > 0 && before != from {
+		before := &o.Machines[i]
+		cluster, role := before.ClusterID.String(), ""
+		if o.Action == actionRole {
+			cluster, role = "", string(before.Role)
+		}
+		if len(u.Hosts) > 0 && (cluster != u.Cluster || role != u.Role) {
 			return nil
 		}
-		from = before
-		u.Hosts = append(u.Hosts, answers[i].Value())
+		u.Cluster, u.Role, u.Hosts = cluster, role, append(u.Hosts, answers[i].Value())
 	}
-	u.Cluster = from.String()
-	switch {
-	case len(u.Hosts) == 0 || o.Action == actionRole || o.Action == actionApprove:
+	if u.Action == "" || len(u.Hosts) == 0 {
 		return nil
-	case o.Action == actionBind:
-		u.Action = actionUnbind
-	case o.Action == actionMove:
-		u.Action = actionMove
-	case o.Action == actionUnbind:
-		u.Action = actionBind
 	}
 	return u
 }

@@ -138,6 +138,18 @@ func TestAnAdministratorAndAUserWorkWithMachines(t *testing.T) {
 	b.press("Move selected machines")
 	b.sees(".notice", "1 of 1 machines were changed.")
 
+	// One gets a role, and then the one that it had.
+	b.visit("/machines?cluster=" + cluster)
+	b.run(chromedp.Click(chromedp.CSS("input[name=host]")), chromedp.SetValue(chromedp.CSS("#role"), "worker"))
+	b.press("Set role…")
+	b.sees("h1", "Give 1 machine the role worker")
+	b.press("Set the role of selected machines")
+	b.sees(".notice", "1 of 1 machines were changed.")
+	b.press("Undo…")
+	b.sees("h1", "Give 1 machine the role auto-assign")
+	b.press("Set the role of selected machines")
+	b.sees(".notice", "1 of 1 machines were changed.")
+
 	// One that is too small is not bound: the API says why before anything is done.
 	s.report(s.imageToken(admin, env), env, uuid.NewString(), map[string]any{
 		"hostname": "edge-7", "cpu": map[string]any{"architecture": "x86_64", "count": 1}, "memory": map[string]any{"physical_bytes": 2 << 30, "usable_bytes": 2 << 30},
