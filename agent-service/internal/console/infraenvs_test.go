@@ -61,4 +61,15 @@ func TestTheFormOfInfraEnvsSaysAllThatMachinesNeed(t *testing.T) {
 	assert.Equal(t, "AllDisks", made.OnRelease.Wipe)
 	before.OnRelease = made.OnRelease
 	assert.Equal(t, before, made)
+
+	// Tokens are rotated: those of images that were downloaded before have ended.
+	old := s.imageToken(admin, env)
+	ask[any](b, `document.querySelector("#rotate").open = true; null`)
+	b.looksFine("infraenv-rotate")
+	b.press("Rotate tokens of images")
+	b.sees(".notice.ok", "The tokens of images were rotated")
+	assert.NotEqual(t, old, s.imageToken(admin, env))
+	ask[any](b, `document.querySelector("#rotate").open = true; null`)
+	b.press("Rotate tokens of machines")
+	b.sees(".notice.ok", "The tokens of machines were rotated")
 }
