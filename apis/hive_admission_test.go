@@ -75,6 +75,18 @@ func TestAdmissionPolicies(t *testing.T) {
 	restored.SetName("restored")
 	restored.SetLabels(map[string]string{"hive.openshift.io/disable-creation-webhook-for-dr": "true"})
 	require.NoError(t, a.Create(t.Context(), restored))
+	for value, name := range map[string]string{"True": "restored-title", "TRUE": "restored-capitals", "1": "restored-digit", "t": "restored-letter"} {
+		restored = a.object(t, cluster(claimed))
+		restored.SetName(name)
+		restored.SetLabels(map[string]string{"hive.openshift.io/disable-creation-webhook-for-dr": value})
+		require.NoError(t, a.Create(t.Context(), restored), "the operator reads the label like this, too: %s", value)
+	}
+	for _, value := range []string{"false", "yes", "0"} {
+		restored = a.object(t, cluster(claimed))
+		restored.SetName("no-restore")
+		restored.SetLabels(map[string]string{"hive.openshift.io/disable-creation-webhook-for-dr": value})
+		assertRefused(t, a.Create(t.Context(), restored), "a ClusterDeployment cannot be created already claimed")
+	}
 	made := a.object(t, cluster(pooled))
 	made.SetName("made")
 	require.NoError(t, operator.Create(t.Context(), made))

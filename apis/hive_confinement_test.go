@@ -4,16 +4,22 @@
 package apis_test
 
 import (
+	"os"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 )
 
 // as is the API server as seen by a user; the operator has its right to operate pools in every test.
@@ -26,6 +32,50 @@ func (a api) as(t *testing.T, user string, groups ...string) api {
 
 func namespaceNamed(name string, labels map[string]string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+}
+
+// confined are the kinds that the operator writes in namespaces, with an object of each.
+func (a api) confined(t *testing.T) map[string]client.Object {
+	t.Helper()
+	a.installTLSRoutes(t)
+	named := metav1.ObjectMeta{Name: "confined"}
+	labels := map[string]string{"a": "b"}
+	route := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"hostnames": []any{"blue.example.org"}, "rules": []any{map[string]any{"backendRefs": []any{map[string]any{"name": "blue", "port": int64(6443)}}}},
+	}}}
+	route.SetAPIVersion("gateway.networking.k8s.io/v1alpha3")
+	route.SetKind("TLSRoute")
+	route.SetName(named.Name)
+	return map[string]client.Object{
+		"secrets":  &corev1.Secret{ObjectMeta: named},
+		"services": &corev1.Service{ObjectMeta: named, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}},
+		"persistentvolumeclaims": &corev1.PersistentVolumeClaim{ObjectMeta: named, Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		}},
+		"statefulsets": &appsv1.StatefulSet{ObjectMeta: named, Spec: appsv1.StatefulSetSpec{
+			Replicas: new(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}},
+		}},
+		"networkpolicies": &networkingv1.NetworkPolicy{ObjectMeta: named},
+		"roles":           &rbacv1.Role{ObjectMeta: named},
+		"rolebindings":    &rbacv1.RoleBinding{ObjectMeta: named, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}},
+		"tlsroutes":       route,
+	}
+}
+
+// installTLSRoutes installs the kind TLSRoute of Gateway API, and waits until it is served.
+func (a api) installTLSRoutes(t *testing.T) {
+	t.Helper()
+	data, err := os.ReadFile("../pool-operator/internal/provision/pod/testdata/tlsroutes.yaml")
+	require.NoError(t, err)
+	crd := &unstructured.Unstructured{}
+	require.NoError(t, yaml.Unmarshal(data, &crd.Object))
+	require.NoError(t, client.IgnoreAlreadyExists(a.Create(t.Context(), crd)))
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("gateway.networking.k8s.io/v1alpha3")
+	list.SetKind("TLSRouteList")
+	require.Eventually(t, func() bool { return a.List(t.Context(), list, client.InNamespace(a.namespace)) == nil }, time.Minute, 50*time.Millisecond, "the kind is not served")
 }
 
 // The operator acts in the namespaces that it made for clusters of pools, and in those whose administrators allow hosted clusters; nowhere else.
@@ -53,20 +103,36 @@ func TestTheOperatorIsConfinedToItsNamespaces(t *testing.T) {
 	role := func(namespace string) *rbacv1.Role {
 		return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "hive-claim-owner"}}
 	}
-	existing := secret(own)
-	existing.GenerateName, existing.Name = "", "theirs"
-	require.NoError(t, admin.Create(t.Context(), existing))
-	require.NoError(t, admin.Create(t.Context(), role(own)))
-	assertRefused(t, operator.Create(t.Context(), secret(own)), acts+own+" muster.io/hosted-clusters=true")
-	assertRefused(t, operator.Delete(t.Context(), existing), acts)
-	assertRefused(t, operator.Patch(t.Context(), existing, client.RawPatch(types.MergePatchType, []byte(`{"stringData":{"a":"b"}}`))), acts)
-	assertRefused(t, operator.Patch(t.Context(), role(own), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`))), acts)
-	assertRefused(t, operator.Delete(t.Context(), namespaceNamed(own, nil)), "pool-operator creates and deletes only namespaces of clusters of pools")
-	require.NoError(t, operator.Delete(t.Context(), role(own)), "rights may be taken away anywhere")
-	for _, namespace := range []string{made, allowed} {
-		require.NoError(t, operator.Create(t.Context(), secret(namespace)))
-		require.NoError(t, operator.Create(t.Context(), role(namespace)))
+	binding := func(namespace, name string) *rbacv1.RoleBinding {
+		return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}}
 	}
+	for kind, object := range a.confined(t) {
+		in := func(namespace string) client.Object {
+			o := object.DeepCopyObject().(client.Object)
+			o.SetNamespace(namespace)
+			return o
+		}
+		t.Run(kind, func(t *testing.T) {
+			assertRefused(t, operator.Create(t.Context(), in(own)), acts+own+" muster.io/hosted-clusters=true")
+			theirs := in(own)
+			require.NoError(t, admin.Create(t.Context(), theirs), "the policy binds only the operator")
+			assertRefused(t, operator.Patch(t.Context(), in(own), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`))), acts)
+			assertRefused(t, operator.Delete(t.Context(), in(own)), acts)
+			for _, namespace := range []string{made, allowed} {
+				require.NoError(t, operator.Create(t.Context(), in(namespace)))
+			}
+			require.NoError(t, operator.Delete(t.Context(), in(made)))
+		})
+	}
+	assertRefused(t, operator.Delete(t.Context(), namespaceNamed(own, nil)), "pool-operator creates and deletes only namespaces of clusters of pools")
+	for _, object := range []client.Object{role(own), binding(own, "hive-claim-owner"), binding(own, "hive-cluster-pool-admin-binding")} {
+		require.NoError(t, admin.Create(t.Context(), object))
+		require.NoError(t, operator.Delete(t.Context(), object), "the rights that it gave may be taken away anywhere")
+	}
+	admins := role(own)
+	admins.Name = "hive-cluster-pool-admin-binding"
+	require.NoError(t, admin.Create(t.Context(), admins))
+	assertRefused(t, operator.Delete(t.Context(), admins), acts)
 	require.NoError(t, admin.Create(t.Context(), secret(own)), "the policy binds only the operator")
 
 	hosted := func(namespace string) error {
@@ -85,12 +151,12 @@ func TestTheOperatorIsConfinedToItsNamespaces(t *testing.T) {
 	tenant := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: a.namespace + "-tenant"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create"}},
 	}}
-	binding := &rbacv1.ClusterRoleBinding{
+	tenants := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: tenant.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: tenant.Name},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "tenant"}},
 	}
 	require.NoError(t, admin.Create(t.Context(), tenant))
-	require.NoError(t, admin.Create(t.Context(), binding))
+	require.NoError(t, admin.Create(t.Context(), tenants))
 	user := a.as(t, "tenant")
 	require.Eventually(t, func() bool { return user.Create(t.Context(), namespaceNamed(free, nil), client.DryRunAll) == nil }, time.Minute, 50*time.Millisecond)
 	for label, value := range map[string]string{"hive.openshift.io/cluster-pool-name": "p", "hive.openshift.io/cluster-pool-namespace": "team", "muster.io/hosted-clusters": "true"} {

@@ -83,12 +83,18 @@ func TestMetadataIsFixedOnceTheClusterIsInstalled(t *testing.T) {
 	require.NoError(t, a.merge(t, cd, `{"spec":{"clusterMetadata":{"clusterID":"1","infraID":"a","adminKubeconfigSecretRef":{"name":""}}}}`))
 	require.NoError(t, a.merge(t, cd, `{"spec":{"clusterMetadata":{"clusterID":"2","infraID":"b","adminKubeconfigSecretRef":{"name":"k"},"platform":{"x":"y"}}}}`), "the second attempt")
 	require.NoError(t, a.merge(t, cd, `{"spec":{"installed":true}}`))
+	require.NoError(t, a.merge(t, cd, `{"spec":{"clusterMetadata":{"nodeAccessSecretRef":{"name":"n"}}}}`), "nodes can join later")
 	for name, patch := range map[string]string{
-		"the Secret":    `{"spec":{"clusterMetadata":{"adminKubeconfigSecretRef":{"name":"pull-secret"}}}}`,
-		"the ID":        `{"spec":{"clusterMetadata":{"clusterID":"3"}}}`,
-		"the infra ID":  `{"spec":{"clusterMetadata":{"infraID":"c"}}}`,
-		"all of it":     `{"spec":{"clusterMetadata":null}}`,
-		"not installed": `{"spec":{"installed":false,"clusterMetadata":null}}`,
+		"access of nodes":           `{"spec":{"clusterMetadata":{"nodeAccessSecretRef":{"name":"pull-secret"}}}}`,
+		"no access of nodes":        `{"spec":{"clusterMetadata":{"nodeAccessSecretRef":null}}}`,
+		"the platform":              `{"spec":{"clusterMetadata":{"platform":{"x":"z"}}}}`,
+		"a new key of the platform": `{"spec":{"clusterMetadata":{"platform":{"a":"b"}}}}`,
+		"no platform":               `{"spec":{"clusterMetadata":{"platform":null}}}`,
+		"the Secret":                `{"spec":{"clusterMetadata":{"adminKubeconfigSecretRef":{"name":"pull-secret"}}}}`,
+		"the ID":                    `{"spec":{"clusterMetadata":{"clusterID":"3"}}}`,
+		"the infra ID":              `{"spec":{"clusterMetadata":{"infraID":"c"}}}`,
+		"all of it":                 `{"spec":{"clusterMetadata":null}}`,
+		"not installed":             `{"spec":{"installed":false,"clusterMetadata":null}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := a.merge(t, cd, patch)
@@ -105,6 +111,8 @@ func TestMetadataIsFixedOnceTheClusterIsInstalled(t *testing.T) {
 
 	late := a.mustCreate(t, cluster("  platform: {none: {}}\n  installed: true\n"))
 	require.NoError(t, a.merge(t, late, `{"spec":{"clusterMetadata":{"clusterID":"1","infraID":"a","adminKubeconfigSecretRef":{"name":"k"}}}}`), "it was not set before")
+	require.NoError(t, a.merge(t, late, `{"spec":{"clusterMetadata":{"platform":{"x":"y"}}}}`), "an installer adds it later")
+	assertRefused(t, a.merge(t, late, `{"spec":{"clusterMetadata":{"platform":{"x":"z"}}}}`), "clusterMetadata cannot change")
 }
 
 // A claim's subject, who may change one ClusterDeployment by its name, changes its power, labels and annotations and nothing else.
@@ -126,8 +134,10 @@ func TestASubjectChangesPowerLabelsAndAnnotations(t *testing.T) {
 		require.NoError(t, a.Create(t.Context(), role))
 		require.NoError(t, a.Create(t.Context(), binding))
 	}
+	a.allow(t, "subject", "secrets", "get", "pull-secret") // it is not that which keeps him from naming it
 	rule("subject", cd.GetName())
 	rule("installer")
+	a.allow(t, "installer", "secrets", "get")
 	as := func(user string) api {
 		config := rest.CopyConfig(a.config)
 		config.Impersonate = rest.ImpersonationConfig{UserName: user}
@@ -150,9 +160,14 @@ func TestASubjectChangesPowerLabelsAndAnnotations(t *testing.T) {
 		"an owner":        {`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"a","uid":"b"}]}}`, "finalizers and ownerReferences"},
 		"the pool's mark": {`{"metadata":{"labels":{"hive.openshift.io/clusterpool-name":"other"}}}`, "these labels and annotations of a claimed cluster are the operator's"},
 		"infra":           {`{"metadata":{"annotations":{"hive.openshift.io/infra-disabled":"true"}}}`, "these labels and annotations of a claimed cluster are the operator's"},
+		"a pause":         {`{"metadata":{"annotations":{"hive.openshift.io/reconcile-pause":"true"}}}`, "these labels and annotations of a claimed cluster are the operator's"},
+		"protection":      {`{"metadata":{"annotations":{"hive.openshift.io/protected-delete":"true"}}}`, "these labels and annotations of a claimed cluster are the operator's"},
 	} {
 		t.Run(name, func(t *testing.T) { assertRefused(t, subject.merge(t, cd, test.patch), test.says) })
 	}
+	require.NoError(t, installer.merge(t, cd, `{"metadata":{"annotations":{"hive.openshift.io/protected-delete":"true"}}}`), "an administrator protects the cluster")
+	assertRefused(t, subject.merge(t, cd, `{"metadata":{"annotations":{"hive.openshift.io/protected-delete":null}}}`), "these labels and annotations of a claimed cluster are the operator's")
+	require.NoError(t, subject.merge(t, cd, `{"metadata":{"annotations":{"hive.openshift.io/powerstate-pause":"true"}}}`), "power is the subject's")
 	require.NoError(t, subject.merge(t, cd, `{"spec":{"powerState":"Hibernating"}}`))
 	require.NoError(t, subject.merge(t, cd, `{"spec":{"powerState":null}}`))
 	require.NoError(t, subject.merge(t, cd, `{"metadata":{"labels":{"team":"a"},"annotations":{"note":"b"}}}`))

@@ -136,30 +136,30 @@ func (w *warnings) take() []string {
 func TestAnnotationsThatAreNoBooleansAreWarnedOf(t *testing.T) {
 	a := newAPI(t)
 	a.installPolicies(t, admissionFile)
-	heard := &warnings{}
+	received := &warnings{}
 	config := rest.CopyConfig(a.config)
-	config.WarningHandlerWithContext = heard
+	config.WarningHandlerWithContext = received
 	user := api{Client: newClient(t, config), config: config, namespace: a.namespace}
 	const annotate = `{"metadata":{"annotations":{"hive.openshift.io/protected-delete":"yes","hive.openshift.io/reconcile-pause":"True"}}}`
 	const sentence = `the value of an annotation is no boolean and counts as false; write "true" or "false": hive.openshift.io/protected-delete`
-	told := func() bool {
-		return slices.ContainsFunc(heard.take(), func(text string) bool { return strings.Contains(text, sentence) })
+	warned := func() bool {
+		return slices.ContainsFunc(received.take(), func(text string) bool { return strings.Contains(text, sentence) })
 	}
 	pool, cd := a.mustCreate(t, pool(hostedPool)), a.mustCreate(t, cluster("  platform: {none: {}}\n"))
 	require.Eventually(t, func() bool {
 		err := user.Patch(t.Context(), pool.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(annotate)), client.DryRunAll)
-		return err == nil && told()
+		return err == nil && warned()
 	}, time.Minute, 50*time.Millisecond, "the policies are not in force")
-	for _, object := range []client.Object{pool, cd, a.mustCreate(t, claim("  clusterPoolName: p\n"))} {
+	for _, object := range []client.Object{pool, cd, a.mustCreate(t, claim("  clusterPoolName: p\n")), a.mustCreate(t, machinePool("  replicas: 1\n"))} {
 		patch := func(text string) {
 			t.Helper()
 			require.NoError(t, user.Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(text))))
 		}
 		patch(annotate)
-		assert.True(t, told(), "%T is annotated", object)
+		assert.True(t, warned(), "%T is annotated", object)
 		patch(`{"metadata":{"labels":{"a":"b"}}}`)
-		assert.Empty(t, heard.take(), "only the client that writes the annotation is warned")
+		assert.Empty(t, received.take(), "only the client that writes the annotation is warned")
 		patch(`{"metadata":{"annotations":{"hive.openshift.io/protected-delete":"f","other.example.com/key":"yes"}}}`)
-		assert.Empty(t, heard.take())
+		assert.Empty(t, received.take())
 	}
 }

@@ -45,6 +45,14 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &agentinstallv1beta1.AgentDebugInfoApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("AgentDeprovisionInfo"):
 		return &agentinstallv1beta1.AgentDeprovisionInfoApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("AgentMinimum"):
+		return &agentinstallv1beta1.AgentMinimumApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("AgentReservation"):
+		return &agentinstallv1beta1.AgentReservationApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("AgentReservationSpec"):
+		return &agentinstallv1beta1.AgentReservationSpecApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("AgentReservationStatus"):
+		return &agentinstallv1beta1.AgentReservationStatusApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("AgentSpec"):
 		return &agentinstallv1beta1.AgentSpecApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("AgentStatus"):
@@ -107,6 +115,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &agentinstallv1beta1.NodeAddressApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("NodeAddressPool"):
 		return &agentinstallv1beta1.NodeAddressPoolApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("NodeTaint"):
+		return &agentinstallv1beta1.NodeTaintApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("Proxy"):
 		return &agentinstallv1beta1.ProxyApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("ReleasePolicy"):
@@ -157,6 +167,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &hivev1.AgentBareMetalPlatformApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("AgentReference"):
 		return &hivev1.AgentReferenceApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("CertificateBundle"):
+		return &hivev1.CertificateBundleApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ClusterClaim"):
 		return &hivev1.ClusterClaimApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ClusterClaimSpec"):
@@ -349,8 +361,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &infrastructurev1beta2.NetworkLinksApplyConfiguration{}
 
 		// Group=ipam.metal3.io, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("AdditionalAddress"):
+		return &ipamv1alpha1.AdditionalAddressApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("AllowedNamespaces"):
 		return &ipamv1alpha1.AllowedNamespacesApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ClaimAddress"):
+		return &ipamv1alpha1.ClaimAddressApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("IPAddress"):
 		return &ipamv1alpha1.IPAddressApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("IPAddressSpec"):
@@ -371,6 +387,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &ipamv1alpha1.ObjectReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Pool"):
 		return &ipamv1alpha1.PoolApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PoolReference"):
+		return &ipamv1alpha1.PoolReferenceApplyConfiguration{}
 
 		// Group=metal3.io, Version=v1alpha1
 	case metal3v1alpha1.SchemeGroupVersion.WithKind("BareMetalHost"):

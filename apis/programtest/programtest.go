@@ -19,6 +19,8 @@ const shown = 12 << 10
 type Program struct {
 	output output
 	ended  chan error
+	// kill ends the program and returns when it is gone.
+	kill func()
 }
 
 // Start starts a program, which is killed when the test ends unless it ended before. Its output is kept.
@@ -34,9 +36,12 @@ func Start(t testing.TB, command *exec.Cmd) *Program {
 		p.ended <- command.Wait()
 		close(gone)
 	}()
-	t.Cleanup(func() {
+	p.kill = func() {
 		_ = command.Process.Kill()
 		<-gone
+	}
+	t.Cleanup(func() {
+		p.kill()
 		if t.Failed() {
 			text := p.String()
 			t.Logf("%s: %s", filepath.Base(command.Path), text[max(0, len(text)-shown):])
@@ -44,6 +49,9 @@ func Start(t testing.TB, command *exec.Cmd) *Program {
 	})
 	return p
 }
+
+// Kill ends the program by SIGKILL, and returns when it is gone. One that ended before stays as it is.
+func (p *Program) Kill() { p.kill() }
 
 // Ended tells once how the program ended: nil is exit code 0. It is a channel that never tells for a nil program, one that is not started yet.
 func (p *Program) Ended() <-chan error {

@@ -29,3 +29,10 @@ func TestAProgramEndsWithItsTest(t *testing.T) {
 	require.NotNil(t, command.ProcessState, "it has ended, and was waited for")
 	assert.False(t, command.ProcessState.Success())
 }
+
+func TestAProgramThatIsKilledIsGone(t *testing.T) {
+	p := programtest.Start(t, exec.CommandContext(t.Context(), "sleep", "600"))
+	p.Kill()
+	require.Error(t, <-p.Ended())
+	p.Kill()
+}

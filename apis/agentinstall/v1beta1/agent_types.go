@@ -52,10 +52,32 @@ type AgentSpec struct {
 	// +kubebuilder:validation:MaxProperties=256
 	// +optional
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
+	// nodeTaints are put on the node when it joins.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +optional
+	NodeTaints []NodeTaint `json:"nodeTaints,omitempty"`
 	// fencingCredentialsSecretRef names a Secret of this namespace with credentials for fencing.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	FencingCredentialsSecretRef string `json:"fencingCredentialsSecretRef,omitempty"`
+}
+
+// NodeTaint keeps pods that do not tolerate it from a node.
+type NodeTaint struct {
+	// key of the taint, such as example.com/gpu.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	// +required
+	Key string `json:"key"`
+	// value of the taint.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Value string `json:"value,omitempty"`
+	// effect on pods that do not tolerate the taint: NoSchedule, PreferNoSchedule or NoExecute.
+	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
+	// +required
+	Effect string `json:"effect"`
 }
 
 // HostProgress is how far an installation is.

@@ -27,6 +27,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&Agent{}, &AgentList{},
 		&NMStateConfig{}, &NMStateConfigList{},
 		&AgentClassification{}, &AgentClassificationList{},
+		&AgentReservation{}, &AgentReservationList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -174,7 +174,8 @@ type InfraEnvSpec struct {
 	// agentApproval says who approves Agents.
 	// +optional
 	AgentApproval *AgentApproval `json:"agentApproval,omitempty"`
-	// onRelease says what is done with machines that were installed, before they are free again. Unset is wipe: None.
+	// onRelease says what is done with machines that were installed, before they are free again. Unset is wipe: None. Of machines that a MachinePool bound, what
+	// it says is wiped where that is more.
 	// +optional
 	OnRelease *ReleasePolicy `json:"onRelease,omitempty"`
 	// nodeAddresses are pools of this namespace. A machine that is installed gets one address of each, at most one per family, and keeps it until it has booted the

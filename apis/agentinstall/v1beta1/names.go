@@ -49,6 +49,8 @@ const (
 	RevokeHostTokensAnnotation = "infraenv.agent-install.openshift.io/revoke-host-tokens" //nolint:gosec // the name of an annotation, no credential
 	// MachinePoolBoundAtAnnotation is on Agents that a MachinePool took: when, in RFC 3339.
 	MachinePoolBoundAtAnnotation = "agent-install.openshift.io/machine-pool-bound-at"
+	// MachinePoolWipeAnnotation is on Agents that a MachinePool took: what is wiped of the machine when it is released, None, InstalledDisk or AllDisks.
+	MachinePoolWipeAnnotation = "agent-install.openshift.io/machine-pool-wipe"
 	// DeleteMachineAnnotation on an Agent, with any value: a MachinePool that is scaled down releases it first.
 	DeleteMachineAnnotation = "cluster.x-k8s.io/delete-machine"
 	// AgentFinalizer keeps an Agent until the service has forgotten its host.
@@ -59,6 +61,8 @@ const (
 	InfraEnvFinalizer = "infraenv.agent-install.openshift.io/ai-deprovision"
 	// ClassificationFinalizer keeps an AgentClassification until its label is on no Agent.
 	ClassificationFinalizer = "agentclassification.agent-install.openshift.io"
+	// ReservationFinalizer keeps an AgentReservation until its machines are free for others.
+	ReservationFinalizer = "agentreservation.agent-install.openshift.io"
 )
 
 // ConditionReady sums the other conditions of an InfraEnv or an Agent up, for kubectl wait and GitOps tools. Reason and message are those of the
@@ -89,6 +93,10 @@ const (
 	BMHFinalizer             = "bmac.agent-install.openshift.io/deprovision"
 )
 
+// BMHRestartedAnnotation is on a BareMetalHost whose machine was restarted into the discovery image because it left its cluster, with the time, in RFC 3339, since which the condition
+// Released of its Agent is False. The machine is restarted once for each release. The annotation goes when the machine has registered.
+const BMHRestartedAnnotation = "agent-install.openshift.io/restarted-for-release"
+
 // NodeIsRemoved is status.deprovision_info.message of an Agent while its former cluster loses the Node.
 const NodeIsRemoved = "The Node is being removed from the cluster"
 
@@ -113,7 +121,7 @@ const (
 	ConditionJoined = "Joined"
 	// ConditionReleased is False from the end of a binding until the machine may be bound again. It is on Agents that were bound once, and are not now.
 	ConditionReleased = "Released"
-	// ConditionReserved is True while the free machine is held for the user who allocated it over REST. It is on Agents of such machines only.
+	// ConditionReserved is True while the free machine is reserved: for the user who allocated it over REST, or by an AgentReservation. It is on Agents of such machines only.
 	ConditionReserved = "Reserved"
 	// ConditionAddressesAssigned says whether the machine has an address of each pool that its InfraEnv names. It is on Agents of such machines from binding until they are free.
 	ConditionAddressesAssigned = "AddressesAssigned"
@@ -174,4 +182,22 @@ const (
 
 	ReasonHasQueryErrors = "HasQueryErrors"
 	ReasonNoQueryErrors  = "NoQueryErrors"
+)
+
+// Reasons of the condition Ready of an AgentReservation.
+const (
+	// ReasonReserving: machines are reserved in the service, and their Agents do not all say so yet.
+	ReasonReserving = "Reserving"
+	// ReasonMachinesReserved: all machines were reserved together. Some may have been bound since.
+	ReasonMachinesReserved = "MachinesReserved"
+	// ReasonMachinesBound: all machines that were reserved are bound.
+	ReasonMachinesBound = "MachinesBound"
+	// ReasonTooFewAgents: none is reserved, because too few can be.
+	ReasonTooFewAgents = "TooFewAgents"
+	// ReasonInvalidSelector: the selector cannot be read.
+	ReasonInvalidSelector = "InvalidSelector"
+	// ReasonReservationExpired: the time is over.
+	ReasonReservationExpired = "Expired"
+	// ReasonReservationEnded: the reservation ended before its time, over REST or with the data of the service.
+	ReasonReservationEnded = "Ended"
 )

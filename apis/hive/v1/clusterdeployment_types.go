@@ -6,6 +6,7 @@ package v1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -15,7 +16,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!(has(oldSelf.installed) && oldSelf.installed) || (has(self.installed) && self.installed)",fieldPath=".installed",reason=FieldValueInvalid,message="installed cannot go back to false; delete the ClusterDeployment and create a new one"
 // +kubebuilder:validation:XValidation:rule="has(self.pullSecretRef) == has(oldSelf.pullSecretRef) && (!has(self.pullSecretRef) || self.pullSecretRef == oldSelf.pullSecretRef)",fieldPath=".pullSecretRef",reason=FieldValueInvalid,message="pullSecretRef cannot change; to change the credentials, change the content of the Secret"
 // +kubebuilder:validation:XValidation:rule="has(self.provisioning) == has(oldSelf.provisioning) && (!has(self.provisioning) || self.provisioning == oldSelf.provisioning)",fieldPath=".provisioning",reason=FieldValueInvalid,message="provisioning cannot change; delete the ClusterDeployment and create a new one"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.installed) || !oldSelf.installed || !has(oldSelf.clusterMetadata) || (has(self.clusterMetadata) && self.clusterMetadata.clusterID == oldSelf.clusterMetadata.clusterID && self.clusterMetadata.infraID == oldSelf.clusterMetadata.infraID && self.clusterMetadata.adminKubeconfigSecretRef == oldSelf.clusterMetadata.adminKubeconfigSecretRef && (!has(oldSelf.clusterMetadata.adminPasswordSecretRef) || (has(self.clusterMetadata.adminPasswordSecretRef) && self.clusterMetadata.adminPasswordSecretRef == oldSelf.clusterMetadata.adminPasswordSecretRef)) && (!has(oldSelf.clusterMetadata.metadataJSONSecretRef) || (has(self.clusterMetadata.metadataJSONSecretRef) && self.clusterMetadata.metadataJSONSecretRef == oldSelf.clusterMetadata.metadataJSONSecretRef)))",fieldPath=".clusterMetadata",reason=FieldValueInvalid,message="clusterMetadata cannot change once the cluster is installed; credentials are changed in the Secrets that it names"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.installed) || !oldSelf.installed || !has(oldSelf.clusterMetadata) || (has(self.clusterMetadata) && self.clusterMetadata.clusterID == oldSelf.clusterMetadata.clusterID && self.clusterMetadata.infraID == oldSelf.clusterMetadata.infraID && self.clusterMetadata.adminKubeconfigSecretRef == oldSelf.clusterMetadata.adminKubeconfigSecretRef && (!has(oldSelf.clusterMetadata.adminPasswordSecretRef) || (has(self.clusterMetadata.adminPasswordSecretRef) && self.clusterMetadata.adminPasswordSecretRef == oldSelf.clusterMetadata.adminPasswordSecretRef)) && (!has(oldSelf.clusterMetadata.metadataJSONSecretRef) || (has(self.clusterMetadata.metadataJSONSecretRef) && self.clusterMetadata.metadataJSONSecretRef == oldSelf.clusterMetadata.metadataJSONSecretRef)) && (!has(oldSelf.clusterMetadata.nodeAccessSecretRef) || (has(self.clusterMetadata.nodeAccessSecretRef) && self.clusterMetadata.nodeAccessSecretRef == oldSelf.clusterMetadata.nodeAccessSecretRef)) && (!has(oldSelf.clusterMetadata.platform) || (has(self.clusterMetadata.platform) && self.clusterMetadata.platform == oldSelf.clusterMetadata.platform)))",fieldPath=".clusterMetadata",reason=FieldValueInvalid,message="clusterMetadata cannot change once the cluster is installed; credentials are changed in the Secrets that it names"
 type ClusterDeploymentSpec struct {
 	// clusterName is the short name of the cluster, used in its domain and in the names of its resources. It cannot change.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",reason=FieldValueInvalid,message="clusterName cannot change; delete the ClusterDeployment and create a new one"
@@ -50,7 +51,7 @@ type ClusterDeploymentSpec struct {
 	// +optional
 	Installed bool `json:"installed,omitempty"`
 
-	// clusterMetadata says how to get into the installed cluster. Written by the installer; cannot change once the cluster is installed.
+	// clusterMetadata says how to get into the installed cluster. Written by the installer; once the cluster is installed, fields can be added and not change.
 	// +optional
 	ClusterMetadata *ClusterMetadata `json:"clusterMetadata,omitempty"`
 
@@ -78,6 +79,16 @@ type ClusterDeploymentSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[0-9]{6}h|[0-9]{8}m([^s]|$)|[0-9]{10}s|[0-9]{13}ms|[0-9]{16}(us|µs)|[0-9]{19}ns')",message="the duration is too long to be represented; write at most 99999h, 9999999m or 999999999s"
 	// +optional
 	HibernateAfter *metav1.Duration `json:"hibernateAfter,omitempty"`
+
+	// certificateBundles are certificates for the controller that installs.
+	// +kubebuilder:validation:MaxItems=1024
+	// +listType=atomic
+	// +optional
+	CertificateBundles []CertificateBundle `json:"certificateBundles,omitempty"`
+
+	// boundServiceAccountSigningKeySecretRef names a Secret with the key that signs tokens of service accounts, for the controller that installs.
+	// +optional
+	BoundServiceAccountSigningKeySecretRef *LocalObjectReference `json:"boundServiceAccountSigningKeySecretRef,omitempty"`
 
 	// installAttemptsLimit is how often installation is tried. Unset means no limit.
 	// +optional
@@ -130,6 +141,25 @@ type ClusterMetadata struct {
 	// nodeAccessSecretRef names a Secret of type hive.openshift.io/node-access, by which machines join the cluster as nodes. Unset means that the cluster takes none.
 	// +optional
 	NodeAccessSecretRef *LocalObjectReference `json:"nodeAccessSecretRef,omitempty"`
+
+	// platform is what the installer records about the platform that the cluster is on.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	// +optional
+	Platform *runtime.RawExtension `json:"platform,omitempty"`
+}
+
+// CertificateBundle is a certificate of the cluster for the controller that installs.
+// +kubebuilder:pruning:PreserveUnknownFields
+type CertificateBundle struct {
+	// name by which ingresses and the control plane refer to the bundle.
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+
+	// certificateSecretRef names the Secret with the certificate and its key.
+	// +required
+	CertificateSecretRef LocalObjectReference `json:"certificateSecretRef"`
 }
 
 // Provisioning says how a cluster is installed.
@@ -138,6 +168,14 @@ type Provisioning struct {
 	// installConfigSecretRef names a Secret with the key install-config.yaml.
 	// +optional
 	InstallConfigSecretRef *LocalObjectReference `json:"installConfigSecretRef,omitempty"`
+
+	// sshPrivateKeySecretRef names a Secret with the key that the installer logs in to machines with.
+	// +optional
+	SSHPrivateKeySecretRef *LocalObjectReference `json:"sshPrivateKeySecretRef,omitempty"`
+
+	// manifestsSecretRef names a Secret with further manifests for the installer.
+	// +optional
+	ManifestsSecretRef *LocalObjectReference `json:"manifestsSecretRef,omitempty"`
 
 	// releaseImage is the release to install; it wins over imageSetRef.
 	// +kubebuilder:validation:MaxLength=1024

@@ -14,11 +14,11 @@ type ClusterPoolStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// size is the number of unclaimed clusters: installing, standby, ready and broken.
+	// size is the number of unclaimed clusters: installing, standby, ready, broken, and those that are paused.
 	// +optional
 	Size int32 `json:"size"`
 
-	// standby is the number of unclaimed clusters that are installed and not running.
+	// standby is the number of unclaimed clusters that are installed and not running. Paused ones, which claims do not get, count neither here nor as ready.
 	// +optional
 	Standby int32 `json:"standby"`
 
@@ -195,6 +195,12 @@ type ClusterPoolProvisioning struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	SpecHash string `json:"specHash,omitempty"`
+
+	// sourcesHash identifies the versions of the image set and of the Secrets that new clusters are made of, as they were seen last while clusters break. An operator that starts and finds
+	// others tries the next cluster at once.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	SourcesHash string `json:"sourcesHash,omitempty"`
 
 	// nextAttemptTime is when the next cluster is created after a failure.
 	// +optional

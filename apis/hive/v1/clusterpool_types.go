@@ -12,6 +12,7 @@ import (
 // ClusterPoolMachinePool is what a MachinePool of each new cluster is made of.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.platform.agentBareMetal)",message="write platform.agentBareMetal; clusters of a pool get no other machines",fieldPath=".platform"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxReplicas) || self.replicas <= self.maxReplicas",message="replicas must not be more than maxReplicas",fieldPath=".replicas"
 type ClusterPoolMachinePool struct {
 	// name of the MachinePool within its cluster, such as worker: the MachinePool is named <ClusterDeployment>-<name>.
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="write a name of lower-case letters, digits and '-', such as 'worker'"
@@ -24,10 +25,22 @@ type ClusterPoolMachinePool struct {
 	// +required
 	Replicas int64 `json:"replicas"`
 
+	// maxReplicas is the most machines that each cluster may be scaled to, such as by a claim's subjects. Unset means no limit.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	MaxReplicas *int64 `json:"maxReplicas,omitempty"`
+
 	// labels are put on the nodes when they join.
 	// +kubebuilder:validation:MaxProperties=256
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
+
+	// taints are put on the nodes when they join.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(t, t.effect in ['NoSchedule', 'PreferNoSchedule', 'NoExecute'])",message="write the effect of a taint as NoSchedule, PreferNoSchedule or NoExecute"
+	// +listType=atomic
+	// +optional
+	Taints []corev1.Taint `json:"taints,omitempty"`
 
 	// platform says which machines: its member is agentBareMetal. Agents are looked for in the namespace of the pool, unless agentNamespace says otherwise.
 	// +required
@@ -124,7 +137,7 @@ type ClusterPoolSpec struct {
 	// +optional
 	InstallerEnv []corev1.EnvVar `json:"installerEnv,omitempty"`
 
-	// skipMachinePools says that clusters have no MachinePools: none of machinePools is made, and a claim's subjects get no rights on them.
+	// skipMachinePools says that clusters have no MachinePools: none of machinePools is made, and a claim's subjects get no rights on MachinePools.
 	// +optional
 	SkipMachinePools bool `json:"skipMachinePools,omitempty"`
 

@@ -13,7 +13,9 @@ import (
 // +kubebuilder:pruning:PreserveUnknownFields
 // +kubebuilder:validation:XValidation:rule="!has(self.platform.agentBareMetal) || self.clusterDeploymentRef == oldSelf.clusterDeploymentRef && self.name == oldSelf.name",message="clusterDeploymentRef and name cannot change; create another MachinePool"
 // +kubebuilder:validation:XValidation:rule="!has(self.platform.agentBareMetal) || !has(oldSelf.platform.agentBareMetal) || self.platform.agentBareMetal.agentSelector == oldSelf.platform.agentBareMetal.agentSelector && (has(self.platform.agentBareMetal.agentNamespace) ? self.platform.agentBareMetal.agentNamespace : \"\") == (has(oldSelf.platform.agentBareMetal.agentNamespace) ? oldSelf.platform.agentBareMetal.agentNamespace : \"\")",message="agentSelector and agentNamespace cannot change; create another MachinePool"
+// +kubebuilder:validation:XValidation:rule="!has(self.platform.agentBareMetal) || !has(self.taints) || self.taints.all(t, t.effect in ['NoSchedule', 'PreferNoSchedule', 'NoExecute'])",message="write the effect of a taint as NoSchedule, PreferNoSchedule or NoExecute",fieldPath=".taints"
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || !has(self.autoscaling)",message="set replicas or autoscaling, not both"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxReplicas) || !has(self.replicas) || self.replicas <= self.maxReplicas",message="replicas must not be more than maxReplicas",fieldPath=".replicas"
 type MachinePoolSpec struct {
 	// clusterDeploymentRef names the ClusterDeployment, in the namespace of the MachinePool, that the machines are for. Immutable.
 	// +required
@@ -30,6 +32,11 @@ type MachinePoolSpec struct {
 	// +optional
 	Replicas *int64 `json:"replicas,omitempty"`
 
+	// maxReplicas is the most machines that replicas may ask for. Unset means no limit.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	MaxReplicas *int64 `json:"maxReplicas,omitempty"`
+
 	// autoscaling bounds how many machines an autoscaler wants. It has no effect on machines of agentBareMetal: the condition UnsupportedConfiguration says so.
 	// +optional
 	Autoscaling *MachinePoolAutoscaling `json:"autoscaling,omitempty"`
@@ -38,12 +45,12 @@ type MachinePoolSpec struct {
 	// +required
 	Platform MachinePoolPlatform `json:"platform"`
 
-	// labels are put on the nodes when they join.
+	// labels are put on the nodes when they join. Machines that the pool has keep theirs when this changes.
 	// +kubebuilder:validation:MaxProperties=256
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
 
-	// taints are put on the nodes when they join. They have no effect on machines of agentBareMetal: the condition UnsupportedConfiguration says so.
+	// taints are put on the nodes when they join. Machines that the pool has keep theirs when this changes.
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=atomic
 	// +optional
@@ -106,12 +113,12 @@ type AgentBareMetalMachinePool struct {
 	// +optional
 	NodeDrainTimeout *metav1.Duration `json:"nodeDrainTimeout,omitempty"`
 
-	// onRelease says what is done to a machine before it is free again. The InfraEnv of the machine can ask for more.
+	// onRelease says what is done to a machine before it is free again. The InfraEnv of the machine can ask for more. Machines that the pool has keep what it said when it bound them.
 	// +optional
 	OnRelease *MachineRelease `json:"onRelease,omitempty"`
 }
 
-// MachineMinimum is what a machine has at least. What is not stated is not looked at.
+// MachineMinimum is the least hardware that a machine has. Fields that are not set are not compared.
 type MachineMinimum struct {
 	// cpuCores is how many logical processors a machine has at least.
 	// +kubebuilder:validation:Minimum=0
@@ -142,7 +149,7 @@ const (
 
 // MachineRelease says what is done to a machine before it is free again.
 type MachineRelease struct {
-	// wipe says which disks are wiped: None, InstalledDisk (the default) or AllDisks. AllDisks has an effect only where the InfraEnv says so, too.
+	// wipe says which disks are wiped: None, InstalledDisk (the default) or AllDisks. Nothing is wiped only where the InfraEnv says None, too.
 	// +kubebuilder:validation:Enum=None;InstalledDisk;AllDisks
 	// +optional
 	Wipe MachineWipe `json:"wipe,omitempty"`

@@ -5,6 +5,7 @@ package v1
 
 import (
 	"encoding/json"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -133,9 +134,10 @@ const (
 
 // AgentBareMetalPlatform installs on machines that registered with agent-service.
 type AgentBareMetalPlatform struct {
-	// agentSelector selects, by their labels, the machines that may become part of the cluster.
-	// +required
-	AgentSelector metav1.LabelSelector `json:"agentSelector"`
+	// agentSelector has no effect, and is kept for manifests of Hive, which requires it. Machines become part of the cluster by MachinePools, which have
+	// selectors of their own, or when a user binds them.
+	// +optional
+	AgentSelector *metav1.LabelSelector `json:"agentSelector,omitempty"`
 }
 
 // Names of platforms, as they stand in spec.platform and in the label LabelClusterPlatform.
@@ -176,6 +178,27 @@ func (p *Platform) Name() string {
 		}
 	}
 	return ""
+}
+
+// SecretNames returns the names of all Secrets that the settings of a platform name which another controller installs on, in no particular order: credentials, certificates, keys.
+func (p *Platform) SecretNames() []string {
+	var names []string
+	for _, settings := range []*runtime.RawExtension{p.AWS, p.Azure, p.BareMetal, p.GCP, p.IBMCloud, p.None, p.Nutanix, p.OpenStack, p.VSphere} {
+		if settings == nil {
+			continue
+		}
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal(settings.Raw, &fields); err != nil {
+			continue
+		}
+		for key, value := range fields {
+			var ref LocalObjectReference
+			if strings.HasSuffix(key, "SecretRef") && json.Unmarshal(value, &ref) == nil && ref.Name != "" {
+				names = append(names, ref.Name)
+			}
+		}
+	}
+	return names
 }
 
 // CredentialsSecretName returns the name of the Secret with the credentials of a platform that another controller installs on; "" when the platform names none.

@@ -49,3 +49,18 @@ type ObjectReference struct {
 	// +kubebuilder:validation:MaxLength=1024
 	FieldPath string `json:"fieldPath,omitempty"`
 }
+
+// PoolReference names an IPPool.
+//
+// +structType=atomic
+type PoolReference struct {
+	// namespace of the pool. Empty: that of the object that holds the reference.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+	// name of the pool.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}

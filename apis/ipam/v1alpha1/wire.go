@@ -43,8 +43,12 @@ const (
 	ClaimNamespaceLabel = "ipam.metal3.io/claim-namespace"
 	// ImportedFromLabel on a pool and on an address that is reserved is the provider whose pool was imported.
 	ImportedFromLabel = "ipam.metal3.io/imported-from"
+	// AddressNameLabel on a claim that the operator has made for another claim is the name of the address in spec.additionalAddresses of that one.
+	AddressNameLabel = "ipam.metal3.io/address-name"
 	// FormerAddressAnnotation on a claim is the address of a former claim of its name. The operator writes it before it takes that address over.
 	FormerAddressAnnotation = "ipam.metal3.io/former-address"
+	// ClusterAbsentAnnotation marks an IPAddress of a claim of another namespace whose Cluster did not exist since the address was allocated.
+	ClusterAbsentAnnotation = "ipam.metal3.io/cluster-absent"
 )
 
 // Condition types of this group.
@@ -83,6 +87,8 @@ const (
 const (
 	// ReasonAllocated says that the claim has its address.
 	ReasonAllocated = "Allocated"
+	// ReasonAddressesPending says that the claim has its first address, and that claims for its additional ones are made.
+	ReasonAddressesPending = "AddressesPending"
 	// ReasonPoolExhausted says that the pool has no address to give.
 	ReasonPoolExhausted = "PoolExhausted"
 	// ReasonAllocationFailed says that the claim asks for what it cannot get; the message says why.

@@ -80,7 +80,7 @@ type HostTemplate struct {
 	// +kubebuilder:validation:Enum=metadata;disabled
 	// +optional
 	AutomatedCleaningMode string `json:"automatedCleaningMode,omitempty"`
-	// externallyProvisioned says that something else installed the machines; nothing is written to their disks.
+	// externallyProvisioned says that something else installed the machines; nothing is written to their disks. It needs approval Manual.
 	// +optional
 	ExternallyProvisioned bool `json:"externallyProvisioned,omitempty"`
 	// taints for the nodes that the hosts become.
@@ -238,6 +238,7 @@ type IronicReference struct {
 }
 
 // BareMetalHostDiscoverySpec says which machines become hosts, and how.
+// +kubebuilder:validation:XValidation:rule="!has(self.hostTemplate) || !has(self.hostTemplate.externallyProvisioned) || !self.hostTemplate.externallyProvisioned || (has(self.approval) && self.approval == 'Manual')",message="hostTemplate.externallyProvisioned needs approval: Manual, and approvalRule for the machines that a rule shall approve: otherwise any client that can report as a machine makes hosts that count as installed"
 type BareMetalHostDiscoverySpec struct {
 	// resourceNameTemplate names the hosts. Changing it does not touch hosts that exist.
 	ResourceNameTemplate ResourceNameTemplate `json:"resourceNameTemplate"`

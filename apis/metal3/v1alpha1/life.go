@@ -22,6 +22,8 @@ const (
 	EventDeploymentStarted = "DeploymentStarted"
 	// EventAdoptionStarted says that Ironic was asked to adopt a machine as it is.
 	EventAdoptionStarted = "AdoptionStarted"
+	// EventAgentSilent says that Ironic was asked to forget an agent that took the token of its node and sent no heartbeat.
+	EventAgentSilent = "AgentSilent"
 	// EventCleaningStarted says that Ironic was asked to end a deployment and clean the machine.
 	EventCleaningStarted = "CleaningStarted"
 )

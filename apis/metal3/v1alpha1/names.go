@@ -37,6 +37,8 @@ const (
 	ApprovalLabel = "discovery.metal3.io/approval"
 	// ApprovedAnnotation set to "true" by a user releases a host of a resource with Manual approval.
 	ApprovedAnnotation = "discovery.metal3.io/approved"
+	// ApprovedByAnnotation of a Lease is the user who approved its host, as the API server knows the user.
+	ApprovedByAnnotation = "discovery.metal3.io/approved-by"
 	// NodeAnnotation is the UUID of the node in Ironic that the host was made for. On a host it is a hint for people; on a reservation it
 	// says which node the host may act on.
 	NodeAnnotation = "discovery.metal3.io/node"

@@ -34,6 +34,8 @@ type AgentSpecApplyConfiguration struct {
 	IgnitionEndpointHTTPHeaders map[string]string `json:"ignitionEndpointHTTPHeaders,omitempty"`
 	// nodeLabels are put on the node when it joins.
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
+	// nodeTaints are put on the node when it joins.
+	NodeTaints []NodeTaintApplyConfiguration `json:"nodeTaints,omitempty"`
 	// fencingCredentialsSecretRef names a Secret of this namespace with credentials for fencing.
 	FencingCredentialsSecretRef *string `json:"fencingCredentialsSecretRef,omitempty"`
 }
@@ -148,6 +150,19 @@ func (b *AgentSpecApplyConfiguration) WithNodeLabels(entries map[string]string) 
 	}
 	for k, v := range entries {
 		b.NodeLabels[k] = v
+	}
+	return b
+}
+
+// WithNodeTaints adds the given value to the NodeTaints field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the NodeTaints field.
+func (b *AgentSpecApplyConfiguration) WithNodeTaints(values ...*NodeTaintApplyConfiguration) *AgentSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithNodeTaints")
+		}
+		b.NodeTaints = append(b.NodeTaints, *values[i])
 	}
 	return b
 }

@@ -38,7 +38,8 @@ type InfraEnvSpecApplyConfiguration struct {
 	AgentLabels map[string]string `json:"agentLabels,omitempty"`
 	// agentApproval says who approves Agents.
 	AgentApproval *AgentApprovalApplyConfiguration `json:"agentApproval,omitempty"`
-	// onRelease says what is done with machines that were installed, before they are free again. Unset is wipe: None.
+	// onRelease says what is done with machines that were installed, before they are free again. Unset is wipe: None. Of machines that a MachinePool bound, what
+	// it says is wiped where that is more.
 	OnRelease *ReleasePolicyApplyConfiguration `json:"onRelease,omitempty"`
 	// nodeAddresses are pools of this namespace. A machine that is installed gets one address of each, at most one per family, and keeps it until it has booted the
 	// discovery image again and is wiped. Its installation waits for them.

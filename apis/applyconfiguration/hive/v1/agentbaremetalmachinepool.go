@@ -29,7 +29,7 @@ type AgentBareMetalMachinePoolApplyConfiguration struct {
 	BindAt *hivev1.MachineBinding `json:"bindAt,omitempty"`
 	// nodeDrainTimeout is how long pods of a node may take to leave it when its machine is released. A duration such as 10m. Unset means 5m.
 	NodeDrainTimeout *apismetav1.Duration `json:"nodeDrainTimeout,omitempty"`
-	// onRelease says what is done to a machine before it is free again. The InfraEnv of the machine can ask for more.
+	// onRelease says what is done to a machine before it is free again. The InfraEnv of the machine can ask for more. Machines that the pool has keep what it said when it bound them.
 	OnRelease *MachineReleaseApplyConfiguration `json:"onRelease,omitempty"`
 }
 

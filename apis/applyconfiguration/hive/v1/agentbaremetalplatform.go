@@ -14,7 +14,8 @@ import (
 //
 // AgentBareMetalPlatform installs on machines that registered with agent-service.
 type AgentBareMetalPlatformApplyConfiguration struct {
-	// agentSelector selects, by their labels, the machines that may become part of the cluster.
+	// agentSelector has no effect, and is kept for manifests of Hive, which requires it. Machines become part of the cluster by MachinePools, which have
+	// selectors of their own, or when a user binds them.
 	AgentSelector *metav1.LabelSelectorApplyConfiguration `json:"agentSelector,omitempty"`
 }
 

@@ -29,7 +29,7 @@ type ClusterDeploymentSpecApplyConfiguration struct {
 	ControlPlaneConfig *ControlPlaneConfigApplyConfiguration `json:"controlPlaneConfig,omitempty"`
 	// installed says that the cluster has been installed. Written by the installer.
 	Installed *bool `json:"installed,omitempty"`
-	// clusterMetadata says how to get into the installed cluster. Written by the installer; cannot change once the cluster is installed.
+	// clusterMetadata says how to get into the installed cluster. Written by the installer; once the cluster is installed, fields can be added and not change.
 	ClusterMetadata *ClusterMetadataApplyConfiguration `json:"clusterMetadata,omitempty"`
 	// provisioning says how the cluster is installed, unless clusterInstallRef does. It cannot change.
 	Provisioning *ProvisioningApplyConfiguration `json:"provisioning,omitempty"`
@@ -41,6 +41,10 @@ type ClusterDeploymentSpecApplyConfiguration struct {
 	PowerState *hivev1.PowerState `json:"powerState,omitempty"`
 	// hibernateAfter is how long the cluster runs before it hibernates: counted from the last of installation, claim and resume. Unclaimed clusters of a pool are exempt. A duration such as 8h.
 	HibernateAfter *metav1.Duration `json:"hibernateAfter,omitempty"`
+	// certificateBundles are certificates for the controller that installs.
+	CertificateBundles []CertificateBundleApplyConfiguration `json:"certificateBundles,omitempty"`
+	// boundServiceAccountSigningKeySecretRef names a Secret with the key that signs tokens of service accounts, for the controller that installs.
+	BoundServiceAccountSigningKeySecretRef *LocalObjectReferenceApplyConfiguration `json:"boundServiceAccountSigningKeySecretRef,omitempty"`
 	// installAttemptsLimit is how often installation is tried. Unset means no limit.
 	InstallAttemptsLimit *int32 `json:"installAttemptsLimit,omitempty"`
 }
@@ -152,6 +156,27 @@ func (b *ClusterDeploymentSpecApplyConfiguration) WithPowerState(value hivev1.Po
 // If called multiple times, the HibernateAfter field is set to the value of the last call.
 func (b *ClusterDeploymentSpecApplyConfiguration) WithHibernateAfter(value metav1.Duration) *ClusterDeploymentSpecApplyConfiguration {
 	b.HibernateAfter = &value
+	return b
+}
+
+// WithCertificateBundles adds the given value to the CertificateBundles field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the CertificateBundles field.
+func (b *ClusterDeploymentSpecApplyConfiguration) WithCertificateBundles(values ...*CertificateBundleApplyConfiguration) *ClusterDeploymentSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithCertificateBundles")
+		}
+		b.CertificateBundles = append(b.CertificateBundles, *values[i])
+	}
+	return b
+}
+
+// WithBoundServiceAccountSigningKeySecretRef sets the BoundServiceAccountSigningKeySecretRef field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the BoundServiceAccountSigningKeySecretRef field is set to the value of the last call.
+func (b *ClusterDeploymentSpecApplyConfiguration) WithBoundServiceAccountSigningKeySecretRef(value *LocalObjectReferenceApplyConfiguration) *ClusterDeploymentSpecApplyConfiguration {
+	b.BoundServiceAccountSigningKeySecretRef = value
 	return b
 }
 

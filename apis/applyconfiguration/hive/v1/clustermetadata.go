@@ -5,6 +5,10 @@
 
 package v1
 
+import (
+	runtime "k8s.io/apimachinery/pkg/runtime"
+)
+
 // ClusterMetadataApplyConfiguration represents a declarative configuration of the ClusterMetadata type for use
 // with apply.
 //
@@ -22,6 +26,8 @@ type ClusterMetadataApplyConfiguration struct {
 	MetadataJSONSecretRef *LocalObjectReferenceApplyConfiguration `json:"metadataJSONSecretRef,omitempty"`
 	// nodeAccessSecretRef names a Secret of type hive.openshift.io/node-access, by which machines join the cluster as nodes. Unset means that the cluster takes none.
 	NodeAccessSecretRef *LocalObjectReferenceApplyConfiguration `json:"nodeAccessSecretRef,omitempty"`
+	// platform is what the installer records about the platform that the cluster is on.
+	Platform *runtime.RawExtension `json:"platform,omitempty"`
 }
 
 // ClusterMetadataApplyConfiguration constructs a declarative configuration of the ClusterMetadata type for use with
@@ -75,5 +81,13 @@ func (b *ClusterMetadataApplyConfiguration) WithMetadataJSONSecretRef(value *Loc
 // If called multiple times, the NodeAccessSecretRef field is set to the value of the last call.
 func (b *ClusterMetadataApplyConfiguration) WithNodeAccessSecretRef(value *LocalObjectReferenceApplyConfiguration) *ClusterMetadataApplyConfiguration {
 	b.NodeAccessSecretRef = value
+	return b
+}
+
+// WithPlatform sets the Platform field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Platform field is set to the value of the last call.
+func (b *ClusterMetadataApplyConfiguration) WithPlatform(value runtime.RawExtension) *ClusterMetadataApplyConfiguration {
+	b.Platform = &value
 	return b
 }

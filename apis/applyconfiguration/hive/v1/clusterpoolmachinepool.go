@@ -5,6 +5,10 @@
 
 package v1
 
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
 // ClusterPoolMachinePoolApplyConfiguration represents a declarative configuration of the ClusterPoolMachinePool type for use
 // with apply.
 //
@@ -14,8 +18,12 @@ type ClusterPoolMachinePoolApplyConfiguration struct {
 	Name *string `json:"name,omitempty"`
 	// replicas is how many machines each cluster gets.
 	Replicas *int64 `json:"replicas,omitempty"`
+	// maxReplicas is the most machines that each cluster may be scaled to, such as by a claim's subjects. Unset means no limit.
+	MaxReplicas *int64 `json:"maxReplicas,omitempty"`
 	// labels are put on the nodes when they join.
 	Labels map[string]string `json:"labels,omitempty"`
+	// taints are put on the nodes when they join.
+	Taints []corev1.Taint `json:"taints,omitempty"`
 	// platform says which machines: its member is agentBareMetal. Agents are looked for in the namespace of the pool, unless agentNamespace says otherwise.
 	Platform *MachinePoolPlatformApplyConfiguration `json:"platform,omitempty"`
 }
@@ -42,6 +50,14 @@ func (b *ClusterPoolMachinePoolApplyConfiguration) WithReplicas(value int64) *Cl
 	return b
 }
 
+// WithMaxReplicas sets the MaxReplicas field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the MaxReplicas field is set to the value of the last call.
+func (b *ClusterPoolMachinePoolApplyConfiguration) WithMaxReplicas(value int64) *ClusterPoolMachinePoolApplyConfiguration {
+	b.MaxReplicas = &value
+	return b
+}
+
 // WithLabels puts the entries into the Labels field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, the entries provided by each call will be put on the Labels field,
@@ -52,6 +68,16 @@ func (b *ClusterPoolMachinePoolApplyConfiguration) WithLabels(entries map[string
 	}
 	for k, v := range entries {
 		b.Labels[k] = v
+	}
+	return b
+}
+
+// WithTaints adds the given value to the Taints field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Taints field.
+func (b *ClusterPoolMachinePoolApplyConfiguration) WithTaints(values ...corev1.Taint) *ClusterPoolMachinePoolApplyConfiguration {
+	for i := range values {
+		b.Taints = append(b.Taints, values[i])
 	}
 	return b
 }

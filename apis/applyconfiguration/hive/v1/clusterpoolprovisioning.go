@@ -29,6 +29,9 @@ type ClusterPoolProvisioningApplyConfiguration struct {
 	LastFailureTime *metav1.Time `json:"lastFailureTime,omitempty"`
 	// specHash identifies what new clusters were made of, as far as the spec says, when the last one broke. After a change of that the next one is tried at once.
 	SpecHash *string `json:"specHash,omitempty"`
+	// sourcesHash identifies the versions of the image set and of the Secrets that new clusters are made of, as they were seen last while clusters break. An operator that starts and finds
+	// others tries the next cluster at once.
+	SourcesHash *string `json:"sourcesHash,omitempty"`
 	// nextAttemptTime is when the next cluster is created after a failure.
 	NextAttemptTime *metav1.Time `json:"nextAttemptTime,omitempty"`
 }
@@ -92,6 +95,14 @@ func (b *ClusterPoolProvisioningApplyConfiguration) WithLastFailureTime(value me
 // If called multiple times, the SpecHash field is set to the value of the last call.
 func (b *ClusterPoolProvisioningApplyConfiguration) WithSpecHash(value string) *ClusterPoolProvisioningApplyConfiguration {
 	b.SpecHash = &value
+	return b
+}
+
+// WithSourcesHash sets the SourcesHash field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the SourcesHash field is set to the value of the last call.
+func (b *ClusterPoolProvisioningApplyConfiguration) WithSourcesHash(value string) *ClusterPoolProvisioningApplyConfiguration {
+	b.SourcesHash = &value
 	return b
 }
 

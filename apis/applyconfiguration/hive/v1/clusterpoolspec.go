@@ -49,7 +49,7 @@ type ClusterPoolSpecApplyConfiguration struct {
 	InstallTimeout *metav1.Duration `json:"installTimeout,omitempty"`
 	// installerEnv is copied to new ClusterDeployments: environment variables of the installer.
 	InstallerEnv []corev1.EnvVar `json:"installerEnv,omitempty"`
-	// skipMachinePools says that clusters have no MachinePools: none of machinePools is made, and a claim's subjects get no rights on them.
+	// skipMachinePools says that clusters have no MachinePools: none of machinePools is made, and a claim's subjects get no rights on MachinePools.
 	SkipMachinePools *bool `json:"skipMachinePools,omitempty"`
 	// machinePools are machines that each new cluster gets beside its control plane: a MachinePool each, unless skipMachinePools is set. A cluster counts as running once the
 	// nodes of all of them were Ready. Part of the pool's version.

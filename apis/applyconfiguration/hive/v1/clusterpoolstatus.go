@@ -12,9 +12,9 @@ package v1
 type ClusterPoolStatusApplyConfiguration struct {
 	// observedGeneration is the generation of the spec that this status is about.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// size is the number of unclaimed clusters: installing, standby, ready and broken.
+	// size is the number of unclaimed clusters: installing, standby, ready, broken, and those that are paused.
 	Size *int32 `json:"size,omitempty"`
-	// standby is the number of unclaimed clusters that are installed and not running.
+	// standby is the number of unclaimed clusters that are installed and not running. Paused ones, which claims do not get, count neither here nor as ready.
 	Standby *int32 `json:"standby,omitempty"`
 	// ready is the number of unclaimed clusters that are installed and running.
 	Ready *int32 `json:"ready,omitempty"`

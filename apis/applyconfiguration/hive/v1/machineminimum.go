@@ -8,7 +8,7 @@ package v1
 // MachineMinimumApplyConfiguration represents a declarative configuration of the MachineMinimum type for use
 // with apply.
 //
-// MachineMinimum is what a machine has at least. What is not stated is not looked at.
+// MachineMinimum is the least hardware that a machine has. Fields that are not set are not compared.
 type MachineMinimumApplyConfiguration struct {
 	// cpuCores is how many logical processors a machine has at least.
 	CPUCores *int64 `json:"cpuCores,omitempty"`

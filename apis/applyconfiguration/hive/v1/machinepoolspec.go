@@ -21,13 +21,15 @@ type MachinePoolSpecApplyConfiguration struct {
 	Name *string `json:"name,omitempty"`
 	// replicas is how many machines are wanted. Unset means 0.
 	Replicas *int64 `json:"replicas,omitempty"`
+	// maxReplicas is the most machines that replicas may ask for. Unset means no limit.
+	MaxReplicas *int64 `json:"maxReplicas,omitempty"`
 	// autoscaling bounds how many machines an autoscaler wants. It has no effect on machines of agentBareMetal: the condition UnsupportedConfiguration says so.
 	Autoscaling *MachinePoolAutoscalingApplyConfiguration `json:"autoscaling,omitempty"`
 	// platform says where machines come from: one of its members. Members other than agentBareMetal are left to other controllers.
 	Platform *MachinePoolPlatformApplyConfiguration `json:"platform,omitempty"`
-	// labels are put on the nodes when they join.
+	// labels are put on the nodes when they join. Machines that the pool has keep theirs when this changes.
 	Labels map[string]string `json:"labels,omitempty"`
-	// taints are put on the nodes when they join. They have no effect on machines of agentBareMetal: the condition UnsupportedConfiguration says so.
+	// taints are put on the nodes when they join. Machines that the pool has keep theirs when this changes.
 	Taints []corev1.Taint `json:"taints,omitempty"`
 }
 
@@ -58,6 +60,14 @@ func (b *MachinePoolSpecApplyConfiguration) WithName(value string) *MachinePoolS
 // If called multiple times, the Replicas field is set to the value of the last call.
 func (b *MachinePoolSpecApplyConfiguration) WithReplicas(value int64) *MachinePoolSpecApplyConfiguration {
 	b.Replicas = &value
+	return b
+}
+
+// WithMaxReplicas sets the MaxReplicas field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the MaxReplicas field is set to the value of the last call.
+func (b *MachinePoolSpecApplyConfiguration) WithMaxReplicas(value int64) *MachinePoolSpecApplyConfiguration {
+	b.MaxReplicas = &value
 	return b
 }
 

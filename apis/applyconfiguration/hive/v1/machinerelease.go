@@ -14,7 +14,7 @@ import (
 //
 // MachineRelease says what is done to a machine before it is free again.
 type MachineReleaseApplyConfiguration struct {
-	// wipe says which disks are wiped: None, InstalledDisk (the default) or AllDisks. AllDisks has an effect only where the InfraEnv says so, too.
+	// wipe says which disks are wiped: None, InstalledDisk (the default) or AllDisks. Nothing is wiped only where the InfraEnv says None, too.
 	Wipe *hivev1.MachineWipe `json:"wipe,omitempty"`
 }
 

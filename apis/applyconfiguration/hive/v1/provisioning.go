@@ -16,6 +16,10 @@ import (
 type ProvisioningApplyConfiguration struct {
 	// installConfigSecretRef names a Secret with the key install-config.yaml.
 	InstallConfigSecretRef *LocalObjectReferenceApplyConfiguration `json:"installConfigSecretRef,omitempty"`
+	// sshPrivateKeySecretRef names a Secret with the key that the installer logs in to machines with.
+	SSHPrivateKeySecretRef *LocalObjectReferenceApplyConfiguration `json:"sshPrivateKeySecretRef,omitempty"`
+	// manifestsSecretRef names a Secret with further manifests for the installer.
+	ManifestsSecretRef *LocalObjectReferenceApplyConfiguration `json:"manifestsSecretRef,omitempty"`
 	// releaseImage is the release to install; it wins over imageSetRef.
 	ReleaseImage *string `json:"releaseImage,omitempty"`
 	// imageSetRef names the ClusterImageSet whose release is installed.
@@ -37,6 +41,22 @@ func Provisioning() *ProvisioningApplyConfiguration {
 // If called multiple times, the InstallConfigSecretRef field is set to the value of the last call.
 func (b *ProvisioningApplyConfiguration) WithInstallConfigSecretRef(value *LocalObjectReferenceApplyConfiguration) *ProvisioningApplyConfiguration {
 	b.InstallConfigSecretRef = value
+	return b
+}
+
+// WithSSHPrivateKeySecretRef sets the SSHPrivateKeySecretRef field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the SSHPrivateKeySecretRef field is set to the value of the last call.
+func (b *ProvisioningApplyConfiguration) WithSSHPrivateKeySecretRef(value *LocalObjectReferenceApplyConfiguration) *ProvisioningApplyConfiguration {
+	b.SSHPrivateKeySecretRef = value
+	return b
+}
+
+// WithManifestsSecretRef sets the ManifestsSecretRef field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ManifestsSecretRef field is set to the value of the last call.
+func (b *ProvisioningApplyConfiguration) WithManifestsSecretRef(value *LocalObjectReferenceApplyConfiguration) *ProvisioningApplyConfiguration {
+	b.ManifestsSecretRef = value
 	return b
 }
 

@@ -14,7 +14,7 @@ import (
 // IPClaimApplyConfiguration represents a declarative configuration of the IPClaim type for use
 // with apply.
 //
-// IPClaim asks for one address of a pool. The annotation ipAddress asks for that very address.
+// IPClaim asks for one address of a pool, and for others beside it where spec.additionalAddresses says so. The annotation ipAddress asks for that very address.
 type IPClaimApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

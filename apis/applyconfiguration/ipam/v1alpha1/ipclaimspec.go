@@ -21,6 +21,9 @@ type IPClaimSpecApplyConfiguration struct {
 	PoolSelector *v1.LabelSelectorApplyConfiguration `json:"poolSelector,omitempty"`
 	// prefixLength asks for a whole prefix of this length in bits instead of an address. Its pool has an entry with this allocationPrefixLength. It cannot be modified.
 	PrefixLength *int `json:"prefixLength,omitempty"`
+	// additionalAddresses are the addresses that the claim has beside its first one, such as one of the other family. Each is served by an IPClaim that the operator
+	// makes: its name is that of the claim, a dash and the name of the address. They cannot be modified.
+	AdditionalAddresses []AdditionalAddressApplyConfiguration `json:"additionalAddresses,omitempty"`
 }
 
 // IPClaimSpecApplyConfiguration constructs a declarative configuration of the IPClaimSpec type for use with
@@ -50,5 +53,18 @@ func (b *IPClaimSpecApplyConfiguration) WithPoolSelector(value *v1.LabelSelector
 // If called multiple times, the PrefixLength field is set to the value of the last call.
 func (b *IPClaimSpecApplyConfiguration) WithPrefixLength(value int) *IPClaimSpecApplyConfiguration {
 	b.PrefixLength = &value
+	return b
+}
+
+// WithAdditionalAddresses adds the given value to the AdditionalAddresses field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the AdditionalAddresses field.
+func (b *IPClaimSpecApplyConfiguration) WithAdditionalAddresses(values ...*AdditionalAddressApplyConfiguration) *IPClaimSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithAdditionalAddresses")
+		}
+		b.AdditionalAddresses = append(b.AdditionalAddresses, *values[i])
+	}
 	return b
 }

@@ -25,11 +25,13 @@ type IPClaimStatusApplyConfiguration struct {
 	Gateway *ipamv1alpha1.IPAddressStr `json:"gateway,omitempty"`
 	// dnsServers are the name servers that the address comes with.
 	DNSServers []ipamv1alpha1.IPAddressStr `json:"dnsServers,omitempty"`
+	// addresses are those that the claim has of spec.additionalAddresses.
+	Addresses []ClaimAddressApplyConfiguration `json:"addresses,omitempty"`
 	// errorMessage says why the claim has no address. It is retried the moment its cause changes.
 	ErrorMessage *string `json:"errorMessage,omitempty"`
 	// observedGeneration is the generation of the spec that conditions speak of.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// conditions are Ready: the claim has its address.
+	// conditions are Ready: the claim has its addresses.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
@@ -77,6 +79,19 @@ func (b *IPClaimStatusApplyConfiguration) WithGateway(value ipamv1alpha1.IPAddre
 func (b *IPClaimStatusApplyConfiguration) WithDNSServers(values ...ipamv1alpha1.IPAddressStr) *IPClaimStatusApplyConfiguration {
 	for i := range values {
 		b.DNSServers = append(b.DNSServers, values[i])
+	}
+	return b
+}
+
+// WithAddresses adds the given value to the Addresses field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Addresses field.
+func (b *IPClaimStatusApplyConfiguration) WithAddresses(values ...*ClaimAddressApplyConfiguration) *IPClaimStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithAddresses")
+		}
+		b.Addresses = append(b.Addresses, *values[i])
 	}
 	return b
 }

@@ -27,7 +27,7 @@ type HostTemplateApplyConfiguration struct {
 	RootDeviceHints *RootDeviceHintsApplyConfiguration `json:"rootDeviceHints,omitempty"`
 	// automatedCleaningMode says what is wiped between two uses. Unset: metadata.
 	AutomatedCleaningMode *string `json:"automatedCleaningMode,omitempty"`
-	// externallyProvisioned says that something else installed the machines; nothing is written to their disks.
+	// externallyProvisioned says that something else installed the machines; nothing is written to their disks. It needs approval Manual.
 	ExternallyProvisioned *bool `json:"externallyProvisioned,omitempty"`
 	// taints for the nodes that the hosts become.
 	Taints []TaintApplyConfiguration `json:"taints,omitempty"`
